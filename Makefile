@@ -1,0 +1,20 @@
+# Every recipe is one line; the work is in scripts/. `make demo` and `make test` need no preparation.
+.PHONY: help demo test check web serve setup bench clean
+help:  ; @sed -n 's/^#: //p' Makefile
+#: make demo     set up, plan a small network on 4 stages, train it under MPI, show the plan in the
+#:               browser explorer (SERVE=0 stops before serving, PORT=8080 chooses the port)
+demo:  ; @scripts/demo.sh
+#: make test     set up, then every check and test there is; CI runs this
+test:  ; @scripts/test.sh
+#: make check    the fast inner loop: format, clippy, unit tests of the native crates
+check: ; @scripts/test.sh quick
+#: make web      the explorer into dist/, with its sizes
+web:   ; @scripts/web.sh build
+#: make serve    the explorer on a local address
+serve: ; @scripts/web.sh serve
+#: make setup    only install what is missing for all of the above
+setup: ; @scripts/setup.sh test
+#: make bench    predicted beside measured step times of compute-bound plans on this machine
+bench: ; @scripts/bench.sh
+#: make clean    remove what was built; installed packages stay
+clean: ; @rm -rf target dist run

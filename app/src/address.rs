@@ -1,0 +1,72 @@
+//! The link in the browser's address bar. While dragging it is replaced, on release a step of the
+//! browser's own history is made.
+
+use crate::link;
+use crate::state::State;
+use leptos::prelude::*;
+use std::cell::Cell;
+use std::time::Duration;
+use wasm_bindgen::JsValue;
+
+thread_local! {
+    static WAITING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Browsers allow about 100 changes in 30 s.
+const PAUSE: Duration = Duration::from_millis(350);
+
+/// The address of the page with this state.
+pub fn of(state: State) -> String {
+    let location = window().location();
+    let part = |found: Result<String, JsValue>| found.unwrap_or_default();
+    let fragment = state.link();
+    let base = format!("{}{}", part(location.origin()), part(location.pathname()));
+    // Pages opened from a folder have the origin "null".
+    let base = if base.starts_with("null") {
+        part(location.href()).split('#').next().unwrap_or_default().to_owned()
+    } else {
+        base
+    };
+    format!("{base}#{fragment}")
+}
+
+/// Replaces the address, a little later and once for many changes.
+pub fn replace_soon(state: State) {
+    if WAITING.replace(true) {
+        return;
+    }
+    let replace = move || {
+        WAITING.set(false);
+        if let Ok(history) = window().history() {
+            let _ = history.replace_state_with_url(&JsValue::NULL, "", Some(&of(state)));
+        }
+    };
+    set_timeout(replace, PAUSE);
+}
+
+/// Makes a step of the browser's history.
+pub fn push(state: State) {
+    let address = of(state);
+    if window().location().href().is_ok_and(|now| now == address) {
+        return;
+    }
+    if let Ok(history) = window().history() {
+        let _ = history.push_state_with_url(&JsValue::NULL, "", Some(&address));
+    }
+}
+
+/// Takes the state of the address bar; returns the files it names.
+pub fn take(state: State) -> (Option<String>, Option<String>) {
+    let fragment = window().location().hash().unwrap_or_default();
+    let current = state.inputs.get_untracked();
+    let link = link::read(&fragment, Some(&current));
+    if link.inputs != current {
+        state.history.update(|h| h.push(current));
+        state.inputs.set(link.inputs);
+    }
+    if !link.problems.is_empty() {
+        let list = link.problems.join("; ");
+        state.complain(format!("Not everything in the link could be used: {list}."));
+    }
+    (link.plan, link.trace)
+}

@@ -1,0 +1,211 @@
+//! Where things stand in the timeline's canvas, in CSS pixels.
+//!
+//! From the top: minimap, time axis, one row per lane, one memory row per lane. All share their
+//! left and right edge. Rows shrink as lanes are added; below a height each row loses its label,
+//! then its hatch, then the memory curve becomes a row of shades.
+
+/// The picture's skeleton.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Layout {
+    pub width: f64,
+    pub height: f64,
+    pub lanes: usize,
+    /// Left edge of the time axis.
+    pub left: f64,
+    /// Right edge of the time axis.
+    pub right: f64,
+    pub lanes_top: f64,
+    /// From one lane to the next.
+    pub pitch: f64,
+    /// Height of a lane's bars.
+    pub bar: f64,
+    pub memory_top: f64,
+    pub memory_pitch: f64,
+    pub memory_bar: f64,
+    /// Narrow screens: short labels.
+    pub small: bool,
+}
+
+pub const MINIMAP: f64 = 26.0;
+pub const AXIS: f64 = 24.0;
+/// Height of the caption between lanes and memory.
+pub const CAPTION: f64 = 30.0;
+const BOTTOM: f64 = 8.0;
+/// Least height of a memory row that is drawn as a curve.
+const CURVE_MIN: f64 = 12.0;
+
+impl Layout {
+    pub fn new(width: f64, height: f64, lanes: usize) -> Self {
+        let small = width < 480.0;
+        let (left, margin) = if small { (46.0, 10.0) } else { (124.0, 16.0) };
+        let n = lanes.max(1) as f64;
+        let available = (height - MINIMAP - AXIS - 8.0 - CAPTION - BOTTOM).max(2.0 * n);
+        let memory_row = (available * 0.36 / n).min(if small { 44.0 } else { 48.0 });
+        let (memory_pitch, memory_bar) = if memory_row >= CURVE_MIN + 4.0 {
+            (memory_row, memory_row - (memory_row * 0.2).clamp(3.0, 10.0))
+        } else {
+            // Shades need less than a curve does.
+            let row = (available * 0.3 / n).min(8.0);
+            (row, if row > 3.0 { row - 1.0 } else { row })
+        };
+        let pitch = ((available - memory_pitch * n) / n).min(120.0);
+        let bar = pitch - (pitch * 0.18).clamp(if pitch > 3.0 { 0.75 } else { 0.0 }, 12.0);
+        let lanes_top = MINIMAP + AXIS + 8.0;
+        let memory_top = lanes_top + n * pitch + CAPTION;
+        Self {
+            width,
+            height,
+            lanes,
+            left,
+            right: (width - margin).max(left + 1.0),
+            lanes_top,
+            pitch,
+            bar,
+            memory_top,
+            memory_pitch,
+            memory_bar,
+            small,
+        }
+    }
+
+    pub fn lane_y(&self, lane: usize) -> f64 {
+        self.lanes_top + lane as f64 * self.pitch
+    }
+
+    pub fn memory_y(&self, lane: usize) -> f64 {
+        self.memory_top + lane as f64 * self.memory_pitch
+    }
+
+    /// The lane at a height of the canvas: its bars and the space under them.
+    pub fn lane_at(&self, y: f64) -> Option<usize> {
+        let lane = ((y - self.lanes_top) / self.pitch).floor();
+        (lane >= 0.0 && (lane as usize) < self.lanes).then_some(lane as usize)
+    }
+
+    /// Memory rows are high enough for curves.
+    pub fn curves(&self) -> bool {
+        self.memory_bar >= CURVE_MIN - 1.0
+    }
+
+    /// Every how many lanes a label fits, when each needs `height`.
+    pub fn label_every(&self, pitch: f64, height: f64) -> usize {
+        let every = (height / pitch).ceil().max(1.0) as usize;
+        // Powers of two are easier to count in.
+        every.next_power_of_two()
+    }
+
+    /// The scale of the time axis for a visible range.
+    pub fn scale(&self, from: f64, to: f64) -> Scale {
+        Scale { from, to: to.max(from + 1.0), left: self.left, right: self.right }
+    }
+}
+
+/// Nanoseconds to pixels and back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    pub from: f64,
+    pub to: f64,
+    pub left: f64,
+    pub right: f64,
+}
+
+impl Scale {
+    pub fn x(&self, nanos: f64) -> f64 {
+        self.left + (nanos - self.from) * self.px_per_ns()
+    }
+
+    pub fn nanos(&self, x: f64) -> f64 {
+        self.from + (x - self.left) / self.px_per_ns()
+    }
+
+    pub fn px_per_ns(&self) -> f64 {
+        (self.right - self.left) / (self.to - self.from)
+    }
+}
+
+/// The part of `0..full` that is seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct View {
+    pub from: f64,
+    pub to: f64,
+}
+
+impl View {
+    /// Zooms around `centre` (a moment); `None` when everything is seen again.
+    pub fn zoom(self, factor: f64, centre: f64, full: f64) -> Option<View> {
+        // Further in, f64 pixels of u64 nanoseconds lose their meaning.
+        let length = ((self.to - self.from) * factor).max(20.0);
+        let share = (centre - self.from) / (self.to - self.from);
+        View { from: centre - share * length, to: centre + (1.0 - share) * length }.fit(full)
+    }
+
+    /// Moves by a share of what is seen.
+    pub fn pan(self, share: f64, full: f64) -> Option<View> {
+        let by = (self.to - self.from) * share;
+        let by = by.clamp(-self.from, (full - self.to).max(0.0));
+        View { from: self.from + by, to: self.to + by }.fit(full)
+    }
+
+    /// Shows `from..to` with some room on both sides.
+    pub fn around(from: f64, to: f64, full: f64) -> Option<View> {
+        let room = (to - from) * 0.6;
+        View { from: from - room, to: to + room }.fit(full)
+    }
+
+    /// Moves, without zooming, until `from..to` is seen.
+    pub fn reveal(self, from: f64, to: f64, full: f64) -> Option<View> {
+        let length = self.to - self.from;
+        if from >= self.from && to <= self.to {
+            return Some(self);
+        }
+        let start = if from < self.from { from - length * 0.1 } else { to - length * 0.9 };
+        View { from: start, to: start + length }.fit(full)
+    }
+
+    fn fit(self, full: f64) -> Option<View> {
+        let length = self.to - self.from;
+        if length >= full * 0.995 {
+            return None;
+        }
+        let from = self.from.clamp(0.0, full - length);
+        Some(View { from, to: from + length })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_fill_the_height_for_any_number_of_lanes() {
+        for lanes in [1, 2, 4, 8, 16, 32, 64, 128] {
+            let l = Layout::new(822.0, 560.0, lanes);
+            let end = l.memory_y(lanes - 1) + l.memory_bar;
+            assert!(end <= 560.0 + 1e-6, "{lanes}: {end}");
+            assert!(l.bar > 1.0 && l.bar <= l.pitch, "{lanes}: {l:?}");
+            assert_eq!(l.lane_at(l.lane_y(lanes - 1) + 0.5), Some(lanes - 1));
+            assert_eq!(l.lane_at(l.memory_top + 1.0), None);
+        }
+        assert!(Layout::new(822.0, 560.0, 4).curves());
+        assert!(!Layout::new(822.0, 560.0, 64).curves());
+    }
+
+    #[test]
+    fn pixels_and_moments_are_inverse() {
+        let scale = Layout::new(900.0, 500.0, 4).scale(100.0, 1100.0);
+        assert_eq!(scale.x(100.0), 124.0);
+        assert!((scale.nanos(scale.x(700.0)) - 700.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn zoom_keeps_the_centre_and_stays_inside() {
+        let all = View { from: 0.0, to: 1000.0 };
+        let near = all.zoom(0.5, 400.0, 1000.0).unwrap();
+        assert_eq!(near, View { from: 200.0, to: 700.0 });
+        assert_eq!(near.zoom(2.0, 400.0, 1000.0), None);
+        assert_eq!(near.pan(-10.0, 1000.0), Some(View { from: 0.0, to: 500.0 }));
+        assert_eq!(near.pan(10.0, 1000.0), Some(View { from: 500.0, to: 1000.0 }));
+        let moved = near.reveal(800.0, 900.0, 1000.0).unwrap();
+        assert!(moved.from <= 800.0 && moved.to >= 900.0);
+    }
+}

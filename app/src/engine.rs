@@ -1,0 +1,172 @@
+//! The page's only door to the planner: from the inputs to everything that is drawn.
+
+use crate::inputs::Inputs;
+use crate::shared::Shared;
+use pipewright_core::cost::{Cluster, Costs};
+use pipewright_core::graph::{Graph, Layer};
+use pipewright_core::partition::{self, balanced, uniform};
+use pipewright_core::plan::{self, PlanError};
+use pipewright_core::schedule::Schedule;
+use pipewright_core::simulate::{StageCost, simulate};
+use pipewright_core::timeline::Timeline;
+use pipewright_core::units::{Bytes, Nanos};
+
+/// What follows from the inputs.
+#[derive(Debug)]
+pub struct Solved {
+    pub inputs: Inputs,
+    pub schedule: Schedule,
+    pub timeline: Timeline,
+    pub stages: Vec<StageCost>,
+    /// What each stage keeps of one micro-batch between its passes.
+    pub stash: Vec<Bytes>,
+    /// What each lane always holds: parameters, their gradients, the optimizer's state.
+    pub persistent: Vec<Bytes>,
+    pub capacity: Bytes,
+    pub figures: Figures,
+}
+
+/// The numbers that plans are compared by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    pub step: Nanos,
+    pub bubble: f64,
+    pub peak: Bytes,
+    /// The lane of the peak.
+    pub worst: u32,
+    pub samples_per_sec: f64,
+    pub traffic: Bytes,
+}
+
+/// What the arrows below need besides the inputs; each is computed once and shared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ground {
+    pub graph: Shared<Graph>,
+    pub cluster: Shared<Cluster>,
+    /// For micro-batches of the inputs' size.
+    pub costs: Shared<Costs>,
+}
+
+impl Ground {
+    pub fn of(inputs: &Inputs) -> Self {
+        let (graph, cluster) = (inputs.model.graph(), inputs.cluster.cluster());
+        let costs = Shared::new(Costs::new(&graph, &cluster, samples(inputs)));
+        Self { graph, cluster, costs }
+    }
+
+    /// The same for another micro-batch size.
+    pub fn with_samples(&self, samples: u64) -> Self {
+        if self.costs.samples == samples {
+            return self.clone();
+        }
+        let costs = Shared::new(Costs::new(&self.graph, &self.cluster, samples));
+        Self { costs, ..self.clone() }
+    }
+}
+
+/// Samples of a micro-batch, rounded where the inputs contradict each other.
+pub fn samples(inputs: &Inputs) -> u64 {
+    (inputs.mini_batch / u64::from(inputs.micro_batches.max(1))).max(1)
+}
+
+/// Generates, lowers and simulates: the arrows of [`pipewright_core::predict`] without the plan
+/// file's text, which is written on export only.
+///
+/// # Errors
+/// The choices that contradict each other.
+pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
+    let graph = &*ground.graph;
+    check(inputs, graph).map_err(|e| e.to_string())?;
+    let schedule = inputs.schedule.generate(inputs.stages(), inputs.micro_batches);
+    let lowering = plan::Inputs {
+        graph,
+        cuts: &inputs.cuts,
+        schedule: &schedule,
+        samples: ground.costs.samples,
+        momentum: inputs.rest.optimizer.has_momentum(),
+    };
+    let graphs = plan::training_graphs(&lowering);
+    let programs = plan::lower(&lowering, &graphs);
+    let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &ground.costs)).collect();
+    let timeline = simulate(&programs, &stages, &ground.cluster).map_err(|e| e.to_string())?;
+    let figures = figures(&timeline, inputs.mini_batch);
+    let capacity = ground.cluster.device.memory;
+    let stash = programs.iter().flat_map(|p| &p.stages).map(|s| s.slots.bytes).collect();
+    let persistent = programs.iter().map(|p| p.persistent).collect();
+    let inputs = inputs.clone();
+    Ok(Solved { inputs, schedule, timeline, stages, stash, persistent, capacity, figures })
+}
+
+/// What lowering relies on and a hand at the controls can break.
+fn check(inputs: &Inputs, graph: &Graph) -> Result<(), PlanError> {
+    let Inputs { mini_batch, micro_batches, .. } = *inputs;
+    if inputs.samples().is_none_or(|samples| samples == 0) {
+        return Err(PlanError::Indivisible { mini_batch, micro_batches });
+    }
+    let last = graph.nodes().len() - 1;
+    for (index, &cut) in inputs.cuts.iter().enumerate() {
+        let after = index.checked_sub(1).map_or(0, |i| inputs.cuts[i]);
+        if cut <= after || cut as usize > last {
+            return Err(PlanError::Cut { index, cut, last, model: graph.name().into() });
+        }
+    }
+    Ok(())
+}
+
+/// The comparable numbers of a step.
+fn figures(timeline: &Timeline, mini_batch: u64) -> Figures {
+    let (lane, peak) = timeline.peak().unwrap_or_default();
+    Figures {
+        step: timeline.step,
+        bubble: timeline.bubble(),
+        peak,
+        worst: lane.0,
+        samples_per_sec: mini_batch as f64 / timeline.step.secs(),
+        traffic: timeline.traffic(),
+    }
+}
+
+/// Cuts the model into `stages` stages of about equal time; as many as it has layers at most.
+pub fn split(inputs: &mut Inputs, stages: u32) {
+    let ground = Ground::of(inputs);
+    inputs.cuts = balanced_cuts(&ground, stages);
+}
+
+/// The cuts that [`split`] makes.
+pub fn balanced_cuts(ground: &Ground, stages: u32) -> Vec<u32> {
+    let stages = stages.clamp(1, ground.graph.layers().len() as u32);
+    balanced(&ground.graph, &ground.costs, stages).unwrap_or_default()
+}
+
+/// Plan A: the same choices, split by layer count.
+pub fn baseline(inputs: &Inputs, graph: &Graph) -> Option<Inputs> {
+    let cuts = uniform(graph, inputs.stages()).ok()?;
+    Some(Inputs { cuts, ..inputs.clone() })
+}
+
+/// A layer of the split editor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerTime {
+    pub name: String,
+    pub first_node: u32,
+    /// Forward and backward pass of one micro-batch.
+    pub time: Nanos,
+}
+
+/// The layers with their times, as the balanced split weighs them.
+pub fn layer_times(graph: &Graph, costs: &Costs) -> Vec<LayerTime> {
+    let times = partition::layer_times(graph, costs);
+    let layer = |(layer, time): (&Layer, Nanos)| LayerTime {
+        name: layer.name.clone(),
+        first_node: layer.first_node.0,
+        time,
+    };
+    graph.layers().iter().zip(times).map(layer).collect()
+}
+
+/// What the page shows: the last plan that worked, and why the newest one does not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    pub solved: Shared<Solved>,
+    pub problem: Option<String>,
+}

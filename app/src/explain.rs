@@ -1,0 +1,192 @@
+//! Why things happen when they happen: read from the timeline alone, so that it holds for a
+//! measured one as well.
+//!
+//! An action begins when its lane is free and its message has come; whichever was later is the
+//! cause. Following causes back from the end of the step gives the critical path.
+
+use pipewright_core::ids::{LaneId, MicroBatch};
+use pipewright_core::schedule::{Action, ActionKind};
+use pipewright_core::timeline::{Lane, Message, Span, Timeline, Work};
+use pipewright_core::units::Nanos;
+
+/// The last message that each lane receives for each micro-batch and direction. Built in one pass
+/// over the messages, asked in constant time.
+#[derive(Debug)]
+pub struct Arrivals {
+    micro_batches: usize,
+    /// Index of the message plus one; zero where there is none.
+    by_lane: Vec<u32>,
+}
+
+/// What an action waited for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cause {
+    /// The message with this index.
+    Message(usize),
+    /// The lane's previous work, or the start of the step.
+    Lane,
+}
+
+impl Arrivals {
+    pub fn new(timeline: &Timeline) -> Self {
+        let micro_batches = timeline.messages.iter().map(|m| m.micro_batch.index() + 1).max();
+        let micro_batches = micro_batches.unwrap_or(0);
+        let mut by_lane = vec![0u32; timeline.lanes.len() * micro_batches * 2];
+        for (i, message) in timeline.messages.iter().enumerate() {
+            let at = (message.to.index() * micro_batches + message.micro_batch.index()) * 2
+                + usize::from(message.gradient);
+            let Some(slot) = by_lane.get_mut(at) else { continue };
+            let later = |old: u32| timeline.messages[old as usize - 1].received < message.received;
+            if *slot == 0 || later(*slot) {
+                *slot = i as u32 + 1;
+            }
+        }
+        Self { micro_batches, by_lane }
+    }
+
+    /// The message without which `action` could not begin on `lane`.
+    pub fn message(&self, lane: usize, action: Action) -> Option<usize> {
+        let gradient = usize::from(action.kind != ActionKind::Forward);
+        if action.micro_batch.index() >= self.micro_batches {
+            return None;
+        }
+        let at = (lane * self.micro_batches + action.micro_batch.index()) * 2 + gradient;
+        self.by_lane.get(at).copied().filter(|i| *i > 0).map(|i| i as usize - 1)
+    }
+
+    /// How long the lane was idle before its span `index`, and what it waited for.
+    pub fn wait(&self, timeline: &Timeline, lane: usize, index: usize) -> (Nanos, Cause) {
+        let spans = &timeline.lanes[lane].spans;
+        let free = if index == 0 { Nanos::ZERO } else { spans[index - 1].end };
+        let idle = spans[index].start.saturating_sub(free);
+        let Work::Run(action) = spans[index].work else { return (idle, Cause::Lane) };
+        match self.message(lane, action) {
+            Some(i) if timeline.messages[i].received > free => (idle, Cause::Message(i)),
+            _ => (idle, Cause::Lane),
+        }
+    }
+}
+
+/// The action that computed what `message` carries: its lane and the index of its span.
+pub fn producer(timeline: &Timeline, message: &Message) -> Option<(usize, usize)> {
+    let lane = message.from.index();
+    let spans = &timeline.lanes.get(lane)?.spans;
+    let produces = |span: &Span| match span.work {
+        Work::Run(a) => {
+            a.stage == message.stage
+                && a.micro_batch == message.micro_batch
+                && match a.kind {
+                    ActionKind::Forward => !message.gradient,
+                    ActionKind::Backward | ActionKind::BackwardInput => message.gradient,
+                    ActionKind::BackwardWeight => false,
+                }
+        }
+        Work::Optimizer(_) => false,
+    };
+    // Almost always the last one that ended before the message left.
+    let near = spans.partition_point(|s| s.end <= message.sent);
+    let recent = spans[..near].iter().rposition(produces);
+    recent.or_else(|| spans.iter().position(produces)).map(|index| (lane, index))
+}
+
+/// From the start of the step to its end, each span begun by the one before it: lanes and indexes.
+pub fn critical_path(timeline: &Timeline, arrivals: &Arrivals) -> Vec<(usize, usize)> {
+    let last = |(lane, content): (usize, &Lane)| {
+        content.spans.last().map(|span| (span.end, lane, content.spans.len() - 1))
+    };
+    let ends = timeline.lanes.iter().enumerate().filter_map(last);
+    let Some((_, mut lane, mut index)) =
+        ends.max_by_key(|(end, lane, _)| (*end, usize::MAX - lane))
+    else {
+        return vec![];
+    };
+    let total: usize = timeline.lanes.iter().map(|l| l.spans.len()).sum();
+    let mut path = vec![(lane, index)];
+    // Bounded, because the messages of a damaged trace could lead in a circle.
+    while path.len() <= total {
+        let before = match arrivals.wait(timeline, lane, index).1 {
+            Cause::Message(i) => producer(timeline, &timeline.messages[i]),
+            Cause::Lane => None,
+        };
+        match before {
+            Some(found) => (lane, index) = found,
+            None if index > 0 => index -= 1,
+            None => break,
+        }
+        path.push((lane, index));
+    }
+    path.reverse();
+    path
+}
+
+/// All spans of one micro-batch by time: lane and span.
+pub fn journey(timeline: &Timeline, micro_batch: MicroBatch) -> Vec<(LaneId, Span)> {
+    let mut found = vec![];
+    for (lane, content) in (0..).map(LaneId).zip(&timeline.lanes) {
+        for span in &content.spans {
+            if matches!(span.work, Work::Run(a) if a.micro_batch == micro_batch) {
+                found.push((lane, *span));
+            }
+        }
+    }
+    found.sort_by_key(|(_, span)| span.start);
+    found
+}
+
+/// Where `action` runs: lane and index of its span.
+pub fn find(timeline: &Timeline, action: Action) -> Option<(usize, usize)> {
+    timeline.lanes.iter().enumerate().find_map(|(lane, content)| {
+        let index = content.spans.iter().position(|s| s.work == Work::Run(action))?;
+        Some((lane, index))
+    })
+}
+
+/// The words for an action: `Forward of micro-batch 4`.
+pub fn title(action: Action) -> String {
+    let pass = match action.kind {
+        ActionKind::Forward => "Forward",
+        ActionKind::Backward => "Backward",
+        ActionKind::BackwardInput => "Input gradient",
+        ActionKind::BackwardWeight => "Weight gradient",
+    };
+    format!("{pass} of micro-batch {}", action.micro_batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Ground, solve};
+    use crate::presets::{EXAMPLES, first};
+
+    #[test]
+    fn the_critical_path_is_unbroken_from_the_start_to_the_end() {
+        for example in &EXAMPLES {
+            let solved = solve(&example.inputs(), &Ground::of(&example.inputs())).unwrap();
+            let t = &solved.timeline;
+            let path = critical_path(t, &Arrivals::new(t));
+            let span = |(lane, index): (usize, usize)| t.lanes[lane].spans[index];
+            assert_eq!(span(path[0]).start, Nanos::ZERO, "{}", example.title);
+            assert_eq!(span(*path.last().unwrap()).end, t.step);
+            assert!(path.windows(2).all(|w| span(w[0]).end <= span(w[1]).start));
+        }
+    }
+
+    #[test]
+    fn a_later_lane_waits_for_the_lane_before_it() {
+        let solved = solve(&first(), &Ground::of(&first())).unwrap();
+        let t = &solved.timeline;
+        let arrivals = Arrivals::new(t);
+        let (idle, cause) = arrivals.wait(t, 1, 0);
+        assert_eq!(idle, t.lanes[1].spans[0].start);
+        let Cause::Message(i) = cause else { panic!("{cause:?}") };
+        assert_eq!(producer(t, &t.messages[i]), Some((0, 0)));
+        assert_eq!(arrivals.wait(t, 0, 1), (Nanos::ZERO, Cause::Lane));
+    }
+
+    #[test]
+    fn a_micro_batch_visits_every_lane_twice() {
+        let solved = solve(&first(), &Ground::of(&first())).unwrap();
+        let way = journey(&solved.timeline, MicroBatch(3));
+        assert_eq!(way.len(), 2 * solved.timeline.lanes.len());
+    }
+}

@@ -1,0 +1,144 @@
+//! Files in and out: plans and traces.
+//!
+//! A file that cannot be used leaves everything as it was and says in one line what was read,
+//! what is wrong and what to do.
+
+use crate::content::{Content, recognise};
+use crate::state::State;
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+
+/// Larger files are refused before they fill the page's memory.
+const BYTES_MAX: f64 = 300e6;
+
+/// Shows a file's content.
+pub fn take(state: State, name: &str, text: &str) {
+    match recognise(name, text) {
+        Ok(Content::Plan(inputs)) => {
+            let stages = inputs.stages();
+            state.load(*inputs);
+            state.say(format!("{name}: a plan for {stages} lanes, shown."));
+        }
+        Ok(Content::Trace(measured)) => {
+            let lanes = measured.timeline.lanes.len();
+            let steps = measured.steps;
+            state.measured.set(Some(measured));
+            state.show_measured.set(true);
+            let planned = state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
+            if lanes == planned {
+                state.say(format!("{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction."));
+            } else {
+                state.complain(format!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both."));
+            }
+        }
+        Err(why) => state.complain(why),
+    }
+}
+
+/// Reads the files of an input or a drop, one after the other: a plan before its trace.
+pub fn read_all(state: State, files: web_sys::FileList) {
+    spawn_local(async move {
+        let mut texts = vec![];
+        for i in 0..files.length() {
+            let Some(file) = files.get(i) else { continue };
+            let name = file.name();
+            if file.size() > BYTES_MAX {
+                state.complain(format!(
+                    "{name} has {:.0} MB, more than a page can hold.",
+                    file.size() / 1e6
+                ));
+                continue;
+            }
+            match JsFuture::from(file.text()).await {
+                Ok(text) => texts.push((name, text.as_string().unwrap_or_default())),
+                Err(_) => state.complain(format!("{name} could not be read; is it a folder?")),
+            }
+        }
+        texts.sort_by_key(|(_, text)| text.contains("\"traceEvents\""));
+        for (name, text) in texts {
+            take(state, &name, &text);
+        }
+    });
+}
+
+/// Fetches the files that the link names and shows them.
+pub fn fetch_all(state: State, plan: Option<String>, trace: Option<String>) {
+    spawn_local(async move {
+        for path in [plan, trace].into_iter().flatten() {
+            match fetch(&path).await {
+                Ok(text) => take(state, &path, &text),
+                Err(why) => state.complain(format!("{path} could not be fetched: {why}.")),
+            }
+        }
+    });
+}
+
+async fn fetch(path: &str) -> Result<String, String> {
+    let failed = |_: JsValue| "no answer".to_owned();
+    let answer = JsFuture::from(window().fetch_with_str(path)).await.map_err(failed)?;
+    let answer: web_sys::Response = answer.dyn_into().map_err(failed)?;
+    if !answer.ok() {
+        return Err(format!("the server says {} {}", answer.status(), answer.status_text()));
+    }
+    let text = JsFuture::from(answer.text().map_err(failed)?).await.map_err(failed)?;
+    text.as_string().ok_or_else(|| "not a text".into())
+}
+
+/// Saves the plan.
+pub fn export(state: State) {
+    let made = state.inputs.with_untracked(|i| i.draft().plan());
+    match made {
+        Ok((plan, _)) => {
+            let text = plan.to_json();
+            match download("plan.json", &text) {
+                Ok(()) => state.say(format!(
+                    "plan.json saved. Run it: mpirun -n {} runner plan.json",
+                    plan.ranks()
+                )),
+                Err(_) => state.complain("The browser refused to save plan.json."),
+            }
+        }
+        Err(why) => state.complain(format!("Nothing saved: {why}.")),
+    }
+}
+
+fn download(name: &str, text: &str) -> Result<(), JsValue> {
+    let parts = js_sys::Array::of1(&JsValue::from_str(text));
+    let options = web_sys::BlobPropertyBag::new();
+    options.set_type("application/json");
+    let blob = web_sys::Blob::new_with_str_sequence_and_options(&parts, &options)?;
+    let url = web_sys::Url::create_object_url_with_blob(&blob)?;
+    let anchor: web_sys::HtmlAnchorElement = document().create_element("a")?.unchecked_into();
+    anchor.set_href(&url);
+    anchor.set_download(name);
+    anchor.click();
+    // Some browsers start reading after the click returned.
+    set_timeout(
+        move || {
+            let _ = web_sys::Url::revoke_object_url(&url);
+        },
+        std::time::Duration::from_secs(10),
+    );
+    Ok(())
+}
+
+/// Puts the link on the clipboard.
+pub fn copy_link(state: State) {
+    let address = crate::address::of(state);
+    let own_file = state.inputs.with_untracked(|i| {
+        matches!(i.model, crate::inputs::ModelChoice::File(_))
+            || matches!(i.cluster, crate::inputs::ClusterChoice::File(_))
+    });
+    spawn_local(async move {
+        let copied = JsFuture::from(window().navigator().clipboard().write_text(&address)).await;
+        match copied {
+            Ok(_) if own_file => state.say(
+                "Link copied. It has your settings, not your files; save the plan to share both.",
+            ),
+            Ok(_) => state.say("Link copied: it shows exactly this state."),
+            Err(_) => state.say(format!("Copy this link: {address}")),
+        }
+    });
+}

@@ -1,0 +1,209 @@
+//! What a person chooses; everything else on the page follows from it.
+
+use crate::shared::Shared;
+use pipewright_core::cost::{CLUSTERS, Cluster};
+use pipewright_core::graph::Graph;
+use pipewright_core::graph::presets::Preset;
+use pipewright_core::plan::{Data, Draft, Model, Optimizer, Plan, ScheduleText};
+use pipewright_core::schedule::ScheduleKind;
+
+/// A model by name, or one that came with a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelChoice {
+    Preset(Preset),
+    File(Shared<Graph>),
+}
+
+/// A cluster by name, or one that came with a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClusterChoice {
+    Preset(&'static str),
+    File(Shared<Cluster>),
+}
+
+/// The whole editable state. Cheap to clone: one is kept for every step of undo.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inputs {
+    pub model: ModelChoice,
+    pub cluster: ClusterChoice,
+    /// First nodes of all stages but the first.
+    pub cuts: Vec<u32>,
+    pub schedule: ScheduleKind,
+    pub mini_batch: u64,
+    pub micro_batches: u32,
+    pub rest: Rest,
+}
+
+/// What a plan says beyond what the page edits; a loaded plan's is carried on to the exported one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rest {
+    pub optimizer: Optimizer,
+    pub data: Data,
+    pub seed: u64,
+    pub steps: u64,
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self { optimizer: Optimizer::default(), data: Data::default(), seed: 1, steps: 100 }
+    }
+}
+
+impl ModelChoice {
+    pub fn graph(&self) -> Shared<Graph> {
+        match self {
+            // Sizes that make no network are refused where texts are parsed.
+            ModelChoice::Preset(p) => Shared::new(p.graph().expect("presets make networks")),
+            ModelChoice::File(graph) => graph.clone(),
+        }
+    }
+
+    /// The value of the select's option.
+    pub fn key(&self) -> String {
+        match self {
+            ModelChoice::Preset(p) => p.to_string(),
+            ModelChoice::File(_) => "file".into(),
+        }
+    }
+
+    /// The name for people.
+    pub fn title(&self) -> String {
+        match self {
+            ModelChoice::Preset(p) => preset_title(*p),
+            ModelChoice::File(graph) => format!("{} (from plan)", graph.name()),
+        }
+    }
+
+    /// Whether `graph` is what [`Self::graph`] would build.
+    pub fn graph_is(&self, graph: &Shared<Graph>) -> bool {
+        match self {
+            ModelChoice::Preset(p) => p.to_string() == graph.name(),
+            ModelChoice::File(own) => own == graph,
+        }
+    }
+
+    fn model(&self) -> Model {
+        match self {
+            ModelChoice::Preset(p) => Model::Preset(*p),
+            ModelChoice::File(graph) => Model::Graph((**graph).clone()),
+        }
+    }
+}
+
+/// The name for people.
+pub fn preset_title(preset: Preset) -> String {
+    match preset {
+        Preset::Mlp4 => "MLP, 4 layers".into(),
+        Preset::Fc32 { width } => format!("FC 32 × {width}"),
+        Preset::Vgg16 => "VGG16 · 224 px".into(),
+        Preset::Resnet50 => "ResNet-50 · 224 px".into(),
+        Preset::DigitsCnn => "Digits CNN · 8 px".into(),
+    }
+}
+
+impl ClusterChoice {
+    pub fn by_name(name: &str) -> Option<Self> {
+        CLUSTERS.into_iter().find(|known| *known == name).map(ClusterChoice::Preset)
+    }
+
+    pub fn cluster(&self) -> Shared<Cluster> {
+        match self {
+            ClusterChoice::Preset(name) => {
+                Shared::new(Cluster::preset(name).expect("only names of presets get here"))
+            }
+            ClusterChoice::File(cluster) => cluster.clone(),
+        }
+    }
+
+    /// Whether `cluster` is what [`Self::cluster`] would give.
+    pub fn cluster_is(&self, cluster: &Shared<Cluster>) -> bool {
+        match self {
+            ClusterChoice::Preset(name) => *name == cluster.name,
+            ClusterChoice::File(own) => own == cluster,
+        }
+    }
+
+    /// The value of the select's option.
+    pub fn key(&self) -> String {
+        match self {
+            ClusterChoice::Preset(name) => (*name).into(),
+            ClusterChoice::File(_) => "file".into(),
+        }
+    }
+}
+
+/// The name for people.
+pub fn cluster_title(name: &str) -> String {
+    match name {
+        "reedbush-l" => "Reedbush-L · P100".into(),
+        "laptop" => "Laptop · CPU cores".into(),
+        "dgx-a100" => "DGX A100 · 80 GB".into(),
+        "dgx-h100" => "DGX H100 · 80 GB".into(),
+        other => other.into(),
+    }
+}
+
+impl Inputs {
+    pub fn stages(&self) -> u32 {
+        self.cuts.len() as u32 + 1
+    }
+
+    /// Samples of a micro-batch, when the mini-batch divides evenly.
+    pub fn samples(&self) -> Option<u64> {
+        let m = u64::from(self.micro_batches);
+        (m > 0 && self.mini_batch.is_multiple_of(m)).then(|| self.mini_batch / m)
+    }
+
+    /// The same choices as the core takes them.
+    pub fn draft(&self) -> Draft {
+        Draft {
+            model: self.model.model(),
+            cluster: (*self.cluster.cluster()).clone(),
+            cuts: self.cuts.clone(),
+            schedule: self.schedule,
+            mini_batch: self.mini_batch,
+            micro_batches: self.micro_batches,
+            optimizer: self.rest.optimizer,
+            data: self.rest.data.clone(),
+            seed: self.rest.seed,
+            steps: self.rest.steps,
+        }
+    }
+
+    /// The choices that make `plan`. A cluster equal to a preset becomes that preset.
+    ///
+    /// # Errors
+    /// For a schedule that has no name here: it could be shown but not edited.
+    pub fn of_plan(plan: &Plan) -> Result<Self, String> {
+        let model = match &plan.model {
+            Model::Preset(p) => ModelChoice::Preset(*p),
+            Model::Graph(graph) => ModelChoice::File(Shared::new(graph.clone())),
+        };
+        let same = |name: &&str| Cluster::preset(name).is_ok_and(|preset| preset == plan.cluster);
+        let cluster = match CLUSTERS.into_iter().find(same) {
+            Some(name) => ClusterChoice::Preset(name),
+            None => ClusterChoice::File(Shared::new(plan.cluster.clone())),
+        };
+        let stages = plan.cuts.len() as u32 + 1;
+        let schedule = ScheduleKind::ALL.into_iter().find(|kind| {
+            ScheduleText::of(*kind, stages, plan.micro_batches).lanes == plan.schedule.lanes
+        });
+        let schedule = schedule.ok_or_else(|| {
+            format!("its schedule `{}` is neither GPipe nor 1F1B", plan.schedule.name)
+        })?;
+        Ok(Self {
+            model,
+            cluster,
+            cuts: plan.cuts.clone(),
+            schedule,
+            mini_batch: plan.mini_batch,
+            micro_batches: plan.micro_batches,
+            rest: Rest {
+                optimizer: plan.optimizer,
+                data: plan.data.clone(),
+                seed: plan.seed,
+                steps: plan.steps,
+            },
+        })
+    }
+}

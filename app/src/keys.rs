@@ -1,0 +1,179 @@
+//! Every key of the page in one table: the handlers look commands up in it, the help prints it.
+//!
+//! Plain letters act only while the timeline or a cut has focus (WCAG 2.1.4), so that typing in a
+//! box or speaking to the browser never moves the picture.
+
+/// What a key does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    Undo,
+    Redo,
+    Export,
+    Help,
+    ZoomIn,
+    ZoomOut,
+    PanLeft,
+    PanRight,
+    Everything,
+    Focus,
+    Next,
+    Previous,
+    LaneUp,
+    LaneDown,
+    Find,
+    Clear,
+    PreviousCut,
+    NextCut,
+    CutBack,
+    CutForward,
+}
+
+/// Where a key acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Anywhere.
+    Page,
+    /// While the timeline has focus.
+    Timeline,
+    /// While a cut of the split editor has focus.
+    Cut,
+}
+
+impl Scope {
+    pub const ALL: [Scope; 3] = [Scope::Page, Scope::Timeline, Scope::Cut];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Scope::Page => "Anywhere",
+            Scope::Timeline => "Timeline (click it or Tab to it)",
+            Scope::Cut => "Cuts of the split",
+        }
+    }
+}
+
+/// A line of the table.
+pub struct Binding {
+    pub scope: Scope,
+    /// Values of `KeyboardEvent.key`, letters in lower case.
+    pub keys: &'static [&'static str],
+    pub ctrl: bool,
+    /// `None`: with or without.
+    pub shift: Option<bool>,
+    pub command: Command,
+    /// The keys as people read them.
+    pub shown: &'static str,
+    pub what: &'static str,
+}
+
+const fn plain(
+    scope: Scope,
+    keys: &'static [&'static str],
+    command: Command,
+    shown: &'static str,
+    what: &'static str,
+) -> Binding {
+    Binding { scope, keys, ctrl: false, shift: None, command, shown, what }
+}
+
+const fn ctrl(
+    key: &'static [&'static str],
+    shift: bool,
+    command: Command,
+    shown: &'static str,
+    what: &'static str,
+) -> Binding {
+    Binding { scope: Scope::Page, keys: key, ctrl: true, shift: Some(shift), command, shown, what }
+}
+
+/// The table.
+pub const KEYS: [Binding; 25] = [
+    ctrl(&["z"], false, Command::Undo, "Ctrl Z", "undo"),
+    ctrl(&["z"], true, Command::Redo, "Ctrl Shift Z", "redo"),
+    ctrl(&["y"], false, Command::Redo, "Ctrl Y", "redo"),
+    ctrl(&["s"], false, Command::Export, "Ctrl S", "export plan.json"),
+    plain(Scope::Page, &["Escape"], Command::Clear, "Esc", "close help, clear the selection"),
+    plain(Scope::Timeline, &["w", "+", "="], Command::ZoomIn, "W +", "zoom in"),
+    plain(Scope::Timeline, &["s", "-"], Command::ZoomOut, "S −", "zoom out"),
+    plain(Scope::Timeline, &["a"], Command::PanLeft, "A", "earlier"),
+    plain(Scope::Timeline, &["d"], Command::PanRight, "D", "later"),
+    plain(Scope::Timeline, &["0"], Command::Everything, "0", "the whole step"),
+    plain(
+        Scope::Timeline,
+        &["f"],
+        Command::Focus,
+        "F",
+        "zoom to the selection, again: the whole step",
+    ),
+    plain(Scope::Timeline, &["ArrowRight", "."], Command::Next, "→ .", "next action of the lane"),
+    plain(Scope::Timeline, &["ArrowLeft", ","], Command::Previous, "← ,", "previous action"),
+    plain(Scope::Timeline, &["ArrowUp"], Command::LaneUp, "↑", "same micro-batch, lane above"),
+    plain(Scope::Timeline, &["ArrowDown"], Command::LaneDown, "↓", "same micro-batch, lane below"),
+    plain(Scope::Timeline, &["/"], Command::Find, "/", "find an action: 3F7"),
+    plain(Scope::Timeline, &["?"], Command::Help, "?", "this list"),
+    plain(Scope::Timeline, &["["], Command::PreviousCut, "[", "go to the previous cut"),
+    plain(Scope::Timeline, &["]"], Command::NextCut, "]", "go to the next cut"),
+    plain(
+        Scope::Cut,
+        &["ArrowUp", "ArrowLeft"],
+        Command::CutBack,
+        "↑ ←",
+        "one layer back; Shift: ten",
+    ),
+    plain(
+        Scope::Cut,
+        &["ArrowDown", "ArrowRight"],
+        Command::CutForward,
+        "↓ →",
+        "one layer on; Shift: ten",
+    ),
+    plain(Scope::Cut, &["PageUp"], Command::CutBack, "Page up", "four layers back"),
+    plain(Scope::Cut, &["PageDown"], Command::CutForward, "Page down", "four layers on"),
+    plain(Scope::Cut, &["["], Command::PreviousCut, "[", "previous cut"),
+    plain(Scope::Cut, &["]"], Command::NextCut, "]", "next cut"),
+];
+
+/// The command of a key in a scope. `ctrl` is also the Mac's command key.
+pub fn find(scope: Scope, key: &str, with_ctrl: bool, with_shift: bool) -> Option<Command> {
+    let lower = if key.chars().count() == 1 { key.to_lowercase() } else { key.to_owned() };
+    let fits = |b: &&Binding| {
+        b.scope == scope
+            && b.ctrl == with_ctrl
+            && b.shift.is_none_or(|shift| shift == with_shift)
+            && b.keys.contains(&lower.as_str())
+    };
+    KEYS.iter().find(fits).map(|b| b.command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shift_tells_undo_from_redo() {
+        assert_eq!(find(Scope::Page, "z", true, false), Some(Command::Undo));
+        assert_eq!(find(Scope::Page, "Z", true, true), Some(Command::Redo));
+        assert_eq!(find(Scope::Page, "z", false, false), None);
+    }
+
+    #[test]
+    fn plain_letters_do_nothing_outside_of_their_widget() {
+        for binding in KEYS.iter().filter(|b| b.scope == Scope::Page && !b.ctrl) {
+            assert_eq!(binding.keys, ["Escape"]);
+        }
+        assert_eq!(find(Scope::Timeline, "W", false, true), Some(Command::ZoomIn));
+        assert_eq!(find(Scope::Timeline, "s", true, false), None);
+    }
+
+    #[test]
+    fn no_key_has_two_meanings_in_one_place() {
+        for (i, a) in KEYS.iter().enumerate() {
+            for b in &KEYS[i + 1..] {
+                let clash = a.scope == b.scope
+                    && a.ctrl == b.ctrl
+                    && a.shift == b.shift
+                    && a.keys.iter().any(|k| b.keys.contains(k));
+                assert!(!clash, "{} and {}", a.shown, b.shown);
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The explorer: choose model, cluster, split and schedule, see at once what follows.
+//!
+//! Reading order: `inputs` (what is chosen), `engine` (what follows), `state` (one signal and its
+//! memos), `views/app` (the page), `charts` (the pictures).
+//!
+//! What needs a browser is behind the feature `page`; everything else is tested natively without
+//! it: `cargo test -p pipewright-app --no-default-features`.
+
+// Without the page nothing but the tests uses what is computed for it.
+#![cfg_attr(not(feature = "page"), allow(dead_code))]
+
+#[cfg(feature = "page")]
+mod address;
+#[cfg(feature = "page")]
+mod advise;
+mod charts;
+mod content;
+#[cfg(feature = "page")]
+mod curves;
+mod details;
+mod engine;
+mod explain;
+#[cfg(feature = "page")]
+mod files;
+mod format;
+mod history;
+mod inputs;
+mod keys;
+mod link;
+#[cfg(feature = "page")]
+mod meter;
+#[cfg(feature = "page")]
+mod panic;
+mod presets;
+mod program;
+mod reason;
+mod shared;
+mod speedup;
+#[cfg(feature = "page")]
+mod state;
+mod stops;
+mod suggest;
+#[cfg(feature = "page")]
+mod theme;
+#[cfg(feature = "page")]
+mod views;
+
+/// Shows the page.
+#[cfg(feature = "page")]
+pub fn run() {
+    panic::install();
+    leptos::mount::mount_to_body(views::app::App);
+}

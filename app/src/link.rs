@@ -1,0 +1,226 @@
+//! The state as a link: `#v=1&model=vgg16&cluster=reedbush-l&d=4&mb=8`. Inputs only, never
+//! results; what equals the first picture is left out.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `v` | version of the link, 1 |
+//! | `model`, `cluster` | names of presets |
+//! | `d` | stages, cut for equal time; left out where `cuts` are given |
+//! | `cuts` | first nodes of the stages after the first: `4,8,11` |
+//! | `batch`, `mb` | samples of a step, micro-batches |
+//! | `s` | schedule |
+//! | `plan`, `trace` | files beside the page to load |
+
+use crate::engine::{self, Ground};
+use crate::inputs::{ClusterChoice, Inputs, ModelChoice};
+use crate::presets;
+
+/// What a link says.
+#[derive(Debug, PartialEq)]
+pub struct Link {
+    pub inputs: Inputs,
+    /// Files to fetch.
+    pub plan: Option<String>,
+    pub trace: Option<String>,
+    /// What could not be used, a sentence each.
+    pub problems: Vec<String>,
+}
+
+/// Stages beyond this are refused: every lane wants its pixels.
+pub const STAGES_MAX: u32 = 128;
+/// Micro-batches beyond this are refused: the picture is one action per pixel long before.
+pub const MICRO_BATCHES_MAX: u32 = 8192;
+/// A mini-batch beyond this is refused.
+pub const MINI_BATCH_MAX: u64 = 1 << 24;
+
+/// The fragment without `#`; empty for the first picture.
+pub fn write(inputs: &Inputs) -> String {
+    let first = presets::first();
+    let mut words = vec![];
+    let mut put = |key: &str, value: String, default: String| {
+        if value != default {
+            words.push(format!("{key}={value}"));
+        }
+    };
+    put("model", inputs.model.key(), first.model.key());
+    put("cluster", inputs.cluster.key(), first.cluster.key());
+    put("batch", inputs.mini_batch.to_string(), first.mini_batch.to_string());
+    put("mb", inputs.micro_batches.to_string(), first.micro_batches.to_string());
+    put("s", inputs.schedule.to_string(), first.schedule.to_string());
+    if engine::balanced_cuts(&Ground::of(inputs), inputs.stages()) == inputs.cuts {
+        put("d", inputs.stages().to_string(), first.stages().to_string());
+    } else {
+        let list: Vec<String> = inputs.cuts.iter().map(u32::to_string).collect();
+        put("cuts", list.join(","), String::new());
+    }
+    if words.is_empty() {
+        return String::new();
+    }
+    format!("v=1&{}", words.join("&"))
+}
+
+/// Reads a fragment, with or without `#`: everything valid is used, the rest is listed.
+/// `current` lends what links do not carry: a model or cluster that came with a plan.
+pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
+    let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
+    let mut link = Link { inputs: presets::first(), plan: None, trace: None, problems: vec![] };
+    if let Some(current) = current {
+        link.inputs.rest = current.rest.clone();
+    }
+    let mut stages = link.inputs.stages();
+    let mut cuts = None;
+    for word in fragment.split('&').filter(|w| !w.is_empty()) {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let value = unescape(value);
+        let taken = match key {
+            "d" => number(&value, 1, STAGES_MAX.into()).map(|n| stages = n as u32),
+            "cuts" => list(&value).map(|nodes| cuts = Some(nodes)),
+            "plan" => local(&value).map(|path| link.plan = Some(path)),
+            "trace" => local(&value).map(|path| link.trace = Some(path)),
+            _ => choose(&mut link.inputs, key, &value, current),
+        };
+        if let Err(why) = taken {
+            link.problems.push(format!("`{word}`: {why}"));
+        }
+    }
+    let layers = link.inputs.model.graph().layers().len() as u32;
+    if stages > layers {
+        link.problems.push(format!("`d={stages}`: the model has {layers} layers"));
+    }
+    engine::split(&mut link.inputs, stages);
+    if let Some(cuts) = cuts {
+        let nodes = link.inputs.model.graph().nodes().len() as u32;
+        let rising = cuts.windows(2).all(|w| w[0] < w[1]);
+        let inside = cuts.iter().all(|c| (1..nodes).contains(c));
+        if rising && inside && cuts.len() < STAGES_MAX as usize {
+            link.inputs.cuts = cuts;
+        } else {
+            let why = format!("cuts must ascend between 1 and {}", nodes - 1);
+            link.problems.push(format!("`cuts`: {why}"));
+        }
+    }
+    link
+}
+
+/// Takes one word of the inputs proper.
+fn choose(
+    inputs: &mut Inputs,
+    key: &str,
+    value: &str,
+    current: Option<&Inputs>,
+) -> Result<(), String> {
+    match key {
+        "v" if value == "1" => {}
+        "v" => return Err("this page knows links of version 1".into()),
+        "model" if value == "file" => match current.map(|c| &c.model) {
+            Some(own @ ModelChoice::File(_)) => inputs.model = own.clone(),
+            _ => return Err("that model came with a plan, which a link does not carry".into()),
+        },
+        "cluster" if value == "file" => match current.map(|c| &c.cluster) {
+            Some(own @ ClusterChoice::File(_)) => inputs.cluster = own.clone(),
+            _ => return Err("that cluster came with a plan, which a link does not carry".into()),
+        },
+        "model" => {
+            inputs.model = ModelChoice::Preset(value.parse().map_err(|e| format!("{e}"))?);
+        }
+        "cluster" => {
+            let known = ClusterChoice::by_name(value);
+            inputs.cluster = known.ok_or("no cluster has that name")?;
+        }
+        "batch" => inputs.mini_batch = number(value, 1, MINI_BATCH_MAX)?,
+        "mb" => inputs.micro_batches = number(value, 1, MICRO_BATCHES_MAX.into())? as u32,
+        "s" => inputs.schedule = value.parse()?,
+        _ => return Err("unknown".into()),
+    }
+    Ok(())
+}
+
+fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let value = text.parse::<u64>().ok().filter(|n| (least..=most).contains(n));
+    value.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
+}
+
+fn list(text: &str) -> Result<Vec<u32>, String> {
+    if text.is_empty() {
+        return Ok(vec![]);
+    }
+    let nodes: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
+    nodes.map_err(|_| "must be numbers with commas between".into())
+}
+
+/// Only files beside the page: a link must not make the page fetch from anywhere else.
+fn local(path: &str) -> Result<String, String> {
+    let outside = path.is_empty()
+        || path.contains(':')
+        || path.contains('\\')
+        || path.starts_with('/')
+        || path.split('/').any(|part| part == "..");
+    if outside { Err("must be a file beside this page".into()) } else { Ok(path.into()) }
+}
+
+/// `%2C` to `,`; anything malformed stays as it is.
+fn unescape(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = vec![];
+    let mut i = 0;
+    while i < bytes.len() {
+        let hex = bytes.get(i + 1..i + 3).and_then(|h| std::str::from_utf8(h).ok());
+        match hex.and_then(|h| u8::from_str_radix(h, 16).ok()) {
+            Some(byte) if bytes[i] == b'%' => {
+                out.push(byte);
+                i += 3;
+            }
+            _ => {
+                out.push(bytes[i]);
+                i += 1;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets::EXAMPLES;
+
+    #[test]
+    fn links_round_trip() {
+        for example in &EXAMPLES {
+            let inputs = example.inputs();
+            let link = read(&write(&inputs), None);
+            assert_eq!(link.inputs, inputs, "{}", write(&inputs));
+            assert!(link.problems.is_empty());
+        }
+        let mut moved = presets::first();
+        moved.cuts[1] += 1;
+        assert_eq!(read(&format!("#{}", write(&moved)), None).inputs, moved);
+        assert_eq!(write(&presets::first()), "");
+    }
+
+    #[test]
+    fn what_is_valid_is_used_and_the_rest_is_listed() {
+        let link = read("#v=1&model=nope&mb=16&batch=0&cuts=9,3&colour=red&s=gpipe", None);
+        assert_eq!(link.inputs.micro_batches, 16);
+        assert_eq!(link.inputs.schedule.to_string(), "gpipe");
+        assert_eq!(link.inputs.model, presets::first().model);
+        assert_eq!(link.problems.len(), 4, "{:?}", link.problems);
+    }
+
+    #[test]
+    fn only_files_beside_the_page_are_fetched() {
+        assert_eq!(read("plan=demo/plan.json", None).plan.as_deref(), Some("demo/plan.json"));
+        for bad in ["https://x.org/p.json", "//x.org/p", "/etc/passwd", "../p.json", "a/../../p"] {
+            let link = read(&format!("plan={bad}"), None);
+            assert_eq!((link.plan, link.problems.len()), (None, 1), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nothing_a_link_can_say_panics() {
+        for text in ["#", "#&&&", "#=%", "#%zz=%zz", "#cuts=,", "#cuts=0", "#d=999999", "#mb=-1"] {
+            read(text, None);
+        }
+        assert_eq!(read("#model=fc32%3A512", None).inputs.model.key(), "fc32:512");
+    }
+}

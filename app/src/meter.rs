@@ -1,0 +1,57 @@
+//! How long the page computed and drew for the last change, for whoever measures the budget:
+//! `window.__pipewright_frame_ms`. Waiting for the browser's next frame is not counted.
+
+use leptos::prelude::window;
+use std::cell::Cell;
+use wasm_bindgen::JsValue;
+
+thread_local! {
+    static STARTED: Cell<f64> = const { Cell::new(0.0) };
+    static COMPUTED: Cell<f64> = const { Cell::new(0.0) };
+    static SOLVED: Cell<f64> = const { Cell::new(0.0) };
+}
+
+pub fn now() -> f64 {
+    window().performance().map_or(0.0, |p| p.now())
+}
+
+/// Runs the planner and notes how long it took.
+pub fn solving<T>(solve: impl FnOnce() -> T) -> T {
+    let from = now();
+    let result = solve();
+    SOLVED.set(now() - from);
+    publish("__pipewright_solve_ms", SOLVED.get());
+    result
+}
+
+/// Milliseconds of the last [`solving`].
+pub fn last_solve() -> f64 {
+    SOLVED.get()
+}
+
+/// An input changes.
+pub fn start() {
+    STARTED.set(now());
+}
+
+/// All memos are up to date and a frame was asked for.
+pub fn computed() {
+    if STARTED.get() > 0.0 {
+        COMPUTED.set(now() - STARTED.take());
+    }
+}
+
+/// The picture is drawn; drawing began at `from`.
+pub fn drawn(from: f64) {
+    let drawing = now() - from;
+    publish("__pipewright_draw_ms", drawing);
+    if COMPUTED.get() > 0.0 {
+        let computing = COMPUTED.take();
+        publish("__pipewright_compute_ms", computing);
+        publish("__pipewright_frame_ms", computing + drawing);
+    }
+}
+
+fn publish(name: &str, value: f64) {
+    let _ = js_sys::Reflect::set(&window(), &JsValue::from_str(name), &JsValue::from_f64(value));
+}

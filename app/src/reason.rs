@@ -1,0 +1,103 @@
+//! Why a plan is as fast as it is, and what to say where no suggestion is found.
+
+use crate::engine::Solved;
+use crate::format;
+use pipewright_core::schedule::ScheduleKind;
+
+/// A sentence in two parts: the finding and its reason.
+pub struct Reason {
+    pub bad: Option<String>,
+    pub finding: String,
+    pub because: String,
+}
+
+pub fn reason(solved: &Solved) -> Reason {
+    let figures = solved.figures;
+    let bad = (figures.peak > solved.capacity).then(|| {
+        let over = format::bytes_text(figures.peak.saturating_sub(solved.capacity));
+        format!("✕ Lane {} does not fit: it needs {over} more than it has. ", figures.worst)
+    });
+    let (finding, because) = pace(solved);
+    Reason { bad, finding, because }
+}
+
+/// What costs most time: a slow stage, messages, or filling and draining.
+fn pace(solved: &Solved) -> (String, String) {
+    let t = &solved.timeline;
+    let lanes = t.lanes.len();
+    if lanes == 1 {
+        return (
+            "One lane computes alone:".into(),
+            " nothing waits, nothing runs side by side.".into(),
+        );
+    }
+    let total = |s: usize| solved.stages[s].forward + solved.stages[s].backward();
+    let slow = (0..lanes).max_by_key(|s| (total(*s), usize::MAX - s)).unwrap_or(0);
+    let lazy = (0..lanes).min_by_key(|s| t.lanes[*s].busy()).unwrap_or(0);
+    let idle = 1.0 - t.lanes[lazy].busy().0 as f64 / t.step.0.max(1) as f64;
+    let clock = format::Clock::of(t.step);
+    let mean: f64 = (0..lanes).map(|s| total(s).0 as f64).sum::<f64>() / lanes as f64;
+    let uneven = total(slow).0 as f64 / mean.max(1.0);
+    let d = lanes as f64;
+    let m = f64::from(solved.inputs.micro_batches);
+    let ramp = (d - 1.0) / (m + d - 1.0);
+    let travel = t.messages.iter().map(|x| x.received - x.sent).max().unwrap_or_default();
+    let finding = format!("Lane {lazy} is idle {} % of the step:", format::percent(idle, 0));
+    if travel.0 as f64 > 0.5 * total(slow).0 as f64 {
+        let because = format!(
+            " a message travels up to {}, as a stage computes {} on a micro-batch.",
+            clock.short(travel),
+            clock.short(total(slow))
+        );
+        return (finding, because);
+    }
+    if uneven > 1.12 && lazy != slow {
+        let because = format!(
+            " it works {} on a micro-batch, stage {slow} needs {} and sets the pace.",
+            clock.short(total(lazy)),
+            clock.short(total(slow))
+        );
+        return (finding, because);
+    }
+    let because = format!(
+        " with {} micro-batches on {lanes} lanes, filling and draining alone takes {} %.",
+        solved.inputs.micro_batches,
+        format::percent(ramp, 0)
+    );
+    (finding, because)
+}
+
+/// Title and text where there is no suggestion.
+pub fn words(over: bool, schedule: ScheduleKind) -> (&'static str, &'static str) {
+    match (over, schedule) {
+        (true, _) => {
+            ("No single change makes it fit", "try more lanes and smaller micro-batches together")
+        }
+        (false, ScheduleKind::GPipe) => {
+            ("No single cut is better", "1F1B keeps fewer micro-batches in memory")
+        }
+        (false, ScheduleKind::OneFOneB) => {
+            ("No single cut is better", "more micro-batches shorten fill and drain")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Ground, solve};
+    use crate::presets::EXAMPLES;
+
+    #[test]
+    fn every_plan_has_a_reason() {
+        for example in &EXAMPLES {
+            let mut inputs = example.inputs();
+            let solved = solve(&inputs, &Ground::of(&inputs)).unwrap();
+            let why = reason(&solved);
+            assert!(why.finding.ends_with(':') && why.because.ends_with('.'), "{}", example.title);
+            inputs.cuts.clear();
+            let alone = solve(&inputs, &Ground::of(&inputs)).unwrap();
+            assert!(reason(&alone).finding.starts_with("One lane"));
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The page's state: one signal of inputs, one memo for each arrow that follows from it.
+//!
+//! ```text
+//! inputs -> graph, cluster -> costs -> solved -> arrivals -> critical path
+//!    \-> before the last edit -> figures      \-> A: split by layer count -> figures
+//! ```
+
+use crate::charts::layout::View;
+use crate::charts::palette::ColourBy;
+use crate::content::Measured;
+use crate::engine::{self, Figures, Ground, LayerTime, Shown};
+use crate::explain::{self, Arrivals};
+use crate::history::History;
+use crate::inputs::{ClusterChoice, Inputs, ModelChoice};
+use crate::link;
+use crate::meter;
+use crate::shared::Shared;
+use crate::speedup::Curves;
+use crate::suggest::Advice;
+use leptos::prelude::*;
+use pipewright_core::cost::Cluster;
+use pipewright_core::graph::Graph;
+use pipewright_core::schedule::Action;
+use pipewright_core::timeline::Timeline;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A line for the person: what happened, or what is wrong and what to do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Note {
+    pub text: String,
+    pub bad: bool,
+}
+
+/// Tabs of the bottom tray.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tab {
+    SpeedUp,
+    Program,
+}
+
+/// Everything that can change. Copied into every view.
+#[derive(Clone, Copy)]
+pub struct State {
+    pub inputs: RwSignal<Inputs>,
+    pub history: RwSignal<History>,
+    pub graph: Memo<Shared<Graph>>,
+    pub cluster: Memo<Shared<Cluster>>,
+    pub ground: Memo<Ground>,
+    pub layers: Memo<Shared<Vec<LayerTime>>>,
+    pub shown: Memo<Shown>,
+    pub before: Memo<Option<Figures>>,
+    pub baseline: Memo<Option<Figures>>,
+    pub arrivals: Memo<Shared<Arrivals>>,
+    pub path: Memo<Shared<Vec<(usize, usize)>>>,
+    pub advice: RwSignal<Option<Advice>>,
+    pub curves: RwSignal<Curves>,
+    /// The visible part of the step; `None` for all of it.
+    pub view: RwSignal<Option<View>>,
+    pub selected: RwSignal<Option<Action>>,
+    pub hovered: RwSignal<Option<Action>>,
+    /// Where the pointer was when it came upon the hovered action, in the canvas.
+    pub hovered_at: RwSignal<(f64, f64)>,
+    /// A stretch of time measured by dragging.
+    pub range: RwSignal<Option<(f64, f64)>>,
+    pub colour_by: RwSignal<ColourBy>,
+    pub critical: RwSignal<bool>,
+    pub measured: RwSignal<Option<Measured>>,
+    pub show_measured: RwSignal<bool>,
+    pub note: RwSignal<Note>,
+    pub help: RwSignal<bool>,
+    pub finding: RwSignal<bool>,
+    pub sheet: RwSignal<bool>,
+    pub tab: RwSignal<Tab>,
+    /// Scale of m in the speed-up chart.
+    pub log_axis: RwSignal<bool>,
+    /// Changes when colours do.
+    pub theme: RwSignal<u32>,
+}
+
+impl State {
+    pub fn new(first: Inputs) -> Self {
+        let inputs = RwSignal::new(first);
+        let history = RwSignal::new(History::default());
+        let model = Memo::new(move |_| inputs.with(|i| i.model.clone()));
+        let machine = Memo::new(move |_| inputs.with(|i| i.cluster.clone()));
+        let graph = Memo::new(move |_| model.with(ModelChoice::graph));
+        let cluster = Memo::new(move |_| machine.with(ClusterChoice::cluster));
+        let samples = Memo::new(move |_| inputs.with(engine::samples));
+        let ground = Memo::new(move |_| {
+            let (graph, cluster) = (graph.get(), cluster.get());
+            let costs = pipewright_core::cost::Costs::new(&graph, &cluster, samples.get());
+            Ground { graph, cluster, costs: Shared::new(costs) }
+        });
+        let layers = Memo::new(move |_| {
+            ground.with(|g| Shared::new(engine::layer_times(&g.graph, &g.costs)))
+        });
+        let shown = shown(inputs, ground);
+        let before = figures(move || history.with(|h| h.before().cloned()), ground);
+        let calm = when_calm(move || inputs.with(|i| graph.with(|g| engine::baseline(i, g))));
+        let baseline = figures(move || calm.get(), ground);
+        let arrivals =
+            Memo::new(move |_| shown.with(|s| Shared::new(Arrivals::new(&s.solved.timeline))));
+        let path = Memo::new(move |_| {
+            let found =
+                shown.with(|s| arrivals.with(|a| explain::critical_path(&s.solved.timeline, a)));
+            Shared::new(found)
+        });
+        Self {
+            inputs,
+            history,
+            graph,
+            cluster,
+            ground,
+            layers,
+            shown,
+            before,
+            baseline,
+            arrivals,
+            path,
+            advice: RwSignal::new(None),
+            curves: RwSignal::new(Curves::default()),
+            view: RwSignal::new(None),
+            selected: RwSignal::new(None),
+            hovered: RwSignal::new(None),
+            hovered_at: RwSignal::new((0.0, 0.0)),
+            range: RwSignal::new(None),
+            colour_by: RwSignal::new(ColourBy::Kind),
+            critical: RwSignal::new(true),
+            measured: RwSignal::new(None),
+            show_measured: RwSignal::new(false),
+            note: RwSignal::new(Note::default()),
+            help: RwSignal::new(false),
+            finding: RwSignal::new(false),
+            sheet: RwSignal::new(false),
+            tab: RwSignal::new(Tab::SpeedUp),
+            log_axis: RwSignal::new(true),
+            theme: RwSignal::new(0),
+        }
+    }
+
+    /// A position of a drag: shown at once, a step of undo only when released.
+    pub fn drag(self, change: impl FnOnce(&mut Inputs)) {
+        let now = self.inputs.get_untracked();
+        let mut next = now.clone();
+        change(&mut next);
+        if next == now {
+            return;
+        }
+        meter::start();
+        if !self.history.with_untracked(History::dragging) {
+            self.history.update(|h| h.drag(&now));
+        }
+        self.inputs.set(next);
+        crate::address::replace_soon(self);
+    }
+
+    /// The drag is over.
+    pub fn release(self) {
+        if !self.history.with_untracked(History::dragging) {
+            return;
+        }
+        let now = self.inputs.get_untracked();
+        let mut changed = false;
+        self.history.update(|h| changed = h.release(&now));
+        if changed {
+            crate::address::push(self);
+        }
+    }
+
+    /// A change at once.
+    pub fn edit(self, change: impl FnOnce(&mut Inputs)) {
+        self.drag(change);
+        self.release();
+    }
+
+    /// Another state altogether, from a file, a link or an example.
+    pub fn load(self, inputs: Inputs) {
+        self.view.set(None);
+        self.range.set(None);
+        self.edit(move |i| *i = inputs);
+    }
+
+    pub fn undo(self) {
+        self.travel(|history, now| history.undo(now));
+    }
+
+    pub fn redo(self) {
+        self.travel(|history, now| history.redo(now));
+    }
+
+    fn travel(self, step: impl FnOnce(&mut History, &Inputs) -> Option<Inputs>) {
+        let now = self.inputs.get_untracked();
+        let mut to = None;
+        self.history.update(|h| to = step(h, &now));
+        if let Some(inputs) = to {
+            meter::start();
+            self.inputs.set(inputs);
+            crate::address::push(self);
+        }
+    }
+
+    pub fn say(self, text: impl Into<String>) {
+        self.note.set(Note { text: text.into(), bad: false });
+    }
+
+    pub fn complain(self, text: impl Into<String>) {
+        self.note.set(Note { text: text.into(), bad: true });
+    }
+
+    /// The measured step, when it is to be shown and has the plan's lanes.
+    pub fn overlay(self) -> Option<Shared<Timeline>> {
+        let lanes = self.shown.with(|s| s.solved.timeline.lanes.len());
+        let measured = self.measured.get().filter(|_| self.show_measured.get())?;
+        (measured.timeline.lanes.len() == lanes).then_some(measured.timeline)
+    }
+
+    /// Where the time axis ends when everything is seen: a hair after the last bar.
+    pub fn full(self) -> f64 {
+        let predicted = self.shown.with(|s| s.solved.timeline.step.0);
+        let measured = self.overlay().map_or(0, |m| m.step.0);
+        predicted.max(measured).max(1) as f64 * 1.006
+    }
+
+    /// The visible part of the time axis.
+    pub fn visible(self) -> View {
+        let full = self.full();
+        let kept = self.view.get().filter(|v| v.from < full);
+        kept.unwrap_or(View { from: 0.0, to: full })
+    }
+
+    pub fn link(self) -> String {
+        self.inputs.with_untracked(link::write)
+    }
+}
+
+/// The last plan that worked, and why the newest one does not.
+fn shown(inputs: RwSignal<Inputs>, ground: Memo<Ground>) -> Memo<Shown> {
+    Memo::new(move |old: Option<&Shown>| {
+        let solved = inputs.with(|i| ground.with(|g| meter::solving(|| engine::solve(i, g))));
+        match (solved, old) {
+            (Ok(solved), _) => {
+                remember(&solved.inputs, solved.figures);
+                Shown { solved: Shared::new(solved), problem: None }
+            }
+            (Err(why), Some(old)) => Shown { solved: old.solved.clone(), problem: Some(why) },
+            // Only a first state that does not fit together gets here; links are repaired
+            // as far as they can be, so this is a mini-batch that does not divide.
+            (Err(why), None) => {
+                let first = crate::presets::first();
+                let solved = engine::solve(&first, &Ground::of(&first)).expect("tested");
+                Shown { solved: Shared::new(solved), problem: Some(why) }
+            }
+        }
+    })
+}
+
+thread_local! {
+    /// Figures of the last states: what was shown before an edit need not be computed again.
+    static KNOWN: RefCell<VecDeque<(Inputs, Figures)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+const KNOWN_MAX: usize = 12;
+
+fn remember(inputs: &Inputs, figures: Figures) {
+    KNOWN.with_borrow_mut(|known| {
+        known.push_front((inputs.clone(), figures));
+        known.truncate(KNOWN_MAX);
+    });
+}
+
+/// The figures of other inputs than those shown; computed again only when these change.
+fn figures(
+    other: impl Fn() -> Option<Inputs> + Send + Sync + 'static,
+    ground: Memo<Ground>,
+) -> Memo<Option<Figures>> {
+    let inputs = Memo::new(move |_| other());
+    Memo::new(move |_| {
+        let inputs = inputs.get()?;
+        let known = KNOWN.with_borrow(|k| k.iter().find(|(i, _)| *i == inputs).map(|(_, f)| *f));
+        if known.is_some() {
+            return known;
+        }
+        let now = ground.get_untracked();
+        let same = inputs.model.graph_is(&now.graph) && inputs.cluster.cluster_is(&now.cluster);
+        let ground = if same { now } else { Ground::of(&inputs) };
+        let ground = ground.with_samples(engine::samples(&inputs));
+        let figures = engine::solve(&inputs, &ground).ok()?.figures;
+        remember(&inputs, figures);
+        Some(figures)
+    })
+}
+
+/// The newest value at once where plans are solved quickly; where they are not, once the hand
+/// rests, so that comparing does not halve the frame rate of a drag.
+fn when_calm(
+    newest: impl Fn() -> Option<Inputs> + Send + Sync + 'static,
+) -> RwSignal<Option<Inputs>> {
+    let newest = Memo::new(move |_| newest());
+    let calm = RwSignal::new(newest.get_untracked());
+    Effect::new(move |_| {
+        let value = newest.get();
+        if meter::last_solve() < SOLVE_QUICK_MS {
+            calm.set(value);
+            return;
+        }
+        let set = move || {
+            if newest.with_untracked(|n| *n == value) {
+                calm.set(value);
+            }
+        };
+        set_timeout(set, Duration::from_millis(150));
+    });
+    calm
+}
+
+const SOLVE_QUICK_MS: f64 = 4.0;

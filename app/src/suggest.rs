@@ -1,0 +1,167 @@
+//! One suggestion at a time: the move of one cut that helps most, or what makes the plan fit.
+//!
+//! Candidates are ranked by their slowest stage, which the layer times give for free; only the
+//! best few are simulated, by `advise`.
+
+use crate::engine::{self, Figures, Ground, LayerTime, Solved};
+use crate::format;
+use crate::inputs::Inputs;
+use pipewright_core::units::Nanos;
+
+/// A change worth a click.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    pub title: String,
+    pub figures: Figures,
+    pub inputs: Inputs,
+    /// Whether it was looked for because the plan does not fit.
+    pub to_fit: bool,
+}
+
+/// Candidates that are simulated.
+const TRIED_MAX: usize = 10;
+
+/// The most promising moves of one cut, best first: title and inputs.
+pub fn moves(inputs: &Inputs, layers: &[LayerTime]) -> Vec<(String, Inputs)> {
+    let bounds = bounds(inputs, layers);
+    let until = prefix(layers);
+    let stage = |a: usize, b: usize| until[b] - until[a];
+    let mut ranked: Vec<(Nanos, usize, usize)> = vec![];
+    for cut in 1..bounds.len() - 1 {
+        let others = bounds.windows(2).enumerate().filter(|(s, _)| *s != cut - 1 && *s != cut);
+        let rest = others.map(|(_, w)| stage(w[0], w[1])).max().unwrap_or_default();
+        for to in bounds[cut - 1] + 1..bounds[cut + 1] {
+            if to != bounds[cut] {
+                let left = stage(bounds[cut - 1], to);
+                let right = stage(to, bounds[cut + 1]);
+                ranked.push((rest.max(left).max(right), cut - 1, to));
+            }
+        }
+    }
+    ranked.sort();
+    let change = |(_, cut, to): (Nanos, usize, usize)| {
+        let mut moved = inputs.clone();
+        moved.cuts[cut] = layers[to].first_node;
+        (format!("Move cut {} after {}", cut + 1, layers[to - 1].name), moved)
+    };
+    ranked.into_iter().take(TRIED_MAX).map(change).collect()
+}
+
+/// Layer indexes at which stages begin, and the number of layers.
+fn bounds(inputs: &Inputs, layers: &[LayerTime]) -> Vec<usize> {
+    let at = |cut: &u32| layers.partition_point(|l| l.first_node < *cut);
+    let cuts = inputs.cuts.iter().map(at);
+    std::iter::once(0).chain(cuts).chain([layers.len()]).collect()
+}
+
+fn prefix(layers: &[LayerTime]) -> Vec<Nanos> {
+    let mut until = vec![Nanos::ZERO];
+    for layer in layers {
+        until.push(until[until.len() - 1] + layer.time);
+    }
+    until
+}
+
+/// Ways to need less memory: smaller micro-batches, one lane more, the schedule that keeps less.
+pub fn fits(inputs: &Inputs, layers: usize) -> Vec<(String, Inputs)> {
+    let mut found = vec![];
+    let divides = |m: &u64| inputs.mini_batch.is_multiple_of(*m);
+    let more = (u64::from(inputs.micro_batches) + 1..=inputs.mini_batch.min(4096)).filter(divides);
+    for m in more.take(3) {
+        let smaller = Inputs { micro_batches: m as u32, ..inputs.clone() };
+        found.push((format!("Use {m} micro-batches"), smaller));
+    }
+    use pipewright_core::schedule::ScheduleKind::{GPipe, OneFOneB};
+    if inputs.schedule == GPipe {
+        found.push(("Use 1F1B".into(), Inputs { schedule: OneFOneB, ..inputs.clone() }));
+    }
+    for stages in [inputs.stages() + 1, inputs.stages() * 2] {
+        if stages as usize <= layers && stages <= 64 {
+            let mut wider = inputs.clone();
+            engine::split(&mut wider, stages);
+            found.push((format!("Use {stages} lanes"), wider));
+        }
+    }
+    found
+}
+
+/// What one candidate is worth.
+pub fn consider(title: String, inputs: Inputs, now: &Solved, ground: &Ground) -> Option<Advice> {
+    let ground = ground.with_samples(engine::samples(&inputs));
+    let figures = engine::solve(&inputs, &ground).ok()?.figures;
+    let to_fit = now.figures.peak > now.capacity;
+    let better = if to_fit {
+        figures.peak <= now.capacity
+    } else {
+        // Under 0.1 % a suggestion is noise.
+        figures.peak <= now.capacity && figures.step.0 * 1000 < now.figures.step.0 * 999
+    };
+    better.then_some(Advice { title, figures, inputs, to_fit })
+}
+
+/// The words under the title: `▼ 6 % step time · same memory`.
+pub fn price(advice: &Advice, now: &Figures) -> (String, String) {
+    let time = format::signed_percent(advice.figures.step.secs(), now.step.secs());
+    let memory = format::relative(advice.figures.peak.0 as f64, now.peak.0 as f64);
+    if advice.to_fit {
+        let peak = format::bytes_text(advice.figures.peak);
+        return (format!("fits with {peak}"), format!("{time} time"));
+    }
+    let first = time.replace('−', "▼ ").replace('+', "▲ ");
+    let second = match memory {
+        format::Delta::Same => "same memory".into(),
+        _ => {
+            let change = format::signed_percent(advice.figures.peak.0 as f64, now.peak.0 as f64);
+            format!("{change} memory")
+        }
+    };
+    (format!("{first} step time"), second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets::EXAMPLES;
+
+    /// The best of what would be tried for `inputs`.
+    fn best(
+        inputs: &Inputs,
+        now: &Solved,
+        ground: &Ground,
+        layers: &[LayerTime],
+    ) -> Option<Advice> {
+        moves(inputs, layers)
+            .into_iter()
+            .filter_map(|(title, inputs)| consider(title, inputs, now, ground))
+            .min_by_key(|a| a.figures.step)
+    }
+
+    /// Every push of every cut of every example, as far as undoing it would be worth suggesting.
+    #[test]
+    fn the_best_move_repairs_a_cut_that_was_pushed_away() {
+        for example in &EXAMPLES {
+            let home = example.inputs();
+            let ground = Ground::of(&home);
+            let layers = engine::layer_times(&ground.graph, &ground.costs);
+            let home_bounds = bounds(&home, &layers);
+            let mut repaired = 0;
+            for (cut, around) in home_bounds.windows(3).enumerate() {
+                for to in around[0] + 1..around[2] {
+                    let mut pushed = home.clone();
+                    pushed.cuts[cut] = layers[to].first_node;
+                    let now = engine::solve(&pushed, &ground).unwrap();
+                    let Some(undo) = consider("Undo".into(), home.clone(), &now, &ground) else {
+                        continue;
+                    };
+                    let found = best(&pushed, &now, &ground, &layers);
+                    let found = found.map(|f| f.figures.step);
+                    let at_least = Some(undo.figures.step);
+                    let place = format!("{}: cut {cut} before layer {to}", example.title);
+                    assert!(found.is_some() && found <= at_least, "{place}: {found:?}");
+                    repaired += 1;
+                }
+            }
+            assert!(repaired > 0, "{}: no push made it slower", example.title);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The page.
+
+use super::header::{Export, Header, typing};
+use super::help::Help;
+use super::inputs::Inputs;
+use super::lanes::Lanes;
+use super::results::{Suggestion, Summary};
+use super::selection::Selection;
+use super::timeline::TimelinePane;
+use super::tray::Tray;
+use crate::keys::{self, Command, Scope};
+use crate::state::State;
+use crate::{address, advise, curves, files, presets, theme};
+use leptos::ev;
+use leptos::prelude::*;
+use pipewright_core::schedule::{Action, ActionKind};
+
+#[component]
+pub fn App() -> impl IntoView {
+    let state = State::new(presets::first());
+    provide_context(state);
+    theme::start(state);
+    open(state);
+    advise::start(state);
+    curves::start(state);
+    listen(state);
+    Effect::new(move |_| {
+        let name = state.inputs.with(|i| i.model.title());
+        let lanes = state.inputs.with(|i| i.stages());
+        document().set_title(&format!("{name} on {lanes} lanes - Pipewright"));
+    });
+    view! {
+        <Header />
+        <main class="app">
+            <Inputs />
+            <TimelinePane />
+            <aside class="out" aria-label="Results">
+                <Summary />
+                <Suggestion />
+                <Selection />
+                <Lanes />
+            </aside>
+            <Tray />
+        </main>
+        <footer class="foot only-m">
+            <button class="btn" id="sheet" aria-controls="inputs"
+                aria-expanded=move || state.sheet.get().to_string()
+                on:click=move |_| state.sheet.update(|s| *s = !*s)>
+                {move || if state.sheet.get() { "Close inputs" } else { "Inputs" }}
+            </button>
+            <Export id="export-m" />
+        </footer>
+        <Note />
+        <Help />
+    }
+}
+
+/// What the address bar asks for; then an action is selected, so that the first look explains.
+fn open(state: State) {
+    let (plan, trace) = address::take(state);
+    // The first state is where undo ends.
+    state.history.set(Default::default());
+    let (stages, m) = state.inputs.with_untracked(|i| (i.stages(), i.micro_batches));
+    let first = Action::new(1.min(stages - 1), ActionKind::Forward, m / 2);
+    state.selected.set(Some(first));
+    if plan.is_some() || trace.is_some() {
+        files::fetch_all(state, plan, trace);
+    }
+}
+
+/// Page-wide keys, drops and the browser's own back and forward.
+fn listen(state: State) {
+    let keys = window_event_listener(ev::keydown, move |event| {
+        let with_ctrl = event.ctrl_key() || event.meta_key();
+        let found = keys::find(Scope::Page, &event.key(), with_ctrl, event.shift_key());
+        // Nothing focused: nobody types, and `?` is what people try first.
+        let idle = document().active_element().is_none_or(|e| e.tag_name() == "BODY");
+        let help = (event.key() == "?" && idle && !typing()).then_some(Command::Help);
+        let Some(command) = found.or(help) else { return };
+        if command != Command::Clear {
+            event.prevent_default();
+        }
+        match command {
+            Command::Undo => state.undo(),
+            Command::Redo => state.redo(),
+            Command::Export => files::export(state),
+            Command::Help => state.help.set(true),
+            Command::Clear => clear(state),
+            _ => {}
+        }
+    });
+    let over = window_event_listener(ev::dragover, |event| event.prevent_default());
+    let dropped = window_event_listener(ev::drop, move |event| {
+        event.prevent_default();
+        if let Some(files) = event.data_transfer().and_then(|d| d.files()) {
+            files::read_all(state, files);
+        }
+    });
+    let back = window_event_listener(ev::popstate, move |_| {
+        let (plan, trace) = address::take(state);
+        if plan.is_some() || trace.is_some() {
+            files::fetch_all(state, plan, trace);
+        }
+    });
+    on_cleanup(move || {
+        keys.remove();
+        over.remove();
+        dropped.remove();
+        back.remove();
+    });
+}
+
+/// One thing at a time, the topmost first.
+fn clear(state: State) {
+    if state.help.get_untracked() {
+        state.help.set(false);
+        super::help::focus("help");
+    } else if state.sheet.get_untracked() {
+        state.sheet.set(false);
+    } else if state.hovered.get_untracked().is_some() || state.range.get_untracked().is_some() {
+        state.hovered.set(None);
+        state.range.set(None);
+    } else {
+        state.selected.set(None);
+        state.note.set(Default::default());
+    }
+}
+
+/// The line of messages; good ones leave by themselves.
+#[component]
+fn Note() -> impl IntoView {
+    let state = expect_context::<State>();
+    let shown = StoredValue::new(0u32);
+    Effect::new(move |_| {
+        let note = state.note.get();
+        shown.update_value(|n| *n += 1);
+        let mine = shown.get_value();
+        if !note.text.is_empty() && !note.bad {
+            let leave = move || {
+                if shown.try_get_value() == Some(mine) {
+                    state.note.set(Default::default());
+                }
+            };
+            set_timeout(leave, std::time::Duration::from_secs(8));
+        }
+    });
+    let empty = move || state.note.with(|n| n.text.is_empty());
+    view! {
+        <div class="toast" class:bad=move || state.note.with(|n| n.bad) class:none=empty>
+            <p id="note" role="status">{move || state.note.with(|n| n.text.clone())}</p>
+            <button class="ib" aria-label="Close the message" tabindex=move || if empty() { "-1" } else { "0" }
+                on:click=move |_| state.note.set(Default::default())>"×"</button>
+        </div>
+    }
+}

@@ -1,0 +1,123 @@
+//! Name, what is shown, undo, link, theme, help, files.
+
+use super::icons::{Icon, icon};
+use crate::files;
+use crate::format;
+use crate::history::History;
+use crate::state::State;
+use crate::theme;
+use leptos::prelude::*;
+use wasm_bindgen::JsCast;
+
+#[component]
+pub fn Header() -> impl IntoView {
+    let state = expect_context::<State>();
+    let title = move || state.inputs.with(|i| i.model.title());
+    let lanes = move || match state.inputs.with(|i| i.stages()) {
+        1 => "on 1 lane".to_owned(),
+        n => format!("on {n} lanes"),
+    };
+    view! {
+        <header class="bar">
+            <h1 class="brand">
+                <svg viewBox="0 0 20 20" aria-hidden="true">
+                    <rect x="1" y="2" width="7" height="4" rx="1" fill="var(--f)" />
+                    <rect x="5" y="8" width="7" height="4" rx="1" fill="var(--f)" />
+                    <rect x="9" y="14" width="10" height="4" rx="1" fill="var(--b)" />
+                </svg>
+                "Pipewright"
+            </h1>
+            <p class="doc">
+                <b>{title}</b> <span>{lanes}</span> <span>"·"</span>
+                <span>"compared with A, split by layer count"</span>
+            </p>
+            <div class="tools">
+                <button class="ib" id="undo" title="Undo (Ctrl Z)" aria-label="Undo"
+                    prop:disabled=move || !state.history.with(History::can_undo)
+                    on:click=move |_| state.undo()>{icon(Icon::Undo)}</button>
+                <button class="ib" id="redo" title="Redo (Ctrl Shift Z)" aria-label="Redo"
+                    prop:disabled=move || !state.history.with(History::can_redo)
+                    on:click=move |_| state.redo()>{icon(Icon::Redo)}</button>
+                <span class="sep"></span>
+                <button class="ib" id="link" title="Copy a link to this state" aria-label="Copy link"
+                    on:click=move |_| files::copy_link(state)>{icon(Icon::Link)}</button>
+                <button class="ib" id="theme" title="Theme: the other one, this one, as the system"
+                    aria-label="Theme" on:click=move |_| theme::toggle(state)>{icon(Icon::Theme)}</button>
+                <button class="ib" id="help" title="Keys and help (?)" aria-label="Keys and help"
+                    aria-expanded=move || state.help.get().to_string()
+                    on:click=move |_| state.help.update(|h| *h = !*h)>{icon(Icon::Help)}</button>
+                <span class="sep"></span>
+                <Open />
+                <Export id="export" />
+            </div>
+        </header>
+    }
+}
+
+/// The file input, drawn as a button; the input itself keeps focus and keys.
+#[component]
+fn Open() -> impl IntoView {
+    let state = expect_context::<State>();
+    let chosen = move |event: web_sys::Event| {
+        let input: web_sys::HtmlInputElement = event_target(&event);
+        if let Some(files) = input.files() {
+            files::read_all(state, files);
+        }
+        // The same file may be chosen again after it changed. Cleared later: the list is live.
+        let clear = move || input.set_value("");
+        set_timeout(clear, std::time::Duration::from_secs(1));
+    };
+    view! {
+        <label class="btn open" title="Open a plan.json or a trace.json; or drop one anywhere">
+            {icon(Icon::Open)} <span>"Open"</span>
+            <input id="import" type="file" accept=".json,application/json" multiple
+                aria-label="Open plan or trace" on:change=chosen />
+        </label>
+    }
+}
+
+/// Actions of one direction beyond which the file's size is not shown.
+const LONG: u32 = 8192;
+
+/// Saves plan.json and says how large it is.
+#[component]
+pub fn Export(id: &'static str) -> impl IntoView {
+    let state = expect_context::<State>();
+    // The text is only written once the hand rests: it is as long as the schedule.
+    let (size, set_size) = signal(String::new());
+    let waiting = StoredValue::new(0u32);
+    Effect::new(move |_| {
+        let inputs = state.inputs.get();
+        waiting.update_value(|n| *n += 1);
+        let mine = waiting.get_value();
+        let measure = move || {
+            if waiting.try_get_value() != Some(mine) || inputs.samples().is_none() {
+                return;
+            }
+            // Writing a long schedule as text only to count its letters would be felt.
+            if inputs.stages() * inputs.micro_batches > LONG {
+                return set_size.set(String::new());
+            }
+            if let Ok((plan, _)) = inputs.draft().plan() {
+                let length = plan.to_json().len() as u64;
+                set_size.set(format::bytes_text(pipewright_core::units::Bytes(length)));
+            }
+        };
+        set_timeout(measure, std::time::Duration::from_millis(600));
+    });
+    view! {
+        <button class="btn pri" id=id title="Save plan.json (Ctrl S)"
+            on:click=move |_| files::export(state)>
+            <span>"Export plan"</span> <small>{size}</small>
+        </button>
+    }
+}
+
+/// Whether the focus is where typed letters belong to the control.
+pub fn typing() -> bool {
+    let Some(element) = document().active_element() else { return false };
+    match element.dyn_ref::<web_sys::HtmlInputElement>() {
+        Some(input) => !matches!(input.type_().as_str(), "range" | "checkbox" | "file"),
+        None => element.tag_name() == "SELECT",
+    }
+}

@@ -1,0 +1,64 @@
+//! The keys, from the one table; and what the page is about.
+
+use super::icons::{Icon, icon};
+use crate::keys::{KEYS, Scope};
+use crate::state::State;
+use leptos::prelude::*;
+
+#[component]
+pub fn Help() -> impl IntoView {
+    let state = expect_context::<State>();
+    let close: NodeRef<leptos::html::Button> = NodeRef::new();
+    // Whoever opens the list by key wants to be able to close it by key.
+    Effect::new(move |_| {
+        if state.help.get()
+            && let Some(button) = close.get()
+        {
+            let _ = button.focus();
+        }
+    });
+    let shut = move |_| {
+        state.help.set(false);
+        focus("help");
+    };
+    view! {
+        <Show when=move || state.help.get()>
+            <section class="help" role="dialog" aria-label="Keys and help">
+                <div class="sec">
+                    <h2>"Keys"</h2>
+                    <button class="ib" node_ref=close aria-label="Close" on:click=shut>{icon(Icon::Close)}</button>
+                </div>
+                <div class="help-cols">
+                    {Scope::ALL.map(|scope| view! { <Keys scope /> }).collect_view()}
+                </div>
+                <p class="mut">
+                    "Every slider: arrows one step, Shift ten, Page up and down double and halve, double click
+                    the usual value. Drop a plan.json or the runner's trace.json anywhere on the page.
+                    Nothing leaves your browser."
+                </p>
+            </section>
+        </Show>
+    }
+}
+
+#[component]
+fn Keys(scope: Scope) -> impl IntoView {
+    let rows = KEYS.iter().filter(|b| b.scope == scope).map(|b| {
+        view! { <tr><td><kbd>{b.shown}</kbd></td><td>{b.what}</td></tr> }
+    });
+    view! {
+        <div>
+            <h3>{scope.title()}</h3>
+            <table><tbody>{rows.collect_view()}</tbody></table>
+        </div>
+    }
+}
+
+/// Gives the focus to the element with that id.
+pub fn focus(id: &str) {
+    use wasm_bindgen::JsCast;
+    let found = document().get_element_by_id(id);
+    if let Some(element) = found.and_then(|e| e.dyn_into::<web_sys::HtmlElement>().ok()) {
+        let _ = element.focus();
+    }
+}

@@ -1,0 +1,244 @@
+//! The left column: what is chosen.
+
+use super::icons::{Icon, icon};
+use super::slider::Slider;
+use super::split::Split;
+use crate::engine;
+use crate::format;
+use crate::inputs::{ClusterChoice, ModelChoice, cluster_title, preset_title};
+use crate::link::{MICRO_BATCHES_MAX, MINI_BATCH_MAX, STAGES_MAX};
+use crate::presets::EXAMPLES;
+use crate::speedup::divisors;
+use crate::state::State;
+use crate::stops::multiples;
+use leptos::prelude::*;
+use pipewright_core::cost::CLUSTERS;
+use pipewright_core::graph::presets::PRESETS;
+use pipewright_core::schedule::ScheduleKind;
+
+#[component]
+pub fn Inputs() -> impl IntoView {
+    let state = expect_context::<State>();
+    view! {
+        <aside class="inp" id="inputs" class:open=move || state.sheet.get() aria-label="Inputs">
+            <Group title="Model and cluster" hint="">
+                <ModelSelect />
+                <ClusterSelect />
+                <Examples />
+            </Group>
+            <Group title="Split" hint="height = time">
+                <Split />
+            </Group>
+            <Group title="Pipeline" hint="">
+                <Pipeline />
+            </Group>
+        </aside>
+    }
+}
+
+#[component]
+fn Group(title: &'static str, hint: &'static str, children: Children) -> impl IntoView {
+    view! {
+        <details class="grp" open>
+            <summary>
+                {icon(Icon::Chevron)} <h2>{title}</h2> <span>{hint}</span>
+            </summary>
+            {children()}
+        </details>
+    }
+}
+
+#[component]
+fn ModelSelect() -> impl IntoView {
+    let state = expect_context::<State>();
+    let own = move || {
+        let model = state.inputs.with(|i| i.model.clone());
+        let known = matches!(&model, ModelChoice::Preset(p) if PRESETS.contains(p));
+        (!known).then(|| view! { <option value=model.key() selected>{model.title()}</option> })
+    };
+    let chosen = move |event: web_sys::Event| {
+        if let Ok(preset) = event_target_value(&event).parse() {
+            state.view.set(None);
+            state.edit(|inputs| {
+                let stages = inputs.stages();
+                inputs.model = ModelChoice::Preset(preset);
+                engine::split(inputs, stages);
+            });
+        }
+    };
+    let facts = move || {
+        state.graph.with(|g| {
+            let params = format::scaled(g.trainable_elements() as f64);
+            format!("{params} params · {}FLOP", format::scaled(g.forward_flops() as f64))
+        })
+    };
+    view! {
+        <div class="row">
+            <label for="model">"Model"</label>
+            <span class="sel">
+                <select id="model" on:change=chosen>
+                    {PRESETS.map(|p| {
+                        let mine = move || state.inputs.with(|i| i.model == ModelChoice::Preset(p));
+                        view! { <option value=p.to_string() prop:selected=mine>{preset_title(p)}</option> }
+                    }).collect_view()}
+                    {own}
+                </select>
+            </span>
+            <p class="note">{facts}</p>
+        </div>
+    }
+}
+
+#[component]
+fn ClusterSelect() -> impl IntoView {
+    let state = expect_context::<State>();
+    let own = move || {
+        let cluster = state.inputs.with(|i| i.cluster.clone());
+        matches!(cluster, ClusterChoice::File(_)).then(|| {
+            let title = format!("{} (from plan)", cluster.cluster().name);
+            view! { <option value="file" selected>{title}</option> }
+        })
+    };
+    let chosen = move |event: web_sys::Event| {
+        if let Some(cluster) = ClusterChoice::by_name(&event_target_value(&event)) {
+            state.view.set(None);
+            state.edit(|inputs| inputs.cluster = cluster);
+        }
+    };
+    let facts = move || {
+        state.cluster.with(|c| {
+            let flops = c.device.flops_per_sec / 1e12;
+            let flops = if flops < 1.0 {
+                format!("{:.0} GFLOP/s", flops * 1e3)
+            } else {
+                format!("{flops:.0} TFLOP/s")
+            };
+            format!("{flops} · {}", format::bytes_text(c.device.memory))
+        })
+    };
+    view! {
+        <div class="row">
+            <label for="cluster">"Cluster"</label>
+            <span class="sel">
+                <select id="cluster" on:change=chosen>
+                    {CLUSTERS.map(|name| {
+                        let mine = move || state.inputs.with(|i| i.cluster == ClusterChoice::Preset(name));
+                        view! { <option value=name prop:selected=mine>{cluster_title(name)}</option> }
+                    }).collect_view()}
+                    {own}
+                </select>
+            </span>
+            <p class="note" title=move || state.cluster.with(|c| c.device.name.clone())>{facts}</p>
+        </div>
+    }
+}
+
+/// States to click; files come by the header's button or a drop.
+#[component]
+fn Examples() -> impl IntoView {
+    let state = expect_context::<State>();
+    view! {
+        <div class="ex" role="group" aria-label="Examples">
+            {EXAMPLES.iter().map(|example| view! {
+                <button title=example.why on:click=move |_| state.load(example.inputs())>{example.title}</button>
+            }).collect_view()}
+        </div>
+        <p class="note wide">"or drop a plan.json or trace.json anywhere"</p>
+    }
+}
+
+#[component]
+fn Pipeline() -> impl IntoView {
+    let state = expect_context::<State>();
+    let layers = Memo::new(move |_| state.graph.with(|g| g.layers().len() as u64));
+    let stages_most = move || layers.get().min(64);
+    let change = move |dragging: bool, f: &dyn Fn(&mut crate::inputs::Inputs)| {
+        state.drag(f);
+        if !dragging {
+            state.release();
+        }
+    };
+    let set_stages = Callback::new(move |(n, dragging): (u64, bool)| {
+        let most = layers.get_untracked().min(u64::from(STAGES_MAX));
+        if n > most {
+            state.complain(format!("{n} lanes need as many layers; this model has {most}."));
+            return;
+        }
+        change(dragging, &|i| {
+            if u64::from(i.stages()) != n {
+                engine::split(i, n as u32);
+            }
+        });
+    });
+    let set_m = Callback::new(move |(n, dragging): (u64, bool)| {
+        change(dragging, &|i| i.micro_batches = n as u32);
+    });
+    let set_batch = Callback::new(move |(n, dragging): (u64, bool)| {
+        change(dragging, &|i| i.mini_batch = n);
+    });
+    let micro = Memo::new(move |_| state.inputs.with(|i| u64::from(i.micro_batches)));
+    let batch = Memo::new(move |_| state.inputs.with(|i| i.mini_batch));
+    view! {
+        <Slider id="stages" label="Lanes" set=set_stages usual=4 most=STAGES_MAX.into()
+            unit=Signal::derive(move || format!("of {}", stages_most()))
+            values=Signal::derive(move || (1..=stages_most()).collect())
+            value=Signal::derive(move || state.inputs.with(|i| u64::from(i.stages()))) />
+        <Slider id="micro-batches" label="Micro-batches" set=set_m usual=8 most=MICRO_BATCHES_MAX.into()
+            unit=Signal::derive(String::new)
+            values=Signal::derive(move || divisors(batch.get(), 1024)) value=micro />
+        <MicroBatchNote />
+        <Slider id="mini-batch" label="Mini-batch" set=set_batch usual=EXAMPLES[0].mini_batch most=MINI_BATCH_MAX
+            unit=Signal::derive(|| "smp".to_owned())
+            values=Signal::derive(move || multiples(micro.get())) value=batch />
+        <div class="row">
+            <label for="schedule">"Schedule"</label>
+            <span class="sel">
+                <select id="schedule" on:change=move |e| {
+                    if let Ok(kind) = event_target_value(&e).parse() {
+                        state.edit(|i| i.schedule = kind);
+                    }
+                }>
+                    {ScheduleKind::ALL.map(|kind| {
+                        let mine = move || state.inputs.with(|i| i.schedule == kind);
+                        view! { <option value=kind.to_string() prop:selected=mine>{kind.title()}</option> }
+                    }).collect_view()}
+                </select>
+            </span>
+        </div>
+    }
+}
+
+/// Which values are allowed, or what to do about one that is not.
+#[component]
+fn MicroBatchNote() -> impl IntoView {
+    let state = expect_context::<State>();
+    let nearest = move || {
+        let (batch, m) = state.inputs.with(|i| (i.mini_batch, u64::from(i.micro_batches)));
+        divisors(batch, u64::from(MICRO_BATCHES_MAX))
+            .into_iter()
+            .min_by_key(|d| d.abs_diff(m))
+            .unwrap_or(1)
+    };
+    let says = move || {
+        state.inputs.with(|i| match i.samples() {
+            Some(1) => format!("divisors of {} · 1 each", i.mini_batch),
+            Some(n) => format!("divisors of {} · {n} each", i.mini_batch),
+            None => format!("{} does not divide {}", i.micro_batches, i.mini_batch),
+        })
+    };
+    let conflict = Memo::new(move |_| state.inputs.with(|i| i.samples().is_none()));
+    view! {
+        <div class="row tight">
+            <p class="note" id="micro-batches-note" class:bad=move || conflict.get()
+                title="Micro-batches must divide the mini-batch; the slider only stops where they do">
+                {says}
+                <Show when=move || conflict.get()>
+                    <button class="fix" on:click=move |_| {
+                        let m = nearest();
+                        state.edit(|i| i.micro_batches = m as u32);
+                    }>{move || format!("Use {}", nearest())}</button>
+                </Show>
+            </p>
+        </div>
+    }
+}

@@ -1,0 +1,19 @@
+//! The page's parts, one a file.
+
+pub mod app;
+mod header;
+mod help;
+mod icons;
+mod inputs;
+mod lanes;
+mod moves;
+mod painter;
+mod pointer;
+mod program;
+mod results;
+mod selection;
+mod slider;
+mod speedup;
+mod split;
+mod timeline;
+mod tray;

@@ -1,0 +1,77 @@
+//! The selected action in full, and its micro-batch's way through the lanes.
+
+use crate::details::{drift, holds, waited, way};
+use crate::engine::Solved;
+use crate::explain;
+use crate::format::{self, Clock};
+use crate::state::State;
+use leptos::prelude::*;
+use pipewright_core::schedule::Action;
+
+#[component]
+pub fn Selection() -> impl IntoView {
+    let state = expect_context::<State>();
+    view! {
+        <section class="selsec" aria-label="Selection">
+            <div class="sec">
+                <h2>"Selected"</h2>
+                <span class="dim small"><kbd>","</kbd>" "<kbd>"."</kbd>" step · "<kbd>"Esc"</kbd>" clear"</span>
+            </div>
+            {move || {
+                let solved = state.shown.get().solved;
+                let found = state.selected.get().and_then(|action| {
+                    explain::find(&solved.timeline, action).map(|place| (action, place))
+                });
+                match found {
+                    Some((action, place)) => card(state, &solved, action, place).into_any(),
+                    None => view! {
+                        <p class="card mut">"Click an action of the timeline, or go there with Tab and the arrow keys."</p>
+                    }.into_any(),
+                }
+            }}
+        </section>
+    }
+}
+
+fn card(
+    state: State,
+    solved: &Solved,
+    action: Action,
+    (lane, index): (usize, usize),
+) -> impl IntoView {
+    let t = &solved.timeline;
+    let clock = Clock::of(t.step);
+    let span = t.lanes[lane].spans[index];
+    let mut facts = vec![
+        ("Where", format!("stage {} · lane {lane}", action.stage)),
+        ("When", clock.span(span.start, span.end)),
+        ("Takes", clock.text(span.end - span.start)),
+        ("Waited", state.arrivals.with(|a| waited(t, a, lane, index, &clock))),
+    ];
+    if let Some(text) = holds(solved, action, lane, &clock) {
+        facts.push(("Holds", text));
+    }
+    if let Some(measured) = state.overlay()
+        && let Some((l, i)) = explain::find(&measured, action)
+    {
+        let m = measured.lanes[l].spans[i];
+        let (real, planned) = (m.end - m.start, span.end - span.start);
+        let change = format::signed_percent(real.secs(), planned.secs());
+        facts.push(("Measured", format!("{} ({change})", clock.text(real))));
+        facts.push(("Lane drift", drift(t, &measured, lane)));
+    }
+    let class = format!("chip {}", action.kind.letter().to_ascii_lowercase());
+    let (way, caption) = way(t, action, &clock);
+    view! {
+        <div class="card">
+            <p class="sel-h"><span class=class>{action.kind.letter().to_string()}</span>{explain::title(action)}</p>
+            <dl class="facts">
+                {facts.into_iter().map(|(name, text)| view! { <dt>{name}</dt><dd>{text}</dd> }).collect_view()}
+            </dl>
+            <div class="jrn">
+                <div class="way" inner_html=way></div>
+                <p>{caption}</p>
+            </div>
+        </div>
+    }
+}

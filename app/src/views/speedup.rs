@@ -1,0 +1,103 @@
+//! Speed-up over m, a curve per d, with the published points where the plan is their experiment.
+
+use crate::charts::speedup::draw;
+use crate::engine;
+use crate::speedup::published;
+use crate::state::State;
+use leptos::prelude::*;
+use pipewright_core::cost::takisawa::MeasuredSpeedup;
+use wasm_bindgen::JsCast;
+use wasm_bindgen::prelude::Closure;
+
+#[component]
+pub fn SpeedUp() -> impl IntoView {
+    let state = expect_context::<State>();
+    let (size, set_size) = signal((640.0, 190.0));
+    let frame: NodeRef<leptos::html::Div> = NodeRef::new();
+    watch_size(frame, set_size);
+    let points = Memo::new(move |_| state.inputs.with(published).to_vec());
+    let picture = move || {
+        let (width, height) = size.get();
+        let now = state.shown.with(|s| {
+            let i = &s.solved.inputs;
+            (i.stages(), f64::from(i.micro_batches), s.solved.figures.step)
+        });
+        state.curves.with(|c| {
+            let plan = (now.0, now.1, c.alone.secs() / now.2.secs());
+            draw(c, &points.get(), plan, (width, height), state.log_axis.get())
+        })
+    };
+    view! {
+        <div class="speed" node_ref=frame>
+            <div class="plot" inner_html=picture></div>
+        </div>
+        <Best points />
+    }
+}
+
+fn watch_size(frame: NodeRef<leptos::html::Div>, set_size: WriteSignal<(f64, f64)>) {
+    Effect::new(move |_| {
+        let Some(element) = frame.get() else { return };
+        let measured = element.clone();
+        let changed = Closure::<dyn Fn()>::new(move || {
+            let size = (f64::from(measured.client_width()), f64::from(measured.client_height()));
+            if size.0 > 0.0 {
+                // The tray may have been closed since.
+                set_size.try_set(size);
+            }
+        });
+        if let Ok(observer) = web_sys::ResizeObserver::new(changed.as_ref().unchecked_ref()) {
+            observer.observe(&element);
+            let observer = StoredValue::new_local(observer);
+            on_cleanup(move || {
+                observer.try_with_value(web_sys::ResizeObserver::disconnect);
+            });
+        }
+        changed.forget();
+    });
+}
+
+/// The best m of every d; a click takes it over.
+#[component]
+fn Best(points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
+    let state = expect_context::<State>();
+    let rows = move || {
+        let curves = state.curves.get();
+        let now = state.inputs.with(|i| i.stages());
+        let row = move |curve: crate::speedup::Curve| {
+            let best = curve.best()?;
+            let d = curve.d;
+            let real = points.get().into_iter().find(|p| p.d == u64::from(d));
+            let real = real.map(|p| format!("{:.2} at {}", p.speedup, p.m)).unwrap_or_default();
+            Some(view! {
+                <tr class:me=d == now>
+                    <td>
+                        <button class="pick" title="Take this d and m" on:click=move |_| {
+                            state.edit(|i| {
+                                i.micro_batches = best.m as u32;
+                                engine::split(i, d);
+                            });
+                        }>{if d == 1 { "1 lane".to_owned() } else { format!("{d} lanes") }}</button>
+                    </td>
+                    <td class="num">{best.m}</td>
+                    <td class="num">{format!("{:.2} ×", best.speedup)}</td>
+                    <td class="num">{format!("{:.0} %", best.speedup / f64::from(d) * 100.0)}</td>
+                    <td class="num">{real}</td>
+                </tr>
+            })
+        };
+        curves.curves.into_iter().filter_map(row).collect_view()
+    };
+    let measured = move || if points.get().is_empty() { "" } else { "measured" };
+    view! {
+        <div class="front">
+            <table>
+                <thead><tr>
+                    <th>"balanced split"</th><th class="num">"best m"</th><th class="num">"speed-up"</th>
+                    <th class="num">"of d"</th><th class="num">{measured}</th>
+                </tr></thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </div>
+    }
+}

@@ -1,0 +1,87 @@
+//! Times of nodes from the device's peak numbers.
+//!
+//! Williams et al. 2009: a computation takes the longer of its arithmetic at the device's peak and
+//! its memory traffic at the device's bandwidth. A constant per computation is added (launch and
+//! dispatch): without it the time of small micro-batches comes out far too low.
+//!
+//! Limits: one efficiency for all operations; caches are not modelled.
+
+use super::{Costs, Device, NodeCost};
+use crate::graph::{Graph, Node, Op};
+use crate::units::Nanos;
+
+/// The costs of every node for micro-batches of `samples` samples. Linear in the nodes.
+pub fn roofline(graph: &Graph, device: &Device, samples: u64) -> Costs {
+    let nodes = graph.nodes().iter().map(|node| node_cost(graph, node, device, samples)).collect();
+    Costs { samples, nodes }
+}
+
+fn node_cost(graph: &Graph, node: &Node, device: &Device, samples: u64) -> NodeCost {
+    if node.op.is_source() || node.op.is_view() {
+        return NodeCost::default();
+    }
+    let inputs = graph.input_specs(node);
+    let b = samples as f64;
+    let flops = node.op.forward_flops(&inputs, &node.output) as f64 * b;
+    let input_bytes = inputs.iter().map(|i| i.bytes().0).sum::<u64>() as f64 * b;
+    let output_bytes = node.output.bytes().0 as f64 * b;
+    let trained = |id: &&crate::ids::ParamId| graph.param(**id).trainable;
+    let param_bytes = 4.0
+        * node.params.iter().filter(trained).map(|id| graph.param(*id).elements()).sum::<u64>()
+            as f64;
+    let time = |flops: f64, bytes: f64| {
+        let arithmetic = flops / (device.flops_per_sec * device.efficiency);
+        let traffic = bytes / device.memory_bytes_per_sec;
+        device.overhead_ns + Nanos::from_secs(arithmetic.max(traffic))
+    };
+    let is_add = matches!(node.op, Op::Add);
+    NodeCost {
+        forward: time(flops, input_bytes + output_bytes + param_bytes),
+        // An addition hands its gradient on as it is.
+        input_gradient: if is_add {
+            Nanos::ZERO
+        } else {
+            time(flops, input_bytes + output_bytes + param_bytes)
+        },
+        // Reads both sides, reads and writes the accumulated gradient.
+        weight_gradient: if param_bytes > 0.0 {
+            time(flops, input_bytes + output_bytes + 2.0 * param_bytes)
+        } else {
+            Nanos::ZERO
+        },
+        sum_gradients: time(0.0, 3.0 * output_bytes),
+        // Momentum SGD reads weight, gradient and momentum and writes all three.
+        update: if param_bytes > 0.0 { time(0.0, 6.0 * param_bytes) } else { Nanos::ZERO },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cluster;
+    use crate::graph::presets::Preset;
+
+    #[test]
+    fn a_large_product_runs_at_the_peak_and_a_small_one_at_the_bandwidth() {
+        let device = Cluster::preset("dgx-a100").unwrap().device;
+        let graph = Preset::Fc32 { width: 4096 }.graph().unwrap();
+        let first_linear = 1;
+        let large = roofline(&graph, &device, 8192).nodes[first_linear].forward;
+        let flops = 2.0 * 4096.0 * 4096.0 * 8192.0;
+        let peak = flops / (device.flops_per_sec * device.efficiency);
+        assert_eq!(large - device.overhead_ns, Nanos::from_secs(peak));
+        let small = roofline(&graph, &device, 1).nodes[first_linear].forward;
+        let bytes = 4.0 * (4096.0 * 4096.0 + 4096.0 + 2.0 * 4096.0);
+        let traffic = Nanos::from_secs(bytes / device.memory_bytes_per_sec);
+        assert_eq!(small - device.overhead_ns, traffic);
+    }
+
+    #[test]
+    fn sources_and_views_are_free() {
+        let device = Cluster::preset("laptop").unwrap().device;
+        let graph = Preset::Mlp4.graph().unwrap();
+        let costs = roofline(&graph, &device, 4);
+        assert_eq!(costs.nodes[0], NodeCost::default());
+        assert_eq!(costs.nodes[1], NodeCost::default());
+    }
+}

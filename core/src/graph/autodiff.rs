@@ -1,0 +1,336 @@
+//! A stage's forward graph becomes its training graph: forward, input-gradient and
+//! weight-gradient computations with every value they pass explicit.
+//!
+//! Gradients of a value with several readers are summed from the last reader to the first,
+//! whatever stages the readers are on, so that every split adds the same numbers in the same
+//! order: `((g_last + ..) + g_first)`.
+
+mod backward;
+#[cfg(test)]
+mod tests;
+
+use super::{Crossing, DType, Division, Graph, Node, Op};
+use crate::ids::{NodeId, StageId, ValueId};
+use crate::units::Bytes;
+
+/// What one stage computes for one micro-batch, in an order that works.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainingGraph {
+    /// All tensors, except parameters and their gradients.
+    pub values: Vec<Value>,
+    /// Computations in execution order.
+    pub computations: Vec<Computation>,
+    /// Computations before this index are the forward pass.
+    pub forward_end: u32,
+    /// Before this index every gradient that the previous stages wait for exists. With a fused
+    /// backward pass it is the end.
+    pub input_gradient_end: u32,
+    /// Values loaded from the data set.
+    pub loads: Vec<ValueId>,
+    /// Activations received before the forward pass.
+    pub receives: Vec<Port>,
+    /// Activations sent after the forward pass.
+    pub sends: Vec<Port>,
+    /// Gradients received before the backward pass.
+    pub gradient_receives: Vec<Port>,
+    /// Gradients sent after the input-gradient part.
+    pub gradient_sends: Vec<Port>,
+    /// Loss of the micro-batch (summed, f32) and number of correct predictions (u32).
+    pub loss: Option<ValueId>,
+}
+
+/// A value at the border of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The value here.
+    pub value: ValueId,
+    /// The node whose activation, or whose activation's gradient, it is.
+    pub node: NodeId,
+    /// Which of the node's readers a gradient comes from (the last of those summed into it).
+    pub use_index: u32,
+    /// The stage at the other end.
+    pub peer: StageId,
+}
+
+/// A tensor of the training graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// The node that it belongs to.
+    pub node: NodeId,
+    /// What it is.
+    pub role: Role,
+    /// How large it is.
+    pub extent: Extent,
+}
+
+/// What a value is to its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The node's output.
+    Activation,
+    /// Gradient of the loss in the node's output, or one reader's contribution to it.
+    Gradient,
+    /// What the forward pass keeps for the backward pass besides activations: positions of
+    /// maxima, batch statistics, probabilities.
+    Saved,
+    /// Loss and number of correct predictions.
+    Loss,
+}
+
+/// Size as a function of the micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes of one sample.
+    pub per_sample: Bytes,
+    /// Bytes whatever the number of samples.
+    pub fixed: Bytes,
+}
+
+impl Extent {
+    /// Bytes for `samples` samples.
+    pub fn bytes(self, samples: u64) -> Bytes {
+        self.per_sample * samples + self.fixed
+    }
+
+    fn per_sample(bytes: Bytes) -> Self {
+        Self { per_sample: bytes, fixed: Bytes::ZERO }
+    }
+
+    fn fixed(bytes: Bytes) -> Self {
+        Self { per_sample: Bytes::ZERO, fixed: bytes }
+    }
+}
+
+/// Which part of the training step a computation belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ComputationKind {
+    /// The node's operation.
+    Forward,
+    /// Gradient of its inputs.
+    InputGradient,
+    /// Gradient of its parameters, added to what earlier micro-batches left.
+    WeightGradient,
+    /// Sum of the contributions of the node's readers.
+    SumGradients,
+}
+
+/// One kernel call. What it reads and writes, by operation:
+///
+/// | operation | forward | input gradient | weight gradient |
+/// |---|---|---|---|
+/// | linear, conv2d | x -> y | gy -> gx | x, gy |
+/// | relu | x -> y | y, gy -> gx | |
+/// | max_pool2d | x -> y, indices | indices, gy -> gx | |
+/// | avg_pool2d, global_avg_pool | x -> y | gy -> gx | |
+/// | batch_norm2d | x -> y, mean and 1/std | x, gy, saved -> gx | x, gy, saved |
+/// | add | a, b -> y | none: both inputs share gy | |
+/// | softmax_cross_entropy | logits, target -> loss, probabilities | probabilities, target -> g | |
+///
+/// `SumGradients` reads the contributions in the order in which they are added, and writes one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Computation {
+    /// Whose.
+    pub node: NodeId,
+    /// Which part.
+    pub kind: ComputationKind,
+    /// Values read, in the order of the table above.
+    pub reads: Vec<ValueId>,
+    /// Values written, likewise.
+    pub writes: Vec<ValueId>,
+    /// Scratch memory, free again when the computation ends.
+    pub workspace: Extent,
+}
+
+/// How a stage runs its backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackwardStyle {
+    /// Both parts of a node together: least memory.
+    Fused,
+    /// All input gradients first, then all weight gradients, as I and W actions need.
+    Split,
+}
+
+/// Derives the training graph of stage `stage` of `division`.
+pub fn training_graph(
+    graph: &Graph,
+    division: &Division,
+    stage: StageId,
+    style: BackwardStyle,
+) -> TrainingGraph {
+    let mut context = Context::new(graph, division, stage);
+    context.forward();
+    context.backward(style);
+    context.out
+}
+
+/// Whether gradients flow through each node: a trained parameter lies at or before it, and the
+/// loss at or after it.
+fn differentiable(graph: &Graph) -> Vec<bool> {
+    let nodes = graph.nodes();
+    let trained = |n: &Node| n.params.iter().any(|p| graph.param(*p).trainable);
+    let mut behind = vec![false; nodes.len()];
+    for (i, node) in nodes.iter().enumerate() {
+        behind[i] = trained(node) || node.inputs.iter().any(|input| behind[input.index()]);
+    }
+    let mut ahead = vec![false; nodes.len()];
+    for (i, node) in nodes.iter().enumerate().rev() {
+        ahead[i] |= matches!(node.op, Op::SoftmaxCrossEntropy);
+        for input in &node.inputs {
+            ahead[input.index()] |= ahead[i];
+        }
+    }
+    behind.iter().zip(&ahead).map(|(b, a)| *b && *a).collect()
+}
+
+struct Context<'a> {
+    graph: &'a Graph,
+    division: &'a Division,
+    stage: StageId,
+    /// Whether gradients flow through a node, over the whole graph.
+    differentiable: Vec<bool>,
+    /// The value that holds a node's output here, where there is one.
+    activation: Vec<Option<ValueId>>,
+    saved: Vec<Option<ValueId>>,
+    /// Contributions to a node's gradient known so far: (use index, value).
+    contributions: Vec<Vec<(u32, ValueId)>>,
+    /// Readers of each node over the whole graph, ascending: (reader, its input index).
+    uses: Vec<Vec<(NodeId, u32)>>,
+    out: TrainingGraph,
+}
+
+impl<'a> Context<'a> {
+    fn new(graph: &'a Graph, division: &'a Division, stage: StageId) -> Self {
+        let count = graph.nodes().len();
+        let mut uses = vec![vec![]; count];
+        for (i, node) in graph.nodes().iter().enumerate() {
+            for (slot, input) in node.inputs.iter().enumerate() {
+                uses[input.index()].push((NodeId(i as u32), slot as u32));
+            }
+        }
+        Self {
+            graph,
+            division,
+            stage,
+            differentiable: differentiable(graph),
+            activation: vec![None; count],
+            saved: vec![None; count],
+            contributions: vec![vec![]; count],
+            uses,
+            out: TrainingGraph {
+                values: vec![],
+                computations: vec![],
+                forward_end: 0,
+                input_gradient_end: 0,
+                loads: vec![],
+                receives: vec![],
+                sends: vec![],
+                gradient_receives: vec![],
+                gradient_sends: vec![],
+                loss: None,
+            },
+        }
+    }
+
+    fn value(&mut self, node: NodeId, role: Role, extent: Extent) -> ValueId {
+        self.out.values.push(Value { node, role, extent });
+        ValueId(self.out.values.len() as u32 - 1)
+    }
+
+    fn activation_extent(&self, node: NodeId) -> Extent {
+        Extent::per_sample(self.graph.node(node).output.bytes())
+    }
+
+    /// The value of a node's output; every input exists because nodes are in topological order.
+    fn input(&self, node: NodeId) -> ValueId {
+        self.activation[node.index()].expect("computed or received before it is read")
+    }
+
+    fn forward(&mut self) {
+        let incoming: Vec<Crossing> = self.division.received_by(self.stage).copied().collect();
+        for crossing in incoming {
+            let extent = self.activation_extent(crossing.node);
+            let value = self.value(crossing.node, Role::Activation, extent);
+            self.activation[crossing.node.index()] = Some(value);
+            let node = crossing.node;
+            self.out.receives.push(Port { value, node, use_index: 0, peer: crossing.from });
+        }
+        for id in self.division.stages[self.stage.index()].clone().map(NodeId) {
+            self.forward_node(id);
+        }
+        self.out.forward_end = self.out.computations.len() as u32;
+        let outgoing: Vec<Crossing> = self.division.sent_by(self.stage).copied().collect();
+        for Crossing { node, to, .. } in outgoing {
+            let value = self.input(node);
+            self.out.sends.push(Port { value, node, use_index: 0, peer: to });
+        }
+    }
+
+    fn forward_node(&mut self, id: NodeId) {
+        let node = self.graph.node(id);
+        if node.op.is_view() {
+            self.activation[id.index()] = Some(self.input(node.inputs[0]));
+            return;
+        }
+        let reads: Vec<ValueId> = node.inputs.iter().map(|i| self.input(*i)).collect();
+        if let Op::SoftmaxCrossEntropy = node.op {
+            let loss = self.value(id, Role::Loss, Extent::fixed(Bytes(8)));
+            self.out.loss = Some(loss);
+            self.activation[id.index()] = Some(loss);
+        } else {
+            let extent = self.activation_extent(id);
+            let value = self.value(id, Role::Activation, extent);
+            self.activation[id.index()] = Some(value);
+        }
+        let output = self.input(id);
+        if node.op.is_source() {
+            self.out.loads.push(output);
+            return;
+        }
+        let mut writes = vec![output];
+        if let Some(extent) = saved_extent(self.graph, node) {
+            let value = self.value(id, Role::Saved, extent);
+            self.saved[id.index()] = Some(value);
+            writes.push(value);
+        }
+        let workspace = workspace(self.graph, node);
+        let kind = ComputationKind::Forward;
+        self.out.computations.push(Computation { node: id, kind, reads, writes, workspace });
+    }
+}
+
+/// What the forward pass keeps besides activations.
+fn saved_extent(graph: &Graph, node: &Node) -> Option<Extent> {
+    match node.op {
+        Op::MaxPool2d { .. } => {
+            Some(Extent::per_sample(DType::U32.bytes() * node.output.elements()))
+        }
+        Op::BatchNorm2d { .. } => Some(Extent::fixed(Bytes(8) * node.output.shape[0])),
+        Op::SoftmaxCrossEntropy => {
+            Some(Extent::per_sample(graph.node(node.inputs[0]).output.bytes()))
+        }
+        Op::Input { .. }
+        | Op::Target { .. }
+        | Op::Linear { .. }
+        | Op::Conv2d { .. }
+        | Op::AvgPool2d { .. }
+        | Op::GlobalAvgPool
+        | Op::Relu
+        | Op::Flatten
+        | Op::Add => None,
+    }
+}
+
+/// Scratch of every computation of a node. A convolution unfolds one group of one sample at a
+/// time (im2col): `channels / groups x kernel` rows by one column an output position; a 1 x 1
+/// convolution without stride or padding is a matrix product as it stands.
+fn workspace(graph: &Graph, node: &Node) -> Extent {
+    let Op::Conv2d { kernel, stride, padding, groups, .. } = &node.op else {
+        return Extent::default();
+    };
+    if *kernel == [1, 1] && *stride == [1, 1] && *padding == [0, 0] {
+        return Extent::default();
+    }
+    let channels = graph.node(node.inputs[0]).output.shape[0] / groups;
+    let positions = node.output.shape[1] * node.output.shape[2];
+    Extent::fixed(Bytes(4) * (channels * kernel[0] * kernel[1] * positions))
+}

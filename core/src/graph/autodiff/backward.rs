@@ -1,0 +1,192 @@
+//! The backward half of a stage's training graph.
+
+use super::{BackwardStyle, Computation, ComputationKind, Context, Extent, Port, Role, workspace};
+use crate::graph::Op;
+use crate::ids::{NodeId, StageId, ValueId};
+
+/// Where the contributions of one stage to a gradient of another stage go.
+struct Route {
+    /// Use indexes in that stage, ascending.
+    uses: Vec<u32>,
+    /// Whether that stage sums them before it sends: it holds the last readers.
+    summed: bool,
+}
+
+impl Context<'_> {
+    pub(super) fn backward(&mut self, style: BackwardStyle) {
+        self.receive_gradients();
+        let mut weights = vec![];
+        for id in self.division.stages[self.stage.index()].clone().rev().map(NodeId) {
+            weights.extend(self.backward_node(id, style));
+        }
+        self.send_gradients();
+        self.out.input_gradient_end = self.out.computations.len() as u32;
+        self.out.computations.extend(weights);
+    }
+
+    fn receive_gradients(&mut self) {
+        for i in 0..self.out.sends.len() {
+            let Port { node, peer, .. } = self.out.sends[i];
+            let Some(route) = self.route(node, peer) else { continue };
+            let kept: Vec<u32> = match route.summed {
+                true => route.uses.last().copied().into_iter().collect(),
+                false => route.uses,
+            };
+            for use_index in kept {
+                let extent = self.activation_extent(node);
+                let value = self.value(node, Role::Gradient, extent);
+                self.out.gradient_receives.push(Port { value, node, use_index, peer });
+                self.contributions[node.index()].push((use_index, value));
+            }
+        }
+    }
+
+    fn send_gradients(&mut self) {
+        for i in 0..self.out.receives.len() {
+            let Port { node, peer, .. } = self.out.receives[i];
+            let Some(route) = self.route(node, self.stage) else { continue };
+            if route.summed {
+                let Some(value) = self.gradient(node) else { continue };
+                let use_index = *route.uses.last().expect("a route has uses");
+                self.out.gradient_sends.push(Port { value, node, use_index, peer });
+            } else {
+                let mut ports = std::mem::take(&mut self.contributions[node.index()]);
+                ports.sort_unstable();
+                for (use_index, value) in ports {
+                    self.out.gradient_sends.push(Port { value, node, use_index, peer });
+                }
+            }
+        }
+    }
+
+    /// How the readers on stage `to` contribute to the gradient of `node`; none when no gradient
+    /// flows there.
+    fn route(&self, node: NodeId, to: StageId) -> Option<Route> {
+        if !self.differentiable[node.index()] {
+            return None;
+        }
+        let mut uses = vec![];
+        let mut last = None;
+        for (i, (reader, _)) in self.uses[node.index()].iter().enumerate() {
+            if !self.differentiable[reader.index()] {
+                continue;
+            }
+            let stage = self.division.stage_of(*reader);
+            last = last.max(Some(stage));
+            if stage == to {
+                uses.push(i as u32);
+            }
+        }
+        (!uses.is_empty()).then_some(Route { uses, summed: last == Some(to) })
+    }
+
+    /// The gradient of a node's output: its readers' contributions, summed from the last reader.
+    fn gradient(&mut self, node: NodeId) -> Option<ValueId> {
+        let mut parts = std::mem::take(&mut self.contributions[node.index()]);
+        parts.sort_unstable_by(|a, b| b.cmp(a));
+        if parts.len() <= 1 {
+            return parts.first().map(|(_, value)| *value);
+        }
+        let extent = self.activation_extent(node);
+        let sum = self.value(node, Role::Gradient, extent);
+        self.out.computations.push(Computation {
+            node,
+            kind: ComputationKind::SumGradients,
+            reads: parts.into_iter().map(|(_, value)| value).collect(),
+            writes: vec![sum],
+            workspace: Extent::default(),
+        });
+        Some(sum)
+    }
+
+    /// Adds what one node does in the backward pass; returns the weight part when it comes later.
+    fn backward_node(&mut self, id: NodeId, style: BackwardStyle) -> Option<Computation> {
+        if !self.differentiable[id.index()] {
+            return None;
+        }
+        let node = self.graph.node(id);
+        let is_loss = matches!(node.op, Op::SoftmaxCrossEntropy);
+        let incoming = if is_loss { None } else { Some(self.gradient(id)?) };
+        self.input_gradient(id, incoming);
+        let trained = node.params.iter().any(|p| self.graph.param(*p).trainable);
+        let incoming = incoming.filter(|_| trained)?;
+        let mut reads = vec![self.input(node.inputs[0]), incoming];
+        reads.extend(self.saved[id.index()]);
+        let weight = Computation {
+            node: id,
+            kind: ComputationKind::WeightGradient,
+            reads,
+            writes: vec![],
+            workspace: workspace(self.graph, node),
+        };
+        match style {
+            BackwardStyle::Split => Some(weight),
+            BackwardStyle::Fused => {
+                self.out.computations.push(weight);
+                None
+            }
+        }
+    }
+
+    fn input_gradient(&mut self, id: NodeId, incoming: Option<ValueId>) {
+        let node = self.graph.node(id);
+        let wanted: Vec<(u32, NodeId)> = (0u32..)
+            .zip(node.inputs.iter().copied())
+            .filter(|(_, input)| self.differentiable[input.index()])
+            .collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let passes_through = node.op.is_view() || matches!(node.op, Op::Add);
+        let mut written = vec![];
+        for (slot, input) in wanted {
+            let value = match incoming.filter(|_| passes_through) {
+                Some(value) => value,
+                None => {
+                    let extent = self.activation_extent(input);
+                    let value = self.value(input, Role::Gradient, extent);
+                    written.push(value);
+                    value
+                }
+            };
+            let use_index = self.uses[input.index()].iter().position(|u| *u == (id, slot));
+            let use_index = use_index.expect("every input is a use") as u32;
+            self.contributions[input.index()].push((use_index, value));
+        }
+        if !passes_through {
+            let reads = self.input_gradient_reads(id, incoming);
+            self.out.computations.push(Computation {
+                node: id,
+                kind: ComputationKind::InputGradient,
+                reads,
+                writes: written,
+                workspace: workspace(self.graph, node),
+            });
+        }
+    }
+
+    fn input_gradient_reads(&self, id: NodeId, incoming: Option<ValueId>) -> Vec<ValueId> {
+        let node = self.graph.node(id);
+        let saved = self.saved[id.index()];
+        match node.op {
+            Op::Relu => [self.activation[id.index()], incoming].into_iter().flatten().collect(),
+            Op::MaxPool2d { .. } => [saved, incoming].into_iter().flatten().collect(),
+            Op::BatchNorm2d { .. } => {
+                let x = Some(self.input(node.inputs[0]));
+                [x, incoming, saved].into_iter().flatten().collect()
+            }
+            Op::SoftmaxCrossEntropy => {
+                let target = Some(self.input(node.inputs[1]));
+                [saved, target].into_iter().flatten().collect()
+            }
+            Op::Input { .. }
+            | Op::Target { .. }
+            | Op::Linear { .. }
+            | Op::Conv2d { .. }
+            | Op::AvgPool2d { .. }
+            | Op::GlobalAvgPool
+            | Op::Flatten
+            | Op::Add => incoming.into_iter().collect(),
+        }
+    }
+}

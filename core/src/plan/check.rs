@@ -1,0 +1,215 @@
+//! Reading a plan and saying in one sentence why it cannot run.
+
+use super::{Plan, VERSION};
+use crate::cost::{ClusterError, ProfileError};
+use crate::graph::{Graph, GraphError, Op};
+use crate::schedule::{self, CheckError, ParseError, Schedule};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Why a plan cannot run.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PlanError {
+    /// Not JSON, cut off, or with fields that no plan has.
+    #[error("not a plan: {0}")]
+    Json(String),
+    /// Made by a newer Pipewright.
+    #[error("the plan has version {found}, this program reads up to {VERSION}; use a newer one")]
+    Version {
+        /// The version in the file.
+        found: u64,
+    },
+    /// The model does not build.
+    #[error("model: {0}")]
+    Graph(#[from] GraphError),
+    /// The model cannot be trained.
+    #[error("model `{model}` has no {what}; training needs an input, a target and a loss")]
+    Untrainable {
+        /// The model.
+        model: String,
+        /// Input, target or loss.
+        what: &'static str,
+    },
+    /// More than one source or loss: the data set gives one sample, one class.
+    #[error("model `{model}` has {count} {what}; a plan trains a network with one")]
+    Several {
+        /// The model.
+        model: String,
+        /// How many.
+        count: usize,
+        /// Inputs, targets or losses.
+        what: &'static str,
+    },
+    /// The cluster makes no sense.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The cluster's measured times make no sense.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A cut outside of the model or out of order.
+    #[error(
+        "cut {index} is at node {cut}; cuts ascend and lie between nodes 1 and {last} of `{model}`"
+    )]
+    Cut {
+        /// Which cut.
+        index: usize,
+        /// Where it is.
+        cut: u32,
+        /// The last node.
+        last: usize,
+        /// The model.
+        model: String,
+    },
+    /// The schedule cannot be read.
+    #[error("schedule: {0}")]
+    Parse(#[from] ParseError),
+    /// The schedule cannot run.
+    #[error("schedule: {0}")]
+    Schedule(#[from] CheckError),
+    /// Cuts and schedule differ.
+    #[error("{cuts} cuts make {} stages, the schedule has {stages}", .cuts + 1)]
+    Stages {
+        /// Cuts of the plan.
+        cuts: usize,
+        /// Stages of its schedule.
+        stages: u32,
+    },
+    /// Micro-batches and schedule differ.
+    #[error("the plan says {plan} micro-batches, its schedule has {schedule}")]
+    MicroBatches {
+        /// `micro_batches`.
+        plan: u32,
+        /// Of the schedule.
+        schedule: u32,
+    },
+    /// Micro-batches would differ in size.
+    #[error("a mini-batch of {mini_batch} does not divide into {micro_batches} micro-batches")]
+    Indivisible {
+        /// Samples of the mini-batch.
+        mini_batch: u64,
+        /// Parts.
+        micro_batches: u32,
+    },
+    /// A number out of range.
+    #[error("{field} is {value}, must be {must}")]
+    Value {
+        /// The field.
+        field: &'static str,
+        /// What stands there.
+        value: String,
+        /// What may stand there.
+        must: &'static str,
+    },
+}
+
+impl Plan {
+    /// Reads and checks a plan file.
+    ///
+    /// # Errors
+    /// What is wrong with it, where, and what may stand there.
+    pub fn from_json(text: &str) -> Result<Self, PlanError> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: Option<u64>,
+        }
+        // The version first: a newer plan may have fields that this program does not know.
+        let json = |e: serde_json::Error| PlanError::Json(e.to_string());
+        let version: Version = serde_json::from_str(text).map_err(json)?;
+        match version.version {
+            None => return Err(PlanError::Json("missing field `version`".into())),
+            Some(found) if found > u64::from(VERSION) => return Err(PlanError::Version { found }),
+            Some(_) => {}
+        }
+        let plan: Plan = serde_json::from_str(text).map_err(json)?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Checks everything that later steps rely on; returns what was built on the way.
+    ///
+    /// # Errors
+    /// The first thing that does not fit.
+    pub fn check(&self) -> Result<(Graph, Schedule), PlanError> {
+        self.check_numbers()?;
+        self.cluster.check()?;
+        if let Some(profile) = &self.cluster.profile {
+            profile.check()?;
+        }
+        let graph = self.model.graph()?;
+        check_trainable(&graph)?;
+        let last = graph.nodes().len() - 1;
+        for (index, &cut) in self.cuts.iter().enumerate() {
+            let after = index.checked_sub(1).map_or(0, |i| self.cuts[i]);
+            if cut <= after || cut as usize > last {
+                let model = graph.name().into();
+                return Err(PlanError::Cut { index, cut, last, model });
+            }
+        }
+        let schedule = self.schedule.parse()?;
+        if schedule.stages() as usize != self.cuts.len() + 1 {
+            let stages = schedule.stages();
+            return Err(PlanError::Stages { cuts: self.cuts.len(), stages });
+        }
+        if schedule.micro_batches != self.micro_batches {
+            return Err(PlanError::MicroBatches {
+                plan: self.micro_batches,
+                schedule: schedule.micro_batches,
+            });
+        }
+        schedule::check(&schedule)?;
+        Ok((graph, schedule))
+    }
+
+    fn check_numbers(&self) -> Result<(), PlanError> {
+        let refuse = |field, value: String, must| Err(PlanError::Value { field, value, must });
+        if self.version == 0 || self.version > VERSION {
+            return refuse("version", self.version.to_string(), "1");
+        }
+        if !(1..=1 << 32).contains(&self.mini_batch) {
+            return refuse("mini_batch", self.mini_batch.to_string(), "between 1 and 2^32");
+        }
+        if self.micro_batches == 0 || !self.mini_batch.is_multiple_of(u64::from(self.micro_batches))
+        {
+            let (mini_batch, micro_batches) = (self.mini_batch, self.micro_batches);
+            return Err(PlanError::Indivisible { mini_batch, micro_batches });
+        }
+        let super::Optimizer::Sgd { learning_rate, momentum, weight_decay } = self.optimizer;
+        let rates = [
+            ("optimizer.learning_rate", learning_rate),
+            ("optimizer.momentum", momentum),
+            ("optimizer.weight_decay", weight_decay),
+        ];
+        for (field, value) in rates {
+            if !(value.is_finite() && value >= 0.0) {
+                return refuse(field, value.to_string(), "a number of at least 0");
+            }
+        }
+        if let super::Data::Synthetic { train, test } = self.data {
+            for (field, value) in [("data.train", train), ("data.test", test)] {
+                if !(1..=1 << 40).contains(&value) {
+                    return refuse(field, value.to_string(), "between 1 and 2^40");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A plan trains one network: one input, one target, one loss.
+fn check_trainable(graph: &Graph) -> Result<(), PlanError> {
+    let count = |wanted: fn(&Op) -> bool| graph.nodes().iter().filter(|n| wanted(&n.op)).count();
+    let counts = [
+        ("input", "inputs", count(|op| matches!(op, Op::Input { .. }))),
+        ("target", "targets", count(|op| matches!(op, Op::Target { .. }))),
+        ("loss", "losses", count(|op| matches!(op, Op::SoftmaxCrossEntropy))),
+    ];
+    for (one, what, count) in counts {
+        let model = graph.name().into();
+        match count {
+            0 => return Err(PlanError::Untrainable { model, what: one }),
+            1 => {}
+            _ => return Err(PlanError::Several { model, count, what }),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! The plan becomes one program per rank.
+//!
+//! 1. each stage gets its training graph, and its values their places (`stage.rs`);
+//! 2. each lane's actions become instructions: what to receive before, to send after, which slot
+//!    and outbox entry to use (`lane.rs`);
+//! 3. pools get their counts, and everything its offset in the arena.
+
+mod lane;
+mod stage;
+
+use super::{Instruction, Program};
+use crate::graph::autodiff::{BackwardStyle, TrainingGraph, training_graph};
+use crate::graph::{Division, Graph};
+use crate::ids::{LaneId, NodeId, StageId};
+use crate::schedule::Schedule;
+
+/// Everything that lowering needs; all of it was checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The model.
+    pub graph: &'a Graph,
+    /// First nodes of the stages after the first.
+    pub cuts: &'a [u32],
+    /// Who does what when.
+    pub schedule: &'a Schedule,
+    /// Samples of one micro-batch.
+    pub samples: u64,
+    /// Whether the optimizer keeps a momentum.
+    pub momentum: bool,
+}
+
+impl Inputs<'_> {
+    /// The nodes of a stage.
+    fn stage_nodes(&self, stage: StageId) -> std::ops::Range<u32> {
+        let end = self.graph.nodes().len() as u32;
+        let start = stage.index().checked_sub(1).map_or(0, |before| self.cuts[before]);
+        start..self.cuts.get(stage.index()).copied().unwrap_or(end)
+    }
+}
+
+/// The training graphs of all stages, in order: what costs and memory follow from.
+pub fn training_graphs(inputs: &Inputs) -> Vec<TrainingGraph> {
+    let division = inputs.graph.division(inputs.cuts);
+    let style = match inputs.schedule.splits_backward() {
+        true => BackwardStyle::Split,
+        false => BackwardStyle::Fused,
+    };
+    (0..inputs.schedule.stages())
+        .map(|stage| training_graph(inputs.graph, &division, StageId(stage), style))
+        .collect()
+}
+
+/// Lowers the training graphs of `inputs` to one program per lane. Linear in actions, quadratic
+/// in the values of a stage.
+pub fn lower(inputs: &Inputs, graphs: &[TrainingGraph]) -> Vec<Program> {
+    let edges = Edges::new(&inputs.graph.division(inputs.cuts), graphs);
+    let lanes = inputs.schedule.lanes.len() as u32;
+    (0..lanes).map(|lane| lane::lower_lane(inputs, graphs, &edges, LaneId(lane))).collect()
+}
+
+/// The instructions of an evaluation on each lane: forward passes of one mini-batch, in the arenas
+/// that [`lower`] laid out. Apart from training's, because only the runner needs them.
+pub fn lower_evaluation(inputs: &Inputs, graphs: &[TrainingGraph]) -> Vec<Vec<Instruction>> {
+    let edges = Edges::new(&inputs.graph.division(inputs.cuts), graphs);
+    let lanes = inputs.schedule.lanes.len() as u32;
+    (0..lanes).map(|lane| lane::evaluate_lane(inputs, graphs, &edges, LaneId(lane))).collect()
+}
+
+/// Every way on which messages travel, numbered: the tag of micro-batch i on edge e is
+/// `e x micro-batches + i`, unique in the step.
+struct Edges(Vec<Edge>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Edge {
+    from: StageId,
+    to: StageId,
+    node: NodeId,
+    /// Which reader's contribution; `None` for an activation.
+    gradient_of_use: Option<u32>,
+}
+
+impl Edges {
+    fn new(division: &Division, graphs: &[TrainingGraph]) -> Self {
+        let forward = division.crossings.iter().map(|c| Edge {
+            from: c.from,
+            to: c.to,
+            node: c.node,
+            gradient_of_use: None,
+        });
+        let mut edges: Vec<Edge> = forward.collect();
+        for (from, graph) in (0..).map(StageId).zip(graphs) {
+            for port in &graph.gradient_sends {
+                let gradient_of_use = Some(port.use_index);
+                edges.push(Edge { from, to: port.peer, node: port.node, gradient_of_use });
+            }
+        }
+        edges.sort_unstable();
+        Self(edges)
+    }
+
+    fn number(&self, edge: Edge) -> u32 {
+        self.0.binary_search(&edge).expect("both ends derive the same edges") as u32
+    }
+}

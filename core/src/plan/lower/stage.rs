@@ -1,0 +1,158 @@
+//! Places for the values of one stage.
+
+use super::Inputs;
+use crate::graph::autodiff::{Computation, Role, TrainingGraph};
+use crate::ids::ValueId;
+use crate::plan::layout::{Block, aligned, pack};
+use crate::plan::{Area, Kernel, Operand};
+use crate::units::Bytes;
+
+/// Where each value of a stage lies, and the sizes of the areas.
+pub(super) struct Places {
+    pub values: Vec<Operand>,
+    pub workspaces: Vec<Option<Operand>>,
+    pub slot: Bytes,
+    pub outbox: Bytes,
+    pub transient: Bytes,
+    pub transient_forward: Bytes,
+    pub transient_backward: Bytes,
+}
+
+/// Lifetime of a value in computations, both ends included.
+#[derive(Clone, Copy)]
+struct Life {
+    first: u32,
+    last: u32,
+}
+
+impl Places {
+    pub fn new(graph: &TrainingGraph, samples: u64) -> Self {
+        let lives = lives(graph);
+        let areas: Vec<Area> =
+            (0..).zip(&lives).map(|(i, l)| area(graph, ValueId(i), *l)).collect();
+        let size = |i: usize| graph.values[i].extent.bytes(samples);
+        let mut values: Vec<Operand> = areas
+            .iter()
+            .enumerate()
+            .map(|(i, area)| Operand { area: *area, offset: Bytes::ZERO, bytes: size(i) })
+            .collect();
+        let slot = stack(&mut values, Area::Slot);
+        let outbox = stack(&mut values, Area::Outbox);
+
+        let transient: Vec<usize> =
+            (0..values.len()).filter(|i| areas[*i] == Area::Transient).collect();
+        let mut blocks: Vec<Block> = transient
+            .iter()
+            .map(|&i| Block { bytes: size(i), first: lives[i].first, last: lives[i].last })
+            .collect();
+        let scratch: Vec<(usize, Bytes)> = graph
+            .computations
+            .iter()
+            .map(|c| c.workspace.bytes(samples))
+            .enumerate()
+            .filter(|(_, bytes)| *bytes > Bytes::ZERO)
+            .collect();
+        blocks.extend(scratch.iter().map(|&(at, bytes)| {
+            let at = at as u32;
+            Block { bytes, first: at, last: at }
+        }));
+        let (offsets, total) = pack(&blocks);
+        for (&i, offset) in transient.iter().zip(&offsets) {
+            values[i].offset = *offset;
+        }
+        let mut workspaces = vec![None; graph.computations.len()];
+        for (&(at, bytes), offset) in scratch.iter().zip(&offsets[transient.len()..]) {
+            workspaces[at] = Some(Operand { area: Area::Transient, offset: *offset, bytes });
+        }
+        let extent = |forward: bool| {
+            let ends = blocks.iter().zip(&offsets);
+            ends.filter(|(b, _)| (b.first < graph.forward_end) == forward)
+                .map(|(b, offset)| *offset + aligned(b.bytes))
+                .max()
+                .unwrap_or_default()
+        };
+        let (transient_forward, transient_backward) = (extent(true), extent(false));
+        Self {
+            values,
+            workspaces,
+            slot,
+            outbox,
+            transient: total,
+            transient_forward,
+            transient_backward,
+        }
+    }
+
+    pub fn value(&self, id: ValueId) -> Operand {
+        self.values[id.index()]
+    }
+
+    /// The kernels of the stage; `first_param` is the stage's first parameter in the graph.
+    pub fn kernels(&self, inputs: &Inputs, graph: &TrainingGraph, first_param: u32) -> Vec<Kernel> {
+        let operands = |ids: &[ValueId]| ids.iter().map(|id| self.value(*id)).collect();
+        let kernel = |(i, c): (usize, &Computation)| {
+            let params = &inputs.graph.node(c.node).params;
+            let start = params.first().map_or(0, |p| p.0 - first_param);
+            Kernel {
+                node: c.node,
+                kind: c.kind,
+                reads: operands(&c.reads),
+                writes: operands(&c.writes),
+                workspace: self.workspaces[i],
+                params: start..start + params.len() as u32,
+            }
+        };
+        graph.computations.iter().enumerate().map(kernel).collect()
+    }
+}
+
+/// Lays the values of one area in a row; returns its size.
+fn stack(values: &mut [Operand], area: Area) -> Bytes {
+    let mut end = Bytes::ZERO;
+    for value in values.iter_mut().filter(|v| v.area == area) {
+        value.offset = end;
+        end += aligned(value.bytes);
+    }
+    end
+}
+
+fn lives(graph: &TrainingGraph) -> Vec<Life> {
+    let mut lives: Vec<Option<Life>> = vec![None; graph.values.len()];
+    let mut touch = |value: ValueId, at: u32| {
+        let life = lives[value.index()].get_or_insert(Life { first: at, last: at });
+        life.last = at;
+    };
+    // What is loaded or received is there before the first computation of its pass.
+    for value in graph.loads.iter().chain(graph.receives.iter().map(|p| &p.value)) {
+        touch(*value, 0);
+    }
+    let mut gradients = graph.gradient_receives.iter();
+    for (at, computation) in (0..).zip(&graph.computations) {
+        if at == graph.forward_end {
+            gradients.by_ref().for_each(|port| touch(port.value, at));
+        }
+        for value in computation.reads.iter().chain(&computation.writes) {
+            touch(*value, at);
+        }
+    }
+    // A stage without backward computations may still hand a gradient through.
+    gradients.for_each(|port| touch(port.value, graph.forward_end));
+    let never = Life { first: 0, last: 0 };
+    lives.into_iter().map(|life| life.unwrap_or(never)).collect()
+}
+
+fn area(graph: &TrainingGraph, id: ValueId, life: Life) -> Area {
+    let crosses = |mark: u32| life.first < mark && life.last >= mark;
+    let sent = graph.sends.iter().any(|port| port.value == id);
+    let gradient_sent = graph.gradient_sends.iter().any(|port| port.value == id);
+    let is_loss = graph.values[id.index()].role == Role::Loss;
+    // An outbox entry may be reused before the weight part runs, so what that part reads of a
+    // sent gradient stays in the slot.
+    if sent || is_loss || crosses(graph.forward_end) || crosses(graph.input_gradient_end) {
+        Area::Slot
+    } else if gradient_sent {
+        Area::Outbox
+    } else {
+        Area::Transient
+    }
+}

@@ -1,0 +1,213 @@
+//! The plan file and what it becomes: one program per rank.
+
+mod check;
+mod data;
+mod layout;
+mod lower;
+mod program;
+
+pub use check::PlanError;
+pub use data::Data;
+pub use lower::{Inputs, lower, lower_evaluation, training_graphs};
+pub use program::{
+    Area, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source, StageProgram,
+};
+
+use crate::cost::Cluster;
+use crate::graph::presets::Preset;
+use crate::graph::{Graph, GraphError};
+use crate::schedule::{ParseError, Schedule, ScheduleKind};
+use crate::units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// Version of the file format that this code writes, and the newest that it reads.
+pub const VERSION: u32 = 1;
+
+/// All that a run needs besides data and weights. Made by [`Draft::plan`] and
+/// [`Plan::from_json`], both of which check it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Version of the file format.
+    pub version: u32,
+    /// The network.
+    pub model: Model,
+    /// The machine that the plan was made for.
+    pub cluster: Cluster,
+    /// First nodes of the stages after the first, ascending.
+    pub cuts: Vec<u32>,
+    /// Who does what in which order.
+    pub schedule: ScheduleText,
+    /// Samples of an optimizer step.
+    pub mini_batch: u64,
+    /// Micro-batches of a step; divides `mini_batch`.
+    pub micro_batches: u32,
+    /// How parameters change.
+    pub optimizer: Optimizer,
+    /// What to train on.
+    pub data: Data,
+    /// Weights and the order of samples follow from it.
+    pub seed: u64,
+    /// Steps to train.
+    pub steps: u64,
+    /// What the planner expects.
+    pub prediction: Expectation,
+}
+
+/// The network of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Model {
+    /// One that the planner knows by name, such as `fc32:512`.
+    Preset(Preset),
+    /// A network of one's own.
+    Graph(Graph),
+}
+
+impl Model {
+    /// The graph.
+    ///
+    /// # Errors
+    /// For a preset whose size makes no network.
+    pub fn graph(&self) -> Result<Graph, GraphError> {
+        match self {
+            Model::Preset(preset) => preset.graph(),
+            Model::Graph(graph) => Ok(graph.clone()),
+        }
+    }
+}
+
+/// A schedule as text: a line a lane, see [`crate::schedule`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleText {
+    /// For people; the lanes are what runs.
+    pub name: String,
+    /// Actions of each lane: `0F0 0F1 0B0 0B1`.
+    pub lanes: Vec<String>,
+}
+
+impl ScheduleText {
+    /// The text of a named schedule.
+    pub fn of(kind: ScheduleKind, stages: u32, micro_batches: u32) -> Self {
+        Self { name: kind.to_string(), lanes: kind.generate(stages, micro_batches).lines() }
+    }
+
+    /// Reads the lanes.
+    ///
+    /// # Errors
+    /// The first word that is no action.
+    pub fn parse(&self) -> Result<Schedule, ParseError> {
+        Schedule::parse(&self.lanes)
+    }
+}
+
+/// How parameters change.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Optimizer {
+    /// Stochastic gradient descent as PyTorch has it: `d = g + decay w`, `v = momentum v + d`,
+    /// `w -= rate v`.
+    Sgd {
+        /// Learning rate.
+        learning_rate: f32,
+        /// 0 for none.
+        momentum: f32,
+        /// L2 penalty.
+        weight_decay: f32,
+    },
+}
+
+impl Optimizer {
+    /// Whether a momentum is kept.
+    pub fn has_momentum(&self) -> bool {
+        match self {
+            Optimizer::Sgd { momentum, .. } => *momentum != 0.0,
+        }
+    }
+}
+
+impl Default for Optimizer {
+    fn default() -> Self {
+        Optimizer::Sgd { learning_rate: 0.01, momentum: 0.9, weight_decay: 0.0 }
+    }
+}
+
+/// What the planner expected when it wrote the plan; a record, computed again by whoever reads it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// Time of a step.
+    pub step_ns: Nanos,
+    /// Idle share of the lanes' time, 0 to 1.
+    pub bubble: f64,
+    /// Memory of each rank.
+    pub arena: Vec<Bytes>,
+}
+
+/// The choices that make a plan; everything else follows from them.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The network.
+    pub model: Model,
+    /// The machine.
+    pub cluster: Cluster,
+    /// First nodes of the stages after the first, ascending.
+    pub cuts: Vec<u32>,
+    /// The order of actions.
+    pub schedule: ScheduleKind,
+    /// Samples of an optimizer step.
+    pub mini_batch: u64,
+    /// Micro-batches of a step.
+    pub micro_batches: u32,
+    /// How parameters change.
+    pub optimizer: Optimizer,
+    /// What to train on.
+    pub data: Data,
+    /// Seed of weights and samples.
+    pub seed: u64,
+    /// Steps to train.
+    pub steps: u64,
+}
+
+impl Draft {
+    /// A draft with the usual optimizer, synthetic data, seed 1 and 100 steps.
+    pub fn new(model: Model, cluster: Cluster, cuts: Vec<u32>) -> Self {
+        Self {
+            model,
+            cluster,
+            cuts,
+            schedule: ScheduleKind::OneFOneB,
+            mini_batch: 32,
+            micro_batches: 4,
+            optimizer: Optimizer::default(),
+            data: Data::default(),
+            seed: 1,
+            steps: 100,
+        }
+    }
+}
+
+impl Plan {
+    /// Samples of a micro-batch.
+    pub fn samples(&self) -> u64 {
+        self.mini_batch / u64::from(self.micro_batches.max(1))
+    }
+
+    /// Ranks that the plan needs: one a lane.
+    pub fn ranks(&self) -> u32 {
+        self.schedule.lanes.len() as u32
+    }
+
+    /// The file.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("plain data");
+        text.push('\n');
+        text
+    }
+}

@@ -1,0 +1,104 @@
+//! All arrows of the house in one call: costs, lowering, simulation.
+
+use crate::cost::Costs;
+use crate::graph::Graph;
+use crate::plan::{
+    Draft, Expectation, Inputs, Instruction, Plan, PlanError, Program, ScheduleText, VERSION,
+    lower, lower_evaluation, training_graphs,
+};
+use crate::simulate::{StageCost, Stuck, simulate};
+use crate::timeline::Timeline;
+use thiserror::Error;
+
+/// Why nothing follows from a plan.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PredictError {
+    /// The plan does not fit together.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Its programs would wait for each other.
+    #[error(transparent)]
+    Stuck(#[from] Stuck),
+}
+
+/// What follows from a plan.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// The network.
+    pub graph: Graph,
+    /// Times of its nodes for one micro-batch.
+    pub costs: Costs,
+    /// Times of its stages for one micro-batch.
+    pub stages: Vec<StageCost>,
+    /// One per rank.
+    pub programs: Vec<Program>,
+    /// One predicted step.
+    pub timeline: Timeline,
+}
+
+/// Checks, lowers and simulates a plan.
+///
+/// # Errors
+/// The first thing about the plan that does not fit.
+pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
+    let (graph, schedule) = plan.check()?;
+    let samples = plan.samples();
+    let costs = Costs::new(&graph, &plan.cluster, samples);
+    let momentum = plan.optimizer.has_momentum();
+    let inputs = Inputs { graph: &graph, cuts: &plan.cuts, schedule: &schedule, samples, momentum };
+    let graphs = training_graphs(&inputs);
+    let programs = lower(&inputs, &graphs);
+    let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
+    let timeline = simulate(&programs, &stages, &plan.cluster)?;
+    Ok(Prediction { graph, costs, stages, programs, timeline })
+}
+
+/// What each rank does to evaluate one mini-batch.
+///
+/// # Errors
+/// The first thing about the plan that does not fit.
+pub fn evaluation(plan: &Plan) -> Result<Vec<Vec<Instruction>>, PredictError> {
+    let (graph, schedule) = plan.check()?;
+    let (samples, momentum) = (plan.samples(), plan.optimizer.has_momentum());
+    let inputs = Inputs { graph: &graph, cuts: &plan.cuts, schedule: &schedule, samples, momentum };
+    Ok(lower_evaluation(&inputs, &training_graphs(&inputs)))
+}
+
+impl Prediction {
+    /// What goes into the plan file.
+    pub fn expectation(&self) -> Expectation {
+        Expectation {
+            step_ns: self.timeline.step,
+            bubble: self.timeline.bubble(),
+            arena: self.programs.iter().map(|p| p.arena).collect(),
+        }
+    }
+}
+
+impl Draft {
+    /// The checked plan with its prediction.
+    ///
+    /// # Errors
+    /// The first choice that does not fit.
+    pub fn plan(self) -> Result<(Plan, Prediction), PredictError> {
+        let stages = self.cuts.len() as u32 + 1;
+        let schedule = ScheduleText::of(self.schedule, stages, self.micro_batches);
+        let mut plan = Plan {
+            version: VERSION,
+            model: self.model,
+            cluster: self.cluster,
+            cuts: self.cuts,
+            schedule,
+            mini_batch: self.mini_batch,
+            micro_batches: self.micro_batches,
+            optimizer: self.optimizer,
+            data: self.data,
+            seed: self.seed,
+            steps: self.steps,
+            prediction: Expectation::default(),
+        };
+        let prediction = predict(&plan)?;
+        plan.prediction = prediction.expectation();
+        Ok((plan, prediction))
+    }
+}

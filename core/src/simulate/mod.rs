@@ -1,0 +1,92 @@
+//! Programs run without data: the predicted timeline.
+//!
+//! Rules: a lane executes its instructions in order; a message arrives `link.time(bytes)` after it
+//! is sent, and sending takes the lane no time; a receive waits for the arrival; waiting for a send
+//! waits until the receiver has the message. Lanes that share devices take turns: with k busy
+//! lanes on c < k devices each runs at c/k of its speed (`shared.rs`).
+//!
+//! Linear in instructions without sharing. Known limits: links are not shared between messages;
+//! copies of the message cost the processor nothing.
+
+mod machine;
+mod shared;
+
+pub use machine::{Stuck, Waiting};
+
+use crate::cost::{Cluster, Costs};
+use crate::graph::autodiff::TrainingGraph;
+use crate::ids::LaneId;
+use crate::plan::Program;
+use crate::schedule::ActionKind;
+use crate::timeline::Timeline;
+use crate::units::Nanos;
+use machine::Machine;
+
+/// Times of one stage for one micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageCost {
+    /// Forward pass.
+    pub forward: Nanos,
+    /// Input-gradient part of the backward pass.
+    pub backward_input: Nanos,
+    /// Weight-gradient part.
+    pub backward_weight: Nanos,
+    /// Optimizer update, once a step.
+    pub update: Nanos,
+}
+
+impl StageCost {
+    /// Sums the costs of a stage's computations.
+    pub fn new(graph: &TrainingGraph, costs: &Costs) -> Self {
+        use crate::graph::autodiff::ComputationKind::{Forward, WeightGradient};
+        let mut total = Self::default();
+        for computation in &graph.computations {
+            let time = costs.node(computation.node).of(computation.kind);
+            match computation.kind {
+                Forward => total.forward += time,
+                WeightGradient => {
+                    total.backward_weight += time;
+                    total.update += costs.node(computation.node).update;
+                }
+                _ => total.backward_input += time,
+            }
+        }
+        total
+    }
+
+    /// The whole backward pass.
+    pub fn backward(&self) -> Nanos {
+        self.backward_input + self.backward_weight
+    }
+
+    /// The time of an action.
+    pub fn of(&self, kind: ActionKind) -> Nanos {
+        match kind {
+            ActionKind::Forward => self.forward,
+            ActionKind::Backward => self.backward(),
+            ActionKind::BackwardInput => self.backward_input,
+            ActionKind::BackwardWeight => self.backward_weight,
+        }
+    }
+}
+
+/// Predicts one training step.
+///
+/// # Errors
+/// When programs wait for each other: every lane that cannot go on, and for what.
+pub fn simulate(
+    programs: &[Program],
+    stages: &[StageCost],
+    cluster: &Cluster,
+) -> Result<Timeline, Stuck> {
+    let machine = Machine::new(programs, stages, cluster);
+    let mut lanes_on = std::collections::BTreeMap::<u32, u32>::new();
+    for lane in 0..programs.len() as u32 {
+        *lanes_on.entry(cluster.node_of(LaneId(lane))).or_default() += 1;
+    }
+    if lanes_on.values().all(|lanes| *lanes <= cluster.devices_per_node) {
+        machine.run()
+    } else {
+        shared::run(machine, cluster)
+    }
+}

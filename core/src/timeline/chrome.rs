@@ -1,0 +1,110 @@
+//! Chrome's trace format: what Perfetto opens, and what the explorer reads back.
+//!
+//! One process a lane; thread 0 computes, 1 sends, 2 receives; messages are flows; memory is a
+//! counter. Moments are microseconds with nanosecond digits, from the start of the run. A field
+//! `pipewright` beside the events holds what the format has no place for.
+
+mod read;
+mod write;
+
+pub use read::{TraceError, read};
+pub use write::write;
+
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Version of the field `pipewright`.
+const VERSION: u32 = 1;
+
+/// The field `pipewright`.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    version: u32,
+    model: String,
+    /// Arena of each lane.
+    arena: Vec<Bytes>,
+    steps: Vec<StepHeader>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct StepHeader {
+    number: u64,
+    /// In nanoseconds from the start of the run.
+    start: u64,
+    end: u64,
+}
+
+/// `args` of an event that is an action or an update.
+#[derive(Serialize, Deserialize)]
+struct WorkArgs {
+    step: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    action: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    optimizer: Option<u32>,
+}
+
+/// `args` of both ends of a message.
+#[derive(Clone, Serialize, Deserialize)]
+struct MessageArgs {
+    step: u64,
+    message: u64,
+    from: u32,
+    to: u32,
+    stage: u32,
+    micro_batch: u32,
+    gradient: bool,
+    bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cluster;
+    use crate::graph::presets::Preset;
+    use crate::plan::{Draft, Model};
+    use crate::timeline::{Step, Trace};
+    use crate::units::Nanos;
+
+    fn trace() -> Trace {
+        let cluster = Cluster::preset("laptop").unwrap();
+        let draft = Draft::new(Model::Preset(Preset::DigitsCnn), cluster, vec![4, 9]);
+        let (_, prediction) = draft.plan().unwrap();
+        let step = |number: u64| Step {
+            number,
+            start: Nanos(number * 1_000_000_007),
+            timeline: prediction.timeline.clone(),
+        };
+        Trace { model: "digits-cnn".into(), steps: vec![step(3), step(4)] }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let trace = trace();
+        assert_eq!(read(&write(&trace)).unwrap(), trace);
+    }
+
+    #[test]
+    fn it_is_the_json_that_perfetto_reads() {
+        let json: serde_json::Value = serde_json::from_str(&write(&trace())).unwrap();
+        let events = json["traceEvents"].as_array().unwrap();
+        let of = |ph: &str| events.iter().filter(|e| e["ph"] == ph).count();
+        assert_eq!(of("s"), of("f"));
+        assert!(of("s") > 0 && of("X") > 0 && of("C") > 0 && of("M") == 3 * 4);
+        assert!(events.iter().all(|e| e["pid"].is_u64()));
+    }
+
+    #[test]
+    fn other_files_are_refused_in_a_sentence() {
+        for (text, says) in [
+            ("", "not JSON"),
+            ("{}", "no `traceEvents`"),
+            ("{\"traceEvents\": []}", "not written by Pipewright"),
+        ] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(says), "{text}: {message}");
+        }
+        let text = write(&trace());
+        assert!(read(&text[..text.len() / 2]).is_err());
+    }
+}

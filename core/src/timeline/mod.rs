@@ -1,0 +1,133 @@
+//! What happened when: predicted by [`crate::simulate`] or measured by the runner, in one type.
+
+pub mod chrome;
+mod memory;
+
+use crate::ids::{LaneId, MicroBatch, StageId};
+use crate::schedule::Action;
+use crate::units::{Bytes, Nanos};
+
+/// One step on all lanes. Moments count from the start of the step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Timeline {
+    /// By lane.
+    pub lanes: Vec<Lane>,
+    /// Messages, in no particular order.
+    pub messages: Vec<Message>,
+    /// End of the last span.
+    pub step: Nanos,
+}
+
+/// Some steps of a run, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// Model of the plan that ran.
+    pub model: String,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+/// One step of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Its number in the run.
+    pub number: u64,
+    /// When it began, from the start of the run.
+    pub start: Nanos,
+    /// What happened in it.
+    pub timeline: Timeline,
+}
+
+impl Trace {
+    /// The step whose duration is the median: one outlier changes nothing.
+    pub fn median(&self) -> Option<&Step> {
+        let mut steps: Vec<&Step> = self.steps.iter().collect();
+        steps.sort_by_key(|s| (s.timeline.step, s.number));
+        steps.get(steps.len() / 2).copied()
+    }
+}
+
+/// One lane's step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lane {
+    /// What the lane's processor does, ascending and without overlap.
+    pub spans: Vec<Span>,
+    /// Bytes in use, as steps: each entry holds until the next one.
+    pub memory: Vec<(Nanos, Bytes)>,
+    /// Size of the rank's arena: the peak that is reserved.
+    pub arena: Bytes,
+}
+
+/// A piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it begins.
+    pub start: Nanos,
+    /// When it ends.
+    pub end: Nanos,
+    /// What it is.
+    pub work: Work,
+}
+
+/// What a lane's processor can be busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// An action of the schedule.
+    Run(Action),
+    /// The update of a stage's parameters.
+    Optimizer(StageId),
+}
+
+/// A tensor that travels between lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Sending lane.
+    pub from: LaneId,
+    /// Receiving lane.
+    pub to: LaneId,
+    /// Stage that computed it.
+    pub stage: StageId,
+    /// Which micro-batch.
+    pub micro_batch: MicroBatch,
+    /// Whether it is a gradient on its way back.
+    pub gradient: bool,
+    /// Size.
+    pub bytes: Bytes,
+    /// When the sender hands it over.
+    pub sent: Nanos,
+    /// When the receiver has it.
+    pub received: Nanos,
+}
+
+impl Lane {
+    /// Time spent working.
+    pub fn busy(&self) -> Nanos {
+        self.spans.iter().map(|s| s.end - s.start).sum()
+    }
+
+    /// Most bytes in use at one moment.
+    pub fn peak(&self) -> Bytes {
+        self.memory.iter().map(|(_, bytes)| *bytes).max().unwrap_or_default()
+    }
+}
+
+impl Timeline {
+    /// Idle share of the lanes' time in the step, between 0 and 1.
+    pub fn bubble(&self) -> f64 {
+        let total = self.step.0 as f64 * self.lanes.len() as f64;
+        let busy: Nanos = self.lanes.iter().map(Lane::busy).sum();
+        if total == 0.0 { 0.0 } else { 1.0 - busy.0 as f64 / total }
+    }
+
+    /// The largest arena and its lane.
+    pub fn peak(&self) -> Option<(LaneId, Bytes)> {
+        let lanes = (0..).map(LaneId).zip(self.lanes.iter().map(|lane| lane.arena));
+        // The first of equals, so that the answer does not jump between lanes.
+        lanes.reduce(|a, b| if b.1 > a.1 { b } else { a })
+    }
+
+    /// Bytes sent in the step.
+    pub fn traffic(&self) -> Bytes {
+        self.messages.iter().map(|m| m.bytes).sum()
+    }
+}

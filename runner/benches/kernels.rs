@@ -1,0 +1,119 @@
+//! Speed of the kernels in GFLOP/s, each beside the plain matrix product of the same size in the
+//! same run, and of the element-wise ones in GB/s. Best of several, because machines are shared.
+//!
+//! `cargo bench -p pipewright-runner --bench kernels`
+
+#[path = "../tests/kernels/case.rs"]
+mod case;
+
+use case::{Case, Noise};
+use pipewright_core::graph::autodiff::ComputationKind;
+use pipewright_core::graph::{Op, TensorSpec, Window};
+use pipewright_runner::device::cpu::{Call, Matrix, MatrixMut, Operands, Product, launch, matmul};
+use std::time::{Duration, Instant};
+
+fn main() {
+    println!("{:38} {:>9} {:>9} {:>9} {:>9}", "GFLOP/s", "matmul", "forward", "input", "weight");
+    for size in [512, 1024] {
+        let op = Op::Linear { out_features: size, bias: true };
+        let case = Case::new(op, vec![TensorSpec::f32(vec![size])], size);
+        let size = size as usize;
+        products(&format!("linear {size}^3"), case, 1, (size, size, size));
+    }
+    for (channels, size, kernel, samples) in
+        [(64, 56, 3, 4), (128, 28, 3, 8), (256, 14, 3, 8), (512, 7, 3, 8), (256, 14, 1, 8)]
+    {
+        let op = Op::Conv2d {
+            out_channels: channels,
+            kernel: [kernel; 2],
+            stride: [1; 2],
+            padding: [kernel / 2; 2],
+            dilation: [1; 2],
+            groups: 1,
+            bias: false,
+        };
+        let name =
+            format!("conv {kernel}x{kernel} {channels}->{channels} {size}x{size} x{samples}");
+        let case = Case::new(op, vec![TensorSpec::f32(vec![channels, size, size])], samples);
+        let product = (channels * kernel * kernel, size * size);
+        let product = (channels as usize, product.0 as usize, product.1 as usize);
+        products(&name, case, samples, product);
+    }
+    println!("\n{:38} {:>9} {:>9} {:>9}", "GB/s of input and output", "forward", "input", "weight");
+    let image = || vec![TensorSpec::f32(vec![64, 56, 56])];
+    let window = Window { kernel: [3; 2], stride: [2; 2], padding: [1; 2], ceil_mode: false };
+    for op in [
+        Op::Relu,
+        Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 },
+        Op::MaxPool2d { window },
+        Op::AvgPool2d { window },
+        Op::GlobalAvgPool,
+    ] {
+        let name = format!("{} 64x56x56 x8", op.name());
+        let (case, times) = times(Case::new(op, image(), 8));
+        let bytes = 4 * (case.inputs[0].len() as u64 + case.samples * case.output.elements());
+        row(&name, times.map(|time| rate(bytes, time)));
+    }
+}
+
+/// Prints the speed of a node that is `repeats` products of `m, k, n` in each direction.
+fn products(name: &str, case: Case, repeats: u64, (m, k, n): (usize, usize, usize)) {
+    let mut noise = Noise(5);
+    let (a, b) = (noise.vec(m * k), noise.vec(k * n));
+    let mut out = vec![0.0; m * n];
+    let plain = best(|| {
+        let out = MatrixMut::new(&mut out, (m, n), n);
+        let (a, b) = (Matrix::new(&a, (m, k), k), Matrix::new(&b, (k, n), n));
+        matmul(out, a, b, Product::Overwrite, 1);
+    });
+    let flops = 2 * (m * k * n) as u64;
+    let (_, times) = times(case);
+    let [forward, input, weight] = times.map(|time| rate(repeats * flops, time));
+    row(name, [rate(flops, plain), forward, input, weight]);
+}
+
+fn row<const N: usize>(name: &str, rates: [f64; N]) {
+    let cell =
+        |rate: f64| if rate.is_finite() { format!("{rate:9.1}") } else { format!("{:>9}", "") };
+    println!("{name:38} {}", rates.map(cell).join(" "));
+}
+
+/// 1e9 per second.
+fn rate(amount: u64, time: Duration) -> f64 {
+    amount as f64 / time.as_nanos() as f64
+}
+
+/// Best times of forward, input gradient and weight gradient (zero without one).
+fn times(mut case: Case) -> (Case, [Duration; 3]) {
+    case.fill(6);
+    let mut best = [Duration::MAX; 3];
+    let mut timed = |call: &Call, operands: Operands| {
+        let start = Instant::now();
+        launch(call, operands);
+        let slot = match call.kind {
+            ComputationKind::Forward => 0,
+            ComputationKind::InputGradient => 1,
+            ComputationKind::WeightGradient | ComputationKind::SumGradients => 2,
+        };
+        best[slot] = best[slot].min(start.elapsed());
+    };
+    let mut forward = case.empty_forward();
+    let mut backward = case.empty_backward();
+    let gradient = Noise(7).vec(forward.output.len());
+    for _ in 0..ROUNDS {
+        case.forward_into(&mut timed, &mut forward);
+        case.backward_into(&mut timed, &forward, &gradient, &mut backward);
+    }
+    (case, best.map(|time| if time == Duration::MAX { Duration::ZERO } else { time }))
+}
+
+const ROUNDS: usize = 20;
+
+fn best(mut work: impl FnMut()) -> Duration {
+    let time = |work: &mut dyn FnMut()| {
+        let start = Instant::now();
+        work();
+        start.elapsed()
+    };
+    (0..ROUNDS).map(|_| time(&mut work)).min().unwrap_or_default()
+}

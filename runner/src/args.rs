@@ -1,0 +1,191 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use pipewright_core::plan::Data;
+use pipewright_core::schedule::ScheduleKind;
+use std::path::PathBuf;
+
+/// Plans and runs the parallel training of neural networks.
+///
+/// `runner plan.json` is short for `runner run plan.json`. Under mpirun each process is a rank;
+/// alone, all ranks are threads of one process.
+#[derive(Debug, Parser)]
+#[command(name = "runner", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  runner plan --model digits-cnn --stages 4 --data idx:tests/data/digits -o plan.json
+  mpirun -n 4 runner plan.json --out run
+  runner profile plan.json -o here.json   then: runner plan .. --cluster here.json
+
+Exit codes: 0 done, 1 run failed, 2 usage, 3 plan invalid or too new, 4 the plan does not fit the
+machine, 5 peers lost, 130 interrupted.";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train by a plan: mpirun -n 4 runner plan.json --out run
+    Run(RunArgs),
+    /// Make a plan: runner plan --model vgg16 --stages 4 -o plan.json
+    Plan(PlanArgs),
+    /// Read, lower and verify a plan, print each rank's memory and program: runner check plan.json
+    Check(CheckArgs),
+    /// Predict a step and write its timeline: runner simulate plan.json -o trace.json
+    Simulate(SimulateArgs),
+    /// Show a plan's stages and schedule: runner show plan.json
+    Show(ShowArgs),
+    /// Measure a plan's operations and links here: runner profile plan.json -o cluster.json
+    Profile(ProfileArgs),
+    /// Print the JSON Schema of plan files: runner schema > plan.schema.json
+    Schema,
+}
+
+/// How ranks talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransportKind {
+    /// MPI under mpirun, threads otherwise.
+    Auto,
+    /// MPI processes.
+    Mpi,
+    /// Threads of this process.
+    Local,
+}
+
+/// `runner run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The plan.
+    pub plan: PathBuf,
+    /// Steps to train, in place of the plan's.
+    #[arg(long)]
+    pub steps: Option<u64>,
+    /// Seed, in place of the plan's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Folder for metrics, trace.json and result.json; without it nothing is written.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Replace an earlier run in that folder.
+    #[arg(long, requires = "out")]
+    pub overwrite: bool,
+    /// How ranks talk.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub transport: TransportKind,
+    /// Threads that each rank computes with; 0 shares the cores among the ranks.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+    /// Print the result record as JSON instead of progress and summary.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How to choose cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Split {
+    /// Least time of the slowest stage.
+    Balanced,
+    /// Equal numbers of layers.
+    Uniform,
+}
+
+/// `runner plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// mlp4, fc32:WIDTH, vgg16, resnet50 or digits-cnn.
+    #[arg(long)]
+    pub model: String,
+    /// Stages, one a rank.
+    #[arg(long, default_value_t = 1)]
+    pub stages: u32,
+    /// How to choose the cuts.
+    #[arg(long, value_enum, default_value = "balanced")]
+    pub split: Split,
+    /// Layers that begin a stage, by name, in place of `--split`: conv2,pool2,fc1. A node's name
+    /// (layer1.0.bn2) cuts inside of a block.
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["split", "stages"])]
+    pub cuts: Vec<String>,
+    /// gpipe or 1f1b.
+    #[arg(long, default_value_t = ScheduleKind::OneFOneB)]
+    pub schedule: ScheduleKind,
+    /// Samples of an optimizer step.
+    #[arg(long, default_value_t = 32)]
+    pub mini_batch: u64,
+    /// Parts of a mini-batch.
+    #[arg(long, default_value_t = 4)]
+    pub micro_batches: u32,
+    /// reedbush-l, laptop, dgx-a100, dgx-h100 or a file that `runner profile` wrote.
+    #[arg(long, default_value = "laptop")]
+    pub cluster: String,
+    /// synthetic, idx:DIR (MNIST's files) or cifar10:DIR.
+    #[arg(long, default_value_t = Data::default())]
+    pub data: Data,
+    /// Learning rate.
+    #[arg(long, default_value_t = 0.01)]
+    pub learning_rate: f32,
+    /// Momentum.
+    #[arg(long, default_value_t = 0.9)]
+    pub momentum: f32,
+    /// L2 penalty.
+    #[arg(long, default_value_t = 0.0)]
+    pub weight_decay: f32,
+    /// Seed of weights and samples.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Steps to train.
+    #[arg(long, default_value_t = 100)]
+    pub steps: u64,
+    /// The file; `-` prints it.
+    #[arg(short, long, default_value = "-")]
+    pub output: PathBuf,
+}
+
+/// `runner check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The plan.
+    pub plan: PathBuf,
+    /// Also check that the plan runs on so many ranks.
+    #[arg(long)]
+    pub ranks: Option<u32>,
+    /// Print every instruction of every rank.
+    #[arg(long)]
+    pub programs: bool,
+}
+
+/// `runner simulate`.
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    /// The plan.
+    pub plan: PathBuf,
+    /// The predicted timeline, for Perfetto or the explorer.
+    #[arg(short, long, value_name = "TRACE")]
+    pub output: Option<PathBuf>,
+    /// Print the prediction as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `runner show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The plan.
+    pub plan: PathBuf,
+}
+
+/// `runner profile`.
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    /// The plan whose model and micro-batch size are measured.
+    pub plan: PathBuf,
+    /// The cluster file; `-` prints it.
+    #[arg(short, long, default_value = "-")]
+    pub output: PathBuf,
+    /// Times each operation is measured.
+    #[arg(long, default_value_t = 10)]
+    pub repeats: u32,
+}

@@ -1,0 +1,212 @@
+//! `runner run`: trains by a plan, each rank a thread or an MPI process.
+
+mod launch;
+mod output;
+
+use crate::args::{RunArgs, TransportKind};
+use crate::data::{self, DataSet};
+use crate::execute::{Context, Outcome, Rank, RunError, StopFlag, available_memory, train};
+use crate::failure::{Code, Failure};
+use crate::report::{Metrics, Progress, summary};
+use crate::transport::{Transport, TransportError, launched_by_mpi};
+use output::Output;
+use pipewright_core::plan::{Instruction, Plan};
+use pipewright_core::predict::{Prediction, evaluation, predict};
+use pipewright_core::units::Bytes;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// A run, before its ranks start.
+struct Run {
+    plan: Plan,
+    prediction: Prediction,
+    evaluation: Vec<Vec<Instruction>>,
+    data: DataSet,
+    output: Output,
+    stop: StopFlag,
+    threads: usize,
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: RunArgs) -> Result<(), Failure> {
+    match processes(&args)? {
+        Some(_) => launch::processes(&args),
+        None => launch::threads(&Run::prepare(&args, None)?),
+    }
+}
+
+/// How many processes the ranks are, or `None` when they are threads.
+fn processes(args: &RunArgs) -> Result<Option<u32>, Failure> {
+    match (args.transport, launched_by_mpi()) {
+        (TransportKind::Local, Some(given)) if given > 1 => Err(Failure::usage(format!(
+            "--transport local runs all ranks in one process, and mpirun started {given} of them"
+        ))),
+        (TransportKind::Local, _) | (TransportKind::Auto, None) => Ok(None),
+        (TransportKind::Mpi, None) => Err(Failure::usage(format!(
+            "--transport mpi needs mpirun: mpirun -n RANKS runner {}",
+            args.plan.display()
+        ))),
+        (TransportKind::Auto | TransportKind::Mpi, Some(given)) => Ok(Some(given)),
+    }
+}
+
+/// Refuses a plan whose tensors do not fit into this machine's memory.
+fn fits(prediction: &Prediction, rank: Option<u32>) -> Result<(), Failure> {
+    let all: Bytes = match rank {
+        Some(rank) => prediction.programs[rank as usize].arena,
+        None => prediction.programs.iter().map(|p| p.arena).sum(),
+    };
+    let Some(available) = available_memory().filter(|available| all > *available) else {
+        return Ok(());
+    };
+    let who = rank.map_or("all ranks together".into(), |rank| format!("rank {rank}"));
+    Err(Failure::new(
+        Code::Hardware,
+        format!(
+            "{who} would need {all} for tensors, this machine has {available} left. \
+             Use more stages on more machines, a smaller mini-batch or more micro-batches"
+        ),
+    ))
+}
+
+/// Threads of each rank: the machine's cores shared among its ranks, unless given.
+fn threads(args: &RunArgs, ranks: u32) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    match args.threads {
+        0 => (cores / ranks as usize).max(1),
+        given => given,
+    }
+}
+
+/// A flag that SIGINT and SIGTERM set; the second SIGINT ends the process at once.
+fn stop_flag() -> Result<StopFlag, Failure> {
+    let flag = StopFlag::default();
+    let now = i32::from(Code::Interrupted as u8);
+    let register = || -> std::io::Result<()> {
+        signal_hook::flag::register_conditional_shutdown(SIGINT, now, flag.clone())?;
+        signal_hook::flag::register(SIGINT, flag.clone())?;
+        signal_hook::flag::register(SIGTERM, flag.clone())?;
+        Ok(())
+    };
+    register().map_err(|e| Failure::new(Code::Failed, format!("signals: {e}")))?;
+    Ok(flag)
+}
+
+impl Run {
+    /// Everything that can go wrong before training does so here. `process` is this rank and the
+    /// number of ranks where they are processes.
+    fn prepare(args: &RunArgs, process: Option<(u32, u32)>) -> Result<Self, Failure> {
+        let mut plan = super::read_plan(&args.plan)?;
+        plan.steps = args.steps.unwrap_or(plan.steps);
+        plan.seed = args.seed.unwrap_or(plan.seed);
+        if let Some((_, ranks)) = process.filter(|(_, ranks)| *ranks != plan.ranks()) {
+            let message = super::check::wrong_ranks(&plan, ranks, "mpirun");
+            return Err(Failure::new(Code::Hardware, message));
+        }
+        let prediction = predict(&plan)?;
+        let evaluation = evaluation(&plan)?;
+        fits(&prediction, process.map(|(rank, _)| rank))?;
+        let (shape, classes) = prediction.graph.sample().expect("plans train on samples");
+        let data = data::open(&plan.data, shape, classes, plan.seed)
+            .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
+        let output = Output::new(args, &prediction);
+        if process.is_none_or(|(rank, _)| rank == 0) {
+            output.begin(args.overwrite)?;
+        }
+        let threads = threads(args, plan.ranks());
+        let stop = stop_flag()?;
+        Ok(Self { plan, prediction, evaluation, data, output, stop, threads, json: args.json })
+    }
+
+    /// Most sends that a rank has under way.
+    fn handles(&self) -> usize {
+        self.prediction.programs.iter().map(|p| p.handles).max().unwrap_or(0) as usize
+    }
+
+    /// One rank, from its first weight to its last metric. `end` is told how it went while the
+    /// rank is still connected.
+    fn rank<T: Transport>(
+        &self,
+        transport: T,
+        end: impl FnOnce(&Result<Outcome, RunError>, &mut T),
+    ) -> Result<Outcome, RunError> {
+        let index = transport.rank();
+        let speaks = index == 0 && !self.json;
+        let metrics = match self.output.folder() {
+            Some(folder) => Metrics::create(folder, index),
+            None => Ok(Metrics::none()),
+        };
+        let (plan, prediction) = (&self.plan, &self.prediction);
+        let mut progress = if speaks {
+            let timeline = &prediction.timeline;
+            let peak = timeline.peak().map_or(Bytes::ZERO, |(_, bytes)| bytes);
+            Progress::new(plan.steps, plan.ranks(), timeline.bubble(), peak)
+        } else {
+            Progress::silent()
+        };
+        let program = &prediction.programs[index as usize];
+        let parts = (plan, &prediction.graph, program);
+        let mut rank = Rank::new(parts, &self.data, transport, self.threads);
+        let context = Context {
+            plan,
+            prediction,
+            evaluation: &self.evaluation,
+            test_samples: self.data.test.len(),
+            stop: self.stop.clone(),
+        };
+        // Metrics are dropped, and so written, before `abort` may end the process. That they cannot
+        // be made is an error like those of training: the other ranks must hear of it.
+        let result =
+            metrics.and_then(|mut metrics| train(&mut rank, &context, &mut metrics, &mut progress));
+        if let Err(error) = &result
+            && (index == 0 || !known_to_all(error))
+        {
+            self.output.fail(error);
+        }
+        end(&result, &mut rank.transport);
+        if let Err(error) = &result
+            && !caused_by_peer(error)
+            && !known_to_all(error)
+        {
+            rank.transport.abort(i32::from(Code::Failed as u8), &error.to_string());
+        }
+        result
+    }
+
+    /// What rank 0 does with the outcome.
+    fn finish(&self, outcome: &Outcome) -> Result<(), Failure> {
+        let record = self.output.finish(outcome)?;
+        if self.json {
+            say!("{}", serde_json::to_string_pretty(&record).expect("plain data"));
+        } else {
+            say!("{}", summary(&self.prediction, outcome).trim_end());
+        }
+        if outcome.interrupted {
+            let message = format!("interrupted after step {}", outcome.steps);
+            return Err(Failure::new(Code::Interrupted, message));
+        }
+        Ok(())
+    }
+}
+
+/// Whether another rank failed first and says why itself.
+fn caused_by_peer(error: &RunError) -> bool {
+    match error {
+        RunError::Transport { source, .. } | RunError::Agreement { source, .. } => {
+            matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
+        }
+        RunError::Diverged { .. } | RunError::Write { .. } => false,
+    }
+}
+
+/// Whether every rank comes to this error at the same moment: one of them says it, and all end by
+/// themselves.
+fn known_to_all(error: &RunError) -> bool {
+    matches!(error, RunError::Diverged { .. })
+}
+
+/// The exit code for a rank's error.
+fn failure(rank: u32, error: &RunError) -> Failure {
+    let code = if caused_by_peer(error) { Code::Peers } else { Code::Failed };
+    Failure::new(code, format!("[rank {rank}] {error}"))
+}

@@ -1,0 +1,95 @@
+//! The folder of a run: `rank-NNN.jsonl`, `trace.json`, `result.json`.
+
+use crate::args::RunArgs;
+use crate::execute::{Outcome, RunError};
+use crate::failure::Failure;
+use crate::report::{ResultRecord, Status};
+use pipewright_core::predict::Prediction;
+use pipewright_core::timeline::chrome;
+use std::path::{Path, PathBuf};
+
+/// Where a run's files go, if anywhere.
+pub(super) struct Output {
+    folder: Option<PathBuf>,
+    predicted_step_ns: u64,
+    predicted_bubble: f64,
+}
+
+impl Output {
+    pub fn new(args: &RunArgs, prediction: &Prediction) -> Self {
+        Self {
+            folder: args.out.clone(),
+            predicted_step_ns: prediction.timeline.step.0,
+            predicted_bubble: prediction.timeline.bubble(),
+        }
+    }
+
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    fn record(&self, status: Status) -> ResultRecord {
+        ResultRecord::new(status, self.predicted_step_ns, self.predicted_bubble)
+    }
+
+    /// Makes the folder and the record that says that a run began. An earlier run in it stays
+    /// unless `overwrite`.
+    pub fn begin(&self, overwrite: bool) -> Result<(), Failure> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let earlier = folder.join("result.json");
+        if earlier.exists() && !overwrite {
+            return Err(Failure::usage(format!(
+                "{} holds an earlier run; choose another --out, or replace it with --overwrite",
+                folder.display()
+            )));
+        }
+        std::fs::create_dir_all(folder).map_err(|e| Failure::file(folder, &e))?;
+        remove_run(folder)?;
+        self.record(Status::Running).write(folder).map_err(|e| Failure::file(folder, &e))
+    }
+
+    /// Writes the record of a run that failed. Another rank may have failed first; the cause is
+    /// kept, not what follows from it.
+    pub fn fail(&self, error: &RunError) {
+        let Some(folder) = &self.folder else { return };
+        if super::caused_by_peer(error) {
+            return;
+        }
+        let mut record = self.record(Status::Failed);
+        record.error = Some(error.to_string());
+        if let Err(e) = record.write(folder) {
+            eprintln!("error: {}: {e}", folder.display());
+        }
+    }
+
+    /// Writes trace and record of a run that ended; returns the record.
+    pub fn finish(&self, outcome: &Outcome) -> Result<ResultRecord, Failure> {
+        let record = self.record(Status::Done).with(outcome);
+        if let Some(folder) = &self.folder {
+            if let Some(trace) = &outcome.trace {
+                let path = folder.join("trace.json");
+                std::fs::write(&path, chrome::write(trace))
+                    .map_err(|e| Failure::file(&path, &e))?;
+            }
+            record.write(folder).map_err(|e| Failure::file(folder, &e))?;
+        }
+        Ok(record)
+    }
+}
+
+/// Removes the files of an earlier run: of more ranks than this one's, some would stay and pass
+/// for this one's. Nothing else in the folder is touched.
+fn remove_run(folder: &Path) -> Result<(), Failure> {
+    let of_a_run = |name: &str| {
+        let rank = name.strip_prefix("rank-").and_then(|rest| rest.strip_suffix(".jsonl"));
+        let digits = |text: &str| text.len() >= 3 && text.bytes().all(|b| b.is_ascii_digit());
+        rank.is_some_and(digits) || name == "trace.json"
+    };
+    for entry in std::fs::read_dir(folder).map_err(|e| Failure::file(folder, &e))? {
+        let path = entry.map_err(|e| Failure::file(folder, &e))?.path();
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(of_a_run) {
+            std::fs::remove_file(&path).map_err(|e| Failure::file(&path, &e))?;
+        }
+    }
+    Ok(())
+}

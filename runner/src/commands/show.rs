@@ -1,0 +1,77 @@
+//! `runner show`: what a plan is, for people.
+
+use crate::args::ShowArgs;
+use crate::failure::Failure;
+use pipewright_core::graph::Graph;
+use pipewright_core::ids::StageId;
+use pipewright_core::plan::Plan;
+use pipewright_core::predict::{Prediction, predict};
+use pipewright_core::units::Bytes;
+
+/// Columns of the schedule that are printed.
+const WIDTH: usize = 100;
+
+/// Runs the command.
+pub fn show(args: &ShowArgs) -> Result<(), Failure> {
+    let plan = super::read_plan(&args.plan)?;
+    let prediction = predict(&plan)?;
+    say!(
+        "{} on {} ({} ranks), mini-batch {} = {} x {}, {}, data {}, {} steps, seed {}",
+        prediction.graph.name(),
+        plan.cluster.name,
+        plan.ranks(),
+        plan.mini_batch,
+        plan.micro_batches,
+        plan.samples(),
+        plan.schedule.name,
+        plan.data,
+        plan.steps,
+        plan.seed
+    );
+    stages(&plan, &prediction);
+    say!();
+    for (lane, line) in plan.schedule.lanes.iter().enumerate() {
+        let short: String = line.chars().take(WIDTH).collect();
+        let more = if short.len() < line.len() { " .." } else { "" };
+        say!("lane {lane}: {short}{more}");
+    }
+    say!(
+        "\npredicted step {}, bubble {:.1} %",
+        prediction.timeline.step,
+        100.0 * prediction.timeline.bubble()
+    );
+    Ok(())
+}
+
+fn stages(plan: &Plan, prediction: &Prediction) {
+    let graph = &prediction.graph;
+    let division = graph.division(&plan.cuts);
+    say!("stage      forward     backward   parameters        sends  layers");
+    for (index, range) in division.stages.iter().enumerate() {
+        let cost = &prediction.stages[index];
+        let nodes = &graph.nodes()[range.start as usize..range.end as usize];
+        let params: u64 =
+            nodes.iter().flat_map(|n| &n.params).map(|p| graph.param(*p).elements()).sum();
+        let sent: u64 = division
+            .sent_by(StageId(index as u32))
+            .map(|c| graph.node(c.node).output.bytes().0 * plan.samples())
+            .sum();
+        say!(
+            "{index:>5}  {:>11}  {:>11}  {params:>11}  {:>11}  {}",
+            cost.forward.to_string(),
+            cost.backward().to_string(),
+            Bytes(sent).to_string(),
+            layers(graph, range.start, range.end)
+        );
+    }
+}
+
+/// First and last layer that a range of nodes touches.
+fn layers(graph: &Graph, start: u32, end: u32) -> String {
+    let of = |node: u32| {
+        let after = graph.layers().partition_point(|layer| layer.first_node.0 <= node);
+        graph.layers()[after - 1].name.as_str()
+    };
+    let (first, last) = (of(start), of(end - 1));
+    if first == last { first.into() } else { format!("{first} .. {last}") }
+}

@@ -1,0 +1,62 @@
+//! Linear layers: `y = x Wᵀ + b` over the last axis.
+//!
+//! `x [rows, in]`, `W [out, in]`, `b [out]`, `y [rows, out]`; every axis before the last one,
+//! samples included, is a row.
+
+use super::matmul::{Matrix, MatrixMut, Product, matmul};
+use super::{Call, Operands};
+
+struct Shape {
+    rows: usize,
+    inputs: usize,
+    outputs: usize,
+}
+
+impl Shape {
+    fn new(call: &Call) -> Self {
+        let inputs = call.inputs[0].shape.last().copied().unwrap_or(1);
+        let outputs = call.output.shape.last().copied().unwrap_or(1);
+        let rows = call.samples * (call.inputs[0].elements() / inputs);
+        Self { rows: rows as usize, inputs: inputs as usize, outputs: outputs as usize }
+    }
+}
+
+pub fn forward(call: &Call, operands: Operands) {
+    let Shape { rows, inputs, outputs } = Shape::new(call);
+    let Operands { reads, writes, params, .. } = operands;
+    let y = &mut *writes[0];
+    let mut product = Product::Overwrite;
+    if let Some(bias) = params.get(1) {
+        y.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(bias));
+        product = Product::Add;
+    }
+    let x = Matrix::new(reads[0], (rows, inputs), inputs);
+    let weight = Matrix::new(params[0], (outputs, inputs), inputs);
+    let y = MatrixMut::new(y, (rows, outputs), outputs);
+    matmul(y, x, weight.transposed(), product, call.threads);
+}
+
+/// `gx = gy W`
+pub fn input_gradient(call: &Call, operands: Operands) {
+    let Shape { rows, inputs, outputs } = Shape::new(call);
+    let Operands { reads, writes, params, .. } = operands;
+    let gy = Matrix::new(reads[0], (rows, outputs), outputs);
+    let weight = Matrix::new(params[0], (outputs, inputs), inputs);
+    let gx = MatrixMut::new(writes[0], (rows, inputs), inputs);
+    matmul(gx, gy, weight, Product::Overwrite, call.threads);
+}
+
+/// `gW += gyᵀ x`, `gb += ` column sums of `gy`
+pub fn weight_gradient(call: &Call, operands: Operands) {
+    let Shape { rows, inputs, outputs } = Shape::new(call);
+    let Operands { reads, gradients, .. } = operands;
+    let x = Matrix::new(reads[0], (rows, inputs), inputs);
+    let gy = Matrix::new(reads[1], (rows, outputs), outputs);
+    let weight = MatrixMut::new(gradients[0], (outputs, inputs), inputs);
+    matmul(weight, gy.transposed(), x, Product::Add, call.threads);
+    if let Some(bias) = gradients.get_mut(1) {
+        for row in reads[1].chunks_exact(outputs) {
+            bias.iter_mut().zip(row).for_each(|(sum, g)| *sum += g);
+        }
+    }
+}

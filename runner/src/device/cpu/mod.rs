@@ -1,0 +1,151 @@
+//! The processor: one safe function per computation of the training graph, the reference that
+//! every other device is tested against.
+//!
+//! Tensors are row-major with the sample axis first. A kernel reads and writes what the table at
+//! [`Computation`](pipewright_core::graph::autodiff::Computation) says, allocates nothing, and
+//! gives the same bits whatever the number of threads: work is split only where no sum is.
+
+mod chunks;
+mod conv;
+mod elementwise;
+mod linear;
+mod loss;
+mod matmul;
+mod norm;
+mod pool;
+mod sgd;
+mod sums;
+mod unfold;
+
+pub use matmul::{Matrix, MatrixMut, Product, matmul};
+pub use sgd::{SgdStep, sgd};
+
+use pipewright_core::graph::autodiff::ComputationKind;
+use pipewright_core::graph::{Op, TensorSpec};
+
+/// Why a computation runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Training, for the first time: batch normalisation updates its running statistics.
+    Train,
+    /// Training, once more because the result was not kept: same output as [`Phase::Train`], but
+    /// running statistics were updated already and stay as they are.
+    Recompute,
+    /// Evaluation: batch normalisation uses its running statistics.
+    Evaluate,
+}
+
+/// Everything a kernel needs besides data.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The node's operation.
+    pub op: &'a Op,
+    /// Which part of the training step.
+    pub kind: ComputationKind,
+    /// Specs of the node's inputs, one sample.
+    pub inputs: &'a [&'a TensorSpec],
+    /// Spec of the node's output, one sample.
+    pub output: &'a TensorSpec,
+    /// Samples in the micro-batch.
+    pub samples: u64,
+    /// Why it runs.
+    pub phase: Phase,
+    /// 1 / mini-batch: gradients of the loss are scaled by it.
+    pub loss_scale: f32,
+    /// Threads of rayon's current pool that may take part; 0 and 1 both mean the caller alone.
+    pub threads: usize,
+}
+
+/// Tensors as 4-byte words; u32 tensors are the same bytes (`bytemuck::cast_slice`).
+#[derive(Debug)]
+pub struct Operands<'a, 't> {
+    /// Values read, in the order of the table at `Computation`.
+    pub reads: &'a [&'t [f32]],
+    /// Values written, likewise.
+    pub writes: &'a mut [&'t mut [f32]],
+    /// All parameters of the node in the order of [`Op::params`]. Only running statistics change.
+    pub params: &'a mut [&'t mut [f32]],
+    /// One gradient per trainable parameter, in the same order; kernels add to them.
+    pub gradients: &'a mut [&'t mut [f32]],
+    /// Scratch of the size that the training graph gives for the computation.
+    pub workspace: &'a mut [f32],
+}
+
+/// Runs one computation.
+///
+/// Nothing can fail: shapes were checked when the graph was made, sizes when memory was planned.
+///
+/// # Panics
+/// On a computation that autodiff never makes, or operands of the wrong size.
+pub fn launch(call: &Call, operands: Operands) {
+    use ComputationKind::{Forward, InputGradient, SumGradients, WeightGradient};
+    check_sizes(call, &operands);
+    match (call.op, call.kind) {
+        (_, SumGradients) => elementwise::sum(call, operands),
+        (Op::Linear { .. }, Forward) => linear::forward(call, operands),
+        (Op::Linear { .. }, InputGradient) => linear::input_gradient(call, operands),
+        (Op::Linear { .. }, WeightGradient) => linear::weight_gradient(call, operands),
+        (Op::Conv2d { .. }, Forward) => conv::forward(call, operands),
+        (Op::Conv2d { .. }, InputGradient) => conv::input_gradient(call, operands),
+        (Op::Conv2d { .. }, WeightGradient) => conv::weight_gradient(call, operands),
+        (Op::MaxPool2d { window }, Forward) => pool::max_forward(call, window, operands),
+        (Op::MaxPool2d { .. }, InputGradient) => pool::max_input_gradient(call, operands),
+        (Op::AvgPool2d { window }, Forward) => pool::avg_forward(call, window, operands),
+        (Op::AvgPool2d { window }, InputGradient) => {
+            pool::avg_input_gradient(call, window, operands);
+        }
+        (Op::GlobalAvgPool, Forward) => pool::global_avg_forward(call, operands),
+        (Op::GlobalAvgPool, InputGradient) => pool::global_avg_input_gradient(call, operands),
+        (Op::Relu, Forward) => elementwise::relu_forward(call, operands),
+        (Op::Relu, InputGradient) => elementwise::relu_input_gradient(call, operands),
+        (Op::BatchNorm2d { eps, momentum }, Forward) => {
+            norm::forward(call, *eps, *momentum, operands);
+        }
+        (Op::BatchNorm2d { .. }, InputGradient) => norm::input_gradient(call, operands),
+        (Op::BatchNorm2d { .. }, WeightGradient) => norm::weight_gradient(call, operands),
+        (Op::Add, Forward) => elementwise::sum(call, operands),
+        (Op::SoftmaxCrossEntropy, Forward) => loss::forward(call, operands),
+        (Op::SoftmaxCrossEntropy, InputGradient) => loss::input_gradient(call, operands),
+        // Sources are loaded, views cost nothing, the inputs of an addition share its gradient,
+        // and what has no parameters has no weight gradient.
+        (Op::Input { .. } | Op::Target { .. } | Op::Flatten, _)
+        | (Op::Add, InputGradient | WeightGradient)
+        | (Op::MaxPool2d { .. } | Op::AvgPool2d { .. } | Op::GlobalAvgPool, WeightGradient)
+        | (Op::Relu | Op::SoftmaxCrossEntropy, WeightGradient) => {
+            unreachable!("no {:?} of {} in a training graph", call.kind, call.op.name())
+        }
+    }
+}
+
+/// What every computation has in common; kernels rely on `chunks_exact` and `zip` seeing whole
+/// tensors, which would otherwise hide a short slice.
+fn check_sizes(call: &Call, operands: &Operands) {
+    let samples = call.samples as usize;
+    let words = |spec: &TensorSpec| spec.elements() as usize * samples;
+    match call.kind {
+        ComputationKind::Forward => {
+            debug_assert_eq!(operands.reads.len(), call.inputs.len());
+            for (read, spec) in operands.reads.iter().zip(call.inputs) {
+                debug_assert_eq!(read.len(), words(spec), "input of {}", call.op.name());
+            }
+            if !matches!(call.op, Op::SoftmaxCrossEntropy) {
+                debug_assert_eq!(operands.writes[0].len(), words(call.output));
+            }
+        }
+        ComputationKind::InputGradient => {
+            for (write, spec) in operands.writes.iter().zip(call.inputs) {
+                debug_assert_eq!(write.len(), words(spec), "gradient of {}", call.op.name());
+            }
+        }
+        ComputationKind::WeightGradient => {
+            debug_assert!(operands.writes.is_empty());
+            debug_assert_eq!(operands.reads[0].len(), words(call.inputs[0]));
+            debug_assert_eq!(operands.reads[1].len(), words(call.output));
+        }
+        ComputationKind::SumGradients => {
+            for read in operands.reads {
+                debug_assert_eq!(read.len(), operands.writes[0].len());
+            }
+        }
+    }
+}

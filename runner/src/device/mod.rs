@@ -1,0 +1,3 @@
+//! Devices: what executes the computations of a stage's training graph.
+
+pub mod cpu;

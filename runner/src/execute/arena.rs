@@ -1,0 +1,139 @@
+//! The memory of one rank: allocated once, divided as the plan says.
+
+use pipewright_core::plan::Region;
+use pipewright_core::units::Bytes;
+use smallvec::SmallVec;
+
+/// A cache line of tensor elements; gives the arena its alignment.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([f32; 16]);
+
+const LINE: u64 = size_of::<Line>() as u64;
+
+// SAFETY: 16 floats, 64 bytes, no padding; any bits are floats.
+unsafe impl bytemuck::Zeroable for Line {}
+// SAFETY: as above.
+unsafe impl bytemuck::Pod for Line {}
+
+/// Slices of the arena; more than a kernel of today has, so that none of them allocates.
+pub type Slices<T> = SmallVec<[T; 8]>;
+
+/// All tensors of a rank.
+pub struct Arena {
+    lines: Vec<Line>,
+}
+
+impl Arena {
+    /// Zeroed memory of `bytes`, a multiple of 64.
+    ///
+    /// # Panics
+    /// When it is no multiple: plans are laid out in such units.
+    pub fn new(bytes: Bytes) -> Self {
+        assert_eq!(bytes.0 % LINE, 0, "arenas are whole cache lines");
+        Self { lines: bytemuck::zeroed_vec((bytes.0 / LINE) as usize) }
+    }
+
+    /// What was allocated.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(size_of_val(self.lines.as_slice()) as u64)
+    }
+
+    fn words(&mut self) -> &mut [f32] {
+        bytemuck::cast_slice_mut(&mut self.lines)
+    }
+
+    /// A region as bytes, to send.
+    pub fn raw(&self, region: Region) -> &[u8] {
+        let all: &[u8] = bytemuck::cast_slice(&self.lines);
+        &all[region.offset.0 as usize..][..region.bytes.0 as usize]
+    }
+
+    /// A region as bytes, to receive into.
+    pub fn raw_mut(&mut self, region: Region) -> &mut [u8] {
+        let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines);
+        &mut all[region.offset.0 as usize..][..region.bytes.0 as usize]
+    }
+
+    /// A region as numbers.
+    pub fn floats(&mut self, region: Region) -> &mut [f32] {
+        let (start, len) = words_of(region);
+        &mut self.words()[start..start + len]
+    }
+
+    /// Several regions at once: `reads` may overlap each other, `writes` overlap nothing.
+    ///
+    /// # Panics
+    /// When a region ends outside of the arena or a written one overlaps another: a defect of the
+    /// memory plan.
+    pub fn views(
+        &mut self,
+        reads: impl Iterator<Item = Region>,
+        writes: impl Iterator<Item = Region>,
+    ) -> (Slices<&[f32]>, Slices<&mut [f32]>) {
+        let words = self.words();
+        let (base, count) = (words.as_mut_ptr(), words.len());
+        let reads: Slices<(usize, usize)> = reads.map(words_of).collect();
+        let writes: Slices<(usize, usize)> = writes.map(words_of).collect();
+        let apart = |a: &(usize, usize), b: &(usize, usize)| {
+            a.0 + a.1 <= b.0 || b.0 + b.1 <= a.0 || a.1 == 0 || b.1 == 0
+        };
+        for (i, write) in writes.iter().enumerate() {
+            let others = reads.iter().chain(&writes[..i]);
+            assert!(others.into_iter().all(|other| apart(write, other)), "buffers overlap");
+        }
+        for (start, len) in reads.iter().chain(&writes) {
+            assert!(start + len <= count, "buffer outside of the arena");
+        }
+        // SAFETY: inside of the arena and, as checked, no written slice overlaps another slice;
+        // the mutable borrow of the arena lasts as long as they do.
+        let read = |&(start, len): &(usize, usize)| unsafe {
+            std::slice::from_raw_parts(base.add(start).cast_const(), len)
+        };
+        // SAFETY: as above.
+        let write = |&(start, len): &(usize, usize)| unsafe {
+            std::slice::from_raw_parts_mut(base.add(start), len)
+        };
+        (reads.iter().map(read).collect(), writes.iter().map(write).collect())
+    }
+}
+
+/// First word and number of words; regions begin and end at whole words.
+fn words_of(region: Region) -> (usize, usize) {
+    debug_assert!((region.offset.0 | region.bytes.0).is_multiple_of(4));
+    (region.offset.0 as usize / 4, region.bytes.0 as usize / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(offset: u64, bytes: u64) -> Region {
+        Region { offset: Bytes(offset), bytes: Bytes(bytes) }
+    }
+
+    #[test]
+    fn views_of_disjoint_regions() {
+        let mut arena = Arena::new(Bytes(256));
+        arena.floats(region(64, 8)).copy_from_slice(&[1.0, 2.0]);
+        let (reads, mut writes) =
+            arena.views([region(64, 8), region(64, 8)].into_iter(), [region(0, 8)].into_iter());
+        writes[0].copy_from_slice(reads[1]);
+        drop((reads, writes));
+        assert_eq!(arena.floats(region(0, 8)), [1.0, 2.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "buffers overlap")]
+    fn a_written_region_overlaps_nothing() {
+        let mut arena = Arena::new(Bytes(256));
+        arena.views([region(0, 64)].into_iter(), [region(32, 64)].into_iter());
+    }
+
+    #[test]
+    #[should_panic(expected = "outside")]
+    fn regions_lie_inside() {
+        let mut arena = Arena::new(Bytes(256));
+        arena.views([region(192, 128)].into_iter(), [].into_iter());
+    }
+}

@@ -1,0 +1,16 @@
+//! Execution of a rank's program.
+//!
+//! [`Rank`] interprets instructions, one step at a time; [`train`] is the loop around it: steps,
+//! agreement between ranks, evaluation. Neither knows the schedule's name.
+
+mod arena;
+mod memory;
+mod rank;
+mod record;
+mod train;
+
+pub use arena::Arena;
+pub use memory::available_memory;
+pub use rank::{Batch, Measured, Rank, RunError, StepCounts};
+pub use record::{RankTrace, Recorder, merge};
+pub use train::{Context, Outcome, StopFlag, train};

@@ -1,0 +1,166 @@
+//! What happened when, on one rank; and the ranks' records joined into a trace.
+
+use pipewright_core::ids::{LaneId, StageId};
+use pipewright_core::plan::{Instruction, Program};
+use pipewright_core::timeline::{Lane, Message, Span, Step, Timeline, Trace, Work};
+use pipewright_core::units::Nanos;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Steps that are kept: the last ones, when caches and branch predictors are warm.
+const KEPT: usize = 8;
+
+/// Records the last steps of a rank. All memory is taken at the start.
+pub struct Recorder {
+    steps: Vec<Record>,
+    current: Option<usize>,
+    begun: usize,
+}
+
+/// One step on one rank, moments on the ranks' common clock.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Record {
+    number: u64,
+    start: u64,
+    /// Start, end, what: an action as text, or a stage whose parameters were updated.
+    spans: Vec<(u64, u64, RecordedWork)>,
+    /// Tag and moment.
+    sent: Vec<(u32, u64)>,
+    received: Vec<(u32, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum RecordedWork {
+    Run(u32, pipewright_core::schedule::ActionKind, u32),
+    Optimizer(u32),
+}
+
+/// The steps of one rank, as it travels to rank 0.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RankTrace {
+    steps: Vec<Record>,
+}
+
+impl Recorder {
+    /// With room for the steps of `program`.
+    pub fn new(program: &Program) -> Self {
+        let room = program.train.len();
+        let record = || Record {
+            number: 0,
+            start: 0,
+            spans: Vec::with_capacity(room),
+            sent: Vec::with_capacity(room),
+            received: Vec::with_capacity(room),
+        };
+        Self { steps: (0..KEPT).map(|_| record()).collect(), current: None, begun: 0 }
+    }
+
+    /// A step begins; it replaces the oldest one.
+    pub fn begin(&mut self, number: u64, now: u64) {
+        let index = self.begun % KEPT;
+        self.begun += 1;
+        self.current = Some(index);
+        let record = &mut self.steps[index];
+        record.number = number;
+        record.start = now;
+        record.spans.clear();
+        record.sent.clear();
+        record.received.clear();
+    }
+
+    /// What follows is not recorded.
+    pub fn pause(&mut self) {
+        self.current = None;
+    }
+
+    /// Work was done.
+    pub fn worked(&mut self, work: Work, start: u64, end: u64) {
+        let work = match work {
+            Work::Run(a) => RecordedWork::Run(a.stage.0, a.kind, a.micro_batch.0),
+            Work::Optimizer(stage) => RecordedWork::Optimizer(stage.0),
+        };
+        if let Some(index) = self.current {
+            self.steps[index].spans.push((start, end, work));
+        }
+    }
+
+    /// A message was handed over.
+    pub fn sent(&mut self, tag: u32, now: u64) {
+        if let Some(index) = self.current {
+            self.steps[index].sent.push((tag, now));
+        }
+    }
+
+    /// A message arrived.
+    pub fn received(&mut self, tag: u32, now: u64) {
+        if let Some(index) = self.current {
+            self.steps[index].received.push((tag, now));
+        }
+    }
+
+    /// The kept steps, oldest first.
+    pub fn trace(&self) -> RankTrace {
+        let mut steps: Vec<Record> = self.steps[..self.begun.min(KEPT)].to_vec();
+        steps.sort_by_key(|s| s.number);
+        RankTrace { steps }
+    }
+}
+
+/// Joins the ranks' records (by rank) into a trace whose clock starts at `origin`.
+pub fn merge(model: &str, programs: &[Program], ranks: &[RankTrace], origin: u64) -> Trace {
+    let steps = ranks.first().map_or(0, |rank| rank.steps.len());
+    let step = |index| {
+        let records: Vec<&Record> = ranks.iter().filter_map(|r| r.steps.get(index)).collect();
+        merge_step(programs, &records, origin)
+    };
+    Trace { model: model.into(), steps: (0..steps).map(step).collect() }
+}
+
+fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
+    let start = records.iter().map(|r| r.start).min().unwrap_or(origin);
+    let since = |moment: u64| Nanos(moment.saturating_sub(start));
+    let mut received = BTreeMap::new();
+    let mut lanes = vec![];
+    for (program, record) in programs.iter().zip(records) {
+        received.extend(record.received.iter().copied());
+        let span = |(start, end, work): &(u64, u64, RecordedWork)| Span {
+            start: since(*start),
+            end: since(*end),
+            work: match *work {
+                RecordedWork::Run(stage, kind, micro_batch) => {
+                    Work::Run(pipewright_core::schedule::Action::new(stage, kind, micro_batch))
+                }
+                RecordedWork::Optimizer(stage) => Work::Optimizer(StageId(stage)),
+            },
+        };
+        lanes.push(Lane::new(program, record.spans.iter().map(span).collect()));
+    }
+    let mut messages = vec![];
+    for (from, (program, record)) in (0..).map(LaneId).zip(programs.iter().zip(records)) {
+        let sent: BTreeMap<u32, u64> = record.sent.iter().copied().collect();
+        for instruction in &program.train {
+            let Instruction::Send { to, tag, region, stage, micro_batch, gradient, .. } =
+                *instruction
+            else {
+                continue;
+            };
+            let (Some(sent), Some(received)) = (sent.get(&tag), received.get(&tag)) else {
+                continue;
+            };
+            messages.push(Message {
+                from,
+                to,
+                stage,
+                micro_batch,
+                gradient,
+                bytes: region.bytes,
+                sent: since(*sent),
+                received: since(*received),
+            });
+        }
+    }
+    let ends = lanes.iter().filter_map(|lane| lane.spans.last()).map(|span| span.end);
+    let timeline = Timeline { step: ends.max().unwrap_or_default(), lanes, messages };
+    let number = records.first().map_or(0, |r| r.number);
+    Step { number, start: Nanos(start.saturating_sub(origin)), timeline }
+}

@@ -1,0 +1,149 @@
+//! The loop around a rank's steps: agree, report, evaluate.
+
+use super::rank::{Rank, RunError};
+use super::record::{RankTrace, merge};
+use crate::report::{Metrics, Progress};
+use crate::transport::{ReduceOp, Transport, TransportError};
+use pipewright_core::plan::{Instruction, Optimizer, Plan};
+use pipewright_core::predict::Prediction;
+use pipewright_core::timeline::Trace;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set by a signal: finish the step, then stop.
+pub type StopFlag = Arc<AtomicBool>;
+
+/// What the ranks of a run share.
+pub struct Context<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What it predicts.
+    pub prediction: &'a Prediction,
+    /// What each rank does to evaluate a mini-batch.
+    pub evaluation: &'a [Vec<Instruction>],
+    /// Test samples.
+    pub test_samples: u64,
+    /// Whether to stop early.
+    pub stop: StopFlag,
+}
+
+/// How a run went, the same on every rank except for the trace.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Steps that were trained.
+    pub steps: u64,
+    /// Loss of the last step, a mean over its mini-batch.
+    pub loss: f64,
+    /// Correct test samples, and all.
+    pub test: Option<(u64, u64)>,
+    /// Median time of a step on rank 0, without the first ones.
+    pub step_ns: u64,
+    /// Idle share of the ranks' time, over the same steps.
+    pub bubble: f64,
+    /// Time of all steps.
+    pub total_ns: u64,
+    /// Whether a signal ended it.
+    pub interrupted: bool,
+    /// Bytes that each rank allocated for tensors.
+    pub arena: Vec<u64>,
+    /// The last steps, on rank 0.
+    pub trace: Option<Trace>,
+}
+
+/// Steps that warm caches up and are left out of the median, when there are enough others.
+const WARM_UP: usize = 3;
+
+/// Trains as the plan says, then evaluates.
+///
+/// # Errors
+/// When a message fails, training diverges or metrics cannot be written.
+pub fn train<T: Transport>(
+    rank: &mut Rank<T>,
+    context: &Context,
+    metrics: &mut Metrics,
+    progress: &mut Progress,
+) -> Result<Outcome, RunError> {
+    let plan = context.plan;
+    let mut times = Vec::with_capacity(plan.steps as usize);
+    let mut outcome = Outcome::default();
+    let at = |step| move |source| RunError::Agreement { step, source };
+    rank.transport.barrier().map_err(at(0))?;
+    let begin = rank.transport.now_ns();
+    let mut before = begin;
+    for step in 0..plan.steps {
+        let counts = rank.step(step)?;
+        let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
+        let mut sums = [counts.loss, counts.correct as f64, counts.busy_ns as f64, stop];
+        rank.transport.all_reduce(&mut sums, ReduceOp::Sum).map_err(at(step))?;
+        let now = rank.transport.now_ns();
+        let [loss, correct, busy_ns, stop] = sums;
+        outcome.loss = loss / plan.mini_batch as f64;
+        if !outcome.loss.is_finite() {
+            let Optimizer::Sgd { learning_rate: rate, .. } = plan.optimizer;
+            return Err(RunError::Diverged { step, loss: outcome.loss, rate });
+        }
+        times.push((now - before, busy_ns));
+        metrics.step(step, outcome.loss, correct / plan.mini_batch as f64, now - before, counts)?;
+        progress.step(step, outcome.loss, now - before, busy_ns);
+        before = now;
+        outcome.steps = step + 1;
+        if stop > 0.0 {
+            outcome.interrupted = true;
+            break;
+        }
+    }
+    outcome.total_ns = before - begin;
+    (outcome.step_ns, outcome.bubble) = summary(&mut times, context.prediction.programs.len());
+    progress.finish();
+    if !outcome.interrupted && context.test_samples > 0 {
+        outcome.test = Some(evaluate(rank, context)?);
+    }
+    (outcome.arena, outcome.trace) = collect(rank, context, begin).map_err(at(outcome.steps))?;
+    Ok(outcome)
+}
+
+/// Median step time, and the idle share over the same steps.
+fn summary(times: &mut [(u64, f64)], ranks: usize) -> (u64, f64) {
+    let skip = if times.len() > 2 * WARM_UP { WARM_UP } else { 0 };
+    let times = &mut times[skip..];
+    if times.is_empty() {
+        return (0, 0.0);
+    }
+    let total: u64 = times.iter().map(|(time, _)| time).sum();
+    let busy: f64 = times.iter().map(|(_, busy)| busy).sum();
+    let bubble = 1.0 - busy / (total as f64 * ranks as f64);
+    times.sort_by_key(|(time, _)| *time);
+    (times[times.len() / 2].0, bubble)
+}
+
+fn evaluate<T: Transport>(rank: &mut Rank<T>, context: &Context) -> Result<(u64, u64), RunError> {
+    let rounds = context.test_samples.div_ceil(context.plan.mini_batch);
+    let instructions = &context.evaluation[rank.transport.rank() as usize];
+    let mut correct = 0.0;
+    for round in 0..rounds {
+        correct += rank.evaluate(instructions, round)?.correct as f64;
+    }
+    let mut sums = [correct];
+    rank.transport
+        .all_reduce(&mut sums, ReduceOp::Sum)
+        .map_err(|source| RunError::Agreement { step: context.plan.steps, source })?;
+    Ok((sums[0] as u64, context.test_samples))
+}
+
+/// Gathers arena sizes and the ranks' records on rank 0.
+fn collect<T: Transport>(
+    rank: &mut Rank<T>,
+    context: &Context,
+    begin: u64,
+) -> Result<(Vec<u64>, Option<Trace>), TransportError> {
+    let record = (rank.arena_bytes(), rank.recorder().trace());
+    let bytes = serde_json::to_vec(&record).expect("plain data");
+    let Some(all) = rank.transport.gather(&bytes)? else { return Ok((vec![], None)) };
+    let parse = |bytes: &Vec<u8>| -> (u64, RankTrace) {
+        serde_json::from_slice(bytes).expect("written by the same program")
+    };
+    let (arena, ranks): (Vec<u64>, Vec<RankTrace>) = all.iter().map(parse).unzip();
+    let prediction = context.prediction;
+    let trace = merge(prediction.graph.name(), &prediction.programs, &ranks, begin);
+    Ok((arena, Some(trace)))
+}

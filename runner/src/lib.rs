@@ -1,0 +1,14 @@
+//! Runs plans: on threads of one process or on MPI ranks, on the CPU.
+//!
+//! [`execute`] interprets the programs that `pipewright_core` lowers plans to, over a
+//! [`transport`], on a [`device`], with samples from [`data`]. [`commands`] is the command line.
+
+pub mod args;
+pub mod commands;
+pub mod data;
+pub mod device;
+pub mod execute;
+pub mod failure;
+pub mod init;
+pub mod report;
+pub mod transport;

@@ -1,0 +1,23 @@
+//! The command `runner`.
+
+use clap::Parser;
+use pipewright_runner::args::Cli;
+use pipewright_runner::commands;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(with_run(std::env::args_os()));
+    commands::main(cli)
+}
+
+/// `runner plan.json` means `runner run plan.json`.
+fn with_run(args: impl Iterator<Item = std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    let mut args: Vec<_> = args.collect();
+    let is_plan = |arg: &std::ffi::OsString| {
+        std::path::Path::new(arg).extension().is_some_and(|end| end == "json")
+    };
+    if args.get(1).is_some_and(is_plan) {
+        args.insert(1, "run".into());
+    }
+    args
+}

@@ -1,0 +1,80 @@
+//! Progress on rank 0: a bar on a terminal, a plain line every few seconds elsewhere. Under mpirun
+//! output is usually no terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use pipewright_core::units::{Bytes, Nanos};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// Time between two plain lines.
+const EVERY: Duration = Duration::from_secs(3);
+
+/// Shows how far training is.
+pub struct Progress {
+    kind: Kind,
+    steps: u64,
+    ranks: f64,
+    planned_bubble: f64,
+    peak: Bytes,
+}
+
+enum Kind {
+    Silent,
+    Plain { last: Option<Instant> },
+    Bar(ProgressBar),
+}
+
+impl Progress {
+    /// Says nothing: on other ranks, and with `--json`.
+    pub fn silent() -> Self {
+        Self { kind: Kind::Silent, steps: 0, ranks: 1.0, planned_bubble: 0.0, peak: Bytes::ZERO }
+    }
+
+    /// For a run of `steps` steps on `ranks` ranks.
+    pub fn new(steps: u64, ranks: u32, planned_bubble: f64, peak: Bytes) -> Self {
+        let kind = if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::new(steps);
+            let style = "{bar:32} {pos}/{len}  {msg}  {eta} left";
+            bar.set_style(ProgressStyle::with_template(style).expect("a constant"));
+            Kind::Bar(bar)
+        } else {
+            Kind::Plain { last: None }
+        };
+        Self { kind, steps, ranks: f64::from(ranks), planned_bubble, peak }
+    }
+
+    /// A step ended; `busy_ns` is the sum over all ranks.
+    pub fn step(&mut self, step: u64, loss: f64, step_ns: u64, busy_ns: f64) {
+        let facts = || {
+            let bubble = 1.0 - busy_ns / (self.ranks * step_ns.max(1) as f64);
+            format!(
+                "loss {loss:.4}  {}/step  bubble {:.1} % (plan {:.1} %)  peak {}",
+                Nanos(step_ns),
+                100.0 * bubble,
+                100.0 * self.planned_bubble,
+                self.peak
+            )
+        };
+        match &mut self.kind {
+            Kind::Silent => {}
+            Kind::Plain { last } => {
+                let due = last.is_none_or(|at| at.elapsed() >= EVERY);
+                if due || step + 1 == self.steps {
+                    *last = Some(Instant::now());
+                    eprintln!("step {}/{}  {}", step + 1, self.steps, facts());
+                }
+            }
+            Kind::Bar(bar) => {
+                bar.set_message(facts());
+                bar.set_position(step + 1);
+            }
+        }
+    }
+
+    /// No more steps.
+    pub fn finish(&mut self) {
+        if let Kind::Bar(bar) = &self.kind {
+            bar.finish();
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `result.json`: whether and how a run ended. Supervisors read it instead of mpirun's exit code,
+//! which does not always tell.
+
+use crate::execute::Outcome;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How far a run came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It began; when nobody runs any more, it was killed.
+    Running,
+    /// All steps were trained.
+    Done,
+    /// A signal ended it after a step.
+    Interrupted,
+    /// It could not go on.
+    Failed,
+}
+
+/// The record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ResultRecord {
+    /// How it ended.
+    pub status: Status,
+    /// Steps that were trained.
+    pub steps: u64,
+    /// Mean loss of the last step.
+    pub loss: Option<f64>,
+    /// Share of the test samples that were classified correctly.
+    pub test_accuracy: Option<f64>,
+    /// Median step time.
+    pub step_ns: Option<u64>,
+    /// Idle share of the ranks' time.
+    pub bubble: Option<f64>,
+    /// Bytes that each rank allocated for tensors.
+    pub arena: Vec<u64>,
+    /// What the planner expects on this machine: step time and bubble.
+    pub predicted_step_ns: u64,
+    /// See above.
+    pub predicted_bubble: f64,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl ResultRecord {
+    /// A record without results.
+    pub fn new(status: Status, predicted_step_ns: u64, predicted_bubble: f64) -> Self {
+        Self {
+            status,
+            steps: 0,
+            loss: None,
+            test_accuracy: None,
+            step_ns: None,
+            bubble: None,
+            arena: vec![],
+            predicted_step_ns,
+            predicted_bubble,
+            error: None,
+        }
+    }
+
+    /// The results of a run that ended.
+    pub fn with(mut self, outcome: &Outcome) -> Self {
+        self.status = if outcome.interrupted { Status::Interrupted } else { Status::Done };
+        self.steps = outcome.steps;
+        self.loss = Some(outcome.loss);
+        let share = |(correct, all): (u64, u64)| correct as f64 / all as f64;
+        self.test_accuracy = outcome.test.map(share);
+        self.step_ns = Some(outcome.step_ns);
+        self.bubble = Some(outcome.bubble);
+        self.arena = outcome.arena.clone();
+        self
+    }
+
+    /// Writes `result.json` in `folder`; a reader sees the old record or the new one, never half.
+    ///
+    /// # Errors
+    /// When the disk does not take it.
+    pub fn write(&self, folder: &Path) -> std::io::Result<()> {
+        let text = serde_json::to_string_pretty(self).expect("plain data");
+        // Ranks may fail together, as threads or as processes: each writes a file of its own
+        // before it renames.
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        let number = WRITES.fetch_add(1, Ordering::Relaxed);
+        let beside = folder.join(format!(".result-{}-{number}.json", std::process::id()));
+        std::fs::write(&beside, text + "\n")?;
+        std::fs::rename(beside, folder.join("result.json"))
+    }
+}

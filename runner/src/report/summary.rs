@@ -1,0 +1,32 @@
+//! The closing lines: predicted beside measured.
+
+use crate::execute::Outcome;
+use pipewright_core::predict::Prediction;
+use pipewright_core::units::{Bytes, Nanos};
+use std::fmt::Write;
+
+/// What rank 0 prints at the end of a run.
+pub fn summary(prediction: &Prediction, outcome: &Outcome) -> String {
+    let mut out = String::new();
+    let ended = if outcome.interrupted { "interrupted after" } else { "done:" };
+    let time = outcome.total_ns as f64 / 1e9;
+    let _ = write!(out, "{ended} {} steps in {time:.1} s, loss {:.4}", outcome.steps, outcome.loss);
+    if let Some((correct, all)) = outcome.test {
+        let share = 100.0 * correct as f64 / all as f64;
+        let _ = write!(out, ", test accuracy {share:.1} % ({correct}/{all})");
+    }
+    let timeline = &prediction.timeline;
+    let error = 100.0 * (outcome.step_ns as f64 / timeline.step.0.max(1) as f64 - 1.0);
+    let _ = writeln!(out, "\n              predicted    measured");
+    let (predicted, measured) = (timeline.step.to_string(), Nanos(outcome.step_ns).to_string());
+    let _ = writeln!(out, "step time   {predicted:>11} {measured:>11}   {error:+.1} %");
+    let (predicted, measured) = (100.0 * timeline.bubble(), 100.0 * outcome.bubble);
+    let points = measured - predicted;
+    let _ = writeln!(out, "bubble      {predicted:>9.1} % {measured:>9.1} %   {points:+.1} points");
+    let predicted = prediction.programs.iter().map(|p| p.arena.0).max().unwrap_or(0);
+    let measured = outcome.arena.iter().copied().max().unwrap_or(0);
+    let (p, m) = (Bytes(predicted).to_string(), Bytes(measured).to_string());
+    let same = if predicted == measured { "to the byte" } else { "differs" };
+    let _ = writeln!(out, "peak memory {p:>11} {m:>11}   {same}");
+    out
+}

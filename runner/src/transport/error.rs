@@ -1,0 +1,49 @@
+//! What can go wrong between ranks.
+
+use thiserror::Error;
+
+/// Why a call of a transport failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TransportError {
+    /// A message of another length than the receiver has room for.
+    #[error(
+        "message from rank {from} with tag {tag}: expected {expected} bytes, found {}",
+        found.map_or("more".into(), |n| n.to_string())
+    )]
+    Size {
+        /// The sender.
+        from: u32,
+        /// The tag.
+        tag: u32,
+        /// Bytes that the receiver waited for.
+        expected: u64,
+        /// Bytes that came; `None` when they are more and MPI does not say how many.
+        found: Option<u64>,
+    },
+    /// A rank called [`abort`](super::Transport::abort), or panicked.
+    #[error("rank {rank} stopped the run: {why}")]
+    Aborted {
+        /// Who.
+        rank: u32,
+        /// Its reason.
+        why: String,
+    },
+    /// A rank that this call needs has ended.
+    #[error("rank {rank} has ended, and {call} still needs it")]
+    Gone {
+        /// Who.
+        rank: u32,
+        /// What was being tried.
+        call: &'static str,
+    },
+    /// The MPI library refused.
+    #[error("{call} failed with code {code}: {text}")]
+    Mpi {
+        /// The MPI function.
+        call: &'static str,
+        /// Its return code; numbers differ between MPI libraries.
+        code: i32,
+        /// The library's text for it.
+        text: String,
+    },
+}

@@ -1,0 +1,277 @@
+//! Ranks as threads of one process.
+//!
+//! A rendezvous: the sender publishes where its bytes lie, the receiver copies them straight into
+//! their place and says so. One copy a message, no buffer in between, nothing allocated.
+//!
+//! ```text
+//! sender                shared state (one lock)            receiver
+//! start_send  -- (1) -> posted: to, tag, address, length
+//!                                            <- (2) --     recv takes it, lets the lock go,
+//!                                                          copies (3)
+//! wait_send   <- (5) -- free                 <- (4) --     and takes the lock to free it
+//! ```
+//!
+//! One lock for everything: messages of training are few and large, and copies run outside of it.
+//! Each rank sleeps on its own condition variable, so only those concerned wake up.
+
+mod meeting;
+mod outbox;
+mod state;
+
+use super::clock::{host_name, monotonic_ns};
+use super::{REDUCE_MAX, ReduceOp, Transport, TransportError};
+use meeting::{Call, Meeting};
+use state::State;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// One rank of [`local`]. Give it to the rank's thread.
+#[derive(Debug)]
+pub struct LocalTransport {
+    rank: u32,
+    /// Slots with a send that nobody waited for yet.
+    in_use: Vec<bool>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ranks: u32,
+    state: Mutex<State>,
+    /// Where each rank sleeps.
+    wake: Vec<Condvar>,
+}
+
+/// Connects `ranks` ranks, each with up to `slots` outstanding sends.
+///
+/// # Panics
+/// When there are no ranks.
+pub fn local(ranks: u32, slots: usize) -> Vec<LocalTransport> {
+    assert!(ranks > 0, "a run needs ranks");
+    let state = State::new(ranks, slots);
+    let wake = (0..ranks).map(|_| Condvar::new()).collect();
+    let shared = Arc::new(Shared { ranks, state: Mutex::new(state), wake });
+    let one = |rank| LocalTransport { rank, in_use: vec![false; slots], shared: shared.clone() };
+    (0..ranks).map(one).collect()
+}
+
+impl Shared {
+    /// A rank that panicked says so when its transport is dropped; the lock's own poison would
+    /// only hide that reason behind another panic. No code under the lock leaves half a change.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sleep<'a>(&self, rank: u32, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.wake[rank as usize].wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_all(&self) {
+        self.wake.iter().for_each(Condvar::notify_all);
+    }
+
+    /// Takes back what `rank` has posted and waits for copies that have begun: afterwards nobody
+    /// reads its buffers.
+    fn withdraw(&self, rank: u32) {
+        let mut state = self.lock();
+        state.outboxes[rank as usize].withdraw();
+        while state.outboxes[rank as usize].being_read() {
+            state = self.sleep(rank, state);
+        }
+    }
+}
+
+impl LocalTransport {
+    fn check_rank(&self, rank: u32) {
+        assert!(rank < self.shared.ranks, "rank {rank} of {}", self.shared.ranks);
+    }
+
+    /// Keeps the promise of [`Transport::start_send`]: buffers are free after an error.
+    fn settle<T>(&mut self, result: Result<T, TransportError>) -> Result<T, TransportError> {
+        if result.is_err() {
+            self.shared.withdraw(self.rank);
+            self.in_use.fill(false);
+        }
+        result
+    }
+
+    fn try_wait_send(&self, slot: usize) -> Result<(), TransportError> {
+        let mut state = self.shared.lock();
+        loop {
+            let outbox = &state.outboxes[self.rank as usize];
+            let Some(to) = outbox.receiver(slot) else { return Ok(()) };
+            // A copy in progress ends by itself, whatever became of the run.
+            if !outbox.is_taken(slot) {
+                state.alive()?;
+                state.needs(to, "wait_send")?;
+            }
+            state = self.shared.sleep(self.rank, state);
+        }
+    }
+
+    fn try_recv(&self, from: u32, tag: u32, into: &mut [u8]) -> Result<(), TransportError> {
+        let mut state = self.shared.lock();
+        let message = loop {
+            state.alive()?;
+            if let Some(message) = state.outboxes[from as usize].take(self.rank, tag) {
+                break message;
+            }
+            state.needs(from, "recv")?;
+            state = self.shared.sleep(self.rank, state);
+        };
+        drop(state);
+        let length = message.copy_into(into);
+        self.shared.lock().outboxes[from as usize].free(message);
+        self.shared.wake[from as usize].notify_all();
+        let (expected, found) = (into.len() as u64, Some(length as u64));
+        if length == into.len() {
+            Ok(())
+        } else {
+            Err(TransportError::Size { from, tag, expected, found })
+        }
+    }
+
+    /// Comes to the meeting with a contribution and leaves when all have come. Then `read` sees
+    /// what all have brought, before the next meeting can begin.
+    fn meet<T>(
+        &self,
+        call: Call,
+        bring: impl FnOnce(&mut Meeting),
+        read: impl FnOnce(&mut Meeting) -> T,
+    ) -> Result<T, TransportError> {
+        let mut state = self.shared.lock();
+        state.alive()?;
+        if let Err(why) = state.meeting.agree(self.rank, call) {
+            state.stop(self.rank, &why);
+            self.shared.wake_all();
+            state.alive()?;
+        }
+        bring(&mut state.meeting);
+        let mine = state.meeting.arrive();
+        if !state.meeting.is_open(mine) {
+            self.shared.wake_all();
+        }
+        while state.meeting.is_open(mine) {
+            state.alive()?;
+            for rank in 0..self.shared.ranks {
+                state.needs(rank, call.name())?;
+            }
+            state = self.shared.sleep(self.rank, state);
+        }
+        Ok(read(&mut state.meeting))
+    }
+}
+
+impl Transport for LocalTransport {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn ranks(&self) -> u32 {
+        self.shared.ranks
+    }
+
+    unsafe fn start_send(
+        &mut self,
+        to: u32,
+        tag: u32,
+        bytes: &[u8],
+        slot: usize,
+    ) -> Result<(), TransportError> {
+        self.check_rank(to);
+        assert!(!self.in_use[slot], "slot {slot} is in use");
+        let mut state = self.shared.lock();
+        let possible = state.alive().and_then(|()| state.needs(to, "start_send"));
+        if possible.is_ok() {
+            // SAFETY: the caller keeps `bytes` until wait_send(slot), an error or drop. Each of
+            // these returns only when the slot is free: nobody reads it and nobody will.
+            unsafe { state.outboxes[self.rank as usize].post(to, tag, bytes, slot) };
+            self.in_use[slot] = true;
+        }
+        drop(state);
+        self.shared.wake[to as usize].notify_all();
+        self.settle(possible)
+    }
+
+    fn wait_send(&mut self, slot: usize) -> Result<(), TransportError> {
+        if !self.in_use[slot] {
+            return Ok(());
+        }
+        let result = self.try_wait_send(slot);
+        self.in_use[slot] = false;
+        self.settle(result)
+    }
+
+    fn recv(&mut self, from: u32, tag: u32, into: &mut [u8]) -> Result<(), TransportError> {
+        self.check_rank(from);
+        let result = self.try_recv(from, tag, into);
+        self.settle(result)
+    }
+
+    fn all_reduce(&mut self, values: &mut [f64], op: ReduceOp) -> Result<(), TransportError> {
+        assert!(values.len() <= REDUCE_MAX, "all_reduce of {} values", values.len());
+        let (rank, ranks, len) = (self.rank, self.shared.ranks, values.len());
+        let mut mine = [0.0; REDUCE_MAX];
+        mine[..len].copy_from_slice(values);
+        let result = self.meet(
+            Call::AllReduce { op, len },
+            |meeting| meeting.bring_values(rank, mine),
+            |meeting| op.join_all(values, ranks, |rank| &meeting.values(rank)[..len]),
+        );
+        self.settle(result)
+    }
+
+    fn gather(&mut self, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, TransportError> {
+        let (rank, bytes) = (self.rank, bytes.to_vec());
+        let taken = self.meet(
+            Call::Gather,
+            |meeting| meeting.bring_bytes(rank, bytes),
+            |meeting| (rank == 0).then(|| meeting.take_bytes()),
+        );
+        // Rank 0 must have taken them before anybody brings the next.
+        let result = taken.and_then(|taken| self.barrier().map(|()| taken));
+        self.settle(result)
+    }
+
+    fn barrier(&mut self) -> Result<(), TransportError> {
+        let result = self.meet(Call::Barrier, |_| (), |_| ());
+        self.settle(result)
+    }
+
+    fn now_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+
+    fn abort(&mut self, _exit_code: i32, why: &str) {
+        self.shared.lock().stop(self.rank, why);
+        self.shared.wake_all();
+        self.shared.withdraw(self.rank);
+        self.in_use.fill(false);
+    }
+
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn host(&self) -> String {
+        host_name()
+    }
+}
+
+impl Drop for LocalTransport {
+    /// Peers that still need this rank get an error instead of waiting for ever or reading
+    /// memory that is about to be freed.
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.gone[self.rank as usize] = true;
+        if std::thread::panicking() {
+            let why = "it panicked";
+            state.stop(self.rank, why);
+        }
+        drop(state);
+        self.shared.wake_all();
+        self.shared.withdraw(self.rank);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Messages between ranks: bytes, no tensors.
+//!
+//! One trait, two implementations: [`local`] runs ranks as threads of one process, so that
+//! everything works in `cargo test` and on a laptop; `mpi` runs them as MPI processes. One
+//! conformance suite (`runner/tests/transport_suite`) holds both to the same behaviour.
+//!
+//! A rank is driven by one thread, except that it may *be* any thread ([`local::LocalTransport`]
+//! is `Send`). No call of training (`start_send`, `wait_send`, `recv`, `all_reduce`, `barrier`)
+//! allocates.
+
+mod clock;
+mod error;
+mod launch;
+pub mod local;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+
+pub use error::TransportError;
+pub use launch::launched_by_mpi;
+
+/// Most values of one [`Transport::all_reduce`].
+pub const REDUCE_MAX: usize = 16;
+
+/// How [`Transport::all_reduce`] joins the ranks' values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReduceOp {
+    /// The sum, added in the order of ranks: the same bits on every rank and every transport.
+    Sum,
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+}
+
+/// One rank's end of the connections to all ranks, itself included.
+///
+/// # Errors
+/// Every call may fail with [`TransportError::Aborted`], [`TransportError::Gone`] or
+/// [`TransportError::Mpi`]. After any error the run is over for this rank: all it can do is
+/// [`Transport::abort`] or drop the transport.
+///
+/// # Panics
+/// Ranks, slots and lengths that do not exist are bugs of the caller and panic. Tags stay below
+/// 2²⁸: Open MPI takes more, MPICH does not.
+pub trait Transport {
+    /// This rank, from 0.
+    fn rank(&self) -> u32;
+
+    /// Number of ranks.
+    fn ranks(&self) -> u32;
+
+    /// Starts sending `bytes` to rank `to`; never waits for the receiver.
+    ///
+    /// Messages of one sender, receiver and tag arrive in the order in which they were started;
+    /// those of different tags may be received in any order. `slot` is the caller's name for this
+    /// send, below the number given at construction, and in use until [`Transport::wait_send`].
+    ///
+    /// # Safety
+    /// `bytes` must stay valid and unchanged until `wait_send(slot)` has returned, a call has
+    /// returned an error, or the transport has been dropped. A panic counts as none of these
+    /// until the transport is dropped: let buffers live longer than the transport.
+    ///
+    /// # Panics
+    /// When `slot` is in use.
+    unsafe fn start_send(
+        &mut self,
+        to: u32,
+        tag: u32,
+        bytes: &[u8],
+        slot: usize,
+    ) -> Result<(), TransportError>;
+
+    /// Waits until the bytes of `slot` may change. Returns at once if nothing is outstanding.
+    fn wait_send(&mut self, slot: usize) -> Result<(), TransportError>;
+
+    /// Waits for the next message of `tag` from rank `from` and writes it into `into`.
+    ///
+    /// # Errors
+    /// [`TransportError::Size`] when its length is not that of `into`.
+    fn recv(&mut self, from: u32, tag: u32, into: &mut [u8]) -> Result<(), TransportError>;
+
+    /// Joins `values` over all ranks, element by element; every rank gets the same result. For
+    /// small control data: at most [`REDUCE_MAX`] values, equally many on every rank.
+    fn all_reduce(&mut self, values: &mut [f64], op: ReduceOp) -> Result<(), TransportError>;
+
+    /// Brings every rank's `bytes`, of any length, to rank 0: one entry per rank there, `None`
+    /// elsewhere. Allocates: not for training.
+    fn gather(&mut self, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, TransportError>;
+
+    /// Waits until all ranks have come here.
+    fn barrier(&mut self) -> Result<(), TransportError>;
+
+    /// Nanoseconds on a clock that all ranks share; only differences mean something. On one host
+    /// exact; between hosts off by at most half the fastest round trip at start, plus drift.
+    fn now_ns(&self) -> u64;
+
+    /// Tells every rank to stop. Afterwards calls return [`TransportError::Aborted`] everywhere,
+    /// or, with MPI, all processes end with `exit_code` and this never returns: print first.
+    fn abort(&mut self, exit_code: i32, why: &str);
+
+    /// The implementation's name in reports.
+    fn name(&self) -> &'static str;
+
+    /// Name of the machine this rank runs on.
+    fn host(&self) -> String;
+}
+
+impl ReduceOp {
+    /// Joins the contributions of all ranks, `of_rank` giving each in turn, into `values`.
+    fn join_all<'a>(self, values: &mut [f64], ranks: u32, of_rank: impl Fn(u32) -> &'a [f64]) {
+        values.copy_from_slice(of_rank(0));
+        for rank in 1..ranks {
+            for (value, &other) in values.iter_mut().zip(of_rank(rank)) {
+                *value = self.join(*value, other);
+            }
+        }
+    }
+
+    /// Joins two values. A NaN wins over numbers: a rank that diverged must not be hidden.
+    fn join(self, a: f64, b: f64) -> f64 {
+        match self {
+            ReduceOp::Sum => a + b,
+            ReduceOp::Max if a.is_nan() || a > b => a,
+            ReduceOp::Min if a.is_nan() || a < b => a,
+            ReduceOp::Max | ReduceOp::Min => b,
+        }
+    }
+}

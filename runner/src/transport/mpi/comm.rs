@@ -1,0 +1,246 @@
+//! The MPI calls that we use, with their return codes as results.
+//!
+//! Messages are cut into pieces of `piece` bytes, and the last piece is always a shorter one,
+//! possibly empty. So a receiver sees where a message ends even when it expected another length,
+//! instead of waiting for pieces that never come.
+
+use crate::transport::TransportError;
+use mpi::ffi;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+/// A communicator. MPI must be running: only [`super::start`] makes one.
+#[derive(Debug)]
+pub(super) struct Comm {
+    raw: ffi::MPI_Comm,
+    piece: usize,
+}
+
+/// One outstanding piece of a send.
+#[derive(Debug)]
+pub(super) struct Request(ffi::MPI_Request);
+
+impl Request {
+    /// Waits until the bytes may change.
+    pub(super) fn wait(&mut self) -> Result<(), TransportError> {
+        // SAFETY: the request came from MPI_Isend; once waited for it is MPI_REQUEST_NULL, for
+        // which the call returns at once.
+        check("MPI_Wait", unsafe { ffi::MPI_Wait(&mut self.0, ffi::RSMPI_STATUS_IGNORE) })
+    }
+}
+
+impl Comm {
+    /// A duplicate of the world whose errors are returned. Collective.
+    pub(super) fn world(piece_bytes: usize) -> Result<Self, TransportError> {
+        assert!(piece_bytes > 0 && c_int::try_from(piece_bytes).is_ok(), "size of a piece");
+        // SAFETY: MPI runs; `raw` is written by the call before anything reads it.
+        unsafe {
+            let mut raw = ffi::RSMPI_COMM_NULL;
+            check("MPI_Comm_dup", ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, &mut raw))?;
+            let code = ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN);
+            check("MPI_Comm_set_errhandler", code)?;
+            Ok(Self { raw, piece: piece_bytes })
+        }
+    }
+
+    /// This rank and the number of ranks.
+    pub(super) fn place(&self) -> Result<(u32, u32), TransportError> {
+        let (mut rank, mut ranks) = (0, 0);
+        // SAFETY: the communicator is valid, and both calls only write one integer.
+        unsafe {
+            check("MPI_Comm_rank", ffi::MPI_Comm_rank(self.raw, &mut rank))?;
+            check("MPI_Comm_size", ffi::MPI_Comm_size(self.raw, &mut ranks))?;
+        }
+        Ok((rank as u32, ranks as u32))
+    }
+
+    /// Starts sending all pieces of `bytes`.
+    ///
+    /// # Safety
+    /// `bytes` must stay valid and unchanged until all of `requests` are waited for.
+    pub(super) unsafe fn start_send(
+        &self,
+        to: u32,
+        tag: u32,
+        bytes: &[u8],
+        requests: &mut Vec<Request>,
+    ) -> Result<(), TransportError> {
+        for piece in self.pieces(bytes.len()) {
+            let piece = &bytes[piece];
+            // SAFETY: pointer and length are those of a slice that the caller keeps; `request`
+            // is written by the call.
+            unsafe {
+                let mut request = ffi::RSMPI_REQUEST_NULL;
+                let code = ffi::MPI_Isend(
+                    piece.as_ptr().cast(),
+                    piece.len() as c_int,
+                    ffi::RSMPI_UINT8_T,
+                    to as c_int,
+                    tag_of(tag),
+                    self.raw,
+                    &mut request,
+                );
+                check("MPI_Isend", code)?;
+                requests.push(Request(request));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends and waits until the bytes may change.
+    pub(super) fn send(&self, to: u32, tag: u32, bytes: &[u8]) -> Result<(), TransportError> {
+        let mut requests = vec![];
+        // SAFETY: `bytes` is borrowed until all requests are waited for, below. An error in
+        // between ends the job: see `MpiTransport`.
+        unsafe { self.start_send(to, tag, bytes, &mut requests)? };
+        requests.iter_mut().try_for_each(Request::wait)
+    }
+
+    /// Waits for a message that fills `into` exactly.
+    pub(super) fn recv(&self, from: u32, tag: u32, into: &mut [u8]) -> Result<(), TransportError> {
+        let expected = into.len() as u64;
+        let size = |found| TransportError::Size { from, tag, expected, found };
+        for range in self.pieces(into.len()) {
+            let piece = &mut into[range.clone()];
+            let len = piece.len();
+            // SAFETY: all zeros are a valid MPI_Status, a C struct of integers.
+            let mut status: ffi::MPI_Status = unsafe { std::mem::zeroed() };
+            let mut count: c_int = 0;
+            // SAFETY: pointer and length are those of a slice that we borrow exclusively until
+            // the call returns, and it returns when the bytes are there.
+            let code = unsafe {
+                ffi::MPI_Recv(
+                    piece.as_mut_ptr().cast(),
+                    len as c_int,
+                    ffi::RSMPI_UINT8_T,
+                    from as c_int,
+                    tag_of(tag),
+                    self.raw,
+                    &mut status,
+                )
+            };
+            if class(code) == ffi::MPI_ERR_TRUNCATE as c_int {
+                return Err(size(None));
+            }
+            check("MPI_Recv", code)?;
+            // SAFETY: `status` was filled by the receive.
+            let code = unsafe { ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count) };
+            check("MPI_Get_count", code)?;
+            if count as usize != len {
+                return Err(size(Some(range.start as u64 + count as u64)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the `mine.len()` values of each rank into `all`, in the order of ranks.
+    pub(super) fn all_gather(&self, mine: &[f64], all: &mut [f64]) -> Result<(), TransportError> {
+        let (len, kind) = (mine.len() as c_int, "MPI_Allgather");
+        // SAFETY: the caller gives `all` the length of all ranks' values, and the two slices
+        // cannot overlap.
+        check(kind, unsafe {
+            ffi::MPI_Allgather(
+                mine.as_ptr().cast::<c_void>(),
+                len,
+                ffi::RSMPI_DOUBLE,
+                all.as_mut_ptr().cast(),
+                len,
+                ffi::RSMPI_DOUBLE,
+                self.raw,
+            )
+        })
+    }
+
+    pub(super) fn barrier(&self) -> Result<(), TransportError> {
+        // SAFETY: the communicator is valid.
+        check("MPI_Barrier", unsafe { ffi::MPI_Barrier(self.raw) })
+    }
+
+    /// The pieces of `len` bytes; the last one is shorter than the others.
+    fn pieces(&self, len: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+        let piece = self.piece;
+        (0..=len / piece).map(move |i| i * piece..len.min((i + 1) * piece))
+    }
+}
+
+fn tag_of(tag: u32) -> c_int {
+    c_int::try_from(tag).unwrap_or_else(|_| panic!("tag {tag} exceeds what MPI can have"))
+}
+
+/// Starts MPI for one thread of calls.
+pub(super) fn init() -> Result<(), TransportError> {
+    let mut provided = 0;
+    // SAFETY: MPI allows null for the arguments of main; our caller sees to it that it is called
+    // once per process.
+    check("MPI_Init_thread", unsafe {
+        let funneled = ffi::RSMPI_THREAD_FUNNELED;
+        ffi::MPI_Init_thread(ptr::null_mut(), ptr::null_mut(), funneled, &mut provided)
+    })
+}
+
+/// Ends MPI.
+pub(super) fn finalize() -> Result<(), TransportError> {
+    // SAFETY: MPI runs, and no transport exists after this.
+    check("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
+}
+
+/// Asks MPI to end all processes.
+pub(super) fn abort(exit_code: i32) {
+    // SAFETY: MPI runs: only a transport calls this.
+    unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, exit_code) };
+}
+
+/// MPI's name for this machine.
+pub(super) fn processor_name() -> Result<String, TransportError> {
+    let mut buffer = vec![0u8; ffi::MPI_MAX_PROCESSOR_NAME as usize + 1];
+    let mut len = 0;
+    // SAFETY: the buffer has the length that MPI asks for.
+    let code = unsafe { ffi::MPI_Get_processor_name(buffer.as_mut_ptr().cast(), &mut len) };
+    check("MPI_Get_processor_name", code)?;
+    Ok(text(&buffer, len))
+}
+
+fn check(call: &'static str, code: c_int) -> Result<(), TransportError> {
+    if code == ffi::MPI_SUCCESS as c_int {
+        return Ok(());
+    }
+    let mut buffer = vec![0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
+    let mut len = 0;
+    // SAFETY: the buffer has the length that MPI asks for.
+    let known = unsafe { ffi::MPI_Error_string(code, buffer.as_mut_ptr().cast(), &mut len) };
+    let text = if known == 0 { text(&buffer, len) } else { "unknown code".into() };
+    Err(TransportError::Mpi { call, code, text })
+}
+
+/// The standard's class of an implementation's code.
+fn class(code: c_int) -> c_int {
+    let mut class = code;
+    // SAFETY: only writes one integer.
+    unsafe { ffi::MPI_Error_class(code, &mut class) };
+    class
+}
+
+fn text(buffer: &[u8], len: c_int) -> String {
+    let len = usize::try_from(len).unwrap_or(0).min(buffer.len());
+    String::from_utf8_lossy(&buffer[..len]).trim_end_matches('\0').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_piece_is_always_a_short_one() {
+        let comm = |piece| Comm {
+            // SAFETY: reads a constant of the library; MPI is not called.
+            raw: unsafe { ffi::RSMPI_COMM_NULL },
+            piece,
+        };
+        let pieces =
+            |len| comm(4).pieces(len).map(|piece| (piece.start, piece.end)).collect::<Vec<_>>();
+        assert_eq!(pieces(0), [(0, 0)]);
+        assert_eq!(pieces(3), [(0, 3)]);
+        assert_eq!(pieces(4), [(0, 4), (4, 4)]);
+        assert_eq!(pieces(10), [(0, 4), (4, 8), (8, 10)]);
+    }
+}

@@ -1,0 +1,132 @@
+//! Kernels allocate nothing: memory is planned, not discovered.
+//!
+//! `gemm` makes a packing buffer and a list of flags in every call; the allocator below knows both
+//! by their layout and leaves them out. Threads are left out too: rayon's queue of jobs grows by
+//! a block now and then, when the caller is not one of its threads.
+
+#[path = "kernels/case.rs"]
+mod case;
+
+use case::{Case, Noise};
+use pipewright_core::graph::{DType, Op, TensorSpec, Window};
+use pipewright_runner::device::cpu::{Call, Operands, Phase, SgdStep, launch, sgd};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+struct Counting;
+
+thread_local! {
+    /// Allocations of this thread, while it counts.
+    static COUNT: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+fn count(layout: Layout) {
+    // Packing buffers are aligned to two cache lines; nothing of ours asks for that.
+    if layout.align() < 128 {
+        COUNT.set(COUNT.get().map(|n| n + 1));
+    }
+}
+
+// SAFETY: all work is `System`'s; counting does not allocate (a `const` thread-local of a type
+// without drop).
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // Flags: one byte per panel of rows. Tensors have words, hence a larger alignment.
+        if layout.align() > 1 {
+            count(layout);
+        }
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(layout);
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of `work`.
+fn allocations(work: impl FnOnce()) -> u64 {
+    COUNT.set(Some(0));
+    work();
+    COUNT.take().unwrap_or(0)
+}
+
+fn cases() -> Vec<Case> {
+    let image = || vec![TensorSpec::f32(vec![16, 23, 21])];
+    let window = Window { kernel: [3; 2], stride: [2; 2], padding: [1; 2], ceil_mode: true };
+    let target = TensorSpec { shape: vec![], dtype: DType::U32 };
+    let conv = |kernel: u64, groups| Op::Conv2d {
+        out_channels: 32,
+        kernel: [kernel; 2],
+        stride: [1; 2],
+        padding: [kernel / 2; 2],
+        dilation: [1; 2],
+        groups,
+        bias: true,
+    };
+    vec![
+        Case::new(Op::Linear { out_features: 70, bias: true }, vec![TensorSpec::f32(vec![90])], 30),
+        Case::new(conv(3, 1), image(), 3),
+        Case::new(conv(3, 16), image(), 3),
+        Case::new(conv(1, 1), image(), 3),
+        Case::new(Op::Relu, image(), 3),
+        Case::new(Op::MaxPool2d { window }, image(), 3),
+        Case::new(Op::AvgPool2d { window }, image(), 3),
+        Case::new(Op::GlobalAvgPool, image(), 3),
+        Case::new(Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 }, image(), 3),
+        Case::new(Op::SoftmaxCrossEntropy, vec![TensorSpec::f32(vec![10]), target], 8),
+    ]
+}
+
+#[test]
+fn kernels_do_not_allocate() {
+    for mut case in cases() {
+        case.fill(3);
+        let mut counts = vec![];
+        let mut counted = |call: &Call, operands: Operands| {
+            counts.push((call.kind, allocations(|| launch(call, operands))));
+        };
+        // The first round may set up `gemm`'s thread-local buffer.
+        let forward = case.forward(&mut counted);
+        let gradient = Noise(4).vec(forward.output.len());
+        case.backward(&mut counted, &forward, &gradient);
+        let first = counts.len();
+        let mut counted = |call: &Call, operands: Operands| {
+            counts.push((call.kind, allocations(|| launch(call, operands))));
+        };
+        for phase in [Phase::Train, Phase::Recompute, Phase::Evaluate] {
+            case.phase = phase;
+            let forward = case.forward(&mut counted);
+            case.backward(&mut counted, &forward, &gradient);
+        }
+        assert!(counts.len() > first);
+        for (kind, count) in &counts[first..] {
+            assert_eq!(*count, 0, "{kind:?} of {:?}", case.op);
+        }
+    }
+}
+
+#[test]
+fn the_optimizer_does_not_allocate() {
+    let [mut weight, mut gradient, mut momentum] = [vec![1.0; 999], vec![2.0; 999], vec![0.0; 999]];
+    let step = SgdStep { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.01 };
+    assert_eq!(allocations(|| sgd(&mut weight, &mut gradient, Some(&mut momentum), step)), 0);
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(vec![1.0f32; 9]))), 1);
+    assert_eq!(allocations(|| drop(std::hint::black_box(vec![0.0f32; 9]))), 1);
+}

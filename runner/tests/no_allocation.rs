@@ -1,0 +1,101 @@
+//! What runs inside of a training step must not allocate: all its memory is planned.
+
+use pipewright_core::graph::{Init, Param};
+use pipewright_core::plan::Data;
+use pipewright_runner::data::{open, sample_index};
+use pipewright_runner::init::init_param;
+use pipewright_runner::transport::local::{LocalTransport, local};
+use pipewright_runner::transport::{ReduceOp, Transport};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// Counts what the current thread allocates.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: hands every request to the system allocator unchanged. The counter has no destructor
+// and needs no memory of its own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(body: impl FnOnce()) -> u64 {
+    let before = COUNT.get();
+    body();
+    COUNT.get() - before
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(vec![1]))), 1);
+}
+
+#[test]
+fn samples_and_their_order() {
+    let digits =
+        Data::Idx { dir: concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/digits").into() };
+    for data in [Data::default(), digits] {
+        let set = open(&data, &[1, 8, 8], 10, 1).unwrap();
+        let mut out = [0.0; 64];
+        let count = allocations(|| {
+            for position in 0..100 {
+                let index = sample_index(1, set.train.len(), position);
+                set.train.write_sample(index, &mut out);
+                std::hint::black_box(set.train.label(index));
+            }
+        });
+        assert_eq!(count, 0, "{data}");
+    }
+}
+
+#[test]
+fn first_weights() {
+    let init = Init::HeUniform { fan_in: 3 };
+    let param = Param { name: "w".into(), shape: vec![1000], init, trainable: true };
+    let mut out = vec![0.0; 1000];
+    assert_eq!(allocations(|| init_param(&param, 1, &mut out)), 0);
+}
+
+fn steps(t: &mut LocalTransport, bytes: &[u8], into: &mut [u8]) {
+    let (rank, ranks) = (t.rank(), t.ranks());
+    for step in 0..50 {
+        for slot in 0..4 {
+            // SAFETY: `bytes` outlives this function, which waits for all slots; an error before
+            // that frees them.
+            unsafe { t.start_send((rank + 1) % ranks, step, bytes, slot) }.unwrap();
+        }
+        (0..4).for_each(|_| t.recv((rank + ranks - 1) % ranks, step, into).unwrap());
+        (0..4).for_each(|slot| t.wait_send(slot).unwrap());
+        t.all_reduce(&mut [1.0, 2.0], ReduceOp::Sum).unwrap();
+        t.barrier().unwrap();
+    }
+}
+
+#[test]
+fn messages_between_threads() {
+    let mut threads = vec![];
+    for mut t in local(3, 4) {
+        threads.push(std::thread::spawn(move || {
+            let (bytes, mut into) = (vec![1; 10_000], vec![0; 10_000]);
+            allocations(|| steps(&mut t, &bytes, &mut into))
+        }));
+    }
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), 0);
+    }
+}

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# setup.sh [web|demo|test]: installs what building the page (web), also running plans (demo), or
+# testing everything (test) needs.
+# One function a need. Checks are cheap, so a second run takes well under a second.
+# Exit code 2: something is missing that this user may not install; the command to run is printed.
+set -eu
+. "$(dirname "$0")/lib.sh"
+. scripts/env.sh
+
+goal=${1:-test}
+packages=()
+
+need_rust() {
+  have cargo && rustc --version >/dev/null 2>&1 || give_up "Rust is missing. Install rustup (https://rustup.rs) and open a new shell;
+if rustup is here, give it a toolchain with 'rustup default stable':" \
+    "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
+  # The workspace states its oldest compiler; cargo's own message comes only after downloads.
+  local least found
+  least=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+  found=$(rustc --version | cut -d' ' -f2)
+  if [ "$(printf '%s\n' "$least" "$found" | sort -V | head -n 1)" != "$least" ]; then
+    give_up "rustc $found is too old, $least is needed:" "rustup update stable"
+  fi
+}
+
+# rustup installs no linker: a bare machine has neither cc nor the C library's headers.
+need_compiler() { have cc && [ -e /usr/include/stdlib.h ] || packages+=(gcc libc6-dev); }
+
+need_mpi() { have mpicc && have mpirun || packages+=(libopenmpi-dev openmpi-bin); }
+
+# bindgen loads libclang to read mpi.h; clang brings the headers that mpi.h includes.
+need_libclang() {
+  if [ -z "${LIBCLANG_PATH:-}" ]; then
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || packages+=(libclang-dev)
+  fi
+  have clang || packages+=(clang)
+}
+
+have_browser() {
+  [ -n "${CHROMIUM:-}" ] || first_of chromium chromium-browser google-chrome google-chrome-stable >/dev/null
+}
+have_driver() { [ -n "${CHROMEDRIVER:-}" ] || first_of chromedriver chromium.chromedriver >/dev/null; }
+
+# Debian has packages. Ubuntu's are empty shells around a snap, which containers cannot run; there
+# the browser comes from npm's installer into .cache, see need_browser_without_package.
+need_browser() {
+  if have_browser && have_driver; then return 0; fi
+  if (. /etc/os-release && [ "$ID" = ubuntu ]) 2>/dev/null; then
+    have npx || packages+=(npm)
+    refresh_lists
+    need_libraries_of_chrome
+    browser_from_npm=yes
+  else
+    packages+=(chromium chromium-driver)
+  fi
+}
+browser_from_npm=
+
+# Chrome's own download brings no libraries. Ubuntu 24.04 renamed three of them (64-bit time).
+need_libraries_of_chrome() {
+  local name
+  for name in libnss3 libgbm1 libxkbcommon0 libxcomposite1 libxdamage1 libxrandr2 libxfixes3 \
+    libpango-1.0-0 libcairo2 libdbus-1-3 fonts-liberation ca-certificates unzip; do
+    dpkg -s "$name" >/dev/null 2>&1 || packages+=("$name")
+  done
+  for name in libasound2 libatk-bridge2.0-0 libcups2; do
+    if dpkg -s "$name" >/dev/null 2>&1 || dpkg -s "${name}t64" >/dev/null 2>&1; then continue; fi
+    if apt-cache show "${name}t64" >/dev/null 2>&1; then name=${name}t64; fi
+    packages+=("$name")
+  done
+}
+
+# Runs a command as root, or fails when that would need a password.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+may_install() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
+
+refresh_lists() {
+  have apt-get && may_install && [ -z "${lists_are_fresh:-}" ] || return 0
+  say "Reading the package lists (about 10 s)"
+  as_root apt-get -qq update || echo "apt-get update failed; trying with the lists that are here"
+  lists_are_fresh=yes
+}
+
+install_packages() {
+  [ ${#packages[@]} -gt 0 ] || return 0
+  have apt-get || give_up "Missing: ${packages[*]} (these are Debian's names).
+There is no apt-get here; install what your system calls them, then run make again."
+  local command="apt-get install -y --no-install-recommends ${packages[*]}"
+  may_install || give_up "These system packages are missing and installing them needs root. Please run:" \
+    "sudo apt-get update && sudo $command"
+  refresh_lists
+  say "Installing ${packages[*]} (1 to 2 minutes)"
+  as_root env DEBIAN_FRONTEND=noninteractive $command >"$log" 2>&1 || {
+    tail -n 20 "$log" >&2
+    give_up "Installing failed; the lines above say why. The command was:" "$command"
+  }
+}
+
+need_browser_without_package() {
+  [ -n "$browser_from_npm" ] || return 0
+  say "Downloading Chrome and its driver into .cache/browser (about 1 minute, 200 MB)"
+  local part # version 2: the last that runs on the node of Ubuntu 24.04
+  for part in chrome@stable chromedriver@stable; do
+    npx --yes @puppeteer/browsers@2 install "$part" --path "$cache/browser" >"$log" 2>&1 || {
+      tail -n 20 "$log" >&2
+      give_up "The download failed. Any Chromium or Chrome with a driver of the same version will do;
+put both on PATH or name them, then run make again:" "export CHROMIUM=... CHROMEDRIVER=..."
+    }
+  done
+}
+
+need_rust_components() {
+  cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
+  say "Installing rustfmt and clippy (about 10 s)"
+  rustup component add rustfmt clippy || give_up "rustfmt and clippy are missing:" \
+    "rustup component add rustfmt clippy"
+}
+
+have_wasm_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/wasm32-unknown-unknown/lib" ]; }
+
+need_wasm_target() {
+  if have_wasm_target || [ -n "${PIPEWRIGHT_WEB_CARGO:-}" ]; then return 0; fi
+  say "Installing the wasm32 target (about 10 s)"
+  if have rustup && rustup target add wasm32-unknown-unknown; then return 0; fi
+  # Some networks have a Debian mirror but no way to rustup's server.
+  packages=(rustc-web cargo-web rust-web-src lld)
+  install_packages
+  say "Building the wasm32 standard library from Debian's sources (about 1 minute)"
+  scripts/web-toolchain.sh "$cache/web-toolchain"
+}
+
+mkdir -p "$cache"
+log=$cache/setup.log
+need_rust
+need_compiler
+[ "$goal" = web ] || need_mpi
+[ "$goal" = web ] || need_libclang
+[ "$goal" != test ] || need_browser
+install_packages
+[ "$goal" != test ] || need_browser_without_package
+[ "$goal" != test ] || need_rust_components
+need_wasm_target

@@ -1,0 +1,91 @@
+//! The built page in a real browser: it starts, it reads the colour scheme, it fits a phone.
+//!
+//! `make test` builds `dist/` and runs these; by hand, after `make web`:
+//! `cargo test --test browser_smoke -- --ignored`.
+
+use pipewright::browser::Browser;
+use pipewright::{Outcome, Server, tools};
+
+/// A browser showing `dist/`, once the application has replaced the static text.
+fn explorer(name: &str) -> Outcome<Option<Browser>> {
+    let dist = tools::root().join("dist");
+    if !dist.join("index.html").is_file() {
+        tools::skip("dist/ (`make web` builds it)");
+        return Ok(None);
+    }
+    let Some(browser) = Browser::start(name)? else { return Ok(None) };
+    browser.open(&Server::bind(&dist, 0)?.spawn()?)?;
+    browser.until("the application starts", |b| Ok(b.count("#about")? == 0))?;
+    Ok(Some(browser))
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn the_page_starts_without_an_error() -> Outcome<()> {
+    let Some(browser) = explorer("start")? else { return Ok(()) };
+    // The title names what is shown first, so that tabs can be told apart.
+    let title =
+        "return document.title.startsWith('VGG16') && document.title.endsWith('Pipewright')";
+    browser.until("the title", |b| Ok(b.js(title)? == true))?;
+    assert_eq!(browser.text("h1")?, "Pipewright");
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn nothing_is_wider_than_a_phone() -> Outcome<()> {
+    let Some(browser) = explorer("phone")? else { return Ok(()) };
+    browser.resize(375, 667)?;
+    browser.until("the page has a phone's width", |b| Ok(b.js("return innerWidth")? == 375))?;
+    assert_eq!(browser.js("return document.documentElement.scrollWidth <= innerWidth")?, true);
+    Ok(())
+}
+
+/// The harness itself: what the end-to-end tests rely on, tried on a page of ten lines.
+#[test]
+#[ignore = "needs a browser: make test"]
+fn the_harness_sees_what_it_does() -> Outcome<()> {
+    let Some(browser) = Browser::start("harness")? else { return Ok(()) };
+    let dir = tools::scratch("harness-page")?;
+    std::fs::write(dir.join("index.html"), PAGE)?;
+    browser.open(&Server::bind(&dir, 0)?.spawn()?)?;
+
+    browser.keys("#field", "abc")?;
+    assert_eq!(browser.js("return document.querySelector('#field').value")?, "abc");
+    browser.click("#save")?;
+    let file = browser.downloads.join("plan.json");
+    browser.until("the file is saved", |_| Ok(file.is_file()))?;
+    assert_eq!(std::fs::read_to_string(&file)?, "{}");
+
+    browser.drag("#box", 61, -20)?;
+    assert_eq!(browser.text("#seen")?, "61,-20");
+
+    let dark = "return matchMedia('(prefers-color-scheme: dark)').matches";
+    assert_eq!(browser.js(dark)?, false);
+    browser.emulate("prefers-color-scheme", "dark")?;
+    assert_eq!(browser.js(dark)?, true);
+
+    let picture = dir.join("page.png");
+    browser.screenshot(&picture)?;
+    assert!(std::fs::read(&picture)?.starts_with(b"\x89PNG"));
+
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    browser.js("setTimeout(() => { throw new Error('on purpose') })")?;
+    browser.until("the error is seen", |b| {
+        Ok(b.console_errors()?.iter().any(|error| error.contains("on purpose")))
+    })?;
+    assert!(browser.click("#nothing").is_err(), "a click on an element that is not there");
+    Ok(std::fs::remove_dir_all(dir)?)
+}
+
+const PAGE: &str = r#"<!DOCTYPE html><title>x</title><link rel="icon" href="data:,">
+<input id="field"> <a id="save" download="plan.json" href="data:application/json,{}">save</a>
+<p id="box">box</p> <output id="seen"></output>
+<script>
+let from = null;
+addEventListener("pointerdown", (e) => { from = [e.clientX, e.clientY]; });
+addEventListener("pointerup", (e) => {
+  document.getElementById("seen").textContent = [e.clientX - from[0], e.clientY - from[1]];
+});
+</script>"#;

@@ -1,0 +1,219 @@
+//! A real Chromium, driven through chromedriver.
+//!
+//! Only what the tests use: pages, scripts, clicks, keys, drags, pictures, errors. Input goes
+//! through the browser's own event path, so that a button under another element is not clickable.
+
+use crate::{Outcome, tools, webdriver};
+use base64::Engine;
+use serde_json::{Value, json};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long [`Browser::until`] waits: generous, because other work may load the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The key under which WebDriver hides an element's name (W3C WebDriver, section 12).
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// One browser with one page. Dropping it closes both.
+pub struct Browser {
+    driver: Child,
+    port: u16,
+    session: String,
+    /// Where files land that the page saves.
+    pub downloads: PathBuf,
+    scratch: PathBuf,
+}
+
+impl Browser {
+    /// Starts a headless browser of 1280 x 800; `name` tells the folders of several tests apart.
+    ///
+    /// `None` when browser or driver is not installed (the skip has been reported).
+    pub fn start(name: &str) -> Outcome<Option<Self>> {
+        let browsers = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+        let binary = tools::find("CHROMIUM", &browsers);
+        let driver = tools::find("CHROMEDRIVER", &["chromedriver", "chromium.chromedriver"]);
+        let (Some(binary), Some(driver)) = (binary, driver) else {
+            tools::skip("chromium and chromedriver");
+            return Ok(None);
+        };
+        let scratch = tools::scratch(&format!("browser-{name}"))?;
+        let downloads = scratch.join("downloads");
+        std::fs::create_dir_all(&downloads)?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let driver = Command::new(driver)
+            .arg(format!("--port={port}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut browser = Self { driver, port, session: String::new(), downloads, scratch };
+        browser.until("chromedriver listens", |b| Ok(b.answers()))?;
+        let wanted = capabilities(&binary, &browser.scratch, &browser.downloads);
+        let session = webdriver::call(port, "POST", "/session", Some(&wanted))?;
+        browser.session = session["sessionId"].as_str().ok_or("no session")?.to_string();
+        Ok(Some(browser))
+    }
+
+    fn answers(&self) -> bool {
+        TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+    }
+
+    fn get(&self, command: &str) -> Outcome<Value> {
+        let path = format!("/session/{}{command}", self.session);
+        webdriver::call(self.port, "GET", &path, None)
+    }
+
+    fn post(&self, command: &str, body: Value) -> Outcome<Value> {
+        let path = format!("/session/{}{command}", self.session);
+        webdriver::call(self.port, "POST", &path, Some(&body))
+    }
+
+    /// Opens an address and waits for the page's `load`.
+    pub fn open(&self, url: &str) -> Outcome<()> {
+        self.post("/url", json!({ "url": url })).map(drop)
+    }
+
+    /// Runs JavaScript as the body of a function; what it returns must be JSON.
+    pub fn js(&self, script: &str) -> Outcome<Value> {
+        self.post("/execute/sync", json!({ "script": script, "args": [] }))
+    }
+
+    /// The rendered text of the first match.
+    pub fn text(&self, css: &str) -> Outcome<String> {
+        let text = self.get(&format!("/element/{}/text", self.element(css)?))?;
+        Ok(text.as_str().unwrap_or_default().to_string())
+    }
+
+    /// How many elements match.
+    pub fn count(&self, css: &str) -> Outcome<u64> {
+        let script = format!("return document.querySelectorAll({}).length", json!(css));
+        Ok(self.js(&script)?.as_u64().unwrap_or(0))
+    }
+
+    /// Clicks the middle of the first match; an error when something covers it.
+    pub fn click(&self, css: &str) -> Outcome<()> {
+        let element = self.element(css)?;
+        self.post(&format!("/element/{element}/click"), json!({})).map(drop)
+    }
+
+    /// Types into the first match; special keys are WebDriver's code points, `\u{E014}` is arrow
+    /// right. For a file input, `text` is the path of the file.
+    pub fn keys(&self, css: &str, text: &str) -> Outcome<()> {
+        let element = self.element(css)?;
+        self.post(&format!("/element/{element}/value"), json!({ "text": text })).map(drop)
+    }
+
+    /// Drags with the mouse from the middle of the first match by (`dx`, `dy`) CSS pixels.
+    ///
+    /// In two moves: code that waits for a first movement before it starts a drag sees one.
+    pub fn drag(&self, css: &str, dx: i64, dy: i64) -> Outcome<()> {
+        let element = json!({ ELEMENT: self.element(css)? });
+        let by = |x: i64, y: i64| {
+            let origin = "pointer"; // relative to where the pointer is
+            json!({ "type": "pointerMove", "duration": 50, "origin": origin, "x": x, "y": y })
+        };
+        let (half_x, half_y) = (dx / 2, dy / 2);
+        let actions = json!([
+            { "type": "pointerMove", "duration": 0, "origin": element, "x": 0, "y": 0 },
+            { "type": "pointerDown", "button": 0 },
+            by(half_x, half_y),
+            by(dx - half_x, dy - half_y),
+            { "type": "pointerUp", "button": 0 },
+        ]);
+        let mouse = json!({ "type": "pointer", "id": "mouse", "actions": actions });
+        self.post("/actions", json!({ "actions": [mouse] })).map(drop)
+    }
+
+    /// Sets the size of the page's viewport, in CSS pixels; the window's is a little larger.
+    pub fn resize(&self, width: u32, height: u32) -> Outcome<()> {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1,
+            "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", size)
+    }
+
+    /// Sets a media feature for the page: `("prefers-color-scheme", "dark")`,
+    /// `("prefers-reduced-motion", "reduce")`. Not by a command-line argument, so that one test
+    /// can look at the same page both ways.
+    pub fn emulate(&self, feature: &str, value: &str) -> Outcome<()> {
+        let features = json!({ "features": [{ "name": feature, "value": value }] });
+        self.devtools("Emulation.setEmulatedMedia", features)
+    }
+
+    fn devtools(&self, command: &str, params: Value) -> Outcome<()> {
+        self.post("/goog/cdp/execute", json!({ "cmd": command, "params": params })).map(drop)
+    }
+
+    /// Writes the viewport as PNG.
+    pub fn screenshot(&self, file: &Path) -> Outcome<()> {
+        let text = self.get("/screenshot")?;
+        let text = text.as_str().ok_or("a screenshot that is not text")?;
+        let bytes = base64::engine::general_purpose::STANDARD.decode(text)?;
+        Ok(std::fs::write(file, bytes)?)
+    }
+
+    /// The errors on the page's console (exceptions, failed requests) since the last call.
+    pub fn console_errors(&self) -> Outcome<Vec<String>> {
+        let entries = self.post("/se/log", json!({ "type": "browser" }))?;
+        let entries = entries.as_array().ok_or("a log that is not a list")?;
+        let severe = entries.iter().filter(|entry| entry["level"] == "SEVERE");
+        Ok(severe.map(|entry| entry["message"].to_string()).collect())
+    }
+
+    /// Asks until the answer is yes; `what` names the wish in the error.
+    pub fn until(&self, what: &str, ask: impl Fn(&Self) -> Outcome<bool>) -> Outcome<()> {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if ask(self)? {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(format!("waited {} s in vain: {what}", PATIENCE.as_secs()).into())
+    }
+
+    fn element(&self, css: &str) -> Outcome<String> {
+        let found = self.post("/element", json!({ "using": "css selector", "value": css }))?;
+        Ok(found[ELEMENT].as_str().ok_or("an element without name")?.to_string())
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Nothing to report to: a browser that is already gone is as good as closed.
+        let path = format!("/session/{}", self.session);
+        webdriver::call(self.port, "DELETE", &path, None).ok();
+        self.driver.kill().ok();
+        self.driver.wait().ok();
+        std::fs::remove_dir_all(&self.scratch).ok();
+    }
+}
+
+fn capabilities(binary: &Path, scratch: &Path, downloads: &Path) -> Value {
+    let profile = format!("--user-data-dir={}", scratch.join("profile").display());
+    // --no-sandbox: containers run as root, which Chromium's sandbox refuses; it only ever sees
+    // our own page. --disable-dev-shm-usage: a container's /dev/shm has 64 MiB.
+    let args = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--hide-scrollbars",
+        "--window-size=1280,800",
+        &profile,
+    ];
+    let prefs = json!({
+        "download.default_directory": downloads,
+        "download.prompt_for_download": false,
+    });
+    json!({ "capabilities": { "alwaysMatch": {
+        "browserName": "chrome",
+        "goog:loggingPrefs": { "browser": "ALL" },
+        "goog:chromeOptions": { "binary": binary, "args": args, "prefs": prefs },
+    } } })
+}

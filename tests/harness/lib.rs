@@ -1,0 +1,15 @@
+//! What the integration tests share: outside programs, found or visibly missed.
+//!
+//! [`browser`] drives a real Chromium, [`mpirun`] starts ranks, [`tools`] decides what happens when
+//! one of them is not installed. Pages are served by `pipewright_web::Server`, the server of
+//! `make demo`.
+
+pub mod browser;
+pub mod mpirun;
+pub mod tools;
+mod webdriver;
+
+pub use pipewright_web::Server;
+
+/// A test reports the first thing that went wrong; nobody handles it by kind.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;

@@ -1,0 +1,98 @@
+//! Starts a program under `mpirun`.
+
+use crate::{Outcome, tools};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+/// The variables that scripts/env.sh exports too.
+const ENVIRONMENT: &str = include_str!("../../scripts/mpi.env");
+
+/// `timeout`'s own exit code for a command that it had to end.
+const TIMED_OUT: i32 = 124;
+
+/// What a finished run left behind.
+#[derive(Debug)]
+pub struct Run {
+    /// Not enough to judge by: Open MPI returns 0 for some lost runs. Look at the output as well.
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs `program` on `ranks` ranks for at most `seconds_max`, in the folder `dir`.
+///
+/// `None` when MPI is not installed (the skip has been reported, or has panicked). A run that
+/// exceeds its time is an error that quotes the output.
+pub fn mpirun(
+    ranks: u32,
+    program: &Path,
+    args: &[&str],
+    dir: &Path,
+    seconds_max: u32,
+) -> Outcome<Option<Run>> {
+    let Some(mpirun) = tools::find("MPIRUN", &["mpirun"]) else {
+        tools::skip("mpirun");
+        return Ok(None);
+    };
+    // `timeout` and not a thread of ours: it also ends the ranks when the test itself is killed.
+    let output = Command::new("timeout")
+        .args(["--kill-after=10", &seconds_max.to_string()])
+        .arg(mpirun)
+        .args(["-n", &ranks.to_string()])
+        .arg(program)
+        .args(args)
+        .envs(environment())
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .output()?;
+    let run = Run {
+        status: output.status,
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    };
+    if matches!(run.status.code(), Some(TIMED_OUT) | None) {
+        return Err(format!("mpirun did not end in {seconds_max} s: {run:#?}").into());
+    }
+    Ok(Some(run))
+}
+
+/// The `NAME=VALUE` lines of scripts/mpi.env.
+fn environment() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ENVIRONMENT.lines().filter(|line| !line.starts_with('#')).filter_map(|l| l.split_once('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_starts() -> Outcome<()> {
+        let dir = std::env::temp_dir();
+        let echo = ["-c", "echo rank $OMPI_COMM_WORLD_RANK"];
+        let Some(run) = mpirun(4, Path::new("sh"), &echo, &dir, 60)? else { return Ok(()) };
+        let mut lines: Vec<_> = run.stdout.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["rank 0", "rank 1", "rank 2", "rank 3"], "{run:#?}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_run_that_hangs_is_an_error() -> Outcome<()> {
+        let dir = std::env::temp_dir();
+        match mpirun(2, Path::new("sleep"), &["60"], &dir, 1) {
+            Ok(None) => Ok(()),
+            Ok(Some(run)) => panic!("{run:#?}"),
+            Err(error) => {
+                assert!(error.to_string().contains("did not end in 1 s"), "{error}");
+                Ok(())
+            }
+        }
+    }
+
+    #[test]
+    fn the_environment_file_has_both_families() {
+        let names: Vec<_> = environment().map(|(name, _)| name).collect();
+        assert!(names.contains(&"OMPI_ALLOW_RUN_AS_ROOT"), "{names:?}");
+        assert!(names.contains(&"PRTE_ALLOW_RUN_AS_ROOT"), "{names:?}");
+    }
+}

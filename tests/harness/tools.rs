@@ -1,0 +1,47 @@
+//! Outside programs: where they are, and what a test does without them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// `make test` sets this after it installed everything: from then on nothing may be skipped.
+const REQUIRE_ALL: &str = "PIPEWRIGHT_REQUIRE_ALL";
+
+/// The program named by the environment variable `variable`, else the first of `names` on PATH.
+pub fn find(variable: &str, names: &[&str]) -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os(variable) {
+        return Some(PathBuf::from(path));
+    }
+    let path = std::env::var_os("PATH")?;
+    names.iter().find_map(|name| {
+        std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+    })
+}
+
+/// Says that a test did not run for want of `what`; panics where skipping is forbidden.
+///
+/// Writes to the stream itself: the test runner hides `eprintln!` of tests that pass, and a skip
+/// that nobody sees is a pass.
+pub fn skip(what: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_string();
+    if std::env::var_os(REQUIRE_ALL).is_some_and(|value| value == "1") {
+        panic!("{test} needs {what}, and {REQUIRE_ALL}=1 forbids to skip it");
+    }
+    writeln!(std::io::stderr(), "SKIPPED: {test}: no {what}; `make setup` installs it").ok();
+}
+
+/// The root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// An empty folder for one test, below cargo's target folder: a browser installed as a snap may
+/// read neither the system's temporary folder nor hidden ones.
+pub fn scratch(name: &str) -> std::io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    // target/debug/deps/program-hash
+    let target = program.ancestors().nth(3).unwrap_or(root());
+    let dir = target.join("tmp").join(format!("{name}-{}", std::process::id()));
+    std::fs::remove_dir_all(&dir).ok();
+    std::fs::create_dir_all(&dir)?;
+    Ok(dir)
+}

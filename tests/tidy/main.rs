@@ -1,0 +1,114 @@
+//! The house rules, as a test: see the tables below, they are the rules.
+//!
+//! `source` reads the repository's files and cuts Rust into tokens, `paths` resolves `use` lines,
+//! `checks` compares with the tables. The tests at the end of `checks` feed each check a bad file
+//! in memory, so that a check that sees nothing cannot pass for one that finds nothing.
+
+mod checks;
+mod paths;
+mod source;
+
+use source::Source;
+
+/// The modules of core, lowest floor first. A module imports itself and lower floors, nothing else.
+const FLOORS: &[&[&str]] = &[
+    &["units", "ids"],
+    &["graph"],
+    &["cost"],
+    &["partition", "recompute", "compress"],
+    &["schedule"],
+    &["plan"],
+    &["timeline"],
+    &["simulate", "elastic"],
+    &["predict"],
+];
+
+/// What core must not name, and what to do instead. In-file tests are exempt.
+const FORBIDDEN_IN_CORE: &[(&str, &str)] = &[
+    ("std::time", "core has no clock: take the time as an argument"),
+    ("std::fs", "core reads no files: take the content as an argument"),
+    ("std::env", "core has no environment: take the value as an argument"),
+    ("std::thread", "core has no threads: the caller decides where it runs"),
+    ("std::process", "core starts and ends no process: return an error"),
+    ("std::net", "core has no network"),
+    ("HashMap", "its order differs from run to run: use BTreeMap, or Vec indexed by id"),
+    ("HashSet", "its order differs from run to run: use BTreeSet, or Vec indexed by id"),
+    ("println!", "core prints nothing: return the text"),
+    ("eprintln!", "core prints nothing: return the text"),
+    ("print!", "core prints nothing: return the text"),
+    ("eprint!", "core prints nothing: return the text"),
+];
+
+/// What no file may name.
+const FORBIDDEN: &[(&str, &str)] = &[
+    ("todo!", "finish it, or return an error that says it is missing"),
+    ("unimplemented!", "finish it, or return an error that says it is missing"),
+    ("dbg!", "remove the debugging aid"),
+];
+
+/// Explorer and runner only meet in core.
+const STRANGERS: &[(&str, &str, &str)] = &[
+    ("app/", "pipewright_runner", "move what both need to core"),
+    ("runner/", "pipewright_app", "move what both need to core"),
+];
+
+/// Folders of somebody's machine, without the slashes: this file must pass its own check.
+const MACHINE_FOLDERS: &[&str] = &["work", "root", "farm"];
+
+const MAX_FILE_LINES: usize = 500;
+const MAX_MEDIAN_LINES: usize = 200;
+const MAX_FUNCTION_LINES: usize = 70;
+
+/// Fails with every finding of `check` on every file of the repository.
+fn expect_tidy(check: impl Fn(&Source) -> Vec<String>) {
+    let findings: Vec<String> = source::repository().iter().flat_map(check).collect();
+    assert!(findings.is_empty(), "\n\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn files_are_short() {
+    expect_tidy(checks::file_length);
+}
+
+#[test]
+fn the_median_file_is_short() {
+    let lengths: Vec<usize> =
+        source::repository().iter().filter(|s| s.is_rust()).map(Source::line_count).collect();
+    let median = checks::median(lengths);
+    assert!(median <= MAX_MEDIAN_LINES, "the median Rust file has {median} lines: split some");
+}
+
+#[test]
+fn functions_are_short() {
+    expect_tidy(checks::function_length);
+}
+
+#[test]
+fn modules_say_what_they_are() {
+    expect_tidy(checks::header);
+}
+
+#[test]
+fn floors_are_respected() {
+    expect_tidy(checks::floors);
+}
+
+#[test]
+fn core_is_pure() {
+    expect_tidy(checks::purity);
+}
+
+#[test]
+fn nothing_is_unfinished() {
+    expect_tidy(checks::unfinished);
+}
+
+#[test]
+fn app_and_runner_are_strangers() {
+    expect_tidy(checks::strangers);
+}
+
+#[test]
+fn no_machine_is_named() {
+    expect_tidy(checks::machine_paths);
+}
