@@ -5,10 +5,12 @@ mod cluster;
 mod profile;
 mod roofline;
 pub mod takisawa;
+mod workload;
 
 pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Link};
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample};
 pub use roofline::roofline;
+pub use workload::{Edge, Item, Rules, Shard, Workload};
 
 use crate::graph::Graph;
 use crate::graph::autodiff::ComputationKind;

@@ -1,0 +1,171 @@
+//! What partitioners, search and closed forms plan with: a graph of items with times and bytes.
+//!
+//! A network of ours becomes one by [`Workload::of`], others' profile files by [`super::import`].
+//! Times and bytes are those of one batch of [`Workload::samples`] samples on one device.
+
+use super::{Costs, Link};
+use crate::graph::Graph;
+use crate::graph::autodiff::{BackwardStyle, ComputationKind, training_graph};
+use crate::ids::StageId;
+use crate::units::{Bytes, Nanos};
+
+/// A graph of items to place on devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Workload {
+    /// For people.
+    pub name: String,
+    /// Samples that times, outputs and stashes stand for.
+    pub samples: u64,
+    /// In topological order.
+    pub items: Vec<Item>,
+    /// Ascending by reader, then by producer; each pair once.
+    pub edges: Vec<Edge>,
+    /// Memory of a device, where the file says it.
+    pub memory: Option<Bytes>,
+    /// Devices, where the file says it.
+    pub devices: Option<u32>,
+    /// The link between devices, where the file says it.
+    pub link: Option<Link>,
+}
+
+/// One thing that a device computes: a layer, or one operation of a layer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Item {
+    /// Unique in the workload.
+    pub name: String,
+    /// Forward pass.
+    pub forward: Nanos,
+    /// Gradient of the inputs; the whole backward pass where the profile does not split it.
+    pub backward_input: Nanos,
+    /// Gradient of the parameters.
+    pub backward_weight: Nanos,
+    /// The value that it hands to its readers.
+    pub output: Bytes,
+    /// What is kept from the forward to the backward pass.
+    pub stash: Bytes,
+    /// Parameters, without gradients and optimizer state.
+    pub parameters: Bytes,
+    /// Ways to divide the item among several devices, ascending by degree; without degree 1,
+    /// which is the item itself.
+    pub shards: Vec<Shard>,
+    /// Restrictions of where it may stand.
+    pub rules: Rules,
+}
+
+/// An item divided among `degree` devices (tensor parallelism); times and bytes per device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shard {
+    /// Devices.
+    pub degree: u32,
+    /// Forward pass, with its collectives.
+    pub forward: Nanos,
+    /// Whole backward pass, with its collectives.
+    pub backward: Nanos,
+    /// What is kept from the forward to the backward pass.
+    pub stash: Bytes,
+    /// Parameters.
+    pub parameters: Bytes,
+}
+
+/// Where an item may stand.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// Time on a host processor, where it can run there.
+    pub host: Option<Nanos>,
+    /// Cannot run on an accelerator.
+    pub host_only: bool,
+    /// Items of one group stand on one device: a backward operation with its forward one.
+    pub group: Option<u32>,
+    /// A backward operation that is an item of its own, as in training graphs.
+    pub backward: bool,
+}
+
+/// A reader of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edge {
+    /// The item that reads.
+    pub to: u32,
+    /// The item that computes.
+    pub from: u32,
+    /// What travels when they stand on different devices; forward, and once more back as gradient.
+    pub bytes: Bytes,
+}
+
+impl Item {
+    /// Forward and backward pass.
+    pub fn time(&self) -> Nanos {
+        self.forward + self.backward()
+    }
+
+    /// The whole backward pass.
+    pub fn backward(&self) -> Nanos {
+        self.backward_input + self.backward_weight
+    }
+}
+
+impl Workload {
+    /// The nodes of `graph` as items, with `costs`. Sources and views are items without work.
+    pub fn of(graph: &Graph, costs: &Costs) -> Self {
+        let training =
+            training_graph(graph, &graph.division(&[]), StageId(0), BackwardStyle::Split);
+        let item = |node: &crate::graph::Node| Item {
+            name: node.name.clone(),
+            output: node.output.bytes() * costs.samples,
+            stash: if node.op.is_view() { Bytes(0) } else { node.output.bytes() * costs.samples },
+            parameters: Bytes(
+                node.params.iter().map(|id| 4 * graph.param(*id).elements()).sum::<u64>(),
+            ),
+            ..Item::default()
+        };
+        let mut items: Vec<Item> = graph.nodes().iter().map(item).collect();
+        for computation in &training.computations {
+            let time = costs.node(computation.node).of(computation.kind);
+            let item = &mut items[computation.node.index()];
+            match computation.kind {
+                ComputationKind::Forward => item.forward += time,
+                ComputationKind::WeightGradient => item.backward_weight += time,
+                ComputationKind::InputGradient | ComputationKind::SumGradients => {
+                    item.backward_input += time;
+                }
+            }
+        }
+        let mut edges = vec![];
+        for (to, node) in (0..).zip(graph.nodes()) {
+            let read =
+                |id: &crate::ids::NodeId| Edge { to, from: id.0, bytes: items[id.index()].output };
+            edges.extend(node.inputs.iter().map(read));
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        Self { name: graph.name().into(), samples: costs.samples, items, edges, ..Self::default() }
+    }
+
+    /// Forward and backward time of everything.
+    pub fn time(&self) -> Nanos {
+        self.items.iter().map(Item::time).sum()
+    }
+
+    /// All parameters.
+    pub fn parameters(&self) -> Bytes {
+        self.items.iter().map(|item| item.parameters).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cluster;
+    use crate::graph::presets::Preset;
+
+    #[test]
+    fn a_network_is_all_there() {
+        let graph = Preset::Resnet50.graph().unwrap();
+        let cluster = Cluster::preset("dgx-a100").unwrap();
+        let work = Workload::of(&graph, &Costs::new(&graph, &cluster, 8));
+        assert_eq!(work.items.len(), graph.nodes().len());
+        assert!(work.parameters().0 >= 4 * graph.trainable_elements());
+        assert!(work.edges.iter().all(|e| e.from < e.to));
+        let layers = crate::partition::layer_times(&graph, &Costs::new(&graph, &cluster, 8));
+        assert_eq!(work.time(), layers.into_iter().sum());
+    }
+}
