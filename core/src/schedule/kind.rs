@@ -26,6 +26,21 @@ pub enum ScheduleKind {
         /// Stages of a lane.
         chunks: u32,
     },
+    /// Two flows in opposite directions, forwards overlapped with backwards (DeepSeek-AI 2024).
+    DualPipe,
+    /// The same with one copy of the weights, in a V.
+    DualPipeV,
+    /// Two 1F1B pipelines in opposite directions (Li and Hoefler, SC 2021).
+    Chimera,
+    /// Forth and back through the lanes (Liu et al., SC 2023).
+    Hanayo {
+        /// How often; a lane has two stages a wave.
+        waves: u32,
+    },
+    /// 1F1B without a flush, weights stashed (Narayanan et al., SOSP 2019).
+    PipeDream,
+    /// 1F1B without a flush, two versions of the weights (Narayanan et al., ICML 2021).
+    PipeDream2Bw,
 }
 
 /// Stages of a lane beyond this are refused: a slip of the keyboard, not a pipeline.
@@ -43,12 +58,18 @@ struct Facts {
 
 impl ScheduleKind {
     /// All of them with usual numbers, in the order in which they are offered.
-    pub const ALL: [ScheduleKind; 5] = [
+    pub const ALL: [ScheduleKind; 11] = [
         ScheduleKind::OneFOneB,
         ScheduleKind::GPipe,
         ScheduleKind::Naive,
         ScheduleKind::Interleaved { chunks: 2 },
         ScheduleKind::LoopedBfs { chunks: 2 },
+        ScheduleKind::DualPipe,
+        ScheduleKind::DualPipeV,
+        ScheduleKind::Chimera,
+        ScheduleKind::Hanayo { waves: 2 },
+        ScheduleKind::PipeDream,
+        ScheduleKind::PipeDream2Bw,
     ];
 
     /// Those with one stage a lane, for any numbers of stages and micro-batches.
@@ -70,6 +91,23 @@ impl ScheduleKind {
             ScheduleKind::LoopedBfs { chunks } => {
                 sync("looped-bfs", "Looped BFS", Some(chunks), Placement::Loop { chunks })
             }
+            ScheduleKind::DualPipe => sync("dualpipe", "DualPipe", None, Placement::TwoWay),
+            ScheduleKind::DualPipeV => {
+                sync("dualpipev", "DualPipeV", None, Placement::Wave { chunks: 2 })
+            }
+            ScheduleKind::Chimera => sync("chimera", "Chimera", None, Placement::TwoWay),
+            ScheduleKind::Hanayo { waves } => {
+                let chunks = 2 * waves;
+                sync("hanayo", "Hanayo", Some(waves), Placement::Wave { chunks })
+            }
+            ScheduleKind::PipeDream => Facts {
+                updates: Updates::Stashed,
+                ..sync("pipedream", "PipeDream", None, straight)
+            },
+            ScheduleKind::PipeDream2Bw => Facts {
+                updates: Updates::DoubleBuffered,
+                ..sync("pipedream-2bw", "PipeDream-2BW", None, straight)
+            },
         }
     }
 
@@ -78,6 +116,7 @@ impl ScheduleKind {
         match self {
             ScheduleKind::Interleaved { .. } => Some(ScheduleKind::Interleaved { chunks: number }),
             ScheduleKind::LoopedBfs { .. } => Some(ScheduleKind::LoopedBfs { chunks: number }),
+            ScheduleKind::Hanayo { .. } => Some(ScheduleKind::Hanayo { waves: number }),
             _ => None,
         }
     }
