@@ -1,6 +1,7 @@
 //! What things take: clusters and links, roofline and measured node times, the closed-form
 //! equations of the pipeline.
 
+pub mod calibrate;
 mod cluster;
 mod profile;
 mod roofline;
