@@ -3,9 +3,12 @@
 
 pub mod calibrate;
 mod cluster;
+pub mod collective;
+pub mod memory;
 mod profile;
 mod roofline;
 pub mod takisawa;
+pub mod transformer;
 mod workload;
 
 pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Link};
