@@ -1,11 +1,15 @@
 //! What things take: clusters and links, roofline and measured node times, the closed-form
 //! equations of the pipeline.
 
+pub mod calibrate;
 mod cluster;
+pub mod collective;
 pub mod import;
+pub mod memory;
 mod profile;
 mod roofline;
 pub mod takisawa;
+pub mod transformer;
 mod workload;
 
 pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Link};
