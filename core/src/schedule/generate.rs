@@ -5,50 +5,17 @@ use thiserror::Error;
 
 mod gpipe;
 mod interleaved;
+mod interleaved_zb;
 mod looped_bfs;
 mod naive;
 mod one_f_one_b;
+mod v_half;
+mod v_min;
+mod v_pattern;
+mod zb_h1;
+mod zb_h2;
+mod zb_v;
 
-/// Why there is no such schedule.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum GenerateError {
-    /// Stages that do not fill the lanes.
-    #[error("{kind} cannot have {stages} stages: {must}")]
-    Stages {
-        /// The schedule.
-        kind: ScheduleKind,
-        /// Stages asked for.
-        stages: u32,
-        /// What it needs.
-        must: String,
-    },
-    /// Micro-batches that do not fit its pattern.
-    #[error("{kind} on {lanes} lanes cannot have {micro_batches} micro-batches: {must}")]
-    MicroBatches {
-        /// The schedule.
-        kind: ScheduleKind,
-        /// Lanes.
-        lanes: u32,
-        /// Micro-batches asked for.
-        micro_batches: u32,
-        /// What it needs.
-        must: String,
-    },
-    /// More than a computer could hold.
-    #[error(
-        "{stages} stages x {micro_batches} micro-batches are more than the {LIMIT} pairs that a \
-         schedule may have; use fewer micro-batches"
-    )]
-    TooMany {
-        /// Stages asked for.
-        stages: u32,
-        /// Micro-batches asked for.
-        micro_batches: u32,
-    },
-}
-
-/// Most pairs of stage and micro-batch: 16 times the largest pipeline known.
-const LIMIT: u64 = 1 << 26;
 
 /// What a generator is asked for: at least one of each, and stages that divide into lanes.
 #[derive(Clone, Copy)]
@@ -72,8 +39,7 @@ impl Pipe {
 
     /// Generates lane by lane.
     fn each(self, lane: impl Fn(u32) -> Vec<Action>) -> Order {
-        let lanes: Vec<Vec<Action>> = (0..self.lanes).map(lane).collect();
-        Order { overlaps: vec![vec![]; lanes.len()], lanes }
+        Order::of((0..self.lanes).map(lane).collect())
     }
 }
 
@@ -81,6 +47,13 @@ impl Pipe {
 struct Order {
     lanes: Vec<Vec<Action>>,
     overlaps: Vec<Vec<u32>>,
+}
+
+impl Order {
+    /// Without overlaps.
+    fn of(lanes: Vec<Vec<Action>>) -> Self {
+        Self { overlaps: vec![vec![]; lanes.len()], lanes }
+    }
 }
 
 impl ScheduleKind {
@@ -106,6 +79,12 @@ impl ScheduleKind {
             ScheduleKind::Naive => pipe.each(|lane| naive::lane(lane, m)),
             ScheduleKind::Interleaved { .. } => interleaved::order(pipe)?,
             ScheduleKind::LoopedBfs { .. } => pipe.each(|lane| looped_bfs::lane(pipe, lane)),
+            ScheduleKind::ZbH1 => pipe.each(|lane| zb_h1::lane(lane, stages, m)),
+            ScheduleKind::ZbH2 => pipe.each(|lane| zb_h2::lane(lane, stages, m)),
+            ScheduleKind::InterleavedZb { .. } => interleaved_zb::order(pipe)?,
+            ScheduleKind::ZbV => pipe.each(|lane| zb_v::lane(lane, pipe.lanes, m)),
+            ScheduleKind::VHalf => Order::of(v_half::order(pipe.lanes, m)),
+            ScheduleKind::VMin => Order::of(v_min::order(pipe.lanes, m)),
         };
         let placement = self.placement();
         Ok(Schedule {
