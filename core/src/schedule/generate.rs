@@ -9,10 +9,17 @@ mod gpipe;
 mod greedy;
 mod hanayo;
 mod interleaved;
+mod interleaved_zb;
 mod looped_bfs;
 mod naive;
 mod one_f_one_b;
 mod replicated;
+mod v_half;
+mod v_min;
+mod v_pattern;
+mod zb_h1;
+mod zb_h2;
+mod zb_v;
 
 /// Why there is no such schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -90,13 +97,7 @@ impl Pipe {
 
     /// Generates lane by lane.
     fn each(self, lane: impl Fn(u32) -> Vec<Action>) -> Order {
-        let lanes: Vec<Vec<Action>> = (0..self.lanes).map(lane).collect();
-        self.whole(lanes)
-    }
-
-    /// Lanes without overlapping pairs.
-    fn whole(self, lanes: Vec<Vec<Action>>) -> Order {
-        Order { overlaps: vec![vec![]; lanes.len()], lanes }
+        Order::of((0..self.lanes).map(lane).collect())
     }
 }
 
@@ -110,6 +111,13 @@ impl FromIterator<(Vec<Action>, Vec<u32>)> for Order {
     fn from_iter<I: IntoIterator<Item = (Vec<Action>, Vec<u32>)>>(lanes: I) -> Self {
         let (lanes, overlaps) = lanes.into_iter().unzip();
         Self { lanes, overlaps }
+    }
+}
+
+impl Order {
+    /// Without overlaps.
+    fn of(lanes: Vec<Vec<Action>>) -> Self {
+        Self { overlaps: vec![vec![]; lanes.len()], lanes }
     }
 }
 
@@ -140,6 +148,12 @@ impl ScheduleKind {
             ScheduleKind::DualPipeV => dual_pipe::v(pipe)?,
             ScheduleKind::Chimera => chimera::order(pipe)?,
             ScheduleKind::Hanayo { .. } => hanayo::order(pipe),
+            ScheduleKind::ZbH1 => pipe.each(|lane| zb_h1::lane(lane, stages, m)),
+            ScheduleKind::ZbH2 => pipe.each(|lane| zb_h2::lane(lane, stages, m)),
+            ScheduleKind::InterleavedZb { .. } => interleaved_zb::order(pipe)?,
+            ScheduleKind::ZbV => pipe.each(|lane| zb_v::lane(lane, pipe.lanes, m)),
+            ScheduleKind::VHalf => Order::of(v_half::order(pipe.lanes, m)),
+            ScheduleKind::VMin => Order::of(v_min::order(pipe.lanes, m)),
         };
         let placement = self.placement();
         Ok(Schedule {

@@ -38,6 +38,7 @@ pub fn workload(
             backward_weight: Nanos(whole.backward.0 / 2),
             output: state_bytes(model, samples),
             stash: whole.stash,
+            state: whole.state,
             parameters: whole.parameters,
             shards: degrees.iter().map(|t| of(&at(*t))).collect(),
             ..Item::default()
@@ -57,8 +58,15 @@ pub fn workload(
         edges: (1..=model.layers + 1).map(edge).collect(),
         items,
         memory: Some(on.memory),
-        devices: None,
         link: Some(on.stage.into()),
+        ..Workload::default()
+    }
+}
+
+impl Shard {
+    /// Weights and gradients, as [`Item::state`] has them.
+    fn with_state(self) -> Self {
+        Self { state: self.parameters * 2, ..self }
     }
 }
 
@@ -79,7 +87,9 @@ fn block(model: &Transformer, training: &Training, on: &Accelerator) -> Shard {
         backward: Nanos::from_secs(backward),
         stash: Bytes(layer_stash(model, training) as u64),
         parameters: Bytes(2 * model.layer_parameters() / u64::from(training.tensor)),
+        ..Shard::default()
     }
+    .with_state()
 }
 
 /// A look-up reads and writes the hidden state; its gradient adds to the table's rows.
@@ -92,7 +102,9 @@ fn embedding(model: &Transformer, training: &Training, on: &Accelerator) -> Shar
         // Mask of the dropout, and the tokens themselves.
         stash: Bytes(state as u64 / 2),
         parameters: Bytes(2 * model.embedding_parameters() / u64::from(training.tensor)),
+        ..Shard::default()
     }
+    .with_state()
 }
 
 fn logits(model: &Transformer, training: &Training, on: &Accelerator) -> Shard {
@@ -107,5 +119,7 @@ fn logits(model: &Transformer, training: &Training, on: &Accelerator) -> Shard {
         stash: Bytes(4 * tokens * u64::from(model.vocabulary) / tensor)
             + state_bytes(model, training.micro_batch),
         parameters: Bytes(2 * model.embedding_parameters() / tensor),
+        ..Shard::default()
     }
+    .with_state()
 }

@@ -24,5 +24,5 @@ pub(super) fn order(pipe: Pipe) -> Result<Order, GenerateError> {
     // micro-batches has.
     let in_flight = |stage: StageId| (p - stage.0).min((p / 2).max(1));
     let limits = Limits { in_flight: &in_flight, backward: 1 };
-    Ok(pipe.whole(greedy::lanes(pipe, &limits)))
+    Ok(Order::of(greedy::lanes(pipe, &limits)))
 }

@@ -14,5 +14,5 @@ use super::{Order, Pipe};
 
 pub(super) fn order(pipe: Pipe) -> Order {
     let limits = Limits { in_flight: &|_| pipe.lanes, backward: 2 };
-    pipe.whole(greedy::lanes(pipe, &limits))
+    Order::of(greedy::lanes(pipe, &limits))
 }
