@@ -93,31 +93,53 @@ pub enum Split {
     Uniform,
 }
 
-/// `runner plan`.
+/// What `runner plan` searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Forms {
+    /// Pipelines that the runner executes.
+    Runnable,
+    /// Replicas, tensor parallelism, bidirectional schedules and recomputation as well: what they
+    /// would give is printed, the plan written is still one that the runner executes.
+    All,
+}
+
+/// `runner plan`. What is left open is searched.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// mlp4, fc32:WIDTH, vgg16, resnet50 or digits-cnn.
+    /// A model by name, such as fc32:512, vgg16, resnet50, digits-cnn, gpt2.
     #[arg(long)]
     pub model: String,
-    /// Stages, one a rank.
-    #[arg(long, default_value_t = 1)]
-    pub stages: u32,
-    /// How to choose the cuts.
-    #[arg(long, value_enum, default_value = "balanced")]
-    pub split: Split,
-    /// Layers that begin a stage, by name, in place of `--split`: conv2,pool2,fc1. A node's name
-    /// (layer1.0.bn2) cuts inside of a block.
-    #[arg(long, value_delimiter = ',', conflicts_with_all = ["split", "stages"])]
+    /// Processes, one a lane; open: as many as are fastest.
+    #[arg(long)]
+    pub ranks: Option<u32>,
+    /// Stages; as many as ranks, or a multiple of them where a schedule has several stages a rank.
+    #[arg(long)]
+    pub stages: Option<u32>,
+    /// How to choose the cuts; open: balanced, then refined by simulation.
+    #[arg(long, value_enum, requires = "stages")]
+    pub split: Option<Split>,
+    /// Layers that begin a stage, by name: conv2,pool2,fc1. A node's name (layer1.0.bn2) cuts
+    /// inside of a block.
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["split", "stages", "ranks"])]
     pub cuts: Vec<String>,
-    /// gpipe or 1f1b.
-    #[arg(long, default_value_t = ScheduleKind::OneFOneB)]
-    pub schedule: ScheduleKind,
+    /// 1f1b, gpipe, zb-h1, interleaved:2 and so on; open: the fastest (1f1b with --cuts, --split).
+    #[arg(long)]
+    pub schedule: Option<ScheduleKind>,
+    /// Parts of a mini-batch; open: the fastest (4 with --cuts, --split).
+    #[arg(long)]
+    pub micro_batches: Option<u32>,
+    /// Devices to search for; open: all of the cluster.
+    #[arg(long)]
+    pub devices: Option<u32>,
+    /// What is searched.
+    #[arg(long, value_enum, default_value = "runnable")]
+    pub forms: Forms,
+    /// Plans to try at most. The result depends on it and on the seed, not on the machine's pace.
+    #[arg(long, default_value_t = 20_000)]
+    pub budget: u64,
     /// Samples of an optimizer step.
     #[arg(long, default_value_t = 32)]
     pub mini_batch: u64,
-    /// Parts of a mini-batch.
-    #[arg(long, default_value_t = 4)]
-    pub micro_batches: u32,
     /// reedbush-l, laptop, dgx-a100, dgx-h100 or a file that `runner profile` wrote.
     #[arg(long, default_value = "laptop")]
     pub cluster: String,

@@ -39,8 +39,9 @@ pub fn layer_times(graph: &Graph, costs: &Costs) -> Vec<Nanos> {
     layers.map(|l| graph.layer_nodes(l).map(|node| nodes[node as usize]).sum()).collect()
 }
 
-/// First items of the groups after the first.
-fn split(times: &[Nanos], groups: usize) -> Vec<usize> {
+/// The split of a chain of `times` into `groups` (at most as many as items) whose slowest group is
+/// fastest: first items of the groups after the first. O(groups x items²).
+pub fn split(times: &[Nanos], groups: usize) -> Vec<usize> {
     let mut until = vec![Nanos::ZERO];
     for time in times {
         until.push(until[until.len() - 1] + *time);

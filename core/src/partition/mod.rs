@@ -4,7 +4,7 @@ mod balanced;
 mod moves;
 mod uniform;
 
-pub use balanced::{balanced, layer_times};
+pub use balanced::{balanced, layer_times, split};
 pub use moves::moves;
 pub use uniform::uniform;
 

@@ -1,6 +1,7 @@
 //! All arrows of the house in one call: costs, lowering, simulation.
 
 mod explain;
+pub mod search;
 
 pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,

@@ -143,7 +143,7 @@ impl ScheduleKind {
     }
 
     /// The kind with another number, if it has one.
-    fn with_number(self, number: u32) -> Option<Self> {
+    pub fn with_number(self, number: u32) -> Option<Self> {
         match self {
             ScheduleKind::Interleaved { .. } => Some(ScheduleKind::Interleaved { chunks: number }),
             ScheduleKind::LoopedBfs { .. } => Some(ScheduleKind::LoopedBfs { chunks: number }),

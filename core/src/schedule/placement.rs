@@ -39,6 +39,16 @@ impl Placement {
         }
     }
 
+    /// The number of stages on so many lanes.
+    pub fn stages(self, lanes: u32) -> u32 {
+        match self {
+            Placement::Loop { chunks } | Placement::Wave { chunks } => {
+                lanes.saturating_mul(chunks)
+            }
+            Placement::TwoWay => lanes,
+        }
+    }
+
     /// The lane of each stage, by route.
     pub fn routes(self, lanes: u32) -> Vec<Vec<LaneId>> {
         let straight = |chunks: u32| (0..chunks).flat_map(|_| (0..lanes).map(LaneId)).collect();

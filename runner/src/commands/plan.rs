@@ -1,5 +1,7 @@
 //! `runner plan`: makes a plan from the command line.
 
+mod search;
+
 use crate::args::{PlanArgs, Split};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::{Cluster, Costs};
@@ -7,6 +9,7 @@ use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::partition;
 use pipewright_core::plan::{Draft, Model, Optimizer};
+use pipewright_core::schedule::ScheduleKind;
 use std::path::Path;
 
 /// Runs the command.
@@ -15,11 +18,9 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let model = Model::Preset(preset);
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     let cluster = read_cluster(&args.cluster)?;
-    let cuts = cuts(args, &graph, &cluster)?;
-    let mut draft = Draft::new(model, cluster, cuts);
-    draft.schedule = args.schedule;
+    let mut draft = Draft::new(model, cluster, vec![]);
+    draft.micro_batches = args.micro_batches.unwrap_or(1);
     draft.mini_batch = args.mini_batch;
-    draft.micro_batches = args.micro_batches;
     draft.data = args.data.clone();
     draft.seed = args.seed;
     draft.steps = args.steps;
@@ -28,48 +29,86 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         momentum: args.momentum,
         weight_decay: args.weight_decay,
     };
+    // Numbers that no plan has are refused before anything is searched.
+    draft.check().map_err(|e| Failure::usage(e.to_string()))?;
+    let chosen = choose(args, &graph, &draft.cluster)?;
+    (draft.cuts, draft.schedule, draft.micro_batches) = chosen;
     // What does not fit together here is the command line, not a file.
     let (plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
     super::write_text(&args.output, &plan.to_json())?;
     let timeline = &prediction.timeline;
     eprintln!(
-        "{} on {} ranks, {}: predicted {} per step, bubble {:.1} %",
+        "{} on {} ranks, {}, {} micro-batches: predicted {} per step, bubble {:.1} %",
         args.model,
         plan.ranks(),
         plan.schedule.name,
+        plan.micro_batches,
         timeline.step,
         100.0 * timeline.bubble()
     );
     Ok(())
 }
 
-fn cuts(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Vec<u32>, Failure> {
-    if args.cuts.is_empty() {
-        let samples = args.mini_batch / u64::from(args.micro_batches.max(1));
-        let cuts = match args.split {
-            Split::Uniform => partition::uniform(graph, args.stages),
-            Split::Balanced => {
-                let costs = Costs::new(graph, cluster, samples);
-                partition::balanced(graph, &costs, args.stages)
-            }
-        };
-        return cuts.map_err(|e| Failure::usage(e.to_string()));
+/// What the command line says; what it leaves open is searched.
+fn choose(
+    args: &PlanArgs,
+    graph: &Graph,
+    cluster: &Cluster,
+) -> Result<(Vec<u32>, ScheduleKind, u32), Failure> {
+    let whole = args.stages.is_some() && args.schedule.is_some() && args.micro_batches.is_some();
+    if !whole && args.cuts.is_empty() && args.split.is_none() {
+        return search::search(args, graph, cluster);
     }
-    let names = || graph.layers().iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join(", ");
-    // A node's name is how one asks for a cut inside of a block.
+    let schedule = args.schedule.unwrap_or(ScheduleKind::OneFOneB);
+    let micro_batches = args.micro_batches.unwrap_or(4);
+    let cuts = match args.stages {
+        Some(stages) => split(args, graph, cluster, stages, micro_batches)?,
+        None => named_cuts(&args.cuts, graph)?,
+    };
+    let stages = cuts.len() as u32 + 1;
+    let lanes = schedule.lanes(stages).map_err(|e| Failure::usage(e.to_string()))?;
+    if let Some(ranks) = args.ranks.filter(|ranks| *ranks != lanes) {
+        return Err(Failure::usage(format!(
+            "--ranks {ranks}: {schedule} with {stages} stages has {lanes}; leave one of them open"
+        )));
+    }
+    Ok((cuts, schedule, micro_batches))
+}
+
+fn split(
+    args: &PlanArgs,
+    graph: &Graph,
+    cluster: &Cluster,
+    stages: u32,
+    micro_batches: u32,
+) -> Result<Vec<u32>, Failure> {
+    let samples = args.mini_batch / u64::from(micro_batches.max(1));
+    let cuts = match args.split.unwrap_or(Split::Balanced) {
+        Split::Uniform => partition::uniform(graph, stages),
+        Split::Balanced => {
+            let costs = Costs::new(graph, cluster, samples);
+            partition::balanced(graph, &costs, stages)
+        }
+    };
+    cuts.map_err(|e| Failure::usage(e.to_string()))
+}
+
+/// A node's name is how one asks for a cut inside of a block.
+fn named_cuts(names: &[String], graph: &Graph) -> Result<Vec<u32>, Failure> {
+    let all = || graph.layers().iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join(", ");
     let find = |name: &String| {
         let layer = graph.layers().iter().find(|layer| layer.name == *name);
         let node = || graph.nodes().iter().position(|node| node.name == *name);
         layer.map(|layer| layer.first_node.0).or_else(|| node().map(|n| n as u32)).ok_or_else(
             || {
-                let layers = names();
+                let layers = all();
                 Failure::usage(format!(
                     "--cuts: no layer or node is called `{name}`; layers: {layers}"
                 ))
             },
         )
     };
-    args.cuts.iter().map(find).collect()
+    names.iter().map(find).collect()
 }
 
 /// A preset's name or a cluster file.

@@ -1,0 +1,190 @@
+//! What a choice is worth: stages, memory, messages, gradients, then the schedule's simulation.
+
+use super::choice::{Figures, lane_link};
+use super::{Chain, Choice, Scored, Space};
+use crate::cost::collective::{Channel, best_all_reduce, compressed_all_gather, hierarchical, two_shot};
+use crate::ids::StageId;
+use crate::simulate::{Footprint, Hop, Sends, StageCost, estimate};
+use crate::units::{Bytes, Nanos};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Scores a choice. Where recomputation is open and a lane does not fit, its stages compute again.
+/// `None` where the schedule does not exist for these numbers.
+pub(super) fn evaluate(
+    space: &Space<'_>,
+    chains: &BTreeMap<(u64, u32), Arc<Chain>>,
+    mut choice: Choice,
+) -> Option<Scored> {
+    let chain = chains.get(&(choice.samples(space.mini_batch), choice.tensor))?;
+    let schedule = choice.schedule.generate(choice.stages(), choice.micro_batches).ok()?;
+    loop {
+        let laid = Laid::new(space, chain, &choice);
+        let hop = |hop: Hop| {
+            lane_link(&space.cluster, &choice, hop.from.0, hop.to.0)
+                .time(laid.borders[hop.boundary.index() + 1])
+        };
+        let found =
+            estimate(&schedule, &laid.costs, &laid.footprints, Sends::Free, hop).ok()?;
+        if space.fixed.recompute.is_none() {
+            let mut changed = false;
+            for (lane, facts) in (0..).map(crate::ids::LaneId).zip(&found.lanes) {
+                if facts.peak > space.memory {
+                    for StageId(stage) in schedule.stages_of(lane) {
+                        changed |= !std::mem::replace(&mut choice.recompute[stage as usize], true);
+                    }
+                }
+            }
+            if changed {
+                continue;
+            }
+        }
+        // Steady schedules never stop: their step is the time between two of them.
+        let makespan = found.steady.map(|each| each * u64::from(choice.micro_batches));
+        let ends = found.lanes.iter().zip(&laid.gradients).map(|(lane, sum)| lane.end + *sum);
+        let step = makespan.or(ends.max())?;
+        let gradients = step.saturating_sub(found.makespan);
+        let (peak, bubble) = (found.peak(), found.bubble());
+        return Some(Scored { peak, traffic: laid.traffic, bubble, gradients, step, choice });
+    }
+}
+
+/// Figures that no way to run the choice can beat: lanes that are busy from the moment at which
+/// the first micro-batch reaches them. O(stages).
+pub(super) fn bound(space: &Space<'_>, chain: &Chain, choice: &Choice) -> Figures {
+    let laid = Laid::new(space, chain, choice);
+    let routes = choice.schedule.placement().routes(choice.lanes);
+    let share = u64::from(choice.micro_batches) / routes.len() as u64;
+    let lanes = choice.lanes as usize;
+    let (mut busy, mut update) = (vec![Nanos::ZERO; lanes], vec![Nanos::ZERO; lanes]);
+    let (mut start, mut peak) = (vec![Nanos(u64::MAX); lanes], vec![Bytes::ZERO; lanes]);
+    for route in &routes {
+        let mut reached = Nanos::ZERO;
+        for ((lane, cost), footprint) in route.iter().zip(&laid.costs).zip(&laid.footprints) {
+            let lane = lane.index();
+            start[lane] = start[lane].min(reached);
+            busy[lane] += (cost.forward + cost.backward()) * share;
+            update[lane] += cost.update;
+            peak[lane] += footprint.persistent(1);
+            reached += cost.forward;
+        }
+    }
+    let end = |lane: usize| start[lane] + busy[lane] + update[lane] + laid.gradients[lane];
+    let step = (0..lanes).map(end).max().unwrap_or_default();
+    let peak = peak.into_iter().max().unwrap_or_default();
+    Figures { step, peak, traffic: laid.traffic }
+}
+
+/// A choice in numbers.
+struct Laid {
+    /// By stage.
+    costs: Vec<StageCost>,
+    /// By stage.
+    footprints: Vec<Footprint>,
+    /// By stage: what crosses the border before it in a micro-batch, on each tensor-parallel rank.
+    borders: Vec<Bytes>,
+    /// By lane: the sum of gradients over replicas.
+    gradients: Vec<Nanos>,
+    traffic: Bytes,
+}
+
+impl Laid {
+    fn new(space: &Space<'_>, chain: &Chain, choice: &Choice) -> Self {
+        let ends = choice.starts.iter().copied().chain([chain.len() as u32]);
+        let ranges: Vec<(u32, u32)> = [0].iter().chain(&choice.starts).copied().zip(ends).collect();
+        let mut laid = Self {
+            costs: vec![],
+            footprints: vec![],
+            borders: ranges.iter().map(|(from, _)| chain.input(*from)).collect(),
+            gradients: vec![],
+            traffic: Bytes::ZERO,
+        };
+        for (&(from, to), &again) in ranges.iter().zip(&choice.recompute) {
+            laid.stage(space, chain, choice, (from, to), again);
+        }
+        laid.messages(choice);
+        laid.sum_gradients(space, choice);
+        laid
+    }
+
+    fn stage(
+        &mut self,
+        space: &Space<'_>,
+        chain: &Chain,
+        choice: &Choice,
+        (from, to): (u32, u32),
+        again: bool,
+    ) {
+        let sums = chain.range(from, to);
+        let parameters = sums.parameters.0 / space.parameter_bytes.max(1);
+        let state = space.states.bytes(parameters, choice.replicas);
+        // Reads gradients, reads and writes weights and optimizer state.
+        let moved = state.gradients + (state.weights + state.optimizer) * 2;
+        let update = moved.0 as f64 / space.cluster.device.memory_bytes_per_sec;
+        let output = if to < chain.len() as u32 { chain.input(to) } else { Bytes::ZERO };
+        self.footprints.push(Footprint {
+            weights: state.weights,
+            gradients: state.gradients,
+            optimizer: state.optimizer,
+            buffers: (chain.input(from) + output) * 2,
+            // Recomputation keeps each block's input and rebuilds one block at a time.
+            stash: if again { sums.inputs } else { sums.stash },
+            backward: if again { chain.largest_stash(from, to) } else { Bytes::ZERO },
+            ..Footprint::default()
+        });
+        let recomputed = if again { sums.forward } else { Nanos::ZERO };
+        self.costs.push(StageCost {
+            forward: sums.forward,
+            backward_input: sums.backward_input + recomputed,
+            backward_weight: sums.backward_weight,
+            update: Nanos::from_secs(update),
+        });
+    }
+
+    /// Activations and their gradients between lanes, once per micro-batch and direction.
+    fn messages(&mut self, choice: &Choice) {
+        let routes = choice.schedule.placement().routes(choice.lanes);
+        let share = u64::from(choice.micro_batches) / routes.len() as u64;
+        let copies = u64::from(choice.replicas) * u64::from(choice.tensor);
+        for route in &routes {
+            for (border, lanes) in self.borders[1..].iter().zip(route.windows(2)) {
+                if lanes[0] != lanes[1] {
+                    self.traffic += *border * (2 * share * copies);
+                }
+            }
+        }
+    }
+
+    fn sum_gradients(&mut self, space: &Space<'_>, choice: &Choice) {
+        let routes = choice.schedule.placement().routes(choice.lanes);
+        let group = choice.replicas * routes.len() as u32;
+        let mut bytes = vec![Bytes::ZERO; choice.lanes as usize];
+        for route in &routes {
+            for (lane, footprint) in route.iter().zip(&self.footprints) {
+                bytes[lane.index()] += footprint.gradients;
+            }
+        }
+        let ratio = choice.codec.map_or(1.0, |codec| space.codecs[codec].codec.ratio);
+        let ranks = f64::from(choice.replicas) * f64::from(choice.tensor);
+        for n in bytes {
+            let seconds = all_reduce(space, choice, group, n.0 as f64);
+            self.gradients.push(Nanos::from_secs(seconds));
+            let sent = 2.0 * n.0 as f64 * f64::from(group - 1) / f64::from(group);
+            self.traffic += Bytes((sent * ratio * ranks) as u64);
+        }
+    }
+}
+
+/// Seconds of the sum of `n` bytes of gradients over the `group` ranks that hold the same stage.
+fn all_reduce(space: &Space<'_>, choice: &Choice, group: u32, n: f64) -> f64 {
+    let (local, network) = (Channel::from(&space.cluster.local), Channel::from(&space.cluster.network));
+    let near = (space.cluster.ranks_per_node / choice.tensor).clamp(1, group);
+    let nodes = group.div_ceil(near);
+    let over = if nodes == 1 { local } else { network };
+    if let Some(codec) = choice.codec {
+        let codec = &space.codecs[codec].codec;
+        return two_shot(group, n, codec, over).min(compressed_all_gather(group, n, codec, over));
+    }
+    let flat = best_all_reduce(group, n, over).1;
+    if nodes == 1 { flat } else { flat.min(hierarchical(near, nodes, n, local, network)) }
+}

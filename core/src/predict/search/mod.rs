@@ -1,0 +1,200 @@
+//! One search over everything that a plan leaves open.
+//!
+//! A *choice* fixes tensor-parallel degree, lanes, chunks, replicas, micro-batches, schedule,
+//! recomputation per stage and codec; where to cut follows from the least slowest stage and is
+//! refined by simulation. Choices are taken in the order of a lower bound of their step, scored by
+//! [`crate::simulate::estimate`], and kept while no other is at least as good in step time, peak
+//! memory and traffic (the Pareto set).
+//!
+//! Anytime and deterministic: the budget counts evaluations, not seconds, and choices of a batch
+//! may be scored in parallel without changing the result.
+//!
+//! Model of the machine: devices are numbered tensor group first, then replicas, then lanes, as
+//! Megatron-LM does; every device has the cluster's link to itself; gradients are summed after the
+//! last backward pass, not overlapped with it. A value that skips stages is counted on every
+//! border that it crosses.
+
+mod chain;
+mod choice;
+mod enumerate;
+mod evaluate;
+mod front;
+mod refine;
+mod verdict;
+
+pub use chain::Chain;
+pub use choice::{Choice, Compression, Fixed, Scored, default_codecs};
+pub use front::Front;
+pub use verdict::{Lanes, Verdicts};
+
+use crate::cost::memory::States;
+use crate::cost::{Cluster, Workload};
+use crate::units::{Bytes, Nanos};
+use enumerate::Candidate;
+use refine::Refine;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// What is searched.
+pub struct Space<'a> {
+    /// The network for a micro-batch of so many samples, in the order in which it may be cut.
+    pub model: &'a (dyn Fn(u64) -> Workload + Sync),
+    /// First items of the blocks that are not cut, ascending from 0; the same for every size.
+    pub blocks: Vec<u32>,
+    /// The machine.
+    pub cluster: Cluster,
+    /// Devices to use at most.
+    pub devices: u32,
+    /// Memory of a device.
+    pub memory: Bytes,
+    /// Samples of a step.
+    pub mini_batch: u64,
+    /// What training keeps per parameter.
+    pub states: States,
+    /// Bytes of a parameter in the workload's items: 4, or 2 in half precision.
+    pub parameter_bytes: u64,
+    /// What is not left open.
+    pub fixed: Fixed,
+    /// Codecs for gradients that may be chosen, besides none.
+    pub codecs: Vec<Compression>,
+    /// Of the random part of the refinement.
+    pub seed: u64,
+}
+
+/// Why nothing can be searched.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SearchError {
+    /// No combination of the fixed choices exists.
+    #[error(
+        "no plan has what is fixed: {why}; leave one of --lanes, --replicas, --tensor, \
+         --micro-batches, --schedule open"
+    )]
+    Empty {
+        /// What they would have to satisfy.
+        why: String,
+    },
+    /// Every plan needs more memory than a device has.
+    #[error(
+        "nothing fits: the plan that needs least memory needs {least} a device, it has {memory}; \
+         use more devices, smaller micro-batches or recomputation"
+    )]
+    Memory {
+        /// Least peak of all choices.
+        least: Bytes,
+        /// What a device has.
+        memory: Bytes,
+    },
+}
+
+/// A search under way.
+pub struct Search<'a> {
+    space: &'a Space<'a>,
+    /// By samples of a micro-batch and tensor-parallel degree.
+    chains: BTreeMap<(u64, u32), Arc<Chain>>,
+    /// Ascending by lower bound, taken from the end.
+    waiting: Vec<Candidate>,
+    refine: Refine,
+    front: Front,
+    evaluated: u64,
+    skipped: u64,
+    least_peak: Bytes,
+    by_lanes: BTreeMap<u32, Nanos>,
+}
+
+/// Choices that are scored together. Fixed, so that threads do not change which are skipped.
+const BATCH: usize = 64;
+
+impl<'a> Search<'a> {
+    /// Lists all choices with their lower bounds.
+    ///
+    /// # Errors
+    /// When what is fixed leaves none.
+    pub fn new(space: &'a Space<'a>) -> Result<Self, SearchError> {
+        let (chains, mut waiting) = enumerate::candidates(space)?;
+        waiting.reverse();
+        Ok(Self {
+            space,
+            chains,
+            waiting,
+            refine: Refine::new(space.seed),
+            front: Front::default(),
+            evaluated: 0,
+            skipped: 0,
+            least_peak: Bytes(u64::MAX),
+            by_lanes: BTreeMap::new(),
+        })
+    }
+
+    /// Scores up to `budget` further choices; returns how many it scored. Fewer than asked for
+    /// means that nothing is left to try.
+    ///
+    /// # Errors
+    /// When every choice was tried and none fits.
+    pub fn advance(&mut self, budget: u64) -> Result<u64, SearchError> {
+        let mut left = budget;
+        while left > 0 {
+            let batch = self.next_batch(left.min(BATCH as u64) as usize);
+            if batch.is_empty() {
+                break;
+            }
+            left -= batch.len() as u64;
+            self.evaluated += batch.len() as u64;
+            for scored in self.score(batch) {
+                self.least_peak = self.least_peak.min(scored.peak);
+                if scored.peak <= self.space.memory {
+                    let best = self.by_lanes.entry(scored.choice.lanes).or_insert(scored.step);
+                    *best = scored.step.min(*best);
+                    self.front.insert(scored);
+                }
+            }
+        }
+        if left > 0 && self.front.is_empty() {
+            return Err(SearchError::Memory {
+                least: self.least_peak,
+                memory: self.space.memory,
+            });
+        }
+        Ok(budget - left)
+    }
+
+    /// The best known choices: none is worse than another in step, peak and traffic.
+    pub fn front(&self) -> &Front {
+        &self.front
+    }
+
+    /// Choices scored, and choices that a lower bound made superfluous.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.evaluated, self.skipped)
+    }
+
+    /// The next choices worth scoring: listed ones first, then variations of the best.
+    fn next_batch(&mut self, most: usize) -> Vec<Choice> {
+        let mut batch = vec![];
+        while batch.len() < most {
+            let Some(next) = self.waiting.pop() else { break };
+            if self.front.beats(&next.bound) {
+                self.skipped += 1;
+            } else {
+                batch.push(next.choice);
+            }
+        }
+        if batch.is_empty() {
+            batch = self.refine.batch(self.space, &self.chains, &self.front, most);
+        }
+        batch
+    }
+
+    #[cfg(feature = "parallel")]
+    fn score(&self, batch: Vec<Choice>) -> Vec<Scored> {
+        use rayon::prelude::*;
+        let score = |choice| evaluate::evaluate(self.space, &self.chains, choice);
+        batch.into_par_iter().filter_map(score).collect()
+    }
+
+    #[cfg(not(feature = "parallel"))]
+    fn score(&self, batch: Vec<Choice>) -> Vec<Scored> {
+        let score = |choice| evaluate::evaluate(self.space, &self.chains, choice);
+        batch.into_iter().filter_map(score).collect()
+    }
+}

@@ -1,0 +1,123 @@
+//! What the command line leaves open: tried, compared, printed.
+
+use crate::args::{Forms, PlanArgs};
+use crate::failure::{Code, Failure};
+use pipewright_core::cost::memory::States;
+use pipewright_core::cost::{Cluster, Costs, Workload};
+use pipewright_core::graph::Graph;
+use pipewright_core::predict::search::{
+    Fixed, Lanes, Scored, Search, SearchError, Space, Verdicts, default_codecs,
+};
+use pipewright_core::schedule::ScheduleKind;
+use std::time::Instant;
+
+/// Rows of the table.
+const SHOWN: usize = 10;
+
+/// Cuts, schedule and micro-batches of the fastest plan that the runner executes.
+pub(super) fn search(
+    args: &PlanArgs,
+    graph: &Graph,
+    cluster: &Cluster,
+) -> Result<(Vec<u32>, ScheduleKind, u32), Failure> {
+    let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples));
+    let space = space(args, graph, cluster, &model)?;
+    let begin = Instant::now();
+    let mut search = Search::new(&space).map_err(failure)?;
+    search.advance(args.budget).map_err(failure)?;
+    report(&space, &search, begin);
+    let Some(best) = search.front().fastest_where(|choice| choice.is_plain()) else {
+        let message = "no pipeline alone fits; what would fit, above, is more than the runner \
+                       executes: use --devices, --cluster or a smaller --mini-batch";
+        return Err(Failure::new(Code::Hardware, message));
+    };
+    let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
+    let cuts = best.choice.starts.iter().map(first_node).collect();
+    Ok((cuts, best.choice.schedule, best.choice.micro_batches))
+}
+
+fn space<'a>(
+    args: &PlanArgs,
+    graph: &Graph,
+    cluster: &Cluster,
+    model: &'a (dyn Fn(u64) -> Workload + Sync),
+) -> Result<Space<'a>, Failure> {
+    let there = u32::try_from(cluster.ranks()).unwrap_or(u32::MAX);
+    let devices = args.devices.unwrap_or(there);
+    if devices == 0 || devices > there {
+        return Err(Failure::usage(format!(
+            "--devices {devices}: cluster `{}` has {there}; use 1 to {there}, or another --cluster",
+            cluster.name
+        )));
+    }
+    let fixed = Fixed {
+        lanes: args.ranks,
+        stages: args.stages,
+        micro_batches: args.micro_batches,
+        schedule: args.schedule,
+        ..Fixed::default()
+    };
+    Ok(Space {
+        model,
+        blocks: graph.layers().iter().map(|layer| layer.first_node.0).collect(),
+        cluster: cluster.clone(),
+        devices,
+        memory: cluster.device.memory,
+        mini_batch: args.mini_batch,
+        states: States::MOMENTUM,
+        parameter_bytes: 4,
+        // Lossy codecs change what is trained: they are judged below, never chosen here.
+        fixed: match args.forms {
+            Forms::Runnable => fixed.plain(),
+            Forms::All => Fixed { codec: Some(None), ..fixed },
+        },
+        codecs: default_codecs(&cluster.device),
+        seed: args.seed,
+    })
+}
+
+fn failure(error: SearchError) -> Failure {
+    let code = match error {
+        SearchError::Empty { .. } => Code::Usage,
+        SearchError::Memory { .. } => Code::Hardware,
+    };
+    Failure::new(code, error.to_string())
+}
+
+fn report(space: &Space<'_>, search: &Search<'_>, begin: Instant) {
+    let (evaluated, skipped) = search.counts();
+    let seconds = begin.elapsed().as_secs_f64();
+    eprintln!(
+        "tried {evaluated} plans in {seconds:.2} s, {skipped} more were certain to be no better"
+    );
+    let entries = search.front().entries();
+    eprintln!("{:>12} {:>12} {:>12} {:>7}  plan (best in step, memory or traffic)", "step", "memory", "sent", "bubble");
+    for Scored { choice, step, peak, traffic, bubble, .. } in entries.iter().take(SHOWN) {
+        let (step, peak, traffic) = (step.to_string(), peak.to_string(), traffic.to_string());
+        let (bubble, plan) = (100.0 * bubble, choice.describe(&space.codecs));
+        eprintln!("{step:>12} {peak:>12} {traffic:>12} {bubble:>5.1} %  {plan}");
+    }
+    if let Some(more) = entries.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        eprintln!("{:>12} and {more} more that use less memory or send less", "..");
+    }
+    let verdicts = search.verdicts();
+    more_lanes(&verdicts);
+    for (name, verdict) in &verdicts.compression {
+        eprintln!("{name}: {}", verdict.reason);
+    }
+}
+
+/// Whether another number of lanes would be better, and by how much.
+fn more_lanes(verdicts: &Verdicts) {
+    let Some(best) = verdicts.lanes.iter().min_by_key(|entry| entry.step) else { return };
+    let compare = |entry: &Lanes| {
+        let more = 100.0 * (entry.step.secs() / best.step.secs() - 1.0);
+        format!("{} {} ({more:+.0} %)", entry.lanes, entry.step)
+    };
+    let near = |entry: &&Lanes| entry.lanes != best.lanes && entry.lanes <= 2 * best.lanes;
+    let others: Vec<String> = verdicts.lanes.iter().filter(near).map(compare).collect();
+    if !others.is_empty() {
+        let others = others.join(", ");
+        eprintln!("lanes: {} are fastest, {}; others: {others}", best.lanes, best.step);
+    }
+}
