@@ -9,8 +9,8 @@ mod lane;
 mod stage;
 
 use super::{Instruction, Program};
+use crate::graph::Graph;
 use crate::graph::autodiff::{BackwardStyle, TrainingGraph, training_graph};
-use crate::graph::{Division, Graph};
 use crate::ids::{LaneId, NodeId, StageId};
 use crate::schedule::Schedule;
 
@@ -53,7 +53,7 @@ pub fn training_graphs(inputs: &Inputs) -> Vec<TrainingGraph> {
 /// Lowers the training graphs of `inputs` to one program per lane. Linear in actions, quadratic
 /// in the values of a stage.
 pub fn lower(inputs: &Inputs, graphs: &[TrainingGraph]) -> Vec<Program> {
-    let edges = Edges::new(&inputs.graph.division(inputs.cuts), graphs);
+    let edges = Edges::new(inputs, graphs);
     let lanes = inputs.schedule.lanes.len() as u32;
     (0..lanes).map(|lane| lane::lower_lane(inputs, graphs, &edges, LaneId(lane))).collect()
 }
@@ -61,14 +61,18 @@ pub fn lower(inputs: &Inputs, graphs: &[TrainingGraph]) -> Vec<Program> {
 /// The instructions of an evaluation on each lane: forward passes of one mini-batch, in the arenas
 /// that [`lower`] laid out. Apart from training's, because only the runner needs them.
 pub fn lower_evaluation(inputs: &Inputs, graphs: &[TrainingGraph]) -> Vec<Vec<Instruction>> {
-    let edges = Edges::new(&inputs.graph.division(inputs.cuts), graphs);
+    let edges = Edges::new(inputs, graphs);
     let lanes = inputs.schedule.lanes.len() as u32;
     (0..lanes).map(|lane| lane::evaluate_lane(inputs, graphs, &edges, LaneId(lane))).collect()
 }
 
 /// Every way on which messages travel, numbered: the tag of micro-batch i on edge e is
 /// `e x micro-batches + i`, unique in the step.
-struct Edges(Vec<Edge>);
+struct Edges {
+    sorted: Vec<Edge>,
+    /// Outbox entries of each stage.
+    outboxes: Vec<u32>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Edge {
@@ -80,7 +84,8 @@ struct Edge {
 }
 
 impl Edges {
-    fn new(division: &Division, graphs: &[TrainingGraph]) -> Self {
+    fn new(inputs: &Inputs, graphs: &[TrainingGraph]) -> Self {
+        let division = inputs.graph.division(inputs.cuts);
         let forward = division.crossings.iter().map(|c| Edge {
             from: c.from,
             to: c.to,
@@ -95,10 +100,10 @@ impl Edges {
             }
         }
         edges.sort_unstable();
-        Self(edges)
+        Self { sorted: edges, outboxes: inputs.schedule.outboxes() }
     }
 
     fn number(&self, edge: Edge) -> u32 {
-        self.0.binary_search(&edge).expect("both ends derive the same edges") as u32
+        self.sorted.binary_search(&edge).expect("both ends derive the same edges") as u32
     }
 }

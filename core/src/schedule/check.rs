@@ -250,7 +250,7 @@ impl<'a> Table<'a> {
 
 /// Where a lane stands.
 #[derive(Clone, Copy, Default)]
-struct Head {
+pub(super) struct Head {
     action: usize,
     /// Pairs behind it.
     pairs: usize,
@@ -258,14 +258,14 @@ struct Head {
 
 impl Head {
     /// The next action, or both of a pair; empty at the end.
-    fn actions(self, schedule: &Schedule, lane: LaneId) -> &[Action] {
+    pub fn actions(self, schedule: &Schedule, lane: LaneId) -> &[Action] {
         let (lane, overlaps) = (&schedule.lanes[lane.index()], &schedule.overlaps[lane.index()]);
         let paired = overlaps.get(self.pairs).is_some_and(|at| *at as usize == self.action);
         let end = (self.action + if paired { 2 } else { 1 }).min(lane.len());
         &lane[self.action..end]
     }
 
-    fn advance(&mut self, actions: usize) {
+    pub fn advance(&mut self, actions: usize) {
         self.action += actions;
         self.pairs += usize::from(actions == 2);
     }

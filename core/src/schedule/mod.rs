@@ -2,14 +2,18 @@
 
 mod action;
 mod check;
+mod csv;
 mod generate;
 mod kind;
+mod messages;
+mod outbox;
 mod placement;
 mod text;
 mod updates;
 
 pub use action::{Action, ActionKind};
 pub use check::{Blocked, CheckError, check};
+pub use csv::CsvError;
 pub use generate::GenerateError;
 pub use kind::{ScheduleKind, UnknownSchedule};
 pub use placement::Placement;

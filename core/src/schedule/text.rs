@@ -153,7 +153,7 @@ impl Schedule {
 }
 
 /// The two actions of `(4F0;3B1)OVERLAP_F_B`.
-fn pair(word: &str) -> Result<[Action; 2], ParseError> {
+pub(super) fn pair(word: &str) -> Result<[Action; 2], ParseError> {
     let bad = || ParseError::Pair { text: word.into() };
     let inner = word.strip_prefix('(').and_then(|w| w.strip_suffix(")OVERLAP_F_B"));
     let (first, second) = inner.and_then(|w| w.split_once(';')).ok_or_else(bad)?;

@@ -5,12 +5,23 @@
 //! waits until the receiver has the message. Lanes that share devices take turns: with k busy
 //! lanes on c < k devices each runs at c/k of its speed (`shared.rs`).
 //!
+//! A message to the lane itself takes no time.
+//!
+//! [`simulate`] is the truth for plans. [`estimate`] does the same for a schedule alone, without
+//! programs, for searches and for schedules that no plan can hold.
+//!
 //! Linear in instructions without sharing. Known limits: links are not shared between messages;
 //! copies of the message cost the processor nothing.
 
+mod actions;
+mod estimate;
+mod footprint;
 mod machine;
 mod shared;
 
+pub use actions::{Hop, Sends};
+pub use estimate::{Estimate, LaneEstimate, estimate, lanes_over_time, links};
+pub use footprint::Footprint;
 pub use machine::{Stuck, Waiting};
 
 use crate::cost::{Cluster, Costs};

@@ -14,9 +14,6 @@ use crate::units::Bytes;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Gradients that may be on their way while the next one is computed.
-const OUTBOX: u32 = 2;
-
 /// What a stage of the lane needs while instructions are emitted.
 struct Stage<'a> {
     id: StageId,
@@ -93,7 +90,10 @@ impl<'a> Layout<'a> {
         let mut stages: Vec<Stage> = (0..inputs.schedule.stages())
             .map(StageId)
             .filter(|stage| inputs.schedule.lane_of(*stage, MicroBatch(0)) == lane)
-            .map(|id| stage_program(inputs, &graphs[id.index()], edges, id, counts[id.index()]))
+            .map(|id| {
+                let pools = (counts[id.index()], edges.outboxes[id.index()]);
+                stage_program(inputs, &graphs[id.index()], edges, id, pools)
+            })
             .collect();
         let (arena, persistent) = place(inputs, &mut stages);
         let handles = stages.iter_mut().fold(0, |next, stage| {
@@ -188,7 +188,7 @@ fn stage_program<'a>(
     graph: &'a TrainingGraph,
     edges: &Edges,
     id: StageId,
-    slots: u32,
+    (slots, outbox): (u32, u32),
 ) -> Stage<'a> {
     let places = Places::new(graph, inputs.samples);
     let nodes = inputs.stage_nodes(id).map(|n| inputs.graph.node(NodeId(n)));
@@ -196,8 +196,7 @@ fn stage_program<'a>(
     let first_param = params.first().map_or(0, |p| p.0);
     let place =
         |param| ParamPlace { param, weight: Region::default(), gradient: None, momentum: None };
-    let outbox =
-        if places.outbox == Bytes::ZERO { 0 } else { OUTBOX.min(inputs.schedule.micro_batches) };
+    let outbox = if places.outbox == Bytes::ZERO { 0 } else { outbox };
     let program = StageProgram {
         stage: id,
         params: params.into_iter().map(place).collect(),

@@ -1,0 +1,170 @@
+//! How many gradients of a stage have to have a place while they travel.
+//!
+//! A lane that has sent a gradient goes on without waiting for its receiver, as long as there is
+//! an outbox entry for the next one. Two entries are enough to compute while the last gradient
+//! travels. With several stages a lane they may be too few: all backwards of a stage can stand
+//! before the first action that takes one of them, and lanes would wait for each other.
+
+use super::check::Head;
+use super::{Action, ActionKind, Schedule};
+use crate::ids::{LaneId, MicroBatch, StageId};
+use std::collections::BTreeSet;
+
+/// Entries that a stage has in any case.
+const LEAST: u32 = 2;
+
+impl Schedule {
+    /// Outbox entries by stage: two, or as many more as it takes that no lanes wait for each other.
+    /// At most the number of micro-batches. For a schedule that [`super::check`] accepts and that
+    /// has one route. Linear in actions.
+    pub fn outboxes(&self) -> Vec<u32> {
+        let mut walk = Walk::new(self);
+        loop {
+            walk.go();
+            // The first lane that only lacks an entry gets one.
+            let Some((lane, stage)) = walk.full.pop_first() else { return walk.outboxes };
+            walk.outboxes[stage.index()] += 1;
+            walk.ready.push(lane);
+        }
+    }
+}
+
+/// Lanes that run without times.
+struct Walk<'a> {
+    schedule: &'a Schedule,
+    outboxes: Vec<u32>,
+    heads: Vec<Head>,
+    ready: Vec<LaneId>,
+    /// Lanes whose next backward, of that stage, waits for an entry alone.
+    full: BTreeSet<(LaneId, StageId)>,
+    /// By stage: micro-batches in the order of their backwards so far.
+    sent: Vec<Vec<MicroBatch>>,
+    /// By stage and micro-batch: 1 once F is done, 2 once B or I is.
+    done: Vec<u8>,
+}
+
+enum Verdict {
+    Runs,
+    Waits,
+    /// Only for an outbox entry of this stage.
+    Full(StageId),
+}
+
+impl<'a> Walk<'a> {
+    fn new(schedule: &'a Schedule) -> Self {
+        let (stages, m) = (schedule.stages() as usize, schedule.micro_batches);
+        let lanes = schedule.lanes.len();
+        Self {
+            schedule,
+            outboxes: vec![LEAST.min(m); stages],
+            heads: vec![Head::default(); lanes],
+            ready: (0..lanes as u32).rev().map(LaneId).collect(),
+            full: BTreeSet::new(),
+            sent: vec![Vec::with_capacity(m as usize); stages],
+            done: vec![0; stages * m as usize],
+        }
+    }
+
+    fn at(&self, stage: StageId, micro_batch: MicroBatch) -> usize {
+        stage.index() * self.schedule.micro_batches as usize + micro_batch.index()
+    }
+
+    fn go(&mut self) {
+        let schedule = self.schedule;
+        while let Some(lane) = self.ready.pop() {
+            loop {
+                let next = self.heads[lane.index()].actions(schedule, lane);
+                if next.is_empty() {
+                    break;
+                }
+                match self.verdict(next) {
+                    Verdict::Runs => {}
+                    Verdict::Waits => break,
+                    Verdict::Full(stage) => {
+                        self.full.insert((lane, stage));
+                        break;
+                    }
+                }
+                self.heads[lane.index()].advance(next.len());
+                next.iter().for_each(|action| self.finish(*action));
+            }
+        }
+    }
+
+    fn verdict(&self, next: &[Action]) -> Verdict {
+        let mut verdict = Verdict::Runs;
+        for Action { stage, kind, micro_batch } in next.iter().copied() {
+            let last = stage.0 + 1 == self.schedule.stages();
+            let has = match kind {
+                ActionKind::Forward if stage.0 > 0 => {
+                    self.done[self.at(StageId(stage.0 - 1), micro_batch)] >= 1
+                }
+                ActionKind::Backward | ActionKind::BackwardInput if !last => {
+                    self.done[self.at(StageId(stage.0 + 1), micro_batch)] >= 2
+                }
+                _ => true,
+            };
+            if !has {
+                return Verdict::Waits;
+            }
+            let backward = matches!(kind, ActionKind::Backward | ActionKind::BackwardInput);
+            let sent = &self.sent[stage.index()];
+            let oldest = sent.len().checked_sub(self.outboxes[stage.index()] as usize);
+            if let Some(oldest) = oldest.filter(|_| backward && stage.0 > 0) {
+                let taken = self.at(StageId(stage.0 - 1), sent[oldest]);
+                if self.done[taken] < 2 {
+                    verdict = Verdict::Full(stage);
+                }
+            }
+        }
+        verdict
+    }
+
+    fn finish(&mut self, Action { stage, kind, micro_batch }: Action) {
+        let at = self.at(stage, micro_batch);
+        let mut wake = |stage: u32| {
+            let lane = self.schedule.lane_of(StageId(stage), micro_batch);
+            self.full.remove(&(lane, StageId(stage)));
+            self.ready.push(lane);
+        };
+        let next = stage.0 + 1;
+        let inner = next < self.schedule.stages();
+        match kind {
+            ActionKind::Forward => {
+                self.done[at] = 1;
+                if inner {
+                    wake(next);
+                }
+            }
+            ActionKind::Backward | ActionKind::BackwardInput => {
+                self.done[at] = 2;
+                self.sent[stage.index()].push(micro_batch);
+                if inner {
+                    wake(next);
+                }
+                if stage.0 > 0 {
+                    wake(stage.0 - 1);
+                }
+            }
+            ActionKind::BackwardWeight => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schedule::{Schedule, ScheduleKind};
+
+    #[test]
+    fn straight_pipelines_need_two_and_loops_more() {
+        for kind in ScheduleKind::STRAIGHT {
+            assert_eq!(kind.generate(4, 16).unwrap().outboxes(), [2; 4], "{kind}");
+            assert_eq!(kind.generate(4, 1).unwrap().outboxes(), [1; 4], "{kind}");
+        }
+        // One lane, two stages, all backwards of the second one first.
+        let alone = Schedule::parse(&["0F0 0F1 0F2 1F0 1F1 1F2 1B0 1B1 1B2 0B0 0B1 0B2"]).unwrap();
+        assert_eq!(alone.outboxes(), [2, 3]);
+        let looped = ScheduleKind::LoopedBfs { chunks: 2 }.generate(8, 64).unwrap().outboxes();
+        assert!(looped.iter().any(|n| *n > 2) && looped.iter().all(|n| *n <= 64), "{looped:?}");
+    }
+}
