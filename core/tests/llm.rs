@@ -30,9 +30,8 @@ fn vtrain(file: &str, skip: usize) -> Vec<Measured> {
 
 /// Relative errors.
 fn errors(rows: &[Measured], on: &Accelerator) -> Vec<f64> {
-    let error = |row: &Measured| {
-        iteration(&row.model, &row.training, on).unwrap().total() / row.secs - 1.0
-    };
+    let error =
+        |row: &Measured| iteration(&row.model, &row.training, on).unwrap().total() / row.secs - 1.0;
     rows.iter().map(error).collect()
 }
 
@@ -132,7 +131,11 @@ fn tensor_parallel_and_cluster_runs_are_extrapolated() {
         let errors = errors(rows, &preset);
         let bias = errors.iter().sum::<f64>() / errors.len() as f64;
         let mean = 100.0 * mean_absolute(&errors);
-        println!("{name}: {} runs, mean error {mean:.1} %, bias {:+.1} %", rows.len(), 100.0 * bias);
+        println!(
+            "{name}: {} runs, mean error {mean:.1} %, bias {:+.1} %",
+            rows.len(),
+            100.0 * bias
+        );
     }
     // With the tensor-parallel link fitted too, on every second of all rows, the single-node
     // error must be below that of the simulator which published the data (8.37 %).
@@ -185,8 +188,12 @@ fn eight_megatron_runs_with_one_parameter_set() {
     let mut left_out = vec![];
     for (i, row) in rows.iter().enumerate() {
         // A model is predicted from the other three's runs.
-        let others: Vec<Measured> =
-            rows.iter().enumerate().filter(|(k, _)| k / 2 != i / 2).map(|(_, r)| r.clone()).collect();
+        let others: Vec<Measured> = rows
+            .iter()
+            .enumerate()
+            .filter(|(k, _)| k / 2 != i / 2)
+            .map(|(_, r)| r.clone())
+            .collect();
         let (without, _) = calibrate(&start, &knobs, &others).unwrap();
         let blind = errors(&rows[i..=i], &without)[0];
         left_out.push(blind);
@@ -215,11 +222,8 @@ fn memory_of_the_four_models() {
     ];
     for (i, expected) in published.into_iter().enumerate() {
         let Measured { model, training, .. } = korthikanti(i)[1].clone();
-        let none = Training {
-            recompute: Recompute::None,
-            sequence_parallel: false,
-            ..training.clone()
-        };
+        let none =
+            Training { recompute: Recompute::None, sequence_parallel: false, ..training.clone() };
         let gib = |bytes: f64| bytes / f64::from(1 << 30);
         let with = memory(&model, &training, &States::MEGATRON).unwrap();
         let found = [

@@ -4,6 +4,7 @@
 pub mod calibrate;
 mod cluster;
 pub mod collective;
+pub mod forms;
 pub mod memory;
 mod profile;
 mod roofline;
@@ -11,7 +12,7 @@ pub mod takisawa;
 pub mod transformer;
 mod workload;
 
-pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Link};
+pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Efficiencies, Level, Link};
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample};
 pub use roofline::roofline;
 pub use workload::{Edge, Item, Rules, Shard, Workload};
