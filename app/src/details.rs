@@ -1,9 +1,9 @@
 //! One action in words and its micro-batch's way as a picture.
 
 use crate::engine::Solved;
-use crate::explain::{self, Arrivals, Cause};
 use crate::format::{self, Clock};
 use pipewright_core::schedule::{Action, ActionKind};
+use pipewright_core::timeline::causes::{self, Arrivals, Cause};
 use pipewright_core::timeline::{Timeline, Work};
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
@@ -59,7 +59,7 @@ pub fn drift(predicted: &Timeline, measured: &Timeline, lane: usize) -> String {
 /// A small picture of the micro-batch's way: markup, since it is drawn anew as a whole.
 pub fn way(t: &Timeline, action: Action, clock: &Clock) -> (String, String) {
     const WIDTH: f64 = 242.0;
-    let spans = explain::journey(t, action.micro_batch);
+    let spans = causes::journey(t, action.micro_batch);
     let lanes = t.lanes.len().max(1);
     let row = (88.0 / lanes as f64).clamp(2.0, 11.0);
     let bar = if row > 4.0 { row - 2.0 } else { row };
@@ -112,7 +112,7 @@ pub fn way(t: &Timeline, action: Action, clock: &Clock) -> (String, String) {
 
 /// Tooltip and spoken line: `F 4 · stage 1 · lane 1 · 787.1 → 863.2 ms (76.1 ms) · waited ...`.
 pub fn one_line(t: &Timeline, arrivals: &Arrivals, action: Action) -> Option<String> {
-    let (lane, index) = explain::find(t, action)?;
+    let (lane, index) = causes::find(t, action)?;
     let clock = Clock::of(t.step);
     let span = t.lanes[lane].spans[index];
     let kind = action.kind.letter();

@@ -1,6 +1,7 @@
 //! Numbers as the page writes them. A quantity keeps its unit and its number of decimals while a
 //! slider is dragged, so that no digit moves sideways.
 
+use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::units::{Bytes, Nanos};
 
 /// How moments of one step are written: one unit for the whole picture.
@@ -171,6 +172,17 @@ pub fn signed_percent(new: f64, old: f64) -> String {
 /// Text for SVG and HTML that is set as markup: names come from files.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The words for an action: `Forward of micro-batch 4`.
+pub fn action_title(action: Action) -> String {
+    let pass = match action.kind {
+        ActionKind::Forward => "Forward",
+        ActionKind::Backward => "Backward",
+        ActionKind::BackwardInput => "Input gradient",
+        ActionKind::BackwardWeight => "Weight gradient",
+    };
+    format!("{pass} of micro-batch {}", action.micro_batch)
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ mod content;
 mod curves;
 mod details;
 mod engine;
-mod explain;
 #[cfg(feature = "page")]
 mod files;
 mod format;

@@ -9,7 +9,6 @@ use crate::charts::layout::View;
 use crate::charts::palette::ColourBy;
 use crate::content::Measured;
 use crate::engine::{self, Figures, Ground, LayerTime, Shown};
-use crate::explain::{self, Arrivals};
 use crate::history::History;
 use crate::inputs::{ClusterChoice, Inputs, ModelChoice};
 use crate::link;
@@ -22,6 +21,7 @@ use pipewright_core::cost::Cluster;
 use pipewright_core::graph::Graph;
 use pipewright_core::schedule::Action;
 use pipewright_core::timeline::Timeline;
+use pipewright_core::timeline::causes::{self, Arrivals};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -104,7 +104,7 @@ impl State {
             Memo::new(move |_| shown.with(|s| Shared::new(Arrivals::new(&s.solved.timeline))));
         let path = Memo::new(move |_| {
             let found =
-                shown.with(|s| arrivals.with(|a| explain::critical_path(&s.solved.timeline, a)));
+                shown.with(|s| arrivals.with(|a| causes::critical_path(&s.solved.timeline, a)));
             Shared::new(found)
         });
         Self {

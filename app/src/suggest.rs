@@ -6,6 +6,7 @@
 use crate::engine::{self, Figures, Ground, LayerTime, Solved};
 use crate::format;
 use crate::inputs::Inputs;
+use pipewright_core::partition;
 use pipewright_core::units::Nanos;
 
 /// A change worth a click.
@@ -23,27 +24,13 @@ const TRIED_MAX: usize = 10;
 
 /// The most promising moves of one cut, best first: title and inputs.
 pub fn moves(inputs: &Inputs, layers: &[LayerTime]) -> Vec<(String, Inputs)> {
-    let bounds = bounds(inputs, layers);
-    let until = prefix(layers);
-    let stage = |a: usize, b: usize| until[b] - until[a];
-    let mut ranked: Vec<(Nanos, usize, usize)> = vec![];
-    for cut in 1..bounds.len() - 1 {
-        let others = bounds.windows(2).enumerate().filter(|(s, _)| *s != cut - 1 && *s != cut);
-        let rest = others.map(|(_, w)| stage(w[0], w[1])).max().unwrap_or_default();
-        for to in bounds[cut - 1] + 1..bounds[cut + 1] {
-            if to != bounds[cut] {
-                let left = stage(bounds[cut - 1], to);
-                let right = stage(to, bounds[cut + 1]);
-                ranked.push((rest.max(left).max(right), cut - 1, to));
-            }
-        }
-    }
-    ranked.sort();
-    let change = |(_, cut, to): (Nanos, usize, usize)| {
+    let times: Vec<Nanos> = layers.iter().map(|l| l.time).collect();
+    let change = |(cut, to): (usize, usize)| {
         let mut moved = inputs.clone();
         moved.cuts[cut] = layers[to].first_node;
         (format!("Move cut {} after {}", cut + 1, layers[to - 1].name), moved)
     };
+    let ranked = partition::moves(&bounds(inputs, layers), &times);
     ranked.into_iter().take(TRIED_MAX).map(change).collect()
 }
 
@@ -52,14 +39,6 @@ fn bounds(inputs: &Inputs, layers: &[LayerTime]) -> Vec<usize> {
     let at = |cut: &u32| layers.partition_point(|l| l.first_node < *cut);
     let cuts = inputs.cuts.iter().map(at);
     std::iter::once(0).chain(cuts).chain([layers.len()]).collect()
-}
-
-fn prefix(layers: &[LayerTime]) -> Vec<Nanos> {
-    let mut until = vec![Nanos::ZERO];
-    for layer in layers {
-        until.push(until[until.len() - 1] + layer.time);
-    }
-    until
 }
 
 /// Ways to need less memory: smaller micro-batches, one lane more, the schedule that keeps less.

@@ -5,8 +5,8 @@ use super::layout::{Layout, Scale};
 use super::palette::{ColourBy, Palette};
 use super::raster::{self, Image};
 use super::{gaps, layout};
-use crate::explain::Arrivals;
 use crate::format::Clock;
+use pipewright_core::timeline::causes::Arrivals;
 use pipewright_core::timeline::{Span, Timeline, Work};
 
 /// What the lanes' part of the picture is drawn from.

@@ -1,7 +1,7 @@
 //! The idle stretches of a lane that are wide enough to say why.
 
 use super::layout::Scale;
-use crate::explain::{Arrivals, Cause};
+use pipewright_core::timeline::causes::{Arrivals, Cause};
 use pipewright_core::timeline::{Timeline, Work};
 use pipewright_core::units::Nanos;
 

@@ -2,13 +2,13 @@
 
 use super::split;
 use crate::charts::layout::View;
-use crate::explain;
 use crate::keys::Command;
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::ids::MicroBatch;
 use pipewright_core::schedule::Action;
 use pipewright_core::timeline::Work;
+use pipewright_core::timeline::causes;
 
 /// Does what a key of the timeline says.
 pub fn act(state: State, command: Command) {
@@ -47,7 +47,7 @@ fn focus_point(state: State, view: View) -> Option<f64> {
 
 fn extent(state: State, action: Action) -> Option<(f64, f64)> {
     state.shown.with_untracked(|s| {
-        let (lane, index) = explain::find(&s.solved.timeline, action)?;
+        let (lane, index) = causes::find(&s.solved.timeline, action)?;
         let span = s.solved.timeline.lanes[lane].spans[index];
         Some((span.start.0 as f64, span.end.0 as f64))
     })
@@ -79,7 +79,7 @@ fn step(state: State, by: isize) {
             Work::Run(action) => Some(action),
             Work::Optimizer(_) => None,
         };
-        match state.selected.get_untracked().and_then(|a| explain::find(t, a)) {
+        match state.selected.get_untracked().and_then(|a| causes::find(t, a)) {
             Some((lane, index)) => runs(lane, index.checked_add_signed(by)?),
             None => runs(0, 0),
         }
@@ -94,7 +94,7 @@ fn lane(state: State, by: i32) {
     let next = state.shown.with_untracked(|s| {
         let t = &s.solved.timeline;
         let now = state.selected.get_untracked()?;
-        let (lane, _) = explain::find(t, now)?;
+        let (lane, _) = causes::find(t, now)?;
         let lane = t.lanes.get(lane.checked_add_signed(by as isize)?)?;
         let same = |micro: MicroBatch| {
             lane.spans.iter().find_map(|span| match span.work {

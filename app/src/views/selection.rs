@@ -2,11 +2,11 @@
 
 use crate::details::{drift, holds, waited, way};
 use crate::engine::Solved;
-use crate::explain;
 use crate::format::{self, Clock};
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
+use pipewright_core::timeline::causes;
 
 #[component]
 pub fn Selection() -> impl IntoView {
@@ -20,7 +20,7 @@ pub fn Selection() -> impl IntoView {
             {move || {
                 let solved = state.shown.get().solved;
                 let found = state.selected.get().and_then(|action| {
-                    explain::find(&solved.timeline, action).map(|place| (action, place))
+                    causes::find(&solved.timeline, action).map(|place| (action, place))
                 });
                 match found {
                     Some((action, place)) => card(state, &solved, action, place).into_any(),
@@ -52,7 +52,7 @@ fn card(
         facts.push(("Holds", text));
     }
     if let Some(measured) = state.overlay()
-        && let Some((l, i)) = explain::find(&measured, action)
+        && let Some((l, i)) = causes::find(&measured, action)
     {
         let m = measured.lanes[l].spans[i];
         let (real, planned) = (m.end - m.start, span.end - span.start);
@@ -64,7 +64,7 @@ fn card(
     let (way, caption) = way(t, action, &clock);
     view! {
         <div class="card">
-            <p class="sel-h"><span class=class>{action.kind.letter().to_string()}</span>{explain::title(action)}</p>
+            <p class="sel-h"><span class=class>{action.kind.letter().to_string()}</span>{format::action_title(action)}</p>
             <dl class="facts">
                 {facts.into_iter().map(|(name, text)| view! { <dt>{name}</dt><dd>{text}</dd> }).collect_view()}
             </dl>

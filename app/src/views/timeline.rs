@@ -6,13 +6,13 @@ use super::painter::Painter;
 use super::pointer::Hand;
 use crate::charts::palette::ColourBy;
 use crate::details::one_line;
-use crate::explain;
 use crate::format;
 use crate::keys::{self, Scope};
 use crate::state::State;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
+use pipewright_core::timeline::causes;
 use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::Closure;
 
@@ -96,7 +96,7 @@ fn Find() -> impl IntoView {
         "Enter" => {
             let text = input.get_untracked().map(|i| i.value()).unwrap_or_default();
             let found = text.trim().to_uppercase().parse::<Action>().ok().filter(|action| {
-                state.shown.with_untracked(|s| explain::find(&s.solved.timeline, *action).is_some())
+                state.shown.with_untracked(|s| causes::find(&s.solved.timeline, *action).is_some())
             });
             match found {
                 Some(action) => {

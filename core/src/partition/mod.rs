@@ -1,9 +1,11 @@
 //! Where to cut: which layers become which stage.
 
 mod balanced;
+mod moves;
 mod uniform;
 
 pub use balanced::{balanced, layer_times};
+pub use moves::moves;
 pub use uniform::uniform;
 
 use thiserror::Error;

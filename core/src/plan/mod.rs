@@ -207,6 +207,11 @@ impl Plan {
         self.mini_batch / u64::from(self.micro_batches.max(1))
     }
 
+    /// Stages that the cuts make.
+    pub fn stages(&self) -> u32 {
+        self.cuts.len() as u32 + 1
+    }
+
     /// Ranks that the plan needs: one a lane.
     pub fn ranks(&self) -> u32 {
         self.schedule.lanes.len() as u32

@@ -3,11 +3,23 @@
 use super::{Action, ActionKind, Schedule, ScheduleKind};
 use thiserror::Error;
 
+mod chimera;
+mod dual_pipe;
 mod gpipe;
+mod greedy;
+mod hanayo;
 mod interleaved;
+mod interleaved_zb;
 mod looped_bfs;
 mod naive;
 mod one_f_one_b;
+mod replicated;
+mod v_half;
+mod v_min;
+mod v_pattern;
+mod zb_h1;
+mod zb_h2;
+mod zb_v;
 
 /// Why there is no such schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -33,6 +45,19 @@ pub enum GenerateError {
         micro_batches: u32,
         /// What it needs.
         must: String,
+    },
+    /// Replicas of a stage that would have nothing to do, or none at all.
+    #[error(
+        "stage {stage} cannot have {count} replicas; it needs at least 1 and at most as many as \
+         micro-batches, {micro_batches}"
+    )]
+    Replicas {
+        /// The stage.
+        stage: usize,
+        /// Replicas asked for.
+        count: u32,
+        /// Micro-batches asked for.
+        micro_batches: u32,
     },
     /// More than a computer could hold.
     #[error(
@@ -72,8 +97,7 @@ impl Pipe {
 
     /// Generates lane by lane.
     fn each(self, lane: impl Fn(u32) -> Vec<Action>) -> Order {
-        let lanes: Vec<Vec<Action>> = (0..self.lanes).map(lane).collect();
-        Order { overlaps: vec![vec![]; lanes.len()], lanes }
+        Order::of((0..self.lanes).map(lane).collect())
     }
 }
 
@@ -83,6 +107,20 @@ struct Order {
     overlaps: Vec<Vec<u32>>,
 }
 
+impl FromIterator<(Vec<Action>, Vec<u32>)> for Order {
+    fn from_iter<I: IntoIterator<Item = (Vec<Action>, Vec<u32>)>>(lanes: I) -> Self {
+        let (lanes, overlaps) = lanes.into_iter().unzip();
+        Self { lanes, overlaps }
+    }
+}
+
+impl Order {
+    /// Without overlaps.
+    fn of(lanes: Vec<Vec<Action>>) -> Self {
+        Self { overlaps: vec![vec![]; lanes.len()], lanes }
+    }
+}
+
 impl ScheduleKind {
     /// The schedule for `stages` stages; the number of lanes follows from
     /// [`ScheduleKind::placement`]. Linear in actions.
@@ -90,22 +128,32 @@ impl ScheduleKind {
     /// # Errors
     /// Numbers that the schedule cannot have, and what it needs.
     pub fn generate(self, stages: u32, micro_batches: u32) -> Result<Schedule, GenerateError> {
-        let kind = self;
-        let lanes = self.lanes(stages)?;
-        if u64::from(stages) * u64::from(micro_batches) > LIMIT {
-            return Err(GenerateError::TooMany { stages, micro_batches });
-        }
-        let pipe = Pipe { kind, lanes, stages, micro_batches };
-        if micro_batches == 0 {
-            return Err(pipe.micro_batches_must("it needs at least one"));
-        }
+        let pipe = self.pipe(stages, micro_batches)?;
         let m = micro_batches;
         let Order { lanes, overlaps } = match self {
             ScheduleKind::GPipe => pipe.each(|lane| gpipe::lane(lane, m)),
-            ScheduleKind::OneFOneB => pipe.each(|lane| one_f_one_b::lane(lane, stages, m)),
+            ScheduleKind::OneFOneB | ScheduleKind::PipeDream => {
+                pipe.each(|lane| one_f_one_b::lane(lane, stages, m))
+            }
+            ScheduleKind::PipeDream2Bw if m < stages => {
+                return Err(pipe.micro_batches_must(format!(
+                    "two versions of the weights are enough for {stages} or more"
+                )));
+            }
+            ScheduleKind::PipeDream2Bw => pipe.each(|lane| one_f_one_b::lane(lane, stages, m)),
             ScheduleKind::Naive => pipe.each(|lane| naive::lane(lane, m)),
             ScheduleKind::Interleaved { .. } => interleaved::order(pipe)?,
             ScheduleKind::LoopedBfs { .. } => pipe.each(|lane| looped_bfs::lane(pipe, lane)),
+            ScheduleKind::DualPipe => dual_pipe::two_way(pipe)?,
+            ScheduleKind::DualPipeV => dual_pipe::v(pipe)?,
+            ScheduleKind::Chimera => chimera::order(pipe)?,
+            ScheduleKind::Hanayo { .. } => hanayo::order(pipe),
+            ScheduleKind::ZbH1 => pipe.each(|lane| zb_h1::lane(lane, stages, m)),
+            ScheduleKind::ZbH2 => pipe.each(|lane| zb_h2::lane(lane, stages, m)),
+            ScheduleKind::InterleavedZb { .. } => interleaved_zb::order(pipe)?,
+            ScheduleKind::ZbV => pipe.each(|lane| zb_v::lane(lane, pipe.lanes, m)),
+            ScheduleKind::VHalf => Order::of(v_half::order(pipe.lanes, m)),
+            ScheduleKind::VMin => Order::of(v_min::order(pipe.lanes, m)),
         };
         let placement = self.placement();
         Ok(Schedule {
@@ -116,6 +164,19 @@ impl ScheduleKind {
             micro_batches,
             updates: self.updates(),
         })
+    }
+
+    /// Checks what every generator relies on.
+    fn pipe(self, stages: u32, micro_batches: u32) -> Result<Pipe, GenerateError> {
+        let lanes = self.lanes(stages)?;
+        if u64::from(stages) * u64::from(micro_batches) > LIMIT {
+            return Err(GenerateError::TooMany { stages, micro_batches });
+        }
+        let pipe = Pipe { kind: self, lanes, stages, micro_batches };
+        match micro_batches {
+            0 => Err(pipe.micro_batches_must("it needs at least one")),
+            _ => Ok(pipe),
+        }
     }
 
     /// The number of lanes for `stages` stages.

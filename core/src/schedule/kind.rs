@@ -26,6 +26,36 @@ pub enum ScheduleKind {
         /// Stages of a lane.
         chunks: u32,
     },
+    /// Two flows in opposite directions, forwards overlapped with backwards (DeepSeek-AI 2024).
+    DualPipe,
+    /// The same with one copy of the weights, in a V.
+    DualPipeV,
+    /// Two 1F1B pipelines in opposite directions (Li and Hoefler, SC 2021).
+    Chimera,
+    /// Forth and back through the lanes (Liu et al., SC 2023).
+    Hanayo {
+        /// How often; a lane has two stages a wave.
+        waves: u32,
+    },
+    /// 1F1B without a flush, weights stashed (Narayanan et al., SOSP 2019).
+    PipeDream,
+    /// 1F1B without a flush, two versions of the weights (Narayanan et al., ICML 2021).
+    PipeDream2Bw,
+    /// Zero bubble in 1F1B's memory (Qi et al. 2024).
+    ZbH1,
+    /// Zero bubble in twice that memory (Qi et al. 2024).
+    ZbH2,
+    /// Zero bubble with several stages a lane.
+    InterleavedZb {
+        /// Stages of a lane.
+        chunks: u32,
+    },
+    /// Zero bubble on a V of stages, in 1F1B's memory (Qi et al. 2024).
+    ZbV,
+    /// The V in half of that memory (Qi et al. 2024, "Controllable Memory").
+    VHalf,
+    /// The V in a third of that memory (same).
+    VMin,
 }
 
 /// Stages of a lane beyond this are refused: a slip of the keyboard, not a pipeline.
@@ -43,12 +73,24 @@ struct Facts {
 
 impl ScheduleKind {
     /// All of them with usual numbers, in the order in which they are offered.
-    pub const ALL: [ScheduleKind; 5] = [
+    pub const ALL: [ScheduleKind; 17] = [
         ScheduleKind::OneFOneB,
         ScheduleKind::GPipe,
         ScheduleKind::Naive,
         ScheduleKind::Interleaved { chunks: 2 },
         ScheduleKind::LoopedBfs { chunks: 2 },
+        ScheduleKind::DualPipe,
+        ScheduleKind::DualPipeV,
+        ScheduleKind::Chimera,
+        ScheduleKind::Hanayo { waves: 2 },
+        ScheduleKind::PipeDream,
+        ScheduleKind::PipeDream2Bw,
+        ScheduleKind::ZbH1,
+        ScheduleKind::ZbH2,
+        ScheduleKind::InterleavedZb { chunks: 2 },
+        ScheduleKind::ZbV,
+        ScheduleKind::VHalf,
+        ScheduleKind::VMin,
     ];
 
     /// Those with one stage a lane, for any numbers of stages and micro-batches.
@@ -60,6 +102,7 @@ impl ScheduleKind {
             Facts { name, title, number, placement, updates }
         };
         let straight = Placement::Loop { chunks: 1 };
+        let v = Placement::Wave { chunks: 2 };
         match self {
             ScheduleKind::OneFOneB => sync("1f1b", "1F1B", None, straight),
             ScheduleKind::GPipe => sync("gpipe", "GPipe", None, straight),
@@ -70,6 +113,32 @@ impl ScheduleKind {
             ScheduleKind::LoopedBfs { chunks } => {
                 sync("looped-bfs", "Looped BFS", Some(chunks), Placement::Loop { chunks })
             }
+            ScheduleKind::DualPipe => sync("dualpipe", "DualPipe", None, Placement::TwoWay),
+            ScheduleKind::DualPipeV => {
+                sync("dualpipev", "DualPipeV", None, Placement::Wave { chunks: 2 })
+            }
+            ScheduleKind::Chimera => sync("chimera", "Chimera", None, Placement::TwoWay),
+            ScheduleKind::Hanayo { waves } => {
+                let chunks = 2 * waves;
+                sync("hanayo", "Hanayo", Some(waves), Placement::Wave { chunks })
+            }
+            ScheduleKind::PipeDream => Facts {
+                updates: Updates::Stashed,
+                ..sync("pipedream", "PipeDream", None, straight)
+            },
+            ScheduleKind::PipeDream2Bw => Facts {
+                updates: Updates::DoubleBuffered,
+                ..sync("pipedream-2bw", "PipeDream-2BW", None, straight)
+            },
+            ScheduleKind::ZbH1 => sync("zb-h1", "ZB-H1", None, straight),
+            ScheduleKind::ZbH2 => sync("zb-h2", "ZB-H2", None, straight),
+            ScheduleKind::InterleavedZb { chunks } => {
+                let place = Placement::Loop { chunks };
+                sync("interleaved-zb", "Interleaved zero bubble", Some(chunks), place)
+            }
+            ScheduleKind::ZbV => sync("zb-v", "ZB-V", None, v),
+            ScheduleKind::VHalf => sync("v-half", "V-half", None, v),
+            ScheduleKind::VMin => sync("v-min", "V-min", None, v),
         }
     }
 
@@ -78,6 +147,10 @@ impl ScheduleKind {
         match self {
             ScheduleKind::Interleaved { .. } => Some(ScheduleKind::Interleaved { chunks: number }),
             ScheduleKind::LoopedBfs { .. } => Some(ScheduleKind::LoopedBfs { chunks: number }),
+            ScheduleKind::Hanayo { .. } => Some(ScheduleKind::Hanayo { waves: number }),
+            ScheduleKind::InterleavedZb { .. } => {
+                Some(ScheduleKind::InterleavedZb { chunks: number })
+            }
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! What happened when: predicted by [`crate::simulate`] or measured by the runner, in one type.
 
+pub mod causes;
 pub mod chrome;
 mod memory;
 

@@ -4,32 +4,51 @@ use super::layer::{Layer, head};
 use super::memory::layer_stash;
 use super::time::overlap;
 use super::{Accelerator, Recompute, Training, Transformer};
+use crate::cost::memory::States;
 use crate::cost::{Edge, Item, Shard, Workload};
 use crate::units::{Bytes, Nanos};
 
-/// The items of a transformer for micro-batches of `samples` samples, each with a shard for every
-/// tensor-parallel degree of `degrees` above 1 that divides the heads (ascending).
+/// The items of a transformer for micro-batches of `samples` samples. Each is computed in the
+/// `recompute` way on one device; its shards are the tensor-parallel `degrees` that divide the
+/// heads (ascending), as they are and with full recompute.
 ///
-/// Parameters are in half precision, 2 bytes each. The head shares the embedding's weights but is
-/// counted with its own, as stages hold them. Micro-batches of more than one sample are not
-/// linear: build a workload for each size.
+/// Parameters are in half precision, 2 bytes each; what an item holds all the time follows from
+/// `states`. The head shares the embedding's weights but is counted with its own, as stages hold
+/// them. Micro-batches of more than one sample are not linear: build a workload for each size.
 pub fn workload(
     model: &Transformer,
     on: &Accelerator,
     samples: u32,
     recompute: Recompute,
     degrees: &[u32],
+    states: &States,
 ) -> Workload {
-    let at = |tensor: u32| Training {
+    let at = |tensor: u32, recompute| Training {
         tensor,
         recompute,
         sequence_parallel: tensor > 1,
         ..Training::alone(samples, samples)
     };
     let divides = |t: &&u32| **t > 1 && model.heads.is_multiple_of(**t);
-    let degrees: Vec<u32> = degrees.iter().filter(divides).copied().collect();
+    let mut ways: Vec<(u32, bool)> = vec![];
+    for t in std::iter::once(&1).chain(degrees.iter().filter(divides)) {
+        if *t > 1 {
+            ways.push((*t, recompute == Recompute::Full));
+        }
+        if recompute != Recompute::Full {
+            ways.push((*t, true));
+        }
+    }
     let item = |name: String, of: &dyn Fn(&Training) -> Shard| {
-        let whole = of(&at(1));
+        let complete = |shard: Shard| Shard {
+            state: states.bytes(shard.parameters.0 / 2, 1).total(),
+            ..shard
+        };
+        let whole = complete(of(&at(1, recompute)));
+        let shard = |(t, again): &(u32, bool)| {
+            let way = if *again { Recompute::Full } else { recompute };
+            Shard { recompute: *again, ..complete(of(&at(*t, way))) }
+        };
         Item {
             name,
             forward: whole.forward,
@@ -38,8 +57,9 @@ pub fn workload(
             backward_weight: Nanos(whole.backward.0 / 2),
             output: state_bytes(model, samples),
             stash: whole.stash,
+            state: whole.state,
             parameters: whole.parameters,
-            shards: degrees.iter().map(|t| of(&at(*t))).collect(),
+            shards: ways.iter().map(shard).collect(),
             ..Item::default()
         }
     };
@@ -57,8 +77,8 @@ pub fn workload(
         edges: (1..=model.layers + 1).map(edge).collect(),
         items,
         memory: Some(on.memory),
-        devices: None,
         link: Some(on.stage.into()),
+        ..Workload::default()
     }
 }
 
@@ -79,6 +99,7 @@ fn block(model: &Transformer, training: &Training, on: &Accelerator) -> Shard {
         backward: Nanos::from_secs(backward),
         stash: Bytes(layer_stash(model, training) as u64),
         parameters: Bytes(2 * model.layer_parameters() / u64::from(training.tensor)),
+        ..Shard::default()
     }
 }
 
@@ -92,6 +113,7 @@ fn embedding(model: &Transformer, training: &Training, on: &Accelerator) -> Shar
         // Mask of the dropout, and the tokens themselves.
         stash: Bytes(state as u64 / 2),
         parameters: Bytes(2 * model.embedding_parameters() / u64::from(training.tensor)),
+        ..Shard::default()
     }
 }
 
@@ -107,5 +129,6 @@ fn logits(model: &Transformer, training: &Training, on: &Accelerator) -> Shard {
         stash: Bytes(4 * tokens * u64::from(model.vocabulary) / tensor)
             + state_bytes(model, training.micro_batch),
         parameters: Bytes(2 * model.embedding_parameters() / tensor),
+        ..Shard::default()
     }
 }

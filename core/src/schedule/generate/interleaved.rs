@@ -20,6 +20,12 @@ use super::{GenerateError, Order, Pipe, backward, forward};
 use crate::schedule::Action;
 
 pub(super) fn order(pipe: Pipe) -> Result<Order, GenerateError> {
+    let wide = round(pipe)?;
+    Ok(pipe.each(|r| lane(pipe, wide, r)))
+}
+
+/// Micro-batches of a round, k.
+pub(super) fn round(pipe: Pipe) -> Result<u32, GenerateError> {
     let rounds = (pipe.micro_batches / pipe.lanes).max(1);
     if !pipe.micro_batches.is_multiple_of(rounds) {
         return Err(pipe.micro_batches_must(format!(
@@ -28,8 +34,7 @@ pub(super) fn order(pipe: Pipe) -> Result<Order, GenerateError> {
             pipe.lanes
         )));
     }
-    let wide = pipe.micro_batches / rounds;
-    Ok(pipe.each(|r| lane(pipe, wide, r)))
+    Ok(pipe.micro_batches / rounds)
 }
 
 /// The actions of lane `r`: forwards ahead, then one of each, then the remaining backwards.

@@ -1,7 +1,14 @@
 //! All arrows of the house in one call: costs, lowering, simulation.
 
+mod explain;
+
+pub use explain::{
+    BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
+};
+
 use crate::cost::Costs;
 use crate::graph::Graph;
+use crate::graph::autodiff::{ComputationKind, TrainingGraph};
 use crate::plan::{
     Draft, Expectation, Inputs, Instruction, Plan, PlanError, Program, ScheduleText, VERSION,
     lower, lower_evaluation, training_graphs,
@@ -30,6 +37,9 @@ pub struct Prediction {
     pub costs: Costs,
     /// Times of its stages for one micro-batch.
     pub stages: Vec<StageCost>,
+    /// Computations that take time, of each stage's forward, input-gradient and weight-gradient
+    /// part.
+    pub computations: Vec<[u64; 3]>,
     /// One per rank.
     pub programs: Vec<Program>,
     /// One predicted step.
@@ -50,7 +60,22 @@ pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     let programs = lower(&inputs, &graphs);
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
     let timeline = simulate(&programs, &stages, &plan.cluster)?;
-    Ok(Prediction { graph, costs, stages, programs, timeline })
+    let computations = graphs.iter().map(|g| computations(g, &costs)).collect();
+    Ok(Prediction { graph, costs, stages, computations, programs, timeline })
+}
+
+fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
+    let mut count = [0; 3];
+    for computation in &graph.computations {
+        if costs.node(computation.node).of(computation.kind).0 > 0 {
+            count[match computation.kind {
+                ComputationKind::Forward => 0,
+                ComputationKind::InputGradient | ComputationKind::SumGradients => 1,
+                ComputationKind::WeightGradient => 2,
+            }] += 1;
+        }
+    }
+    count
 }
 
 /// What each rank does to evaluate one mini-batch.

@@ -4,10 +4,10 @@
 //! An action begins when its lane is free and its message has come; whichever was later is the
 //! cause. Following causes back from the end of the step gives the critical path.
 
-use pipewright_core::ids::{LaneId, MicroBatch};
-use pipewright_core::schedule::{Action, ActionKind};
-use pipewright_core::timeline::{Lane, Message, Span, Timeline, Work};
-use pipewright_core::units::Nanos;
+use super::{Lane, Message, Span, Timeline, Work};
+use crate::ids::{LaneId, MicroBatch};
+use crate::schedule::{Action, ActionKind};
+use crate::units::Nanos;
 
 /// The last message that each lane receives for each micro-batch and direction. Built in one pass
 /// over the messages, asked in constant time.
@@ -28,6 +28,7 @@ pub enum Cause {
 }
 
 impl Arrivals {
+    /// Linear in the messages.
     pub fn new(timeline: &Timeline) -> Self {
         let micro_batches = timeline.messages.iter().map(|m| m.micro_batch.index() + 1).max();
         let micro_batches = micro_batches.unwrap_or(0);
@@ -141,31 +142,27 @@ pub fn find(timeline: &Timeline, action: Action) -> Option<(usize, usize)> {
     })
 }
 
-/// The words for an action: `Forward of micro-batch 4`.
-pub fn title(action: Action) -> String {
-    let pass = match action.kind {
-        ActionKind::Forward => "Forward",
-        ActionKind::Backward => "Backward",
-        ActionKind::BackwardInput => "Input gradient",
-        ActionKind::BackwardWeight => "Weight gradient",
-    };
-    format!("{pass} of micro-batch {}", action.micro_batch)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Ground, solve};
-    use crate::presets::{EXAMPLES, first};
+    use crate::cost::Cluster;
+    use crate::graph::presets::Preset;
+    use crate::partition::uniform;
+    use crate::plan::{Draft, Model};
+
+    fn timeline(preset: Preset, stages: u32) -> Timeline {
+        let cuts = uniform(&preset.graph().unwrap(), stages).unwrap();
+        let cluster = Cluster::preset("dgx-a100").unwrap();
+        Draft::new(Model::Preset(preset), cluster, cuts).plan().unwrap().1.timeline
+    }
 
     #[test]
     fn the_critical_path_is_unbroken_from_the_start_to_the_end() {
-        for example in &EXAMPLES {
-            let solved = solve(&example.inputs(), &Ground::of(&example.inputs())).unwrap();
-            let t = &solved.timeline;
-            let path = critical_path(t, &Arrivals::new(t));
+        for (preset, stages) in [(Preset::Vgg16, 4), (Preset::Resnet50, 8), (Preset::Mlp4, 1)] {
+            let t = timeline(preset, stages);
+            let path = critical_path(&t, &Arrivals::new(&t));
             let span = |(lane, index): (usize, usize)| t.lanes[lane].spans[index];
-            assert_eq!(span(path[0]).start, Nanos::ZERO, "{}", example.title);
+            assert_eq!(span(path[0]).start, Nanos::ZERO, "{preset}");
             assert_eq!(span(*path.last().unwrap()).end, t.step);
             assert!(path.windows(2).all(|w| span(w[0]).end <= span(w[1]).start));
         }
@@ -173,20 +170,19 @@ mod tests {
 
     #[test]
     fn a_later_lane_waits_for_the_lane_before_it() {
-        let solved = solve(&first(), &Ground::of(&first())).unwrap();
-        let t = &solved.timeline;
-        let arrivals = Arrivals::new(t);
-        let (idle, cause) = arrivals.wait(t, 1, 0);
+        let t = timeline(Preset::Vgg16, 4);
+        let arrivals = Arrivals::new(&t);
+        let (idle, cause) = arrivals.wait(&t, 1, 0);
         assert_eq!(idle, t.lanes[1].spans[0].start);
         let Cause::Message(i) = cause else { panic!("{cause:?}") };
-        assert_eq!(producer(t, &t.messages[i]), Some((0, 0)));
-        assert_eq!(arrivals.wait(t, 0, 1), (Nanos::ZERO, Cause::Lane));
+        assert_eq!(producer(&t, &t.messages[i]), Some((0, 0)));
+        assert_eq!(arrivals.wait(&t, 0, 1), (Nanos::ZERO, Cause::Lane));
     }
 
     #[test]
     fn a_micro_batch_visits_every_lane_twice() {
-        let solved = solve(&first(), &Ground::of(&first())).unwrap();
-        let way = journey(&solved.timeline, MicroBatch(3));
-        assert_eq!(way.len(), 2 * solved.timeline.lanes.len());
+        let t = timeline(Preset::Vgg16, 4);
+        let way = journey(&t, MicroBatch(3));
+        assert_eq!(way.len(), 2 * t.lanes.len());
     }
 }
