@@ -272,7 +272,8 @@ fn what_does_not_divide_is_refused_by_name() {
 fn a_workload_takes_as_long_as_the_model_says() {
     let on = Accelerator { launch_layer: 0.0, ..Accelerator::preset("a100-megatron").unwrap() };
     let model = Transformer::GPT3_175B;
-    let work = workload(&model, &on, 1, Recompute::Full, &[1, 2, 4, 7, 8]);
+    let states = States::MEGATRON;
+    let work = workload(&model, &on, 1, Recompute::Full, &[1, 2, 4, 7, 8], &states);
     assert_eq!((work.items.len(), work.edges.len()), (98, 97));
     let sharded: Vec<u32> = work.items[1].shards.iter().map(|s| s.degree).collect();
     assert_eq!(sharded, [2, 4, 8], "7 does not divide 96 heads");
@@ -285,6 +286,14 @@ fn a_workload_takes_as_long_as_the_model_says() {
         let times: Vec<Nanos> = item.shards.iter().map(|s| s.forward + s.backward).collect();
         assert!(times[0] < item.time() && times.is_sorted_by(|a, b| a > b), "{times:?}");
     }
+    // Other ways to compute a block, by degree, without recompute first.
+    let open = workload(&model, &on, 1, Recompute::None, &[2], &states);
+    let ways: Vec<_> = open.items[1].shards.iter().map(|s| (s.degree, s.recompute)).collect();
+    assert_eq!(ways, [(1, true), (2, false), (2, true)]);
+    let [whole, half, half_again] = [0, 1, 2].map(|i| &open.items[1].shards[i]);
+    assert!(half.stash < open.items[1].stash && half_again.stash < half.stash);
+    assert!(half_again.backward > half.backward && whole.backward > open.items[1].backward());
+    assert_eq!(open.items[1].state.0, 18 * model.layer_parameters());
     let gib = work.parameters().0 as f64 / f64::from(1 << 30);
     assert!((320.0..335.0).contains(&gib), "175 billion parameters of 2 bytes: {gib} GiB");
 }

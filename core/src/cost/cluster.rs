@@ -24,6 +24,22 @@ impl Link {
     }
 }
 
+/// Shares of the peaks that one kind of operation reaches, where it differs from the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Efficiencies {
+    /// Of the arithmetic peak, by convolutions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub convolution: Option<f64>,
+    /// Of the arithmetic peak, by linear layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear: Option<f64>,
+    /// Of the memory bandwidth, by all operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<f64>,
+}
+
 /// One processor that executes kernels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -41,6 +57,27 @@ pub struct Device {
     pub memory: Bytes,
     /// Constant time of each computation: launch, dispatch, gradient accumulation.
     pub overhead_ns: Nanos,
+    /// Exceptions from `efficiency`, and the share of the memory bandwidth (else all of it).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub efficiencies: Option<Efficiencies>,
+}
+
+impl Device {
+    /// Share of the memory bandwidth that operations reach.
+    pub fn memory_efficiency(&self) -> f64 {
+        self.efficiencies.and_then(|e| e.memory).unwrap_or(1.0)
+    }
+}
+
+/// How near two ranks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// They share a device.
+    Device,
+    /// They share a node.
+    Node,
+    /// The network is between them.
+    Network,
 }
 
 /// The machine that a plan is made for.
@@ -56,6 +93,9 @@ pub struct Cluster {
     pub devices_per_node: u32,
     /// Nodes.
     pub nodes: u32,
+    /// Between ranks that share a device; without it they use `local`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_link: Option<Link>,
     /// Between devices of one node.
     pub local: Link,
     /// Between nodes.
@@ -118,6 +158,7 @@ impl Cluster {
         let rates = [
             ("device.flops_per_sec", self.device.flops_per_sec),
             ("device.memory_bytes_per_sec", self.device.memory_bytes_per_sec),
+            ("device_link.bytes_per_sec", self.link_of(Level::Device).bytes_per_sec),
             ("local.bytes_per_sec", self.local.bytes_per_sec),
             ("network.bytes_per_sec", self.network.bytes_per_sec),
         ];
@@ -126,12 +167,22 @@ impl Cluster {
                 return refuse(field, value.to_string(), "a number of at least 1");
             }
         }
-        if !(self.device.efficiency > 0.0 && self.device.efficiency <= 1.0) {
-            let value = self.device.efficiency.to_string();
-            return refuse("device.efficiency", value, "in (0, 1]");
+        let by_kind = self.device.efficiencies.unwrap_or_default();
+        let shares = [
+            ("device.efficiency", Some(self.device.efficiency)),
+            ("device.efficiencies.convolution", by_kind.convolution),
+            ("device.efficiencies.linear", by_kind.linear),
+            ("device.efficiencies.memory", by_kind.memory),
+        ];
+        for (field, share) in shares {
+            if share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+                let value = share.unwrap_or_default().to_string();
+                return refuse(field, value, "in (0, 1]");
+            }
         }
         let times = [
             ("device.overhead_ns", self.device.overhead_ns),
+            ("device_link.latency_ns", self.link_of(Level::Device).latency_ns),
             ("local.latency_ns", self.local.latency_ns),
             ("network.latency_ns", self.network.latency_ns),
         ];
@@ -157,9 +208,37 @@ impl Cluster {
         lane.0 / self.ranks_per_node
     }
 
+    /// The device of its node that a lane's rank runs on: neighbours share where ranks are more
+    /// than devices.
+    pub fn device_of(&self, lane: LaneId) -> u32 {
+        let rank = u64::from(lane.0 % self.ranks_per_node);
+        let devices = u64::from(self.devices_per_node.min(self.ranks_per_node));
+        (rank * devices / u64::from(self.ranks_per_node)) as u32
+    }
+
+    /// How near two lanes are.
+    pub fn level(&self, a: LaneId, b: LaneId) -> Level {
+        if self.node_of(a) != self.node_of(b) {
+            Level::Network
+        } else if self.device_of(a) != self.device_of(b) {
+            Level::Node
+        } else {
+            Level::Device
+        }
+    }
+
+    /// The link of a level.
+    pub fn link_of(&self, level: Level) -> &Link {
+        match level {
+            Level::Device => self.device_link.as_ref().unwrap_or(&self.local),
+            Level::Node => &self.local,
+            Level::Network => &self.network,
+        }
+    }
+
     /// The link between two lanes.
     pub fn link(&self, a: LaneId, b: LaneId) -> &Link {
-        if self.node_of(a) == self.node_of(b) { &self.local } else { &self.network }
+        self.link_of(self.level(a, b))
     }
 
     /// Ranks that the cluster has room for.
@@ -197,5 +276,36 @@ mod tests {
         let cluster = Cluster::preset("reedbush-l").unwrap();
         assert_eq!(cluster.link(LaneId(0), LaneId(0)), &cluster.local);
         assert_eq!(cluster.link(LaneId(0), LaneId(4)), &cluster.network);
+    }
+
+    #[test]
+    fn ranks_that_share_a_device_have_their_own_link() {
+        let mut cluster = Cluster::preset("laptop").unwrap();
+        (cluster.devices_per_node, cluster.ranks_per_node) = (2, 6);
+        let devices: Vec<u32> = (0..6).map(|lane| cluster.device_of(LaneId(lane))).collect();
+        assert_eq!(devices, [0, 0, 0, 1, 1, 1]);
+        assert_eq!(cluster.level(LaneId(0), LaneId(2)), Level::Device);
+        assert_eq!(cluster.level(LaneId(2), LaneId(3)), Level::Node);
+        assert_eq!(cluster.level(LaneId(5), LaneId(6)), Level::Network);
+        assert_eq!(cluster.link(LaneId(0), LaneId(2)), &cluster.local, "none given");
+        let memory = Link { latency_ns: Nanos(100), bytes_per_sec: 20e9 };
+        cluster.device_link = Some(memory);
+        assert_eq!(cluster.link(LaneId(0), LaneId(2)), &memory);
+        // Fewer ranks than devices: everyone has its own.
+        (cluster.devices_per_node, cluster.ranks_per_node) = (8, 3);
+        let devices: Vec<u32> = (0..4).map(|lane| cluster.device_of(LaneId(lane))).collect();
+        assert_eq!(devices, [0, 1, 2, 0]);
+        let text = serde_json::to_string(&cluster).unwrap();
+        assert_eq!(serde_json::from_str::<Cluster>(&text).unwrap(), cluster);
+    }
+
+    #[test]
+    fn efficiencies_are_optional_and_checked() {
+        let mut cluster = Cluster::preset("laptop").unwrap();
+        assert!(!serde_json::to_string(&cluster).unwrap().contains("efficiencies"));
+        cluster.device.efficiencies =
+            Some(Efficiencies { convolution: Some(1.5), ..Efficiencies::default() });
+        let message = cluster.check().unwrap_err().to_string();
+        assert!(message.contains("device.efficiencies.convolution is 1.5"), "{message}");
     }
 }

@@ -1,9 +1,11 @@
-//! What things take: clusters and links, roofline and measured node times, the closed-form
-//! equations of the pipeline.
+//! What things take: clusters and links, roofline and measured node times; in closed form
+//! collectives, training state, PyTorch's parallel forms, transformers and Takisawa's pipeline;
+//! and the fit of all these numbers to measurements.
 
 pub mod calibrate;
 mod cluster;
 pub mod collective;
+pub mod forms;
 pub mod import;
 pub mod memory;
 mod profile;
@@ -12,7 +14,7 @@ pub mod takisawa;
 pub mod transformer;
 mod workload;
 
-pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Link};
+pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Efficiencies, Level, Link};
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample};
 pub use roofline::roofline;
 pub use workload::{Edge, Item, Rules, Shard, Sync, Workload};

@@ -4,11 +4,24 @@
 //! its memory traffic at the device's bandwidth. A constant per computation is added (launch and
 //! dispatch): without it the time of small micro-batches comes out far too low.
 //!
-//! Limits: one efficiency for all operations; caches are not modelled.
+//! Limits: efficiencies differ by kind of operation, not by shape; caches are not modelled.
 
 use super::{Costs, Device, NodeCost};
 use crate::graph::{Graph, Node, Op};
 use crate::units::Nanos;
+
+impl Device {
+    /// Share of the arithmetic peak that an operation reaches.
+    pub fn efficiency_of(&self, op: &Op) -> f64 {
+        let by_kind = self.efficiencies.unwrap_or_default();
+        let own = match op {
+            Op::Conv2d { .. } => by_kind.convolution,
+            Op::Linear { .. } => by_kind.linear,
+            _ => None,
+        };
+        own.unwrap_or(self.efficiency)
+    }
+}
 
 /// The costs of every node for micro-batches of `samples` samples. Linear in the nodes.
 pub fn roofline(graph: &Graph, device: &Device, samples: u64) -> Costs {
@@ -30,8 +43,8 @@ fn node_cost(graph: &Graph, node: &Node, device: &Device, samples: u64) -> NodeC
         * node.params.iter().filter(trained).map(|id| graph.param(*id).elements()).sum::<u64>()
             as f64;
     let time = |flops: f64, bytes: f64| {
-        let arithmetic = flops / (device.flops_per_sec * device.efficiency);
-        let traffic = bytes / device.memory_bytes_per_sec;
+        let arithmetic = flops / (device.flops_per_sec * device.efficiency_of(&node.op));
+        let traffic = bytes / (device.memory_bytes_per_sec * device.memory_efficiency());
         device.overhead_ns + Nanos::from_secs(arithmetic.max(traffic))
     };
     let is_add = matches!(node.op, Op::Add);
@@ -74,6 +87,25 @@ mod tests {
         let bytes = 4.0 * (4096.0 * 4096.0 + 4096.0 + 2.0 * 4096.0);
         let traffic = Nanos::from_secs(bytes / device.memory_bytes_per_sec);
         assert_eq!(small - device.overhead_ns, traffic);
+    }
+
+    #[test]
+    fn kinds_of_operations_have_their_own_efficiency() {
+        let mut device = Cluster::preset("dgx-a100").unwrap().device;
+        let graph = Preset::Vgg16.graph().unwrap();
+        let before = roofline(&graph, &device, 64);
+        let halves = crate::cost::Efficiencies {
+            convolution: Some(device.efficiency / 2.0),
+            ..Default::default()
+        };
+        device.efficiencies = Some(halves);
+        let after = roofline(&graph, &device, 64);
+        for (node, (before, after)) in
+            graph.nodes().iter().zip(before.nodes.iter().zip(after.nodes))
+        {
+            let slower = matches!(node.op, Op::Conv2d { .. });
+            assert_eq!(slower, after.forward > before.forward, "{}", node.name);
+        }
     }
 
     #[test]

@@ -4,32 +4,51 @@ use super::layer::{Layer, head};
 use super::memory::layer_stash;
 use super::time::overlap;
 use super::{Accelerator, Recompute, Training, Transformer};
+use crate::cost::memory::States;
 use crate::cost::{Edge, Item, Shard, Workload};
 use crate::units::{Bytes, Nanos};
 
-/// The items of a transformer for micro-batches of `samples` samples, each with a shard for every
-/// tensor-parallel degree of `degrees` above 1 that divides the heads (ascending).
+/// The items of a transformer for micro-batches of `samples` samples. Each is computed in the
+/// `recompute` way on one device; its shards are the tensor-parallel `degrees` that divide the
+/// heads (ascending), as they are and with full recompute.
 ///
-/// Parameters are in half precision, 2 bytes each. The head shares the embedding's weights but is
-/// counted with its own, as stages hold them. Micro-batches of more than one sample are not
-/// linear: build a workload for each size.
+/// Parameters are in half precision, 2 bytes each; what an item holds all the time follows from
+/// `states`. The head shares the embedding's weights but is counted with its own, as stages hold
+/// them. Micro-batches of more than one sample are not linear: build a workload for each size.
 pub fn workload(
     model: &Transformer,
     on: &Accelerator,
     samples: u32,
     recompute: Recompute,
     degrees: &[u32],
+    states: &States,
 ) -> Workload {
-    let at = |tensor: u32| Training {
+    let at = |tensor: u32, recompute| Training {
         tensor,
         recompute,
         sequence_parallel: tensor > 1,
         ..Training::alone(samples, samples)
     };
     let divides = |t: &&u32| **t > 1 && model.heads.is_multiple_of(**t);
-    let degrees: Vec<u32> = degrees.iter().filter(divides).copied().collect();
+    let mut ways: Vec<(u32, bool)> = vec![];
+    for t in std::iter::once(&1).chain(degrees.iter().filter(divides)) {
+        if *t > 1 {
+            ways.push((*t, recompute == Recompute::Full));
+        }
+        if recompute != Recompute::Full {
+            ways.push((*t, true));
+        }
+    }
     let item = |name: String, of: &dyn Fn(&Training) -> Shard| {
-        let whole = of(&at(1));
+        let complete = |shard: Shard| Shard {
+            state: states.bytes(shard.parameters.0 / 2, 1).total(),
+            ..shard
+        };
+        let whole = complete(of(&at(1, recompute)));
+        let shard = |(t, again): &(u32, bool)| {
+            let way = if *again { Recompute::Full } else { recompute };
+            Shard { recompute: *again, ..complete(of(&at(*t, way))) }
+        };
         Item {
             name,
             forward: whole.forward,
@@ -40,7 +59,7 @@ pub fn workload(
             stash: whole.stash,
             state: whole.state,
             parameters: whole.parameters,
-            shards: degrees.iter().map(|t| of(&at(*t))).collect(),
+            shards: ways.iter().map(shard).collect(),
             ..Item::default()
         }
     };
@@ -63,13 +82,6 @@ pub fn workload(
     }
 }
 
-impl Shard {
-    /// Weights and gradients, as [`Item::state`] has them.
-    fn with_state(self) -> Self {
-        Self { state: self.parameters * 2, ..self }
-    }
-}
-
 fn state_bytes(model: &Transformer, samples: u32) -> Bytes {
     Bytes(2 * u64::from(model.hidden) * u64::from(model.sequence)) * u64::from(samples)
 }
@@ -89,7 +101,6 @@ fn block(model: &Transformer, training: &Training, on: &Accelerator) -> Shard {
         parameters: Bytes(2 * model.layer_parameters() / u64::from(training.tensor)),
         ..Shard::default()
     }
-    .with_state()
 }
 
 /// A look-up reads and writes the hidden state; its gradient adds to the table's rows.
@@ -104,7 +115,6 @@ fn embedding(model: &Transformer, training: &Training, on: &Accelerator) -> Shar
         parameters: Bytes(2 * model.embedding_parameters() / u64::from(training.tensor)),
         ..Shard::default()
     }
-    .with_state()
 }
 
 fn logits(model: &Transformer, training: &Training, on: &Accelerator) -> Shard {
@@ -121,5 +131,4 @@ fn logits(model: &Transformer, training: &Training, on: &Accelerator) -> Shard {
         parameters: Bytes(2 * model.embedding_parameters() / tensor),
         ..Shard::default()
     }
-    .with_state()
 }
