@@ -107,15 +107,28 @@ impl Draft {
     /// # Errors
     /// The first choice that does not fit.
     pub fn plan(self) -> Result<(Plan, Prediction), PredictError> {
+        let mut plan = self.unpredicted()?;
+        let prediction = predict(&plan)?;
+        plan.prediction = prediction.expectation();
+        Ok((plan, prediction))
+    }
+
+    /// Whether the choices fit together, without predicting anything.
+    ///
+    /// # Errors
+    /// The first one that does not.
+    pub fn check(&self) -> Result<(), PlanError> {
+        self.clone().unpredicted()?.check().map(drop)
+    }
+
+    fn unpredicted(self) -> Result<Plan, PlanError> {
         let stages = self.cuts.len() as u32 + 1;
-        let schedule = ScheduleText::of(self.schedule, stages, self.micro_batches);
-        let schedule = schedule.map_err(PlanError::from)?;
-        let mut plan = Plan {
+        Ok(Plan {
             version: VERSION,
             model: self.model,
             cluster: self.cluster,
             cuts: self.cuts,
-            schedule,
+            schedule: ScheduleText::of(self.schedule, stages, self.micro_batches)?,
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             optimizer: self.optimizer,
@@ -123,9 +136,6 @@ impl Draft {
             seed: self.seed,
             steps: self.steps,
             prediction: Expectation::default(),
-        };
-        let prediction = predict(&plan)?;
-        plan.prediction = prediction.expectation();
-        Ok((plan, prediction))
+        })
     }
 }

@@ -42,9 +42,7 @@ impl Placement {
     /// The number of stages on so many lanes.
     pub fn stages(self, lanes: u32) -> u32 {
         match self {
-            Placement::Loop { chunks } | Placement::Wave { chunks } => {
-                lanes.saturating_mul(chunks)
-            }
+            Placement::Loop { chunks } | Placement::Wave { chunks } => lanes.saturating_mul(chunks),
             Placement::TwoWay => lanes,
         }
     }

@@ -1,4 +1,6 @@
-//! `runner show`: what a plan is, for people.
+//! `runner show`: what a plan is and why its step takes as long as it does, for people.
+
+mod why;
 
 use crate::args::ShowArgs;
 use crate::failure::Failure;
@@ -40,7 +42,7 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
         prediction.timeline.step,
         100.0 * prediction.timeline.bubble()
     );
-    Ok(())
+    why::why(&plan, &prediction)
 }
 
 fn stages(plan: &Plan, prediction: &Prediction) {

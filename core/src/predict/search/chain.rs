@@ -175,8 +175,7 @@ mod tests {
         assert_eq!(all.parameters, work.parameters());
         for (block, cut) in (1..).zip(&blocks[1..]) {
             let sent = graph.division(&[*cut]).crossings;
-            let bytes: Bytes =
-                sent.iter().map(|c| graph.node(c.node).output.bytes() * 4).sum();
+            let bytes: Bytes = sent.iter().map(|c| graph.node(c.node).output.bytes() * 4).sum();
             assert_eq!(chain.input(block), bytes, "before block {block}");
         }
         assert!(Chain::new(&work, &blocks, 2).is_none(), "has no shards");

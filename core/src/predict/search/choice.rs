@@ -51,7 +51,14 @@ impl Fixed {
     /// Only what today's runner executes: a pipeline alone, with nothing computed again.
     pub fn plain(self) -> Self {
         let (replicas, tensor) = (Some(1), Some(1));
-        Self { replicas, tensor, recompute: Some(false), codec: Some(None), one_route: true, ..self }
+        Self {
+            replicas,
+            tensor,
+            recompute: Some(false),
+            codec: Some(None),
+            one_route: true,
+            ..self
+        }
     }
 }
 

@@ -115,12 +115,7 @@ fn sizes(space: &Space<'_>, each: u64) -> Vec<u64> {
     micro_batches.rev().filter(|m| each.is_multiple_of(*m)).map(|m| each / m).collect()
 }
 
-fn chain(
-    space: &Space<'_>,
-    chains: &mut Chains,
-    samples: u64,
-    tensor: u32,
-) -> Option<Arc<Chain>> {
+fn chain(space: &Space<'_>, chains: &mut Chains, samples: u64, tensor: u32) -> Option<Arc<Chain>> {
     if let Some(known) = chains.get(&(samples, tensor)) {
         return Some(known.clone());
     }

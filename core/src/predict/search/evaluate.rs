@@ -2,7 +2,9 @@
 
 use super::choice::{Figures, lane_link};
 use super::{Chain, Choice, Scored, Space};
-use crate::cost::collective::{Channel, best_all_reduce, compressed_all_gather, hierarchical, two_shot};
+use crate::cost::collective::{
+    Channel, best_all_reduce, compressed_all_gather, hierarchical, two_shot,
+};
 use crate::ids::StageId;
 use crate::simulate::{Footprint, Hop, Sends, StageCost, estimate};
 use crate::units::{Bytes, Nanos};
@@ -24,8 +26,7 @@ pub(super) fn evaluate(
             lane_link(&space.cluster, &choice, hop.from.0, hop.to.0)
                 .time(laid.borders[hop.boundary.index() + 1])
         };
-        let found =
-            estimate(&schedule, &laid.costs, &laid.footprints, Sends::Free, hop).ok()?;
+        let found = estimate(&schedule, &laid.costs, &laid.footprints, Sends::Free, hop).ok()?;
         if space.fixed.recompute.is_none() {
             let mut changed = false;
             for (lane, facts) in (0..).map(crate::ids::LaneId).zip(&found.lanes) {
@@ -177,7 +178,8 @@ impl Laid {
 
 /// Seconds of the sum of `n` bytes of gradients over the `group` ranks that hold the same stage.
 fn all_reduce(space: &Space<'_>, choice: &Choice, group: u32, n: f64) -> f64 {
-    let (local, network) = (Channel::from(&space.cluster.local), Channel::from(&space.cluster.network));
+    let (local, network) =
+        (Channel::from(&space.cluster.local), Channel::from(&space.cluster.network));
     let near = (space.cluster.ranks_per_node / choice.tensor).clamp(1, group);
     let nodes = group.div_ceil(near);
     let over = if nodes == 1 { local } else { network };

@@ -20,6 +20,8 @@ mod enumerate;
 mod evaluate;
 mod front;
 mod refine;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 pub use chain::Chain;
@@ -150,10 +152,7 @@ impl<'a> Search<'a> {
             }
         }
         if left > 0 && self.front.is_empty() {
-            return Err(SearchError::Memory {
-                least: self.least_peak,
-                memory: self.space.memory,
-            });
+            return Err(SearchError::Memory { least: self.least_peak, memory: self.space.memory });
         }
         Ok(budget - left)
     }

@@ -91,7 +91,10 @@ fn report(space: &Space<'_>, search: &Search<'_>, begin: Instant) {
         "tried {evaluated} plans in {seconds:.2} s, {skipped} more were certain to be no better"
     );
     let entries = search.front().entries();
-    eprintln!("{:>12} {:>12} {:>12} {:>7}  plan (best in step, memory or traffic)", "step", "memory", "sent", "bubble");
+    eprintln!(
+        "{:>12} {:>12} {:>12} {:>7}  plan (best in step, memory or traffic)",
+        "step", "memory", "sent", "bubble"
+    );
     for Scored { choice, step, peak, traffic, bubble, .. } in entries.iter().take(SHOWN) {
         let (step, peak, traffic) = (step.to_string(), peak.to_string(), traffic.to_string());
         let (bubble, plan) = (100.0 * bubble, choice.describe(&space.codecs));

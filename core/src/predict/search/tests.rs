@@ -1,0 +1,172 @@
+//! Bounds are bounds, and what is found is what trying everything finds.
+
+use super::*;
+use crate::cost::Costs;
+use crate::graph::Graph;
+use crate::graph::presets::Preset;
+use crate::plan::{Draft, Model};
+use crate::schedule::ScheduleKind;
+
+struct Case {
+    preset: Preset,
+    graph: Graph,
+    cluster: Cluster,
+}
+
+impl Case {
+    fn new(preset: Preset, cluster: &str) -> Self {
+        let cluster = Cluster::preset(cluster).unwrap();
+        Self { preset, graph: preset.graph().unwrap(), cluster }
+    }
+
+    fn work(&self, samples: u64) -> Workload {
+        Workload::of(&self.graph, &Costs::new(&self.graph, &self.cluster, samples))
+    }
+
+    fn space<'a>(&self, model: &'a (dyn Fn(u64) -> Workload + Sync), devices: u32) -> Space<'a> {
+        Space {
+            model,
+            blocks: self.graph.layers().iter().map(|l| l.first_node.0).collect(),
+            cluster: self.cluster.clone(),
+            devices,
+            memory: self.cluster.device.memory,
+            mini_batch: 32,
+            states: States::MOMENTUM,
+            parameter_bytes: 4,
+            fixed: Fixed::default(),
+            codecs: default_codecs(&self.cluster.device),
+            seed: 1,
+        }
+    }
+}
+
+#[test]
+fn no_choice_is_better_than_its_bound() {
+    for (preset, cluster) in [(Preset::Vgg16, "dgx-a100"), (Preset::Resnet50, "reedbush-l")] {
+        let case = Case::new(preset, cluster);
+        let model = |samples| case.work(samples);
+        let space = case.space(&model, 8);
+        let (chains, candidates) = enumerate::candidates(&space).unwrap();
+        let mut scored = 0;
+        for candidate in candidates.iter().step_by(7) {
+            let choice = candidate.choice.clone();
+            let Some(found) = evaluate::evaluate(&space, &chains, choice) else { continue };
+            let bound = candidate.bound;
+            assert!(bound.covers(&found.figures()), "{:?}: {bound:?} {found}", candidate.choice);
+            scored += 1;
+        }
+        assert!(scored > 300, "{scored}");
+    }
+}
+
+#[test]
+fn a_plain_choice_is_worth_what_its_plan_predicts() {
+    let case = Case::new(Preset::Vgg16, "dgx-a100");
+    let model = |samples| case.work(samples);
+    let mut space = case.space(&model, 4);
+    space.fixed = Fixed { lanes: Some(4), ..Fixed::default() }.plain();
+    let (chains, candidates) = enumerate::candidates(&space).unwrap();
+    let mut compared = 0;
+    for candidate in candidates.iter().step_by(5) {
+        let choice = candidate.choice.clone();
+        let Some(found) = evaluate::evaluate(&space, &chains, choice) else { continue };
+        let choice = &found.choice;
+        let first = |block: &u32| case.graph.layers()[*block as usize].first_node.0;
+        let cuts = choice.starts.iter().map(first).collect();
+        let mut draft = Draft::new(Model::Preset(case.preset), case.cluster.clone(), cuts);
+        (draft.mini_batch, draft.micro_batches) = (32, choice.micro_batches);
+        draft.schedule = choice.schedule;
+        let step = draft.plan().unwrap().1.timeline.step;
+        // Programs wait for outboxes and their updates are those of the roofline.
+        let error = found.step.secs() / step.secs() - 1.0;
+        assert!(error.abs() < 0.03, "{}: {error}", choice.describe(&[]));
+        compared += 1;
+    }
+    assert!(compared > 15, "{compared}");
+}
+
+#[test]
+fn finds_what_trying_everything_finds() {
+    let case = Case::new(Preset::Mlp4, "laptop");
+    let model = |samples| case.work(samples);
+    let space = case.space(&model, 4);
+    let (chains, candidates) = enumerate::candidates(&space).unwrap();
+    let score = |c: &Candidate| evaluate::evaluate(&space, &chains, c.choice.clone());
+    let all = candidates.iter().filter_map(score).filter(|s| s.peak <= space.memory);
+    let best = all.map(|s| s.step).min().unwrap();
+    let mut search = Search::new(&space).unwrap();
+    search.advance(1_000_000).unwrap();
+    // Refinement also moves cuts, so it may be better than any listed choice.
+    assert!(search.front().fastest().unwrap().step <= best);
+    let (_, skipped) = search.counts();
+    assert!(skipped > 0, "bounds skip something");
+}
+
+#[test]
+fn the_same_seed_and_budget_give_the_same_and_more_is_never_worse() {
+    let case = Case::new(Preset::Vgg16, "reedbush-l");
+    let model = |samples| case.work(samples);
+    let space = case.space(&model, 8);
+    let run = |budgets: &[u64]| {
+        let mut search = Search::new(&space).unwrap();
+        for budget in budgets {
+            search.advance(*budget).unwrap();
+        }
+        search.front().clone()
+    };
+    let (few, some, more) = (run(&[64]), run(&[512]), run(&[2048]));
+    assert_eq!(some, run(&[512]));
+    let fastest = |front: &Front| front.fastest().unwrap().step;
+    assert!(fastest(&more) <= fastest(&some) && fastest(&some) <= fastest(&few));
+}
+
+#[test]
+fn little_memory_means_recomputation_and_too_little_is_said() {
+    let case = Case::new(Preset::Vgg16, "dgx-a100");
+    let model = |samples| case.work(samples);
+    let mut space = case.space(&model, 4);
+    space.fixed =
+        Fixed { lanes: Some(2), micro_batches: Some(1), replicas: Some(1), ..Fixed::default() };
+    let fastest = |space: &Space<'_>| {
+        let mut search = Search::new(space).unwrap();
+        search.advance(2000).map(|_| search.front().fastest().unwrap().clone())
+    };
+    let roomy = fastest(&space).unwrap();
+    assert!(!roomy.choice.recompute.contains(&true));
+    space.memory = Bytes(roomy.peak.0 * 3 / 4);
+    let tight = fastest(&space).unwrap();
+    assert!(tight.choice.recompute.contains(&true) && tight.peak <= space.memory);
+    assert!(tight.step > roomy.step);
+    space.memory = Bytes(1 << 20);
+    let error = fastest(&space).unwrap_err().to_string();
+    assert!(error.contains("it has 1.0 MiB"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let case = Case::new(Preset::Mlp4, "laptop");
+    let model = |samples| case.work(samples);
+    let mut space = case.space(&model, 4);
+    space.fixed.schedule = Some(ScheduleKind::Chimera);
+    space.fixed.lanes = Some(3);
+    let error = Search::new(&space).err().unwrap().to_string();
+    assert!(error.contains("at most 4 devices"), "{error}");
+}
+
+#[test]
+fn compression_is_judged_by_the_link() {
+    let case = Case::new(Preset::Vgg16, "dgx-a100");
+    let model = |samples| case.work(samples);
+    let judged = |bytes_per_sec: f64| {
+        let mut space = case.space(&model, 8);
+        space.cluster.local.bytes_per_sec = bytes_per_sec;
+        space.fixed = Fixed { lanes: Some(1), ..Fixed::default() };
+        let mut search = Search::new(&space).unwrap();
+        search.advance(500).unwrap();
+        let verdicts = search.verdicts();
+        assert_eq!(verdicts.compression.len(), 3);
+        verdicts.compression.into_iter().map(|(_, verdict)| verdict.pays).collect::<Vec<_>>()
+    };
+    assert_eq!(judged(1e9), [true, true, true]);
+    assert_eq!(judged(1e13), [false, false, false]);
+}

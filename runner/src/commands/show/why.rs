@@ -1,0 +1,77 @@
+//! Why the predicted step takes as long as it does, and what would shorten it.
+
+use crate::failure::Failure;
+use pipewright_core::plan::Plan;
+use pipewright_core::predict::{
+    BestMicroBatches, Prediction, Term, best_micro_batches, best_move, explain,
+};
+use pipewright_core::timeline::Work;
+use pipewright_core::units::Nanos;
+
+/// Terms that are printed.
+const TERMS: usize = 6;
+
+/// Spans of the critical path that are printed.
+const SPANS: usize = 24;
+
+/// Prints the critical path in terms and in actions, the best number of micro-batches and the best
+/// move of a cut.
+pub(super) fn why(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
+    let why = explain(plan, prediction);
+    let step = prediction.timeline.step;
+    say!("\ncritical path, {step}:");
+    for Term { what, time } in why.terms.iter().take(TERMS) {
+        say!("{:>12} {:>5.1} %  {what}", time.to_string(), percent(*time, step));
+    }
+    let rest: Nanos = why.terms.iter().skip(TERMS).map(|term| term.time).sum();
+    if rest > Nanos::ZERO {
+        say!("{:>12} {:>5.1} %  all else", rest.to_string(), percent(rest, step));
+    }
+    if why.constant > Nanos::ZERO {
+        let (constant, share) = (why.constant, percent(why.constant, step));
+        say!("of it {constant} ({share:.1} %) is the same for micro-batches of any size");
+    }
+    let mut path: Vec<String> = vec![];
+    for &(lane, index) in why.path.iter().take(SPANS) {
+        path.push(match prediction.timeline.lanes[lane].spans[index].work {
+            Work::Run(action) => action.to_string(),
+            Work::Optimizer(stage) => format!("{stage}U"),
+        });
+    }
+    let more = why.path.len().saturating_sub(SPANS);
+    let more = if more > 0 { format!(" .. {more} more") } else { String::new() };
+    say!("path: {}{more}", path.join(" "));
+    if let Some(bound) = why.bound() {
+        say!("bound by: {} ({:.0} % of the step)", bound.what, percent(bound.time, step));
+    }
+    if let Some(best) = best_micro_batches(plan)? {
+        micro_batches(plan, step, &best);
+    }
+    match best_move(plan, prediction)? {
+        Some(found) => {
+            let gain = 100.0 * (found.step.secs() / step.secs() - 1.0);
+            say!("best move: cut {} after {}: {gain:+.1} %", found.cut + 1, found.after);
+        }
+        None if plan.stages() > 1 => say!("best move: none, every single move is slower"),
+        None => {}
+    }
+    Ok(())
+}
+
+fn micro_batches(plan: &Plan, step: Nanos, best: &BestMicroBatches) {
+    let gain = 100.0 * (best.step.secs() / step.secs() - 1.0);
+    let flat = match best.flat {
+        (from, to) if from == to => String::new(),
+        (from, to) => format!("; within 1 % from {from} to {to}"),
+    };
+    let now = plan.micro_batches;
+    if best.best == now {
+        say!("micro-batches: {now} are best{flat}");
+    } else {
+        say!("micro-batches: {} are best, {gain:+.1} % against {now}{flat}", best.best);
+    }
+}
+
+fn percent(part: Nanos, whole: Nanos) -> f64 {
+    100.0 * part.0 as f64 / whole.0.max(1) as f64
+}
