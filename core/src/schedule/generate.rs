@@ -3,6 +3,7 @@
 use super::{Action, ActionKind, Schedule, ScheduleKind};
 use thiserror::Error;
 
+mod automatic;
 mod gpipe;
 mod interleaved;
 mod interleaved_zb;
@@ -16,6 +17,48 @@ mod zb_h1;
 mod zb_h2;
 mod zb_v;
 
+pub use automatic::{Automatic, AutomaticError, Found, StageLoad, automatic};
+
+/// Why there is no such schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum GenerateError {
+    /// Stages that do not fill the lanes.
+    #[error("{kind} cannot have {stages} stages: {must}")]
+    Stages {
+        /// The schedule.
+        kind: ScheduleKind,
+        /// Stages asked for.
+        stages: u32,
+        /// What it needs.
+        must: String,
+    },
+    /// Micro-batches that do not fit its pattern.
+    #[error("{kind} on {lanes} lanes cannot have {micro_batches} micro-batches: {must}")]
+    MicroBatches {
+        /// The schedule.
+        kind: ScheduleKind,
+        /// Lanes.
+        lanes: u32,
+        /// Micro-batches asked for.
+        micro_batches: u32,
+        /// What it needs.
+        must: String,
+    },
+    /// More than a computer could hold.
+    #[error(
+        "{stages} stages x {micro_batches} micro-batches are more than the {LIMIT} pairs that a \
+         schedule may have; use fewer micro-batches"
+    )]
+    TooMany {
+        /// Stages asked for.
+        stages: u32,
+        /// Micro-batches asked for.
+        micro_batches: u32,
+    },
+}
+
+/// Most pairs of stage and micro-batch: 16 times the largest pipeline known.
+const LIMIT: u64 = 1 << 26;
 
 /// What a generator is asked for: at least one of each, and stages that divide into lanes.
 #[derive(Clone, Copy)]
