@@ -3,6 +3,7 @@
 use super::{Action, ActionKind, Schedule, ScheduleKind};
 use thiserror::Error;
 
+mod automatic;
 mod chimera;
 mod dual_pipe;
 mod gpipe;
@@ -20,6 +21,8 @@ mod v_pattern;
 mod zb_h1;
 mod zb_h2;
 mod zb_v;
+
+pub use automatic::{Automatic, AutomaticError, Found, StageLoad, automatic};
 
 /// Why there is no such schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -14,7 +14,7 @@ mod updates;
 pub use action::{Action, ActionKind};
 pub use check::{Blocked, CheckError, check};
 pub use csv::CsvError;
-pub use generate::GenerateError;
+pub use generate::{Automatic, AutomaticError, Found, GenerateError, StageLoad, automatic};
 pub use kind::{ScheduleKind, UnknownSchedule};
 pub use placement::Placement;
 pub use text::ParseError;
