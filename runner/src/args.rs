@@ -96,7 +96,7 @@ pub enum Split {
 /// `runner plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// mlp4, fc32:WIDTH, vgg16, resnet50 or digits-cnn.
+    /// Such as vgg16, resnet50, fc32:512, gpt2, llama-7b; a wrong name lists all.
     #[arg(long)]
     pub model: String,
     /// Stages, one a rank.
