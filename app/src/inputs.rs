@@ -92,13 +92,38 @@ impl ModelChoice {
 
 /// The name for people.
 pub fn preset_title(preset: Preset) -> String {
-    match preset {
-        Preset::Mlp4 => "MLP, 4 layers".into(),
-        Preset::Fc32 { width } => format!("FC 32 × {width}"),
-        Preset::Vgg16 => "VGG16 · 224 px".into(),
-        Preset::Resnet50 => "ResNet-50 · 224 px".into(),
-        Preset::DigitsCnn => "Digits CNN · 8 px".into(),
-    }
+    let title = match preset {
+        Preset::Mlp4 => "MLP, 4 layers",
+        Preset::Fc32 { width } => return format!("FC 32 × {width}"),
+        Preset::DigitsCnn => "Digits CNN · 8 px",
+        Preset::Alexnet => "AlexNet · 224 px",
+        Preset::Caffenet => "CaffeNet · 227 px",
+        Preset::Googlenet => "GoogLeNet · 224 px",
+        Preset::Vgg16 => "VGG16 · 224 px",
+        Preset::Vgg19 => "VGG19 · 224 px",
+        Preset::Resnet18 => "ResNet-18 · 224 px",
+        Preset::Resnet50 => "ResNet-50 · 224 px",
+        Preset::Resnet101 => "ResNet-101 · 224 px",
+        Preset::Resnet152 => "ResNet-152 · 224 px",
+        Preset::Unet { blocks, channels } => return format!("U-Net ({blocks}, {channels})"),
+        Preset::AmoebanetD { layers, filters } => {
+            return format!("AmoebaNet-D ({layers}, {filters})");
+        }
+        Preset::BertBase => "BERT base · 512 tokens",
+        Preset::BertLarge => "BERT large · 512 tokens",
+        Preset::Gpt2 => "GPT-2 · 1024 tokens",
+        Preset::Gpt2Medium => "GPT-2 medium · 1024 tokens",
+        Preset::Gpt2Large => "GPT-2 large · 1024 tokens",
+        Preset::Gpt2Xl => "GPT-2 XL · 1024 tokens",
+        Preset::Gpt3 => "GPT-3 175B · 2048 tokens",
+        Preset::Llama7b => "LLaMA 7B · 2048 tokens",
+        Preset::Llama13b => "LLaMA 13B · 2048 tokens",
+        Preset::Llama70b => "LLaMA-2 70B · 4096 tokens",
+        Preset::Transformer(t) => {
+            return format!("Transformer {} × {} · {} tokens", t.layers, t.hidden, t.sequence);
+        }
+    };
+    title.into()
 }
 
 impl ClusterChoice {

@@ -106,7 +106,7 @@ pub enum Forms {
 /// `runner plan`. What is left open is searched.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// A model by name, such as fc32:512, vgg16, resnet50, digits-cnn, gpt2.
+    /// Such as vgg16, resnet50, fc32:512, gpt2, llama-7b; a wrong name lists all.
     #[arg(long)]
     pub model: String,
     /// Processes, one a lane; open: as many as are fastest.

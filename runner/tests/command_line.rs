@@ -196,7 +196,7 @@ fn a_model_larger_than_the_machine() {
 fn making_a_plan() {
     let dir = scratch("making");
     let plan = |args: &[&str]| runner_in(&dir, &[&["plan"], args].concat());
-    plan(&["--model", "alexnet"]).refused(2, "known: mlp4, fc32:WIDTH, vgg16, resnet50");
+    plan(&["--model", "alexnet9"]).refused(2, "known: mlp4, fc32:WIDTH, vgg16, resnet50");
     plan(&["--model", "mlp4", "--stages", "5"]).refused(2, "`mlp4` has 4; use at most 4 stages");
     plan(&["--model", "mlp4", "--stages", "0"]).refused(2, "at least 1 stage");
     plan(&["--model", "mlp4", "--cuts", "fc2,fc9"]).refused(2, "no layer or node is called `fc9`");

@@ -17,7 +17,7 @@ mod workload;
 pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Efficiencies, Level, Link};
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample};
 pub use roofline::roofline;
-pub use workload::{Edge, Item, Rules, Shard, Sync, Workload};
+pub use workload::{Edge, Item, NetworkError, Rules, Shard, Sync, Workload};
 
 use crate::graph::Graph;
 use crate::graph::autodiff::ComputationKind;

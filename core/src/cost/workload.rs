@@ -3,6 +3,10 @@
 //! A network of ours becomes one by [`Workload::of`], others' profile files by [`super::import`].
 //! Times and bytes are those of one batch of [`Workload::samples`] samples on one device.
 
+mod network;
+
+pub use network::NetworkError;
+
 use super::{Costs, Link};
 use crate::graph::autodiff::{BackwardStyle, ComputationKind, training_graph};
 use crate::graph::{Graph, Node};

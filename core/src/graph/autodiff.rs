@@ -9,7 +9,7 @@ mod backward;
 #[cfg(test)]
 mod tests;
 
-use super::{Crossing, DType, Division, Graph, Node, Op};
+use super::{Crossing, DType, Division, Graph, Node, Op, TensorSpec};
 use crate::ids::{NodeId, StageId, ValueId};
 use crate::units::Bytes;
 
@@ -124,7 +124,17 @@ pub enum ComputationKind {
 /// | avg_pool2d, global_avg_pool | x -> y | gy -> gx | |
 /// | batch_norm2d | x -> y, mean and 1/std | x, gy, saved -> gx | x, gy, saved |
 /// | add | a, b -> y | none: both inputs share gy | |
-/// | softmax_cross_entropy | logits, target -> loss, probabilities | probabilities, target -> g | |
+/// | softmax_cross_entropy, sigmoid_cross_entropy | logits, target -> loss, probabilities | probabilities, target -> g | |
+/// | embedding | tokens -> y | none: tokens have no gradient | tokens, gy |
+/// | tied_linear | x -> y | gy -> gx | x, gy |
+/// | layer_norm, rms_norm | x -> y, statistics | x, gy, saved -> gx | x, gy, saved |
+/// | instance_norm2d, local_response_norm | x -> y, statistics | x, gy, saved -> gx | |
+/// | attention | qkv -> y, log-sum-exp | qkv, y, gy, saved -> gqkv | |
+/// | activation: gelu, silu | x -> y | x, gy -> gx | |
+/// | activation: tanh, leaky_relu | x -> y | y, gy -> gx | |
+/// | multiply | a, b -> y | a, b, gy -> ga, gb | |
+/// | concat, upsample, first_position | x.. -> y | gy -> gx.. | |
+/// | opaque | x.. -> y | x.., gy -> gx.. | x, gy |
 ///
 /// `SumGradients` reads the contributions in the order in which they are added, and writes one.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,7 +184,7 @@ fn differentiable(graph: &Graph) -> Vec<bool> {
     }
     let mut ahead = vec![false; nodes.len()];
     for (i, node) in nodes.iter().enumerate().rev() {
-        ahead[i] |= matches!(node.op, Op::SoftmaxCrossEntropy);
+        ahead[i] |= node.op.is_loss();
         for input in &node.inputs {
             ahead[input.index()] |= ahead[i];
         }
@@ -272,7 +282,7 @@ impl<'a> Context<'a> {
             return;
         }
         let reads: Vec<ValueId> = node.inputs.iter().map(|i| self.input(*i)).collect();
-        if let Op::SoftmaxCrossEntropy = node.op {
+        if node.op.is_loss() {
             let loss = self.value(id, Role::Loss, Extent::fixed(Bytes(8)));
             self.out.loss = Some(loss);
             self.activation[id.index()] = Some(loss);
@@ -305,8 +315,17 @@ fn saved_extent(graph: &Graph, node: &Node) -> Option<Extent> {
             Some(Extent::per_sample(DType::U32.bytes() * node.output.elements()))
         }
         Op::BatchNorm2d { .. } => Some(Extent::fixed(Bytes(8) * node.output.shape[0])),
-        Op::SoftmaxCrossEntropy => {
+        Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy => {
             Some(Extent::per_sample(graph.node(node.inputs[0]).output.bytes()))
+        }
+        // Mean and 1/std, or 1/rms, of each position; of each channel.
+        Op::LayerNorm { .. } => Some(Extent::per_sample(Bytes(8) * positions(&node.output))),
+        Op::RmsNorm { .. } => Some(Extent::per_sample(Bytes(4) * positions(&node.output))),
+        Op::InstanceNorm2d { .. } => Some(Extent::per_sample(Bytes(8) * node.output.shape[0])),
+        Op::LocalResponseNorm { .. } => Some(Extent::per_sample(node.output.bytes())),
+        // The logarithm of each query's sum of exponentials.
+        Op::Attention { heads, .. } => {
+            Some(Extent::per_sample(Bytes(4) * heads * positions(&node.output)))
         }
         Op::Input { .. }
         | Op::Target { .. }
@@ -316,8 +335,23 @@ fn saved_extent(graph: &Graph, node: &Node) -> Option<Extent> {
         | Op::GlobalAvgPool
         | Op::Relu
         | Op::Flatten
-        | Op::Add => None,
+        | Op::Add
+        | Op::Tokens { .. }
+        | Op::Targets { .. }
+        | Op::Embedding { .. }
+        | Op::Activation { .. }
+        | Op::Multiply
+        | Op::Concat
+        | Op::Upsample { .. }
+        | Op::FirstPosition
+        | Op::TiedLinear { .. }
+        | Op::Opaque { .. } => None,
     }
+}
+
+/// Vectors along the last axis of a tensor of one sample.
+fn positions(spec: &TensorSpec) -> u64 {
+    spec.elements() / spec.shape.last().copied().unwrap_or(1).max(1)
 }
 
 /// Scratch of every computation of a node. A convolution unfolds one group of one sample at a

@@ -1,6 +1,8 @@
 //! Building graphs in code: names, shapes and parameters follow from the operations.
 
-use super::{Graph, GraphError, GraphParts, Layer, Node, Op, Pair, Param, TensorSpec, Window};
+use super::{
+    Function, Graph, GraphError, GraphParts, Layer, Node, Op, Pair, Param, TensorSpec, Window,
+};
 use crate::ids::{NodeId, ParamId};
 
 /// Adds nodes in topological order. The first error is kept and reported by [`Self::finish`].
@@ -86,6 +88,27 @@ impl GraphBuilder {
         let window =
             Window { kernel: square(kernel), stride: square(stride), padding, ceil_mode: false };
         self.add(name, Op::MaxPool2d { window }, &[x])
+    }
+
+    /// A target for each of `count` positions and the loss, in the current layer.
+    pub fn losses(&mut self, logits: NodeId, count: u64, classes: u64) {
+        let targets = self.add("target", Op::Targets { count, classes }, &[]);
+        self.add("loss", Op::SoftmaxCrossEntropy, &[logits, targets]);
+    }
+
+    /// An element-wise function.
+    pub fn activation(&mut self, name: &str, function: Function, x: NodeId) -> NodeId {
+        self.add(name, Op::Activation { function }, &[x])
+    }
+
+    /// The first parameter of a node that was added without error.
+    pub fn weight(&self, node: NodeId) -> ParamId {
+        self.parts.nodes[node.index()].params.first().copied().unwrap_or_default()
+    }
+
+    /// Channels, or features: the first axis of a node's value.
+    pub fn channels(&self, node: NodeId) -> u64 {
+        self.parts.nodes[node.index()].output.shape.first().copied().unwrap_or(1)
     }
 
     /// The target and the loss, in the current layer.

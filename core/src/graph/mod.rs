@@ -9,7 +9,7 @@ mod tensor;
 
 pub use build::{Conv, GraphBuilder};
 pub use divide::{Crossing, Division, Section};
-pub use op::{Init, Op, Pair, ParamSpec, Window};
+pub use op::{Function, Init, Op, Pair, ParamSpec, Window};
 pub use tensor::{DType, TensorSpec};
 
 use crate::ids::{NodeId, ParamId};
@@ -198,9 +198,11 @@ impl Graph {
         self.layers[index].first_node.0..end
     }
 
-    /// Number of trained values, as papers count parameters.
+    /// Number of trained values, as papers count parameters: a tied parameter once.
     pub fn trainable_elements(&self) -> u64 {
-        self.params.iter().filter(|p| p.trainable).map(Param::elements).sum()
+        let own = self.nodes.iter().filter(|n| !matches!(n.op, Op::TiedLinear { .. }));
+        let params = own.flat_map(|n| &n.params).map(|id| self.param(*id));
+        params.filter(|p| p.trainable).map(Param::elements).sum()
     }
 
     /// Specs of a node's inputs.
@@ -215,7 +217,7 @@ impl Graph {
 
     /// The node of the loss, when there is one.
     pub fn loss(&self) -> Option<NodeId> {
-        self.find(|op| matches!(op, Op::SoftmaxCrossEntropy))
+        self.find(Op::is_loss)
     }
 
     /// Shape of a sample and number of classes, when the graph has both sources.
@@ -266,11 +268,14 @@ fn check_node(
     node.op.check_window().map_err(refuse)?;
     let output = node.op.infer(&inputs).map_err(refuse)?;
     check_size(&output.shape, MAX_ELEMENTS).map_err(refuse)?;
-    if let (Op::SoftmaxCrossEntropy, Some(target)) = (&node.op, node.inputs.get(1))
-        && let Op::Target { classes } = nodes[target.index()].op
-        && inputs[0].shape != [classes]
-    {
-        return Err(refuse(format!("{} cannot tell {classes} classes apart", inputs[0])));
+    check_classes(node, nodes).map_err(refuse)?;
+    if let Op::TiedLinear { weight, out_features } = node.op {
+        let tied = params.get(weight.index()).filter(|_| weight.index() < *owned);
+        if tied
+            .is_none_or(|p| p.shape != [out_features, inputs[0].shape[inputs[0].shape.len() - 1]])
+        {
+            return Err(refuse(format!("parameter {weight} is no table before it that fits")));
+        }
     }
     if output != node.output {
         return Err(refuse(format!("gives {output}, the file says {}", node.output)));
@@ -292,6 +297,24 @@ fn check_node(
         *owned += 1;
     }
     Ok(())
+}
+
+/// A loss tells as many classes apart as its targets have.
+fn check_classes(node: &Node, nodes: &[Node]) -> Result<(), String> {
+    let [logits, target] = node.inputs[..] else { return Ok(()) };
+    let (Op::Target { classes } | Op::Targets { classes, .. }) = nodes[target.index()].op else {
+        return Ok(());
+    };
+    let logits = &nodes[logits.index()].output;
+    let told = match node.op {
+        Op::SoftmaxCrossEntropy => logits.shape.last().copied(),
+        Op::SigmoidCrossEntropy => Some(2),
+        _ => return Ok(()),
+    };
+    match told == Some(classes) {
+        true => Ok(()),
+        false => Err(format!("{logits} cannot tell {classes} classes apart")),
+    }
 }
 
 /// Elements of one tensor beyond this are no network; below it, sizes count in 64 bits.

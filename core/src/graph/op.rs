@@ -1,6 +1,10 @@
 //! Operations: what they compute, the shapes they give, the parameters they own, what they cost.
 
-use super::tensor::{DType, TensorSpec};
+mod flops;
+mod infer;
+mod params;
+
+use crate::ids::ParamId;
 use serde::{Deserialize, Serialize};
 
 /// The two spatial sizes of an image operation: rows, columns.
@@ -70,8 +74,116 @@ pub enum Op {
     Flatten,
     /// Element-wise sum of two tensors of one shape.
     Add,
-    /// Mean over the mini-batch of `-log softmax(logits)[target]`; inputs: logits, target.
+    /// Mean over the mini-batch of `-log softmax(logits)[target]`; inputs: logits, target. With
+    /// several positions ([`Op::Targets`]) the mean over them as well.
     SoftmaxCrossEntropy,
+    /// A sample of indexes, such as the tokens of a sentence, loaded from the data set.
+    Tokens {
+        /// Tokens of a sample.
+        length: u64,
+        /// Different tokens.
+        vocabulary: u64,
+    },
+    /// A class for each of several positions of the sample: tokens, pixels.
+    Targets {
+        /// Positions.
+        count: u64,
+        /// Number of classes.
+        classes: u64,
+    },
+    /// A learnt vector per token, plus one per position and one per kind of token where there
+    /// are some: `[length]` to `[length, features]`.
+    Embedding {
+        /// Different tokens.
+        entries: u64,
+        /// Size of a vector.
+        features: u64,
+        /// Learnt positions; 0 where positions are told another way.
+        positions: u64,
+        /// Kinds of tokens (BERT's segments); 0 for none.
+        kinds: u64,
+    },
+    /// Mean 0 and variance 1 over the last axis, then a learnt scale and shift (Ba et al. 2016).
+    LayerNorm {
+        /// Added to the variance.
+        eps: f32,
+    },
+    /// Mean square 1 over the last axis, then a learnt scale (Zhang and Sennrich 2019).
+    RmsNorm {
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// Normalisation per channel of each sample; no parameters (Ulyanov et al. 2016).
+    InstanceNorm2d {
+        /// Added to the variance.
+        eps: f32,
+    },
+    /// Division by a power of the squares' sum over neighbouring channels (Krizhevsky et al. 2012).
+    LocalResponseNorm {
+        /// Channels of the sum.
+        size: u64,
+    },
+    /// Scaled dot-product attention of queries, keys and values that lie side by side in the last
+    /// axis: `[length, (heads + 2 kv_heads) d]` to `[length, heads d]`. Keeps one number per head
+    /// and query for the backward pass, not the probabilities (FlashAttention, Dao et al. 2022).
+    Attention {
+        /// Heads of the queries.
+        heads: u64,
+        /// Heads of keys and values; fewer than `heads` when groups of queries share them.
+        kv_heads: u64,
+        /// Whether a position sees only those before it. Shapes and work are the same.
+        causal: bool,
+    },
+    /// An element-wise function.
+    Activation {
+        /// Which.
+        function: Function,
+    },
+    /// Element-wise product of two tensors of one shape.
+    Multiply,
+    /// Joins tensors along the first axis: channels.
+    Concat,
+    /// Repeats every pixel: `[C, H, W]` to `[C, factor H, factor W]`.
+    Upsample {
+        /// How often in each direction.
+        factor: u64,
+    },
+    /// The first position: `[length, features]` to `[features]`.
+    FirstPosition,
+    /// A linear operation without bias whose weight is another operation's table of vectors: the
+    /// output layer of a language model with tied embeddings. It holds a copy of that parameter,
+    /// because the two may stand on different devices; papers count the parameter once.
+    TiedLinear {
+        /// The parameter, `[out_features, in_features]`.
+        weight: ParamId,
+        /// Size of the last axis of the output.
+        out_features: u64,
+    },
+    /// Mean over samples and positions of the binary cross entropy of logits; inputs: logits,
+    /// targets of two classes.
+    SigmoidCrossEntropy,
+    /// Something measured elsewhere: sizes only. Planned, simulated, never executed.
+    Opaque {
+        /// Bytes of the value; rounded up to whole elements.
+        output: u64,
+        /// Bytes of the parameters; rounded up to whole elements.
+        parameters: u64,
+    },
+}
+
+/// An element-wise function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Function {
+    /// `x Φ(x)` (Hendrycks and Gimpel 2016).
+    Gelu,
+    /// `x sigmoid(x)`.
+    Silu,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// `max(x, x / 100)`.
+    LeakyRelu,
 }
 
 /// The window of a pooling operation.
@@ -134,242 +246,47 @@ impl Op {
             Op::Flatten => "flatten",
             Op::Add => "add",
             Op::SoftmaxCrossEntropy => "softmax_cross_entropy",
+            Op::Tokens { .. } => "tokens",
+            Op::Targets { .. } => "targets",
+            Op::Embedding { .. } => "embedding",
+            Op::LayerNorm { .. } => "layer_norm",
+            Op::RmsNorm { .. } => "rms_norm",
+            Op::InstanceNorm2d { .. } => "instance_norm2d",
+            Op::LocalResponseNorm { .. } => "local_response_norm",
+            Op::Attention { .. } => "attention",
+            Op::Activation { .. } => "activation",
+            Op::Multiply => "multiply",
+            Op::Concat => "concat",
+            Op::Upsample { .. } => "upsample",
+            Op::FirstPosition => "first_position",
+            Op::TiedLinear { .. } => "tied_linear",
+            Op::SigmoidCrossEntropy => "sigmoid_cross_entropy",
+            Op::Opaque { .. } => "opaque",
         }
     }
 
     /// Whether the value comes from the data set.
     pub fn is_source(&self) -> bool {
-        matches!(self, Op::Input { .. } | Op::Target { .. })
+        self.is_sample() || self.is_target()
+    }
+
+    /// Whether it is the sample.
+    pub fn is_sample(&self) -> bool {
+        matches!(self, Op::Input { .. } | Op::Tokens { .. })
+    }
+
+    /// Whether it is what the sample should give.
+    pub fn is_target(&self) -> bool {
+        matches!(self, Op::Target { .. } | Op::Targets { .. })
+    }
+
+    /// Whether it is what training makes small.
+    pub fn is_loss(&self) -> bool {
+        matches!(self, Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy)
     }
 
     /// Whether the output is the input's bytes under another shape: no work, no memory.
     pub fn is_view(&self) -> bool {
         matches!(self, Op::Flatten)
     }
-
-    /// The output of one sample.
-    ///
-    /// # Errors
-    /// A sentence on what the operation needs, when the inputs do not fit.
-    pub fn infer(&self, inputs: &[&TensorSpec]) -> Result<TensorSpec, String> {
-        let count = |n: usize| {
-            (inputs.len() == n)
-                .then_some(())
-                .ok_or_else(|| format!("{} needs {n} inputs, got {}", self.name(), inputs.len()))
-        };
-        match self {
-            Op::Input { shape } => {
-                count(0)?;
-                if shape.contains(&0) {
-                    return Err(format!("input shape {shape:?} has an empty axis"));
-                }
-                Ok(TensorSpec::f32(shape.clone()))
-            }
-            Op::Target { .. } => {
-                count(0)?;
-                Ok(TensorSpec { shape: vec![], dtype: DType::U32 })
-            }
-            Op::Linear { out_features, .. } => {
-                count(1)?;
-                let mut shape = inputs[0].shape.clone();
-                *shape.last_mut().ok_or("linear needs at least one axis")? = *out_features;
-                Ok(TensorSpec::f32(shape))
-            }
-            Op::Conv2d { .. }
-            | Op::MaxPool2d { .. }
-            | Op::AvgPool2d { .. }
-            | Op::GlobalAvgPool
-            | Op::BatchNorm2d { .. } => {
-                count(1)?;
-                self.infer_image(inputs[0]).map(TensorSpec::f32)
-            }
-            Op::Relu => {
-                count(1)?;
-                Ok(inputs[0].clone())
-            }
-            Op::Flatten => {
-                count(1)?;
-                Ok(TensorSpec::f32(vec![inputs[0].elements()]))
-            }
-            Op::Add => {
-                count(2)?;
-                if inputs[0] != inputs[1] {
-                    return Err(format!(
-                        "add needs equal shapes, got {} and {}",
-                        inputs[0], inputs[1]
-                    ));
-                }
-                Ok(inputs[0].clone())
-            }
-            Op::SoftmaxCrossEntropy => {
-                count(2)?;
-                if inputs[0].shape.len() != 1 || inputs[1].dtype != DType::U32 {
-                    return Err(format!(
-                        "softmax_cross_entropy needs logits [classes] and a target, got {} and {}",
-                        inputs[0], inputs[1]
-                    ));
-                }
-                // One scalar per micro-batch, not per sample: see `autodiff`.
-                Ok(TensorSpec::f32(vec![]))
-            }
-        }
-    }
-
-    /// Refuses windows that no image has: below the limit, sizes count in 64 bits.
-    pub(super) fn check_window(&self) -> Result<(), String> {
-        const LIMIT: u64 = 1 << 12;
-        let numbers = match self {
-            Op::Conv2d { kernel, stride, padding, dilation, .. } => {
-                if dilation.contains(&0) {
-                    return Err(format!("dilation {dilation:?} must be at least 1"));
-                }
-                [kernel, stride, padding, dilation]
-            }
-            Op::MaxPool2d { window: Window { kernel, stride, padding, .. } }
-            | Op::AvgPool2d { window: Window { kernel, stride, padding, .. } } => {
-                [kernel, stride, padding, padding]
-            }
-            Op::Input { .. }
-            | Op::Target { .. }
-            | Op::Linear { .. }
-            | Op::GlobalAvgPool
-            | Op::Relu
-            | Op::BatchNorm2d { .. }
-            | Op::Flatten
-            | Op::Add
-            | Op::SoftmaxCrossEntropy => return Ok(()),
-        };
-        match numbers.into_iter().flatten().find(|n| **n > LIMIT) {
-            Some(n) => Err(format!("{n} is more than the {LIMIT} that a window may have")),
-            None => Ok(()),
-        }
-    }
-
-    /// The output shape of an operation on one image.
-    fn infer_image(&self, input: &TensorSpec) -> Result<Vec<u64>, String> {
-        let [c, h, w] = image(input)?;
-        match self {
-            Op::Conv2d { out_channels, kernel, stride, padding, dilation, groups, .. } => {
-                if *groups == 0 || c % groups != 0 || out_channels % groups != 0 {
-                    return Err(format!(
-                        "{c} input and {out_channels} output channels do not divide into \
-                         {groups} groups"
-                    ));
-                }
-                let out = |i: usize, size: u64| {
-                    let span = dilation[i] * (kernel[i].saturating_sub(1)) + 1;
-                    slide(size, span, stride[i], padding[i], false)
-                };
-                Ok(vec![*out_channels, out(0, h)?, out(1, w)?])
-            }
-            Op::MaxPool2d { window } | Op::AvgPool2d { window } => {
-                Ok(vec![c, window.out(0, h)?, window.out(1, w)?])
-            }
-            Op::GlobalAvgPool => Ok(vec![c, 1, 1]),
-            Op::Input { .. }
-            | Op::Target { .. }
-            | Op::Linear { .. }
-            | Op::BatchNorm2d { .. }
-            | Op::Relu
-            | Op::Flatten
-            | Op::Add
-            | Op::SoftmaxCrossEntropy => Ok(input.shape.clone()),
-        }
-    }
-
-    /// The parameters, in the order in which kernels receive them.
-    pub fn params(&self, inputs: &[&TensorSpec]) -> Vec<ParamSpec> {
-        let param = |suffix, shape, init, trainable| ParamSpec { suffix, shape, init, trainable };
-        match self {
-            Op::Linear { out_features, bias } => {
-                let fan_in = inputs[0].shape.last().copied().unwrap_or(1);
-                let init = Init::HeUniform { fan_in };
-                let mut params = vec![param("weight", vec![*out_features, fan_in], init, true)];
-                if *bias {
-                    params.push(param("bias", vec![*out_features], Init::Zeros, true));
-                }
-                params
-            }
-            Op::Conv2d { out_channels, kernel, groups, bias, .. } => {
-                let channels = inputs[0].shape[0] / groups;
-                let init = Init::HeUniform { fan_in: channels * kernel[0] * kernel[1] };
-                let shape = vec![*out_channels, channels, kernel[0], kernel[1]];
-                let mut params = vec![param("weight", shape, init, true)];
-                if *bias {
-                    params.push(param("bias", vec![*out_channels], Init::Zeros, true));
-                }
-                params
-            }
-            Op::BatchNorm2d { .. } => {
-                let shape = vec![inputs[0].shape[0]];
-                vec![
-                    param("weight", shape.clone(), Init::Ones, true),
-                    param("bias", shape.clone(), Init::Zeros, true),
-                    param("running_mean", shape.clone(), Init::Zeros, false),
-                    param("running_var", shape, Init::Ones, false),
-                ]
-            }
-            Op::Input { .. }
-            | Op::Target { .. }
-            | Op::MaxPool2d { .. }
-            | Op::AvgPool2d { .. }
-            | Op::GlobalAvgPool
-            | Op::Relu
-            | Op::Flatten
-            | Op::Add
-            | Op::SoftmaxCrossEntropy => vec![],
-        }
-    }
-
-    /// Floating-point operations of the forward pass of one sample; a multiply-add counts two.
-    pub fn forward_flops(&self, inputs: &[&TensorSpec], output: &TensorSpec) -> u64 {
-        match self {
-            Op::Input { .. } | Op::Target { .. } | Op::Flatten => 0,
-            Op::Linear { .. } => {
-                let inputs = inputs[0].shape.last().copied().unwrap_or(1);
-                (2 * output.elements()).saturating_mul(inputs)
-            }
-            Op::Conv2d { kernel, groups, .. } => {
-                let inputs = inputs[0].shape[0] / groups * kernel[0] * kernel[1];
-                (2 * output.elements()).saturating_mul(inputs)
-            }
-            Op::MaxPool2d { window } | Op::AvgPool2d { window } => {
-                output.elements() * window.kernel[0] * window.kernel[1]
-            }
-            Op::GlobalAvgPool => inputs[0].elements(),
-            Op::Relu | Op::Add => output.elements(),
-            Op::BatchNorm2d { .. } => 8 * output.elements(),
-            Op::SoftmaxCrossEntropy => 5 * inputs[0].elements(),
-        }
-    }
-}
-
-impl Window {
-    /// Output size along spatial axis `axis` of `size` elements.
-    ///
-    /// # Errors
-    /// When no window fits.
-    pub fn out(&self, axis: usize, size: u64) -> Result<u64, String> {
-        slide(size, self.kernel[axis], self.stride[axis], self.padding[axis], self.ceil_mode)
-    }
-}
-
-fn image(spec: &TensorSpec) -> Result<[u64; 3], String> {
-    <[u64; 3]>::try_from(spec.shape.as_slice())
-        .map_err(|_| format!("needs [channels, rows, columns], got {spec}"))
-}
-
-/// Number of windows of `span` elements, `stride` apart, over `size` elements with `padding`.
-fn slide(size: u64, span: u64, stride: u64, padding: u64, ceil: bool) -> Result<u64, String> {
-    let padded = size + 2 * padding;
-    if span == 0 || stride == 0 || padded < span {
-        return Err(format!("a window of {span} by step {stride} does not fit {padded} elements"));
-    }
-    let room = padded - span;
-    let mut count = if ceil { room.div_ceil(stride) } else { room / stride } + 1;
-    // As in PyTorch, a window that would begin in the right padding is dropped.
-    if ceil && (count - 1) * stride >= size + padding {
-        count -= 1;
-    }
-    Ok(count)
 }

@@ -1,7 +1,16 @@
 //! Networks by name, shape-exact, with torchvision's parameter names where it has the model.
 
+mod amoebanet;
 mod convolutional;
 mod dense;
+mod googlenet;
+mod residual;
+#[cfg(test)]
+mod tests;
+mod transformer;
+mod unet;
+
+pub use transformer::Transformer;
 
 use super::{Graph, GraphError};
 use serde::{Deserialize, Serialize};
@@ -21,26 +30,126 @@ pub enum Preset {
         /// Inputs of every layer; the paper's "data size" is 5,000.
         width: u64,
     },
-    /// VGG16 for 224 x 224 images, 1,000 classes; without dropout.
-    Vgg16,
-    /// ResNet-50 for 224 x 224 images, 1,000 classes; a bottleneck block is one layer.
-    Resnet50,
     /// A small convolutional network for 8 x 8 images of digits.
     DigitsCnn,
+    /// AlexNet as torchvision has it, 224 x 224 images, 1,000 classes, like all that follow.
+    Alexnet,
+    /// AlexNet as Caffe has it: groups and local response normalisation, 227 x 227 images.
+    Caffenet,
+    /// GoogLeNet without auxiliary classifiers; an inception module is one layer.
+    Googlenet,
+    /// VGG16 without dropout.
+    Vgg16,
+    /// VGG19 without dropout.
+    Vgg19,
+    /// ResNet-18; a residual block is one layer, as in the other ResNets.
+    Resnet18,
+    /// ResNet-50.
+    Resnet50,
+    /// ResNet-101.
+    Resnet101,
+    /// ResNet-152.
+    Resnet152,
+    /// torchgpipe's U-Net for 192 x 192 images.
+    Unet {
+        /// Convolutions of each level.
+        blocks: u32,
+        /// Channels of the first level; even.
+        channels: u64,
+    },
+    /// torchgpipe's AmoebaNet-D; a cell is one layer.
+    AmoebanetD {
+        /// Normal cells, a multiple of 3.
+        layers: u32,
+        /// Filters, a multiple of 16.
+        filters: u64,
+    },
+    /// BERT base, uncased, 512 tokens, with a classifier of two classes.
+    BertBase,
+    /// BERT large, likewise.
+    BertLarge,
+    /// GPT-2 small, 1,024 tokens; a block is one layer, as in all transformers here.
+    Gpt2,
+    /// GPT-2 medium.
+    Gpt2Medium,
+    /// GPT-2 large.
+    Gpt2Large,
+    /// GPT-2 XL.
+    Gpt2Xl,
+    /// GPT-3 with 175 billion parameters (Brown et al. 2020), 2,048 tokens, dense attention.
+    Gpt3,
+    /// LLaMA 7B, 2,048 tokens.
+    Llama7b,
+    /// LLaMA 13B, 2,048 tokens.
+    Llama13b,
+    /// LLaMA-2 70B, 4,096 tokens.
+    Llama70b,
+    /// A decoder by numbers.
+    Transformer(Transformer),
 }
 
-/// All presets with their usual sizes, in the order in which they are offered.
-pub const PRESETS: [Preset; 5] = [
+/// Presets with their usual sizes, in the order in which they are offered.
+pub const PRESETS: [Preset; 24] = [
     Preset::Vgg16,
     Preset::Resnet50,
+    Preset::Gpt2,
+    Preset::BertLarge,
+    Preset::Llama7b,
+    Preset::Gpt3,
+    Preset::Unet { blocks: 6, channels: 72 },
+    Preset::AmoebanetD { layers: 18, filters: 208 },
+    Preset::Alexnet,
+    Preset::Caffenet,
+    Preset::Googlenet,
+    Preset::Vgg19,
+    Preset::Resnet18,
+    Preset::Resnet101,
+    Preset::Resnet152,
+    Preset::BertBase,
+    Preset::Gpt2Medium,
+    Preset::Gpt2Large,
+    Preset::Gpt2Xl,
+    Preset::Llama13b,
+    Preset::Llama70b,
     Preset::Fc32 { width: 5000 },
     Preset::Mlp4,
     Preset::DigitsCnn,
 ];
 
+/// Presets that are a name and nothing else.
+const NAMED: [(&str, Preset); 21] = [
+    ("mlp4", Preset::Mlp4),
+    ("digits-cnn", Preset::DigitsCnn),
+    ("alexnet", Preset::Alexnet),
+    ("caffenet", Preset::Caffenet),
+    ("googlenet", Preset::Googlenet),
+    ("vgg16", Preset::Vgg16),
+    ("vgg19", Preset::Vgg19),
+    ("resnet18", Preset::Resnet18),
+    ("resnet50", Preset::Resnet50),
+    ("resnet101", Preset::Resnet101),
+    ("resnet152", Preset::Resnet152),
+    ("bert-base", Preset::BertBase),
+    ("bert-large", Preset::BertLarge),
+    ("gpt2", Preset::Gpt2),
+    ("gpt2-medium", Preset::Gpt2Medium),
+    ("gpt2-large", Preset::Gpt2Large),
+    ("gpt2-xl", Preset::Gpt2Xl),
+    ("gpt3-175b", Preset::Gpt3),
+    ("llama-7b", Preset::Llama7b),
+    ("llama-13b", Preset::Llama13b),
+    ("llama-70b", Preset::Llama70b),
+];
+
 /// Why a text is no preset.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no model is called `{given}`; known: mlp4, fc32:WIDTH, vgg16, resnet50, digits-cnn")]
+#[error(
+    "no model is called `{given}`; known: mlp4, fc32:WIDTH, vgg16, resnet50, digits-cnn, alexnet, \
+     caffenet, googlenet, vgg19, resnet18, resnet101, resnet152, unet:BLOCKS,CHANNELS, \
+     amoebanet-d:LAYERS,FILTERS, bert-base, bert-large, gpt2, gpt2-medium, gpt2-large, gpt2-xl, \
+     gpt3-175b, llama-7b, llama-13b, llama-70b, transformer:layers=24,hidden=1024,heads=16,\
+     sequence=1024,vocabulary=50257 (also kv=, ffn=, tied, gated)"
+)]
 pub struct UnknownPreset {
     /// The text.
     pub given: String,
@@ -52,12 +161,33 @@ impl Preset {
     /// # Errors
     /// Only for sizes that make no network, such as width 0.
     pub fn graph(self) -> Result<Graph, GraphError> {
+        let name = self.to_string();
         match self {
             Preset::Mlp4 => dense::mlp4(),
             Preset::Fc32 { width } => dense::fc32(width),
-            Preset::Vgg16 => convolutional::vgg16(),
-            Preset::Resnet50 => convolutional::resnet50(),
             Preset::DigitsCnn => convolutional::digits_cnn(),
+            Preset::Alexnet => convolutional::alexnet(),
+            Preset::Caffenet => convolutional::caffenet(),
+            Preset::Googlenet => googlenet::googlenet(),
+            Preset::Vgg16 => convolutional::vgg(&name, [2, 2, 3, 3, 3]),
+            Preset::Vgg19 => convolutional::vgg(&name, [2, 2, 4, 4, 4]),
+            Preset::Resnet18 => residual::resnet(&name, [2, 2, 2, 2], false),
+            Preset::Resnet50 => residual::resnet(&name, [3, 4, 6, 3], true),
+            Preset::Resnet101 => residual::resnet(&name, [3, 4, 23, 3], true),
+            Preset::Resnet152 => residual::resnet(&name, [3, 8, 36, 3], true),
+            Preset::Unet { blocks, channels } => unet::unet(blocks, channels),
+            Preset::AmoebanetD { layers, filters } => amoebanet::amoebanet_d(layers, filters),
+            Preset::BertBase => transformer::bert(&name, 12, 768, 12),
+            Preset::BertLarge => transformer::bert(&name, 24, 1024, 16),
+            Preset::Gpt2 => Transformer::gpt(12, 768, 12, 1024).graph(name),
+            Preset::Gpt2Medium => Transformer::gpt(24, 1024, 16, 1024).graph(name),
+            Preset::Gpt2Large => Transformer::gpt(36, 1280, 20, 1024).graph(name),
+            Preset::Gpt2Xl => Transformer::gpt(48, 1600, 25, 1024).graph(name),
+            Preset::Gpt3 => Transformer::gpt(96, 12_288, 96, 2048).graph(name),
+            Preset::Llama7b => Transformer::llama(32, 4096, [32, 32], 11_008).graph(name),
+            Preset::Llama13b => Transformer::llama(40, 5120, [40, 40], 13_824).graph(name),
+            Preset::Llama70b => Transformer::llama(80, 8192, [64, 8], 28_672).graph(name),
+            Preset::Transformer(numbers) => numbers.graph(name),
         }
     }
 }
@@ -78,11 +208,14 @@ impl From<Preset> for String {
 impl fmt::Display for Preset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Preset::Mlp4 => write!(f, "mlp4"),
             Preset::Fc32 { width } => write!(f, "fc32:{width}"),
-            Preset::Vgg16 => write!(f, "vgg16"),
-            Preset::Resnet50 => write!(f, "resnet50"),
-            Preset::DigitsCnn => write!(f, "digits-cnn"),
+            Preset::Unet { blocks, channels } => write!(f, "unet:{blocks},{channels}"),
+            Preset::AmoebanetD { layers, filters } => write!(f, "amoebanet-d:{layers},{filters}"),
+            Preset::Transformer(numbers) => write!(f, "transformer:{numbers}"),
+            named => {
+                let known = NAMED.iter().find(|(_, preset)| preset == named);
+                write!(f, "{}", known.expect("every other preset is a name").0)
+            }
         }
     }
 }
@@ -92,78 +225,40 @@ impl FromStr for Preset {
 
     fn from_str(text: &str) -> Result<Self, UnknownPreset> {
         let unknown = || UnknownPreset { given: text.into() };
-        match text.split_once(':') {
-            None => match text {
-                "mlp4" => Ok(Preset::Mlp4),
-                "fc32" => Ok(Preset::Fc32 { width: 5000 }),
-                "vgg16" => Ok(Preset::Vgg16),
-                "resnet50" => Ok(Preset::Resnet50),
-                "digits-cnn" => Ok(Preset::DigitsCnn),
-                _ => Err(unknown()),
-            },
-            Some(("fc32", width)) => {
-                let width = width.parse().map_err(|_| unknown())?;
-                // 2^16 squared still counts in u64 with room; zero is no layer.
-                (1..=65_536).contains(&width).then_some(Preset::Fc32 { width }).ok_or_else(unknown)
-            }
-            Some(_) => Err(unknown()),
+        let Some((family, sizes)) = text.split_once(':') else {
+            let named = NAMED.iter().find(|(name, _)| *name == text).map(|(_, preset)| *preset);
+            return named
+                .or(match text {
+                    "fc32" => Some(Preset::Fc32 { width: 5000 }),
+                    "unet" => Some(Preset::Unet { blocks: 6, channels: 72 }),
+                    "amoebanet-d" => Some(Preset::AmoebanetD { layers: 18, filters: 208 }),
+                    _ => None,
+                })
+                .ok_or_else(unknown);
+        };
+        match family {
+            // 2^16 squared still counts in u64 with room; zero is no layer.
+            "fc32" => number(sizes, 65_536).map(|width| Preset::Fc32 { width }),
+            "unet" => pair(sizes, [256, 4096])
+                .filter(|(_, channels)| channels.is_multiple_of(2))
+                .map(|(blocks, channels)| Preset::Unet { blocks, channels }),
+            "amoebanet-d" => pair(sizes, [3 * 256, 1 << 14])
+                .filter(|(layers, filters)| layers.is_multiple_of(3) && filters.is_multiple_of(16))
+                .map(|(layers, filters)| Preset::AmoebanetD { layers, filters }),
+            "transformer" => Transformer::parse(sizes).map(Preset::Transformer),
+            _ => None,
         }
+        .ok_or_else(unknown)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A number from 1 to `max`.
+fn number(text: &str, max: u64) -> Option<u64> {
+    text.parse().ok().filter(|n| (1..=max).contains(n))
+}
 
-    #[test]
-    fn parameter_counts_are_the_published_ones() {
-        let count = |p: Preset| p.graph().unwrap().trainable_elements();
-        // torchvision: 138,357,544 and 25,557,032.
-        assert_eq!(count(Preset::Vgg16), 138_357_544);
-        assert_eq!(count(Preset::Resnet50), 25_557_032);
-        assert_eq!(count(Preset::Mlp4), 3 * (3072 * 3072 + 3072) + 3072 * 10 + 10);
-        assert_eq!(count(Preset::Fc32 { width: 50 }), 31 * (50 * 50 + 50) + 50 * 10 + 10);
-    }
-
-    #[test]
-    fn forward_work_is_the_published_one() {
-        // Multiply-adds: 15.47 G for VGG16, 4.09 G for ResNet-50 (torchvision's GFLOPS column).
-        let giga = |p: Preset| p.graph().unwrap().forward_flops() as f64 / 2e9;
-        assert!((giga(Preset::Vgg16) - 15.47).abs() < 0.05, "{}", giga(Preset::Vgg16));
-        assert!((giga(Preset::Resnet50) - 4.09).abs() < 0.09, "{}", giga(Preset::Resnet50));
-    }
-
-    #[test]
-    fn parameters_have_torchvisions_names() {
-        let names = |p: Preset| -> Vec<String> {
-            p.graph().unwrap().params().iter().map(|p| p.name.clone()).collect()
-        };
-        let vgg = names(Preset::Vgg16);
-        for name in ["features.0.weight", "features.28.bias", "classifier.0.weight"] {
-            assert!(vgg.iter().any(|n| n == name), "{name}");
-        }
-        let resnet = names(Preset::Resnet50);
-        for name in ["conv1.weight", "bn1.running_mean", "layer1.0.downsample.1.bias"] {
-            assert!(resnet.iter().any(|n| n == name), "{name}");
-        }
-        assert_eq!(resnet.last().unwrap(), "fc.bias");
-    }
-
-    #[test]
-    fn layers_are_what_takisawa_counts() {
-        let layers = |p: Preset| p.graph().unwrap().layers().len();
-        assert_eq!(layers(Preset::Fc32 { width: 8 }), 32);
-        assert_eq!(layers(Preset::Mlp4), 4);
-        assert_eq!(layers(Preset::Resnet50), 1 + 16 + 1);
-    }
-
-    #[test]
-    fn names_round_trip() {
-        for preset in PRESETS {
-            assert_eq!(preset.to_string().parse(), Ok(preset));
-        }
-        for bad in ["fc32:0", "fc32:-1", "fc32:99999999999", "alexnet", "vgg16:3", ""] {
-            assert!(bad.parse::<Preset>().is_err(), "{bad}");
-        }
-    }
+/// `6,72`.
+fn pair(text: &str, max: [u64; 2]) -> Option<(u32, u64)> {
+    let (a, b) = text.split_once(',')?;
+    Some((number(a, max[0])? as u32, number(b, max[1])?))
 }

@@ -227,9 +227,9 @@ impl Plan {
 fn check_trainable(graph: &Graph) -> Result<(), PlanError> {
     let count = |wanted: fn(&Op) -> bool| graph.nodes().iter().filter(|n| wanted(&n.op)).count();
     let counts = [
-        ("input", "inputs", count(|op| matches!(op, Op::Input { .. }))),
-        ("target", "targets", count(|op| matches!(op, Op::Target { .. }))),
-        ("loss", "losses", count(|op| matches!(op, Op::SoftmaxCrossEntropy))),
+        ("input", "inputs", count(Op::is_sample)),
+        ("target", "targets", count(Op::is_target)),
+        ("loss", "losses", count(Op::is_loss)),
     ];
     for (one, what, count) in counts {
         let model = graph.name().into();

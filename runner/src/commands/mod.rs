@@ -17,7 +17,9 @@ mod show;
 mod simulate;
 
 use crate::args::{Cli, Command};
+use crate::device::cpu::without_kernel;
 use crate::failure::{Code, Failure};
+use pipewright_core::graph::Graph;
 use pipewright_core::plan::Plan;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -54,6 +56,20 @@ fn read_plan(path: &Path) -> Result<Plan, Failure> {
         _ => Failure::file(path, &e),
     })?;
     Plan::from_json(&text).map_err(|e| Failure::new(Code::Plan, format!("{}: {e}", path.display())))
+}
+
+/// Refuses a network that can only be planned.
+fn runnable(graph: &Graph) -> Result<(), Failure> {
+    let Some(node) = without_kernel(graph) else { return Ok(()) };
+    let (model, op) = (graph.name(), node.op.name());
+    Err(Failure::new(
+        Code::Hardware,
+        format!(
+            "node `{}` of {model}: this runner has no kernel for {op}; the model can be planned \
+             and simulated, not run",
+            node.name
+        ),
+    ))
 }
 
 /// Writes a file, or prints it when the path is `-`.

@@ -42,6 +42,7 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Failure> {
 /// The plan's micro-batch and a quarter of it, so that the constant part of each time shows.
 fn measure(plan: &Plan, copies: u32, repeats: u32) -> Result<Profile, Failure> {
     let graph = plan.model.graph().map_err(|e| Failure::new(Code::Plan, e.to_string()))?;
+    super::runnable(&graph)?;
     let mut sizes = vec![(plan.samples() / 4).max(1), plan.samples()];
     sizes.dedup();
     let mut profile = Profile { model: graph.name().into(), nodes: vec![] };

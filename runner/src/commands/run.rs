@@ -104,6 +104,7 @@ impl Run {
             return Err(Failure::new(Code::Hardware, message));
         }
         let prediction = predict(&plan)?;
+        super::runnable(&prediction.graph)?;
         let evaluation = evaluation(&plan)?;
         fits(&prediction, process.map(|(rank, _)| rank))?;
         let (shape, classes) = prediction.graph.sample().expect("plans train on samples");

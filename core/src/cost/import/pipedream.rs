@@ -5,7 +5,8 @@
 //!     node3 -- node4
 //! ```
 //!
-//! (the edge after a tab or spaces). Times in ms, sizes in bytes, all for one profiled batch, whose size the text does not say
+//! An edge stands after a tab or spaces. Times are in ms, sizes in bytes, all for one profiled
+//! batch, whose size the text does not say
 //! (`samples` is 1: one batch). `activation_size=[a; b]` is a value of several tensors. A part
 //! ` -- stage_id=2` may follow. As in PipeDream's own optimizer, sources called `Input..` are no
 //! work for a device, and a `__getitem__` that nobody reads is dropped; both with their edges.

@@ -1,7 +1,7 @@
 //! The backward half of a stage's training graph.
 
 use super::{BackwardStyle, Computation, ComputationKind, Context, Extent, Port, Role, workspace};
-use crate::graph::Op;
+use crate::graph::{Function, Op};
 use crate::ids::{NodeId, StageId, ValueId};
 
 /// Where the contributions of one stage to a gradient of another stage go.
@@ -105,8 +105,7 @@ impl Context<'_> {
             return None;
         }
         let node = self.graph.node(id);
-        let is_loss = matches!(node.op, Op::SoftmaxCrossEntropy);
-        let incoming = if is_loss { None } else { Some(self.gradient(id)?) };
+        let incoming = if node.op.is_loss() { None } else { Some(self.gradient(id)?) };
         self.input_gradient(id, incoming);
         let trained = node.params.iter().any(|p| self.graph.param(*p).trainable);
         let incoming = incoming.filter(|_| trained)?;
@@ -171,13 +170,27 @@ impl Context<'_> {
         match node.op {
             Op::Relu => [self.activation[id.index()], incoming].into_iter().flatten().collect(),
             Op::MaxPool2d { .. } => [saved, incoming].into_iter().flatten().collect(),
-            Op::BatchNorm2d { .. } => {
+            Op::BatchNorm2d { .. }
+            | Op::LayerNorm { .. }
+            | Op::RmsNorm { .. }
+            | Op::InstanceNorm2d { .. }
+            | Op::LocalResponseNorm { .. } => {
                 let x = Some(self.input(node.inputs[0]));
                 [x, incoming, saved].into_iter().flatten().collect()
             }
-            Op::SoftmaxCrossEntropy => {
+            Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy => {
                 let target = Some(self.input(node.inputs[1]));
                 [saved, target].into_iter().flatten().collect()
+            }
+            Op::Activation { function: Function::Tanh | Function::LeakyRelu } => {
+                [self.activation[id.index()], incoming].into_iter().flatten().collect()
+            }
+            Op::Attention { .. } => {
+                let x = Some(self.input(node.inputs[0]));
+                [x, self.activation[id.index()], incoming, saved].into_iter().flatten().collect()
+            }
+            Op::Activation { .. } | Op::Multiply | Op::Opaque { .. } => {
+                node.inputs.iter().map(|x| self.input(*x)).chain(incoming).collect()
             }
             Op::Input { .. }
             | Op::Target { .. }
@@ -186,7 +199,14 @@ impl Context<'_> {
             | Op::AvgPool2d { .. }
             | Op::GlobalAvgPool
             | Op::Flatten
-            | Op::Add => incoming.into_iter().collect(),
+            | Op::Add
+            | Op::Tokens { .. }
+            | Op::Targets { .. }
+            | Op::Embedding { .. }
+            | Op::Concat
+            | Op::Upsample { .. }
+            | Op::FirstPosition
+            | Op::TiedLinear { .. } => incoming.into_iter().collect(),
         }
     }
 }

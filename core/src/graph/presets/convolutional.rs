@@ -1,12 +1,12 @@
-//! Convolutional networks.
+//! Chains of convolutions.
 
-use crate::graph::{Conv, Graph, GraphBuilder, GraphError, Op};
+use crate::graph::{Conv, Graph, GraphBuilder, GraphError, Op, Window};
 use crate::ids::NodeId;
 
-/// Configuration D of Simonyan and Zisserman 2015. Every module of torchvision's lists is a layer
+/// Simonyan and Zisserman 2015, with as many convolutions per block (D: VGG16, E: VGG19). Every module of torchvision's lists is a layer
 /// of its own, as Takisawa counts them: rectifiers and pools too.
-pub(super) fn vgg16() -> Result<Graph, GraphError> {
-    let mut g = GraphBuilder::new("vgg16");
+pub(super) fn vgg(name: &str, repeats: [u32; 5]) -> Result<Graph, GraphError> {
+    let mut g = GraphBuilder::new(name);
     g.layer("features.0");
     let mut x = g.input(vec![3, 224, 224]);
     let mut index = 0;
@@ -19,7 +19,7 @@ pub(super) fn vgg16() -> Result<Graph, GraphError> {
         name
     };
     let shape = Conv { kernel: 3, stride: 1, padding: 1, bias: true };
-    for (channels, repeat) in [(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)] {
+    for (channels, repeat) in [64, 128, 256, 512, 512].into_iter().zip(repeats) {
         for _ in 0..repeat {
             let conv = name(&mut g, &mut index);
             x = g.conv(&conv, x, channels, shape);
@@ -47,63 +47,87 @@ pub(super) fn vgg16() -> Result<Graph, GraphError> {
     g.finish()
 }
 
-/// He et al. 2016 as in torchvision (stride in the 3 x 3 convolution).
-pub(super) fn resnet50() -> Result<Graph, GraphError> {
-    let mut g = GraphBuilder::new("resnet50");
-    g.layer("stem");
+/// Krizhevsky et al. 2012 on one device, as torchvision has it (Krizhevsky 2014); without dropout.
+pub(super) fn alexnet() -> Result<Graph, GraphError> {
+    let mut g = GraphBuilder::new("alexnet");
+    g.layer("conv1");
     let x = g.input(vec![3, 224, 224]);
-    let stem = Conv { kernel: 7, stride: 2, padding: 3, bias: false };
-    let x = g.conv("conv1", x, 64, stem);
-    let x = batch_norm(&mut g, "bn1", x);
-    let x = g.relu("relu", x);
-    let mut x = g.max_pool("maxpool", x, 3, 2);
-    for (stage, (width, blocks)) in [(64, 3), (128, 4), (256, 6), (512, 3)].into_iter().enumerate()
-    {
-        for block in 0..blocks {
-            let name = format!("layer{}.{block}", stage + 1);
-            g.layer(&name);
-            let stride = if stage > 0 && block == 0 { 2 } else { 1 };
-            x = bottleneck(&mut g, &name, x, width, stride, block == 0);
+    let shape = |kernel, stride, padding| Conv { kernel, stride, padding, bias: true };
+    let x = g.conv("features.0", x, 64, shape(11, 4, 2));
+    let x = g.relu("features.1", x);
+    let x = pool(&mut g, "features.2", x);
+    g.layer("conv2");
+    let x = g.conv("features.3", x, 192, shape(5, 1, 2));
+    let x = g.relu("features.4", x);
+    let mut x = pool(&mut g, "features.5", x);
+    for (layer, index, channels) in [("conv3", 6, 384), ("conv4", 8, 256), ("conv5", 10, 256)] {
+        g.layer(layer);
+        x = g.conv(&format!("features.{index}"), x, channels, shape(3, 1, 1));
+        x = g.relu(&format!("features.{}", index + 1), x);
+    }
+    let x = pool(&mut g, "features.12", x);
+    classifier(g, x, ["classifier.1", "classifier.4", "classifier.6"])
+}
+
+/// AlexNet as Caffe has it: two groups of channels, normalisation over neighbouring channels after
+/// pooling; without dropout.
+pub(super) fn caffenet() -> Result<Graph, GraphError> {
+    let mut g = GraphBuilder::new("caffenet");
+    g.layer("conv1");
+    let mut x = g.input(vec![3, 227, 227]);
+    let convs = [
+        (96, 11, 4, 0, 1),
+        (256, 5, 1, 2, 2),
+        (384, 3, 1, 1, 1),
+        (384, 3, 1, 1, 2),
+        (256, 3, 1, 1, 2),
+    ];
+    for (i, (out_channels, kernel, stride, padding, groups)) in (1..).zip(convs) {
+        if i > 1 {
+            g.layer(format!("conv{i}"));
+        }
+        let op = Op::Conv2d {
+            out_channels,
+            kernel: [kernel; 2],
+            stride: [stride; 2],
+            padding: [padding; 2],
+            dilation: [1; 2],
+            groups,
+            bias: true,
+        };
+        x = g.add(format!("conv{i}"), op, &[x]);
+        x = g.relu(&format!("relu{i}"), x);
+        if i != 3 && i != 4 {
+            x = pool(&mut g, &format!("pool{i}"), x);
+        }
+        if i < 3 {
+            x = g.add(format!("norm{i}"), Op::LocalResponseNorm { size: 5 }, &[x]);
         }
     }
-    g.layer("fc");
-    let x = g.add("avgpool", Op::GlobalAvgPool, &[x]);
-    let x = g.add("flatten", Op::Flatten, &[x]);
-    let x = g.linear("fc", x, 1000);
+    classifier(g, x, ["fc6", "fc7", "fc8"])
+}
+
+/// Overlapping windows without border.
+fn pool(g: &mut GraphBuilder, name: &str, x: NodeId) -> NodeId {
+    let window = Window { kernel: [3; 2], stride: [2; 2], padding: [0; 2], ceil_mode: false };
+    g.add(name, Op::MaxPool2d { window }, &[x])
+}
+
+/// Two hidden dense layers and 1,000 classes.
+fn classifier(mut g: GraphBuilder, x: NodeId, names: [&str; 3]) -> Result<Graph, GraphError> {
+    let mut x = x;
+    for (name, features) in names.into_iter().zip([4096, 4096, 1000]) {
+        g.layer(name);
+        if name == names[0] {
+            x = g.add("flatten", Op::Flatten, &[x]);
+        }
+        x = g.linear(name, x, features);
+        if name != names[2] {
+            x = g.relu(&format!("{name}.relu"), x);
+        }
+    }
     g.loss(x, 1000);
     g.finish()
-}
-
-fn batch_norm(g: &mut GraphBuilder, name: &str, x: NodeId) -> NodeId {
-    g.add(name, Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 }, &[x])
-}
-
-fn bottleneck(
-    g: &mut GraphBuilder,
-    name: &str,
-    x: NodeId,
-    width: u64,
-    stride: u64,
-    downsample: bool,
-) -> NodeId {
-    let point = Conv { kernel: 1, stride: 1, padding: 0, bias: false };
-    let wide = Conv { kernel: 3, stride, padding: 1, bias: false };
-    let part = |suffix: &str| format!("{name}.{suffix}");
-    let mut y = x;
-    for (i, (channels, shape)) in [(width, point), (width, wide)].into_iter().enumerate() {
-        y = g.conv(&part(&format!("conv{}", i + 1)), y, channels, shape);
-        y = batch_norm(g, &part(&format!("bn{}", i + 1)), y);
-        y = g.relu(&part(&format!("relu{}", i + 1)), y);
-    }
-    y = g.conv(&part("conv3"), y, 4 * width, point);
-    y = batch_norm(g, &part("bn3"), y);
-    let mut skip = x;
-    if downsample {
-        skip = g.conv(&part("downsample.0"), x, 4 * width, Conv { stride, ..point });
-        skip = batch_norm(g, &part("downsample.1"), skip);
-    }
-    let sum = g.add(part("add"), Op::Add, &[y, skip]);
-    g.relu(&part("relu3"), sum)
 }
 
 /// Three convolutions and two dense layers on 1 x 8 x 8 images. No batch norm: its statistics

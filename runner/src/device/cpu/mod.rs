@@ -21,7 +21,7 @@ pub use matmul::{Matrix, MatrixMut, Product, matmul};
 pub use sgd::{SgdStep, sgd};
 
 use pipewright_core::graph::autodiff::ComputationKind;
-use pipewright_core::graph::{Op, TensorSpec};
+use pipewright_core::graph::{Graph, Node, Op, TensorSpec};
 
 /// Why a computation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,44 @@ pub struct Operands<'a, 't> {
     pub workspace: &'a mut [f32],
 }
 
+/// The first node of a network that this device cannot compute.
+pub fn without_kernel(graph: &Graph) -> Option<&Node> {
+    graph.nodes().iter().find(|node| !has_kernel(&node.op))
+}
+
+fn has_kernel(op: &Op) -> bool {
+    match op {
+        Op::Input { .. }
+        | Op::Target { .. }
+        | Op::Linear { .. }
+        | Op::Conv2d { .. }
+        | Op::MaxPool2d { .. }
+        | Op::AvgPool2d { .. }
+        | Op::GlobalAvgPool
+        | Op::Relu
+        | Op::BatchNorm2d { .. }
+        | Op::Flatten
+        | Op::Add
+        | Op::SoftmaxCrossEntropy => true,
+        Op::Tokens { .. }
+        | Op::Targets { .. }
+        | Op::Embedding { .. }
+        | Op::LayerNorm { .. }
+        | Op::RmsNorm { .. }
+        | Op::InstanceNorm2d { .. }
+        | Op::LocalResponseNorm { .. }
+        | Op::Attention { .. }
+        | Op::Activation { .. }
+        | Op::Multiply
+        | Op::Concat
+        | Op::Upsample { .. }
+        | Op::FirstPosition
+        | Op::TiedLinear { .. }
+        | Op::SigmoidCrossEntropy
+        | Op::Opaque { .. } => false,
+    }
+}
+
 /// Runs one computation.
 ///
 /// Nothing can fail: shapes were checked when the graph was made, sizes when memory was planned.
@@ -107,11 +145,8 @@ pub fn launch(call: &Call, operands: Operands) {
         (Op::SoftmaxCrossEntropy, Forward) => loss::forward(call, operands),
         (Op::SoftmaxCrossEntropy, InputGradient) => loss::input_gradient(call, operands),
         // Sources are loaded, views cost nothing, the inputs of an addition share its gradient,
-        // and what has no parameters has no weight gradient.
-        (Op::Input { .. } | Op::Target { .. } | Op::Flatten, _)
-        | (Op::Add, InputGradient | WeightGradient)
-        | (Op::MaxPool2d { .. } | Op::AvgPool2d { .. } | Op::GlobalAvgPool, WeightGradient)
-        | (Op::Relu | Op::SoftmaxCrossEntropy, WeightGradient) => {
+        // what has no parameters has no weight gradient, and what has no kernel was refused.
+        _ => {
             unreachable!("no {:?} of {} in a training graph", call.kind, call.op.name())
         }
     }

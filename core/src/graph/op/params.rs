@@ -1,0 +1,72 @@
+//! The parameters that each operation owns.
+
+use super::{Init, Op, ParamSpec};
+use crate::graph::tensor::TensorSpec;
+
+impl Op {
+    /// The parameters, in the order in which kernels receive them.
+    pub fn params(&self, inputs: &[&TensorSpec]) -> Vec<ParamSpec> {
+        let param = |suffix, shape, init, trainable| ParamSpec { suffix, shape, init, trainable };
+        match self {
+            Op::Linear { out_features, bias } => {
+                let fan_in = last(inputs);
+                let init = Init::HeUniform { fan_in };
+                let mut params = vec![param("weight", vec![*out_features, fan_in], init, true)];
+                if *bias {
+                    params.push(param("bias", vec![*out_features], Init::Zeros, true));
+                }
+                params
+            }
+            Op::Conv2d { out_channels, kernel, groups, bias, .. } => {
+                let channels = inputs[0].shape[0] / groups;
+                let init = Init::HeUniform { fan_in: channels * kernel[0] * kernel[1] };
+                let shape = vec![*out_channels, channels, kernel[0], kernel[1]];
+                let mut params = vec![param("weight", shape, init, true)];
+                if *bias {
+                    params.push(param("bias", vec![*out_channels], Init::Zeros, true));
+                }
+                params
+            }
+            Op::BatchNorm2d { .. } => {
+                let shape = vec![inputs[0].shape[0]];
+                vec![
+                    param("weight", shape.clone(), Init::Ones, true),
+                    param("bias", shape.clone(), Init::Zeros, true),
+                    param("running_mean", shape.clone(), Init::Zeros, false),
+                    param("running_var", shape, Init::Ones, false),
+                ]
+            }
+            Op::Embedding { entries, features, positions, kinds } => {
+                let tables = [
+                    ("weight", *entries),
+                    ("position_weight", *positions),
+                    ("kind_weight", *kinds),
+                ];
+                let init = Init::HeUniform { fan_in: *features };
+                let table = |(suffix, rows)| param(suffix, vec![rows, *features], init, true);
+                tables.into_iter().filter(|(_, rows)| *rows > 0).map(table).collect()
+            }
+            Op::LayerNorm { .. } => {
+                let shape = vec![last(inputs)];
+                vec![
+                    param("weight", shape.clone(), Init::Ones, true),
+                    param("bias", shape, Init::Zeros, true),
+                ]
+            }
+            Op::RmsNorm { .. } => vec![param("weight", vec![last(inputs)], Init::Ones, true)],
+            Op::TiedLinear { out_features, .. } => {
+                let init = Init::HeUniform { fan_in: last(inputs) };
+                vec![param("weight", vec![*out_features, last(inputs)], init, true)]
+            }
+            Op::Opaque { parameters, .. } if *parameters > 0 => {
+                vec![param("weight", vec![parameters.div_ceil(4)], Init::Zeros, true)]
+            }
+            _ => vec![],
+        }
+    }
+}
+
+/// Size of the last axis of the first input.
+fn last(inputs: &[&TensorSpec]) -> u64 {
+    inputs[0].shape.last().copied().unwrap_or(1)
+}

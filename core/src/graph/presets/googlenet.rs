@@ -1,0 +1,77 @@
+//! GoogLeNet.
+
+use crate::graph::{Conv, Graph, GraphBuilder, GraphError, Op, Window};
+use crate::ids::NodeId;
+
+/// Outputs of an inception module: 1 x 1; 1 x 1 then 3 x 3; 1 x 1 then 3 x 3; pooled, then 1 x 1.
+type Inception = (&'static str, [u64; 6]);
+
+const MODULES: [Inception; 9] = [
+    ("inception3a", [64, 96, 128, 16, 32, 32]),
+    ("inception3b", [128, 128, 192, 32, 96, 64]),
+    ("inception4a", [192, 96, 208, 16, 48, 64]),
+    ("inception4b", [160, 112, 224, 24, 64, 64]),
+    ("inception4c", [128, 128, 256, 24, 64, 64]),
+    ("inception4d", [112, 144, 288, 32, 64, 64]),
+    ("inception4e", [256, 160, 320, 32, 128, 128]),
+    ("inception5a", [256, 160, 320, 32, 128, 128]),
+    ("inception5b", [384, 192, 384, 48, 128, 128]),
+];
+
+/// Szegedy et al. 2015 as torchvision has it: batch normalisation, the "5 x 5" branch with 3 x 3
+/// kernels; without dropout and without the two auxiliary classifiers (a plan has one loss). A
+/// module is one layer.
+pub(super) fn googlenet() -> Result<Graph, GraphError> {
+    let mut g = GraphBuilder::new("googlenet");
+    g.layer("stem");
+    let x = g.input(vec![3, 224, 224]);
+    let x = unit(&mut g, "conv1", x, 64, [7, 2, 3]);
+    let x = pool(&mut g, "maxpool1", x, [3, 2, 0]);
+    let x = unit(&mut g, "conv2", x, 64, [1, 1, 0]);
+    let x = unit(&mut g, "conv3", x, 192, [3, 1, 1]);
+    let mut x = pool(&mut g, "maxpool2", x, [3, 2, 0]);
+    for module in MODULES {
+        g.layer(module.0);
+        x = match module.0 {
+            "inception4a" => pool(&mut g, "maxpool3", x, [3, 2, 0]),
+            "inception5a" => pool(&mut g, "maxpool4", x, [2, 2, 0]),
+            _ => x,
+        };
+        x = inception(&mut g, module, x);
+    }
+    g.layer("fc");
+    let x = g.add("avgpool", Op::GlobalAvgPool, &[x]);
+    let x = g.add("flatten", Op::Flatten, &[x]);
+    let x = g.linear("fc", x, 1000);
+    g.loss(x, 1000);
+    g.finish()
+}
+
+fn inception(g: &mut GraphBuilder, (name, out): Inception, x: NodeId) -> NodeId {
+    let part = |end: &str| format!("{name}.{end}");
+    let point = [1, 1, 0];
+    let a = unit(g, &part("branch1"), x, out[0], point);
+    let b = unit(g, &part("branch2.0"), x, out[1], point);
+    let b = unit(g, &part("branch2.1"), b, out[2], [3, 1, 1]);
+    let c = unit(g, &part("branch3.0"), x, out[3], point);
+    let c = unit(g, &part("branch3.1"), c, out[4], [3, 1, 1]);
+    let d = pool(g, &part("branch4.0"), x, [3, 1, 1]);
+    let d = unit(g, &part("branch4.1"), d, out[5], point);
+    g.add(part("cat"), Op::Concat, &[a, b, c, d])
+}
+
+/// Convolution, normalisation, rectifier; `shape` is kernel, stride, padding.
+fn unit(g: &mut GraphBuilder, name: &str, x: NodeId, channels: u64, shape: [u64; 3]) -> NodeId {
+    let [kernel, stride, padding] = shape;
+    let conv = Conv { kernel, stride, padding, bias: false };
+    let x = g.conv(&format!("{name}.conv"), x, channels, conv);
+    let x = g.add(format!("{name}.bn"), Op::BatchNorm2d { eps: 1e-3, momentum: 0.1 }, &[x]);
+    g.relu(&format!("{name}.relu"), x)
+}
+
+fn pool(g: &mut GraphBuilder, name: &str, x: NodeId, shape: [u64; 3]) -> NodeId {
+    let [kernel, stride, padding] = shape;
+    let window =
+        Window { kernel: [kernel; 2], stride: [stride; 2], padding: [padding; 2], ceil_mode: true };
+    g.add(name, Op::MaxPool2d { window }, &[x])
+}
