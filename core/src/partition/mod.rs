@@ -1,10 +1,25 @@
 //! Where to cut: which layers become which stage.
+//!
+//! [`uniform`] and [`balanced`] cut the chain of a graph's layers. [`exact`] is optimal on the graph itself:
+//! its states are downsets, as PipeDream's are antichains.
 
 mod balanced;
+mod blocks;
+mod contiguous;
+mod exact;
+mod lattice;
+mod placement;
+mod straight;
 mod uniform;
+mod units;
 
 pub use balanced::{balanced, layer_times};
+pub use blocks::blocks;
+pub use exact::exact;
+pub use placement::{Footprint, Pipeline, PlacedStage, Placement, Statistics, Worker};
 pub use uniform::uniform;
+
+use crate::units::Bytes;
 
 use thiserror::Error;
 
@@ -23,6 +38,25 @@ pub enum PartitionError {
         stages: u32,
         /// There are.
         layers: usize,
+    },
+    /// The devices are too small.
+    #[error(
+        "`{model}` does not fit into the memory of {devices} devices: each needs {missing} more; \
+         use more devices, recomputation, or fewer micro-batches in flight"
+    )]
+    Memory {
+        /// The model.
+        model: String,
+        /// There are.
+        devices: usize,
+        /// With so much more memory a device it would fit.
+        missing: Bytes,
+    },
+    /// Nothing can run it.
+    #[error("`{item}` runs on a host only and the pipeline has none; add a worker that is one")]
+    NoHost {
+        /// The item.
+        item: String,
     },
     /// No stage at all.
     #[error("a pipeline needs at least 1 stage")]
