@@ -2,6 +2,7 @@
 //! equations of the pipeline.
 
 mod cluster;
+pub mod import;
 mod profile;
 mod roofline;
 pub mod takisawa;
@@ -10,7 +11,7 @@ mod workload;
 pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Link};
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample};
 pub use roofline::roofline;
-pub use workload::{Edge, Item, Rules, Shard, Workload};
+pub use workload::{Edge, Item, Rules, Shard, Sync, Workload};
 
 use crate::graph::Graph;
 use crate::graph::autodiff::ComputationKind;

@@ -4,8 +4,8 @@
 //! Times and bytes are those of one batch of [`Workload::samples`] samples on one device.
 
 use super::{Costs, Link};
-use crate::graph::Graph;
 use crate::graph::autodiff::{BackwardStyle, ComputationKind, training_graph};
+use crate::graph::{Graph, Node};
 use crate::ids::StageId;
 use crate::units::{Bytes, Nanos};
 
@@ -24,6 +24,10 @@ pub struct Workload {
     pub memory: Option<Bytes>,
     /// Devices, where the file says it.
     pub devices: Option<u32>,
+    /// Host processors beside the devices, for items that may stand there.
+    pub hosts: u32,
+    /// Micro-batches of a step, where the file says it; one is [`Self::samples`] samples.
+    pub micro_batches: Option<u32>,
     /// The link between devices, where the file says it.
     pub link: Option<Link>,
 }
@@ -31,7 +35,8 @@ pub struct Workload {
 /// One thing that a device computes: a layer, or one operation of a layer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Item {
-    /// Unique in the workload.
+    /// Unique in the workload; an imported one is the file's own name of the node, a space, and
+    /// what kind of node it is.
     pub name: String,
     /// Forward pass.
     pub forward: Nanos,
@@ -41,30 +46,55 @@ pub struct Item {
     pub backward_weight: Nanos,
     /// The value that it hands to its readers.
     pub output: Bytes,
-    /// What is kept from the forward to the backward pass.
+    /// What is kept from the forward to the backward pass, once per micro-batch in flight.
     pub stash: Bytes,
+    /// What it holds all the time, whatever is in flight: what the profile says, else the
+    /// parameters and their gradients.
+    pub state: Bytes,
     /// Parameters, without gradients and optimizer state.
     pub parameters: Bytes,
-    /// Ways to divide the item among several devices, ascending by degree; without degree 1,
-    /// which is the item itself.
+    /// Bytes that its collectives add to edges which leave its stage, as in [`Shard::syncs`].
+    pub syncs: Vec<Sync>,
+    /// Other ways to compute the item: divided among devices, with recomputation. Ascending by
+    /// degree, those that do not recompute first.
     pub shards: Vec<Shard>,
     /// Restrictions of where it may stand.
     pub rules: Rules,
+    /// The stage that the file puts it on, where it says one.
+    pub stage: Option<u32>,
 }
 
-/// An item divided among `degree` devices (tensor parallelism); times and bytes per device.
+/// An item computed another way: divided among `degree` devices (tensor parallelism), with or
+/// without recomputation of activations. Times and bytes per device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shard {
     /// Devices.
     pub degree: u32,
+    /// Whether activations are computed again in the backward pass.
+    pub recompute: bool,
     /// Forward pass, with its collectives.
     pub forward: Nanos,
     /// Whole backward pass, with its collectives.
     pub backward: Nanos,
-    /// What is kept from the forward to the backward pass.
+    /// What is kept from the forward to the backward pass, once per micro-batch in flight.
     pub stash: Bytes,
+    /// What it holds all the time, whatever is in flight.
+    pub state: Bytes,
     /// Parameters.
     pub parameters: Bytes,
+    /// Bytes that its collectives add to edges which leave its stage; ascending.
+    pub syncs: Vec<Sync>,
+}
+
+/// Bytes to add to the edge to or from `other` when it leaves the stage: the tensor-parallel group
+/// has to gather or scatter what it hands over. Like the edge's own bytes they travel once in each
+/// direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sync {
+    /// The item at the other end of the edge.
+    pub other: u32,
+    /// Bytes.
+    pub bytes: Bytes,
 }
 
 /// Where an item may stand.
@@ -108,13 +138,15 @@ impl Workload {
     pub fn of(graph: &Graph, costs: &Costs) -> Self {
         let training =
             training_graph(graph, &graph.division(&[]), StageId(0), BackwardStyle::Split);
-        let item = |node: &crate::graph::Node| Item {
+        let parameters = |node: &Node| {
+            Bytes(4) * node.params.iter().map(|id| graph.param(*id).elements()).sum::<u64>()
+        };
+        let item = |node: &Node| Item {
             name: node.name.clone(),
             output: node.output.bytes() * costs.samples,
             stash: if node.op.is_view() { Bytes(0) } else { node.output.bytes() * costs.samples },
-            parameters: Bytes(
-                node.params.iter().map(|id| 4 * graph.param(*id).elements()).sum::<u64>(),
-            ),
+            parameters: parameters(node),
+            state: parameters(node) * 2,
             ..Item::default()
         };
         let mut items: Vec<Item> = graph.nodes().iter().map(item).collect();
