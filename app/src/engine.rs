@@ -78,6 +78,7 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let graph = &*ground.graph;
     check(inputs, graph).map_err(|e| e.to_string())?;
     let schedule = inputs.schedule.generate(inputs.stages(), inputs.micro_batches);
+    let schedule = schedule.map_err(|e| e.to_string())?;
     let lowering = plan::Inputs {
         graph,
         cuts: &inputs.cuts,

@@ -185,8 +185,9 @@ impl Inputs {
             None => ClusterChoice::File(Shared::new(plan.cluster.clone())),
         };
         let stages = plan.cuts.len() as u32 + 1;
-        let schedule = ScheduleKind::ALL.into_iter().find(|kind| {
-            ScheduleText::of(*kind, stages, plan.micro_batches).lanes == plan.schedule.lanes
+        let schedule = ScheduleKind::STRAIGHT.into_iter().find(|kind| {
+            ScheduleText::of(*kind, stages, plan.micro_batches)
+                .is_ok_and(|text| text.lanes == plan.schedule.lanes)
         });
         let schedule = schedule.ok_or_else(|| {
             format!("its schedule `{}` is neither GPipe nor 1F1B", plan.schedule.name)

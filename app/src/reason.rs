@@ -76,7 +76,7 @@ pub fn words(over: bool, schedule: ScheduleKind) -> (&'static str, &'static str)
         (false, ScheduleKind::GPipe) => {
             ("No single cut is better", "1F1B keeps fewer micro-batches in memory")
         }
-        (false, ScheduleKind::OneFOneB) => {
+        (false, _) => {
             ("No single cut is better", "more micro-batches shorten fill and drain")
         }
     }

@@ -83,6 +83,7 @@ impl Draft {
     pub fn plan(self) -> Result<(Plan, Prediction), PredictError> {
         let stages = self.cuts.len() as u32 + 1;
         let schedule = ScheduleText::of(self.schedule, stages, self.micro_batches);
+        let schedule = schedule.map_err(PlanError::from)?;
         let mut plan = Plan {
             version: VERSION,
             model: self.model,

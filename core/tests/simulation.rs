@@ -36,7 +36,7 @@ const MESSAGE: Bytes = Bytes(4 * SAMPLES * WIDTH);
 impl Pipeline {
     /// One layer a stage.
     fn new(kind: ScheduleKind, costs: Vec<StageCost>, micro_batches: u32) -> Self {
-        let schedule = kind.generate(costs.len() as u32, micro_batches);
+        let schedule = kind.generate(costs.len() as u32, micro_batches).unwrap();
         let devices = costs.len() as u32;
         Self { layers: vec![1; costs.len()], costs, schedule, latency: 0, devices }
     }
@@ -116,7 +116,7 @@ fn stage_cost() -> impl Strategy<Value = StageCost> {
 }
 
 fn kind() -> impl Strategy<Value = ScheduleKind> {
-    prop::sample::select(ScheduleKind::ALL.to_vec())
+    prop::sample::select(ScheduleKind::STRAIGHT.to_vec())
 }
 
 fn pipeline() -> impl Strategy<Value = Pipeline> {
@@ -269,7 +269,7 @@ fn size(kind: ScheduleKind, micro_batches: u32) -> [usize; 5] {
 
 #[test]
 fn everything_grows_in_proportion_to_the_micro_batches() {
-    for kind in ScheduleKind::ALL {
+    for kind in ScheduleKind::STRAIGHT {
         let [small, middle, large] = [8, 64, 512].map(|m| size(kind, m));
         for i in 0..small.len() {
             // The first growth is by 56 micro-batches, the second by eight times as many.

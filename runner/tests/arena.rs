@@ -118,7 +118,7 @@ fn ranks_hold_what_is_predicted(preset: Preset, stages: u32, schedule: ScheduleK
 
 fn all_splits(preset: Preset) {
     for stages in stage_counts(preset) {
-        for schedule in ScheduleKind::ALL {
+        for schedule in ScheduleKind::STRAIGHT {
             ranks_hold_what_is_predicted(preset, stages, schedule);
         }
     }
@@ -159,7 +159,7 @@ fn later_steps<T: Transport>(mut rank: Rank<T>) -> u64 {
 fn steps_allocate_nothing() {
     for preset in [Preset::DigitsCnn, Preset::Fc32 { width: 64 }] {
         for (stages, schedule) in
-            [1, 2, 4].into_iter().flat_map(|s| ScheduleKind::ALL.map(|kind| (s, kind)))
+            [1, 2, 4].into_iter().flat_map(|s| ScheduleKind::STRAIGHT.map(|kind| (s, kind)))
         {
             let (plan, prediction) = plan(preset, stages, schedule, 16);
             let data = data(&plan, &prediction);

@@ -198,7 +198,7 @@ fn Pipeline() -> impl IntoView {
                         state.edit(|i| i.schedule = kind);
                     }
                 }>
-                    {ScheduleKind::ALL.map(|kind| {
+                    {ScheduleKind::STRAIGHT.map(|kind| {
                         let mine = move || state.inputs.with(|i| i.schedule == kind);
                         view! { <option value=kind.to_string() prop:selected=mine>{kind.title()}</option> }
                     }).collect_view()}

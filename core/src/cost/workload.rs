@@ -197,7 +197,11 @@ mod tests {
         assert_eq!(work.items.len(), graph.nodes().len());
         assert!(work.parameters().0 >= 4 * graph.trainable_elements());
         assert!(work.edges.iter().all(|e| e.from < e.to));
-        let layers = crate::partition::layer_times(&graph, &Costs::new(&graph, &cluster, 8));
-        assert_eq!(work.time(), layers.into_iter().sum());
+        // What is computed does not depend on when gradients are handed on.
+        let whole = graph.division(&[]);
+        let fused = training_graph(&graph, &whole, StageId(0), BackwardStyle::Fused);
+        let costs = Costs::new(&graph, &cluster, 8);
+        let each = fused.computations.iter().map(|c| costs.node(c.node).of(c.kind));
+        assert_eq!(work.time(), each.sum());
     }
 }

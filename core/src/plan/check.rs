@@ -3,7 +3,7 @@
 use super::{Plan, VERSION};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op};
-use crate::schedule::{self, CheckError, ParseError, Schedule};
+use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -63,6 +63,27 @@ pub enum PlanError {
     /// The schedule cannot be read.
     #[error("schedule: {0}")]
     Parse(#[from] ParseError),
+    /// There is no such schedule.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// A stage on several lanes.
+    #[error(
+        "schedule `{name}` runs a stage on several lanes, which the runner cannot; use one with \
+         every stage on one lane, such as dualpipev for dualpipe"
+    )]
+    Routes {
+        /// Its name.
+        name: String,
+    },
+    /// Parameters that change while micro-batches are under way.
+    #[error(
+        "schedule `{name}` updates parameters while micro-batches are under way, which the runner \
+         cannot; use 1f1b, which has the same order with a flush"
+    )]
+    Asynchronous {
+        /// Its name.
+        name: String,
+    },
     /// The schedule cannot run.
     #[error("schedule: {0}")]
     Schedule(#[from] CheckError),
@@ -157,6 +178,13 @@ impl Plan {
             });
         }
         schedule::check(&schedule)?;
+        let name = || self.schedule.name.clone();
+        if schedule.placement().is_none() {
+            return Err(PlanError::Routes { name: name() });
+        }
+        if schedule.updates != Updates::Synchronous {
+            return Err(PlanError::Asynchronous { name: name() });
+        }
         Ok((graph, schedule))
     }
 

@@ -16,7 +16,7 @@ pub use program::{
 use crate::cost::Cluster;
 use crate::graph::presets::Preset;
 use crate::graph::{Graph, GraphError};
-use crate::schedule::{ParseError, Schedule, ScheduleKind};
+use crate::schedule::{GenerateError, ParseError, Schedule, ScheduleKind};
 use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -92,16 +92,24 @@ pub struct ScheduleText {
 
 impl ScheduleText {
     /// The text of a named schedule.
-    pub fn of(kind: ScheduleKind, stages: u32, micro_batches: u32) -> Self {
-        Self { name: kind.to_string(), lanes: kind.generate(stages, micro_batches).lines() }
+    ///
+    /// # Errors
+    /// Numbers that the schedule cannot have.
+    pub fn of(kind: ScheduleKind, stages: u32, micro_batches: u32) -> Result<Self, GenerateError> {
+        let schedule = kind.generate(stages, micro_batches)?;
+        Ok(Self { name: kind.to_string(), lanes: schedule.lines() })
     }
 
-    /// Reads the lanes.
+    /// Reads the lanes. When parameters change is not in them; it follows from the name.
     ///
     /// # Errors
     /// The first word that is no action.
     pub fn parse(&self) -> Result<Schedule, ParseError> {
-        Schedule::parse(&self.lanes)
+        let mut schedule = Schedule::parse(&self.lanes)?;
+        if let Ok(kind) = self.name.parse::<ScheduleKind>() {
+            schedule.updates = kind.updates();
+        }
+        Ok(schedule)
     }
 }
 

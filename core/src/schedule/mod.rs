@@ -3,35 +3,65 @@
 mod action;
 mod check;
 mod generate;
+mod kind;
+mod placement;
 mod text;
+mod updates;
 
 pub use action::{Action, ActionKind};
 pub use check::{Blocked, CheckError, check};
-pub use generate::ScheduleKind;
+pub use generate::GenerateError;
+pub use kind::{ScheduleKind, UnknownSchedule};
+pub use placement::Placement;
 pub use text::ParseError;
+pub use updates::Updates;
 
-use crate::ids::{LaneId, StageId};
+use crate::ids::{LaneId, MicroBatch, StageId};
 
 /// The order of actions on every lane.
+///
+/// A *route* says on which lane each stage runs. Most schedules have one; bidirectional ones
+/// (DualPipe, Chimera) have two, and stages with replicas as many as there are combinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// By lane.
     pub lanes: Vec<Vec<Action>>,
-    /// Lane of each stage.
-    pub placement: Vec<LaneId>,
+    /// By lane: ascending positions of actions that overlap with the one behind them, a forward
+    /// and a backward that start together and take as long as both (`(4F0;3B1)OVERLAP_F_B`).
+    pub overlaps: Vec<Vec<u32>>,
+    /// By route, by stage: the lane. In the order of the first micro-batch that takes them.
+    pub routes: Vec<Vec<LaneId>>,
+    /// By micro-batch: its route.
+    pub route_of: Vec<u32>,
     /// Micro-batches of a step.
     pub micro_batches: u32,
+    /// When parameters change.
+    pub updates: Updates,
 }
 
 impl Schedule {
     /// Number of stages.
     pub fn stages(&self) -> u32 {
-        self.placement.len() as u32
+        self.routes[0].len() as u32
     }
 
-    /// The lane that executes `stage`.
-    pub fn lane_of(&self, stage: StageId) -> LaneId {
-        self.placement[stage.index()]
+    /// The lane that executes `stage` for `micro_batch`.
+    pub fn lane_of(&self, stage: StageId, micro_batch: MicroBatch) -> LaneId {
+        self.routes[self.route_of[micro_batch.index()] as usize][stage.index()]
+    }
+
+    /// The lane of each stage, when every stage is on one lane.
+    pub fn placement(&self) -> Option<&[LaneId]> {
+        match self.routes.as_slice() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// The stages whose parameters `lane` holds, ascending. O(routes x stages).
+    pub fn stages_of(&self, lane: LaneId) -> Vec<StageId> {
+        let on_lane = |s: &StageId| self.routes.iter().any(|route| route[s.index()] == lane);
+        (0..self.stages()).map(StageId).filter(on_lane).collect()
     }
 
     /// Whether backward passes are split into I and W.
@@ -39,5 +69,10 @@ impl Schedule {
         let split =
             |a: &Action| matches!(a.kind, ActionKind::BackwardInput | ActionKind::BackwardWeight);
         self.lanes.iter().flatten().any(split)
+    }
+
+    /// Whether the action at `position` of `lane` overlaps with the next one.
+    pub fn overlaps(&self, lane: LaneId, position: usize) -> bool {
+        self.overlaps[lane.index()].binary_search(&(position as u32)).is_ok()
     }
 }

@@ -66,7 +66,7 @@ fn measure_size(
     copies: u32,
     repeats: u32,
 ) -> Result<Vec<Sample>, Failure> {
-    let schedule = ScheduleKind::GPipe.generate(1, 1);
+    let schedule = ScheduleKind::GPipe.generate(1, 1).expect("one of each is a schedule");
     let momentum = plan.optimizer.has_momentum();
     let inputs = Inputs { graph, cuts: &[], schedule: &schedule, samples, momentum };
     let programs = lower(&inputs, &training_graphs(&inputs));

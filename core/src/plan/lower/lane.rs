@@ -92,7 +92,7 @@ impl<'a> Layout<'a> {
         let (slots, counts) = assign_slots(inputs, &inputs.schedule.lanes[lane.index()]);
         let mut stages: Vec<Stage> = (0..inputs.schedule.stages())
             .map(StageId)
-            .filter(|stage| inputs.schedule.lane_of(*stage) == lane)
+            .filter(|stage| inputs.schedule.lane_of(*stage, MicroBatch(0)) == lane)
             .map(|id| stage_program(inputs, &graphs[id.index()], edges, id, counts[id.index()]))
             .collect();
         let (arena, persistent) = place(inputs, &mut stages);
@@ -152,7 +152,7 @@ pub(super) fn evaluate_lane(
 /// The slot of every action, and how many each stage needs: the lowest free one at its forward,
 /// free again after its last backward part.
 fn assign_slots(inputs: &Inputs, actions: &[Action]) -> (Vec<u32>, Vec<u32>) {
-    let stages = inputs.schedule.placement.len();
+    let stages = inputs.schedule.stages() as usize;
     let mut free: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); stages];
     let mut counts = vec![0; stages];
     // Slot of a micro-batch, by stage; only this lane's stages get a table.
@@ -336,7 +336,7 @@ impl Emit<'_> {
         for (port, edge) in ports.iter().zip(edges) {
             let operand: Operand = stage.places.value(port.value);
             self.out.push(Instruction::Recv {
-                from: self.inputs.schedule.lane_of(port.peer),
+                from: self.inputs.schedule.lane_of(port.peer, micro_batch),
                 tag: self.tag(*edge, micro_batch),
                 region: stage.program.region(&operand, at.0, at.1),
             });
@@ -355,7 +355,7 @@ impl Emit<'_> {
             let handle = stage.handle(operand.area, number, at.0, at.1);
             self.outstanding[handle as usize] = true;
             self.out.push(Instruction::Send {
-                to: self.inputs.schedule.lane_of(port.peer),
+                to: self.inputs.schedule.lane_of(port.peer, micro_batch),
                 tag: self.tag(*edge, micro_batch),
                 region: stage.program.region(&operand, at.0, at.1),
                 handle,
