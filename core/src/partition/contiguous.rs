@@ -14,7 +14,7 @@
 //! no more than the remaining workers can do in it. O(codes x pairs in these windows), exact.
 
 use super::lattice::{Downset, Lattice};
-use super::placement::{Pipeline, Worker};
+use super::placement::{Held, Pipeline, Worker};
 use super::straight::{scaled, unscaled};
 use super::units::Units;
 use crate::units::{Bytes, Nanos};
@@ -50,8 +50,17 @@ struct Sums {
     /// Units that no host can run, and units that no device can.
     no_host: Vec<u64>,
     no_device: Vec<u64>,
+    state: Vec<u64>,
     parameters: Vec<u64>,
     stash: Vec<u64>,
+}
+
+impl Sums {
+    /// Bytes of the units of `large` that are not in `small`.
+    fn held(&self, small: usize, large: usize) -> Held {
+        let of = |sums: &Vec<u64>| Bytes(sums[large] - sums[small]);
+        Held { state: of(&self.state), parameters: of(&self.parameters), stash: of(&self.stash) }
+    }
 }
 
 /// The values that each downset cuts.
@@ -102,8 +111,9 @@ impl<'a> Contiguous<'a> {
             host: lattice.sums(|u| of(u).host.unwrap_or_default().0),
             no_host: lattice.sums(|u| u64::from(of(u).host.is_none())),
             no_device: lattice.sums(|u| u64::from(of(u).host_only)),
-            parameters: lattice.sums(|u| of(u).parameters.0),
-            stash: lattice.sums(|u| of(u).stash.0),
+            state: lattice.sums(|u| of(u).held.state.0),
+            parameters: lattice.sums(|u| of(u).held.parameters.0),
+            stash: lattice.sums(|u| of(u).held.stash.0),
         };
         let cuts = Cuts::of(units, lattice, &costs);
         let bits = lattice.bits(units.units.len());
@@ -281,9 +291,8 @@ impl<'a> Contiguous<'a> {
     fn load(&self, small: usize, large: usize, stage: &Stage) -> Option<u64> {
         let of = |sums: &Vec<u64>| sums[large] - sums[small];
         if let Some(memory) = stage.memory {
-            let (parameters, stash) =
-                (Bytes(of(&self.sums.parameters)), Bytes(of(&self.sums.stash)));
-            if self.line.footprint.bytes(parameters, stash, stage.later).0 > memory {
+            let held = self.sums.held(small, large);
+            if self.line.footprint.bytes(held, stage.later).0 > memory {
                 return None;
             }
         }
@@ -316,10 +325,10 @@ impl<'a> Contiguous<'a> {
     /// How much more memory every worker needs for any placement at all.
     fn missing(&mut self) -> Bytes {
         let full = self.lattice.full() as usize;
-        let (parameters, stash) = (Bytes(self.sums.parameters[full]), Bytes(self.sums.stash[full]));
+
         let all: Vec<Downset> = self.sample();
         let workers = self.line.workers.len() as u64;
-        let mut high = self.line.footprint.bytes(parameters, stash, workers).0;
+        let mut high = self.line.footprint.bytes(self.sums.held(0, full), workers).0;
         let mut low = 0;
         while low < high {
             let extra = low + (high - low) / 2;

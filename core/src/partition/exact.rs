@@ -2,12 +2,13 @@
 
 use super::contiguous::Contiguous;
 use super::lattice::{Downset, Lattice};
-use super::placement::{Pipeline, PlacedStage, Placement, Statistics};
+use super::placement::{Held, Pipeline, PlacedStage, Placement, Statistics};
 use super::straight::Straight;
 use super::units::{Absorb, Units};
 use super::{PartitionError, blocks};
 use crate::cost::Workload;
 use crate::units::Nanos;
+use std::ops::Add;
 
 /// Stages of `work` on the workers of `line` whose slowest is fastest, over all downsets of the
 /// graph and not only over the ranges of one linear order.
@@ -90,12 +91,11 @@ fn solve(work: &Workload, line: &Pipeline, absorb: Absorb) -> Result<Placement, 
 fn fits(work: &Workload, line: &Pipeline, placement: &Placement) -> bool {
     placement.stages.iter().zip(1..).all(|(stage, used)| {
         let items = stage.items.iter().map(|item| &work.items[*item as usize]);
-        let parameters = items.clone().map(|item| item.parameters).sum();
-        let stash = items.map(|item| item.stash).sum();
+        let held = items.map(Held::from).fold(Held::default(), Held::add);
         let used = if line.any_order { used } else { stage.worker as usize + 1 };
         let later = (line.workers.len() - used) as u64;
         let worker = &line.workers[stage.worker as usize];
-        worker.memory.is_none_or(|m| line.footprint.bytes(parameters, stash, later) <= m)
+        worker.memory.is_none_or(|m| line.footprint.bytes(held, later) <= m)
     })
 }
 

@@ -7,16 +7,21 @@ mod balanced;
 mod blocks;
 mod contiguous;
 mod exact;
+mod hybrid;
 mod lattice;
 mod placement;
+mod replicated;
 mod straight;
 mod uniform;
 mod units;
+mod ways;
 
 pub use balanced::{balanced, layer_times};
 pub use blocks::blocks;
 pub use exact::exact;
-pub use placement::{Footprint, Pipeline, PlacedStage, Placement, Statistics, Worker};
+pub use hybrid::{Hybrid, hybrid};
+pub use placement::{Footprint, Held, Pipeline, PlacedStage, Placement, Statistics, Worker};
+pub use replicated::{Level, replicated};
 pub use uniform::uniform;
 
 use crate::units::Bytes;

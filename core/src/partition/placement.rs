@@ -1,7 +1,8 @@
 //! What the exact partitioners are asked and what they answer: plain data.
 
-use crate::cost::Link;
+use crate::cost::{Item, Link};
 use crate::units::{Bytes, Nanos};
+use std::ops::Add;
 
 /// One device of the pipeline, or one host processor.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,28 +22,55 @@ impl Default for Worker {
     }
 }
 
-/// What a device must hold for the items on it.
+/// What a device holds for the items on it: their state, and their stash once per micro-batch in
+/// flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Parameters count this often: 1 for inference, 2 with gradients, 4 with Adam's two moments.
-    pub parameter_copies: u32,
-    /// Micro-batches a mini-batch; the stash counts as often as the schedule keeps it, at most
-    /// this often. Stage s of p keeps `min(m, p - s)` with 1F1B.
+    /// Optimizer state in copies of the parameters: 0 for SGD, 1 with momentum, 2 for Adam.
+    pub optimizer_copies: u32,
+    /// Micro-batches a mini-batch. Stage s of p keeps the stash of `min(m, p - s)` with 1F1B.
     pub micro_batches: u32,
 }
 
 impl Default for Footprint {
     fn default() -> Self {
-        Self { parameter_copies: 2, micro_batches: 1 }
+        Self { optimizer_copies: 0, micro_batches: 1 }
     }
 }
 
 impl Footprint {
-    /// Bytes on a device that holds `parameters` and, `later` stages behind it, keeps `stash` of a
-    /// micro-batch.
-    pub fn bytes(&self, parameters: Bytes, stash: Bytes, later: u64) -> Bytes {
+    /// Bytes on a device with `later` stages behind it.
+    pub fn bytes(&self, held: Held, later: u64) -> Bytes {
         let kept = u64::from(self.micro_batches).min(later + 1);
-        parameters * u64::from(self.parameter_copies) + stash * kept
+        held.state + held.parameters * u64::from(self.optimizer_copies) + held.stash * kept
+    }
+}
+
+/// Bytes of some items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Always there.
+    pub state: Bytes,
+    /// Parameters.
+    pub parameters: Bytes,
+    /// Of a micro-batch.
+    pub stash: Bytes,
+}
+
+impl Add for Held {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            state: self.state + other.state,
+            parameters: self.parameters + other.parameters,
+            stash: self.stash + other.stash,
+        }
+    }
+}
+
+impl From<&Item> for Held {
+    fn from(item: &Item) -> Self {
+        Self { state: item.state, parameters: item.parameters, stash: item.stash }
     }
 }
 

@@ -15,11 +15,11 @@
 //!
 //! O(pairs of downsets x machines²) time for one level, O(triples of downsets) for two.
 
+use super::PartitionError;
 use super::exact::lattice;
 use super::lattice::{Downset, Lattice};
-use super::placement::{Placement, PlacedStage, Statistics};
+use super::placement::{PlacedStage, Placement, Statistics};
 use super::units::{Absorb, Units};
-use super::PartitionError;
 use crate::cost::Workload;
 use crate::units::Nanos;
 
@@ -134,7 +134,7 @@ impl<'a> Solver<'a> {
             levels,
             below: below.collect(),
             time: float(lattice.sums(|unit| of(unit).time.0)),
-            parameters: float(lattice.sums(|unit| of(unit).parameters.0)),
+            parameters: float(lattice.sums(|unit| of(unit).held.parameters.0)),
             cut: (0..lattice.len()).map(cut).collect(),
             slowest: 0.0,
             steps: 0,
@@ -230,14 +230,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Tries the units between `from` and `to`, `whole` on one machine, as last stage.
-    fn append(
-        &mut self,
-        table: &mut [Best],
-        from: Downset,
-        to: Downset,
-        whole: f64,
-        level: Level,
-    ) {
+    fn append(&mut self, table: &mut [Best], from: Downset, to: Downset, whole: f64, level: Level) {
         let machines = level.machines as usize;
         let after = if to == self.lattice.full() { 0.0 } else { self.cut[to as usize] };
         let transfer = 2.0 * self.cut[from as usize].max(after) / level.bytes_per_sec * 1e9;

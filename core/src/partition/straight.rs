@@ -169,7 +169,7 @@ impl<'a> Straight<'a> {
             }
             for (unit, grown) in self.lattice.next(downset) {
                 let unit = &self.units.units[*unit as usize];
-                let bytes = self.line.footprint.bytes(unit.parameters, unit.stash, later).0;
+                let bytes = self.line.footprint.bytes(unit.held, later).0;
                 self.steps += kept.len() as u64;
                 for label in &kept {
                     let time = label.time.saturating_add(unit.time.0);
@@ -192,7 +192,7 @@ impl<'a> Straight<'a> {
     fn missing(&mut self) -> Bytes {
         let all = |unit: &super::units::Unit| {
             let stages = self.line.workers.len() as u64;
-            self.line.footprint.bytes(unit.parameters, unit.stash, stages).0
+            self.line.footprint.bytes(unit.held, stages).0
         };
         let mut high = self.units.units.iter().map(all).fold(0, u64::saturating_add);
         let mut low = 0;

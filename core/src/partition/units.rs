@@ -4,6 +4,7 @@
 //! al. 2020, section 5). Order is that of the forward pass; a group of backward operations alone
 //! is ordered by its backward edges, reversed. Groups that need each other in a circle are one.
 
+use super::placement::Held;
 use crate::cost::{Edge, Workload};
 use crate::units::{Bytes, Nanos};
 use std::collections::BTreeSet;
@@ -31,8 +32,7 @@ pub(super) struct Unit {
     pub host: Option<Nanos>,
     /// Cannot run on a device.
     pub host_only: bool,
-    pub parameters: Bytes,
-    pub stash: Bytes,
+    pub held: Held,
 }
 
 /// A value that one unit computes and others read.
@@ -75,8 +75,7 @@ impl Units {
             unit.host = unit.host.zip(from.rules.host).map(|(sum, time)| sum + time);
             unit.host_only |= from.rules.host_only;
             if !absorbed[item] {
-                unit.parameters += from.parameters;
-                unit.stash += from.stash;
+                unit.held = unit.held + Held::from(from);
             }
         }
         let mut before = vec![vec![]; count];
@@ -164,7 +163,7 @@ fn absorb_idle(work: &Workload, absorb: Absorb, root: &mut [u32], absorbed: &mut
     let mut neighbour = vec![NONE; root.len()];
     for (item, own) in (0..).zip(&work.items) {
         let time = own.time() + own.rules.host.unwrap_or_default();
-        let bytes = own.parameters.0 > 0 || own.stash.0 > 0;
+        let bytes = Held::from(own) != Held::default();
         idle[find(root, item) as usize] &= time.0 == 0
             && !own.rules.host_only
             && (absorb == Absorb::Idle || absorbed[item as usize] || !bytes);
