@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 ///
 /// While others can, no block takes more than 1 / `count` of the time. O(items log items) time.
 pub fn blocks(work: &Workload, count: usize) -> Vec<u32> {
-    let units = Units::of(work, None, Absorb::Nothing);
+    let units = Units::of(work, Absorb::Nothing);
     let mut block = vec![0; work.items.len()];
     for (unit, number) in units.units.iter().zip(ranges(&units, count.max(1))) {
         for item in &unit.items {
@@ -26,7 +26,7 @@ pub fn blocks(work: &Workload, count: usize) -> Vec<u32> {
 }
 
 /// Block of every unit.
-fn ranges(units: &Units, count: usize) -> Vec<u32> {
+pub(super) fn ranges(units: &Units, count: usize) -> Vec<u32> {
     let n = units.units.len();
     let traffic = traffic(units);
     let mut until = vec![0u64];

@@ -1,11 +1,13 @@
 //! Exact on the DAG: the one door to the solvers over downsets.
 
+use super::PartitionError;
+use super::blocks::ranges;
 use super::contiguous::Contiguous;
 use super::lattice::{Downset, Lattice};
 use super::placement::{Held, Pipeline, PlacedStage, Placement, Statistics};
+use super::polish::polish;
 use super::straight::Straight;
 use super::units::{Absorb, Units};
-use super::{PartitionError, blocks};
 use crate::cost::Workload;
 use crate::units::Nanos;
 use std::ops::Add;
@@ -55,7 +57,7 @@ fn solve(work: &Workload, line: &Pipeline, absorb: Absorb) -> Result<Placement, 
         missing,
     };
     let pairs = line.any_order || line.link.is_some() || line.workers.iter().any(|w| w.host);
-    let limit = if pairs { line.limit / 2 } else { line.limit };
+    let limit = if pairs { line.limit / 4 } else { line.limit };
     let (units, lattice, blocks) = lattice(work, limit, absorb);
     let mut statistics = Statistics {
         units: units.units.len() as u32,
@@ -84,7 +86,12 @@ fn solve(work: &Workload, line: &Pipeline, absorb: Absorb) -> Result<Placement, 
     if blocks.is_none() {
         statistics.lower_bound = bottleneck;
     }
-    Ok(Placement { stages: placed(&units, &lattice, line, &ends), bottleneck, statistics })
+    let stages = placed(&units, &lattice, line, &ends);
+    let mut placement = Placement { stages, bottleneck, statistics };
+    if blocks.is_some() {
+        polish(&units, line, &mut placement);
+    }
+    Ok(placement)
 }
 
 /// Do the devices hold their items, idle ones too?
@@ -99,24 +106,31 @@ fn fits(work: &Workload, line: &Pipeline, placement: &Placement) -> bool {
     })
 }
 
-/// Units and downsets of `work`; of its atomic blocks, with how many, when it has more than
-/// `limit` downsets.
+/// Units and downsets of `work`. With more than `limit` of them, units of a block are taken in
+/// their order only, in the largest number of blocks (which is returned) that leaves few enough:
+/// some of the downsets, and all of those between blocks.
 pub(super) fn lattice(
     work: &Workload,
     limit: usize,
     absorb: Absorb,
 ) -> (Units, Lattice, Option<u32>) {
-    let mut units = Units::of(work, None, absorb);
-    let mut reduced = None;
-    let mut count = units.units.len().min(512);
+    let units = Units::of(work, absorb);
+    if let Some(lattice) = Lattice::new(&units.before, limit) {
+        return (units, lattice, None);
+    }
+    let mut count = units.units.len() / 2;
     loop {
-        if let Some(lattice) = Lattice::new(&units.before, limit.max(2)) {
-            return (units, lattice, reduced);
+        let block = ranges(&units, count);
+        let mut before = units.before.clone();
+        for unit in (1..block.len()).filter(|unit| block[unit - 1] == block[*unit]) {
+            before[unit].push(unit as u32 - 1);
         }
-        // A single block has two downsets, so this ends.
+        // A single block has as many downsets as units and the empty one, so this ends.
+        let limit = if count <= 1 { usize::MAX } else { limit };
+        if let Some(lattice) = Lattice::new(&before, limit) {
+            return (units, lattice, block.last().map(|last| last + 1));
+        }
         count = (count / 2).max(1);
-        units = Units::of(work, Some(&blocks(work, count)), absorb);
-        reduced = Some(units.units.len() as u32);
     }
 }
 

@@ -82,6 +82,7 @@ impl Lattice {
         let mut units: Vec<u32> = still.collect();
         units.extend(after[highest as usize].iter().filter(|unit| fits(unit)));
         units.sort_unstable();
+        units.dedup();
         units
     }
 

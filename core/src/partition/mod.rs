@@ -1,7 +1,10 @@
 //! Where to cut: which layers become which stage.
 //!
-//! [`uniform`] and [`balanced`] cut the chain of a graph's layers. [`exact`] is optimal on the graph itself:
-//! its states are downsets, as PipeDream's are antichains.
+//! [`uniform`] and [`balanced`] cut the chain of a graph's layers. [`exact`] is optimal on the graph
+//! itself, under memory, with transfers and unlike devices; [`replicated`] adds data parallelism as
+//! PipeDream does, [`hybrid`] tensor parallelism and recomputation as Piper does. States of these
+//! three are downsets. [`blocks`] finds what is better left whole, and [`refine`] moves cuts by
+//! whatever the caller evaluates: the simulated step of a schedule.
 
 mod balanced;
 mod blocks;
@@ -10,6 +13,8 @@ mod exact;
 mod hybrid;
 mod lattice;
 mod placement;
+mod polish;
+mod refine;
 mod replicated;
 mod straight;
 mod uniform;
@@ -21,11 +26,11 @@ pub use blocks::blocks;
 pub use exact::exact;
 pub use hybrid::{Hybrid, hybrid};
 pub use placement::{Footprint, Held, Pipeline, PlacedStage, Placement, Statistics, Worker};
+pub use refine::{Refined, Shape, chunks, refine};
 pub use replicated::{Level, replicated};
 pub use uniform::uniform;
 
 use crate::units::Bytes;
-
 use thiserror::Error;
 
 /// Why a model cannot be cut that way.

@@ -89,8 +89,8 @@ pub struct Pipeline {
     pub gradients: bool,
     /// What a device holds.
     pub footprint: Footprint,
-    /// Downsets to look at, half as many where pairs of them are compared (with transfers, hosts
-    /// or workers in any order); beyond, the graph is made coarser by [`super::blocks`] and
+    /// Downsets to look at, a quarter as many where pairs of them are compared (with transfers, hosts
+    /// or workers in any order); beyond, items of [`super::blocks`] keep their order and
     /// [`Statistics::blocks`] says so.
     pub limit: usize,
 }
@@ -135,8 +135,9 @@ pub struct Statistics {
     pub states: u32,
     /// Pairs of downsets, or extensions of one by an item, that were looked at.
     pub steps: u64,
-    /// Atomic blocks the graph was reduced to because it has too many downsets. The answer is
-    /// optimal for the blocks, and `lower_bound` says how far from optimal it can be at most.
+    /// Where the graph has too many downsets: the number of atomic blocks inside of which items
+    /// were taken in their order only. Then `lower_bound` says how far from optimal the answer can
+    /// be at most.
     pub blocks: Option<u32>,
     /// No placement has a faster slowest stage. Equals the bottleneck where it is exact.
     pub lower_bound: Nanos,

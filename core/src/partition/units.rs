@@ -54,13 +54,9 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Items of equal `block` stand together too, where given (a number for each item).
-    pub(super) fn of(work: &Workload, block: Option<&[u32]>, absorb: Absorb) -> Self {
+    pub(super) fn of(work: &Workload, absorb: Absorb) -> Self {
         let mut root: Vec<u32> = (0..work.items.len() as u32).collect();
-        together(&mut root, |item| work.items[item].rules.group);
-        if let Some(block) = block {
-            together(&mut root, |item| block.get(item).copied());
-        }
+        join_groups(work, &mut root);
         let mut absorbed = vec![false; work.items.len()];
         while absorb_idle(work, absorb, &mut root, &mut absorbed) {}
         let (class, classes) = numbered(&mut root);
@@ -145,12 +141,12 @@ fn join(root: &mut [u32], a: u32, b: u32) {
     root[a.max(b) as usize] = a.min(b);
 }
 
-/// Joins items of one key.
-fn together(root: &mut [u32], key: impl Fn(usize) -> Option<u32>) {
-    let mut keyed: Vec<(u32, u32)> =
-        (0..root.len()).filter_map(|item| Some((key(item)?, item as u32))).collect();
-    keyed.sort_unstable();
-    for pair in keyed.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+/// Joins items of one group.
+fn join_groups(work: &Workload, root: &mut [u32]) {
+    let grouped = (0..).zip(&work.items).filter_map(|(i, item)| Some((item.rules.group?, i)));
+    let mut grouped: Vec<(u32, u32)> = grouped.collect();
+    grouped.sort_unstable();
+    for pair in grouped.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         join(root, pair[0].1, pair[1].1);
     }
 }
@@ -161,10 +157,13 @@ fn absorb_idle(work: &Workload, absorb: Absorb, root: &mut [u32], absorbed: &mut
     const SEVERAL: u32 = u32::MAX - 1;
     let mut idle = vec![absorb != Absorb::Nothing; root.len()];
     let mut neighbour = vec![NONE; root.len()];
+    let hosts = work.items.iter().any(|item| item.rules.host.is_some());
     for (item, own) in (0..).zip(&work.items) {
-        let time = own.time() + own.rules.host.unwrap_or_default();
+        // What no host can run would keep its neighbour from it.
+        let anywhere = !hosts || own.rules.host == Some(Nanos::ZERO);
         let bytes = Held::from(own) != Held::default();
-        idle[find(root, item) as usize] &= time.0 == 0
+        idle[find(root, item) as usize] &= own.time() == Nanos::ZERO
+            && anywhere
             && !own.rules.host_only
             && (absorb == Absorb::Idle || absorbed[item as usize] || !bytes);
     }
