@@ -1,13 +1,38 @@
 //! Where to cut: which layers become which stage.
+//!
+//! [`uniform`] and [`balanced`] cut the chain of a graph's layers. [`exact`] is optimal on the graph
+//! itself, under memory, with transfers and unlike devices; [`replicated`] adds data parallelism as
+//! PipeDream does, [`hybrid`] tensor parallelism and recomputation as Piper does. States of these
+//! three are downsets. [`blocks`] finds what is better left whole, and [`refine`] moves cuts by
+//! whatever the caller evaluates: the simulated step of a schedule.
 
 mod balanced;
+mod blocks;
+mod contiguous;
+mod exact;
+mod hybrid;
+mod lattice;
 mod moves;
+mod placement;
+mod polish;
+mod refine;
+mod replicated;
+mod straight;
 mod uniform;
+mod units;
+mod ways;
 
 pub use balanced::{balanced, layer_times, split};
+pub use blocks::blocks;
+pub use exact::exact;
+pub use hybrid::{Hybrid, hybrid};
 pub use moves::moves;
+pub use placement::{Footprint, Held, Pipeline, PlacedStage, Placement, Statistics, Worker};
+pub use refine::{Refined, Shape, chunks, refine};
+pub use replicated::{Level, replicated};
 pub use uniform::uniform;
 
+use crate::units::Bytes;
 use thiserror::Error;
 
 /// Why a model cannot be cut that way.
@@ -25,6 +50,25 @@ pub enum PartitionError {
         stages: u32,
         /// There are.
         layers: usize,
+    },
+    /// The devices are too small.
+    #[error(
+        "`{model}` does not fit into the memory of {devices} devices: each needs {missing} more; \
+         use more devices, recomputation, or fewer micro-batches in flight"
+    )]
+    Memory {
+        /// The model.
+        model: String,
+        /// There are.
+        devices: usize,
+        /// With so much more memory a device it would fit.
+        missing: Bytes,
+    },
+    /// Nothing can run it.
+    #[error("`{item}` runs on a host only and the pipeline has none; add a worker that is one")]
+    NoHost {
+        /// The item.
+        item: String,
     },
     /// No stage at all.
     #[error("a pipeline needs at least 1 stage")]

@@ -1,0 +1,78 @@
+//! Atomic blocks: a graph as few groups of items between which little travels.
+//!
+//! Tanaka et al. 2021 (RaNNC) group operations into blocks before they search stages. Here blocks
+//! are ranges in topological order, so stages of whole blocks never need each other in a circle.
+//! The cut with the most traffic is given up first: inside a residual block two values cross,
+//! between blocks one, so residual blocks stay whole. But no block grows beyond an even share of
+//! the time, so a cut inside a block remains where the balance of stages may need it.
+
+use super::units::{Absorb, Units};
+use crate::cost::Workload;
+use std::collections::BTreeSet;
+
+/// Block of every item: at most `count` blocks (at least one), chosen so that little travels
+/// between them. Ranges of items, but for items of a group, which are in one block.
+///
+/// While others can, no block takes more than 1 / `count` of the time. O(items log items) time.
+pub fn blocks(work: &Workload, count: usize) -> Vec<u32> {
+    let units = Units::of(work, Absorb::Nothing);
+    let mut block = vec![0; work.items.len()];
+    for (unit, number) in units.units.iter().zip(ranges(&units, count.max(1))) {
+        for item in &unit.items {
+            block[*item as usize] = number;
+        }
+    }
+    block
+}
+
+/// Block of every unit.
+pub(super) fn ranges(units: &Units, count: usize) -> Vec<u32> {
+    let n = units.units.len();
+    let traffic = traffic(units);
+    let mut until = vec![0u64];
+    for unit in &units.units {
+        until.push(until[until.len() - 1].saturating_add(unit.time.0));
+    }
+    let share = until[n] / count as u64;
+    let mut cuts: BTreeSet<usize> = (0..=n).collect();
+    let mut order: Vec<usize> = (1..n).collect();
+    // Of equal traffic, earlier cuts go first.
+    order.sort_by_key(|cut| (std::cmp::Reverse(traffic[*cut]), *cut));
+    for limit in [share, share.saturating_mul(2), u64::MAX] {
+        order.retain(|cut| {
+            if cuts.len() <= count + 1 {
+                return true;
+            }
+            let before = cuts.range(..cut).next_back().expect("0 is never given up");
+            let after = cuts.range(cut + 1..).next().expect("the end is never given up");
+            if until[*after] - until[*before] > limit {
+                return true;
+            }
+            cuts.remove(cut);
+            false
+        });
+    }
+    let mut block = 0;
+    let cut_before = |unit: usize| {
+        block += u32::from(unit > 0 && cuts.contains(&unit));
+        block
+    };
+    (0..n).map(cut_before).collect()
+}
+
+/// Bytes that cross the cut before each unit, a value once however many read it.
+fn traffic(units: &Units) -> Vec<u64> {
+    // What begins to cross minus what ceases to, in 128 bits so that the sum cannot overflow.
+    let mut change = vec![0i128; units.units.len() + 1];
+    for value in &units.values {
+        let (first, last) = (value.units[0], value.units[value.units.len() - 1]);
+        change[first as usize + 1] += i128::from(value.bytes.0);
+        change[last as usize + 1] -= i128::from(value.bytes.0);
+    }
+    let mut crossing = 0i128;
+    let at = |change: &i128| {
+        crossing += change;
+        u64::try_from(crossing).unwrap_or(u64::MAX)
+    };
+    change.iter().map(at).collect()
+}
