@@ -1,0 +1,12 @@
+//! PipeDream's and DAPPLE's graph.txt: any text is a workload or a typed error, and a workload becomes a network or says why not.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pipewright_core::cost::import::pipedream;
+
+fuzz_target!(|text: &str| {
+    if let Ok(work) = pipedream::read(text) {
+        assert!(work.edges.iter().all(|edge| edge.from < edge.to));
+        let _ = work.network();
+    }
+});
