@@ -103,6 +103,9 @@ pub struct Cluster {
     /// Ranks placed on one node before the next node is used; more than `devices_per_node` means
     /// that ranks share devices, and then they take turns.
     pub ranks_per_node: u32,
+    /// A rank computes nothing while its message travels, as under blocking sends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blocking_sends: bool,
     /// Measured node times; they replace the computed ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
