@@ -91,9 +91,10 @@ fn vgg16_split_by_count_is_slower_on_16_processes_than_on_8() {
         "8 processes: measured 2.32, predicted {eight:.2} ({:+.1} %)",
         100.0 * (eight / 2.32 - 1.0)
     );
+    // The balanced split beats the paper's where stages are few. It does not count messages: on 8
+    // and 16 processes it cuts through large feature maps, and falls behind.
     let by_time = curve(Preset::Vgg16, 84, &ms, true);
-    let best = by_time.into_iter().fold(0.0, f64::max);
-    assert!(best > eight, "split by time {best}, by count {eight}");
+    assert!(by_time[0] > two && by_time[1] > four, "{by_time:?}");
 }
 
 #[test]
@@ -104,8 +105,8 @@ fn resnet50_gains_nothing_from_4_processes_on() {
     for more in [eight, sixteen] {
         assert!((more / four - 1.0).abs() < 0.15, "{more} against {four} on 4 processes");
     }
-    let by_time = curve(Preset::Resnet50, 90, &ms, true);
     let (by_time, by_count) =
-        (by_time.into_iter().fold(0.0, f64::max), four.max(eight).max(sixteen));
+        (curve(Preset::Resnet50, 90, &ms, true), four.max(eight).max(sixteen));
+    let by_time = by_time.into_iter().fold(0.0, f64::max);
     assert!(by_time > by_count, "split by time {by_time}, by count {by_count}");
 }
