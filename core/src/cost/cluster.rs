@@ -103,6 +103,9 @@ pub struct Cluster {
     /// Ranks placed on one node before the next node is used; more than `devices_per_node` means
     /// that ranks share devices, and then they take turns.
     pub ranks_per_node: u32,
+    /// A rank computes nothing while its message travels, as under blocking sends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blocking_sends: bool,
     /// Measured node times; they replace the computed ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -158,9 +161,9 @@ impl Cluster {
         let rates = [
             ("device.flops_per_sec", self.device.flops_per_sec),
             ("device.memory_bytes_per_sec", self.device.memory_bytes_per_sec),
-            ("device_link.bytes_per_sec", self.link_of(Level::Device).bytes_per_sec),
             ("local.bytes_per_sec", self.local.bytes_per_sec),
             ("network.bytes_per_sec", self.network.bytes_per_sec),
+            ("device_link.bytes_per_sec", self.link_of(Level::Device).bytes_per_sec),
         ];
         for (field, value) in rates {
             if !(value.is_finite() && value >= 1.0) {
@@ -182,9 +185,9 @@ impl Cluster {
         }
         let times = [
             ("device.overhead_ns", self.device.overhead_ns),
-            ("device_link.latency_ns", self.link_of(Level::Device).latency_ns),
             ("local.latency_ns", self.local.latency_ns),
             ("network.latency_ns", self.network.latency_ns),
+            ("device_link.latency_ns", self.link_of(Level::Device).latency_ns),
         ];
         for (field, value) in times {
             if value.0 > 60_000_000_000 {

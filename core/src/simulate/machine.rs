@@ -138,6 +138,10 @@ impl<'a> Machine<'a> {
                         sent: now,
                         received: arrival,
                     });
+                    if self.cluster.blocking_sends {
+                        self.lanes[lane.index()].next += 1;
+                        return Next::Until(arrival);
+                    }
                 }
                 Instruction::Recv { tag, .. } => {
                     let mail = &mut self.mail[tag as usize];

@@ -1,7 +1,8 @@
 //! Programs run without data: the predicted timeline.
 //!
 //! Rules: a lane executes its instructions in order; a message arrives `link.time(bytes)` after it
-//! is sent, and sending takes the lane no time; a receive waits for the arrival; waiting for a send
+//! is sent, and sending takes the lane no time (on a cluster with blocking sends it waits for the
+//! arrival); a receive waits for the arrival; waiting for a send
 //! waits until the receiver has the message. Lanes that share devices take turns: with k busy
 //! lanes on c < k devices each runs at c/k of its speed (`shared.rs`).
 //!
