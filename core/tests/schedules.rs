@@ -136,7 +136,7 @@ fn files_with_messages_are_read_and_written_as_pytorch_does() {
         }
         assert_eq!(written.lines().count(), golden.lines().count());
     }
-    assert_eq!(compared, 13);
+    assert_eq!(compared, 15);
 }
 
 #[test]
