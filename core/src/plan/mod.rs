@@ -2,6 +2,7 @@
 
 mod check;
 mod data;
+pub mod export;
 mod layout;
 mod lower;
 mod program;

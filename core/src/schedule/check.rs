@@ -265,6 +265,11 @@ impl Head {
         &lane[self.action..end]
     }
 
+    /// Actions behind it.
+    pub fn position(self) -> usize {
+        self.action
+    }
+
     pub fn advance(&mut self, actions: usize) {
         self.action += actions;
         self.pairs += usize::from(actions == 2);

@@ -1,6 +1,7 @@
 //! The messages that an order of actions implies, in the order in which PyTorch's runtime issues
 //! them: every lane takes one action a round, a receive stands where its send was issued, and a
-//! send is waited for after the backward that frees what it sent, or at the end.
+//! send is waited for after the backward that frees what it sent, or at the end. Rounds also pass
+//! with sharding actions (FSDP), which are not written here but shift the receives.
 
 use super::check::Head;
 use super::{Action, ActionKind, Schedule};
@@ -56,6 +57,9 @@ pub(super) fn with_messages(schedule: &Schedule) -> Vec<Vec<Cell>> {
 struct Issue<'a> {
     schedule: &'a Schedule,
     heads: Vec<Head>,
+    /// By lane: rounds left before its next cell; and by lane and action, rounds before it.
+    left: Vec<u32>,
+    pauses: Vec<Vec<u32>>,
     cells: Vec<Vec<Cell>>,
     /// By stage and micro-batch: 1 when the F's input is there, 2 when the backward's is.
     there: Vec<u8>,
@@ -68,7 +72,10 @@ impl<'a> Issue<'a> {
         let mut there = vec![0; stages * m];
         there[..m].fill(1);
         let lanes = schedule.lanes.len();
-        Self { schedule, heads: vec![Head::default(); lanes], cells: vec![vec![]; lanes], there }
+        let pauses: Vec<Vec<u32>> = schedule.lanes.iter().map(|a| sharding_rounds(a)).collect();
+        let left = pauses.iter().map(|p| p.first().copied().unwrap_or(0)).collect();
+        let (heads, cells) = (vec![Head::default(); lanes], vec![vec![]; lanes]);
+        Self { schedule, heads, left, pauses, cells, there }
     }
 
     fn at(&self, stage: StageId, micro_batch: MicroBatch) -> usize {
@@ -81,11 +88,20 @@ impl<'a> Issue<'a> {
         let mut moved = false;
         for lane in (0..schedule.lanes.len() as u32).map(LaneId) {
             let next = self.heads[lane.index()].actions(schedule, lane);
+            let left = self.left[lane.index()];
+            if left > 0 {
+                self.left[lane.index()] = left - 1;
+                moved = true;
+                continue;
+            }
             if next.is_empty() || !next.iter().all(|a| self.can(*a)) {
                 continue;
             }
             moved = true;
-            self.heads[lane.index()].advance(next.len());
+            let head = &mut self.heads[lane.index()];
+            head.advance(next.len());
+            let pause = self.pauses[lane.index()].get(head.position()).copied();
+            self.left[lane.index()] = pause.unwrap_or(0);
             self.cells[lane.index()].push(match next {
                 [a, b] => Cell::Pair(*a, *b),
                 _ => Cell::Run(next[0]),
@@ -140,6 +156,43 @@ impl<'a> Issue<'a> {
         }
     }
 }
+
+/// Rounds that pass before each action of a lane: its runtime gathers the parameters of the next
+/// three stages that compute (one round each), gives back those of others (one each), and reduces
+/// a stage's gradients after its last backward (one). O(actions x stages of the lane).
+fn sharding_rounds(actions: &[Action]) -> Vec<u32> {
+    let gathers = |a: &Action| matches!(a.kind, ActionKind::Backward | ActionKind::BackwardWeight);
+    let mut rounds = vec![0; actions.len()];
+    // Backwards through the lane: stages by their next use. What is among the first three at one
+    // action and was not before it is gathered or given back in between.
+    let mut next_use: Vec<StageId> = vec![];
+    let mut reduced: Vec<StageId> = vec![];
+    let mut behind: Option<Vec<StageId>> = None;
+    for (at, action) in actions.iter().enumerate().rev() {
+        next_use.retain(|stage| *stage != action.stage);
+        next_use.insert(0, action.stage);
+        let here: Vec<StageId> = next_use.iter().take(GATHERED).copied().collect();
+        if let Some(behind) = &behind {
+            let given_back = here.iter().filter(|s| !behind.contains(s)).count();
+            let gathered = behind.iter().filter(|s| !here.contains(s)).count();
+            rounds[at + 1] += (given_back + gathered) as u32;
+        }
+        if gathers(action) && !reduced.contains(&action.stage) {
+            reduced.push(action.stage);
+            if let Some(next) = rounds.get_mut(at + 1) {
+                *next += 1;
+            }
+        }
+        behind = Some(here);
+    }
+    if let (Some(first), Some(behind)) = (rounds.first_mut(), behind) {
+        *first += behind.len() as u32;
+    }
+    rounds
+}
+
+/// Stages whose parameters are gathered at a time.
+const GATHERED: usize = 3;
 
 /// Gradients that were sent are waited for in the order of the sends.
 fn wait_at_the_end(mut cells: Vec<Cell>) -> Vec<Cell> {

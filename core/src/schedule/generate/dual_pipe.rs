@@ -13,8 +13,8 @@
 //! | flows | m/2 micro-batches down, m/2 up | each micro-batch down and then up |
 //! | weights | twice | once |
 //! | needs | p even, m even, m >= 2p | m >= 2p |
-//! | makespan, a stage's F, B, W and the pair F&B | m/2(F&B) + (p/2-1)(F&B+B-3W) + F + B ... | |
-//! | at most in flight | p + 1 | 2p + 1 chunks |
+//! | even stages, F&B a pair's time | m(F+B) + (p/2-1)(F&B+B-3W) at most | 2m(F+B) + (p-1)(F&B+B-3W) at most |
+//! | at most in flight | p + 1 | 2p + 1 |
 //!
 //! Both are one pattern on half of the lanes of DualPipe or on all of DualPipeV's.
 

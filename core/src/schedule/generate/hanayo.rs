@@ -6,8 +6,9 @@
 //! lane 0  0F0 0F1     3F0 3B0 --- 3F1 3B1 --- 0B0 --- 0B1 ---
 //! lane 1      1F0 2F0 1F1 2F1     2B0 --- 1B0 --- 2B1 --- 1B1 ---
 //! ```
-//! Even stages with B = 2 F, m = p: bubble (p-1)/(3pW+p-1) or less; no more than p micro-batches
-//! are in flight.
+//! Even stages with B = 2 F, m = p: a bubble of at most (2p-2)/(3pW+p-1); no more than p
+//! micro-batches are in flight. Known limit: with more micro-batches the order found is not better
+//! than p of them at a time.
 
 use super::greedy::{self, Limits};
 use super::{Order, Pipe};

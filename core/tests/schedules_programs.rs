@@ -1,0 +1,164 @@
+//! Estimates of schedules against the programs that the same schedules are lowered to.
+
+use pipewright_core::cost::{Cluster, Link};
+use pipewright_core::graph::{Graph, GraphBuilder};
+use pipewright_core::plan::{
+    Draft, Inputs, Model, PlanError, Program, ScheduleText, lower, training_graphs,
+};
+use pipewright_core::predict::{PredictError, predict};
+use pipewright_core::schedule::{Schedule, ScheduleKind};
+use pipewright_core::simulate::{
+    Footprint, Sends, StageCost, estimate, lanes_over_time, links, simulate,
+};
+use pipewright_core::units::{Bytes, Nanos};
+use proptest::prelude::*;
+
+const WIDTH: u64 = 6;
+const SAMPLES: u64 = 2;
+
+/// A chain with one layer a stage.
+fn chain(stages: u32) -> (Graph, Vec<u32>) {
+    let mut g = GraphBuilder::new("chain");
+    g.layer("0");
+    let mut x = g.input(vec![WIDTH]);
+    let mut cuts = vec![];
+    for i in 0..stages {
+        x = g.linear(&format!("fc{i}"), x, WIDTH);
+        if i > 0 {
+            cuts.push(x.0);
+        }
+    }
+    g.loss(x, WIDTH);
+    (g.finish().unwrap(), cuts)
+}
+
+fn programs(schedule: &Schedule) -> Vec<Program> {
+    let (graph, cuts) = chain(schedule.stages());
+    let inputs = Inputs { graph: &graph, cuts: &cuts, schedule, samples: SAMPLES, momentum: true };
+    lower(&inputs, &training_graphs(&inputs))
+}
+
+/// Two lanes a node, links of different lengths, a device for every lane.
+fn cluster(lanes: u32, latency: u64) -> Cluster {
+    let mut cluster = Cluster::preset("dgx-a100").unwrap();
+    cluster.local = Link { latency_ns: Nanos(latency), bytes_per_sec: 1e30 };
+    cluster.network = Link { latency_ns: Nanos(3 * latency), bytes_per_sec: 1e30 };
+    (cluster.ranks_per_node, cluster.devices_per_node) = (2, 2);
+    cluster.nodes = lanes.div_ceil(2);
+    cluster
+}
+
+/// What each stage keeps, from the programs.
+fn footprints(programs: &[Program], stages: u32) -> Vec<Footprint> {
+    let mut footprints = vec![Footprint::default(); stages as usize];
+    for stage in programs.iter().flat_map(|p| &p.stages) {
+        footprints[stage.stage.index()] = Footprint {
+            stash: stage.slots.bytes,
+            forward: stage.transient_forward,
+            backward: stage.transient_backward + stage.outbox.total(),
+            ..Footprint::default()
+        };
+    }
+    footprints
+}
+
+fn stage_cost() -> impl Strategy<Value = StageCost> {
+    [1u64..1000, 1u64..1000, 1u64..1000, 0u64..300].prop_map(|times| {
+        let [forward, backward_input, backward_weight, update] = times.map(Nanos);
+        StageCost { forward, backward_input, backward_weight, update }
+    })
+}
+
+/// Schedules with one route, pairs run one after the other.
+fn schedule() -> impl Strategy<Value = Schedule> {
+    let kinds = ScheduleKind::ALL
+        .into_iter()
+        .filter(|kind| kind.generate(8, 16).unwrap().placement().is_some());
+    let kinds = prop::sample::select(kinds.collect::<Vec<_>>());
+    (kinds, prop::sample::select(vec![4u32, 8, 12]), 1u32..25).prop_filter_map(
+        "numbers that the schedule can have",
+        |(kind, stages, m)| {
+            let mut schedule = kind.generate(stages, m).ok()?;
+            schedule.overlaps.iter_mut().for_each(Vec::clear);
+            Some(schedule)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn estimates_are_what_the_programs_do(
+        schedule in schedule(),
+        costs in prop::collection::vec(stage_cost(), 12),
+        latency in 0u64..500,
+    ) {
+        let costs = &costs[..schedule.stages() as usize];
+        let cluster = cluster(schedule.lanes.len() as u32, latency);
+        let programs = programs(&schedule);
+        let timeline = simulate(&programs, costs, &cluster).unwrap();
+        let footprints = footprints(&programs, schedule.stages());
+        let bytes = vec![Bytes(4 * SAMPLES * WIDTH); costs.len()];
+        let hop = links(&cluster, &bytes);
+        let lanes = lanes_over_time(&schedule, costs, &footprints, Sends::Outbox, hop).unwrap();
+        let found = estimate(&schedule, costs, &footprints, Sends::Outbox, hop).unwrap();
+        prop_assert_eq!(found.makespan, timeline.step);
+        for (index, (ours, theirs)) in lanes.iter().zip(&timeline.lanes).enumerate() {
+            prop_assert_eq!(&ours.spans, &theirs.spans, "lane {}", index);
+            // The programs' parameters lie below.
+            let base = programs[index].persistent;
+            let raised: Vec<_> = ours.memory.iter().map(|(at, held)| (*at, *held + base)).collect();
+            prop_assert_eq!(&raised, &theirs.memory, "lane {}", index);
+            prop_assert_eq!(found.lanes[index].busy, theirs.busy());
+            prop_assert_eq!(found.lanes[index].peak + base, theirs.peak());
+        }
+        let crossing = |m: &&pipewright_core::timeline::Message| m.from != m.to;
+        let messages = timeline.messages.iter().filter(crossing).count() as u64;
+        prop_assert_eq!(found.messages, messages);
+    }
+}
+
+#[test]
+fn several_stages_a_lane_make_a_plan() {
+    let (graph, cuts) = chain(8);
+    let cluster = cluster(8, 100);
+    for kind in [
+        ScheduleKind::Interleaved { chunks: 2 },
+        ScheduleKind::LoopedBfs { chunks: 2 },
+        ScheduleKind::Hanayo { waves: 1 },
+        ScheduleKind::DualPipeV,
+    ] {
+        let mut draft = Draft::new(Model::Graph(graph.clone()), cluster.clone(), cuts.clone());
+        (draft.schedule, draft.mini_batch, draft.micro_batches) = (kind, 64, 16);
+        let (plan, prediction) = draft.plan().unwrap();
+        assert_eq!(plan.ranks(), 4, "{kind}");
+        assert_eq!(prediction.programs.iter().map(|p| p.stages.len()).sum::<usize>(), 8);
+        let read = pipewright_core::plan::Plan::from_json(&plan.to_json()).unwrap();
+        assert_eq!(predict(&read).unwrap().timeline, prediction.timeline, "{kind}");
+    }
+}
+
+#[test]
+fn what_the_runner_cannot_do_is_no_plan() {
+    let (graph, cuts) = chain(4);
+    let draft = |kind| {
+        let mut draft = Draft::new(Model::Graph(graph.clone()), cluster(4, 100), cuts.clone());
+        (draft.schedule, draft.mini_batch, draft.micro_batches) = (kind, 8, 8);
+        draft
+    };
+    let error = |kind| draft(kind).plan().unwrap_err();
+    for kind in [ScheduleKind::DualPipe, ScheduleKind::Chimera] {
+        assert!(matches!(error(kind), PredictError::Plan(PlanError::Routes { .. })), "{kind}");
+    }
+    for kind in [ScheduleKind::PipeDream, ScheduleKind::PipeDream2Bw] {
+        let error = error(kind);
+        assert!(matches!(error, PredictError::Plan(PlanError::Asynchronous { .. })), "{kind}");
+    }
+    let two = ScheduleKind::Interleaved { chunks: 3 };
+    assert!(error(two).to_string().contains("needs a multiple of 3"));
+    // The name is all that tells an asynchronous schedule from 1F1B.
+    let mut plan = draft(ScheduleKind::OneFOneB).plan().unwrap().0;
+    plan.schedule.name = "pipedream".into();
+    assert!(plan.check().unwrap_err().to_string().contains("under way"));
+    plan.schedule = ScheduleText::of(ScheduleKind::OneFOneB, 4, 8).unwrap();
+    assert!(plan.check().is_ok());
+}
