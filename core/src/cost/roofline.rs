@@ -103,7 +103,8 @@ mod tests {
         for (node, (before, after)) in
             graph.nodes().iter().zip(before.nodes.iter().zip(after.nodes))
         {
-            let slower = matches!(node.op, Op::Conv2d { .. });
+            // The first convolution has three channels: its images' bytes bound it.
+            let slower = matches!(node.op, Op::Conv2d { .. }) && node.name != "features.0";
             assert_eq!(slower, after.forward > before.forward, "{}", node.name);
         }
     }

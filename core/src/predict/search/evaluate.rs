@@ -26,7 +26,7 @@ pub(super) fn evaluate(
             lane_link(&space.cluster, &choice, hop.from.0, hop.to.0)
                 .time(laid.borders[hop.boundary.index() + 1])
         };
-        let found = estimate(&schedule, &laid.costs, &laid.footprints, Sends::Free, hop).ok()?;
+        let found = estimate(&schedule, &laid.costs, &laid.footprints, Sends::Outbox, hop).ok()?;
         if space.fixed.recompute.is_none() {
             let mut changed = false;
             for (lane, facts) in (0..).map(crate::ids::LaneId).zip(&found.lanes) {
@@ -119,8 +119,8 @@ impl Laid {
         let sums = chain.range(from, to);
         let parameters = sums.parameters.0 / space.parameter_bytes.max(1);
         let state = space.states.bytes(parameters, choice.replicas);
-        // Reads gradients, reads and writes weights and optimizer state.
-        let moved = state.gradients + (state.weights + state.optimizer) * 2;
+        // As in the roofline: reads and writes weights, gradients and optimizer state.
+        let moved = state.total() * 2;
         let update = moved.0 as f64 / space.cluster.device.memory_bytes_per_sec;
         let output = if to < chain.len() as u32 { chain.input(to) } else { Bytes::ZERO };
         self.footprints.push(Footprint {

@@ -77,9 +77,9 @@ fn a_plain_choice_is_worth_what_its_plan_predicts() {
         (draft.mini_batch, draft.micro_batches) = (32, choice.micro_batches);
         draft.schedule = choice.schedule;
         let step = draft.plan().unwrap().1.timeline.step;
-        // Programs wait for outboxes and their updates are those of the roofline.
+        // The program also computes the loss on its last stage, and updates one tensor at a time.
         let error = found.step.secs() / step.secs() - 1.0;
-        assert!(error.abs() < 0.03, "{}: {error}", choice.describe(&[]));
+        assert!(error.abs() < 0.01, "{}: {error}", choice.describe(&[]));
         compared += 1;
     }
     assert!(compared > 15, "{compared}");
@@ -125,15 +125,20 @@ fn little_memory_means_recomputation_and_too_little_is_said() {
     let case = Case::new(Preset::Vgg16, "dgx-a100");
     let model = |samples| case.work(samples);
     let mut space = case.space(&model, 4);
-    space.fixed =
-        Fixed { lanes: Some(2), micro_batches: Some(1), replicas: Some(1), ..Fixed::default() };
+    space.fixed = Fixed {
+        lanes: Some(2),
+        micro_batches: Some(1),
+        replicas: Some(1),
+        schedule: Some(ScheduleKind::OneFOneB),
+        ..Fixed::default()
+    };
     let fastest = |space: &Space<'_>| {
         let mut search = Search::new(space).unwrap();
         search.advance(2000).map(|_| search.front().fastest().unwrap().clone())
     };
     let roomy = fastest(&space).unwrap();
     assert!(!roomy.choice.recompute.contains(&true));
-    space.memory = Bytes(roomy.peak.0 * 3 / 4);
+    space.memory = Bytes(roomy.peak.0 * 9 / 10);
     let tight = fastest(&space).unwrap();
     assert!(tight.choice.recompute.contains(&true) && tight.peak <= space.memory);
     assert!(tight.step > roomy.step);
