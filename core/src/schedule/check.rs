@@ -104,6 +104,8 @@ struct Table<'a> {
     /// By stage and micro-batch.
     cells: Vec<Cell>,
     stages: u32,
+    /// Cells of a stage.
+    width: usize,
 }
 
 use ActionKind::{Backward, BackwardInput, BackwardWeight, Forward};
@@ -111,13 +113,14 @@ use ActionKind::{Backward, BackwardInput, BackwardWeight, Forward};
 impl<'a> Table<'a> {
     fn new(schedule: &'a Schedule) -> Self {
         let stages = schedule.stages();
-        let count = stages as usize * schedule.micro_batches as usize;
-        Self { schedule, cells: vec![Cell::default(); count], stages }
+        // A cache line more than micro-batches: lanes, which are at much the same micro-batch, do
+        // not meet in one cache set.
+        let width = schedule.micro_batches as usize + 64;
+        Self { schedule, cells: vec![Cell::default(); stages as usize * width], stages, width }
     }
 
     fn cell(&mut self, stage: StageId, micro_batch: MicroBatch) -> &mut Cell {
-        let width = self.schedule.micro_batches as usize;
-        &mut self.cells[stage.index() * width + micro_batch.index()]
+        &mut self.cells[stage.index() * self.width + micro_batch.index()]
     }
 
     fn place(&mut self, lane: LaneId, action: Action) -> Result<(), CheckError> {

@@ -61,6 +61,9 @@ pub(super) struct Run<'a, H> {
     ready: Vec<LaneId>,
     /// By stage and micro-batch.
     forward_end: Vec<Nanos>,
+    /// Entries of a stage: a cache line more than micro-batches, so that the lanes, which are at
+    /// much the same micro-batch, do not meet in one cache set.
+    width: usize,
     backward_start: Vec<Nanos>,
     pub backward_end: Vec<Nanos>,
 }
@@ -73,7 +76,8 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
         hop: H,
         outboxes: Vec<u32>,
     ) -> Self {
-        let cells = schedule.stages() as usize * schedule.micro_batches as usize;
+        let width = schedule.micro_batches as usize + 8;
+        let cells = schedule.stages() as usize * width;
         let lanes = schedule.lanes.len();
         let ring = |size: &u32| (Vec::with_capacity(*size as usize), 0);
         Self {
@@ -84,6 +88,7 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
             lanes: vec![LaneState::default(); lanes],
             ready: (0..lanes as u32).rev().map(LaneId).collect(),
             forward_end: vec![NEVER; cells],
+            width,
             backward_start: if outboxes.is_empty() { vec![] } else { vec![NEVER; cells] },
             backward_end: vec![NEVER; cells],
             outboxes,
@@ -91,7 +96,7 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
     }
 
     fn at(&self, stage: u32, micro_batch: MicroBatch) -> usize {
-        stage as usize * self.schedule.micro_batches as usize + micro_batch.index()
+        stage as usize * self.width + micro_batch.index()
     }
 
     /// Runs all lanes; `each` gets every action with its start and end, those of a lane in order.
