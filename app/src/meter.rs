@@ -2,8 +2,12 @@
 //! `window.__pipewright_frame_ms`. Waiting for the browser's next frame is not counted.
 
 use leptos::prelude::window;
+use pipewright_core::schedule::{ScheduleKind, check};
+use pipewright_core::simulate::{Footprint, Sends, StageCost, estimate};
+use pipewright_core::units::{Bytes, Nanos};
 use std::cell::Cell;
 use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
 
 thread_local! {
     static STARTED: Cell<f64> = const { Cell::new(0.0) };
@@ -54,4 +58,38 @@ pub fn drawn(from: f64) {
 
 fn publish(name: &str, value: f64) {
     let _ = js_sys::Reflect::set(&window(), &JsValue::from_str(name), &JsValue::from_f64(value));
+}
+
+/// Milliseconds to generate, to check and to estimate 1F1B of that size, best of nine: what the
+/// planner's inner loop costs in this browser. Exported by the page's module.
+#[wasm_bindgen]
+pub fn measure_schedule(lanes: u32, micro_batches: u32) -> Vec<f64> {
+    let costs = vec![
+        StageCost {
+            forward: Nanos(1000),
+            backward_input: Nanos(1100),
+            backward_weight: Nanos(900),
+            update: Nanos(500),
+        };
+        lanes as usize
+    ];
+    let footprints = vec![Footprint { stash: Bytes(10), ..Footprint::default() }; costs.len()];
+    let mut best = vec![f64::INFINITY; 3];
+    for _ in 0..9 {
+        let begin = now();
+        let Ok(schedule) = ScheduleKind::OneFOneB.generate(lanes, micro_batches) else { break };
+        let generated = now();
+        let sound = check(&schedule).is_ok();
+        let checked = now();
+        let run = estimate(&schedule, &costs, &footprints, Sends::Outbox, |_| Nanos(50));
+        let estimated = now();
+        if !sound || run.is_err() {
+            break;
+        }
+        let times = [generated - begin, checked - generated, estimated - checked];
+        for (least, time) in best.iter_mut().zip(times) {
+            *least = time.min(*least);
+        }
+    }
+    best
 }

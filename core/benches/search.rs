@@ -19,7 +19,9 @@ fn main() {
     let mut cluster = Cluster::preset("dgx-a100").expect("a preset");
     cluster.nodes = 128;
     let model = |samples: u64| {
-        workload(&network, &accelerator, samples as u32, Recompute::Selective, &[2, 4, 8])
+        let samples = samples as u32;
+        let states = States::MEGATRON;
+        workload(&network, &accelerator, samples, Recompute::Selective, &[2, 4, 8], &states)
     };
     let space = Space {
         model: &model,

@@ -39,6 +39,8 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// Show a plan's stages and schedule: runner show plan.json
     Show(ShowArgs),
+    /// Write a plan for other runtimes: runner export plan.json --format megatron-layout
+    Export(ExportArgs),
     /// Measure a plan's operations and links here: runner profile plan.json -o cluster.json
     Profile(ProfileArgs),
     /// Print the JSON Schema of plan files: runner schema > plan.schema.json
@@ -106,7 +108,8 @@ pub enum Forms {
 /// `runner plan`. What is left open is searched.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Such as vgg16, resnet50, fc32:512, gpt2, llama-7b; a wrong name lists all.
+    /// Such as vgg16, resnet50, fc32:512, gpt2, llama-7b; a wrong name lists all. Or a profile file
+    /// of PipeDream, DAPPLE, dnn-partitioning or Piper, with its measured times.
     #[arg(long)]
     pub model: String,
     /// Processes, one a lane; open: as many as are fastest.
@@ -161,6 +164,34 @@ pub struct PlanArgs {
     /// Steps to train.
     #[arg(long, default_value_t = 100)]
     pub steps: u64,
+    /// The file; `-` prints it.
+    #[arg(short, long, default_value = "-")]
+    pub output: PathBuf,
+}
+
+/// Formats of other runtimes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// The schedule as torch.distributed.pipelining reads it: a row a rank.
+    PytorchCsv,
+    /// The same with sends and receives.
+    PytorchCsvMessages,
+    /// The cuts as PyTorch's split_spec.
+    SplitPoints,
+    /// The module names of each stage as JSON, torchtitan's module_fqns_per_model_part.
+    Modules,
+    /// Megatron-LM's --pipeline-model-parallel-layout.
+    MegatronLayout,
+}
+
+/// `runner export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The plan.
+    pub plan: PathBuf,
+    /// The format.
+    #[arg(long, value_enum)]
+    pub format: ExportFormat,
     /// The file; `-` prints it.
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,

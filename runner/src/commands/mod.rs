@@ -9,6 +9,7 @@ macro_rules! say {
 }
 
 mod check;
+mod export;
 mod plan;
 mod profile;
 mod run;
@@ -33,6 +34,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Check(args) => check::check(&args),
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Show(args) => show::show(&args),
+        Command::Export(args) => export::export(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Schema => schema::schema(),
     };

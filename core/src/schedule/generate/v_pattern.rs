@@ -231,11 +231,11 @@ fn shift(
 ) -> Option<usize> {
     let mut state = to.checked_sub(1).map_or(State::default(), |before| states[before]);
     change.clear();
-    for at in to..lane.grid.len() {
+    for (at, &here) in lane.grid.iter().enumerate().skip(to) {
         let pass = match at {
             _ if at == to => lane.grid[slot],
             _ if at == slot => None,
-            _ => lane.grid[at],
+            _ => here,
         };
         state = step(state, pass);
         if at > slot && state == states[at] {
