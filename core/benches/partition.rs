@@ -81,7 +81,7 @@ fn dnn_partitioning() {
         let line = Pipeline {
             workers,
             any_order: true,
-            link: work.link.clone(),
+            link: work.link,
             gradients: false,
             ..Pipeline::of(0)
         };

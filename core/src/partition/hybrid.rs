@@ -151,7 +151,7 @@ impl Solver {
         degrees.extend(work.items.iter().flat_map(|i| i.shards.iter().map(|s| s.degree)));
         degrees.sort_unstable();
         degrees.dedup();
-        for small in 0..lattice.len() {
+        for (small, pairs) in pairs.iter_mut().enumerate() {
             for large in (small + 1..lattice.len()).filter(|large| inside(small, *large)) {
                 let has = |item: u32| {
                     let unit = unit_of_item[item as usize] as usize;
@@ -160,13 +160,13 @@ impl Solver {
                 let items: Vec<u32> = (0..work.items.len() as u32).filter(|i| has(*i)).collect();
                 for degree in degrees.iter().filter(|degree| **degree <= on.devices) {
                     if let Some(own) = Ways::of(work, &items, *degree, on.memory, replicas) {
-                        pairs[small].push((large as Downset, ways.len()));
+                        pairs.push((large as Downset, ways.len()));
                         ways.push(own);
                     }
                 }
             }
         }
-        let divides = |data: &u32| on.micro_batches % data == 0;
+        let divides = |data: &u32| on.micro_batches.is_multiple_of(*data);
         let degrees = (1..=replicas).filter(divides).collect();
         Self { on, ways, pairs, degrees, replicas: replicas as usize, least: 0.0, steps: 0 }
     }

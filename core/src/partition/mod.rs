@@ -73,6 +73,12 @@ pub enum PartitionError {
     /// No stage at all.
     #[error("a pipeline needs at least 1 stage")]
     NoStage,
+    /// A level of the machine with nothing in it.
+    #[error("level {level} has no machine or no bandwidth; both must be above 0")]
+    Level {
+        /// From 0, the innermost.
+        level: usize,
+    },
 }
 
 fn check(graph: &crate::graph::Graph, stages: u32) -> Result<(), PartitionError> {

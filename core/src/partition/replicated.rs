@@ -40,13 +40,14 @@ const LIMITS: [usize; 2] = [600, 6_000];
 /// has R times its own.
 ///
 /// # Errors
-/// No level or no machine, more than two levels.
+/// No level, no machine or no bandwidth in one, more than two levels.
 pub fn replicated(work: &Workload, levels: &[Level]) -> Result<Placement, PartitionError> {
     if levels.is_empty() || levels.len() > 2 || work.items.is_empty() {
         return Err(PartitionError::NoStage);
     }
-    if levels.iter().any(|level| level.machines == 0 || !(level.bytes_per_sec > 0.0)) {
-        return Err(PartitionError::NoStage);
+    let sound = |level: &Level| level.machines > 0 && level.bytes_per_sec > 0.0;
+    if let Some(level) = levels.iter().position(|level| !sound(level)) {
+        return Err(PartitionError::Level { level });
     }
     let (units, lattice, blocks) = lattice(work, LIMITS[2 - levels.len()], Absorb::Nothing);
     let mut solver = Solver::new(&units, &lattice, levels);

@@ -8,6 +8,7 @@
 //! Every lane runs as far as it can and is looked at again when something happened that it may
 //! have waited for: linear in actions.
 
+use super::ready::Ready;
 use super::{StageCost, Stuck, Waiting};
 use crate::ids::{LaneId, MicroBatch, StageId};
 use crate::schedule::{Action, ActionKind, Schedule};
@@ -58,7 +59,7 @@ pub(super) struct Run<'a, H> {
     /// backwards so far.
     sent: Vec<(Vec<MicroBatch>, u32)>,
     lanes: Vec<LaneState>,
-    ready: Vec<LaneId>,
+    ready: Ready,
     /// By stage and micro-batch.
     forward_end: Vec<Nanos>,
     /// Entries of a stage: a cache line more than micro-batches, so that the lanes, which are at
@@ -86,7 +87,7 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
             hop,
             sent: outboxes.iter().map(ring).collect(),
             lanes: vec![LaneState::default(); lanes],
-            ready: (0..lanes as u32).rev().map(LaneId).collect(),
+            ready: Ready::all(lanes),
             forward_end: vec![NEVER; cells],
             width,
             backward_start: if outboxes.is_empty() { vec![] } else { vec![NEVER; cells] },

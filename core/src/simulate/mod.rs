@@ -18,6 +18,7 @@ mod actions;
 mod estimate;
 mod footprint;
 mod machine;
+mod ready;
 mod shared;
 
 pub use actions::{Hop, Sends};

@@ -51,7 +51,9 @@ pub(super) fn warm_ups(
     while since < 2 * ranges.len() && best.step > bound && budget.0 > reserve {
         let (range, deeper) = (ranges[at / 2].clone(), at % 2 == 0);
         let mut other = order.clone();
-        let changed = other[range].iter_mut().fold(false, |any, lane| shift(lane, deeper) || any);
+        // All of them are shifted, also after the first that could be.
+        let shifted = other[range].iter_mut().filter_map(|lane| shift(lane, deeper).then_some(()));
+        let changed = shifted.count() > 0;
         let filled = if changed && budget.take() { problem.fill(&other, rule) } else { None };
         match filled {
             Some(filled) if filled.score() < best.score() => {

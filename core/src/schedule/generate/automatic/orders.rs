@@ -85,9 +85,9 @@ fn timed(problem: &Problem, over: bool) -> Vec<u32> {
     let time = |stage: usize, kind: u32| problem.time(3 * stage as u32 + kind);
     let mut free = vec![0u64; stages];
     let mut head = 0u64;
-    for stage in 0..stages {
+    for (stage, free) in free.iter_mut().enumerate() {
         head = head.saturating_add(time(stage, 0));
-        free[stage] = head;
+        *free = head;
         if stage + 1 < stages {
             head = head.saturating_add(problem.hop(stage));
         }
