@@ -43,6 +43,10 @@ pub fn exact(work: &Workload, line: &Pipeline) -> Result<Placement, PartitionErr
     if let Some(item) = work.items.iter().find(|item| item.rules.host_only && !host) {
         return Err(PartitionError::NoHost { item: item.name.clone() });
     }
+    // Where unlike devices must all be used, an idle item may be all that a slow one should have.
+    if !line.any_order && line.workers.windows(2).any(|pair| pair[0] != pair[1]) {
+        return solve(work, line, Absorb::Nothing);
+    }
     // Without the bytes of idle items the answer bounds the optimum; it is the optimum if it fits.
     match solve(work, line, Absorb::Idle) {
         Ok(placement) if fits(work, line, &placement) => Ok(placement),

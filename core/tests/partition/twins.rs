@@ -128,6 +128,20 @@ fn workers() -> impl Strategy<Value = Vec<Worker>> {
     prop::collection::vec(worker, 1..4)
 }
 
+/// Unlike devices that must all be used: the slow one gets an item without work, which must not be
+/// kept with its neighbour.
+#[test]
+fn an_idle_item_may_be_all_that_a_slow_device_has() {
+    let item =
+        |name: &str, time| Item { name: name.into(), forward: Nanos(time), ..Item::default() };
+    let items = vec![item("a", 0), item("b", 8000), item("c", 0)];
+    let edge = |to| Edge { to, from: to - 1, bytes: Bytes(0) };
+    let work = Workload { items, edges: vec![edge(1), edge(2)], ..Workload::default() };
+    let worker = |per_mille| Worker { per_mille, memory: None, host: false };
+    let line = Pipeline { workers: vec![worker(1000), worker(700)], ..Pipeline::of(0) };
+    assert_eq!(exact(&work, &line).unwrap().bottleneck, Nanos(5600));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -1,7 +1,7 @@
 //! Places for the values of one stage.
 
 use super::Inputs;
-use crate::graph::autodiff::{Computation, Role, TrainingGraph};
+use crate::graph::autodiff::{Computation, ComputationKind, Role, TrainingGraph};
 use crate::ids::ValueId;
 use crate::plan::layout::{Block, aligned, pack};
 use crate::plan::{Area, Kernel, Operand};
@@ -91,7 +91,12 @@ impl Places {
     pub fn kernels(&self, inputs: &Inputs, graph: &TrainingGraph, first_param: u32) -> Vec<Kernel> {
         let operands = |ids: &[ValueId]| ids.iter().map(|id| self.value(*id)).collect();
         let kernel = |(i, c): (usize, &Computation)| {
-            let params = &inputs.graph.node(c.node).params;
+            // A sum of gradients belongs to the value's producer, which may stand on an earlier stage
+            // and whose parameters it does not touch.
+            let params = match c.kind {
+                ComputationKind::SumGradients => &[][..],
+                _ => &inputs.graph.node(c.node).params,
+            };
             let start = params.first().map_or(0, |p| p.0 - first_param);
             Kernel {
                 node: c.node,

@@ -123,14 +123,17 @@ impl Laid {
         let moved = state.total() * 2;
         let update = moved.0 as f64 / space.cluster.device.memory_bytes_per_sec;
         let output = if to < chain.len() as u32 { chain.input(to) } else { Bytes::ZERO };
+        let (stash, backward) = match again {
+            true => kept(chain, choice, (from, to)),
+            false => (sums.stash, Bytes::ZERO),
+        };
         self.footprints.push(Footprint {
             weights: state.weights,
             gradients: state.gradients,
             optimizer: state.optimizer,
             buffers: (chain.input(from) + output) * 2,
-            // Recomputation keeps each block's input and rebuilds one block at a time.
-            stash: if again { sums.inputs } else { sums.stash },
-            backward: if again { chain.largest_stash(from, to) } else { Bytes::ZERO },
+            stash,
+            backward,
             ..Footprint::default()
         });
         let recomputed = if again { sums.forward } else { Nanos::ZERO };
@@ -174,6 +177,18 @@ impl Laid {
             self.traffic += Bytes((sent * ratio * ranks) as u64);
         }
     }
+}
+
+/// What a recomputing stage keeps of each micro-batch, and what it holds while it rebuilds the rest:
+/// each block's input and one block at a time, or the stage's input and everything, whichever is
+/// less with as many micro-batches in flight as lanes.
+fn kept(chain: &Chain, choice: &Choice, (from, to): (u32, u32)) -> (Bytes, Bytes) {
+    let sums = chain.range(from, to);
+    let in_flight = u64::from(choice.micro_batches.min(choice.lanes));
+    let by_block = (sums.inputs, chain.largest_stash(from, to));
+    let by_stage = (chain.input(from), sums.stash);
+    let bytes = |(kept, rebuilt): (Bytes, Bytes)| kept * in_flight + rebuilt;
+    if bytes(by_block) <= bytes(by_stage) { by_block } else { by_stage }
 }
 
 /// Seconds of the sum of `n` bytes of gradients over the `group` ranks that hold the same stage.
