@@ -5,8 +5,9 @@ use super::{Chain, Choice, Scored, Space};
 use crate::cost::collective::{
     Channel, best_all_reduce, compressed_all_gather, hierarchical, two_shot,
 };
-use crate::ids::StageId;
-use crate::simulate::{Footprint, Hop, Sends, StageCost, estimate};
+use crate::ids::LaneId;
+use crate::schedule::Schedule;
+use crate::simulate::{Estimate, Footprint, Hop, Sends, StageCost, estimate};
 use crate::units::{Bytes, Nanos};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,34 +21,59 @@ pub(super) fn evaluate(
 ) -> Option<Scored> {
     let chain = chains.get(&(choice.samples(space.mini_batch), choice.tensor))?;
     let schedule = choice.schedule.generate(choice.stages(), choice.micro_batches).ok()?;
-    loop {
-        let laid = Laid::new(space, chain, &choice);
-        let hop = |hop: Hop| {
-            lane_link(&space.cluster, &choice, hop.from.0, hop.to.0)
-                .time(laid.borders[hop.boundary.index() + 1])
-        };
-        let found = estimate(&schedule, &laid.costs, &laid.footprints, Sends::Outbox, hop).ok()?;
-        if space.fixed.recompute.is_none() {
-            let mut changed = false;
-            for (lane, facts) in (0..).map(crate::ids::LaneId).zip(&found.lanes) {
-                if facts.peak > space.memory {
-                    for StageId(stage) in schedule.stages_of(lane) {
-                        changed |= !std::mem::replace(&mut choice.recompute[stage as usize], true);
-                    }
-                }
-            }
-            if changed {
-                continue;
-            }
-        }
-        // Steady schedules never stop: their step is the time between two of them.
-        let makespan = found.steady.map(|each| each * u64::from(choice.micro_batches));
-        let ends = found.lanes.iter().zip(&laid.gradients).map(|(lane, sum)| lane.end + *sum);
-        let step = makespan.or(ends.max())?;
-        let gradients = step.saturating_sub(found.makespan);
-        let (peak, bubble) = (found.peak(), found.bubble());
-        return Some(Scored { peak, traffic: laid.traffic, bubble, gradients, step, choice });
+    let (mut laid, mut found) = run(space, chain, &schedule, &choice)?;
+    if space.fixed.recompute.is_none() && found.peak() > space.memory {
+        (laid, found) = make_it_fit(space, chain, &schedule, &mut choice, found)?;
     }
+    // Steady schedules never stop: their step is the time between two of them.
+    let makespan = found.steady.map(|each| each * u64::from(choice.micro_batches));
+    let ends = found.lanes.iter().zip(&laid.gradients).map(|(lane, sum)| lane.end + *sum);
+    let step = makespan.or(ends.max())?;
+    let gradients = step.saturating_sub(found.makespan);
+    let (peak, bubble) = (found.peak(), found.bubble());
+    Some(Scored { peak, traffic: laid.traffic, bubble, gradients, step, choice })
+}
+
+fn run(
+    space: &Space<'_>,
+    chain: &Chain,
+    schedule: &Schedule,
+    choice: &Choice,
+) -> Option<(Laid, Estimate)> {
+    let laid = Laid::new(space, chain, choice);
+    let hop = |hop: Hop| {
+        lane_link(&space.cluster, choice, hop.from.0, hop.to.0)
+            .time(laid.borders[hop.boundary.index() + 1])
+    };
+    let found = estimate(schedule, &laid.costs, &laid.footprints, Sends::Outbox, hop).ok()?;
+    Some((laid, found))
+}
+
+/// Lanes that do not fit compute their activations again, where that makes them smaller.
+fn make_it_fit(
+    space: &Space<'_>,
+    chain: &Chain,
+    schedule: &Schedule,
+    choice: &mut Choice,
+    before: Estimate,
+) -> Option<(Laid, Estimate)> {
+    let over = |lane: &LaneId| before.lanes[lane.index()].peak > space.memory;
+    let lanes: Vec<LaneId> = (0..choice.lanes).map(LaneId).filter(over).collect();
+    let set = |choice: &mut Choice, lane: LaneId, again: bool| {
+        for stage in schedule.stages_of(lane) {
+            choice.recompute[stage.index()] = again;
+        }
+    };
+    lanes.iter().for_each(|lane| set(choice, *lane, true));
+    let after = run(space, chain, schedule, choice)?;
+    let no_less =
+        |lane: &&LaneId| after.1.lanes[lane.index()].peak >= before.lanes[lane.index()].peak;
+    let in_vain: Vec<LaneId> = lanes.iter().filter(no_less).copied().collect();
+    if in_vain.is_empty() {
+        return Some(after);
+    }
+    in_vain.iter().for_each(|lane| set(choice, *lane, false));
+    run(space, chain, schedule, choice)
 }
 
 /// Figures that no way to run the choice can beat: lanes that are busy from the moment at which

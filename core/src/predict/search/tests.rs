@@ -122,11 +122,11 @@ fn the_same_seed_and_budget_give_the_same_and_more_is_never_worse() {
 
 #[test]
 fn little_memory_means_recomputation_and_too_little_is_said() {
-    let case = Case::new(Preset::Vgg16, "dgx-a100");
+    let case = Case::new(Preset::Resnet50, "dgx-a100");
     let model = |samples| case.work(samples);
     let mut space = case.space(&model, 4);
     space.fixed = Fixed {
-        lanes: Some(2),
+        lanes: Some(4),
         micro_batches: Some(8),
         replicas: Some(1),
         schedule: Some(ScheduleKind::OneFOneB),
