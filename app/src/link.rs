@@ -14,6 +14,7 @@
 use crate::engine::{self, Ground};
 use crate::inputs::{ClusterChoice, Inputs, ModelChoice};
 use crate::presets;
+use pipewright_core::schedule::ScheduleKind;
 
 /// What a link says.
 #[derive(Debug, PartialEq)]
@@ -129,7 +130,13 @@ fn choose(
         }
         "batch" => inputs.mini_batch = number(value, 1, MINI_BATCH_MAX)?,
         "mb" => inputs.micro_batches = number(value, 1, MICRO_BATCHES_MAX.into())? as u32,
-        "s" => inputs.schedule = value.parse()?,
+        "s" => {
+            let kind: ScheduleKind = value.parse().map_err(|e| format!("{e}"))?;
+            if !ScheduleKind::STRAIGHT.contains(&kind) {
+                return Err(format!("{} is not shown here yet; use 1f1b or gpipe", kind.title()));
+            }
+            inputs.schedule = kind;
+        }
         _ => return Err("unknown".into()),
     }
     Ok(())

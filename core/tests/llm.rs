@@ -149,7 +149,9 @@ fn tensor_parallel_and_cluster_runs_are_extrapolated() {
 
 /// Name, network, batch, micro-batch, p, v, seconds with full recompute and with sequence
 /// parallelism and selective recompute: arXiv 2205.05198, tables 3 and 5; t = 8, d = 1.
-const KORTHIKANTI: [(&str, [u32; 3], [u32; 4], [f64; 2]); 4] = [
+type Row = (&'static str, [u32; 3], [u32; 4], [f64; 2]);
+
+const KORTHIKANTI: [Row; 4] = [
     ("22B", [48, 6144, 64], [4, 4, 1, 1], [1.42, 1.10]),
     ("175B", [96, 12288, 96], [64, 1, 8, 3], [18.13, 13.75]),
     ("530B", [105, 20480, 128], [280, 1, 35, 3], [49.05, 37.83]),

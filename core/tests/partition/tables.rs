@@ -60,7 +60,7 @@ fn contiguous_splits_equal_dnn_partitioning() {
         let line = Pipeline {
             workers,
             any_order: true,
-            link: work.link.clone(),
+            link: work.link,
             gradients: false,
             ..Pipeline::of(0)
         };

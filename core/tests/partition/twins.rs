@@ -177,7 +177,7 @@ proptest! {
                 let more = |extra: u64| {
                     let mut line = line.clone();
                     for memory in line.workers.iter_mut().filter_map(|w| w.memory.as_mut()) {
-                        *memory = *memory + Bytes(extra);
+                        *memory += Bytes(extra);
                     }
                     exact(&work, &line).is_ok()
                 };
