@@ -101,7 +101,7 @@ fn schedules() {
         ),
         (["0F0 0X0", fine], "lane 0, action 1: `0X0` is no action"),
         (["0F0 0B0", "1F0 1B0"], "the plan says 4 micro-batches, its schedule has 1"),
-        (["0F0", "0B0"], "stage 0 is on lane 0 and on lane 1"),
+        (["0F0", "0B0"], "stage 0 has micro-batch 0 on lane 0 and on lane 1"),
         (["0F4000000000", fine], "is more than the 65536"),
         (["", ""], "the schedule has no actions"),
     ] {
@@ -124,7 +124,7 @@ fn numbers() {
         ("/cluster/network/bytes_per_sec", json!(-1.0), "network.bytes_per_sec is -1, must be"),
         ("/cluster/device/efficiency", json!(0.0), "device.efficiency is 0, must be"),
         ("/cluster/ranks_per_node", json!(0), "ranks_per_node is 0, must be"),
-        ("/model", json!({"preset": "alexnet"}), "no model is called `alexnet`"),
+        ("/model", json!({"preset": "alexnet9"}), "no model is called `alexnet9`"),
     ] {
         refused_plan(&dir, edited(path, value), words);
     }
@@ -184,7 +184,9 @@ fn the_slowest_machine_and_the_largest_model_are_predicted() {
 fn a_model_larger_than_the_machine() {
     let dir = scratch("too-large");
     let plan = ["plan", "--model", "fc32:65536", "--stages", "2", "-o", "large.json"];
-    runner_in(&dir, &plan).done();
+    runner_in(&dir, &plan).refused(4, "nothing fits");
+    let given = ["--schedule", "1f1b", "--micro-batches", "4"];
+    runner_in(&dir, &[&plan[..], &given].concat()).done();
     let run = runner_in(&dir, &["large.json", "--out", "out"]);
     run.refused(4, "all ranks together would need");
     assert!(!dir.join("out").exists(), "a refused run leaves nothing behind");
@@ -202,7 +204,7 @@ fn making_a_plan() {
     plan(&["--model", "mlp4", "--cuts", "fc2,fc9"]).refused(2, "no layer or node is called `fc9`");
     plan(&["--model", "mlp4", "--cuts", "fc3,fc2"]).refused(2, "cuts ascend");
     plan(&["--model", "mlp4", "--micro-batches", "5"]).refused(2, "does not divide into 5");
-    plan(&["--model", "mlp4", "--micro-batches", "0"]).refused(2, "does not divide into 0");
+    plan(&["--model", "mlp4", "--micro-batches", "0"]).refused(2, "it needs at least one");
     plan(&["--model", "mlp4", "--learning-rate", "NaN"]).refused(2, "learning_rate is NaN");
     plan(&["--model", "mlp4", "--learning-rate=-1"]).refused(2, "learning_rate is -1");
     plan(&["--model", "mlp4", "--cluster", "cray-1"]).refused(2, "no cluster is called `cray-1`");

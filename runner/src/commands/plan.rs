@@ -54,6 +54,9 @@ fn choose(
     graph: &Graph,
     cluster: &Cluster,
 ) -> Result<(Vec<u32>, ScheduleKind, u32), Failure> {
+    if let Some(stages) = args.stages {
+        partition::uniform(graph, stages).map_err(|e| Failure::usage(e.to_string()))?;
+    }
     let whole = args.stages.is_some() && args.schedule.is_some() && args.micro_batches.is_some();
     if !whole && args.cuts.is_empty() && args.split.is_none() {
         return search::search(args, graph, cluster);

@@ -11,6 +11,9 @@ use pipewright_core::predict::search::{
 use pipewright_core::schedule::ScheduleKind;
 use std::time::Instant;
 
+/// Fewer and more lanes that are compared with the best number.
+const NEAR: usize = 3;
+
 /// Rows of the table.
 const SHOWN: usize = 10;
 
@@ -117,8 +120,10 @@ fn more_lanes(verdicts: &Verdicts) {
         let more = 100.0 * (entry.step.secs() / best.step.secs() - 1.0);
         format!("{} {} ({more:+.0} %)", entry.lanes, entry.step)
     };
-    let near = |entry: &&Lanes| entry.lanes != best.lanes && entry.lanes <= 2 * best.lanes;
-    let others: Vec<String> = verdicts.lanes.iter().filter(near).map(compare).collect();
+    let at = verdicts.lanes.iter().position(|entry| entry.lanes == best.lanes).unwrap_or(0);
+    let near = at.saturating_sub(NEAR)..(at + NEAR + 1).min(verdicts.lanes.len());
+    let others = verdicts.lanes[near].iter().filter(|entry| entry.lanes != best.lanes);
+    let others: Vec<String> = others.map(compare).collect();
     if !others.is_empty() {
         let others = others.join(", ");
         eprintln!("lanes: {} are fastest, {}; others: {others}", best.lanes, best.step);

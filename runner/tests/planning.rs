@@ -1,0 +1,89 @@
+//! `runner plan` with choices left open, on others' profiles, for other runtimes; `runner show`.
+
+mod common;
+
+use common::{Ended, runner_in, scratch};
+use pipewright_core::plan::Plan;
+use pipewright_core::schedule::Schedule;
+
+fn words(ended: &Ended) -> String {
+    format!("{}{}", ended.stdout, ended.stderr)
+}
+
+#[test]
+fn what_is_left_open_is_searched() {
+    let dir = scratch("search");
+    let plan = |args: &[&str]| runner_in(&dir, &[&["plan", "--model", "vgg16"], args].concat());
+    let cluster = ["--cluster", "dgx-a100", "--mini-batch", "64"];
+    let found = plan(&[&cluster[..], &["--ranks", "4", "-o", "four.json"]].concat());
+    assert!(words(found.done()).contains("vgg16 on 4 ranks"), "{found:#?}");
+    let text = std::fs::read_to_string(dir.join("four.json")).unwrap();
+    let searched = Plan::from_json(&text).unwrap();
+    assert_eq!(searched.ranks(), 4);
+    let given = ["--stages", "4", "--schedule", "1f1b", "--micro-batches", "4", "-o", "given.json"];
+    plan(&[&cluster[..], &given].concat()).done();
+    let given = std::fs::read_to_string(dir.join("given.json")).unwrap();
+    let given = Plan::from_json(&given).unwrap();
+    assert!(searched.prediction.step_ns < given.prediction.step_ns);
+    // The same again, to the byte.
+    plan(&[&cluster[..], &["--ranks", "4", "-o", "again.json"]].concat()).done();
+    assert_eq!(std::fs::read_to_string(dir.join("again.json")).unwrap(), text);
+    let all = plan(&[&cluster[..], &["--forms", "all", "--devices", "8"]].concat());
+    let told = words(all.done());
+    assert!(told.contains("bf16: compression"), "replicas are offered and judged: {told}");
+    plan(&["--devices", "99"]).refused(2, "`laptop` has");
+    plan(&["--ranks", "2", "--stages", "5"]).refused(2, "leave one of");
+}
+
+#[test]
+fn a_profile_is_a_model() {
+    let dir = scratch("profile-plan");
+    let profiles = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/profiles/");
+    let file = format!("{profiles}alexnet.graph.txt");
+    let plan = ["plan", "--model", &file, "--cluster", "dgx-a100", "--ranks", "4"];
+    runner_in(&dir, &[&plan[..], &["--mini-batch", "512", "-o", "a.json"]].concat()).done();
+    runner_in(&dir, &["simulate", "a.json"]).done();
+    runner_in(&dir, &["run", "a.json"]).refused(4, "opaque");
+    std::fs::write(dir.join("broken.txt"), "node1 -- Conv2d -- forward_compute_time=x\n").unwrap();
+    runner_in(&dir, &["plan", "--model", "broken.txt"]).refused(2, "line 1");
+}
+
+#[test]
+fn other_runtimes_get_their_formats() {
+    let dir = scratch("export");
+    let make = |model: &str, stages: &str, file: &str| {
+        let given = ["--schedule", "1f1b", "--micro-batches", "8", "--cluster", "dgx-a100"];
+        let plan = ["plan", "--model", model, "--stages", stages, "-o", file];
+        runner_in(&dir, &[&plan[..], &given].concat()).done();
+    };
+    make("vgg16", "4", "vgg.json");
+    make("gpt2", "2", "gpt.json");
+    let export = |file: &str, format: &str| runner_in(&dir, &["export", file, "--format", format]);
+    let csv = export("vgg.json", "pytorch-csv");
+    let lanes = Schedule::from_csv(&csv.done().stdout).unwrap().lanes;
+    let plan = Plan::from_json(&std::fs::read_to_string(dir.join("vgg.json")).unwrap()).unwrap();
+    assert_eq!(lanes, plan.schedule.parse().unwrap().lanes);
+    let messages = export("vgg.json", "pytorch-csv-messages");
+    assert!(messages.done().stdout.contains("1RECV_F0"), "{messages:#?}");
+    assert!(export("vgg.json", "split-points").done().stdout.contains("SplitPoint.BEGINNING"));
+    let modules = export("vgg.json", "modules");
+    let modules: Vec<Vec<String>> = serde_json::from_str(&modules.done().stdout).unwrap();
+    assert_eq!(modules.len(), 4);
+    let layout = export("gpt.json", "megatron-layout");
+    assert!(layout.done().stdout.starts_with("Et"), "{layout:#?}");
+    export("vgg.json", "megatron-layout").refused(2, "describes transformers only");
+}
+
+#[test]
+fn show_says_why() {
+    let dir = scratch("why");
+    let plan = ["plan", "--model", "vgg16", "--cluster", "dgx-a100", "--mini-batch", "64"];
+    let uneven = ["--cuts", "features.5,features.10", "-o", "p.json"];
+    runner_in(&dir, &[&plan[..], &uneven].concat()).done();
+    let shown = runner_in(&dir, &["show", "p.json"]);
+    let told = &shown.done().stdout;
+    for word in ["critical path", "bound by: stage 2", "micro-batches: ", "best move: cut 2 after"]
+    {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+}
