@@ -9,88 +9,63 @@ impl Op {
     /// # Errors
     /// A sentence on what the operation needs, when the inputs do not fit.
     pub fn infer(&self, inputs: &[&TensorSpec]) -> Result<TensorSpec, String> {
-        let count = |n: usize| {
-            (inputs.len() == n)
-                .then_some(())
-                .ok_or_else(|| format!("{} needs {n} inputs, got {}", self.name(), inputs.len()))
+        let arity = match self {
+            Op::Concat => return concat(inputs),
+            Op::Opaque { output, .. } => {
+                return Ok(TensorSpec::f32(vec![output.div_ceil(4).max(1)]));
+            }
+            Op::Input { .. } | Op::Target { .. } | Op::Tokens { .. } | Op::Targets { .. } => 0,
+            Op::Add | Op::Multiply | Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy => 2,
+            _ => 1,
         };
+        match *inputs {
+            [] if arity == 0 => self.infer_source(),
+            [input] if arity == 1 => self.infer_one(input),
+            [a, b] if arity == 2 => self.infer_two(a, b),
+            _ => Err(format!("{} needs {arity} inputs, got {}", self.name(), inputs.len())),
+        }
+    }
+
+    fn infer_source(&self) -> Result<TensorSpec, String> {
         match self {
-            Op::Input { shape } => {
-                count(0)?;
-                if shape.contains(&0) {
-                    return Err(format!("input shape {shape:?} has an empty axis"));
-                }
-                Ok(TensorSpec::f32(shape.clone()))
+            Op::Input { shape } if shape.contains(&0) => {
+                Err(format!("input shape {shape:?} has an empty axis"))
             }
-            Op::Target { .. } => {
-                count(0)?;
-                Ok(TensorSpec { shape: vec![], dtype: DType::U32 })
-            }
-            Op::Linear { out_features, .. } => {
-                count(1)?;
-                let mut shape = inputs[0].shape.clone();
-                *shape.last_mut().ok_or("linear needs at least one axis")? = *out_features;
-                Ok(TensorSpec::f32(shape))
-            }
-            Op::Conv2d { .. }
-            | Op::MaxPool2d { .. }
-            | Op::AvgPool2d { .. }
-            | Op::GlobalAvgPool
-            | Op::InstanceNorm2d { .. }
-            | Op::LocalResponseNorm { .. }
-            | Op::Upsample { .. }
-            | Op::BatchNorm2d { .. } => {
-                count(1)?;
-                self.infer_image(inputs[0]).map(TensorSpec::f32)
-            }
-            Op::Relu | Op::Activation { .. } => {
-                count(1)?;
-                Ok(inputs[0].clone())
-            }
-            Op::Flatten => {
-                count(1)?;
-                Ok(TensorSpec::f32(vec![inputs[0].elements()]))
-            }
-            Op::Add => {
-                count(2)?;
-                if inputs[0] != inputs[1] {
-                    return Err(format!(
-                        "add needs equal shapes, got {} and {}",
-                        inputs[0], inputs[1]
-                    ));
-                }
-                Ok(inputs[0].clone())
-            }
-            Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy => {
-                count(2)?;
-                self.infer_loss(inputs[0], inputs[1])
-            }
+            Op::Input { shape } => Ok(TensorSpec::f32(shape.clone())),
             Op::Tokens { length: 0, .. } | Op::Targets { count: 0, .. } => {
                 Err("needs at least one position".into())
             }
             Op::Tokens { length: n, .. } | Op::Targets { count: n, .. } => {
-                count(0)?;
                 Ok(TensorSpec { shape: vec![*n], dtype: DType::U32 })
             }
+            _ => Ok(TensorSpec { shape: vec![], dtype: DType::U32 }),
+        }
+    }
+
+    fn infer_one(&self, input: &TensorSpec) -> Result<TensorSpec, String> {
+        match self {
+            Op::Linear { out_features, .. } => {
+                let mut shape = input.shape.clone();
+                *shape.last_mut().ok_or("linear needs at least one axis")? = *out_features;
+                Ok(TensorSpec::f32(shape))
+            }
+            Op::Relu | Op::Activation { .. } => Ok(input.clone()),
+            Op::Flatten => Ok(TensorSpec::f32(vec![input.elements()])),
             Op::Embedding { .. }
             | Op::LayerNorm { .. }
             | Op::RmsNorm { .. }
             | Op::Attention { .. }
             | Op::FirstPosition
-            | Op::TiedLinear { .. } => {
-                count(1)?;
-                self.infer_sequence(inputs[0])
-            }
-            Op::Multiply => {
-                count(2)?;
-                if inputs[0] != inputs[1] {
-                    let (a, b) = (inputs[0], inputs[1]);
-                    return Err(format!("multiply needs equal shapes, got {a} and {b}"));
-                }
-                Ok(inputs[0].clone())
-            }
-            Op::Concat => concat(inputs),
-            Op::Opaque { output, .. } => Ok(TensorSpec::f32(vec![output.div_ceil(4).max(1)])),
+            | Op::TiedLinear { .. } => self.infer_sequence(input),
+            _ => self.infer_image(input).map(TensorSpec::f32),
+        }
+    }
+
+    fn infer_two(&self, a: &TensorSpec, b: &TensorSpec) -> Result<TensorSpec, String> {
+        match self {
+            Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy => self.infer_loss(a, b),
+            _ if a != b => Err(format!("{} needs equal shapes, got {a} and {b}", self.name())),
+            _ => Ok(a.clone()),
         }
     }
 
