@@ -1,5 +1,5 @@
 //! The exact partitioners beside the time of their peers on the same inputs.
-//! `cargo bench -p pipewright-core --bench partition`; needs the profiles beside the repository.
+//! `cargo bench -p pipewright-core --bench partition`.
 
 #[path = "../tests/partition/profiles.rs"]
 mod profiles;
@@ -47,7 +47,7 @@ fn pipedream() {
     ];
     let replicas = [0.40, 0.41, 0.69, 1.09, 4.05, 1.65, 19.03];
     for ((name, seconds), with) in straight.into_iter().zip(replicas) {
-        let Some(work) = profile(&format!("pipedream/{name}.graph.txt")) else { continue };
+        let work = profile(&format!("pipedream/{name}.graph.txt"));
         row(&format!("{name}, 8 stages"), Some(seconds), || {
             exact(&work, &Pipeline::of(8)).expect("fits")
         });
@@ -56,7 +56,7 @@ fn pipedream() {
             replicated(&work, &[level]).expect("fits")
         });
     }
-    let Some(work) = profile("pipedream/vgg16.graph.txt") else { return };
+    let work = profile("pipedream/vgg16.graph.txt");
     let levels =
         [Level { machines: 4, bytes_per_sec: 1e10 }, Level { machines: 4, bytes_per_sec: 1.25e9 }];
     row("vgg16, 4 x 4 machines, replicas", Some(1.18), || {
@@ -74,7 +74,7 @@ fn dnn_partitioning() {
         ("OperatorGraphs-resnet50_inference", Some(0.6)),
     ];
     for (name, seconds) in inputs {
-        let Some(work) = profile(&format!("dnn-partitioning/{name}.json")) else { continue };
+        let work = profile(&format!("dnn-partitioning/{name}.json"));
         let device = Worker { memory: work.memory, ..Worker::default() };
         let mut workers = vec![device; work.devices.unwrap_or(1) as usize];
         workers.push(Worker { host: true, ..Worker::default() });
@@ -90,7 +90,7 @@ fn dnn_partitioning() {
 }
 
 fn piper() {
-    let Some(work) = profile("piper/bert32a100.json") else { return };
+    let work = profile("piper/bert32a100.json");
     let inputs = [
         (8, 8, 1920, 0.05),
         (8, 32, 512, 0.08),
@@ -137,7 +137,7 @@ fn main() {
     pipedream();
     dnn_partitioning();
     piper();
-    let Some(work) = profile("pipedream/gnmt.graph.txt") else { return };
+    let work = profile("pipedream/gnmt.graph.txt");
     let large = repeated(&work, 3);
     row("gnmt three times, 16 stages", None, || exact(&large, &Pipeline::of(16)).expect("fits"));
     let level = Level { machines: 16, bytes_per_sec: 1e9 };

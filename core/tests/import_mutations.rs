@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use std::path::Path;
 
 const FILES: [&str; 4] = [
-    "alexnet.graph.txt",
-    "gnmt.graph.txt",
-    "amoeba-18-pbs-8.txt",
-    "LayerGraphs-bert24_training.json",
+    "pipedream/alexnet.graph.txt",
+    "pipedream/gnmt.graph.txt",
+    "dapple/amoeba-18-pbs-8.txt",
+    "dnn-partitioning/LayerGraphs-bert24_training.json",
 ];
 
 /// What numbers of a file may turn into.

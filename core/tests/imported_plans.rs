@@ -36,7 +36,9 @@ fn gpipe(stages: &[(u64, u64)], m: u64) -> u64 {
 
 #[test]
 fn a_plan_of_a_profile_predicts_the_profiles_times() {
-    for name in ["alexnet.graph.txt", "gnmt.graph.txt", "bert-24-pbs-6.txt"] {
+    for name in
+        ["pipedream/alexnet.graph.txt", "pipedream/gnmt.graph.txt", "dapple/bert-24-pbs-6.txt"]
+    {
         let work = kept(name);
         let (graph, cluster) = cluster(&work);
         assert_eq!(graph.layers().len(), work.items.len());
@@ -71,14 +73,14 @@ fn a_plan_of_a_profile_predicts_the_profiles_times() {
 
 #[test]
 fn parameters_are_the_profiles() {
-    let work = kept("bert-24-pbs-6.txt");
+    let work = kept("dapple/bert-24-pbs-6.txt");
     let (graph, _) = work.network().unwrap();
     assert_eq!(4 * graph.trainable_elements(), work.parameters().0);
 }
 
 #[test]
 fn a_training_graph_of_operators_is_no_pipeline() {
-    let work = kept("LayerGraphs-bert24_training.json");
+    let work = kept("dnn-partitioning/LayerGraphs-bert24_training.json");
     let message = work.network().unwrap_err().to_string();
     assert!(message.starts_with("`33 node1grad` is a backward operation"), "{message}");
 }

@@ -1,5 +1,5 @@
 //! The zero-bubble generators against the tables of PyTorch and of the papers' authors
-//! (`../shared/golden/schedules`, licences in its README): the same order, or a time and a memory
+//! (`tests/data/schedules`, licences in its README): the same order, or a time and a memory
 //! that are no worse.
 
 mod in_order;
@@ -8,9 +8,9 @@ use pipewright_core::schedule::{ActionKind, Schedule, ScheduleKind, check};
 use proptest::prelude::*;
 use std::path::PathBuf;
 
-fn golden(file: &str) -> Option<String> {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/golden/schedules");
-    std::fs::read_to_string(dir.join(file)).ok()
+fn golden(file: &str) -> String {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/data/schedules");
+    std::fs::read_to_string(dir.join(file)).unwrap()
 }
 
 /// Which generator a file is for, and whether it has to be exact.
@@ -55,16 +55,13 @@ fn figures(schedule: &Schedule) -> ([u64; 3], [Vec<u64>; 2]) {
 
 #[test]
 fn no_worse_than_the_golden_tables() {
-    let Some(expected) = golden("expected.csv") else {
-        eprintln!("skipped: no ../shared/golden/schedules");
-        return;
-    };
+    let expected = golden("expected.csv");
     let mut compared = 0;
     println!("{:52} ours, theirs: three makespans, peak to W, peak to I by lane", "file");
     for row in expected.lines().skip(1) {
         let cells: Vec<&str> = row.split(',').collect();
         let Some((kind, exact)) = kind_of(cells[0]) else { continue };
-        let lines = golden(cells[0]).expect("a file of the table");
+        let lines = golden(cells[0]);
         let theirs = Schedule::parse(&lines.lines().collect::<Vec<_>>()).unwrap();
         let ours = kind.generate(theirs.stages(), theirs.micro_batches).unwrap();
         assert_eq!(check(&ours), Ok(()), "{}", cells[0]);

@@ -39,7 +39,7 @@ fn what_is_left_open_is_searched() {
 fn a_profile_is_a_model() {
     let dir = scratch("profile-plan");
     let profiles = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/profiles/");
-    let file = format!("{profiles}alexnet.graph.txt");
+    let file = format!("{profiles}pipedream/alexnet.graph.txt");
     let plan = ["plan", "--model", &file, "--cluster", "dgx-a100", "--ranks", "4"];
     runner_in(&dir, &[&plan[..], &["--mini-batch", "512", "-o", "a.json"]].concat()).done();
     runner_in(&dir, &["simulate", "a.json"]).done();

@@ -5,7 +5,7 @@ use pipewright_core::cost::Workload;
 use pipewright_core::partition::{Hybrid, Level, Pipeline, Worker, exact, hybrid, replicated};
 use pipewright_core::units::Bytes;
 
-fn pipedream(name: &str) -> Option<Workload> {
+fn pipedream(name: &str) -> Workload {
     profile(&format!("pipedream/{name}.graph.txt"))
 }
 
@@ -23,7 +23,7 @@ const STRAIGHT: &[(&str, [Option<f64>; 4])] = &[
 #[test]
 fn straight_pipelines_equal_pipedream() {
     for (name, theirs) in STRAIGHT {
-        let Some(work) = pipedream(name) else { continue };
+        let work = pipedream(name);
         for (stages, theirs) in [2, 4, 8, 16].into_iter().zip(theirs) {
             let clock = std::time::Instant::now();
             let ours = exact(&work, &Pipeline::of(stages)).unwrap();
@@ -53,7 +53,7 @@ const CONTIGUOUS: &[(&str, f64)] = &[
 #[test]
 fn contiguous_splits_equal_dnn_partitioning() {
     for (name, theirs) in CONTIGUOUS {
-        let Some(work) = profile(&format!("dnn-partitioning/{name}.json")) else { continue };
+        let work = profile(&format!("dnn-partitioning/{name}.json"));
         let device = Worker { memory: work.memory, ..Worker::default() };
         let mut workers = vec![device; work.devices.unwrap() as usize];
         workers.push(Worker { host: true, ..Worker::default() });
@@ -93,7 +93,7 @@ const REPLICATED: &[(&str, [Option<f64>; 3])] = &[
 #[test]
 fn replicated_stages_equal_pipedream() {
     for (name, theirs) in REPLICATED {
-        let Some(work) = pipedream(name) else { continue };
+        let work = pipedream(name);
         for (machines, theirs) in [2, 4, 8].into_iter().zip(theirs) {
             let clock = std::time::Instant::now();
             let ours = replicated(&work, &[Level { machines, bytes_per_sec: 1e9 }]).unwrap();
@@ -111,7 +111,7 @@ fn replicated_stages_equal_pipedream() {
 
 #[test]
 fn two_levels_equal_pipedream() {
-    let Some(work) = pipedream("vgg16") else { return };
+    let work = pipedream("vgg16");
     let levels =
         [Level { machines: 4, bytes_per_sec: 1e10 }, Level { machines: 4, bytes_per_sec: 1.25e9 }];
     let ours = replicated(&work, &levels).unwrap();
@@ -136,7 +136,7 @@ const PIPER: &[(u64, u32, u32, f64)] = &[
 
 #[test]
 fn hybrids_equal_piper() {
-    let Some(work) = profile("piper/bert32a100.json") else { return };
+    let work = profile("piper/bert32a100.json");
     for (gib, devices, micro_batches, theirs) in PIPER {
         let on = Hybrid {
             devices: *devices,
