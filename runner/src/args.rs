@@ -41,6 +41,10 @@ pub enum Command {
     Show(ShowArgs),
     /// Write a plan for other runtimes: runner export plan.json --format megatron-layout
     Export(ExportArgs),
+    /// Compare DataParallel, DDP, ZeRO-1, pipeline and hybrid: runner forms --model vgg16 --devices 8
+    Forms(FormsArgs),
+    /// Fit the cost model to measurements: runner calibrate points.csv --layers 32
+    Calibrate(CalibrateArgs),
     /// Measure a plan's operations and links here: runner profile plan.json -o cluster.json
     Profile(ProfileArgs),
     /// Print the JSON Schema of plan files: runner schema > plan.schema.json
@@ -167,6 +171,39 @@ pub struct PlanArgs {
     /// The file; `-` prints it.
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,
+}
+
+/// `runner forms`.
+#[derive(Debug, Args)]
+pub struct FormsArgs {
+    /// A model by name, or a profile file, as for `runner plan`.
+    #[arg(long)]
+    pub model: String,
+    /// Devices.
+    #[arg(long, default_value_t = 4)]
+    pub devices: u32,
+    /// Pipelines side by side in the hybrid form; divides the devices.
+    #[arg(long, default_value_t = 2)]
+    pub replicas: u32,
+    /// Samples of an optimizer step.
+    #[arg(long, default_value_t = 32)]
+    pub mini_batch: u64,
+    /// Parts of a mini-batch in pipelines.
+    #[arg(long, default_value_t = 4)]
+    pub micro_batches: u32,
+    /// reedbush-l, laptop, dgx-a100, dgx-h100 or a file that `runner profile` wrote.
+    #[arg(long, default_value = "dgx-a100")]
+    pub cluster: String,
+}
+
+/// `runner calibrate`.
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    /// Lines of m,d,seconds (micro-batches, stages, time of a step), or a run's trace.json.
+    pub file: PathBuf,
+    /// Layers of the network, for points.
+    #[arg(long)]
+    pub layers: Option<u64>,
 }
 
 /// Formats of other runtimes.

@@ -223,7 +223,19 @@ fn help() {
     let help = shown(&["--help"]);
     assert!(help.done().stdout.contains("mpirun -n 4 runner plan.json"), "{help:#?}");
     assert!(help.stdout.contains("Exit codes: 0 done"), "{help:#?}");
-    for command in ["run", "plan", "check", "simulate", "show", "profile", "schema"] {
+    let commands = [
+        "run",
+        "plan",
+        "check",
+        "simulate",
+        "show",
+        "export",
+        "forms",
+        "calibrate",
+        "profile",
+        "schema",
+    ];
+    for command in commands {
         let help = shown(&[command, "--help"]);
         assert!(help.done().stdout.contains("Usage: runner"), "{command}: {help:#?}");
         assert!(help.stderr.is_empty(), "{command}: {help:#?}");

@@ -87,3 +87,39 @@ fn show_says_why() {
         assert!(told.contains(word), "{word}: {told}");
     }
 }
+
+#[test]
+fn measurements_give_parameters_with_their_uncertainty() {
+    let dir = scratch("calibrate");
+    // Takisawa 2022, Fig. 7, as times relative to one process.
+    let points = "m,d,seconds\n1,1,1\n5,2,0.746\n5,4,0.518\n20,8,0.370\n20,16,0.287\n20,32,0.269\n";
+    std::fs::write(dir.join("points.csv"), points).unwrap();
+    let fitted = runner_in(&dir, &["calibrate", "points.csv", "--layers", "32"]);
+    let told = &fitted.done().stdout;
+    assert!(told.contains("t_comp = ") && told.contains("±"), "{told}");
+    assert!(told.contains("6 points, mean error"), "{told}");
+    runner_in(&dir, &["calibrate", "points.csv"]).refused(2, "--layers is missing");
+    std::fs::write(dir.join("few.csv"), "1,1,1\n5,2,0.7\n").unwrap();
+    runner_in(&dir, &["calibrate", "few.csv", "--layers", "32"]).refused(2, "at least 5");
+    std::fs::write(dir.join("bad.csv"), "m,d,seconds\n5,0,1\n").unwrap();
+    runner_in(&dir, &["calibrate", "bad.csv", "--layers", "32"]).refused(2, "line 2");
+    let plan = ["plan", "--model", "digits-cnn", "--stages", "2", "--schedule", "1f1b"];
+    runner_in(&dir, &[&plan[..], &["--micro-batches", "4", "-o", "p.json"]].concat()).done();
+    runner_in(&dir, &["simulate", "p.json", "-o", "trace.json"]).done();
+    let traced = runner_in(&dir, &["calibrate", "trace.json"]);
+    let told = &traced.done().stdout;
+    assert!(told.contains("stage  pass") && told.contains("link: "), "{told}");
+}
+
+#[test]
+fn forms_stand_side_by_side() {
+    let dir = scratch("forms");
+    let forms = runner_in(&dir, &["forms", "--model", "vgg16", "--devices", "8"]);
+    let told = &forms.done().stdout;
+    for form in
+        ["one device", "DataParallel", "DistributedDataParallel", "ZeRO-1", "pipeline x data"]
+    {
+        assert!(told.contains(form), "{form}: {told}");
+    }
+    runner_in(&dir, &["forms", "--model", "mlp4", "--devices", "9"]).refused(2, "at most 4 stages");
+}

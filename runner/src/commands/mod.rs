@@ -8,8 +8,10 @@ macro_rules! say {
     }};
 }
 
+mod calibrate;
 mod check;
 mod export;
+mod forms;
 mod plan;
 mod profile;
 mod run;
@@ -35,6 +37,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Show(args) => show::show(&args),
         Command::Export(args) => export::export(&args),
+        Command::Forms(args) => forms::forms(&args),
+        Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Schema => schema::schema(),
     };

@@ -114,7 +114,7 @@ fn named_cuts(names: &[String], graph: &Graph) -> Result<Vec<u32>, Failure> {
 }
 
 /// A preset's name, or a profile file, whose times become the cluster's.
-fn read_model(name: &str, cluster: &mut Cluster) -> Result<Model, Failure> {
+pub(super) fn read_model(name: &str, cluster: &mut Cluster) -> Result<Model, Failure> {
     let path = Path::new(name);
     if !path.is_file() {
         let preset: Preset = name.parse().map_err(|e| Failure::usage(format!("{e}")))?;

@@ -1,0 +1,80 @@
+//! `runner calibrate`: parameters of the cost model from measurements, with their uncertainty.
+
+use crate::args::CalibrateArgs;
+use crate::failure::Failure;
+use pipewright_core::cost::calibrate::{MessageSample, Point, SpanSample, link, pipeline, stages};
+use pipewright_core::timeline::{Trace, Work, chrome};
+
+/// Runs the command.
+pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(&args.file).map_err(|e| Failure::file(&args.file, &e))?;
+    let file = args.file.display();
+    if text.trim_start().starts_with(['{', '[']) {
+        let trace = chrome::read(&text).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
+        return from_trace(&trace);
+    }
+    let points = points(&text).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
+    let layers = args.layers.ok_or_else(|| {
+        Failure::usage("--layers is missing: points of (m, d, seconds) need the network's layers")
+    })?;
+    let found = pipeline(layers, &points).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
+    say!("seconds; t_comp: one process, undivided; t0, transfer: a message; k: a layer");
+    say!("{}", found.fit);
+    say!("\n    m     d    measured   predicted   error");
+    for point in &points {
+        let predicted = found.time(point.m, point.d, layers);
+        let error = 100.0 * (predicted / point.time - 1.0);
+        let Point { m, d, time } = point;
+        say!("{m:>5} {d:>5}  {time:>10.4}  {predicted:>10.4}  {error:>+5.1} %");
+    }
+    Ok(())
+}
+
+/// Lines of `m,d,seconds`; a first line without numbers is a header.
+fn points(text: &str) -> Result<Vec<Point>, String> {
+    let mut found = vec![];
+    for (number, line) in (1..).zip(text.lines()) {
+        let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+        if line.trim().is_empty() || (number == 1 && cells[0].parse::<f64>().is_err()) {
+            continue;
+        }
+        let bad = || format!("line {number}: `{line}` is not m,d,seconds, such as 20,8,0.125");
+        let [m, d, time] = cells[..] else { return Err(bad()) };
+        let count = |text: &str| text.parse().ok().filter(|n| *n > 0).ok_or_else(bad);
+        let time = time.parse().ok().filter(|t: &f64| t.is_finite() && *t > 0.0);
+        found.push(Point { m: count(m)?, d: count(d)?, time: time.ok_or_else(bad)? });
+    }
+    Ok(found)
+}
+
+/// Means of every stage's passes, latency and bandwidth of the messages.
+fn from_trace(trace: &Trace) -> Result<(), Failure> {
+    let (mut spans, mut messages) = (vec![], vec![]);
+    for step in &trace.steps {
+        for span in step.timeline.lanes.iter().flat_map(|lane| &lane.spans) {
+            if let Work::Run(action) = span.work {
+                let time = span.end.saturating_sub(span.start);
+                spans.push(SpanSample { stage: action.stage, kind: action.kind, time });
+            }
+        }
+        for message in &step.timeline.messages {
+            let time = message.received.saturating_sub(message.sent);
+            messages.push(MessageSample { bytes: message.bytes, time });
+        }
+    }
+    let found = stages(&spans).map_err(|e| Failure::usage(e.to_string()))?;
+    say!("stage  pass   count        mean");
+    for fit in found {
+        let (stage, letter, count) = (fit.stage, fit.kind.letter(), fit.count);
+        let spread = fit.mean.deviation.map_or(String::new(), |d| format!(" ± {:.4}", 1e3 * d));
+        say!("{stage:>5}  {letter:>4}  {count:>6}  {:>10.4}{spread} ms", 1e3 * fit.mean.value);
+    }
+    match link(&messages) {
+        Ok((link, fit)) => {
+            let rate = link.bytes_per_sec / 1e9;
+            say!("\nlink: {} and {rate:.3} GB/s, waiting included\n{fit}", link.latency_ns);
+        }
+        Err(why) => say!("\nlink: {why}"),
+    }
+    Ok(())
+}

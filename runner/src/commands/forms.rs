@@ -1,0 +1,69 @@
+//! `runner forms`: the parallel forms of the PyTorch world, side by side.
+
+use crate::args::FormsArgs;
+use crate::failure::Failure;
+use pipewright_core::cost::forms::{Case, Form, cost};
+use pipewright_core::cost::memory::States;
+use pipewright_core::cost::{Costs, Workload};
+use pipewright_core::partition::balanced;
+
+/// Runs the command.
+pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
+    let mut cluster = super::plan::read_cluster(&args.cluster)?;
+    let model = super::plan::read_model(&args.model, &mut cluster)?;
+    let usage = |e: String| Failure::usage(e);
+    let graph = model.graph().map_err(|e| usage(e.to_string()))?;
+    let costs = Costs::new(&graph, &cluster, args.mini_batch);
+    let work = Workload::of(&graph, &costs);
+    let devices = args.devices;
+    let stages = [(Form::Pipeline, devices), (Form::Hybrid, devices / args.replicas.max(1))];
+    say!("{} on {devices} devices of {}, mini-batch {}", args.model, cluster.name, args.mini_batch);
+    say!("{:<26} {:>12} {:>12} {:>12}  communications", "form", "step", "memory", "sent");
+    for form in FORMS {
+        let stages = stages.iter().find(|(f, _)| *f == form).map_or(devices, |(_, stages)| *stages);
+        let alone = form == Form::Alone;
+        let cuts = balanced(&graph, &costs, stages.max(1)).map_err(|e| usage(e.to_string()))?;
+        let case = Case {
+            work: &work,
+            cluster: &cluster,
+            devices: if alone { 1 } else { devices },
+            cuts: if alone { &[] } else { &cuts },
+            micro_batches: args.micro_batches,
+            states: States::MOMENTUM,
+        };
+        let name = title(form);
+        match cost(form, &case) {
+            Ok(row) => say!(
+                "{name:<26} {:>12} {:>12} {:>12}  {}",
+                row.step.to_string(),
+                row.peak.to_string(),
+                row.traffic.to_string(),
+                row.communications
+            ),
+            Err(why) => say!("{name:<26} {why}"),
+        }
+    }
+    Ok(())
+}
+
+const FORMS: [Form; 7] = [
+    Form::Alone,
+    Form::DataParallel,
+    Form::DistributedDataParallel,
+    Form::Zero1,
+    Form::ModelParallel,
+    Form::Pipeline,
+    Form::Hybrid,
+];
+
+fn title(form: Form) -> &'static str {
+    match form {
+        Form::Alone => "one device",
+        Form::DataParallel => "DataParallel",
+        Form::DistributedDataParallel => "DistributedDataParallel",
+        Form::Zero1 => "ZeRO-1",
+        Form::ModelParallel => "model parallel",
+        Form::Pipeline => "pipeline",
+        Form::Hybrid => "pipeline x data",
+    }
+}
