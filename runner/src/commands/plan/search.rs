@@ -29,10 +29,18 @@ pub(super) fn search(
     let mut search = Search::new(&space).map_err(failure)?;
     search.advance(args.budget).map_err(failure)?;
     report(&space, &search, begin);
-    let Some(best) = search.front().fastest_where(|choice| choice.is_plain()) else {
-        let message = "no pipeline alone fits; what would fit, above, is more than the runner \
-                       executes: use --devices, --cluster or a smaller --mini-batch";
-        return Err(Failure::new(Code::Hardware, message));
+    // Forms that the runner does not execute may be better in everything: then the best of those
+    // that it does is looked for alone.
+    let known = search.front().fastest_where(|choice| choice.is_plain()).cloned();
+    let best = match known {
+        Some(best) => best,
+        None => {
+            let fixed = space.fixed.clone().plain();
+            let plain = Space { fixed, ..self::space(args, graph, cluster, &model)? };
+            let mut search = Search::new(&plain).map_err(failure)?;
+            search.advance(args.budget).map_err(failure)?;
+            search.front().fastest().cloned().expect("an empty front is an error")
+        }
     };
     let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
     let cuts = best.choice.starts.iter().map(first_node).collect();
