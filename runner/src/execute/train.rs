@@ -1,10 +1,11 @@
 //! The loop around a rank's steps: agree, report, evaluate.
 
 use super::rank::{Rank, RunError};
+use super::rate::Rates;
 use super::record::{RankTrace, merge};
 use crate::report::{Metrics, Progress};
 use crate::transport::{ReduceOp, Transport, TransportError};
-use pipewright_core::plan::{Instruction, Optimizer, Plan};
+use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::Trace;
 use std::sync::Arc;
@@ -70,7 +71,9 @@ pub fn train<T: Transport>(
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
     let mut before = begin;
+    let rates = Rates::new(plan);
     for step in 0..plan.steps {
+        let rate = rates.at(step);
         let counts = rank.step(step)?;
         let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
         let mut sums = [counts.loss, counts.correct as f64, counts.busy_ns as f64, stop];
@@ -79,7 +82,6 @@ pub fn train<T: Transport>(
         let [loss, correct, busy_ns, stop] = sums;
         outcome.loss = loss / plan.mini_batch as f64;
         if !outcome.loss.is_finite() {
-            let Optimizer::Sgd { learning_rate: rate, .. } = plan.optimizer;
             return Err(RunError::Diverged { step, loss: outcome.loss, rate });
         }
         times.push((now - before, busy_ns));

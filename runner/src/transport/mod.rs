@@ -19,7 +19,7 @@ pub use error::TransportError;
 pub use launch::launched_by_mpi;
 
 /// Most values of one [`Transport::all_reduce`].
-pub const REDUCE_MAX: usize = 16;
+pub const REDUCE_MAX: usize = 128;
 
 /// How [`Transport::all_reduce`] joins the ranks' values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

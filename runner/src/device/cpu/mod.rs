@@ -12,13 +12,14 @@ mod linear;
 mod loss;
 mod matmul;
 mod norm;
+mod optimizer;
 mod pool;
-mod sgd;
 mod sums;
 mod unfold;
 
 pub use matmul::{Matrix, MatrixMut, Product, matmul};
-pub use sgd::{SgdStep, sgd};
+pub use optimizer::{Parameter, Rule, Update, decimal};
+pub use sums::squares;
 
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Node, Op, TensorSpec};
@@ -54,6 +55,40 @@ pub struct Call<'a> {
     pub loss_scale: f32,
     /// Threads of rayon's current pool that may take part; 0 and 1 both mean the caller alone.
     pub threads: usize,
+    /// What random numbers follow from.
+    pub draw: Draw,
+    /// Which of the step's micro-batches this is.
+    pub turn: Turn,
+}
+
+/// What the random numbers of a call follow from: nothing that depends on the split, the number of
+/// micro-batches or who computes, so masks are the same everywhere and when made again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Draw {
+    /// The plan's seed.
+    pub seed: u64,
+    /// The training step.
+    pub step: u64,
+    /// The node's index in the whole network.
+    pub node: u32,
+    /// Index in the mini-batch of the micro-batch's first sample.
+    pub first_sample: u64,
+}
+
+/// A micro-batch's place among those that the device takes through a stage in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Forward passes of the stage before this one, in this step.
+    pub index: u32,
+    /// Forward passes of the stage in a step.
+    pub count: u32,
+}
+
+impl Default for Turn {
+    /// The only one.
+    fn default() -> Self {
+        Self { index: 0, count: 1 }
+    }
 }
 
 /// Tensors as 4-byte words; u32 tensors are the same bytes (`bytemuck::cast_slice`).
@@ -67,6 +102,8 @@ pub struct Operands<'a, 't> {
     pub params: &'a mut [&'t mut [f32]],
     /// One gradient per trainable parameter, in the same order; kernels add to them.
     pub gradients: &'a mut [&'t mut [f32]],
+    /// The mini-batch's statistics so far, one per running statistic, when they are deferred.
+    pub deferred: &'a mut [&'t mut [f32]],
     /// Scratch of the size that the training graph gives for the computation.
     pub workspace: &'a mut [f32],
 }
