@@ -9,6 +9,7 @@ mod memory;
 mod rank;
 mod rate;
 mod record;
+mod replica;
 mod train;
 
 pub use arena::Arena;

@@ -68,6 +68,7 @@ pub fn train<T: Transport>(
     let mut times = Vec::with_capacity(plan.steps as usize);
     let mut outcome = Outcome::default();
     let at = |step| move |source| RunError::Agreement { step, source };
+    rank.connect(&context.prediction.groups).map_err(at(0))?;
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
     let mut before = begin;
@@ -95,7 +96,7 @@ pub fn train<T: Transport>(
         }
     }
     outcome.total_ns = before - begin;
-    (outcome.step_ns, outcome.bubble) = summary(&mut times, context.prediction.programs.len());
+    (outcome.step_ns, outcome.bubble) = summary(&mut times, plan.ranks() as usize);
     progress.finish();
     if !outcome.interrupted && context.test_samples > 0 {
         outcome.test = Some(evaluate(rank, context)?);
@@ -120,7 +121,7 @@ fn summary(times: &mut [(u64, f64)], ranks: usize) -> (u64, f64) {
 
 fn evaluate<T: Transport>(rank: &mut Rank<T>, context: &Context) -> Result<(u64, u64), RunError> {
     let rounds = context.test_samples.div_ceil(context.plan.mini_batch);
-    let instructions = &context.evaluation[rank.transport.rank() as usize];
+    let instructions = &context.evaluation[(rank.transport.rank() % context.plan.lanes()) as usize];
     let mut correct = 0.0;
     for round in 0..rounds {
         correct += rank.evaluate(instructions, round)?.correct as f64;
