@@ -24,7 +24,7 @@ fn run(dir: &Path, name: &str, draft: Draft) -> Vec<f64> {
     let done = |ended: Ended, out: &str| -> Vec<f64> {
         ended.done();
         let found = result(&dir.join(out));
-        assert_eq!(found["arena_bytes"].as_array().unwrap().len(), plan.ranks() as usize);
+        assert_eq!(found["arena"].as_array().unwrap().len(), plan.ranks() as usize);
         losses(&dir.join(out)).iter().map(|loss| loss.parse().unwrap()).collect()
     };
     let threads = done(runner_in(dir, &[&file, "--out", name]), name);
