@@ -2,9 +2,9 @@
 
 use super::stage::Places;
 use super::{Edge, Edges, Inputs};
-use crate::graph::Op;
 use crate::graph::autodiff::{Port, TrainingGraph};
-use crate::ids::{LaneId, MicroBatch, NodeId, StageId};
+use crate::graph::{Node, Op};
+use crate::ids::{LaneId, MicroBatch, NodeId, ParamId, StageId};
 use crate::plan::layout::aligned;
 use crate::plan::{
     Area, BatchNorm, Instruction, Operand, ParamPlace, Pool, Program, Region, Source, StageProgram,
@@ -213,6 +213,16 @@ fn stage_program<'a>(
     Stage { id, graph, places, program, handles: 0, edges: PortEdges::new(graph, id, edges) }
 }
 
+/// The running statistics whose update waits for the mini-batch.
+fn deferred_statistics(inputs: &Inputs) -> BTreeSet<ParamId> {
+    if inputs.training.batch_norm != BatchNorm::Deferred {
+        return BTreeSet::new();
+    }
+    let normalised = |node: &&Node| matches!(node.op, Op::BatchNorm2d { .. });
+    let params = inputs.graph.nodes().iter().filter(normalised).flat_map(|node| &node.params);
+    params.copied().filter(|id| !inputs.graph.param(*id).trainable).collect()
+}
+
 /// Gives everything its offset; returns the size of the arena and of its lasting part.
 fn place(inputs: &Inputs, stages: &mut [Stage]) -> (Bytes, Bytes) {
     let mut end = Bytes::ZERO;
@@ -221,16 +231,16 @@ fn place(inputs: &Inputs, stages: &mut [Stage]) -> (Bytes, Bytes) {
         end += aligned(bytes);
         Region { offset, bytes }
     };
+    let deferred = deferred_statistics(inputs);
     for stage in stages.iter_mut() {
         for place in &mut stage.program.params {
             let param = inputs.graph.param(place.param);
             let bytes = Bytes(4) * param.elements();
             place.weight = take(bytes);
             place.gradient = param.trainable.then(|| take(bytes));
-            let deferred = inputs.training.batch_norm == BatchNorm::Deferred;
             let kept = match param.trainable {
                 true => inputs.optimizer.state_tensors(),
-                false => usize::from(deferred),
+                false => usize::from(deferred.contains(&place.param)),
             };
             place.state.iter_mut().take(kept).for_each(|state| *state = Some(take(bytes)));
         }
