@@ -4,12 +4,14 @@
 //! agreement between ranks, evaluation. Neither knows the schedule's name.
 
 mod arena;
+mod lasting;
 mod memory;
 mod rank;
 mod record;
 mod train;
 
 pub use arena::Arena;
+pub use lasting::Lasting;
 pub use memory::available_memory;
 pub use rank::{Batch, Measured, Rank, RunError, StepCounts};
 pub use record::{RankTrace, Recorder, merge};

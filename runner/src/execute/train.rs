@@ -2,6 +2,7 @@
 
 use super::rank::{Rank, RunError};
 use super::record::{RankTrace, merge};
+use crate::checkpoint::{Begun, Saver, save};
 use crate::report::{Metrics, Progress};
 use crate::transport::{ReduceOp, Transport, TransportError};
 use pipewright_core::plan::{Instruction, Optimizer, Plan};
@@ -25,12 +26,16 @@ pub struct Context<'a> {
     pub test_samples: u64,
     /// Whether to stop early.
     pub stop: StopFlag,
+    /// Where training begins: at the start or where a checkpoint was saved.
+    pub begun: Begun,
+    /// When and where to save checkpoints.
+    pub saver: Option<&'a Saver>,
 }
 
 /// How a run went, the same on every rank except for the trace.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Steps that were trained.
+    /// Steps that were trained, those before a checkpoint included.
     pub steps: u64,
     /// Loss of the last step, a mean over its mini-batch.
     pub loss: f64,
@@ -53,10 +58,13 @@ pub struct Outcome {
 /// Steps that warm caches up and are left out of the median, when there are enough others.
 const WARM_UP: usize = 3;
 
+/// How long an evaluation may go on before ranks ask each other whether a signal came.
+const PATIENCE_NS: f64 = 0.4e9;
+
 /// Trains as the plan says, then evaluates.
 ///
 /// # Errors
-/// When a message fails, training diverges or metrics cannot be written.
+/// When a message fails, training diverges, metrics or a checkpoint cannot be written.
 pub fn train<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
@@ -64,13 +72,14 @@ pub fn train<T: Transport>(
     progress: &mut Progress,
 ) -> Result<Outcome, RunError> {
     let plan = context.plan;
-    let mut times = Vec::with_capacity(plan.steps as usize);
-    let mut outcome = Outcome::default();
+    let Begun { step: first, loss } = context.begun;
+    let mut times = Vec::with_capacity(plan.steps.saturating_sub(first) as usize);
+    let mut outcome = Outcome { steps: first, loss, ..Outcome::default() };
     let at = |step| move |source| RunError::Agreement { step, source };
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
     let mut before = begin;
-    for step in 0..plan.steps {
+    for step in first..plan.steps {
         let counts = rank.step(step)?;
         let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
         let mut sums = [counts.loss, counts.correct as f64, counts.busy_ns as f64, stop];
@@ -87,8 +96,15 @@ pub fn train<T: Transport>(
         progress.step(step, outcome.loss, now - before, busy_ns);
         before = now;
         outcome.steps = step + 1;
-        if stop > 0.0 {
-            outcome.interrupted = true;
+        outcome.interrupted = stop > 0.0;
+        let ends = outcome.interrupted || outcome.steps == plan.steps;
+        if let Some(saver) = context.saver.filter(|s| ends || s.is_due(outcome.steps)) {
+            // What a continuation finds of the metrics is at least what its checkpoint has.
+            metrics.flush()?;
+            save(rank, saver, outcome.steps, outcome.loss)?;
+            before = rank.transport.now_ns();
+        }
+        if outcome.interrupted {
             break;
         }
     }
@@ -96,7 +112,8 @@ pub fn train<T: Transport>(
     (outcome.step_ns, outcome.bubble) = summary(&mut times, context.prediction.programs.len());
     progress.finish();
     if !outcome.interrupted && context.test_samples > 0 {
-        outcome.test = Some(evaluate(rank, context)?);
+        outcome.test = evaluate(rank, context)?;
+        outcome.interrupted = outcome.test.is_none();
     }
     (outcome.arena, outcome.trace) = collect(rank, context, begin).map_err(at(outcome.steps))?;
     Ok(outcome)
@@ -116,18 +133,37 @@ fn summary(times: &mut [(u64, f64)], ranks: usize) -> (u64, f64) {
     (times[times.len() / 2].0, bubble)
 }
 
-fn evaluate<T: Transport>(rank: &mut Rank<T>, context: &Context) -> Result<(u64, u64), RunError> {
+/// Correct test samples and all of them; `None` when a signal ended it before.
+fn evaluate<T: Transport>(
+    rank: &mut Rank<T>,
+    context: &Context,
+) -> Result<Option<(u64, u64)>, RunError> {
     let rounds = context.test_samples.div_ceil(context.plan.mini_batch);
     let instructions = &context.evaluation[rank.transport.rank() as usize];
+    let agreement = |source| RunError::Agreement { step: context.plan.steps, source };
     let mut correct = 0.0;
-    for round in 0..rounds {
-        correct += rank.evaluate(instructions, round)?.correct as f64;
+    // Ranks agree whether to go on. It drains the pipeline, so they do it about every `PATIENCE`:
+    // the number of rounds until the next time follows from a time that all of them know.
+    let (mut round, mut together) = (0, 1);
+    while round < rounds {
+        let begin = rank.transport.now_ns();
+        let end = rounds.min(round + together);
+        for round in round..end {
+            correct += rank.evaluate(instructions, round)?.correct as f64;
+        }
+        let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
+        let mut news = [stop, (rank.transport.now_ns() - begin) as f64];
+        rank.transport.all_reduce(&mut news, ReduceOp::Max).map_err(agreement)?;
+        let [stop, time] = news;
+        if stop > 0.0 {
+            return Ok(None);
+        }
+        round = end;
+        together = if time < PATIENCE_NS / 2.0 { together * 2 } else { together.div_ceil(2) };
     }
     let mut sums = [correct];
-    rank.transport
-        .all_reduce(&mut sums, ReduceOp::Sum)
-        .map_err(|source| RunError::Agreement { step: context.plan.steps, source })?;
-    Ok((sums[0] as u64, context.test_samples))
+    rank.transport.all_reduce(&mut sums, ReduceOp::Sum).map_err(agreement)?;
+    Ok(Some((sums[0] as u64, context.test_samples)))
 }
 
 /// Gathers arena sizes and the ranks' records on rank 0.

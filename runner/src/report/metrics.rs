@@ -1,9 +1,9 @@
 //! Metrics of one rank: a JSON object a line in `rank-NNN.jsonl`.
 
 use crate::execute::{RunError, StepCounts};
-use serde::Serialize;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Where a rank's metrics go.
@@ -31,16 +31,26 @@ impl Metrics {
         Self { file: None }
     }
 
-    /// Begins `rank-NNN.jsonl` in `folder`.
+    /// Begins `rank-NNN.jsonl` in `folder`, or goes on with it where steps before `first_step`
+    /// are in it already.
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn create(folder: &Path, rank: u32) -> Result<Self, RunError> {
+    pub fn create(folder: &Path, rank: u32, first_step: u64) -> Result<Self, RunError> {
         let path = folder.join(format!("rank-{rank:03}.jsonl"));
-        match File::create(&path) {
+        match continued(&path, first_step) {
             Ok(file) => Ok(Self { file: Some((path, BufWriter::new(file))) }),
             Err(source) => Err(RunError::Write { path: path.display().to_string(), source }),
         }
+    }
+
+    /// Hands all lines to the system.
+    ///
+    /// # Errors
+    /// When the disk does not take them.
+    pub fn flush(&mut self) -> Result<(), RunError> {
+        let Some((path, file)) = &mut self.file else { return Ok(()) };
+        file.flush().map_err(|source| RunError::Write { path: path.display().to_string(), source })
     }
 
     /// Adds a step.
@@ -62,4 +72,28 @@ impl Metrics {
             .and_then(|()| file.write_all(b"\n"))
             .map_err(|source| RunError::Write { path: path.display().to_string(), source })
     }
+}
+
+/// The file with its lines of steps before `first_step`, to be written on behind them. A run that
+/// was killed may have left half a line and steps after the checkpoint that is continued.
+fn continued(path: &Path, first_step: u64) -> std::io::Result<File> {
+    #[derive(Deserialize)]
+    struct Step {
+        step: u64,
+    }
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let mut lines = BufReader::new(&file);
+    let (mut end, mut line) = (0, vec![]);
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        let step = serde_json::from_slice(&line).ok().filter(|_| line.ends_with(b"\n"));
+        if !step.is_some_and(|Step { step }| step < first_step) {
+            break;
+        }
+        end += line.len() as u64;
+        line.clear();
+    }
+    file.set_len(end)?;
+    file.seek(SeekFrom::Start(end))?;
+    Ok(file)
 }
