@@ -11,6 +11,7 @@ mod memory;
 mod rank;
 mod rate;
 mod record;
+mod replica;
 mod train;
 
 pub use arena::Arena;

@@ -77,6 +77,7 @@ pub fn train<T: Transport>(
     let mut times = Vec::with_capacity(plan.steps.saturating_sub(first) as usize);
     let mut outcome = Outcome { steps: first, loss, ..Outcome::default() };
     let at = |step| move |source| RunError::Agreement { step, source };
+    rank.connect(&context.prediction.groups).map_err(at(0))?;
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
     let mut before = begin;
@@ -126,7 +127,7 @@ pub fn train<T: Transport>(
         }
     }
     outcome.total_ns = before - begin;
-    (outcome.step_ns, outcome.bubble) = summary(&mut times, context.prediction.programs.len());
+    (outcome.step_ns, outcome.bubble) = summary(&mut times, plan.ranks() as usize);
     progress.finish();
     if !outcome.interrupted && context.test_samples > 0 && outcome.test.is_none() {
         outcome.test = evaluate(rank, context, plan.steps)?;
