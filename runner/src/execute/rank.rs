@@ -5,9 +5,11 @@ use super::clip::Clip;
 use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
+use crate::checkpoint::CheckpointError;
 use crate::data::{DataSet, Split, sample_index};
 use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, launch};
 use crate::init::init_param;
+use crate::tensor_file::TensorFileError;
 use crate::transport::{Transport, TransportError};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, Param};
@@ -54,6 +56,20 @@ pub enum RunError {
         /// The learning rate of the step.
         rate: f64,
     },
+    /// A checkpoint could not be saved.
+    #[error("step {step}: no checkpoint was saved: {source}")]
+    Checkpoint {
+        /// Steps that were trained.
+        step: u64,
+        /// What happened.
+        source: CheckpointError,
+    },
+    /// There is no checkpoint to go on from.
+    #[error("{0}")]
+    Resume(CheckpointError),
+    /// Initial weights could not be read.
+    #[error("{0}")]
+    Weights(#[from] TensorFileError),
     /// A file could not be written.
     #[error("{path}: {source}")]
     Write {
@@ -109,8 +125,8 @@ pub struct StepCounts {
 
 /// One rank in training.
 pub struct Rank<'a, T> {
-    plan: &'a Plan,
-    graph: &'a Graph,
+    pub(super) plan: &'a Plan,
+    pub(super) graph: &'a Graph,
     pub(super) program: &'a Program,
     data: &'a DataSet,
     /// Messages to the other ranks.

@@ -10,10 +10,12 @@ use super::Inputs;
 use super::groups::Groups;
 use super::lane::Stage;
 use crate::graph::autodiff::ComputationKind;
+use crate::graph::{Node, Op};
 use crate::ids::ParamId;
 use crate::plan::layout::aligned;
 use crate::plan::{BatchNorm, Bucket, ParamPlace, Region, StageProgram};
 use crate::units::Bytes;
+use std::collections::BTreeSet;
 
 /// Hands out memory from the start of the arena.
 #[derive(Default)]
@@ -77,15 +79,25 @@ fn place_parameters(
         place.weight = arena.take(bytes(place.param));
     }
     place_gradients(inputs, groups, program, arena);
-    let deferred = inputs.training.batch_norm == BatchNorm::Deferred;
+    let deferred = deferred_statistics(inputs);
     for place in &mut program.params {
         let kept = match inputs.graph.param(place.param).trainable {
             true => inputs.optimizer.state_tensors(),
-            false => usize::from(deferred),
+            false => usize::from(deferred.contains(&place.param)),
         };
         let state = place.state.iter_mut().take(kept);
         state.for_each(|state| *state = Some(arena.take(bytes(place.param))));
     }
+}
+
+/// The running statistics whose update waits for the mini-batch.
+fn deferred_statistics(inputs: &Inputs) -> BTreeSet<ParamId> {
+    if inputs.training.batch_norm != BatchNorm::Deferred {
+        return BTreeSet::new();
+    }
+    let normalised = |node: &&Node| matches!(node.op, Op::BatchNorm2d { .. });
+    let params = inputs.graph.nodes().iter().filter(normalised).flat_map(|node| &node.params);
+    params.copied().filter(|id| !inputs.graph.param(*id).trainable).collect()
 }
 
 /// Gradients by the kernel that completes them; those of tied parameters apart, at the end.
