@@ -194,6 +194,10 @@ pub struct Kernel {
     pub wanted: u64,
     /// Scratch, where the kernel needs some.
     pub workspace: Option<Operand>,
+    /// What is unpacked before: bf16 and the f32 that [`Self::reads`] names.
+    pub unpack: Vec<(Operand, Operand)>,
+    /// What is packed afterwards: the f32 that [`Self::writes`] names, and bf16.
+    pub pack: Vec<(Operand, Operand)>,
     /// Indexes of the node's parameters in [`StageProgram::params`]: a consecutive range.
     pub params: std::ops::Range<u32>,
 }
