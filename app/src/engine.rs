@@ -84,7 +84,8 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         cuts: &inputs.cuts,
         schedule: &schedule,
         samples: ground.costs.samples,
-        momentum: inputs.rest.optimizer.has_momentum(),
+        optimizer: inputs.rest.optimizer,
+        training: inputs.rest.training,
     };
     let graphs = plan::training_graphs(&lowering);
     let programs = plan::lower(&lowering, &graphs);

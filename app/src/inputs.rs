@@ -4,7 +4,7 @@ use crate::shared::Shared;
 use pipewright_core::cost::{CLUSTERS, Cluster};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
-use pipewright_core::plan::{Data, Draft, Model, Optimizer, Plan, ScheduleText};
+use pipewright_core::plan::{Data, Draft, Model, Optimizer, Plan, ScheduleText, Training};
 use pipewright_core::schedule::ScheduleKind;
 
 /// A model by name, or one that came with a plan.
@@ -38,6 +38,7 @@ pub struct Inputs {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rest {
     pub optimizer: Optimizer,
+    pub training: Training,
     pub data: Data,
     pub seed: u64,
     pub steps: u64,
@@ -45,7 +46,8 @@ pub struct Rest {
 
 impl Default for Rest {
     fn default() -> Self {
-        Self { optimizer: Optimizer::default(), data: Data::default(), seed: 1, steps: 100 }
+        let (optimizer, training) = (Optimizer::default(), Training::default());
+        Self { optimizer, training, data: Data::default(), seed: 1, steps: 100 }
     }
 }
 
@@ -189,6 +191,7 @@ impl Inputs {
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             optimizer: self.rest.optimizer,
+            training: self.rest.training,
             data: self.rest.data.clone(),
             seed: self.rest.seed,
             steps: self.rest.steps,
@@ -226,6 +229,7 @@ impl Inputs {
             micro_batches: plan.micro_batches,
             rest: Rest {
                 optimizer: plan.optimizer,
+                training: plan.training,
                 data: plan.data.clone(),
                 seed: plan.seed,
                 steps: plan.steps,

@@ -47,8 +47,14 @@ fn main() {
         (draft.mini_batch, draft.micro_batches) = (2048, 512);
         let plan = draft.plan().expect("a plan").0;
         let schedule = kind.generate(64, 512).expect("any numbers");
-        let inputs =
-            Inputs { graph: &graph, cuts: &cuts, schedule: &schedule, samples: 4, momentum: true };
+        let inputs = Inputs {
+            graph: &graph,
+            cuts: &cuts,
+            schedule: &schedule,
+            samples: 4,
+            optimizer: plan.optimizer,
+            training: plan.training,
+        };
         let graphs = training_graphs(&inputs);
         let programs = lower(&inputs, &graphs);
         let costs = Costs::new(&graph, &cluster, 4);

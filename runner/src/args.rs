@@ -1,5 +1,9 @@
 //! The command line.
 
+mod training;
+
+pub use training::{Storage, TrainingArgs};
+
 use crate::checkpoint::LATEST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pipewright_core::plan::Data;
@@ -168,15 +172,9 @@ pub struct PlanArgs {
     /// synthetic, idx:DIR (MNIST's files) or cifar10:DIR.
     #[arg(long, default_value_t = Data::default())]
     pub data: Data,
-    /// Learning rate.
-    #[arg(long, default_value_t = 0.01)]
-    pub learning_rate: f32,
-    /// Momentum.
-    #[arg(long, default_value_t = 0.9)]
-    pub momentum: f32,
-    /// L2 penalty.
-    #[arg(long, default_value_t = 0.0)]
-    pub weight_decay: f32,
+    /// How parameters change, and how training goes.
+    #[command(flatten)]
+    pub training: TrainingArgs,
     /// Seed of weights and samples.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -22,7 +22,8 @@ fn plan(dir: &Path, kind: ScheduleKind) -> Option<(String, Schedule)> {
     let mut draft = draft(Preset::Fc32 { width: 32 }, stages);
     (draft.schedule, draft.mini_batch, draft.micro_batches) = (kind, 32, MICRO_BATCHES);
     draft.steps = 10;
-    draft.optimizer = Optimizer::Sgd { learning_rate: 0.002, momentum: 0.9, weight_decay: 0.0 };
+    draft.optimizer =
+        Optimizer::Sgd { learning_rate: 0.002, momentum: 0.9, weight_decay: 0.0, nesterov: false };
     let name = format!("{}.json", kind.to_string().replace(':', "-"));
     write(dir, &name, draft.plan().unwrap().0.to_json());
     Some((name, schedule))
@@ -44,7 +45,8 @@ fn trains_what_one_stage_trains() {
     let dir = scratch("every-schedule");
     let mut lone = draft(Preset::Fc32 { width: 32 }, 1);
     (lone.mini_batch, lone.micro_batches, lone.steps) = (32, MICRO_BATCHES, 10);
-    lone.optimizer = Optimizer::Sgd { learning_rate: 0.002, momentum: 0.9, weight_decay: 0.0 };
+    lone.optimizer =
+        Optimizer::Sgd { learning_rate: 0.002, momentum: 0.9, weight_decay: 0.0, nesterov: false };
     write(&dir, "lone.json", lone.plan().unwrap().0.to_json());
     runner_in(&dir, &["lone.json", "--out", "lone"]).done();
     let expected = losses(&dir.join("lone"));

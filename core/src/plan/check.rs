@@ -1,6 +1,6 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
-use super::{Plan, VERSION};
+use super::{Optimizer, Plan, VERSION};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
@@ -201,16 +201,17 @@ impl Plan {
             let (mini_batch, micro_batches) = (self.mini_batch, self.micro_batches);
             return Err(PlanError::Indivisible { mini_batch, micro_batches });
         }
-        let super::Optimizer::Sgd { learning_rate, momentum, weight_decay } = self.optimizer;
-        let rates = [
-            ("optimizer.learning_rate", learning_rate),
-            ("optimizer.momentum", momentum),
-            ("optimizer.weight_decay", weight_decay),
-        ];
-        for (field, value) in rates {
-            if !(value.is_finite() && value >= 0.0) {
-                return refuse(field, value.to_string(), "a number of at least 0");
+        let mut optimizer = self.optimizer;
+        for (field, value, range) in optimizer.numbers() {
+            if !range.holds(*value) {
+                return refuse(field, value.to_string(), range.must());
             }
+        }
+        if let Optimizer::Sgd { momentum: 0.0, nesterov: true, .. } = self.optimizer {
+            return refuse("optimizer.momentum", "0".into(), "above 0 with nesterov");
+        }
+        if let Some((field, value, must)) = self.training.wrong_number() {
+            return refuse(field, value, must);
         }
         if let super::Data::Synthetic { train, test } = self.data {
             for (field, value) in [("data.train", train), ("data.test", test)] {

@@ -8,7 +8,7 @@
 mod lane;
 mod stage;
 
-use super::{Instruction, Program};
+use super::{Instruction, Optimizer, Program, Training};
 use crate::graph::Graph;
 use crate::graph::autodiff::{BackwardStyle, TrainingGraph, training_graph};
 use crate::ids::{LaneId, NodeId, StageId};
@@ -25,8 +25,10 @@ pub struct Inputs<'a> {
     pub schedule: &'a Schedule,
     /// Samples of one micro-batch.
     pub samples: u64,
-    /// Whether the optimizer keeps a momentum.
-    pub momentum: bool,
+    /// How parameters change: what is kept for each.
+    pub optimizer: Optimizer,
+    /// How training goes: what else is kept or done.
+    pub training: Training,
 }
 
 impl Inputs<'_> {

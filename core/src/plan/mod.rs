@@ -5,14 +5,18 @@ mod data;
 pub mod export;
 mod layout;
 mod lower;
+mod optimizer;
 mod program;
+mod training;
 
 pub use check::PlanError;
 pub use data::Data;
 pub use lower::{Inputs, lower, lower_evaluation, training_graphs};
+pub use optimizer::Optimizer;
 pub use program::{
     Area, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source, StageProgram,
 };
+pub use training::{BatchNorm, Decay, Precision, RateSchedule, Training};
 
 use crate::cost::Cluster;
 use crate::graph::presets::Preset;
@@ -46,6 +50,9 @@ pub struct Plan {
     pub micro_batches: u32,
     /// How parameters change.
     pub optimizer: Optimizer,
+    /// How the learning rate changes, and what else plain training does not have.
+    #[serde(default, skip_serializing_if = "training::is_default")]
+    pub training: Training,
     /// What to train on.
     pub data: Data,
     /// Weights and the order of samples follow from it.
@@ -114,38 +121,6 @@ impl ScheduleText {
     }
 }
 
-/// How parameters change.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Optimizer {
-    /// Stochastic gradient descent as PyTorch has it: `d = g + decay w`, `v = momentum v + d`,
-    /// `w -= rate v`.
-    Sgd {
-        /// Learning rate.
-        learning_rate: f32,
-        /// 0 for none.
-        momentum: f32,
-        /// L2 penalty.
-        weight_decay: f32,
-    },
-}
-
-impl Optimizer {
-    /// Whether a momentum is kept.
-    pub fn has_momentum(&self) -> bool {
-        match self {
-            Optimizer::Sgd { momentum, .. } => *momentum != 0.0,
-        }
-    }
-}
-
-impl Default for Optimizer {
-    fn default() -> Self {
-        Optimizer::Sgd { learning_rate: 0.01, momentum: 0.9, weight_decay: 0.0 }
-    }
-}
-
 /// What the planner expected when it wrote the plan; a record, computed again by whoever reads it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -176,6 +151,8 @@ pub struct Draft {
     pub micro_batches: u32,
     /// How parameters change.
     pub optimizer: Optimizer,
+    /// How the learning rate changes, and what else plain training does not have.
+    pub training: Training,
     /// What to train on.
     pub data: Data,
     /// Seed of weights and samples.
@@ -195,6 +172,7 @@ impl Draft {
             mini_batch: 32,
             micro_batches: 4,
             optimizer: Optimizer::default(),
+            training: Training::default(),
             data: Data::default(),
             seed: 1,
             steps: 100,

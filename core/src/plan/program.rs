@@ -1,7 +1,7 @@
 //! One rank's program: instructions, and every buffer at its place in the rank's arena.
 //!
 //! ```text
-//! arena:  parameters, gradients, momentum | slots of stage a | outbox of stage a | .. | transient
+//! arena:  parameters, gradients, optimizer state | slots of stage a | outbox of stage a | .. | transient
 //! ```
 //! - a *slot* holds what one micro-batch keeps between its forward and its backward pass (the
 //!   stash), and the activations that are sent; a stage has as many as micro-batches in flight;
@@ -94,8 +94,9 @@ pub struct ParamPlace {
     pub weight: Region,
     /// Its gradient, summed over the step; none for running statistics.
     pub gradient: Option<Region>,
-    /// The optimizer's momentum, when it has one.
-    pub momentum: Option<Region>,
+    /// What the optimizer keeps, in the order of [`Optimizer::state_names`](super::Optimizer). For
+    /// running statistics: those of the mini-batch so far, when they are deferred.
+    pub state: [Option<Region>; 2],
 }
 
 /// Which memory an operand is relative to.
@@ -131,6 +132,8 @@ pub struct Kernel {
     pub reads: Vec<Operand>,
     /// Tensors written.
     pub writes: Vec<Operand>,
+    /// Of an input gradient: bit `i` is set when the gradient of input `i` is written.
+    pub wanted: u64,
     /// Scratch, where the kernel needs some.
     pub workspace: Option<Operand>,
     /// Indexes of the node's parameters in [`StageProgram::params`]: a consecutive range.
@@ -198,6 +201,9 @@ pub enum Instruction {
         /// The handle.
         handle: u32,
     },
+    /// Adds up the squares of all gradients of all ranks; updates that follow in this step shorten
+    /// theirs so that the gradient is no longer than the plan allows. Every rank waits for all.
+    ClipGradients,
     /// Updates the parameters of a stage and clears their gradients.
     Optimizer {
         /// The stage.

@@ -14,6 +14,7 @@ use crate::plan::{
     Draft, Expectation, Inputs, Instruction, Plan, PlanError, Program, ScheduleText, VERSION,
     lower, lower_evaluation, training_graphs,
 };
+use crate::schedule::Schedule;
 use crate::simulate::{StageCost, Stuck, simulate};
 use crate::timeline::Timeline;
 use thiserror::Error;
@@ -55,14 +56,25 @@ pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     let (graph, schedule) = plan.check()?;
     let samples = plan.samples();
     let costs = Costs::new(&graph, &plan.cluster, samples);
-    let momentum = plan.optimizer.has_momentum();
-    let inputs = Inputs { graph: &graph, cuts: &plan.cuts, schedule: &schedule, samples, momentum };
+    let inputs = inputs(plan, &graph, &schedule);
     let graphs = training_graphs(&inputs);
     let programs = lower(&inputs, &graphs);
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
     let timeline = simulate(&programs, &stages, &plan.cluster)?;
     let computations = graphs.iter().map(|g| computations(g, &costs)).collect();
     Ok(Prediction { graph, costs, stages, computations, programs, timeline })
+}
+
+/// What lowering takes of a plan.
+fn inputs<'a>(plan: &'a Plan, graph: &'a Graph, schedule: &'a Schedule) -> Inputs<'a> {
+    Inputs {
+        graph,
+        cuts: &plan.cuts,
+        schedule,
+        samples: plan.samples(),
+        optimizer: plan.optimizer,
+        training: plan.training,
+    }
 }
 
 fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
@@ -85,8 +97,7 @@ fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
 /// The first thing about the plan that does not fit.
 pub fn evaluation(plan: &Plan) -> Result<Vec<Vec<Instruction>>, PredictError> {
     let (graph, schedule) = plan.check()?;
-    let (samples, momentum) = (plan.samples(), plan.optimizer.has_momentum());
-    let inputs = Inputs { graph: &graph, cuts: &plan.cuts, schedule: &schedule, samples, momentum };
+    let inputs = inputs(plan, &graph, &schedule);
     Ok(lower_evaluation(&inputs, &training_graphs(&inputs)))
 }
 
@@ -132,6 +143,7 @@ impl Draft {
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             optimizer: self.optimizer,
+            training: self.training,
             data: self.data,
             seed: self.seed,
             steps: self.steps,

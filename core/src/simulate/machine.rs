@@ -1,6 +1,7 @@
 //! Lanes that execute their programs, and the messages between them.
 
 use super::StageCost;
+use super::meeting::Meeting;
 use crate::cost::Cluster;
 use crate::ids::LaneId;
 use crate::plan::{Instruction, Program};
@@ -65,6 +66,7 @@ pub(super) struct Machine<'a> {
     cluster: &'a Cluster,
     pub lanes: Vec<LaneState>,
     mail: Vec<Mail>,
+    meeting: Meeting,
     /// Lanes that may go on.
     pub woken: Vec<LaneId>,
 }
@@ -84,7 +86,8 @@ impl<'a> Machine<'a> {
         };
         let lanes: Vec<LaneState> = programs.iter().map(lane).collect();
         let woken = (0..programs.len() as u32).rev().map(LaneId).collect();
-        Self { programs, stages, cluster, lanes, mail, woken }
+        let meeting = Meeting::new(programs, cluster);
+        Self { programs, stages, cluster, lanes, mail, meeting, woken }
     }
 
     /// Runs lanes that never share a device.
@@ -121,6 +124,18 @@ impl<'a> Machine<'a> {
                     let time = self.stages[stage.index()].update;
                     return Next::Compute(time, Work::Optimizer(stage));
                 }
+                Instruction::ClipGradients => match self.meeting.come(lane, now) {
+                    (None, _) => return Next::Blocked,
+                    (Some(end), last) => {
+                        if last {
+                            let others = (0..self.programs.len() as u32).map(LaneId);
+                            self.woken.extend(others.filter(|other| *other != lane));
+                        }
+                        if end > now {
+                            return Next::Until(end);
+                        }
+                    }
+                },
                 Instruction::Send { to, tag, region, handle, stage, micro_batch, gradient } => {
                     state.handles[handle as usize] = tag;
                     let link = self.cluster.link(lane, to);
@@ -191,6 +206,7 @@ impl<'a> Machine<'a> {
                     Instruction::WaitSend { handle } => {
                         format!("message {} to be received", state.handles[*handle as usize])
                     }
+                    Instruction::ClipGradients => "the other lanes' gradients".into(),
                     other => format!("{other:?}"),
                 };
                 stuck.push(Waiting { lane, instruction: state.next, what });

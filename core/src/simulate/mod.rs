@@ -18,6 +18,7 @@ mod actions;
 mod estimate;
 mod footprint;
 mod machine;
+mod meeting;
 mod ready;
 mod shared;
 

@@ -2,7 +2,7 @@
 
 use super::{CheckpointError, MANIFEST};
 use pipewright_core::graph::Graph;
-use pipewright_core::plan::Plan;
+use pipewright_core::plan::{Decay, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -175,7 +175,9 @@ impl Identity {
         // By way of the text: there, single precision has as many digits as it needs.
         let value = serde_json::to_string(plan).and_then(|text| serde_json::from_str(&text));
         let mut settings: BTreeMap<String, Value> = value.expect("plain data");
-        settings.retain(|name, _| !FREE.contains(&name.as_str()));
+        // The cosine reaches its floor at the last step: with it the length of a run counts too.
+        let ends = matches!(plan.training.rate.decay, Decay::Cosine { .. });
+        settings.retain(|name, _| !FREE.contains(&name.as_str()) || (ends && name == "steps"));
         Self { model: ModelRecord::new(graph), train_samples, settings }
     }
 }

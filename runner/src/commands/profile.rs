@@ -68,8 +68,8 @@ fn measure_size(
     repeats: u32,
 ) -> Result<Vec<Sample>, Failure> {
     let schedule = ScheduleKind::GPipe.generate(1, 1).expect("one of each is a schedule");
-    let momentum = plan.optimizer.has_momentum();
-    let inputs = Inputs { graph, cuts: &[], schedule: &schedule, samples, momentum };
+    let (optimizer, training) = (plan.optimizer, plan.training);
+    let inputs = Inputs { graph, cuts: &[], schedule: &schedule, samples, optimizer, training };
     let programs = lower(&inputs, &training_graphs(&inputs));
     let program = &programs[0];
     let needs = program.arena * u64::from(copies);

@@ -3,7 +3,7 @@
 use super::Rank;
 use pipewright_core::graph::Graph;
 use pipewright_core::ids::StageId;
-use pipewright_core::plan::{Program, Region};
+use pipewright_core::plan::{Optimizer, Program, Region};
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct Lasting {
 impl<T> Rank<'_, T> {
     /// Every tensor of this rank that outlives a step, stage by stage, in the graph's order.
     pub fn lasting(&self) -> Vec<Lasting> {
-        lasting(self.graph, self.program)
+        lasting(self.graph, self.program, &self.plan.optimizer)
     }
 
     /// The values of one of [`Rank::lasting`].
@@ -37,7 +37,7 @@ impl<T> Rank<'_, T> {
     }
 }
 
-fn lasting(graph: &Graph, program: &Program) -> Vec<Lasting> {
+fn lasting(graph: &Graph, program: &Program, optimizer: &Optimizer) -> Vec<Lasting> {
     let mut all = vec![];
     for stage in &program.stages {
         for place in &stage.params {
@@ -47,8 +47,10 @@ fn lasting(graph: &Graph, program: &Program) -> Vec<Lasting> {
                 all.push(Lasting { name, shape, stage, parameter, region });
             };
             add(param.name.clone(), place.weight, true);
-            if let Some(region) = place.momentum {
-                add(format!("{}@momentum_buffer", param.name), region, false);
+            for (name, region) in optimizer.state_names().iter().zip(place.state) {
+                if let Some(region) = region {
+                    add(format!("{}@{name}", param.name), region, false);
+                }
             }
         }
     }

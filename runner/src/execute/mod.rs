@@ -4,9 +4,11 @@
 //! agreement between ranks, evaluation. Neither knows the schedule's name.
 
 mod arena;
+mod clip;
 mod lasting;
 mod memory;
 mod rank;
+mod rate;
 mod record;
 mod train;
 
@@ -14,5 +16,6 @@ pub use arena::Arena;
 pub use lasting::Lasting;
 pub use memory::available_memory;
 pub use rank::{Batch, Measured, Rank, RunError, StepCounts};
+pub use rate::Rates;
 pub use record::{RankTrace, Recorder, merge};
 pub use train::{Context, Outcome, StopFlag, train};

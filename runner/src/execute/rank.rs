@@ -1,10 +1,12 @@
 //! One rank: its arena, its program, its messages.
 
 use super::arena::{Arena, Slices};
+use super::clip::Clip;
+use super::rate::Rates;
 use super::record::Recorder;
 use crate::checkpoint::CheckpointError;
 use crate::data::{DataSet, Split, sample_index};
-use crate::device::cpu::{Call, Operands, Phase, SgdStep, launch, sgd};
+use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, launch};
 use crate::init::init_param;
 use crate::tensor_file::TensorFileError;
 use crate::transport::{Transport, TransportError};
@@ -12,7 +14,7 @@ use pipewright_core::graph::Graph;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::ids::{MicroBatch, NodeId, StageId};
 use pipewright_core::plan::{
-    Instruction, Kernel, Optimizer, ParamPlace, Plan, Program, Region, Source, StageProgram,
+    Instruction, Kernel, ParamPlace, Plan, Program, Region, Source, StageProgram,
 };
 use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::timeline::Work;
@@ -49,8 +51,8 @@ pub enum RunError {
         step: u64,
         /// Its loss.
         loss: f64,
-        /// The learning rate.
-        rate: f32,
+        /// The learning rate of the step.
+        rate: f64,
     },
     /// A checkpoint could not be saved.
     #[error("step {step}: no checkpoint was saved: {source}")]
@@ -85,6 +87,16 @@ pub enum Batch {
     Test(u64),
 }
 
+/// One pass of a micro-batch through a stage.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    batch: Batch,
+    micro_batch: MicroBatch,
+    turn: Turn,
+    slot: u32,
+    outbox: u32,
+}
+
 /// What [`Rank::measure_step`] times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
@@ -103,11 +115,13 @@ pub struct StepCounts {
     pub correct: u64,
     /// Nanoseconds spent computing.
     pub busy_ns: u64,
+    /// Length of the gradient of all parameters of all ranks before clipping; 0 without clipping.
+    pub gradient_norm: f64,
 }
 
 /// One rank in training.
 pub struct Rank<'a, T> {
-    plan: &'a Plan,
+    pub(super) plan: &'a Plan,
     pub(super) graph: &'a Graph,
     pub(super) program: &'a Program,
     data: &'a DataSet,
@@ -117,6 +131,11 @@ pub struct Rank<'a, T> {
     pub(super) arena: Arena,
     recorder: Recorder,
     threads: usize,
+    rule: Rule,
+    rates: Rates,
+    clip: Clip,
+    /// Forward passes of each of the program's stages: in this step so far, and in a whole step.
+    turns: Vec<(u32, u32)>,
 }
 
 impl<'a, T: Transport> Rank<'a, T> {
@@ -132,7 +151,30 @@ impl<'a, T: Transport> Rank<'a, T> {
             init_param(graph.param(place.param), plan.seed, arena.floats(place.weight));
         }
         let recorder = Recorder::new(program);
-        Self { plan, graph, program, data, transport, arena, recorder, threads }
+        let forwards = |stage: &StageProgram| {
+            let is_forward = |instruction: &&Instruction| {
+                matches!(instruction, Instruction::Run { action, .. }
+                    if action.kind == ActionKind::Forward && action.stage == stage.stage)
+            };
+            (0, program.train.iter().filter(is_forward).count() as u32)
+        };
+        let turns = program.stages.iter().map(forwards).collect();
+        let (rule, rates) = (Rule::new(plan.optimizer), Rates::new(plan));
+        let clip = Clip::new(plan.training.clip_norm, graph);
+        Self {
+            plan,
+            graph,
+            program,
+            data,
+            transport,
+            arena,
+            recorder,
+            threads,
+            rule,
+            rates,
+            clip,
+            turns,
+        }
     }
 
     /// The arena's size as allocated.
@@ -152,6 +194,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     pub fn step(&mut self, step: u64) -> Result<StepCounts, RunError> {
         self.recorder.begin(step, self.transport.now_ns());
         let program = self.program;
+        self.begin_step();
         self.execute(&program.train, Batch::Train(step), step)
     }
 
@@ -173,6 +216,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     pub fn measure_step(&mut self, step: u64, mut tell: impl FnMut(Measured, u64)) {
         let batch = Batch::Train(step);
         let program = self.program;
+        self.begin_step();
         for instruction in &program.train {
             match *instruction {
                 Instruction::Load { micro_batch, source, region } => {
@@ -180,27 +224,29 @@ impl<'a, T: Transport> Rank<'a, T> {
                 }
                 Instruction::Run { action, slot, outbox } => {
                     let stage = program.stage(action.stage).expect("its lane");
+                    let pass = self.pass(action, slot, outbox, batch);
                     for kernel in kernels(stage, action.kind) {
                         let start = self.transport.now_ns();
-                        self.kernel(stage, kernel, slot, outbox, batch);
+                        self.kernel(stage, kernel, &pass);
                         let time = self.transport.now_ns() - start;
                         tell(Measured::Kernel(kernel.node, kernel.kind), time);
                     }
                 }
-                Instruction::Optimizer { stage } => self.measure_update(stage, &mut tell),
+                Instruction::Optimizer { stage } => self.measure_update(stage, step, &mut tell),
                 Instruction::Recv { .. }
                 | Instruction::Send { .. }
+                | Instruction::ClipGradients
                 | Instruction::WaitSend { .. } => {}
             }
         }
     }
 
-    fn measure_update(&mut self, stage: StageId, tell: &mut impl FnMut(Measured, u64)) {
+    fn measure_update(&mut self, stage: StageId, step: u64, tell: &mut impl FnMut(Measured, u64)) {
         let stage = self.program.stage(stage).expect("its lane");
         for (node, owner) in (0..).map(NodeId).zip(self.graph.nodes()) {
             let start = self.transport.now_ns();
             for place in stage.params.iter().filter(|p| owner.params.contains(&p.param)) {
-                self.update_param(place);
+                self.update_param(place, step);
             }
             if !owner.params.is_empty() {
                 tell(Measured::Update(node), self.transport.now_ns() - start);
@@ -251,9 +297,21 @@ impl<'a, T: Transport> Rank<'a, T> {
                 unsafe { self.transport.start_send(to.0, tag, bytes, handle as usize)? };
             }
             Instruction::WaitSend { handle } => self.transport.wait_send(handle as usize)?,
+            Instruction::ClipGradients => {
+                let start = self.transport.now_ns();
+                let program = self.program;
+                for place in program.stages.iter().flat_map(|stage| &stage.params) {
+                    if let Some(gradient) = place.gradient {
+                        self.clip.add(place.param, self.arena.floats(gradient), self.threads);
+                    }
+                }
+                counts.busy_ns += self.transport.now_ns() - start;
+                self.clip.meet(&mut self.transport)?;
+                counts.gradient_norm = self.clip.norm();
+            }
             Instruction::Optimizer { stage } => {
                 let start = self.transport.now_ns();
-                self.update(stage);
+                self.update(stage, batch);
                 let end = self.transport.now_ns();
                 counts.busy_ns += end - start;
                 self.recorder.worked(Work::Optimizer(stage), start, end);
@@ -309,8 +367,9 @@ impl<'a, T: Transport> Rank<'a, T> {
     ) {
         let program = self.program;
         let stage = program.stage(action.stage).expect("lowering put the action on this lane");
+        let pass = self.pass(action, slot, outbox, batch);
         for kernel in kernels(stage, action.kind) {
-            self.kernel(stage, kernel, slot, outbox, batch);
+            self.kernel(stage, kernel, &pass);
         }
         if let (ActionKind::Forward, Some(loss)) = (action.kind, &stage.loss) {
             let words = self.arena.floats(stage.region(loss, slot, outbox));
@@ -319,14 +378,22 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
     }
 
-    fn kernel(
-        &mut self,
-        stage: &StageProgram,
-        kernel: &Kernel,
-        slot: u32,
-        outbox: u32,
-        batch: Batch,
-    ) {
+    fn begin_step(&mut self) {
+        self.turns.iter_mut().for_each(|(index, _)| *index = 0);
+    }
+
+    /// The pass that an action makes, counted when it is a forward pass of training.
+    fn pass(&mut self, action: Action, slot: u32, outbox: u32, batch: Batch) -> Pass {
+        let at = self.program.stages.iter().position(|s| s.stage == action.stage);
+        let (next, count) = &mut self.turns[at.expect("lowering put the action on this lane")];
+        let turn = Turn { index: *next, count: *count };
+        if action.kind == ActionKind::Forward && matches!(batch, Batch::Train(_)) {
+            *next += 1;
+        }
+        Pass { batch, micro_batch: action.micro_batch, turn, slot, outbox }
+    }
+
+    fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {
         let node = self.graph.node(kernel.node);
         let inputs: Slices<_> = node.inputs.iter().map(|id| &self.graph.node(*id).output).collect();
         let call = Call {
@@ -335,48 +402,72 @@ impl<'a, T: Transport> Rank<'a, T> {
             inputs: &inputs,
             output: &node.output,
             samples: self.plan.samples(),
-            phase: match batch {
+            phase: match pass.batch {
                 Batch::Train(_) => Phase::Train,
                 Batch::Test(_) => Phase::Evaluate,
             },
             loss_scale: 1.0 / self.plan.mini_batch as f32,
             threads: self.threads,
+            draw: Draw {
+                seed: self.plan.seed,
+                step: match pass.batch {
+                    Batch::Train(step) | Batch::Test(step) => step,
+                },
+                node: kernel.node.0,
+                first_sample: u64::from(pass.micro_batch.0) * self.plan.samples(),
+            },
+            turn: pass.turn,
         };
-        let region = |operand| stage.region(operand, slot, outbox);
+        let region = |operand| stage.region(operand, pass.slot, pass.outbox);
         let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
         let weights = params.iter().map(|p| p.weight);
         let gradients = params.iter().filter_map(|p| p.gradient);
+        let untrained = params.iter().filter(|p| p.gradient.is_none());
+        let deferred = untrained.filter_map(|p| p.state[0]);
         let scratch = kernel.workspace.iter().map(region);
         let written = kernel.writes.iter().map(region).chain(weights).chain(gradients);
+        let written = written.chain(deferred);
         let (reads, mut writes) =
             self.arena.views(kernel.reads.iter().map(region), written.chain(scratch));
         let (values, rest) = writes.split_at_mut(kernel.writes.len());
         let (weights, rest) = rest.split_at_mut(params.len());
         let trained = params.iter().filter(|p| p.gradient.is_some()).count();
-        let (gradients, scratch) = rest.split_at_mut(trained);
+        let (gradients, rest) = rest.split_at_mut(trained);
+        let (deferred, scratch) = rest.split_at_mut(rest.len() - kernel.workspace.iter().len());
         let workspace = scratch.first_mut().map_or(&mut [][..], |slice| &mut **slice);
-        let operands =
-            Operands { reads: &reads, writes: values, params: weights, gradients, workspace };
+        let operands = Operands {
+            reads: &reads,
+            writes: values,
+            params: weights,
+            gradients,
+            deferred,
+            workspace,
+        };
         launch(&call, operands);
     }
 
-    fn update(&mut self, stage: StageId) {
+    fn update(&mut self, stage: StageId, batch: Batch) {
+        let Batch::Train(step) = batch else { return };
         let program = self.program;
         let stage = program.stage(stage).expect("lowering put the stage on this lane");
         for place in &stage.params {
-            self.update_param(place);
+            self.update_param(place, step);
         }
     }
 
-    fn update_param(&mut self, place: &ParamPlace) {
+    fn update_param(&mut self, place: &ParamPlace, step: u64) {
         let Some(gradient) = place.gradient else { return };
-        let Optimizer::Sgd { learning_rate, momentum, weight_decay } = self.plan.optimizer;
-        let step = SgdStep { learning_rate, momentum, weight_decay };
-        let written = [Some(place.weight), Some(gradient), place.momentum];
-        let (_, mut slices) = self.arena.views(std::iter::empty(), written.into_iter().flatten());
-        let mut slices = slices.iter_mut();
-        if let (Some(weight), Some(gradient)) = (slices.next(), slices.next()) {
-            sgd(weight, gradient, slices.next().map(|s| &mut **s), step);
+        let update = Update {
+            rate: self.rates.at(step),
+            number: step + 1,
+            scale: self.clip.scale(),
+            threads: self.threads,
+        };
+        let axes = self.graph.param(place.param).shape.len();
+        let written = [place.weight, gradient].into_iter().chain(place.state.into_iter().flatten());
+        let (_, mut slices) = self.arena.views(std::iter::empty(), written);
+        if let [weight, gradient, state @ ..] = &mut slices[..] {
+            self.rule.update(&update, Parameter { weight, gradient, state, axes });
         }
     }
 }

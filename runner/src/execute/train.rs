@@ -1,11 +1,12 @@
 //! The loop around a rank's steps: agree, report, evaluate.
 
 use super::rank::{Rank, RunError};
+use super::rate::Rates;
 use super::record::{RankTrace, merge};
 use crate::checkpoint::{Begun, Saver, save};
-use crate::report::{Metrics, Progress};
+use crate::report::{Metrics, Progress, StepRecord};
 use crate::transport::{ReduceOp, Transport, TransportError};
-use pipewright_core::plan::{Instruction, Optimizer, Plan};
+use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::Trace;
 use std::sync::Arc;
@@ -79,7 +80,9 @@ pub fn train<T: Transport>(
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
     let mut before = begin;
+    let rates = Rates::new(plan);
     for step in first..plan.steps {
+        let rate = rates.at(step);
         let counts = rank.step(step)?;
         let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
         let mut sums = [counts.loss, counts.correct as f64, counts.busy_ns as f64, stop];
@@ -88,11 +91,18 @@ pub fn train<T: Transport>(
         let [loss, correct, busy_ns, stop] = sums;
         outcome.loss = loss / plan.mini_batch as f64;
         if !outcome.loss.is_finite() {
-            let Optimizer::Sgd { learning_rate: rate, .. } = plan.optimizer;
             return Err(RunError::Diverged { step, loss: outcome.loss, rate });
         }
         times.push((now - before, busy_ns));
-        metrics.step(step, outcome.loss, correct / plan.mini_batch as f64, now - before, counts)?;
+        metrics.step(StepRecord {
+            step,
+            loss: outcome.loss,
+            accuracy: correct / plan.mini_batch as f64,
+            step_ns: now - before,
+            busy_ns: counts.busy_ns,
+            learning_rate: Some(rate),
+            unix_ms: None,
+        })?;
         progress.step(step, outcome.loss, now - before, busy_ns);
         before = now;
         outcome.steps = step + 1;

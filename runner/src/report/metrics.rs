@@ -1,28 +1,36 @@
 //! Metrics of one rank: a JSON object a line in `rank-NNN.jsonl`.
 
-use crate::execute::{RunError, StepCounts};
+use crate::execute::RunError;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Where a rank's metrics go.
 pub struct Metrics {
     file: Option<(PathBuf, BufWriter<File>)>,
 }
 
-/// One step.
-#[derive(Serialize)]
-struct Line {
-    step: u64,
+/// One step of one rank, as it stands in the file. Files of earlier versions lack the last fields.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Which step, from 0.
+    pub step: u64,
     /// Mean over the mini-batch.
-    loss: f64,
+    pub loss: f64,
     /// Correct predictions of the mini-batch, 0 to 1.
-    accuracy: f64,
+    pub accuracy: f64,
     /// From the end of the step before to the end of this one.
-    step_ns: u64,
+    pub step_ns: u64,
     /// Time that this rank computed.
-    busy_ns: u64,
+    pub busy_ns: u64,
+    /// The learning rate.
+    #[serde(default)]
+    pub learning_rate: Option<f64>,
+    /// When it ended: milliseconds since 1970, by this rank's machine.
+    #[serde(default)]
+    pub unix_ms: Option<u64>,
 }
 
 impl Metrics {
@@ -53,21 +61,15 @@ impl Metrics {
         file.flush().map_err(|source| RunError::Write { path: path.display().to_string(), source })
     }
 
-    /// Adds a step.
+    /// Adds a step; its moment is now.
     ///
     /// # Errors
     /// When the disk does not take it.
-    pub fn step(
-        &mut self,
-        step: u64,
-        loss: f64,
-        accuracy: f64,
-        step_ns: u64,
-        counts: StepCounts,
-    ) -> Result<(), RunError> {
+    pub fn step(&mut self, record: StepRecord) -> Result<(), RunError> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
-        let line = Line { step, loss, accuracy, step_ns, busy_ns: counts.busy_ns };
-        serde_json::to_writer(&mut *file, &line)
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let record = StepRecord { unix_ms: Some(now.as_millis() as u64), ..record };
+        serde_json::to_writer(&mut *file, &record)
             .map_err(std::io::Error::from)
             .and_then(|()| file.write_all(b"\n"))
             .map_err(|source| RunError::Write { path: path.display().to_string(), source })

@@ -2,7 +2,7 @@
 
 use crate::common::{RUNNER, losses, mpirun_in, result, runner_in, scratch, write};
 use crate::run::{STEPS, at, checkpoints, plan, plan_file, saved, tensors, until};
-use pipewright_core::plan::{Data, Optimizer, Plan};
+use pipewright_core::plan::{Data, Plan};
 use pipewright_core::schedule::ScheduleKind;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -111,8 +111,7 @@ fn a_signal_ends_a_long_test() {
 fn divergence_leaves_the_checkpoint_before() {
     let dir = scratch("diverged");
     let good = plan_file(&dir, 2, ScheduleKind::OneFOneB);
-    let learning_rate = 1e9;
-    let optimizer = Optimizer::Sgd { learning_rate, momentum: 0.9, weight_decay: 0.0 };
+    let optimizer = "sgd:lr=1e9,momentum=0.9".parse().unwrap();
     let bad = Plan { optimizer, steps: 500, ..plan(2, ScheduleKind::OneFOneB) };
     let bad = write(&dir, "bad.json", bad.to_json());
     let args = ["--save-every", "1", "--keep", "1"];

@@ -3,7 +3,7 @@
 use crate::common::{losses, mpirun_in, runner_in, scratch, write};
 use crate::run::{STEPS, at, checkpoints, plan, plan_file};
 use pipewright_core::graph::presets::Preset;
-use pipewright_core::plan::{Data, Optimizer, Plan};
+use pipewright_core::plan::{Data, Plan};
 use pipewright_core::schedule::ScheduleKind;
 use std::path::{Path, PathBuf};
 
@@ -108,14 +108,17 @@ fn processes_agree_which_one_is_whole() {
 fn other_training() {
     let (dir, _) = ran("other");
     let same = || plan(2, ScheduleKind::OneFOneB);
-    let momentum = Optimizer::Sgd { learning_rate: 0.01, momentum: 0.5, weight_decay: 0.0 };
+    let momentum = "sgd:lr=0.01,momentum=0.5".parse().unwrap();
+    let mut clipped = same();
+    clipped.training.clip_norm = Some(0.5);
     let mut model = crate::common::draft(Preset::Fc32 { width: 64 }, 2).plan().unwrap().0;
     (model.seed, model.mini_batch) = (1, 32);
     let few = Data::Synthetic { train: 512, test: 8 };
     let twice = same().mini_batch * 2;
-    let cases: [(Plan, &str); 5] = [
+    let cases: [(Plan, &str); 6] = [
         (model, "the model is digits-cnn (10 parameters, fingerprint"),
         (Plan { optimizer: momentum, ..same() }, "optimizer is {\"kind\":\"sgd\""),
+        (clipped, "training is null in the checkpoint, {\"clip_norm\":0.5} in the plan"),
         (Plan { seed: 2, ..same() }, "seed is 1 in the checkpoint, 2 in the plan"),
         (Plan { mini_batch: twice, ..same() }, "mini_batch is 32 in the checkpoint, 64 in the"),
         (Plan { data: few, ..same() }, "training samples is 1437 in the checkpoint, 512 in"),

@@ -2,6 +2,7 @@
 
 use crate::common::{Ended, losses, mpirun_in, runner_in, scratch, write};
 use crate::run::{STEPS, at, checkpoints, plan_file, tensors};
+use pipewright_core::plan::Decay;
 use pipewright_core::schedule::ScheduleKind;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +31,7 @@ fn same(dir: &Path, name: &str) {
     let (whole, continued) = (dir.join("whole"), dir.join(name));
     assert_eq!(losses(&continued), losses(&whole), "{name}: metrics go on where they were");
     let (expected, found) = (tensors(&at(&whole, STEPS)), tensors(&at(&continued, STEPS)));
-    assert!(expected.keys().any(|name| name.ends_with("@momentum_buffer")));
+    assert!(expected.keys().any(|name| name.contains('@')), "the optimizer has a state");
     assert!(found == expected, "{name}: the tensors differ");
 }
 
@@ -109,6 +110,36 @@ fn running_statistics_go_on_too() {
     assert!(whole.keys().any(|name| name.ends_with("running_var")), "{:?}", whole.keys());
     assert!(whole == found);
     std::fs::remove_dir_all(dir).ok();
+}
+
+#[test]
+fn the_state_of_adam_and_the_rate_go_on_too() {
+    let dir = scratch("resume-adam");
+    let file = |stages: u32, schedule| {
+        let mut plan = crate::run::plan(stages, schedule);
+        plan.optimizer = "adamw:lr=3e-3,weight_decay=0.1".parse().unwrap();
+        plan.training.rate.decay = Decay::Cosine { floor: 1e-4 };
+        (plan.training.rate.warmup, plan.training.clip_norm) = (2, Some(1.0));
+        let name = format!("{stages}.json");
+        write(&dir, &name, plan.to_json());
+        name
+    };
+    let (four, two) = (file(4, ScheduleKind::ZbH1), file(2, ScheduleKind::OneFOneB));
+    let all = ["--save-every", "5", "--out"];
+    runner_in(&dir, &[&[&four[..]][..], &all, &["whole"]].concat()).done();
+    let (whole, cut) = (dir.join("whole"), dir.join("cut"));
+    assert_eq!(checkpoints(&whole), [5, STEPS]);
+    // As if the run had been killed after its checkpoint of step 5.
+    std::fs::create_dir_all(cut.join("checkpoints")).unwrap();
+    std::fs::rename(at(&whole, 5), at(&cut, 5)).unwrap();
+    std::fs::copy(whole.join("rank-000.jsonl"), cut.join("rank-000.jsonl")).unwrap();
+    runner_in(&dir, &[&[&two[..], "--resume"][..], &all, &["cut"]].concat()).done();
+    let names = tensors(&at(&cut, 5)).into_keys().collect::<Vec<_>>();
+    assert!(names.iter().any(|name| name.ends_with("@exp_avg_sq")), "{names:?}");
+    same(&dir, "cut");
+    // The cosine ends with the run: a run of another length is another training.
+    let args = [&two, "--resume", "--out", "cut", "--steps", "20"];
+    runner_in(&dir, &args).refused(2, "steps is 8 in the checkpoint, 20 in the plan");
 }
 
 #[test]

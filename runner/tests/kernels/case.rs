@@ -2,7 +2,7 @@
 
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec};
-use pipewright_runner::device::cpu::{Call, Operands, Phase};
+use pipewright_runner::device::cpu::{Call, Draw, Operands, Phase, Turn};
 
 /// What a suite tests.
 pub type Launch<'a> = &'a mut dyn FnMut(&Call, Operands);
@@ -70,14 +70,14 @@ impl Case {
         match self.op {
             Op::MaxPool2d { .. } => Some((self.samples * self.output.elements()) as usize),
             Op::BatchNorm2d { .. } => Some(2 * self.output.shape[0] as usize),
-            Op::SoftmaxCrossEntropy => Some(self.inputs[0].len()),
+            Op::SoftmaxCrossEntropy { .. } => Some(self.inputs[0].len()),
             _ => None,
         }
     }
 
     pub fn empty_forward(&self) -> Forward {
         let words = match self.op {
-            Op::SoftmaxCrossEntropy => 2,
+            Op::SoftmaxCrossEntropy { .. } => 2,
             _ => (self.samples * self.output.elements()) as usize,
         };
         // Not a number: whatever a kernel forgets to write shows.
@@ -111,6 +111,8 @@ impl Case {
             phase: self.phase,
             loss_scale: self.loss_scale,
             threads: self.threads,
+            draw: Draw::default(),
+            turn: Turn::default(),
         };
         let mut params: Vec<&mut [f32]> = self.params.iter_mut().map(|p| &mut p[..]).collect();
         let operands = Operands {
@@ -118,6 +120,7 @@ impl Case {
             writes: &mut writes,
             params: &mut params,
             gradients: &mut gradients,
+            deferred: &mut [],
             workspace: &mut self.workspace,
         };
         launch(&call, operands);
@@ -155,7 +158,7 @@ impl Case {
             Op::Relu => vec![y, gradient],
             Op::MaxPool2d { .. } => saved.into_iter().chain([gradient]).collect(),
             Op::BatchNorm2d { .. } => [x, gradient].into_iter().chain(saved).collect(),
-            Op::SoftmaxCrossEntropy => saved.into_iter().chain([&inputs[1][..]]).collect(),
+            Op::SoftmaxCrossEntropy { .. } => saved.into_iter().chain([&inputs[1][..]]).collect(),
             _ => vec![gradient],
         };
         let writes = vec![&mut backward.input[..]];

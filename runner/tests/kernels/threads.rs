@@ -3,7 +3,7 @@
 use crate::case::{Backward, Case, Forward, Noise};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec, Window};
-use pipewright_runner::device::cpu::{self, Call, Operands, Phase};
+use pipewright_runner::device::cpu::{self, Call, Draw, Operands, Phase, Turn};
 
 fn conv(out_channels: u64, kernel: u64, stride: u64, padding: u64, groups: u64) -> Op {
     Op::Conv2d {
@@ -32,10 +32,14 @@ fn large() -> Vec<Case> {
         Case::new(conv(32, 3, 1, 1, 32), image(32, 41, 39), 3),
         Case::new(Op::Relu, image(9, 61, 67), 3),
         Case::new(Op::MaxPool2d { window }, image(16, 61, 67), 3),
-        Case::new(Op::AvgPool2d { window }, image(16, 61, 67), 3),
+        Case::new(Op::AvgPool2d { window, count_padding: true }, image(16, 61, 67), 3),
         Case::new(Op::GlobalAvgPool, image(16, 61, 67), 3),
         Case::new(Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 }, image(13, 61, 67), 3),
-        Case::new(Op::SoftmaxCrossEntropy, vec![TensorSpec::f32(vec![1000]), target], 64),
+        Case::new(
+            Op::SoftmaxCrossEntropy { label_smoothing: 0.0 },
+            vec![TensorSpec::f32(vec![1000]), target],
+            64,
+        ),
     ]
 }
 
@@ -84,6 +88,8 @@ fn sums_are_folded_in_the_given_order() {
             phase: Phase::Train,
             loss_scale: 1.0,
             threads,
+            draw: Draw::default(),
+            turn: Turn::default(),
         };
         let writes: &mut [&mut [f32]] = &mut [&mut out];
         let operands = Operands {
@@ -91,6 +97,7 @@ fn sums_are_folded_in_the_given_order() {
             writes,
             params: &mut [],
             gradients: &mut [],
+            deferred: &mut [],
             workspace: &mut [],
         };
         cpu::launch(&call, operands);
@@ -129,6 +136,7 @@ fn where_data_lies_does_not_matter() {
                 writes: &mut tails(&mut written),
                 params: &mut tails(&mut params),
                 gradients: &mut [],
+                deferred: &mut [],
                 workspace: &mut workspace[..],
             };
             cpu::launch(call, operands);
@@ -146,7 +154,7 @@ fn where_data_lies_does_not_matter() {
 fn a_samples_place_in_the_micro_batch_does_not_matter() {
     let launch = &mut |call: &Call, operands: Operands| cpu::launch(call, operands);
     for mut case in large() {
-        if matches!(case.op, Op::BatchNorm2d { .. } | Op::SoftmaxCrossEntropy) {
+        if matches!(case.op, Op::BatchNorm2d { .. } | Op::SoftmaxCrossEntropy { .. }) {
             continue;
         }
         case.fill(7);

@@ -7,7 +7,7 @@ use crate::graph::autodiff::{Port, TrainingGraph};
 use crate::ids::{LaneId, MicroBatch, NodeId, StageId};
 use crate::plan::layout::aligned;
 use crate::plan::{
-    Area, Instruction, Operand, ParamPlace, Pool, Program, Region, Source, StageProgram,
+    Area, BatchNorm, Instruction, Operand, ParamPlace, Pool, Program, Region, Source, StageProgram,
 };
 use crate::schedule::{Action, ActionKind};
 use crate::units::Bytes;
@@ -195,7 +195,7 @@ fn stage_program<'a>(
     let params: Vec<_> = nodes.flat_map(|n| n.params.iter().copied()).collect();
     let first_param = params.first().map_or(0, |p| p.0);
     let place =
-        |param| ParamPlace { param, weight: Region::default(), gradient: None, momentum: None };
+        |param| ParamPlace { param, weight: Region::default(), gradient: None, state: [None; 2] };
     let outbox = if places.outbox == Bytes::ZERO { 0 } else { outbox };
     let program = StageProgram {
         stage: id,
@@ -227,7 +227,12 @@ fn place(inputs: &Inputs, stages: &mut [Stage]) -> (Bytes, Bytes) {
             let bytes = Bytes(4) * param.elements();
             place.weight = take(bytes);
             place.gradient = param.trainable.then(|| take(bytes));
-            place.momentum = (param.trainable && inputs.momentum).then(|| take(bytes));
+            let deferred = inputs.training.batch_norm == BatchNorm::Deferred;
+            let kept = match param.trainable {
+                true => inputs.optimizer.state_tensors(),
+                false => usize::from(deferred),
+            };
+            place.state.iter_mut().take(kept).for_each(|state| *state = Some(take(bytes)));
         }
     }
     let persistent = take(Bytes::ZERO).offset;
@@ -275,6 +280,9 @@ impl Emit<'_> {
             }
         }
         if train {
+            if self.inputs.training.clip_norm.is_some() {
+                self.out.push(Instruction::ClipGradients);
+            }
             // Before the last messages are waited for: the update needs none of them.
             let update = |s: &Stage| Instruction::Optimizer { stage: s.id };
             self.out.extend(self.stages.iter().map(update));

@@ -12,13 +12,14 @@ mod linear;
 mod loss;
 mod matmul;
 mod norm;
+mod optimizer;
 mod pool;
-mod sgd;
 mod sums;
 mod unfold;
 
 pub use matmul::{Matrix, MatrixMut, Product, matmul};
-pub use sgd::{SgdStep, sgd};
+pub use optimizer::{Parameter, Rule, Update, decimal};
+pub use sums::squares;
 
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Node, Op, TensorSpec};
@@ -54,6 +55,40 @@ pub struct Call<'a> {
     pub loss_scale: f32,
     /// Threads of rayon's current pool that may take part; 0 and 1 both mean the caller alone.
     pub threads: usize,
+    /// What random numbers follow from.
+    pub draw: Draw,
+    /// Which of the step's micro-batches this is.
+    pub turn: Turn,
+}
+
+/// What the random numbers of a call follow from: nothing that depends on the split, the number of
+/// micro-batches or who computes, so masks are the same everywhere and when made again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Draw {
+    /// The plan's seed.
+    pub seed: u64,
+    /// The training step.
+    pub step: u64,
+    /// The node's index in the whole network.
+    pub node: u32,
+    /// Index in the mini-batch of the micro-batch's first sample.
+    pub first_sample: u64,
+}
+
+/// A micro-batch's place among those that the device takes through a stage in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Forward passes of the stage before this one, in this step.
+    pub index: u32,
+    /// Forward passes of the stage in a step.
+    pub count: u32,
+}
+
+impl Default for Turn {
+    /// The only one.
+    fn default() -> Self {
+        Self { index: 0, count: 1 }
+    }
 }
 
 /// Tensors as 4-byte words; u32 tensors are the same bytes (`bytemuck::cast_slice`).
@@ -67,6 +102,8 @@ pub struct Operands<'a, 't> {
     pub params: &'a mut [&'t mut [f32]],
     /// One gradient per trainable parameter, in the same order; kernels add to them.
     pub gradients: &'a mut [&'t mut [f32]],
+    /// The mini-batch's statistics so far, one per running statistic, when they are deferred.
+    pub deferred: &'a mut [&'t mut [f32]],
     /// Scratch of the size that the training graph gives for the computation.
     pub workspace: &'a mut [f32],
 }
@@ -89,23 +126,8 @@ fn has_kernel(op: &Op) -> bool {
         | Op::BatchNorm2d { .. }
         | Op::Flatten
         | Op::Add
-        | Op::SoftmaxCrossEntropy => true,
-        Op::Tokens { .. }
-        | Op::Targets { .. }
-        | Op::Embedding { .. }
-        | Op::LayerNorm { .. }
-        | Op::RmsNorm { .. }
-        | Op::InstanceNorm2d { .. }
-        | Op::LocalResponseNorm { .. }
-        | Op::Attention { .. }
-        | Op::Activation { .. }
-        | Op::Multiply
-        | Op::Concat
-        | Op::Upsample { .. }
-        | Op::FirstPosition
-        | Op::TiedLinear { .. }
-        | Op::SigmoidCrossEntropy
-        | Op::Opaque { .. } => false,
+        | Op::SoftmaxCrossEntropy { .. } => true,
+        _ => false,
     }
 }
 
@@ -128,8 +150,8 @@ pub fn launch(call: &Call, operands: Operands) {
         (Op::Conv2d { .. }, WeightGradient) => conv::weight_gradient(call, operands),
         (Op::MaxPool2d { window }, Forward) => pool::max_forward(call, window, operands),
         (Op::MaxPool2d { .. }, InputGradient) => pool::max_input_gradient(call, operands),
-        (Op::AvgPool2d { window }, Forward) => pool::avg_forward(call, window, operands),
-        (Op::AvgPool2d { window }, InputGradient) => {
+        (Op::AvgPool2d { window, .. }, Forward) => pool::avg_forward(call, window, operands),
+        (Op::AvgPool2d { window, .. }, InputGradient) => {
             pool::avg_input_gradient(call, window, operands);
         }
         (Op::GlobalAvgPool, Forward) => pool::global_avg_forward(call, operands),
@@ -142,8 +164,8 @@ pub fn launch(call: &Call, operands: Operands) {
         (Op::BatchNorm2d { .. }, InputGradient) => norm::input_gradient(call, operands),
         (Op::BatchNorm2d { .. }, WeightGradient) => norm::weight_gradient(call, operands),
         (Op::Add, Forward) => elementwise::sum(call, operands),
-        (Op::SoftmaxCrossEntropy, Forward) => loss::forward(call, operands),
-        (Op::SoftmaxCrossEntropy, InputGradient) => loss::input_gradient(call, operands),
+        (Op::SoftmaxCrossEntropy { .. }, Forward) => loss::forward(call, operands),
+        (Op::SoftmaxCrossEntropy { .. }, InputGradient) => loss::input_gradient(call, operands),
         // Sources are loaded, views cost nothing, the inputs of an addition share its gradient,
         // what has no parameters has no weight gradient, and what has no kernel was refused.
         _ => {
@@ -163,7 +185,7 @@ fn check_sizes(call: &Call, operands: &Operands) {
             for (read, spec) in operands.reads.iter().zip(call.inputs) {
                 debug_assert_eq!(read.len(), words(spec), "input of {}", call.op.name());
             }
-            if !matches!(call.op, Op::SoftmaxCrossEntropy) {
+            if !call.op.is_loss() {
                 debug_assert_eq!(operands.writes[0].len(), words(call.output));
             }
         }
