@@ -178,6 +178,9 @@ pub struct PlanArgs {
     /// Seed of weights and samples.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// A file of initial weights, written into the plan as it stands here: see `runner run --help`.
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<String>,
     /// Steps to train.
     #[arg(long, default_value_t = 100)]
     pub steps: u64,

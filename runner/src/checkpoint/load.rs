@@ -18,7 +18,7 @@ pub struct Begun {
 }
 
 /// Sets every tensor of this rank that outlives a step to what the newest whole checkpoint says.
-/// Where there is none at all, training begins at the start. Collective. Every file is summed by one rank; values are read straight into their place.
+/// `None` where there is none at all: training begins at the start. Collective. Every file is summed by one rank; values are read straight into their place.
 ///
 /// # Errors
 /// The same on all ranks; rank 0 knows why.
@@ -26,7 +26,7 @@ pub fn load<T: Transport>(
     rank: &mut Rank<T>,
     resume: &Resume,
     identity: &Identity,
-) -> Result<Begun, RunError> {
+) -> Result<Option<Begun>, RunError> {
     let lost = |source| RunError::Agreement { step: 0, source };
     let first = rank.transport.rank() == 0;
     for index in 0.. {
@@ -35,7 +35,7 @@ pub fn load<T: Transport>(
         let mut step = [mine.map_or(-1.0, |candidate| candidate.step as f64)];
         rank.transport.all_reduce(&mut step, ReduceOp::Max).map_err(lost)?;
         if step[0] < 0.0 && index == 0 {
-            return Ok(Begun::default());
+            return Ok(None);
         }
         if step[0] < 0.0 {
             break;
@@ -44,7 +44,7 @@ pub fn load<T: Transport>(
         let read = read(rank, candidate, &resume.folder, identity);
         let loss = read.as_ref().copied().unwrap_or_default();
         match agree(&mut rank.transport, read.map(drop)).map_err(lost)? {
-            Ok(()) => return Ok(Begun { step: step[0] as u64, loss }),
+            Ok(()) => return Ok(Some(Begun { step: step[0] as u64, loss })),
             Err(error) if !resume.falls_back => return Err(RunError::Resume(error)),
             Err(error) if first => eprintln!("warning: {error}; trying the checkpoint before"),
             Err(_) => {}
@@ -75,8 +75,11 @@ fn read<T: Transport>(
     Ok(manifest.loss)
 }
 
-/// Compares a file with what the manifest says of it.
-fn verify(folder: &Path, file: &FileRecord) -> Result<(), CheckpointError> {
+/// Compares a file of the checkpoint in `folder` with what the manifest says of it.
+///
+/// # Errors
+/// When it cannot be read or differs.
+pub fn verify(folder: &Path, file: &FileRecord) -> Result<(), CheckpointError> {
     let path = folder.join(&file.name);
     let (bytes, crc32c) = match checksum(&path) {
         Ok(found) => found,

@@ -28,7 +28,7 @@ mod save;
 
 pub use error::CheckpointError;
 pub use folder::{Candidate, Resume, has_checkpoints, remove_all};
-pub use load::{Begun, load};
+pub use load::{Begun, load, verify};
 pub use manifest::{FileRecord, Identity, Manifest, ModelRecord, SplitRecord, VERSION};
 pub use save::{Saver, save};
 

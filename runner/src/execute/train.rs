@@ -107,11 +107,7 @@ pub fn train<T: Transport>(
         before = now;
         outcome.steps = step + 1;
         outcome.interrupted = stop > 0.0;
-        let ends = outcome.interrupted || outcome.steps == plan.steps;
-        if let Some(saver) = context.saver.filter(|s| ends || s.is_due(outcome.steps)) {
-            // What a continuation finds of the metrics is at least what its checkpoint has.
-            metrics.flush()?;
-            save(rank, saver, outcome.steps, outcome.loss)?;
+        if keep(rank, context, metrics, &outcome)? {
             before = rank.transport.now_ns();
         }
         if outcome.interrupted {
@@ -127,6 +123,22 @@ pub fn train<T: Transport>(
     }
     (outcome.arena, outcome.trace) = collect(rank, context, begin).map_err(at(outcome.steps))?;
     Ok(outcome)
+}
+
+/// Saves a checkpoint after a step, where one is due or the run ends; whether it did.
+fn keep<T: Transport>(
+    rank: &mut Rank<T>,
+    context: &Context,
+    metrics: &mut Metrics,
+    outcome: &Outcome,
+) -> Result<bool, RunError> {
+    let ends = outcome.interrupted || outcome.steps == context.plan.steps;
+    let due = |saver: &&Saver| ends || saver.is_due(outcome.steps);
+    let Some(saver) = context.saver.filter(due) else { return Ok(false) };
+    // What a continuation finds of the metrics is at least what its checkpoint has.
+    metrics.flush()?;
+    save(rank, saver, outcome.steps, outcome.loss)?;
+    Ok(true)
 }
 
 /// Median step time, and the idle share over the same steps.
