@@ -98,6 +98,9 @@ pub struct RunArgs {
     /// a checkpoint, tensors named as the model's parameters.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
+    /// Evaluate the test samples every so many steps as well as at the end; 0: only at the end.
+    #[arg(long, value_name = "STEPS", default_value_t = 0)]
+    pub eval_every: u64,
     /// How ranks talk.
     #[arg(long, value_enum, default_value = "auto")]
     pub transport: TransportKind,

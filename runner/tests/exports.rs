@@ -173,13 +173,17 @@ fn tables_have_every_step() {
     let text = std::fs::read_to_string(dir.join("tables/run.csv")).unwrap();
     assert_eq!(runner_in(&dir, &["export", "run", "--csv", "-"]).done().stdout, text);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "step,loss,accuracy,step_time_s,bubble,learning_rate,unix_ms");
+    assert_eq!(
+        lines[0],
+        "step,loss,accuracy,test_loss,test_accuracy,step_time_s,bubble,learning_rate,\
+         gradient_norm,unix_ms"
+    );
     let losses = losses(&dir.join("run"));
     for ((step, line), loss) in (0..).zip(&lines[1..]).zip(&losses) {
         let cells: Vec<&str> = line.split(',').collect();
-        assert_eq!((cells.len(), cells[0]), (7, &*format!("{step}")), "{line}");
+        assert_eq!((cells.len(), cells[0]), (10, &*format!("{step}")), "{line}");
         assert_eq!(cells[1].parse::<f64>().unwrap(), loss.parse::<f64>().unwrap());
-        assert_eq!(cells[5], "0.01");
+        assert_eq!(cells[7], "0.01");
     }
     assert_eq!(lines.len(), 7);
     // What a killed run leaves: half a line. And what no run leaves.

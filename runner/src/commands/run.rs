@@ -25,6 +25,7 @@ struct Run {
     data: DataSet,
     output: Output,
     state: State,
+    eval_every: u64,
     stop: StopFlag,
     threads: usize,
     json: bool,
@@ -54,10 +55,11 @@ fn processes(args: &RunArgs) -> Result<Option<u32>, Failure> {
 }
 
 /// Refuses a plan whose tensors do not fit into this machine's memory.
-fn fits(prediction: &Prediction, rank: Option<u32>) -> Result<(), Failure> {
+fn fits(prediction: &Prediction, replicas: u32, rank: Option<u32>) -> Result<(), Failure> {
+    let programs = &prediction.programs;
     let all: Bytes = match rank {
-        Some(rank) => prediction.programs[rank as usize].arena,
-        None => prediction.programs.iter().map(|p| p.arena).sum(),
+        Some(rank) => programs[rank as usize % programs.len()].arena,
+        None => programs.iter().map(|p| p.arena).sum::<Bytes>() * u64::from(replicas),
     };
     let Some(available) = available_memory().filter(|available| all > *available) else {
         return Ok(());
@@ -113,7 +115,7 @@ impl Run {
         let prediction = predict(&plan)?;
         super::runnable(&prediction.graph)?;
         let evaluation = evaluation(&plan)?;
-        fits(&prediction, process.map(|(rank, _)| rank))?;
+        fits(&prediction, plan.data_parallel.replicas, process.map(|(rank, _)| rank))?;
         let (shape, classes) = prediction.graph.sample().expect("plans train on samples");
         let data = data::open(&plan.data, shape, classes, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
@@ -133,6 +135,7 @@ impl Run {
             data,
             output,
             state,
+            eval_every: args.eval_every,
             stop,
             threads,
             json: args.json,
@@ -161,7 +164,7 @@ impl Run {
         } else {
             Progress::silent()
         };
-        let program = &prediction.programs[index as usize];
+        let program = &prediction.programs[(index % plan.lanes()) as usize];
         let parts = (plan, &prediction.graph, program);
         let mut rank = Rank::new(parts, &self.data, transport, self.threads);
         // Metrics are dropped, and so written, before `abort` may end the process. That they cannot
@@ -173,6 +176,7 @@ impl Run {
                 prediction,
                 evaluation: &self.evaluation,
                 test_samples: self.data.test.len(),
+                eval_every: self.eval_every,
                 stop: self.stop.clone(),
                 begun,
                 saver: self.state.saver.as_ref(),

@@ -3,7 +3,7 @@
 use super::Rank;
 use pipewright_core::graph::Graph;
 use pipewright_core::ids::StageId;
-use pipewright_core::plan::{Optimizer, Program, Region};
+use pipewright_core::plan::{Program, Region};
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct Lasting {
 impl<T> Rank<'_, T> {
     /// Every tensor of this rank that outlives a step, stage by stage, in the graph's order.
     pub fn lasting(&self) -> Vec<Lasting> {
-        lasting(self.graph, self.program, &self.plan.optimizer)
+        lasting(self.graph, self.program, self.plan.optimizer.state_names())
     }
 
     /// The values of one of [`Rank::lasting`].
@@ -37,7 +37,7 @@ impl<T> Rank<'_, T> {
     }
 }
 
-fn lasting(graph: &Graph, program: &Program, optimizer: &Optimizer) -> Vec<Lasting> {
+fn lasting(graph: &Graph, program: &Program, states: &[&str]) -> Vec<Lasting> {
     let mut all = vec![];
     for stage in &program.stages {
         for place in &stage.params {
@@ -47,9 +47,10 @@ fn lasting(graph: &Graph, program: &Program, optimizer: &Optimizer) -> Vec<Lasti
                 all.push(Lasting { name, shape, stage, parameter, region });
             };
             add(param.name.clone(), place.weight, true);
-            for (name, region) in optimizer.state_names().iter().zip(place.state) {
-                if let Some(region) = region {
-                    add(format!("{}@{name}", param.name), region, false);
+            // What deferred statistics keep is zero between steps.
+            for (state, region) in states.iter().zip(place.state.into_iter().flatten()) {
+                if param.trainable {
+                    add(format!("{}@{state}", param.name), region, false);
                 }
             }
         }

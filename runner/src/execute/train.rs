@@ -1,5 +1,6 @@
 //! The loop around a rank's steps: agree, report, evaluate.
 
+use super::evaluate::{Tested, evaluate, predictions};
 use super::rank::{Rank, RunError};
 use super::rate::Rates;
 use super::record::{RankTrace, merge};
@@ -25,6 +26,8 @@ pub struct Context<'a> {
     pub evaluation: &'a [Vec<Instruction>],
     /// Test samples.
     pub test_samples: u64,
+    /// Steps between two evaluations besides the one at the end; 0 for none.
+    pub eval_every: u64,
     /// Whether to stop early.
     pub stop: StopFlag,
     /// Where training begins: at the start or where a checkpoint was saved.
@@ -40,8 +43,8 @@ pub struct Outcome {
     pub steps: u64,
     /// Loss of the last step, a mean over its mini-batch.
     pub loss: f64,
-    /// Correct test samples, and all.
-    pub test: Option<(u64, u64)>,
+    /// What the test samples gave at the end.
+    pub test: Option<Tested>,
     /// Median time of a step on rank 0, without the first ones.
     pub step_ns: u64,
     /// Idle share of the ranks' time, over the same steps.
@@ -59,9 +62,6 @@ pub struct Outcome {
 /// Steps that warm caches up and are left out of the median, when there are enough others.
 const WARM_UP: usize = 3;
 
-/// How long an evaluation may go on before ranks ask each other whether a signal came.
-const PATIENCE_NS: f64 = 0.4e9;
-
 /// Trains as the plan says, then evaluates.
 ///
 /// # Errors
@@ -77,10 +77,12 @@ pub fn train<T: Transport>(
     let mut times = Vec::with_capacity(plan.steps.saturating_sub(first) as usize);
     let mut outcome = Outcome { steps: first, loss, ..Outcome::default() };
     let at = |step| move |source| RunError::Agreement { step, source };
+    rank.connect(&context.prediction.groups).map_err(at(0))?;
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
     let mut before = begin;
     let rates = Rates::new(plan);
+    let predictions = predictions(&context.prediction.graph);
     for step in first..plan.steps {
         let rate = rates.at(step);
         let counts = rank.step(step)?;
@@ -94,19 +96,27 @@ pub fn train<T: Transport>(
             return Err(RunError::Diverged { step, loss: outcome.loss, rate });
         }
         times.push((now - before, busy_ns));
+        progress.step(step, outcome.loss, now - before, busy_ns);
+        outcome.steps = step + 1;
+        outcome.interrupted = stop > 0.0;
+        outcome.test = None;
+        if context.tests_after(outcome.steps) && !outcome.interrupted {
+            outcome.test = evaluate(rank, context, step)?;
+            outcome.interrupted = outcome.test.is_none();
+        }
         metrics.step(StepRecord {
             step,
             loss: outcome.loss,
-            accuracy: correct / plan.mini_batch as f64,
+            accuracy: predictions.map(|each| correct / (plan.mini_batch * each) as f64),
+            learning_rate: Some(rate),
+            gradient_norm: plan.training.clip_norm.map(|_| counts.gradient_norm),
+            test_loss: outcome.test.map(|test| test.loss),
+            test_accuracy: outcome.test.and_then(|test| test.accuracy()),
             step_ns: now - before,
             busy_ns: counts.busy_ns,
-            learning_rate: Some(rate),
             unix_ms: None,
         })?;
-        progress.step(step, outcome.loss, now - before, busy_ns);
-        before = now;
-        outcome.steps = step + 1;
-        outcome.interrupted = stop > 0.0;
+        before = if outcome.test.is_some() { rank.transport.now_ns() } else { now };
         if keep(rank, context, metrics, &outcome)? {
             before = rank.transport.now_ns();
         }
@@ -115,14 +125,21 @@ pub fn train<T: Transport>(
         }
     }
     outcome.total_ns = before - begin;
-    (outcome.step_ns, outcome.bubble) = summary(&mut times, context.prediction.programs.len());
+    (outcome.step_ns, outcome.bubble) = summary(&mut times, plan.ranks() as usize);
     progress.finish();
-    if !outcome.interrupted && context.test_samples > 0 {
-        outcome.test = evaluate(rank, context)?;
+    if !outcome.interrupted && context.test_samples > 0 && outcome.test.is_none() {
+        outcome.test = evaluate(rank, context, plan.steps)?;
         outcome.interrupted = outcome.test.is_none();
     }
     (outcome.arena, outcome.trace) = collect(rank, context, begin).map_err(at(outcome.steps))?;
     Ok(outcome)
+}
+
+impl Context<'_> {
+    /// Whether the test samples are evaluated after so many steps of training.
+    fn tests_after(&self, steps: u64) -> bool {
+        self.eval_every > 0 && self.test_samples > 0 && steps.is_multiple_of(self.eval_every)
+    }
 }
 
 /// Saves a checkpoint after a step, where one is due or the run ends; whether it did.
@@ -153,39 +170,6 @@ fn summary(times: &mut [(u64, f64)], ranks: usize) -> (u64, f64) {
     let bubble = 1.0 - busy / (total as f64 * ranks as f64);
     times.sort_by_key(|(time, _)| *time);
     (times[times.len() / 2].0, bubble)
-}
-
-/// Correct test samples and all of them; `None` when a signal ended it before.
-fn evaluate<T: Transport>(
-    rank: &mut Rank<T>,
-    context: &Context,
-) -> Result<Option<(u64, u64)>, RunError> {
-    let rounds = context.test_samples.div_ceil(context.plan.mini_batch);
-    let instructions = &context.evaluation[rank.transport.rank() as usize];
-    let agreement = |source| RunError::Agreement { step: context.plan.steps, source };
-    let mut correct = 0.0;
-    // Ranks agree whether to go on. It drains the pipeline, so they do it about every `PATIENCE`:
-    // the number of rounds until the next time follows from a time that all of them know.
-    let (mut round, mut together) = (0, 1);
-    while round < rounds {
-        let begin = rank.transport.now_ns();
-        let end = rounds.min(round + together);
-        for round in round..end {
-            correct += rank.evaluate(instructions, round)?.correct as f64;
-        }
-        let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
-        let mut news = [stop, (rank.transport.now_ns() - begin) as f64];
-        rank.transport.all_reduce(&mut news, ReduceOp::Max).map_err(agreement)?;
-        let [stop, time] = news;
-        if stop > 0.0 {
-            return Ok(None);
-        }
-        round = end;
-        together = if time < PATIENCE_NS / 2.0 { together * 2 } else { together.div_ceil(2) };
-    }
-    let mut sums = [correct];
-    rank.transport.all_reduce(&mut sums, ReduceOp::Sum).map_err(agreement)?;
-    Ok(Some((sums[0] as u64, context.test_samples)))
 }
 
 /// Gathers arena sizes and the ranks' records on rank 0.

@@ -6,22 +6,12 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// One step of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct HistoryStep {
-    /// Which step, from 0.
-    pub step: u64,
-    /// Mean over the mini-batch.
-    pub loss: f64,
-    /// Correct predictions of the mini-batch, 0 to 1.
-    pub accuracy: f64,
-    /// From the end of the step before to the end of this one, on rank 0.
-    pub step_ns: u64,
+    /// What rank 0 recorded.
+    pub record: StepRecord,
     /// Idle share of the time of the ranks whose metrics are there, 0 to 1.
     pub bubble: f64,
-    /// The learning rate, where the run told it.
-    pub learning_rate: Option<f64>,
-    /// When it ended, in milliseconds since 1970, where the run told it.
-    pub unix_ms: Option<u64>,
 }
 
 /// Why there is no history.
@@ -74,16 +64,9 @@ pub fn history(folder: &Path) -> Result<Vec<HistoryStep>, HistoryError> {
             }
         }
     }
-    let joined = first.iter().zip(&idle).map(|(record, (idle, ranks))| HistoryStep {
-        step: record.step,
-        loss: record.loss,
-        accuracy: record.accuracy,
-        step_ns: record.step_ns,
-        bubble: idle / f64::from((*ranks).max(1)),
-        learning_rate: record.learning_rate,
-        unix_ms: record.unix_ms,
-    });
-    Ok(joined.collect())
+    let mean = |(idle, ranks): (f64, u32)| idle / f64::from(ranks.max(1));
+    let joined = first.into_iter().zip(idle);
+    Ok(joined.map(|(record, idle)| HistoryStep { record, bubble: mean(idle) }).collect())
 }
 
 fn records(path: &Path) -> Result<Vec<StepRecord>, HistoryError> {
@@ -104,15 +87,35 @@ fn records(path: &Path) -> Result<Vec<StepRecord>, HistoryError> {
     Ok(records)
 }
 
+/// The names and values of a step's curves; seconds for times.
+pub(super) fn scalars(step: &HistoryStep) -> [(&'static str, Option<f64>); 8] {
+    let HistoryStep { record, bubble } = step;
+    [
+        ("loss", Some(record.loss)),
+        ("accuracy", record.accuracy),
+        ("test_loss", record.test_loss),
+        ("test_accuracy", record.test_accuracy),
+        ("step_time_s", Some(record.step_ns as f64 / 1e9)),
+        ("bubble", Some(*bubble)),
+        ("learning_rate", record.learning_rate),
+        ("gradient_norm", record.gradient_norm),
+    ]
+}
+
 /// The history as comma-separated values with a line of names; what is not known stays empty.
 pub fn csv(history: &[HistoryStep]) -> String {
-    let mut text = String::from("step,loss,accuracy,step_time_s,bubble,learning_rate,unix_ms\n");
+    let mut text = String::from("step");
+    let blank = StepRecord::default();
+    for (name, _) in scalars(&HistoryStep { record: blank, bubble: 0.0 }) {
+        text += &format!(",{name}");
+    }
+    text += ",unix_ms\n";
     for step in history {
-        let HistoryStep { step, loss, accuracy, step_ns, bubble, learning_rate, unix_ms } = step;
-        let seconds = *step_ns as f64 / 1e9;
-        let rate = learning_rate.map_or(String::new(), |rate| rate.to_string());
-        let moment = unix_ms.map_or(String::new(), |moment| moment.to_string());
-        text += &format!("{step},{loss},{accuracy},{seconds},{bubble},{rate},{moment}\n");
+        text += &step.record.step.to_string();
+        for (_, value) in scalars(step) {
+            text += &value.map_or(",".into(), |value| format!(",{value}"));
+        }
+        text += &step.record.unix_ms.map_or(",\n".into(), |moment| format!(",{moment}\n"));
     }
     text
 }

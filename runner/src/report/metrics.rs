@@ -12,24 +12,34 @@ pub struct Metrics {
     file: Option<(PathBuf, BufWriter<File>)>,
 }
 
-/// One step of one rank, as it stands in the file. Files of earlier versions lack the last fields.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+/// One step of one rank, as it stands in the file. Files of earlier versions lack some fields.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// Which step, from 0.
+    /// Which, from 0.
     pub step: u64,
     /// Mean over the mini-batch.
     pub loss: f64,
-    /// Correct predictions of the mini-batch, 0 to 1.
-    pub accuracy: f64,
+    /// Correct predictions of the mini-batch, 0 to 1; none where nothing is classified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// The step's learning rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    /// Length of the gradient before clipping, where it is clipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_norm: Option<f64>,
+    /// Mean loss of the test samples after the step, where they were evaluated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_loss: Option<f64>,
+    /// Correct predictions of them, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_accuracy: Option<f64>,
     /// From the end of the step before to the end of this one.
     pub step_ns: u64,
     /// Time that this rank computed.
     pub busy_ns: u64,
-    /// The learning rate.
-    #[serde(default)]
-    pub learning_rate: Option<f64>,
-    /// When it ended: milliseconds since 1970, by this rank's machine.
-    #[serde(default)]
+    /// When it was written: milliseconds since 1970 by this rank's machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_ms: Option<u64>,
 }
 

@@ -10,6 +10,7 @@
 //! scalars need; readers pass over what is missing.
 
 use super::HistoryStep;
+use super::history::scalars;
 use prost::Message;
 
 /// `tensorflow.Event`.
@@ -44,25 +45,19 @@ struct Value {
     simple_value: Option<f32>,
 }
 
-/// The event file of a run: `loss`, `accuracy`, `step_time_s`, `bubble` and `learning_rate`.
+/// The event file of a run: losses, accuracies, `step_time_s`, `bubble`, `learning_rate` and so on.
 pub fn events(history: &[HistoryStep]) -> Vec<u8> {
     let mut file = vec![];
     let wall_time = history.first().map_or(0.0, seconds);
     let file_version = Some("brain.Event:2".into());
     record(&mut file, &Event { wall_time, step: 0, file_version, summary: None });
     for step in history {
-        let scalars = [
-            ("loss", Some(step.loss)),
-            ("accuracy", Some(step.accuracy)),
-            ("step_time_s", Some(step.step_ns as f64 / 1e9)),
-            ("bubble", Some(step.bubble)),
-            ("learning_rate", step.learning_rate),
-        ];
         let value = |(tag, value): (&str, Option<f64>)| {
             Some(Value { tag: tag.into(), simple_value: Some(value? as f32) })
         };
-        let summary = Some(Summary { value: scalars.into_iter().filter_map(value).collect() });
-        let (wall_time, number) = (seconds(step), step.step as i64);
+        let summary =
+            Some(Summary { value: scalars(step).into_iter().filter_map(value).collect() });
+        let (wall_time, number) = (seconds(step), step.record.step as i64);
         record(&mut file, &Event { wall_time, step: number, file_version: None, summary });
     }
     file
@@ -75,7 +70,7 @@ pub fn file_name(history: &[HistoryStep]) -> String {
 }
 
 fn seconds(step: &HistoryStep) -> f64 {
-    step.unix_ms.unwrap_or(0) as f64 / 1e3
+    step.record.unix_ms.unwrap_or(0) as f64 / 1e3
 }
 
 fn record(file: &mut Vec<u8>, event: &Event) {

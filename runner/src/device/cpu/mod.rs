@@ -7,12 +7,14 @@
 
 mod chunks;
 mod conv;
+mod dropout;
 mod elementwise;
 mod linear;
 mod loss;
 mod matmul;
 mod norm;
 mod optimizer;
+mod philox;
 mod pool;
 mod sums;
 mod unfold;
@@ -126,7 +128,11 @@ fn has_kernel(op: &Op) -> bool {
         | Op::BatchNorm2d { .. }
         | Op::Flatten
         | Op::Add
-        | Op::SoftmaxCrossEntropy { .. } => true,
+        | Op::Dropout { .. }
+        | Op::TargetValues { .. }
+        | Op::SoftmaxCrossEntropy { .. }
+        | Op::SigmoidCrossEntropy
+        | Op::MeanSquaredError => true,
         _ => false,
     }
 }
@@ -164,8 +170,19 @@ pub fn launch(call: &Call, operands: Operands) {
         (Op::BatchNorm2d { .. }, InputGradient) => norm::input_gradient(call, operands),
         (Op::BatchNorm2d { .. }, WeightGradient) => norm::weight_gradient(call, operands),
         (Op::Add, Forward) => elementwise::sum(call, operands),
-        (Op::SoftmaxCrossEntropy { .. }, Forward) => loss::forward(call, operands),
-        (Op::SoftmaxCrossEntropy { .. }, InputGradient) => loss::input_gradient(call, operands),
+        (Op::Dropout { probability }, Forward | InputGradient) => {
+            dropout::apply(call, *probability, operands);
+        }
+        (Op::SoftmaxCrossEntropy { label_smoothing }, Forward) => {
+            loss::softmax::forward(call, *label_smoothing, operands);
+        }
+        (Op::SoftmaxCrossEntropy { label_smoothing }, InputGradient) => {
+            loss::softmax::input_gradient(call, *label_smoothing, operands);
+        }
+        (Op::SigmoidCrossEntropy, Forward) => loss::sigmoid::forward(call, operands),
+        (Op::SigmoidCrossEntropy, InputGradient) => loss::sigmoid::input_gradient(call, operands),
+        (Op::MeanSquaredError, Forward) => loss::squared::forward(call, operands),
+        (Op::MeanSquaredError, InputGradient) => loss::squared::input_gradient(call, operands),
         // Sources are loaded, views cost nothing, the inputs of an addition share its gradient,
         // what has no parameters has no weight gradient, and what has no kernel was refused.
         _ => {
