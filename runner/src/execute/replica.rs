@@ -8,6 +8,8 @@ use pipewright_core::plan::{Bucket, Instruction, Plan, Region};
 /// Which replica this rank belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replica {
+    /// This rank.
+    pub rank: u32,
     /// From 0.
     pub index: u32,
     /// Whether it updates its parameters; else the first one's are handed out before each step.
@@ -29,6 +31,7 @@ impl Replica {
         let through_first = plan.data_parallel.through_first();
         let samples = plan.samples();
         Self {
+            rank,
             index,
             updates: !through_first || index == 0,
             lanes,

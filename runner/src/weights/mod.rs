@@ -8,8 +8,9 @@ mod safetensors;
 use crate::checkpoint::{CheckpointError, MANIFEST, Resume};
 use crate::execute::{Rank, RunError};
 use crate::tensor_file::TensorFileError;
-use pipewright_core::graph::{Graph, Param};
+use pipewright_core::graph::{Graph, Op, Param};
 use safetensors::Safetensors;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -117,14 +118,17 @@ fn checkpoint(folder: &Path) -> Result<PathBuf, CheckpointError> {
 }
 
 /// Compares a source with the parameters of a network; returns the names of tensors that the
-/// network has no use for.
+/// network has no use for. The copy of a tied table takes the table's values and needs none.
 ///
 /// # Errors
 /// All parameters without values, or the first of another shape.
 pub fn check(source: &dyn WeightSource, graph: &Graph) -> Result<Vec<String>, WeightsError> {
     let path = || source.path().to_owned();
-    let missing: Vec<&Param> =
-        graph.params().iter().filter(|param| source.shape(&param.name).is_none()).collect();
+    let tied = tied_names(graph);
+    let own = |param: &&Param| !tied.contains(&param.name.as_str());
+    let params: Vec<&Param> = graph.params().iter().filter(own).collect();
+    let missing: Vec<&&Param> =
+        params.iter().filter(|param| source.shape(&param.name).is_none()).collect();
     if !missing.is_empty() {
         let mut list: Vec<String> =
             missing.iter().take(LISTED).map(|p| format!("`{}` {:?}", p.name, p.shape)).collect();
@@ -134,17 +138,23 @@ pub fn check(source: &dyn WeightSource, graph: &Graph) -> Result<Vec<String>, We
         let (count, list) = (missing.len(), list.join(", "));
         return Err(WeightsError::Missing { path: path(), count, list });
     }
-    for param in graph.params() {
+    for param in params {
         let found = source.shape(&param.name).unwrap_or_default();
         if found != param.shape {
             let (name, wanted) = (param.name.clone(), param.shape.clone());
             return Err(WeightsError::Shape { path: path(), name, found, wanted });
         }
     }
-    let used = |name: &String| graph.params().iter().any(|param| param.name == *name);
+    let known: BTreeSet<&str> = graph.params().iter().map(|param| param.name.as_str()).collect();
     // PyTorch counts the mini-batches that a batch normalisation has seen; no result depends on it.
-    let counts = |name: &String| name.ends_with("num_batches_tracked");
-    Ok(source.names().into_iter().filter(|name| !used(name) && !counts(name)).collect())
+    let used = |name: &str| known.contains(name) || name.ends_with("num_batches_tracked");
+    Ok(source.names().into_iter().filter(|name| !used(name)).collect())
+}
+
+/// The parameters that are copies of a tied table.
+fn tied_names(graph: &Graph) -> Vec<&str> {
+    let tied = graph.nodes().iter().filter(|node| matches!(node.op, Op::TiedLinear { .. }));
+    tied.flat_map(|node| &node.params).map(|id| graph.param(*id).name.as_str()).collect()
 }
 
 /// Gives a rank's parameters their values.
@@ -152,8 +162,10 @@ pub fn check(source: &dyn WeightSource, graph: &Graph) -> Result<Vec<String>, We
 /// # Errors
 /// When the files cannot be read any more.
 pub fn load<T>(rank: &mut Rank<T>, source: &dyn WeightSource) -> Result<(), RunError> {
-    for tensor in rank.lasting().iter().filter(|tensor| tensor.parameter) {
-        source.read(&tensor.name, rank.values_mut(tensor))?;
+    for tensor in rank.lasting() {
+        if let Some(name) = &tensor.begins_as {
+            source.read(name, rank.values_mut(&tensor))?;
+        }
     }
     Ok(())
 }

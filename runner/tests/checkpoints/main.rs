@@ -6,6 +6,7 @@ mod common;
 
 mod disk;
 mod endings;
+mod held;
 mod killed;
 mod refused;
 mod resume;

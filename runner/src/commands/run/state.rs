@@ -15,6 +15,7 @@ use std::path::Path;
 /// Where tensors come from and where they go.
 pub(super) struct State {
     identity: Identity,
+    split: SplitRecord,
     resume: Option<Resume>,
     /// What training begins with where there is no checkpoint.
     weights: Option<Box<dyn WeightSource>>,
@@ -33,6 +34,7 @@ impl State {
     ) -> Result<Self, Failure> {
         let refused = |e: CheckpointError| Failure::usage(e.to_string());
         let identity = Identity::new(plan, graph, train_samples);
+        let split = SplitRecord::new(plan);
         let resume = match &args.resume {
             Some(name) if name == LATEST && args.out.is_none() => {
                 return Err(Failure::usage(
@@ -50,18 +52,14 @@ impl State {
             every,
             keep: args.keep as usize,
             identity: identity.clone(),
-            split: SplitRecord {
-                cuts: plan.cuts.clone(),
-                schedule: plan.schedule.name.clone(),
-                micro_batches: plan.micro_batches,
-            },
+            split: split.clone(),
             mini_batch: plan.mini_batch,
         });
         let weights = match args.weights.as_deref().or(plan.weights.as_deref().map(Path::new)) {
             Some(path) => Some(initial(path, graph, speaks)?),
             None => None,
         };
-        Ok(Self { identity, resume, weights, saver })
+        Ok(Self { identity, split, resume, weights, saver })
     }
 
     /// Whether the run goes on with the one whose files are in its folder.
@@ -72,7 +70,7 @@ impl State {
     /// Gives a rank the tensors that it begins with. Collective.
     pub fn begin<T: Transport>(&self, rank: &mut Rank<T>) -> Result<Begun, RunError> {
         if let Some(resume) = &self.resume
-            && let Some(begun) = load(rank, resume, &self.identity)?
+            && let Some(begun) = load(rank, resume, (&self.identity, &self.split))?
         {
             return Ok(begun);
         }
