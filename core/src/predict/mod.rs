@@ -152,6 +152,7 @@ impl Draft {
             optimizer: self.optimizer,
             training: self.training,
             data: self.data,
+            weights: None,
             seed: self.seed,
             steps: self.steps,
             prediction: Expectation::default(),

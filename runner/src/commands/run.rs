@@ -121,9 +121,11 @@ impl Run {
         let (shape, classes) = prediction.graph.sample().expect("plans train on samples");
         let data = data::open(&plan.data, shape, classes, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
-        let state = State::prepare(args, &plan, &prediction.graph, data.train.len())?;
+        let first = process.is_none_or(|(rank, _)| rank == 0);
+        let parts = (&plan, &prediction.graph);
+        let state = State::prepare(args, parts, data.train.len(), first)?;
         let output = Output::new(args, &prediction);
-        if process.is_none_or(|(rank, _)| rank == 0) {
+        if first {
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
         }
         let threads = threads(args, plan.ranks());

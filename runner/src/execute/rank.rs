@@ -144,7 +144,7 @@ pub struct Rank<'a, T> {
     turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
     /// The step under way, or the next one.
-    step: u64,
+    pub(super) step: u64,
 }
 
 impl<'a, T: Transport> Rank<'a, T> {
@@ -198,6 +198,11 @@ impl<'a, T: Transport> Rank<'a, T> {
     /// The arena's size as allocated.
     pub fn arena_bytes(&self) -> u64 {
         self.arena.bytes().0
+    }
+
+    /// The next step will be `step`; tensors must be set as they are before it.
+    pub fn go_on_at(&mut self, step: u64) {
+        self.step = step;
     }
 
     /// What the last steps recorded.
@@ -589,7 +594,7 @@ fn kernels(stage: &StageProgram, kind: ActionKind) -> Range<usize> {
 }
 
 /// The parameter of which `param` is a copy.
-fn tied_to(graph: &Graph, param: ParamId) -> Option<ParamId> {
+pub(super) fn tied_to(graph: &Graph, param: ParamId) -> Option<ParamId> {
     graph.nodes().iter().find_map(|node| match node.op {
         Op::TiedLinear { weight, .. } if node.params.contains(&param) => Some(weight),
         _ => None,

@@ -8,6 +8,8 @@ use pipewright_core::plan::{Bucket, DataParallel, Instruction, Plan, Region};
 /// Which replica this rank belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replica {
+    /// This rank.
+    pub rank: u32,
     /// From 0.
     pub index: u32,
     /// Whether it updates its parameters; else the first one's are handed out before each step.
@@ -24,6 +26,7 @@ impl Replica {
         let (_, index) = data_parallel.place(rank);
         let samples = plan.samples();
         Self {
+            rank,
             index,
             updates: !data_parallel.through_first() || index == 0,
             data_parallel,
