@@ -39,13 +39,20 @@ pub struct Inputs {
 pub struct Rest {
     pub optimizer: Optimizer,
     pub data: Data,
+    pub shuffle: bool,
     pub seed: u64,
     pub steps: u64,
 }
 
 impl Default for Rest {
     fn default() -> Self {
-        Self { optimizer: Optimizer::default(), data: Data::default(), seed: 1, steps: 100 }
+        Self {
+            optimizer: Optimizer::default(),
+            data: Data::default(),
+            shuffle: true,
+            seed: 1,
+            steps: 100,
+        }
     }
 }
 
@@ -190,6 +197,7 @@ impl Inputs {
             micro_batches: self.micro_batches,
             optimizer: self.rest.optimizer,
             data: self.rest.data.clone(),
+            shuffle: self.rest.shuffle,
             seed: self.rest.seed,
             steps: self.rest.steps,
         }
@@ -227,6 +235,7 @@ impl Inputs {
             rest: Rest {
                 optimizer: plan.optimizer,
                 data: plan.data.clone(),
+                shuffle: plan.shuffle,
                 seed: plan.seed,
                 steps: plan.steps,
             },

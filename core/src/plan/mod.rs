@@ -8,7 +8,7 @@ mod lower;
 mod program;
 
 pub use check::PlanError;
-pub use data::Data;
+pub use data::{DATA_KINDS, Data};
 pub use lower::{Inputs, lower, lower_evaluation, training_graphs};
 pub use program::{
     Area, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source, StageProgram,
@@ -48,12 +48,20 @@ pub struct Plan {
     pub optimizer: Optimizer,
     /// What to train on.
     pub data: Data,
+    /// Whether each epoch takes the samples in an order of its own; else as they lie in their files.
+    #[serde(default = "shuffled", skip_serializing_if = "Clone::clone")]
+    pub shuffle: bool,
     /// Weights and the order of samples follow from it.
     pub seed: u64,
     /// Steps to train.
     pub steps: u64,
     /// What the planner expects.
     pub prediction: Expectation,
+}
+
+/// What a plan file means that says nothing of the order.
+fn shuffled() -> bool {
+    true
 }
 
 /// The network of a plan.
@@ -178,6 +186,8 @@ pub struct Draft {
     pub optimizer: Optimizer,
     /// What to train on.
     pub data: Data,
+    /// Whether each epoch takes the samples in an order of its own.
+    pub shuffle: bool,
     /// Seed of weights and samples.
     pub seed: u64,
     /// Steps to train.
@@ -196,6 +206,7 @@ impl Draft {
             micro_batches: 4,
             optimizer: Optimizer::default(),
             data: Data::default(),
+            shuffle: true,
             seed: 1,
             steps: 100,
         }

@@ -133,6 +133,7 @@ impl Draft {
             micro_batches: self.micro_batches,
             optimizer: self.optimizer,
             data: self.data,
+            shuffle: self.shuffle,
             seed: self.seed,
             steps: self.steps,
             prediction: Expectation::default(),
