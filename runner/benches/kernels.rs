@@ -46,7 +46,7 @@ fn main() {
         Op::Relu,
         Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 },
         Op::MaxPool2d { window },
-        Op::AvgPool2d { window },
+        Op::AvgPool2d { window, count_padding: true },
         Op::GlobalAvgPool,
     ] {
         let name = format!("{} 64x56x56 x8", op.name());

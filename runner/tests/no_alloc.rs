@@ -83,10 +83,14 @@ fn cases() -> Vec<Case> {
         Case::new(conv(1, 1), image(), 3),
         Case::new(Op::Relu, image(), 3),
         Case::new(Op::MaxPool2d { window }, image(), 3),
-        Case::new(Op::AvgPool2d { window }, image(), 3),
+        Case::new(Op::AvgPool2d { window, count_padding: true }, image(), 3),
         Case::new(Op::GlobalAvgPool, image(), 3),
         Case::new(Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 }, image(), 3),
-        Case::new(Op::SoftmaxCrossEntropy, vec![TensorSpec::f32(vec![10]), target], 8),
+        Case::new(
+            Op::SoftmaxCrossEntropy { label_smoothing: 0.0 },
+            vec![TensorSpec::f32(vec![10]), target],
+            8,
+        ),
     ]
 }
 

@@ -124,19 +124,27 @@ pub enum ComputationKind {
 /// | avg_pool2d, global_avg_pool | x -> y | gy -> gx | |
 /// | batch_norm2d | x -> y, mean and 1/std | x, gy, saved -> gx | x, gy, saved |
 /// | add | a, b -> y | none: both inputs share gy | |
+/// | add, subtract with broadcasting | a, b -> y | gy -> ga, gb: those that are no copy of gy | |
 /// | softmax_cross_entropy, sigmoid_cross_entropy | logits, target -> loss, probabilities | probabilities, target -> g | |
+/// | mean_squared_error | prediction, target -> loss | prediction, target -> g | |
 /// | embedding | tokens -> y | none: tokens have no gradient | tokens, gy |
 /// | tied_linear | x -> y | gy -> gx | x, gy |
-/// | layer_norm, rms_norm | x -> y, statistics | x, gy, saved -> gx | x, gy, saved |
+/// | layer_norm, rms_norm, group_norm | x -> y, statistics | x, gy, saved -> gx | x, gy, saved |
 /// | instance_norm2d, local_response_norm | x -> y, statistics | x, gy, saved -> gx | |
 /// | attention | qkv -> y, log-sum-exp | qkv, y, gy, saved -> gqkv | |
-/// | activation: gelu, silu | x -> y | x, gy -> gx | |
-/// | activation: tanh, leaky_relu | x -> y | y, gy -> gx | |
-/// | multiply | a, b -> y | a, b, gy -> ga, gb | |
-/// | concat, upsample, first_position | x.. -> y | gy -> gx.. | |
+/// | scaled_dot_product | q, k, v -> y, log-sum-exp | q, k, v, y, gy, saved -> gq, gk, gv | |
+/// | activation: functions whose gradient follows from the output | x -> y | y, gy -> gx | |
+/// | activation: the others, clip | x -> y | x, gy -> gx | |
+/// | softmax, log_softmax | x -> y | y, gy -> gx | |
+/// | multiply, divide, matmul, swiglu | a, b -> y | a, b, gy -> ga, gb | |
+/// | concat, slice, permute, reduce_mean, upsample, first_position, rope | x.. -> y | gy -> gx.. | |
+/// | affine, dropout | x -> y | gy -> gx | |
+/// | conv_transpose2d | x -> y | gy -> gx | x, gy |
+/// | parameter | -> y | | gy |
 /// | opaque | x.. -> y | x.., gy -> gx.. | x, gy |
 ///
-/// `SumGradients` reads the contributions in the order in which they are added, and writes one.
+/// Of an operation with several inputs only those gradients are written that training needs: see
+/// [`Computation::wanted`]. `SumGradients` reads the contributions in the order in which they are added, and writes one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Computation {
     /// Whose.
@@ -147,6 +155,8 @@ pub struct Computation {
     pub reads: Vec<ValueId>,
     /// Values written, likewise.
     pub writes: Vec<ValueId>,
+    /// Of an input gradient: bit `i` is set when the gradient of input `i` is written.
+    pub wanted: u64,
     /// Scratch memory, free again when the computation ends.
     pub workspace: Extent,
 }
@@ -304,7 +314,9 @@ impl<'a> Context<'a> {
         }
         let workspace = workspace(self.graph, node);
         let kind = ComputationKind::Forward;
-        self.out.computations.push(Computation { node: id, kind, reads, writes, workspace });
+        let wanted = 0;
+        let forward = Computation { node: id, kind, reads, writes, wanted, workspace };
+        self.out.computations.push(forward);
     }
 }
 
@@ -315,18 +327,20 @@ fn saved_extent(graph: &Graph, node: &Node) -> Option<Extent> {
             Some(Extent::per_sample(DType::U32.bytes() * node.output.elements()))
         }
         Op::BatchNorm2d { .. } => Some(Extent::fixed(Bytes(8) * node.output.shape[0])),
-        Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy => {
+        Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => {
             Some(Extent::per_sample(graph.node(node.inputs[0]).output.bytes()))
         }
         // Mean and 1/std, or 1/rms, of each position; of each channel.
         Op::LayerNorm { .. } => Some(Extent::per_sample(Bytes(8) * positions(&node.output))),
         Op::RmsNorm { .. } => Some(Extent::per_sample(Bytes(4) * positions(&node.output))),
         Op::InstanceNorm2d { .. } => Some(Extent::per_sample(Bytes(8) * node.output.shape[0])),
+        Op::GroupNorm { groups, .. } => Some(Extent::per_sample(Bytes(8) * groups)),
         Op::LocalResponseNorm { .. } => Some(Extent::per_sample(node.output.bytes())),
         // The logarithm of each query's sum of exponentials.
         Op::Attention { heads, .. } => {
             Some(Extent::per_sample(Bytes(4) * heads * positions(&node.output)))
         }
+        Op::ScaledDotProduct { .. } => Some(Extent::per_sample(Bytes(4) * positions(&node.output))),
         Op::Input { .. }
         | Op::Target { .. }
         | Op::Linear { .. }
@@ -341,10 +355,28 @@ fn saved_extent(graph: &Graph, node: &Node) -> Option<Extent> {
         | Op::Embedding { .. }
         | Op::Activation { .. }
         | Op::Multiply
-        | Op::Concat
+        | Op::Concat { .. }
         | Op::Upsample { .. }
         | Op::FirstPosition
         | Op::TiedLinear { .. }
+        | Op::Subtract
+        | Op::Divide
+        | Op::TargetValues { .. }
+        | Op::MeanSquaredError
+        | Op::Parameter { .. }
+        | Op::MatMul { .. }
+        | Op::ConvTranspose2d { .. }
+        | Op::Clip { .. }
+        | Op::Affine { .. }
+        | Op::Softmax
+        | Op::LogSoftmax
+        | Op::Slice { .. }
+        | Op::Permute { .. }
+        | Op::Reshape { .. }
+        | Op::ReduceMean { .. }
+        | Op::Rope { .. }
+        | Op::SwiGlu
+        | Op::Dropout { .. }
         | Op::Opaque { .. } => None,
     }
 }
@@ -356,10 +388,17 @@ fn positions(spec: &TensorSpec) -> u64 {
 
 /// Scratch of every computation of a node. A convolution unfolds one group of one sample at a
 /// time (im2col): `channels / groups x kernel` rows by one column an output position; a 1 x 1
-/// convolution without stride or padding is a matrix product as it stands.
+/// convolution without stride or padding is a matrix product as it stands. A transposed one unfolds
+/// its output's gradient in the same way.
 fn workspace(graph: &Graph, node: &Node) -> Extent {
-    let Op::Conv2d { kernel, stride, padding, groups, .. } = &node.op else {
-        return Extent::default();
+    let (kernel, stride, padding, groups) = match &node.op {
+        Op::Conv2d { kernel, stride, padding, groups, .. } => (kernel, stride, padding, groups),
+        Op::ConvTranspose2d { kernel, groups, out_channels, .. } => {
+            let input = &graph.node(node.inputs[0]).output.shape;
+            let unfolded = out_channels / groups * kernel[0] * kernel[1] * input[1] * input[2];
+            return Extent::fixed(Bytes(4) * unfolded);
+        }
+        _ => return Extent::default(),
     };
     if *kernel == [1, 1] && *stride == [1, 1] && *padding == [0, 0] {
         return Extent::default();

@@ -93,7 +93,7 @@ impl GraphBuilder {
     /// A target for each of `count` positions and the loss, in the current layer.
     pub fn losses(&mut self, logits: NodeId, count: u64, classes: u64) {
         let targets = self.add("target", Op::Targets { count, classes }, &[]);
-        self.add("loss", Op::SoftmaxCrossEntropy, &[logits, targets]);
+        self.add("loss", Op::SoftmaxCrossEntropy { label_smoothing: 0.0 }, &[logits, targets]);
     }
 
     /// An element-wise function.
@@ -114,7 +114,7 @@ impl GraphBuilder {
     /// The target and the loss, in the current layer.
     pub fn loss(&mut self, logits: NodeId, classes: u64) {
         let target = self.add("target", Op::Target { classes }, &[]);
-        self.add("loss", Op::SoftmaxCrossEntropy, &[logits, target]);
+        self.add("loss", Op::SoftmaxCrossEntropy { label_smoothing: 0.0 }, &[logits, target]);
     }
 
     /// The graph.

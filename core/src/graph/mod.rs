@@ -10,7 +10,7 @@ mod tensor;
 
 pub use build::{Conv, GraphBuilder};
 pub use divide::{Crossing, Division, Section};
-pub use op::{Function, Init, Op, Pair, ParamSpec, Window};
+pub use op::{Function, Init, Interpolation, Op, Pair, ParamSpec, Window};
 pub use sample::{InputSpec, SampleSpec, TargetSpec};
 pub use tensor::{DType, TensorSpec};
 
@@ -296,7 +296,7 @@ fn check_classes(node: &Node, nodes: &[Node]) -> Result<(), String> {
     };
     let logits = &nodes[logits.index()].output;
     let told = match node.op {
-        Op::SoftmaxCrossEntropy => logits.shape.last().copied(),
+        Op::SoftmaxCrossEntropy { .. } => logits.shape.last().copied(),
         Op::SigmoidCrossEntropy => Some(2),
         _ => return Ok(()),
     };

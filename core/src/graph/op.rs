@@ -1,10 +1,16 @@
 //! Operations: what they compute, the shapes they give, the parameters they own, what they cost.
 
+mod defaults;
 mod flops;
 mod infer;
+mod kinds;
 mod params;
+mod parts;
+
+pub use parts::{Function, Init, Interpolation, ParamSpec, Window};
 
 use crate::ids::ParamId;
+use defaults::{is_false, is_first, is_one, is_true, is_zero, lrn, one, yes};
 use serde::{Deserialize, Serialize};
 
 /// The two spatial sizes of an image operation: rows, columns.
@@ -54,10 +60,13 @@ pub enum Op {
         /// The window.
         window: Window,
     },
-    /// Mean of each window; padding counts as zeros.
+    /// Mean of each window.
     AvgPool2d {
         /// The window.
         window: Window,
+        /// Whether the mean counts padding, as zeros; else it is over what lies in the image.
+        #[serde(default = "yes", skip_serializing_if = "is_true")]
+        count_padding: bool,
     },
     /// Mean over the spatial axes: `[C, H, W]` to `[C, 1, 1]`.
     GlobalAvgPool,
@@ -72,11 +81,19 @@ pub enum Op {
     },
     /// To one axis.
     Flatten,
-    /// Element-wise sum of two tensors of one shape.
+    /// Element-wise sum; shapes broadcast as in NumPy, aligned at the last axis.
     Add,
+    /// Element-wise difference; shapes broadcast.
+    Subtract,
+    /// Element-wise quotient; shapes broadcast.
+    Divide,
     /// Mean over the mini-batch of `-log softmax(logits)[target]`; inputs: logits, target. With
     /// several positions ([`Op::Targets`]) the mean over them as well.
-    SoftmaxCrossEntropy,
+    SoftmaxCrossEntropy {
+        /// Share of the target's weight that is spread evenly over all classes.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        label_smoothing: f32,
+    },
     /// A sample of indexes, such as the tokens of a sentence, loaded from the data set.
     Tokens {
         /// Tokens of a sample.
@@ -118,10 +135,19 @@ pub enum Op {
         /// Added to the variance.
         eps: f32,
     },
-    /// Division by a power of the squares' sum over neighbouring channels (Krizhevsky et al. 2012).
+    /// `x / (k + alpha / size · sum of x² over neighbouring channels)^beta` (Krizhevsky et al. 2012).
     LocalResponseNorm {
         /// Channels of the sum.
         size: u64,
+        /// Weight of the sum.
+        #[serde(default = "lrn::alpha")]
+        alpha: f32,
+        /// The power.
+        #[serde(default = "lrn::beta")]
+        beta: f32,
+        /// What is added to the sum.
+        #[serde(default = "lrn::k")]
+        k: f32,
     },
     /// Scaled dot-product attention of queries, keys and values that lie side by side in the last
     /// axis: `[length, (heads + 2 kv_heads) d]` to `[length, heads d]`. Keeps one number per head
@@ -139,14 +165,21 @@ pub enum Op {
         /// Which.
         function: Function,
     },
-    /// Element-wise product of two tensors of one shape.
+    /// Element-wise product; shapes broadcast.
     Multiply,
-    /// Joins tensors along the first axis: channels.
-    Concat,
-    /// Repeats every pixel: `[C, H, W]` to `[C, factor H, factor W]`.
+    /// Joins tensors along an axis.
+    Concat {
+        /// Which axis of a sample; 0 are an image's channels.
+        #[serde(default, skip_serializing_if = "is_first")]
+        axis: u64,
+    },
+    /// More pixels: `[C, H, W]` to `[C, factor H, factor W]`.
     Upsample {
         /// How often in each direction.
         factor: u64,
+        /// Where the new ones come from.
+        #[serde(default, skip_serializing_if = "Interpolation::is_nearest")]
+        mode: Interpolation,
     },
     /// The first position: `[length, features]` to `[features]`.
     FirstPosition,
@@ -162,6 +195,124 @@ pub enum Op {
     /// Mean over samples and positions of the binary cross entropy of logits; inputs: logits,
     /// targets of two classes.
     SigmoidCrossEntropy,
+    /// Values that the sample should give, loaded from the data set.
+    TargetValues {
+        /// Shape of one sample.
+        shape: Vec<u64>,
+    },
+    /// Mean over samples and elements of `(prediction - target)²`; inputs: prediction, target.
+    MeanSquaredError,
+    /// A learnt or constant tensor, the same for every sample: positions, class tokens, scales.
+    Parameter {
+        /// Shape.
+        shape: Vec<u64>,
+        /// Whether the optimizer changes it.
+        trainable: bool,
+    },
+    /// Product of the last two axes: `a [.., m, k]`, `b [.., k, n]` to `[.., m, n]`. The axes
+    /// before them are equal.
+    MatMul {
+        /// Whether `b` is `[.., n, k]`.
+        #[serde(default, skip_serializing_if = "is_false")]
+        transpose_b: bool,
+    },
+    /// The gradient of a convolution seen as an operation, which enlarges images: `[C, H, W]` to
+    /// `[out_channels, (H - 1) stride - 2 padding + kernel + output_padding, ..]`; the weight is
+    /// `[C, out_channels / groups, kernel..]`.
+    ConvTranspose2d {
+        /// Channels of the output.
+        out_channels: u64,
+        /// Rows and columns of the kernel.
+        kernel: Pair,
+        /// Step of the window in the output.
+        stride: Pair,
+        /// Rows and columns cut off on each side of the output.
+        padding: Pair,
+        /// Rows and columns added at the end of the output.
+        output_padding: Pair,
+        /// Independent groups of channels.
+        groups: u64,
+        /// Whether a bias per output channel exists.
+        bias: bool,
+    },
+    /// `min(max(x, min), max)`; the gradient is zero outside.
+    Clip {
+        /// Lower bound.
+        min: f32,
+        /// Upper bound.
+        max: f32,
+    },
+    /// `scale x + shift` with numbers.
+    Affine {
+        /// Factor.
+        scale: f32,
+        /// Summand.
+        shift: f32,
+    },
+    /// Mean 0 and variance 1 over groups of channels of each sample, then a learnt scale and shift
+    /// per channel (Wu and He 2018). Channels are the first axis.
+    GroupNorm {
+        /// Groups; they divide the channels.
+        groups: u64,
+        /// Added to the variance.
+        eps: f32,
+    },
+    /// `exp(x) / sum exp(x)` over the last axis.
+    Softmax,
+    /// `x - log sum exp(x)` over the last axis.
+    LogSoftmax,
+    /// Every `step`-th element from `start` to before `end` along an axis.
+    Slice {
+        /// Which axis of a sample.
+        axis: u64,
+        /// First index.
+        start: u64,
+        /// One past the last possible index.
+        end: u64,
+        /// Distance of the indexes.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        step: u64,
+    },
+    /// Axis `i` of the output is axis `axes[i]` of the input.
+    Permute {
+        /// A permutation of the axes of a sample.
+        axes: Vec<u64>,
+    },
+    /// Another shape for the same elements.
+    Reshape {
+        /// The shape of a sample.
+        shape: Vec<u64>,
+    },
+    /// Mean over some axes.
+    ReduceMean {
+        /// Axes of a sample, ascending.
+        axes: Vec<u64>,
+        /// Whether they stay with size 1.
+        keep: bool,
+    },
+    /// Attention of separate tensors: `softmax(scale q kᵀ) v` over the last two axes; inputs:
+    /// `q [.., n, d]`, `k [.., s, d]`, `v [.., s, e]`, giving `[.., n, e]`. Keeps one number per
+    /// query for the backward pass, as [`Op::Attention`] does.
+    ScaledDotProduct {
+        /// Factor of the scores, usually `1 / sqrt(d)`.
+        scale: f32,
+        /// Whether query `i` sees only keys `j <= i`.
+        causal: bool,
+    },
+    /// Rotary position embedding of `[.., length, d]` (Su et al. 2021): element `i` of the first
+    /// half and its partner in the second half turn by `position · base^(-2i/d)`.
+    Rope {
+        /// Base of the frequencies.
+        base: f32,
+    },
+    /// `silu(gate) · up` (Shazeer 2020); inputs: gate, up, of one shape.
+    SwiGlu,
+    /// Zero with the given probability, else `x / (1 - probability)`; nothing in evaluation. Which
+    /// elements follows from seed, step, node, sample and element alone.
+    Dropout {
+        /// Share of elements that become zero, below 1.
+        probability: f32,
+    },
     /// Something measured elsewhere: sizes only. Planned, simulated, never executed.
     Opaque {
         /// Bytes of the value; rounded up to whole elements.
@@ -169,124 +320,4 @@ pub enum Op {
         /// Bytes of the parameters; rounded up to whole elements.
         parameters: u64,
     },
-}
-
-/// An element-wise function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Function {
-    /// `x Φ(x)` (Hendrycks and Gimpel 2016).
-    Gelu,
-    /// `x sigmoid(x)`.
-    Silu,
-    /// Hyperbolic tangent.
-    Tanh,
-    /// `max(x, x / 100)`.
-    LeakyRelu,
-}
-
-/// The window of a pooling operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Window {
-    /// Rows and columns.
-    pub kernel: Pair,
-    /// Step of the window.
-    pub stride: Pair,
-    /// Border on each side.
-    pub padding: Pair,
-    /// Whether a last window may begin inside the tensor and end outside of it.
-    pub ceil_mode: bool,
-}
-
-/// How a parameter gets its first values. All bounds come from square roots: equal everywhere.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Init {
-    /// Uniform in ±sqrt(6 / fan_in) (He et al. 2015).
-    HeUniform {
-        /// Inputs that one output sums over.
-        fan_in: u64,
-    },
-    /// All zero.
-    Zeros,
-    /// All one.
-    Ones,
-}
-
-/// A parameter that an operation owns.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ParamSpec {
-    /// Last part of the name, as torchvision has it: `weight`, `bias`, `running_mean`, ..
-    pub suffix: &'static str,
-    /// Shape.
-    pub shape: Vec<u64>,
-    /// First values.
-    pub init: Init,
-    /// Whether the optimizer changes it; running statistics are not trained.
-    pub trainable: bool,
-}
-
-impl Op {
-    /// The operation's name in messages.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Op::Input { .. } => "input",
-            Op::Target { .. } => "target",
-            Op::Linear { .. } => "linear",
-            Op::Conv2d { .. } => "conv2d",
-            Op::MaxPool2d { .. } => "max_pool2d",
-            Op::AvgPool2d { .. } => "avg_pool2d",
-            Op::GlobalAvgPool => "global_avg_pool",
-            Op::Relu => "relu",
-            Op::BatchNorm2d { .. } => "batch_norm2d",
-            Op::Flatten => "flatten",
-            Op::Add => "add",
-            Op::SoftmaxCrossEntropy => "softmax_cross_entropy",
-            Op::Tokens { .. } => "tokens",
-            Op::Targets { .. } => "targets",
-            Op::Embedding { .. } => "embedding",
-            Op::LayerNorm { .. } => "layer_norm",
-            Op::RmsNorm { .. } => "rms_norm",
-            Op::InstanceNorm2d { .. } => "instance_norm2d",
-            Op::LocalResponseNorm { .. } => "local_response_norm",
-            Op::Attention { .. } => "attention",
-            Op::Activation { .. } => "activation",
-            Op::Multiply => "multiply",
-            Op::Concat => "concat",
-            Op::Upsample { .. } => "upsample",
-            Op::FirstPosition => "first_position",
-            Op::TiedLinear { .. } => "tied_linear",
-            Op::SigmoidCrossEntropy => "sigmoid_cross_entropy",
-            Op::Opaque { .. } => "opaque",
-        }
-    }
-
-    /// Whether the value comes from the data set.
-    pub fn is_source(&self) -> bool {
-        self.is_sample() || self.is_target()
-    }
-
-    /// Whether it is the sample.
-    pub fn is_sample(&self) -> bool {
-        matches!(self, Op::Input { .. } | Op::Tokens { .. })
-    }
-
-    /// Whether it is what the sample should give.
-    pub fn is_target(&self) -> bool {
-        matches!(self, Op::Target { .. } | Op::Targets { .. })
-    }
-
-    /// Whether it is what training makes small.
-    pub fn is_loss(&self) -> bool {
-        matches!(self, Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy)
-    }
-
-    /// Whether the output is the input's bytes under another shape: no work, no memory.
-    pub fn is_view(&self) -> bool {
-        matches!(self, Op::Flatten)
-    }
 }

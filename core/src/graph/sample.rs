@@ -78,9 +78,12 @@ impl Graph {
             }
             _ => None,
         })?;
-        let target = self.nodes().iter().find_map(|node| match node.op {
-            Op::Target { classes } => Some(TargetSpec::Classes { count: 1, classes }),
-            Op::Targets { count, classes } => Some(TargetSpec::Classes { count, classes }),
+        let target = self.nodes().iter().find_map(|node| match &node.op {
+            Op::Target { classes } => Some(TargetSpec::Classes { count: 1, classes: *classes }),
+            Op::Targets { count, classes } => {
+                Some(TargetSpec::Classes { count: *count, classes: *classes })
+            }
+            Op::TargetValues { shape } => Some(TargetSpec::Values { shape: shape.clone() }),
             _ => None,
         })?;
         Some(SampleSpec { input, target })

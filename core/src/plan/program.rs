@@ -131,6 +131,8 @@ pub struct Kernel {
     pub reads: Vec<Operand>,
     /// Tensors written.
     pub writes: Vec<Operand>,
+    /// Of an input gradient: bit `i` is set when the gradient of input `i` is written.
+    pub wanted: u64,
     /// Scratch, where the kernel needs some.
     pub workspace: Option<Operand>,
     /// Indexes of the node's parameters in [`StageProgram::params`]: a consecutive range.

@@ -107,8 +107,8 @@ impl Run {
         super::runnable(&prediction.graph)?;
         let evaluation = evaluation(&plan)?;
         fits(&prediction, process.map(|(rank, _)| rank))?;
-        let (shape, classes) = prediction.graph.sample().expect("plans train on samples");
-        let data = data::open(&plan.data, shape, classes, plan.seed)
+        let sample = prediction.graph.sample().expect("plans train on samples");
+        let data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
         let output = Output::new(args, &prediction);
         if process.is_none_or(|(rank, _)| rank == 0) {
@@ -196,7 +196,7 @@ fn caused_by_peer(error: &RunError) -> bool {
         RunError::Transport { source, .. } | RunError::Agreement { source, .. } => {
             matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
         }
-        RunError::Diverged { .. } | RunError::Write { .. } => false,
+        RunError::Data { .. } | RunError::Diverged { .. } | RunError::Write { .. } => false,
     }
 }
 

@@ -8,7 +8,6 @@ use super::DataError;
 use super::element::Element;
 use super::file::Mapped;
 use pipewright_core::graph::{InputSpec, TargetSpec};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Indexes in more bytes than these are checked when they are read, not when the file is opened:
@@ -205,16 +204,6 @@ pub(super) fn check_shape(what: &str, found: &[u64], model: &[u64]) -> Result<()
         return Ok(());
     }
     Err(DataError::Shape { what: what.into(), found: found.to_vec(), wanted: model.to_vec() })
-}
-
-/// The array of a file that holds nothing else.
-pub(super) fn whole(
-    what: &Path,
-    block: Block,
-    element: Element,
-    shape: Vec<u64>,
-) -> Array {
-    Array { what: what.display().to_string(), blocks: vec![block], element, shape }
 }
 
 #[cfg(test)]

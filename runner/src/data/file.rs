@@ -59,9 +59,7 @@ impl Mapped {
         let path = || self.path.clone();
         match self.file.metadata() {
             Ok(now) if now.len() >= self.len() => Ok(()),
-            Ok(now) => {
-                Err(DataError::Shrunk { path: path(), opened: self.len(), now: now.len() })
-            }
+            Ok(now) => Err(DataError::Shrunk { path: path(), opened: self.len(), now: now.len() }),
             Err(source) => Err(DataError::Io { path: path(), source }),
         }
     }

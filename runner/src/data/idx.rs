@@ -148,10 +148,7 @@ mod tests {
     fn a_whole_pair_of_files_is_read() {
         let set = load(&images(3, 2, 2), &labels(&[9, 0, 4]), &[1, 2, 2]).unwrap();
         assert_eq!((set.train.len(), set.train.label(2)), (3, 4));
-        assert_eq!(
-            values(&set.train, 1),
-            [4.0 / 255.0, 5.0 / 255.0, 6.0 / 255.0, 7.0 / 255.0]
-        );
+        assert_eq!(values(&set.train, 1), [4.0 / 255.0, 5.0 / 255.0, 6.0 / 255.0, 7.0 / 255.0]);
     }
 
     #[test]

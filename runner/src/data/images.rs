@@ -8,7 +8,7 @@
 
 use super::{DataError, DataSet, Split};
 use image::imageops::{self, FilterType};
-use image::{DynamicImage, ImageReader, Limits};
+use image::{DynamicImage, ImageFormat, ImageReader, Limits};
 use pipewright_core::graph::{InputSpec, SampleSpec, TargetSpec};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -212,7 +212,17 @@ fn decode(path: &Path) -> Result<DynamicImage, DataError> {
     (limits.max_image_width, limits.max_image_height) = (Some(SIDE_MAX), Some(SIDE_MAX));
     limits.max_alloc = Some(1 << 30);
     reader.limits(limits);
+    if reader.format() == Some(ImageFormat::Jpeg) && !is_whole_jpeg(&bytes) {
+        return Err(damaged("cannot be decoded: it ends early".into()));
+    }
     reader.decode().map_err(|error| damaged(format!("cannot be decoded: {error}")))
+}
+
+/// Whether the end of the image comes after the beginning of its last scan. The decoder makes an
+/// image of a part as well, grey where there is nothing. Within a scan 0xff stands alone.
+fn is_whole_jpeg(bytes: &[u8]) -> bool {
+    let last = |marker: [u8; 2]| bytes.windows(2).rposition(|pair| pair == marker);
+    last([0xff, 0xd9]) > last([0xff, 0xda])
 }
 
 /// The largest cut around the centre with the proportions of `rows` and `columns`, scaled to

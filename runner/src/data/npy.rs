@@ -28,8 +28,11 @@ pub(super) fn open(dir: &Path) -> Result<(Half, Option<Half>), DataError> {
 
 fn array(path: &Path) -> Result<Array, DataError> {
     let file = Mapped::open(path, "a NumPy array")?;
-    let refuse = |offset: u64, expected: String, found: String| {
-        DataError::Format { file: path.into(), offset, expected, found }
+    let refuse = |offset: u64, expected: String, found: String| DataError::Format {
+        file: path.into(),
+        offset,
+        expected,
+        found,
     };
     let (start, first) = header_range(path, file.bytes())?;
     let text = String::from_utf8_lossy(&file.bytes()[start as usize..first as usize]);
@@ -206,7 +209,9 @@ mod tests {
         }
         let mut long = good.clone();
         long.push(0);
-        assert!(fails(&long).ends_with("expected the end of the file after [2, 3], found 1 more bytes"));
+        assert!(
+            fails(&long).ends_with("expected the end of the file after [2, 3], found 1 more bytes")
+        );
         assert!(fails(&npy(">f4", "(2, 3)", &[0; 24])).contains("found '>f4'"));
         assert!(fails(&npy("|O", "(2, 3)", &[0; 24])).contains("found '|O'"));
         assert!(fails(&npy("|u1", "(2, -3)", &[0; 6])).contains("expected 'shape' as (4, 3)"));

@@ -97,11 +97,9 @@ mod tests {
     }
 
     fn write(folder: &Folder, tensors: &[(&str, Dtype, &[usize], Vec<u8>)]) -> Data {
-        let views = tensors
-            .iter()
-            .map(|(name, dtype, shape, data)| {
-                (*name, TensorView::new(*dtype, shape.to_vec(), data).unwrap())
-            });
+        let views = tensors.iter().map(|(name, dtype, shape, data)| {
+            (*name, TensorView::new(*dtype, shape.to_vec(), data).unwrap())
+        });
         folder.write("d.safetensors", &serialize(views, None).unwrap());
         Data::Safetensors { file: folder.path("d.safetensors") }
     }
@@ -136,14 +134,25 @@ mod tests {
         let folder = Folder::new("regression");
         let x = bytes([1.0f64, 2.0, 3.0, 4.0].map(f64::to_le_bytes));
         let y = |last: f32| bytes([0.5f32, last].map(f32::to_le_bytes));
-        let tensors = |last| [("x", Dtype::F64, &[2usize, 2][..], x.clone()), ("y", Dtype::F32, &[2, 1][..], y(last))];
+        let tensors = |last| {
+            [
+                ("x", Dtype::F64, &[2usize, 2][..], x.clone()),
+                ("y", Dtype::F32, &[2, 1][..], y(last)),
+            ]
+        };
         let set = open(&write(&folder, &tensors(-2.5)), &regression(&[2], &[1]), 0).unwrap();
         assert_eq!(target(&set.train, 1), [(-2.5f32).to_bits()]);
         let set = open(&write(&folder, &tensors(f32::NAN)), &regression(&[2], &[1]), 0).unwrap();
         let text = set.train.target(1, &mut [0]).unwrap_err().to_string();
-        assert!(text.ends_with("expected a finite number of single precision, found NaN"), "{text}");
+        assert!(
+            text.ends_with("expected a finite number of single precision, found NaN"),
+            "{text}"
+        );
         let text = error(&write(&folder, &tensors(0.0)), &classes(&[2], 3));
-        assert!(text.ends_with("tensor `y` holds fractions, the model takes one of 3 classes"), "{text}");
+        assert!(
+            text.ends_with("tensor `y` holds fractions, the model takes one of 3 classes"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -161,7 +170,10 @@ mod tests {
             target: TargetSpec::Classes { count: 4, classes: 8 },
         };
         let set = open(&data, &pixels, 0).unwrap();
-        assert_eq!((values(&set.train, 1), target(&set.train, 1)), (vec![1.0; 4], vec![4, 5, 6, 7]));
+        assert_eq!(
+            (values(&set.train, 1), target(&set.train, 1)),
+            (vec![1.0; 4], vec![4, 5, 6, 7])
+        );
     }
 
     #[test]
@@ -180,7 +192,10 @@ mod tests {
         let bools = ("y", Dtype::BOOL, &[2usize][..], vec![0; 2]);
         let text = error(&write(&folder, &[x(), bools]), &classes(&[1], 2));
         assert!(text.ends_with("has the type BOOL, which cannot be read"), "{text}");
-        let (empty, none) = (("x", Dtype::U8, &[0usize, 1 << 40, 1 << 40][..], vec![]), ("y", Dtype::U8, &[0usize][..], vec![]));
+        let (empty, none) = (
+            ("x", Dtype::U8, &[0usize, 1 << 40, 1 << 40][..], vec![]),
+            ("y", Dtype::U8, &[0usize][..], vec![]),
+        );
         let text = error(&write(&folder, &[empty, none]), &classes(&[1], 2));
         assert!(text.ends_with("tensor `x` holds no samples"), "{text}");
     }
@@ -188,7 +203,10 @@ mod tests {
     #[test]
     fn every_truncation_is_refused() {
         let folder = Folder::new("cut-tensors");
-        let tensors = [("x", Dtype::U8, &[2usize, 1][..], vec![0; 2]), ("y", Dtype::U8, &[2][..], vec![0; 2])];
+        let tensors = [
+            ("x", Dtype::U8, &[2usize, 1][..], vec![0; 2]),
+            ("y", Dtype::U8, &[2][..], vec![0; 2]),
+        ];
         let data = write(&folder, &tensors);
         let whole = std::fs::read(folder.path("d.safetensors")).unwrap();
         open(&data, &classes(&[1], 2), 0).unwrap();

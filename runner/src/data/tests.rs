@@ -118,7 +118,7 @@ fn a_model_that_does_not_fit_is_told_why() {
     let text = error(&digits(), &classes(&[64], 9));
     assert!(text.contains("train-labels-idx1-ubyte, byte "), "{text}");
     assert!(text.ends_with("expected a label below 9, the model's number of classes, found 9"));
-    let text = error(&digits(), &language(64, 10));
+    let text = error(&digits(), &language(64, 256));
     assert!(text.contains("-labels-idx1-ubyte holds samples of shape [], the model"), "{text}");
     assert_eq!(
         error(&digits(), &classes(&[0], 10)),

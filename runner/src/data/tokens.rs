@@ -82,7 +82,6 @@ fn half(path: &Path, element: Element, length: u64) -> Result<Half, DataError> {
 mod tests {
     use super::super::open;
     use super::super::tests::{Folder, classes, error, language, target, tokens};
-    use super::*;
     use pipewright_core::plan::Data;
 
     fn bin16(tokens: impl IntoIterator<Item = u16>) -> Vec<u8> {
@@ -133,9 +132,17 @@ mod tests {
         assert!(text.ends_with(expected), "{text}");
         folder.write("t.bin", &[1, 0, 2]);
         let text = error(&data, &language(1, 9));
-        assert!(text.ends_with("byte 2: expected a token of 2 bytes, found 1 bytes until the end of the file"), "{text}");
+        assert!(
+            text.ends_with(
+                "byte 2: expected a token of 2 bytes, found 1 bytes until the end of the file"
+            ),
+            "{text}"
+        );
         let text = error(&data, &classes(&[3], 9));
-        assert!(text.ends_with("the model takes values of shape [3] and one of 9 classes"), "{text}");
+        assert!(
+            text.ends_with("the model takes values of shape [3] and one of 9 classes"),
+            "{text}"
+        );
         let text = error(&Data::Tokens16 { path: "/nowhere/t.bin".into() }, &language(2, 9));
         assert_eq!(text, "/nowhere: not found; expected a folder");
         let text = error(&Data::Tokens16 { path: folder.text() }, &language(2, 9));
@@ -152,7 +159,10 @@ mod tests {
         let file = std::fs::OpenOptions::new().write(true).open(folder.path("t.bin")).unwrap();
         file.set_len(100).unwrap();
         let text = set.train.input(4000, &mut [0; 8]).unwrap_err().to_string();
-        assert!(text.contains("t.bin had 80000 bytes when training began and has 100 now"), "{text}");
+        assert!(
+            text.contains("t.bin had 80000 bytes when training began and has 100 now"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::arena::{Arena, Slices};
 use super::record::Recorder;
-use crate::data::{DataSet, Split, sample_index};
+use crate::data::{DataError, DataSet, Load, Order, Reader, Sequence};
 use crate::device::cpu::{Call, Operands, Phase, SgdStep, launch, sgd};
 use crate::init::init_param;
 use crate::transport::{Transport, TransportError};
@@ -15,9 +15,6 @@ use pipewright_core::plan::{
 use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::timeline::Work;
 use thiserror::Error;
-
-/// A class that no sample has: the kernels leave such samples out.
-const PADDING: u32 = u32::MAX;
 
 /// Why a rank cannot go on.
 #[derive(Debug, Error)]
@@ -39,6 +36,14 @@ pub enum RunError {
         step: u64,
         /// What happened.
         source: TransportError,
+    },
+    /// A sample could not be read.
+    #[error("step {step}: data: {source}")]
+    Data {
+        /// The step, or the round of an evaluation.
+        step: u64,
+        /// What is wrong, with file and byte.
+        source: DataError,
     },
     /// Training diverged.
     #[error("step {step}: the loss is {loss}; lower the learning rate ({rate})")]
@@ -94,7 +99,9 @@ pub struct Rank<'a, T> {
     plan: &'a Plan,
     graph: &'a Graph,
     program: &'a Program,
-    data: &'a DataSet,
+    train: Reader,
+    /// None where the data set has nothing to test on.
+    test: Option<Reader>,
     /// Messages to the other ranks.
     pub transport: T,
     // Behind the transport: outstanding sends are withdrawn before their memory goes.
@@ -107,7 +114,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     /// Allocates the arena and draws the initial weights.
     pub fn new(
         (plan, graph, program): (&'a Plan, &'a Graph, &'a Program),
-        data: &'a DataSet,
+        data: &DataSet,
         transport: T,
         threads: usize,
     ) -> Self {
@@ -116,7 +123,15 @@ impl<'a, T: Transport> Rank<'a, T> {
             init_param(graph.param(place.param), plan.seed, arena.floats(place.weight));
         }
         let recorder = Recorder::new(program);
-        Self { plan, graph, program, data, transport, arena, recorder, threads }
+        let sequence = match plan.shuffle {
+            true => Sequence::Shuffled { seed: plan.seed },
+            false => Sequence::Repeated,
+        };
+        let order = |sequence, samples| Order { sequence, samples, mini_batch: plan.mini_batch };
+        let train = Reader::new(data.train.clone(), order(sequence, data.train.len()));
+        let test = (!data.test.is_empty())
+            .then(|| Reader::new(data.test.clone(), order(Sequence::Once, data.test.len())));
+        Self { plan, graph, program, train, test, transport, arena, recorder, threads }
     }
 
     /// The arena's size as allocated.
@@ -154,13 +169,20 @@ impl<'a, T: Transport> Rank<'a, T> {
     }
 
     /// One training step of a lone rank, with every kernel timed.
-    pub fn measure_step(&mut self, step: u64, mut tell: impl FnMut(Measured, u64)) {
+    ///
+    /// # Errors
+    /// When a sample cannot be read.
+    pub fn measure_step(
+        &mut self,
+        step: u64,
+        mut tell: impl FnMut(Measured, u64),
+    ) -> Result<(), RunError> {
         let batch = Batch::Train(step);
         let program = self.program;
         for instruction in &program.train {
             match *instruction {
                 Instruction::Load { micro_batch, source, region } => {
-                    self.load(batch, micro_batch, source, region);
+                    self.load(batch, micro_batch, source, region)?;
                 }
                 Instruction::Run { action, slot, outbox } => {
                     let stage = program.stage(action.stage).expect("its lane");
@@ -177,6 +199,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 | Instruction::WaitSend { .. } => {}
             }
         }
+        Ok(())
     }
 
     fn measure_update(&mut self, stage: StageId, tell: &mut impl FnMut(Measured, u64)) {
@@ -200,6 +223,10 @@ impl<'a, T: Transport> Rank<'a, T> {
     ) -> Result<StepCounts, RunError> {
         let mut counts = StepCounts::default();
         for (index, instruction) in instructions.iter().enumerate() {
+            if let Instruction::Load { micro_batch, source, region } = *instruction {
+                self.load(batch, micro_batch, source, region)?;
+                continue;
+            }
             self.instruction(instruction, batch, &mut counts)
                 .map_err(|source| RunError::Transport { step, instruction: index, source })?;
         }
@@ -213,9 +240,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         counts: &mut StepCounts,
     ) -> Result<(), TransportError> {
         match *instruction {
-            Instruction::Load { micro_batch, source, region } => {
-                self.load(batch, micro_batch, source, region);
-            }
+            Instruction::Load { .. } => unreachable!("loads have errors of their own"),
             Instruction::Recv { from, tag, region } => {
                 self.transport.recv(from.0, tag, self.arena.raw_mut(region))?;
                 self.recorder.received(tag, self.transport.now_ns());
@@ -246,41 +271,22 @@ impl<'a, T: Transport> Rank<'a, T> {
         Ok(())
     }
 
-    /// Copies the samples of a micro-batch, or their classes, into the arena.
-    fn load(&mut self, batch: Batch, micro_batch: MicroBatch, source: Source, region: Region) {
-        let samples = self.plan.samples();
-        let first = u64::from(micro_batch.0) * samples;
-        let (seed, mini_batch) = (self.plan.seed, self.plan.mini_batch);
-        let (split, index): (&Split, &dyn Fn(u64) -> Option<u64>) = match batch {
-            Batch::Train(step) => {
-                let split = &self.data.train;
-                let position = step * mini_batch + first;
-                (split, &move |i| Some(sample_index(seed, split.len(), position + i)))
-            }
-            Batch::Test(round) => {
-                let split = &self.data.test;
-                let position = round * mini_batch + first;
-                (split, &move |i| Some(position + i).filter(|index| *index < split.len()))
-            }
+    /// Copies the samples of a micro-batch, or what they should give, into the arena.
+    fn load(
+        &mut self,
+        batch: Batch,
+        micro_batch: MicroBatch,
+        source: Source,
+        region: Region,
+    ) -> Result<(), RunError> {
+        let words: &mut [u32] = bytemuck::cast_slice_mut(self.arena.floats(region));
+        let first = u64::from(micro_batch.0) * self.plan.samples();
+        let load = Load { source, first, words: words.len() };
+        let (reader, step) = match batch {
+            Batch::Train(step) => (&self.train, step),
+            Batch::Test(round) => (self.test.as_ref().expect("there is something to test"), round),
         };
-        let words = self.arena.floats(region);
-        match source {
-            Source::Input => {
-                let sample = words.len() / samples as usize;
-                for (i, out) in (0..).zip(words.chunks_exact_mut(sample)) {
-                    match index(i) {
-                        Some(index) => split.write_sample(index, out),
-                        None => out.fill(0.0),
-                    }
-                }
-            }
-            Source::Target => {
-                let labels: &mut [u32] = bytemuck::cast_slice_mut(words);
-                for (i, label) in (0..).zip(labels) {
-                    *label = index(i).map_or(PADDING, |index| split.label(index));
-                }
-            }
-        }
+        reader.read(step, load, words).map_err(|source| RunError::Data { step, source })
     }
 
     fn run(

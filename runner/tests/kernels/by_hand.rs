@@ -14,7 +14,11 @@ pub fn suite(launch: Launch) {
 
 fn padding_samples_count_for_nothing(launch: Launch) {
     let target = TensorSpec { shape: vec![], dtype: DType::U32 };
-    let mut case = Case::new(Op::SoftmaxCrossEntropy, vec![TensorSpec::f32(vec![2]), target], 3);
+    let mut case = Case::new(
+        Op::SoftmaxCrossEntropy { label_smoothing: 0.0 },
+        vec![TensorSpec::f32(vec![2]), target],
+        3,
+    );
     case.inputs = vec![
         vec![1.0, 1.0, 0.0, 3f32.ln(), 5.0, -5.0],
         [0, 1, u32::MAX].map(f32::from_bits).to_vec(),
@@ -59,7 +63,11 @@ fn running_statistics_move_once(launch: Launch) {
 /// padding=(0, 1), ceil_mode=True)`: windows (0 1 2), (2 3 4), and (4 0), cut at the padding.
 fn windows_in_ceil_mode_end_with_the_padding(launch: Launch) {
     let window = Window { kernel: [1, 3], stride: [1, 2], padding: [0, 1], ceil_mode: true };
-    let mut case = Case::new(Op::AvgPool2d { window }, vec![TensorSpec::f32(vec![1, 1, 4])], 1);
+    let mut case = Case::new(
+        Op::AvgPool2d { window, count_padding: true },
+        vec![TensorSpec::f32(vec![1, 1, 4])],
+        1,
+    );
     case.inputs[0] = vec![1.0, 2.0, 3.0, 4.0];
     assert_eq!(case.forward(launch).output, [1.0, 3.0, 2.0]);
 }

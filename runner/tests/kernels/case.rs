@@ -70,14 +70,14 @@ impl Case {
         match self.op {
             Op::MaxPool2d { .. } => Some((self.samples * self.output.elements()) as usize),
             Op::BatchNorm2d { .. } => Some(2 * self.output.shape[0] as usize),
-            Op::SoftmaxCrossEntropy => Some(self.inputs[0].len()),
+            Op::SoftmaxCrossEntropy { .. } => Some(self.inputs[0].len()),
             _ => None,
         }
     }
 
     pub fn empty_forward(&self) -> Forward {
         let words = match self.op {
-            Op::SoftmaxCrossEntropy => 2,
+            Op::SoftmaxCrossEntropy { .. } => 2,
             _ => (self.samples * self.output.elements()) as usize,
         };
         // Not a number: whatever a kernel forgets to write shows.
@@ -155,7 +155,7 @@ impl Case {
             Op::Relu => vec![y, gradient],
             Op::MaxPool2d { .. } => saved.into_iter().chain([gradient]).collect(),
             Op::BatchNorm2d { .. } => [x, gradient].into_iter().chain(saved).collect(),
-            Op::SoftmaxCrossEntropy => saved.into_iter().chain([&inputs[1][..]]).collect(),
+            Op::SoftmaxCrossEntropy { .. } => saved.into_iter().chain([&inputs[1][..]]).collect(),
             _ => vec![gradient],
         };
         let writes = vec![&mut backward.input[..]];

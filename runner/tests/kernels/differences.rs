@@ -39,7 +39,11 @@ fn node() -> impl Strategy<Value = (Op, Vec<TensorSpec>)> {
         },
     );
     let pool = (window(), image(), any::<bool>()).prop_map(|(window, image, max)| {
-        let op = if max { Op::MaxPool2d { window } } else { Op::AvgPool2d { window } };
+        let op = if max {
+            Op::MaxPool2d { window }
+        } else {
+            Op::AvgPool2d { window, count_padding: true }
+        };
         (op, vec![image])
     });
     let plain = (image(), 0..3).prop_map(|(image, which)| match which {
@@ -49,7 +53,10 @@ fn node() -> impl Strategy<Value = (Op, Vec<TensorSpec>)> {
     });
     let loss = (2u64..9).prop_map(|classes| {
         let target = TensorSpec { shape: vec![], dtype: DType::U32 };
-        (Op::SoftmaxCrossEntropy, vec![TensorSpec::f32(vec![classes]), target])
+        (
+            Op::SoftmaxCrossEntropy { label_smoothing: 0.0 },
+            vec![TensorSpec::f32(vec![classes]), target],
+        )
     });
     prop_oneof![linear, convolution(), pool, plain, loss]
 }
@@ -88,7 +95,7 @@ fn check(mut case: Case, seed: u64, launch: Launch) {
     let noise = &mut Noise(seed ^ 1);
     let forward = case.forward(launch);
     let direction = match case.op {
-        Op::SoftmaxCrossEntropy => vec![1.0],
+        Op::SoftmaxCrossEntropy { .. } => vec![1.0],
         _ => noise.vec(forward.output.len()),
     };
     case.loss_scale = 1.0;

@@ -43,7 +43,7 @@ fn check(name: &str, bytes: &[u8], launch: Launch) {
     let vector = Vector::new(bytes);
     let mut case = vector.case();
     let mut forward = case.forward(launch);
-    if let Op::SoftmaxCrossEntropy = case.op {
+    if let Op::SoftmaxCrossEntropy { .. } = case.op {
         // The vector has the mean; the kernel gives the sum and leaves the mean to the scale.
         case.loss_scale = vector.floats("gout.0")[0] / case.samples as f32;
         forward.output[0] /= case.samples as f32;
@@ -125,13 +125,13 @@ impl<'a> Vector<'a> {
             }
             "relu" => Op::Relu,
             "maxpool2d" => Op::MaxPool2d { window: self.window() },
-            "avgpool2d" => Op::AvgPool2d { window: self.window() },
+            "avgpool2d" => Op::AvgPool2d { window: self.window(), count_padding: true },
             "global_avgpool" => Op::GlobalAvgPool,
             "batchnorm2d" => {
                 let eps = self.attrs["eps"].as_f64().expect("eps") as f32;
                 Op::BatchNorm2d { eps, momentum: 0.1 }
             }
-            "cross_entropy" => Op::SoftmaxCrossEntropy,
+            "cross_entropy" => Op::SoftmaxCrossEntropy { label_smoothing: 0.0 },
             other => panic!("no operation for vectors of {other}"),
         }
     }
@@ -140,7 +140,7 @@ impl<'a> Vector<'a> {
         let shape = self.shape("in.x");
         let mut specs = vec![TensorSpec::f32(shape[1..].to_vec())];
         let op = self.op();
-        if let Op::SoftmaxCrossEntropy = op {
+        if let Op::SoftmaxCrossEntropy { .. } = op {
             specs.push(TensorSpec { shape: vec![], dtype: DType::U32 });
         }
         let mut case = Case::new(op, specs, shape[0]);

@@ -71,7 +71,7 @@ impl Workload {
         let ends: Vec<NodeId> = ends.collect();
         let end = g.add("(end)", Op::Opaque { output: 4, parameters: 0 }, &ends);
         let target = g.add("(target)", Op::Target { classes: 1 }, &[]);
-        g.add("(loss)", Op::SoftmaxCrossEntropy, &[end, target]);
+        g.add("(loss)", Op::SoftmaxCrossEntropy { label_smoothing: 0.0 }, &[end, target]);
         for name in ["(end)", "(loss)"] {
             nodes.push(self.measured(&Item { name: name.into(), ..Item::default() }, true, false));
         }

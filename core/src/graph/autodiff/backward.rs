@@ -1,7 +1,7 @@
 //! The backward half of a stage's training graph.
 
 use super::{BackwardStyle, Computation, ComputationKind, Context, Extent, Port, Role, workspace};
-use crate::graph::{Function, Op};
+use crate::graph::Op;
 use crate::ids::{NodeId, StageId, ValueId};
 
 /// Where the contributions of one stage to a gradient of another stage go.
@@ -94,6 +94,7 @@ impl Context<'_> {
             kind: ComputationKind::SumGradients,
             reads: parts.into_iter().map(|(_, value)| value).collect(),
             writes: vec![sum],
+            wanted: 0,
             workspace: Extent::default(),
         });
         Some(sum)
@@ -109,13 +110,16 @@ impl Context<'_> {
         self.input_gradient(id, incoming);
         let trained = node.params.iter().any(|p| self.graph.param(*p).trainable);
         let incoming = incoming.filter(|_| trained)?;
-        let mut reads = vec![self.input(node.inputs[0]), incoming];
+        let mut reads: Vec<ValueId> =
+            node.inputs.first().map(|x| self.input(*x)).into_iter().collect();
+        reads.push(incoming);
         reads.extend(self.saved[id.index()]);
         let weight = Computation {
             node: id,
             kind: ComputationKind::WeightGradient,
             reads,
             writes: vec![],
+            wanted: 0,
             workspace: workspace(self.graph, node),
         };
         match style {
@@ -136,15 +140,17 @@ impl Context<'_> {
         if wanted.is_empty() {
             return;
         }
-        let passes_through = node.op.is_view() || matches!(node.op, Op::Add);
+        let mut mask = 0;
         let mut written = vec![];
         for (slot, input) in wanted {
-            let value = match incoming.filter(|_| passes_through) {
+            let extent = self.activation_extent(input);
+            let same = extent == self.activation_extent(id);
+            let value = match incoming.filter(|_| same && node.op.passes_gradient(slot)) {
                 Some(value) => value,
                 None => {
-                    let extent = self.activation_extent(input);
                     let value = self.value(input, Role::Gradient, extent);
                     written.push(value);
+                    mask |= 1 << slot;
                     value
                 }
             };
@@ -152,61 +158,51 @@ impl Context<'_> {
             let use_index = use_index.expect("every input is a use") as u32;
             self.contributions[input.index()].push((use_index, value));
         }
-        if !passes_through {
+        if mask != 0 {
             let reads = self.input_gradient_reads(id, incoming);
             self.out.computations.push(Computation {
                 node: id,
                 kind: ComputationKind::InputGradient,
                 reads,
                 writes: written,
+                wanted: mask,
                 workspace: workspace(self.graph, node),
             });
         }
     }
 
+    /// What the table at [`Computation`] says.
     fn input_gradient_reads(&self, id: NodeId, incoming: Option<ValueId>) -> Vec<ValueId> {
         let node = self.graph.node(id);
-        let saved = self.saved[id.index()];
-        match node.op {
-            Op::Relu => [self.activation[id.index()], incoming].into_iter().flatten().collect(),
+        let (output, saved) = (self.activation[id.index()], self.saved[id.index()]);
+        let inputs = || node.inputs.iter().map(|x| self.input(*x));
+        match &node.op {
             Op::MaxPool2d { .. } => [saved, incoming].into_iter().flatten().collect(),
             Op::BatchNorm2d { .. }
             | Op::LayerNorm { .. }
             | Op::RmsNorm { .. }
+            | Op::GroupNorm { .. }
             | Op::InstanceNorm2d { .. }
-            | Op::LocalResponseNorm { .. } => {
-                let x = Some(self.input(node.inputs[0]));
-                [x, incoming, saved].into_iter().flatten().collect()
+            | Op::LocalResponseNorm { .. } => inputs().chain(incoming).chain(saved).collect(),
+            Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => {
+                saved.into_iter().chain(inputs().nth(1)).collect()
             }
-            Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy => {
-                let target = Some(self.input(node.inputs[1]));
-                [saved, target].into_iter().flatten().collect()
+            Op::Relu | Op::Softmax | Op::LogSoftmax => output.into_iter().chain(incoming).collect(),
+            Op::Activation { function } if function.gradient_from_output() => {
+                output.into_iter().chain(incoming).collect()
             }
-            Op::Activation { function: Function::Tanh | Function::LeakyRelu } => {
-                [self.activation[id.index()], incoming].into_iter().flatten().collect()
+            Op::Attention { .. } | Op::ScaledDotProduct { .. } => {
+                inputs().chain(output).chain(incoming).chain(saved).collect()
             }
-            Op::Attention { .. } => {
-                let x = Some(self.input(node.inputs[0]));
-                [x, self.activation[id.index()], incoming, saved].into_iter().flatten().collect()
-            }
-            Op::Activation { .. } | Op::Multiply | Op::Opaque { .. } => {
-                node.inputs.iter().map(|x| self.input(*x)).chain(incoming).collect()
-            }
-            Op::Input { .. }
-            | Op::Target { .. }
-            | Op::Linear { .. }
-            | Op::Conv2d { .. }
-            | Op::AvgPool2d { .. }
-            | Op::GlobalAvgPool
-            | Op::Flatten
-            | Op::Add
-            | Op::Tokens { .. }
-            | Op::Targets { .. }
-            | Op::Embedding { .. }
-            | Op::Concat
-            | Op::Upsample { .. }
-            | Op::FirstPosition
-            | Op::TiedLinear { .. } => incoming.into_iter().collect(),
+            Op::Activation { .. }
+            | Op::Clip { .. }
+            | Op::Multiply
+            | Op::Divide
+            | Op::MatMul { .. }
+            | Op::SwiGlu
+            | Op::MeanSquaredError
+            | Op::Opaque { .. } => inputs().chain(incoming).collect(),
+            _ => incoming.into_iter().collect(),
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The shape that each operation gives.
 
+mod layout;
+
 use super::{Op, Window};
 use crate::graph::tensor::{DType, TensorSpec};
+use layout::{broadcast, concat, floats, matmul, scaled_dot_product};
 
 impl Op {
     /// The output of one sample.
@@ -10,28 +13,45 @@ impl Op {
     /// A sentence on what the operation needs, when the inputs do not fit.
     pub fn infer(&self, inputs: &[&TensorSpec]) -> Result<TensorSpec, String> {
         let arity = match self {
-            Op::Concat => return concat(inputs),
+            Op::Concat { axis } => return concat(inputs, *axis as usize),
             Op::Opaque { output, .. } => {
                 return Ok(TensorSpec::f32(vec![output.div_ceil(4).max(1)]));
             }
-            Op::Input { .. } | Op::Target { .. } | Op::Tokens { .. } | Op::Targets { .. } => 0,
-            Op::Add | Op::Multiply | Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy => 2,
+            Op::Input { .. }
+            | Op::Target { .. }
+            | Op::Tokens { .. }
+            | Op::Targets { .. }
+            | Op::TargetValues { .. }
+            | Op::Parameter { .. } => 0,
+            Op::Add
+            | Op::Subtract
+            | Op::Multiply
+            | Op::Divide
+            | Op::SwiGlu
+            | Op::MatMul { .. }
+            | Op::SoftmaxCrossEntropy { .. }
+            | Op::SigmoidCrossEntropy
+            | Op::MeanSquaredError => 2,
+            Op::ScaledDotProduct { .. } => 3,
             _ => 1,
         };
         match *inputs {
             [] if arity == 0 => self.infer_source(),
             [input] if arity == 1 => self.infer_one(input),
             [a, b] if arity == 2 => self.infer_two(a, b),
+            [q, k, v] if arity == 3 => scaled_dot_product(q, k, v),
             _ => Err(format!("{} needs {arity} inputs, got {}", self.name(), inputs.len())),
         }
     }
 
     fn infer_source(&self) -> Result<TensorSpec, String> {
         match self {
-            Op::Input { shape } if shape.contains(&0) => {
-                Err(format!("input shape {shape:?} has an empty axis"))
+            Op::Input { shape } | Op::TargetValues { shape } | Op::Parameter { shape, .. } => {
+                match shape.contains(&0) {
+                    true => Err(format!("{} shape {shape:?} has an empty axis", self.name())),
+                    false => Ok(TensorSpec::f32(shape.clone())),
+                }
             }
-            Op::Input { shape } => Ok(TensorSpec::f32(shape.clone())),
             Op::Tokens { length: 0, .. } | Op::Targets { count: 0, .. } => {
                 Err("needs at least one position".into())
             }
@@ -49,13 +69,27 @@ impl Op {
                 *shape.last_mut().ok_or("linear needs at least one axis")? = *out_features;
                 Ok(TensorSpec::f32(shape))
             }
-            Op::Relu | Op::Activation { .. } => Ok(input.clone()),
+            Op::Relu
+            | Op::Activation { .. }
+            | Op::Clip { .. }
+            | Op::Affine { .. }
+            | Op::Dropout { .. }
+            | Op::Softmax
+            | Op::LogSoftmax => floats(input).cloned(),
+            Op::GroupNorm { groups, .. } => match input.shape.first() {
+                Some(c) if *groups > 0 && c.is_multiple_of(*groups) => Ok(input.clone()),
+                _ => Err(format!("{input} has no channels that divide into {groups} groups")),
+            },
             Op::Flatten => Ok(TensorSpec::f32(vec![input.elements()])),
+            Op::Slice { .. } | Op::Permute { .. } | Op::Reshape { .. } | Op::ReduceMean { .. } => {
+                self.infer_layout(input)
+            }
             Op::Embedding { .. }
             | Op::LayerNorm { .. }
             | Op::RmsNorm { .. }
             | Op::Attention { .. }
             | Op::FirstPosition
+            | Op::Rope { .. }
             | Op::TiedLinear { .. } => self.infer_sequence(input),
             _ => self.infer_image(input).map(TensorSpec::f32),
         }
@@ -63,7 +97,10 @@ impl Op {
 
     fn infer_two(&self, a: &TensorSpec, b: &TensorSpec) -> Result<TensorSpec, String> {
         match self {
-            Op::SoftmaxCrossEntropy | Op::SigmoidCrossEntropy => self.infer_loss(a, b),
+            Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => self.infer_loss(a, b),
+            Op::MeanSquaredError if a == b => floats(a).map(|_| TensorSpec::f32(vec![])),
+            Op::MatMul { transpose_b } => matmul(a, b, *transpose_b),
+            Op::Add | Op::Subtract | Op::Multiply | Op::Divide => broadcast(self.name(), a, b),
             _ if a != b => Err(format!("{} needs equal shapes, got {a} and {b}", self.name())),
             _ => Ok(a.clone()),
         }
@@ -79,11 +116,14 @@ impl Op {
                 }
                 [kernel, stride, padding, dilation]
             }
+            Op::ConvTranspose2d { kernel, stride, padding, output_padding, .. } => {
+                [kernel, stride, padding, output_padding]
+            }
             Op::MaxPool2d { window: Window { kernel, stride, padding, .. } }
-            | Op::AvgPool2d { window: Window { kernel, stride, padding, .. } } => {
+            | Op::AvgPool2d { window: Window { kernel, stride, padding, .. }, .. } => {
                 [kernel, stride, padding, padding]
             }
-            Op::Upsample { factor } if *factor > LIMIT => {
+            Op::Upsample { factor, .. } if *factor > LIMIT => {
                 return Err(format!("a factor of {factor} is more than {LIMIT}"));
             }
             _ => return Ok(()),
@@ -99,23 +139,33 @@ impl Op {
         let [c, h, w] = image(input)?;
         match self {
             Op::Conv2d { out_channels, kernel, stride, padding, dilation, groups, .. } => {
-                if *groups == 0 || c % groups != 0 || out_channels % groups != 0 {
-                    return Err(format!(
-                        "{c} input and {out_channels} output channels do not divide into \
-                         {groups} groups"
-                    ));
-                }
+                check_groups(c, *out_channels, *groups)?;
                 let out = |i: usize, size: u64| {
                     let span = dilation[i] * (kernel[i].saturating_sub(1)) + 1;
                     slide(size, span, stride[i], padding[i], false)
                 };
                 Ok(vec![*out_channels, out(0, h)?, out(1, w)?])
             }
-            Op::MaxPool2d { window } | Op::AvgPool2d { window } => {
+            Op::ConvTranspose2d {
+                out_channels,
+                kernel,
+                stride,
+                padding,
+                output_padding,
+                groups,
+                ..
+            } => {
+                check_groups(c, *out_channels, *groups)?;
+                let out = |i: usize, size: u64| {
+                    enlarge(size, kernel[i], stride[i], padding[i], output_padding[i])
+                };
+                Ok(vec![*out_channels, out(0, h)?, out(1, w)?])
+            }
+            Op::MaxPool2d { window } | Op::AvgPool2d { window, .. } => {
                 Ok(vec![c, window.out(0, h)?, window.out(1, w)?])
             }
             Op::GlobalAvgPool => Ok(vec![c, 1, 1]),
-            Op::Upsample { factor } => match (h.checked_mul(*factor), w.checked_mul(*factor)) {
+            Op::Upsample { factor, .. } => match (h.checked_mul(*factor), w.checked_mul(*factor)) {
                 (Some(h), Some(w)) if *factor > 0 => Ok(vec![c, h, w]),
                 _ => Err(format!("cannot repeat {h} x {w} pixels {factor} times")),
             },
@@ -149,6 +199,9 @@ impl Op {
         let last = shape.last_mut().ok_or("needs at least one axis")?;
         match self {
             Op::TiedLinear { out_features, .. } => *last = *out_features,
+            Op::Rope { .. } if !last.is_multiple_of(2) => {
+                return Err(format!("needs an even number of features, got {last}"));
+            }
             Op::Attention { heads, kv_heads, .. } => {
                 let parts = kv_heads.checked_mul(2).and_then(|kv| heads.checked_add(kv));
                 let shared = *heads > 0 && *kv_heads > 0 && heads.is_multiple_of(*kv_heads);
@@ -184,19 +237,6 @@ impl Op {
     }
 }
 
-fn concat(inputs: &[&TensorSpec]) -> Result<TensorSpec, String> {
-    let (first, rest) = inputs.split_first().ok_or("concat needs at least one input")?;
-    let mut shape = first.shape.clone();
-    for input in rest {
-        let same = input.dtype == first.dtype && input.shape.get(1..) == first.shape.get(1..);
-        match input.shape.first().and_then(|n| shape.first()?.checked_add(*n)) {
-            Some(sum) if same => shape[0] = sum,
-            _ => return Err(format!("concat cannot join {input} to {first}")),
-        }
-    }
-    Ok(TensorSpec { shape, dtype: first.dtype })
-}
-
 impl Window {
     /// Output size along spatial axis `axis` of `size` elements.
     ///
@@ -204,6 +244,27 @@ impl Window {
     /// When no window fits.
     pub fn out(&self, axis: usize, size: u64) -> Result<u64, String> {
         slide(size, self.kernel[axis], self.stride[axis], self.padding[axis], self.ceil_mode)
+    }
+}
+
+fn check_groups(c: u64, out_channels: u64, groups: u64) -> Result<(), String> {
+    match groups > 0 && c.is_multiple_of(groups) && out_channels.is_multiple_of(groups) {
+        true => Ok(()),
+        false => Err(format!(
+            "{c} input and {out_channels} output channels do not divide into {groups} groups"
+        )),
+    }
+}
+
+/// Output size of a transposed convolution.
+fn enlarge(size: u64, kernel: u64, stride: u64, padding: u64, extra: u64) -> Result<u64, String> {
+    let whole = size.saturating_sub(1).checked_mul(stride).map(|n| n + kernel + extra);
+    match whole.and_then(|n| n.checked_sub(2 * padding)) {
+        Some(out) if out > 0 && kernel > 0 && stride > 0 && extra < stride => Ok(out),
+        _ => Err(format!(
+            "kernel {kernel}, stride {stride}, padding {padding} and output padding {extra} give \
+             no image"
+        )),
     }
 }
 

@@ -46,8 +46,25 @@ impl Op {
                 let table = |(suffix, rows)| param(suffix, vec![rows, *features], init, true);
                 tables.into_iter().filter(|(_, rows)| *rows > 0).map(table).collect()
             }
-            Op::LayerNorm { .. } => {
-                let shape = vec![last(inputs)];
+            Op::ConvTranspose2d { out_channels, kernel, groups, bias, .. } => {
+                let channels = out_channels / groups;
+                let init = Init::HeUniform { fan_in: channels * kernel[0] * kernel[1] };
+                let shape = vec![inputs[0].shape[0], channels, kernel[0], kernel[1]];
+                let mut params = vec![param("weight", shape, init, true)];
+                if *bias {
+                    params.push(param("bias", vec![*out_channels], Init::Zeros, true));
+                }
+                params
+            }
+            Op::Parameter { shape, trainable } => {
+                let init = Init::HeUniform { fan_in: shape.last().copied().unwrap_or(1) };
+                vec![param("weight", shape.clone(), init, *trainable)]
+            }
+            Op::LayerNorm { .. } | Op::GroupNorm { .. } => {
+                let shape = vec![match self {
+                    Op::GroupNorm { .. } => inputs[0].shape[0],
+                    _ => last(inputs),
+                }];
                 vec![
                     param("weight", shape.clone(), Init::Ones, true),
                     param("bias", shape, Init::Zeros, true),

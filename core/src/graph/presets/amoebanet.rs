@@ -111,7 +111,7 @@ impl Cells {
             states.push(g.add(format!("{name}.add{i}"), Op::Add, &ends));
         }
         let joined: Vec<NodeId> = concat.iter().map(|i| states[*i]).collect();
-        let output = g.add(format!("{name}.cat"), Op::Concat, &joined);
+        let output = g.add(format!("{name}.cat"), Op::Concat { axis: 0 }, &joined);
         self.states = [previous, output];
         self.reduced = reduction;
     }
@@ -128,7 +128,7 @@ fn apply(g: &mut GraphBuilder, name: &str, x: NodeId, step: Step, c: u64, stride
     match step {
         Keep if stride == 1 => x,
         Keep => factorized(g, name, x, c),
-        Average => g.add(name, Op::AvgPool2d { window: window(3, 1) }, &[x]),
+        Average => g.add(name, Op::AvgPool2d { window: window(3, 1), count_padding: true }, &[x]),
         Max2 => g.add(name, Op::MaxPool2d { window: window(2, 0) }, &[x]),
         Point => relu_conv_norm(g, name, x, c, [1; 2], [stride; 2]),
         Square => {
@@ -150,7 +150,7 @@ fn factorized(g: &mut GraphBuilder, name: &str, x: NodeId, channels: u64) -> Nod
     let x = g.relu(&format!("{name}.relu"), x);
     let a = conv(g, &format!("{name}.conv1"), x, channels / 2, [1; 2], [2; 2]);
     let b = conv(g, &format!("{name}.conv2"), x, channels / 2, [1; 2], [2; 2]);
-    let x = g.add(format!("{name}.cat"), Op::Concat, &[a, b]);
+    let x = g.add(format!("{name}.cat"), Op::Concat { axis: 0 }, &[a, b]);
     norm(g, &format!("{name}.bn"), x)
 }
 

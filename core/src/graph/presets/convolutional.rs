@@ -101,7 +101,11 @@ pub(super) fn caffenet() -> Result<Graph, GraphError> {
             x = pool(&mut g, &format!("pool{i}"), x);
         }
         if i < 3 {
-            x = g.add(format!("norm{i}"), Op::LocalResponseNorm { size: 5 }, &[x]);
+            x = g.add(
+                format!("norm{i}"),
+                Op::LocalResponseNorm { size: 5, alpha: 1e-4, beta: 0.75, k: 1.0 },
+                &[x],
+            );
         }
     }
     classifier(g, x, ["fc6", "fc7", "fc8"])

@@ -57,7 +57,7 @@ fn inception(g: &mut GraphBuilder, (name, out): Inception, x: NodeId) -> NodeId 
     let c = unit(g, &part("branch3.1"), c, out[4], [3, 1, 1]);
     let d = pool(g, &part("branch4.0"), x, [3, 1, 1]);
     let d = unit(g, &part("branch4.1"), d, out[5], point);
-    g.add(part("cat"), Op::Concat, &[a, b, c, d])
+    g.add(part("cat"), Op::Concat { axis: 0 }, &[a, b, c, d])
 }
 
 /// Convolution, normalisation, rectifier; `shape` is kernel, stride, padding.

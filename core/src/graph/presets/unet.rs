@@ -1,6 +1,6 @@
 //! U-Net.
 
-use crate::graph::{Conv, Function, Graph, GraphBuilder, GraphError, Op};
+use crate::graph::{Conv, Function, Graph, GraphBuilder, GraphError, Interpolation, Op};
 use crate::ids::NodeId;
 
 /// Levels of the U, as in torchgpipe's benchmarks.
@@ -28,8 +28,12 @@ pub(super) fn unet(blocks: u32, channels: u64) -> Result<Graph, GraphError> {
     for (level, skip) in (0..DEPTH).zip(skips).rev() {
         let name = format!("decoder{level}");
         g.layer(format!("{name}.up"));
-        x = g.add(format!("{name}.up"), Op::Upsample { factor: 2 }, &[x]);
-        x = g.add(format!("{name}.cat"), Op::Concat, &[x, skip]);
+        x = g.add(
+            format!("{name}.up"),
+            Op::Upsample { factor: 2, mode: Interpolation::Nearest },
+            &[x],
+        );
+        x = g.add(format!("{name}.cat"), Op::Concat { axis: 0 }, &[x, skip]);
         let width = (channels << level) / 2;
         x = stack(&mut g, &name, x, [width; 2], blocks, false);
     }

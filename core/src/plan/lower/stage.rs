@@ -103,6 +103,7 @@ impl Places {
                 kind: c.kind,
                 reads: operands(&c.reads),
                 writes: operands(&c.writes),
+                wanted: c.wanted,
                 workspace: self.workspaces[i],
                 params: start..start + params.len() as u32,
             }

@@ -60,7 +60,9 @@ enum Target {
     /// The sample's class.
     Class,
     /// One of so many for each position.
-    Positions { classes: u32 },
+    Positions {
+        classes: u32,
+    },
     Values(Patterns),
 }
 
@@ -87,8 +89,8 @@ impl World {
                 Input::Values(Patterns::new(Purpose::Centre, shape, classes, seed))
             }
             InputSpec::Tokens { length, vocabulary } => {
-                let sentences = matches!(target, Target::Positions { .. })
-                    && sample.target.words() == *length;
+                let sentences =
+                    matches!(target, Target::Positions { .. }) && sample.target.words() == *length;
                 Input::Tokens { text: Text::new(*vocabulary, seed), sentences }
             }
         };

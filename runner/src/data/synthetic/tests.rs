@@ -34,9 +34,8 @@ fn nearest(set: &DataSet, classes: usize, class: impl Fn(&Split, u64) -> usize) 
     };
     let right = |&i: &u64| {
         let x = values(&set.test, i);
-        let by_distance = |&a: &usize, &b: &usize| {
-            distance(&means[a], &x).total_cmp(&distance(&means[b], &x))
-        };
+        let by_distance =
+            |&a: &usize, &b: &usize| distance(&means[a], &x).total_cmp(&distance(&means[b], &x));
         (0..classes).min_by(by_distance) == Some(class(&set.test, i))
     };
     (0..set.test.len()).filter(right).count()

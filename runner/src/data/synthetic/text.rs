@@ -37,7 +37,7 @@ impl Text {
         out: &mut [u32],
     ) {
         let mut rng = stream(purpose, seed, index);
-        let mut any = |tokens| (u64::from(rng.next_u32()) * tokens) >> 32;
+        let mut any = |tokens: u64| (u64::from(rng.next_u32()) * tokens) >> 32;
         let mut token = any(self.tokens) as u32;
         for at in 0..skip + out.len() {
             if at >= skip {
@@ -58,7 +58,7 @@ impl Text {
         out: &mut [u32],
     ) {
         let mut rng = stream(purpose, seed, index);
-        let mut any = |tokens| (u64::from(rng.next_u32()) * tokens) >> 32;
+        let mut any = |tokens: u64| (u64::from(rng.next_u32()) * tokens) >> 32;
         for (at, token) in out.iter_mut().enumerate() {
             *token = match at % 2 {
                 0 => ((u64::from(class) * 4 + any(4)) % self.tokens) as u32,

@@ -89,23 +89,8 @@ fn has_kernel(op: &Op) -> bool {
         | Op::BatchNorm2d { .. }
         | Op::Flatten
         | Op::Add
-        | Op::SoftmaxCrossEntropy => true,
-        Op::Tokens { .. }
-        | Op::Targets { .. }
-        | Op::Embedding { .. }
-        | Op::LayerNorm { .. }
-        | Op::RmsNorm { .. }
-        | Op::InstanceNorm2d { .. }
-        | Op::LocalResponseNorm { .. }
-        | Op::Attention { .. }
-        | Op::Activation { .. }
-        | Op::Multiply
-        | Op::Concat
-        | Op::Upsample { .. }
-        | Op::FirstPosition
-        | Op::TiedLinear { .. }
-        | Op::SigmoidCrossEntropy
-        | Op::Opaque { .. } => false,
+        | Op::SoftmaxCrossEntropy { .. } => true,
+        _ => false,
     }
 }
 
@@ -128,8 +113,8 @@ pub fn launch(call: &Call, operands: Operands) {
         (Op::Conv2d { .. }, WeightGradient) => conv::weight_gradient(call, operands),
         (Op::MaxPool2d { window }, Forward) => pool::max_forward(call, window, operands),
         (Op::MaxPool2d { .. }, InputGradient) => pool::max_input_gradient(call, operands),
-        (Op::AvgPool2d { window }, Forward) => pool::avg_forward(call, window, operands),
-        (Op::AvgPool2d { window }, InputGradient) => {
+        (Op::AvgPool2d { window, .. }, Forward) => pool::avg_forward(call, window, operands),
+        (Op::AvgPool2d { window, .. }, InputGradient) => {
             pool::avg_input_gradient(call, window, operands);
         }
         (Op::GlobalAvgPool, Forward) => pool::global_avg_forward(call, operands),
@@ -142,8 +127,8 @@ pub fn launch(call: &Call, operands: Operands) {
         (Op::BatchNorm2d { .. }, InputGradient) => norm::input_gradient(call, operands),
         (Op::BatchNorm2d { .. }, WeightGradient) => norm::weight_gradient(call, operands),
         (Op::Add, Forward) => elementwise::sum(call, operands),
-        (Op::SoftmaxCrossEntropy, Forward) => loss::forward(call, operands),
-        (Op::SoftmaxCrossEntropy, InputGradient) => loss::input_gradient(call, operands),
+        (Op::SoftmaxCrossEntropy { .. }, Forward) => loss::forward(call, operands),
+        (Op::SoftmaxCrossEntropy { .. }, InputGradient) => loss::input_gradient(call, operands),
         // Sources are loaded, views cost nothing, the inputs of an addition share its gradient,
         // what has no parameters has no weight gradient, and what has no kernel was refused.
         _ => {
@@ -163,7 +148,7 @@ fn check_sizes(call: &Call, operands: &Operands) {
             for (read, spec) in operands.reads.iter().zip(call.inputs) {
                 debug_assert_eq!(read.len(), words(spec), "input of {}", call.op.name());
             }
-            if !matches!(call.op, Op::SoftmaxCrossEntropy) {
+            if !call.op.is_loss() {
                 debug_assert_eq!(operands.writes[0].len(), words(call.output));
             }
         }
