@@ -10,6 +10,7 @@ mod cifar;
 mod column;
 mod element;
 mod error;
+mod feed;
 mod file;
 mod half;
 mod idx;
@@ -24,6 +25,7 @@ mod tensors;
 mod tokens;
 
 pub use error::DataError;
+pub use feed::Feed;
 pub use order::{Order, Sequence};
 pub use reader::{Load, Reader};
 pub use split::Split;
