@@ -73,12 +73,12 @@ fn loss() {
     }
 }
 
-fn compute(
+fn compute<'t>(
     op: &Op,
     inputs: &[&TensorSpec],
     (samples, output): (u64, &TensorSpec),
-    reads: &[&[f32]],
-    writes: &mut [&mut [f32]],
+    reads: &[&'t [f32]],
+    writes: &mut [&'t mut [f32]],
 ) {
     let call = Call {
         op,
