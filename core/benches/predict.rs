@@ -6,7 +6,7 @@ use pipewright_core::graph::{Graph, GraphBuilder};
 use pipewright_core::plan::{Draft, Inputs, Model, lower, training_graphs};
 use pipewright_core::predict::predict;
 use pipewright_core::schedule::{ScheduleKind, check};
-use pipewright_core::simulate::{StageCost, simulate};
+use pipewright_core::simulate::{Copies, StageCost, simulate};
 use std::time::Instant;
 
 fn chain(layers: u32) -> (Graph, Vec<u32>) {
@@ -52,6 +52,7 @@ fn main() {
             cuts: &cuts,
             schedule: &schedule,
             samples: 4,
+            data_parallel: plan.data_parallel,
             optimizer: plan.optimizer,
             training: plan.training,
         };
@@ -66,7 +67,7 @@ fn main() {
             best(|| check(&schedule)),
             best(|| training_graphs(&inputs)),
             best(|| lower(&inputs, &graphs)),
-            best(|| simulate(&programs, &stages, &cluster)),
+            best(|| simulate(&programs, &stages, &cluster, Copies::default())),
             best(|| predict(&plan)),
         );
     }

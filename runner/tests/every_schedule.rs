@@ -11,12 +11,12 @@ use std::path::Path;
 
 const MICRO_BATCHES: u32 = 8;
 
-/// Writes a plan on two or four ranks; `None` when no plan can hold the schedule.
+/// Writes a plan on two or four ranks; `None` for a schedule that trains something else.
 fn plan(dir: &Path, kind: ScheduleKind) -> Option<(String, Schedule)> {
     let chunks = kind.placement().stages(4) / 4;
     let stages = kind.placement().stages(if chunks > 1 { 2 } else { 4 });
     let schedule = kind.generate(stages, MICRO_BATCHES).ok()?;
-    if schedule.placement().is_none() || schedule.updates != Updates::Synchronous {
+    if schedule.updates != Updates::Synchronous {
         return None;
     }
     let mut draft = draft(Preset::Fc32 { width: 32 }, stages);
@@ -62,13 +62,14 @@ fn trains_what_one_stage_trains() {
         }
         tried += 1;
     }
-    assert!(tried >= 12, "{tried}");
+    assert!(tried >= 14, "{tried}");
     std::fs::remove_dir_all(dir).ok();
 }
 
-/// The same text where sums are in the same order; else a rounding apart.
+/// The same text where sums are in the same order; else a rounding apart: two copies of a stage
+/// each add their own micro-batches first.
 fn compare(kind: ScheduleKind, schedule: &Schedule, found: &[String], expected: &[String]) {
-    if adds_in_order(schedule) {
+    if schedule.placement().is_some() && adds_in_order(schedule) {
         assert_eq!(found, expected, "{kind}");
         return;
     }

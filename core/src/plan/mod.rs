@@ -2,6 +2,7 @@
 
 mod check;
 mod data;
+mod data_parallel;
 pub mod export;
 mod layout;
 mod lower;
@@ -11,10 +12,12 @@ mod training;
 
 pub use check::PlanError;
 pub use data::Data;
-pub use lower::{Inputs, lower, lower_evaluation, training_graphs};
+pub use data_parallel::{DataParallel, DataParallelMode};
+pub use lower::{Inputs, groups, lower, lower_evaluation, training_graphs};
 pub use optimizer::Optimizer;
 pub use program::{
-    Area, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source, StageProgram,
+    Area, Bucket, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
+    StageProgram, Tie, Versions,
 };
 pub use training::{BatchNorm, Decay, Precision, RateSchedule, Training};
 
@@ -46,8 +49,11 @@ pub struct Plan {
     pub schedule: ScheduleText,
     /// Samples of an optimizer step.
     pub mini_batch: u64,
-    /// Micro-batches of a step; divides `mini_batch`.
+    /// Micro-batches of a step; with the number of replicas it divides `mini_batch`.
     pub micro_batches: u32,
+    /// Copies of the pipeline.
+    #[serde(default, skip_serializing_if = "training::is_default")]
+    pub data_parallel: DataParallel,
     /// How parameters change.
     pub optimizer: Optimizer,
     /// How the learning rate changes, and what else plain training does not have.
@@ -149,6 +155,8 @@ pub struct Draft {
     pub mini_batch: u64,
     /// Micro-batches of a step.
     pub micro_batches: u32,
+    /// Copies of the pipeline.
+    pub data_parallel: DataParallel,
     /// How parameters change.
     pub optimizer: Optimizer,
     /// How the learning rate changes, and what else plain training does not have.
@@ -171,6 +179,7 @@ impl Draft {
             schedule: ScheduleKind::OneFOneB,
             mini_batch: 32,
             micro_batches: 4,
+            data_parallel: DataParallel::default(),
             optimizer: Optimizer::default(),
             training: Training::default(),
             data: Data::default(),
@@ -183,7 +192,8 @@ impl Draft {
 impl Plan {
     /// Samples of a micro-batch.
     pub fn samples(&self) -> u64 {
-        self.mini_batch / u64::from(self.micro_batches.max(1))
+        let parts = u64::from(self.micro_batches) * u64::from(self.data_parallel.replicas);
+        self.mini_batch / parts.max(1)
     }
 
     /// Stages that the cuts make.
@@ -191,9 +201,14 @@ impl Plan {
         self.cuts.len() as u32 + 1
     }
 
-    /// Ranks that the plan needs: one a lane.
-    pub fn ranks(&self) -> u32 {
+    /// Lanes of the pipeline.
+    pub fn lanes(&self) -> u32 {
         self.schedule.lanes.len() as u32
+    }
+
+    /// Ranks that the plan needs: one for each lane of each replica.
+    pub fn ranks(&self) -> u32 {
+        self.lanes().saturating_mul(self.data_parallel.replicas)
     }
 
     /// The file.

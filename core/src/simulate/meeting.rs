@@ -18,8 +18,8 @@ pub(super) struct Meeting {
 impl Meeting {
     /// The sum over all lanes of one number of eight bytes per parameter, over the slowest link
     /// among them.
-    pub fn new(programs: &[Program], cluster: &Cluster) -> Self {
-        let lanes = programs.len() as u32;
+    pub fn new(programs: &[Program], cluster: &Cluster, ranks: usize) -> Self {
+        let lanes = ranks as u32;
         let params = programs.iter().flat_map(|p| &p.stages).map(|s| s.params.len()).sum::<usize>();
         let link = cluster.link(LaneId(0), LaneId(lanes.saturating_sub(1)));
         let seconds = match lanes {
@@ -27,8 +27,8 @@ impl Meeting {
             _ => best_all_reduce(lanes, 8.0 * params as f64, link).1,
         };
         Self {
-            came: vec![false; programs.len()],
-            missing: programs.len(),
+            came: vec![false; ranks],
+            missing: ranks,
             last: Nanos::ZERO,
             time: Nanos::from_secs(seconds),
         }

@@ -2,7 +2,10 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use pipewright_core::plan::{BatchNorm, Decay, Optimizer, Precision, RateSchedule, Training};
+use pipewright_core::graph::{Graph, GraphError, GraphParts, Op};
+use pipewright_core::plan::{
+    BatchNorm, Decay, Model, Optimizer, Precision, RateSchedule, Training,
+};
 
 /// How activations and messages are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,6 +47,12 @@ pub struct TrainingArgs {
     /// Update batch normalisation's running statistics once a mini-batch.
     #[arg(long)]
     pub deferred_batch_norm: bool,
+    /// Share of the target's weight that the loss spreads over all classes.
+    #[arg(long, value_name = "SHARE")]
+    pub label_smoothing: Option<f32>,
+    /// Share of elements that dropout makes zero, in place of the model's.
+    #[arg(long, value_name = "SHARE")]
+    pub dropout: Option<f32>,
     /// How activations, their gradients and messages are stored.
     #[arg(long, value_enum, default_value = "f32")]
     pub precision: Storage,
@@ -67,6 +76,39 @@ impl TrainingArgs {
             }
         }
         Ok(optimizer)
+    }
+
+    /// The model with label smoothing and dropout as the command line has them. A model by name
+    /// becomes one in full, because names do not tell.
+    ///
+    /// # Errors
+    /// When the model has no operation that they belong to, or a share is none.
+    pub fn model(&self, model: Model) -> Result<Model, Failure> {
+        let changes = [("--label-smoothing", self.label_smoothing), ("--dropout", self.dropout)];
+        if changes.iter().all(|(_, share)| share.is_none()) {
+            return Ok(model);
+        }
+        let usage = |e: GraphError| Failure::usage(e.to_string());
+        let mut parts = GraphParts::from(model.graph().map_err(usage)?);
+        for (flag, share) in changes {
+            let Some(share) = share else { continue };
+            let mut found = false;
+            for node in &mut parts.nodes {
+                match (&mut node.op, flag) {
+                    (Op::SoftmaxCrossEntropy { label_smoothing: of_node }, "--label-smoothing")
+                    | (Op::Dropout { probability: of_node }, "--dropout") => *of_node = share,
+                    _ => continue,
+                }
+                found = true;
+            }
+            if !found {
+                let name = &parts.name;
+                return Err(Failure::usage(format!(
+                    "{flag}: {name} has no operation that uses it"
+                )));
+            }
+        }
+        Ok(Model::Graph(Graph::new(parts).map_err(usage)?))
     }
 
     /// The rest.

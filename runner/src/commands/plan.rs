@@ -15,7 +15,7 @@ use std::path::Path;
 /// Runs the command.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let mut cluster = read_cluster(&args.cluster)?;
-    let model = read_model(&args.model, &mut cluster)?;
+    let model = args.training.model(read_model(&args.model, &mut cluster)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     let mut draft = Draft::new(model, cluster, vec![]);
     draft.micro_batches = args.micro_batches.unwrap_or(1);

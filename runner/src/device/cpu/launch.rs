@@ -1,7 +1,9 @@
 //! Which kernel computes what.
 
 use super::{Call, Operands};
-use super::{activation, attention, broadcast, conv, elementwise, embedding, layout, linear};
+use super::{
+    activation, attention, broadcast, conv, dropout, elementwise, embedding, layout, linear,
+};
 use super::{local_response, loss, norm, planes, pool, product, rope, rows, softmax, upsample};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Interpolation, Node, Op, TensorSpec};
@@ -56,12 +58,12 @@ fn has_kernel(op: &Op) -> bool {
         | Op::Rope { .. }
         | Op::Embedding { .. }
         | Op::Parameter { .. }
-        | Op::SoftmaxCrossEntropy { .. } => true,
-        Op::SigmoidCrossEntropy
-        | Op::TargetValues { .. }
-        | Op::MeanSquaredError
         | Op::Dropout { .. }
-        | Op::Opaque { .. } => false,
+        | Op::TargetValues { .. }
+        | Op::SoftmaxCrossEntropy { .. }
+        | Op::SigmoidCrossEntropy
+        | Op::MeanSquaredError => true,
+        Op::Opaque { .. } => false,
     }
 }
 
@@ -126,7 +128,12 @@ fn forward(call: &Call, operands: Operands) {
         Op::Rope { base } => rope::rotate(call, *base, 1.0, operands),
         Op::Embedding { .. } => embedding::forward(call, operands),
         Op::Parameter { .. } => broadcast::parameter_forward(call, operands),
-        Op::SoftmaxCrossEntropy { .. } => loss::forward(call, operands),
+        Op::Dropout { probability } => dropout::apply(call, *probability, operands),
+        Op::SoftmaxCrossEntropy { label_smoothing } => {
+            loss::softmax::forward(call, *label_smoothing, operands);
+        }
+        Op::SigmoidCrossEntropy => loss::sigmoid::forward(call, operands),
+        Op::MeanSquaredError => loss::squared::forward(call, operands),
         _ => never(call),
     }
 }
@@ -172,7 +179,12 @@ fn input_gradient(call: &Call, operands: Operands) {
         Op::Attention { .. } => attention::packed_input_gradient(call, operands),
         Op::ScaledDotProduct { .. } => attention::separate_input_gradient(call, operands),
         Op::Rope { base } => rope::rotate(call, *base, -1.0, operands),
-        Op::SoftmaxCrossEntropy { .. } => loss::input_gradient(call, operands),
+        Op::Dropout { probability } => dropout::apply(call, *probability, operands),
+        Op::SoftmaxCrossEntropy { label_smoothing } => {
+            loss::softmax::input_gradient(call, *label_smoothing, operands);
+        }
+        Op::SigmoidCrossEntropy => loss::sigmoid::input_gradient(call, operands),
+        Op::MeanSquaredError => loss::squared::input_gradient(call, operands),
         _ => never(call),
     }
 }
