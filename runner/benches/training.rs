@@ -84,6 +84,7 @@ fn compute<'t>(
         op,
         kind: ComputationKind::Forward,
         inputs,
+        wanted: 0,
         output,
         samples,
         phase: Phase::Train,
