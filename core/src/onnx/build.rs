@@ -6,7 +6,7 @@ use super::names;
 use super::node::{Attributes, ValueId};
 use super::proto::{Model, ValueInfo};
 use super::shapes::Call;
-use super::tensor::{BATCH, Elem, Tensor, count};
+use super::tensor::{BATCH, Elem, Tensor, count, is_batch};
 use super::{OnnxError, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -190,7 +190,7 @@ impl<'a> Walk<'a> {
 
     fn node(&mut self, proto: &'a super::proto::Node) {
         let standard = matches!(proto.domain.as_str(), "" | "ai.onnx" | "com.microsoft");
-        let op = match standard {
+        let mut op = match standard {
             true => proto.op_type.clone(),
             false => format!("{}.{}", proto.domain, proto.op_type),
         };
@@ -202,6 +202,11 @@ impl<'a> Walk<'a> {
         let mut attributes = Attributes::new(proto.attribute.clone());
         if op == "Split" && attributes.int("num_outputs").is_none() {
             attributes.set_int("num_outputs", proto.output.len() as i64);
+        }
+        if let Some(shape) = self.strided(&op, &inputs) {
+            op = "Reshape".into();
+            attributes.set_ints("shape", shape);
+            inputs.truncate(1);
         }
         if let Some(same) = self.alias(&op, &attributes, &inputs) {
             self.rename(same, &proto.output);
@@ -316,6 +321,19 @@ impl<'a> Walk<'a> {
             _ => false,
         };
         same.then_some(x)
+    }
+
+    /// The newer exporter writes some reshapes as a flat list of all elements that is looked up with
+    /// their numbers in order; the shape that this gives.
+    fn strided(&self, op: &str, inputs: &[Option<ValueId>]) -> Option<Vec<i64>> {
+        let [Some(list), Some(places)] = inputs else { return None };
+        let ([size], "Gather") = (self.ir.shape(*list)?, op) else { return None };
+        let n = self.ir.fixed.filter(|_| is_batch(*size))?;
+        let places = self.ir.values[*places].constant.as_ref()?;
+        let all = places.values()?;
+        let in_order = all.iter().enumerate().all(|(i, at)| *at == i as f64);
+        let whole = i64::try_from(all.len()) == Ok(size / BATCH * n);
+        (in_order && whole).then(|| places.shape.clone())
     }
 
     /// `Shape` and `Size`, whose value follows from a shape.

@@ -43,6 +43,8 @@ struct Emit<'a> {
     /// Tables of embeddings, by initialiser.
     tables: BTreeMap<usize, ParamId>,
     unsupported: Vec<Unsupported>,
+    /// Operations that are opaque because one before them is.
+    behind: usize,
     /// Path of the module whose node is being emitted.
     scope: String,
 }
@@ -59,6 +61,7 @@ pub(super) fn emit(ir: Ir<'_>, name: String, loss: Loss) -> Result<Imported, Onn
         names: BTreeSet::new(),
         tables: BTreeMap::new(),
         unsupported: vec![],
+        behind: 0,
         scope: String::new(),
     };
     emit.source()?;
@@ -69,7 +72,11 @@ pub(super) fn emit(ir: Ir<'_>, name: String, loss: Loss) -> Result<Imported, Onn
     }
     emit.scope = String::new();
     emit.loss(loss)?;
-    let Emit { ir, mut parts, weights, scopes, unsupported, .. } = emit;
+    let Emit { mut ir, mut parts, weights, scopes, unsupported, behind, .. } = emit;
+    if behind > 0 {
+        let why = "behind them are opaque as well, because shapes are not known";
+        ir.warnings.push(format!("{behind} operations {why}"));
+    }
     parts.layers = layers::layers(&parts, &scopes);
     Ok(Imported { graph: Graph::new(parts)?, weights, unsupported, warnings: ir.warnings })
 }
@@ -148,7 +155,7 @@ impl Emit<'_> {
             "Conv" | "ConvTranspose" | "MaxPool" | "AveragePool" | "GlobalAveragePool"
             | "BatchNormalization" | "InstanceNormalization" | "GroupNormalization" | "LRN"
             | "Resize" | "Upsample" => self.image(&node)?,
-            "Reshape" | "Transpose" | "Slice" | "Gather" | "Concat" | "Expand" | "ReduceMean"
+            "Reshape" | "Transpose" | "Slice" | "Gather" | "Concat" | "Expand" | "Tile" | "ReduceMean"
             | "ReduceSum" | "Pad" => self.layout(&node)?,
             "Split" => return self.split(&node),
             "SoftmaxCrossEntropyLoss" | "NegativeLogLikelihoodLoss" => self.own_loss(&node)?,
@@ -158,7 +165,8 @@ impl Emit<'_> {
         let spec = &self.parts.nodes[done.index()].output.shape;
         if let Ok(expected) = self.sample(output)
             && *spec != expected
-            && self.ir.shape(output).is_some_and(|s| s.iter().any(|n| is_batch(*n)))
+            && self.has_batch(output)
+            && !(node.op == "Gather" && stretches(spec, &expected))
         {
             return Err(format!("gives {spec:?} where the file has {expected:?}"));
         }
@@ -169,8 +177,14 @@ impl Emit<'_> {
     /// Sizes only.
     fn opaque(&mut self, i: usize, why: Why) -> Result<(), OnnxError> {
         let node = self.ir.nodes[i].clone();
-        let unsupported = Unsupported { node: node.name.clone(), op: node.op.clone(), why };
-        self.unsupported.push(unsupported);
+        // What is behind an operation of unknown shape has none either: only the first is named.
+        let behind = |id: &ValueId| self.ir.shape(*id).is_none();
+        if self.unsupported.is_empty() || !node.inputs.iter().flatten().any(behind) {
+            let unsupported = Unsupported { node: node.name.clone(), op: node.op.clone(), why };
+            self.unsupported.push(unsupported);
+        } else {
+            self.behind += 1;
+        }
         let mut inputs = vec![];
         let mut parameters = 0u64;
         for id in node.inputs.iter().flatten() {
@@ -332,4 +346,9 @@ impl Emit<'_> {
     fn has_batch(&self, value: ValueId) -> bool {
         self.ir.shape(value).is_some_and(|s| s.iter().any(|n| n % BATCH == 0 && *n != 0))
     }
+}
+
+/// Whether readers can stretch `own` to `wanted`: rows that are equal for all positions are one row.
+fn stretches(own: &[u64], wanted: &[u64]) -> bool {
+    own.len() == wanted.len() && own.iter().zip(wanted).all(|(a, b)| a == b || *a == 1)
 }

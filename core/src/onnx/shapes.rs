@@ -62,6 +62,12 @@ impl Call<'_> {
                 let at = axis(self.attributes.int("axis").unwrap_or(0), shape.len())?;
                 Some([&shape[..at], indexes, &shape[at + 1..]].concat())
             }
+            "Tile" => {
+                let (shape, times) = (self.shape(0)?, self.ints(1, "repeats")?);
+                let fits = times.len() == shape.len() && times.iter().all(|n| *n > 0);
+                let sizes = shape.iter().zip(&times).map(|(size, n)| size.checked_mul(*n));
+                if fits { sizes.collect() } else { None }
+            }
             "Expand" => join(self.shape(0)?, &self.ints(1, "shape")?, self.ir.fixed),
             "Resize" | "Upsample" => self.resize(),
             "Pad" => {
@@ -123,22 +129,16 @@ impl Call<'_> {
     fn reshape(&self) -> Option<Vec<i64>> {
         let (shape, target) = (self.shape(0)?, self.ints(1, "shape")?);
         let zero = self.attributes.int("allowzero").unwrap_or(0) != 0;
-        let result = reshaped(shape, &target, zero);
         let total = count(shape)?;
-        if let Some(result) = result.filter(|result| count(result) == Some(total)) {
-            return Some(result);
+        let plain = || reshaped(shape, &target, zero).filter(|result| count(result) == Some(total));
+        let at = shape.iter().position(|size| is_batch(*size));
+        match (self.ir.fixed, at) {
+            // The file has a number for the batch: it must stand where the batch is.
+            (Some(n), Some(at)) if !target.iter().any(|size| is_batch(*size)) => {
+                fixed_reshape(shape, &target, zero, at, n).or_else(plain)
+            }
+            _ => plain(),
         }
-        // The file has a number for the batch: it must stand where the batch is.
-        let n = self.ir.fixed?;
-        let mut known: Vec<i64> = shape.to_vec();
-        let at = known.iter().position(|size| is_batch(*size))?;
-        known[at] = known[at] / BATCH * n;
-        let mut result = reshaped(&known, &target, zero)?;
-        let before = count(&known[..at])?;
-        let fits = |j: &usize| result[*j] % n == 0 && count(&result[..*j]) == Some(before);
-        let place = (0..result.len()).find(fits)?;
-        result[place] = (result[place] / n).checked_mul(BATCH)?;
-        (count(&result) == Some(total)).then_some(result)
     }
 
     /// The permutation of a `Transpose`.
@@ -281,6 +281,35 @@ impl Call<'_> {
             _ => Some((0..rank).collect()),
         }
     }
+}
+
+/// The shape that a `Reshape` gives when the target has the number `n` for the batch, which is in
+/// axis `at`.
+fn fixed_reshape(
+    shape: &[i64],
+    target: &[i64],
+    zero: bool,
+    at: usize,
+    n: i64,
+) -> Option<Vec<i64>> {
+    let mut known = shape.to_vec();
+    known[at] = known[at] / BATCH * n;
+    let mut result = reshaped(&known, target, zero)?;
+    if count(&result) != count(&known) {
+        return None;
+    }
+    let before = count(&known[..at])?;
+    let start = |j: usize| count(&result[..j]);
+    let own = |j: &usize| result[*j] % n == 0 && start(*j) == Some(before);
+    // Else an axis that joins what is before the batch with it.
+    let joined = |j: &usize| {
+        let end = start(*j + 1).unwrap_or(0);
+        result[*j] % n == 0 && start(*j).is_some_and(|s| s <= before) && end % (before * n) == 0
+    };
+    let axes = 0..result.len();
+    let place = axes.clone().find(own).or_else(|| axes.clone().find(joined))?;
+    result[place] = (result[place] / n).checked_mul(BATCH)?;
+    (count(&result) == count(shape)).then_some(result)
 }
 
 /// Operations whose output has the shape of their first input.

@@ -123,6 +123,11 @@ impl Tensor {
         (dense.data.len() as i64 == count(&self.shape)?).then_some(dense.data)
     }
 
+    /// All elements of one sample in order: none of them differs along the batch.
+    pub fn of_sample(&self) -> Option<Vec<f64>> {
+        Some(self.dense()?.data)
+    }
+
     /// Rows and columns of the last two axes, when nothing differs along the others.
     pub fn matrix(&self) -> Option<(usize, usize, Vec<f64>)> {
         let [before @ .., rows, columns] = &self.shape[..] else { return None };

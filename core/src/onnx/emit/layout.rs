@@ -18,7 +18,7 @@ impl Emit<'_> {
             "Slice" => self.slice(node, x),
             "Gather" => self.gather(node, x),
             "Concat" => self.concat(node),
-            "Expand" => self.expand(x, node.outputs[0]),
+            "Expand" | "Tile" => self.expand(x, node.outputs[0]),
             "Pad" => Err("padding apart from a convolution".into()),
             _ => self.reduce(node, x),
         }
@@ -103,12 +103,7 @@ impl Emit<'_> {
             }
             return self.embedding(table, tokens);
         };
-        // Equal along the batch, or one number, or a range.
-        let row = match (known.values().or_else(|| known.scalar().map(|i| vec![i])), known.matrix()) {
-            (Some(all), _) => all,
-            (None, Some((1, _, row))) => row,
-            _ => return Err("at indexes that differ from sample to sample".into()),
-        };
+        let row = known.of_sample().ok_or("at too many indexes")?;
         let size = shape[at] as f64;
         let row: Vec<f64> = row.into_iter().map(|i| if i < 0.0 { i + size } else { i }).collect();
         let first = *row.first().ok_or("at no index")?;
@@ -170,13 +165,15 @@ impl Emit<'_> {
             x = self.put(Op::Reshape { shape: shape.clone() }, &[x], &[])?;
         }
         for axis in 0..wanted.len() {
-            if shape[axis] == 1 && wanted[axis] > 1 {
-                if wanted[axis] > COPIES_MAX {
-                    return Err(format!("{} copies", wanted[axis]));
-                }
-                let copies = vec![x; wanted[axis] as usize];
-                x = self.put(Op::Concat { axis: axis as u64 }, &copies, &[])?;
+            let copies = wanted[axis] / shape[axis].max(1);
+            if copies == 1 {
+                continue;
             }
+            if copies > COPIES_MAX || copies * shape[axis] != wanted[axis] {
+                return Err(format!("{} elements made {}", shape[axis], wanted[axis]));
+            }
+            let copies = vec![x; copies as usize];
+            x = self.put(Op::Concat { axis: axis as u64 }, &copies, &[])?;
         }
         Ok(x)
     }

@@ -55,6 +55,15 @@ pub(super) fn fold(
             let zero = attributes.int("allowzero").unwrap_or(0) != 0;
             x.reshape(reshaped(&x.shape, &ints(1, "shape")?, zero)?)
         }
+        ("GatherElements", Some(x)) => {
+            // Of equal elements, whatever the indexes.
+            Tensor::full(x.elem, (*inputs.get(1)?)?.shape.clone(), x.scalar()?)
+        }
+        ("Tile", Some(x)) => {
+            let times = (*inputs.get(1)?)?.to_ints()?;
+            let sizes = x.shape.iter().zip(&times).map(|(size, n)| size.checked_mul(*n));
+            Tensor::full(x.elem, sizes.collect::<Option<_>>()?, x.scalar()?)
+        }
         ("Expand", Some(x)) => x.expand(&(*inputs.get(1)?)?.to_ints()?),
         ("Transpose", Some(x)) => {
             let reversed: Vec<i64> = (0..x.shape.len() as i64).rev().collect();
