@@ -7,7 +7,7 @@ use pipewright_core::graph::{Graph, Layer};
 use pipewright_core::partition::{self, balanced, uniform};
 use pipewright_core::plan::{self, PlanError};
 use pipewright_core::schedule::Schedule;
-use pipewright_core::simulate::{StageCost, simulate};
+use pipewright_core::simulate::{Copies, StageCost, simulate};
 use pipewright_core::timeline::Timeline;
 use pipewright_core::units::{Bytes, Nanos};
 
@@ -84,12 +84,17 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         cuts: &inputs.cuts,
         schedule: &schedule,
         samples: ground.costs.samples,
-        momentum: inputs.rest.optimizer.has_momentum(),
+        data_parallel: inputs.rest.data_parallel,
+        optimizer: inputs.rest.optimizer,
+        training: inputs.rest.training,
     };
     let graphs = plan::training_graphs(&lowering);
     let programs = plan::lower(&lowering, &graphs);
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &ground.costs)).collect();
-    let timeline = simulate(&programs, &stages, &ground.cluster).map_err(|e| e.to_string())?;
+    let groups = plan::groups(&lowering);
+    let copies = Copies { data_parallel: lowering.data_parallel, groups: &groups };
+    let timeline =
+        simulate(&programs, &stages, &ground.cluster, copies).map_err(|e| e.to_string())?;
     let figures = figures(&timeline, inputs.mini_batch);
     let capacity = ground.cluster.device.memory;
     let stash = programs.iter().flat_map(|p| &p.stages).map(|s| s.slots.bytes).collect();
@@ -102,7 +107,8 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
 fn check(inputs: &Inputs, graph: &Graph) -> Result<(), PlanError> {
     let Inputs { mini_batch, micro_batches, .. } = *inputs;
     if inputs.samples().is_none_or(|samples| samples == 0) {
-        return Err(PlanError::Indivisible { mini_batch, micro_batches });
+        let replicas = inputs.rest.data_parallel.replicas;
+        return Err(PlanError::Indivisible { mini_batch, micro_batches, replicas });
     }
     let last = graph.nodes().len() - 1;
     for (index, &cut) in inputs.cuts.iter().enumerate() {

@@ -4,7 +4,9 @@ use crate::shared::Shared;
 use pipewright_core::cost::{CLUSTERS, Cluster};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
-use pipewright_core::plan::{Data, Draft, Model, Optimizer, Plan, ScheduleText};
+use pipewright_core::plan::{
+    Data, DataParallel, Draft, Model, Optimizer, Plan, ScheduleText, Training,
+};
 use pipewright_core::schedule::ScheduleKind;
 
 /// A model by name, or one that came with a plan.
@@ -37,7 +39,9 @@ pub struct Inputs {
 /// What a plan says beyond what the page edits; a loaded plan's is carried on to the exported one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rest {
+    pub data_parallel: DataParallel,
     pub optimizer: Optimizer,
+    pub training: Training,
     pub data: Data,
     pub seed: u64,
     pub steps: u64,
@@ -45,7 +49,9 @@ pub struct Rest {
 
 impl Default for Rest {
     fn default() -> Self {
-        Self { optimizer: Optimizer::default(), data: Data::default(), seed: 1, steps: 100 }
+        let (optimizer, training) = (Optimizer::default(), Training::default());
+        let data_parallel = DataParallel::default();
+        Self { data_parallel, optimizer, training, data: Data::default(), seed: 1, steps: 100 }
     }
 }
 
@@ -175,8 +181,8 @@ impl Inputs {
 
     /// Samples of a micro-batch, when the mini-batch divides evenly.
     pub fn samples(&self) -> Option<u64> {
-        let m = u64::from(self.micro_batches);
-        (m > 0 && self.mini_batch.is_multiple_of(m)).then(|| self.mini_batch / m)
+        let parts = u64::from(self.micro_batches) * u64::from(self.rest.data_parallel.replicas);
+        (parts > 0 && self.mini_batch.is_multiple_of(parts)).then(|| self.mini_batch / parts)
     }
 
     /// The same choices as the core takes them.
@@ -188,7 +194,9 @@ impl Inputs {
             schedule: self.schedule,
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
+            data_parallel: self.rest.data_parallel,
             optimizer: self.rest.optimizer,
+            training: self.rest.training,
             data: self.rest.data.clone(),
             seed: self.rest.seed,
             steps: self.rest.steps,
@@ -225,7 +233,9 @@ impl Inputs {
             mini_batch: plan.mini_batch,
             micro_batches: plan.micro_batches,
             rest: Rest {
+                data_parallel: plan.data_parallel,
                 optimizer: plan.optimizer,
+                training: plan.training,
                 data: plan.data.clone(),
                 seed: plan.seed,
                 steps: plan.steps,

@@ -6,7 +6,7 @@ use pipewright_core::graph::{Graph, GraphBuilder};
 use pipewright_core::plan::{Draft, Inputs, Model, lower, training_graphs};
 use pipewright_core::predict::predict;
 use pipewright_core::schedule::{ScheduleKind, check};
-use pipewright_core::simulate::{StageCost, simulate};
+use pipewright_core::simulate::{Copies, StageCost, simulate};
 use std::time::Instant;
 
 fn chain(layers: u32) -> (Graph, Vec<u32>) {
@@ -47,8 +47,15 @@ fn main() {
         (draft.mini_batch, draft.micro_batches) = (2048, 512);
         let plan = draft.plan().expect("a plan").0;
         let schedule = kind.generate(64, 512).expect("any numbers");
-        let inputs =
-            Inputs { graph: &graph, cuts: &cuts, schedule: &schedule, samples: 4, momentum: true };
+        let inputs = Inputs {
+            graph: &graph,
+            cuts: &cuts,
+            schedule: &schedule,
+            samples: 4,
+            data_parallel: plan.data_parallel,
+            optimizer: plan.optimizer,
+            training: plan.training,
+        };
         let graphs = training_graphs(&inputs);
         let programs = lower(&inputs, &graphs);
         let costs = Costs::new(&graph, &cluster, 4);
@@ -60,7 +67,7 @@ fn main() {
             best(|| check(&schedule)),
             best(|| training_graphs(&inputs)),
             best(|| lower(&inputs, &graphs)),
-            best(|| simulate(&programs, &stages, &cluster)),
+            best(|| simulate(&programs, &stages, &cluster, Copies::default())),
             best(|| predict(&plan)),
         );
     }

@@ -3,12 +3,13 @@
 use pipewright_core::cost::{Cluster, Link};
 use pipewright_core::graph::{Graph, GraphBuilder};
 use pipewright_core::plan::{
-    Draft, Inputs, Model, PlanError, Program, ScheduleText, lower, training_graphs,
+    DataParallel, DataParallelMode, Draft, Inputs, Model, Optimizer, Program, Training, lower,
+    training_graphs,
 };
-use pipewright_core::predict::{PredictError, predict};
-use pipewright_core::schedule::{Schedule, ScheduleKind};
+use pipewright_core::predict::predict;
+use pipewright_core::schedule::{Schedule, ScheduleKind, Updates};
 use pipewright_core::simulate::{
-    Footprint, Sends, StageCost, estimate, lanes_over_time, links, simulate,
+    Copies, Footprint, Sends, StageCost, estimate, lanes_over_time, links, simulate,
 };
 use pipewright_core::units::{Bytes, Nanos};
 use proptest::prelude::*;
@@ -34,7 +35,15 @@ fn chain(stages: u32) -> (Graph, Vec<u32>) {
 
 fn programs(schedule: &Schedule) -> Vec<Program> {
     let (graph, cuts) = chain(schedule.stages());
-    let inputs = Inputs { graph: &graph, cuts: &cuts, schedule, samples: SAMPLES, momentum: true };
+    let inputs = Inputs {
+        graph: &graph,
+        cuts: &cuts,
+        schedule,
+        samples: SAMPLES,
+        data_parallel: DataParallel::default(),
+        optimizer: Optimizer::default(),
+        training: Training::default(),
+    };
     lower(&inputs, &training_graphs(&inputs))
 }
 
@@ -69,11 +78,13 @@ fn stage_cost() -> impl Strategy<Value = StageCost> {
     })
 }
 
-/// Schedules with one route, pairs run one after the other.
+/// Schedules with one route, pairs run one after the other. With stashing, programs update after
+/// every micro-batch; estimates leave that out.
 fn schedule() -> impl Strategy<Value = Schedule> {
     let kinds = ScheduleKind::ALL
         .into_iter()
-        .filter(|kind| kind.generate(8, 16).unwrap().placement().is_some());
+        .filter(|kind| kind.generate(8, 16).unwrap().placement().is_some())
+        .filter(|kind| kind.updates() != Updates::Stashed);
     let kinds = prop::sample::select(kinds.collect::<Vec<_>>());
     (kinds, prop::sample::select(vec![4u32, 8, 12]), 1u32..25).prop_filter_map(
         "numbers that the schedule can have",
@@ -95,7 +106,7 @@ proptest! {
         let costs = &costs[..schedule.stages() as usize];
         let cluster = cluster(schedule.lanes.len() as u32, latency);
         let programs = programs(&schedule);
-        let timeline = simulate(&programs, costs, &cluster).unwrap();
+        let timeline = simulate(&programs, costs, &cluster, Copies::default()).unwrap();
         let footprints = footprints(&programs, schedule.stages());
         let bytes = vec![Bytes(4 * SAMPLES * WIDTH); costs.len()];
         let hop = links(&cluster, &bytes);
@@ -138,27 +149,47 @@ fn several_stages_a_lane_make_a_plan() {
 }
 
 #[test]
-fn what_the_runner_cannot_do_is_no_plan() {
+fn what_does_not_go_together_is_no_plan() {
     let (graph, cuts) = chain(4);
     let draft = |kind| {
         let mut draft = Draft::new(Model::Graph(graph.clone()), cluster(4, 100), cuts.clone());
         (draft.schedule, draft.mini_batch, draft.micro_batches) = (kind, 8, 8);
         draft
     };
-    let error = |kind| draft(kind).plan().unwrap_err();
-    for kind in [ScheduleKind::DualPipe, ScheduleKind::Chimera] {
-        assert!(matches!(error(kind), PredictError::Plan(PlanError::Routes { .. })), "{kind}");
-    }
-    for kind in [ScheduleKind::PipeDream, ScheduleKind::PipeDream2Bw] {
-        let error = error(kind);
-        assert!(matches!(error, PredictError::Plan(PlanError::Asynchronous { .. })), "{kind}");
-    }
+    let error = |draft: Draft| draft.plan().unwrap_err().to_string();
     let two = ScheduleKind::Interleaved { chunks: 3 };
-    assert!(error(two).to_string().contains("needs a multiple of 3"));
-    // The name is all that tells an asynchronous schedule from 1F1B.
-    let mut plan = draft(ScheduleKind::OneFOneB).plan().unwrap().0;
-    plan.schedule.name = "pipedream".into();
-    assert!(plan.check().unwrap_err().to_string().contains("under way"));
-    plan.schedule = ScheduleText::of(ScheduleKind::OneFOneB, 4, 8).unwrap();
-    assert!(plan.check().is_ok());
+    assert!(error(draft(two)).contains("needs a multiple of 3"));
+    let mut clipped = draft(ScheduleKind::PipeDream);
+    clipped.training.clip_norm = Some(1.0);
+    assert!(error(clipped).contains("under way, which rules out clipping"));
+    let mut through_first = draft(ScheduleKind::GPipe);
+    through_first.data_parallel =
+        DataParallel { mode: DataParallelMode::Dp, ..DataParallel::ddp(2) };
+    (through_first.mini_batch, through_first.micro_batches) = (16, 8);
+    assert!(error(through_first).contains("this plan has 4"));
+    let mut uneven = draft(ScheduleKind::GPipe);
+    uneven.data_parallel = DataParallel::ddp(3);
+    assert!(error(uneven).contains("on each of 3 replicas"));
+}
+
+#[test]
+fn copies_of_stages_and_of_parameters_make_plans() {
+    let (graph, cuts) = chain(4);
+    for (kind, lanes, copies, versions) in [
+        (ScheduleKind::DualPipe, 4, 2, 1),
+        (ScheduleKind::Chimera, 4, 2, 1),
+        (ScheduleKind::PipeDream, 4, 1, 4),
+        (ScheduleKind::PipeDream2Bw, 4, 1, 2),
+    ] {
+        let mut draft = Draft::new(Model::Graph(graph.clone()), cluster(4, 100), cuts.clone());
+        (draft.schedule, draft.mini_batch, draft.micro_batches) = (kind, 64, 16);
+        let (plan, prediction) = draft.plan().unwrap();
+        assert_eq!(plan.ranks(), lanes, "{kind}");
+        let stages = prediction.programs.iter().map(|p| p.stages.len()).sum::<usize>();
+        assert_eq!(stages, 4 * copies, "{kind}");
+        assert_eq!(prediction.programs[0].stages[0].versions.count, versions, "{kind}");
+        // Two copies of a stage are a group that sums gradients.
+        assert_eq!(prediction.groups.is_empty(), copies == 1, "{kind}");
+        assert!(prediction.groups.iter().all(|ranks| ranks.len() == 2));
+    }
 }

@@ -9,9 +9,11 @@
 use pipewright_core::cost::{Cluster, Link};
 use pipewright_core::graph::{Graph, GraphBuilder};
 use pipewright_core::ids::{LaneId, MicroBatch, StageId};
-use pipewright_core::plan::{Inputs, Program, lower, training_graphs};
+use pipewright_core::plan::{
+    DataParallel, Inputs, Optimizer, Program, Training, lower, training_graphs,
+};
 use pipewright_core::schedule::{ActionKind, Schedule, ScheduleKind};
-use pipewright_core::simulate::{StageCost, simulate};
+use pipewright_core::simulate::{Copies, StageCost, simulate};
 use pipewright_core::timeline::{Span, Timeline, Work};
 use pipewright_core::units::{Bytes, Nanos};
 use proptest::prelude::*;
@@ -70,12 +72,20 @@ impl Pipeline {
     fn programs(&self) -> Vec<Program> {
         let (graph, cuts) = self.graph();
         let (cuts, schedule) = (&cuts, &self.schedule);
-        let inputs = Inputs { graph: &graph, cuts, schedule, samples: SAMPLES, momentum: true };
+        let inputs = Inputs {
+            graph: &graph,
+            cuts,
+            schedule,
+            samples: SAMPLES,
+            data_parallel: DataParallel::default(),
+            optimizer: Optimizer::default(),
+            training: Training::default(),
+        };
         lower(&inputs, &training_graphs(&inputs))
     }
 
     fn run(&self) -> Timeline {
-        simulate(&self.programs(), &self.costs, &self.cluster()).unwrap()
+        simulate(&self.programs(), &self.costs, &self.cluster(), Copies::default()).unwrap()
     }
 
     fn micro_batches(&self) -> u64 {

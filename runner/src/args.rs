@@ -1,5 +1,10 @@
 //! The command line.
 
+mod training;
+
+pub use training::{Storage, TrainingArgs};
+
+use crate::checkpoint::LATEST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pipewright_core::plan::Data;
 use pipewright_core::schedule::ScheduleKind;
@@ -79,6 +84,23 @@ pub struct RunArgs {
     /// Replace an earlier run in that folder.
     #[arg(long, requires = "out")]
     pub overwrite: bool,
+    /// Save a checkpoint in DIR/checkpoints every so many steps, at the end and when interrupted;
+    /// 0: only the latter two.
+    #[arg(long, value_name = "STEPS", requires = "out")]
+    pub save_every: Option<u64>,
+    /// Newest checkpoints that are kept.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: u32,
+    /// Go on from a checkpoint, a folder of them, or `latest`: the newest of --out, if there is one.
+    #[arg(long, value_name = "CHECKPOINT", num_args = 0..=1, default_missing_value = LATEST)]
+    pub resume: Option<String>,
+    /// Initial weights in place of the plan's: a .safetensors file, model.safetensors.index.json or
+    /// a checkpoint, tensors named as the model's parameters.
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// Evaluate the test samples every so many steps as well as at the end; 0: only at the end.
+    #[arg(long, value_name = "STEPS", default_value_t = 0)]
+    pub eval_every: u64,
     /// How ranks talk.
     #[arg(long, value_enum, default_value = "auto")]
     pub transport: TransportKind,
@@ -153,15 +175,9 @@ pub struct PlanArgs {
     /// synthetic, idx:DIR (MNIST's files) or cifar10:DIR.
     #[arg(long, default_value_t = Data::default())]
     pub data: Data,
-    /// Learning rate.
-    #[arg(long, default_value_t = 0.01)]
-    pub learning_rate: f32,
-    /// Momentum.
-    #[arg(long, default_value_t = 0.9)]
-    pub momentum: f32,
-    /// L2 penalty.
-    #[arg(long, default_value_t = 0.0)]
-    pub weight_decay: f32,
+    /// How parameters change, and how training goes.
+    #[command(flatten)]
+    pub training: TrainingArgs,
     /// Seed of weights and samples.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

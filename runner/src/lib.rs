@@ -4,6 +4,7 @@
 //! [`transport`], on a [`device`], with samples from [`data`]. [`commands`] is the command line.
 
 pub mod args;
+pub mod checkpoint;
 pub mod commands;
 pub mod data;
 pub mod device;
@@ -11,4 +12,6 @@ pub mod execute;
 pub mod failure;
 pub mod init;
 pub mod report;
+pub mod tensor_file;
 pub mod transport;
+pub mod weights;

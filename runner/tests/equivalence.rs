@@ -44,7 +44,8 @@ impl Case {
         draft.data = self.data.clone();
         draft.steps = STEPS as u64;
         let learning_rate = self.learning_rate;
-        draft.optimizer = Optimizer::Sgd { learning_rate, momentum: 0.9, weight_decay: 0.0 };
+        draft.optimizer =
+            Optimizer::Sgd { learning_rate, momentum: 0.9, weight_decay: 0.0, nesterov: false };
         let (plan, _) = draft.plan().unwrap();
         let Split { stages, schedule, micro_batches } = split;
         let name = format!("{stages}-{schedule}-{micro_batches}.json");

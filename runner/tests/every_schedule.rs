@@ -11,18 +11,19 @@ use std::path::Path;
 
 const MICRO_BATCHES: u32 = 8;
 
-/// Writes a plan on two or four ranks; `None` when no plan can hold the schedule.
+/// Writes a plan on two or four ranks; `None` for a schedule that trains something else.
 fn plan(dir: &Path, kind: ScheduleKind) -> Option<(String, Schedule)> {
     let chunks = kind.placement().stages(4) / 4;
     let stages = kind.placement().stages(if chunks > 1 { 2 } else { 4 });
     let schedule = kind.generate(stages, MICRO_BATCHES).ok()?;
-    if schedule.placement().is_none() || schedule.updates != Updates::Synchronous {
+    if schedule.updates != Updates::Synchronous {
         return None;
     }
     let mut draft = draft(Preset::Fc32 { width: 32 }, stages);
     (draft.schedule, draft.mini_batch, draft.micro_batches) = (kind, 32, MICRO_BATCHES);
     draft.steps = 10;
-    draft.optimizer = Optimizer::Sgd { learning_rate: 0.002, momentum: 0.9, weight_decay: 0.0 };
+    draft.optimizer =
+        Optimizer::Sgd { learning_rate: 0.002, momentum: 0.9, weight_decay: 0.0, nesterov: false };
     let name = format!("{}.json", kind.to_string().replace(':', "-"));
     write(dir, &name, draft.plan().unwrap().0.to_json());
     Some((name, schedule))
@@ -44,7 +45,8 @@ fn trains_what_one_stage_trains() {
     let dir = scratch("every-schedule");
     let mut lone = draft(Preset::Fc32 { width: 32 }, 1);
     (lone.mini_batch, lone.micro_batches, lone.steps) = (32, MICRO_BATCHES, 10);
-    lone.optimizer = Optimizer::Sgd { learning_rate: 0.002, momentum: 0.9, weight_decay: 0.0 };
+    lone.optimizer =
+        Optimizer::Sgd { learning_rate: 0.002, momentum: 0.9, weight_decay: 0.0, nesterov: false };
     write(&dir, "lone.json", lone.plan().unwrap().0.to_json());
     runner_in(&dir, &["lone.json", "--out", "lone"]).done();
     let expected = losses(&dir.join("lone"));
@@ -60,13 +62,14 @@ fn trains_what_one_stage_trains() {
         }
         tried += 1;
     }
-    assert!(tried >= 12, "{tried}");
+    assert!(tried >= 14, "{tried}");
     std::fs::remove_dir_all(dir).ok();
 }
 
-/// The same text where sums are in the same order; else a rounding apart.
+/// The same text where sums are in the same order; else a rounding apart: two copies of a stage
+/// each add their own micro-batches first.
 fn compare(kind: ScheduleKind, schedule: &Schedule, found: &[String], expected: &[String]) {
-    if adds_in_order(schedule) {
+    if schedule.placement().is_some() && adds_in_order(schedule) {
         assert_eq!(found, expected, "{kind}");
         return;
     }

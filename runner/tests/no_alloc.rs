@@ -9,7 +9,8 @@ mod case;
 
 use case::{Case, Noise};
 use pipewright_core::graph::{DType, Op, TensorSpec, Window};
-use pipewright_runner::device::cpu::{Call, Operands, Phase, SgdStep, launch, sgd};
+use pipewright_core::plan::Optimizer;
+use pipewright_runner::device::cpu::{Call, Operands, Parameter, Phase, Rule, Update, launch};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -124,9 +125,17 @@ fn kernels_do_not_allocate() {
 
 #[test]
 fn the_optimizer_does_not_allocate() {
-    let [mut weight, mut gradient, mut momentum] = [vec![1.0; 999], vec![2.0; 999], vec![0.0; 999]];
-    let step = SgdStep { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.01 };
-    assert_eq!(allocations(|| sgd(&mut weight, &mut gradient, Some(&mut momentum), step)), 0);
+    for text in ["sgd:momentum=0", "sgd:nesterov=true", "adamw", "lars"] {
+        let optimizer: Optimizer = text.parse().expect(text);
+        let rule = Rule::new(optimizer);
+        let (mut weight, mut gradient) = (vec![1.0; 999], vec![2.0; 999]);
+        let mut states = vec![vec![0.0; 999]; optimizer.state_tensors()];
+        let mut state: Vec<&mut [f32]> = states.iter_mut().map(|s| &mut s[..]).collect();
+        let update = Update { rate: 0.1, number: 1, scale: 0.5, threads: 1 };
+        let (weight, gradient, state) = (&mut weight[..], &mut gradient[..], &mut state[..]);
+        let parameter = Parameter { weight, gradient, state, axes: 2 };
+        assert_eq!(allocations(|| rule.update(&update, parameter)), 0, "{text}");
+    }
 }
 
 #[test]

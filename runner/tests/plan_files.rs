@@ -36,7 +36,9 @@ fn a_plan_of_version_1_keeps_loading() {
     assert_eq!((plan.mini_batch, plan.micro_batches, plan.samples()), (32, 8, 4));
     assert_eq!((plan.seed, plan.steps), (1, 100));
     assert_eq!(plan.data, Data::Idx { dir: "tests/data/digits".into() });
-    let Optimizer::Sgd { learning_rate, momentum, weight_decay } = plan.optimizer;
+    let Optimizer::Sgd { learning_rate, momentum, weight_decay, .. } = plan.optimizer else {
+        panic!("version 1 plans train with SGD");
+    };
     assert_eq!((learning_rate, momentum, weight_decay), (0.01, 0.9, 0.0));
     assert_eq!(plan.schedule.name, "1f1b");
     assert!(plan.cluster.profile.is_some(), "measured times are part of the format");

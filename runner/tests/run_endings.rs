@@ -138,7 +138,8 @@ fn training_that_diverges() {
     let dir = scratch("diverges");
     let mut plan = four_ranks(500);
     let learning_rate = 1e9;
-    plan.optimizer = Optimizer::Sgd { learning_rate, momentum: 0.9, weight_decay: 0.0 };
+    plan.optimizer =
+        Optimizer::Sgd { learning_rate, momentum: 0.9, weight_decay: 0.0, nesterov: false };
     let plan = write(&dir, "plan.json", plan.to_json());
     let failed = |out: &Path| {
         let record = result(out);

@@ -1,6 +1,6 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
-use super::{Plan, VERSION};
+use super::{BatchNorm, DataParallel, Optimizer, Plan, VERSION};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
@@ -66,23 +66,16 @@ pub enum PlanError {
     /// There is no such schedule.
     #[error(transparent)]
     Generate(#[from] GenerateError),
-    /// A stage on several lanes.
+    /// Something that cannot be done while micro-batches of several updates are under way.
     #[error(
-        "schedule `{name}` runs a stage on several lanes, which the runner cannot; use one with \
-         every stage on one lane, such as dualpipev for dualpipe"
-    )]
-    Routes {
-        /// Its name.
-        name: String,
-    },
-    /// Parameters that change while micro-batches are under way.
-    #[error(
-        "schedule `{name}` updates parameters while micro-batches are under way, which the runner \
-         cannot; use 1f1b, which has the same order with a flush"
+        "schedule `{name}` updates parameters while micro-batches are under way, which rules out \
+         {what}; use 1f1b, which has the same order with a flush"
     )]
     Asynchronous {
         /// Its name.
         name: String,
+        /// What the plan asks for.
+        what: &'static str,
     },
     /// The schedule cannot run.
     #[error("schedule: {0}")]
@@ -104,12 +97,25 @@ pub enum PlanError {
         schedule: u32,
     },
     /// Micro-batches would differ in size.
-    #[error("a mini-batch of {mini_batch} does not divide into {micro_batches} micro-batches")]
+    #[error(
+        "a mini-batch of {mini_batch} does not divide into {micro_batches} micro-batches{}",
+        if *.replicas == 1 { String::new() } else { format!(" on each of {replicas} replicas") }
+    )]
     Indivisible {
         /// Samples of the mini-batch.
         mini_batch: u64,
-        /// Parts.
+        /// Parts on a replica.
         micro_batches: u32,
+        /// Replicas.
+        replicas: u32,
+    },
+    /// Parameters through the first replica, of a pipeline.
+    #[error(
+        "data-parallel mode `dp` is for one lane, this plan has {lanes}; use `ddp`, or one stage"
+    )]
+    ThroughFirst {
+        /// Lanes of the pipeline.
+        lanes: u32,
     },
     /// A number out of range.
     #[error("{field} is {value}, must be {must}")]
@@ -178,14 +184,30 @@ impl Plan {
             });
         }
         schedule::check(&schedule)?;
-        let name = || self.schedule.name.clone();
-        if schedule.placement().is_none() {
-            return Err(PlanError::Routes { name: name() });
-        }
-        if schedule.updates != Updates::Synchronous {
-            return Err(PlanError::Asynchronous { name: name() });
-        }
+        self.check_together(&graph, &schedule)?;
         Ok((graph, schedule))
+    }
+
+    /// What is right by itself and does not go together.
+    fn check_together(&self, graph: &Graph, schedule: &Schedule) -> Result<(), PlanError> {
+        let lanes = self.lanes();
+        if self.data_parallel.through_first() && lanes != 1 {
+            return Err(PlanError::ThroughFirst { lanes });
+        }
+        if schedule.updates == Updates::Stashed {
+            let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
+            let excluded = [
+                (self.training.clip_norm.is_some(), "clipping the gradient of all stages together"),
+                (tied, "parameters that several stages share"),
+                (self.training.batch_norm != BatchNorm::PerMicroBatch, "deferred batch norm"),
+                (self.data_parallel.through_first(), "data-parallel mode `dp`"),
+            ];
+            if let Some((_, what)) = excluded.into_iter().find(|(asked, _)| *asked) {
+                let name = self.schedule.name.clone();
+                return Err(PlanError::Asynchronous { name, what });
+            }
+        }
+        Ok(())
     }
 
     fn check_numbers(&self) -> Result<(), PlanError> {
@@ -196,21 +218,29 @@ impl Plan {
         if !(1..=1 << 32).contains(&self.mini_batch) {
             return refuse("mini_batch", self.mini_batch.to_string(), "between 1 and 2^32");
         }
-        if self.micro_batches == 0 || !self.mini_batch.is_multiple_of(u64::from(self.micro_batches))
-        {
-            let (mini_batch, micro_batches) = (self.mini_batch, self.micro_batches);
-            return Err(PlanError::Indivisible { mini_batch, micro_batches });
+        let DataParallel { replicas, bucket, .. } = self.data_parallel;
+        if !(1..=1 << 20).contains(&replicas) {
+            return refuse("data_parallel.replicas", replicas.to_string(), "between 1 and 2^20");
         }
-        let super::Optimizer::Sgd { learning_rate, momentum, weight_decay } = self.optimizer;
-        let rates = [
-            ("optimizer.learning_rate", learning_rate),
-            ("optimizer.momentum", momentum),
-            ("optimizer.weight_decay", weight_decay),
-        ];
-        for (field, value) in rates {
-            if !(value.is_finite() && value >= 0.0) {
-                return refuse(field, value.to_string(), "a number of at least 0");
+        if bucket.0 == 0 {
+            return refuse("data_parallel.bucket", "0".into(), "at least 1 byte");
+        }
+        let parts = u64::from(self.micro_batches) * u64::from(replicas);
+        if parts == 0 || !self.mini_batch.is_multiple_of(parts) {
+            let (mini_batch, micro_batches) = (self.mini_batch, self.micro_batches);
+            return Err(PlanError::Indivisible { mini_batch, micro_batches, replicas });
+        }
+        let mut optimizer = self.optimizer;
+        for (field, value, range) in optimizer.numbers() {
+            if !range.holds(*value) {
+                return refuse(field, value.to_string(), range.must());
             }
+        }
+        if let Optimizer::Sgd { momentum: 0.0, nesterov: true, .. } = self.optimizer {
+            return refuse("optimizer.momentum", "0".into(), "above 0 with nesterov");
+        }
+        if let Some((field, value, must)) = self.training.wrong_number() {
+            return refuse(field, value, must);
         }
         if let super::Data::Synthetic { train, test } = self.data {
             for (field, value) in [("data.train", train), ("data.test", test)] {

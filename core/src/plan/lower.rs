@@ -5,10 +5,16 @@
 //!    and outbox entry to use (`lane.rs`);
 //! 3. pools get their counts, and everything its offset in the arena.
 
+mod emit;
+mod groups;
 mod lane;
+mod place;
 mod stage;
+mod versions;
 
-use super::{Instruction, Program};
+pub use groups::groups;
+
+use super::{DataParallel, Instruction, Optimizer, Program, Training};
 use crate::graph::Graph;
 use crate::graph::autodiff::{BackwardStyle, TrainingGraph, training_graph};
 use crate::ids::{LaneId, NodeId, StageId};
@@ -25,8 +31,12 @@ pub struct Inputs<'a> {
     pub schedule: &'a Schedule,
     /// Samples of one micro-batch.
     pub samples: u64,
-    /// Whether the optimizer keeps a momentum.
-    pub momentum: bool,
+    /// Copies of the pipeline.
+    pub data_parallel: DataParallel,
+    /// How parameters change: what is kept for each.
+    pub optimizer: Optimizer,
+    /// How training goes: what else is kept or done.
+    pub training: Training,
 }
 
 impl Inputs<'_> {
@@ -70,8 +80,9 @@ pub fn lower_evaluation(inputs: &Inputs, graphs: &[TrainingGraph]) -> Vec<Vec<In
 /// `e x micro-batches + i`, unique in the step.
 struct Edges {
     sorted: Vec<Edge>,
-    /// Outbox entries of each stage.
-    outboxes: Vec<u32>,
+    /// By lane and stage: outbox entries.
+    outboxes: crate::schedule::Outboxes,
+    groups: groups::Groups,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,7 +111,8 @@ impl Edges {
             }
         }
         edges.sort_unstable();
-        Self { sorted: edges, outboxes: inputs.schedule.outboxes() }
+        let outboxes = inputs.schedule.outboxes();
+        Self { sorted: edges, outboxes, groups: groups::Groups::new(inputs) }
     }
 
     fn number(&self, edge: Edge) -> u32 {

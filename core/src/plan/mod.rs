@@ -2,17 +2,24 @@
 
 mod check;
 mod data;
+mod data_parallel;
 pub mod export;
 mod layout;
 mod lower;
+mod optimizer;
 mod program;
+mod training;
 
 pub use check::PlanError;
 pub use data::Data;
-pub use lower::{Inputs, lower, lower_evaluation, training_graphs};
+pub use data_parallel::{DataParallel, DataParallelMode};
+pub use lower::{Inputs, groups, lower, lower_evaluation, training_graphs};
+pub use optimizer::Optimizer;
 pub use program::{
-    Area, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source, StageProgram,
+    Area, Bucket, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
+    StageProgram, Tie, Versions,
 };
+pub use training::{BatchNorm, Decay, Precision, RateSchedule, Training};
 
 use crate::cost::Cluster;
 use crate::graph::presets::Preset;
@@ -42,10 +49,16 @@ pub struct Plan {
     pub schedule: ScheduleText,
     /// Samples of an optimizer step.
     pub mini_batch: u64,
-    /// Micro-batches of a step; divides `mini_batch`.
+    /// Micro-batches of a step; with the number of replicas it divides `mini_batch`.
     pub micro_batches: u32,
+    /// Copies of the pipeline.
+    #[serde(default, skip_serializing_if = "training::is_default")]
+    pub data_parallel: DataParallel,
     /// How parameters change.
     pub optimizer: Optimizer,
+    /// How the learning rate changes, and what else plain training does not have.
+    #[serde(default, skip_serializing_if = "training::is_default")]
+    pub training: Training,
     /// What to train on.
     pub data: Data,
     /// Weights and the order of samples follow from it.
@@ -114,38 +127,6 @@ impl ScheduleText {
     }
 }
 
-/// How parameters change.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Optimizer {
-    /// Stochastic gradient descent as PyTorch has it: `d = g + decay w`, `v = momentum v + d`,
-    /// `w -= rate v`.
-    Sgd {
-        /// Learning rate.
-        learning_rate: f32,
-        /// 0 for none.
-        momentum: f32,
-        /// L2 penalty.
-        weight_decay: f32,
-    },
-}
-
-impl Optimizer {
-    /// Whether a momentum is kept.
-    pub fn has_momentum(&self) -> bool {
-        match self {
-            Optimizer::Sgd { momentum, .. } => *momentum != 0.0,
-        }
-    }
-}
-
-impl Default for Optimizer {
-    fn default() -> Self {
-        Optimizer::Sgd { learning_rate: 0.01, momentum: 0.9, weight_decay: 0.0 }
-    }
-}
-
 /// What the planner expected when it wrote the plan; a record, computed again by whoever reads it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -174,8 +155,12 @@ pub struct Draft {
     pub mini_batch: u64,
     /// Micro-batches of a step.
     pub micro_batches: u32,
+    /// Copies of the pipeline.
+    pub data_parallel: DataParallel,
     /// How parameters change.
     pub optimizer: Optimizer,
+    /// How the learning rate changes, and what else plain training does not have.
+    pub training: Training,
     /// What to train on.
     pub data: Data,
     /// Seed of weights and samples.
@@ -194,7 +179,9 @@ impl Draft {
             schedule: ScheduleKind::OneFOneB,
             mini_batch: 32,
             micro_batches: 4,
+            data_parallel: DataParallel::default(),
             optimizer: Optimizer::default(),
+            training: Training::default(),
             data: Data::default(),
             seed: 1,
             steps: 100,
@@ -205,7 +192,8 @@ impl Draft {
 impl Plan {
     /// Samples of a micro-batch.
     pub fn samples(&self) -> u64 {
-        self.mini_batch / u64::from(self.micro_batches.max(1))
+        let parts = u64::from(self.micro_batches) * u64::from(self.data_parallel.replicas);
+        self.mini_batch / parts.max(1)
     }
 
     /// Stages that the cuts make.
@@ -213,9 +201,14 @@ impl Plan {
         self.cuts.len() as u32 + 1
     }
 
-    /// Ranks that the plan needs: one a lane.
-    pub fn ranks(&self) -> u32 {
+    /// Lanes of the pipeline.
+    pub fn lanes(&self) -> u32 {
         self.schedule.lanes.len() as u32
+    }
+
+    /// Ranks that the plan needs: one for each lane of each replica.
+    pub fn ranks(&self) -> u32 {
+        self.lanes().saturating_mul(self.data_parallel.replicas)
     }
 
     /// The file.

@@ -1,7 +1,7 @@
 //! One rank's program: instructions, and every buffer at its place in the rank's arena.
 //!
 //! ```text
-//! arena:  parameters, gradients, momentum | slots of stage a | outbox of stage a | .. | transient
+//! arena:  parameters, gradients, optimizer state | slots of stage a | outbox of stage a | .. | transient
 //! ```
 //! - a *slot* holds what one micro-batch keeps between its forward and its backward pass (the
 //!   stash), and the activations that are sent; a stage has as many as micro-batches in flight;
@@ -17,7 +17,8 @@ use crate::units::Bytes;
 /// What one rank does in a step, and where everything lies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The lane, which is the rank while there are no replicas.
+    /// The lane: the rank in the first replica. Ranks of other replicas do the same with peers of
+    /// their own replica.
     pub lane: LaneId,
     /// The stages of this lane.
     pub stages: Vec<StageProgram>,
@@ -29,6 +30,58 @@ pub struct Program {
     pub persistent: Bytes,
     /// Sends can be outstanding under this many handles.
     pub handles: u32,
+    /// Collective calls can be outstanding in this many slots.
+    pub collectives: u32,
+    /// Parameters that are one in the model and several here.
+    pub ties: Vec<Tie>,
+    /// Samples whose gradients an update averages, over all replicas.
+    pub batch: u64,
+    /// Updates of a stage in a step.
+    pub updates: u32,
+}
+
+/// Gradients that are summed because their parameters are one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tie {
+    /// The gradients on this lane.
+    pub gradients: Vec<Region>,
+    /// The group of ranks that hold more of them.
+    pub group: Option<u32>,
+}
+
+/// Gradients that travel together, while the backward pass goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Where they lie.
+    pub region: Region,
+    /// They are complete once the kernel of this index has run for the last micro-batch.
+    pub ready: u32,
+    /// The group of ranks that sum them.
+    pub group: u32,
+    /// The slot of the call.
+    pub slot: u32,
+}
+
+/// Copies of a stage's trained parameters, for schedules that update them while micro-batches are
+/// under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// How many.
+    pub count: u32,
+    /// Bytes from a parameter in one to the same in the next.
+    pub stride: Bytes,
+    /// Whether the copies take turns: in step `s`, version `v` of the program is copy
+    /// `(v + s) mod count`.
+    pub rotate: bool,
+}
+
+impl Versions {
+    /// Where version `version` of a trained parameter lies in step `step`.
+    pub fn place(&self, weight: Region, version: u32, step: u64) -> Region {
+        let turns = if self.rotate { step % u64::from(self.count) } else { 0 };
+        let copy = (u64::from(version) + turns) % u64::from(self.count);
+        Region { offset: weight.offset + self.stride * copy, ..weight }
+    }
 }
 
 /// The kernels of one stage.
@@ -56,6 +109,12 @@ pub struct StageProgram {
     pub transient_backward: Bytes,
     /// Where the loss is after the forward pass.
     pub loss: Option<Operand>,
+    /// Copies of its trained parameters.
+    pub versions: Versions,
+    /// Gradients to sum with other ranks, in the order in which they are complete.
+    pub buckets: Vec<Bucket>,
+    /// Whether this lane is the first of those that hold the stage.
+    pub first_copy: bool,
 }
 
 /// Equal entries in a row.
@@ -94,8 +153,9 @@ pub struct ParamPlace {
     pub weight: Region,
     /// Its gradient, summed over the step; none for running statistics.
     pub gradient: Option<Region>,
-    /// The optimizer's momentum, when it has one.
-    pub momentum: Option<Region>,
+    /// What the optimizer keeps, in the order of [`Optimizer::state_names`](super::Optimizer). For
+    /// running statistics: those of the mini-batch so far, when they are deferred.
+    pub state: [Option<Region>; 2],
 }
 
 /// Which memory an operand is relative to.
@@ -177,6 +237,10 @@ pub enum Instruction {
         slot: u32,
         /// The outbox entry for its gradients.
         outbox: u32,
+        /// The version of the parameters that it uses.
+        version: u32,
+        /// Whether it completes the stage's gradients: its buckets start to be summed.
+        reduces: bool,
     },
     /// Starts sending; the region stays as it is until the handle was waited for.
     Send {
@@ -200,10 +264,49 @@ pub enum Instruction {
         /// The handle.
         handle: u32,
     },
+    /// Adds up the squares of all gradients of all ranks; updates that follow in this step shorten
+    /// theirs so that the gradient is no longer than the plan allows. Every rank waits for all.
+    ClipGradients,
+    /// Waits until the buckets of a stage are summed.
+    WaitReduce {
+        /// The stage.
+        stage: StageId,
+    },
+    /// Sums the gradients of parameters that are one.
+    Tie {
+        /// Which of [`Program::ties`].
+        index: u32,
+    },
+    /// The first replica hands its parameters of a stage to the others.
+    Broadcast {
+        /// The stage.
+        stage: StageId,
+    },
+    /// The first replica loads a micro-batch for every replica and sends the others theirs.
+    Scatter {
+        /// Which micro-batch.
+        micro_batch: MicroBatch,
+        /// Samples or targets.
+        source: Source,
+        /// To where.
+        region: Region,
+        /// Where the first replica puts what it sends.
+        staging: Region,
+        /// The messages' tag.
+        tag: u32,
+        /// The handle of a message.
+        handle: u32,
+    },
     /// Updates the parameters of a stage and clears their gradients.
     Optimizer {
         /// The stage.
         stage: StageId,
+        /// The version that is updated.
+        from: u32,
+        /// The version that the result becomes.
+        to: u32,
+        /// Which of the stage's updates in this step.
+        index: u32,
     },
 }
 

@@ -10,11 +10,13 @@ pub use explain::{
 use crate::cost::Costs;
 use crate::graph::Graph;
 use crate::graph::autodiff::{ComputationKind, TrainingGraph};
+use crate::ids::LaneId;
 use crate::plan::{
     Draft, Expectation, Inputs, Instruction, Plan, PlanError, Program, ScheduleText, VERSION,
-    lower, lower_evaluation, training_graphs,
+    groups, lower, lower_evaluation, training_graphs,
 };
-use crate::simulate::{StageCost, Stuck, simulate};
+use crate::schedule::Schedule;
+use crate::simulate::{Copies, StageCost, Stuck, simulate};
 use crate::timeline::Timeline;
 use thiserror::Error;
 
@@ -41,8 +43,10 @@ pub struct Prediction {
     /// Computations that take time, of each stage's forward, input-gradient and weight-gradient
     /// part.
     pub computations: Vec<[u64; 3]>,
-    /// One per rank.
+    /// One per lane; rank `r` executes that of lane `r mod lanes`.
     pub programs: Vec<Program>,
+    /// Ranks that sum gradients together, by the number that programs give them.
+    pub groups: Vec<Vec<LaneId>>,
     /// One predicted step.
     pub timeline: Timeline,
 }
@@ -55,14 +59,28 @@ pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     let (graph, schedule) = plan.check()?;
     let samples = plan.samples();
     let costs = Costs::new(&graph, &plan.cluster, samples);
-    let momentum = plan.optimizer.has_momentum();
-    let inputs = Inputs { graph: &graph, cuts: &plan.cuts, schedule: &schedule, samples, momentum };
+    let inputs = inputs(plan, &graph, &schedule);
     let graphs = training_graphs(&inputs);
     let programs = lower(&inputs, &graphs);
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
-    let timeline = simulate(&programs, &stages, &plan.cluster)?;
+    let groups = groups(&inputs);
     let computations = graphs.iter().map(|g| computations(g, &costs)).collect();
-    Ok(Prediction { graph, costs, stages, computations, programs, timeline })
+    let copies = Copies { data_parallel: plan.data_parallel, groups: &groups };
+    let timeline = simulate(&programs, &stages, &plan.cluster, copies)?;
+    Ok(Prediction { graph, costs, stages, computations, programs, groups, timeline })
+}
+
+/// What lowering takes of a plan.
+fn inputs<'a>(plan: &'a Plan, graph: &'a Graph, schedule: &'a Schedule) -> Inputs<'a> {
+    Inputs {
+        graph,
+        cuts: &plan.cuts,
+        schedule,
+        samples: plan.samples(),
+        data_parallel: plan.data_parallel,
+        optimizer: plan.optimizer,
+        training: plan.training,
+    }
 }
 
 fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
@@ -85,8 +103,7 @@ fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
 /// The first thing about the plan that does not fit.
 pub fn evaluation(plan: &Plan) -> Result<Vec<Vec<Instruction>>, PredictError> {
     let (graph, schedule) = plan.check()?;
-    let (samples, momentum) = (plan.samples(), plan.optimizer.has_momentum());
-    let inputs = Inputs { graph: &graph, cuts: &plan.cuts, schedule: &schedule, samples, momentum };
+    let inputs = inputs(plan, &graph, &schedule);
     Ok(lower_evaluation(&inputs, &training_graphs(&inputs)))
 }
 
@@ -131,7 +148,9 @@ impl Draft {
             schedule: ScheduleText::of(self.schedule, stages, self.micro_batches)?,
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
+            data_parallel: self.data_parallel,
             optimizer: self.optimizer,
+            training: self.training,
             data: self.data,
             seed: self.seed,
             steps: self.steps,

@@ -14,30 +14,63 @@ use std::collections::BTreeSet;
 const LEAST: u32 = 2;
 
 impl Schedule {
-    /// Outbox entries by stage: two, or as many more as it takes that no lanes wait for each other.
-    /// At most the number of micro-batches. For a schedule that [`super::check`] accepts and that
-    /// has one route. Linear in actions.
-    pub fn outboxes(&self) -> Vec<u32> {
+    /// Outbox entries of each stage on each lane that holds it: two, or as many more as it takes
+    /// that no lanes wait for each other. At most the number of micro-batches. For a schedule that
+    /// [`super::check`] accepts. Linear in actions.
+    pub fn outboxes(&self) -> Outboxes {
         let mut walk = Walk::new(self);
         loop {
             walk.go();
             // The first lane that only lacks an entry gets one.
             let Some((lane, stage)) = walk.full.pop_first() else { return walk.outboxes };
-            walk.outboxes[stage.index()] += 1;
+            let entry = walk.outboxes.index(lane, stage);
+            walk.outboxes.entries[entry] += 1;
             walk.ready.push(lane);
         }
+    }
+}
+
+/// Outbox entries by lane and stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outboxes {
+    /// Stages of a row of `entries`; 0 where every stage is on one lane and one row is enough.
+    row: usize,
+    entries: Vec<u32>,
+}
+
+impl Outboxes {
+    fn new(schedule: &Schedule, entries: u32) -> Self {
+        let stages = schedule.stages() as usize;
+        match schedule.placement() {
+            Some(_) => Self { row: 0, entries: vec![entries; stages] },
+            None => Self { row: stages, entries: vec![entries; stages * schedule.lanes.len()] },
+        }
+    }
+
+    fn index(&self, lane: LaneId, stage: StageId) -> usize {
+        lane.index() * self.row + stage.index()
+    }
+
+    /// Those of `stage` on `lane`, which holds it.
+    pub fn of(&self, lane: LaneId, stage: StageId) -> u32 {
+        self.entries[self.index(lane, stage)]
+    }
+
+    /// By stage, when every stage is on one lane.
+    pub fn by_stage(&self) -> Option<&[u32]> {
+        (self.row == 0).then_some(&self.entries)
     }
 }
 
 /// Lanes that run without times.
 struct Walk<'a> {
     schedule: &'a Schedule,
-    outboxes: Vec<u32>,
+    outboxes: Outboxes,
     heads: Vec<Head>,
     ready: Vec<LaneId>,
     /// Lanes whose next backward, of that stage, waits for an entry alone.
     full: BTreeSet<(LaneId, StageId)>,
-    /// By stage: micro-batches in the order of their backwards so far.
+    /// By lane and stage: micro-batches in the order of their backwards so far.
     sent: Vec<Vec<MicroBatch>>,
     /// By stage and micro-batch: 1 once F is done, 2 once B or I is.
     done: Vec<u8>,
@@ -54,13 +87,14 @@ impl<'a> Walk<'a> {
     fn new(schedule: &'a Schedule) -> Self {
         let (stages, m) = (schedule.stages() as usize, schedule.micro_batches);
         let lanes = schedule.lanes.len();
+        let outboxes = Outboxes::new(schedule, LEAST.min(m));
         Self {
             schedule,
-            outboxes: vec![LEAST.min(m); stages],
             heads: vec![Head::default(); lanes],
             ready: (0..lanes as u32).rev().map(LaneId).collect(),
             full: BTreeSet::new(),
-            sent: vec![Vec::with_capacity(m as usize); stages],
+            sent: vec![vec![]; outboxes.entries.len()],
+            outboxes,
             done: vec![0; stages * m as usize],
         }
     }
@@ -108,8 +142,9 @@ impl<'a> Walk<'a> {
                 return Verdict::Waits;
             }
             let backward = matches!(kind, ActionKind::Backward | ActionKind::BackwardInput);
-            let sent = &self.sent[stage.index()];
-            let oldest = sent.len().checked_sub(self.outboxes[stage.index()] as usize);
+            let lane = self.schedule.lane_of(stage, micro_batch);
+            let sent = &self.sent[self.outboxes.index(lane, stage)];
+            let oldest = sent.len().checked_sub(self.outboxes.of(lane, stage) as usize);
             if let Some(oldest) = oldest.filter(|_| backward && stage.0 > 0) {
                 let taken = self.at(StageId(stage.0 - 1), sent[oldest]);
                 if self.done[taken] < 2 {
@@ -138,7 +173,9 @@ impl<'a> Walk<'a> {
             }
             ActionKind::Backward | ActionKind::BackwardInput => {
                 self.done[at] = 2;
-                self.sent[stage.index()].push(micro_batch);
+                let lane = self.schedule.lane_of(stage, micro_batch);
+                let sent = self.outboxes.index(lane, stage);
+                self.sent[sent].push(micro_batch);
                 if inner {
                     wake(next);
                 }
@@ -155,16 +192,20 @@ impl<'a> Walk<'a> {
 mod tests {
     use crate::schedule::{Schedule, ScheduleKind};
 
+    fn by_stage(schedule: &Schedule) -> Vec<u32> {
+        schedule.outboxes().by_stage().unwrap().to_vec()
+    }
+
     #[test]
     fn straight_pipelines_need_two_and_loops_more() {
         for kind in ScheduleKind::STRAIGHT {
-            assert_eq!(kind.generate(4, 16).unwrap().outboxes(), [2; 4], "{kind}");
-            assert_eq!(kind.generate(4, 1).unwrap().outboxes(), [1; 4], "{kind}");
+            assert_eq!(by_stage(&kind.generate(4, 16).unwrap()), [2; 4], "{kind}");
+            assert_eq!(by_stage(&kind.generate(4, 1).unwrap()), [1; 4], "{kind}");
         }
         // One lane, two stages, all backwards of the second one first.
         let alone = Schedule::parse(&["0F0 0F1 0F2 1F0 1F1 1F2 1B0 1B1 1B2 0B0 0B1 0B2"]).unwrap();
-        assert_eq!(alone.outboxes(), [2, 3]);
-        let looped = ScheduleKind::LoopedBfs { chunks: 2 }.generate(8, 64).unwrap().outboxes();
+        assert_eq!(by_stage(&alone), [2, 3]);
+        let looped = by_stage(&ScheduleKind::LoopedBfs { chunks: 2 }.generate(8, 64).unwrap());
         assert!(looped.iter().any(|n| *n > 2) && looped.iter().all(|n| *n <= 64), "{looped:?}");
     }
 }

@@ -167,7 +167,9 @@ fn few(schedule: &Schedule, sends: Sends) -> Vec<u32> {
 /// Outbox entries by stage that keep lanes from waiting for each other; none when sends are free.
 fn enough(schedule: &Schedule, sends: Sends) -> Vec<u32> {
     match sends {
-        Sends::Outbox if schedule.placement().is_some() => schedule.outboxes(),
+        Sends::Outbox if schedule.placement().is_some() => {
+            schedule.outboxes().by_stage().map_or(vec![], <[u32]>::to_vec)
+        }
         Sends::Outbox | Sends::Free => vec![],
     }
 }

@@ -1,6 +1,8 @@
 //! Lanes that execute their programs, and the messages between them.
 
-use super::StageCost;
+use super::meeting::Meeting;
+use super::reduce::Reductions;
+use super::{Copies, StageCost};
 use crate::cost::Cluster;
 use crate::ids::LaneId;
 use crate::plan::{Instruction, Program};
@@ -58,33 +60,63 @@ pub(super) struct LaneState {
     spans: Vec<Span>,
 }
 
-/// All lanes of a step.
+/// All ranks of a step.
 pub(super) struct Machine<'a> {
     programs: &'a [Program],
+    copies: Copies<'a>,
+    /// Messages of one replica have tags below this.
+    tags: usize,
+    reductions: Reductions<'a>,
     stages: &'a [StageCost],
     cluster: &'a Cluster,
     pub lanes: Vec<LaneState>,
     mail: Vec<Mail>,
+    meeting: Meeting,
     /// Lanes that may go on.
     pub woken: Vec<LaneId>,
 }
 
 impl<'a> Machine<'a> {
-    pub fn new(programs: &'a [Program], stages: &'a [StageCost], cluster: &'a Cluster) -> Self {
+    /// Simulates `replicas` of the replicas there are.
+    pub fn new(
+        programs: &'a [Program],
+        stages: &'a [StageCost],
+        cluster: &'a Cluster,
+        copies: Copies<'a>,
+        replicas: u32,
+    ) -> Self {
         let tags = programs.iter().flat_map(|p| &p.train).filter_map(|i| match i {
             Instruction::Send { tag, .. } | Instruction::Recv { tag, .. } => Some(*tag + 1),
             _ => None,
         });
-        let mail = vec![Mail::default(); tags.max().unwrap_or(0) as usize];
+        let tags = tags.max().unwrap_or(0) as usize;
         let lane = |p: &Program| LaneState {
             next: 0,
             now: Nanos::ZERO,
             handles: vec![0; p.handles as usize],
             spans: Vec::with_capacity(p.train.len()),
         };
-        let lanes: Vec<LaneState> = programs.iter().map(lane).collect();
-        let woken = (0..programs.len() as u32).rev().map(LaneId).collect();
-        Self { programs, stages, cluster, lanes, mail, woken }
+        let copy = |_| programs.iter().map(lane);
+        let lanes: Vec<LaneState> = (0..replicas).flat_map(copy).collect();
+        let woken = (0..lanes.len() as u32).rev().map(LaneId).collect();
+        let mail = vec![Mail::default(); tags * replicas as usize];
+        let meeting = Meeting::new(programs, cluster, lanes.len());
+        let reductions = Reductions::new(cluster, copies, lanes.len());
+        Self { programs, copies, tags, reductions, stages, cluster, lanes, mail, meeting, woken }
+    }
+
+    fn program(&self, rank: LaneId) -> &'a Program {
+        &self.programs[rank.index() % self.programs.len()]
+    }
+
+    /// A tag, and a lane of a program, as they are in the replica of `rank`.
+    fn tag(&self, rank: LaneId, tag: u32) -> usize {
+        rank.index() / self.programs.len() * self.tags + tag as usize
+    }
+
+    fn peer(&self, rank: LaneId, lane: LaneId) -> LaneId {
+        let lanes = self.programs.len() as u32;
+        LaneId(rank.0 / lanes * lanes + lane.0)
     }
 
     /// Runs lanes that never share a device.
@@ -106,75 +138,155 @@ impl<'a> Machine<'a> {
 
     /// Executes instructions of `lane` up to one that takes time or blocks.
     pub fn step(&mut self, lane: LaneId) -> Next {
-        let program = &self.programs[lane.index()];
+        let program = self.program(lane);
         loop {
-            let state = &mut self.lanes[lane.index()];
+            let state = &self.lanes[lane.index()];
             let Some(instruction) = program.train.get(state.next) else { return Next::Done };
-            let now = state.now;
-            match *instruction {
-                Instruction::Load { .. } => {}
+            let pause = match *instruction {
+                Instruction::Load { .. } => None,
                 Instruction::Run { action, .. } => {
                     let time = self.stages[action.stage.index()].of(action.kind);
-                    return Next::Compute(time, Work::Run(action));
+                    Some(Next::Compute(time, Work::Run(action)))
                 }
-                Instruction::Optimizer { stage } => {
+                Instruction::Optimizer { stage, .. } => {
                     let time = self.stages[stage.index()].update;
-                    return Next::Compute(time, Work::Optimizer(stage));
+                    Some(Next::Compute(time, Work::Optimizer(stage)))
                 }
-                Instruction::Send { to, tag, region, handle, stage, micro_batch, gradient } => {
-                    state.handles[handle as usize] = tag;
-                    let link = self.cluster.link(lane, to);
-                    let way = if to == lane { Nanos::ZERO } else { link.time(region.bytes) };
-                    let arrival = now + way;
-                    let mail = &mut self.mail[tag as usize];
-                    self.woken.extend(mail.waiter.take());
-                    mail.sent = Some(Message {
-                        from: lane,
-                        to,
-                        stage,
-                        micro_batch,
-                        gradient,
-                        bytes: region.bytes,
-                        sent: now,
-                        received: arrival,
-                    });
-                    if self.cluster.blocking_sends {
-                        self.lanes[lane.index()].next += 1;
-                        return Next::Until(arrival);
-                    }
-                }
-                Instruction::Recv { tag, .. } => {
-                    let mail = &mut self.mail[tag as usize];
-                    let Some(message) = &mail.sent else {
-                        mail.waiter = Some(lane);
-                        return Next::Blocked;
-                    };
-                    let arrival = message.received;
-                    if arrival > now {
-                        return Next::Until(arrival);
-                    }
-                    mail.taken = Some(now);
-                    self.woken.extend(mail.waiter.take());
-                }
-                Instruction::WaitSend { handle } => {
-                    let mail = &mut self.mail[state.handles[handle as usize] as usize];
-                    let Some(taken) = mail.taken else {
-                        mail.waiter = Some(lane);
-                        return Next::Blocked;
-                    };
-                    if taken > now {
-                        return Next::Until(taken);
-                    }
-                }
+                Instruction::Send { .. } => self.send(lane, instruction),
+                Instruction::Recv { tag, .. } => self.receive(lane, tag),
+                Instruction::WaitSend { handle } => self.wait_send(lane, handle),
+                Instruction::ClipGradients
+                | Instruction::WaitReduce { .. }
+                | Instruction::Tie { .. }
+                | Instruction::Broadcast { .. }
+                | Instruction::Scatter { .. } => self.collective(lane, instruction),
+            };
+            if let Some(next) = pause {
+                return next;
             }
             self.lanes[lane.index()].next += 1;
         }
     }
 
+    fn send(&mut self, lane: LaneId, instruction: &Instruction) -> Option<Next> {
+        let Instruction::Send { to, tag, region, handle, stage, micro_batch, gradient } =
+            *instruction
+        else {
+            return None;
+        };
+        let (to, tag) = (self.peer(lane, to), self.tag(lane, tag));
+        let state = &mut self.lanes[lane.index()];
+        let now = state.now;
+        state.handles[handle as usize] = tag as u32;
+        let link = self.cluster.link(lane, to);
+        let way = if to == lane { Nanos::ZERO } else { link.time(region.bytes) };
+        let arrival = now + way;
+        let mail = &mut self.mail[tag];
+        self.woken.extend(mail.waiter.take());
+        mail.sent = Some(Message {
+            from: lane,
+            to,
+            stage,
+            micro_batch,
+            gradient,
+            bytes: region.bytes,
+            sent: now,
+            received: arrival,
+        });
+        self.cluster.blocking_sends.then(|| {
+            self.lanes[lane.index()].next += 1;
+            Next::Until(arrival)
+        })
+    }
+
+    fn receive(&mut self, lane: LaneId, tag: u32) -> Option<Next> {
+        let (now, tag) = (self.lanes[lane.index()].now, self.tag(lane, tag));
+        let mail = &mut self.mail[tag];
+        let Some(message) = &mail.sent else {
+            mail.waiter = Some(lane);
+            return Some(Next::Blocked);
+        };
+        let arrival = message.received;
+        if arrival > now {
+            return Some(Next::Until(arrival));
+        }
+        mail.taken = Some(now);
+        self.woken.extend(mail.waiter.take());
+        None
+    }
+
+    fn wait_send(&mut self, lane: LaneId, handle: u32) -> Option<Next> {
+        let state = &self.lanes[lane.index()];
+        let mail = &mut self.mail[state.handles[handle as usize] as usize];
+        let Some(taken) = mail.taken else {
+            mail.waiter = Some(lane);
+            return Some(Next::Blocked);
+        };
+        (taken > state.now).then_some(Next::Until(taken))
+    }
+
+    /// What groups of ranks do together.
+    fn collective(&mut self, lane: LaneId, instruction: &Instruction) -> Option<Next> {
+        let now = self.lanes[lane.index()].now;
+        let pause = |machine: &mut Self, time: Nanos| {
+            machine.lanes[lane.index()].next += 1;
+            Some(Next::Until(now + time))
+        };
+        match *instruction {
+            Instruction::ClipGradients => match self.meeting.come(lane, now) {
+                (None, _) => Some(Next::Blocked),
+                (Some(end), last) => {
+                    if last {
+                        let others = (0..self.lanes.len() as u32).map(LaneId);
+                        self.woken.extend(others.filter(|other| *other != lane));
+                    }
+                    (end > now).then_some(Next::Until(end))
+                }
+            },
+            Instruction::WaitReduce { stage } => match self.reductions.wait(lane, stage) {
+                None => Some(Next::Blocked),
+                Some(end) if end > now => Some(Next::Until(end)),
+                Some(_) => {
+                    self.reductions.done(lane, stage);
+                    None
+                }
+            },
+            // Ranks come to these at nearly the same moment: their time is added on each.
+            Instruction::Tie { index } => {
+                let tie = &self.program(lane).ties[index as usize];
+                let group = tie.group?;
+                let time = self.reductions.all_reduce(group, tie.gradients[0].bytes);
+                pause(self, time)
+            }
+            Instruction::Broadcast { stage } => {
+                let stage = self.program(lane).stage(stage)?;
+                let bytes = stage.params.iter().map(|place| place.weight.bytes).sum();
+                let group = stage.buckets.first()?.group;
+                let time = self.reductions.broadcast(group, bytes);
+                pause(self, time)
+            }
+            Instruction::Scatter { region, .. } => {
+                let others = self.copies.data_parallel.replicas - 1;
+                let peer = LaneId(lane.0 + self.programs.len() as u32);
+                let time = self.cluster.link(lane, peer).time(region.bytes) * u64::from(others);
+                pause(self, time)
+            }
+            _ => None,
+        }
+    }
+
     /// The work that [`Self::step`] asked for ended at `end`, having begun at the lane's moment.
     pub fn finish(&mut self, lane: LaneId, work: Work, end: Nanos) {
+        let program = self.program(lane);
         let state = &mut self.lanes[lane.index()];
-        state.spans.push(Span { start: state.now, end, work });
+        let span = (state.now, end);
+        if let Some(Instruction::Run { action, reduces: true, .. }) = program.train.get(state.next)
+            && let Some(stage) = program.stage(action.stage)
+        {
+            self.woken.extend(self.reductions.completed(lane, stage, span));
+        }
+        let state = &mut self.lanes[lane.index()];
+        state.spans.push(Span { start: span.0, end, work });
         state.now = end;
         state.next += 1;
     }
@@ -182,7 +294,8 @@ impl<'a> Machine<'a> {
     /// The timeline, when every lane reached its end.
     pub fn into_timeline(self) -> Result<Timeline, Stuck> {
         let mut stuck = vec![];
-        for ((lane, state), program) in (0..).map(LaneId).zip(&self.lanes).zip(self.programs) {
+        let programs = self.programs.iter().cycle();
+        for ((lane, state), program) in (0..).map(LaneId).zip(&self.lanes).zip(programs) {
             if let Some(instruction) = program.train.get(state.next) {
                 let what = match instruction {
                     Instruction::Recv { from, tag, .. } => {
@@ -191,6 +304,8 @@ impl<'a> Machine<'a> {
                     Instruction::WaitSend { handle } => {
                         format!("message {} to be received", state.handles[*handle as usize])
                     }
+                    Instruction::WaitReduce { stage } => format!("gradients of stage {stage}"),
+                    Instruction::ClipGradients => "the other lanes' gradients".into(),
                     other => format!("{other:?}"),
                 };
                 stuck.push(Waiting { lane, instruction: state.next, what });
@@ -201,7 +316,8 @@ impl<'a> Machine<'a> {
         }
         let messages = self.mail.into_iter().filter_map(|mail| mail.sent).collect();
         let lane = |(state, program): (LaneState, &Program)| Lane::new(program, state.spans);
-        let lanes: Vec<Lane> = self.lanes.into_iter().zip(self.programs).map(lane).collect();
+        let lanes: Vec<Lane> =
+            self.lanes.into_iter().zip(self.programs.iter().cycle()).map(lane).collect();
         let ends = lanes.iter().filter_map(|l| l.spans.last()).map(|s| s.end);
         let step = ends.max().unwrap_or_default();
         Ok(Timeline { lanes, messages, step })

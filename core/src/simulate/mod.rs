@@ -6,7 +6,10 @@
 //! waits until the receiver has the message. Lanes that share devices take turns: with k busy
 //! lanes on c < k devices each runs at c/k of its speed (`shared.rs`).
 //!
-//! A message to the lane itself takes no time.
+//! A message to the lane itself takes no time. A bucket of gradients is complete in the middle of
+//! the backward pass that completes it, at its kernel's place among the pass's kernels; calls of a
+//! group of ranks follow each other, each begins when all ranks have come and takes the time of
+//! the best algorithm over the slowest link among them, beside what the processors do.
 //!
 //! [`simulate`] is the truth for plans. [`estimate`] does the same for a schedule alone, without
 //! programs, for searches and for schedules that no plan can hold.
@@ -18,7 +21,9 @@ mod actions;
 mod estimate;
 mod footprint;
 mod machine;
+mod meeting;
 mod ready;
+mod reduce;
 mod shared;
 
 pub use actions::{Hop, Sends};
@@ -29,7 +34,7 @@ pub use machine::{Stuck, Waiting};
 use crate::cost::{Cluster, Costs};
 use crate::graph::autodiff::TrainingGraph;
 use crate::ids::LaneId;
-use crate::plan::Program;
+use crate::plan::{DataParallel, Program};
 use crate::schedule::ActionKind;
 use crate::timeline::Timeline;
 use crate::units::Nanos;
@@ -83,7 +88,17 @@ impl StageCost {
     }
 }
 
-/// Predicts one training step.
+/// Copies of the pipeline and what they do together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Copies<'a> {
+    /// How many there are, and how they keep the same parameters.
+    pub data_parallel: DataParallel,
+    /// Ranks that sum gradients together, see [`crate::plan::groups`].
+    pub groups: &'a [Vec<LaneId>],
+}
+
+/// Predicts one training step. Where every rank has a device of its own, replicas do the same at
+/// the same moments and the timeline shows the first; else it shows all ranks.
 ///
 /// # Errors
 /// When programs wait for each other: every lane that cannot go on, and for what.
@@ -91,15 +106,17 @@ pub fn simulate(
     programs: &[Program],
     stages: &[StageCost],
     cluster: &Cluster,
+    copies: Copies,
 ) -> Result<Timeline, Stuck> {
-    let machine = Machine::new(programs, stages, cluster);
-    let mut lanes_on = std::collections::BTreeMap::<u32, u32>::new();
-    for lane in 0..programs.len() as u32 {
-        *lanes_on.entry(cluster.node_of(LaneId(lane))).or_default() += 1;
+    let ranks = programs.len() as u32 * copies.data_parallel.replicas;
+    let mut ranks_on = std::collections::BTreeMap::<u32, u32>::new();
+    for rank in 0..ranks {
+        *ranks_on.entry(cluster.node_of(LaneId(rank))).or_default() += 1;
     }
-    if lanes_on.values().all(|lanes| *lanes <= cluster.devices_per_node) {
-        machine.run()
+    if ranks_on.values().all(|ranks| *ranks <= cluster.devices_per_node) {
+        Machine::new(programs, stages, cluster, copies, 1).run()
     } else {
-        shared::run(machine, cluster)
+        let replicas = copies.data_parallel.replicas;
+        shared::run(Machine::new(programs, stages, cluster, copies, replicas), cluster)
     }
 }

@@ -8,14 +8,14 @@ use pipewright_core::cost::{Cluster, Costs, import};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::partition;
-use pipewright_core::plan::{Draft, Model, Optimizer};
+use pipewright_core::plan::{Draft, Model};
 use pipewright_core::schedule::ScheduleKind;
 use std::path::Path;
 
 /// Runs the command.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let mut cluster = read_cluster(&args.cluster)?;
-    let model = read_model(&args.model, &mut cluster)?;
+    let model = args.training.model(read_model(&args.model, &mut cluster)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     let mut draft = Draft::new(model, cluster, vec![]);
     draft.micro_batches = args.micro_batches.unwrap_or(1);
@@ -23,11 +23,8 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     draft.data = args.data.clone();
     draft.seed = args.seed;
     draft.steps = args.steps;
-    draft.optimizer = Optimizer::Sgd {
-        learning_rate: args.learning_rate,
-        momentum: args.momentum,
-        weight_decay: args.weight_decay,
-    };
+    draft.optimizer = args.training.optimizer()?;
+    draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
     let chosen = choose(args, &graph, &draft.cluster)?;

@@ -13,7 +13,7 @@ use crate::transport::local::local;
 use pipewright_core::cost::{Cluster, MeasuredNode, Profile, Sample};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::autodiff::ComputationKind;
-use pipewright_core::plan::{Inputs, Plan, Program, lower, training_graphs};
+use pipewright_core::plan::{DataParallel, Inputs, Plan, Program, lower, training_graphs};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::{Bytes, Nanos};
 use std::collections::BTreeMap;
@@ -68,8 +68,17 @@ fn measure_size(
     repeats: u32,
 ) -> Result<Vec<Sample>, Failure> {
     let schedule = ScheduleKind::GPipe.generate(1, 1).expect("one of each is a schedule");
-    let momentum = plan.optimizer.has_momentum();
-    let inputs = Inputs { graph, cuts: &[], schedule: &schedule, samples, momentum };
+    let (optimizer, training) = (plan.optimizer, plan.training);
+    let data_parallel = DataParallel::default();
+    let inputs = Inputs {
+        graph,
+        cuts: &[],
+        schedule: &schedule,
+        samples,
+        data_parallel,
+        optimizer,
+        training,
+    };
     let programs = lower(&inputs, &training_graphs(&inputs));
     let program = &programs[0];
     let needs = program.arena * u64::from(copies);
@@ -79,6 +88,7 @@ fn measure_size(
     }
     let mut alone = plan.clone();
     (alone.mini_batch, alone.micro_batches) = (samples, 1);
+    alone.data_parallel = data_parallel;
     let (shape, classes) = graph.sample().expect("plans train on samples");
     let synthetic = pipewright_core::plan::Data::default();
     let data = crate::data::open(&synthetic, shape, classes, plan.seed)

@@ -2,18 +2,20 @@
 
 mod launch;
 mod output;
+mod state;
 
 use crate::args::{RunArgs, TransportKind};
 use crate::data::{self, DataSet};
 use crate::execute::{Context, Outcome, Rank, RunError, StopFlag, available_memory, train};
 use crate::failure::{Code, Failure};
-use crate::report::{Metrics, Progress, summary};
+use crate::report::{Progress, summary};
 use crate::transport::{Transport, TransportError, launched_by_mpi};
 use output::Output;
 use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::units::Bytes;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+use state::State;
 
 /// A run, before its ranks start.
 struct Run {
@@ -22,6 +24,8 @@ struct Run {
     evaluation: Vec<Vec<Instruction>>,
     data: DataSet,
     output: Output,
+    state: State,
+    eval_every: u64,
     stop: StopFlag,
     threads: usize,
     json: bool,
@@ -51,10 +55,11 @@ fn processes(args: &RunArgs) -> Result<Option<u32>, Failure> {
 }
 
 /// Refuses a plan whose tensors do not fit into this machine's memory.
-fn fits(prediction: &Prediction, rank: Option<u32>) -> Result<(), Failure> {
+fn fits(prediction: &Prediction, replicas: u32, rank: Option<u32>) -> Result<(), Failure> {
+    let programs = &prediction.programs;
     let all: Bytes = match rank {
-        Some(rank) => prediction.programs[rank as usize].arena,
-        None => prediction.programs.iter().map(|p| p.arena).sum(),
+        Some(rank) => programs[rank as usize % programs.len()].arena,
+        None => programs.iter().map(|p| p.arena).sum::<Bytes>() * u64::from(replicas),
     };
     let Some(available) = available_memory().filter(|available| all > *available) else {
         return Ok(());
@@ -78,7 +83,8 @@ fn threads(args: &RunArgs, ranks: u32) -> usize {
     }
 }
 
-/// A flag that SIGINT and SIGTERM set; the second SIGINT ends the process at once.
+/// A flag that SIGINT, SIGTERM and SIGUSR1 set; the second SIGINT ends the process at once. SIGUSR1
+/// is the one that mpirun passes on to its ranks without ending them a second later.
 fn stop_flag() -> Result<StopFlag, Failure> {
     let flag = StopFlag::default();
     let now = i32::from(Code::Interrupted as u8);
@@ -86,6 +92,9 @@ fn stop_flag() -> Result<StopFlag, Failure> {
         signal_hook::flag::register_conditional_shutdown(SIGINT, now, flag.clone())?;
         signal_hook::flag::register(SIGINT, flag.clone())?;
         signal_hook::flag::register(SIGTERM, flag.clone())?;
+        signal_hook::flag::register(SIGUSR1, flag.clone())?;
+        // A file at its size limit is an error of the write, not the end of the process.
+        signal_hook::flag::register(SIGXFSZ, StopFlag::default())?;
         Ok(())
     };
     register().map_err(|e| Failure::new(Code::Failed, format!("signals: {e}")))?;
@@ -106,17 +115,29 @@ impl Run {
         let prediction = predict(&plan)?;
         super::runnable(&prediction.graph)?;
         let evaluation = evaluation(&plan)?;
-        fits(&prediction, process.map(|(rank, _)| rank))?;
+        fits(&prediction, plan.data_parallel.replicas, process.map(|(rank, _)| rank))?;
         let (shape, classes) = prediction.graph.sample().expect("plans train on samples");
         let data = data::open(&plan.data, shape, classes, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
+        let state = State::prepare(args, &plan, &prediction.graph, data.train.len())?;
         let output = Output::new(args, &prediction);
         if process.is_none_or(|(rank, _)| rank == 0) {
-            output.begin(args.overwrite)?;
+            output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
         }
         let threads = threads(args, plan.ranks());
         let stop = stop_flag()?;
-        Ok(Self { plan, prediction, evaluation, data, output, stop, threads, json: args.json })
+        Ok(Self {
+            plan,
+            prediction,
+            evaluation,
+            data,
+            output,
+            state,
+            eval_every: args.eval_every,
+            stop,
+            threads,
+            json: args.json,
+        })
     }
 
     /// Most sends that a rank has under way.
@@ -133,10 +154,6 @@ impl Run {
     ) -> Result<Outcome, RunError> {
         let index = transport.rank();
         let speaks = index == 0 && !self.json;
-        let metrics = match self.output.folder() {
-            Some(folder) => Metrics::create(folder, index),
-            None => Ok(Metrics::none()),
-        };
         let (plan, prediction) = (&self.plan, &self.prediction);
         let mut progress = if speaks {
             let timeline = &prediction.timeline;
@@ -145,20 +162,25 @@ impl Run {
         } else {
             Progress::silent()
         };
-        let program = &prediction.programs[index as usize];
+        let program = &prediction.programs[(index % plan.lanes()) as usize];
         let parts = (plan, &prediction.graph, program);
         let mut rank = Rank::new(parts, &self.data, transport, self.threads);
-        let context = Context {
-            plan,
-            prediction,
-            evaluation: &self.evaluation,
-            test_samples: self.data.test.len(),
-            stop: self.stop.clone(),
-        };
         // Metrics are dropped, and so written, before `abort` may end the process. That they cannot
         // be made is an error like those of training: the other ranks must hear of it.
-        let result =
-            metrics.and_then(|mut metrics| train(&mut rank, &context, &mut metrics, &mut progress));
+        let result = self.state.begin(&mut rank).and_then(|begun| {
+            let mut metrics = self.output.metrics(index, begun.step)?;
+            let context = Context {
+                plan,
+                prediction,
+                evaluation: &self.evaluation,
+                test_samples: self.data.test.len(),
+                eval_every: self.eval_every,
+                stop: self.stop.clone(),
+                begun,
+                saver: self.state.saver.as_ref(),
+            };
+            train(&mut rank, &context, &mut metrics, &mut progress)
+        });
         if let Err(error) = &result
             && (index == 0 || !known_to_all(error))
         {
@@ -183,7 +205,8 @@ impl Run {
             say!("{}", summary(&self.prediction, outcome).trim_end());
         }
         if outcome.interrupted {
-            let message = format!("interrupted after step {}", outcome.steps);
+            let during = if outcome.steps == self.plan.steps { ", while testing" } else { "" };
+            let message = format!("interrupted after step {}{during}", outcome.steps);
             return Err(Failure::new(Code::Interrupted, message));
         }
         Ok(())
@@ -196,18 +219,32 @@ fn caused_by_peer(error: &RunError) -> bool {
         RunError::Transport { source, .. } | RunError::Agreement { source, .. } => {
             matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
         }
-        RunError::Diverged { .. } | RunError::Write { .. } => false,
+        RunError::Diverged { .. }
+        | RunError::Checkpoint { .. }
+        | RunError::Resume(_)
+        | RunError::Weights(_)
+        | RunError::Write { .. } => false,
     }
 }
 
 /// Whether every rank comes to this error at the same moment: one of them says it, and all end by
 /// themselves.
 fn known_to_all(error: &RunError) -> bool {
-    matches!(error, RunError::Diverged { .. })
+    match error {
+        RunError::Diverged { .. } | RunError::Checkpoint { .. } | RunError::Resume(_) => true,
+        RunError::Transport { .. }
+        | RunError::Agreement { .. }
+        | RunError::Weights(_)
+        | RunError::Write { .. } => false,
+    }
 }
 
 /// The exit code for a rank's error.
 fn failure(rank: u32, error: &RunError) -> Failure {
-    let code = if caused_by_peer(error) { Code::Peers } else { Code::Failed };
+    let code = match error {
+        RunError::Resume(_) => Code::Usage,
+        _ if caused_by_peer(error) => Code::Peers,
+        _ => Code::Failed,
+    };
     Failure::new(code, format!("[rank {rank}] {error}"))
 }

@@ -4,13 +4,21 @@
 //! agreement between ranks, evaluation. Neither knows the schedule's name.
 
 mod arena;
+mod clip;
+mod evaluate;
+mod lasting;
 mod memory;
 mod rank;
+mod rate;
 mod record;
+mod replica;
 mod train;
 
 pub use arena::Arena;
+pub use evaluate::{Tested, predictions};
+pub use lasting::Lasting;
 pub use memory::available_memory;
 pub use rank::{Batch, Measured, Rank, RunError, StepCounts};
+pub use rate::Rates;
 pub use record::{RankTrace, Recorder, merge};
 pub use train::{Context, Outcome, StopFlag, train};

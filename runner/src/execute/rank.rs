@@ -1,19 +1,25 @@
 //! One rank: its arena, its program, its messages.
 
 use super::arena::{Arena, Slices};
+use super::clip::Clip;
+use super::rate::Rates;
 use super::record::Recorder;
+use super::replica::Replica;
+use crate::checkpoint::CheckpointError;
 use crate::data::{DataSet, Split, sample_index};
-use crate::device::cpu::{Call, Operands, Phase, SgdStep, launch, sgd};
+use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, launch};
 use crate::init::init_param;
+use crate::tensor_file::TensorFileError;
 use crate::transport::{Transport, TransportError};
-use pipewright_core::graph::Graph;
 use pipewright_core::graph::autodiff::ComputationKind;
-use pipewright_core::ids::{MicroBatch, NodeId, StageId};
+use pipewright_core::graph::{Graph, Op, Param};
+use pipewright_core::ids::{MicroBatch, NodeId, ParamId, StageId};
 use pipewright_core::plan::{
-    Instruction, Kernel, Optimizer, ParamPlace, Plan, Program, Region, Source, StageProgram,
+    Instruction, Kernel, ParamPlace, Plan, Program, Region, Source, StageProgram,
 };
 use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::timeline::Work;
+use std::ops::Range;
 use thiserror::Error;
 
 /// A class that no sample has: the kernels leave such samples out.
@@ -47,9 +53,23 @@ pub enum RunError {
         step: u64,
         /// Its loss.
         loss: f64,
-        /// The learning rate.
-        rate: f32,
+        /// The learning rate of the step.
+        rate: f64,
     },
+    /// A checkpoint could not be saved.
+    #[error("step {step}: no checkpoint was saved: {source}")]
+    Checkpoint {
+        /// Steps that were trained.
+        step: u64,
+        /// What happened.
+        source: CheckpointError,
+    },
+    /// There is no checkpoint to go on from.
+    #[error("{0}")]
+    Resume(CheckpointError),
+    /// Initial weights could not be read.
+    #[error("{0}")]
+    Weights(#[from] TensorFileError),
     /// A file could not be written.
     #[error("{path}: {source}")]
     Write {
@@ -67,6 +87,18 @@ pub enum Batch {
     Train(u64),
     /// The n-th mini-batch of the test samples; past their end it is padded.
     Test(u64),
+}
+
+/// One pass of a micro-batch through a stage.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    batch: Batch,
+    micro_batch: MicroBatch,
+    turn: Turn,
+    slot: u32,
+    outbox: u32,
+    /// Version of the parameters.
+    version: u32,
 }
 
 /// What [`Rank::measure_step`] times.
@@ -87,20 +119,30 @@ pub struct StepCounts {
     pub correct: u64,
     /// Nanoseconds spent computing.
     pub busy_ns: u64,
+    /// Length of the gradient of all parameters of all ranks before clipping; 0 without clipping.
+    pub gradient_norm: f64,
 }
 
 /// One rank in training.
 pub struct Rank<'a, T> {
-    plan: &'a Plan,
-    graph: &'a Graph,
-    program: &'a Program,
+    pub(super) plan: &'a Plan,
+    pub(super) graph: &'a Graph,
+    pub(super) program: &'a Program,
     data: &'a DataSet,
     /// Messages to the other ranks.
     pub transport: T,
     // Behind the transport: outstanding sends are withdrawn before their memory goes.
-    arena: Arena,
+    pub(super) arena: Arena,
     recorder: Recorder,
     threads: usize,
+    rule: Rule,
+    rates: Rates,
+    clip: Clip,
+    /// Forward passes of each of the program's stages: in this step so far, and in a whole step.
+    turns: Vec<(u32, u32)>,
+    pub(super) replica: Replica,
+    /// The step under way, or the next one.
+    step: u64,
 }
 
 impl<'a, T: Transport> Rank<'a, T> {
@@ -112,11 +154,43 @@ impl<'a, T: Transport> Rank<'a, T> {
         threads: usize,
     ) -> Self {
         let mut arena = Arena::new(program.arena);
-        for place in program.stages.iter().flat_map(|s| &s.params) {
-            init_param(graph.param(place.param), plan.seed, arena.floats(place.weight));
+        for stage in &program.stages {
+            for place in &stage.params {
+                let trained = place.gradient.is_some();
+                for version in 0..if trained { stage.versions.count } else { 1 } {
+                    let weight = arena.floats(stage.versions.place(place.weight, version, 0));
+                    init_param(first_values(graph, place.param), plan.seed, weight);
+                }
+            }
         }
         let recorder = Recorder::new(program);
-        Self { plan, graph, program, data, transport, arena, recorder, threads }
+        let forwards = |stage: &StageProgram| {
+            let is_forward = |instruction: &&Instruction| {
+                matches!(instruction, Instruction::Run { action, .. }
+                    if action.kind == ActionKind::Forward && action.stage == stage.stage)
+            };
+            (0, program.train.iter().filter(is_forward).count() as u32)
+        };
+        let turns = program.stages.iter().map(forwards).collect();
+        let (rule, rates) = (Rule::new(plan.optimizer), Rates::new(plan));
+        let clip = Clip::new(plan.training.clip_norm, graph);
+        let replica = Replica::new(plan, transport.rank());
+        Self {
+            plan,
+            graph,
+            program,
+            data,
+            transport,
+            arena,
+            recorder,
+            threads,
+            rule,
+            rates,
+            clip,
+            turns,
+            replica,
+            step: 0,
+        }
     }
 
     /// The arena's size as allocated.
@@ -136,7 +210,10 @@ impl<'a, T: Transport> Rank<'a, T> {
     pub fn step(&mut self, step: u64) -> Result<StepCounts, RunError> {
         self.recorder.begin(step, self.transport.now_ns());
         let program = self.program;
-        self.execute(&program.train, Batch::Train(step), step)
+        self.begin_step(step);
+        let counts = self.execute(&program.train, Batch::Train(step), step)?;
+        self.step = step + 1;
+        Ok(counts)
     }
 
     /// Forward passes of one mini-batch of test samples; `instructions` are this rank's part of
@@ -157,24 +234,25 @@ impl<'a, T: Transport> Rank<'a, T> {
     pub fn measure_step(&mut self, step: u64, mut tell: impl FnMut(Measured, u64)) {
         let batch = Batch::Train(step);
         let program = self.program;
+        self.begin_step(step);
         for instruction in &program.train {
             match *instruction {
                 Instruction::Load { micro_batch, source, region } => {
                     self.load(batch, micro_batch, source, region);
                 }
-                Instruction::Run { action, slot, outbox } => {
+                Instruction::Run { action, slot, outbox, version, .. } => {
                     let stage = program.stage(action.stage).expect("its lane");
-                    for kernel in kernels(stage, action.kind) {
+                    let pass = self.pass(action, (slot, outbox, version), batch);
+                    for kernel in &stage.kernels[kernels(stage, action.kind)] {
                         let start = self.transport.now_ns();
-                        self.kernel(stage, kernel, slot, outbox, batch);
+                        self.kernel(stage, kernel, &pass);
                         let time = self.transport.now_ns() - start;
                         tell(Measured::Kernel(kernel.node, kernel.kind), time);
                     }
                 }
-                Instruction::Optimizer { stage } => self.measure_update(stage, &mut tell),
-                Instruction::Recv { .. }
-                | Instruction::Send { .. }
-                | Instruction::WaitSend { .. } => {}
+                Instruction::Optimizer { stage, .. } => self.measure_update(stage, &mut tell),
+                // A lone rank has nobody to talk to.
+                _ => {}
             }
         }
     }
@@ -184,7 +262,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         for (node, owner) in (0..).map(NodeId).zip(self.graph.nodes()) {
             let start = self.transport.now_ns();
             for place in stage.params.iter().filter(|p| owner.params.contains(&p.param)) {
-                self.update_param(place);
+                self.update_param(place, place.weight, 0);
             }
             if !owner.params.is_empty() {
                 tell(Measured::Update(node), self.transport.now_ns() - start);
@@ -217,27 +295,42 @@ impl<'a, T: Transport> Rank<'a, T> {
                 self.load(batch, micro_batch, source, region);
             }
             Instruction::Recv { from, tag, region } => {
-                self.transport.recv(from.0, tag, self.arena.raw_mut(region))?;
+                let from = self.replica.peer(from);
+                self.transport.recv(from, tag, self.arena.raw_mut(region))?;
                 self.recorder.received(tag, self.transport.now_ns());
             }
-            Instruction::Run { action, slot, outbox } => {
+            Instruction::Run { action, slot, outbox, version, reduces } => {
                 let start = self.transport.now_ns();
-                self.run(action, slot, outbox, batch, counts);
+                let pass = self.pass(action, (slot, outbox, version), batch);
+                self.run(action, &pass, reduces, counts)?;
                 let end = self.transport.now_ns();
                 counts.busy_ns += end - start;
                 self.recorder.worked(Work::Run(action), start, end);
             }
             Instruction::Send { to, tag, region, handle, .. } => {
                 self.recorder.sent(tag, self.transport.now_ns());
-                let bytes = self.arena.raw(region);
-                // SAFETY: the program waits for the handle before anything writes to the region,
-                // and the transport is dropped before the arena.
-                unsafe { self.transport.start_send(to.0, tag, bytes, handle as usize)? };
+                self.send(self.replica.peer(to), tag, region, handle)?;
             }
             Instruction::WaitSend { handle } => self.transport.wait_send(handle as usize)?,
-            Instruction::Optimizer { stage } => {
+            Instruction::WaitReduce { stage } => {
+                let stage = self.program.stage(stage).expect("its lane");
+                for bucket in &stage.buckets {
+                    self.transport.wait_collective(bucket.slot as usize)?;
+                }
+            }
+            Instruction::Tie { index } => self.tie(index)?,
+            Instruction::Broadcast { stage } => self.broadcast(stage)?,
+            Instruction::Scatter { .. } => self.scatter(batch, instruction)?,
+            Instruction::ClipGradients => {
                 let start = self.transport.now_ns();
-                self.update(stage);
+                self.clip_gradients();
+                counts.busy_ns += self.transport.now_ns() - start;
+                self.clip.meet(&mut self.transport)?;
+                counts.gradient_norm = self.clip.norm();
+            }
+            Instruction::Optimizer { stage, from, to, index } => {
+                let start = self.transport.now_ns();
+                self.update(stage, (from, to), index);
                 let end = self.transport.now_ns();
                 counts.busy_ns += end - start;
                 self.recorder.worked(Work::Optimizer(stage), start, end);
@@ -246,10 +339,49 @@ impl<'a, T: Transport> Rank<'a, T> {
         Ok(())
     }
 
+    pub(super) fn send(
+        &mut self,
+        to: u32,
+        tag: u32,
+        region: Region,
+        handle: u32,
+    ) -> Result<(), TransportError> {
+        let bytes = self.arena.raw(region);
+        // SAFETY: the program waits for the handle before anything writes to the region, and the
+        // transport is dropped before the arena.
+        unsafe { self.transport.start_send(to, tag, bytes, handle as usize) }
+    }
+
+    /// Adds what this rank knows of the gradient's length. One rank speaks for a parameter that
+    /// several hold.
+    fn clip_gradients(&mut self) {
+        let program = self.program;
+        let mine =
+            program.stages.iter().filter(|stage| stage.first_copy && self.replica.index == 0);
+        for place in mine.flat_map(|stage| &stage.params) {
+            if let Some(gradient) = place.gradient
+                && tied_to(self.graph, place.param).is_none()
+            {
+                self.clip.add(place.param, self.arena.floats(gradient), self.threads);
+            }
+        }
+    }
+
     /// Copies the samples of a micro-batch, or their classes, into the arena.
     fn load(&mut self, batch: Batch, micro_batch: MicroBatch, source: Source, region: Region) {
+        self.load_for(self.replica.index, batch, micro_batch, (source, region));
+    }
+
+    /// The same for another replica.
+    pub(super) fn load_for(
+        &mut self,
+        replica: u32,
+        batch: Batch,
+        micro_batch: MicroBatch,
+        (source, region): (Source, Region),
+    ) {
         let samples = self.plan.samples();
-        let first = u64::from(micro_batch.0) * samples;
+        let first = self.replica.first_sample(replica, micro_batch);
         let (seed, mini_batch) = (self.plan.seed, self.plan.mini_batch);
         let (split, index): (&Split, &dyn Fn(u64) -> Option<u64>) = match batch {
             Batch::Train(step) => {
@@ -286,31 +418,57 @@ impl<'a, T: Transport> Rank<'a, T> {
     fn run(
         &mut self,
         action: Action,
-        slot: u32,
-        outbox: u32,
-        batch: Batch,
+        pass: &Pass,
+        reduces: bool,
         counts: &mut StepCounts,
-    ) {
+    ) -> Result<(), TransportError> {
         let program = self.program;
         let stage = program.stage(action.stage).expect("lowering put the action on this lane");
-        for kernel in kernels(stage, action.kind) {
-            self.kernel(stage, kernel, slot, outbox, batch);
+        let range = kernels(stage, action.kind);
+        let mut buckets = if reduces { &stage.buckets[..] } else { &[] };
+        for index in range {
+            self.kernel(stage, &stage.kernels[index], pass);
+            while let Some((bucket, rest)) =
+                buckets.split_first().filter(|(bucket, _)| bucket.ready as usize <= index)
+            {
+                self.reduce(bucket)?;
+                buckets = rest;
+            }
+            if reduces {
+                self.transport.progress()?;
+            }
         }
+        buckets.iter().try_for_each(|bucket| self.reduce(bucket))?;
         if let (ActionKind::Forward, Some(loss)) = (action.kind, &stage.loss) {
-            let words = self.arena.floats(stage.region(loss, slot, outbox));
+            let words = self.arena.floats(stage.region(loss, pass.slot, pass.outbox));
             counts.loss += f64::from(words[0]);
             counts.correct += u64::from(words[1].to_bits());
         }
+        Ok(())
     }
 
-    fn kernel(
+    fn begin_step(&mut self, step: u64) {
+        self.step = step;
+        self.turns.iter_mut().for_each(|(index, _)| *index = 0);
+    }
+
+    /// The pass that an action makes, counted when it is a forward pass of training.
+    fn pass(
         &mut self,
-        stage: &StageProgram,
-        kernel: &Kernel,
-        slot: u32,
-        outbox: u32,
+        action: Action,
+        (slot, outbox, version): (u32, u32, u32),
         batch: Batch,
-    ) {
+    ) -> Pass {
+        let at = self.program.stages.iter().position(|s| s.stage == action.stage);
+        let (next, count) = &mut self.turns[at.expect("lowering put the action on this lane")];
+        let turn = Turn { index: *next, count: *count };
+        if action.kind == ActionKind::Forward && matches!(batch, Batch::Train(_)) {
+            *next += 1;
+        }
+        Pass { batch, micro_batch: action.micro_batch, turn, slot, outbox, version }
+    }
+
+    fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {
         let node = self.graph.node(kernel.node);
         let inputs: Slices<_> = node.inputs.iter().map(|id| &self.graph.node(*id).output).collect();
         let call = Call {
@@ -319,59 +477,112 @@ impl<'a, T: Transport> Rank<'a, T> {
             inputs: &inputs,
             output: &node.output,
             samples: self.plan.samples(),
-            phase: match batch {
+            phase: match pass.batch {
                 Batch::Train(_) => Phase::Train,
                 Batch::Test(_) => Phase::Evaluate,
             },
-            loss_scale: 1.0 / self.plan.mini_batch as f32,
+            loss_scale: 1.0 / self.program.batch as f32,
             threads: self.threads,
+            draw: Draw {
+                seed: self.plan.seed,
+                step: match pass.batch {
+                    Batch::Train(step) | Batch::Test(step) => step,
+                },
+                node: kernel.node.0,
+                first_sample: self.replica.first_sample(self.replica.index, pass.micro_batch),
+            },
+            turn: pass.turn,
         };
-        let region = |operand| stage.region(operand, slot, outbox);
+        let region = |operand| stage.region(operand, pass.slot, pass.outbox);
         let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
-        let weights = params.iter().map(|p| p.weight);
+        let weights = params.iter().map(|p| match p.gradient {
+            Some(_) => stage.versions.place(p.weight, pass.version, self.step),
+            None => p.weight,
+        });
         let gradients = params.iter().filter_map(|p| p.gradient);
+        let untrained = params.iter().filter(|p| p.gradient.is_none());
+        let deferred = untrained.filter_map(|p| p.state[0]);
         let scratch = kernel.workspace.iter().map(region);
         let written = kernel.writes.iter().map(region).chain(weights).chain(gradients);
+        let written = written.chain(deferred);
         let (reads, mut writes) =
             self.arena.views(kernel.reads.iter().map(region), written.chain(scratch));
         let (values, rest) = writes.split_at_mut(kernel.writes.len());
         let (weights, rest) = rest.split_at_mut(params.len());
         let trained = params.iter().filter(|p| p.gradient.is_some()).count();
-        let (gradients, scratch) = rest.split_at_mut(trained);
+        let (gradients, rest) = rest.split_at_mut(trained);
+        let (deferred, scratch) = rest.split_at_mut(rest.len() - kernel.workspace.iter().len());
         let workspace = scratch.first_mut().map_or(&mut [][..], |slice| &mut **slice);
-        let operands =
-            Operands { reads: &reads, writes: values, params: weights, gradients, workspace };
+        let operands = Operands {
+            reads: &reads,
+            writes: values,
+            params: weights,
+            gradients,
+            deferred,
+            workspace,
+        };
         launch(&call, operands);
     }
 
-    fn update(&mut self, stage: StageId) {
+    /// Update `index` of this step makes version `to` of the parameters from version `from`.
+    fn update(&mut self, stage: StageId, (from, to): (u32, u32), index: u32) {
         let program = self.program;
         let stage = program.stage(stage).expect("lowering put the stage on this lane");
+        let step = self.step;
         for place in &stage.params {
-            self.update_param(place);
+            let Some(gradient) = place.gradient else { continue };
+            if !self.replica.updates {
+                // The first replica hands out its parameters before the next step.
+                self.arena.floats(gradient).fill(0.0);
+                continue;
+            }
+            let [old, new] = [from, to].map(|v| stage.versions.place(place.weight, v, step));
+            if old != new {
+                let (reads, mut writes) = self.arena.views([old].into_iter(), [new].into_iter());
+                writes[0].copy_from_slice(reads[0]);
+            }
+            self.update_param(place, new, index);
         }
     }
 
-    fn update_param(&mut self, place: &ParamPlace) {
+    fn update_param(&mut self, place: &ParamPlace, weight: Region, index: u32) {
         let Some(gradient) = place.gradient else { return };
-        let Optimizer::Sgd { learning_rate, momentum, weight_decay } = self.plan.optimizer;
-        let step = SgdStep { learning_rate, momentum, weight_decay };
-        let written = [Some(place.weight), Some(gradient), place.momentum];
-        let (_, mut slices) = self.arena.views(std::iter::empty(), written.into_iter().flatten());
-        let mut slices = slices.iter_mut();
-        if let (Some(weight), Some(gradient)) = (slices.next(), slices.next()) {
-            sgd(weight, gradient, slices.next().map(|s| &mut **s), step);
+        let updates = u64::from(self.program.updates);
+        let update = Update {
+            rate: self.rates.at(self.step),
+            number: self.step * updates + u64::from(index) + 1,
+            scale: self.clip.scale(),
+            threads: self.threads,
+        };
+        let axes = self.graph.param(place.param).shape.len();
+        let written = [weight, gradient].into_iter().chain(place.state.into_iter().flatten());
+        let (_, mut slices) = self.arena.views(std::iter::empty(), written);
+        if let [weight, gradient, state @ ..] = &mut slices[..] {
+            self.rule.update(&update, Parameter { weight, gradient, state, axes });
         }
     }
 }
 
-/// The kernels of an action.
-fn kernels(stage: &StageProgram, kind: ActionKind) -> &[Kernel] {
+/// The kernels of an action, as indexes.
+fn kernels(stage: &StageProgram, kind: ActionKind) -> Range<usize> {
     let (forward, input) = (stage.forward_end as usize, stage.input_gradient_end as usize);
     match kind {
-        ActionKind::Forward => &stage.kernels[..forward],
-        ActionKind::Backward => &stage.kernels[forward..],
-        ActionKind::BackwardInput => &stage.kernels[forward..input],
-        ActionKind::BackwardWeight => &stage.kernels[input..],
+        ActionKind::Forward => 0..forward,
+        ActionKind::Backward => forward..stage.kernels.len(),
+        ActionKind::BackwardInput => forward..input,
+        ActionKind::BackwardWeight => input..stage.kernels.len(),
     }
+}
+
+/// The parameter of which `param` is a copy.
+fn tied_to(graph: &Graph, param: ParamId) -> Option<ParamId> {
+    graph.nodes().iter().find_map(|node| match node.op {
+        Op::TiedLinear { weight, .. } if node.params.contains(&param) => Some(weight),
+        _ => None,
+    })
+}
+
+/// The parameter that says how `param` begins: copies begin like their original.
+fn first_values(graph: &Graph, param: ParamId) -> &Param {
+    graph.param(tied_to(graph, param).unwrap_or(param))
 }

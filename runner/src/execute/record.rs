@@ -119,10 +119,13 @@ pub fn merge(model: &str, programs: &[Program], ranks: &[RankTrace], origin: u64
 fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
     let start = records.iter().map(|r| r.start).min().unwrap_or(origin);
     let since = |moment: u64| Nanos(moment.saturating_sub(start));
+    // Tags are unique in a replica.
+    let replica = |rank: usize| rank / programs.len();
     let mut received = BTreeMap::new();
     let mut lanes = vec![];
-    for (program, record) in programs.iter().zip(records) {
-        received.extend(record.received.iter().copied());
+    for (rank, (program, record)) in programs.iter().cycle().zip(records).enumerate() {
+        let keyed = record.received.iter().map(|(tag, moment)| ((replica(rank), *tag), *moment));
+        received.extend(keyed);
         let span = |(start, end, work): &(u64, u64, RecordedWork)| Span {
             start: since(*start),
             end: since(*end),
@@ -136,7 +139,8 @@ fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
         lanes.push(Lane::new(program, record.spans.iter().map(span).collect()));
     }
     let mut messages = vec![];
-    for (from, (program, record)) in (0..).map(LaneId).zip(programs.iter().zip(records)) {
+    for (rank, (program, record)) in programs.iter().cycle().zip(records).enumerate() {
+        let first = (replica(rank) * programs.len()) as u32;
         let sent: BTreeMap<u32, u64> = record.sent.iter().copied().collect();
         for instruction in &program.train {
             let Instruction::Send { to, tag, region, stage, micro_batch, gradient, .. } =
@@ -144,12 +148,14 @@ fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
             else {
                 continue;
             };
-            let (Some(sent), Some(received)) = (sent.get(&tag), received.get(&tag)) else {
+            let (Some(sent), Some(received)) =
+                (sent.get(&tag), received.get(&(replica(rank), tag)))
+            else {
                 continue;
             };
             messages.push(Message {
-                from,
-                to,
+                from: LaneId(rank as u32),
+                to: LaneId(first + to.0),
                 stage,
                 micro_batch,
                 gradient,

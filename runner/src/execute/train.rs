@@ -1,10 +1,13 @@
 //! The loop around a rank's steps: agree, report, evaluate.
 
+use super::evaluate::{Tested, evaluate, predictions};
 use super::rank::{Rank, RunError};
+use super::rate::Rates;
 use super::record::{RankTrace, merge};
-use crate::report::{Metrics, Progress};
+use crate::checkpoint::{Begun, Saver, save};
+use crate::report::{Metrics, Progress, StepReport};
 use crate::transport::{ReduceOp, Transport, TransportError};
-use pipewright_core::plan::{Instruction, Optimizer, Plan};
+use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::Trace;
 use std::sync::Arc;
@@ -23,19 +26,25 @@ pub struct Context<'a> {
     pub evaluation: &'a [Vec<Instruction>],
     /// Test samples.
     pub test_samples: u64,
+    /// Steps between two evaluations besides the one at the end; 0 for none.
+    pub eval_every: u64,
     /// Whether to stop early.
     pub stop: StopFlag,
+    /// Where training begins: at the start or where a checkpoint was saved.
+    pub begun: Begun,
+    /// When and where to save checkpoints.
+    pub saver: Option<&'a Saver>,
 }
 
 /// How a run went, the same on every rank except for the trace.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Steps that were trained.
+    /// Steps that were trained, those before a checkpoint included.
     pub steps: u64,
     /// Loss of the last step, a mean over its mini-batch.
     pub loss: f64,
-    /// Correct test samples, and all.
-    pub test: Option<(u64, u64)>,
+    /// What the test samples gave at the end.
+    pub test: Option<Tested>,
     /// Median time of a step on rank 0, without the first ones.
     pub step_ns: u64,
     /// Idle share of the ranks' time, over the same steps.
@@ -56,7 +65,7 @@ const WARM_UP: usize = 3;
 /// Trains as the plan says, then evaluates.
 ///
 /// # Errors
-/// When a message fails, training diverges or metrics cannot be written.
+/// When a message fails, training diverges, metrics or a checkpoint cannot be written.
 pub fn train<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
@@ -64,13 +73,18 @@ pub fn train<T: Transport>(
     progress: &mut Progress,
 ) -> Result<Outcome, RunError> {
     let plan = context.plan;
-    let mut times = Vec::with_capacity(plan.steps as usize);
-    let mut outcome = Outcome::default();
+    let Begun { step: first, loss } = context.begun;
+    let mut times = Vec::with_capacity(plan.steps.saturating_sub(first) as usize);
+    let mut outcome = Outcome { steps: first, loss, ..Outcome::default() };
     let at = |step| move |source| RunError::Agreement { step, source };
+    rank.connect(&context.prediction.groups).map_err(at(0))?;
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
     let mut before = begin;
-    for step in 0..plan.steps {
+    let rates = Rates::new(plan);
+    let predictions = predictions(&context.prediction.graph);
+    for step in first..plan.steps {
+        let rate = rates.at(step);
         let counts = rank.step(step)?;
         let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
         let mut sums = [counts.loss, counts.correct as f64, counts.busy_ns as f64, stop];
@@ -79,27 +93,55 @@ pub fn train<T: Transport>(
         let [loss, correct, busy_ns, stop] = sums;
         outcome.loss = loss / plan.mini_batch as f64;
         if !outcome.loss.is_finite() {
-            let Optimizer::Sgd { learning_rate: rate, .. } = plan.optimizer;
             return Err(RunError::Diverged { step, loss: outcome.loss, rate });
         }
         times.push((now - before, busy_ns));
-        metrics.step(step, outcome.loss, correct / plan.mini_batch as f64, now - before, counts)?;
         progress.step(step, outcome.loss, now - before, busy_ns);
-        before = now;
         outcome.steps = step + 1;
-        if stop > 0.0 {
-            outcome.interrupted = true;
+        outcome.interrupted = stop > 0.0;
+        outcome.test = None;
+        if context.tests_after(outcome.steps) && !outcome.interrupted {
+            outcome.test = evaluate(rank, context, step)?;
+            outcome.interrupted = outcome.test.is_none();
+        }
+        metrics.step(&StepReport {
+            step,
+            loss: outcome.loss,
+            accuracy: predictions.map(|each| correct / (plan.mini_batch * each) as f64),
+            learning_rate: rate,
+            gradient_norm: plan.training.clip_norm.map(|_| counts.gradient_norm),
+            test: outcome.test,
+            step_ns: now - before,
+            busy_ns: counts.busy_ns,
+        })?;
+        before = if outcome.test.is_some() { rank.transport.now_ns() } else { now };
+        let ends = outcome.interrupted || outcome.steps == plan.steps;
+        if let Some(saver) = context.saver.filter(|s| ends || s.is_due(outcome.steps)) {
+            // What a continuation finds of the metrics is at least what its checkpoint has.
+            metrics.flush()?;
+            save(rank, saver, outcome.steps, outcome.loss)?;
+            before = rank.transport.now_ns();
+        }
+        if outcome.interrupted {
             break;
         }
     }
     outcome.total_ns = before - begin;
-    (outcome.step_ns, outcome.bubble) = summary(&mut times, context.prediction.programs.len());
+    (outcome.step_ns, outcome.bubble) = summary(&mut times, plan.ranks() as usize);
     progress.finish();
-    if !outcome.interrupted && context.test_samples > 0 {
-        outcome.test = Some(evaluate(rank, context)?);
+    if !outcome.interrupted && context.test_samples > 0 && outcome.test.is_none() {
+        outcome.test = evaluate(rank, context, plan.steps)?;
+        outcome.interrupted = outcome.test.is_none();
     }
     (outcome.arena, outcome.trace) = collect(rank, context, begin).map_err(at(outcome.steps))?;
     Ok(outcome)
+}
+
+impl Context<'_> {
+    /// Whether the test samples are evaluated after so many steps of training.
+    fn tests_after(&self, steps: u64) -> bool {
+        self.eval_every > 0 && self.test_samples > 0 && steps.is_multiple_of(self.eval_every)
+    }
 }
 
 /// Median step time, and the idle share over the same steps.
@@ -114,20 +156,6 @@ fn summary(times: &mut [(u64, f64)], ranks: usize) -> (u64, f64) {
     let bubble = 1.0 - busy / (total as f64 * ranks as f64);
     times.sort_by_key(|(time, _)| *time);
     (times[times.len() / 2].0, bubble)
-}
-
-fn evaluate<T: Transport>(rank: &mut Rank<T>, context: &Context) -> Result<(u64, u64), RunError> {
-    let rounds = context.test_samples.div_ceil(context.plan.mini_batch);
-    let instructions = &context.evaluation[rank.transport.rank() as usize];
-    let mut correct = 0.0;
-    for round in 0..rounds {
-        correct += rank.evaluate(instructions, round)?.correct as f64;
-    }
-    let mut sums = [correct];
-    rank.transport
-        .all_reduce(&mut sums, ReduceOp::Sum)
-        .map_err(|source| RunError::Agreement { step: context.plan.steps, source })?;
-    Ok((sums[0] as u64, context.test_samples))
 }
 
 /// Gathers arena sizes and the ranks' records on rank 0.

@@ -1,9 +1,9 @@
 //! Metrics of one rank: a JSON object a line in `rank-NNN.jsonl`.
 
-use crate::execute::{RunError, StepCounts};
-use serde::Serialize;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use crate::execute::{RunError, Tested};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Where a rank's metrics go.
@@ -12,16 +12,41 @@ pub struct Metrics {
 }
 
 /// One step.
+#[derive(Clone, Copy, Debug)]
+pub struct StepReport {
+    /// Which, from 0.
+    pub step: u64,
+    /// Mean over the mini-batch.
+    pub loss: f64,
+    /// Correct predictions of the mini-batch, 0 to 1; none where nothing is classified.
+    pub accuracy: Option<f64>,
+    /// The step's learning rate.
+    pub learning_rate: f64,
+    /// Length of the gradient before clipping, where it is clipped.
+    pub gradient_norm: Option<f64>,
+    /// What the test samples gave after the step, where they were evaluated.
+    pub test: Option<Tested>,
+    /// From the end of the step before to the end of this one.
+    pub step_ns: u64,
+    /// Time that this rank computed.
+    pub busy_ns: u64,
+}
+
+/// The same as it is written.
 #[derive(Serialize)]
 struct Line {
     step: u64,
-    /// Mean over the mini-batch.
     loss: f64,
-    /// Correct predictions of the mini-batch, 0 to 1.
-    accuracy: f64,
-    /// From the end of the step before to the end of this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accuracy: Option<f64>,
+    learning_rate: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gradient_norm: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_loss: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_accuracy: Option<f64>,
     step_ns: u64,
-    /// Time that this rank computed.
     busy_ns: u64,
 }
 
@@ -31,35 +56,73 @@ impl Metrics {
         Self { file: None }
     }
 
-    /// Begins `rank-NNN.jsonl` in `folder`.
+    /// Begins `rank-NNN.jsonl` in `folder`, or goes on with it where steps before `first_step`
+    /// are in it already.
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn create(folder: &Path, rank: u32) -> Result<Self, RunError> {
+    pub fn create(folder: &Path, rank: u32, first_step: u64) -> Result<Self, RunError> {
         let path = folder.join(format!("rank-{rank:03}.jsonl"));
-        match File::create(&path) {
+        match continued(&path, first_step) {
             Ok(file) => Ok(Self { file: Some((path, BufWriter::new(file))) }),
             Err(source) => Err(RunError::Write { path: path.display().to_string(), source }),
         }
+    }
+
+    /// Hands all lines to the system.
+    ///
+    /// # Errors
+    /// When the disk does not take them.
+    pub fn flush(&mut self) -> Result<(), RunError> {
+        let Some((path, file)) = &mut self.file else { return Ok(()) };
+        file.flush().map_err(|source| RunError::Write { path: path.display().to_string(), source })
     }
 
     /// Adds a step.
     ///
     /// # Errors
     /// When the disk does not take it.
-    pub fn step(
-        &mut self,
-        step: u64,
-        loss: f64,
-        accuracy: f64,
-        step_ns: u64,
-        counts: StepCounts,
-    ) -> Result<(), RunError> {
+    pub fn step(&mut self, report: &StepReport) -> Result<(), RunError> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
-        let line = Line { step, loss, accuracy, step_ns, busy_ns: counts.busy_ns };
+        let StepReport { step, loss, accuracy, learning_rate, gradient_norm, .. } = *report;
+        let line = Line {
+            step,
+            loss,
+            accuracy,
+            learning_rate,
+            gradient_norm,
+            test_loss: report.test.map(|test| test.loss),
+            test_accuracy: report.test.and_then(|test| test.accuracy()),
+            step_ns: report.step_ns,
+            busy_ns: report.busy_ns,
+        };
         serde_json::to_writer(&mut *file, &line)
             .map_err(std::io::Error::from)
             .and_then(|()| file.write_all(b"\n"))
             .map_err(|source| RunError::Write { path: path.display().to_string(), source })
     }
+}
+
+/// The file with its lines of steps before `first_step`, to be written on behind them. A run that
+/// was killed may have left half a line and steps after the checkpoint that is continued.
+fn continued(path: &Path, first_step: u64) -> std::io::Result<File> {
+    #[derive(Deserialize)]
+    struct Step {
+        step: u64,
+    }
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let mut lines = BufReader::new(&file);
+    let (mut end, mut line) = (0, vec![]);
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        let step = serde_json::from_slice(&line).ok().filter(|_| line.ends_with(b"\n"));
+        if !step.is_some_and(|Step { step }| step < first_step) {
+            break;
+        }
+        end += line.len() as u64;
+        line.clear();
+    }
+    file.set_len(end)?;
+    file.seek(SeekFrom::Start(end))?;
+    Ok(file)
 }

@@ -5,7 +5,7 @@ mod progress;
 mod result;
 mod summary;
 
-pub use metrics::Metrics;
+pub use metrics::{Metrics, StepReport};
 pub use progress::Progress;
 pub use result::{ResultRecord, Status};
 pub use summary::summary;

@@ -29,7 +29,9 @@ pub struct ResultRecord {
     pub steps: u64,
     /// Mean loss of the last step.
     pub loss: Option<f64>,
-    /// Share of the test samples that were classified correctly.
+    /// Mean loss of the test samples.
+    pub test_loss: Option<f64>,
+    /// Share of the test samples' predictions that were correct.
     pub test_accuracy: Option<f64>,
     /// Median step time.
     pub step_ns: Option<u64>,
@@ -52,6 +54,7 @@ impl ResultRecord {
             status,
             steps: 0,
             loss: None,
+            test_loss: None,
             test_accuracy: None,
             step_ns: None,
             bubble: None,
@@ -67,8 +70,8 @@ impl ResultRecord {
         self.status = if outcome.interrupted { Status::Interrupted } else { Status::Done };
         self.steps = outcome.steps;
         self.loss = Some(outcome.loss);
-        let share = |(correct, all): (u64, u64)| correct as f64 / all as f64;
-        self.test_accuracy = outcome.test.map(share);
+        self.test_loss = outcome.test.map(|test| test.loss);
+        self.test_accuracy = outcome.test.and_then(|test| test.accuracy());
         self.step_ns = Some(outcome.step_ns);
         self.bubble = Some(outcome.bubble);
         self.arena = outcome.arena.clone();

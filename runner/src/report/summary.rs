@@ -11,9 +11,12 @@ pub fn summary(prediction: &Prediction, outcome: &Outcome) -> String {
     let ended = if outcome.interrupted { "interrupted after" } else { "done:" };
     let time = outcome.total_ns as f64 / 1e9;
     let _ = write!(out, "{ended} {} steps in {time:.1} s, loss {:.4}", outcome.steps, outcome.loss);
-    if let Some((correct, all)) = outcome.test {
-        let share = 100.0 * correct as f64 / all as f64;
-        let _ = write!(out, ", test accuracy {share:.1} % ({correct}/{all})");
+    if let Some(test) = outcome.test {
+        let _ = write!(out, ", test loss {:.4}", test.loss);
+        if let Some((correct, all)) = test.correct {
+            let share = 100.0 * correct as f64 / all as f64;
+            let _ = write!(out, ", test accuracy {share:.1} % ({correct}/{all})");
+        }
     }
     let timeline = &prediction.timeline;
     let error = 100.0 * (outcome.step_ns as f64 / timeline.step.0.max(1) as f64 - 1.0);

@@ -14,12 +14,14 @@
 //! One lock for everything: messages of training are few and large, and copies run outside of it.
 //! Each rank sleeps on its own condition variable, so only those concerned wake up.
 
+mod group;
 mod meeting;
 mod outbox;
 mod state;
 
 use super::clock::{host_name, monotonic_ns};
-use super::{REDUCE_MAX, ReduceOp, Transport, TransportError};
+use super::{Collective, REDUCE_MAX, ReduceOp, Transport, TransportError};
+use group::Group;
 use meeting::{Call, Meeting};
 use state::State;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,6 +32,8 @@ pub struct LocalTransport {
     rank: u32,
     /// Slots with a send that nobody waited for yet.
     in_use: Vec<bool>,
+    /// Collective calls under way, by slot: group and number of the call there.
+    collectives: Vec<Option<(usize, u64)>>,
     shared: Arc<Shared>,
 }
 
@@ -50,7 +54,12 @@ pub fn local(ranks: u32, slots: usize) -> Vec<LocalTransport> {
     let state = State::new(ranks, slots);
     let wake = (0..ranks).map(|_| Condvar::new()).collect();
     let shared = Arc::new(Shared { ranks, state: Mutex::new(state), wake });
-    let one = |rank| LocalTransport { rank, in_use: vec![false; slots], shared: shared.clone() };
+    let one = |rank| LocalTransport {
+        rank,
+        in_use: vec![false; slots],
+        collectives: vec![],
+        shared: shared.clone(),
+    };
     (0..ranks).map(one).collect()
 }
 
@@ -74,7 +83,10 @@ impl Shared {
     fn withdraw(&self, rank: u32) {
         let mut state = self.lock();
         state.outboxes[rank as usize].withdraw();
-        while state.outboxes[rank as usize].being_read() {
+        state.groups.iter_mut().for_each(|group| group.withdraw(rank));
+        while state.outboxes[rank as usize].being_read()
+            || state.groups.iter().any(|group| group.being_computed(rank))
+        {
             state = self.sleep(rank, state);
         }
     }
@@ -90,6 +102,7 @@ impl LocalTransport {
         if result.is_err() {
             self.shared.withdraw(self.rank);
             self.in_use.fill(false);
+            self.collectives.fill(None);
         }
         result
     }
@@ -106,6 +119,41 @@ impl LocalTransport {
             }
             state = self.shared.sleep(self.rank, state);
         }
+    }
+
+    /// Waits for all, does this rank's share of the work, waits for the others' shares.
+    fn try_wait_collective(&self, (group, call): (usize, u64)) -> Result<(), TransportError> {
+        let mut state = self.shared.lock();
+        let share = loop {
+            state.alive()?;
+            if let Some(share) = state.groups[group].begin(call, self.rank) {
+                break share;
+            }
+            if let Some(why) = state.groups[group].disagreement(call) {
+                state.stop(self.rank, &why);
+                self.shared.wake_all();
+                state.alive()?;
+            }
+            for rank in state.groups[group].needed(call) {
+                state.needs(rank, "wait_collective")?;
+            }
+            state = self.shared.sleep(self.rank, state);
+        };
+        drop(state);
+        share.compute();
+        let mut state = self.shared.lock();
+        state.groups[group].end(call, share);
+        self.shared.wake_all();
+        while !state.groups[group].leave(call) {
+            state.alive()?;
+            for rank in 0..self.shared.ranks {
+                if state.groups[group].waits_for(call, rank) {
+                    state.needs(rank, "wait_collective")?;
+                }
+            }
+            state = self.shared.sleep(self.rank, state);
+        }
+        Ok(())
     }
 
     fn try_recv(&self, from: u32, tag: u32, into: &mut [u8]) -> Result<(), TransportError> {
@@ -204,6 +252,47 @@ impl Transport for LocalTransport {
     fn recv(&mut self, from: u32, tag: u32, into: &mut [u8]) -> Result<(), TransportError> {
         self.check_rank(from);
         let result = self.try_recv(from, tag, into);
+        self.settle(result)
+    }
+
+    fn connect(&mut self, groups: &[Vec<u32>], slots: usize) -> Result<(), TransportError> {
+        self.collectives.resize(slots, None);
+        let groups: Vec<Group> = groups.iter().map(|ranks| Group::new(ranks, slots)).collect();
+        // Every rank makes the same ones, and nobody uses them before all have.
+        self.shared.lock().groups = groups;
+        self.barrier()
+    }
+
+    unsafe fn start_collective(
+        &mut self,
+        call: Collective,
+        group: usize,
+        values: &mut [f32],
+        slot: usize,
+    ) -> Result<(), TransportError> {
+        assert!(self.collectives[slot].is_none(), "slot {slot} is in use");
+        let mut state = self.shared.lock();
+        let possible = state.alive();
+        if possible.is_ok() {
+            // SAFETY: the caller keeps `values` untouched until wait_collective(slot), an error or
+            // drop. Each of these returns only when no rank's share of the call is in progress
+            // and none can begin any more.
+            let number = unsafe { state.groups[group].post(call, self.rank, values) };
+            self.collectives[slot] = Some((group, number));
+        }
+        drop(state);
+        self.shared.wake_all();
+        self.settle(possible)
+    }
+
+    /// Threads do their shares of a collective call when they wait for it.
+    fn progress(&mut self) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    fn wait_collective(&mut self, slot: usize) -> Result<(), TransportError> {
+        let Some(at) = self.collectives[slot].take() else { return Ok(()) };
+        let result = self.try_wait_collective(at);
         self.settle(result)
     }
 

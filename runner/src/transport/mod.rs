@@ -19,7 +19,7 @@ pub use error::TransportError;
 pub use launch::launched_by_mpi;
 
 /// Most values of one [`Transport::all_reduce`].
-pub const REDUCE_MAX: usize = 16;
+pub const REDUCE_MAX: usize = 128;
 
 /// How [`Transport::all_reduce`] joins the ranks' values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,17 @@ pub enum ReduceOp {
     Max,
     /// The smallest.
     Min,
+}
+
+/// What a group of ranks does with values of its own. The root is the group's first rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collective {
+    /// Every rank gets the sum of all ranks' values: the same bits on every rank.
+    AllReduce,
+    /// Every rank gets the root's values.
+    Broadcast,
+    /// The root gets the sum; the other ranks' values mean nothing afterwards.
+    Reduce,
 }
 
 /// One rank's end of the connections to all ranks, itself included.
@@ -78,6 +89,31 @@ pub trait Transport {
     /// # Errors
     /// [`TransportError::Size`] when its length is not that of `into`.
     fn recv(&mut self, from: u32, tag: u32, into: &mut [u8]) -> Result<(), TransportError>;
+
+    /// Makes groups of ranks known, for [`Transport::start_collective`], and room for `slots` of its
+    /// calls at a time. Called once, by all ranks, with equal groups; a rank appears once in a group.
+    fn connect(&mut self, groups: &[Vec<u32>], slots: usize) -> Result<(), TransportError>;
+
+    /// Starts a collective call over group `group`, in which this rank is; never waits for others.
+    /// All ranks of a group start the same calls in the same order with equally many values. `slot`
+    /// is in use until [`Transport::wait_collective`]; its numbers are apart from those of sends.
+    ///
+    /// # Safety
+    /// `values` must stay valid, and be neither read nor written, until `wait_collective(slot)` has
+    /// returned, a call has returned an error, or the transport has been dropped.
+    unsafe fn start_collective(
+        &mut self,
+        call: Collective,
+        group: usize,
+        values: &mut [f32],
+        slot: usize,
+    ) -> Result<(), TransportError>;
+
+    /// Lets calls under way advance: where no thread of its own does, somebody must call.
+    fn progress(&mut self) -> Result<(), TransportError>;
+
+    /// Waits until the values of `slot` are the result. Returns at once if nothing is outstanding.
+    fn wait_collective(&mut self, slot: usize) -> Result<(), TransportError>;
 
     /// Joins `values` over all ranks, element by element; every rank gets the same result. For
     /// small control data: at most [`REDUCE_MAX`] values, equally many on every rank.

@@ -9,8 +9,8 @@ mod comm;
 mod start;
 
 use super::clock::monotonic_ns;
-use super::{REDUCE_MAX, ReduceOp, Transport, TransportError};
-use comm::{Comm, Request};
+use super::{Collective, REDUCE_MAX, ReduceOp, Transport, TransportError};
+use comm::{Comm, InPlace, Request};
 pub use start::ClockOffset;
 use start::Started;
 use std::io::Write;
@@ -48,6 +48,11 @@ pub struct MpiTransport {
     control: Comm,
     /// Outstanding sends; a slot is in use while it has requests.
     slots: Vec<Vec<Request>>,
+    /// By group: its communicator, where this rank is in it.
+    groups: Vec<Option<Comm>>,
+    /// Collective calls under way, by slot.
+    collectives: Vec<Option<Request>>,
+    in_place: InPlace,
     /// Room for the values of all ranks in `all_reduce`.
     reduce: Vec<f64>,
     clock: ClockOffset,
@@ -82,6 +87,9 @@ impl MpiTransport {
             data,
             control,
             slots: (0..settings.slots).map(|_| Vec::with_capacity(2)).collect(),
+            groups: vec![],
+            collectives: vec![],
+            in_place: InPlace::of_library()?,
             reduce: vec![0.0; ranks as usize * REDUCE_MAX],
             clock,
             host,
@@ -179,6 +187,44 @@ impl Transport for MpiTransport {
         self.settle(result)
     }
 
+    fn connect(&mut self, groups: &[Vec<u32>], slots: usize) -> Result<(), TransportError> {
+        let rank = self.rank;
+        let member = |(tag, ranks): (u32, &Vec<u32>)| {
+            ranks.contains(&rank).then(|| self.control.group(ranks, tag)).transpose()
+        };
+        // In one order everywhere, so that ranks in several groups meet in the same one.
+        let made = (0..).zip(groups).map(member).collect();
+        self.collectives.resize_with(slots, || None);
+        self.groups = self.settle(made)?;
+        Ok(())
+    }
+
+    unsafe fn start_collective(
+        &mut self,
+        call: Collective,
+        group: usize,
+        values: &mut [f32],
+        slot: usize,
+    ) -> Result<(), TransportError> {
+        assert!(self.collectives[slot].is_none(), "slot {slot} is in use");
+        let group = self.groups[group].as_ref().expect("a rank calls in its own groups");
+        // SAFETY: the caller keeps `values` untouched until this slot is waited for, an error or
+        // drop; after those this process only aborts.
+        let result = unsafe { group.start_collective(call, values, self.in_place) };
+        self.collectives[slot] = Some(self.settle(result)?);
+        Ok(())
+    }
+
+    fn progress(&mut self) -> Result<(), TransportError> {
+        let result = self.collectives.iter_mut().flatten().try_for_each(Request::test);
+        self.settle(result)
+    }
+
+    fn wait_collective(&mut self, slot: usize) -> Result<(), TransportError> {
+        let result = self.collectives[slot].take().map_or(Ok(()), |mut request| request.wait());
+        self.settle(result)
+    }
+
     /// Everybody gets everybody's values and joins them itself: for sixteen values no slower than
     /// `MPI_Allreduce`, and the result has the same bits with every MPI and every algorithm.
     fn all_reduce(&mut self, values: &mut [f64], op: ReduceOp) -> Result<(), TransportError> {
@@ -222,7 +268,8 @@ impl Transport for MpiTransport {
 
 impl Drop for MpiTransport {
     fn drop(&mut self) {
-        let outstanding = self.slots.iter().any(|requests| !requests.is_empty());
+        let outstanding = self.slots.iter().any(|requests| !requests.is_empty())
+            || self.collectives.iter().any(Option::is_some);
         match self.state {
             State::Finished => {}
             State::Running if !outstanding && !std::thread::panicking() => {

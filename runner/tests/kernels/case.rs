@@ -2,7 +2,7 @@
 
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec};
-use pipewright_runner::device::cpu::{Call, Operands, Phase};
+use pipewright_runner::device::cpu::{Call, Draw, Operands, Phase, Turn};
 
 /// What a suite tests.
 pub type Launch<'a> = &'a mut dyn FnMut(&Call, Operands);
@@ -111,6 +111,8 @@ impl Case {
             phase: self.phase,
             loss_scale: self.loss_scale,
             threads: self.threads,
+            draw: Draw::default(),
+            turn: Turn::default(),
         };
         let mut params: Vec<&mut [f32]> = self.params.iter_mut().map(|p| &mut p[..]).collect();
         let operands = Operands {
@@ -118,6 +120,7 @@ impl Case {
             writes: &mut writes,
             params: &mut params,
             gradients: &mut gradients,
+            deferred: &mut [],
             workspace: &mut self.workspace,
         };
         launch(&call, operands);

@@ -3,7 +3,7 @@
 use crate::case::{Backward, Case, Forward, Noise};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec, Window};
-use pipewright_runner::device::cpu::{self, Call, Operands, Phase};
+use pipewright_runner::device::cpu::{self, Call, Draw, Operands, Phase, Turn};
 
 fn conv(out_channels: u64, kernel: u64, stride: u64, padding: u64, groups: u64) -> Op {
     Op::Conv2d {
@@ -88,6 +88,8 @@ fn sums_are_folded_in_the_given_order() {
             phase: Phase::Train,
             loss_scale: 1.0,
             threads,
+            draw: Draw::default(),
+            turn: Turn::default(),
         };
         let writes: &mut [&mut [f32]] = &mut [&mut out];
         let operands = Operands {
@@ -95,6 +97,7 @@ fn sums_are_folded_in_the_given_order() {
             writes,
             params: &mut [],
             gradients: &mut [],
+            deferred: &mut [],
             workspace: &mut [],
         };
         cpu::launch(&call, operands);
@@ -133,6 +136,7 @@ fn where_data_lies_does_not_matter() {
                 writes: &mut tails(&mut written),
                 params: &mut tails(&mut params),
                 gradients: &mut [],
+                deferred: &mut [],
                 workspace: &mut workspace[..],
             };
             cpu::launch(call, operands);

@@ -3,7 +3,7 @@
 
 pub mod endings;
 
-use pipewright_runner::transport::{REDUCE_MAX, ReduceOp, Transport};
+use pipewright_runner::transport::{Collective, REDUCE_MAX, ReduceOp, Transport};
 use std::time::Duration;
 
 /// A case: all ranks call it, and all return.
@@ -22,6 +22,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("everybody_to_everybody", everybody_to_everybody),
     ("all_reduce_joins", all_reduce_joins),
     ("all_reduce_has_equal_bits", all_reduce_has_equal_bits),
+    ("collectives_in_groups", collectives_in_groups),
     ("gather_of_different_sizes", gather_of_different_sizes),
     ("barrier_waits_for_all", barrier_waits_for_all),
     ("clocks_agree", clocks_agree),
@@ -62,6 +63,44 @@ fn ring(t: &mut dyn Transport) {
     }
     let expected: Vec<u32> = (0..=t.ranks()).map(|i| (t.rank() + i) % t.ranks()).collect();
     assert_eq!(token, expected);
+}
+
+/// Everybody, pairs of neighbours, and each rank alone; several calls under way at a time.
+fn collectives_in_groups(t: &mut dyn Transport) {
+    let ranks = t.ranks();
+    let mut groups = vec![(0..ranks).collect::<Vec<u32>>()];
+    groups.extend((0..ranks).step_by(2).map(|rank| (rank..(rank + 2).min(ranks)).collect()));
+    groups.extend((0..ranks).map(|rank| vec![rank]));
+    t.connect(&groups, 6).unwrap();
+    let mine: Vec<usize> =
+        (0..groups.len()).filter(|group| groups[*group].contains(&t.rank())).collect();
+    const CALLS: [Collective; 3] =
+        [Collective::AllReduce, Collective::Broadcast, Collective::Reduce];
+    let value =
+        |rank: u32, group: usize, i: usize| (rank + 1) as f32 + (group * 10 + i % 97) as f32;
+    // Fewer elements than ranks, and more than a cache block.
+    for len in [1, 5000] {
+        for group in mine.iter().copied() {
+            let mut values: Vec<Vec<f32>> = (CALLS.iter())
+                .map(|_| (0..len).map(|i| value(t.rank(), group, i)).collect())
+                .collect();
+            for (slot, call) in CALLS.into_iter().enumerate() {
+                // SAFETY: `values` stay until all slots were waited for.
+                unsafe { t.start_collective(call, group, &mut values[slot], slot) }.unwrap();
+            }
+            t.progress().unwrap();
+            (0..CALLS.len()).for_each(|slot| t.wait_collective(slot).unwrap());
+            let members = &groups[group];
+            for i in 0..len {
+                let sum: f32 = members.iter().map(|rank| value(*rank, group, i)).sum();
+                assert_eq!(values[0][i], sum, "sum of {members:?}");
+                assert_eq!(values[1][i], value(members[0], group, i), "root of {members:?}");
+                if members[0] == t.rank() {
+                    assert_eq!(values[2][i], sum, "reduced over {members:?}");
+                }
+            }
+        }
+    }
 }
 
 fn tags_out_of_order(t: &mut dyn Transport) {

@@ -106,7 +106,8 @@ impl Op {
         }
     }
 
-    /// Refuses windows that no image has: below the limit, sizes count in 64 bits.
+    /// Refuses windows that no image has: below the limit, sizes count in 64 bits. And shares that
+    /// are none.
     pub(in crate::graph) fn check_window(&self) -> Result<(), String> {
         const LIMIT: u64 = 1 << 12;
         let numbers = match self {
@@ -125,6 +126,12 @@ impl Op {
             }
             Op::Upsample { factor, .. } if *factor > LIMIT => {
                 return Err(format!("a factor of {factor} is more than {LIMIT}"));
+            }
+            Op::Dropout { probability: share }
+            | Op::SoftmaxCrossEntropy { label_smoothing: share }
+                if !(0.0..1.0).contains(share) =>
+            {
+                return Err(format!("a share of {share} must be at least 0 and below 1"));
             }
             _ => return Ok(()),
         };

@@ -2,7 +2,6 @@
 
 use crate::args::{Forms, PlanArgs};
 use crate::failure::{Code, Failure};
-use pipewright_core::cost::memory::States;
 use pipewright_core::cost::{Cluster, Costs, Workload};
 use pipewright_core::graph::Graph;
 use pipewright_core::predict::search::{
@@ -75,7 +74,7 @@ fn space<'a>(
         devices,
         memory: cluster.device.memory,
         mini_batch: args.mini_batch,
-        states: States::MOMENTUM,
+        states: args.training.optimizer()?.states(),
         parameter_bytes: 4,
         // Lossy codecs change what is trained: they are judged below, never chosen here.
         fixed: match args.forms {

@@ -77,7 +77,7 @@ pub(super) fn processes(args: &RunArgs) -> Result<(), Failure> {
             Ok(outcome) if outcome.interrupted => Err(Failure::silent(Code::Interrupted)),
             Ok(_) => Ok(()),
             Err(error) if rank > 0 && super::known_to_all(error) => {
-                Err(Failure::silent(Code::Failed))
+                Err(Failure::silent(failure(rank, error).code))
             }
             Err(error) => Err(failure(rank, error)),
         };

@@ -1,9 +1,10 @@
-//! The folder of a run: `rank-NNN.jsonl`, `trace.json`, `result.json`.
+//! The folder of a run: `rank-NNN.jsonl`, `trace.json`, `result.json`, `checkpoints`.
 
 use crate::args::RunArgs;
+use crate::checkpoint::{CheckpointError, has_checkpoints, remove_all};
 use crate::execute::{Outcome, RunError};
 use crate::failure::Failure;
-use crate::report::{ResultRecord, Status};
+use crate::report::{Metrics, ResultRecord, Status};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::chrome;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,12 @@ impl Output {
         }
     }
 
-    pub fn folder(&self) -> Option<&Path> {
-        self.folder.as_deref()
+    /// Where a rank's metrics go, from `first_step` on.
+    pub fn metrics(&self, rank: u32, first_step: u64) -> Result<Metrics, RunError> {
+        match &self.folder {
+            Some(folder) => Metrics::create(folder, rank, first_step),
+            None => Ok(Metrics::none()),
+        }
     }
 
     fn record(&self, status: Status) -> ResultRecord {
@@ -33,18 +38,23 @@ impl Output {
     }
 
     /// Makes the folder and the record that says that a run began. An earlier run in it stays
-    /// unless `overwrite`.
-    pub fn begin(&self, overwrite: bool) -> Result<(), Failure> {
+    /// unless `overwrite`, or unless this run `continues` it on so many ranks.
+    pub fn begin(&self, overwrite: bool, continues: Option<u32>) -> Result<(), Failure> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        let earlier = folder.join("result.json");
-        if earlier.exists() && !overwrite {
+        let checkpoints = |e: CheckpointError| Failure::usage(e.to_string());
+        let earlier =
+            folder.join("result.json").exists() || has_checkpoints(folder).map_err(checkpoints)?;
+        if earlier && !overwrite && continues.is_none() {
             return Err(Failure::usage(format!(
                 "{} holds an earlier run; choose another --out, or replace it with --overwrite",
                 folder.display()
             )));
         }
         std::fs::create_dir_all(folder).map_err(|e| Failure::file(folder, &e))?;
-        remove_run(folder)?;
+        if continues.is_none() {
+            remove_all(folder).map_err(checkpoints)?;
+        }
+        remove_run(folder, continues.unwrap_or(0))?;
         self.record(Status::Running).write(folder).map_err(|e| Failure::file(folder, &e))
     }
 
@@ -77,13 +87,15 @@ impl Output {
     }
 }
 
-/// Removes the files of an earlier run: of more ranks than this one's, some would stay and pass
-/// for this one's. Nothing else in the folder is touched.
-fn remove_run(folder: &Path) -> Result<(), Failure> {
+/// Removes the files of an earlier run, but for the metrics of the first `continued` ranks: of more
+/// ranks than this one's, some would stay and pass for this one's. Nothing else in the folder is
+/// touched.
+fn remove_run(folder: &Path, continued: u32) -> Result<(), Failure> {
     let of_a_run = |name: &str| {
         let rank = name.strip_prefix("rank-").and_then(|rest| rest.strip_suffix(".jsonl"));
-        let digits = |text: &str| text.len() >= 3 && text.bytes().all(|b| b.is_ascii_digit());
-        rank.is_some_and(digits) || name == "trace.json"
+        let digits = |text: &&str| text.len() >= 3 && text.bytes().all(|b| b.is_ascii_digit());
+        let old = |text: &str| text.parse::<u32>().map_or(true, |rank| rank >= continued);
+        rank.filter(digits).is_some_and(old) || name == "trace.json"
     };
     for entry in std::fs::read_dir(folder).map_err(|e| Failure::file(folder, &e))? {
         let path = entry.map_err(|e| Failure::file(folder, &e))?.path();

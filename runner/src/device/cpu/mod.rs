@@ -7,18 +7,21 @@
 
 mod chunks;
 mod conv;
+mod dropout;
 mod elementwise;
 mod linear;
 mod loss;
 mod matmul;
 mod norm;
+mod optimizer;
+mod philox;
 mod pool;
-mod sgd;
 mod sums;
 mod unfold;
 
 pub use matmul::{Matrix, MatrixMut, Product, matmul};
-pub use sgd::{SgdStep, sgd};
+pub use optimizer::{Parameter, Rule, Update, decimal};
+pub use sums::squares;
 
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Node, Op, TensorSpec};
@@ -54,6 +57,40 @@ pub struct Call<'a> {
     pub loss_scale: f32,
     /// Threads of rayon's current pool that may take part; 0 and 1 both mean the caller alone.
     pub threads: usize,
+    /// What random numbers follow from.
+    pub draw: Draw,
+    /// Which of the step's micro-batches this is.
+    pub turn: Turn,
+}
+
+/// What the random numbers of a call follow from: nothing that depends on the split, the number of
+/// micro-batches or who computes, so masks are the same everywhere and when made again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Draw {
+    /// The plan's seed.
+    pub seed: u64,
+    /// The training step.
+    pub step: u64,
+    /// The node's index in the whole network.
+    pub node: u32,
+    /// Index in the mini-batch of the micro-batch's first sample.
+    pub first_sample: u64,
+}
+
+/// A micro-batch's place among those that the device takes through a stage in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Forward passes of the stage before this one, in this step.
+    pub index: u32,
+    /// Forward passes of the stage in a step.
+    pub count: u32,
+}
+
+impl Default for Turn {
+    /// The only one.
+    fn default() -> Self {
+        Self { index: 0, count: 1 }
+    }
 }
 
 /// Tensors as 4-byte words; u32 tensors are the same bytes (`bytemuck::cast_slice`).
@@ -67,6 +104,8 @@ pub struct Operands<'a, 't> {
     pub params: &'a mut [&'t mut [f32]],
     /// One gradient per trainable parameter, in the same order; kernels add to them.
     pub gradients: &'a mut [&'t mut [f32]],
+    /// The mini-batch's statistics so far, one per running statistic, when they are deferred.
+    pub deferred: &'a mut [&'t mut [f32]],
     /// Scratch of the size that the training graph gives for the computation.
     pub workspace: &'a mut [f32],
 }
@@ -89,7 +128,11 @@ fn has_kernel(op: &Op) -> bool {
         | Op::BatchNorm2d { .. }
         | Op::Flatten
         | Op::Add
-        | Op::SoftmaxCrossEntropy { .. } => true,
+        | Op::Dropout { .. }
+        | Op::TargetValues { .. }
+        | Op::SoftmaxCrossEntropy { .. }
+        | Op::SigmoidCrossEntropy
+        | Op::MeanSquaredError => true,
         _ => false,
     }
 }
@@ -127,8 +170,19 @@ pub fn launch(call: &Call, operands: Operands) {
         (Op::BatchNorm2d { .. }, InputGradient) => norm::input_gradient(call, operands),
         (Op::BatchNorm2d { .. }, WeightGradient) => norm::weight_gradient(call, operands),
         (Op::Add, Forward) => elementwise::sum(call, operands),
-        (Op::SoftmaxCrossEntropy { .. }, Forward) => loss::forward(call, operands),
-        (Op::SoftmaxCrossEntropy { .. }, InputGradient) => loss::input_gradient(call, operands),
+        (Op::Dropout { probability }, Forward | InputGradient) => {
+            dropout::apply(call, *probability, operands);
+        }
+        (Op::SoftmaxCrossEntropy { label_smoothing }, Forward) => {
+            loss::softmax::forward(call, *label_smoothing, operands);
+        }
+        (Op::SoftmaxCrossEntropy { label_smoothing }, InputGradient) => {
+            loss::softmax::input_gradient(call, *label_smoothing, operands);
+        }
+        (Op::SigmoidCrossEntropy, Forward) => loss::sigmoid::forward(call, operands),
+        (Op::SigmoidCrossEntropy, InputGradient) => loss::sigmoid::input_gradient(call, operands),
+        (Op::MeanSquaredError, Forward) => loss::squared::forward(call, operands),
+        (Op::MeanSquaredError, InputGradient) => loss::squared::input_gradient(call, operands),
         // Sources are loaded, views cost nothing, the inputs of an addition share its gradient,
         // what has no parameters has no weight gradient, and what has no kernel was refused.
         _ => {

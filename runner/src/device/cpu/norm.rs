@@ -9,7 +9,8 @@
 //! weight gradient  gweight += Σ(gy x̂)    gbias += Σgy
 //! ```
 //!
-//! `mean` and `s` are saved, `[2, C]`. Running statistics take `var n / (n - 1)`, as in PyTorch.
+//! `mean` and `s` are saved, `[2, C]`. Running statistics take `var n / (n - 1)`, as in PyTorch: of
+//! each micro-batch, or once a step of the whole mini-batch when they are deferred.
 
 use super::sums::{sum, sum_of};
 use super::{Call, Operands, Phase, chunks};
@@ -58,9 +59,8 @@ pub fn forward(call: &Call, eps: f32, momentum: f32, operands: Operands) {
                 (mean[0], var[0]) = statistics(&shape, x, channel);
             });
             if call.phase == Phase::Train {
-                let unbiased = (shape.count() / (shape.count() - 1.0).max(1.0)) as f32;
-                blend(running_mean, mean, 1.0, momentum);
-                blend(running_var, scale, unbiased, momentum);
+                let running = (&mut **running_mean, &mut **running_var);
+                track(call, &shape, momentum, (mean, scale), running, operands.deferred);
             }
         }
         Phase::Evaluate => {
@@ -86,6 +86,42 @@ fn statistics(shape: &Shape, x: &[f32], channel: usize) -> (f32, f32) {
     let squares = |x: &[f32]| f64::from(sum_of(x, x, |x, _| (x - mean) * (x - mean)));
     let total: f64 = shape.planes(x, channel).map(squares).sum();
     (mean, (total / shape.count()) as f32)
+}
+
+/// Updates the running statistics by those of the micro-batch; deferred ones by those of the
+/// mini-batch, which `deferred` holds from turn to turn, when it is complete.
+///
+/// With `k` micro-batches of one size so far (Chan et al. 1983), `d = mean - mean'`:
+/// `mean' += d / k`, `var' += (var - var' + d² (k - 1) / k) / k`. In contrast to torchgpipe the
+/// deferred variance is the unbiased one too, as it is without micro-batches.
+fn track(
+    call: &Call,
+    shape: &Shape,
+    momentum: f32,
+    (mean, var): (&[f32], &[f32]),
+    (running_mean, running_var): (&mut [f32], &mut [f32]),
+    deferred: &mut [&mut [f32]],
+) {
+    let unbiased = |count: f64| (count / (count - 1.0).max(1.0)) as f32;
+    let [all_mean, all_var] = deferred else {
+        blend(running_mean, mean, 1.0, momentum);
+        blend(running_var, var, unbiased(shape.count()), momentum);
+        return;
+    };
+    let (old, new) = (call.turn.index as f32, call.turn.index as f32 + 1.0);
+    let all = all_mean.iter_mut().zip(all_var.iter_mut());
+    for ((all_mean, all_var), (mean, var)) in all.zip(mean.iter().zip(var)) {
+        let difference = mean - *all_mean;
+        *all_mean += difference / new;
+        *all_var += (var - *all_var + difference * difference * old / new) / new;
+    }
+    if call.turn.index + 1 == call.turn.count {
+        let count = shape.count() * f64::from(call.turn.count);
+        blend(running_mean, all_mean, 1.0, momentum);
+        blend(running_var, all_var, unbiased(count), momentum);
+        all_mean.fill(0.0);
+        all_var.fill(0.0);
+    }
 }
 
 /// Moves running statistics towards `factor` times the new ones.

@@ -1,5 +1,6 @@
 //! What all ranks see, under one lock.
 
+use super::group::Group;
 use super::meeting::Meeting;
 use super::outbox::Outbox;
 use crate::transport::TransportError;
@@ -8,6 +9,7 @@ use crate::transport::TransportError;
 pub(super) struct State {
     pub outboxes: Vec<Outbox>,
     pub meeting: Meeting,
+    pub groups: Vec<Group>,
     /// Ranks whose transport was dropped.
     pub gone: Vec<bool>,
     /// The first rank that stopped the run, and why.
@@ -19,6 +21,7 @@ impl State {
         Self {
             outboxes: (0..ranks).map(|_| Outbox::new(slots)).collect(),
             meeting: Meeting::new(ranks),
+            groups: vec![],
             gone: vec![false; ranks as usize],
             abort: None,
         }

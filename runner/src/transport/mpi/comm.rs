@@ -4,7 +4,7 @@
 //! possibly empty. So a receiver sees where a message ends even when it expected another length,
 //! instead of waiting for pieces that never come.
 
-use crate::transport::TransportError;
+use crate::transport::{Collective, TransportError};
 use mpi::ffi;
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -21,6 +21,15 @@ pub(super) struct Comm {
 pub(super) struct Request(ffi::MPI_Request);
 
 impl Request {
+    /// Lets it advance.
+    pub(super) fn test(&mut self) -> Result<(), TransportError> {
+        let mut done = 0;
+        // SAFETY: as for `wait`; a request that is done becomes MPI_REQUEST_NULL.
+        check("MPI_Test", unsafe {
+            ffi::MPI_Test(&mut self.0, &mut done, ffi::RSMPI_STATUS_IGNORE)
+        })
+    }
+
     /// Waits until the bytes may change.
     pub(super) fn wait(&mut self) -> Result<(), TransportError> {
         // SAFETY: the request came from MPI_Isend; once waited for it is MPI_REQUEST_NULL, for
@@ -151,6 +160,67 @@ impl Comm {
         })
     }
 
+    /// A communicator of some ranks of this one, in that order; called by those ranks alone.
+    pub(super) fn group(&self, ranks: &[u32], tag: u32) -> Result<Self, TransportError> {
+        let ranks: Vec<c_int> = ranks.iter().map(|rank| *rank as c_int).collect();
+        // SAFETY: the communicator is valid, `ranks` are distinct ranks of it, and each handle is
+        // written by the call before it is used.
+        unsafe {
+            let mut all = ffi::RSMPI_GROUP_NULL;
+            check("MPI_Comm_group", ffi::MPI_Comm_group(self.raw, &mut all))?;
+            let mut some = ffi::RSMPI_GROUP_NULL;
+            let code = ffi::MPI_Group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &mut some);
+            check("MPI_Group_incl", code)?;
+            let mut raw = ffi::RSMPI_COMM_NULL;
+            let code = ffi::MPI_Comm_create_group(self.raw, some, tag_of(tag), &mut raw);
+            check("MPI_Comm_create_group", code)?;
+            check("MPI_Group_free", ffi::MPI_Group_free(&mut some))?;
+            check("MPI_Group_free", ffi::MPI_Group_free(&mut all))?;
+            let code = ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN);
+            check("MPI_Comm_set_errhandler", code)?;
+            Ok(Self { raw, piece: self.piece })
+        }
+    }
+
+    /// Starts a collective call; every rank of the communicator does the same.
+    ///
+    /// # Safety
+    /// `values` must stay valid and untouched until the request is waited for.
+    pub(super) unsafe fn start_collective(
+        &self,
+        call: Collective,
+        values: &mut [f32],
+        in_place: InPlace,
+    ) -> Result<Request, TransportError> {
+        let count = c_int::try_from(values.len()).expect("buckets are far smaller than 2^31");
+        let data: *mut c_void = values.as_mut_ptr().cast();
+        let mine = in_place.0 as *const c_void;
+        // SAFETY: pointer and length are those of a slice that the caller keeps untouched;
+        // `in_place` is this library's MPI_IN_PLACE, allowed for the send buffer of these calls
+        // (of Ireduce only at the root); `request` is written by the call.
+        unsafe {
+            let (float, sum) = (ffi::RSMPI_FLOAT, ffi::RSMPI_SUM);
+            let mut request = ffi::RSMPI_REQUEST_NULL;
+            let (name, code) = match call {
+                Collective::AllReduce => (
+                    "MPI_Iallreduce",
+                    ffi::MPI_Iallreduce(mine, data, count, float, sum, self.raw, &mut request),
+                ),
+                Collective::Broadcast => {
+                    ("MPI_Ibcast", ffi::MPI_Ibcast(data, count, float, 0, self.raw, &mut request))
+                }
+                Collective::Reduce => {
+                    let from = if self.place()?.0 == 0 { mine } else { data.cast_const() };
+                    let code =
+                        ffi::MPI_Ireduce(from, data, count, float, sum, 0, self.raw, &mut request);
+                    ("MPI_Ireduce", code)
+                }
+            };
+            check(name, code)?;
+            Ok(Request(request))
+        }
+    }
+
     pub(super) fn barrier(&self) -> Result<(), TransportError> {
         // SAFETY: the communicator is valid.
         check("MPI_Barrier", unsafe { ffi::MPI_Barrier(self.raw) })
@@ -160,6 +230,23 @@ impl Comm {
     fn pieces(&self, len: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
         let piece = self.piece;
         (0..=len / piece).map(move |i| i * piece..len.min((i + 1) * piece))
+    }
+}
+
+/// The address that means "in place" to this MPI library: a macro in its header, which bindings to
+/// C cannot see.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InPlace(isize);
+
+impl InPlace {
+    /// Asks the library who it is: Open MPI has 1, MPICH and all that come from it have -1.
+    pub(super) fn of_library() -> Result<Self, TransportError> {
+        let mut buffer = vec![0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
+        let mut len = 0;
+        // SAFETY: the buffer has the length that MPI asks for.
+        let code = unsafe { ffi::MPI_Get_library_version(buffer.as_mut_ptr().cast(), &mut len) };
+        check("MPI_Get_library_version", code)?;
+        Ok(Self(if text(&buffer, len).contains("Open MPI") { 1 } else { -1 }))
     }
 }
 

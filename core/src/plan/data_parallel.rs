@@ -1,0 +1,59 @@
+//! Copies of the pipeline that share a mini-batch.
+
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Replicas of the whole pipeline, each with an equal part of every mini-batch. Rank
+/// `replica x lanes + lane` executes `lane` for `replica`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DataParallel {
+    /// How many; 1 for none.
+    pub replicas: u32,
+    /// How they keep the same parameters.
+    #[serde(default)]
+    pub mode: DataParallelMode,
+    /// Gradients travel together until they are so many bytes.
+    #[serde(default = "bucket")]
+    pub bucket: Bytes,
+}
+
+/// How replicas keep the same parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DataParallelMode {
+    /// As PyTorch's `DistributedDataParallel` (Li et al. 2020): every replica loads its samples
+    /// and updates its parameters; gradients are summed by all-reduce, bucket by bucket, while the
+    /// backward pass goes on.
+    #[default]
+    Ddp,
+    /// As PyTorch's `DataParallel`: the first replica loads all samples and scatters them,
+    /// broadcasts the parameters before each step, gathers losses, reduces gradients and alone
+    /// updates. For comparison.
+    Dp,
+}
+
+fn bucket() -> Bytes {
+    DataParallel::default().bucket
+}
+
+impl Default for DataParallel {
+    /// One replica; buckets of 25 MiB, as PyTorch has them.
+    fn default() -> Self {
+        Self { replicas: 1, mode: DataParallelMode::Ddp, bucket: Bytes(25 << 20) }
+    }
+}
+
+impl DataParallel {
+    /// So many replicas by all-reduce.
+    pub fn ddp(replicas: u32) -> Self {
+        Self { replicas, ..Self::default() }
+    }
+
+    /// Whether the first replica does what the others leave to it.
+    pub fn through_first(&self) -> bool {
+        self.replicas > 1 && self.mode == DataParallelMode::Dp
+    }
+}

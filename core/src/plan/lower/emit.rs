@@ -1,0 +1,204 @@
+//! Instructions: what to receive before an action, what to send and to sum after it.
+
+use super::Inputs;
+use super::lane::Stage;
+use crate::ids::MicroBatch;
+use crate::plan::{Area, Instruction, Operand, Region, Source};
+use crate::schedule::{Action, ActionKind, Updates};
+use std::ops::Range;
+
+/// Emits the instructions of a lane.
+pub(super) struct Emit<'a> {
+    inputs: &'a Inputs<'a>,
+    stages: &'a [Stage<'a>],
+    /// Handles under which something was sent and not yet waited for.
+    outstanding: Vec<bool>,
+    /// Edges on which messages travel: their tags come first.
+    edges: u32,
+    out: Vec<Instruction>,
+}
+
+impl<'a> Emit<'a> {
+    pub fn new(inputs: &'a Inputs, stages: &'a [Stage], handles: u32, edges: u32) -> Self {
+        Self { inputs, stages, outstanding: vec![false; handles as usize], edges, out: vec![] }
+    }
+
+    pub fn all(
+        mut self,
+        actions: impl Iterator<Item = (Action, u32)>,
+        train: bool,
+        ties: u32,
+    ) -> Vec<Instruction> {
+        if self.inputs.data_parallel.through_first() {
+            let broadcast = |s: &Stage| Instruction::Broadcast { stage: s.id };
+            self.out.extend(self.stages.iter().map(broadcast));
+        }
+        let mut done = vec![0; self.stages.len()];
+        let mut gradients_done = vec![0; self.stages.len()];
+        for (action, slot) in actions {
+            let at = self.stages.iter().position(|s| s.id == action.stage).expect("its lane");
+            let stage = &self.stages[at];
+            // An evaluation takes the newest version.
+            let used = if train { stage.uses[done[at]] } else { Default::default() };
+            done[at] += 1;
+            let ends = matches!(action.kind, ActionKind::Backward | ActionKind::BackwardWeight);
+            let all_done = done[at] == stage.uses.len();
+            let reduces = ends && (used.update.is_some() || all_done);
+            let version = used.version;
+            let mut run = Instruction::Run { action, slot, outbox: 0, version, reduces };
+            match action.kind {
+                ActionKind::Forward => self.forward(stage, &action, slot, run, train),
+                ActionKind::Backward | ActionKind::BackwardInput => {
+                    let entry = gradients_done[at] % stage.program.outbox.count.max(1);
+                    gradients_done[at] += 1;
+                    if let Instruction::Run { outbox, .. } = &mut run {
+                        *outbox = entry;
+                    }
+                    self.backward(stage, &action, (slot, entry), run);
+                }
+                ActionKind::BackwardWeight => self.out.push(run),
+            }
+            if let Some((from, to, index)) = used.update {
+                self.wait_reduce(stage);
+                self.out.push(Instruction::Optimizer { stage: stage.id, from, to, index });
+            }
+        }
+        if train && self.inputs.schedule.updates != Updates::Stashed {
+            self.update(ties);
+        }
+        self.wait(0..self.outstanding.len() as u32);
+        self.out
+    }
+
+    /// Everything between the last backward pass and the next step. Before the last messages are
+    /// waited for: the update needs none of them.
+    fn update(&mut self, ties: u32) {
+        let stages = self.stages;
+        stages.iter().for_each(|stage| self.wait_reduce(stage));
+        self.out.extend((0..ties).map(|index| Instruction::Tie { index }));
+        if self.inputs.training.clip_norm.is_some() {
+            self.out.push(Instruction::ClipGradients);
+        }
+        let to = u32::from(self.inputs.schedule.updates == Updates::DoubleBuffered);
+        let update = |s: &Stage| Instruction::Optimizer { stage: s.id, from: 0, to, index: 0 };
+        self.out.extend(stages.iter().map(update));
+    }
+
+    fn wait_reduce(&mut self, stage: &Stage) {
+        if !stage.program.buckets.is_empty() {
+            self.out.push(Instruction::WaitReduce { stage: stage.id });
+        }
+    }
+
+    fn forward(
+        &mut self,
+        stage: &Stage,
+        action: &Action,
+        slot: u32,
+        run: Instruction,
+        train: bool,
+    ) {
+        let first = stage.slot_handles(slot);
+        self.wait(first..first + stage.slot_ports());
+        for value in &stage.graph.loads {
+            let node = stage.graph.values[value.index()].node;
+            let source = match self.inputs.graph.node(node).op.is_target() {
+                true => Source::Target,
+                false => Source::Input,
+            };
+            let region = stage.program.region(&stage.places.value(*value), slot, 0);
+            let load = self.load(stage, action.micro_batch, (source, region), train);
+            self.out.push(load);
+        }
+        self.receive(stage, action.micro_batch, (slot, 0), false);
+        self.out.push(run);
+        self.send(stage, action.micro_batch, (slot, 0), false);
+    }
+
+    fn load(
+        &self,
+        stage: &Stage,
+        micro_batch: MicroBatch,
+        (source, region): (Source, Region),
+        train: bool,
+    ) -> Instruction {
+        if !train || !self.inputs.data_parallel.through_first() {
+            return Instruction::Load { micro_batch, source, region };
+        }
+        let staging = Region { offset: stage.program.transient.offset, bytes: region.bytes };
+        let m = self.inputs.schedule.micro_batches;
+        let edge = self.edges + u32::from(source == Source::Target);
+        let tag = edge * m + micro_batch.0;
+        let handle = self.outstanding.len() as u32;
+        Instruction::Scatter { micro_batch, source, region, staging, tag, handle }
+    }
+
+    fn backward(
+        &mut self,
+        stage: &Stage,
+        action: &Action,
+        (slot, outbox): (u32, u32),
+        run: Instruction,
+    ) {
+        let ports = stage.graph.gradient_sends.len() as u32;
+        if stage.program.outbox.count > 0 {
+            let first = stage.handle(Area::Outbox, 0, slot, outbox);
+            self.wait(first..first + ports);
+        }
+        let at = (slot, outbox);
+        self.receive(stage, action.micro_batch, at, true);
+        self.out.push(run);
+        self.send(stage, action.micro_batch, at, true);
+    }
+
+    fn wait(&mut self, handles: Range<u32>) {
+        for handle in handles {
+            if std::mem::take(&mut self.outstanding[handle as usize]) {
+                self.out.push(Instruction::WaitSend { handle });
+            }
+        }
+    }
+
+    /// The tag of `micro_batch` on an edge.
+    fn tag(&self, edge: u32, micro_batch: MicroBatch) -> u32 {
+        edge * self.inputs.schedule.micro_batches + micro_batch.0
+    }
+
+    fn receive(&mut self, stage: &Stage, micro_batch: MicroBatch, at: (u32, u32), gradient: bool) {
+        let (ports, edges) = match gradient {
+            false => (&stage.graph.receives, &stage.edges.receives),
+            true => (&stage.graph.gradient_receives, &stage.edges.gradient_receives),
+        };
+        for (port, edge) in ports.iter().zip(edges) {
+            let operand: Operand = stage.places.value(port.value);
+            self.out.push(Instruction::Recv {
+                from: self.inputs.schedule.lane_of(port.peer, micro_batch),
+                tag: self.tag(*edge, micro_batch),
+                region: stage.program.region(&operand, at.0, at.1),
+            });
+        }
+    }
+
+    fn send(&mut self, stage: &Stage, micro_batch: MicroBatch, at: (u32, u32), gradient: bool) {
+        let (ports, edges) = match gradient {
+            false => (&stage.graph.sends, &stage.edges.sends),
+            true => (&stage.graph.gradient_sends, &stage.edges.gradient_sends),
+        };
+        for ((index, port), edge) in (0..).zip(ports).zip(edges) {
+            let operand = stage.places.value(port.value);
+            let in_slot = gradient && operand.area == Area::Slot;
+            let number = index + if in_slot { stage.graph.sends.len() as u32 } else { 0 };
+            let handle = stage.handle(operand.area, number, at.0, at.1);
+            self.outstanding[handle as usize] = true;
+            self.out.push(Instruction::Send {
+                to: self.inputs.schedule.lane_of(port.peer, micro_batch),
+                tag: self.tag(*edge, micro_batch),
+                region: stage.program.region(&operand, at.0, at.1),
+                handle,
+                stage: stage.id,
+                micro_batch,
+                gradient,
+            });
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Offsets in a lane's arena.
+//!
+//! ```text
+//! stage a: trained weights, once a version | running statistics | gradients | optimizer state
+//! ```
+//! Gradients lie in the order in which the backward pass completes them, so that a bucket is one
+//! piece of memory.
+
+use super::Inputs;
+use super::groups::Groups;
+use super::lane::Stage;
+use crate::graph::autodiff::ComputationKind;
+use crate::graph::{Node, Op};
+use crate::ids::ParamId;
+use crate::plan::layout::aligned;
+use crate::plan::{BatchNorm, Bucket, ParamPlace, Region, StageProgram};
+use crate::units::Bytes;
+use std::collections::BTreeSet;
+
+/// Hands out memory from the start of the arena.
+#[derive(Default)]
+struct Arena {
+    end: Bytes,
+}
+
+impl Arena {
+    fn take(&mut self, bytes: Bytes) -> Region {
+        let offset = self.end;
+        self.end += aligned(bytes);
+        Region { offset, bytes }
+    }
+}
+
+/// Gives everything its offset; returns the size of the arena and of its lasting part.
+pub(super) fn place(inputs: &Inputs, groups: &Groups, stages: &mut [Stage]) -> (Bytes, Bytes) {
+    let mut arena = Arena::default();
+    for stage in stages.iter_mut() {
+        place_parameters(inputs, groups, &mut stage.program, &mut arena);
+    }
+    let persistent = arena.end;
+    for stage in stages.iter_mut() {
+        let program = &mut stage.program;
+        program.slots.offset = arena.take(program.slots.total()).offset;
+        program.outbox.offset = arena.take(program.outbox.total()).offset;
+    }
+    let transients = stages.iter().map(|s| s.program.transient.bytes);
+    let transient = transients.max().unwrap_or_default().max(staging(inputs, stages));
+    let shared = arena.take(transient).offset;
+    for stage in stages.iter_mut() {
+        stage.program.transient.offset = shared;
+    }
+    (arena.end, persistent)
+}
+
+/// Room for the samples of another replica, on their way: nothing else is transient then.
+fn staging(inputs: &Inputs, stages: &[Stage]) -> Bytes {
+    if !inputs.data_parallel.through_first() {
+        return Bytes::ZERO;
+    }
+    let loads = stages.iter().flat_map(|s| s.graph.loads.iter().map(|v| s.places.value(*v).bytes));
+    loads.max().unwrap_or_default()
+}
+
+fn place_parameters(
+    inputs: &Inputs,
+    groups: &Groups,
+    program: &mut StageProgram,
+    arena: &mut Arena,
+) {
+    let bytes = |param: ParamId| Bytes(4) * inputs.graph.param(param).elements();
+    let trained = |place: &&mut ParamPlace| inputs.graph.param(place.param).trainable;
+    let start = arena.end;
+    for place in program.params.iter_mut().filter(trained) {
+        place.weight = arena.take(bytes(place.param));
+    }
+    program.versions.stride = arena.end - start;
+    arena.end = start + program.versions.stride * u64::from(program.versions.count);
+    for place in program.params.iter_mut().filter(|place| !trained(place)) {
+        place.weight = arena.take(bytes(place.param));
+    }
+    place_gradients(inputs, groups, program, arena);
+    let deferred = deferred_statistics(inputs);
+    for place in &mut program.params {
+        let kept = match inputs.graph.param(place.param).trainable {
+            true => inputs.optimizer.state_tensors(),
+            false => usize::from(deferred.contains(&place.param)),
+        };
+        let state = place.state.iter_mut().take(kept);
+        state.for_each(|state| *state = Some(arena.take(bytes(place.param))));
+    }
+}
+
+/// The running statistics whose update waits for the mini-batch.
+fn deferred_statistics(inputs: &Inputs) -> BTreeSet<ParamId> {
+    if inputs.training.batch_norm != BatchNorm::Deferred {
+        return BTreeSet::new();
+    }
+    let normalised = |node: &&Node| matches!(node.op, Op::BatchNorm2d { .. });
+    let params = inputs.graph.nodes().iter().filter(normalised).flat_map(|node| &node.params);
+    params.copied().filter(|id| !inputs.graph.param(*id).trainable).collect()
+}
+
+/// Gradients by the kernel that completes them; those of tied parameters apart, at the end.
+fn place_gradients(
+    inputs: &Inputs,
+    groups: &Groups,
+    program: &mut StageProgram,
+    arena: &mut Arena,
+) {
+    let mut order: Vec<(bool, u32, usize)> = vec![];
+    for (index, place) in program.params.iter().enumerate() {
+        if !inputs.graph.param(place.param).trainable {
+            continue;
+        }
+        let computes = |kernel: &crate::plan::Kernel| {
+            kernel.kind == ComputationKind::WeightGradient
+                && kernel.params.contains(&(index as u32))
+        };
+        let ready = program.kernels.iter().rposition(computes).unwrap_or(0) as u32;
+        order.push((groups.is_tied(place.param), ready, index));
+    }
+    order.sort_unstable();
+    let group = groups.of_stage(program.stage);
+    let mut open: Option<Bucket> = None;
+    for (tied, ready, index) in order {
+        let place = &mut program.params[index];
+        let region = arena.take(Bytes(4) * inputs.graph.param(place.param).elements());
+        place.gradient = Some(region);
+        let Some(group) = group.filter(|_| !tied) else { continue };
+        let bucket = open.get_or_insert(Bucket { region, ready, group, slot: 0 });
+        bucket.region.bytes = arena.end - bucket.region.offset;
+        bucket.ready = ready;
+        if bucket.region.bytes >= inputs.data_parallel.bucket {
+            program.buckets.extend(open.take());
+        }
+    }
+    program.buckets.extend(open);
+}

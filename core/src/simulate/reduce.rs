@@ -1,0 +1,130 @@
+//! Gradients that groups of ranks sum while they compute.
+
+use super::Copies;
+use crate::cost::Cluster;
+use crate::cost::collective::{Collective, time};
+use crate::ids::{LaneId, StageId};
+use crate::plan::{Bucket, StageProgram};
+use crate::units::{Bytes, Nanos};
+
+/// Calls of every group, and who has come to them.
+pub(super) struct Reductions<'a> {
+    cluster: &'a Cluster,
+    groups: Vec<Group>,
+    /// By rank: calls under way, as (stage, group, number).
+    waiting: Vec<Vec<(StageId, u32, usize)>>,
+    collective: Collective,
+}
+
+struct Group {
+    ranks: Vec<LaneId>,
+    /// How many of them are simulated.
+    here: usize,
+    calls: Vec<Call>,
+    /// Calls that each rank has begun; by rank of the whole run.
+    begun: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Call {
+    came: usize,
+    /// When the last one came, later when it is over.
+    moment: Nanos,
+    over: bool,
+}
+
+impl<'a> Reductions<'a> {
+    pub fn new(cluster: &'a Cluster, copies: Copies, simulated: usize) -> Self {
+        let group = |ranks: &Vec<LaneId>| Group {
+            ranks: ranks.clone(),
+            here: ranks.iter().filter(|rank| rank.index() < simulated).count(),
+            calls: vec![],
+            begun: vec![0; simulated],
+        };
+        let collective = match copies.data_parallel.through_first() {
+            true => Collective::Reduce,
+            false => Collective::AllReduce,
+        };
+        let groups = copies.groups.iter().map(group).collect();
+        Self { cluster, groups, waiting: vec![vec![]; simulated], collective }
+    }
+
+    /// Seconds of a call of `group` over `bytes`, over the slowest link among its ranks.
+    fn time(&self, collective: Collective, group: u32, bytes: Bytes) -> Nanos {
+        let ranks = &self.groups[group as usize].ranks;
+        let (first, last) = (ranks[0], ranks[ranks.len() - 1]);
+        let link = self.cluster.link(first, last);
+        Nanos::from_secs(time(collective, ranks.len() as u32, bytes.0 as f64, link))
+    }
+
+    /// `rank` has begun to hand in a bucket at `now`; ranks for which somebody may wait.
+    fn begin(&mut self, rank: LaneId, stage: StageId, group: u32, bytes: Bytes, now: Nanos) {
+        let takes = self.time(self.collective, group, bytes);
+        let state = &mut self.groups[group as usize];
+        let number = state.begun[rank.index()];
+        state.begun[rank.index()] += 1;
+        if state.calls.len() == number {
+            state.calls.push(Call::default());
+        }
+        let before = number.checked_sub(1).map_or(Nanos::ZERO, |before| state.calls[before].moment);
+        let call = &mut state.calls[number];
+        call.came += 1;
+        call.moment = call.moment.max(now);
+        if call.came == state.here {
+            // Calls of a group are over in order.
+            call.moment = call.moment.max(before) + takes;
+            call.over = true;
+        }
+        self.waiting[rank.index()].push((stage, group, number));
+    }
+
+    /// A backward pass from `start` to `end` completed the stage's gradients. Returns the ranks
+    /// that may have waited for it.
+    pub fn completed(
+        &mut self,
+        rank: LaneId,
+        stage: &StageProgram,
+        (start, end): (Nanos, Nanos),
+    ) -> Vec<LaneId> {
+        let first = stage.forward_end;
+        let kernels = (stage.kernels.len() as u32 - first).max(1);
+        for Bucket { region, ready, group, .. } in &stage.buckets {
+            let share = f64::from(ready + 1 - first.min(ready + 1)) / f64::from(kernels);
+            let moment = start + Nanos(((end - start).0 as f64 * share) as u64);
+            self.begin(rank, stage.stage, *group, region.bytes, moment.min(end));
+        }
+        let groups = stage.buckets.iter().map(|bucket| bucket.group);
+        let ranks = groups.flat_map(|group| &self.groups[group as usize].ranks);
+        ranks.copied().filter(|r| r.index() < self.waiting.len() && *r != rank).collect()
+    }
+
+    /// When the stage's buckets are summed; `None` while ranks are missing.
+    pub fn wait(&mut self, rank: LaneId, stage: StageId) -> Option<Nanos> {
+        let waiting = &self.waiting[rank.index()];
+        let mine = waiting.iter().filter(|(of, _, _)| *of == stage);
+        let calls = mine.map(|(_, group, number)| &self.groups[*group as usize].calls[*number]);
+        let mut end = Nanos::ZERO;
+        for call in calls {
+            if !call.over {
+                return None;
+            }
+            end = end.max(call.moment);
+        }
+        Some(end)
+    }
+
+    /// The stage's buckets are summed and waited for.
+    pub fn done(&mut self, rank: LaneId, stage: StageId) {
+        self.waiting[rank.index()].retain(|(of, _, _)| *of != stage);
+    }
+
+    /// Time of a broadcast within `group`.
+    pub fn broadcast(&self, group: u32, bytes: Bytes) -> Nanos {
+        self.time(Collective::Broadcast, group, bytes)
+    }
+
+    /// Time of the sum of one tensor within `group`.
+    pub fn all_reduce(&self, group: u32, bytes: Bytes) -> Nanos {
+        self.time(Collective::AllReduce, group, bytes)
+    }
+}

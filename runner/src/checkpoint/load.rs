@@ -1,0 +1,122 @@
+//! Going on from a checkpoint, all ranks together.
+
+use super::agree::agree;
+use super::{Candidate, CheckpointError, FileRecord, Identity, Manifest, Resume};
+use crate::execute::{Rank, RunError};
+use crate::tensor_file::{TensorFile, checksum};
+use crate::transport::{ReduceOp, Transport};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Where training begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Begun {
+    /// Steps that were trained already.
+    pub step: u64,
+    /// Mean loss of the last of them; 0 at the very beginning.
+    pub loss: f64,
+}
+
+/// Sets every tensor of this rank that outlives a step to what the newest whole checkpoint says.
+/// Where there is none at all, training begins at the start. Collective. Every file is summed by one rank; values are read straight into their place.
+///
+/// # Errors
+/// The same on all ranks; rank 0 knows why.
+pub fn load<T: Transport>(
+    rank: &mut Rank<T>,
+    resume: &Resume,
+    identity: &Identity,
+) -> Result<Begun, RunError> {
+    let lost = |source| RunError::Agreement { step: 0, source };
+    let first = rank.transport.rank() == 0;
+    for index in 0.. {
+        // Ranks have listed the folder by themselves; rank 0's list counts.
+        let mine = resume.candidates.get(index).filter(|_| first);
+        let mut step = [mine.map_or(-1.0, |candidate| candidate.step as f64)];
+        rank.transport.all_reduce(&mut step, ReduceOp::Max).map_err(lost)?;
+        if step[0] < 0.0 && index == 0 {
+            return Ok(Begun::default());
+        }
+        if step[0] < 0.0 {
+            break;
+        }
+        let candidate = resume.candidates.iter().find(|c| c.step as f64 == step[0]);
+        let read = read(rank, candidate, &resume.folder, identity);
+        let loss = read.as_ref().copied().unwrap_or_default();
+        match agree(&mut rank.transport, read.map(drop)).map_err(lost)? {
+            Ok(()) => return Ok(Begun { step: step[0] as u64, loss }),
+            Err(error) if !resume.falls_back => return Err(RunError::Resume(error)),
+            Err(error) if first => eprintln!("warning: {error}; trying the checkpoint before"),
+            Err(_) => {}
+        }
+    }
+    let path = resume.folder.clone();
+    let error = if first { CheckpointError::NoneLeft { path } } else { CheckpointError::Elsewhere };
+    Err(RunError::Resume(error))
+}
+
+/// This rank's part: its share of the sums, and its tensors. Returns the loss.
+fn read<T: Transport>(
+    rank: &mut Rank<T>,
+    candidate: Option<&Candidate>,
+    folder: &Path,
+    identity: &Identity,
+) -> Result<f64, CheckpointError> {
+    let Some(Candidate { folder, .. }) = candidate else {
+        let why = "rank 0 sees a checkpoint that this rank does not".into();
+        return Err(CheckpointError::Damaged { path: folder.into(), why });
+    };
+    let manifest = Manifest::read(folder)?;
+    manifest.check(identity, folder)?;
+    let ranks = rank.transport.ranks() as usize;
+    let share = manifest.files.iter().skip(rank.transport.rank() as usize).step_by(ranks);
+    share.into_iter().try_for_each(|file| verify(folder, file))?;
+    read_tensors(rank, folder, &manifest)?;
+    Ok(manifest.loss)
+}
+
+/// Compares a file with what the manifest says of it.
+fn verify(folder: &Path, file: &FileRecord) -> Result<(), CheckpointError> {
+    let path = folder.join(&file.name);
+    let (bytes, crc32c) = match checksum(&path) {
+        Ok(found) => found,
+        Err(source) => return Err(CheckpointError::File { path, source }),
+    };
+    let why = if bytes != file.bytes {
+        format!("it has {bytes} bytes, the manifest says {}", file.bytes)
+    } else if crc32c != file.crc32c {
+        let expected = file.crc32c;
+        format!("its checksum is {crc32c:08x}, the manifest says {expected:08x}")
+    } else {
+        return Ok(());
+    };
+    Err(CheckpointError::Damaged { path, why })
+}
+
+fn read_tensors<T>(
+    rank: &mut Rank<T>,
+    folder: &Path,
+    manifest: &Manifest,
+) -> Result<(), CheckpointError> {
+    let places: BTreeMap<&str, &str> = manifest
+        .files
+        .iter()
+        .flat_map(|file| file.tensors.iter().map(|t| (t.as_str(), file.name.as_str())))
+        .collect();
+    let mut open: BTreeMap<&str, TensorFile> = BTreeMap::new();
+    for tensor in rank.lasting() {
+        let missing =
+            || CheckpointError::Missing { path: folder.into(), name: tensor.name.clone() };
+        let name = *places.get(tensor.name.as_str()).ok_or_else(missing)?;
+        if !open.contains_key(name) {
+            open.insert(name, TensorFile::open(&folder.join(name))?);
+        }
+        let file = &open[name];
+        if file.shape(&tensor.name).ok_or_else(missing)? != tensor.shape {
+            let why = format!("tensor `{}` has another shape than the parameter", tensor.name);
+            return Err(CheckpointError::Damaged { path: file.path().into(), why });
+        }
+        file.read(&tensor.name, rank.values_mut(&tensor))?;
+    }
+    Ok(())
+}

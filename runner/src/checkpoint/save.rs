@@ -1,0 +1,189 @@
+//! Saving a checkpoint, all ranks together.
+
+use super::agree::agree;
+use super::folder::{name, part, prune, remove, remove_begun, sync};
+use super::{CheckpointError, FileRecord, Identity, MANIFEST, Manifest, SplitRecord, VERSION};
+use crate::execute::{Lasting, Rank, RunError};
+use crate::tensor_file::{Tensor, write};
+use crate::transport::{Transport, TransportError};
+use pipewright_core::ids::StageId;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// When and where a run saves, and what it says of itself.
+#[derive(Clone, Debug)]
+pub struct Saver {
+    /// The folder of checkpoints.
+    pub folder: PathBuf,
+    /// Steps between two; 0 saves only at the end.
+    pub every: u64,
+    /// Newest ones that are kept, at least one.
+    pub keep: usize,
+    /// Which training this is.
+    pub identity: Identity,
+    /// How it is divided.
+    pub split: SplitRecord,
+    /// Samples of a step.
+    pub mini_batch: u64,
+}
+
+impl Saver {
+    /// Whether to save after so many steps of training.
+    pub fn is_due(&self, steps: u64) -> bool {
+        self.every > 0 && steps.is_multiple_of(self.every)
+    }
+}
+
+/// Saves a checkpoint after `step` steps of training, the last of which had the mean loss `loss`.
+/// Collective: when this returns without error on one rank, the checkpoint is on the disk and all
+/// ranks know. Allocates little more than the list of tensors.
+///
+/// # Errors
+/// The same on all ranks: rank 0 knows which rank failed and why. The checkpoints before this one
+/// are as they were, and nothing of this one is left.
+pub fn save<T: Transport>(
+    rank: &mut Rank<T>,
+    saver: &Saver,
+    step: u64,
+    loss: f64,
+) -> Result<(), RunError> {
+    let lost = |source| RunError::Agreement { step, source };
+    let failed = |source| RunError::Checkpoint { step, source };
+    let first = rank.transport.rank() == 0;
+    let begun = saver.folder.join(part(step));
+    let made = if first { begin(&saver.folder, &begun) } else { Ok(()) };
+    agree(&mut rank.transport, made).map_err(lost)?.map_err(failed)?;
+    let written = write_stages(rank, &begun).map_err(|e| e.to_string());
+    let reports = collect(&mut rank.transport, &written).map_err(lost)?;
+    let committed = reports.map_or(Ok(()), |all| commit(saver, &begun, (step, loss), all));
+    if committed.is_err() {
+        // What counts is the first error; this folder is no checkpoint in any case.
+        let _ = remove(&begun);
+    }
+    agree(&mut rank.transport, committed).map_err(lost)?.map_err(failed)?;
+    if first && let Err(e) = prune(&saver.folder, step, saver.keep) {
+        eprintln!("warning: older checkpoints stay: {e}");
+    }
+    Ok(())
+}
+
+/// Makes the folder that this checkpoint is written in.
+fn begin(folder: &Path, begun: &Path) -> Result<(), CheckpointError> {
+    remove_begun(folder)?;
+    std::fs::create_dir_all(begun)
+        .map_err(|source| CheckpointError::File { path: begun.into(), source })
+}
+
+/// Writes one file for each stage of this rank; after an error none of them is left.
+fn write_stages<T: Transport>(
+    rank: &Rank<T>,
+    folder: &Path,
+) -> Result<Vec<FileRecord>, CheckpointError> {
+    let tensors = rank.lasting();
+    let mut files = vec![];
+    for of_stage in tensors.chunk_by(|a, b| a.stage == b.stage) {
+        match write_stage(rank, folder, of_stage[0].stage, of_stage) {
+            Ok(file) => files.push(file),
+            Err(error) => {
+                for file in files {
+                    // The first error is the one to report.
+                    let _ = std::fs::remove_file(folder.join(file.name));
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn write_stage<T: Transport>(
+    rank: &Rank<T>,
+    folder: &Path,
+    stage: StageId,
+    tensors: &[Lasting],
+) -> Result<FileRecord, CheckpointError> {
+    for tensor in tensors.iter().filter(|tensor| tensor.parameter) {
+        if let Some(&value) = rank.values(tensor).iter().find(|value| !value.is_finite()) {
+            return Err(CheckpointError::NotFinite { name: tensor.name.clone(), value });
+        }
+    }
+    let file = format!("stage-{:03}.safetensors", stage.0);
+    let values = |t| rank.values(t);
+    let contents: Vec<Tensor> = tensors
+        .iter()
+        .map(|t| Tensor { name: &t.name, shape: &t.shape, values: values(t) })
+        .collect();
+    let written = write(&folder.join(&file), &contents)?;
+    Ok(FileRecord {
+        name: file,
+        bytes: written.bytes,
+        crc32c: written.crc32c,
+        tensors: tensors.iter().map(|t| t.name.clone()).collect(),
+    })
+}
+
+/// What a rank wrote, or why it could not.
+type Report = Result<Vec<FileRecord>, String>;
+
+/// Brings the reports of all ranks to rank 0. Collective.
+fn collect<T: Transport>(
+    transport: &mut T,
+    mine: &Report,
+) -> Result<Option<Vec<Report>>, TransportError> {
+    let bytes = serde_json::to_vec(mine).expect("plain data");
+    let parse = |bytes: &Vec<u8>| -> Report {
+        serde_json::from_slice(bytes).expect("written by the same program")
+    };
+    Ok(transport.gather(&bytes)?.map(|all| all.iter().map(parse).collect()))
+}
+
+/// The files that all ranks have written, if all of them have and rank 0 sees them.
+fn all_files(begun: &Path, reports: Vec<Report>) -> Result<Vec<FileRecord>, CheckpointError> {
+    let mut all = vec![];
+    for (rank, report) in (0..).zip(reports) {
+        let files = report.map_err(|why| CheckpointError::OnRank { rank, why })?;
+        for file in &files {
+            let path = begun.join(&file.name);
+            if std::fs::metadata(&path).map_or(u64::MAX, |m| m.len()) != file.bytes {
+                return Err(CheckpointError::Invisible { path, rank });
+            }
+        }
+        all.extend(files);
+    }
+    Ok(all)
+}
+
+/// Makes the checkpoint exist, all at once.
+fn commit(
+    saver: &Saver,
+    begun: &Path,
+    (step, loss): (u64, f64),
+    reports: Vec<Report>,
+) -> Result<(), CheckpointError> {
+    let files = all_files(begun, reports)?;
+    let manifest = Manifest {
+        version: VERSION,
+        step,
+        samples: step * saver.mini_batch,
+        loss,
+        identity: saver.identity.clone(),
+        split: saver.split.clone(),
+        files,
+    };
+    let text = serde_json::to_string_pretty(&manifest).expect("plain data") + "\n";
+    let path = begun.join(MANIFEST);
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(&path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(|source| CheckpointError::File { path: path.clone(), source })?;
+    sync(begun)?;
+    let folder = saver.folder.join(name(step));
+    // A checkpoint of the same step is of another continuation, which this run has left.
+    remove(&folder)?;
+    std::fs::rename(begun, &folder)
+        .map_err(|source| CheckpointError::File { path: folder.clone(), source })?;
+    sync(&saver.folder)
+}

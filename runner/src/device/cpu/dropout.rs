@@ -1,0 +1,69 @@
+//! Dropout (Srivastava et al. 2014): `y = x / (1 - probability)` where an element is kept, else 0.
+//!
+//! Which elements are kept follows from seed, step, node, the sample's index in the mini-batch and
+//! the element's index in the sample alone: nothing is saved for the backward pass, and no split,
+//! number of micro-batches or order of actions changes it.
+
+use super::philox::{LANES, WORDS, blocks};
+use super::{Call, Draw, Operands, Phase, chunks};
+
+// A chunk begins with a new group of random numbers.
+const _: () = assert!(chunks::ELEMENTWISE.is_multiple_of(WORDS));
+
+/// Forward pass; the input gradient is the same function of the output's gradient.
+pub fn apply(call: &Call, probability: f32, operands: Operands) {
+    let Operands { reads: [x], writes: [y], .. } = operands else {
+        unreachable!("dropout has one input and one output");
+    };
+    if call.phase == Phase::Evaluate || probability == 0.0 {
+        y.copy_from_slice(x);
+        return;
+    }
+    // Below it an element is dropped; at most one in 2^32 off the wanted share.
+    let limit = (f64::from(probability) * 4_294_967_296.0) as u32;
+    let scale = (1.0 / (1.0 - f64::from(probability))) as f32;
+    let elements = call.output.elements() as usize;
+    let threads = chunks::worth(call.threads, x.len());
+    let samples = x.chunks_exact(elements).zip(y.chunks_exact_mut(elements));
+    for (index, (x, y)) in (0..).zip(samples) {
+        let sample = Sample::new(&call.draw, call.draw.first_sample + index);
+        chunks::for_each(threads, y, chunks::ELEMENTWISE, |chunk, y| {
+            let start = chunk * chunks::ELEMENTWISE;
+            let groups = x[start..][..y.len()].chunks(WORDS).zip(y.chunks_mut(WORDS));
+            for (group, (x, y)) in (start / WORDS..).zip(groups) {
+                let words = sample.words(group);
+                for ((y, x), word) in y.iter_mut().zip(x).zip(words) {
+                    *y = if word < limit { 0.0 } else { x * scale };
+                }
+            }
+        });
+    }
+}
+
+/// The random numbers of one sample.
+struct Sample {
+    key: [u32; 2],
+    counter: [u32; 3],
+}
+
+impl Sample {
+    fn new(draw: &Draw, sample: u64) -> Self {
+        let key = mix(draw.seed ^ mix(u64::from(draw.node)));
+        // A mini-batch has at most 2^32 samples.
+        let counter = [sample as u32, draw.step as u32, (draw.step >> 32) as u32];
+        Self { key: [key as u32, (key >> 32) as u32], counter }
+    }
+
+    /// Numbers of elements `group * WORDS ..`.
+    fn words(&self, group: usize) -> [u32; WORDS] {
+        blocks(self.key, (group * LANES) as u32, self.counter)
+    }
+}
+
+/// SplitMix64's output function: neighbouring seeds and nodes get keys that have nothing in common.
+fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

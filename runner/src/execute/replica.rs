@@ -1,0 +1,153 @@
+//! What replicas of the pipeline, and copies of a stage in it, do together.
+
+use super::rank::{Batch, Rank};
+use crate::transport::{Collective, Transport, TransportError};
+use pipewright_core::ids::{LaneId, MicroBatch, StageId};
+use pipewright_core::plan::{Bucket, Instruction, Plan, Region};
+
+/// Which replica this rank belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replica {
+    /// From 0.
+    pub index: u32,
+    /// Whether it updates its parameters; else the first one's are handed out before each step.
+    pub updates: bool,
+    /// Lanes of a replica.
+    lanes: u32,
+    /// How many replicas there are.
+    replicas: u32,
+    /// Samples of a micro-batch, and of all micro-batches of a replica.
+    samples: (u64, u64),
+    through_first: bool,
+}
+
+impl Replica {
+    /// The replica of `rank`.
+    pub fn new(plan: &Plan, rank: u32) -> Self {
+        let (lanes, replicas) = (plan.lanes(), plan.data_parallel.replicas);
+        let index = rank / lanes;
+        let through_first = plan.data_parallel.through_first();
+        let samples = plan.samples();
+        Self {
+            index,
+            updates: !through_first || index == 0,
+            lanes,
+            replicas,
+            samples: (samples, samples * u64::from(plan.micro_batches)),
+            through_first,
+        }
+    }
+
+    /// The rank of a lane of this replica.
+    pub fn peer(&self, lane: LaneId) -> u32 {
+        self.index * self.lanes + lane.0
+    }
+
+    /// Where the samples of a micro-batch of `replica` begin in the mini-batch: a replica has its
+    /// share in one piece.
+    pub fn first_sample(&self, replica: u32, micro_batch: MicroBatch) -> u64 {
+        let (micro_batch_samples, replica_samples) = self.samples;
+        u64::from(replica) * replica_samples + u64::from(micro_batch.0) * micro_batch_samples
+    }
+}
+
+impl<T: Transport> Rank<'_, T> {
+    /// Makes the groups of ranks known that sum gradients together. Collective.
+    ///
+    /// # Errors
+    /// When the transport fails.
+    pub fn connect(&mut self, groups: &[Vec<LaneId>]) -> Result<(), TransportError> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let groups: Vec<Vec<u32>> =
+            groups.iter().map(|ranks| ranks.iter().map(|rank| rank.0).collect()).collect();
+        self.transport.connect(&groups, self.program.collectives as usize)
+    }
+
+    /// Starts to sum a bucket.
+    pub(super) fn reduce(&mut self, bucket: &Bucket) -> Result<(), TransportError> {
+        let call = match self.replica.through_first {
+            true => Collective::Reduce,
+            false => Collective::AllReduce,
+        };
+        self.start(call, bucket.group, bucket.region, bucket.slot)
+    }
+
+    fn start(
+        &mut self,
+        call: Collective,
+        group: u32,
+        region: Region,
+        slot: u32,
+    ) -> Result<(), TransportError> {
+        let values = self.arena.floats(region);
+        // SAFETY: nothing touches gradients that are complete until the program waits for them, and
+        // the transport is dropped before the arena.
+        unsafe { self.transport.start_collective(call, group as usize, values, slot as usize) }
+    }
+
+    /// The slot behind those of the buckets.
+    fn last_slot(&self) -> u32 {
+        self.program.collectives - 1
+    }
+
+    /// Sums the gradients of a parameter that several stages hold, so that all copies change alike.
+    pub(super) fn tie(&mut self, index: u32) -> Result<(), TransportError> {
+        let tie = &self.program.ties[index as usize];
+        let Some((first, others)) = tie.gradients.split_first() else { return Ok(()) };
+        for other in others {
+            let (reads, mut writes) = self.arena.views([*other].into_iter(), [*first].into_iter());
+            writes[0].iter_mut().zip(reads[0]).for_each(|(sum, gradient)| *sum += gradient);
+        }
+        if let Some(group) = tie.group {
+            let slot = self.last_slot();
+            let call = match self.replica.through_first {
+                true => Collective::Reduce,
+                false => Collective::AllReduce,
+            };
+            self.start(call, group, *first, slot)?;
+            self.transport.wait_collective(slot as usize)?;
+        }
+        for other in others {
+            let (reads, mut writes) = self.arena.views([*first].into_iter(), [*other].into_iter());
+            writes[0].copy_from_slice(reads[0]);
+        }
+        Ok(())
+    }
+
+    /// Every replica gets the parameters and statistics of the first.
+    pub(super) fn broadcast(&mut self, stage: StageId) -> Result<(), TransportError> {
+        let stage = self.program.stage(stage).expect("its lane");
+        // With one lane there is one group: all replicas.
+        let slot = self.last_slot();
+        for place in &stage.params {
+            self.start(Collective::Broadcast, 0, place.weight, slot)?;
+            self.transport.wait_collective(slot as usize)?;
+        }
+        Ok(())
+    }
+
+    /// The first replica loads everybody's samples.
+    pub(super) fn scatter(
+        &mut self,
+        batch: Batch,
+        instruction: &Instruction,
+    ) -> Result<(), TransportError> {
+        let Instruction::Scatter { micro_batch, source, region, staging, tag, handle } =
+            *instruction
+        else {
+            return Ok(());
+        };
+        if self.replica.index > 0 {
+            return self.transport.recv(0, tag, self.arena.raw_mut(region));
+        }
+        for replica in 1..self.replica.replicas {
+            self.load_for(replica, batch, micro_batch, (source, staging));
+            self.send(replica, tag, staging, handle)?;
+            self.transport.wait_send(handle as usize)?;
+        }
+        self.load_for(0, batch, micro_batch, (source, region));
+        Ok(())
+    }
+}

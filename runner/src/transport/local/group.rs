@@ -1,0 +1,206 @@
+//! Collective calls of a group of threads on memory of their own.
+//!
+//! A call is under way once all members have posted where their values lie. Then each member works
+//! on its share of the elements, for all members: shares are apart, so nobody waits for anybody
+//! until all are done. As in [`outbox`](super::outbox) everything but the work is under one lock.
+
+use crate::transport::Collective;
+use std::collections::VecDeque;
+
+/// Ranks that call together.
+#[derive(Debug)]
+pub(super) struct Group {
+    ranks: Vec<u32>,
+    /// Calls that somebody has posted and not everybody left, oldest first.
+    calls: VecDeque<Call>,
+    /// Number of the first of them.
+    first: u64,
+    /// By member: the number of its next call.
+    next: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Call {
+    /// By member.
+    posts: Vec<Option<Post>>,
+    /// Shares in progress.
+    computing: u32,
+    /// By member: whether its share is done.
+    done: Vec<bool>,
+    left: u32,
+    /// A member withdrew: no share begins any more.
+    dead: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Post {
+    call: Collective,
+    values: *mut f32,
+    len: usize,
+}
+
+// SAFETY: the address is only data here. It is used in one place, `Share::compute`, which argues
+// for itself. The memory behind it is plain numbers.
+unsafe impl Send for Post {}
+
+/// One member's part of the work, to be given back with [`Group::end`].
+#[derive(Debug)]
+pub(super) struct Share {
+    member: usize,
+    call: Collective,
+    posts: Vec<Post>,
+}
+
+impl Group {
+    /// Room for `slots` calls at a time.
+    pub(super) fn new(ranks: &[u32], slots: usize) -> Self {
+        let calls = VecDeque::with_capacity(slots + 1);
+        Self { ranks: ranks.to_vec(), calls, first: 0, next: vec![0; ranks.len()] }
+    }
+
+    fn member(&self, rank: u32) -> Option<usize> {
+        self.ranks.iter().position(|other| *other == rank)
+    }
+
+    fn call(&self, number: u64) -> &Call {
+        &self.calls[(number - self.first) as usize]
+    }
+
+    fn call_mut(&mut self, number: u64) -> &mut Call {
+        &mut self.calls[(number - self.first) as usize]
+    }
+
+    /// Says where the values of `rank` lie; returns the call's number.
+    ///
+    /// # Safety
+    /// `values` must stay valid and untouched until [`Group::leave`] has been true for the call, or
+    /// the rank has withdrawn and nothing is [`Group::being_computed`].
+    pub(super) unsafe fn post(&mut self, call: Collective, rank: u32, values: &mut [f32]) -> u64 {
+        let member = self.member(rank).expect("a rank calls in its own groups");
+        let number = self.next[member];
+        self.next[member] += 1;
+        let members = self.ranks.len();
+        while self.first + (self.calls.len() as u64) <= number {
+            self.calls.push_back(Call {
+                posts: vec![None; members],
+                computing: 0,
+                done: vec![false; members],
+                left: 0,
+                dead: false,
+            });
+        }
+        let post = Post { call, values: values.as_mut_ptr(), len: values.len() };
+        self.call_mut(number).posts[member] = Some(post);
+        number
+    }
+
+    /// The share of `rank`, once all members have come and mean the same.
+    pub(super) fn begin(&mut self, number: u64, rank: u32) -> Option<Share> {
+        let member = self.member(rank)?;
+        let call = self.call_mut(number);
+        if call.dead || call.disagreement().is_some() {
+            return None;
+        }
+        let posts: Vec<Post> = call.posts.iter().copied().collect::<Option<_>>()?;
+        call.computing += 1;
+        Some(Share { member, call: posts[member].call, posts })
+    }
+
+    /// What members of a call do not agree on.
+    pub(super) fn disagreement(&self, number: u64) -> Option<String> {
+        self.call(number).disagreement()
+    }
+
+    /// Members without whom the call cannot go on: those that have not come, or all of them when
+    /// one withdrew.
+    pub(super) fn needed(&self, number: u64) -> impl Iterator<Item = u32> {
+        let call = self.call(number);
+        let members = call.posts.iter().zip(&self.ranks);
+        members.filter(|(post, _)| call.dead || post.is_none()).map(|(_, rank)| *rank)
+    }
+
+    /// Ends what [`Group::begin`] began.
+    pub(super) fn end(&mut self, number: u64, share: Share) {
+        let call = self.call_mut(number);
+        call.computing -= 1;
+        call.done[share.member] = true;
+    }
+
+    /// Whether the call lacks the share of `rank`.
+    pub(super) fn waits_for(&self, number: u64, rank: u32) -> bool {
+        self.member(rank).is_some_and(|member| !self.call(number).done[member])
+    }
+
+    /// Leaves the call, if all shares are done.
+    pub(super) fn leave(&mut self, number: u64) -> bool {
+        let members = self.ranks.len() as u32;
+        let call = self.call_mut(number);
+        if !call.done.iter().all(|done| *done) {
+            return false;
+        }
+        call.left += 1;
+        while self.calls.front().is_some_and(|call| call.left == members) {
+            self.calls.pop_front();
+            self.first += 1;
+        }
+        true
+    }
+
+    /// From now on no share touches the values of `rank`, except those in progress.
+    pub(super) fn withdraw(&mut self, rank: u32) {
+        let Some(member) = self.member(rank) else { return };
+        for call in self.calls.iter_mut().filter(|call| call.posts[member].is_some()) {
+            call.dead = true;
+        }
+    }
+
+    /// Whether a share in progress touches the values of `rank`.
+    pub(super) fn being_computed(&self, rank: u32) -> bool {
+        let Some(member) = self.member(rank) else { return false };
+        self.calls.iter().any(|call| call.posts[member].is_some() && call.computing > 0)
+    }
+}
+
+impl Call {
+    fn disagreement(&self) -> Option<String> {
+        let mut posts = self.posts.iter().flatten();
+        let first = posts.next()?;
+        let other = posts.find(|post| (post.call, post.len) != (first.call, first.len))?;
+        Some(format!(
+            "ranks of a group call {:?} of {} and {:?} of {} values",
+            first.call, first.len, other.call, other.len
+        ))
+    }
+}
+
+/// Elements of a share that are worked on at a time: they stay in the first-level cache.
+const BLOCK: usize = 2048;
+
+impl Share {
+    /// Does the work.
+    pub(super) fn compute(&self) {
+        let (members, len) = (self.posts.len(), self.posts[0].len);
+        let start = len * self.member / members;
+        let end = len * (self.member + 1) / members;
+        for start in (start..end).step_by(BLOCK) {
+            let len = BLOCK.min(end - start);
+            // SAFETY: every member posted `len` valid values that it leaves alone until all shares
+            // are done or, after a failure, none is in progress; `Group::end` gets this share only
+            // when this function has returned. Shares do not overlap, members' values are apart,
+            // one slice of a member lives at a time, and the lock under which we got the addresses
+            // orders their writes before ours.
+            let part = |member: usize| unsafe {
+                std::slice::from_raw_parts_mut(self.posts[member].values.add(start), len)
+            };
+            let root = part(0);
+            if self.call != Collective::Broadcast {
+                for member in 1..members {
+                    root.iter_mut().zip(&*part(member)).for_each(|(sum, value)| *sum += value);
+                }
+            }
+            if self.call != Collective::Reduce {
+                (1..members).for_each(|member| part(member).copy_from_slice(root));
+            }
+        }
+    }
+}

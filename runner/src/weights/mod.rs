@@ -1,0 +1,1 @@
+//! Initial weights from files: what a network learnt elsewhere.
