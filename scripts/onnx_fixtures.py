@@ -109,7 +109,8 @@ def hugging(name, dynamo):
     if name == "llama":
         # The older exporter has no grouped queries inside of torch's attention.
         kind = "sdpa" if dynamo else "eager"
-        config = t.LlamaConfig(intermediate_size=64, num_key_value_heads=2, max_position_embeddings=64, **small)
+        small = small | dict(num_hidden_layers=1, hidden_size=16)
+        config = t.LlamaConfig(intermediate_size=32, num_key_value_heads=2, max_position_embeddings=64, **small)
         config._attn_implementation = kind
         return t.LlamaForCausalLM(config)
     raise KeyError(name)
@@ -150,13 +151,13 @@ def build(name, dynamo):
     if name == "densenet":
         return tv.DenseNet(8, (2, 2), 16, num_classes=10), image()
     if name == "vit":
-        return tv.VisionTransformer(16, 8, 2, 2, 16, 32, num_classes=10), image(16)
+        return tv.VisionTransformer(16, 8, 1, 2, 16, 32, num_classes=10), image(16)
     if name == "unet":
         return Unet(), image(16)
     if name == "gpt":
         return Gpt(), tokens()
     if name == "gqa":
-        return Gpt(heads=4, kv=2), tokens()
+        return Gpt(width=24, kv=2, vocabulary=24), tokens(vocabulary=24)
     if name == "batch_norm":
         return nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5)), image(8)
     return Output(hugging(name.removeprefix("hf_"), dynamo)), tokens()

@@ -172,7 +172,8 @@ impl<'a> Walk<'a> {
                     BATCH
                 }
                 (None, name) => {
-                    let given = name.and_then(|name| options.sizes.get(name)).copied();
+                    let given = name.and_then(|name| options.sizes.get(name));
+                    let given = given.or_else(|| options.sample.get(axis - 1)).copied();
                     let given = given.and_then(|n| i64::try_from(n).ok()).filter(|n| *n > 0);
                     given.ok_or_else(|| {
                         let name = name.unwrap_or("?").to_string();

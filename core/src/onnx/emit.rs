@@ -13,7 +13,7 @@ mod sequence;
 use super::ir::{Ir, batch_axis};
 use super::node::ValueId;
 use super::shapes::Call;
-use super::tensor::{BATCH, Elem, is_batch};
+use super::tensor::{BATCH, Elem};
 use super::weights::Weight;
 use super::{Imported, Loss, OnnxError, Unsupported, layers, names};
 use crate::graph::{DType, Graph, GraphParts, Init, Node, Op, Param, TensorSpec};

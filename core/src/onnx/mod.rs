@@ -78,6 +78,9 @@ pub struct Options {
     pub loss: Loss,
     /// Sizes of axes that have a name in the file, but for the batch.
     pub sizes: BTreeMap<String, u64>,
+    /// Shape of one sample of the input: sizes for axes that are open and not in `sizes`. Empty when
+    /// unknown.
+    pub sample: Vec<u64>,
 }
 
 /// Why a file is no network.

@@ -306,8 +306,14 @@ fn fixed_reshape(
         let end = start(*j + 1).unwrap_or(0);
         result[*j] % n == 0 && start(*j).is_some_and(|s| s <= before) && end % (before * n) == 0
     };
-    let axes = 0..result.len();
-    let place = axes.clone().find(own).or_else(|| axes.clone().find(joined))?;
+    // Else one that parts what was joined.
+    let parted = |j: &usize| {
+        let end = start(*j + 1).filter(|end| *end > 0);
+        let inside = |end: i64| (before * known[at]) % end == 0;
+        result[*j] % n == 0 && start(*j).is_some_and(|s| s >= before) && end.is_some_and(inside)
+    };
+    let axes = || 0..result.len();
+    let place = axes().find(own).or_else(|| axes().find(joined)).or_else(|| axes().find(parted))?;
     result[place] = (result[place] / n).checked_mul(BATCH)?;
     (count(&result) == count(shape)).then_some(result)
 }

@@ -109,6 +109,12 @@ impl Tensor {
         (self.data.len() == 1).then(|| self.data[0])
     }
 
+    /// The value that all elements have.
+    pub fn uniform(&self) -> Option<f64> {
+        let first = *self.data.first()?;
+        self.data.iter().all(|x| *x == first).then_some(first)
+    }
+
     /// As whole numbers, of a tensor with at most one axis.
     pub fn to_ints(&self) -> Option<Vec<i64>> {
         if self.shape.len() > 1 {

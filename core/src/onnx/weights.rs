@@ -212,6 +212,27 @@ fn bytes_of(tensor: &proto::Tensor, elements: usize) -> Option<Cow<'_, [u8]>> {
     }))
 }
 
+/// Whether two matrices of single precision hold the same numbers, the second one `turned`; none
+/// when they are not both in the file.
+pub(super) fn same_numbers(a: &proto::Tensor, b: &proto::Tensor, turned: bool) -> Option<bool> {
+    let [rows, columns] = a.dims[..] else { return None };
+    let (rows, columns) = (usize::try_from(rows).ok()?, usize::try_from(columns).ok()?);
+    let whole = |t: &proto::Tensor| {
+        let inside = t.data_type == data_type::FLOAT && t.data_location != 1;
+        inside && Some(t.raw_data.len()) == rows.checked_mul(columns).and_then(|n| n.checked_mul(4))
+    };
+    if !whole(a) || !whole(b) {
+        return None;
+    }
+    let ((a, _), (b, _)) = (a.raw_data.as_chunks::<4>(), b.raw_data.as_chunks::<4>());
+    let at = |row: usize, column: usize| match turned {
+        true => column * rows + row,
+        false => row * columns + column,
+    };
+    let row_is_same = |row| (0..columns).all(|column| a[row * columns + column] == b[at(row, column)]);
+    Some((0..rows).all(row_is_same))
+}
+
 /// Where the values of an initialiser are.
 pub(super) fn source(tensor: &proto::Tensor, elements: u64) -> Result<Source, OnnxError> {
     let kind = tensor.data_type;

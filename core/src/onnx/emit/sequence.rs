@@ -5,6 +5,7 @@ use crate::graph::Op;
 use crate::ids::NodeId;
 use crate::onnx::ir::Node;
 use crate::onnx::node::ValueId;
+use crate::onnx::weights;
 
 impl Emit<'_> {
     pub(super) fn sequence(&mut self, node: &Node) -> Result<NodeId, Why> {
@@ -72,15 +73,39 @@ impl Emit<'_> {
         self.put(Op::Linear { out_features, bias: bias.is_some() }, &[x], &given)
     }
 
-    /// The table of vectors that a weight is.
-    fn tied(&self, w: ValueId, turned: bool) -> Option<crate::ids::ParamId> {
-        let param = self.ir.values[w].param.as_ref()?;
-        let mut axes = param.axes.clone();
+    /// The table of vectors that a weight is: the same initialiser, or a turned copy of it, which
+    /// exporters write instead.
+    fn tied(&mut self, w: ValueId, turned: bool) -> Option<crate::ids::ParamId> {
+        let param = self.ir.values[w].param.clone()?;
+        let mut axes = param.axes;
         if turned {
             axes.reverse();
         }
         let straight = axes.iter().copied().eq(0..axes.len());
-        self.tables.get(&param.initializer).copied().filter(|_| straight)
+        if straight && let Some(table) = self.tables.get(&param.initializer) {
+            return Some(*table);
+        }
+        let sizes: Vec<i64> = axes.iter().map(|axis| param.shape[*axis]).collect();
+        let initializers = self.ir.initializers;
+        let copy = &initializers[param.initializer];
+        for (&initializer, &id) in &self.tables {
+            let table = &initializers[initializer];
+            if table.dims != sizes {
+                continue;
+            }
+            match weights::same_numbers(table, copy, !straight) {
+                Some(true) => return Some(id),
+                Some(false) => {}
+                None => {
+                    let (table, copy) = (&table.name, &self.ir.values[w].name);
+                    self.ir.warnings.push(format!(
+                        "`{copy}` has the sizes of `{table}`; without their values both are taken \
+                         as weights of their own, not as tied"
+                    ));
+                }
+            }
+        }
+        None
     }
 
     /// A vector per token.

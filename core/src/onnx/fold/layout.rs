@@ -57,12 +57,12 @@ pub(super) fn fold(
         }
         ("GatherElements", Some(x)) => {
             // Of equal elements, whatever the indexes.
-            Tensor::full(x.elem, (*inputs.get(1)?)?.shape.clone(), x.scalar()?)
+            Tensor::full(x.elem, (*inputs.get(1)?)?.shape.clone(), x.uniform()?)
         }
         ("Tile", Some(x)) => {
             let times = (*inputs.get(1)?)?.to_ints()?;
             let sizes = x.shape.iter().zip(&times).map(|(size, n)| size.checked_mul(*n));
-            Tensor::full(x.elem, sizes.collect::<Option<_>>()?, x.scalar()?)
+            Tensor::full(x.elem, sizes.collect::<Option<_>>()?, x.uniform()?)
         }
         ("Expand", Some(x)) => x.expand(&(*inputs.get(1)?)?.to_ints()?),
         ("Transpose", Some(x)) => {
