@@ -61,6 +61,9 @@ pub struct Plan {
     pub training: Training,
     /// What to train on.
     pub data: Data,
+    /// A file of initial weights, relative to where the runner starts; none: drawn from the seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
     /// Weights and the order of samples follow from it.
     pub seed: u64,
     /// Steps to train.
