@@ -120,8 +120,8 @@ impl OnnxFile {
         let id = *self.ids.get(name).ok_or_else(none)?;
         let read = |place: &Place| read_part(&self.path, place);
         let values = self.imported.tensor(ParamId(id as u32), read);
-        let values = values
-            .map_err(|error| OnnxFileError::Values { path: self.path.clone(), error })?;
+        let values =
+            values.map_err(|error| OnnxFileError::Values { path: self.path.clone(), error })?;
         values.ok_or_else(none)
     }
 }

@@ -160,7 +160,9 @@ pub enum OnnxError {
         name: String,
     },
     /// Inputs with different batches.
-    #[error("input `{input}` begins with {size}, other inputs with another number: which is the batch?")]
+    #[error(
+        "input `{input}` begins with {size}, other inputs with another number: which is the batch?"
+    )]
     Batch {
         /// The input.
         input: String,

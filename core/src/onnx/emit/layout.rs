@@ -26,7 +26,8 @@ impl Emit<'_> {
 
     fn reshape(&mut self, x: ValueId, output: ValueId) -> Result<NodeId, Why> {
         let (from, to) = (self.ir.shape(x), self.ir.shape(output));
-        let (from, to) = (from.ok_or("its shape is not known")?, to.ok_or("its shape is not known")?);
+        let (from, to) =
+            (from.ok_or("its shape is not known")?, to.ok_or("its shape is not known")?);
         let before = |shape: &[i64]| {
             let batch = batch_axis(shape)?;
             Ok::<_, Why>(batch.map(|(at, _)| shape[..at].iter().product::<i64>()))
