@@ -75,17 +75,18 @@ fn loss() {
     }
 }
 
-fn compute<'a>(
+fn compute<'t>(
     op: &Op,
     inputs: &[&TensorSpec],
     (samples, output): (u64, &TensorSpec),
-    reads: &[&'a [f32]],
-    writes: &mut [&'a mut [f32]],
+    reads: &[&'t [f32]],
+    writes: &mut [&'t mut [f32]],
 ) {
     let call = Call {
         op,
         kind: ComputationKind::Forward,
         inputs,
+        wanted: 0,
         output,
         samples,
         phase: Phase::Train,

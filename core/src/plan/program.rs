@@ -17,8 +17,7 @@ use crate::units::Bytes;
 /// What one rank does in a step, and where everything lies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The lane: the rank in the first replica. Ranks of other replicas do the same with peers of
-    /// their own replica.
+    /// The lane. Every replica has a rank that does this, with peers of its own replica.
     pub lane: LaneId,
     /// The stages of this lane.
     pub stages: Vec<StageProgram>,

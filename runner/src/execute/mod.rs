@@ -7,6 +7,7 @@ mod arena;
 mod clip;
 mod compute;
 mod evaluate;
+mod input;
 mod lasting;
 mod memory;
 mod rank;
