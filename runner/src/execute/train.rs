@@ -113,6 +113,7 @@ pub fn train<T: Transport>(
             test: outcome.test,
             step_ns: now - before,
             busy_ns: counts.busy_ns,
+            input_ns: counts.input_ns,
         })?;
         before = if outcome.test.is_some() { rank.transport.now_ns() } else { now };
         let ends = outcome.interrupted || outcome.steps == plan.steps;

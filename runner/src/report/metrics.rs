@@ -30,6 +30,8 @@ pub struct StepReport {
     pub step_ns: u64,
     /// Time that this rank computed.
     pub busy_ns: u64,
+    /// Time that this rank waited for samples and copied them.
+    pub input_ns: u64,
 }
 
 /// The same as it is written.
@@ -48,6 +50,7 @@ struct Line {
     test_accuracy: Option<f64>,
     step_ns: u64,
     busy_ns: u64,
+    input_ns: u64,
 }
 
 impl Metrics {
@@ -95,6 +98,7 @@ impl Metrics {
             test_accuracy: report.test.and_then(|test| test.accuracy()),
             step_ns: report.step_ns,
             busy_ns: report.busy_ns,
+            input_ns: report.input_ns,
         };
         serde_json::to_writer(&mut *file, &line)
             .map_err(std::io::Error::from)
