@@ -64,6 +64,9 @@ pub struct Plan {
     /// Whether each epoch takes the samples in an order of its own; else as they lie in their files.
     #[serde(default = "shuffled", skip_serializing_if = "Clone::clone")]
     pub shuffle: bool,
+    /// A file of initial weights, relative to where the runner starts; none: drawn from the seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
     /// Weights and the order of samples follow from it.
     pub seed: u64,
     /// Steps to train.

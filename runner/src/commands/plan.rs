@@ -31,7 +31,8 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let chosen = choose(args, &graph, &draft.cluster)?;
     (draft.cuts, draft.schedule, draft.micro_batches) = chosen;
     // What does not fit together here is the command line, not a file.
-    let (plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
+    let (mut plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
+    plan.weights.clone_from(&args.weights);
     super::write_text(&args.output, &plan.to_json())?;
     let timeline = &prediction.timeline;
     eprintln!(

@@ -8,14 +8,18 @@ use super::record::Recorder;
 use super::replica::Replica;
 use crate::checkpoint::CheckpointError;
 use crate::data::{DataError, DataSet};
-use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, launch};
+use crate::device::cpu::{
+    Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, bf16, launch,
+};
 use crate::init::init_param;
 use crate::tensor_file::TensorFileError;
 use crate::transport::{Transport, TransportError};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, Param};
 use pipewright_core::ids::{MicroBatch, NodeId, ParamId, StageId};
-use pipewright_core::plan::{Instruction, Kernel, ParamPlace, Plan, Program, Region, StageProgram};
+use pipewright_core::plan::{
+    Instruction, Kernel, Operand, ParamPlace, Plan, Program, Region, StageProgram,
+};
 use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::timeline::Work;
 use std::ops::Range;
@@ -166,7 +170,7 @@ pub struct Rank<'a, T> {
     turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
     /// The step under way, or the next one.
-    step: u64,
+    pub(super) step: u64,
 }
 
 impl<'a, T: Transport> Rank<'a, T> {
@@ -220,6 +224,11 @@ impl<'a, T: Transport> Rank<'a, T> {
     /// The arena's size as allocated.
     pub fn arena_bytes(&self) -> u64 {
         self.arena.bytes().0
+    }
+
+    /// The next step will be `step`; tensors must be set as they are before it.
+    pub fn go_on_at(&mut self, step: u64) {
+        self.step = step;
     }
 
     /// What the last steps recorded.
@@ -487,8 +496,14 @@ impl<'a, T: Transport> Rank<'a, T> {
                 first_sample: self.replica.first_sample(self.replica.index, pass.micro_batch),
             },
             turn: pass.turn,
+            precision: self.plan.training.precision,
         };
-        let region = |operand| stage.region(operand, pass.slot, pass.outbox);
+        let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
+        for (packed, f32) in &kernel.unpack {
+            self.arena.convert(region(packed), region(f32), |from, into| {
+                bf16::unpack(call.threads, from, into);
+            });
+        }
         let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
         let weights = params.iter().map(|p| match p.gradient {
             Some(_) => stage.versions.place(p.weight, pass.version, self.step),
@@ -517,6 +532,12 @@ impl<'a, T: Transport> Rank<'a, T> {
             workspace,
         };
         launch(&call, operands);
+        drop((reads, writes));
+        for (f32, packed) in &kernel.pack {
+            self.arena.convert(region(f32), region(packed), |from, into| {
+                bf16::pack(call.threads, from, into);
+            });
+        }
     }
 
     /// Update `index` of this step makes version `to` of the parameters from version `from`.
@@ -570,7 +591,7 @@ fn kernels(stage: &StageProgram, kind: ActionKind) -> Range<usize> {
 }
 
 /// The parameter of which `param` is a copy.
-fn tied_to(graph: &Graph, param: ParamId) -> Option<ParamId> {
+pub(super) fn tied_to(graph: &Graph, param: ParamId) -> Option<ParamId> {
     graph.nodes().iter().find_map(|node| match node.op {
         Op::TiedLinear { weight, .. } if node.params.contains(&param) => Some(weight),
         _ => None,
