@@ -61,12 +61,12 @@ pub struct Plan {
     pub training: Training,
     /// What to train on.
     pub data: Data,
-    /// Whether each epoch takes the samples in an order of its own; else as they lie in their files.
-    #[serde(default = "shuffled", skip_serializing_if = "Clone::clone")]
-    pub shuffle: bool,
     /// A file of initial weights, relative to where the runner starts; none: drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
+    /// Whether each epoch takes the samples in an order of its own; else as they lie in their files.
+    #[serde(default = "shuffled", skip_serializing_if = "Clone::clone")]
+    pub shuffle: bool,
     /// Weights and the order of samples follow from it.
     pub seed: u64,
     /// Steps to train.

@@ -483,6 +483,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 Batch::Test(_) => Phase::Evaluate,
             },
             loss_scale: 1.0 / self.program.batch as f32,
+            wanted: kernel.wanted,
             threads: self.threads,
             draw: Draw {
                 seed: self.plan.seed,
