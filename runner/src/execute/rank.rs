@@ -3,7 +3,7 @@
 use super::arena::Arena;
 use super::clip::Clip;
 use super::compute::kernels;
-use super::input::Input;
+use super::input::{Input, loads};
 use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
@@ -145,7 +145,7 @@ pub struct Rank<'a, T> {
     pub transport: T,
     // Behind the transport: outstanding sends are withdrawn before their memory goes.
     pub(super) arena: Arena,
-    recorder: Recorder,
+    pub(super) recorder: Recorder,
     pub(super) threads: usize,
     pub(super) rule: Rule,
     pub(super) rates: Rates,
@@ -175,7 +175,6 @@ impl<'a, T: Transport> Rank<'a, T> {
                 }
             }
         }
-        let recorder = Recorder::new(program);
         let forwards = |stage: &StageProgram| {
             let is_forward = |instruction: &&Instruction| {
                 matches!(instruction, Instruction::Run { action, .. }
@@ -187,6 +186,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         let (rule, rates) = (Rule::new(plan.optimizer), Rates::new(plan));
         let clip = Clip::new(plan.training.clip_norm, graph);
         let replica = Replica::new(plan, transport.rank());
+        let recorder = Recorder::new(program, loads(&replica, &program.train).len());
         Self {
             plan,
             graph,
@@ -313,6 +313,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 Fault::Data(source) => RunError::Data { step, source },
             })?;
         }
+        counts.input_ns = self.input.waited();
         Ok(counts)
     }
 
@@ -324,11 +325,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     ) -> Result<(), Fault> {
         match *instruction {
             Instruction::Load { micro_batch, source, region } => {
-                let start = self.transport.now_ns();
                 self.load(batch, micro_batch, (source, region))?;
-                let end = self.transport.now_ns();
-                counts.input_ns += end - start;
-                self.recorder.loaded(start, end);
             }
             Instruction::Recv { from, tag, region } => {
                 let from = self.replica.peer(from);

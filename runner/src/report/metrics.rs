@@ -38,6 +38,9 @@ pub struct StepRecord {
     pub step_ns: u64,
     /// Time that this rank computed.
     pub busy_ns: u64,
+    /// Time that this rank waited for samples and copied them.
+    #[serde(default)]
+    pub input_ns: u64,
     /// When it was written: milliseconds since 1970 by this rank's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_ms: Option<u64>,
