@@ -55,11 +55,13 @@ fn processes(args: &RunArgs) -> Result<Option<u32>, Failure> {
 }
 
 /// Refuses a plan whose tensors do not fit into this machine's memory.
-fn fits(prediction: &Prediction, replicas: u32, rank: Option<u32>) -> Result<(), Failure> {
+fn fits(plan: &Plan, prediction: &Prediction, rank: Option<u32>) -> Result<(), Failure> {
     let programs = &prediction.programs;
     let all: Bytes = match rank {
-        Some(rank) => programs[rank as usize % programs.len()].arena,
-        None => programs.iter().map(|p| p.arena).sum::<Bytes>() * u64::from(replicas),
+        Some(rank) => programs[plan.data_parallel.place(rank).0.index()].arena,
+        None => {
+            programs.iter().map(|p| p.arena).sum::<Bytes>() * u64::from(plan.data_parallel.replicas)
+        }
     };
     let Some(available) = available_memory().filter(|available| all > *available) else {
         return Ok(());
@@ -115,7 +117,7 @@ impl Run {
         let prediction = predict(&plan)?;
         super::runnable(&prediction.graph)?;
         let evaluation = evaluation(&plan)?;
-        fits(&prediction, plan.data_parallel.replicas, process.map(|(rank, _)| rank))?;
+        fits(&plan, &prediction, process.map(|(rank, _)| rank))?;
         let (shape, classes) = prediction.graph.sample().expect("plans train on samples");
         let data = data::open(&plan.data, shape, classes, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
@@ -164,7 +166,7 @@ impl Run {
         } else {
             Progress::silent()
         };
-        let program = &prediction.programs[(index % plan.lanes()) as usize];
+        let program = &prediction.programs[plan.data_parallel.place(index).0.index()];
         let parts = (plan, &prediction.graph, program);
         let mut rank = Rank::new(parts, &self.data, transport, self.threads);
         // Metrics are dropped, and so written, before `abort` may end the process. That they cannot

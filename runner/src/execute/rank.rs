@@ -7,7 +7,9 @@ use super::record::Recorder;
 use super::replica::Replica;
 use crate::checkpoint::CheckpointError;
 use crate::data::{DataSet, Split, sample_index};
-use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, launch};
+use crate::device::cpu::{
+    Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, bf16, launch,
+};
 use crate::init::init_param;
 use crate::tensor_file::TensorFileError;
 use crate::transport::{Transport, TransportError};
@@ -15,7 +17,7 @@ use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, Param};
 use pipewright_core::ids::{MicroBatch, NodeId, ParamId, StageId};
 use pipewright_core::plan::{
-    Instruction, Kernel, ParamPlace, Plan, Program, Region, Source, StageProgram,
+    Instruction, Kernel, Operand, ParamPlace, Plan, Program, Region, Source, StageProgram,
 };
 use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::timeline::Work;
@@ -497,8 +499,14 @@ impl<'a, T: Transport> Rank<'a, T> {
                 first_sample: self.replica.first_sample(self.replica.index, pass.micro_batch),
             },
             turn: pass.turn,
+            precision: self.plan.training.precision,
         };
-        let region = |operand| stage.region(operand, pass.slot, pass.outbox);
+        let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
+        for (packed, f32) in &kernel.unpack {
+            self.arena.convert(region(packed), region(f32), |from, into| {
+                bf16::unpack(call.threads, from, into);
+            });
+        }
         let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
         let weights = params.iter().map(|p| match p.gradient {
             Some(_) => stage.versions.place(p.weight, pass.version, self.step),
@@ -527,6 +535,12 @@ impl<'a, T: Transport> Rank<'a, T> {
             workspace,
         };
         launch(&call, operands);
+        drop((reads, writes));
+        for (f32, packed) in &kernel.pack {
+            self.arena.convert(region(f32), region(packed), |from, into| {
+                bf16::pack(call.threads, from, into);
+            });
+        }
     }
 
     /// Update `index` of this step makes version `to` of the parameters from version `from`.

@@ -119,11 +119,13 @@ pub fn merge(model: &str, programs: &[Program], ranks: &[RankTrace], origin: u64
 fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
     let start = records.iter().map(|r| r.start).min().unwrap_or(origin);
     let since = |moment: u64| Nanos(moment.saturating_sub(start));
-    // Tags are unique in a replica.
-    let replica = |rank: usize| rank / programs.len();
+    // Tags are unique in a replica; replicas of a lane are neighbours.
+    let replicas = (records.len() / programs.len()).max(1);
+    let replica = |rank: usize| rank % replicas;
+    let all = || programs.iter().flat_map(|program| std::iter::repeat_n(program, replicas));
     let mut received = BTreeMap::new();
     let mut lanes = vec![];
-    for (rank, (program, record)) in programs.iter().cycle().zip(records).enumerate() {
+    for (rank, (program, record)) in all().zip(records).enumerate() {
         let keyed = record.received.iter().map(|(tag, moment)| ((replica(rank), *tag), *moment));
         received.extend(keyed);
         let span = |(start, end, work): &(u64, u64, RecordedWork)| Span {
@@ -139,8 +141,7 @@ fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
         lanes.push(Lane::new(program, record.spans.iter().map(span).collect()));
     }
     let mut messages = vec![];
-    for (rank, (program, record)) in programs.iter().cycle().zip(records).enumerate() {
-        let first = (replica(rank) * programs.len()) as u32;
+    for (rank, (program, record)) in all().zip(records).enumerate() {
         let sent: BTreeMap<u32, u64> = record.sent.iter().copied().collect();
         for instruction in &program.train {
             let Instruction::Send { to, tag, region, stage, micro_batch, gradient, .. } =
@@ -155,7 +156,7 @@ fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
             };
             messages.push(Message {
                 from: LaneId(rank as u32),
-                to: LaneId(first + to.0),
+                to: LaneId((to.index() * replicas + replica(rank)) as u32),
                 stage,
                 micro_batch,
                 gradient,

@@ -3,6 +3,7 @@
 use crate::case::{Backward, Case, Forward, Noise};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec, Window};
+use pipewright_core::plan::Precision;
 use pipewright_runner::device::cpu::{self, Call, Draw, Operands, Phase, Turn};
 
 fn conv(out_channels: u64, kernel: u64, stride: u64, padding: u64, groups: u64) -> Op {
@@ -90,6 +91,7 @@ fn sums_are_folded_in_the_given_order() {
             threads,
             draw: Draw::default(),
             turn: Turn::default(),
+            precision: Precision::F32,
         };
         let writes: &mut [&mut [f32]] = &mut [&mut out];
         let operands = Operands {

@@ -5,6 +5,7 @@
 //! [`Computation`](pipewright_core::graph::autodiff::Computation) says, allocates nothing, and
 //! gives the same bits whatever the number of threads: work is split only where no sum is.
 
+pub mod bf16;
 mod chunks;
 mod conv;
 mod dropout;
@@ -25,6 +26,7 @@ pub use sums::squares;
 
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Node, Op, TensorSpec};
+use pipewright_core::plan::Precision;
 
 /// Why a computation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,9 @@ pub struct Call<'a> {
     pub draw: Draw,
     /// Which of the step's micro-batches this is.
     pub turn: Turn,
+    /// How results are stored: a sum of gradients rounds after every term, so that it does not
+    /// matter which of them came from another device.
+    pub precision: Precision,
 }
 
 /// What the random numbers of a call follow from: nothing that depends on the split, the number of
