@@ -1,7 +1,9 @@
 //! The command line.
 
+mod onnx;
 mod training;
 
+pub use onnx::{LossKind, OnnxArgs};
 pub use training::{Storage, TrainingArgs};
 
 use crate::checkpoint::LATEST;
@@ -134,10 +136,13 @@ pub enum Forms {
 /// `runner plan`. What is left open is searched.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Such as vgg16, resnet50, fc32:512, gpt2, llama-7b; a wrong name lists all. Or a profile file
-    /// of PipeDream, DAPPLE, dnn-partitioning or Piper, with its measured times.
+    /// Such as vgg16, resnet50, fc32:512, gpt2, llama-7b; a wrong name lists all. Or an ONNX file,
+    /// or a profile file of PipeDream, DAPPLE, dnn-partitioning or Piper, with its measured times.
     #[arg(long)]
     pub model: String,
+    /// What an ONNX file leaves open.
+    #[command(flatten)]
+    pub onnx: OnnxArgs,
     /// Processes, one a lane; open: as many as are fastest.
     #[arg(long)]
     pub ranks: Option<u32>,
@@ -172,9 +177,13 @@ pub struct PlanArgs {
     /// reedbush-l, laptop, dgx-a100, dgx-h100 or a file that `runner profile` wrote.
     #[arg(long, default_value = "laptop")]
     pub cluster: String,
-    /// synthetic, idx:DIR (MNIST's files) or cifar10:DIR.
+    /// synthetic, idx:DIR (MNIST's files), cifar10:DIR, cifar100:DIR, images:DIR (a folder a class),
+    /// tokens16:PATH, tokens32:PATH, npy:DIR or safetensors:FILE.
     #[arg(long, default_value_t = Data::default())]
     pub data: Data,
+    /// Take the samples as they lie in their files, in every epoch.
+    #[arg(long)]
+    pub no_shuffle: bool,
     /// How parameters change, and how training goes.
     #[command(flatten)]
     pub training: TrainingArgs,
@@ -195,9 +204,12 @@ pub struct PlanArgs {
 /// `runner forms`.
 #[derive(Debug, Args)]
 pub struct FormsArgs {
-    /// A model by name, or a profile file, as for `runner plan`.
+    /// A model by name, an ONNX file or a profile file, as for `runner plan`.
     #[arg(long)]
     pub model: String,
+    /// What an ONNX file leaves open.
+    #[command(flatten)]
+    pub onnx: OnnxArgs,
     /// Devices.
     #[arg(long, default_value_t = 4)]
     pub devices: u32,
