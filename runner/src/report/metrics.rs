@@ -102,7 +102,7 @@ fn continued(path: &Path, first_step: u64) -> std::io::Result<File> {
     let (mut end, mut line) = (0, vec![]);
     while lines.read_until(b'\n', &mut line)? > 0 {
         let step = serde_json::from_slice(&line).ok().filter(|_| line.ends_with(b"\n"));
-        if !step.is_some_and(|Step { step }| step < first_step) {
+        if step.is_none_or(|Step { step }| step >= first_step) {
             break;
         }
         end += line.len() as u64;

@@ -55,7 +55,10 @@ impl State {
             split: split.clone(),
             mini_batch: plan.mini_batch,
         });
-        let weights = match args.weights.as_deref().or(plan.weights.as_deref().map(Path::new)) {
+        // A run that goes on does not look at what it began with: the file may be gone.
+        let begins = resume.as_ref().is_none_or(|resume| resume.candidates.is_empty());
+        let named = args.weights.as_deref().or(plan.weights.as_deref().map(Path::new));
+        let weights = match named.filter(|_| begins) {
             Some(path) => Some(initial(path, graph, speaks)?),
             None => None,
         };
