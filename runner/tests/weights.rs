@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use pipewright_core::graph::presets::Preset;
 use pipewright_runner::checkpoint::Manifest;
 use pipewright_runner::tensor_file::TensorFile;
-use pipewright_runner::weights::{check, open};
+use pipewright_runner::weights::{check, open_tensors};
 use safetensors::tensor::{Dtype, TensorView};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -221,7 +221,7 @@ fn trained_weights_as_one_file() {
             }
         }
         assert_eq!(seen, graph.params().len());
-        assert!(check(open(&dir.join(to)).unwrap().as_ref(), &graph).unwrap().is_empty());
+        assert!(check(open_tensors(&dir.join(to)).unwrap().as_ref(), &graph).unwrap().is_empty());
     }
     // Beginning from the file, from the checkpoint and from the run is beginning alike.
     let mut all = vec![];
