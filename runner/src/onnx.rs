@@ -1,8 +1,8 @@
 //! ONNX files: the network for a plan, and first values for its parameters.
 
-use pipewright_core::graph::{Graph, Op};
+use pipewright_core::graph::{Graph, Node, Op};
 use pipewright_core::ids::ParamId;
-use pipewright_core::onnx::{self, Imported, OnnxError, Options, Place, WeightError};
+use pipewright_core::onnx::{self, Imported, Loss, OnnxError, Options, Place, WeightError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -26,6 +26,16 @@ pub enum OnnxFileError {
     File {
         /// The file.
         path: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
+    /// A file that it names cannot be read.
+    #[error("{}: its weights are in {}: {error}", path.display(), file.display())]
+    Beside {
+        /// The file.
+        path: PathBuf,
+        /// The other file.
+        file: PathBuf,
         /// What happened.
         error: io::Error,
     },
@@ -78,15 +88,29 @@ impl OnnxFile {
     /// Reads the network that a plan's graph came from, for its weights.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// As [`Self::open`]; and when another file that the weights are in is not there.
     pub fn open_for(path: &Path, graph: &Graph) -> Result<Self, OnnxFileError> {
         let sample = graph.nodes().iter().find_map(|node| match &node.op {
             Op::Input { shape } => Some(shape.clone()),
             Op::Tokens { length, .. } => Some(vec![*length]),
             _ => None,
         });
-        let options = Options { sample: sample.unwrap_or_default(), ..Options::default() };
-        Self::open(path, &options)
+        let squares = |node: &Node| matches!(node.op, Op::MeanSquaredError);
+        let loss = match graph.nodes().iter().any(squares) {
+            true => Loss::MeanSquaredError,
+            false => Loss::CrossEntropy,
+        };
+        let options = Options { loss, sample: sample.unwrap_or_default(), ..Options::default() };
+        let opened = Self::open(path, &options)?;
+        for file in opened.imported.external_files() {
+            let beside = path.parent().unwrap_or(Path::new("")).join(file);
+            File::open(&beside).map_err(|error| OnnxFileError::Beside {
+                path: path.into(),
+                file: beside,
+                error,
+            })?;
+        }
+        Ok(opened)
     }
 
     /// Where the file is.
@@ -120,8 +144,8 @@ impl OnnxFile {
         let id = *self.ids.get(name).ok_or_else(none)?;
         let read = |place: &Place| read_part(&self.path, place);
         let values = self.imported.tensor(ParamId(id as u32), read);
-        let values = values
-            .map_err(|error| OnnxFileError::Values { path: self.path.clone(), error })?;
+        let values =
+            values.map_err(|error| OnnxFileError::Values { path: self.path.clone(), error })?;
         values.ok_or_else(none)
     }
 }

@@ -83,7 +83,8 @@ impl<'a> Walk<'a> {
         for (initializer, tensor) in self.ir.initializers.iter().enumerate() {
             let refuse = |why: String| OnnxError::Tensor { name: tensor.name.clone(), why };
             let elements = count(&tensor.dims).filter(|n| *n < 1 << 36);
-            let elements = elements.ok_or_else(|| refuse(format!("has sizes {:?}", tensor.dims)))?;
+            let elements =
+                elements.ok_or_else(|| refuse(format!("has sizes {:?}", tensor.dims)))?;
             let elem = Elem::of(tensor.data_type)
                 .ok_or_else(|| refuse(format!("type {} is no number", tensor.data_type)))?;
             let shape = tensor.dims.clone();
@@ -135,7 +136,8 @@ impl<'a> Walk<'a> {
                 self.ir.warnings.push(format!("input `{}` {all}", info.name));
             }
             let name = info.name.clone();
-            let value = Value { name, shape: Some(shape), elem, constant, param: None, producer: None };
+            let value =
+                Value { name, shape: Some(shape), elem, constant, param: None, producer: None };
             let id = self.add(&info.name, value);
             if live {
                 self.ir.inputs.push(id);
@@ -213,13 +215,17 @@ impl<'a> Walk<'a> {
             self.rename(same, &proto.output);
             return;
         }
-        if self.known_shape(&op, &attributes, &inputs, proto) || self.view(&op, &attributes, &inputs, proto) {
+        if self.known_shape(&op, &attributes, &inputs, proto)
+            || self.view(&op, &attributes, &inputs, proto)
+        {
             return;
         }
         let folded = self.fold(&op, &attributes, &inputs);
         let weights = inputs.iter().flatten().any(|id| self.ir.values[*id].param.is_some());
         // Sines are tables, never weights.
-        if let Some(tensors) = &folded && (!weights || matches!(op.as_str(), "Sin" | "Cos")) {
+        if let Some(tensors) = &folded
+            && (!weights || matches!(op.as_str(), "Sin" | "Cos"))
+        {
             for (name, tensor) in proto.output.iter().zip(tensors) {
                 self.constant(name, tensor.clone());
             }
@@ -245,7 +251,12 @@ impl<'a> Walk<'a> {
                 let to = node.attributes.int("to").and_then(|to| i32::try_from(to).ok());
                 to.and_then(Elem::of).unwrap_or(Elem::Float)
             }
-            "Where" => node.inputs.get(1).copied().flatten().map_or(Elem::Float, |id| self.ir.values[id].elem),
+            "Where" => node
+                .inputs
+                .get(1)
+                .copied()
+                .flatten()
+                .map_or(Elem::Float, |id| self.ir.values[id].elem),
             _ => first.map_or(Elem::Float, |id| self.ir.values[id].elem),
         };
         let producer = Some(self.ir.nodes.len());
@@ -254,8 +265,7 @@ impl<'a> Walk<'a> {
         for name in &proto.output {
             let shape = shapes.next().or_else(|| self.described_shape(name));
             let constant = folded.next().map(Rc::new);
-            let value =
-                Value { name: name.clone(), shape, elem, constant, param: None, producer };
+            let value = Value { name: name.clone(), shape, elem, constant, param: None, producer };
             outputs.push(self.add(name, value));
         }
         self.ir.nodes.push(Node { outputs, ..node });
@@ -350,15 +360,18 @@ impl<'a> Walk<'a> {
         let tensor = match op {
             "Shape" => {
                 let rank = shape.len() as i64;
-                let clamp = |n: i64| (if n < 0 { n.saturating_add(rank) } else { n }).clamp(0, rank);
+                let clamp =
+                    |n: i64| (if n < 0 { n.saturating_add(rank) } else { n }).clamp(0, rank);
                 let start = clamp(attributes.int("start").unwrap_or(0)) as usize;
                 let end = clamp(attributes.int("end").unwrap_or(rank)) as usize;
                 Tensor::ints(shape[start..end.max(start)].to_vec())
             }
-            "Size" => match count(shape).and_then(|n| Tensor::new(Elem::Int, vec![], vec![n as f64])) {
-                Some(tensor) => tensor,
-                None => return false,
-            },
+            "Size" => {
+                match count(shape).and_then(|n| Tensor::new(Elem::Int, vec![], vec![n as f64])) {
+                    Some(tensor) => tensor,
+                    None => return false,
+                }
+            }
             _ => return false,
         };
         self.constant(output, tensor);
@@ -374,24 +387,31 @@ impl<'a> Walk<'a> {
         proto: &'a super::proto::Node,
     ) -> bool {
         let Some(x) = inputs.first().copied().flatten() else { return false };
-        let (Some(param), Some(output)) = (self.ir.values[x].param.clone(), proto.output.first()) else {
+        let (Some(param), Some(output)) = (self.ir.values[x].param.clone(), proto.output.first())
+        else {
             return false;
         };
         let call = Call { ir: &self.ir, op, attributes, inputs };
         let straight = param.axes.iter().copied().eq(0..param.axes.len());
         let (shape, axes, source) = match op {
             "Transpose" => {
-                let (Some(perm), Some(shape)) = (call.perm(), self.ir.shape(x)) else { return false };
+                let (Some(perm), Some(shape)) = (call.perm(), self.ir.shape(x)) else {
+                    return false;
+                };
                 let turned: Vec<i64> = perm.iter().map(|i| shape[*i]).collect();
                 (turned, perm.iter().map(|i| param.axes[*i]).collect(), param.shape)
             }
             "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" if straight => {
-                let Some(shape) = call.infer().and_then(|s| s.into_iter().next()) else { return false };
+                let Some(shape) = call.infer().and_then(|s| s.into_iter().next()) else {
+                    return false;
+                };
                 (shape.clone(), (0..shape.len()).collect(), shape)
             }
             "Expand" | "Slice" | "Concat" => {
                 // Parts that are the whole.
-                let Some(shape) = call.infer().and_then(|s| s.into_iter().next()) else { return false };
+                let Some(shape) = call.infer().and_then(|s| s.into_iter().next()) else {
+                    return false;
+                };
                 if self.ir.shape(x) != Some(&shape) {
                     return false;
                 }

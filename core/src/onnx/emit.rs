@@ -87,7 +87,8 @@ impl Emit<'_> {
         let used = |id: &&ValueId| self.ir.uses[**id] > 0 && !self.is_label(**id);
         let inputs: Vec<ValueId> = self.ir.inputs.iter().filter(used).copied().collect();
         let [input] = inputs[..] else {
-            let names: Vec<&str> = inputs.iter().map(|i| self.ir.values[*i].name.as_str()).collect();
+            let names: Vec<&str> =
+                inputs.iter().map(|i| self.ir.values[*i].name.as_str()).collect();
             return Err(OnnxError::Inputs { names: names.join(", ") });
         };
         let value = &self.ir.values[input];
@@ -104,10 +105,9 @@ impl Emit<'_> {
             _ => return Err(refuse(format!("is whole numbers of shape {shape:?}, not [length]"))),
         };
         let name = self.unique(&value.name.clone());
-        let node = self.add(name, op, &[], &[]).map_err(|why| OnnxError::Input {
-            name: self.ir.values[input].name.clone(),
-            why,
-        })?;
+        let node = self
+            .add(name, op, &[], &[])
+            .map_err(|why| OnnxError::Input { name: self.ir.values[input].name.clone(), why })?;
         self.at.insert(input, node);
         Ok(())
     }
@@ -149,14 +149,25 @@ impl Emit<'_> {
             return Err("more than its first output is read".into());
         }
         let output = *node.outputs.first().ok_or("has no output")?;
+        if node.inputs.iter().flatten().any(|id| self.ir.shape(*id).is_none()) {
+            return Err("what it reads has no known shape".into());
+        }
         let done = match node.op.as_str() {
-            "Linear" | "MatMul" | "LayerNormalization" | "RMSNormalization" | "ScaledDotProduct"
-            | "Rope" | "SwiGlu" => self.sequence(&node)?,
-            "Conv" | "ConvTranspose" | "MaxPool" | "AveragePool" | "GlobalAveragePool"
-            | "BatchNormalization" | "InstanceNormalization" | "GroupNormalization" | "LRN"
-            | "Resize" | "Upsample" => self.image(&node)?,
-            "Reshape" | "Transpose" | "Slice" | "Gather" | "Concat" | "Expand" | "Tile" | "ReduceMean"
-            | "ReduceSum" | "Pad" => self.layout(&node)?,
+            "Linear" | "MatMul" | "LayerNormalization" | "RMSNormalization"
+            | "ScaledDotProduct" | "Rope" | "SwiGlu" => self.sequence(&node)?,
+            "Conv"
+            | "ConvTranspose"
+            | "MaxPool"
+            | "AveragePool"
+            | "GlobalAveragePool"
+            | "BatchNormalization"
+            | "InstanceNormalization"
+            | "GroupNormalization"
+            | "LRN"
+            | "Resize"
+            | "Upsample" => self.image(&node)?,
+            "Reshape" | "Transpose" | "Slice" | "Gather" | "Concat" | "Expand" | "Tile"
+            | "ReduceMean" | "ReduceSum" | "Pad" => self.layout(&node)?,
             "Split" => return self.split(&node),
             "SoftmaxCrossEntropyLoss" | "NegativeLogLikelihoodLoss" => self.own_loss(&node)?,
             _ => self.elementwise(&node)?,
@@ -204,9 +215,14 @@ impl Emit<'_> {
             let shape = self.sample(*output).unwrap_or_default();
             let elements = shape.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
             let elements = elements.filter(|n| *n < 1 << 36).unwrap_or(1).max(1);
-            let op = Op::Opaque { output: 4 * elements, parameters: std::mem::take(&mut parameters) };
+            let op =
+                Op::Opaque { output: 4 * elements, parameters: std::mem::take(&mut parameters) };
             let refuse = |why| OnnxError::Output { name: node.name.clone(), why };
-            let name = self.unique(&format!("{}.{}", node.name.trim_matches('/').replace('/', "."), node.op));
+            let name = self.unique(&format!(
+                "{}.{}",
+                node.name.trim_matches('/').replace('/', "."),
+                node.op
+            ));
             let mut done = self.add(name.clone(), op, &inputs, &[]).map_err(refuse)?;
             if shape.len() != 1 && shape.iter().product::<u64>() == elements && !shape.is_empty() {
                 let view = self.unique(&format!("{name}.view"));

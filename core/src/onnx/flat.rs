@@ -64,7 +64,8 @@ fn inline(
         body.input = inner.input.iter().map(outside).collect();
         body.output = inner.output.iter().map(outside).collect();
         body.name = format!("{call}/{}", inner.name);
-        body.attribute = inner.attribute.iter().filter_map(|a| resolve(a, &node, function)).collect();
+        body.attribute =
+            inner.attribute.iter().filter_map(|a| resolve(a, &node, function)).collect();
         if body.metadata_props.is_empty() {
             body.metadata_props.clone_from(&node.metadata_props);
         }
@@ -79,7 +80,11 @@ fn resolve(attribute: &Attribute, call: &Node, function: &Function) -> Option<At
         return Some(attribute.clone());
     }
     let wanted = |a: &&Attribute| a.name == attribute.ref_attr_name;
-    let value = call.attribute.iter().find(wanted).or_else(|| function.attribute_proto.iter().find(wanted))?;
+    let value = call
+        .attribute
+        .iter()
+        .find(wanted)
+        .or_else(|| function.attribute_proto.iter().find(wanted))?;
     Some(Attribute { name: attribute.name.clone(), ..value.clone() })
 }
 
@@ -97,10 +102,9 @@ fn sort(nodes: Vec<Node>, known: &BTreeSet<&str>) -> Result<Vec<Node>, OnnxError
     let mut readers: Vec<Vec<usize>> = vec![vec![]; nodes.len()];
     for (i, node) in nodes.iter().enumerate() {
         for input in node.input.iter().filter(|i| !i.is_empty() && !known.contains(i.as_str())) {
-            let from = producer.get(input.as_str()).ok_or_else(|| OnnxError::Missing {
-                node: label(node),
-                value: input.clone(),
-            })?;
+            let from = producer
+                .get(input.as_str())
+                .ok_or_else(|| OnnxError::Missing { node: label(node), value: input.clone() })?;
             waiting[i] += 1;
             readers[*from].push(i);
         }

@@ -21,7 +21,7 @@ mod ir;
 mod layers;
 mod names;
 mod node;
-mod proto;
+pub mod proto;
 mod shapes;
 mod tensor;
 mod weights;
@@ -160,7 +160,9 @@ pub enum OnnxError {
         name: String,
     },
     /// Inputs with different batches.
-    #[error("input `{input}` begins with {size}, other inputs with another number: which is the batch?")]
+    #[error(
+        "input `{input}` begins with {size}, other inputs with another number: which is the batch?"
+    )]
     Batch {
         /// The input.
         input: String,

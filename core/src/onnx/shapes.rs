@@ -45,7 +45,8 @@ impl Call<'_> {
             }
             "Flatten" => {
                 let (shape, at) = (self.shape(0)?, self.attributes.int("axis").unwrap_or(1));
-                let at = if at == shape.len() as i64 { shape.len() } else { axis(at, shape.len())? };
+                let at =
+                    if at == shape.len() as i64 { shape.len() } else { axis(at, shape.len())? };
                 Some(vec![count(&shape[..at])?, count(&shape[at..])?])
             }
             "Reshape" => self.reshape(),
@@ -249,7 +250,9 @@ impl Call<'_> {
         };
         let size = |i: usize| match (&scales, &sizes) {
             (_, Some(sizes)) if !is_batch(shape[i]) => Some(sizes[i] as i64),
-            (Some(scales), None) if !is_batch(shape[i]) => Some((shape[i] as f64 * scales[i]) as i64),
+            (Some(scales), None) if !is_batch(shape[i]) => {
+                Some((shape[i] as f64 * scales[i]) as i64)
+            }
             (None, None) => None,
             _ => Some(shape[i]),
         };
@@ -285,13 +288,7 @@ impl Call<'_> {
 
 /// The shape that a `Reshape` gives when the target has the number `n` for the batch, which is in
 /// axis `at`.
-fn fixed_reshape(
-    shape: &[i64],
-    target: &[i64],
-    zero: bool,
-    at: usize,
-    n: i64,
-) -> Option<Vec<i64>> {
+fn fixed_reshape(shape: &[i64], target: &[i64], zero: bool, at: usize, n: i64) -> Option<Vec<i64>> {
     let mut known = shape.to_vec();
     known[at] = known[at] / BATCH * n;
     let mut result = reshaped(&known, target, zero)?;
@@ -321,12 +318,50 @@ fn fixed_reshape(
 /// Operations whose output has the shape of their first input.
 fn same(op: &str) -> bool {
     const SAME: [&str; 44] = [
-        "Abs", "BatchNormalization", "Cast", "Celu", "Clip", "Cos", "Dropout", "Elu", "Erf", "Exp",
-        "Floor", "Gelu", "GroupNormalization", "HardSigmoid", "HardSwish", "Identity",
-        "InstanceNormalization", "IsNaN", "LRN", "LayerNormalization", "LeakyRelu", "Log",
-        "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "Mish", "Neg", "Not",
-        "RMSNormalization", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin",
-        "Softmax", "Softplus", "Softsign", "Sqrt", "Swish", "Tanh", "ThresholdedRelu", "Trilu",
+        "Abs",
+        "BatchNormalization",
+        "Cast",
+        "Celu",
+        "Clip",
+        "Cos",
+        "Dropout",
+        "Elu",
+        "Erf",
+        "Exp",
+        "Floor",
+        "Gelu",
+        "GroupNormalization",
+        "HardSigmoid",
+        "HardSwish",
+        "Identity",
+        "InstanceNormalization",
+        "IsNaN",
+        "LRN",
+        "LayerNormalization",
+        "LeakyRelu",
+        "Log",
+        "LogSoftmax",
+        "LpNormalization",
+        "MeanVarianceNormalization",
+        "Mish",
+        "Neg",
+        "Not",
+        "RMSNormalization",
+        "Reciprocal",
+        "Relu",
+        "Round",
+        "Selu",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Softmax",
+        "Softplus",
+        "Softsign",
+        "Sqrt",
+        "Swish",
+        "Tanh",
+        "ThresholdedRelu",
+        "Trilu",
     ];
     SAME.contains(&op)
 }

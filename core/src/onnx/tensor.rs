@@ -151,7 +151,10 @@ impl Tensor {
 
     /// Stored in full but for axes that contain the batch.
     pub fn dense(&self) -> Option<Self> {
-        let full = self.shape.iter().map(|n| if is_batch(*n) { Some(1) } else { usize::try_from(*n).ok() });
+        let full = self
+            .shape
+            .iter()
+            .map(|n| if is_batch(*n) { Some(1) } else { usize::try_from(*n).ok() });
         let wanted: Vec<usize> = full.collect::<Option<_>>()?;
         let stored: Vec<usize> =
             wanted.iter().zip(&self.stored).map(|(w, s)| (*w).max(*s)).collect();
@@ -292,9 +295,13 @@ impl Tensor {
         let mut shape = first.shape.clone();
         let dense: Vec<Self> = parts.iter().map(|p| p.dense()).collect::<Option<_>>()?;
         let same = |p: &Self| {
-            p.shape.len() == shape.len() && (0..shape.len()).all(|i| i == axis || p.shape[i] == shape[i])
+            p.shape.len() == shape.len()
+                && (0..shape.len()).all(|i| i == axis || p.shape[i] == shape[i])
         };
-        if axis >= shape.len() || !dense.iter().all(same) || dense.iter().any(|p| is_batch(p.shape[axis])) {
+        if axis >= shape.len()
+            || !dense.iter().all(same)
+            || dense.iter().any(|p| is_batch(p.shape[axis]))
+        {
             return None;
         }
         shape[axis] = dense.iter().map(|p| p.shape[axis]).sum();
@@ -317,7 +324,8 @@ impl Tensor {
         if is_batch(self.shape[axis]) {
             return None;
         }
-        let (size, inner) = (dense.stored[axis], dense.stored[axis + 1..].iter().product::<usize>());
+        let (size, inner) =
+            (dense.stored[axis], dense.stored[axis + 1..].iter().product::<usize>());
         let outer: usize = dense.stored[..axis].iter().product();
         let mut data = vec![start; outer * inner];
         for (i, value) in dense.data.iter().enumerate() {

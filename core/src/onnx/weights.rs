@@ -229,7 +229,8 @@ pub(super) fn same_numbers(a: &proto::Tensor, b: &proto::Tensor, turned: bool) -
         true => column * rows + row,
         false => row * columns + column,
     };
-    let row_is_same = |row| (0..columns).all(|column| a[row * columns + column] == b[at(row, column)]);
+    let row_is_same =
+        |row| (0..columns).all(|column| a[row * columns + column] == b[at(row, column)]);
     Some((0..rows).all(row_is_same))
 }
 
@@ -258,7 +259,10 @@ pub(super) fn source(tensor: &proto::Tensor, elements: u64) -> Result<Source, On
     let file = entry("location").ok_or_else(|| refuse("has no location".into()))?.clone();
     let size = width(kind).ok_or_else(|| refuse(format!("type {kind} is no number")))?;
     let (offset, length) = (number("offset", 0)?, number("length", size * elements)?);
-    if file.is_empty() || file.starts_with(['/', '\\']) || file.split(['/', '\\']).any(|p| p == "..") {
+    if file.is_empty()
+        || file.starts_with(['/', '\\'])
+        || file.split(['/', '\\']).any(|p| p == "..")
+    {
         return Err(refuse(format!("location `{file}` leaves the model's folder")));
     }
     if length != size * elements || offset.checked_add(length).is_none() {

@@ -2,7 +2,7 @@
 
 mod search;
 
-use super::model::read_model;
+use super::model::{is_onnx, read_model};
 use crate::args::{PlanArgs, Split};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::{Cluster, Costs};
@@ -31,7 +31,9 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     (draft.cuts, draft.schedule, draft.micro_batches) = chosen;
     // What does not fit together here is the command line, not a file.
     let (mut plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
-    plan.weights.clone_from(&args.weights);
+    // An ONNX file brings its weights.
+    let own = is_onnx(Path::new(&args.model)).then(|| args.model.clone());
+    plan.weights = args.weights.clone().or(own);
     super::write_text(&args.output, &plan.to_json())?;
     let timeline = &prediction.timeline;
     eprintln!(

@@ -3,10 +3,12 @@
 //! [`open`] finds out what a path is, [`check`] compares it with the network, [`load`] gives a rank
 //! its part. Tensors are found by the parameters' names.
 
+mod onnx;
 mod safetensors;
 
 use crate::checkpoint::{CheckpointError, MANIFEST, Resume};
 use crate::execute::{Rank, RunError};
+use crate::onnx::{OnnxFile, OnnxFileError};
 use crate::tensor_file::TensorFileError;
 use pipewright_core::graph::{Graph, Op, Param};
 use safetensors::Safetensors;
@@ -44,6 +46,9 @@ pub enum WeightsError {
     /// A file of tensors that cannot be read.
     #[error(transparent)]
     File(#[from] TensorFileError),
+    /// An ONNX file that cannot be read.
+    #[error(transparent)]
+    Onnx(#[from] OnnxFileError),
     /// A checkpoint that cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -57,8 +62,8 @@ pub enum WeightsError {
     },
     /// A file of an unknown kind.
     #[error(
-        "{}: weights are read from .safetensors files, from their index (.safetensors.index.json) \
-         and from checkpoints", path.display()
+        "{}: weights are read from .safetensors files, from their index (.safetensors.index.json), \
+         from checkpoints and from .onnx files", path.display()
     )]
     Kind {
         /// The file.
@@ -115,6 +120,17 @@ fn checkpoint(folder: &Path) -> Result<PathBuf, CheckpointError> {
     let found = Resume::find(&folder.to_string_lossy(), None)?;
     let newest = found.candidates.into_iter().next();
     newest.map(|c| c.folder).ok_or_else(|| CheckpointError::Nowhere { path: folder.into() })
+}
+
+/// Opens a file of tensors for a network. An ONNX file is read with the sizes that the network has.
+///
+/// # Errors
+/// When it is none of those of [`open`], no ONNX file, or cannot be read.
+pub fn open_for(path: &Path, graph: &Graph) -> Result<Box<dyn WeightSource>, WeightsError> {
+    match path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx")) {
+        true => Ok(Box::new(OnnxFile::open_for(path, graph)?)),
+        false => open(path),
+    }
 }
 
 /// Compares a source with the parameters of a network; returns the names of tensors that the

@@ -44,10 +44,15 @@ impl Emit<'_> {
                 };
                 let (min, max) = (bound(1, "min")?, bound(2, "max")?);
                 let finite = |x: f64| (x as f32).clamp(f32::MIN, f32::MAX);
-                Op::Clip { min: finite(min.unwrap_or(f64::MIN)), max: finite(max.unwrap_or(f64::MAX)) }
+                Op::Clip {
+                    min: finite(min.unwrap_or(f64::MIN)),
+                    max: finite(max.unwrap_or(f64::MAX)),
+                }
             }
             "Max" | "Min" => match (&node.inputs[..], number(self, 1)) {
-                ([_, _], Some(bound)) if node.op == "Max" => Op::Clip { min: bound as f32, max: f32::MAX },
+                ([_, _], Some(bound)) if node.op == "Max" => {
+                    Op::Clip { min: bound as f32, max: f32::MAX }
+                }
                 ([_, _], Some(bound)) => Op::Clip { min: f32::MIN, max: bound as f32 },
                 _ => return Err("of two values that both are computed".into()),
             },

@@ -18,7 +18,8 @@ impl Emit<'_> {
             "InstanceNormalization" | "GroupNormalization" => self.group_norm(node, x),
             "Resize" | "Upsample" => self.resize(node, x),
             "LRN" => {
-                let number = |name: &str, absent: f32| node.attributes.float(name).unwrap_or(absent);
+                let number =
+                    |name: &str, absent: f32| node.attributes.float(name).unwrap_or(absent);
                 let size = node.attributes.int("size").filter(|n| (1..=1 << 12).contains(n));
                 let op = Op::LocalResponseNorm {
                     size: size.ok_or("its size is missing")?.unsigned_abs(),
@@ -100,7 +101,10 @@ impl Emit<'_> {
             kernel: frame.kernel,
             stride: frame.stride,
             padding: frame.padding()?,
-            output_padding: pair("output_padding", node.attributes.ints("output_padding").unwrap_or(&[0, 0]))?,
+            output_padding: pair(
+                "output_padding",
+                node.attributes.ints("output_padding").unwrap_or(&[0, 0]),
+            )?,
             groups,
             bias: bias.is_some(),
         };
@@ -160,7 +164,8 @@ impl Emit<'_> {
         let eps = node.attributes.float("epsilon").unwrap_or(1e-5);
         let x = self.input(Some(value))?;
         let channels = *self.shape_of(x).first().ok_or("has no channels")?;
-        let weight = |at: usize| node.inputs.get(at).copied().flatten().ok_or("a weight is left out");
+        let weight =
+            |at: usize| node.inputs.get(at).copied().flatten().ok_or("a weight is left out");
         let (scale, shift) = (weight(1)?, weight(2)?);
         let groups = match node.op.as_str() {
             "InstanceNormalization" => channels,
@@ -170,7 +175,8 @@ impl Emit<'_> {
             return Err("with a weight per group, not per channel".into());
         }
         let all = |emit: &Self, value: ValueId, number: f64| {
-            let constant = emit.ir.constant(value).filter(|_| emit.ir.values[value].param.is_none());
+            let constant =
+                emit.ir.constant(value).filter(|_| emit.ir.values[value].param.is_none());
             constant.and_then(|t| t.values()).is_some_and(|v| v.iter().all(|x| *x == number))
         };
         let plain = groups == channels && all(self, scale, 1.0) && all(self, shift, 0.0);

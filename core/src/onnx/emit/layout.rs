@@ -26,7 +26,8 @@ impl Emit<'_> {
 
     fn reshape(&mut self, x: ValueId, output: ValueId) -> Result<NodeId, Why> {
         let (from, to) = (self.ir.shape(x), self.ir.shape(output));
-        let (from, to) = (from.ok_or("its shape is not known")?, to.ok_or("its shape is not known")?);
+        let (from, to) =
+            (from.ok_or("its shape is not known")?, to.ok_or("its shape is not known")?);
         let before = |shape: &[i64]| {
             let batch = batch_axis(shape)?;
             Ok::<_, Why>(batch.map(|(at, _)| shape[..at].iter().product::<i64>()))
@@ -151,7 +152,10 @@ impl Emit<'_> {
         for value in node.inputs.iter().flatten() {
             inputs.push(self.input_like(*value, &like)?);
         }
-        self.put(Op::Concat { axis }, &inputs, &[])
+        match inputs[..] {
+            [one] => Ok(one),
+            _ => self.put(Op::Concat { axis }, &inputs, &[]),
+        }
     }
 
     /// Copies side by side; along the batch nothing is to do.

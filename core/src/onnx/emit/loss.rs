@@ -13,9 +13,11 @@ impl Emit<'_> {
             return Ok(());
         }
         let outputs = self.ir.outputs.clone();
-        let Some(output) = outputs.iter().find(|o| self.at.get(o).is_some_and(|n| self.is_float(*n)))
+        let Some(output) =
+            outputs.iter().find(|o| self.at.get(o).is_some_and(|n| self.is_float(*n)))
         else {
-            let names: Vec<&str> = outputs.iter().map(|o| self.ir.values[*o].name.as_str()).collect();
+            let names: Vec<&str> =
+                outputs.iter().map(|o| self.ir.values[*o].name.as_str()).collect();
             let why = "nothing in it follows from the sample".into();
             return Err(OnnxError::Output { name: names.join(", "), why });
         };
@@ -50,7 +52,9 @@ impl Emit<'_> {
         let op = match self.shape_of(logits)[..] {
             [classes] => Op::Target { classes },
             [count, classes] => Op::Targets { count, classes },
-            ref shape => return Err(format!("{shape:?} are no logits; the last axis must be classes")),
+            ref shape => {
+                return Err(format!("{shape:?} are no logits; the last axis must be classes"));
+            }
         };
         let target = self.unique("target");
         let target = self.add(target, op, &[], &[])?;

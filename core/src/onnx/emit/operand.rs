@@ -107,8 +107,10 @@ impl Emit<'_> {
                 (true, 2) => tensor.transpose(&[1, 0]).ok_or("a constant is too large")?,
                 _ => (**tensor).clone(),
             };
-            let values = tensor.values().or_else(|| tensor.scalar().map(|x| vec![x; elements as usize]));
-            let mut values = values.filter(|v| v.len() as u64 >= elements).ok_or("a constant is too large")?;
+            let values =
+                tensor.values().or_else(|| tensor.scalar().map(|x| vec![x; elements as usize]));
+            let mut values =
+                values.filter(|v| v.len() as u64 >= elements).ok_or("a constant is too large")?;
             values.truncate(elements as usize);
             let source = Source::Values(values.into_iter().map(|x| x as f32).collect());
             let (shape, axes) = (wanted.to_vec(), (0..wanted.len()).collect());

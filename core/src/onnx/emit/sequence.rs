@@ -59,14 +59,20 @@ impl Emit<'_> {
         let shape = self.ir.shape(w).ok_or("its shape is not known")?;
         let outputs = shape[usize::from(turned)];
         let out_features = u64::try_from(outputs).map_err(|_| "a size is negative")?;
-        if self.ir.shape(node.inputs[0].unwrap_or(w)).and_then(|s| s.last()) != Some(&shape[usize::from(!turned)]) {
+        if self.ir.shape(node.inputs[0].unwrap_or(w)).and_then(|s| s.last())
+            != Some(&shape[usize::from(!turned)])
+        {
             return Err(format!("a weight of {shape:?} does not fit"));
         }
         let bias = node.inputs.get(2).copied().flatten();
         if bias.is_none()
             && let Some(weight) = self.tied(w, turned)
         {
-            return self.put(Op::TiedLinear { weight, out_features }, &[x], &[Given::Value(w, turned)]);
+            return self.put(
+                Op::TiedLinear { weight, out_features },
+                &[x],
+                &[Given::Value(w, turned)],
+            );
         }
         let mut given = vec![Given::Value(w, turned)];
         given.extend(bias.map(|b| Given::Value(b, false)));

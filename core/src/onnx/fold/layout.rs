@@ -18,7 +18,8 @@ pub(super) fn fold(
             Tensor::full(elem, shape.to_ints()?, number)
         }
         ("Range", Some(start)) => {
-            let [start, end, step] = [Some(start), inputs.get(1).copied()?, inputs.get(2).copied()?];
+            let [start, end, step] =
+                [Some(start), inputs.get(1).copied()?, inputs.get(2).copied()?];
             let elem = start?.elem;
             let (start, end, step) = (start?.scalar()?, end?.scalar()?, step?.scalar()?);
             let count = ((end - start) / step).ceil().max(0.0);

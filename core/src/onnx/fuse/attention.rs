@@ -25,8 +25,10 @@ pub(super) fn attention(ir: &mut Ir<'_>) {
         }
         let Some(found) = find(ir, i) else { continue };
         let keys = unturned(ir, found.keys_turned);
-        let mut fused =
-            Fused::new("ScaledDotProduct", vec![found.q, keys.unwrap_or(found.keys_turned), found.v]);
+        let mut fused = Fused::new(
+            "ScaledDotProduct",
+            vec![found.q, keys.unwrap_or(found.keys_turned), found.v],
+        );
         fused.attributes.set_float("scale", found.scale as f32);
         fused.attributes.set_int("causal", found.causal.into());
         fused.attributes.set_int("turn_keys", keys.is_none().into());
@@ -65,7 +67,8 @@ fn find(ir: &Ir<'_>, i: usize) -> Option<Found> {
     let [left, right] = ir.pair_under(scores, "MatMul")?;
     let (q, k) = (product(ir, left), product(ir, right));
     let ([q1], [k1]) = (&q.factors[..], &k.factors[..]) else { return None };
-    let heads = |value: ValueId| ir.shape(value).and_then(|s| s.split_last_chunk::<2>()).map(|(h, _)| h);
+    let heads =
+        |value: ValueId| ir.shape(value).and_then(|s| s.split_last_chunk::<2>()).map(|(h, _)| h);
     let alike = heads(*q1)? == heads(*k1)? && heads(*q1)? == heads(*v)? && !heads(*q1)?.is_empty();
     let live = ir.is_live(*q1) && ir.is_live(*k1) && ir.is_live(*v);
     let scale = scale * q.scale * k.scale;

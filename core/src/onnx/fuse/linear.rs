@@ -18,7 +18,8 @@ pub(super) fn product(ir: &Ir<'_>, i: usize) -> Option<Fused> {
         "MatMul" => {}
         "Gemm" => {
             let plain = |name: &str| node.attributes.float(name).is_none_or(|f| f == 1.0);
-            if node.attributes.int("transA").unwrap_or(0) != 0 || !plain("alpha") || !plain("beta") {
+            if node.attributes.int("transA").unwrap_or(0) != 0 || !plain("alpha") || !plain("beta")
+            {
                 return None;
             }
             turned = node.attributes.int("transB").unwrap_or(0);
@@ -84,7 +85,11 @@ fn merged(ir: &Ir<'_>, i: usize) -> Option<(usize, Vec<i64>)> {
     let axes = ir.shape(before)?;
     let at = (2..axes.len()).find(|at| count(&axes[..*at]) == Some(rows))?;
     let output = *node.outputs.first()?;
-    let readers = ir.nodes.iter().enumerate().filter(|(r, n)| ir.matters(*r) && n.inputs.contains(&Some(output)));
+    let readers = ir
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(r, n)| ir.matters(*r) && n.inputs.contains(&Some(output)));
     let parted = readers.map(|(_, n)| n.op == "Reshape").reduce(|a, b| a && b).unwrap_or(false);
     let whole = parted && !ir.outputs.contains(&output);
     let shape = [&axes[..at], &[features]].concat();

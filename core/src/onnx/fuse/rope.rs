@@ -76,7 +76,12 @@ fn base(cos: &Table, sin: &Table, length: i64) -> Option<f32> {
     let (rows, columns, cosines) = cos;
     let (also, wide, sines) = sin;
     let half = columns / 2;
-    if (rows, columns) != (also, wide) || *rows < 2 || *columns < 4 || columns % 2 != 0 || i64::try_from(*rows) != Ok(length) {
+    if (rows, columns) != (also, wide)
+        || *rows < 2
+        || *columns < 4
+        || columns % 2 != 0
+        || i64::try_from(*rows) != Ok(length)
+    {
         return None;
     }
     // The second frequency tells the base; bases are round numbers.

@@ -27,7 +27,9 @@ pub(super) fn tidy(ir: &mut Ir<'_>) {
         };
         match ir.nodes[i].op.as_str() {
             "Reshape" => {
-                if let Some(before) = ir.under(x, "Reshape").filter(|before| ir.shape(*before).is_some()) {
+                if let Some(before) =
+                    ir.under(x, "Reshape").filter(|before| ir.shape(*before).is_some())
+                {
                     ir.nodes[i].inputs = vec![Some(before)];
                 }
                 let x = ir.nodes[i].inputs[0].unwrap_or(x);

@@ -84,7 +84,7 @@ impl State {
 /// Opens initial weights that fit the model.
 fn initial(path: &Path, graph: &Graph, speaks: bool) -> Result<Box<dyn WeightSource>, Failure> {
     let refused = |e: WeightsError| Failure::usage(format!("weights {e}"));
-    let source = weights::open(path).map_err(refused)?;
+    let source = weights::open_for(path, graph).map_err(refused)?;
     let unused = weights::check(source.as_ref(), graph).map_err(refused)?;
     if let (true, Some(first)) = (speaks, unused.first()) {
         let (path, count) = (path.display(), unused.len());
