@@ -112,6 +112,9 @@ impl Call<'_> {
     fn image(&self) -> Option<Vec<i64>> {
         let [n, c, h, w] = *self.shape(0)? else { return None };
         let weight = if self.op.starts_with("Conv") { Some(self.shape(1)?) } else { None };
+        if weight.is_some_and(|weight| weight.len() != 4) {
+            return None;
+        }
         let kernel = weight.and_then(|w| w.get(2..)).and_then(|k| <[i64; 2]>::try_from(k).ok());
         let frame = Frame::read(self.attributes, kernel, [h, w]).ok()?;
         let (channels, [h, w]) = match (self.op, weight) {
@@ -195,11 +198,12 @@ impl Call<'_> {
         let shape = self.shape(0)?;
         let at = axis(self.attributes.int("axis").unwrap_or(0), shape.len())?;
         let sizes = self.ints(1, "split").unwrap_or_else(|| {
-            let count = self.attributes.int("num_outputs").unwrap_or(outputs as i64).max(1);
+            let count = self.attributes.int("num_outputs").unwrap_or(outputs as i64).clamp(1, 4096);
             let part = shape[at].div_euclid(count) + i64::from(shape[at] % count != 0);
             (0..count).map(|i| part.min(shape[at] - i * part)).collect()
         });
-        let whole = sizes.iter().all(|n| *n > 0) && sizes.iter().sum::<i64>() == shape[at];
+        let sum = sizes.iter().try_fold(0i64, |sum, n| sum.checked_add(*n).filter(|_| *n > 0));
+        let whole = sum == Some(shape[at]);
         whole.then_some((at, sizes))
     }
 

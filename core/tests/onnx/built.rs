@@ -209,7 +209,8 @@ fn padding_before_a_convolution_is_its_own() {
 
 #[test]
 fn files_that_are_no_network_say_why() {
-    let cases: [(&str, fn(&mut Model)); 9] = [
+    type Change = fn(&mut Model);
+    let cases: [(&str, Change); 9] = [
         ("has no graph with nodes", |m| m.graph = None),
         ("operator set 3 is not", |m| m.opset_import[0].version = 3),
         ("`nothing`, which nothing computes", |m| graph(m).node[0].input[0] = "nothing".into()),

@@ -40,7 +40,8 @@ impl Emit<'_> {
         if self.shape_of(x) == shape {
             return Ok(x);
         }
-        self.put(Op::Reshape { shape }, &[x], &[])
+        let op = if shape.len() == 1 { Op::Flatten } else { Op::Reshape { shape } };
+        self.put(op, &[x], &[])
     }
 
     fn transpose(&mut self, node: &Node, value: ValueId) -> Result<NodeId, Why> {

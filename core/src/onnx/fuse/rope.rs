@@ -15,7 +15,7 @@ pub(super) fn rope(ir: &Ir<'_>, i: usize) -> Option<Fused> {
         if rotated_of(ir, rotated)? != x {
             return None;
         }
-        let base = base(&cos, &sin, *ir.shape(x)?.get(ir.shape(x)?.len() - 2)?)?;
+        let base = base(&cos, &sin, ir.shape(x)?.iter().copied().nth_back(1)?)?;
         let mut fused = Fused::new("Rope", vec![x]);
         fused.attributes.set_float("base", base);
         Some(fused)
