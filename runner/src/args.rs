@@ -177,9 +177,13 @@ pub struct PlanArgs {
     /// reedbush-l, laptop, dgx-a100, dgx-h100 or a file that `runner profile` wrote.
     #[arg(long, default_value = "laptop")]
     pub cluster: String,
-    /// synthetic, idx:DIR (MNIST's files) or cifar10:DIR.
+    /// synthetic, idx:DIR (MNIST's files), cifar10:DIR, cifar100:DIR, images:DIR (a folder a class),
+    /// tokens16:PATH, tokens32:PATH, npy:DIR or safetensors:FILE.
     #[arg(long, default_value_t = Data::default())]
     pub data: Data,
+    /// Take the samples as they lie in their files, in every epoch.
+    #[arg(long)]
+    pub no_shuffle: bool,
     /// How parameters change, and how training goes.
     #[command(flatten)]
     pub training: TrainingArgs,

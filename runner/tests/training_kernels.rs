@@ -36,6 +36,7 @@ fn call<'a>(op: &'a Op, inputs: &'a [&'a TensorSpec], output: &'a TensorSpec) ->
         inputs,
         output,
         samples: 1,
+        wanted: 0,
         phase: Phase::Train,
         loss_scale: 1.0,
         threads: 1,

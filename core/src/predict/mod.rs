@@ -153,6 +153,7 @@ impl Draft {
             training: self.training,
             data: self.data,
             weights: None,
+            shuffle: self.shuffle,
             seed: self.seed,
             steps: self.steps,
             prediction: Expectation::default(),

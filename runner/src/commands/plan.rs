@@ -21,6 +21,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     draft.micro_batches = args.micro_batches.unwrap_or(1);
     draft.mini_batch = args.mini_batch;
     draft.data = args.data.clone();
+    draft.shuffle = !args.no_shuffle;
     draft.seed = args.seed;
     draft.steps = args.steps;
     draft.optimizer = args.training.optimizer()?;

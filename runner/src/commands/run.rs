@@ -118,8 +118,8 @@ impl Run {
         super::runnable(&prediction.graph)?;
         let evaluation = evaluation(&plan)?;
         fits(&plan, &prediction, process.map(|(rank, _)| rank))?;
-        let (shape, classes) = prediction.graph.sample().expect("plans train on samples");
-        let data = data::open(&plan.data, shape, classes, plan.seed)
+        let sample = prediction.graph.sample().expect("plans train on samples");
+        let data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
         let first = process.is_none_or(|(rank, _)| rank == 0);
         let parts = (&plan, &prediction.graph);
@@ -223,7 +223,8 @@ fn caused_by_peer(error: &RunError) -> bool {
         RunError::Transport { source, .. } | RunError::Agreement { source, .. } => {
             matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
         }
-        RunError::Diverged { .. }
+        RunError::Data { .. }
+        | RunError::Diverged { .. }
         | RunError::Checkpoint { .. }
         | RunError::Resume(_)
         | RunError::Weights(_)
@@ -238,6 +239,7 @@ fn known_to_all(error: &RunError) -> bool {
         RunError::Diverged { .. } | RunError::Checkpoint { .. } | RunError::Resume(_) => true,
         RunError::Transport { .. }
         | RunError::Agreement { .. }
+        | RunError::Data { .. }
         | RunError::Weights(_)
         | RunError::Write { .. } => false,
     }

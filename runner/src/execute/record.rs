@@ -27,6 +27,8 @@ struct Record {
     /// Tag and moment.
     sent: Vec<(u32, u64)>,
     received: Vec<(u32, u64)>,
+    /// Start and end of each wait for samples, the copy included.
+    inputs: Vec<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -51,6 +53,7 @@ impl Recorder {
             spans: Vec::with_capacity(room),
             sent: Vec::with_capacity(room),
             received: Vec::with_capacity(room),
+            inputs: Vec::with_capacity(room),
         };
         Self { steps: (0..KEPT).map(|_| record()).collect(), current: None, begun: 0 }
     }
@@ -66,6 +69,7 @@ impl Recorder {
         record.spans.clear();
         record.sent.clear();
         record.received.clear();
+        record.inputs.clear();
     }
 
     /// What follows is not recorded.
@@ -95,6 +99,13 @@ impl Recorder {
     pub fn received(&mut self, tag: u32, now: u64) {
         if let Some(index) = self.current {
             self.steps[index].received.push((tag, now));
+        }
+    }
+
+    /// Samples were waited for and copied.
+    pub fn loaded(&mut self, start: u64, end: u64) {
+        if let Some(index) = self.current {
+            self.steps[index].inputs.push((start, end));
         }
     }
 

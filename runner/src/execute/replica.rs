@@ -1,6 +1,6 @@
 //! What replicas of the pipeline, and copies of a stage in it, do together.
 
-use super::rank::{Batch, Rank};
+use super::rank::{Batch, Fault, Rank};
 use crate::transport::{Collective, Transport, TransportError};
 use pipewright_core::ids::{LaneId, MicroBatch, StageId};
 use pipewright_core::plan::{Bucket, DataParallel, Instruction, Plan, Region};
@@ -37,6 +37,11 @@ impl Replica {
     /// The rank of a lane of this replica.
     pub fn peer(&self, lane: LaneId) -> u32 {
         self.data_parallel.rank(lane, self.index)
+    }
+
+    /// The replicas in the order in which the first one loads their samples: its own come last.
+    pub fn scattered(&self) -> impl Iterator<Item = u32> + use<> {
+        (1..self.data_parallel.replicas).chain([0])
     }
 
     /// Where the samples of a micro-batch of `replica` begin in the mini-batch: a replica has its
@@ -125,25 +130,24 @@ impl<T: Transport> Rank<'_, T> {
     }
 
     /// The first replica loads everybody's samples.
-    pub(super) fn scatter(
-        &mut self,
-        batch: Batch,
-        instruction: &Instruction,
-    ) -> Result<(), TransportError> {
+    pub(super) fn scatter(&mut self, batch: Batch, instruction: &Instruction) -> Result<(), Fault> {
         let Instruction::Scatter { micro_batch, source, region, staging, tag, handle } =
             *instruction
         else {
             return Ok(());
         };
         if self.replica.index > 0 {
-            return self.transport.recv(0, tag, self.arena.raw_mut(region));
+            return Ok(self.transport.recv(0, tag, self.arena.raw_mut(region))?);
         }
-        for replica in 1..self.replica.data_parallel.replicas {
-            self.load_for(replica, batch, micro_batch, (source, staging));
+        for replica in self.replica.scattered() {
+            if replica == 0 {
+                self.load_for(0, batch, micro_batch, (source, region))?;
+                continue;
+            }
+            self.load_for(replica, batch, micro_batch, (source, staging))?;
             self.send(replica, tag, staging, handle)?;
             self.transport.wait_send(handle as usize)?;
         }
-        self.load_for(0, batch, micro_batch, (source, region));
         Ok(())
     }
 }

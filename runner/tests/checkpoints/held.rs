@@ -54,7 +54,13 @@ fn continues(dir: &Path, (plan, ranks): &(String, u32), over_mpi: bool) {
             true => mpirun_in(dir, *ranks, &args),
             false => Some(runner_in(dir, &args)),
         };
-        ended.map(|ended| drop(ended.done())).is_some()
+        match ended {
+            Some(ended) => {
+                ended.done();
+                true
+            }
+            None => false,
+        }
     };
     let (whole, cut) = (format!("{plan}-whole"), format!("{plan}-cut"));
     if !run(&whole, &["--overwrite"]) {

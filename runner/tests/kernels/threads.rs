@@ -52,11 +52,12 @@ fn results(case: &Case, threads: usize) -> (Vec<u32>, Vec<Vec<u32>>) {
     let launch = &mut |call: &Call, operands: Operands| cpu::launch(call, operands);
     let forward = case.forward(launch);
     let gradient = Noise(8).vec(forward.output.len());
-    let Backward { input, params } = case.backward(launch, &forward, &gradient);
+    let Backward { inputs, params } = case.backward(launch, &forward, &gradient);
     let Forward { output, saved } = forward;
     let bits = |x: &[f32]| bytemuck::cast_slice::<f32, u32>(x).to_vec();
     let mut all: Vec<Vec<u32>> = params.iter().chain(&case.params).map(|x| bits(x)).collect();
-    all.extend([bits(&input), bits(&saved.unwrap_or_default())]);
+    all.extend(inputs.iter().map(|x| bits(x)));
+    all.push(bits(&saved.unwrap_or_default()));
     (bits(&output), all)
 }
 
@@ -88,6 +89,7 @@ fn sums_are_folded_in_the_given_order() {
             samples: 1,
             phase: Phase::Train,
             loss_scale: 1.0,
+            wanted: 0,
             threads,
             draw: Draw::default(),
             turn: Turn::default(),
