@@ -155,7 +155,7 @@ impl Emit<'_> {
         }
         let done = match node.op.as_str() {
             "Linear" | "MatMul" | "LayerNormalization" | "RMSNormalization"
-            | "ScaledDotProduct" | "Rope" | "SwiGlu" => self.sequence(&node)?,
+            | "ScaledDotProduct" | "Attention" | "Rope" | "SwiGlu" => self.sequence(&node)?,
             "Conv"
             | "ConvTranspose"
             | "MaxPool"

@@ -55,7 +55,11 @@ fn check(path: &Path, row: &Row) -> Imported {
     assert_eq!(imported.unsupported, [], "{name}");
     let graph = &imported.graph;
     assert_eq!(graph.trainable_elements(), *parameters, "{name}");
-    assert_eq!(count(&imported, "scaled_dot_product"), *attentions, "{name}");
+    assert_eq!(
+        count(&imported, "scaled_dot_product") + count(&imported, "attention"),
+        *attentions,
+        "{name}"
+    );
     let loss = graph.node(graph.loss().expect("a loss"));
     assert_eq!(graph.node(loss.inputs[0]).output.shape, *logits, "{name}");
     assert_eq!(imported.weights.len(), graph.params().len());

@@ -95,6 +95,9 @@ fn evaluate(node: &Node, x: &[&Value], w: &[&[f64]], shape: &[usize]) -> Value {
         Op::GlobalAvgPool => with(reduce_mean(x[0], &[1, 2])),
         Op::MatMul { transpose_b } => matmul(x[0], x[1], *transpose_b, shape),
         Op::ScaledDotProduct { scale, causal } => attention(x, (*scale).into(), *causal, shape),
+        Op::Attention { heads, kv_heads, causal } if heads == kv_heads => {
+            side_by_side(x[0], *heads as usize, *causal)
+        }
         Op::Rope { base } => rope(x[0], (*base).into()),
         Op::Conv2d { .. } => conv(node, x[0], w, shape),
         Op::BatchNorm2d { eps, .. } => channels(x[0], |c, v| {
@@ -262,6 +265,25 @@ fn attention(x: &[&Value], scale: f64, causal: bool, shape: &[usize]) -> Value {
         }
     }
     matmul(&scores.by_rows(softmax), v, false, shape)
+}
+
+/// Queries, keys and values in the last axis, attended head by head.
+fn side_by_side(x: &Value, heads: usize, causal: bool) -> Value {
+    let (length, width) = (x.shape[0], x.shape[1] / 3);
+    let d = width / heads;
+    let mut joined = Value { shape: vec![length, width], data: vec![0.0; length * width] };
+    for head in 0..heads {
+        let [q, k, v] = [0, 1, 2].map(|which| {
+            let part = |row: &[f64]| row[which * width + head * d..][..d].to_vec();
+            Value { shape: vec![length, d], data: x.rows().flat_map(part).collect() }
+        });
+        let scale = 1.0 / (d as f64).sqrt();
+        let attended = attention(&[&q, &k, &v], scale, causal, &[length, d]);
+        for (row, values) in attended.rows().enumerate() {
+            joined.data[row * width + head * d..][..d].copy_from_slice(values);
+        }
+    }
+    joined
 }
 
 fn rope(x: &Value, base: f64) -> Value {

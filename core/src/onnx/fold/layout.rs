@@ -17,18 +17,7 @@ pub(super) fn fold(
             let number = value.map_or(Some(0.0), |v| v.scalar())?;
             Tensor::full(elem, shape.to_ints()?, number)
         }
-        ("Range", Some(start)) => {
-            let [start, end, step] =
-                [Some(start), inputs.get(1).copied()?, inputs.get(2).copied()?];
-            let elem = start?.elem;
-            let (start, end, step) = (start?.scalar()?, end?.scalar()?, step?.scalar()?);
-            let count = ((end - start) / step).ceil().max(0.0);
-            if count.is_nan() || count > 1e7 {
-                return None;
-            }
-            let data: Vec<f64> = (0..count as i64).map(|i| start + i as f64 * step).collect();
-            Tensor::new(elem, vec![data.len() as i64], data)
-        }
+        ("Range", Some(start)) => arange(start, (*inputs.get(1)?)?, (*inputs.get(2)?)?),
         ("Gather", Some(x)) => gather(x, (*inputs.get(1)?)?, attributes.int("axis").unwrap_or(0)),
         ("Concat", Some(_)) => {
             let parts: Vec<&Tensor> = inputs.iter().copied().collect::<Option<_>>()?;
@@ -90,6 +79,18 @@ fn given(
         Some(ints) => Some(ints.to_vec()),
         None => (*inputs.get(at)?)?.to_ints(),
     }
+}
+
+/// Evenly spaced numbers.
+fn arange(start: &Tensor, end: &Tensor, step: &Tensor) -> Option<Tensor> {
+    let elem = start.elem;
+    let (start, end, step) = (start.scalar()?, end.scalar()?, step.scalar()?);
+    let count = ((end - start) / step).ceil().max(0.0);
+    if count > 1e7 {
+        return None;
+    }
+    let data: Vec<f64> = (0..count as i64).map(|i| start + i as f64 * step).collect();
+    Tensor::new(elem, vec![data.len() as i64], data)
 }
 
 fn constant(attributes: &Attributes) -> Option<Tensor> {

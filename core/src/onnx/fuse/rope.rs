@@ -49,7 +49,7 @@ fn rotated_of(ir: &Ir<'_>, value: ValueId) -> Option<ValueId> {
 }
 
 /// What a value is the elements `start..end` of, along the last axis.
-fn part(ir: &Ir<'_>, value: ValueId) -> Option<(ValueId, i64, i64)> {
+pub(super) fn part(ir: &Ir<'_>, value: ValueId) -> Option<(ValueId, i64, i64)> {
     let node = &ir.nodes[ir.values[value].producer?];
     let call = Call { ir, op: &node.op, attributes: &node.attributes, inputs: &node.inputs };
     let x = (*node.inputs.first()?)?;
