@@ -314,7 +314,15 @@ fn fixed_reshape(shape: &[i64], target: &[i64], zero: bool, at: usize, n: i64) -
         result[*j] % n == 0 && start(*j).is_some_and(|s| s >= before) && end.is_some_and(inside)
     };
     let axes = || 0..result.len();
-    let place = axes().find(own).or_else(|| axes().find(joined)).or_else(|| axes().find(parted))?;
+    // A batch of one divides everything: rows for a product are positions, features stay alone.
+    let rows = || match (result.len(), n) {
+        (2, 1) => axes().find(|j| own(j) && result[*j] == 1).or_else(|| axes().find(joined)),
+        _ => None,
+    };
+    let place = rows()
+        .or_else(|| axes().find(own))
+        .or_else(|| axes().find(joined))
+        .or_else(|| axes().find(parted))?;
     result[place] = (result[place] / n).checked_mul(BATCH)?;
     (count(&result) == count(shape)).then_some(result)
 }

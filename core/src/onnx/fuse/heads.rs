@@ -18,7 +18,9 @@ pub(super) fn side_by_side(ir: &Ir<'_>, i: usize) -> Option<Fused> {
     let [Some(q), Some(k), Some(v)] = attention.inputs[..] else { return None };
     let [batch, heads, length, d] = *ir.shape(attended)? else { return None };
     let width = heads.checked_mul(d)?;
-    if ir.shape(output)? != [batch, length, width] || attention.attributes.int("turn_keys")? != 0 {
+    // The batch and the positions may be one axis: of one sample that is the same.
+    let joined = [&[batch, length, width][..], &[batch.checked_mul(length)?, width]];
+    if !joined.contains(&ir.shape(output)?) || attention.attributes.int("turn_keys")? != 0 {
         return None;
     }
     let scale = f64::from(attention.attributes.float("scale")?);

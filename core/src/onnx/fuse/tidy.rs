@@ -64,6 +64,7 @@ fn join(ir: &mut Ir<'_>, i: usize, x: ValueId, output: ValueId) -> Option<ValueI
             None
         }
         "AveragePool" | "MaxPool" => is_nothing(ir, i).then_some(x),
+        "Expand" | "Tile" => (ir.is_live(x) && ir.shape(x) == ir.shape(output)).then_some(x),
         _ => None,
     }
 }
