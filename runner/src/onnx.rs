@@ -2,7 +2,7 @@
 
 use pipewright_core::graph::{Graph, Node, Op};
 use pipewright_core::ids::ParamId;
-use pipewright_core::onnx::{self, Imported, Loss, OnnxError, Options, Place, WeightError};
+use pipewright_core::onnx::{self, Imported, Loss, OnnxError, Options, Place, Source, WeightError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -29,16 +29,6 @@ pub enum OnnxFileError {
         /// What happened.
         error: io::Error,
     },
-    /// A file that it names cannot be read.
-    #[error("{}: its weights are in {}: {error}", path.display(), file.display())]
-    Beside {
-        /// The file.
-        path: PathBuf,
-        /// The other file.
-        file: PathBuf,
-        /// What happened.
-        error: io::Error,
-    },
     /// It holds no network.
     #[error("{}: {error}", path.display())]
     Network {
@@ -54,6 +44,22 @@ pub enum OnnxFileError {
         path: PathBuf,
         /// Which, and why.
         error: WeightError<io::Error>,
+    },
+    /// A file of values that lies elsewhere.
+    #[error(
+        "{}: the values of {count} parameters, such as `{name}`, are in {}, which is not there; put \
+         it beside the model, or plan with `--weights seed` to begin with random values",
+        path.display(), missing.display()
+    )]
+    Elsewhere {
+        /// The model.
+        path: PathBuf,
+        /// The file.
+        missing: PathBuf,
+        /// Parameters that lie in it.
+        count: usize,
+        /// The first of them.
+        name: String,
     },
     /// A parameter that has no values.
     #[error("{}: there are no values for `{name}`", path.display())]
@@ -88,7 +94,7 @@ impl OnnxFile {
     /// Reads the network that a plan's graph came from, for its weights.
     ///
     /// # Errors
-    /// As [`Self::open`]; and when another file that the weights are in is not there.
+    /// As [`Self::open`].
     pub fn open_for(path: &Path, graph: &Graph) -> Result<Self, OnnxFileError> {
         let sample = graph.nodes().iter().find_map(|node| match &node.op {
             Op::Input { shape } => Some(shape.clone()),
@@ -101,16 +107,28 @@ impl OnnxFile {
             false => Loss::CrossEntropy,
         };
         let options = Options { loss, sample: sample.unwrap_or_default(), ..Options::default() };
-        let opened = Self::open(path, &options)?;
-        for file in opened.imported.external_files() {
-            let beside = path.parent().unwrap_or(Path::new("")).join(file);
-            File::open(&beside).map_err(|error| OnnxFileError::Beside {
-                path: path.into(),
-                file: beside,
-                error,
-            })?;
-        }
-        Ok(opened)
+        Self::open(path, &options)
+    }
+
+    /// Looks for the files in which values of parameters lie.
+    ///
+    /// # Errors
+    /// The first one that is missing.
+    pub fn check_values(&self) -> Result<(), OnnxFileError> {
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let file = |source: &Source| match source {
+            Source::External { place, .. } => Some(folder.join(&place.file)),
+            _ => None,
+        };
+        let named = self.imported.graph.params().iter().zip(&self.imported.weights);
+        let external: Vec<_> =
+            named.filter_map(|(p, w)| Some((&p.name, file(&w.source)?))).collect();
+        let Some((name, missing)) = external.iter().find(|(_, file)| !file.is_file()) else {
+            return Ok(());
+        };
+        let count = external.iter().filter(|(_, file)| file == missing).count();
+        let (path, missing, name) = (self.path.clone(), missing.clone(), (*name).clone());
+        Err(OnnxFileError::Elsewhere { path, missing, count, name })
     }
 
     /// Where the file is.

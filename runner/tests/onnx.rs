@@ -50,7 +50,7 @@ fn without_the_weights_a_network_is_planned_and_a_run_names_the_file() {
     let plan = Plan::from_json(&std::fs::read_to_string(dir.join("plan.json")).unwrap()).unwrap();
     assert_eq!(plan.weights.as_deref(), Some("vgg.onnx"));
     assert_eq!(plan.model.graph().unwrap().trainable_elements(), 2_090);
-    runner_in(&dir, &["plan.json"]).refused(2, "vgg.onnx: its weights are in weights.bin: No such");
+    runner_in(&dir, &["plan.json"]).refused(2, "are in weights.bin, which is not there");
     std::fs::write(dir.join("weights.bin"), [0; 100]).unwrap();
     let short = runner_in(&dir, &["plan.json"]);
     assert_ne!(short.code, Some(0));

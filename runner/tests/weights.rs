@@ -79,7 +79,11 @@ fn every_precision_and_every_division() {
     runner_in(&dir, &[&args[..], &more].concat()).done();
     runner_in(&dir, &["own.json", "--out", "own"]).done();
     assert_eq!(losses(&dir.join("own")), expected);
+    runner_in(&dir, &["own.json", "--out", "cut", "--steps", "2", "--save-every", "0"]).done();
     std::fs::remove_file(dir.join("f16.safetensors")).unwrap();
+    // What a run began with is not needed to go on.
+    runner_in(&dir, &["own.json", "--out", "cut", "--resume"]).done();
+    assert_eq!(losses(&dir.join("cut")), expected);
     runner_in(&dir, &["own.json"]).refused(2, "weights f16.safetensors: No such file");
     runner_in(&dir, &["own.json", "--weights", "bf16.safetensors"]).done();
 }

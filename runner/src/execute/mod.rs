@@ -5,6 +5,7 @@
 
 mod arena;
 mod clip;
+mod compute;
 mod evaluate;
 mod input;
 mod lasting;

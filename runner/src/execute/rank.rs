@@ -1,28 +1,24 @@
 //! One rank: its arena, its program, its messages.
 
-use super::arena::{Arena, Slices};
+use super::arena::Arena;
 use super::clip::Clip;
-use super::input::Input;
+use super::compute::kernels;
+use super::input::{Input, loads};
 use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
 use crate::checkpoint::CheckpointError;
 use crate::data::{DataError, DataSet};
-use crate::device::cpu::{
-    Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, bf16, launch,
-};
+use crate::device::cpu::Rule;
 use crate::init::init_param;
 use crate::tensor_file::TensorFileError;
 use crate::transport::{Transport, TransportError};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, Param};
-use pipewright_core::ids::{MicroBatch, NodeId, ParamId, StageId};
-use pipewright_core::plan::{
-    Instruction, Kernel, Operand, ParamPlace, Plan, Program, Region, StageProgram,
-};
-use pipewright_core::schedule::{Action, ActionKind};
+use pipewright_core::ids::{NodeId, ParamId, StageId};
+use pipewright_core::plan::{Instruction, Plan, Program, Region, StageProgram};
+use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::Work;
-use std::ops::Range;
 use thiserror::Error;
 
 /// Why a rank cannot go on.
@@ -115,18 +111,6 @@ pub enum Batch {
     Test(u64),
 }
 
-/// One pass of a micro-batch through a stage.
-#[derive(Clone, Copy, Debug)]
-struct Pass {
-    batch: Batch,
-    micro_batch: MicroBatch,
-    turn: Turn,
-    slot: u32,
-    outbox: u32,
-    /// Version of the parameters.
-    version: u32,
-}
-
 /// What [`Rank::measure_step`] times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
@@ -161,13 +145,13 @@ pub struct Rank<'a, T> {
     pub transport: T,
     // Behind the transport: outstanding sends are withdrawn before their memory goes.
     pub(super) arena: Arena,
-    recorder: Recorder,
-    threads: usize,
-    rule: Rule,
-    rates: Rates,
-    clip: Clip,
+    pub(super) recorder: Recorder,
+    pub(super) threads: usize,
+    pub(super) rule: Rule,
+    pub(super) rates: Rates,
+    pub(super) clip: Clip,
     /// Forward passes of each of the program's stages: in this step so far, and in a whole step.
-    turns: Vec<(u32, u32)>,
+    pub(super) turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
     /// The step under way, or the next one.
     pub(super) step: u64,
@@ -191,7 +175,6 @@ impl<'a, T: Transport> Rank<'a, T> {
                 }
             }
         }
-        let recorder = Recorder::new(program);
         let forwards = |stage: &StageProgram| {
             let is_forward = |instruction: &&Instruction| {
                 matches!(instruction, Instruction::Run { action, .. }
@@ -203,6 +186,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         let (rule, rates) = (Rule::new(plan.optimizer), Rates::new(plan));
         let clip = Clip::new(plan.training.clip_norm, graph);
         let replica = Replica::new(plan, transport.rank());
+        let recorder = Recorder::new(program, loads(&replica, &program.train).len());
         Self {
             plan,
             graph,
@@ -329,6 +313,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 Fault::Data(source) => RunError::Data { step, source },
             })?;
         }
+        counts.input_ns = self.input.waited();
         Ok(counts)
     }
 
@@ -340,11 +325,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     ) -> Result<(), Fault> {
         match *instruction {
             Instruction::Load { micro_batch, source, region } => {
-                let start = self.transport.now_ns();
                 self.load(batch, micro_batch, (source, region))?;
-                let end = self.transport.now_ns();
-                counts.input_ns += end - start;
-                self.recorder.loaded(start, end);
             }
             Instruction::Recv { from, tag, region } => {
                 let from = self.replica.peer(from);
@@ -419,175 +400,9 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
     }
 
-    fn run(
-        &mut self,
-        action: Action,
-        pass: &Pass,
-        reduces: bool,
-        counts: &mut StepCounts,
-    ) -> Result<(), TransportError> {
-        let program = self.program;
-        let stage = program.stage(action.stage).expect("lowering put the action on this lane");
-        let range = kernels(stage, action.kind);
-        let mut buckets = if reduces { &stage.buckets[..] } else { &[] };
-        for index in range {
-            self.kernel(stage, &stage.kernels[index], pass);
-            while let Some((bucket, rest)) =
-                buckets.split_first().filter(|(bucket, _)| bucket.ready as usize <= index)
-            {
-                self.reduce(bucket)?;
-                buckets = rest;
-            }
-            if reduces {
-                self.transport.progress()?;
-            }
-        }
-        buckets.iter().try_for_each(|bucket| self.reduce(bucket))?;
-        if let (ActionKind::Forward, Some(loss)) = (action.kind, &stage.loss) {
-            let words = self.arena.floats(stage.region(loss, pass.slot, pass.outbox));
-            counts.loss += f64::from(words[0]);
-            counts.correct += u64::from(words[1].to_bits());
-        }
-        Ok(())
-    }
-
     fn begin_step(&mut self, step: u64) {
         self.step = step;
         self.turns.iter_mut().for_each(|(index, _)| *index = 0);
-    }
-
-    /// The pass that an action makes, counted when it is a forward pass of training.
-    fn pass(
-        &mut self,
-        action: Action,
-        (slot, outbox, version): (u32, u32, u32),
-        batch: Batch,
-    ) -> Pass {
-        let at = self.program.stages.iter().position(|s| s.stage == action.stage);
-        let (next, count) = &mut self.turns[at.expect("lowering put the action on this lane")];
-        let turn = Turn { index: *next, count: *count };
-        if action.kind == ActionKind::Forward && matches!(batch, Batch::Train(_)) {
-            *next += 1;
-        }
-        Pass { batch, micro_batch: action.micro_batch, turn, slot, outbox, version }
-    }
-
-    fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {
-        let node = self.graph.node(kernel.node);
-        let inputs: Slices<_> = node.inputs.iter().map(|id| &self.graph.node(*id).output).collect();
-        let call = Call {
-            op: &node.op,
-            kind: kernel.kind,
-            inputs: &inputs,
-            output: &node.output,
-            samples: self.plan.samples(),
-            phase: match pass.batch {
-                Batch::Train(_) => Phase::Train,
-                Batch::Test(_) => Phase::Evaluate,
-            },
-            loss_scale: 1.0 / self.program.batch as f32,
-            wanted: kernel.wanted,
-            threads: self.threads,
-            draw: Draw {
-                seed: self.plan.seed,
-                step: match pass.batch {
-                    Batch::Train(step) | Batch::Test(step) => step,
-                },
-                node: kernel.node.0,
-                first_sample: self.replica.first_sample(self.replica.index, pass.micro_batch),
-            },
-            turn: pass.turn,
-            precision: self.plan.training.precision,
-        };
-        let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
-        for (packed, f32) in &kernel.unpack {
-            self.arena.convert(region(packed), region(f32), |from, into| {
-                bf16::unpack(call.threads, from, into);
-            });
-        }
-        let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
-        let weights = params.iter().map(|p| match p.gradient {
-            Some(_) => stage.versions.place(p.weight, pass.version, self.step),
-            None => p.weight,
-        });
-        let gradients = params.iter().filter_map(|p| p.gradient);
-        let untrained = params.iter().filter(|p| p.gradient.is_none());
-        let deferred = untrained.filter_map(|p| p.state[0]);
-        let scratch = kernel.workspace.iter().map(region);
-        let written = kernel.writes.iter().map(region).chain(weights).chain(gradients);
-        let written = written.chain(deferred);
-        let (reads, mut writes) =
-            self.arena.views(kernel.reads.iter().map(region), written.chain(scratch));
-        let (values, rest) = writes.split_at_mut(kernel.writes.len());
-        let (weights, rest) = rest.split_at_mut(params.len());
-        let trained = params.iter().filter(|p| p.gradient.is_some()).count();
-        let (gradients, rest) = rest.split_at_mut(trained);
-        let (deferred, scratch) = rest.split_at_mut(rest.len() - kernel.workspace.iter().len());
-        let workspace = scratch.first_mut().map_or(&mut [][..], |slice| &mut **slice);
-        let operands = Operands {
-            reads: &reads,
-            writes: values,
-            params: weights,
-            gradients,
-            deferred,
-            workspace,
-        };
-        launch(&call, operands);
-        drop((reads, writes));
-        for (f32, packed) in &kernel.pack {
-            self.arena.convert(region(f32), region(packed), |from, into| {
-                bf16::pack(call.threads, from, into);
-            });
-        }
-    }
-
-    /// Update `index` of this step makes version `to` of the parameters from version `from`.
-    fn update(&mut self, stage: StageId, (from, to): (u32, u32), index: u32) {
-        let program = self.program;
-        let stage = program.stage(stage).expect("lowering put the stage on this lane");
-        let step = self.step;
-        for place in &stage.params {
-            let Some(gradient) = place.gradient else { continue };
-            if !self.replica.updates {
-                // The first replica hands out its parameters before the next step.
-                self.arena.floats(gradient).fill(0.0);
-                continue;
-            }
-            let [old, new] = [from, to].map(|v| stage.versions.place(place.weight, v, step));
-            if old != new {
-                let (reads, mut writes) = self.arena.views([old].into_iter(), [new].into_iter());
-                writes[0].copy_from_slice(reads[0]);
-            }
-            self.update_param(place, new, index);
-        }
-    }
-
-    fn update_param(&mut self, place: &ParamPlace, weight: Region, index: u32) {
-        let Some(gradient) = place.gradient else { return };
-        let updates = u64::from(self.program.updates);
-        let update = Update {
-            rate: self.rates.at(self.step),
-            number: self.step * updates + u64::from(index) + 1,
-            scale: self.clip.scale(),
-            threads: self.threads,
-        };
-        let axes = self.graph.param(place.param).shape.len();
-        let written = [weight, gradient].into_iter().chain(place.state.into_iter().flatten());
-        let (_, mut slices) = self.arena.views(std::iter::empty(), written);
-        if let [weight, gradient, state @ ..] = &mut slices[..] {
-            self.rule.update(&update, Parameter { weight, gradient, state, axes });
-        }
-    }
-}
-
-/// The kernels of an action, as indexes.
-fn kernels(stage: &StageProgram, kind: ActionKind) -> Range<usize> {
-    let (forward, input) = (stage.forward_end as usize, stage.input_gradient_end as usize);
-    match kind {
-        ActionKind::Forward => 0..forward,
-        ActionKind::Backward => forward..stage.kernels.len(),
-        ActionKind::BackwardInput => forward..input,
-        ActionKind::BackwardWeight => input..stage.kernels.len(),
     }
 }
 

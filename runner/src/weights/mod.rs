@@ -63,7 +63,7 @@ pub enum WeightsError {
     /// A file of an unknown kind.
     #[error(
         "{}: weights are read from .safetensors files, from their index (.safetensors.index.json), \
-         from checkpoints and from .onnx files", path.display()
+         from .onnx files and from checkpoints", path.display()
     )]
     Kind {
         /// The file.
@@ -96,11 +96,25 @@ pub enum WeightsError {
     },
 }
 
-/// Opens a file of tensors, the index of several, a checkpoint, or the newest of a run's.
+/// Opens a file of tensors, the index of several, a checkpoint, the newest of a run's, or the ONNX
+/// file that `graph` came from.
 ///
 /// # Errors
 /// When it is none of these or cannot be read.
-pub fn open(path: &Path) -> Result<Box<dyn WeightSource>, WeightsError> {
+pub fn open(path: &Path, graph: &Graph) -> Result<Box<dyn WeightSource>, WeightsError> {
+    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx")) {
+        let file = OnnxFile::open_for(path, graph)?;
+        file.check_values()?;
+        return Ok(Box::new(file));
+    }
+    open_tensors(path)
+}
+
+/// Opens everything but ONNX files.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_tensors(path: &Path) -> Result<Box<dyn WeightSource>, WeightsError> {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     Ok(Box::new(if path.is_dir() {
         Safetensors::checkpoint(&checkpoint(path)?)?
@@ -120,17 +134,6 @@ fn checkpoint(folder: &Path) -> Result<PathBuf, CheckpointError> {
     let found = Resume::find(&folder.to_string_lossy(), None)?;
     let newest = found.candidates.into_iter().next();
     newest.map(|c| c.folder).ok_or_else(|| CheckpointError::Nowhere { path: folder.into() })
-}
-
-/// Opens a file of tensors for a network. An ONNX file is read with the sizes that the network has.
-///
-/// # Errors
-/// When it is none of those of [`open`], no ONNX file, or cannot be read.
-pub fn open_for(path: &Path, graph: &Graph) -> Result<Box<dyn WeightSource>, WeightsError> {
-    match path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx")) {
-        true => Ok(Box::new(OnnxFile::open_for(path, graph)?)),
-        false => open(path),
-    }
 }
 
 /// Compares a source with the parameters of a network; returns the names of tensors that the

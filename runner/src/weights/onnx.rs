@@ -1,29 +1,25 @@
-//! Weights in an ONNX file, or in the file that it names.
+//! Weights from the ONNX file that a network came from.
 
 use super::WeightSource;
 use crate::onnx::OnnxFile;
 use crate::tensor_file::TensorFileError;
-use std::io;
 use std::path::Path;
 
 impl WeightSource for OnnxFile {
     fn path(&self) -> &Path {
-        self.path()
+        OnnxFile::path(self)
     }
 
     fn names(&self) -> Vec<String> {
-        self.names()
+        OnnxFile::names(self)
     }
 
     fn shape(&self, name: &str) -> Option<Vec<u64>> {
-        self.shape(name)
+        OnnxFile::shape(self, name)
     }
 
     fn read(&self, name: &str, into: &mut [f32]) -> Result<(), TensorFileError> {
-        let values = self.values(name).map_err(|error| TensorFileError::Read {
-            path: self.path().into(),
-            source: io::Error::other(error),
-        })?;
+        let values = self.values(name).map_err(|e| TensorFileError::Onnx(Box::new(e)))?;
         into.copy_from_slice(&values);
         Ok(())
     }
