@@ -1,8 +1,8 @@
 //! ONNX files: the network for a plan, and first values for its parameters.
 
-use pipewright_core::graph::{Graph, Op};
+use pipewright_core::graph::{Graph, Node, Op};
 use pipewright_core::ids::ParamId;
-use pipewright_core::onnx::{self, Imported, OnnxError, Options, Place, Source, WeightError};
+use pipewright_core::onnx::{self, Imported, Loss, OnnxError, Options, Place, Source, WeightError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -101,7 +101,12 @@ impl OnnxFile {
             Op::Tokens { length, .. } => Some(vec![*length]),
             _ => None,
         });
-        let options = Options { sample: sample.unwrap_or_default(), ..Options::default() };
+        let squares = |node: &Node| matches!(node.op, Op::MeanSquaredError);
+        let loss = match graph.nodes().iter().any(squares) {
+            true => Loss::MeanSquaredError,
+            false => Loss::CrossEntropy,
+        };
+        let options = Options { loss, sample: sample.unwrap_or_default(), ..Options::default() };
         Self::open(path, &options)
     }
 
