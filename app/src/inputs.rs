@@ -43,6 +43,7 @@ pub struct Rest {
     pub optimizer: Optimizer,
     pub training: Training,
     pub data: Data,
+    pub shuffle: bool,
     pub seed: u64,
     pub steps: u64,
 }
@@ -51,7 +52,8 @@ impl Default for Rest {
     fn default() -> Self {
         let (optimizer, training) = (Optimizer::default(), Training::default());
         let data_parallel = DataParallel::default();
-        Self { data_parallel, optimizer, training, data: Data::default(), seed: 1, steps: 100 }
+        let data = Data::default();
+        Self { data_parallel, optimizer, training, data, shuffle: true, seed: 1, steps: 100 }
     }
 }
 
@@ -198,6 +200,7 @@ impl Inputs {
             optimizer: self.rest.optimizer,
             training: self.rest.training,
             data: self.rest.data.clone(),
+            shuffle: self.rest.shuffle,
             seed: self.rest.seed,
             steps: self.rest.steps,
         }
@@ -237,6 +240,7 @@ impl Inputs {
                 optimizer: plan.optimizer,
                 training: plan.training,
                 data: plan.data.clone(),
+                shuffle: plan.shuffle,
                 seed: plan.seed,
                 steps: plan.steps,
             },

@@ -83,8 +83,7 @@ fn plan(
 }
 
 fn data(plan: &Plan, prediction: &Prediction) -> DataSet {
-    let (shape, classes) = prediction.graph.sample().unwrap();
-    open(&plan.data, shape, classes, plan.seed).unwrap()
+    open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap()
 }
 
 /// Numbers of stages that the layers of a model suffice for.

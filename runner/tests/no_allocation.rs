@@ -1,8 +1,9 @@
 //! What runs inside of a training step must not allocate: all its memory is planned.
 
+use pipewright_core::graph::presets::Preset;
 use pipewright_core::graph::{Init, Param};
-use pipewright_core::plan::Data;
-use pipewright_runner::data::{open, sample_index};
+use pipewright_core::plan::{Data, Source};
+use pipewright_runner::data::{Load, Order, Reader, Sequence, open};
 use pipewright_runner::init::init_param;
 use pipewright_runner::transport::local::{LocalTransport, local};
 use pipewright_runner::transport::{ReduceOp, Transport};
@@ -50,13 +51,17 @@ fn samples_and_their_order() {
     let digits =
         Data::Idx { dir: concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/digits").into() };
     for data in [Data::default(), digits] {
-        let set = open(&data, &[1, 8, 8], 10, 1).unwrap();
-        let mut out = [0.0; 64];
+        let sample = Preset::DigitsCnn.graph().unwrap().sample().unwrap();
+        let train = open(&data, &sample, 1).unwrap().train;
+        let sequence = Sequence::Shuffled { seed: 1 };
+        let order = Order { sequence, samples: train.len(), mini_batch: 4 };
+        let reader = Reader::new(train, order);
+        let (mut input, mut target) = ([0; 256], [0; 4]);
         let count = allocations(|| {
-            for position in 0..100 {
-                let index = sample_index(1, set.train.len(), position);
-                set.train.write_sample(index, &mut out);
-                std::hint::black_box(set.train.label(index));
+            for step in 0..100 {
+                let load = |source, words| Load { source, first: 0, words };
+                reader.read(step, load(Source::Input, 256), &mut input).unwrap();
+                reader.read(step, load(Source::Target, 4), &mut target).unwrap();
             }
         });
         assert_eq!(count, 0, "{data}");

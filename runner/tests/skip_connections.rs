@@ -25,8 +25,7 @@ fn losses(cuts: Vec<u32>) -> Vec<u64> {
     (draft.mini_batch, draft.micro_batches) = (4, 2);
     draft.data = common::few_samples();
     let (plan, prediction) = draft.plan().unwrap();
-    let (shape, classes) = prediction.graph.sample().unwrap();
-    let data = open(&plan.data, shape, classes, plan.seed).unwrap();
+    let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let handles = prediction.programs.iter().map(|p| p.handles).max().unwrap();
     let transports = local(plan.ranks(), handles as usize);
     let losses: Vec<Vec<f64>> = std::thread::scope(|scope| {

@@ -5,11 +5,13 @@ mod build;
 mod divide;
 mod op;
 pub mod presets;
+mod sample;
 mod tensor;
 
 pub use build::{Conv, GraphBuilder};
 pub use divide::{Crossing, Division, Section};
 pub use op::{Function, Init, Interpolation, Op, Pair, ParamSpec, Window};
+pub use sample::{InputSpec, SampleSpec, TargetSpec};
 pub use tensor::{DType, TensorSpec};
 
 use crate::ids::{NodeId, ParamId};
@@ -218,19 +220,6 @@ impl Graph {
     /// The node of the loss, when there is one.
     pub fn loss(&self) -> Option<NodeId> {
         self.find(Op::is_loss)
-    }
-
-    /// Shape of a sample and number of classes, when the graph has both sources.
-    pub fn sample(&self) -> Option<(&[u64], u64)> {
-        let shape = self.nodes.iter().find_map(|n| match &n.op {
-            Op::Input { shape } => Some(shape.as_slice()),
-            _ => None,
-        })?;
-        let classes = self.nodes.iter().find_map(|n| match n.op {
-            Op::Target { classes } => Some(classes),
-            _ => None,
-        })?;
-        Some((shape, classes))
     }
 
     fn find(&self, wanted: impl Fn(&Op) -> bool) -> Option<NodeId> {

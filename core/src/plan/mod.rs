@@ -11,7 +11,7 @@ mod program;
 mod training;
 
 pub use check::PlanError;
-pub use data::Data;
+pub use data::{DATA_KINDS, Data};
 pub use data_parallel::{DataParallel, DataParallelMode};
 pub use lower::{Inputs, groups, lower, lower_evaluation, training_graphs};
 pub use optimizer::Optimizer;
@@ -61,12 +61,23 @@ pub struct Plan {
     pub training: Training,
     /// What to train on.
     pub data: Data,
+    /// A file of initial weights, relative to where the runner starts; none: drawn from the seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
+    /// Whether each epoch takes the samples in an order of its own; else as they lie in their files.
+    #[serde(default = "shuffled", skip_serializing_if = "Clone::clone")]
+    pub shuffle: bool,
     /// Weights and the order of samples follow from it.
     pub seed: u64,
     /// Steps to train.
     pub steps: u64,
     /// What the planner expects.
     pub prediction: Expectation,
+}
+
+/// What a plan file means that says nothing of the order.
+fn shuffled() -> bool {
+    true
 }
 
 /// The network of a plan.
@@ -163,6 +174,8 @@ pub struct Draft {
     pub training: Training,
     /// What to train on.
     pub data: Data,
+    /// Whether each epoch takes the samples in an order of its own.
+    pub shuffle: bool,
     /// Seed of weights and samples.
     pub seed: u64,
     /// Steps to train.
@@ -183,6 +196,7 @@ impl Draft {
             optimizer: Optimizer::default(),
             training: Training::default(),
             data: Data::default(),
+            shuffle: true,
             seed: 1,
             steps: 100,
         }

@@ -55,11 +55,13 @@ fn processes(args: &RunArgs) -> Result<Option<u32>, Failure> {
 }
 
 /// Refuses a plan whose tensors do not fit into this machine's memory.
-fn fits(prediction: &Prediction, replicas: u32, rank: Option<u32>) -> Result<(), Failure> {
+fn fits(plan: &Plan, prediction: &Prediction, rank: Option<u32>) -> Result<(), Failure> {
     let programs = &prediction.programs;
     let all: Bytes = match rank {
-        Some(rank) => programs[rank as usize % programs.len()].arena,
-        None => programs.iter().map(|p| p.arena).sum::<Bytes>() * u64::from(replicas),
+        Some(rank) => programs[plan.data_parallel.place(rank).0.index()].arena,
+        None => {
+            programs.iter().map(|p| p.arena).sum::<Bytes>() * u64::from(plan.data_parallel.replicas)
+        }
     };
     let Some(available) = available_memory().filter(|available| all > *available) else {
         return Ok(());
@@ -115,13 +117,15 @@ impl Run {
         let prediction = predict(&plan)?;
         super::runnable(&prediction.graph)?;
         let evaluation = evaluation(&plan)?;
-        fits(&prediction, plan.data_parallel.replicas, process.map(|(rank, _)| rank))?;
-        let (shape, classes) = prediction.graph.sample().expect("plans train on samples");
-        let data = data::open(&plan.data, shape, classes, plan.seed)
+        fits(&plan, &prediction, process.map(|(rank, _)| rank))?;
+        let sample = prediction.graph.sample().expect("plans train on samples");
+        let data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
-        let state = State::prepare(args, &plan, &prediction.graph, data.train.len())?;
+        let first = process.is_none_or(|(rank, _)| rank == 0);
+        let parts = (&plan, &prediction.graph);
+        let state = State::prepare(args, parts, data.train.len(), first)?;
         let output = Output::new(args, &prediction);
-        if process.is_none_or(|(rank, _)| rank == 0) {
+        if first {
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
         }
         let threads = threads(args, plan.ranks());
@@ -162,7 +166,7 @@ impl Run {
         } else {
             Progress::silent()
         };
-        let program = &prediction.programs[(index % plan.lanes()) as usize];
+        let program = &prediction.programs[plan.data_parallel.place(index).0.index()];
         let parts = (plan, &prediction.graph, program);
         let mut rank = Rank::new(parts, &self.data, transport, self.threads);
         // Metrics are dropped, and so written, before `abort` may end the process. That they cannot
@@ -219,7 +223,8 @@ fn caused_by_peer(error: &RunError) -> bool {
         RunError::Transport { source, .. } | RunError::Agreement { source, .. } => {
             matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
         }
-        RunError::Diverged { .. }
+        RunError::Data { .. }
+        | RunError::Diverged { .. }
         | RunError::Checkpoint { .. }
         | RunError::Resume(_)
         | RunError::Weights(_)
@@ -234,6 +239,7 @@ fn known_to_all(error: &RunError) -> bool {
         RunError::Diverged { .. } | RunError::Checkpoint { .. } | RunError::Resume(_) => true,
         RunError::Transport { .. }
         | RunError::Agreement { .. }
+        | RunError::Data { .. }
         | RunError::Weights(_)
         | RunError::Write { .. } => false,
     }

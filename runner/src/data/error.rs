@@ -35,36 +35,62 @@ pub enum DataError {
         /// What is there.
         found: String,
     },
-    /// Images and labels that do not pair up.
-    #[error(
-        "{images} holds {image_count} images, {labels} holds {label_count} labels",
-        images = images.display(),
-        labels = labels.display()
-    )]
-    Counts {
-        /// The file of the images.
-        images: PathBuf,
-        /// How many it holds.
-        image_count: u64,
-        /// The file of the labels.
-        labels: PathBuf,
-        /// How many it holds.
-        label_count: u64,
+    /// A file that a library cannot make sense of, or that lacks something.
+    #[error("{path}: {why}", path = path.display())]
+    Damaged {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
     },
-    /// Images that the model does not take.
+    /// A file that became shorter while it was in use.
     #[error(
-        "{file} holds samples of shape {found:?}, the model takes {wanted:?}: \
+        "{path} had {opened} bytes when training began and has {now} now; \
+         restore the file and start again", path = path.display()
+    )]
+    Shrunk {
+        /// The file.
+        path: PathBuf,
+        /// Its length at first.
+        opened: u64,
+        /// Its length now.
+        now: u64,
+    },
+    /// Samples and targets that do not pair up.
+    #[error("{inputs} holds {input_count} samples, {targets} holds {target_count} targets")]
+    Counts {
+        /// What holds the samples.
+        inputs: String,
+        /// How many.
+        input_count: u64,
+        /// What holds the targets.
+        targets: String,
+        /// How many.
+        target_count: u64,
+    },
+    /// Samples or targets that the model does not take.
+    #[error(
+        "{what} holds samples of shape {found:?}, the model takes {wanted:?}: \
          both must be equal but for axes of size 1, or the model must take {elements} flat values",
-        file = file.display(),
-        elements = found.iter().product::<u64>()
+        elements = found.iter().fold(1u64, |n, size| n.saturating_mul(*size))
     )]
     Shape {
-        /// The file.
-        file: PathBuf,
-        /// Shape of its samples.
+        /// What holds them.
+        what: String,
+        /// Shape of one.
         found: Vec<u64>,
-        /// The model's input, or the training samples where only the test samples differ.
+        /// The model's, or the training samples' where only the test samples differ.
         wanted: Vec<u64>,
+    },
+    /// Numbers of a kind that cannot be what the model takes.
+    #[error("{what} holds {found}, the model takes {wanted}")]
+    Kind {
+        /// What holds them.
+        what: String,
+        /// The kind that is there.
+        found: String,
+        /// What the model takes.
+        wanted: String,
     },
     /// No samples at all.
     #[error("{what} holds no samples")]
@@ -73,11 +99,15 @@ pub enum DataError {
         what: String,
     },
     /// A model that no data set fits.
-    #[error("a model with input {shape:?} and {classes} classes fits no data set")]
+    #[error("a model that trains on {sample} fits no data set")]
     Model {
-        /// The model's input.
-        shape: Vec<u64>,
-        /// Its number of classes.
-        classes: u64,
+        /// What it trains on.
+        sample: String,
+    },
+    /// The thread that reads ahead is no more.
+    #[error("the thread that reads samples ended: {why}")]
+    Reader {
+        /// Why.
+        why: String,
     },
 }

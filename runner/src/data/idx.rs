@@ -8,67 +8,39 @@
 //! Numbers are big-endian. `08` says unsigned bytes, `03` and `01` the number of axes.
 
 use super::DataError;
-use super::stored::{Stored, check_labels, check_shape, read};
+use super::column::{Array, Block};
+use super::element::Element;
+use super::file::Mapped;
+use super::half::Half;
 use std::path::Path;
 
 /// What the errors of this format say about the folder.
 const EXPECTED: &str = "a file in MNIST's IDX layout";
 
-/// The splits [train, test] in folder `dir`.
-pub(super) fn open(dir: &Path, model: &[u64], classes: u32) -> Result<[Stored; 2], DataError> {
-    let train = split(dir, "train", model, classes)?;
-    let test = split(dir, "t10k", model, classes)?;
-    // A flat model takes 8 x 8 as well as 4 x 16, yet those are no halves of one data set.
-    if train.image != test.image {
-        let file = dir.join("t10k-images-idx3-ubyte");
-        return Err(DataError::Shape {
-            file,
-            found: test.image.into(),
-            wanted: train.image.into(),
-        });
-    }
-    Ok([train.stored, test.stored])
+/// The halves [train, test] in folder `dir`.
+pub(super) fn open(dir: &Path) -> Result<[Half; 2], DataError> {
+    Ok([half(dir, "train")?, half(dir, "t10k")?])
 }
 
-struct IdxSplit {
-    stored: Stored,
-    /// Rows and columns.
-    image: [u64; 2],
-}
-
-fn split(dir: &Path, name: &str, model: &[u64], classes: u32) -> Result<IdxSplit, DataError> {
+fn half(dir: &Path, name: &str) -> Result<Half, DataError> {
     let images = dir.join(format!("{name}-images-idx3-ubyte"));
     let labels = dir.join(format!("{name}-labels-idx1-ubyte"));
-    let image_bytes = read(&images, EXPECTED)?;
-    let label_bytes = read(&labels, EXPECTED)?;
-    parse(&images, image_bytes, &labels, label_bytes, model, classes)
+    let x = array::<3>(&images, "images")?;
+    Ok(Half { x, y: array::<1>(&labels, "labels")? })
 }
 
-/// Joins the two files of a split.
-fn parse(
-    images: &Path,
-    image_bytes: Vec<u8>,
-    labels: &Path,
-    mut label_bytes: Vec<u8>,
-    model: &[u64],
-    classes: u32,
-) -> Result<IdxSplit, DataError> {
-    let [image_count, rows, columns] = header(images, &image_bytes, "images")?;
-    let [label_count] = header(labels, &label_bytes, "labels")?;
-    if image_count == 0 || rows == 0 || columns == 0 {
-        return Err(DataError::Empty { what: images.display().to_string() });
-    }
-    check_shape(images, &[rows, columns], model)?;
-    if image_count != label_count {
-        let (images, labels) = (images.into(), labels.into());
-        return Err(DataError::Counts { images, image_count, labels, label_count });
-    }
-    label_bytes.drain(..8);
-    check_labels(labels, &label_bytes, classes, |index| 8 + index)?;
-    let elements = (rows * columns) as usize;
-    let stored =
-        Stored { bytes: image_bytes, first: 16, stride: elements, elements, labels: label_bytes };
-    Ok(IdxSplit { stored, image: [rows, columns] })
+/// An IDX file with `AXES` axes, the first of which counts the samples.
+fn array<const AXES: usize>(path: &Path, what: &str) -> Result<Array, DataError> {
+    let file = Mapped::open(path, EXPECTED)?;
+    let sizes: [u64; AXES] = header(path, file.bytes(), what)?;
+    let stride = sizes[1..].iter().product();
+    let block = Block { file, first: 4 + 4 * AXES as u64, stride, samples: sizes[0] };
+    Ok(Array {
+        what: path.display().to_string(),
+        blocks: vec![block],
+        element: Element::U8,
+        shape: sizes[1..].to_vec(),
+    })
 }
 
 /// Reads the `AXES` sizes and checks that they account for every byte of the file.
@@ -135,7 +107,10 @@ fn guess(magic: u32) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{Folder, classes, values};
+    use super::super::{DataSet, open};
     use super::*;
+    use pipewright_core::plan::Data;
     use proptest::prelude::*;
 
     fn images(count: u32, rows: u32, columns: u32) -> Vec<u8> {
@@ -154,57 +129,67 @@ mod tests {
         bytes
     }
 
-    fn load(images: Vec<u8>, labels: Vec<u8>, model: &[u64]) -> Result<Stored, String> {
-        parse(Path::new("i"), images, Path::new("l"), labels, model, 10)
-            .map(|split| split.stored)
-            .map_err(|error| error.to_string())
+    /// Opens both files as both halves; paths in errors lose the folder.
+    fn load(images: &[u8], labels: &[u8], model: &[u64]) -> Result<DataSet, String> {
+        let folder = Folder::new("idx");
+        for half in ["train", "t10k"] {
+            folder.write(&format!("{half}-images-idx3-ubyte"), images);
+            folder.write(&format!("{half}-labels-idx1-ubyte"), labels);
+        }
+        let short = |text: String| {
+            let text = text.replace(&format!("{}/", folder.text()), "");
+            text.replace("train-images-idx3-ubyte", "i").replace("train-labels-idx1-ubyte", "l")
+        };
+        open(&Data::Idx { dir: folder.text() }, &classes(model, 10), 0)
+            .map_err(|error| short(error.to_string()))
     }
 
     #[test]
     fn a_whole_pair_of_files_is_read() {
-        let stored = load(images(3, 2, 2), labels(&[9, 0, 4]), &[1, 2, 2]).unwrap();
-        assert_eq!((stored.len(), stored.label(2)), (3, 4));
-        let mut out = [0.0; 4];
-        stored.write_sample(1, &mut out);
-        assert_eq!(out, [4.0 / 255.0, 5.0 / 255.0, 6.0 / 255.0, 7.0 / 255.0]);
+        let set = load(&images(3, 2, 2), &labels(&[9, 0, 4]), &[1, 2, 2]).unwrap();
+        assert_eq!((set.train.len(), set.train.label(2)), (3, 4));
+        assert_eq!(values(&set.train, 1), [4.0 / 255.0, 5.0 / 255.0, 6.0 / 255.0, 7.0 / 255.0]);
     }
 
     #[test]
     fn every_truncation_is_refused_at_its_end() {
         let (whole_images, whole_labels) = (images(3, 2, 2), labels(&[1, 2, 3]));
         for end in 0..whole_images.len() {
-            let error = load(whole_images[..end].into(), whole_labels.clone(), &[4]).unwrap_err();
+            let error = load(&whole_images[..end], &whole_labels, &[4]).unwrap_err();
             assert!(error.starts_with(&format!("i, byte {end}: expected ")), "{error}");
             assert!(error.contains("found the end of the file"), "{error}");
         }
         for end in 0..whole_labels.len() {
-            let error = load(whole_images.clone(), whole_labels[..end].into(), &[4]).unwrap_err();
+            let error = load(&whole_images, &whole_labels[..end], &[4]).unwrap_err();
             assert!(error.starts_with(&format!("l, byte {end}: expected ")), "{error}");
         }
     }
 
     #[test]
     fn errors_say_where_and_what() {
-        let fails = |images, labels| load(images, labels, &[2, 2]).unwrap_err();
+        let fails = |images: &[u8], labels: &[u8]| load(images, labels, &[2, 2]).unwrap_err();
         let mut long = images(1, 2, 2);
         long.extend([0; 5]);
         assert_eq!(
-            fails(long, labels(&[0])),
+            fails(&long, &labels(&[0])),
             "i, byte 20: expected the end of the file after images [1, 2, 2], found 5 more bytes"
         );
         assert_eq!(
-            fails(images(2, 2, 2), labels(&[9, 10])),
+            fails(&images(2, 2, 2), &labels(&[9, 10])),
             "l, byte 9: expected a label below 10, the model's number of classes, found 10"
         );
         assert_eq!(
-            fails(labels(&[0]), labels(&[0])),
+            fails(&labels(&[0]), &labels(&[0])),
             "i, byte 0: expected the magic number 0x00000803 of IDX images, \
              found 0x00000801 (IDX labels)"
         );
-        assert_eq!(fails(images(1, 2, 2), labels(&[1, 2])), "i holds 1 images, l holds 2 labels");
-        assert_eq!(fails(images(0, 2, 2), labels(&[])), "i holds no samples");
         assert_eq!(
-            fails(images(1, 1, 4), labels(&[0])),
+            fails(&images(1, 2, 2), &labels(&[1, 2])),
+            "i holds 1 samples, l holds 2 targets"
+        );
+        assert_eq!(fails(&images(0, 2, 2), &labels(&[])), "i holds no samples");
+        assert_eq!(
+            fails(&images(1, 1, 4), &labels(&[0])),
             "i holds samples of shape [1, 4], the model takes [2, 2]: both must be equal but for \
              axes of size 1, or the model must take 4 flat values"
         );
@@ -214,33 +199,15 @@ mod tests {
     fn sizes_that_overflow_are_a_short_file() {
         let mut huge = vec![0, 0, 8, 3];
         huge.extend([0xff; 12]);
-        let error = load(huge, labels(&[0]), &[4]).unwrap_err();
+        let error = load(&huge, &labels(&[0]), &[4]).unwrap_err();
         assert!(error.starts_with("i, byte 16: expected 18446744073709551615 bytes"), "{error}");
     }
 
     proptest! {
         #[test]
-        fn random_bytes_never_panic(
-            mut a in proptest::collection::vec(any::<u8>(), 0..64),
-            mut b in proptest::collection::vec(any::<u8>(), 0..64),
-            honest_magic: bool,
-            small_sizes: bool,
-        ) {
-            // Half the cases get past the magic number, and some of them past the sizes.
-            if honest_magic && a.len() >= 4 && b.len() >= 4 {
-                a[..4].copy_from_slice(&[0, 0, 8, 3]);
-                b[..4].copy_from_slice(&[0, 0, 8, 1]);
-            }
-            if small_sizes && a.len() >= 16 && b.len() >= 8 {
-                for byte in a[4..16].iter_mut().chain(&mut b[4..8]) {
-                    *byte &= 3;
-                }
-                for at in [4, 5, 6, 8, 9, 10, 12, 13, 14] {
-                    a[at] = 0;
-                }
-                b[4..7].fill(0);
-            }
-            let _ = load(a, b, &[4]);
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = header::<3>(Path::new("i"), &bytes, "images");
+            let _ = header::<1>(Path::new("l"), &bytes, "labels");
         }
     }
 }

@@ -13,6 +13,8 @@ pub(crate) enum Purpose {
     Weights,
     /// What the samples of one class have in common.
     Centre,
+    /// What the target values of one class have in common.
+    Answer,
     /// What sets a training sample apart from its class.
     TrainNoise,
     /// The same for a test sample.
@@ -25,6 +27,7 @@ impl Purpose {
         match self {
             Purpose::Weights => b"weights ",
             Purpose::Centre => b"centre  ",
+            Purpose::Answer => b"answer  ",
             Purpose::TrainNoise => b"train   ",
             Purpose::TestNoise => b"test    ",
         }
@@ -72,15 +75,20 @@ mod tests {
     #[test]
     fn seeds_purposes_and_streams_are_all_different() {
         let mut seen: Vec<u64> = vec![];
-        for purpose in [Purpose::Weights, Purpose::Centre, Purpose::TrainNoise, Purpose::TestNoise]
-        {
+        for purpose in [
+            Purpose::Weights,
+            Purpose::Centre,
+            Purpose::Answer,
+            Purpose::TrainNoise,
+            Purpose::TestNoise,
+        ] {
             for (seed, index) in [(0, 0), (0, 1), (1, 0), (u64::MAX, 5)] {
                 seen.push(stream(purpose, seed, index).next_u64());
             }
         }
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(seen.len(), 16);
+        assert_eq!(seen.len(), 20);
     }
 
     #[test]

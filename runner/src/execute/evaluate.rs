@@ -45,8 +45,8 @@ pub(super) fn evaluate<T: Transport>(
     step: u64,
 ) -> Result<Option<Tested>, RunError> {
     let rounds = context.test_samples.div_ceil(context.plan.mini_batch);
-    let lane = rank.transport.rank() % context.plan.lanes();
-    let instructions = &context.evaluation[lane as usize];
+    let (lane, _) = context.plan.data_parallel.place(rank.transport.rank());
+    let instructions = &context.evaluation[lane.index()];
     let agreement = |source| RunError::Agreement { step, source };
     let mut sums = [0.0, 0.0];
     // Ranks agree whether to go on. It drains the pipeline, so they do it about every `PATIENCE`:

@@ -6,6 +6,7 @@
 mod arena;
 mod clip;
 mod evaluate;
+mod input;
 mod lasting;
 mod memory;
 mod rank;

@@ -2,12 +2,15 @@
 
 use super::arena::{Arena, Slices};
 use super::clip::Clip;
+use super::input::Input;
 use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
 use crate::checkpoint::CheckpointError;
-use crate::data::{DataSet, Split, sample_index};
-use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, launch};
+use crate::data::{DataError, DataSet};
+use crate::device::cpu::{
+    Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, bf16, launch,
+};
 use crate::init::init_param;
 use crate::tensor_file::TensorFileError;
 use crate::transport::{Transport, TransportError};
@@ -15,15 +18,12 @@ use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, Param};
 use pipewright_core::ids::{MicroBatch, NodeId, ParamId, StageId};
 use pipewright_core::plan::{
-    Instruction, Kernel, ParamPlace, Plan, Program, Region, Source, StageProgram,
+    Instruction, Kernel, Operand, ParamPlace, Plan, Program, Region, StageProgram,
 };
 use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::timeline::Work;
 use std::ops::Range;
 use thiserror::Error;
-
-/// A class that no sample has: the kernels leave such samples out.
-const PADDING: u32 = u32::MAX;
 
 /// Why a rank cannot go on.
 #[derive(Debug, Error)]
@@ -45,6 +45,14 @@ pub enum RunError {
         step: u64,
         /// What happened.
         source: TransportError,
+    },
+    /// A sample could not be read.
+    #[error("step {step}: data: {source}")]
+    Data {
+        /// The step, or the round of an evaluation.
+        step: u64,
+        /// What is wrong, with file and byte.
+        source: DataError,
     },
     /// Training diverged.
     #[error("step {step}: the loss is {loss}; lower the learning rate ({rate})")]
@@ -78,6 +86,24 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+/// Why an instruction failed.
+pub(super) enum Fault {
+    Transport(TransportError),
+    Data(DataError),
+}
+
+impl From<TransportError> for Fault {
+    fn from(error: TransportError) -> Self {
+        Fault::Transport(error)
+    }
+}
+
+impl From<DataError> for Fault {
+    fn from(error: DataError) -> Self {
+        Fault::Data(error)
+    }
 }
 
 /// Which samples a pass takes.
@@ -119,6 +145,8 @@ pub struct StepCounts {
     pub correct: u64,
     /// Nanoseconds spent computing.
     pub busy_ns: u64,
+    /// Nanoseconds spent waiting for samples and copying them.
+    pub input_ns: u64,
     /// Length of the gradient of all parameters of all ranks before clipping; 0 without clipping.
     pub gradient_norm: f64,
 }
@@ -128,7 +156,7 @@ pub struct Rank<'a, T> {
     pub(super) plan: &'a Plan,
     pub(super) graph: &'a Graph,
     pub(super) program: &'a Program,
-    data: &'a DataSet,
+    pub(super) input: Input,
     /// Messages to the other ranks.
     pub transport: T,
     // Behind the transport: outstanding sends are withdrawn before their memory goes.
@@ -142,14 +170,14 @@ pub struct Rank<'a, T> {
     turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
     /// The step under way, or the next one.
-    step: u64,
+    pub(super) step: u64,
 }
 
 impl<'a, T: Transport> Rank<'a, T> {
     /// Allocates the arena and draws the initial weights.
     pub fn new(
         (plan, graph, program): (&'a Plan, &'a Graph, &'a Program),
-        data: &'a DataSet,
+        data: &DataSet,
         transport: T,
         threads: usize,
     ) -> Self {
@@ -179,7 +207,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             plan,
             graph,
             program,
-            data,
+            input: Input::new(plan, data),
             transport,
             arena,
             recorder,
@@ -198,6 +226,11 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.arena.bytes().0
     }
 
+    /// The next step will be `step`; tensors must be set as they are before it.
+    pub fn go_on_at(&mut self, step: u64) {
+        self.step = step;
+    }
+
     /// What the last steps recorded.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
@@ -211,6 +244,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.recorder.begin(step, self.transport.now_ns());
         let program = self.program;
         self.begin_step(step);
+        self.read_ahead(&program.train, Batch::Train(step))?;
         let counts = self.execute(&program.train, Batch::Train(step), step)?;
         self.step = step + 1;
         Ok(counts)
@@ -227,18 +261,27 @@ impl<'a, T: Transport> Rank<'a, T> {
         round: u64,
     ) -> Result<StepCounts, RunError> {
         self.recorder.pause();
+        self.read_ahead(instructions, Batch::Test(round))?;
         self.execute(instructions, Batch::Test(round), round)
     }
 
-    /// One training step of a lone rank, with every kernel timed.
-    pub fn measure_step(&mut self, step: u64, mut tell: impl FnMut(Measured, u64)) {
+    /// One training step of a lone rank, with every kernel timed; samples are not read ahead.
+    ///
+    /// # Errors
+    /// When a sample cannot be read.
+    pub fn measure_step(
+        &mut self,
+        step: u64,
+        mut tell: impl FnMut(Measured, u64),
+    ) -> Result<(), RunError> {
         let batch = Batch::Train(step);
         let program = self.program;
         self.begin_step(step);
         for instruction in &program.train {
             match *instruction {
                 Instruction::Load { micro_batch, source, region } => {
-                    self.load(batch, micro_batch, source, region);
+                    self.load(batch, micro_batch, (source, region))
+                        .map_err(|source| RunError::Data { step, source })?;
                 }
                 Instruction::Run { action, slot, outbox, version, .. } => {
                     let stage = program.stage(action.stage).expect("its lane");
@@ -255,6 +298,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 _ => {}
             }
         }
+        Ok(())
     }
 
     fn measure_update(&mut self, stage: StageId, tell: &mut impl FnMut(Measured, u64)) {
@@ -278,8 +322,12 @@ impl<'a, T: Transport> Rank<'a, T> {
     ) -> Result<StepCounts, RunError> {
         let mut counts = StepCounts::default();
         for (index, instruction) in instructions.iter().enumerate() {
-            self.instruction(instruction, batch, &mut counts)
-                .map_err(|source| RunError::Transport { step, instruction: index, source })?;
+            self.instruction(instruction, batch, &mut counts).map_err(|fault| match fault {
+                Fault::Transport(source) => {
+                    RunError::Transport { step, instruction: index, source }
+                }
+                Fault::Data(source) => RunError::Data { step, source },
+            })?;
         }
         Ok(counts)
     }
@@ -289,10 +337,14 @@ impl<'a, T: Transport> Rank<'a, T> {
         instruction: &Instruction,
         batch: Batch,
         counts: &mut StepCounts,
-    ) -> Result<(), TransportError> {
+    ) -> Result<(), Fault> {
         match *instruction {
             Instruction::Load { micro_batch, source, region } => {
-                self.load(batch, micro_batch, source, region);
+                let start = self.transport.now_ns();
+                self.load(batch, micro_batch, (source, region))?;
+                let end = self.transport.now_ns();
+                counts.input_ns += end - start;
+                self.recorder.loaded(start, end);
             }
             Instruction::Recv { from, tag, region } => {
                 let from = self.replica.peer(from);
@@ -363,54 +415,6 @@ impl<'a, T: Transport> Rank<'a, T> {
                 && tied_to(self.graph, place.param).is_none()
             {
                 self.clip.add(place.param, self.arena.floats(gradient), self.threads);
-            }
-        }
-    }
-
-    /// Copies the samples of a micro-batch, or their classes, into the arena.
-    fn load(&mut self, batch: Batch, micro_batch: MicroBatch, source: Source, region: Region) {
-        self.load_for(self.replica.index, batch, micro_batch, (source, region));
-    }
-
-    /// The same for another replica.
-    pub(super) fn load_for(
-        &mut self,
-        replica: u32,
-        batch: Batch,
-        micro_batch: MicroBatch,
-        (source, region): (Source, Region),
-    ) {
-        let samples = self.plan.samples();
-        let first = self.replica.first_sample(replica, micro_batch);
-        let (seed, mini_batch) = (self.plan.seed, self.plan.mini_batch);
-        let (split, index): (&Split, &dyn Fn(u64) -> Option<u64>) = match batch {
-            Batch::Train(step) => {
-                let split = &self.data.train;
-                let position = step * mini_batch + first;
-                (split, &move |i| Some(sample_index(seed, split.len(), position + i)))
-            }
-            Batch::Test(round) => {
-                let split = &self.data.test;
-                let position = round * mini_batch + first;
-                (split, &move |i| Some(position + i).filter(|index| *index < split.len()))
-            }
-        };
-        let words = self.arena.floats(region);
-        match source {
-            Source::Input => {
-                let sample = words.len() / samples as usize;
-                for (i, out) in (0..).zip(words.chunks_exact_mut(sample)) {
-                    match index(i) {
-                        Some(index) => split.write_sample(index, out),
-                        None => out.fill(0.0),
-                    }
-                }
-            }
-            Source::Target => {
-                let labels: &mut [u32] = bytemuck::cast_slice_mut(words);
-                for (i, label) in (0..).zip(labels) {
-                    *label = index(i).map_or(PADDING, |index| split.label(index));
-                }
             }
         }
     }
@@ -493,8 +497,14 @@ impl<'a, T: Transport> Rank<'a, T> {
                 first_sample: self.replica.first_sample(self.replica.index, pass.micro_batch),
             },
             turn: pass.turn,
+            precision: self.plan.training.precision,
         };
-        let region = |operand| stage.region(operand, pass.slot, pass.outbox);
+        let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
+        for (packed, f32) in &kernel.unpack {
+            self.arena.convert(region(packed), region(f32), |from, into| {
+                bf16::unpack(call.threads, from, into);
+            });
+        }
         let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
         let weights = params.iter().map(|p| match p.gradient {
             Some(_) => stage.versions.place(p.weight, pass.version, self.step),
@@ -523,6 +533,12 @@ impl<'a, T: Transport> Rank<'a, T> {
             workspace,
         };
         launch(&call, operands);
+        drop((reads, writes));
+        for (f32, packed) in &kernel.pack {
+            self.arena.convert(region(f32), region(packed), |from, into| {
+                bf16::pack(call.threads, from, into);
+            });
+        }
     }
 
     /// Update `index` of this step makes version `to` of the parameters from version `from`.
@@ -576,7 +592,7 @@ fn kernels(stage: &StageProgram, kind: ActionKind) -> Range<usize> {
 }
 
 /// The parameter of which `param` is a copy.
-fn tied_to(graph: &Graph, param: ParamId) -> Option<ParamId> {
+pub(super) fn tied_to(graph: &Graph, param: ParamId) -> Option<ParamId> {
     graph.nodes().iter().find_map(|node| match node.op {
         Op::TiedLinear { weight, .. } if node.params.contains(&param) => Some(weight),
         _ => None,

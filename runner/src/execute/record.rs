@@ -27,6 +27,8 @@ struct Record {
     /// Tag and moment.
     sent: Vec<(u32, u64)>,
     received: Vec<(u32, u64)>,
+    /// Start and end of each wait for samples, the copy included.
+    inputs: Vec<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -51,6 +53,7 @@ impl Recorder {
             spans: Vec::with_capacity(room),
             sent: Vec::with_capacity(room),
             received: Vec::with_capacity(room),
+            inputs: Vec::with_capacity(room),
         };
         Self { steps: (0..KEPT).map(|_| record()).collect(), current: None, begun: 0 }
     }
@@ -66,6 +69,7 @@ impl Recorder {
         record.spans.clear();
         record.sent.clear();
         record.received.clear();
+        record.inputs.clear();
     }
 
     /// What follows is not recorded.
@@ -98,6 +102,13 @@ impl Recorder {
         }
     }
 
+    /// Samples were waited for and copied.
+    pub fn loaded(&mut self, start: u64, end: u64) {
+        if let Some(index) = self.current {
+            self.steps[index].inputs.push((start, end));
+        }
+    }
+
     /// The kept steps, oldest first.
     pub fn trace(&self) -> RankTrace {
         let mut steps: Vec<Record> = self.steps[..self.begun.min(KEPT)].to_vec();
@@ -119,11 +130,13 @@ pub fn merge(model: &str, programs: &[Program], ranks: &[RankTrace], origin: u64
 fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
     let start = records.iter().map(|r| r.start).min().unwrap_or(origin);
     let since = |moment: u64| Nanos(moment.saturating_sub(start));
-    // Tags are unique in a replica.
-    let replica = |rank: usize| rank / programs.len();
+    // Tags are unique in a replica; replicas of a lane are neighbours.
+    let replicas = (records.len() / programs.len()).max(1);
+    let replica = |rank: usize| rank % replicas;
+    let all = || programs.iter().flat_map(|program| std::iter::repeat_n(program, replicas));
     let mut received = BTreeMap::new();
     let mut lanes = vec![];
-    for (rank, (program, record)) in programs.iter().cycle().zip(records).enumerate() {
+    for (rank, (program, record)) in all().zip(records).enumerate() {
         let keyed = record.received.iter().map(|(tag, moment)| ((replica(rank), *tag), *moment));
         received.extend(keyed);
         let span = |(start, end, work): &(u64, u64, RecordedWork)| Span {
@@ -139,8 +152,7 @@ fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
         lanes.push(Lane::new(program, record.spans.iter().map(span).collect()));
     }
     let mut messages = vec![];
-    for (rank, (program, record)) in programs.iter().cycle().zip(records).enumerate() {
-        let first = (replica(rank) * programs.len()) as u32;
+    for (rank, (program, record)) in all().zip(records).enumerate() {
         let sent: BTreeMap<u32, u64> = record.sent.iter().copied().collect();
         for instruction in &program.train {
             let Instruction::Send { to, tag, region, stage, micro_batch, gradient, .. } =
@@ -155,7 +167,7 @@ fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
             };
             messages.push(Message {
                 from: LaneId(rank as u32),
-                to: LaneId(first + to.0),
+                to: LaneId((to.index() * replicas + replica(rank)) as u32),
                 stage,
                 micro_batch,
                 gradient,

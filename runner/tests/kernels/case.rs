@@ -5,6 +5,7 @@ use pipewright_core::graph::autodiff::{
 };
 use pipewright_core::graph::{DType, Function, GraphBuilder, Op, TensorSpec};
 use pipewright_core::ids::{NodeId, StageId, ValueId};
+use pipewright_core::plan::Precision;
 use pipewright_runner::device::cpu::{Call, Draw, Operands, Phase, Turn};
 
 /// What a suite tests.
@@ -192,6 +193,7 @@ impl Case {
             threads: self.threads,
             draw: Draw::default(),
             turn: Turn::default(),
+            precision: Precision::F32,
         };
         let mut params: Vec<&mut [f32]> = self.params.iter_mut().map(|p| &mut p[..]).collect();
         let operands = Operands {

@@ -4,6 +4,7 @@ use crate::case::{Backward, Case, Forward, Noise};
 use crate::nodes::{self, Sizes};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec};
+use pipewright_core::plan::Precision;
 use pipewright_runner::device::cpu::{self, Call, Draw, Operands, Phase, Turn};
 
 /// Nodes large enough that work is split.
@@ -14,6 +15,8 @@ fn large() -> Vec<Case> {
     let mut cases = nodes::every(nodes::LARGE);
     // One sample: nothing but the products can be split.
     cases.extend(nodes::every(Sizes { samples: 1, ..nodes::LARGE }));
+    // Small images, of which convolutions take several together, in more than one product.
+    cases.extend(nodes::every(Sizes { samples: 22, image: [8, 9, 7], sequence: [6, 8] }));
     cases.push(loss);
     cases
 }
@@ -67,6 +70,7 @@ fn sums_are_folded_in_the_given_order() {
             threads,
             draw: Draw::default(),
             turn: Turn::default(),
+            precision: Precision::F32,
         };
         let writes: &mut [&mut [f32]] = &mut [&mut out];
         let operands = Operands {

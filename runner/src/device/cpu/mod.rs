@@ -7,6 +7,7 @@
 
 mod activation;
 mod attention;
+pub mod bf16;
 mod broadcast;
 mod chunks;
 mod conv;
@@ -41,6 +42,7 @@ pub use sums::squares;
 
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Op, TensorSpec};
+use pipewright_core::plan::Precision;
 
 /// Why a computation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,9 @@ pub struct Call<'a> {
     pub draw: Draw,
     /// Which of the step's micro-batches this is.
     pub turn: Turn,
+    /// How results are stored: a sum of gradients rounds after every term, so that it does not
+    /// matter which of them came from another device.
+    pub precision: Precision,
 }
 
 /// What the random numbers of a call follow from: nothing that depends on the split, the number of

@@ -14,21 +14,57 @@
 /// slower, and eight cost 20 ns.
 const ROUNDS: usize = 8;
 
-/// The sample at `position` = step · mini-batch + place in the mini-batch.
-///
-/// A pure function, equal on every rank and platform: replicas and resumed runs need no
-/// conversation to agree on who loads what.
-///
-/// # Panics
-/// When there are no samples: `len` = 0.
-pub fn sample_index(seed: u64, len: u64, position: u64) -> u64 {
-    assert!(len > 0, "a sequence over no samples");
-    let (epoch, place) = (position / len, position % len);
-    Permutation::new(seed, epoch, len).apply(place)
+/// The sample at each place of each mini-batch: a pure function, equal on every rank and platform.
+/// Replicas and resumed runs need no conversation to agree on who loads what, and a mini-batch
+/// holds the same samples however it is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// How the samples follow each other.
+    pub sequence: Sequence,
+    /// How many there are.
+    pub samples: u64,
+    /// Samples of a mini-batch.
+    pub mini_batch: u64,
+}
+
+/// How samples follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequence {
+    /// One permutation after another, without end; a mini-batch may lie across two epochs.
+    Shuffled {
+        /// The plan's seed.
+        seed: u64,
+    },
+    /// As they lie in their files, again and again.
+    Repeated,
+    /// As they lie in their files, once: to test on.
+    Once,
+}
+
+impl Order {
+    /// The sample at `place` of mini-batch `step`; none past the end of [`Sequence::Once`]. Of R
+    /// replicas, replica r takes the places from r · `mini_batch` / R on.
+    ///
+    /// # Panics
+    /// When there are no samples.
+    pub fn index(&self, step: u64, place: u64) -> Option<u64> {
+        assert!(self.samples > 0, "a sequence over no samples");
+        // In 128 bits, so that no number of steps overflows.
+        let position = u128::from(step) * u128::from(self.mini_batch) + u128::from(place);
+        let samples = u128::from(self.samples);
+        let (epoch, place) = ((position / samples) as u64, (position % samples) as u64);
+        match self.sequence {
+            Sequence::Shuffled { seed } => {
+                Some(Permutation::new(seed, epoch, self.samples).apply(place))
+            }
+            Sequence::Repeated => Some(place),
+            Sequence::Once => (position < samples).then_some(place),
+        }
+    }
 }
 
 /// One epoch's order.
-struct Permutation {
+pub(super) struct Permutation {
     len: u64,
     /// Bits of one half of the network's input.
     half: u32,
@@ -36,7 +72,7 @@ struct Permutation {
 }
 
 impl Permutation {
-    fn new(seed: u64, epoch: u64, len: u64) -> Self {
+    pub(super) fn new(seed: u64, epoch: u64, len: u64) -> Self {
         // Bits of the largest index, rounded up to an even number, at least two.
         let bits = 64 - (len - 1).leading_zeros();
         let half = bits.div_ceil(2).max(1);
@@ -45,7 +81,7 @@ impl Permutation {
         Self { len, half, keys }
     }
 
-    fn apply(&self, place: u64) -> u64 {
+    pub(super) fn apply(&self, place: u64) -> u64 {
         let mut index = self.network(place);
         // Ends: `place` itself is below `len` and lies on the same cycle.
         while index >= self.len {
@@ -78,6 +114,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The sample at `position` of the endless sequence.
+    fn sample_index(seed: u64, samples: u64, position: u64) -> u64 {
+        let order = Order { sequence: Sequence::Shuffled { seed }, samples, mini_batch: 1 };
+        order.index(position, 0).unwrap()
+    }
+
     proptest! {
         #[test]
         fn each_epoch_is_a_permutation(seed: u64, epoch in 0u64..1000, len in 1u64..3000) {
@@ -91,6 +133,20 @@ mod tests {
         #[test]
         fn huge_sets_stay_in_range(seed: u64, len in 1u64.., position: u64) {
             prop_assert!(sample_index(seed, len, position) < len);
+        }
+
+        #[test]
+        fn steps_and_places_are_one_sequence(
+            seed: u64, samples in 1u64..500, mini_batch in 1u64..100, step in 0u64..1000,
+        ) {
+            for sequence in [Sequence::Shuffled { seed }, Sequence::Repeated, Sequence::Once] {
+                let order = Order { sequence, samples, mini_batch };
+                let single = Order { mini_batch: 1, ..order };
+                for place in 0..mini_batch {
+                    let position = step * mini_batch + place;
+                    prop_assert_eq!(order.index(step, place), single.index(position, 0));
+                }
+            }
         }
     }
 
@@ -123,5 +179,17 @@ mod tests {
             // Binomial with mean 3000: six deviations are 330.
             assert!(counts.iter().all(|&c| c.abs_diff(3000) < 330), "{counts:?}");
         }
+    }
+
+    #[test]
+    fn without_shuffling_samples_come_as_they_lie() {
+        let order = Order { sequence: Sequence::Repeated, samples: 5, mini_batch: 4 };
+        let second: Vec<_> = (0..4).map(|place| order.index(1, place).unwrap()).collect();
+        assert_eq!(second, [4, 0, 1, 2]);
+        let once = Order { sequence: Sequence::Once, ..order };
+        let second: Vec<_> = (0..4).map(|place| once.index(1, place)).collect();
+        assert_eq!(second, [Some(4), None, None, None]);
+        let far = Order { sequence: Sequence::Repeated, samples: 7, mini_batch: u64::MAX };
+        assert!(far.index(u64::MAX, u64::MAX).unwrap() < 7, "no overflow");
     }
 }

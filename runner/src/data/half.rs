@@ -1,0 +1,49 @@
+//! The two halves of a data set in files, fitted to the model.
+
+use super::column::{Array, Column};
+use super::{DataError, DataSet, Split};
+use pipewright_core::graph::SampleSpec;
+
+/// Samples and targets, as a format finds them.
+#[derive(Debug)]
+pub(super) struct Half {
+    pub x: Array,
+    pub y: Array,
+}
+
+/// Both halves for a model; without a second one there is nothing to test on.
+pub(super) fn data_set(
+    train: Half,
+    test: Option<Half>,
+    sample: &SampleSpec,
+) -> Result<DataSet, DataError> {
+    let shape = train.x.shape.clone();
+    let train = fit(train, sample)?;
+    let test = match test {
+        None => Split::none(sample),
+        Some(test) => {
+            // A flat model takes 8 x 8 as well as 4 x 16, yet those are no halves of one data set.
+            if test.x.shape != shape {
+                let (what, found) = (test.x.what, test.x.shape);
+                return Err(DataError::Shape { what, found, wanted: shape });
+            }
+            fit(test, sample)?
+        }
+    };
+    Ok(DataSet { train, test })
+}
+
+fn fit(half: Half, sample: &SampleSpec) -> Result<Split, DataError> {
+    let Half { x, y } = half;
+    let (input_count, target_count) = (x.samples(), y.samples());
+    let (inputs, targets) = (x.what.clone(), y.what.clone());
+    if input_count == 0 {
+        return Err(DataError::Empty { what: inputs });
+    }
+    let input = Column::input(x, &sample.input)?;
+    if input_count != target_count {
+        return Err(DataError::Counts { inputs, input_count, targets, target_count });
+    }
+    let target = Column::target(y, &sample.target)?;
+    Ok(Split::columns(input, target, sample))
+}
