@@ -101,7 +101,8 @@ impl Golden {
                 weight_decay: *weight_decay,
             },
         };
-        let mut plan = draft.plan().unwrap().0;
+        let name = format!("{} {stages}", draft.schedule);
+        let mut plan = draft.plan().unwrap_or_else(|e| panic!("{name}: {e}")).0;
         plan.weights = Some(self.file("model.onnx"));
         plan
     }
