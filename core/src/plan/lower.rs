@@ -15,11 +15,11 @@ mod versions;
 
 pub use groups::groups;
 
-use super::{DataParallel, Instruction, Optimizer, Program, Training};
+use super::{Area, DataParallel, Instruction, Optimizer, Program, Training};
 use crate::graph::Graph;
 use crate::graph::autodiff::{BackwardStyle, TrainingGraph, training_graph};
 use crate::ids::{LaneId, NodeId, StageId};
-use crate::schedule::Schedule;
+use crate::schedule::{Hands, Schedule};
 
 /// Everything that lowering needs; all of it was checked.
 #[derive(Clone, Copy, Debug)]
@@ -112,15 +112,22 @@ impl Edges {
             }
         }
         edges.sort_unstable();
-        let receivers: Vec<Vec<StageId>> = graphs
-            .iter()
-            .map(|graph| graph.gradient_sends.iter().map(|port| port.peer).collect())
-            .collect();
-        let outboxes = inputs.schedule.outboxes_to(&receivers);
+        let hands: Vec<Hands> = graphs.iter().map(hands).collect();
+        let outboxes = inputs.schedule.outboxes_to(&hands);
         Self { sorted: edges, outboxes, groups: groups::Groups::new(inputs) }
     }
 
     fn number(&self, edge: Edge) -> u32 {
         self.sorted.binary_search(&edge).expect("both ends derive the same edges") as u32
+    }
+}
+
+/// What a stage hands to earlier ones, and whether it lies in slots: see `stage.rs`.
+fn hands(graph: &TrainingGraph) -> Hands {
+    let areas = stage::areas(graph);
+    let sent = || graph.gradient_sends.iter();
+    Hands {
+        receivers: sent().map(|port| port.peer).collect(),
+        from_slot: sent().any(|port| areas[port.value.index()] == Area::Slot),
     }
 }

@@ -16,7 +16,7 @@ pub use check::{Blocked, CheckError, check};
 pub use csv::CsvError;
 pub use generate::{Automatic, AutomaticError, Found, GenerateError, StageLoad, automatic};
 pub use kind::{ScheduleKind, UnknownSchedule};
-pub use outbox::Outboxes;
+pub use outbox::{Hands, Outboxes};
 pub use placement::Placement;
 pub use text::ParseError;
 pub use updates::Updates;

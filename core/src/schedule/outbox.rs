@@ -4,11 +4,14 @@
 //! an outbox entry for the next one. Two entries are enough to compute while the last gradient
 //! travels. With several stages a lane they may be too few: all backwards of a stage can stand
 //! before the first action that takes one of them, and lanes would wait for each other.
+//!
+//! Gradients that weights need as well lie in the micro-batch's slot instead, which the next
+//! micro-batch takes only when they have been received: then spare slots do the same.
 
 use super::check::Head;
 use super::{Action, ActionKind, Schedule};
 use crate::ids::{LaneId, MicroBatch, StageId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Entries that a stage has in any case.
 const LEAST: u32 = 2;
@@ -20,41 +23,58 @@ impl Schedule {
     ///
     /// Each stage hands its gradients to the one before it; [`Self::outboxes_to`] is for others.
     pub fn outboxes(&self) -> Outboxes {
-        let before = |stage: u32| stage.checked_sub(1).map(StageId).into_iter().collect();
-        let receivers: Vec<Vec<StageId>> = (0..self.stages()).map(before).collect();
-        self.outboxes_to(&receivers)
+        let before = |stage: u32| Hands {
+            receivers: stage.checked_sub(1).map(StageId).into_iter().collect(),
+            from_slot: false,
+        };
+        let hands: Vec<Hands> = (0..self.stages()).map(before).collect();
+        self.outboxes_to(&hands)
     }
 
-    /// The same where the gradients of stage `s` go to the stages `receivers[s]`, all before it: an
-    /// entry is free again when the last of them has its part.
-    pub fn outboxes_to(&self, receivers: &[Vec<StageId>]) -> Outboxes {
-        let mut walk = Walk::new(self, receivers);
+    /// The same with what each stage hands to whom.
+    pub fn outboxes_to(&self, hands: &[Hands]) -> Outboxes {
+        let mut walk = Walk::new(self, hands);
         loop {
             walk.go();
             // The first lane that only lacks an entry gets one.
-            let Some((lane, stage)) = walk.full.pop_first() else { return walk.outboxes };
+            let Some(((lane, stage), lacks)) = walk.full.pop_first() else { return walk.outboxes };
             let entry = walk.outboxes.index(lane, stage);
-            walk.outboxes.entries[entry] += 1;
+            match lacks {
+                Lacks::Entry => walk.outboxes.entries[entry] += 1,
+                Lacks::Slot => walk.outboxes.spare[entry] += 1,
+            }
             walk.ready.push(lane);
         }
     }
 }
 
-/// Outbox entries by lane and stage.
+/// What a stage hands to earlier ones after the input part of a backward pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hands {
+    /// Who gets gradients, all of them before it: a place is free again when the last of them has
+    /// its part.
+    pub receivers: Vec<StageId>,
+    /// Whether some of them lie in the micro-batch's slot.
+    pub from_slot: bool,
+}
+
+/// Outbox entries, and slots beyond the most that are in use at a time, by lane and stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outboxes {
     /// Stages of a row of `entries`; 0 where every stage is on one lane and one row is enough.
     row: usize,
     entries: Vec<u32>,
+    spare: Vec<u32>,
 }
 
 impl Outboxes {
     fn new(schedule: &Schedule, entries: u32) -> Self {
         let stages = schedule.stages() as usize;
-        match schedule.placement() {
-            Some(_) => Self { row: 0, entries: vec![entries; stages] },
-            None => Self { row: stages, entries: vec![entries; stages * schedule.lanes.len()] },
-        }
+        let (row, count) = match schedule.placement() {
+            Some(_) => (0, stages),
+            None => (stages, stages * schedule.lanes.len()),
+        };
+        Self { row, entries: vec![entries; count], spare: vec![0; count] }
     }
 
     fn index(&self, lane: LaneId, stage: StageId) -> usize {
@@ -66,6 +86,12 @@ impl Outboxes {
         self.entries[self.index(lane, stage)]
     }
 
+    /// Slots of `stage` on `lane` that stay free when another one is: a forward pass takes the one
+    /// that has been free for longest, if more than these are.
+    pub fn spare_slots(&self, lane: LaneId, stage: StageId) -> u32 {
+        self.spare[self.index(lane, stage)]
+    }
+
     /// By stage, when every stage is on one lane.
     pub fn by_stage(&self) -> Option<&[u32]> {
         (self.row == 0).then_some(&self.entries)
@@ -75,43 +101,53 @@ impl Outboxes {
 /// Lanes that run without times.
 struct Walk<'a> {
     schedule: &'a Schedule,
-    receivers: &'a [Vec<StageId>],
+    hands: &'a [Hands],
     /// By stage: the stages that hand it gradients.
     senders: Vec<Vec<StageId>>,
     outboxes: Outboxes,
     heads: Vec<Head>,
     ready: Vec<LaneId>,
-    /// Lanes whose next backward, of that stage, waits for an entry alone.
-    full: BTreeSet<(LaneId, StageId)>,
+    /// Lanes whose next action, of that stage, waits for a place alone.
+    full: BTreeMap<(LaneId, StageId), Lacks>,
+    /// By lane and stage: the micro-batches that had the free slots, for longest free first.
+    free: Vec<VecDeque<MicroBatch>>,
     /// By lane and stage: micro-batches in the order of their backwards so far.
     sent: Vec<Vec<MicroBatch>>,
     /// By stage and micro-batch: 1 once F is done, 2 once B or I is.
     done: Vec<u8>,
 }
 
+/// What a gradient, or a micro-batch, has no place in.
+#[derive(Clone, Copy)]
+enum Lacks {
+    Entry,
+    Slot,
+}
+
 enum Verdict {
     Runs,
     Waits,
-    /// Only for an outbox entry of this stage.
-    Full(StageId),
+    /// Only for a place of this stage.
+    Full(StageId, Lacks),
 }
 
 impl<'a> Walk<'a> {
-    fn new(schedule: &'a Schedule, receivers: &'a [Vec<StageId>]) -> Self {
+    fn new(schedule: &'a Schedule, hands: &'a [Hands]) -> Self {
         let (stages, m) = (schedule.stages() as usize, schedule.micro_batches);
         let lanes = schedule.lanes.len();
         let outboxes = Outboxes::new(schedule, LEAST.min(m));
         let mut senders = vec![vec![]; stages];
-        for (sender, receivers) in (0..).map(StageId).zip(receivers) {
-            receivers.iter().for_each(|receiver| senders[receiver.index()].push(sender));
+        for (sender, hands) in (0..).map(StageId).zip(hands) {
+            hands.receivers.iter().for_each(|receiver| senders[receiver.index()].push(sender));
         }
         Self {
             schedule,
-            receivers,
+            hands,
             senders,
             heads: vec![Head::default(); lanes],
             ready: (0..lanes as u32).rev().map(LaneId).collect(),
-            full: BTreeSet::new(),
+            full: BTreeMap::new(),
+            free: vec![VecDeque::new(); outboxes.entries.len()],
             sent: vec![vec![]; outboxes.entries.len()],
             outboxes,
             done: vec![0; stages * m as usize],
@@ -133,8 +169,8 @@ impl<'a> Walk<'a> {
                 match self.verdict(next) {
                     Verdict::Runs => {}
                     Verdict::Waits => break,
-                    Verdict::Full(stage) => {
-                        self.full.insert((lane, stage));
+                    Verdict::Full(stage, lacks) => {
+                        self.full.insert((lane, stage), lacks);
                         break;
                     }
                 }
@@ -160,21 +196,46 @@ impl<'a> Walk<'a> {
             if !has {
                 return Verdict::Waits;
             }
-            let backward = matches!(kind, ActionKind::Backward | ActionKind::BackwardInput);
             let lane = self.schedule.lane_of(stage, micro_batch);
-            let sent = &self.sent[self.outboxes.index(lane, stage)];
-            let oldest = sent.len().checked_sub(self.outboxes.of(lane, stage) as usize);
-            if let Some(oldest) = oldest.filter(|_| backward) {
-                let has = |receiver: &StageId| self.done[self.at(*receiver, sent[oldest])] >= 2;
-                if !self.receivers[stage.index()].iter().all(has) {
-                    verdict = Verdict::Full(stage);
+            let at = self.outboxes.index(lane, stage);
+            let (taken, lacks) = match kind {
+                ActionKind::Forward => (self.slot_before(at, stage), Lacks::Slot),
+                ActionKind::BackwardWeight => (None, Lacks::Slot),
+                ActionKind::Backward | ActionKind::BackwardInput => {
+                    let sent = &self.sent[at];
+                    let oldest = sent.len().checked_sub(self.outboxes.entries[at] as usize);
+                    (oldest.map(|oldest| sent[oldest]), Lacks::Entry)
                 }
+            };
+            let has = |receiver: &StageId, oldest| self.done[self.at(*receiver, oldest)] >= 2;
+            if let Some(oldest) = taken
+                && !self.hands[stage.index()].receivers.iter().all(|r| has(r, oldest))
+            {
+                verdict = Verdict::Full(stage, lacks);
             }
         }
         verdict
     }
 
+    /// The micro-batch whose gradients lie in the slot that the next forward pass takes.
+    fn slot_before(&self, at: usize, stage: StageId) -> Option<MicroBatch> {
+        let free = &self.free[at];
+        let reused = free.len() > self.outboxes.spare[at] as usize;
+        free.front().copied().filter(|_| reused && self.hands[stage.index()].from_slot)
+    }
+
     fn finish(&mut self, Action { stage, kind, micro_batch }: Action) {
+        let lane = self.schedule.lane_of(stage, micro_batch);
+        let held = self.outboxes.index(lane, stage);
+        match kind {
+            ActionKind::Forward if self.free[held].len() > self.outboxes.spare[held] as usize => {
+                self.free[held].pop_front();
+            }
+            ActionKind::Backward | ActionKind::BackwardWeight => {
+                self.free[held].push_back(micro_batch);
+            }
+            ActionKind::Forward | ActionKind::BackwardInput => {}
+        }
         let at = self.at(stage, micro_batch);
         let mut wake = |stage: StageId| {
             let lane = self.schedule.lane_of(stage, micro_batch);
@@ -192,9 +253,7 @@ impl<'a> Walk<'a> {
             }
             ActionKind::Backward | ActionKind::BackwardInput => {
                 self.done[at] = 2;
-                let lane = self.schedule.lane_of(stage, micro_batch);
-                let sent = self.outboxes.index(lane, stage);
-                self.sent[sent].push(micro_batch);
+                self.sent[held].push(micro_batch);
                 // Those before it may go on, those that sent to it have an entry again.
                 if stage.0 > 0 {
                     wake(StageId(stage.0 - 1));

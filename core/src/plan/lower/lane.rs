@@ -13,7 +13,7 @@ use crate::plan::{
 };
 use crate::schedule::{Action, ActionKind, Updates};
 use crate::units::Bytes;
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 
 /// What a stage of the lane needs while instructions are emitted.
 pub(super) struct Stage<'a> {
@@ -96,7 +96,7 @@ struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(inputs: &Inputs, graphs: &'a [TrainingGraph], edges: &Edges, lane: LaneId) -> Self {
-        let (slots, counts) = assign_slots(inputs, &inputs.schedule.lanes[lane.index()]);
+        let (slots, counts) = assign_slots(inputs, edges, lane);
         let stages = inputs.schedule.stages_of(lane).into_iter();
         let mut stages: Vec<Stage> = stages
             .map(|id| {
@@ -192,14 +192,16 @@ fn ties(edges: &Edges, stages: &[Stage]) -> Vec<Tie> {
     edges.groups.ties.iter().filter_map(tie).collect()
 }
 
-/// The slot of every action, and how many each stage needs: the lowest free one at its forward,
-/// free again after its last backward part.
-fn assign_slots(inputs: &Inputs, actions: &[Action]) -> (Vec<u32>, Vec<u32>) {
+/// The slot of every action, and how many each stage needs: at its forward the one that has been
+/// free for longest, if there are more than the stage's spare ones; free again after its last
+/// backward part.
+fn assign_slots(inputs: &Inputs, edges: &Edges, lane: LaneId) -> (Vec<u32>, Vec<u32>) {
     let stages = inputs.schedule.stages() as usize;
-    let mut free: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); stages];
+    let mut free: Vec<VecDeque<u32>> = vec![VecDeque::new(); stages];
     let mut counts = vec![0; stages];
     // Slot of a micro-batch, by stage; only this lane's stages get a table.
     let mut held: Vec<Vec<u32>> = vec![vec![]; stages];
+    let actions = &inputs.schedule.lanes[lane.index()];
     let mut slots = Vec::with_capacity(actions.len());
     for action in actions {
         let stage = action.stage.index();
@@ -207,21 +209,18 @@ fn assign_slots(inputs: &Inputs, actions: &[Action]) -> (Vec<u32>, Vec<u32>) {
             held[stage].resize(inputs.schedule.micro_batches as usize, 0);
         }
         let held = &mut held[stage][action.micro_batch.index()];
-        let slot = match action.kind {
-            ActionKind::Forward => {
-                let slot = free[stage].pop_first().unwrap_or_else(|| {
-                    counts[stage] += 1;
-                    counts[stage] - 1
-                });
-                *held = slot;
-                slot
-            }
-            ActionKind::Backward | ActionKind::BackwardInput | ActionKind::BackwardWeight => *held,
-        };
-        if matches!(action.kind, ActionKind::Backward | ActionKind::BackwardWeight) {
-            free[stage].insert(slot);
+        if action.kind == ActionKind::Forward {
+            let spare = edges.outboxes.spare_slots(lane, action.stage) as usize;
+            let reused = (free[stage].len() > spare).then(|| free[stage].pop_front()).flatten();
+            *held = reused.unwrap_or_else(|| {
+                counts[stage] += 1;
+                counts[stage] - 1
+            });
         }
-        slots.push(slot);
+        if matches!(action.kind, ActionKind::Backward | ActionKind::BackwardWeight) {
+            free[stage].push_back(*held);
+        }
+        slots.push(*held);
     }
     (slots, counts)
 }

@@ -33,8 +33,7 @@ impl Places {
     pub fn new(inputs: &Inputs, graph: &TrainingGraph) -> Self {
         let samples = inputs.samples;
         let lives = lives(graph);
-        let areas: Vec<Area> =
-            (0..).zip(&lives).map(|(i, l)| area(graph, ValueId(i), *l)).collect();
+        let areas = areas_of(graph, &lives);
         let precision = inputs.training.precision;
         let is_packed = |i: usize| is_packed(precision, inputs.graph, &graph.values[i]);
         let whole = |i: usize| graph.values[i].extent.bytes(samples);
@@ -180,6 +179,15 @@ fn lives(graph: &TrainingGraph) -> Vec<Life> {
     gradients.for_each(|port| touch(port.value, graph.forward_end));
     let never = Life { first: 0, last: 0 };
     lives.into_iter().map(|life| life.unwrap_or(never)).collect()
+}
+
+/// The area of each value.
+pub(super) fn areas(graph: &TrainingGraph) -> Vec<Area> {
+    areas_of(graph, &lives(graph))
+}
+
+fn areas_of(graph: &TrainingGraph, lives: &[Life]) -> Vec<Area> {
+    (0..).zip(lives).map(|(i, life)| area(graph, ValueId(i), *life)).collect()
 }
 
 fn area(graph: &TrainingGraph, id: ValueId, life: Life) -> Area {
