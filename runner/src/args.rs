@@ -35,6 +35,7 @@ machine, 5 peers lost, 130 interrupted.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of them in a process")]
 pub enum Command {
     /// Train by a plan: mpirun -n 4 runner plan.json --out run
     Run(RunArgs),

@@ -91,13 +91,13 @@ fn collectives_in_groups(t: &mut dyn Transport) {
             t.progress().unwrap();
             (0..CALLS.len()).for_each(|slot| t.wait_collective(slot).unwrap());
             let members = &groups[group];
-            for i in 0..len {
-                let sum: f32 = members.iter().map(|rank| value(*rank, group, i)).sum();
-                assert_eq!(values[0][i], sum, "sum of {members:?}");
-                assert_eq!(values[1][i], value(members[0], group, i), "root of {members:?}");
-                if members[0] == t.rank() {
-                    assert_eq!(values[2][i], sum, "reduced over {members:?}");
-                }
+            let of = |rank: u32| -> Vec<f32> { (0..len).map(|i| value(rank, group, i)).collect() };
+            let add = |a: Vec<f32>, b: Vec<f32>| a.iter().zip(b).map(|(a, b)| a + b).collect();
+            let sum = members.iter().copied().map(of).reduce(add).unwrap();
+            assert_eq!(values[0], sum, "sum of {members:?}");
+            assert_eq!(values[1], of(members[0]), "root of {members:?}");
+            if members[0] == t.rank() {
+                assert_eq!(values[2], sum, "reduced over {members:?}");
             }
         }
     }

@@ -30,13 +30,7 @@ impl Op {
                 let outputs = out_channels / groups * kernel[0] * kernel[1];
                 (2 * inputs[0].elements()).saturating_mul(outputs)
             }
-            Op::ScaledDotProduct { .. } => {
-                let depth = inputs[0].shape.last().copied().unwrap_or(1);
-                let heads = inputs[0].shape.iter().rev().skip(2).product::<u64>().max(1);
-                let wide = inputs[0].elements() + output.elements();
-                let keys_of_head = inputs[1].elements() / (depth * heads).max(1);
-                (2 * wide).saturating_mul(keys_of_head)
-            }
+            Op::ScaledDotProduct { .. } => scaled_dot_product(inputs, output),
             Op::Linear { .. } | Op::TiedLinear { .. } => {
                 let inputs = inputs[0].shape.last().copied().unwrap_or(1);
                 (2 * output.elements()).saturating_mul(inputs)
@@ -81,6 +75,14 @@ impl Op {
             Op::MeanSquaredError => 3 * inputs[0].elements(),
         }
     }
+}
+
+/// Scores and weighted values of every query with every key.
+fn scaled_dot_product(inputs: &[&TensorSpec], output: &TensorSpec) -> u64 {
+    let depth = inputs[0].shape.last().copied().unwrap_or(1);
+    let heads = inputs[0].shape.iter().rev().skip(2).product::<u64>().max(1);
+    let keys_of_head = inputs[1].elements() / (depth * heads).max(1);
+    (2 * (inputs[0].elements() + output.elements())).saturating_mul(keys_of_head)
 }
 
 impl Function {

@@ -1,12 +1,11 @@
 //! The parameters that each operation owns.
 
-use super::{Init, Op, ParamSpec};
+use super::{Init, Op, Pair, ParamSpec};
 use crate::graph::tensor::TensorSpec;
 
 impl Op {
     /// The parameters, in the order in which kernels receive them.
     pub fn params(&self, inputs: &[&TensorSpec]) -> Vec<ParamSpec> {
-        let param = |suffix, shape, init, trainable| ParamSpec { suffix, shape, init, trainable };
         match self {
             Op::Linear { out_features, bias } => {
                 let fan_in = last(inputs);
@@ -19,13 +18,7 @@ impl Op {
             }
             Op::Conv2d { out_channels, kernel, groups, bias, .. } => {
                 let channels = inputs[0].shape[0] / groups;
-                let init = Init::HeUniform { fan_in: channels * kernel[0] * kernel[1] };
-                let shape = vec![*out_channels, channels, kernel[0], kernel[1]];
-                let mut params = vec![param("weight", shape, init, true)];
-                if *bias {
-                    params.push(param("bias", vec![*out_channels], Init::Zeros, true));
-                }
-                params
+                convolution([*out_channels, channels], *kernel, *out_channels, *bias)
             }
             Op::BatchNorm2d { .. } => {
                 let shape = vec![inputs[0].shape[0]];
@@ -47,14 +40,8 @@ impl Op {
                 tables.into_iter().filter(|(_, rows)| *rows > 0).map(table).collect()
             }
             Op::ConvTranspose2d { out_channels, kernel, groups, bias, .. } => {
-                let channels = out_channels / groups;
-                let init = Init::HeUniform { fan_in: channels * kernel[0] * kernel[1] };
-                let shape = vec![inputs[0].shape[0], channels, kernel[0], kernel[1]];
-                let mut params = vec![param("weight", shape, init, true)];
-                if *bias {
-                    params.push(param("bias", vec![*out_channels], Init::Zeros, true));
-                }
-                params
+                let channels = [inputs[0].shape[0], out_channels / groups];
+                convolution(channels, *kernel, *out_channels, *bias)
             }
             Op::Parameter { shape, trainable } => {
                 let init = Init::HeUniform { fan_in: shape.last().copied().unwrap_or(1) };
@@ -81,6 +68,22 @@ impl Op {
             _ => vec![],
         }
     }
+}
+
+fn param(suffix: &'static str, shape: Vec<u64>, init: Init, trainable: bool) -> ParamSpec {
+    ParamSpec { suffix, shape, init, trainable }
+}
+
+/// Weight and bias of a convolution, forth or back; the inputs that one output sums over are the
+/// weight's second axis by the kernel.
+fn convolution(channels: [u64; 2], kernel: Pair, outputs: u64, bias: bool) -> Vec<ParamSpec> {
+    let init = Init::HeUniform { fan_in: channels[1] * kernel[0] * kernel[1] };
+    let shape = vec![channels[0], channels[1], kernel[0], kernel[1]];
+    let mut params = vec![param("weight", shape, init, true)];
+    if bias {
+        params.push(param("bias", vec![outputs], Init::Zeros, true));
+    }
+    params
 }
 
 /// Size of the last axis of the first input.

@@ -85,7 +85,7 @@ pub(super) fn concat(inputs: &[&TensorSpec], axis: usize) -> Result<TensorSpec, 
 
 /// NumPy's rule: shapes are aligned at the last axis, and a size of 1 fits every size.
 pub(super) fn broadcast(name: &str, a: &TensorSpec, b: &TensorSpec) -> Result<TensorSpec, String> {
-    (floats(a)?, floats(b)?);
+    floats(a).and(floats(b))?;
     let axes = a.shape.len().max(b.shape.len());
     let size = |spec: &TensorSpec, axis: usize| {
         let missing = axes - spec.shape.len();
@@ -108,7 +108,7 @@ pub(super) fn matmul(
     b: &TensorSpec,
     transpose_b: bool,
 ) -> Result<TensorSpec, String> {
-    (floats(a)?, floats(b)?);
+    floats(a).and(floats(b))?;
     let refuse = || format!("matmul needs [.., m, k] and [.., k, n], got {a} and {b}");
     let ([before @ .., m, k], [others @ .., rows, columns]) = (&a.shape[..], &b.shape[..]) else {
         return Err(refuse());
