@@ -67,6 +67,16 @@ pub enum TransportKind {
     Local,
 }
 
+/// What computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeviceKind {
+    /// This machine's processors.
+    Cpu,
+    /// Nothing: the times of the plan's costs are spent, messages are real. Trains nothing; shows
+    /// how a plan would run on a cluster that is not there.
+    Model,
+}
+
 /// `runner run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -104,6 +114,9 @@ pub struct RunArgs {
     /// How ranks talk.
     #[arg(long, value_enum, default_value = "auto")]
     pub transport: TransportKind,
+    /// What computes.
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: DeviceKind,
     /// Threads that each rank computes with; 0 shares the cores among the ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,

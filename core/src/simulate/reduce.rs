@@ -11,9 +11,19 @@ use crate::units::{Bytes, Nanos};
 pub(super) struct Reductions<'a> {
     cluster: &'a Cluster,
     groups: Vec<Group>,
-    /// By rank: calls under way, as (stage, group, number).
-    waiting: Vec<Vec<(StageId, u32, usize)>>,
+    /// By rank: calls under way.
+    waiting: Vec<Vec<Waiting>>,
     collective: Collective,
+}
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    stage: StageId,
+    group: u32,
+    /// The call's number in its group.
+    number: usize,
+    /// When the rank handed its bucket in.
+    since: Nanos,
 }
 
 struct Group {
@@ -53,7 +63,7 @@ impl<'a> Reductions<'a> {
     fn time(&self, collective: Collective, group: u32, bytes: Bytes) -> Nanos {
         let ranks = &self.groups[group as usize].ranks;
         let (first, last) = (ranks[0], ranks[ranks.len() - 1]);
-        let link = self.cluster.link(first, last);
+        let link = self.cluster.collective_link(first, last);
         Nanos::from_secs(time(collective, ranks.len() as u32, bytes.0 as f64, link))
     }
 
@@ -75,7 +85,7 @@ impl<'a> Reductions<'a> {
             call.moment = call.moment.max(before) + takes;
             call.over = true;
         }
-        self.waiting[rank.index()].push((stage, group, number));
+        self.waiting[rank.index()].push(Waiting { stage, group, number, since: now });
     }
 
     /// A backward pass from `start` to `end` completed the stage's gradients. Returns the ranks
@@ -101,8 +111,8 @@ impl<'a> Reductions<'a> {
     /// When the stage's buckets are summed; `None` while ranks are missing.
     pub fn wait(&mut self, rank: LaneId, stage: StageId) -> Option<Nanos> {
         let waiting = &self.waiting[rank.index()];
-        let mine = waiting.iter().filter(|(of, _, _)| *of == stage);
-        let calls = mine.map(|(_, group, number)| &self.groups[*group as usize].calls[*number]);
+        let mine = waiting.iter().filter(|w| w.stage == stage);
+        let calls = mine.map(|w| &self.groups[w.group as usize].calls[w.number]);
         let mut end = Nanos::ZERO;
         for call in calls {
             if !call.over {
@@ -113,9 +123,12 @@ impl<'a> Reductions<'a> {
         Some(end)
     }
 
-    /// The stage's buckets are summed and waited for.
-    pub fn done(&mut self, rank: LaneId, stage: StageId) {
-        self.waiting[rank.index()].retain(|(of, _, _)| *of != stage);
+    /// The stage's buckets are summed and waited for. Returns when the first was handed in.
+    pub fn done(&mut self, rank: LaneId, stage: StageId) -> Option<Nanos> {
+        let waiting = &mut self.waiting[rank.index()];
+        let first = waiting.iter().filter(|w| w.stage == stage).map(|w| w.since).min();
+        waiting.retain(|w| w.stage != stage);
+        first
     }
 
     /// Time of a broadcast within `group`.

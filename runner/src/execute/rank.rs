@@ -9,15 +9,15 @@ use super::replica::Replica;
 use crate::checkpoint::CheckpointError;
 use crate::data::{DataError, DataSet};
 use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, launch};
+use crate::device::model::Model;
 use crate::init::init_param;
 use crate::tensor_file::TensorFileError;
 use crate::transport::{Transport, TransportError};
-use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, Param};
-use pipewright_core::ids::{MicroBatch, NodeId, ParamId, StageId};
+use pipewright_core::ids::{MicroBatch, ParamId, StageId};
 use pipewright_core::plan::{Instruction, Kernel, ParamPlace, Plan, Program, Region, StageProgram};
 use pipewright_core::schedule::{Action, ActionKind};
-use pipewright_core::timeline::Work;
+use pipewright_core::timeline::{Wait, Work};
 use std::ops::Range;
 use thiserror::Error;
 
@@ -113,7 +113,7 @@ pub enum Batch {
 
 /// One pass of a micro-batch through a stage.
 #[derive(Clone, Copy, Debug)]
-struct Pass {
+pub(super) struct Pass {
     batch: Batch,
     micro_batch: MicroBatch,
     turn: Turn,
@@ -121,15 +121,6 @@ struct Pass {
     outbox: u32,
     /// Version of the parameters.
     version: u32,
-}
-
-/// What [`Rank::measure_step`] times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measured {
-    /// One computation of a node.
-    Kernel(NodeId, ComputationKind),
-    /// The update of a node's parameters.
-    Update(NodeId),
 }
 
 /// What a step adds up on this rank.
@@ -157,7 +148,7 @@ pub struct Rank<'a, T> {
     pub transport: T,
     // Behind the transport: outstanding sends are withdrawn before their memory goes.
     pub(super) arena: Arena,
-    recorder: Recorder,
+    pub(super) recorder: Recorder,
     threads: usize,
     rule: Rule,
     rates: Rates,
@@ -167,26 +158,50 @@ pub struct Rank<'a, T> {
     pub(super) replica: Replica,
     /// The step under way, or the next one.
     step: u64,
+    /// Spends the modelled time in place of computing.
+    pub(super) model: Option<Model<'a>>,
 }
 
 impl<'a, T: Transport> Rank<'a, T> {
     /// Allocates the arena and draws the initial weights.
     pub fn new(
+        parts: (&'a Plan, &'a Graph, &'a Program),
+        data: &DataSet,
+        transport: T,
+        threads: usize,
+    ) -> Self {
+        let mut rank = Self::empty(parts, data, transport, threads);
+        let (plan, graph, program) = parts;
+        for stage in &program.stages {
+            for place in &stage.params {
+                let trained = place.gradient.is_some();
+                for version in 0..if trained { stage.versions.count } else { 1 } {
+                    let weight = stage.versions.place(place.weight, version, 0);
+                    let weight = rank.arena.floats(weight);
+                    init_param(first_values(graph, place.param), plan.seed, weight);
+                }
+            }
+        }
+        rank
+    }
+
+    /// A rank that computes nothing: device `model`. It touches no memory but that of messages.
+    pub fn modelled(
+        parts: (&'a Plan, &'a Graph, &'a Program),
+        data: &DataSet,
+        transport: T,
+        model: Model<'a>,
+    ) -> Self {
+        Self { model: Some(model), ..Self::empty(parts, data, transport, 1) }
+    }
+
+    fn empty(
         (plan, graph, program): (&'a Plan, &'a Graph, &'a Program),
         data: &DataSet,
         transport: T,
         threads: usize,
     ) -> Self {
-        let mut arena = Arena::new(program.arena);
-        for stage in &program.stages {
-            for place in &stage.params {
-                let trained = place.gradient.is_some();
-                for version in 0..if trained { stage.versions.count } else { 1 } {
-                    let weight = arena.floats(stage.versions.place(place.weight, version, 0));
-                    init_param(first_values(graph, place.param), plan.seed, weight);
-                }
-            }
-        }
+        let arena = Arena::new(program.arena);
         let recorder = Recorder::new(program);
         let forwards = |stage: &StageProgram| {
             let is_forward = |instruction: &&Instruction| {
@@ -214,6 +229,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             turns,
             replica,
             step: 0,
+            model: None,
         }
     }
 
@@ -235,7 +251,10 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.recorder.begin(step, self.transport.now_ns());
         let program = self.program;
         self.begin_step(step);
-        self.read_ahead(&program.train, Batch::Train(step))?;
+        match &mut self.model {
+            Some(model) => model.begin(),
+            None => self.read_ahead(&program.train, Batch::Train(step))?,
+        }
         let counts = self.execute(&program.train, Batch::Train(step), step)?;
         self.step = step + 1;
         Ok(counts)
@@ -254,55 +273,6 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.recorder.pause();
         self.read_ahead(instructions, Batch::Test(round))?;
         self.execute(instructions, Batch::Test(round), round)
-    }
-
-    /// One training step of a lone rank, with every kernel timed; samples are not read ahead.
-    ///
-    /// # Errors
-    /// When a sample cannot be read.
-    pub fn measure_step(
-        &mut self,
-        step: u64,
-        mut tell: impl FnMut(Measured, u64),
-    ) -> Result<(), RunError> {
-        let batch = Batch::Train(step);
-        let program = self.program;
-        self.begin_step(step);
-        for instruction in &program.train {
-            match *instruction {
-                Instruction::Load { micro_batch, source, region } => {
-                    self.load(batch, micro_batch, (source, region))
-                        .map_err(|source| RunError::Data { step, source })?;
-                }
-                Instruction::Run { action, slot, outbox, version, .. } => {
-                    let stage = program.stage(action.stage).expect("its lane");
-                    let pass = self.pass(action, (slot, outbox, version), batch);
-                    for kernel in &stage.kernels[kernels(stage, action.kind)] {
-                        let start = self.transport.now_ns();
-                        self.kernel(stage, kernel, &pass);
-                        let time = self.transport.now_ns() - start;
-                        tell(Measured::Kernel(kernel.node, kernel.kind), time);
-                    }
-                }
-                Instruction::Optimizer { stage, .. } => self.measure_update(stage, &mut tell),
-                // A lone rank has nobody to talk to.
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn measure_update(&mut self, stage: StageId, tell: &mut impl FnMut(Measured, u64)) {
-        let stage = self.program.stage(stage).expect("its lane");
-        for (node, owner) in (0..).map(NodeId).zip(self.graph.nodes()) {
-            let start = self.transport.now_ns();
-            for place in stage.params.iter().filter(|p| owner.params.contains(&p.param)) {
-                self.update_param(place, place.weight, 0);
-            }
-            if !owner.params.is_empty() {
-                tell(Measured::Update(node), self.transport.now_ns() - start);
-            }
-        }
     }
 
     fn execute(
@@ -330,54 +300,92 @@ impl<'a, T: Transport> Rank<'a, T> {
         counts: &mut StepCounts,
     ) -> Result<(), Fault> {
         match *instruction {
-            Instruction::Load { micro_batch, source, region } => {
+            Instruction::Load { micro_batch, source, region } if self.model.is_none() => {
                 let start = self.transport.now_ns();
                 self.load(batch, micro_batch, (source, region))?;
                 let end = self.transport.now_ns();
                 counts.input_ns += end - start;
                 self.recorder.loaded(start, end);
             }
+            Instruction::Load { .. } => {}
             Instruction::Recv { from, tag, region } => {
                 let from = self.replica.peer(from);
-                self.transport.recv(from, tag, self.arena.raw_mut(region))?;
+                self.waiting(Wait::Message, |rank| {
+                    rank.transport.recv(from, tag, rank.arena.raw_mut(region))
+                })?;
                 self.recorder.received(tag, self.transport.now_ns());
             }
             Instruction::Run { action, slot, outbox, version, reduces } => {
-                let start = self.transport.now_ns();
                 let pass = self.pass(action, (slot, outbox, version), batch);
-                self.run(action, &pass, reduces, counts)?;
-                let end = self.transport.now_ns();
-                counts.busy_ns += end - start;
-                self.recorder.worked(Work::Run(action), start, end);
+                self.working(Work::Run(action), counts, |rank, counts| {
+                    rank.run(action, &pass, reduces, counts)
+                })?;
             }
             Instruction::Send { to, tag, region, handle, .. } => {
                 self.recorder.sent(tag, self.transport.now_ns());
                 self.send(self.replica.peer(to), tag, region, handle)?;
             }
-            Instruction::WaitSend { handle } => self.transport.wait_send(handle as usize)?,
-            Instruction::WaitReduce { stage } => {
-                let stage = self.program.stage(stage).expect("its lane");
-                for bucket in &stage.buckets {
-                    self.transport.wait_collective(bucket.slot as usize)?;
-                }
+            Instruction::WaitSend { handle } => {
+                self.waiting(Wait::Receiver, |rank| rank.transport.wait_send(handle as usize))?;
             }
-            Instruction::Tie { index } => self.tie(index)?,
-            Instruction::Broadcast { stage } => self.broadcast(stage)?,
+            Instruction::WaitReduce { stage } => self.wait_reduce(stage)?,
+            Instruction::Tie { index } => self.waiting(Wait::Ranks, |rank| rank.tie(index))?,
+            Instruction::Broadcast { stage } => {
+                self.waiting(Wait::Ranks, |rank| rank.broadcast(stage))?;
+            }
             Instruction::Scatter { .. } => self.scatter(batch, instruction)?,
             Instruction::ClipGradients => {
                 let start = self.transport.now_ns();
-                self.clip_gradients();
+                if self.model.is_none() {
+                    self.clip_gradients();
+                }
                 counts.busy_ns += self.transport.now_ns() - start;
-                self.clip.meet(&mut self.transport)?;
+                self.waiting(Wait::Ranks, |rank| rank.clip.meet(&mut rank.transport))?;
                 counts.gradient_norm = self.clip.norm();
             }
             Instruction::Optimizer { stage, from, to, index } => {
-                let start = self.transport.now_ns();
-                self.update(stage, (from, to), index);
-                let end = self.transport.now_ns();
-                counts.busy_ns += end - start;
-                self.recorder.worked(Work::Optimizer(stage), start, end);
+                self.working(Work::Optimizer(stage), counts, |rank, _| {
+                    rank.update(stage, (from, to), index);
+                    Ok(())
+                })?;
             }
+        }
+        Ok(())
+    }
+
+    /// Does work that counts as such.
+    fn working(
+        &mut self,
+        work: Work,
+        counts: &mut StepCounts,
+        body: impl FnOnce(&mut Self, &mut StepCounts) -> Result<(), TransportError>,
+    ) -> Result<(), TransportError> {
+        let start = self.transport.now_ns();
+        if let Some(model) = &mut self.model {
+            model.start(start);
+        }
+        body(self, counts)?;
+        if let Some(model) = &mut self.model {
+            model.finish(&self.transport);
+        }
+        let end = self.transport.now_ns();
+        counts.busy_ns += end - start;
+        self.recorder.worked(work, start, end);
+        Ok(())
+    }
+
+    /// Does what may have to wait for another rank.
+    pub(super) fn waiting(
+        &mut self,
+        wait: Wait,
+        body: impl FnOnce(&mut Self) -> Result<(), TransportError>,
+    ) -> Result<(), TransportError> {
+        let start = self.transport.now_ns();
+        body(self)?;
+        let end = self.transport.now_ns();
+        self.recorder.waited(wait, start, end);
+        if let Some(model) = &mut self.model {
+            model.waited(end - start);
         }
         Ok(())
     }
@@ -422,19 +430,26 @@ impl<'a, T: Transport> Rank<'a, T> {
         let range = kernels(stage, action.kind);
         let mut buckets = if reduces { &stage.buckets[..] } else { &[] };
         for index in range {
-            self.kernel(stage, &stage.kernels[index], pass);
+            let kernel = &stage.kernels[index];
+            match &mut self.model {
+                Some(model) => model.owe(kernel),
+                None => self.kernel(stage, kernel, pass),
+            }
+            if let Some(model) = self.model.as_mut().filter(|_| reduces) {
+                model.catch_up(&self.transport);
+            }
             while let Some((bucket, rest)) =
                 buckets.split_first().filter(|(bucket, _)| bucket.ready as usize <= index)
             {
-                self.reduce(bucket)?;
+                self.reduce(stage.stage, bucket)?;
                 buckets = rest;
             }
             if reduces {
                 self.transport.progress()?;
             }
         }
-        buckets.iter().try_for_each(|bucket| self.reduce(bucket))?;
-        if let (ActionKind::Forward, Some(loss)) = (action.kind, &stage.loss) {
+        buckets.iter().try_for_each(|bucket| self.reduce(stage.stage, bucket))?;
+        if let (ActionKind::Forward, Some(loss), None) = (action.kind, &stage.loss, &self.model) {
             let words = self.arena.floats(stage.region(loss, pass.slot, pass.outbox));
             counts.loss += f64::from(words[0]);
             counts.correct += u64::from(words[1].to_bits());
@@ -442,13 +457,13 @@ impl<'a, T: Transport> Rank<'a, T> {
         Ok(())
     }
 
-    fn begin_step(&mut self, step: u64) {
+    pub(super) fn begin_step(&mut self, step: u64) {
         self.step = step;
         self.turns.iter_mut().for_each(|(index, _)| *index = 0);
     }
 
     /// The pass that an action makes, counted when it is a forward pass of training.
-    fn pass(
+    pub(super) fn pass(
         &mut self,
         action: Action,
         (slot, outbox, version): (u32, u32, u32),
@@ -463,7 +478,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         Pass { batch, micro_batch: action.micro_batch, turn, slot, outbox, version }
     }
 
-    fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {
+    pub(super) fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {
         let node = self.graph.node(kernel.node);
         let inputs: Slices<_> = node.inputs.iter().map(|id| &self.graph.node(*id).output).collect();
         let call = Call {
@@ -524,6 +539,9 @@ impl<'a, T: Transport> Rank<'a, T> {
         let program = self.program;
         let stage = program.stage(stage).expect("lowering put the stage on this lane");
         let step = self.step;
+        if let Some(model) = &mut self.model {
+            return model.owe_update(stage.stage);
+        }
         for place in &stage.params {
             let Some(gradient) = place.gradient else { continue };
             if !self.replica.updates {
@@ -540,7 +558,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
     }
 
-    fn update_param(&mut self, place: &ParamPlace, weight: Region, index: u32) {
+    pub(super) fn update_param(&mut self, place: &ParamPlace, weight: Region, index: u32) {
         let Some(gradient) = place.gradient else { return };
         let updates = u64::from(self.program.updates);
         let update = Update {
@@ -559,7 +577,7 @@ impl<'a, T: Transport> Rank<'a, T> {
 }
 
 /// The kernels of an action, as indexes.
-fn kernels(stage: &StageProgram, kind: ActionKind) -> Range<usize> {
+pub(super) fn kernels(stage: &StageProgram, kind: ActionKind) -> Range<usize> {
     let (forward, input) = (stage.forward_end as usize, stage.input_gradient_end as usize);
     match kind {
         ActionKind::Forward => 0..forward,

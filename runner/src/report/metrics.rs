@@ -16,8 +16,8 @@ pub struct Metrics {
 pub struct StepReport {
     /// Which, from 0.
     pub step: u64,
-    /// Mean over the mini-batch.
-    pub loss: f64,
+    /// Mean over the mini-batch; none where nothing is trained.
+    pub loss: Option<f64>,
     /// Correct predictions of the mini-batch, 0 to 1; none where nothing is classified.
     pub accuracy: Option<f64>,
     /// The step's learning rate.
@@ -36,7 +36,8 @@ pub struct StepReport {
 #[derive(Serialize)]
 struct Line {
     step: u64,
-    loss: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loss: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     accuracy: Option<f64>,
     learning_rate: f64,
