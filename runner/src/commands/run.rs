@@ -11,6 +11,8 @@ use crate::execute::{Context, Outcome, Rank, RunError, StopFlag, available_memor
 use crate::failure::{Code, Failure};
 use crate::report::{Progress, summary};
 use crate::transport::{Transport, TransportError, launched_by_mpi};
+#[cfg(feature = "mpi")]
+pub(super) use launch::together;
 use output::Output;
 use pipewright_core::plan::{Data, Instruction, Plan};
 use pipewright_core::predict::{Prediction, evaluation, predict};
