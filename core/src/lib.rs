@@ -31,6 +31,7 @@
 pub mod cost;
 pub mod graph;
 pub mod ids;
+pub mod onnx;
 pub mod partition;
 pub mod plan;
 pub mod predict;

@@ -1,11 +1,13 @@
 //! The command line.
 
+mod onnx;
 mod training;
 
+pub use onnx::{LossKind, OnnxArgs};
 pub use training::{Storage, TrainingArgs};
 
 use crate::checkpoint::LATEST;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use pipewright_core::plan::Data;
 use pipewright_core::schedule::ScheduleKind;
 use std::path::PathBuf;
@@ -44,7 +46,7 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// Show a plan's stages and schedule: runner show plan.json
     Show(ShowArgs),
-    /// Write a plan for other runtimes: runner export plan.json --format megatron-layout
+    /// Write a plan, trained weights or metrics for other programs: runner export run --csv run.csv
     Export(ExportArgs),
     /// Compare DataParallel, DDP, ZeRO-1, pipeline and hybrid: runner forms --model vgg16 --devices 8
     Forms(FormsArgs),
@@ -147,10 +149,13 @@ pub enum Forms {
 /// `runner plan`. What is left open is searched.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Such as vgg16, resnet50, fc32:512, gpt2, llama-7b; a wrong name lists all. Or a profile file
-    /// of PipeDream, DAPPLE, dnn-partitioning or Piper, with its measured times.
+    /// Such as vgg16, resnet50, fc32:512, gpt2, llama-7b; a wrong name lists all. Or an ONNX file,
+    /// or a profile file of PipeDream, DAPPLE, dnn-partitioning or Piper, with its measured times.
     #[arg(long)]
     pub model: String,
+    /// What an ONNX file leaves open.
+    #[command(flatten)]
+    pub onnx: OnnxArgs,
     /// Processes, one a lane; open: as many as are fastest.
     #[arg(long)]
     pub ranks: Option<u32>,
@@ -198,6 +203,9 @@ pub struct PlanArgs {
     /// Seed of weights and samples.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// A file of initial weights, written into the plan as it stands here: see `runner run --help`.
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<String>,
     /// Steps to train.
     #[arg(long, default_value_t = 100)]
     pub steps: u64,
@@ -209,9 +217,12 @@ pub struct PlanArgs {
 /// `runner forms`.
 #[derive(Debug, Args)]
 pub struct FormsArgs {
-    /// A model by name, or a profile file, as for `runner plan`.
+    /// A model by name, an ONNX file or a profile file, as for `runner plan`.
     #[arg(long)]
     pub model: String,
+    /// What an ONNX file leaves open.
+    #[command(flatten)]
+    pub onnx: OnnxArgs,
     /// Devices.
     #[arg(long, default_value_t = 4)]
     pub devices: u32,
@@ -256,13 +267,26 @@ pub enum ExportFormat {
 
 /// `runner export`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["format", "weights", "tensorboard", "csv"])))]
 pub struct ExportArgs {
-    /// The plan.
-    pub plan: PathBuf,
-    /// The format.
+    /// A plan with --format, the folder of a run with --tensorboard and --csv.
+    #[arg(required_unless_present = "weights", conflicts_with = "weights")]
+    pub source: Option<PathBuf>,
+    /// The plan in the format of another runtime.
     #[arg(long, value_enum)]
-    pub format: ExportFormat,
-    /// The file; `-` prints it.
+    pub format: Option<ExportFormat>,
+    /// The trained weights of a checkpoint, or of the newest one of a run, as one safetensors file
+    /// that PyTorch loads.
+    #[arg(long, num_args = 2, value_names = ["CHECKPOINT", "FILE"])]
+    pub weights: Option<Vec<PathBuf>>,
+    /// Loss, accuracy, step time, bubble and learning rate of every step, as an event file of
+    /// TensorBoard in that folder.
+    #[arg(long, value_name = "DIR")]
+    pub tensorboard: Option<PathBuf>,
+    /// The same as comma-separated values; `-` prints them.
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// The file for --format; `-` prints it.
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,
 }

@@ -11,6 +11,7 @@ pub mod device;
 pub mod execute;
 pub mod failure;
 pub mod init;
+pub mod onnx;
 pub mod report;
 pub mod tensor_file;
 pub mod transport;

@@ -7,7 +7,9 @@ use common::{few_samples, losses, mpirun_in, result, runner_in, scratch, write};
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::{Conv, Graph, GraphBuilder, Op};
 use pipewright_core::partition;
-use pipewright_core::plan::{BatchNorm, Decay, Draft, Model, Plan, RateSchedule, Training};
+use pipewright_core::plan::{
+    BatchNorm, Decay, Draft, Model, Plan, Precision, RateSchedule, Training,
+};
 use pipewright_core::schedule::ScheduleKind;
 use serde_json::Value;
 use std::path::Path;
@@ -19,6 +21,7 @@ fn network(dropout: f32) -> Graph {
     let mut g = GraphBuilder::new("features");
     g.layer("input");
     let mut x = g.input(vec![2, 8, 8]);
+    let mut skip = None;
     for block in 0..4 {
         let name = format!("block{block}");
         g.layer(&name);
@@ -28,6 +31,9 @@ fn network(dropout: f32) -> Graph {
         x = g.add(format!("{name}.bn"), norm, &[x]);
         x = g.relu(&format!("{name}.relu"), x);
         x = g.add(format!("{name}.drop"), Op::Dropout { probability: dropout }, &[x]);
+        // One value with readers in several stages: its gradient is a sum of what they send.
+        let shared = *skip.get_or_insert(x);
+        x = g.add(format!("{name}.add"), Op::Add, &[x, shared]);
     }
     g.layer("head");
     let x = g.add("pool", Op::GlobalAvgPool, &[x]);
@@ -101,7 +107,7 @@ const PLAIN: Training = Training {
     rate: RateSchedule { decay: Decay::Constant, warmup: 0, base_batch: None },
     clip_norm: None,
     batch_norm: BatchNorm::PerMicroBatch,
-    precision: pipewright_core::plan::Precision::F32,
+    precision: Precision::F32,
 };
 
 #[test]
@@ -139,6 +145,35 @@ fn other_optimizers() {
     for optimizer in ["lars:lr=1", "sgd:lr=0.05,nesterov=true,weight_decay=0.001"] {
         Case { optimizer, training: PLAIN, dropout: 0.3 }.check("features-optimizers", 4);
     }
+}
+
+/// Half the bytes for what micro-batches keep and send, the same arena as planned, and nearly the
+/// same losses.
+#[test]
+fn bf16_trains_the_same_under_every_split() {
+    let training = Training { precision: Precision::Bf16, ..PLAIN };
+    let case = Case { optimizer: "sgd:lr=0.05", training, dropout: 0.3 };
+    let (rounded, _) = case.check("features-bf16", 4);
+    let single = Case { training: PLAIN, ..case };
+    let dir = scratch("features-f32");
+    let plan = |case: &Case| case.plan(4, ScheduleKind::GPipe, 4);
+    let (exact, _) = single.run(&dir, &plan(&single), false).expect("threads");
+    assert_ne!(rounded, exact);
+    for (rounded, exact) in rounded.iter().zip(&exact) {
+        let (rounded, exact): (f64, f64) =
+            (rounded.parse().expect("a loss"), exact.parse().expect("a loss"));
+        assert!((rounded / exact - 1.0).abs() < 0.01, "{rounded} instead of {exact}");
+    }
+    let stash = |case: &Case| {
+        let prediction = pipewright_core::predict::predict(&plan(case)).expect("a prediction");
+        let stages = prediction.programs.iter().flat_map(|p| &p.stages);
+        let sent = prediction.timeline.messages.iter().map(|message| message.bytes.0).sum::<u64>();
+        (stages.map(|stage| stage.slots.bytes.0).sum::<u64>() as f64, sent as f64)
+    };
+    let ((slots, sent), (slots_f32, sent_f32)) = (stash(&case), stash(&single));
+    assert!(slots < 0.55 * slots_f32, "{slots} of {slots_f32}");
+    assert!(sent < 0.51 * sent_f32, "{sent} of {sent_f32}");
+    std::fs::remove_dir_all(dir).ok();
 }
 
 /// The mini-batch's statistics are those of training without micro-batches, not to the last bit:

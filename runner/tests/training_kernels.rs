@@ -3,6 +3,7 @@
 
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec};
+use pipewright_core::plan::Precision;
 use pipewright_runner::device::cpu::{Call, Draw, Operands, Phase, Turn, launch};
 
 /// Runs one computation on a single thread and on three; both must give the same bits.
@@ -35,11 +36,13 @@ fn call<'a>(op: &'a Op, inputs: &'a [&'a TensorSpec], output: &'a TensorSpec) ->
         inputs,
         output,
         samples: 1,
+        wanted: 0,
         phase: Phase::Train,
         loss_scale: 1.0,
         threads: 1,
         draw: Draw::default(),
         turn: Turn::default(),
+        precision: Precision::F32,
     }
 }
 

@@ -57,7 +57,7 @@ pub fn mpirun(
 }
 
 /// The `NAME=VALUE` lines of scripts/mpi.env.
-fn environment() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub fn environment() -> impl Iterator<Item = (&'static str, &'static str)> {
     ENVIRONMENT.lines().filter(|line| !line.starts_with('#')).filter_map(|l| l.split_once('='))
 }
 

@@ -14,7 +14,7 @@ use source::Source;
 const FLOORS: &[&[&str]] = &[
     &["units", "ids"],
     &["graph"],
-    &["cost"],
+    &["cost", "onnx"],
     &["partition", "recompute", "compress"],
     &["schedule"],
     &["plan"],

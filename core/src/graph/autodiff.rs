@@ -386,24 +386,46 @@ fn positions(spec: &TensorSpec) -> u64 {
     spec.elements() / spec.shape.last().copied().unwrap_or(1).max(1)
 }
 
+/// Lanes of threads that an attention has scratch for.
+const ATTENTION_LANES: u64 = 8;
+
+/// Queries whose scores an attention over `keys` keys makes at a time: as many as stay in the
+/// second-level cache.
+pub fn attention_rows(keys: u64) -> u64 {
+    ((1 << 16) / keys.max(1)).clamp(16, 64)
+}
+
 /// Scratch of every computation of a node. A convolution unfolds one group of one sample at a
 /// time (im2col): `channels / groups x kernel` rows by one column an output position; a 1 x 1
 /// convolution without stride or padding is a matrix product as it stands. A transposed one unfolds
-/// its output's gradient in the same way.
+/// its output's gradient in the same way. An attention holds the scores of a block of queries and
+/// their gradients, a rotary embedding the cosines and sines of all positions.
 fn workspace(graph: &Graph, node: &Node) -> Extent {
+    let input = |slot: usize| &graph.node(node.inputs[slot]).output;
+    let attention = |keys: u64| {
+        let scores = attention_rows(keys).saturating_mul(keys);
+        Extent::fixed(Bytes(4) * (2 * ATTENTION_LANES).saturating_mul(scores))
+    };
     let (kernel, stride, padding, groups) = match &node.op {
         Op::Conv2d { kernel, stride, padding, groups, .. } => (kernel, stride, padding, groups),
         Op::ConvTranspose2d { kernel, groups, out_channels, .. } => {
-            let input = &graph.node(node.inputs[0]).output.shape;
+            let input = &input(0).shape;
             let unfolded = out_channels / groups * kernel[0] * kernel[1] * input[1] * input[2];
             return Extent::fixed(Bytes(4) * unfolded);
+        }
+        Op::Attention { .. } => return attention(positions(input(0))),
+        Op::ScaledDotProduct { .. } => {
+            return attention(input(1).shape.iter().rev().nth(1).copied().unwrap_or(1));
+        }
+        Op::Rope { .. } => {
+            return Extent::fixed(Bytes(4) * node.output.shape.iter().rev().take(2).product());
         }
         _ => return Extent::default(),
     };
     if *kernel == [1, 1] && *stride == [1, 1] && *padding == [0, 0] {
         return Extent::default();
     }
-    let channels = graph.node(node.inputs[0]).output.shape[0] / groups;
+    let channels = input(0).shape[0] / groups;
     let positions = node.output.shape[1] * node.output.shape[2];
     Extent::fixed(Bytes(4) * (channels * kernel[0] * kernel[1] * positions))
 }

@@ -8,6 +8,7 @@
 mod emit;
 mod groups;
 mod lane;
+mod packed;
 mod place;
 mod stage;
 mod versions;

@@ -61,6 +61,9 @@ pub struct Plan {
     pub training: Training,
     /// What to train on.
     pub data: Data,
+    /// A file of initial weights, relative to where the runner starts; none: drawn from the seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
     /// Whether each epoch takes the samples in an order of its own; else as they lie in their files.
     #[serde(default = "shuffled", skip_serializing_if = "Clone::clone")]
     pub shuffle: bool,

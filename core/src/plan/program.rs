@@ -17,8 +17,7 @@ use crate::units::Bytes;
 /// What one rank does in a step, and where everything lies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The lane: the rank in the first replica. Ranks of other replicas do the same with peers of
-    /// their own replica.
+    /// The lane. Every replica has a rank that does this, with peers of its own replica.
     pub lane: LaneId,
     /// The stages of this lane.
     pub stages: Vec<StageProgram>,
@@ -195,6 +194,10 @@ pub struct Kernel {
     pub wanted: u64,
     /// Scratch, where the kernel needs some.
     pub workspace: Option<Operand>,
+    /// What is unpacked before: bf16 and the f32 that [`Self::reads`] names.
+    pub unpack: Vec<(Operand, Operand)>,
+    /// What is packed afterwards: the f32 that [`Self::writes`] names, and bf16.
+    pub pack: Vec<(Operand, Operand)>,
     /// Indexes of the node's parameters in [`StageProgram::params`]: a consecutive range.
     pub params: std::ops::Range<u32>,
 }

@@ -43,7 +43,7 @@ pub struct Prediction {
     /// Computations that take time, of each stage's forward, input-gradient and weight-gradient
     /// part.
     pub computations: Vec<[u64; 3]>,
-    /// One per lane; rank `r` executes that of lane `r mod lanes`.
+    /// One per lane; see [`crate::plan::DataParallel::place`] for who executes which.
     pub programs: Vec<Program>,
     /// Ranks that sum gradients together, by the number that programs give them.
     pub groups: Vec<Vec<LaneId>>,
@@ -152,6 +152,7 @@ impl Draft {
             optimizer: self.optimizer,
             training: self.training,
             data: self.data,
+            weights: None,
             shuffle: self.shuffle,
             seed: self.seed,
             steps: self.steps,

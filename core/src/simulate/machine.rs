@@ -63,10 +63,13 @@ pub(super) struct LaneState {
     waits: Option<Nanos>,
 }
 
-/// All ranks of a step.
+/// All ranks of a step, or those of the first replica. They are numbered like ranks, `lane x
+/// simulated replicas + replica`; [`Self::rank`] is the number in the whole run.
 pub(super) struct Machine<'a> {
     programs: &'a [Program],
     copies: Copies<'a>,
+    /// Replicas that are simulated.
+    simulated: usize,
     /// Messages of one replica have tags below this.
     tags: usize,
     reductions: Reductions<'a>,
@@ -101,27 +104,45 @@ impl<'a> Machine<'a> {
             asides: vec![],
             waits: None,
         };
-        let copy = |_| programs.iter().map(lane);
-        let lanes: Vec<LaneState> = (0..replicas).flat_map(copy).collect();
+        let simulated = replicas as usize;
+        let copies_of = |program| (0..simulated).map(move |_| lane(program));
+        let lanes: Vec<LaneState> = programs.iter().flat_map(copies_of).collect();
         let woken = (0..lanes.len() as u32).rev().map(LaneId).collect();
-        let mail = vec![Mail::default(); tags * replicas as usize];
+        let mail = vec![Mail::default(); tags * simulated];
         let meeting = Meeting::new(programs, cluster, lanes.len());
-        let reductions = Reductions::new(cluster, copies, lanes.len());
-        Self { programs, copies, tags, reductions, stages, cluster, lanes, mail, meeting, woken }
+        let reductions = Reductions::new(cluster, copies, (lanes.len(), simulated));
+        Self {
+            programs,
+            copies,
+            simulated,
+            tags,
+            reductions,
+            stages,
+            cluster,
+            lanes,
+            mail,
+            meeting,
+            woken,
+        }
     }
 
-    fn program(&self, rank: LaneId) -> &'a Program {
-        &self.programs[rank.index() % self.programs.len()]
+    fn program(&self, lane: LaneId) -> &'a Program {
+        &self.programs[lane.index() / self.simulated]
     }
 
-    /// A tag, and a lane of a program, as they are in the replica of `rank`.
-    fn tag(&self, rank: LaneId, tag: u32) -> usize {
-        rank.index() / self.programs.len() * self.tags + tag as usize
+    /// The number in the whole run.
+    pub fn rank(&self, lane: LaneId) -> LaneId {
+        let (of, replica) = (lane.index() / self.simulated, lane.index() % self.simulated);
+        LaneId(self.copies.data_parallel.rank(LaneId(of as u32), replica as u32))
     }
 
-    fn peer(&self, rank: LaneId, lane: LaneId) -> LaneId {
-        let lanes = self.programs.len() as u32;
-        LaneId(rank.0 / lanes * lanes + lane.0)
+    /// A tag, and a lane of a program, as they are in the replica of `lane`.
+    fn tag(&self, lane: LaneId, tag: u32) -> usize {
+        lane.index() % self.simulated * self.tags + tag as usize
+    }
+
+    fn peer(&self, lane: LaneId, of: LaneId) -> LaneId {
+        LaneId((of.index() * self.simulated + lane.index() % self.simulated) as u32)
     }
 
     /// Runs lanes that never share a device.
@@ -198,10 +219,10 @@ impl<'a> Machine<'a> {
             return None;
         };
         let (to, tag) = (self.peer(lane, to), self.tag(lane, tag));
+        let link = self.cluster.link(self.rank(lane), self.rank(to));
         let state = &mut self.lanes[lane.index()];
         let now = state.now;
         state.handles[handle as usize] = tag as u32;
-        let link = self.cluster.link(lane, to);
         let way = match self.cluster.receivers_copy {
             _ if to == lane => Nanos::ZERO,
             true => link.latency_ns,
@@ -238,7 +259,7 @@ impl<'a> Machine<'a> {
     fn receive(&mut self, lane: LaneId, tag: u32) -> Option<Next> {
         let (now, tag) = (self.lanes[lane.index()].now, self.tag(lane, tag));
         let mail = &mut self.mail[tag];
-        let Some(message) = &mail.sent else {
+        let Some(message) = mail.sent else {
             mail.waiter = Some(lane);
             return Some(Next::Blocked);
         };
@@ -247,7 +268,8 @@ impl<'a> Machine<'a> {
             return Some(Next::Until(arrival));
         }
         if self.cluster.receivers_copy && message.from != lane {
-            let link = self.cluster.link(message.from, lane);
+            let (from, to) = (self.rank(message.from), self.rank(lane));
+            let link = self.cluster.link(from, to);
             let time = link.time(message.bytes) - link.latency_ns;
             let end = now + time;
             let mail = &mut self.mail[tag];
@@ -258,6 +280,7 @@ impl<'a> Machine<'a> {
             self.woken.extend(mail.waiter.take());
             return Some(self.spend(lane, time, Wait::Message));
         }
+        let mail = &mut self.mail[tag];
         mail.taken = Some(now);
         self.woken.extend(mail.waiter.take());
         None
@@ -276,9 +299,7 @@ impl<'a> Machine<'a> {
     /// What groups of ranks do together.
     fn collective(&mut self, lane: LaneId, instruction: &Instruction) -> Option<Next> {
         let now = self.lanes[lane.index()].now;
-        let pause = |machine: &mut Self, time: Nanos| {
-            Some(machine.spend(lane, time, Wait::Ranks))
-        };
+        let pause = |machine: &mut Self, time: Nanos| Some(machine.spend(lane, time, Wait::Ranks));
         match *instruction {
             Instruction::ClipGradients => match self.meeting.come(lane, now) {
                 (None, _) => Some(Next::Blocked),
@@ -317,8 +338,9 @@ impl<'a> Machine<'a> {
             }
             Instruction::Scatter { region, .. } => {
                 let others = self.copies.data_parallel.replicas - 1;
-                let peer = LaneId(lane.0 + self.programs.len() as u32);
-                let time = self.cluster.link(lane, peer).time(region.bytes) * u64::from(others);
+                // The farthest replica of the lane.
+                let (first, last) = (self.rank(lane), LaneId(self.rank(lane).0 + others));
+                let time = self.cluster.link(first, last).time(region.bytes) * u64::from(others);
                 pause(self, time)
             }
             _ => None,
@@ -344,7 +366,8 @@ impl<'a> Machine<'a> {
     /// The timeline, when every lane reached its end.
     pub fn into_timeline(self) -> Result<Timeline, Stuck> {
         let mut stuck = vec![];
-        let programs = self.programs.iter().cycle();
+        let all = |program| std::iter::repeat_n(program, self.simulated);
+        let programs = self.programs.iter().flat_map(all);
         for ((lane, state), program) in (0..).map(LaneId).zip(&self.lanes).zip(programs) {
             if let Some(instruction) = program.train.get(state.next) {
                 let what = match instruction {
@@ -364,13 +387,14 @@ impl<'a> Machine<'a> {
         if !stuck.is_empty() {
             return Err(Stuck { lanes: stuck });
         }
+        let all = |program| std::iter::repeat_n(program, self.simulated);
+        let programs = self.programs.iter().flat_map(all);
         let messages = self.mail.into_iter().filter_map(|mail| mail.sent).collect();
         let lane = |(mut state, program): (LaneState, &Program)| {
             state.asides.sort_by_key(|aside| aside.start);
             Lane { asides: state.asides, ..Lane::new(program, state.spans) }
         };
-        let lanes: Vec<Lane> =
-            self.lanes.into_iter().zip(self.programs.iter().cycle()).map(lane).collect();
+        let lanes: Vec<Lane> = self.lanes.into_iter().zip(programs).map(lane).collect();
         let ends = lanes.iter().filter_map(|l| l.spans.last()).map(|s| s.end);
         let step = ends.max().unwrap_or_default();
         Ok(Timeline { lanes, messages, step })

@@ -11,7 +11,7 @@ use crate::units::{Bytes, Nanos};
 pub(super) struct Reductions<'a> {
     cluster: &'a Cluster,
     groups: Vec<Group>,
-    /// By rank: calls under way.
+    /// By simulated lane: calls under way.
     waiting: Vec<Vec<Waiting>>,
     collective: Collective,
 }
@@ -27,11 +27,12 @@ struct Waiting {
 }
 
 struct Group {
+    /// All of them, as in the whole run.
     ranks: Vec<LaneId>,
-    /// How many of them are simulated.
-    here: usize,
+    /// Those that are simulated, by the machine's numbers.
+    here: Vec<LaneId>,
     calls: Vec<Call>,
-    /// Calls that each rank has begun; by rank of the whole run.
+    /// Calls that each simulated lane has begun.
     begun: Vec<usize>,
 }
 
@@ -44,19 +45,25 @@ struct Call {
 }
 
 impl<'a> Reductions<'a> {
-    pub fn new(cluster: &'a Cluster, copies: Copies, simulated: usize) -> Self {
+    /// For `lanes` simulated lanes of `replicas` simulated replicas.
+    pub fn new(cluster: &'a Cluster, copies: Copies, (lanes, replicas): (usize, usize)) -> Self {
+        let number = |rank: &LaneId| {
+            let (lane, replica) = copies.data_parallel.place(rank.0);
+            let here = (replica as usize) < replicas;
+            here.then_some(LaneId(lane.0 * replicas as u32 + replica))
+        };
         let group = |ranks: &Vec<LaneId>| Group {
             ranks: ranks.clone(),
-            here: ranks.iter().filter(|rank| rank.index() < simulated).count(),
+            here: ranks.iter().filter_map(number).collect(),
             calls: vec![],
-            begun: vec![0; simulated],
+            begun: vec![0; lanes],
         };
         let collective = match copies.data_parallel.through_first() {
             true => Collective::Reduce,
             false => Collective::AllReduce,
         };
         let groups = copies.groups.iter().map(group).collect();
-        Self { cluster, groups, waiting: vec![vec![]; simulated], collective }
+        Self { cluster, groups, waiting: vec![vec![]; lanes], collective }
     }
 
     /// Seconds of a call of `group` over `bytes`, over the slowest link among its ranks.
@@ -67,12 +74,12 @@ impl<'a> Reductions<'a> {
         Nanos::from_secs(time(collective, ranks.len() as u32, bytes.0 as f64, link))
     }
 
-    /// `rank` has begun to hand in a bucket at `now`; ranks for which somebody may wait.
-    fn begin(&mut self, rank: LaneId, stage: StageId, group: u32, bytes: Bytes, now: Nanos) {
+    /// `lane` has begun to hand in a bucket at `now`; now somebody may go on.
+    fn begin(&mut self, lane: LaneId, stage: StageId, group: u32, bytes: Bytes, now: Nanos) {
         let takes = self.time(self.collective, group, bytes);
         let state = &mut self.groups[group as usize];
-        let number = state.begun[rank.index()];
-        state.begun[rank.index()] += 1;
+        let number = state.begun[lane.index()];
+        state.begun[lane.index()] += 1;
         if state.calls.len() == number {
             state.calls.push(Call::default());
         }
@@ -80,19 +87,19 @@ impl<'a> Reductions<'a> {
         let call = &mut state.calls[number];
         call.came += 1;
         call.moment = call.moment.max(now);
-        if call.came == state.here {
+        if call.came == state.here.len() {
             // Calls of a group are over in order.
             call.moment = call.moment.max(before) + takes;
             call.over = true;
         }
-        self.waiting[rank.index()].push(Waiting { stage, group, number, since: now });
+        self.waiting[lane.index()].push(Waiting { stage, group, number, since: now });
     }
 
-    /// A backward pass from `start` to `end` completed the stage's gradients. Returns the ranks
+    /// A backward pass from `start` to `end` completed the stage's gradients. Returns the lanes
     /// that may have waited for it.
     pub fn completed(
         &mut self,
-        rank: LaneId,
+        lane: LaneId,
         stage: &StageProgram,
         (start, end): (Nanos, Nanos),
     ) -> Vec<LaneId> {
@@ -101,16 +108,16 @@ impl<'a> Reductions<'a> {
         for Bucket { region, ready, group, .. } in &stage.buckets {
             let share = f64::from(ready + 1 - first.min(ready + 1)) / f64::from(kernels);
             let moment = start + Nanos(((end - start).0 as f64 * share) as u64);
-            self.begin(rank, stage.stage, *group, region.bytes, moment.min(end));
+            self.begin(lane, stage.stage, *group, region.bytes, moment.min(end));
         }
         let groups = stage.buckets.iter().map(|bucket| bucket.group);
-        let ranks = groups.flat_map(|group| &self.groups[group as usize].ranks);
-        ranks.copied().filter(|r| r.index() < self.waiting.len() && *r != rank).collect()
+        let lanes = groups.flat_map(|group| &self.groups[group as usize].here);
+        lanes.copied().filter(|other| *other != lane).collect()
     }
 
     /// When the stage's buckets are summed; `None` while ranks are missing.
-    pub fn wait(&mut self, rank: LaneId, stage: StageId) -> Option<Nanos> {
-        let waiting = &self.waiting[rank.index()];
+    pub fn wait(&mut self, lane: LaneId, stage: StageId) -> Option<Nanos> {
+        let waiting = &self.waiting[lane.index()];
         let mine = waiting.iter().filter(|w| w.stage == stage);
         let calls = mine.map(|w| &self.groups[w.group as usize].calls[w.number]);
         let mut end = Nanos::ZERO;
@@ -124,8 +131,8 @@ impl<'a> Reductions<'a> {
     }
 
     /// The stage's buckets are summed and waited for. Returns when the first was handed in.
-    pub fn done(&mut self, rank: LaneId, stage: StageId) -> Option<Nanos> {
-        let waiting = &mut self.waiting[rank.index()];
+    pub fn done(&mut self, lane: LaneId, stage: StageId) -> Option<Nanos> {
+        let waiting = &mut self.waiting[lane.index()];
         let first = waiting.iter().filter(|w| w.stage == stage).map(|w| w.since).min();
         waiting.retain(|w| w.stage != stage);
         first

@@ -83,8 +83,8 @@ mod tests {
     use super::*;
     use crate::cost::Cluster;
     use crate::graph::presets::Preset;
-    use crate::plan::{Draft, Model};
     use crate::ids::StageId;
+    use crate::plan::{Draft, Model};
     use crate::timeline::{Aside, Step, Trace, What};
     use crate::units::Nanos;
 

@@ -1,7 +1,7 @@
 //! Going on from a checkpoint, all ranks together.
 
 use super::agree::agree;
-use super::{Candidate, CheckpointError, FileRecord, Identity, Manifest, Resume};
+use super::{Candidate, CheckpointError, FileRecord, Identity, Manifest, Resume, SplitRecord};
 use crate::execute::{Rank, RunError};
 use crate::tensor_file::{TensorFile, checksum};
 use crate::transport::{ReduceOp, Transport};
@@ -18,15 +18,15 @@ pub struct Begun {
 }
 
 /// Sets every tensor of this rank that outlives a step to what the newest whole checkpoint says.
-/// Where there is none at all, training begins at the start. Collective. Every file is summed by one rank; values are read straight into their place.
+/// `None` where there is none at all: training begins at the start. Collective. Every file is summed by one rank; values are read straight into their place.
 ///
 /// # Errors
 /// The same on all ranks; rank 0 knows why.
 pub fn load<T: Transport>(
     rank: &mut Rank<T>,
     resume: &Resume,
-    identity: &Identity,
-) -> Result<Begun, RunError> {
+    (identity, split): (&Identity, &SplitRecord),
+) -> Result<Option<Begun>, RunError> {
     let lost = |source| RunError::Agreement { step: 0, source };
     let first = rank.transport.rank() == 0;
     for index in 0.. {
@@ -35,16 +35,16 @@ pub fn load<T: Transport>(
         let mut step = [mine.map_or(-1.0, |candidate| candidate.step as f64)];
         rank.transport.all_reduce(&mut step, ReduceOp::Max).map_err(lost)?;
         if step[0] < 0.0 && index == 0 {
-            return Ok(Begun::default());
+            return Ok(None);
         }
         if step[0] < 0.0 {
             break;
         }
         let candidate = resume.candidates.iter().find(|c| c.step as f64 == step[0]);
-        let read = read(rank, candidate, &resume.folder, identity);
+        let read = read(rank, candidate, &resume.folder, (identity, split));
         let loss = read.as_ref().copied().unwrap_or_default();
         match agree(&mut rank.transport, read.map(drop)).map_err(lost)? {
-            Ok(()) => return Ok(Begun { step: step[0] as u64, loss }),
+            Ok(()) => return Ok(Some(Begun { step: step[0] as u64, loss })),
             Err(error) if !resume.falls_back => return Err(RunError::Resume(error)),
             Err(error) if first => eprintln!("warning: {error}; trying the checkpoint before"),
             Err(_) => {}
@@ -60,7 +60,7 @@ fn read<T: Transport>(
     rank: &mut Rank<T>,
     candidate: Option<&Candidate>,
     folder: &Path,
-    identity: &Identity,
+    (identity, split): (&Identity, &SplitRecord),
 ) -> Result<f64, CheckpointError> {
     let Some(Candidate { folder, .. }) = candidate else {
         let why = "rank 0 sees a checkpoint that this rank does not".into();
@@ -71,12 +71,16 @@ fn read<T: Transport>(
     let ranks = rank.transport.ranks() as usize;
     let share = manifest.files.iter().skip(rank.transport.rank() as usize).step_by(ranks);
     share.into_iter().try_for_each(|file| verify(folder, file))?;
-    read_tensors(rank, folder, &manifest)?;
+    rank.go_on_at(manifest.step);
+    read_tensors(rank, folder, &manifest, manifest.split == *split)?;
     Ok(manifest.loss)
 }
 
-/// Compares a file with what the manifest says of it.
-fn verify(folder: &Path, file: &FileRecord) -> Result<(), CheckpointError> {
+/// Compares a file of the checkpoint in `folder` with what the manifest says of it.
+///
+/// # Errors
+/// When it cannot be read or differs.
+pub fn verify(folder: &Path, file: &FileRecord) -> Result<(), CheckpointError> {
     let path = folder.join(&file.name);
     let (bytes, crc32c) = match checksum(&path) {
         Ok(found) => found,
@@ -93,10 +97,13 @@ fn verify(folder: &Path, file: &FileRecord) -> Result<(), CheckpointError> {
     Err(CheckpointError::Damaged { path, why })
 }
 
+/// Reads what this rank keeps. Its own running statistics are those of its number where the ranks
+/// hold what they held (`same`); else it begins with the first rank's, as any new rank would.
 fn read_tensors<T>(
     rank: &mut Rank<T>,
     folder: &Path,
     manifest: &Manifest,
+    same: bool,
 ) -> Result<(), CheckpointError> {
     let places: BTreeMap<&str, &str> = manifest
         .files
@@ -105,18 +112,18 @@ fn read_tensors<T>(
         .collect();
     let mut open: BTreeMap<&str, TensorFile> = BTreeMap::new();
     for tensor in rank.lasting() {
-        let missing =
-            || CheckpointError::Missing { path: folder.into(), name: tensor.name.clone() };
-        let name = *places.get(tensor.name.as_str()).ok_or_else(missing)?;
+        let wanted = tensor.own_name.as_ref().filter(|_| same).unwrap_or(&tensor.name);
+        let missing = || CheckpointError::Missing { path: folder.into(), name: wanted.clone() };
+        let name = *places.get(wanted.as_str()).ok_or_else(missing)?;
         if !open.contains_key(name) {
             open.insert(name, TensorFile::open(&folder.join(name))?);
         }
         let file = &open[name];
-        if file.shape(&tensor.name).ok_or_else(missing)? != tensor.shape {
-            let why = format!("tensor `{}` has another shape than the parameter", tensor.name);
+        if file.shape(wanted).ok_or_else(missing)? != tensor.shape {
+            let why = format!("tensor `{wanted}` has another shape than the parameter");
             return Err(CheckpointError::Damaged { path: file.path().into(), why });
         }
-        file.read(&tensor.name, rank.values_mut(&tensor))?;
+        file.read(wanted, rank.values_mut(&tensor))?;
     }
     Ok(())
 }

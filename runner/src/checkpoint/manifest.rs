@@ -2,7 +2,8 @@
 
 use super::{CheckpointError, MANIFEST};
 use pipewright_core::graph::Graph;
-use pipewright_core::plan::Plan;
+use pipewright_core::plan::{Decay, Plan};
+use pipewright_core::schedule::Updates;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ pub const VERSION: u32 = 1;
 
 /// Fields of a plan that may change between a checkpoint and its continuation: where work happens
 /// and how long. All others decide what is computed.
-const FREE: [&str; 10] = [
+const FREE: [&str; 11] = [
     "version",
     "model",
     "cluster",
@@ -25,6 +26,7 @@ const FREE: [&str; 10] = [
     "data",
     "prediction",
     "weights",
+    "data_parallel",
 ];
 
 /// The contents of `manifest.json`.
@@ -55,6 +57,8 @@ pub struct Identity {
     pub model: ModelRecord,
     /// Samples of the training set; the order of samples depends on it.
     pub train_samples: u64,
+    /// The division, where it decides what is trained: with asynchronous updates.
+    pub asynchronous: Option<SplitRecord>,
     /// The fields of the plan that decide what is computed: seed, optimizer, mini-batch and so on.
     pub settings: BTreeMap<String, Value>,
 }
@@ -81,6 +85,8 @@ pub struct SplitRecord {
     pub schedule: String,
     /// Micro-batches of a step.
     pub micro_batches: u32,
+    /// Copies of the pipeline.
+    pub replicas: u32,
 }
 
 /// One file of tensors.
@@ -161,6 +167,11 @@ impl Manifest {
         if let Some((name, found)) = gone {
             return Err(other(name, found.to_string(), "not given".into(), ANEW));
         }
+        if here.asynchronous != there.asynchronous {
+            let [found, wanted] = [here, there].map(|i| i.asynchronous.as_ref());
+            let [found, wanted] = [found, wanted].map(SplitRecord::describe);
+            return Err(other("the way of updating", found, wanted, ANEW));
+        }
         if here.train_samples != there.train_samples {
             let [found, wanted] = [here, there].map(|i| i.train_samples.to_string());
             return Err(other("the number of training samples", found, wanted, ANEW));
@@ -175,8 +186,31 @@ impl Identity {
         // By way of the text: there, single precision has as many digits as it needs.
         let value = serde_json::to_string(plan).and_then(|text| serde_json::from_str(&text));
         let mut settings: BTreeMap<String, Value> = value.expect("plain data");
-        settings.retain(|name, _| !FREE.contains(&name.as_str()));
-        Self { model: ModelRecord::new(graph), train_samples, settings }
+        // The cosine reaches its floor at the last step: with it the length of a run counts too.
+        let ends = matches!(plan.training.rate.decay, Decay::Cosine { .. });
+        settings.retain(|name, _| !FREE.contains(&name.as_str()) || (ends && name == "steps"));
+        let updates = plan.schedule.parse().map_or(Updates::Synchronous, |s| s.updates);
+        let asynchronous = (updates != Updates::Synchronous).then(|| SplitRecord::new(plan));
+        Self { model: ModelRecord::new(graph), train_samples, asynchronous, settings }
+    }
+}
+
+impl SplitRecord {
+    /// How a plan divides the work.
+    pub fn new(plan: &Plan) -> Self {
+        Self {
+            cuts: plan.cuts.clone(),
+            schedule: plan.schedule.name.clone(),
+            micro_batches: plan.micro_batches,
+            replicas: plan.data_parallel.replicas,
+        }
+    }
+
+    fn describe(split: Option<&Self>) -> String {
+        let Some(Self { cuts, schedule, micro_batches, replicas }) = split else {
+            return "synchronous".into();
+        };
+        format!("{schedule} with cuts {cuts:?}, {micro_batches} micro-batches, {replicas} replicas")
     }
 }
 

@@ -6,6 +6,10 @@
 //!                          stage-001.safetensors    `NAME@momentum_buffer`
 //! ```
 //!
+//! Where several ranks hold a stage, the first saves it; the others save only running statistics of
+//! their own, `stage-000-rank-002.safetensors`. Schedules that keep two versions of the weights
+//! save the older as `NAME@version-1`.
+//!
 //! Samples, dropout and the learning rate follow from the step and the seed, so tensors and the
 //! step are all there is to keep. Tensors are found by name: another division into stages, another
 //! schedule or number of ranks goes on from the same files.
@@ -28,7 +32,7 @@ mod save;
 
 pub use error::CheckpointError;
 pub use folder::{Candidate, Resume, has_checkpoints, remove_all};
-pub use load::{Begun, load};
+pub use load::{Begun, load, verify};
 pub use manifest::{FileRecord, Identity, Manifest, ModelRecord, SplitRecord, VERSION};
 pub use save::{Saver, save};
 

@@ -6,7 +6,6 @@ use super::{CheckpointError, FileRecord, Identity, MANIFEST, Manifest, SplitReco
 use crate::execute::{Lasting, Rank, RunError};
 use crate::tensor_file::{Tensor, write};
 use crate::transport::{Transport, TransportError};
-use pipewright_core::ids::StageId;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -75,15 +74,16 @@ fn begin(folder: &Path, begun: &Path) -> Result<(), CheckpointError> {
         .map_err(|source| CheckpointError::File { path: begun.into(), source })
 }
 
-/// Writes one file for each stage of this rank; after an error none of them is left.
+/// Writes one file for each stage that this rank saves something of; after an error none of them is
+/// left.
 fn write_stages<T: Transport>(
     rank: &Rank<T>,
     folder: &Path,
 ) -> Result<Vec<FileRecord>, CheckpointError> {
-    let tensors = rank.lasting();
+    let tensors: Vec<Lasting> = rank.lasting().into_iter().filter(|tensor| tensor.saves).collect();
     let mut files = vec![];
     for of_stage in tensors.chunk_by(|a, b| a.stage == b.stage) {
-        match write_stage(rank, folder, of_stage[0].stage, of_stage) {
+        match write_stage(rank, folder, of_stage) {
             Ok(file) => files.push(file),
             Err(error) => {
                 for file in files {
@@ -100,26 +100,31 @@ fn write_stages<T: Transport>(
 fn write_stage<T: Transport>(
     rank: &Rank<T>,
     folder: &Path,
-    stage: StageId,
     tensors: &[Lasting],
 ) -> Result<FileRecord, CheckpointError> {
-    for tensor in tensors.iter().filter(|tensor| tensor.parameter) {
-        if let Some(&value) = rank.values(tensor).iter().find(|value| !value.is_finite()) {
+    // All of them or none are this rank's own: the first rank that holds a stage saves all of it.
+    let own = tensors.iter().any(|tensor| tensor.own_name.is_some());
+    let stage = tensors[0].stage.0;
+    let name = match own {
+        true => format!("stage-{stage:03}-rank-{:03}.safetensors", rank.transport.rank()),
+        false => format!("stage-{stage:03}.safetensors"),
+    };
+    let mut contents = vec![];
+    for tensor in tensors {
+        let values = rank.values(tensor);
+        let bad = values.iter().find(|value| !value.is_finite());
+        if let (Some(&value), Some(_)) = (bad, &tensor.begins_as) {
             return Err(CheckpointError::NotFinite { name: tensor.name.clone(), value });
         }
+        let name = tensor.own_name.as_ref().unwrap_or(&tensor.name);
+        contents.push(Tensor { name, shape: &tensor.shape, values });
     }
-    let file = format!("stage-{:03}.safetensors", stage.0);
-    let values = |t| rank.values(t);
-    let contents: Vec<Tensor> = tensors
-        .iter()
-        .map(|t| Tensor { name: &t.name, shape: &t.shape, values: values(t) })
-        .collect();
-    let written = write(&folder.join(&file), &contents)?;
+    let written = write(&folder.join(&name), &contents)?;
     Ok(FileRecord {
-        name: file,
+        name,
         bytes: written.bytes,
         crc32c: written.crc32c,
-        tensors: tensors.iter().map(|t| t.name.clone()).collect(),
+        tensors: contents.iter().map(|tensor| tensor.name.to_owned()).collect(),
     })
 }
 

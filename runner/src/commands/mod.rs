@@ -12,6 +12,7 @@ mod calibrate;
 mod check;
 mod export;
 mod forms;
+mod model;
 mod plan;
 mod profile;
 mod run;

@@ -2,20 +2,20 @@
 
 mod search;
 
+use super::model::read_model;
 use crate::args::{PlanArgs, Split};
 use crate::failure::{Code, Failure};
-use pipewright_core::cost::{Cluster, Costs, import};
+use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
-use pipewright_core::graph::presets::Preset;
 use pipewright_core::partition;
-use pipewright_core::plan::{Draft, Model};
+use pipewright_core::plan::Draft;
 use pipewright_core::schedule::ScheduleKind;
 use std::path::Path;
 
 /// Runs the command.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let mut cluster = read_cluster(&args.cluster)?;
-    let model = args.training.model(read_model(&args.model, &mut cluster)?)?;
+    let model = args.training.model(read_model(&args.model, &args.onnx, &mut cluster)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     let mut draft = Draft::new(model, cluster, vec![]);
     draft.micro_batches = args.micro_batches.unwrap_or(1);
@@ -31,7 +31,8 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let chosen = choose(args, &graph, &draft.cluster)?;
     (draft.cuts, draft.schedule, draft.micro_batches) = chosen;
     // What does not fit together here is the command line, not a file.
-    let (plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
+    let (mut plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
+    plan.weights.clone_from(&args.weights);
     super::write_text(&args.output, &plan.to_json())?;
     let timeline = &prediction.timeline;
     eprintln!(
@@ -109,21 +110,6 @@ fn named_cuts(names: &[String], graph: &Graph) -> Result<Vec<u32>, Failure> {
         )
     };
     names.iter().map(find).collect()
-}
-
-/// A preset's name, or a profile file, whose times become the cluster's.
-pub(super) fn read_model(name: &str, cluster: &mut Cluster) -> Result<Model, Failure> {
-    let path = Path::new(name);
-    if !path.is_file() {
-        let preset: Preset = name.parse().map_err(|e| Failure::usage(format!("{e}")))?;
-        return Ok(Model::Preset(preset));
-    }
-    let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, &e))?;
-    let named = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("profile");
-    let work = import::read(named, &text).map_err(|e| Failure::usage(format!("{name}: {e}")))?;
-    let (graph, profile) = work.network().map_err(|e| Failure::usage(format!("{name}: {e}")))?;
-    cluster.profile = Some(profile);
-    Ok(Model::Graph(graph))
 }
 
 /// A preset's name or a cluster file.

@@ -97,7 +97,8 @@ fn part<T: Transport>(
     let on_all_hosts = neighbours.far.is_some();
     cluster.name = if on_all_hosts { "these machines".into() } else { "this machine".into() };
     cluster.device.name = format!("1 of {} cores", cores());
-    cluster.device.memory = Bytes(memory.0 / u64::from(if on_all_hosts { here } else { plan.ranks() }));
+    cluster.device.memory =
+        Bytes(memory.0 / u64::from(if on_all_hosts { here } else { plan.ranks() }));
     cluster.devices_per_node = cores();
     cluster.nodes = transport.ranks().div_ceil(here);
     cluster.ranks_per_node = if on_all_hosts { here } else { plan.ranks().max(cores()) };
@@ -131,7 +132,8 @@ fn report(plan: &Plan, cluster: &Cluster) {
         sum(|s| s.input_gradient_ns + s.weight_gradient_ns + s.sum_gradients_ns),
         sum(|s| s.update_ns),
     );
-    let links = [("link", Some(&cluster.local)), ("all-reduce as over", cluster.collectives.as_ref())];
+    let links =
+        [("link", Some(&cluster.local)), ("all-reduce as over", cluster.collectives.as_ref())];
     for (name, link) in links {
         if let Some(link) = link {
             eprintln!("{name}: {} + {:.1} GB/s", link.latency_ns, link.bytes_per_sec / 1e9);

@@ -74,11 +74,13 @@ fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Refuses a plan whose tensors do not fit into this machine's memory.
-fn fits(prediction: &Prediction, replicas: u32, rank: Option<u32>) -> Result<(), Failure> {
+fn fits(plan: &Plan, prediction: &Prediction, rank: Option<u32>) -> Result<(), Failure> {
     let programs = &prediction.programs;
     let all: Bytes = match rank {
-        Some(rank) => programs[rank as usize % programs.len()].arena,
-        None => programs.iter().map(|p| p.arena).sum::<Bytes>() * u64::from(replicas),
+        Some(rank) => programs[plan.data_parallel.place(rank).0.index()].arena,
+        None => {
+            programs.iter().map(|p| p.arena).sum::<Bytes>() * u64::from(plan.data_parallel.replicas)
+        }
     };
     let Some(available) = available_memory().filter(|available| all > *available) else {
         return Ok(());
@@ -139,15 +141,17 @@ impl Run {
             plan.data = Data::default();
         } else {
             super::runnable(&prediction.graph)?;
-            fits(&prediction, plan.data_parallel.replicas, process.map(|(rank, _)| rank))?;
+            fits(&plan, &prediction, process.map(|(rank, _)| rank))?;
         }
         let evaluation = evaluation(&plan)?;
         let sample = prediction.graph.sample().expect("plans train on samples");
         let data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
-        let state = State::prepare(args, &plan, &prediction.graph, data.train.len())?;
+        let first = process.is_none_or(|(rank, _)| rank == 0);
+        let parts = (&plan, &prediction.graph);
+        let state = State::prepare(args, parts, data.train.len(), first)?;
         let output = Output::new(args, &prediction);
-        if process.is_none_or(|(rank, _)| rank == 0) {
+        if first {
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
         }
         let threads = threads(args, plan.ranks());
@@ -189,7 +193,7 @@ impl Run {
         } else {
             Progress::silent()
         };
-        let program = &prediction.programs[(index % plan.lanes()) as usize];
+        let program = &prediction.programs[plan.data_parallel.place(index).0.index()];
         let parts = (plan, &prediction.graph, program);
         let mut rank = match self.device {
             DeviceKind::Cpu => Rank::new(parts, &self.data, transport, self.threads),

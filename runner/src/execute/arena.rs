@@ -61,6 +61,12 @@ impl Arena {
         &mut self.words()[start..start + len]
     }
 
+    /// Writes one region from another, which it does not overlap.
+    pub fn convert(&mut self, from: Region, into: Region, work: impl Fn(&[f32], &mut [f32])) {
+        let (reads, mut writes) = self.views([from].into_iter(), [into].into_iter());
+        work(reads[0], writes[0]);
+    }
+
     /// Several regions at once: `reads` may overlap each other, `writes` overlap nothing.
     ///
     /// # Panics

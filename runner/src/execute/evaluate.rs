@@ -1,6 +1,7 @@
 //! Passes over the test samples.
 
-use super::rank::{Rank, RunError};
+use super::error::RunError;
+use super::rank::Rank;
 use super::train::Context;
 use crate::transport::{ReduceOp, Transport};
 use pipewright_core::graph::{Graph, Op};
@@ -45,8 +46,8 @@ pub(super) fn evaluate<T: Transport>(
     step: u64,
 ) -> Result<Option<Tested>, RunError> {
     let rounds = context.test_samples.div_ceil(context.plan.mini_batch);
-    let lane = rank.transport.rank() % context.plan.lanes();
-    let instructions = &context.evaluation[lane as usize];
+    let (lane, _) = context.plan.data_parallel.place(rank.transport.rank());
+    let instructions = &context.evaluation[lane.index()];
     let agreement = |source| RunError::Agreement { step, source };
     let mut sums = [0.0, 0.0];
     // Ranks agree whether to go on. It drains the pipeline, so they do it about every `PATIENCE`:

@@ -1,6 +1,7 @@
 //! Samples on their way into the arena.
 
-use super::rank::{Batch, Rank, RunError};
+use super::error::RunError;
+use super::rank::{Batch, Rank};
 use crate::data::{DataError, DataSet, Feed, Load, Order, Reader, Sequence};
 use crate::transport::Transport;
 use pipewright_core::ids::MicroBatch;

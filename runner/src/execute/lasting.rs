@@ -1,29 +1,47 @@
 //! The tensors of a rank that outlive a step: what a checkpoint keeps.
+//!
+//! Where several ranks hold a stage (replicas, both copies of a bidirectional schedule), weights and
+//! the optimizer's state are the same on all of them, and the first saves them. Running statistics
+//! are each rank's own: it has seen other samples.
 
 use super::Rank;
-use pipewright_core::graph::Graph;
+use super::rank::tied_to;
 use pipewright_core::ids::StageId;
-use pipewright_core::plan::{Program, Region};
+use pipewright_core::plan::{ParamPlace, Region, StageProgram};
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lasting {
-    /// The parameter's name; for the optimizer's state followed by `@` and PyTorch's name of it,
-    /// `fc1.weight@momentum_buffer`.
+    /// The parameter's name. Followed by `@` and PyTorch's name of it for the optimizer's state,
+    /// `fc1.weight@momentum_buffer`; by `@version-1` for the weights before the last update, which
+    /// double-buffered schedules still need.
     pub name: String,
+    /// The parameter whose values begin it, for weights and statistics: its own, or for the copy of
+    /// a tied table the table.
+    pub begins_as: Option<String>,
     /// The parameter's shape, which its state shares.
     pub shape: Vec<u64>,
     /// The stage that has it.
     pub stage: StageId,
-    /// Whether it is a parameter (a weight or a running statistic), not the optimizer's.
-    pub parameter: bool,
+    /// The name of this rank's own value where ranks differ: for running statistics of all but the
+    /// first rank that holds the stage, `bn1.running_mean@rank-3`.
+    pub own_name: Option<String>,
+    /// Whether this rank saves it, under [`Lasting::own_name`] where it has one.
+    pub saves: bool,
     region: Region,
 }
 
 impl<T> Rank<'_, T> {
-    /// Every tensor of this rank that outlives a step, stage by stage, in the graph's order.
+    /// Every tensor of this rank that outlives a step, stage by stage, in the graph's order, where
+    /// it lies before the next step.
     pub fn lasting(&self) -> Vec<Lasting> {
-        lasting(self.graph, self.program, self.plan.optimizer.state_names())
+        let mut all = vec![];
+        for stage in &self.program.stages {
+            for place in &stage.params {
+                self.lasting_of(stage, place, &mut all);
+            }
+        }
+        all
     }
 
     /// The values of one of [`Rank::lasting`].
@@ -35,25 +53,36 @@ impl<T> Rank<'_, T> {
     pub fn values_mut(&mut self, tensor: &Lasting) -> &mut [f32] {
         self.arena.floats(tensor.region)
     }
-}
 
-fn lasting(graph: &Graph, program: &Program, states: &[&str]) -> Vec<Lasting> {
-    let mut all = vec![];
-    for stage in &program.stages {
-        for place in &stage.params {
-            let param = graph.param(place.param);
-            let mut add = |name: String, region: Region, parameter: bool| {
-                let (shape, stage) = (param.shape.clone(), stage.stage);
-                all.push(Lasting { name, shape, stage, parameter, region });
+    /// What a parameter keeps.
+    fn lasting_of(&self, stage: &StageProgram, place: &ParamPlace, all: &mut Vec<Lasting>) {
+        let param = self.graph.param(place.param);
+        let first = stage.first_copy && self.replica.index == 0;
+        let origin = tied_to(self.graph, place.param).unwrap_or(place.param);
+        let mut add = |name: String, region: Region, is_state: bool| {
+            let own = !first && !param.trainable && self.replica.updates;
+            let own_name = own.then(|| format!("{name}@rank-{}", self.replica.rank));
+            let begins_as = (!is_state).then(|| self.graph.param(origin).name.clone());
+            let (shape, stage) = (param.shape.clone(), stage.stage);
+            let saves = first || own;
+            all.push(Lasting { name, begins_as, shape, stage, own_name, saves, region });
+        };
+        if !param.trainable {
+            // What deferred statistics keep besides is zero between steps.
+            return add(param.name.clone(), place.weight, false);
+        }
+        // With stashing every step begins and ends with version 0; the others serve within it.
+        let needed = if stage.versions.rotate { stage.versions.count } else { 1 };
+        for version in 0..needed {
+            let name = match version {
+                0 => param.name.clone(),
+                older => format!("{}@version-{older}", param.name),
             };
-            add(param.name.clone(), place.weight, true);
-            // What deferred statistics keep is zero between steps.
-            for (state, region) in states.iter().zip(place.state.into_iter().flatten()) {
-                if param.trainable {
-                    add(format!("{}@{state}", param.name), region, false);
-                }
-            }
+            add(name, stage.versions.place(place.weight, version, self.step), false);
+        }
+        let states = self.plan.optimizer.state_names();
+        for (state, region) in states.iter().zip(place.state.into_iter().flatten()) {
+            add(format!("{}@{state}", param.name), region, true);
         }
     }
-    all
 }

@@ -4,7 +4,9 @@
 //! operands are in the caches, or not, as they are in training. A kernel in a loop of its own
 //! would find everything there.
 
-use super::rank::{Batch, Rank, RunError, kernels};
+use super::compute::kernels;
+use super::error::RunError;
+use super::rank::{Batch, Rank};
 use crate::transport::Transport;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::ids::{NodeId, StageId};

@@ -1,106 +1,22 @@
 //! One rank: its arena, its program, its messages.
 
-use super::arena::{Arena, Slices};
+use super::arena::Arena;
 use super::clip::Clip;
+use super::error::{Fault, RunError};
 use super::input::Input;
 use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
-use crate::checkpoint::CheckpointError;
-use crate::data::{DataError, DataSet};
-use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, launch};
+use crate::data::DataSet;
+use crate::device::cpu::{Rule, Turn};
 use crate::device::model::Model;
 use crate::init::init_param;
-use crate::tensor_file::TensorFileError;
 use crate::transport::{Transport, TransportError};
 use pipewright_core::graph::{Graph, Op, Param};
-use pipewright_core::ids::{MicroBatch, ParamId, StageId};
-use pipewright_core::plan::{Instruction, Kernel, ParamPlace, Plan, Program, Region, StageProgram};
+use pipewright_core::ids::{MicroBatch, ParamId};
+use pipewright_core::plan::{Instruction, Plan, Program, Region, StageProgram};
 use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::timeline::{Wait, Work};
-use std::ops::Range;
-use thiserror::Error;
-
-/// Why a rank cannot go on.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// A message failed.
-    #[error("step {step}, instruction {instruction}: {source}")]
-    Transport {
-        /// The step.
-        step: u64,
-        /// Position in the rank's program.
-        instruction: usize,
-        /// What happened.
-        source: TransportError,
-    },
-    /// Ranks could not agree on how to go on.
-    #[error("step {step}: {source}")]
-    Agreement {
-        /// The step.
-        step: u64,
-        /// What happened.
-        source: TransportError,
-    },
-    /// A sample could not be read.
-    #[error("step {step}: data: {source}")]
-    Data {
-        /// The step, or the round of an evaluation.
-        step: u64,
-        /// What is wrong, with file and byte.
-        source: DataError,
-    },
-    /// Training diverged.
-    #[error("step {step}: the loss is {loss}; lower the learning rate ({rate})")]
-    Diverged {
-        /// The step.
-        step: u64,
-        /// Its loss.
-        loss: f64,
-        /// The learning rate of the step.
-        rate: f64,
-    },
-    /// A checkpoint could not be saved.
-    #[error("step {step}: no checkpoint was saved: {source}")]
-    Checkpoint {
-        /// Steps that were trained.
-        step: u64,
-        /// What happened.
-        source: CheckpointError,
-    },
-    /// There is no checkpoint to go on from.
-    #[error("{0}")]
-    Resume(CheckpointError),
-    /// Initial weights could not be read.
-    #[error("{0}")]
-    Weights(#[from] TensorFileError),
-    /// A file could not be written.
-    #[error("{path}: {source}")]
-    Write {
-        /// Which one.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
-}
-
-/// Why an instruction failed.
-pub(super) enum Fault {
-    Transport(TransportError),
-    Data(DataError),
-}
-
-impl From<TransportError> for Fault {
-    fn from(error: TransportError) -> Self {
-        Fault::Transport(error)
-    }
-}
-
-impl From<DataError> for Fault {
-    fn from(error: DataError) -> Self {
-        Fault::Data(error)
-    }
-}
 
 /// Which samples a pass takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,13 +30,13 @@ pub enum Batch {
 /// One pass of a micro-batch through a stage.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
-    batch: Batch,
-    micro_batch: MicroBatch,
-    turn: Turn,
-    slot: u32,
-    outbox: u32,
+    pub batch: Batch,
+    pub micro_batch: MicroBatch,
+    pub turn: Turn,
+    pub slot: u32,
+    pub outbox: u32,
     /// Version of the parameters.
-    version: u32,
+    pub version: u32,
 }
 
 /// What a step adds up on this rank.
@@ -149,15 +65,15 @@ pub struct Rank<'a, T> {
     // Behind the transport: outstanding sends are withdrawn before their memory goes.
     pub(super) arena: Arena,
     pub(super) recorder: Recorder,
-    threads: usize,
-    rule: Rule,
-    rates: Rates,
-    clip: Clip,
+    pub(super) threads: usize,
+    pub(super) rule: Rule,
+    pub(super) rates: Rates,
+    pub(super) clip: Clip,
     /// Forward passes of each of the program's stages: in this step so far, and in a whole step.
     turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
     /// The step under way, or the next one.
-    step: u64,
+    pub(super) step: u64,
     /// Spends the modelled time in place of computing.
     pub(super) model: Option<Model<'a>>,
 }
@@ -236,6 +152,11 @@ impl<'a, T: Transport> Rank<'a, T> {
     /// The arena's size as allocated.
     pub fn arena_bytes(&self) -> u64 {
         self.arena.bytes().0
+    }
+
+    /// The next step will be `step`; tensors must be set as they are before it.
+    pub fn go_on_at(&mut self, step: u64) {
+        self.step = step;
     }
 
     /// What the last steps recorded.
@@ -418,45 +339,6 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
     }
 
-    fn run(
-        &mut self,
-        action: Action,
-        pass: &Pass,
-        reduces: bool,
-        counts: &mut StepCounts,
-    ) -> Result<(), TransportError> {
-        let program = self.program;
-        let stage = program.stage(action.stage).expect("lowering put the action on this lane");
-        let range = kernels(stage, action.kind);
-        let mut buckets = if reduces { &stage.buckets[..] } else { &[] };
-        for index in range {
-            let kernel = &stage.kernels[index];
-            match &mut self.model {
-                Some(model) => model.owe(kernel),
-                None => self.kernel(stage, kernel, pass),
-            }
-            if let Some(model) = self.model.as_mut().filter(|_| reduces) {
-                model.catch_up(&self.transport);
-            }
-            while let Some((bucket, rest)) =
-                buckets.split_first().filter(|(bucket, _)| bucket.ready as usize <= index)
-            {
-                self.reduce(stage.stage, bucket)?;
-                buckets = rest;
-            }
-            if reduces {
-                self.transport.progress()?;
-            }
-        }
-        buckets.iter().try_for_each(|bucket| self.reduce(stage.stage, bucket))?;
-        if let (ActionKind::Forward, Some(loss), None) = (action.kind, &stage.loss, &self.model) {
-            let words = self.arena.floats(stage.region(loss, pass.slot, pass.outbox));
-            counts.loss += f64::from(words[0]);
-            counts.correct += u64::from(words[1].to_bits());
-        }
-        Ok(())
-    }
-
     pub(super) fn begin_step(&mut self, step: u64) {
         self.step = step;
         self.turns.iter_mut().for_each(|(index, _)| *index = 0);
@@ -477,118 +359,10 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
         Pass { batch, micro_batch: action.micro_batch, turn, slot, outbox, version }
     }
-
-    pub(super) fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {
-        let node = self.graph.node(kernel.node);
-        let inputs: Slices<_> = node.inputs.iter().map(|id| &self.graph.node(*id).output).collect();
-        let call = Call {
-            op: &node.op,
-            kind: kernel.kind,
-            inputs: &inputs,
-            output: &node.output,
-            samples: self.plan.samples(),
-            phase: match pass.batch {
-                Batch::Train(_) => Phase::Train,
-                Batch::Test(_) => Phase::Evaluate,
-            },
-            loss_scale: 1.0 / self.program.batch as f32,
-            threads: self.threads,
-            draw: Draw {
-                seed: self.plan.seed,
-                step: match pass.batch {
-                    Batch::Train(step) | Batch::Test(step) => step,
-                },
-                node: kernel.node.0,
-                first_sample: self.replica.first_sample(self.replica.index, pass.micro_batch),
-            },
-            turn: pass.turn,
-        };
-        let region = |operand| stage.region(operand, pass.slot, pass.outbox);
-        let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
-        let weights = params.iter().map(|p| match p.gradient {
-            Some(_) => stage.versions.place(p.weight, pass.version, self.step),
-            None => p.weight,
-        });
-        let gradients = params.iter().filter_map(|p| p.gradient);
-        let untrained = params.iter().filter(|p| p.gradient.is_none());
-        let deferred = untrained.filter_map(|p| p.state[0]);
-        let scratch = kernel.workspace.iter().map(region);
-        let written = kernel.writes.iter().map(region).chain(weights).chain(gradients);
-        let written = written.chain(deferred);
-        let (reads, mut writes) =
-            self.arena.views(kernel.reads.iter().map(region), written.chain(scratch));
-        let (values, rest) = writes.split_at_mut(kernel.writes.len());
-        let (weights, rest) = rest.split_at_mut(params.len());
-        let trained = params.iter().filter(|p| p.gradient.is_some()).count();
-        let (gradients, rest) = rest.split_at_mut(trained);
-        let (deferred, scratch) = rest.split_at_mut(rest.len() - kernel.workspace.iter().len());
-        let workspace = scratch.first_mut().map_or(&mut [][..], |slice| &mut **slice);
-        let operands = Operands {
-            reads: &reads,
-            writes: values,
-            params: weights,
-            gradients,
-            deferred,
-            workspace,
-        };
-        launch(&call, operands);
-    }
-
-    /// Update `index` of this step makes version `to` of the parameters from version `from`.
-    fn update(&mut self, stage: StageId, (from, to): (u32, u32), index: u32) {
-        let program = self.program;
-        let stage = program.stage(stage).expect("lowering put the stage on this lane");
-        let step = self.step;
-        if let Some(model) = &mut self.model {
-            return model.owe_update(stage.stage);
-        }
-        for place in &stage.params {
-            let Some(gradient) = place.gradient else { continue };
-            if !self.replica.updates {
-                // The first replica hands out its parameters before the next step.
-                self.arena.floats(gradient).fill(0.0);
-                continue;
-            }
-            let [old, new] = [from, to].map(|v| stage.versions.place(place.weight, v, step));
-            if old != new {
-                let (reads, mut writes) = self.arena.views([old].into_iter(), [new].into_iter());
-                writes[0].copy_from_slice(reads[0]);
-            }
-            self.update_param(place, new, index);
-        }
-    }
-
-    pub(super) fn update_param(&mut self, place: &ParamPlace, weight: Region, index: u32) {
-        let Some(gradient) = place.gradient else { return };
-        let updates = u64::from(self.program.updates);
-        let update = Update {
-            rate: self.rates.at(self.step),
-            number: self.step * updates + u64::from(index) + 1,
-            scale: self.clip.scale(),
-            threads: self.threads,
-        };
-        let axes = self.graph.param(place.param).shape.len();
-        let written = [weight, gradient].into_iter().chain(place.state.into_iter().flatten());
-        let (_, mut slices) = self.arena.views(std::iter::empty(), written);
-        if let [weight, gradient, state @ ..] = &mut slices[..] {
-            self.rule.update(&update, Parameter { weight, gradient, state, axes });
-        }
-    }
-}
-
-/// The kernels of an action, as indexes.
-pub(super) fn kernels(stage: &StageProgram, kind: ActionKind) -> Range<usize> {
-    let (forward, input) = (stage.forward_end as usize, stage.input_gradient_end as usize);
-    match kind {
-        ActionKind::Forward => 0..forward,
-        ActionKind::Backward => forward..stage.kernels.len(),
-        ActionKind::BackwardInput => forward..input,
-        ActionKind::BackwardWeight => input..stage.kernels.len(),
-    }
 }
 
 /// The parameter of which `param` is a copy.
-fn tied_to(graph: &Graph, param: ParamId) -> Option<ParamId> {
+pub(super) fn tied_to(graph: &Graph, param: ParamId) -> Option<ParamId> {
     graph.nodes().iter().find_map(|node| match node.op {
         Op::TiedLinear { weight, .. } if node.params.contains(&param) => Some(weight),
         _ => None,

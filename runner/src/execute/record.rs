@@ -165,11 +165,12 @@ pub fn merge(model: &str, programs: &[Program], ranks: &[RankTrace], origin: u64
 /// What went on beside the work, in order of time.
 fn asides(record: &Record, since: impl Fn(u64) -> Nanos) -> Vec<Aside> {
     let aside = |start, end, what| Aside { start: since(start), end: since(end), what };
-    let waits = record.waits.iter().map(|(start, end, wait)| aside(*start, *end, What::Wait(*wait)));
+    let waits =
+        record.waits.iter().map(|(start, end, wait)| aside(*start, *end, What::Wait(*wait)));
     let inputs = record.inputs.iter().map(|(start, end)| aside(*start, *end, What::Input));
     let reductions = record.reductions.iter().filter(|(_, _, end)| *end > 0);
-    let reductions = reductions
-        .map(|(stage, start, end)| aside(*start, *end, What::AllReduce(StageId(*stage))));
+    let reductions =
+        reductions.map(|(stage, start, end)| aside(*start, *end, What::AllReduce(StageId(*stage))));
     let mut all: Vec<Aside> = waits.chain(inputs).chain(reductions).collect();
     all.sort_by_key(|aside| aside.start);
     all
@@ -178,11 +179,13 @@ fn asides(record: &Record, since: impl Fn(u64) -> Nanos) -> Vec<Aside> {
 fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
     let start = records.iter().map(|r| r.start).min().unwrap_or(origin);
     let since = |moment: u64| Nanos(moment.saturating_sub(start));
-    // Tags are unique in a replica.
-    let replica = |rank: usize| rank / programs.len();
+    // Tags are unique in a replica; replicas of a lane are neighbours.
+    let replicas = (records.len() / programs.len()).max(1);
+    let replica = |rank: usize| rank % replicas;
+    let all = || programs.iter().flat_map(|program| std::iter::repeat_n(program, replicas));
     let mut received = BTreeMap::new();
     let mut lanes = vec![];
-    for (rank, (program, record)) in programs.iter().cycle().zip(records).enumerate() {
+    for (rank, (program, record)) in all().zip(records).enumerate() {
         let keyed = record.received.iter().map(|(tag, moment)| ((replica(rank), *tag), *moment));
         received.extend(keyed);
         let span = |(start, end, work): &(u64, u64, RecordedWork)| Span {
@@ -200,8 +203,7 @@ fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
         lanes.push(lane);
     }
     let mut messages = vec![];
-    for (rank, (program, record)) in programs.iter().cycle().zip(records).enumerate() {
-        let first = (replica(rank) * programs.len()) as u32;
+    for (rank, (program, record)) in all().zip(records).enumerate() {
         let sent: BTreeMap<u32, u64> = record.sent.iter().copied().collect();
         for instruction in &program.train {
             let Instruction::Send { to, tag, region, stage, micro_batch, gradient, .. } =
@@ -216,7 +218,7 @@ fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
             };
             messages.push(Message {
                 from: LaneId(rank as u32),
-                to: LaneId(first + to.0),
+                to: LaneId((to.index() * replicas + replica(rank)) as u32),
                 stage,
                 micro_batch,
                 gradient,

@@ -1,52 +1,49 @@
 //! What replicas of the pipeline, and copies of a stage in it, do together.
 
-use super::rank::{Batch, Fault, Rank};
+use super::error::Fault;
+use super::rank::{Batch, Rank};
 use crate::transport::{Collective, Transport, TransportError};
 use pipewright_core::ids::{LaneId, MicroBatch, StageId};
-use pipewright_core::plan::{Bucket, Instruction, Plan, Region};
+use pipewright_core::plan::{Bucket, DataParallel, Instruction, Plan, Region};
 use pipewright_core::timeline::Wait;
 
 /// Which replica this rank belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replica {
+    /// This rank.
+    pub rank: u32,
     /// From 0.
     pub index: u32,
     /// Whether it updates its parameters; else the first one's are handed out before each step.
     pub updates: bool,
-    /// Lanes of a replica.
-    lanes: u32,
-    /// How many replicas there are.
-    replicas: u32,
+    data_parallel: DataParallel,
     /// Samples of a micro-batch, and of all micro-batches of a replica.
     samples: (u64, u64),
-    through_first: bool,
 }
 
 impl Replica {
     /// The replica of `rank`.
     pub fn new(plan: &Plan, rank: u32) -> Self {
-        let (lanes, replicas) = (plan.lanes(), plan.data_parallel.replicas);
-        let index = rank / lanes;
-        let through_first = plan.data_parallel.through_first();
+        let data_parallel = plan.data_parallel;
+        let (_, index) = data_parallel.place(rank);
         let samples = plan.samples();
         Self {
+            rank,
             index,
-            updates: !through_first || index == 0,
-            lanes,
-            replicas,
+            updates: !data_parallel.through_first() || index == 0,
+            data_parallel,
             samples: (samples, samples * u64::from(plan.micro_batches)),
-            through_first,
         }
     }
 
     /// The rank of a lane of this replica.
     pub fn peer(&self, lane: LaneId) -> u32 {
-        self.index * self.lanes + lane.0
+        self.data_parallel.rank(lane, self.index)
     }
 
     /// The replicas in the order in which the first one loads their samples: its own come last.
     pub fn scattered(&self) -> impl Iterator<Item = u32> + use<> {
-        (1..self.replicas).chain([0])
+        (1..self.data_parallel.replicas).chain([0])
     }
 
     /// Where the samples of a micro-batch of `replica` begin in the mini-batch: a replica has its
@@ -72,13 +69,9 @@ impl<T: Transport> Rank<'_, T> {
     }
 
     /// Starts to sum a bucket of a stage.
-    pub(super) fn reduce(
-        &mut self,
-        stage: StageId,
-        bucket: &Bucket,
-    ) -> Result<(), TransportError> {
+    pub(super) fn reduce(&mut self, stage: StageId, bucket: &Bucket) -> Result<(), TransportError> {
         self.recorder.reducing(stage, self.transport.now_ns());
-        let call = match self.replica.through_first {
+        let call = match self.replica.data_parallel.through_first() {
             true => Collective::Reduce,
             false => Collective::AllReduce,
         };
@@ -124,7 +117,7 @@ impl<T: Transport> Rank<'_, T> {
         }
         if let Some(group) = tie.group {
             let slot = self.last_slot();
-            let call = match self.replica.through_first {
+            let call = match self.replica.data_parallel.through_first() {
                 true => Collective::Reduce,
                 false => Collective::AllReduce,
             };

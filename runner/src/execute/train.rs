@@ -1,11 +1,12 @@
 //! The loop around a rank's steps: agree, report, evaluate.
 
+use super::error::RunError;
 use super::evaluate::{Tested, evaluate, predictions};
-use super::rank::{Rank, RunError};
+use super::rank::Rank;
 use super::rate::Rates;
 use super::record::{RankTrace, merge};
 use crate::checkpoint::{Begun, Saver, save};
-use crate::report::{Metrics, Progress, StepReport};
+use crate::report::{Metrics, Progress, StepRecord};
 use crate::transport::{ReduceOp, Transport, TransportError};
 use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::Prediction;
@@ -109,22 +110,20 @@ pub fn train<T: Transport>(
             outcome.test = evaluate(rank, context, step)?;
             outcome.interrupted = outcome.test.is_none();
         }
-        metrics.step(&StepReport {
+        metrics.step(StepRecord {
             step,
             loss: trained.then_some(outcome.loss),
             accuracy: predictions.map(|each| correct / (plan.mini_batch * each) as f64),
-            learning_rate: rate,
+            learning_rate: Some(rate),
             gradient_norm: plan.training.clip_norm.map(|_| counts.gradient_norm),
-            test: outcome.test,
+            test_loss: outcome.test.map(|test| test.loss),
+            test_accuracy: outcome.test.and_then(|test| test.accuracy()),
             step_ns: now - before,
             busy_ns: counts.busy_ns,
+            unix_ms: None,
         })?;
         before = if outcome.test.is_some() { rank.transport.now_ns() } else { now };
-        let ends = outcome.interrupted || outcome.steps == plan.steps;
-        if let Some(saver) = context.saver.filter(|s| ends || s.is_due(outcome.steps)) {
-            // What a continuation finds of the metrics is at least what its checkpoint has.
-            metrics.flush()?;
-            save(rank, saver, outcome.steps, outcome.loss)?;
+        if keep(rank, context, metrics, &outcome)? {
             before = rank.transport.now_ns();
         }
         if outcome.interrupted {
@@ -147,6 +146,22 @@ impl Context<'_> {
     fn tests_after(&self, steps: u64) -> bool {
         self.eval_every > 0 && self.test_samples > 0 && steps.is_multiple_of(self.eval_every)
     }
+}
+
+/// Saves a checkpoint after a step, where one is due or the run ends; whether it did.
+fn keep<T: Transport>(
+    rank: &mut Rank<T>,
+    context: &Context,
+    metrics: &mut Metrics,
+    outcome: &Outcome,
+) -> Result<bool, RunError> {
+    let ends = outcome.interrupted || outcome.steps == context.plan.steps;
+    let due = |saver: &&Saver| ends || saver.is_due(outcome.steps);
+    let Some(saver) = context.saver.filter(due) else { return Ok(false) };
+    // What a continuation finds of the metrics is at least what its checkpoint has.
+    metrics.flush()?;
+    save(rank, saver, outcome.steps, outcome.loss)?;
+    Ok(true)
 }
 
 /// Median step time, and the idle share over the same steps.

@@ -1,54 +1,47 @@
 //! Metrics of one rank: a JSON object a line in `rank-NNN.jsonl`.
 
-use crate::execute::{RunError, Tested};
+use crate::execute::RunError;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Where a rank's metrics go.
 pub struct Metrics {
     file: Option<(PathBuf, BufWriter<File>)>,
 }
 
-/// One step.
-#[derive(Clone, Copy, Debug)]
-pub struct StepReport {
+/// One step of one rank, as it stands in the file. Files of earlier versions lack some fields.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct StepRecord {
     /// Which, from 0.
     pub step: u64,
     /// Mean over the mini-batch; none where nothing is trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
     /// Correct predictions of the mini-batch, 0 to 1; none where nothing is classified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// The step's learning rate.
-    pub learning_rate: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
     /// Length of the gradient before clipping, where it is clipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_norm: Option<f64>,
-    /// What the test samples gave after the step, where they were evaluated.
-    pub test: Option<Tested>,
+    /// Mean loss of the test samples after the step, where they were evaluated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_loss: Option<f64>,
+    /// Correct predictions of them, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_accuracy: Option<f64>,
     /// From the end of the step before to the end of this one.
     pub step_ns: u64,
     /// Time that this rank computed.
     pub busy_ns: u64,
-}
-
-/// The same as it is written.
-#[derive(Serialize)]
-struct Line {
-    step: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    loss: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    accuracy: Option<f64>,
-    learning_rate: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gradient_norm: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    test_loss: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    test_accuracy: Option<f64>,
-    step_ns: u64,
-    busy_ns: u64,
+    /// When it was written: milliseconds since 1970 by this rank's machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unix_ms: Option<u64>,
 }
 
 impl Metrics {
@@ -79,25 +72,15 @@ impl Metrics {
         file.flush().map_err(|source| RunError::Write { path: path.display().to_string(), source })
     }
 
-    /// Adds a step.
+    /// Adds a step; its moment is now.
     ///
     /// # Errors
     /// When the disk does not take it.
-    pub fn step(&mut self, report: &StepReport) -> Result<(), RunError> {
+    pub fn step(&mut self, record: StepRecord) -> Result<(), RunError> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
-        let StepReport { step, loss, accuracy, learning_rate, gradient_norm, .. } = *report;
-        let line = Line {
-            step,
-            loss,
-            accuracy,
-            learning_rate,
-            gradient_norm,
-            test_loss: report.test.map(|test| test.loss),
-            test_accuracy: report.test.and_then(|test| test.accuracy()),
-            step_ns: report.step_ns,
-            busy_ns: report.busy_ns,
-        };
-        serde_json::to_writer(&mut *file, &line)
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let record = StepRecord { unix_ms: Some(now.as_millis() as u64), ..record };
+        serde_json::to_writer(&mut *file, &record)
             .map_err(std::io::Error::from)
             .and_then(|()| file.write_all(b"\n"))
             .map_err(|source| RunError::Write { path: path.display().to_string(), source })

@@ -1,11 +1,15 @@
 //! What a run tells: progress on rank 0, metrics on every rank, the result record, the summary.
 
+mod history;
 mod metrics;
 mod progress;
 mod result;
 mod summary;
+mod tensorboard;
 
-pub use metrics::{Metrics, StepReport};
+pub use history::{HistoryError, HistoryStep, csv, history};
+pub use metrics::{Metrics, StepRecord};
 pub use progress::Progress;
 pub use result::{ResultRecord, Status};
 pub use summary::summary;
+pub use tensorboard::{events, file_name};

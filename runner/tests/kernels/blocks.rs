@@ -30,7 +30,9 @@ pub fn suite(launch: Launch) {
         let upstream = noise.vec(forward.output.len());
         let backward = case.backward(launch, &forward, &upstream);
         let whole = dot(&forward.output, &upstream);
-        for (a, b) in [(&case.inputs[0], &backward.input), (&case.params[0], &backward.params[0])] {
+        for (a, b) in
+            [(&case.inputs[0], &backward.inputs[0]), (&case.params[0], &backward.params[0])]
+        {
             let part = dot(a, b);
             assert!((part - whole).abs() < 1e-2, "{part}, the output says {whole}");
         }

@@ -1,7 +1,11 @@
 //! One node with data around it: runs its computations as a training graph would.
 
-use pipewright_core::graph::autodiff::ComputationKind;
-use pipewright_core::graph::{DType, Op, TensorSpec};
+use pipewright_core::graph::autodiff::{
+    BackwardStyle, Computation, ComputationKind, Role, TrainingGraph, training_graph,
+};
+use pipewright_core::graph::{DType, GraphBuilder, Op, TensorSpec};
+use pipewright_core::ids::{NodeId, StageId, ValueId};
+use pipewright_core::plan::Precision;
 use pipewright_runner::device::cpu::{Call, Draw, Operands, Phase, Turn};
 
 /// What a suite tests.
@@ -23,6 +27,16 @@ pub struct Case {
     /// Which parameters are trained.
     trainable: Vec<bool>,
     workspace: Vec<f32>,
+    node: InGraph,
+}
+
+/// What autodiff makes of a node: what its computations read, write and save.
+#[derive(Clone)]
+struct InGraph {
+    graph: TrainingGraph,
+    id: NodeId,
+    /// The nodes of its inputs.
+    inputs: Vec<NodeId>,
 }
 
 /// What the forward pass gave.
@@ -35,9 +49,64 @@ pub struct Forward {
 /// What the backward pass gave.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backward {
-    pub input: Vec<f32>,
+    /// One per input; empty for indexes.
+    pub inputs: Vec<Vec<f32>>,
     /// One per trainable parameter.
     pub params: Vec<Vec<f32>>,
+}
+
+impl InGraph {
+    /// A network around the node: all its inputs are trained, its output becomes a loss.
+    fn new(op: &Op, specs: &[TensorSpec]) -> Self {
+        let mut builder = GraphBuilder::new("case");
+        builder.layer("all");
+        if let Op::TiedLinear { out_features, .. } = op {
+            let last = specs[0].shape.last().copied().expect("features");
+            let shape = vec![*out_features, last];
+            builder.add("tied", Op::Parameter { shape, trainable: true }, &[]);
+        }
+        let classes = match op {
+            Op::Embedding { entries, .. } => *entries,
+            Op::SigmoidCrossEntropy => 2,
+            _ => specs.first().and_then(|spec| spec.shape.last().copied()).unwrap_or(1),
+        };
+        let source = |spec: &TensorSpec| match (spec.dtype, &spec.shape[..]) {
+            (DType::F32, shape) => Op::Parameter { shape: shape.to_vec(), trainable: true },
+            (DType::U32, []) => Op::Target { classes },
+            (DType::U32, shape) if op.is_loss() => Op::Targets { count: shape[0], classes },
+            (DType::U32, shape) => Op::Tokens { length: shape[0], vocabulary: classes },
+        };
+        let inputs: Vec<NodeId> = (0..)
+            .zip(specs)
+            .map(|(i, spec)| builder.add(format!("input {i}"), source(spec), &[]))
+            .collect();
+        let id = builder.add("node", op.clone(), &inputs);
+        if !op.is_loss() {
+            let refs: Vec<&TensorSpec> = specs.iter().collect();
+            let shape = op.infer(&refs).expect("shapes fit").shape;
+            let target = builder.add("target", Op::TargetValues { shape }, &[]);
+            builder.add("loss", Op::MeanSquaredError, &[id, target]);
+        }
+        let graph = builder.finish().expect("a network");
+        let division = graph.division(&[]);
+        let graph = training_graph(&graph, &division, StageId(0), BackwardStyle::Fused);
+        Self { graph, id, inputs }
+    }
+
+    fn computation(&self, kind: ComputationKind) -> Option<&Computation> {
+        let mut all = self.graph.computations.iter();
+        all.find(|computation| computation.node == self.id && computation.kind == kind)
+    }
+
+    /// Which input's activation or gradient a value is.
+    fn input(&self, value: ValueId) -> Option<usize> {
+        let node = self.graph.values[value.index()].node;
+        self.inputs.iter().position(|input| *input == node)
+    }
+
+    fn words(&self, value: ValueId, samples: u64) -> usize {
+        self.graph.values[value.index()].extent.bytes(samples).0 as usize / 4
+    }
 }
 
 impl Case {
@@ -47,6 +116,9 @@ impl Case {
         let output = op.infer(&refs).expect("shapes fit");
         let params = op.params(&refs);
         let zeros = |spec: &TensorSpec| vec![0.0; (spec.elements() * samples) as usize];
+        let node = InGraph::new(&op, &specs);
+        let workspace = node.computation(ComputationKind::Forward);
+        let workspace = workspace.map_or(0, |c| c.workspace.bytes(samples).0 as usize / 4);
         Self {
             samples,
             inputs: specs.iter().map(zeros).collect(),
@@ -58,44 +130,41 @@ impl Case {
             loss_scale: 1.0,
             threads: 1,
             trainable: params.iter().map(|p| p.trainable).collect(),
-            workspace: vec![f32::NAN; workspace_words(&op, &specs[0], &output)],
+            workspace: vec![f32::NAN; workspace],
             op,
             specs,
             output,
-        }
-    }
-
-    /// Words that the forward pass saves.
-    fn saved_words(&self) -> Option<usize> {
-        match self.op {
-            Op::MaxPool2d { .. } => Some((self.samples * self.output.elements()) as usize),
-            Op::BatchNorm2d { .. } => Some(2 * self.output.shape[0] as usize),
-            Op::SoftmaxCrossEntropy { .. } => Some(self.inputs[0].len()),
-            _ => None,
+            node,
         }
     }
 
     pub fn empty_forward(&self) -> Forward {
-        let words = match self.op {
-            Op::SoftmaxCrossEntropy { .. } => 2,
-            _ => (self.samples * self.output.elements()) as usize,
-        };
         // Not a number: whatever a kernel forgets to write shows.
-        let saved = self.saved_words().map(|words| vec![f32::NAN; words]);
-        Forward { output: vec![f32::NAN; words], saved }
+        let empty = |value: &ValueId| vec![f32::NAN; self.node.words(*value, self.samples)];
+        match self.node.computation(ComputationKind::Forward) {
+            Some(Computation { writes, .. }) => {
+                Forward { output: empty(&writes[0]), saved: writes.get(1).map(empty) }
+            }
+            None => Forward { output: vec![f32::NAN; self.inputs[0].len()], saved: None },
+        }
     }
 
     pub fn empty_backward(&self) -> Backward {
         let trained = self.params.iter().zip(&self.trainable).filter(|(_, trained)| **trained);
         let params = trained.map(|(param, _)| vec![0.0; param.len()]).collect();
-        Backward { input: vec![f32::NAN; self.inputs[0].len()], params }
+        let inputs = self.inputs.iter().zip(&self.specs);
+        let inputs = inputs.map(|(input, spec)| match spec.dtype {
+            DType::F32 => vec![f32::NAN; input.len()],
+            DType::U32 => vec![],
+        });
+        Backward { inputs: inputs.collect(), params }
     }
 
     fn launch(
         &mut self,
         launch: Launch,
-        kind: ComputationKind,
-        reads: Vec<&[f32]>,
+        (kind, wanted): (ComputationKind, u64),
+        reads: &[&[f32]],
         writes: Vec<&mut [f32]>,
         gradients: Vec<&mut [f32]>,
     ) {
@@ -110,13 +179,15 @@ impl Case {
             samples: self.samples,
             phase: self.phase,
             loss_scale: self.loss_scale,
+            wanted,
             threads: self.threads,
             draw: Draw::default(),
             turn: Turn::default(),
+            precision: Precision::F32,
         };
         let mut params: Vec<&mut [f32]> = self.params.iter_mut().map(|p| &mut p[..]).collect();
         let operands = Operands {
-            reads: &reads,
+            reads,
             writes: &mut writes,
             params: &mut params,
             gradients: &mut gradients,
@@ -128,11 +199,15 @@ impl Case {
 
     /// Runs the forward pass into `forward`.
     pub fn forward_into(&mut self, launch: Launch, forward: &mut Forward) {
+        if self.node.computation(ComputationKind::Forward).is_none() {
+            // A view.
+            return forward.output.copy_from_slice(&self.inputs[0]);
+        }
         let inputs = std::mem::take(&mut self.inputs);
         let reads: Vec<&[f32]> = inputs.iter().map(|x| &x[..]).collect();
         let mut writes: Vec<&mut [f32]> = vec![&mut forward.output];
         writes.extend(forward.saved.as_mut().map(|saved| &mut saved[..]));
-        self.launch(launch, ComputationKind::Forward, reads, writes, vec![]);
+        self.launch(launch, (ComputationKind::Forward, 0), &reads, writes, vec![]);
         self.inputs = inputs;
     }
 
@@ -144,6 +219,7 @@ impl Case {
     }
 
     /// Runs the input gradient and, with parameters, the weight gradient; adds to `backward`.
+    /// An input whose gradient no computation writes shares the output's.
     pub fn backward_into(
         &mut self,
         launch: Launch,
@@ -151,23 +227,32 @@ impl Case {
         gradient: &[f32],
         backward: &mut Backward,
     ) {
-        let inputs = std::mem::take(&mut self.inputs);
-        let (x, y) = (&inputs[0][..], &forward.output[..]);
-        let saved = forward.saved.as_deref();
-        let reads: Vec<&[f32]> = match self.op {
-            Op::Relu => vec![y, gradient],
-            Op::MaxPool2d { .. } => saved.into_iter().chain([gradient]).collect(),
-            Op::BatchNorm2d { .. } => [x, gradient].into_iter().chain(saved).collect(),
-            Op::SoftmaxCrossEntropy { .. } => saved.into_iter().chain([&inputs[1][..]]).collect(),
-            _ => vec![gradient],
+        let (inputs, node) = (std::mem::take(&mut self.inputs), self.node.clone());
+        let read = |value: &ValueId| match node.graph.values[value.index()].role {
+            Role::Gradient => gradient,
+            Role::Saved => forward.saved.as_deref().expect("something was saved"),
+            Role::Loss => unreachable!("nobody reads a loss"),
+            Role::Activation => match node.input(*value) {
+                Some(input) => &inputs[input],
+                None => &forward.output[..],
+            },
         };
-        let writes = vec![&mut backward.input[..]];
-        self.launch(launch, ComputationKind::InputGradient, reads, writes, vec![]);
-        if !backward.params.is_empty() {
-            let reads: Vec<&[f32]> = [x, gradient].into_iter().chain(saved).collect();
-            let gradients: Vec<&mut [f32]> =
-                backward.params.iter_mut().map(|g| &mut g[..]).collect();
-            self.launch(launch, ComputationKind::WeightGradient, reads, vec![], gradients);
+        let mut written = vec![false; inputs.len()];
+        if let Some(c) = node.computation(ComputationKind::InputGradient) {
+            c.writes.iter().filter_map(|v| node.input(*v)).for_each(|i| written[i] = true);
+            let writes = backward.inputs.iter_mut().zip(&written).filter(|(_, written)| **written);
+            let writes = writes.map(|(gradient, _)| &mut gradient[..]).collect();
+            let reads: Vec<&[f32]> = c.reads.iter().map(read).collect();
+            self.launch(launch, (c.kind, c.wanted), &reads, writes, vec![]);
+        }
+        for (input, _) in backward.inputs.iter_mut().zip(&written).filter(|(_, w)| !**w) {
+            let shared = gradient.len().min(input.len());
+            input.copy_from_slice(&gradient[..shared]);
+        }
+        if let Some(c) = node.computation(ComputationKind::WeightGradient) {
+            let reads: Vec<&[f32]> = c.reads.iter().map(read).collect();
+            let gradients = backward.params.iter_mut().map(|g| &mut g[..]).collect();
+            self.launch(launch, (c.kind, c.wanted), &reads, vec![], gradients);
         }
         self.inputs = inputs;
     }
@@ -199,18 +284,6 @@ impl Case {
             param.iter_mut().for_each(|w| *w = noise.next() + shift);
         }
     }
-}
-
-/// Scratch that core's `autodiff::workspace` gives.
-fn workspace_words(op: &Op, input: &TensorSpec, output: &TensorSpec) -> usize {
-    let Op::Conv2d { kernel, stride, padding, groups, .. } = op else {
-        return 0;
-    };
-    if *kernel == [1, 1] && *stride == [1, 1] && *padding == [0, 0] {
-        return 0;
-    }
-    let rows = input.shape[0] / groups * kernel[0] * kernel[1];
-    (rows * output.shape[1] * output.shape[2]) as usize
 }
 
 /// Numbers that look random (SplitMix64).

@@ -102,7 +102,7 @@ fn check(mut case: Case, seed: u64, launch: Launch) {
     let backward = case.backward(launch, &forward, &direction);
     for i in 0..case.inputs[0].len() {
         let difference = difference(&mut case, launch, &direction, |case| &mut case.inputs[0][i]);
-        compare(&case, "input", i, backward.input[i], difference);
+        compare(&case, "input", i, backward.inputs[0][i], difference);
     }
     for (p, gradient) in backward.params.iter().enumerate() {
         for (i, &analytic) in gradient.iter().enumerate() {

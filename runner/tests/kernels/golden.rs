@@ -1,159 +1,150 @@
 //! Golden vectors: what PyTorch computes in double precision (see `tests/data/ops`).
 
 use crate::case::{Case, Launch};
-use pipewright_core::graph::{DType, Op, TensorSpec, Window};
-use safetensors::SafeTensors;
-use serde_json::Value;
+use crate::vector::Vector;
+use pipewright_core::graph::{Function, Op, TensorSpec};
 use std::path::Path;
 
 /// Largest difference allowed, as a share of the largest expected number of a tensor.
 const TOLERANCE: f32 = 1e-4;
 
-/// The vectors of the operations that a graph can contain.
-const VECTORS: [&str; 17] = [
-    "linear",
-    "linear_3d_nobias",
-    "conv2d_s1p1",
-    "conv2d_s2p1",
-    "conv2d_s2p3k7",
-    "conv2d_d2",
-    "conv2d_g4",
-    "conv2d_dw",
-    "conv2d_k1",
-    "relu",
-    "maxpool_k2s2",
-    "maxpool_k3s2p1",
-    "maxpool_ceil",
-    "avgpool_k3s1p1",
-    "global_avgpool",
-    "batchnorm_train",
-    "cross_entropy",
-];
+/// Vectors there are at least: a folder that went missing is no success.
+const VECTORS: usize = 51;
 
-/// Compares output, input gradient and parameter gradients of every vector.
+/// Compares output, input gradients and parameter gradients of every vector.
 pub fn suite(launch: Launch) {
-    for name in VECTORS {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ops");
-        let bytes = std::fs::read(path.join(format!("{name}.safetensors"))).expect(name);
-        check(name, &bytes, launch);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ops");
+    let mut files: Vec<_> = std::fs::read_dir(path).expect("vectors").flatten().collect();
+    files.sort_by_key(|file| file.file_name());
+    assert!(files.len() >= VECTORS, "only {} vectors", files.len());
+    for file in files {
+        let name = file.file_name().to_string_lossy().replace(".safetensors", "");
+        let bytes = std::fs::read(file.path()).expect("a vector");
+        check(&Vector::new(&name, &bytes), launch);
     }
 }
 
-fn check(name: &str, bytes: &[u8], launch: Launch) {
-    let vector = Vector::new(bytes);
+fn check(vector: &Vector, launch: Launch) {
+    match vector.op.as_str() {
+        "cross_entropy" | "mse_loss" => check_loss(vector, launch),
+        "split" => check_split(vector, launch),
+        "div" => check_quotient(vector, launch),
+        "attention" => {
+            check_node(vector, launch);
+            if vector.shape("in.q") == vector.shape("in.k") {
+                check_packed(vector, launch);
+            }
+        }
+        _ => check_node(vector, launch),
+    }
+}
+
+/// A vector that is one node.
+fn check_node(vector: &Vector, launch: Launch) {
     let mut case = vector.case();
-    let mut forward = case.forward(launch);
-    if let Op::SoftmaxCrossEntropy { .. } = case.op {
-        // The vector has the mean; the kernel gives the sum and leaves the mean to the scale.
-        case.loss_scale = vector.floats("gout.0")[0] / case.samples as f32;
-        forward.output[0] /= case.samples as f32;
-        close(name, "out.0", &forward.output[..1], &vector.floats("out.0"));
-    } else {
-        close(name, "out.0", &forward.output, &vector.floats("out.0"));
-    }
+    let forward = case.forward(launch);
+    close(vector, "out.0", &forward.output);
     let backward = case.backward(launch, &forward, &vector.floats("gout.0"));
-    close(name, "gin.x", &backward.input, &vector.floats("gin.x"));
+    for (name, gradient) in vector.inputs().iter().zip(&backward.inputs) {
+        if !gradient.is_empty() {
+            close(vector, &format!("gin.{name}"), gradient);
+        }
+    }
     for (key, gradient) in ["gin.w", "gin.b"].iter().zip(&backward.params) {
-        close(name, key, gradient, &vector.floats(key));
+        close(vector, key, gradient);
     }
 }
 
-fn close(name: &str, key: &str, got: &[f32], expected: &[f32]) {
+/// The vector has the mean; the kernel gives the sum and leaves the mean to the scale.
+fn check_loss(vector: &Vector, launch: Launch) {
+    let mut case = vector.case();
+    case.loss_scale = vector.floats("gout.0")[0] / case.samples as f32;
+    let forward = case.forward(launch);
+    close(vector, "out.0", &[forward.output[0] / case.samples as f32]);
+    let backward = case.backward(launch, &forward, &[]);
+    close(vector, "gin.x", &backward.inputs[0]);
+}
+
+/// Slices one after the other; the gradients of all of them add up.
+fn check_split(vector: &Vector, launch: Launch) {
+    let shape = vector.shape("in.x");
+    let (mut start, mut sum) = (0, vec![0.0; vector.floats("in.x").len()]);
+    let sizes = vector.attrs["sizes"].as_array().expect("sizes");
+    for (i, size) in sizes.iter().map(|size| size.as_u64().expect("a size")).enumerate() {
+        let axis = shape.len() as u64 - 2;
+        let op = Op::Slice { axis, start, end: start + size, step: 1 };
+        let mut case = Case::new(op, vec![TensorSpec::f32(shape[1..].to_vec())], shape[0]);
+        case.inputs[0] = vector.floats("in.x");
+        let forward = case.forward(launch);
+        close(vector, &format!("out.{i}"), &forward.output);
+        let backward = case.backward(launch, &forward, &vector.floats(&format!("gout.{i}")));
+        sum.iter_mut().zip(&backward.inputs[0]).for_each(|(sum, g)| *sum += g);
+        start += size;
+    }
+    close(vector, "gin.x", &sum);
+}
+
+/// `a / (b b + 1)`, node after node.
+fn check_quotient(vector: &Vector, launch: Launch) {
+    let shape = vector.shape("in.a");
+    let spec = || TensorSpec::f32(shape[1..].to_vec());
+    let samples = shape[0];
+    let square = Op::Activation { function: Function::Square };
+    let mut square = Case::new(square, vec![spec()], samples);
+    square.inputs[0] = vector.floats("in.b");
+    let squared = square.forward(launch);
+    let mut plus_one = Case::new(Op::Affine { scale: 1.0, shift: 1.0 }, vec![spec()], samples);
+    plus_one.inputs[0].clone_from(&squared.output);
+    let below = plus_one.forward(launch);
+    let mut quotient = Case::new(Op::Divide, vec![spec(), spec()], samples);
+    quotient.inputs = vec![vector.floats("in.a"), below.output.clone()];
+    let forward = quotient.forward(launch);
+    close(vector, "out.0", &forward.output);
+    let gradient = quotient.backward(launch, &forward, &vector.floats("gout.0"));
+    close(vector, "gin.a", &gradient.inputs[0]);
+    let gradient = plus_one.backward(launch, &below, &gradient.inputs[1]);
+    let gradient = square.backward(launch, &squared, &gradient.inputs[0]);
+    close(vector, "gin.b", &gradient.inputs[0]);
+}
+
+/// The same attention of queries, keys and values side by side.
+fn check_packed(vector: &Vector, launch: Launch) {
+    let shape = vector.shape("in.q");
+    let [samples, heads, length, d] = shape[..] else { panic!("[samples, heads, length, d]") };
+    let causal = vector.attrs["causal"].as_bool().expect("causal");
+    let op = Op::Attention { heads, kv_heads: heads, causal };
+    let wide = 3 * heads * d;
+    let mut case = Case::new(op, vec![TensorSpec::f32(vec![length, wide])], samples);
+    // Element (sample, head, position, i) of part p is at (sample, position, p, head, i).
+    let place = |part: u64, i: usize, parts: u64| {
+        let (i, at) = (i as u64 % d, i as u64 / d);
+        let (position, head, sample) = (at % length, at / length % heads, at / length / heads);
+        ((((sample * length + position) * parts + part) * heads + head) * d + i) as usize
+    };
+    for (part, key) in (0..).zip(["in.q", "in.k", "in.v"]) {
+        for (i, x) in vector.floats(key).into_iter().enumerate() {
+            case.inputs[0][place(part, i, 3)] = x;
+        }
+    }
+    let forward = case.forward(launch);
+    let mut upstream = vec![0.0; forward.output.len()];
+    let gradient = vector.floats("gout.0");
+    gradient.iter().enumerate().for_each(|(i, g)| upstream[place(0, i, 1)] = *g);
+    let picked = |from: &[f32], part, parts| -> Vec<f32> {
+        (0..gradient.len()).map(|i| from[place(part, i, parts)]).collect()
+    };
+    close(vector, "out.0", &picked(&forward.output, 0, 1));
+    let backward = case.backward(launch, &forward, &upstream);
+    for (part, key) in (0..).zip(["gin.q", "gin.k", "gin.v"]) {
+        close(vector, key, &picked(&backward.inputs[0], part, 3));
+    }
+}
+
+fn close(vector: &Vector, key: &str, got: &[f32]) {
+    let (name, expected) = (&vector.name, vector.floats(key));
     assert_eq!(got.len(), expected.len(), "{name} {key}");
     let largest = expected.iter().fold(0.0f32, |max, x| max.max(x.abs()));
     for (i, (a, b)) in got.iter().zip(expected).enumerate() {
         assert!((a - b).abs() <= TOLERANCE * largest, "{name} {key}[{i}]: {a}, expected {b}");
-    }
-}
-
-struct Vector<'a> {
-    tensors: SafeTensors<'a>,
-    op: String,
-    attrs: Value,
-}
-
-impl<'a> Vector<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
-        let (_, metadata) = SafeTensors::read_metadata(bytes).expect("header");
-        let metadata = metadata.metadata().clone().expect("metadata");
-        let attrs = serde_json::from_str(&metadata["attrs"]).expect("attrs");
-        let tensors = SafeTensors::deserialize(bytes).expect("tensors");
-        Self { tensors, op: metadata["op"].clone(), attrs }
-    }
-
-    fn floats(&self, key: &str) -> Vec<f32> {
-        let words = self.tensors.tensor(key).expect(key).data().chunks_exact(4);
-        words.map(|word| f32::from_le_bytes(word.try_into().expect("four bytes"))).collect()
-    }
-
-    fn shape(&self, key: &str) -> Vec<u64> {
-        self.tensors.tensor(key).expect(key).shape().iter().map(|n| *n as u64).collect()
-    }
-
-    fn number(&self, name: &str, default: u64) -> u64 {
-        self.attrs.get(name).and_then(Value::as_u64).unwrap_or(default)
-    }
-
-    fn pair(&self, name: &str, default: u64) -> [u64; 2] {
-        [self.number(name, default); 2]
-    }
-
-    fn has_bias(&self) -> bool {
-        self.tensors.tensor("in.b").is_ok()
-    }
-
-    fn window(&self) -> Window {
-        let ceil_mode = self.attrs.get("ceil_mode").and_then(Value::as_bool).unwrap_or(false);
-        let (kernel, padding) = (self.pair("kernel", 1), self.pair("padding", 0));
-        Window { kernel, stride: self.pair("stride", 1), padding, ceil_mode }
-    }
-
-    fn op(&self) -> Op {
-        match self.op.as_str() {
-            "linear" => Op::Linear { out_features: self.shape("in.w")[0], bias: self.has_bias() },
-            "conv2d" => {
-                let weight = self.shape("in.w");
-                Op::Conv2d {
-                    out_channels: weight[0],
-                    kernel: [weight[2], weight[3]],
-                    stride: self.pair("stride", 1),
-                    padding: self.pair("padding", 0),
-                    dilation: self.pair("dilation", 1),
-                    groups: self.number("groups", 1),
-                    bias: self.has_bias(),
-                }
-            }
-            "relu" => Op::Relu,
-            "maxpool2d" => Op::MaxPool2d { window: self.window() },
-            "avgpool2d" => Op::AvgPool2d { window: self.window(), count_padding: true },
-            "global_avgpool" => Op::GlobalAvgPool,
-            "batchnorm2d" => {
-                let eps = self.attrs["eps"].as_f64().expect("eps") as f32;
-                Op::BatchNorm2d { eps, momentum: 0.1 }
-            }
-            "cross_entropy" => Op::SoftmaxCrossEntropy { label_smoothing: 0.0 },
-            other => panic!("no operation for vectors of {other}"),
-        }
-    }
-
-    fn case(&self) -> Case {
-        let shape = self.shape("in.x");
-        let mut specs = vec![TensorSpec::f32(shape[1..].to_vec())];
-        let op = self.op();
-        if let Op::SoftmaxCrossEntropy { .. } = op {
-            specs.push(TensorSpec { shape: vec![], dtype: DType::U32 });
-        }
-        let mut case = Case::new(op, specs, shape[0]);
-        case.inputs[0] = self.floats("in.x");
-        if let Some(targets) = case.inputs.get_mut(1) {
-            let classes = self.tensors.tensor("in.t").expect("targets").data().chunks_exact(8);
-            // 64-bit, little-endian: a class fits the first half.
-            let class = |word: &[u8]| u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-            *targets = classes.map(|word| f32::from_bits(class(word))).collect();
-        }
-        for (key, param) in ["in.w", "in.b"].iter().zip(&mut case.params) {
-            *param = self.floats(key);
-        }
-        case
     }
 }

@@ -9,6 +9,7 @@ mod case;
 mod differences;
 mod golden;
 mod threads;
+mod vector;
 
 use pipewright_runner::device::cpu;
 

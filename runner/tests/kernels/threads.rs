@@ -3,6 +3,7 @@
 use crate::case::{Backward, Case, Forward, Noise};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec, Window};
+use pipewright_core::plan::Precision;
 use pipewright_runner::device::cpu::{self, Call, Draw, Operands, Phase, Turn};
 
 fn conv(out_channels: u64, kernel: u64, stride: u64, padding: u64, groups: u64) -> Op {
@@ -51,11 +52,12 @@ fn results(case: &Case, threads: usize) -> (Vec<u32>, Vec<Vec<u32>>) {
     let launch = &mut |call: &Call, operands: Operands| cpu::launch(call, operands);
     let forward = case.forward(launch);
     let gradient = Noise(8).vec(forward.output.len());
-    let Backward { input, params } = case.backward(launch, &forward, &gradient);
+    let Backward { inputs, params } = case.backward(launch, &forward, &gradient);
     let Forward { output, saved } = forward;
     let bits = |x: &[f32]| bytemuck::cast_slice::<f32, u32>(x).to_vec();
     let mut all: Vec<Vec<u32>> = params.iter().chain(&case.params).map(|x| bits(x)).collect();
-    all.extend([bits(&input), bits(&saved.unwrap_or_default())]);
+    all.extend(inputs.iter().map(|x| bits(x)));
+    all.push(bits(&saved.unwrap_or_default()));
     (bits(&output), all)
 }
 
@@ -87,9 +89,11 @@ fn sums_are_folded_in_the_given_order() {
             samples: 1,
             phase: Phase::Train,
             loss_scale: 1.0,
+            wanted: 0,
             threads,
             draw: Draw::default(),
             turn: Turn::default(),
+            precision: Precision::F32,
         };
         let writes: &mut [&mut [f32]] = &mut [&mut out];
         let operands = Operands {

@@ -59,12 +59,15 @@ impl Groups {
     }
 }
 
-/// The ranks of each group, the first replica's first; groups by the number that buckets name.
+/// The ranks of each group, ascending, so one of the first replica first; groups by the number that
+/// buckets name.
 pub fn groups(inputs: &Inputs) -> Vec<Vec<LaneId>> {
-    let lanes = inputs.schedule.lanes.len() as u32;
+    let data_parallel = inputs.data_parallel;
     let expand = |group: Vec<LaneId>| {
-        let replica = |r: u32| group.iter().map(move |lane| LaneId(r * lanes + lane.0));
-        (0..inputs.data_parallel.replicas).flat_map(replica).collect()
+        let of_lane = |lane| {
+            (0..data_parallel.replicas).map(move |replica| data_parallel.rank(lane, replica))
+        };
+        group.into_iter().flat_map(of_lane).map(LaneId).collect()
     };
     Groups::new(inputs).lanes.into_iter().map(expand).collect()
 }

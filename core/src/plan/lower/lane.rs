@@ -233,7 +233,7 @@ fn stage_program<'a>(
     (lane, id): (LaneId, StageId),
     (slots, outbox): (u32, u32),
 ) -> Stage<'a> {
-    let places = Places::new(graph, inputs.samples);
+    let places = Places::new(inputs, graph);
     let nodes = inputs.stage_nodes(id).map(|n| inputs.graph.node(NodeId(n)));
     let params: Vec<_> = nodes.flat_map(|n| n.params.iter().copied()).collect();
     let first_param = params.first().map_or(0, |p| p.0);

@@ -1,15 +1,19 @@
 //! Places for the values of one stage.
 
 use super::Inputs;
+use super::packed::{is_packed, packed, staged};
 use crate::graph::autodiff::{Computation, ComputationKind, Role, TrainingGraph};
 use crate::ids::ValueId;
 use crate::plan::layout::{Block, aligned, pack};
 use crate::plan::{Area, Kernel, Operand};
 use crate::units::Bytes;
+use std::collections::BTreeMap;
 
 /// Where each value of a stage lies, and the sizes of the areas.
 pub(super) struct Places {
     pub values: Vec<Operand>,
+    /// Where the packed values of each computation lie while it runs: reads, then writes.
+    unpacked: Vec<BTreeMap<ValueId, Operand>>,
     pub workspaces: Vec<Option<Operand>>,
     pub slot: Bytes,
     pub outbox: Bytes,
@@ -26,11 +30,15 @@ struct Life {
 }
 
 impl Places {
-    pub fn new(graph: &TrainingGraph, samples: u64) -> Self {
+    pub fn new(inputs: &Inputs, graph: &TrainingGraph) -> Self {
+        let samples = inputs.samples;
         let lives = lives(graph);
         let areas: Vec<Area> =
             (0..).zip(&lives).map(|(i, l)| area(graph, ValueId(i), *l)).collect();
-        let size = |i: usize| graph.values[i].extent.bytes(samples);
+        let precision = inputs.training.precision;
+        let is_packed = |i: usize| is_packed(precision, inputs.graph, &graph.values[i]);
+        let whole = |i: usize| graph.values[i].extent.bytes(samples);
+        let size = |i: usize| if is_packed(i) { packed(whole(i)) } else { whole(i) };
         let mut values: Vec<Operand> = areas
             .iter()
             .enumerate()
@@ -41,28 +49,31 @@ impl Places {
 
         let transient: Vec<usize> =
             (0..values.len()).filter(|i| areas[*i] == Area::Transient).collect();
-        let mut blocks: Vec<Block> = transient
-            .iter()
-            .map(|&i| Block { bytes: size(i), first: lives[i].first, last: lives[i].last })
-            .collect();
-        let scratch: Vec<(usize, Bytes)> = graph
-            .computations
-            .iter()
-            .map(|c| c.workspace.bytes(samples))
-            .enumerate()
-            .filter(|(_, bytes)| *bytes > Bytes::ZERO)
-            .collect();
-        blocks.extend(scratch.iter().map(|&(at, bytes)| {
-            let at = at as u32;
-            Block { bytes, first: at, last: at }
-        }));
+        let living =
+            |&i: &usize| Block { bytes: size(i), first: lives[i].first, last: lives[i].last };
+        let mut blocks: Vec<Block> = transient.iter().map(living).collect();
+        let scratch = scratch(graph, samples);
+        blocks.extend(scratch.iter().map(|&(at, bytes)| during(at, bytes)));
+        let staged = staged(graph, |value| is_packed(value.index()));
+        blocks.extend(staged.iter().map(|&(at, value)| during(at, whole(value.index()))));
         let (offsets, total) = pack(&blocks);
-        for (&i, offset) in transient.iter().zip(&offsets) {
+
+        let place = |offset: &Bytes, bytes| {
+            let (area, offset) = (Area::Transient, *offset);
+            Operand { area, offset, bytes }
+        };
+        let (of_values, rest) = offsets.split_at(transient.len());
+        let (of_scratch, of_staged) = rest.split_at(scratch.len());
+        for (&i, offset) in transient.iter().zip(of_values) {
             values[i].offset = *offset;
         }
         let mut workspaces = vec![None; graph.computations.len()];
-        for (&(at, bytes), offset) in scratch.iter().zip(&offsets[transient.len()..]) {
-            workspaces[at] = Some(Operand { area: Area::Transient, offset: *offset, bytes });
+        for (&(at, bytes), offset) in scratch.iter().zip(of_scratch) {
+            workspaces[at] = Some(place(offset, bytes));
+        }
+        let mut unpacked = vec![BTreeMap::new(); graph.computations.len()];
+        for (&(at, value), offset) in staged.iter().zip(of_staged) {
+            unpacked[at].insert(value, place(offset, whole(value.index())));
         }
         let extent = |forward: bool| {
             let ends = blocks.iter().zip(&offsets);
@@ -74,6 +85,7 @@ impl Places {
         let (transient_forward, transient_backward) = (extent(true), extent(false));
         Self {
             values,
+            unpacked,
             workspaces,
             slot,
             outbox,
@@ -89,7 +101,6 @@ impl Places {
 
     /// The kernels of the stage; `first_param` is the stage's first parameter in the graph.
     pub fn kernels(&self, inputs: &Inputs, graph: &TrainingGraph, first_param: u32) -> Vec<Kernel> {
-        let operands = |ids: &[ValueId]| ids.iter().map(|id| self.value(*id)).collect();
         let kernel = |(i, c): (usize, &Computation)| {
             // A sum of gradients belongs to the value's producer, which may stand on an earlier stage
             // and whose parameters it does not touch.
@@ -97,19 +108,43 @@ impl Places {
                 ComputationKind::SumGradients => &[][..],
                 _ => &inputs.graph.node(c.node).params,
             };
+            let unpacked = &self.unpacked[i];
+            let operand = |id: &ValueId| unpacked.get(id).copied().unwrap_or(self.value(*id));
+            let staged = |id: &ValueId| unpacked.get(id).map(|f32| (self.value(*id), *f32));
+            let mut unpack: Vec<(Operand, Operand)> = vec![];
+            for pair in c.reads.iter().filter_map(staged) {
+                // What is read twice is unpacked once.
+                if !unpack.contains(&pair) {
+                    unpack.push(pair);
+                }
+            }
             let start = params.first().map_or(0, |p| p.0 - first_param);
             Kernel {
                 node: c.node,
                 kind: c.kind,
-                reads: operands(&c.reads),
-                writes: operands(&c.writes),
+                reads: c.reads.iter().map(operand).collect(),
+                writes: c.writes.iter().map(operand).collect(),
                 wanted: c.wanted,
                 workspace: self.workspaces[i],
+                unpack,
+                pack: c.writes.iter().filter_map(staged).map(|(to, from)| (from, to)).collect(),
                 params: start..start + params.len() as u32,
             }
         };
         graph.computations.iter().enumerate().map(kernel).collect()
     }
+}
+
+/// The scratch of each computation that needs some.
+fn scratch(graph: &TrainingGraph, samples: u64) -> Vec<(usize, Bytes)> {
+    let bytes = graph.computations.iter().map(|c| c.workspace.bytes(samples));
+    bytes.enumerate().filter(|(_, bytes)| *bytes > Bytes::ZERO).collect()
+}
+
+/// Memory that only computation `at` uses.
+fn during(at: usize, bytes: Bytes) -> Block {
+    let at = at as u32;
+    Block { bytes, first: at, last: at }
 }
 
 /// Lays the values of one area in a row; returns its size.

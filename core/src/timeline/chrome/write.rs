@@ -111,8 +111,7 @@ impl Events<'_> {
     fn aside(&mut self, step: &Step, pid: usize, aside: &Aside) {
         let ts = micros(step.start + aside.start);
         let dur = micros(aside.end - aside.start);
-        let mut args =
-            AsideArgs { step: step.number, wait: None, stage: None, duration: None };
+        let mut args = AsideArgs { step: step.number, wait: None, stage: None, duration: None };
         let (tid, name) = match aside.what {
             What::Input => (INPUT, "input"),
             What::Wait(wait) => {

@@ -40,8 +40,8 @@ pub(super) fn threads(run: &Run) -> Result<(), Failure> {
 /// of them says it, and all end with the same code. None waits for a rank that will not come.
 #[cfg(feature = "mpi")]
 pub(super) fn processes(args: &RunArgs) -> Result<(), Failure> {
-    use crate::transport::mpi::{MpiTransport, Settings};
     use crate::transport::Transport;
+    use crate::transport::mpi::{MpiTransport, Settings};
     let mpi = |e| Failure::new(Code::Failed, format!("MPI: {e}"));
     let transport = MpiTransport::start(Settings::new(0)).map_err(mpi)?;
     let (rank, ranks) = (transport.rank(), transport.ranks());

@@ -7,27 +7,34 @@ use crate::checkpoint::{
 use crate::execute::{Rank, RunError};
 use crate::failure::Failure;
 use crate::transport::Transport;
+use crate::weights::{self, WeightSource, WeightsError};
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::Plan;
+use std::path::Path;
 
 /// Where tensors come from and where they go.
 pub(super) struct State {
     identity: Identity,
+    split: SplitRecord,
     resume: Option<Resume>,
+    /// What training begins with where there is no checkpoint.
+    weights: Option<Box<dyn WeightSource>>,
     /// When and where to save.
     pub saver: Option<Saver>,
 }
 
 impl State {
-    /// Finds checkpoints and weights, and refuses what does not fit the plan.
+    /// Finds checkpoints and weights, and refuses what does not fit the plan. Only one process
+    /// `speaks` of what is odd.
     pub fn prepare(
         args: &RunArgs,
-        plan: &Plan,
-        graph: &Graph,
+        (plan, graph): (&Plan, &Graph),
         train_samples: u64,
+        speaks: bool,
     ) -> Result<Self, Failure> {
         let refused = |e: CheckpointError| Failure::usage(e.to_string());
         let identity = Identity::new(plan, graph, train_samples);
+        let split = SplitRecord::new(plan);
         let resume = match &args.resume {
             Some(name) if name == LATEST && args.out.is_none() => {
                 return Err(Failure::usage(
@@ -45,14 +52,14 @@ impl State {
             every,
             keep: args.keep as usize,
             identity: identity.clone(),
-            split: SplitRecord {
-                cuts: plan.cuts.clone(),
-                schedule: plan.schedule.name.clone(),
-                micro_batches: plan.micro_batches,
-            },
+            split: split.clone(),
             mini_batch: plan.mini_batch,
         });
-        Ok(Self { identity, resume, saver })
+        let weights = match args.weights.as_deref().or(plan.weights.as_deref().map(Path::new)) {
+            Some(path) => Some(initial(path, graph, speaks)?),
+            None => None,
+        };
+        Ok(Self { identity, split, resume, weights, saver })
     }
 
     /// Whether the run goes on with the one whose files are in its folder.
@@ -62,9 +69,26 @@ impl State {
 
     /// Gives a rank the tensors that it begins with. Collective.
     pub fn begin<T: Transport>(&self, rank: &mut Rank<T>) -> Result<Begun, RunError> {
-        match &self.resume {
-            Some(resume) => load(rank, resume, &self.identity),
-            None => Ok(Begun::default()),
+        if let Some(resume) = &self.resume
+            && let Some(begun) = load(rank, resume, (&self.identity, &self.split))?
+        {
+            return Ok(begun);
         }
+        if let Some(source) = &self.weights {
+            weights::load(rank, source.as_ref())?;
+        }
+        Ok(Begun::default())
     }
+}
+
+/// Opens initial weights that fit the model.
+fn initial(path: &Path, graph: &Graph, speaks: bool) -> Result<Box<dyn WeightSource>, Failure> {
+    let refused = |e: WeightsError| Failure::usage(format!("weights {e}"));
+    let source = weights::open(path).map_err(refused)?;
+    let unused = weights::check(source.as_ref(), graph).map_err(refused)?;
+    if let (true, Some(first)) = (speaks, unused.first()) {
+        let (path, count) = (path.display(), unused.len());
+        eprintln!("warning: {path}: {count} tensors are not of the model, such as `{first}`");
+    }
+    Ok(source)
 }

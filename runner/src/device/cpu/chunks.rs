@@ -4,6 +4,7 @@
 //! the number of threads, so neither does any number that comes out.
 
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Below this many words the cost of waking threads exceeds what they save.
 const WORTH_SPLITTING: usize = 1 << 15;
@@ -82,4 +83,70 @@ pub fn for_each_with_scratch(
             work(lane * per_lane + i, chunk, piece);
         }
     });
+}
+
+/// Runs `work(item, its part of every tensor, scratch)` for `items` items; tensor `i` has
+/// `parts[i].1` words of each. Lanes take equal runs of items, and each has `scratch.1` words.
+///
+/// # Panics
+/// When there is less scratch than that.
+pub fn for_each_item<const N: usize>(
+    lanes: usize,
+    items: usize,
+    parts: [(&mut [f32], usize); N],
+    scratch: (&mut [f32], usize),
+    work: impl Fn(usize, [&mut [f32]; N], &mut [f32]) + Sync,
+) {
+    let lanes = lanes.max(1);
+    assert!(scratch.0.len() >= lanes * scratch.1, "scratch for {lanes} threads");
+    let lens = parts.each_ref().map(|(_, len)| *len);
+    let data = parts.map(|(data, _)| data);
+    run_items(lanes, 0..items, (data, lens), scratch, &work);
+}
+
+fn run_items<const N: usize>(
+    lanes: usize,
+    items: Range<usize>,
+    (mut data, lens): ([&mut [f32]; N], [usize; N]),
+    scratch: (&mut [f32], usize),
+    work: &(impl Fn(usize, [&mut [f32]; N], &mut [f32]) + Sync),
+) {
+    if lanes <= 1 {
+        for item in items.clone() {
+            let mut at = 0;
+            let parts = data.each_mut().map(|data| {
+                let start = (item - items.start) * lens[at];
+                at += 1;
+                &mut data[start..start + lens[at - 1]]
+            });
+            work(item, parts, &mut scratch.0[..scratch.1]);
+        }
+        return;
+    }
+    let left_lanes = lanes / 2;
+    let middle = items.start + items.len() * left_lanes / lanes;
+    let mut at = 0;
+    let mut right = [(); N].map(|()| &mut [][..]);
+    let left = data.map(|data| {
+        let (left, rest) = data.split_at_mut((middle - items.start) * lens[at]);
+        right[at] = rest;
+        at += 1;
+        left
+    });
+    let (scratch_left, scratch_right) = scratch.0.split_at_mut(left_lanes * scratch.1);
+    rayon::join(
+        || {
+            run_items(
+                left_lanes,
+                items.start..middle,
+                (left, lens),
+                (scratch_left, scratch.1),
+                work,
+            )
+        },
+        || {
+            let scratch = (scratch_right, scratch.1);
+            run_items(lanes - left_lanes, middle..items.end, (right, lens), scratch, work);
+        },
+    );
 }

@@ -1,4 +1,4 @@
-//! Convolutions as matrix products, one group of one sample at a time.
+//! Convolutions, and transposed ones, as matrix products, one group of one sample at a time.
 //!
 //! `x [samples, C, H, W]`, weight `[O, C / groups, kernel..]`, `y [samples, O, rows, columns]`.
 //! With `U` the unfolded image (see [`unfold`](super::unfold)) and all else seen as matrices:
@@ -77,20 +77,64 @@ impl Blocks {
 
 pub fn forward(call: &Call, operands: Operands) {
     let Operands { reads, writes, params, workspace, .. } = operands;
+    let bias = params.get(1).map(|bias| &**bias);
+    correlate(call, reads[0], (&*params[0], bias), writes[0], workspace);
+}
+
+pub fn input_gradient(call: &Call, operands: Operands) {
+    let Operands { reads, writes, params, workspace, .. } = operands;
+    spread(call, reads[0], (&*params[0], None), writes[0], workspace);
+}
+
+pub fn weight_gradient(call: &Call, operands: Operands) {
+    let Operands { reads, gradients, workspace, .. } = operands;
+    add_products(call, (reads[0], reads[1]), gradients[0], workspace);
+    add_sums(call, reads[1], gradients.get_mut(1));
+}
+
+/// A transposed convolution's output is the input gradient of the convolution with its weight.
+pub fn transposed_forward(call: &Call, operands: Operands) {
+    let Operands { reads, writes, params, workspace, .. } = operands;
+    let bias = params.get(1).map(|bias| &**bias);
+    spread(call, reads[0], (&*params[0], bias), writes[0], workspace);
+}
+
+/// And its input gradient is that convolution's output.
+pub fn transposed_input_gradient(call: &Call, operands: Operands) {
+    let Operands { reads, writes, params, workspace, .. } = operands;
+    correlate(call, reads[0], (&*params[0], None), writes[0], workspace);
+}
+
+pub fn transposed_weight_gradient(call: &Call, operands: Operands) {
+    let Operands { reads, gradients, workspace, .. } = operands;
+    add_products(call, (reads[1], reads[0]), gradients[0], workspace);
+    add_sums(call, reads[1], gradients.get_mut(1));
+}
+
+/// A weight and, where there is one, a bias per channel of what is written.
+type Weights<'a> = (&'a [f32], Option<&'a [f32]>);
+
+/// `y = W U`
+fn correlate(
+    call: &Call,
+    x: &[f32],
+    (weight, bias): Weights,
+    y: &mut [f32],
+    workspace: &mut [f32],
+) {
     let blocks = Blocks::new(call);
     let g = blocks.geometry;
     let (x_group, y_group) = g.group_len();
-    let (weight, bias) = (&*params[0], params.get(1).map(|bias| &**bias));
     let product = if bias.is_some() { Product::Add } else { Product::Overwrite };
     let (lanes, threads) = blocks.threads(call, workspace.len());
     let len = (g.groups * y_group, blocks.scratch());
-    for_each_sample(lanes, (writes[0], workspace), len, |sample, y, scratch| {
+    for_each_sample(lanes, (y, workspace), len, |sample, y, scratch| {
         if let Some(bias) = bias {
             let planes = y.chunks_exact_mut(g.positions()).zip(bias);
             planes.for_each(|(plane, bias)| plane.fill(*bias));
         }
         blocks.for_each_group(|group, rows| {
-            let x = &reads[0][(sample * g.groups + group) * x_group..][..x_group];
+            let x = &x[(sample * g.groups + group) * x_group..][..x_group];
             let image = unfolded(&g, x, rows.clone(), scratch);
             let y = &mut y[group * y_group..][..y_group][rows.start * g.out[1]..];
             let shape = (g.out_channels, rows.len() * g.out[1]);
@@ -100,39 +144,49 @@ pub fn forward(call: &Call, operands: Operands) {
     });
 }
 
-pub fn input_gradient(call: &Call, operands: Operands) {
-    let Operands { reads, writes, params, workspace, .. } = operands;
+/// `U = Wᵀ y`, folded back and added up to `x`.
+fn spread(call: &Call, y: &[f32], (weight, bias): Weights, x: &mut [f32], workspace: &mut [f32]) {
     let blocks = Blocks::new(call);
     let g = blocks.geometry;
     let (x_group, y_group) = g.group_len();
-    let weight = &*params[0];
     let (lanes, threads) = blocks.threads(call, workspace.len());
     let len = (g.groups * x_group, blocks.scratch());
-    for_each_sample(lanes, (writes[0], workspace), len, |sample, gx, scratch| {
-        if !g.is_pointwise() {
-            gx.fill(0.0);
+    for_each_sample(lanes, (x, workspace), len, |sample, x, scratch| {
+        match bias {
+            None if g.is_pointwise() => {}
+            None => x.fill(0.0),
+            Some(bias) => {
+                let planes = x.chunks_exact_mut(g.size[0] * g.size[1]).zip(bias);
+                planes.for_each(|(plane, bias)| plane.fill(*bias));
+            }
         }
         blocks.for_each_group(|group, rows| {
-            let gy = &reads[0][(sample * g.groups + group) * y_group..][..y_group];
-            let gy = output_rows(&g, gy, rows.clone());
+            let y = &y[(sample * g.groups + group) * y_group..][..y_group];
+            let y = output_rows(&g, y, rows.clone());
             let weight = group_weight(&g, weight, group).transposed();
-            let gx = &mut gx[group * x_group..][..x_group];
+            let x = &mut x[group * x_group..][..x_group];
             let shape = (g.unfolded_rows(), rows.len() * g.out[1]);
             if g.is_pointwise() {
-                let gx = MatrixMut::new(gx, shape, shape.1);
-                return matmul(gx, weight, gy, Product::Overwrite, threads);
+                let x = MatrixMut::new(x, shape, shape.1);
+                let product = if bias.is_some() { Product::Add } else { Product::Overwrite };
+                return matmul(x, weight, y, product, threads);
             }
             let unfolded = &mut scratch[..shape.0 * shape.1];
             let image = MatrixMut::new(unfolded, shape, shape.1);
-            matmul(image, weight, gy, Product::Overwrite, threads);
-            fold_add(&g, unfolded, rows, gx);
+            matmul(image, weight, y, Product::Overwrite, threads);
+            fold_add(&g, unfolded, rows, x);
         });
     });
 }
 
-/// Samples add to one gradient, so they come one after the other and only the products are split.
-pub fn weight_gradient(call: &Call, operands: Operands) {
-    let Operands { reads, gradients, workspace, .. } = operands;
+/// `gradient += y Uᵀ`. Samples add to one gradient, so they come one after the other and only the
+/// products are split.
+fn add_products(
+    call: &Call,
+    (x, y): (&[f32], &[f32]),
+    gradient: &mut [f32],
+    workspace: &mut [f32],
+) {
     let blocks = Blocks::new(call);
     let g = blocks.geometry;
     let (x_group, y_group) = g.group_len();
@@ -140,19 +194,23 @@ pub fn weight_gradient(call: &Call, operands: Operands) {
     for sample in 0..call.samples as usize {
         blocks.for_each_group(|group, rows| {
             let at = sample * g.groups + group;
-            let image = unfolded(&g, &reads[0][at * x_group..][..x_group], rows.clone(), workspace);
-            let gy = output_rows(&g, &reads[1][at * y_group..][..y_group], rows);
-            let gradient = &mut gradients[0][group * w_group..][..w_group];
+            let image = unfolded(&g, &x[at * x_group..][..x_group], rows.clone(), workspace);
+            let y = output_rows(&g, &y[at * y_group..][..y_group], rows);
+            let gradient = &mut gradient[group * w_group..][..w_group];
             let shape = (g.out_channels, g.unfolded_rows());
             let gradient = MatrixMut::new(gradient, shape, shape.1);
-            matmul(gradient, gy, image.transposed(), Product::Add, call.threads);
+            matmul(gradient, y, image.transposed(), Product::Add, call.threads);
         });
     }
-    if let Some(bias) = gradients.get_mut(1) {
-        for sample in reads[1].chunks_exact(g.groups * y_group) {
-            let planes = sample.chunks_exact(g.positions());
-            bias.iter_mut().zip(planes).for_each(|(bias, plane)| *bias += sum(plane));
-        }
+}
+
+/// Adds the sums of the output's gradient over samples and positions to the bias's.
+fn add_sums(call: &Call, gy: &[f32], bias: Option<&mut &mut [f32]>) {
+    let Some(bias) = bias else { return };
+    let positions = (call.output.shape[1] * call.output.shape[2]) as usize;
+    for sample in gy.chunks_exact(bias.len() * positions) {
+        let planes = sample.chunks_exact(positions);
+        bias.iter_mut().zip(planes).for_each(|(bias, plane)| *bias += sum(plane));
     }
 }
 

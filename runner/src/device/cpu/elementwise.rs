@@ -1,7 +1,8 @@
 //! Element-wise operations. Loops over equal slices that the compiler turns into vector code;
 //! memory, not arithmetic, sets their speed.
 
-use super::{Call, Operands, chunks};
+use super::{Call, Operands, bf16, chunks};
+use pipewright_core::plan::Precision;
 
 /// `y = max(x, 0)`; what is not a number stays so, lest a diverged run look healthy.
 pub fn relu_forward(call: &Call, operands: Operands) {
@@ -41,7 +42,11 @@ pub fn sum(call: &Call, operands: Operands) {
             *out = a + b;
         }
         for term in rest {
-            out.iter_mut().zip(&term[part.clone()]).for_each(|(out, term)| *out += term);
+            let terms = out.iter_mut().zip(&term[part.clone()]);
+            match call.precision {
+                Precision::F32 => terms.for_each(|(out, term)| *out += term),
+                Precision::Bf16 => terms.for_each(|(out, term)| *out = bf16::round(*out) + term),
+            }
         }
     });
 }

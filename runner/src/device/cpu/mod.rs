@@ -5,26 +5,45 @@
 //! [`Computation`](pipewright_core::graph::autodiff::Computation) says, allocates nothing, and
 //! gives the same bits whatever the number of threads: work is split only where no sum is.
 
+mod activation;
+mod attention;
+pub mod bf16;
+mod broadcast;
 mod chunks;
 mod conv;
 mod dropout;
 mod elementwise;
+mod embedding;
+mod launch;
+mod layout;
 mod linear;
+mod local_response;
 mod loss;
+mod math;
 mod matmul;
 mod norm;
 mod optimizer;
 mod philox;
+mod planes;
 mod pool;
+mod product;
+mod rope;
+mod rows;
+mod softmax;
+mod strides;
 mod sums;
 mod unfold;
+mod upsample;
+mod vector;
 
+pub use launch::{launch, without_kernel};
 pub use matmul::{Matrix, MatrixMut, Product, matmul};
 pub use optimizer::{Parameter, Rule, Update, decimal};
 pub use sums::squares;
 
 use pipewright_core::graph::autodiff::ComputationKind;
-use pipewright_core::graph::{Graph, Node, Op, TensorSpec};
+use pipewright_core::graph::{Op, TensorSpec};
+use pipewright_core::plan::Precision;
 
 /// Why a computation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +74,17 @@ pub struct Call<'a> {
     pub phase: Phase,
     /// 1 / mini-batch: gradients of the loss are scaled by it.
     pub loss_scale: f32,
+    /// Of an input gradient: bit `i` is set when the gradient of input `i` is written.
+    pub wanted: u64,
     /// Threads of rayon's current pool that may take part; 0 and 1 both mean the caller alone.
     pub threads: usize,
     /// What random numbers follow from.
     pub draw: Draw,
     /// Which of the step's micro-batches this is.
     pub turn: Turn,
+    /// How results are stored: a sum of gradients rounds after every term, so that it does not
+    /// matter which of them came from another device.
+    pub precision: Precision,
 }
 
 /// What the random numbers of a call follow from: nothing that depends on the split, the number of
@@ -110,116 +134,9 @@ pub struct Operands<'a, 't> {
     pub workspace: &'a mut [f32],
 }
 
-/// The first node of a network that this device cannot compute.
-pub fn without_kernel(graph: &Graph) -> Option<&Node> {
-    graph.nodes().iter().find(|node| !has_kernel(&node.op))
-}
-
-fn has_kernel(op: &Op) -> bool {
-    match op {
-        Op::Input { .. }
-        | Op::Target { .. }
-        | Op::Linear { .. }
-        | Op::Conv2d { .. }
-        | Op::MaxPool2d { .. }
-        | Op::AvgPool2d { .. }
-        | Op::GlobalAvgPool
-        | Op::Relu
-        | Op::BatchNorm2d { .. }
-        | Op::Flatten
-        | Op::Add
-        | Op::Dropout { .. }
-        | Op::TargetValues { .. }
-        | Op::SoftmaxCrossEntropy { .. }
-        | Op::SigmoidCrossEntropy
-        | Op::MeanSquaredError => true,
-        _ => false,
-    }
-}
-
-/// Runs one computation.
-///
-/// Nothing can fail: shapes were checked when the graph was made, sizes when memory was planned.
-///
-/// # Panics
-/// On a computation that autodiff never makes, or operands of the wrong size.
-pub fn launch(call: &Call, operands: Operands) {
-    use ComputationKind::{Forward, InputGradient, SumGradients, WeightGradient};
-    check_sizes(call, &operands);
-    match (call.op, call.kind) {
-        (_, SumGradients) => elementwise::sum(call, operands),
-        (Op::Linear { .. }, Forward) => linear::forward(call, operands),
-        (Op::Linear { .. }, InputGradient) => linear::input_gradient(call, operands),
-        (Op::Linear { .. }, WeightGradient) => linear::weight_gradient(call, operands),
-        (Op::Conv2d { .. }, Forward) => conv::forward(call, operands),
-        (Op::Conv2d { .. }, InputGradient) => conv::input_gradient(call, operands),
-        (Op::Conv2d { .. }, WeightGradient) => conv::weight_gradient(call, operands),
-        (Op::MaxPool2d { window }, Forward) => pool::max_forward(call, window, operands),
-        (Op::MaxPool2d { .. }, InputGradient) => pool::max_input_gradient(call, operands),
-        (Op::AvgPool2d { window, .. }, Forward) => pool::avg_forward(call, window, operands),
-        (Op::AvgPool2d { window, .. }, InputGradient) => {
-            pool::avg_input_gradient(call, window, operands);
-        }
-        (Op::GlobalAvgPool, Forward) => pool::global_avg_forward(call, operands),
-        (Op::GlobalAvgPool, InputGradient) => pool::global_avg_input_gradient(call, operands),
-        (Op::Relu, Forward) => elementwise::relu_forward(call, operands),
-        (Op::Relu, InputGradient) => elementwise::relu_input_gradient(call, operands),
-        (Op::BatchNorm2d { eps, momentum }, Forward) => {
-            norm::forward(call, *eps, *momentum, operands);
-        }
-        (Op::BatchNorm2d { .. }, InputGradient) => norm::input_gradient(call, operands),
-        (Op::BatchNorm2d { .. }, WeightGradient) => norm::weight_gradient(call, operands),
-        (Op::Add, Forward) => elementwise::sum(call, operands),
-        (Op::Dropout { probability }, Forward | InputGradient) => {
-            dropout::apply(call, *probability, operands);
-        }
-        (Op::SoftmaxCrossEntropy { label_smoothing }, Forward) => {
-            loss::softmax::forward(call, *label_smoothing, operands);
-        }
-        (Op::SoftmaxCrossEntropy { label_smoothing }, InputGradient) => {
-            loss::softmax::input_gradient(call, *label_smoothing, operands);
-        }
-        (Op::SigmoidCrossEntropy, Forward) => loss::sigmoid::forward(call, operands),
-        (Op::SigmoidCrossEntropy, InputGradient) => loss::sigmoid::input_gradient(call, operands),
-        (Op::MeanSquaredError, Forward) => loss::squared::forward(call, operands),
-        (Op::MeanSquaredError, InputGradient) => loss::squared::input_gradient(call, operands),
-        // Sources are loaded, views cost nothing, the inputs of an addition share its gradient,
-        // what has no parameters has no weight gradient, and what has no kernel was refused.
-        _ => {
-            unreachable!("no {:?} of {} in a training graph", call.kind, call.op.name())
-        }
-    }
-}
-
-/// What every computation has in common; kernels rely on `chunks_exact` and `zip` seeing whole
-/// tensors, which would otherwise hide a short slice.
-fn check_sizes(call: &Call, operands: &Operands) {
-    let samples = call.samples as usize;
-    let words = |spec: &TensorSpec| spec.elements() as usize * samples;
-    match call.kind {
-        ComputationKind::Forward => {
-            debug_assert_eq!(operands.reads.len(), call.inputs.len());
-            for (read, spec) in operands.reads.iter().zip(call.inputs) {
-                debug_assert_eq!(read.len(), words(spec), "input of {}", call.op.name());
-            }
-            if !call.op.is_loss() {
-                debug_assert_eq!(operands.writes[0].len(), words(call.output));
-            }
-        }
-        ComputationKind::InputGradient => {
-            for (write, spec) in operands.writes.iter().zip(call.inputs) {
-                debug_assert_eq!(write.len(), words(spec), "gradient of {}", call.op.name());
-            }
-        }
-        ComputationKind::WeightGradient => {
-            debug_assert!(operands.writes.is_empty());
-            debug_assert_eq!(operands.reads[0].len(), words(call.inputs[0]));
-            debug_assert_eq!(operands.reads[1].len(), words(call.output));
-        }
-        ComputationKind::SumGradients => {
-            for read in operands.reads {
-                debug_assert_eq!(read.len(), operands.writes[0].len());
-            }
-        }
+impl Call<'_> {
+    /// Whether the gradient of input `slot` is written.
+    fn wants(&self, slot: usize) -> bool {
+        self.wanted >> slot & 1 == 1
     }
 }

@@ -122,8 +122,14 @@ pub fn max_input_gradient(call: &Call, operands: Operands) {
     });
 }
 
-/// Means of the windows; padding counts as zeros.
-pub fn avg_forward(call: &Call, window: &Window, operands: Operands) {
+/// Elements that the mean of a window along one axis is over.
+fn counted(window: &Window, axis: usize, index: usize, size: usize, padding: bool) -> usize {
+    let (inside, all) = covered(window, axis, index, size);
+    if padding { all } else { inside.len() }
+}
+
+/// Means of the windows; padding counts as zeros, or not at all.
+pub fn avg_forward(call: &Call, (window, padding): (&Window, bool), operands: Operands) {
     let (size, out) = planes(call);
     let plane_len = size[0] * size[1];
     let x = operands.reads[0];
@@ -132,7 +138,8 @@ pub fn avg_forward(call: &Call, window: &Window, operands: Operands) {
     chunks::for_each(threads, operands.writes[0], out[0] * out[1], |plane, y| {
         let x = &x[plane * plane_len..][..plane_len];
         for (r, y) in y.chunks_exact_mut(out[1]).enumerate() {
-            let (rows, height) = covered(window, 0, r, size[0]);
+            let rows = covered(window, 0, r, size[0]).0;
+            let height = counted(window, 0, r, size[0], padding);
             y.fill(0.0);
             for row in rows {
                 for k in 0..window.kernel[1] as usize {
@@ -143,14 +150,14 @@ pub fn avg_forward(call: &Call, window: &Window, operands: Operands) {
                 }
             }
             for (c, y) in y.iter_mut().enumerate() {
-                *y /= (height * covered(window, 1, c, size[1]).1) as f32;
+                *y /= (height * counted(window, 1, c, size[1], padding)) as f32;
             }
         }
     });
 }
 
 /// Every output's gradient is spread evenly over its window.
-pub fn avg_input_gradient(call: &Call, window: &Window, operands: Operands) {
+pub fn avg_input_gradient(call: &Call, (window, padding): (&Window, bool), operands: Operands) {
     let (size, out) = planes(call);
     let gy = operands.reads[0];
     let len = out[0] * out[1];
@@ -158,9 +165,11 @@ pub fn avg_input_gradient(call: &Call, window: &Window, operands: Operands) {
     chunks::for_each(threads, operands.writes[0], size[0] * size[1], |plane, gx| {
         gx.fill(0.0);
         for (r, gy) in gy[plane * len..][..len].chunks_exact(out[1]).enumerate() {
-            let (rows, height) = covered(window, 0, r, size[0]);
+            let rows = covered(window, 0, r, size[0]).0;
+            let height = counted(window, 0, r, size[0], padding);
             for (c, gy) in gy.iter().enumerate() {
-                let (columns, width) = covered(window, 1, c, size[1]);
+                let columns = covered(window, 1, c, size[1]).0;
+                let width = counted(window, 1, c, size[1], padding);
                 let share = gy / (height * width) as f32;
                 for row in rows.clone() {
                     let gx = &mut gx[row * size[1]..][columns.clone()];

@@ -29,6 +29,52 @@ pub fn sum(values: &[f32]) -> f32 {
     sum_of(values, values, |a, _| a)
 }
 
+/// Sum of `term` over the elements of three slices of one length, by the same lanes; for bodies
+/// of `vectorised` functions. The same slice may be given several times.
+#[inline(always)]
+pub fn lanes(slices: [&[f32]; 3], term: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    fold(slices, &mut lanes, |lane, a, b, c| lane + term(a, b, c));
+    // Halves upon halves: vectors to the last few.
+    let mut width = LANES / 2;
+    while width > 0 {
+        let (low, high) = lanes.split_at_mut(width);
+        low.iter_mut().zip(&high[..width]).for_each(|(a, b)| *a += b);
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// Largest element; not a number where one of them is none. For bodies of `vectorised` functions.
+#[inline(always)]
+pub fn largest(values: &[f32]) -> f32 {
+    // What is not a number is neither larger nor smaller; once there it stays.
+    let larger = |a: f32, b: f32| if b > a || b.is_nan() { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    fold([values; 3], &mut lanes, |lane, value, _, _| larger(lane, value));
+    lanes.into_iter().fold(f32::NEG_INFINITY, larger)
+}
+
+/// Takes the elements of three slices of one length into the lanes, in order.
+#[inline(always)]
+fn fold(
+    [a, b, c]: [&[f32]; 3],
+    lanes: &mut [f32; LANES],
+    step: impl Fn(f32, f32, f32, f32) -> f32,
+) {
+    let (b, c) = (&b[..a.len()], &c[..a.len()]);
+    let (a, b, c) = (a.chunks_exact(LANES), b.chunks_exact(LANES), c.chunks_exact(LANES));
+    let rest = a.remainder().iter().zip(b.remainder()).zip(c.remainder());
+    for (lane, ((a, b), c)) in lanes.iter_mut().zip(rest) {
+        *lane = step(*lane, *a, *b, *c);
+    }
+    for ((a, b), c) in a.zip(b).zip(c) {
+        for i in 0..LANES {
+            lanes[i] = step(lanes[i], a[i], b[i], c[i]);
+        }
+    }
+}
+
 /// Parts in which squares are summed: so many whatever the number of threads.
 const PARTS: usize = 64;
 

@@ -29,13 +29,22 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The sizes of the convolution that a call is for.
+    /// The sizes of the convolution that a call is for; of a transposed one those of the
+    /// convolution whose input gradient it is.
     pub fn new(call: &Call) -> Self {
-        let Op::Conv2d { kernel, stride, padding, dilation, groups, .. } = call.op else {
-            unreachable!("{} is no convolution", call.op.name());
+        let (input, output) = (&call.inputs[0].shape, &call.output.shape);
+        let no_dilation = &[1, 1];
+        // A transposed convolution goes from the output of the other one to its input.
+        let (kernel, stride, padding, dilation, groups, input, output) = match call.op {
+            Op::Conv2d { kernel, stride, padding, dilation, groups, .. } => {
+                (kernel, stride, padding, dilation, groups, input, output)
+            }
+            Op::ConvTranspose2d { kernel, stride, padding, groups, .. } => {
+                (kernel, stride, padding, no_dilation, groups, output, input)
+            }
+            other => unreachable!("{} is no convolution", other.name()),
         };
         let pair = |p: &[u64]| [p[0] as usize, p[1] as usize];
-        let (input, output) = (&call.inputs[0].shape, &call.output.shape);
         Self {
             groups: *groups as usize,
             channels: (input[0] / groups) as usize,

@@ -1,0 +1,56 @@
+//! Which values are stored in half the bytes, and how large they then are.
+
+use crate::graph::autodiff::{Role, TrainingGraph, Value};
+use crate::graph::{DType, Graph};
+use crate::ids::{NodeId, ValueId};
+use crate::plan::Precision;
+use crate::units::Bytes;
+use std::collections::BTreeSet;
+
+/// Whether a value is stored as bf16: activations and gradients are; samples, targets, statistics
+/// and losses are not.
+///
+/// A stage's value must be stored alike at both ends of a message, so this asks the graph and not
+/// the stage: a view is stored as what it shows.
+pub(super) fn is_packed(precision: Precision, graph: &Graph, value: &Value) -> bool {
+    if precision == Precision::F32 {
+        return false;
+    }
+    match value.role {
+        Role::Gradient => true,
+        Role::Activation => {
+            let origin = graph.node(origin(graph, value.node));
+            !origin.op.is_source() && origin.output.dtype == DType::F32
+        }
+        Role::Saved | Role::Loss => false,
+    }
+}
+
+/// The node whose output a chain of views shows.
+fn origin(graph: &Graph, node: NodeId) -> NodeId {
+    let mut node = node;
+    while graph.node(node).op.is_view() {
+        node = graph.node(node).inputs[0];
+    }
+    node
+}
+
+/// Bytes of a packed value: two for each element of four, in whole words.
+pub(super) fn packed(bytes: Bytes) -> Bytes {
+    Bytes((bytes.0 / 2).next_multiple_of(4))
+}
+
+/// The packed values that each computation reads or writes: it finds them unpacked in memory of its
+/// own. Each once, by computation.
+pub(super) fn staged(
+    graph: &TrainingGraph,
+    is_packed: impl Fn(ValueId) -> bool,
+) -> Vec<(usize, ValueId)> {
+    let mut staged = vec![];
+    for (at, computation) in graph.computations.iter().enumerate() {
+        let values = computation.reads.iter().chain(&computation.writes).copied();
+        let values: BTreeSet<ValueId> = values.filter(|value| is_packed(*value)).collect();
+        staged.extend(values.into_iter().map(|value| (at, value)));
+    }
+    staged
+}

@@ -1,0 +1,142 @@
+//! ONNX files: the network for a plan, and first values for its parameters.
+
+use pipewright_core::graph::{Graph, Op};
+use pipewright_core::ids::ParamId;
+use pipewright_core::onnx::{self, Imported, OnnxError, Options, Place, WeightError};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A file that was read.
+#[derive(Debug)]
+pub struct OnnxFile {
+    path: PathBuf,
+    imported: Imported,
+    /// Parameters by name.
+    ids: BTreeMap<String, usize>,
+}
+
+/// Why a file, or a part of it, cannot be used.
+#[derive(Debug, Error)]
+pub enum OnnxFileError {
+    /// The file cannot be read.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
+    /// It holds no network.
+    #[error("{}: {error}", path.display())]
+    Network {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: OnnxError,
+    },
+    /// Values that cannot be had.
+    #[error("{}: {error}", path.display())]
+    Values {
+        /// The file.
+        path: PathBuf,
+        /// Which, and why.
+        error: WeightError<io::Error>,
+    },
+    /// A parameter that has no values.
+    #[error("{}: there are no values for `{name}`", path.display())]
+    NoValues {
+        /// The file.
+        path: PathBuf,
+        /// The parameter.
+        name: String,
+    },
+}
+
+impl OnnxFile {
+    /// Reads the network. Weights in other files are left there.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds no network.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, OnnxFileError> {
+        let file = |error| OnnxFileError::File { path: path.into(), error };
+        let bytes = std::fs::read(path).map_err(file)?;
+        let named = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let mut options = options.clone();
+        if options.name.is_empty() {
+            options.name = named.unwrap_or_default();
+        }
+        let imported = onnx::read(bytes, &options)
+            .map_err(|error| OnnxFileError::Network { path: path.into(), error })?;
+        let names = imported.graph.params().iter().enumerate();
+        let ids = names.map(|(id, param)| (param.name.clone(), id)).collect();
+        Ok(Self { path: path.into(), imported, ids })
+    }
+
+    /// Reads the network that a plan's graph came from, for its weights.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_for(path: &Path, graph: &Graph) -> Result<Self, OnnxFileError> {
+        let sample = graph.nodes().iter().find_map(|node| match &node.op {
+            Op::Input { shape } => Some(shape.clone()),
+            Op::Tokens { length, .. } => Some(vec![*length]),
+            _ => None,
+        });
+        let options = Options { sample: sample.unwrap_or_default(), ..Options::default() };
+        Self::open(path, &options)
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was read.
+    pub fn imported(&self) -> &Imported {
+        &self.imported
+    }
+
+    /// Names of all parameters.
+    pub fn names(&self) -> Vec<String> {
+        self.ids.keys().cloned().collect()
+    }
+
+    /// Shape of a parameter, if there is one of that name.
+    pub fn shape(&self, name: &str) -> Option<Vec<u64>> {
+        let id = *self.ids.get(name)?;
+        Some(self.imported.graph.params()[id].shape.clone())
+    }
+
+    /// Values of a parameter in the layout of the graph, row-major. The bytes come from the file or,
+    /// when it says so, from another one in its folder.
+    ///
+    /// # Errors
+    /// When there is no such parameter or its values cannot be read.
+    pub fn values(&self, name: &str) -> Result<Vec<f32>, OnnxFileError> {
+        let none = || OnnxFileError::NoValues { path: self.path.clone(), name: name.into() };
+        let id = *self.ids.get(name).ok_or_else(none)?;
+        let read = |place: &Place| read_part(&self.path, place);
+        let values = self.imported.tensor(ParamId(id as u32), read);
+        let values =
+            values.map_err(|error| OnnxFileError::Values { path: self.path.clone(), error })?;
+        values.ok_or_else(none)
+    }
+}
+
+/// The bytes of a part of a file that lies beside the model.
+fn read_part(model: &Path, place: &Place) -> io::Result<Vec<u8>> {
+    let mut file = File::open(model.parent().unwrap_or(Path::new("")).join(&place.file))?;
+    // Asked before memory is: a length that the file does not have costs nothing.
+    let there = file.metadata()?.len();
+    if place.offset.checked_add(place.length).is_none_or(|end| end > there) {
+        let why = format!("the file has {there} bytes");
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+    }
+    file.seek(SeekFrom::Start(place.offset))?;
+    let mut bytes = vec![0; place.length as usize];
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,13 @@
+//! Checkpoints: a run that goes on from one trains what an uninterrupted run trains, to the bit,
+//! and whatever ends a run leaves the checkpoint before as it was.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod disk;
+mod endings;
+mod held;
+mod killed;
+mod refused;
+mod resume;
+mod run;
