@@ -248,6 +248,12 @@ pub struct CalibrateArgs {
     /// Layers of the network, for points.
     #[arg(long)]
     pub layers: Option<u64>,
+    /// The plan whose run the trace shows; with -o.
+    #[arg(long, requires = "output")]
+    pub plan: Option<PathBuf>,
+    /// Writes the plan's cluster with the trace's times, to plan with: runner plan --cluster FILE.
+    #[arg(short, long, requires = "plan", value_name = "CLUSTER")]
+    pub output: Option<PathBuf>,
 }
 
 /// Formats of other runtimes.

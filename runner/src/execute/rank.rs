@@ -231,10 +231,10 @@ impl<'a, T: Transport> Rank<'a, T> {
             Instruction::Load { .. } => {}
             Instruction::Recv { from, tag, region } => {
                 let from = self.replica.peer(from);
-                self.waiting(Wait::Message, |rank| {
+                let end = self.waiting(Wait::Message, |rank| {
                     rank.transport.recv(from, tag, rank.arena.raw_mut(region))
                 })?;
-                self.recorder.received(tag, self.transport.now_ns());
+                self.recorder.received(tag, end);
             }
             Instruction::Run { action, slot, outbox, version, reduces } => {
                 let pass = self.pass(action, (slot, outbox, version), batch);
@@ -250,7 +250,9 @@ impl<'a, T: Transport> Rank<'a, T> {
                 self.waiting(Wait::Receiver, |rank| rank.transport.wait_send(handle as usize))?;
             }
             Instruction::WaitReduce { stage } => self.wait_reduce(stage)?,
-            Instruction::Tie { index } => self.waiting(Wait::Ranks, |rank| rank.tie(index))?,
+            Instruction::Tie { index } => {
+                self.waiting(Wait::Ranks, |rank| rank.tie(index))?;
+            }
             Instruction::Broadcast { stage } => {
                 self.waiting(Wait::Ranks, |rank| rank.broadcast(stage))?;
             }
@@ -295,12 +297,12 @@ impl<'a, T: Transport> Rank<'a, T> {
         Ok(())
     }
 
-    /// Does what may have to wait for another rank.
+    /// Does what may have to wait for another rank; returns when it was done.
     pub(super) fn waiting(
         &mut self,
         wait: Wait,
         body: impl FnOnce(&mut Self) -> Result<(), TransportError>,
-    ) -> Result<(), TransportError> {
+    ) -> Result<u64, TransportError> {
         let start = self.transport.now_ns();
         body(self)?;
         let end = self.transport.now_ns();
@@ -308,7 +310,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         if let Some(model) = &mut self.model {
             model.waited(end - start);
         }
-        Ok(())
+        Ok(end)
     }
 
     pub(super) fn send(

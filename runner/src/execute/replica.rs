@@ -81,11 +81,11 @@ impl<T: Transport> Rank<'_, T> {
     /// Waits until the buckets of a stage are summed.
     pub(super) fn wait_reduce(&mut self, stage: StageId) -> Result<(), TransportError> {
         let stage = self.program.stage(stage).expect("its lane");
-        self.waiting(Wait::Ranks, |rank| {
+        let end = self.waiting(Wait::Ranks, |rank| {
             let slots = stage.buckets.iter().map(|bucket| bucket.slot as usize);
             slots.into_iter().try_for_each(|slot| rank.transport.wait_collective(slot))
         })?;
-        self.recorder.reduced(stage.stage, self.transport.now_ns());
+        self.recorder.reduced(stage.stage, end);
         Ok(())
     }
 
