@@ -6,6 +6,7 @@
 //! and caches. Links are measured when nobody computes.
 
 mod collective;
+mod cores;
 mod link;
 mod nodes;
 
@@ -26,14 +27,11 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Failure> {
     }
 }
 
-fn cores() -> u32 {
-    std::thread::available_parallelism().map_or(1, usize::from) as u32
-}
-
 /// Ranks as threads of this process.
 fn threads(args: &ProfileArgs) -> Result<(), Failure> {
     let plan = super::read_plan(&args.plan)?;
-    let copies = cores().min(plan.ranks());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let copies = cores.min(plan.ranks());
     // A link has two ends, also where only one rank computes.
     let transports = local(copies.max(2), 1);
     let parts: Vec<Result<Option<Cluster>, Failure>> = std::thread::scope(|scope| {
@@ -87,6 +85,7 @@ fn part<T: Transport>(
 ) -> Result<Option<Cluster>, Failure> {
     let failed = |e: TransportError| Failure::new(Code::Failed, e.to_string());
     let neighbours = link::neighbours(transport).map_err(failed)?;
+    let cores = cores::measure(transport, &neighbours).map_err(failed)?.unwrap_or(1);
     let local = link::measure(transport, neighbours.near).map_err(failed)?;
     let network = link::measure(transport, neighbours.far).map_err(failed)?;
     let collectives = collective::measure(transport, &neighbours.here).map_err(failed)?;
@@ -96,12 +95,12 @@ fn part<T: Transport>(
     let here = (neighbours.here.len() as u32).min(transport.ranks()).max(1);
     let on_all_hosts = neighbours.far.is_some();
     cluster.name = if on_all_hosts { "these machines".into() } else { "this machine".into() };
-    cluster.device.name = format!("1 of {} cores", cores());
+    cluster.device.name = format!("1 of {} cores", cores);
     cluster.device.memory =
         Bytes(memory.0 / u64::from(if on_all_hosts { here } else { plan.ranks() }));
-    cluster.devices_per_node = cores();
+    cluster.devices_per_node = cores;
     cluster.nodes = transport.ranks().div_ceil(here);
-    cluster.ranks_per_node = if on_all_hosts { here } else { plan.ranks().max(cores()) };
+    cluster.ranks_per_node = if on_all_hosts { here } else { plan.ranks().max(cores) };
     cluster.local = local.unwrap_or(cluster.local);
     cluster.network = network.unwrap_or(cluster.network);
     cluster.device_link = None;
