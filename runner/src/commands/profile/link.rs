@@ -9,6 +9,9 @@ use pipewright_core::units::{Bytes, Nanos};
 /// Bytes of a message: from what is latency alone to what is bandwidth alone.
 const SIZES: [usize; 6] = [64, 4 << 10, 64 << 10, 512 << 10, 2 << 20, 8 << 20];
 const ROUNDS: usize = 40;
+/// Messages take turns in so much memory: in training they come out of the receiver's caches no
+/// more than these do.
+const POOL: usize = 64 << 20;
 
 /// Where the ranks are, as seen from rank 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +54,9 @@ pub(super) fn measure<T: Transport>(
     let mut samples = vec![];
     if [0, peer].contains(&transport.rank()) {
         let other = if transport.rank() == 0 { peer } else { 0 };
+        let (send, mut into) = (vec![1u8; POOL], vec![1u8; POOL]);
         for size in SIZES {
-            let time = Nanos(ping_pong(transport, other, size)?);
+            let time = Nanos(ping_pong(transport, other, (&send, &mut into), size)?);
             samples.push(MessageSample { bytes: Bytes(size as u64), time });
         }
     }
@@ -65,22 +69,25 @@ pub(super) fn measure<T: Transport>(
 fn ping_pong<T: Transport>(
     transport: &mut T,
     peer: u32,
+    (send, into): (&[u8], &mut [u8]),
     size: usize,
 ) -> Result<u64, TransportError> {
-    let (send, mut into) = (vec![1u8; size], vec![0u8; size]);
     let mut times = vec![];
     for round in 0..2 * ROUNDS {
+        // Far apart, so that small messages are not neighbours either.
+        let at = round * (POOL / (2 * ROUNDS)).max(size) % (POOL - size);
+        let (send, into) = (&send[at..at + size], &mut into[at..at + size]);
         let start = transport.now_ns();
         let mine = (round % 2 == 0) == (transport.rank() < peer);
         if !mine {
-            transport.recv(peer, 0, &mut into)?;
+            transport.recv(peer, 0, into)?;
         }
         // SAFETY: `send` is never written and outlives the wait; after an error the caller's
         // transport only aborts or is dropped, which takes the send back before.
-        unsafe { transport.start_send(peer, u32::from(!mine), &send, 0)? };
+        unsafe { transport.start_send(peer, u32::from(!mine), send, 0)? };
         transport.wait_send(0)?;
         if mine {
-            transport.recv(peer, 1, &mut into)?;
+            transport.recv(peer, 1, into)?;
             times.push((transport.now_ns() - start) / 2);
         }
     }
