@@ -8,7 +8,7 @@ mod case;
 
 use case::{Case, Noise};
 use pipewright_core::graph::autodiff::ComputationKind;
-use pipewright_core::graph::{Op, TensorSpec, Window};
+use pipewright_core::graph::{Function, Op, TensorSpec, Window};
 use pipewright_runner::device::cpu::{Call, Matrix, MatrixMut, Operands, Product, launch, matmul};
 use std::time::{Duration, Instant};
 
@@ -39,20 +39,68 @@ fn main() {
         let product = (channels as usize, product.0 as usize, product.1 as usize);
         products(&name, case, samples, product);
     }
-    println!("\n{:38} {:>9} {:>9} {:>9}", "GB/s of input and output", "forward", "input", "weight");
+    for rows in [8, 32, 64] {
+        let op = Op::Linear { out_features: 1024, bias: true };
+        let case = Case::new(op, vec![TensorSpec::f32(vec![1024])], rows);
+        let rows = rows as usize;
+        products(&format!("linear {rows} x 1024 x 1024"), case, 1, (rows, 1024, 1024));
+    }
+    for causal in [false, true] {
+        let (heads, length, d) = (12, 256, 64);
+        let op = Op::Attention { heads, kv_heads: heads, causal };
+        let case = Case::new(op, vec![TensorSpec::f32(vec![length, 3 * heads * d])], 2);
+        // Forward is two such products a head and sample; causal ones do half of the work.
+        let name = format!("attention 12 x 256 x 64 x2{}", if causal { " causal" } else { "" });
+        products(&name, case, 2 * 2 * heads, (length as usize, d as usize, length as usize));
+    }
+    println!("(the attention's input gradient is five products, counted as two)");
+    element_wise();
+}
+
+/// Kernels that memory bounds, beside a plain copy of as many bytes.
+fn element_wise() {
+    let title = "GB/s of input and output";
+    println!("\n{title:38} {:>9} {:>9} {:>9} {:>9}", "copy", "forward", "input", "weight");
     let image = || vec![TensorSpec::f32(vec![64, 56, 56])];
-    let window = Window { kernel: [3; 2], stride: [2; 2], padding: [1; 2], ceil_mode: false };
-    for op in [
-        Op::Relu,
-        Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 },
-        Op::MaxPool2d { window },
-        Op::AvgPool2d { window, count_padding: true },
-        Op::GlobalAvgPool,
+    let sequence = || vec![TensorSpec::f32(vec![256, 768])];
+    let window = |kernel| Window {
+        kernel: [kernel; 2],
+        stride: [2; 2],
+        padding: [kernel / 3; 2],
+        ceil_mode: false,
+    };
+    let function = |function| Op::Activation { function };
+    for (op, specs) in [
+        (Op::Relu, image()),
+        (Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 }, image()),
+        (Op::MaxPool2d { window: window(2) }, image()),
+        (Op::MaxPool2d { window: window(3) }, image()),
+        (Op::AvgPool2d { window: window(3), count_padding: true }, image()),
+        (Op::GlobalAvgPool, image()),
+        (Op::Multiply, [image(), vec![TensorSpec::f32(vec![64, 1, 1])]].concat()),
+        (function(Function::Gelu), sequence()),
+        (function(Function::GeluTanh), sequence()),
+        (function(Function::Silu), sequence()),
+        (Op::LayerNorm { eps: 1e-5 }, sequence()),
+        (Op::Softmax, vec![TensorSpec::f32(vec![256, 256])]),
+        (Op::Permute { axes: vec![1, 0, 2] }, vec![TensorSpec::f32(vec![256, 12, 64])]),
     ] {
-        let name = format!("{} 64x56x56 x8", op.name());
-        let (case, times) = times(Case::new(op, image(), 8));
-        let bytes = 4 * (case.inputs[0].len() as u64 + case.samples * case.output.elements());
-        row(&name, times.map(|time| rate(bytes, time)));
+        let name = format!("{} {:?} x8", label(&op), specs[0].shape);
+        let (case, times) = times(Case::new(op, specs, 8));
+        let words = case.inputs[0].len() as u64 + case.samples * case.output.elements();
+        let half = vec![1.0f32; words as usize / 2];
+        let mut other = half.clone();
+        let copy = best(|| std::hint::black_box(&mut other).copy_from_slice(&half));
+        let [forward, input, weight] = times.map(|time| rate(4 * words, time));
+        row(&name, [rate(4 * words, copy), forward, input, weight]);
+    }
+}
+
+fn label(op: &Op) -> String {
+    match op {
+        Op::Activation { function } => format!("{function:?}").to_lowercase(),
+        Op::MaxPool2d { window } => format!("max_pool {0}x{0}", window.kernel[0]),
+        _ => op.name().into(),
     }
 }
 

@@ -136,13 +136,22 @@ pub enum Split {
     Uniform,
 }
 
+/// How replicas keep the same parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Parallel {
+    /// Gradients are summed by all-reduce while the backward pass goes on.
+    Ddp,
+    /// Samples, parameters and gradients go through the first replica.
+    Dp,
+}
+
 /// What `runner plan` searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Forms {
-    /// Pipelines that the runner executes.
+    /// Pipelines and replicas of them, which the runner executes.
     Runnable,
-    /// Replicas, tensor parallelism, bidirectional schedules and recomputation as well: what they
-    /// would give is printed, the plan written is still one that the runner executes.
+    /// Tensor parallelism and recomputation as well: what they would give is printed, the plan
+    /// written is still one that the runner executes.
     All,
 }
 
@@ -156,7 +165,7 @@ pub struct PlanArgs {
     /// What an ONNX file leaves open.
     #[command(flatten)]
     pub onnx: OnnxArgs,
-    /// Processes, one a lane; open: as many as are fastest.
+    /// Lanes of the pipeline, one a process of each replica; open: as many as are fastest.
     #[arg(long)]
     pub ranks: Option<u32>,
     /// Stages; as many as ranks, or a multiple of them where a schedule has several stages a rank.
@@ -175,6 +184,17 @@ pub struct PlanArgs {
     /// Parts of a mini-batch; open: the fastest (4 with --cuts, --split).
     #[arg(long)]
     pub micro_batches: Option<u32>,
+    /// Copies of the pipeline that share each mini-batch; open: as many as are fastest (1 with
+    /// --cuts, --split or all of stages, schedule and micro-batches).
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub replicas: Option<u32>,
+    /// How replicas keep the same parameters: PyTorch's DistributedDataParallel or, for comparison,
+    /// its DataParallel through the first replica.
+    #[arg(long, value_enum, default_value = "ddp")]
+    pub data_parallel: Parallel,
+    /// MiB of gradients that travel together.
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
+    pub bucket_mib: u64,
     /// Devices to search for; open: all of the cluster.
     #[arg(long)]
     pub devices: Option<u32>,
@@ -204,6 +224,7 @@ pub struct PlanArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// A file of initial weights, written into the plan as it stands here: see `runner run --help`.
+    /// Open: those of an ONNX model, else drawn from the seed, which `seed` asks for.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<String>,
     /// Steps to train.

@@ -1,8 +1,8 @@
 //! ONNX files: the network for a plan, and first values for its parameters.
 
-use pipewright_core::graph::{Graph, Op};
+use pipewright_core::graph::{Graph, Node, Op};
 use pipewright_core::ids::ParamId;
-use pipewright_core::onnx::{self, Imported, OnnxError, Options, Place, WeightError};
+use pipewright_core::onnx::{self, Imported, Loss, OnnxError, Options, Place, Source, WeightError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -45,6 +45,22 @@ pub enum OnnxFileError {
         /// Which, and why.
         error: WeightError<io::Error>,
     },
+    /// A file of values that lies elsewhere.
+    #[error(
+        "{}: the values of {count} parameters, such as `{name}`, are in {}, which is not there; put \
+         it beside the model, or plan with `--weights seed` to begin with random values",
+        path.display(), missing.display()
+    )]
+    Elsewhere {
+        /// The model.
+        path: PathBuf,
+        /// The file.
+        missing: PathBuf,
+        /// Parameters that lie in it.
+        count: usize,
+        /// The first of them.
+        name: String,
+    },
     /// A parameter that has no values.
     #[error("{}: there are no values for `{name}`", path.display())]
     NoValues {
@@ -85,8 +101,34 @@ impl OnnxFile {
             Op::Tokens { length, .. } => Some(vec![*length]),
             _ => None,
         });
-        let options = Options { sample: sample.unwrap_or_default(), ..Options::default() };
+        let squares = |node: &Node| matches!(node.op, Op::MeanSquaredError);
+        let loss = match graph.nodes().iter().any(squares) {
+            true => Loss::MeanSquaredError,
+            false => Loss::CrossEntropy,
+        };
+        let options = Options { loss, sample: sample.unwrap_or_default(), ..Options::default() };
         Self::open(path, &options)
+    }
+
+    /// Looks for the files in which values of parameters lie.
+    ///
+    /// # Errors
+    /// The first one that is missing.
+    pub fn check_values(&self) -> Result<(), OnnxFileError> {
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let file = |source: &Source| match source {
+            Source::External { place, .. } => Some(folder.join(&place.file)),
+            _ => None,
+        };
+        let named = self.imported.graph.params().iter().zip(&self.imported.weights);
+        let external: Vec<_> =
+            named.filter_map(|(p, w)| Some((&p.name, file(&w.source)?))).collect();
+        let Some((name, missing)) = external.iter().find(|(_, file)| !file.is_file()) else {
+            return Ok(());
+        };
+        let count = external.iter().filter(|(_, file)| file == missing).count();
+        let (path, missing, name) = (self.path.clone(), missing.clone(), (*name).clone());
+        Err(OnnxFileError::Elsewhere { path, missing, count, name })
     }
 
     /// Where the file is.

@@ -217,6 +217,44 @@ fn making_a_plan() {
 }
 
 #[test]
+fn training_on_the_command_line() {
+    let dir = scratch("training-flags");
+    let plan = |args: &[&str]| {
+        let fixed = ["plan", "--model", "digits-cnn", "--stages", "2", "--split", "uniform"];
+        runner_in(&dir, &[&fixed, args].concat())
+    };
+    plan(&["--optimizer", "adagrad"]).refused(2, "there are sgd, adam, adamw, lars");
+    plan(&["--optimizer", "adam:momentum=0.9"]).refused(2, "adam has no `momentum`");
+    plan(&["--optimizer", "adam", "--momentum", "0.9"]).refused(2, "adam has no `momentum`");
+    plan(&["--optimizer", "sgd:momentum=0,nesterov=true"]).refused(2, "above 0 with nesterov");
+    plan(&["--rate", "linear"]).refused(2, "use constant");
+    plan(&["--rate", "step:factor=0.5"]).refused(2, "needs every=STEPS");
+    plan(&["--base-batch", "0"]).refused(2, "base_batch is 0, must be at least 1");
+    plan(&["--clip-norm", "0"]).refused(2, "clip_norm is 0, must be a number above 0");
+    plan(&["--label-smoothing", "1"]).refused(2, "must be at least 0 and below 1");
+    plan(&["--dropout", "0.5"]).refused(2, "--dropout: digits-cnn has no operation that uses it");
+    plan(&["--precision", "fp8"]).refused(2, "possible values: f32, bf16");
+    let all = "--optimizer adamw:lr=0.003,beta2=0.99 --weight-decay 0.1 --rate cosine:floor=0.0001 \
+               --warmup 2 --base-batch 16 --clip-norm 1 --label-smoothing 0.1 --deferred-batch-norm \
+               --precision bf16 --steps 4 -o all.json";
+    let args: Vec<&str> = all.split_whitespace().collect();
+    plan(&args).done();
+    let written: Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.join("all.json")).unwrap()).unwrap();
+    let training = json!({
+        "rate": {"decay": {"kind": "cosine", "floor": 0.0001}, "warmup": 2, "base_batch": 16},
+        "clip_norm": 1.0,
+        "batch_norm": "deferred",
+        "precision": "bf16",
+    });
+    assert_eq!(written["training"], training);
+    assert_eq!(written["optimizer"]["kind"], "adamw");
+    assert_eq!(written["optimizer"]["weight_decay"], 0.1);
+    runner_in(&dir, &["all.json", "--out", "run"]).done();
+    std::fs::remove_dir_all(dir).ok();
+}
+
+#[test]
 fn help() {
     let dir = scratch("help");
     let shown = |args: &[&str]| -> Ended { runner_in(&dir, args) };

@@ -6,9 +6,11 @@
 
 #[path = "kernels/case.rs"]
 mod case;
+#[path = "kernels/nodes.rs"]
+mod nodes;
 
 use case::{Case, Noise};
-use pipewright_core::graph::{DType, Op, TensorSpec, Window};
+use pipewright_core::graph::{DType, Op, TensorSpec};
 use pipewright_core::plan::Optimizer;
 use pipewright_runner::device::cpu::{Call, Operands, Parameter, Phase, Rule, Update, launch};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -65,34 +67,11 @@ fn allocations(work: impl FnOnce()) -> u64 {
 }
 
 fn cases() -> Vec<Case> {
-    let image = || vec![TensorSpec::f32(vec![16, 23, 21])];
-    let window = Window { kernel: [3; 2], stride: [2; 2], padding: [1; 2], ceil_mode: true };
     let target = TensorSpec { shape: vec![], dtype: DType::U32 };
-    let conv = |kernel: u64, groups| Op::Conv2d {
-        out_channels: 32,
-        kernel: [kernel; 2],
-        stride: [1; 2],
-        padding: [kernel / 2; 2],
-        dilation: [1; 2],
-        groups,
-        bias: true,
-    };
-    vec![
-        Case::new(Op::Linear { out_features: 70, bias: true }, vec![TensorSpec::f32(vec![90])], 30),
-        Case::new(conv(3, 1), image(), 3),
-        Case::new(conv(3, 16), image(), 3),
-        Case::new(conv(1, 1), image(), 3),
-        Case::new(Op::Relu, image(), 3),
-        Case::new(Op::MaxPool2d { window }, image(), 3),
-        Case::new(Op::AvgPool2d { window, count_padding: true }, image(), 3),
-        Case::new(Op::GlobalAvgPool, image(), 3),
-        Case::new(Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 }, image(), 3),
-        Case::new(
-            Op::SoftmaxCrossEntropy { label_smoothing: 0.0 },
-            vec![TensorSpec::f32(vec![10]), target],
-            8,
-        ),
-    ]
+    let loss = Op::SoftmaxCrossEntropy { label_smoothing: 0.0 };
+    let loss = Case::new(loss, vec![TensorSpec::f32(vec![10]), target], 8);
+    let cases = [nodes::every(nodes::SMALL), nodes::every(nodes::LARGE), vec![loss]].concat();
+    cases.into_iter().filter(|case| !case.op.is_view()).collect()
 }
 
 #[test]

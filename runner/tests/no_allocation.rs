@@ -15,6 +15,8 @@ struct Counting;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    /// Bytes of the largest allocation.
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: hands every request to the system allocator unchanged. The counter has no destructor
@@ -22,6 +24,7 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
+        LARGEST.set(LARGEST.get().max(layout.size()));
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
@@ -65,6 +68,30 @@ fn samples_and_their_order() {
             }
         });
         assert_eq!(count, 0, "{data}");
+    }
+}
+
+/// Files that a careless reader panics at or allocates gigabytes for; none of them holds samples.
+#[test]
+fn hostile_files_are_refused_in_little_memory() {
+    let text = include_str!("data/hostile/safetensors.json");
+    let cases: serde_json::Value = serde_json::from_str(text).unwrap();
+    let cases = cases["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 38);
+    let sample = Preset::DigitsCnn.graph().unwrap().sample().unwrap();
+    let file = pipewright::tools::scratch("hostile").unwrap().join("data.safetensors");
+    let data = Data::Safetensors { file: file.to_str().unwrap().into() };
+    for case in cases {
+        let (name, hex) = (&case["name"], case["bytes_hex"].as_str().unwrap());
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+        std::fs::write(&file, bytes).unwrap();
+        LARGEST.set(0);
+        let error = open(&data, &sample, 1).unwrap_err().to_string();
+        assert!(LARGEST.get() < 1 << 20, "{name}: {} bytes", LARGEST.get());
+        assert!(error.contains("data.safetensors"), "{name}: {error}");
+        let is_file = !error.contains("not a safetensors file");
+        assert_eq!(is_file, case["reference_accepts"].as_bool().unwrap(), "{name}: {error}");
     }
 }
 

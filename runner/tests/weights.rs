@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use pipewright_core::graph::presets::Preset;
 use pipewright_runner::checkpoint::Manifest;
 use pipewright_runner::tensor_file::TensorFile;
-use pipewright_runner::weights::{check, open};
+use pipewright_runner::weights::{check, open_tensors};
 use safetensors::tensor::{Dtype, TensorView};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -79,7 +79,11 @@ fn every_precision_and_every_division() {
     runner_in(&dir, &[&args[..], &more].concat()).done();
     runner_in(&dir, &["own.json", "--out", "own"]).done();
     assert_eq!(losses(&dir.join("own")), expected);
+    runner_in(&dir, &["own.json", "--out", "cut", "--steps", "2", "--save-every", "0"]).done();
     std::fs::remove_file(dir.join("f16.safetensors")).unwrap();
+    // What a run began with is not needed to go on.
+    runner_in(&dir, &["own.json", "--out", "cut", "--resume"]).done();
+    assert_eq!(losses(&dir.join("cut")), expected);
     runner_in(&dir, &["own.json"]).refused(2, "weights f16.safetensors: No such file");
     runner_in(&dir, &["own.json", "--weights", "bf16.safetensors"]).done();
 }
@@ -217,7 +221,7 @@ fn trained_weights_as_one_file() {
             }
         }
         assert_eq!(seen, graph.params().len());
-        assert!(check(open(&dir.join(to)).unwrap().as_ref(), &graph).unwrap().is_empty());
+        assert!(check(open_tensors(&dir.join(to)).unwrap().as_ref(), &graph).unwrap().is_empty());
     }
     // Beginning from the file, from the checkpoint and from the run is beginning alike.
     let mut all = vec![];

@@ -9,7 +9,7 @@ mod backward;
 #[cfg(test)]
 mod tests;
 
-use super::{Crossing, DType, Division, Graph, Node, Op, TensorSpec};
+use super::{Crossing, DType, Division, Graph, Node, Op, Pair, TensorSpec};
 use crate::ids::{NodeId, StageId, ValueId};
 use crate::units::Bytes;
 
@@ -395,10 +395,21 @@ pub fn attention_rows(keys: u64) -> u64 {
     ((1 << 16) / keys.max(1)).clamp(16, 64)
 }
 
-/// Scratch of every computation of a node. A convolution unfolds one group of one sample at a
-/// time (im2col): `channels / groups x kernel` rows by one column an output position; a 1 x 1
-/// convolution without stride or padding is a matrix product as it stands. A transposed one unfolds
-/// its output's gradient in the same way. An attention holds the scores of a block of queries and
+/// Samples that one product of a convolution takes together, where the small image is of
+/// `positions`: enough of them that reading the weights pays.
+pub fn samples_together(positions: u64) -> u64 {
+    const ENOUGH: u64 = 256;
+    match positions.max(1) {
+        few if few <= ENOUGH / 2 => ENOUGH / few,
+        _ => 1,
+    }
+}
+
+/// Scratch of every computation of a node. A convolution unfolds one group at a time (im2col):
+/// `channels / groups x kernel` rows by one column an output position, of one sample or of several
+/// with small images, whose outputs are then gathered too; a 1 x 1 convolution of one sample
+/// without stride or padding is a matrix product as it stands. A transposed one unfolds its
+/// output's gradient in the same way. An attention holds the scores of a block of queries and
 /// their gradients, a rotary embedding the cosines and sines of all positions.
 fn workspace(graph: &Graph, node: &Node) -> Extent {
     let input = |slot: usize| &graph.node(node.inputs[slot]).output;
@@ -406,26 +417,32 @@ fn workspace(graph: &Graph, node: &Node) -> Extent {
         let scores = attention_rows(keys).saturating_mul(keys);
         Extent::fixed(Bytes(4) * (2 * ATTENTION_LANES).saturating_mul(scores))
     };
-    let (kernel, stride, padding, groups) = match &node.op {
-        Op::Conv2d { kernel, stride, padding, groups, .. } => (kernel, stride, padding, groups),
-        Op::ConvTranspose2d { kernel, groups, out_channels, .. } => {
-            let input = &input(0).shape;
-            let unfolded = out_channels / groups * kernel[0] * kernel[1] * input[1] * input[2];
-            return Extent::fixed(Bytes(4) * unfolded);
+    // `large` is the image that is unfolded, `small` the one with a position a window.
+    let unfolded = |large: &TensorSpec, small: &TensorSpec, kernel: &Pair, groups: u64, plain| {
+        let positions = small.shape[1] * small.shape[2];
+        let rows = large.shape[0] / groups * kernel[0] * kernel[1];
+        let words = match samples_together(positions) {
+            1 if plain => 0,
+            1 => rows * positions,
+            samples => (rows + small.shape[0] / groups) * positions * samples,
+        };
+        Extent::fixed(Bytes(4) * words)
+    };
+    match &node.op {
+        Op::Conv2d { kernel, stride, padding, groups, .. } => {
+            let plain = *kernel == [1, 1] && *stride == [1, 1] && *padding == [0, 0];
+            unfolded(input(0), &node.output, kernel, *groups, plain)
         }
-        Op::Attention { .. } => return attention(positions(input(0))),
+        Op::ConvTranspose2d { kernel, groups, .. } => {
+            unfolded(&node.output, input(0), kernel, *groups, false)
+        }
+        Op::Attention { .. } => attention(positions(input(0))),
         Op::ScaledDotProduct { .. } => {
-            return attention(input(1).shape.iter().rev().nth(1).copied().unwrap_or(1));
+            attention(input(1).shape.iter().rev().nth(1).copied().unwrap_or(1))
         }
         Op::Rope { .. } => {
-            return Extent::fixed(Bytes(4) * node.output.shape.iter().rev().take(2).product());
+            Extent::fixed(Bytes(4) * node.output.shape.iter().rev().take(2).product())
         }
-        _ => return Extent::default(),
-    };
-    if *kernel == [1, 1] && *stride == [1, 1] && *padding == [0, 0] {
-        return Extent::default();
+        _ => Extent::default(),
     }
-    let channels = input(0).shape[0] / groups;
-    let positions = node.output.shape[1] * node.output.shape[2];
-    Extent::fixed(Bytes(4) * (channels * kernel[0] * kernel[1] * positions))
 }

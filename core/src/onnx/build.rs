@@ -11,6 +11,9 @@ use super::{OnnxError, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// More elements are not computed in all: a network's tables and masks are fewer.
+const COMPUTED_MAX: usize = 1 << 26;
+
 /// Initialisers with more elements are read when somebody asks.
 const EAGER_MAX: i64 = 1 << 16;
 
@@ -21,6 +24,8 @@ struct Walk<'a> {
     described: BTreeMap<&'a str, &'a ValueInfo>,
     /// The name that the file has for the batch.
     batch: Option<&'a str>,
+    /// Elements of all constants that were computed.
+    computed: usize,
 }
 
 /// Reads the nodes.
@@ -42,7 +47,7 @@ pub(super) fn build<'a>(
     };
     let infos = graph.value_info.iter().chain(&graph.output);
     let described = infos.map(|info| (info.name.as_str(), info)).collect();
-    let mut walk = Walk { ir, named: BTreeMap::new(), described, batch: None };
+    let mut walk = Walk { ir, named: BTreeMap::new(), described, batch: None, computed: 0 };
     walk.initializers()?;
     walk.inputs(&graph.input, options)?;
     for node in nodes {
@@ -220,7 +225,10 @@ impl<'a> Walk<'a> {
         {
             return;
         }
-        let folded = self.fold(&op, &attributes, &inputs);
+        let folded = self.fold(&op, &attributes, &inputs).filter(|tensors| {
+            self.computed += tensors.iter().map(Tensor::stored).sum::<usize>();
+            self.computed <= COMPUTED_MAX
+        });
         let weights = inputs.iter().flatten().any(|id| self.ir.values[*id].param.is_some());
         // Sines are tables, never weights.
         if let Some(tensors) = &folded

@@ -18,7 +18,7 @@ use super::weights::Weight;
 use super::{Imported, Loss, OnnxError, Unsupported, layers, names};
 use crate::graph::{DType, Graph, GraphParts, Init, Node, Op, Param, TensorSpec};
 use crate::ids::{NodeId, ParamId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A sentence on what is not supported.
 type Why = String;
@@ -39,7 +39,8 @@ struct Emit<'a> {
     weights: Vec<Weight>,
     /// Path of the module of each node of `parts`.
     scopes: Vec<String>,
-    names: BTreeSet<String>,
+    /// Names that are taken, and how often each was asked for.
+    names: BTreeMap<String, u32>,
     /// Tables of embeddings, by initialiser.
     tables: BTreeMap<usize, ParamId>,
     unsupported: Vec<Unsupported>,
@@ -58,7 +59,7 @@ pub(super) fn emit(ir: Ir<'_>, name: String, loss: Loss) -> Result<Imported, Onn
         at: BTreeMap::new(),
         weights: vec![],
         scopes: vec![],
-        names: BTreeSet::new(),
+        names: BTreeMap::new(),
         tables: BTreeMap::new(),
         unsupported: vec![],
         behind: 0,
@@ -149,9 +150,12 @@ impl Emit<'_> {
             return Err("more than its first output is read".into());
         }
         let output = *node.outputs.first().ok_or("has no output")?;
+        if node.inputs.iter().flatten().any(|id| self.ir.shape(*id).is_none()) {
+            return Err("what it reads has no known shape".into());
+        }
         let done = match node.op.as_str() {
             "Linear" | "MatMul" | "LayerNormalization" | "RMSNormalization"
-            | "ScaledDotProduct" | "Rope" | "SwiGlu" => self.sequence(&node)?,
+            | "ScaledDotProduct" | "Attention" | "Rope" | "SwiGlu" => self.sequence(&node)?,
             "Conv"
             | "ConvTranspose"
             | "MaxPool"
@@ -312,7 +316,7 @@ impl Emit<'_> {
                 Some(Given::Fill(number)) => (Weight::fill(*number), None, false),
                 None => (Weight::none(), None, true),
             };
-            let own = own.filter(|own| !self.names.contains(own));
+            let own = own.filter(|own| !self.names.contains_key(own));
             let param_name = self.unique(&own.unwrap_or_else(|| format!("{name}.{}", spec.suffix)));
             params.push(ParamId(self.parts.params.len() as u32));
             let init = match weight.source {
@@ -334,11 +338,12 @@ impl Emit<'_> {
     fn unique(&mut self, name: &str) -> String {
         let name = if name.is_empty() { "node" } else { name };
         let mut found = name.to_string();
-        let mut count = 1;
-        while !self.names.insert(found.clone()) {
-            count += 1;
+        while self.names.contains_key(&found) {
+            let count = self.names.entry(name.to_string()).or_insert(1);
+            *count += 1;
             found = format!("{name}_{count}");
         }
+        self.names.insert(found.clone(), 1);
         found
     }
 

@@ -6,6 +6,7 @@
 
 mod activation;
 mod attention;
+mod heads;
 mod linear;
 mod norm;
 mod product;
@@ -45,6 +46,7 @@ pub(super) fn fuse(ir: &mut Ir<'_>) {
     pass(ir, rope::rope);
     attention::attention(ir);
     tidy::tidy(ir);
+    pass(ir, heads::side_by_side);
 }
 
 /// Rewrites every node for which `find` finds something.

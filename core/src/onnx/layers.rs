@@ -52,17 +52,24 @@ fn common(scopes: &[String]) -> String {
 
 /// How many values that are computed before each node are read by it or after it. Weights do not
 /// count: they can stand on both sides.
-fn crossing(parts: &GraphParts) -> Vec<u32> {
+fn crossing(parts: &GraphParts) -> Vec<i64> {
     let count = parts.nodes.len();
     let mut last = vec![0usize; count];
     for (i, node) in parts.nodes.iter().enumerate() {
         node.inputs.iter().for_each(|input| last[input.index()] = i);
     }
-    let mut crossing = vec![0u32; count];
+    // One more from the node behind it on, one less behind its last reader.
+    let mut change = vec![0i64; count + 1];
     for (i, node) in parts.nodes.iter().enumerate() {
-        if !matches!(node.op, Op::Parameter { .. }) {
-            crossing[(i + 1).min(count)..=last[i].max(i)].iter_mut().for_each(|n| *n += 1);
+        if !matches!(node.op, Op::Parameter { .. }) && last[i] > i {
+            change[i + 1] += 1;
+            change[last[i] + 1] -= 1;
         }
     }
-    crossing
+    let mut open = 0;
+    let sums = change.iter().map(|change| {
+        open += change;
+        open
+    });
+    sums.take(count).collect()
 }

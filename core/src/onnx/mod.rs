@@ -21,7 +21,7 @@ mod ir;
 mod layers;
 mod names;
 mod node;
-mod proto;
+pub mod proto;
 mod shapes;
 mod tensor;
 mod weights;

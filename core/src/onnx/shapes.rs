@@ -112,6 +112,9 @@ impl Call<'_> {
     fn image(&self) -> Option<Vec<i64>> {
         let [n, c, h, w] = *self.shape(0)? else { return None };
         let weight = if self.op.starts_with("Conv") { Some(self.shape(1)?) } else { None };
+        if weight.is_some_and(|weight| weight.len() != 4) {
+            return None;
+        }
         let kernel = weight.and_then(|w| w.get(2..)).and_then(|k| <[i64; 2]>::try_from(k).ok());
         let frame = Frame::read(self.attributes, kernel, [h, w]).ok()?;
         let (channels, [h, w]) = match (self.op, weight) {
@@ -195,11 +198,12 @@ impl Call<'_> {
         let shape = self.shape(0)?;
         let at = axis(self.attributes.int("axis").unwrap_or(0), shape.len())?;
         let sizes = self.ints(1, "split").unwrap_or_else(|| {
-            let count = self.attributes.int("num_outputs").unwrap_or(outputs as i64).max(1);
+            let count = self.attributes.int("num_outputs").unwrap_or(outputs as i64).clamp(1, 4096);
             let part = shape[at].div_euclid(count) + i64::from(shape[at] % count != 0);
             (0..count).map(|i| part.min(shape[at] - i * part)).collect()
         });
-        let whole = sizes.iter().all(|n| *n > 0) && sizes.iter().sum::<i64>() == shape[at];
+        let sum = sizes.iter().try_fold(0i64, |sum, n| sum.checked_add(*n).filter(|_| *n > 0));
+        let whole = sum == Some(shape[at]);
         whole.then_some((at, sizes))
     }
 
@@ -310,7 +314,15 @@ fn fixed_reshape(shape: &[i64], target: &[i64], zero: bool, at: usize, n: i64) -
         result[*j] % n == 0 && start(*j).is_some_and(|s| s >= before) && end.is_some_and(inside)
     };
     let axes = || 0..result.len();
-    let place = axes().find(own).or_else(|| axes().find(joined)).or_else(|| axes().find(parted))?;
+    // A batch of one divides everything: rows for a product are positions, features stay alone.
+    let rows = || match (result.len(), n) {
+        (2, 1) => axes().find(|j| own(j) && result[*j] == 1).or_else(|| axes().find(joined)),
+        _ => None,
+    };
+    let place = rows()
+        .or_else(|| axes().find(own))
+        .or_else(|| axes().find(joined))
+        .or_else(|| axes().find(parted))?;
     result[place] = (result[place] / n).checked_mul(BATCH)?;
     (count(&result) == count(shape)).then_some(result)
 }

@@ -47,9 +47,12 @@ pub(super) struct Tensor {
     data: Vec<f64>,
 }
 
-/// Elements of a shape, when they can be counted.
+/// Elements of a shape, when its sizes are none below zero and any of them can be multiplied.
 pub(super) fn count(shape: &[i64]) -> Option<i64> {
-    shape.iter().try_fold(1i64, |n, size| n.checked_mul(*size)).filter(|n| *n >= 0)
+    let sizes = || shape.iter().copied();
+    let bound = sizes().try_fold(1i64, |n, size| n.checked_mul(size.max(1)));
+    let sound = bound.is_some_and(|n| n < 1 << 60) && sizes().all(|size| size >= 0);
+    sound.then(|| sizes().product())
 }
 
 /// Whether the size contains the batch.
@@ -173,8 +176,8 @@ impl Tensor {
     /// Elements at `of(axis, index)` for all indexes below `sizes`, one size an axis.
     fn pick(&self, sizes: &[usize], of: impl Fn(usize, usize) -> usize) -> Option<Vec<f64>> {
         let total = sizes.iter().try_fold(1usize, |n, size| n.checked_mul(*size))?;
-        if total > ELEMENTS_MAX {
-            return None;
+        if total == 0 || total > ELEMENTS_MAX {
+            return (total == 0).then(Vec::new);
         }
         let mut offsets = vec![0usize];
         for (axis, size) in sizes.iter().enumerate() {
@@ -268,6 +271,25 @@ impl Tensor {
         Some(Self { elem: self.elem, shape, stored, data })
     }
 
+    /// Elements that it takes memory for.
+    pub fn stored(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The elements `start, start + step, ..` below `end` along an axis; none for too many.
+    pub fn part(&self, axis: usize, start: i64, end: i64, step: i64) -> Option<Self> {
+        let size =
+            usize::try_from((end - start).max(0)).ok()?.div_ceil(usize::try_from(step).ok()?);
+        if size > ELEMENTS_MAX {
+            return None;
+        }
+        let step = usize::try_from(step).ok()?;
+        let places: Vec<usize> = (0..size)
+            .map(|i| Some(usize::try_from(start).ok()? + i * step))
+            .collect::<Option<_>>()?;
+        self.select(axis, &places)
+    }
+
     /// The elements at `indexes` along `axis`.
     pub fn select(&self, axis: usize, indexes: &[usize]) -> Option<Self> {
         let mut shape = self.shape.clone();
@@ -304,7 +326,8 @@ impl Tensor {
         {
             return None;
         }
-        shape[axis] = dense.iter().map(|p| p.shape[axis]).sum();
+        shape[axis] = dense.iter().try_fold(0i64, |n, p| n.checked_add(p.shape[axis]))?;
+        count(&shape)?;
         let mut stored = dense[0].stored.clone();
         stored[axis] = usize::try_from(shape[axis]).ok()?;
         let outer: usize = stored[..axis].iter().product();

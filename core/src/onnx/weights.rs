@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(decode(data_type::BFLOAT16, &upper).unwrap(), numbers[..5]);
         let small = [0x0001u16, 0x03ff, 0x7c00];
         let small: Vec<u8> = small.iter().flat_map(|x| x.to_le_bytes()).collect();
-        let expected = [5.960_464_5e-8, 6.097_555_2e-5, f32::INFINITY];
+        let expected = [5.960_464_5e-8, 6.097_555e-5, f32::INFINITY];
         assert_eq!(decode(data_type::FLOAT16, &small).unwrap(), expected);
     }
 

@@ -112,7 +112,11 @@ impl Edges {
             }
         }
         edges.sort_unstable();
-        let outboxes = inputs.schedule.outboxes();
+        let receivers: Vec<Vec<StageId>> = graphs
+            .iter()
+            .map(|graph| graph.gradient_sends.iter().map(|port| port.peer).collect())
+            .collect();
+        let outboxes = inputs.schedule.outboxes_to(&receivers);
         Self { sorted: edges, outboxes, groups: groups::Groups::new(inputs) }
     }
 

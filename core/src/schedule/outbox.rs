@@ -17,8 +17,18 @@ impl Schedule {
     /// Outbox entries of each stage on each lane that holds it: two, or as many more as it takes
     /// that no lanes wait for each other. At most the number of micro-batches. For a schedule that
     /// [`super::check`] accepts. Linear in actions.
+    ///
+    /// Each stage hands its gradients to the one before it; [`Self::outboxes_to`] is for others.
     pub fn outboxes(&self) -> Outboxes {
-        let mut walk = Walk::new(self);
+        let before = |stage: u32| stage.checked_sub(1).map(StageId).into_iter().collect();
+        let receivers: Vec<Vec<StageId>> = (0..self.stages()).map(before).collect();
+        self.outboxes_to(&receivers)
+    }
+
+    /// The same where the gradients of stage `s` go to the stages `receivers[s]`, all before it: an
+    /// entry is free again when the last of them has its part.
+    pub fn outboxes_to(&self, receivers: &[Vec<StageId>]) -> Outboxes {
+        let mut walk = Walk::new(self, receivers);
         loop {
             walk.go();
             // The first lane that only lacks an entry gets one.
@@ -65,6 +75,9 @@ impl Outboxes {
 /// Lanes that run without times.
 struct Walk<'a> {
     schedule: &'a Schedule,
+    receivers: &'a [Vec<StageId>],
+    /// By stage: the stages that hand it gradients.
+    senders: Vec<Vec<StageId>>,
     outboxes: Outboxes,
     heads: Vec<Head>,
     ready: Vec<LaneId>,
@@ -84,12 +97,18 @@ enum Verdict {
 }
 
 impl<'a> Walk<'a> {
-    fn new(schedule: &'a Schedule) -> Self {
+    fn new(schedule: &'a Schedule, receivers: &'a [Vec<StageId>]) -> Self {
         let (stages, m) = (schedule.stages() as usize, schedule.micro_batches);
         let lanes = schedule.lanes.len();
         let outboxes = Outboxes::new(schedule, LEAST.min(m));
+        let mut senders = vec![vec![]; stages];
+        for (sender, receivers) in (0..).map(StageId).zip(receivers) {
+            receivers.iter().for_each(|receiver| senders[receiver.index()].push(sender));
+        }
         Self {
             schedule,
+            receivers,
+            senders,
             heads: vec![Head::default(); lanes],
             ready: (0..lanes as u32).rev().map(LaneId).collect(),
             full: BTreeSet::new(),
@@ -145,9 +164,9 @@ impl<'a> Walk<'a> {
             let lane = self.schedule.lane_of(stage, micro_batch);
             let sent = &self.sent[self.outboxes.index(lane, stage)];
             let oldest = sent.len().checked_sub(self.outboxes.of(lane, stage) as usize);
-            if let Some(oldest) = oldest.filter(|_| backward && stage.0 > 0) {
-                let taken = self.at(StageId(stage.0 - 1), sent[oldest]);
-                if self.done[taken] < 2 {
+            if let Some(oldest) = oldest.filter(|_| backward) {
+                let has = |receiver: &StageId| self.done[self.at(*receiver, sent[oldest])] >= 2;
+                if !self.receivers[stage.index()].iter().all(has) {
                     verdict = Verdict::Full(stage);
                 }
             }
@@ -157,9 +176,9 @@ impl<'a> Walk<'a> {
 
     fn finish(&mut self, Action { stage, kind, micro_batch }: Action) {
         let at = self.at(stage, micro_batch);
-        let mut wake = |stage: u32| {
-            let lane = self.schedule.lane_of(StageId(stage), micro_batch);
-            self.full.remove(&(lane, StageId(stage)));
+        let mut wake = |stage: StageId| {
+            let lane = self.schedule.lane_of(stage, micro_batch);
+            self.full.remove(&(lane, stage));
             self.ready.push(lane);
         };
         let next = stage.0 + 1;
@@ -168,7 +187,7 @@ impl<'a> Walk<'a> {
             ActionKind::Forward => {
                 self.done[at] = 1;
                 if inner {
-                    wake(next);
+                    wake(StageId(next));
                 }
             }
             ActionKind::Backward | ActionKind::BackwardInput => {
@@ -176,12 +195,11 @@ impl<'a> Walk<'a> {
                 let lane = self.schedule.lane_of(stage, micro_batch);
                 let sent = self.outboxes.index(lane, stage);
                 self.sent[sent].push(micro_batch);
-                if inner {
-                    wake(next);
-                }
+                // Those before it may go on, those that sent to it have an entry again.
                 if stage.0 > 0 {
-                    wake(stage.0 - 1);
+                    wake(StageId(stage.0 - 1));
                 }
+                self.senders[stage.index()].iter().for_each(|sender| wake(*sender));
             }
             ActionKind::BackwardWeight => {}
         }

@@ -102,6 +102,15 @@ pub enum CheckpointError {
         /// Who wrote it.
         rank: u32,
     },
+    /// Checkpoints that only some ranks see.
+    #[error(
+        "{}: rank 0 does not see the same checkpoints; the output folder must be one that all \
+         machines share", path.display()
+    )]
+    Unseen {
+        /// The folder.
+        path: PathBuf,
+    },
     /// What another rank reported to rank 0.
     #[error("rank {rank}: {why}")]
     OnRank {

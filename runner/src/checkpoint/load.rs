@@ -35,7 +35,10 @@ pub fn load<T: Transport>(
         let mut step = [mine.map_or(-1.0, |candidate| candidate.step as f64)];
         rank.transport.all_reduce(&mut step, ReduceOp::Max).map_err(lost)?;
         if step[0] < 0.0 && index == 0 {
-            return Ok(None);
+            let seen = resume.candidates.first().map(|c| c.folder.clone());
+            let none = seen.map_or(Ok(()), |path| Err(CheckpointError::Unseen { path }));
+            let none = agree(&mut rank.transport, none).map_err(lost)?;
+            return none.map(|()| None).map_err(RunError::Resume);
         }
         if step[0] < 0.0 {
             break;
@@ -63,8 +66,7 @@ fn read<T: Transport>(
     (identity, split): (&Identity, &SplitRecord),
 ) -> Result<f64, CheckpointError> {
     let Some(Candidate { folder, .. }) = candidate else {
-        let why = "rank 0 sees a checkpoint that this rank does not".into();
-        return Err(CheckpointError::Damaged { path: folder.into(), why });
+        return Err(CheckpointError::Unseen { path: folder.into() });
     };
     let manifest = Manifest::read(folder)?;
     manifest.check(identity, folder)?;

@@ -2,15 +2,19 @@
 
 mod search;
 
-use super::model::read_model;
-use crate::args::{PlanArgs, Split};
+use super::model::{is_onnx, read_model};
+use crate::args::{Parallel, PlanArgs, Split};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
 use pipewright_core::partition;
-use pipewright_core::plan::Draft;
+use pipewright_core::plan::{DataParallel, DataParallelMode, Draft};
 use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::units::Bytes;
 use std::path::Path;
+
+/// What stands in place of a file of weights to have them drawn from the seed.
+const SEED: &str = "seed";
 
 /// Runs the command.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
@@ -24,15 +28,30 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     draft.shuffle = !args.no_shuffle;
     draft.seed = args.seed;
     draft.steps = args.steps;
+    draft.data_parallel = DataParallel {
+        replicas: args.replicas.unwrap_or(1),
+        mode: match args.data_parallel {
+            Parallel::Ddp => DataParallelMode::Ddp,
+            Parallel::Dp => DataParallelMode::Dp,
+        },
+        bucket: Bytes(args.bucket_mib << 20),
+    };
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
     let chosen = choose(args, &graph, &draft.cluster)?;
-    (draft.cuts, draft.schedule, draft.micro_batches) = chosen;
+    (draft.cuts, draft.schedule) = (chosen.cuts, chosen.schedule);
+    draft.micro_batches = chosen.micro_batches;
+    draft.data_parallel.replicas = chosen.replicas;
     // What does not fit together here is the command line, not a file.
     let (mut plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
-    plan.weights.clone_from(&args.weights);
+    plan.weights = match args.weights.as_deref() {
+        Some(SEED) => None,
+        // An ONNX file brings its weights.
+        None if is_onnx(Path::new(&args.model)) => Some(args.model.clone()),
+        given => given.map(str::to_owned),
+    };
     super::write_text(&args.output, &plan.to_json())?;
     let timeline = &prediction.timeline;
     eprintln!(
@@ -47,12 +66,16 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What makes a plan of a network and a machine.
+struct Chosen {
+    cuts: Vec<u32>,
+    schedule: ScheduleKind,
+    micro_batches: u32,
+    replicas: u32,
+}
+
 /// What the command line says; what it leaves open is searched.
-fn choose(
-    args: &PlanArgs,
-    graph: &Graph,
-    cluster: &Cluster,
-) -> Result<(Vec<u32>, ScheduleKind, u32), Failure> {
+fn choose(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Chosen, Failure> {
     if let Some(stages) = args.stages {
         partition::uniform(graph, stages).map_err(|e| Failure::usage(e.to_string()))?;
     }
@@ -73,7 +96,7 @@ fn choose(
             "--ranks {ranks}: {schedule} with {stages} stages has {lanes}; leave one of them open"
         )));
     }
-    Ok((cuts, schedule, micro_batches))
+    Ok(Chosen { cuts, schedule, micro_batches, replicas: args.replicas.unwrap_or(1) })
 }
 
 fn split(
@@ -83,7 +106,8 @@ fn split(
     stages: u32,
     micro_batches: u32,
 ) -> Result<Vec<u32>, Failure> {
-    let samples = args.mini_batch / u64::from(micro_batches.max(1));
+    let parts = u64::from(micro_batches.max(1)) * u64::from(args.replicas.unwrap_or(1));
+    let samples = (args.mini_batch / parts).max(1);
     let cuts = match args.split.unwrap_or(Split::Balanced) {
         Split::Uniform => partition::uniform(graph, stages),
         Split::Balanced => {

@@ -1,13 +1,25 @@
-//! What a rank computes: kernels on regions of its arena, updates of its parameters.
+//! What a rank computes: kernels of passes, updates of parameters.
 
 use super::arena::Slices;
-use super::rank::{Batch, Pass, Rank, StepCounts};
-use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Update, bf16, launch};
+use super::rank::{Batch, Rank, StepCounts};
+use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Turn, Update, bf16, launch};
 use crate::transport::{Transport, TransportError};
-use pipewright_core::ids::StageId;
+use pipewright_core::ids::{MicroBatch, StageId};
 use pipewright_core::plan::{Kernel, Operand, ParamPlace, Region, StageProgram};
 use pipewright_core::schedule::{Action, ActionKind};
 use std::ops::Range;
+
+/// One pass of a micro-batch through a stage.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    pub batch: Batch,
+    pub micro_batch: MicroBatch,
+    pub turn: Turn,
+    pub slot: u32,
+    pub outbox: u32,
+    /// Version of the parameters.
+    pub version: u32,
+}
 
 impl<T: Transport> Rank<'_, T> {
     pub(super) fn run(
@@ -47,6 +59,22 @@ impl<T: Transport> Rank<'_, T> {
             counts.correct += u64::from(words[1].to_bits());
         }
         Ok(())
+    }
+
+    /// The pass that an action makes, counted when it is a forward pass of training.
+    pub(super) fn pass(
+        &mut self,
+        action: Action,
+        (slot, outbox, version): (u32, u32, u32),
+        batch: Batch,
+    ) -> Pass {
+        let at = self.program.stages.iter().position(|s| s.stage == action.stage);
+        let (next, count) = &mut self.turns[at.expect("lowering put the action on this lane")];
+        let turn = Turn { index: *next, count: *count };
+        if action.kind == ActionKind::Forward && matches!(batch, Batch::Train(_)) {
+            *next += 1;
+        }
+        Pass { batch, micro_batch: action.micro_batch, turn, slot, outbox, version }
     }
 
     pub(super) fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {

@@ -2,6 +2,7 @@
 
 use super::error::RunError;
 use super::rank::{Batch, Rank};
+use super::replica::Replica;
 use crate::data::{DataError, DataSet, Feed, Load, Order, Reader, Sequence};
 use crate::transport::Transport;
 use pipewright_core::ids::MicroBatch;
@@ -16,6 +17,8 @@ pub(super) struct Input {
     feed: Option<(Pass, Feed)>,
     /// Whether to read ahead at all.
     ahead: bool,
+    /// Nanoseconds that loads took since somebody asked.
+    waited_ns: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +54,12 @@ impl Input {
         let train = Reader::new(data.train.clone(), order(sequence, data.train.len()));
         let test = (!data.test.is_empty())
             .then(|| Reader::new(data.test.clone(), order(Sequence::Once, data.test.len())));
-        Self { train, test, feed: None, ahead: true }
+        Self { train, test, feed: None, ahead: true, waited_ns: 0 }
+    }
+
+    /// Nanoseconds that loads took since the last call.
+    pub fn waited(&mut self) -> u64 {
+        std::mem::take(&mut self.waited_ns)
     }
 
     fn reader(&self, pass: Pass) -> &Reader {
@@ -90,7 +98,7 @@ impl<T: Transport> Rank<'_, T> {
         }
         // The other pass's thread ends before this one's begins.
         self.input.feed = None;
-        let loads = self.loads(instructions);
+        let loads = loads(&self.replica, instructions);
         if !loads.is_empty() {
             let step = batch.number();
             let reader = self.input.reader(pass).clone();
@@ -99,37 +107,6 @@ impl<T: Transport> Rank<'_, T> {
             self.input.feed = Some((pass, feed));
         }
         Ok(())
-    }
-
-    /// What this rank loads in a batch, in order.
-    fn loads(&self, instructions: &[Instruction]) -> Vec<Load> {
-        let mut loads = vec![];
-        for instruction in instructions {
-            match *instruction {
-                Instruction::Load { micro_batch, source, region } => {
-                    loads.push(self.load_of(self.replica.index, micro_batch, source, region));
-                }
-                Instruction::Scatter { micro_batch, source, region, .. }
-                    if self.replica.index == 0 =>
-                {
-                    let of = |replica| self.load_of(replica, micro_batch, source, region);
-                    loads.extend(self.replica.scattered().map(of));
-                }
-                _ => {}
-            }
-        }
-        loads
-    }
-
-    fn load_of(
-        &self,
-        replica: u32,
-        micro_batch: MicroBatch,
-        source: Source,
-        region: Region,
-    ) -> Load {
-        let first = self.replica.first_sample(replica, micro_batch);
-        Load { source, first, words: (region.bytes.0 / 4) as usize }
     }
 
     /// Copies the samples of a micro-batch, or what they should give, into the arena.
@@ -150,8 +127,42 @@ impl<T: Transport> Rank<'_, T> {
         micro_batch: MicroBatch,
         (source, region): (Source, Region),
     ) -> Result<(), DataError> {
-        let load = self.load_of(replica, micro_batch, source, region);
+        let load = load_of(&self.replica, replica, micro_batch, (source, region));
         let words = bytemuck::cast_slice_mut(self.arena.floats(region));
-        self.input.load(batch, load, words)
+        let start = self.transport.now_ns();
+        self.input.load(batch, load, words)?;
+        let end = self.transport.now_ns();
+        self.input.waited_ns += end - start;
+        self.recorder.loaded(start, end);
+        Ok(())
     }
+}
+
+/// What a rank of `replica` loads, in order.
+pub(super) fn loads(replica: &Replica, instructions: &[Instruction]) -> Vec<Load> {
+    let mut loads = vec![];
+    for instruction in instructions {
+        match *instruction {
+            Instruction::Load { micro_batch, source, region } => {
+                loads.push(load_of(replica, replica.index, micro_batch, (source, region)));
+            }
+            Instruction::Scatter { micro_batch, source, region, .. } if replica.index == 0 => {
+                let of = |other| load_of(replica, other, micro_batch, (source, region));
+                loads.extend(replica.scattered().map(of));
+            }
+            _ => {}
+        }
+    }
+    loads
+}
+
+/// The load of one micro-batch of replica `of`.
+fn load_of(
+    replica: &Replica,
+    of: u32,
+    micro_batch: MicroBatch,
+    (source, region): (Source, Region),
+) -> Load {
+    let first = replica.first_sample(of, micro_batch);
+    Load { source, first, words: (region.bytes.0 / 4) as usize }
 }

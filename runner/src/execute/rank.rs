@@ -3,19 +3,19 @@
 use super::arena::Arena;
 use super::clip::Clip;
 use super::error::{Fault, RunError};
-use super::input::Input;
+use super::input::{Input, loads};
 use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
 use crate::data::DataSet;
-use crate::device::cpu::{Rule, Turn};
+use crate::device::cpu::Rule;
 use crate::device::model::Model;
 use crate::init::init_param;
 use crate::transport::{Transport, TransportError};
 use pipewright_core::graph::{Graph, Op, Param};
-use pipewright_core::ids::{MicroBatch, ParamId};
+use pipewright_core::ids::ParamId;
 use pipewright_core::plan::{Instruction, Plan, Program, Region, StageProgram};
-use pipewright_core::schedule::{Action, ActionKind};
+use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::{Wait, Work};
 
 /// Which samples a pass takes.
@@ -25,18 +25,6 @@ pub enum Batch {
     Train(u64),
     /// The n-th mini-batch of the test samples; past their end it is padded.
     Test(u64),
-}
-
-/// One pass of a micro-batch through a stage.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pass {
-    pub batch: Batch,
-    pub micro_batch: MicroBatch,
-    pub turn: Turn,
-    pub slot: u32,
-    pub outbox: u32,
-    /// Version of the parameters.
-    pub version: u32,
 }
 
 /// What a step adds up on this rank.
@@ -70,7 +58,7 @@ pub struct Rank<'a, T> {
     pub(super) rates: Rates,
     pub(super) clip: Clip,
     /// Forward passes of each of the program's stages: in this step so far, and in a whole step.
-    turns: Vec<(u32, u32)>,
+    pub(super) turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
     /// The step under way, or the next one.
     pub(super) step: u64,
@@ -118,7 +106,6 @@ impl<'a, T: Transport> Rank<'a, T> {
         threads: usize,
     ) -> Self {
         let arena = Arena::new(program.arena);
-        let recorder = Recorder::new(program);
         let forwards = |stage: &StageProgram| {
             let is_forward = |instruction: &&Instruction| {
                 matches!(instruction, Instruction::Run { action, .. }
@@ -130,6 +117,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         let (rule, rates) = (Rule::new(plan.optimizer), Rates::new(plan));
         let clip = Clip::new(plan.training.clip_norm, graph);
         let replica = Replica::new(plan, transport.rank());
+        let recorder = Recorder::new(program, loads(&replica, &program.train).len());
         Self {
             plan,
             graph,
@@ -211,6 +199,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 Fault::Data(source) => RunError::Data { step, source },
             })?;
         }
+        counts.input_ns = self.input.waited();
         Ok(counts)
     }
 
@@ -222,11 +211,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     ) -> Result<(), Fault> {
         match *instruction {
             Instruction::Load { micro_batch, source, region } if self.model.is_none() => {
-                let start = self.transport.now_ns();
                 self.load(batch, micro_batch, (source, region))?;
-                let end = self.transport.now_ns();
-                counts.input_ns += end - start;
-                self.recorder.loaded(start, end);
             }
             Instruction::Load { .. } => {}
             Instruction::Recv { from, tag, region } => {
@@ -344,22 +329,6 @@ impl<'a, T: Transport> Rank<'a, T> {
     pub(super) fn begin_step(&mut self, step: u64) {
         self.step = step;
         self.turns.iter_mut().for_each(|(index, _)| *index = 0);
-    }
-
-    /// The pass that an action makes, counted when it is a forward pass of training.
-    pub(super) fn pass(
-        &mut self,
-        action: Action,
-        (slot, outbox, version): (u32, u32, u32),
-        batch: Batch,
-    ) -> Pass {
-        let at = self.program.stages.iter().position(|s| s.stage == action.stage);
-        let (next, count) = &mut self.turns[at.expect("lowering put the action on this lane")];
-        let turn = Turn { index: *next, count: *count };
-        if action.kind == ActionKind::Forward && matches!(batch, Batch::Train(_)) {
-            *next += 1;
-        }
-        Pass { batch, micro_batch: action.micro_batch, turn, slot, outbox, version }
     }
 }
 

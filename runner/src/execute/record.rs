@@ -50,8 +50,8 @@ pub struct RankTrace {
 }
 
 impl Recorder {
-    /// With room for the steps of `program`.
-    pub fn new(program: &Program) -> Self {
+    /// With room for the steps of `program`, in each of which samples are loaded `loads` times.
+    pub fn new(program: &Program, loads: usize) -> Self {
         let room = program.train.len();
         let record = || Record {
             number: 0,
@@ -59,7 +59,7 @@ impl Recorder {
             spans: Vec::with_capacity(room),
             sent: Vec::with_capacity(room),
             received: Vec::with_capacity(room),
-            inputs: Vec::with_capacity(room),
+            inputs: Vec::with_capacity(loads),
             waits: Vec::with_capacity(room),
             reductions: Vec::with_capacity(room),
         };

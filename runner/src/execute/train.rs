@@ -120,6 +120,7 @@ pub fn train<T: Transport>(
             test_accuracy: outcome.test.and_then(|test| test.accuracy()),
             step_ns: now - before,
             busy_ns: counts.busy_ns,
+            input_ns: counts.input_ns,
             unix_ms: None,
         })?;
         before = if outcome.test.is_some() { rank.transport.now_ns() } else { now };

@@ -39,6 +39,9 @@ pub struct StepRecord {
     pub step_ns: u64,
     /// Time that this rank computed.
     pub busy_ns: u64,
+    /// Time that this rank waited for samples and copied them.
+    #[serde(default)]
+    pub input_ns: u64,
     /// When it was written: milliseconds since 1970 by this rank's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_ms: Option<u64>,
@@ -100,7 +103,7 @@ fn continued(path: &Path, first_step: u64) -> std::io::Result<File> {
     let (mut end, mut line) = (0, vec![]);
     while lines.read_until(b'\n', &mut line)? > 0 {
         let step = serde_json::from_slice(&line).ok().filter(|_| line.ends_with(b"\n"));
-        if !step.is_some_and(|Step { step }| step < first_step) {
+        if step.is_none_or(|Step { step }| step >= first_step) {
             break;
         }
         end += line.len() as u64;

@@ -25,7 +25,7 @@ pub enum Status {
 pub struct ResultRecord {
     /// How it ended.
     pub status: Status,
-    /// Steps that were trained.
+    /// Steps that were trained, those before a checkpoint included.
     pub steps: u64,
     /// Mean loss of the last step; none on device `model`, which trains nothing.
     pub loss: Option<f64>,
@@ -33,7 +33,7 @@ pub struct ResultRecord {
     pub test_loss: Option<f64>,
     /// Share of the test samples' predictions that were correct.
     pub test_accuracy: Option<f64>,
-    /// Median step time.
+    /// Median step time; none, like the bubble, where nothing was left to train.
     pub step_ns: Option<u64>,
     /// Idle share of the ranks' time.
     pub bubble: Option<f64>,
@@ -72,8 +72,10 @@ impl ResultRecord {
         self.loss = outcome.trained.then_some(outcome.loss);
         self.test_loss = outcome.test.map(|test| test.loss);
         self.test_accuracy = outcome.test.and_then(|test| test.accuracy());
-        self.step_ns = Some(outcome.step_ns);
-        self.bubble = Some(outcome.bubble);
+        if outcome.step_ns > 0 {
+            self.step_ns = Some(outcome.step_ns);
+            self.bubble = Some(outcome.bubble);
+        }
         self.arena = outcome.arena.clone();
         self
     }

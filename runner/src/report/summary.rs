@@ -22,6 +22,11 @@ pub fn summary(prediction: &Prediction, outcome: &Outcome) -> String {
             let _ = write!(out, ", test accuracy {share:.1} % ({correct}/{all})");
         }
     }
+    if outcome.step_ns == 0 {
+        // A continued run that had nothing left to train.
+        out.push('\n');
+        return out;
+    }
     let timeline = &prediction.timeline;
     let error = 100.0 * (outcome.step_ns as f64 / timeline.step.0.max(1) as f64 - 1.0);
     let _ = writeln!(out, "\n              predicted    measured");

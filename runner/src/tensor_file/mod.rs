@@ -41,6 +41,9 @@ pub enum TensorFileError {
         /// Why.
         source: std::io::Error,
     },
+    /// Values of an ONNX file.
+    #[error(transparent)]
+    Onnx(Box<crate::onnx::OnnxFileError>),
     /// No safetensors file.
     #[error("{}: not a safetensors file: {why}", path.display())]
     Header {

@@ -3,10 +3,12 @@
 //! [`open`] finds out what a path is, [`check`] compares it with the network, [`load`] gives a rank
 //! its part. Tensors are found by the parameters' names.
 
+mod onnx;
 mod safetensors;
 
 use crate::checkpoint::{CheckpointError, MANIFEST, Resume};
 use crate::execute::{Rank, RunError};
+use crate::onnx::{OnnxFile, OnnxFileError};
 use crate::tensor_file::TensorFileError;
 use pipewright_core::graph::{Graph, Op, Param};
 use safetensors::Safetensors;
@@ -44,6 +46,9 @@ pub enum WeightsError {
     /// A file of tensors that cannot be read.
     #[error(transparent)]
     File(#[from] TensorFileError),
+    /// An ONNX file that cannot be read.
+    #[error(transparent)]
+    Onnx(#[from] OnnxFileError),
     /// A checkpoint that cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -57,8 +62,8 @@ pub enum WeightsError {
     },
     /// A file of an unknown kind.
     #[error(
-        "{}: weights are read from .safetensors files, from their index (.safetensors.index.json) \
-         and from checkpoints", path.display()
+        "{}: weights are read from .safetensors files, from their index (.safetensors.index.json), \
+         from .onnx files and from checkpoints", path.display()
     )]
     Kind {
         /// The file.
@@ -91,11 +96,25 @@ pub enum WeightsError {
     },
 }
 
-/// Opens a file of tensors, the index of several, a checkpoint, or the newest of a run's.
+/// Opens a file of tensors, the index of several, a checkpoint, the newest of a run's, or the ONNX
+/// file that `graph` came from.
 ///
 /// # Errors
 /// When it is none of these or cannot be read.
-pub fn open(path: &Path) -> Result<Box<dyn WeightSource>, WeightsError> {
+pub fn open(path: &Path, graph: &Graph) -> Result<Box<dyn WeightSource>, WeightsError> {
+    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx")) {
+        let file = OnnxFile::open_for(path, graph)?;
+        file.check_values()?;
+        return Ok(Box::new(file));
+    }
+    open_tensors(path)
+}
+
+/// Opens everything but ONNX files.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_tensors(path: &Path) -> Result<Box<dyn WeightSource>, WeightsError> {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     Ok(Box::new(if path.is_dir() {
         Safetensors::checkpoint(&checkpoint(path)?)?

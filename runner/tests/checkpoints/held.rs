@@ -54,13 +54,10 @@ fn continues(dir: &Path, (plan, ranks): &(String, u32), over_mpi: bool) {
             true => mpirun_in(dir, *ranks, &args),
             false => Some(runner_in(dir, &args)),
         };
-        match ended {
-            Some(ended) => {
-                ended.done();
-                true
-            }
-            None => false,
+        if let Some(ended) = &ended {
+            ended.done();
         }
+        ended.is_some()
     };
     let (whole, cut) = (format!("{plan}-whole"), format!("{plan}-cut"));
     if !run(&whole, &["--overwrite"]) {
@@ -102,7 +99,7 @@ fn every_way_of_holding_a_stage() {
     };
     // Each rank but the first has seen other samples; through the first, nobody has statistics.
     let of_hybrid = own("2-1f1b-2-Ddp");
-    assert!(of_hybrid.contains(&"bn1.running_mean@rank-2".to_owned()), "{of_hybrid:?}");
+    assert!(of_hybrid.contains(&"bn1.running_mean@rank-1".to_owned()), "{of_hybrid:?}");
     assert_eq!(of_hybrid.len(), 6, "{of_hybrid:?}");
     assert_eq!(own("2-chimera-1-Ddp").len(), 6);
     assert!(own("1-1f1b-2-Dp").is_empty());
@@ -135,4 +132,23 @@ fn another_grid_goes_on() {
     let (asynchronous, _) = plan(&dir, 2, ScheduleKind::PipeDream, DataParallel::default());
     let run = runner_in(&dir, &[&asynchronous, "--resume", "hybrid/checkpoints/step-5"]);
     run.refused(2, "the way of updating is synchronous in the checkpoint, pipedream with cuts");
+}
+
+#[test]
+fn statistics_go_on_under_another_division() {
+    let dir = scratch("held-statistics");
+    let alone = DataParallel::default();
+    let (four, _) = plan(&dir, 4, ScheduleKind::ZbH1, alone);
+    let (two, _) = plan(&dir, 2, ScheduleKind::OneFOneB, alone);
+    let run = |plan: &str, out: &str, more: &[&str]| {
+        let args = [&[plan, "--out", out, "--save-every", "0"][..], more].concat();
+        runner_in(&dir, &args).done();
+    };
+    run(&four, "whole", &[]);
+    run(&two, "cut", &["--steps", "5"]);
+    run(&four, "cut", &["--resume"]);
+    let [expected, found] = ["whole", "cut"].map(|out| tensors(&at(&dir.join(out), STEPS)));
+    assert!(expected.contains_key("bn2.running_var"), "{:?}", expected.keys());
+    assert!(found == expected);
+    assert_eq!(losses(&dir.join("cut")), losses(&dir.join("whole")));
 }

@@ -22,8 +22,10 @@ fn last_file(folder: &Path) -> PathBuf {
     files.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).max().unwrap()
 }
 
-/// Ways to damage a checkpoint, and what is said of each.
-const DAMAGES: [(&str, fn(&Path), &str); 7] = [
+/// A way to damage a checkpoint, and what is said of it.
+type Damage = (&'static str, fn(&Path), &'static str);
+
+const DAMAGES: [Damage; 7] = [
     ("cut off", |folder| cut(&last_file(folder), 2), "damaged: it has"),
     ("empty", |folder| std::fs::write(last_file(folder), "").unwrap(), "damaged: it has 0 bytes"),
     ("one bit", |folder| flip(&last_file(folder)), "damaged: its checksum is"),

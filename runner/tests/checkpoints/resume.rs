@@ -88,31 +88,6 @@ fn processes_go_on_under_every_division() {
 }
 
 #[test]
-fn running_statistics_go_on_too() {
-    use pipewright_core::cost::Cluster;
-    use pipewright_core::graph::presets::Preset;
-    use pipewright_core::plan::{Draft, Model};
-    let dir = scratch("resume-statistics");
-    let file = |cuts: Vec<u32>| {
-        let model = Model::Preset(Preset::Resnet18);
-        let mut draft = Draft::new(model, Cluster::preset("laptop").unwrap(), cuts.clone());
-        (draft.mini_batch, draft.micro_batches, draft.steps) = (4, 2, 3);
-        draft.data = crate::common::few_samples();
-        let name = format!("{}.json", cuts.len());
-        write(&dir, &name, draft.plan().unwrap().0.to_json());
-        name
-    };
-    let (lone, two) = (file(vec![]), file(vec![20]));
-    runner_in(&dir, &[&lone, "--out", "whole", "--save-every", "0"]).done();
-    runner_in(&dir, &[&two, "--out", "half", "--save-every", "0", "--steps", "2"]).done();
-    runner_in(&dir, &[&lone, "--out", "half", "--save-every", "0", "--resume"]).done();
-    let (whole, found) = (tensors(&at(&dir.join("whole"), 3)), tensors(&at(&dir.join("half"), 3)));
-    assert!(whole.keys().any(|name| name.ends_with("running_var")), "{:?}", whole.keys());
-    assert!(whole == found);
-    std::fs::remove_dir_all(dir).ok();
-}
-
-#[test]
 fn the_state_of_adam_and_the_rate_go_on_too() {
     let dir = scratch("resume-adam");
     let file = |stages: u32, schedule| {

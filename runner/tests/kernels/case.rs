@@ -3,7 +3,7 @@
 use pipewright_core::graph::autodiff::{
     BackwardStyle, Computation, ComputationKind, Role, TrainingGraph, training_graph,
 };
-use pipewright_core::graph::{DType, GraphBuilder, Op, TensorSpec};
+use pipewright_core::graph::{DType, Function, GraphBuilder, Op, TensorSpec};
 use pipewright_core::ids::{NodeId, StageId, ValueId};
 use pipewright_core::plan::Precision;
 use pipewright_runner::device::cpu::{Call, Draw, Operands, Phase, Turn};
@@ -65,11 +65,7 @@ impl InGraph {
             let shape = vec![*out_features, last];
             builder.add("tied", Op::Parameter { shape, trainable: true }, &[]);
         }
-        let classes = match op {
-            Op::Embedding { entries, .. } => *entries,
-            Op::SigmoidCrossEntropy => 2,
-            _ => specs.first().and_then(|spec| spec.shape.last().copied()).unwrap_or(1),
-        };
+        let classes = classes(op, specs);
         let source = |spec: &TensorSpec| match (spec.dtype, &spec.shape[..]) {
             (DType::F32, shape) => Op::Parameter { shape: shape.to_vec(), trainable: true },
             (DType::U32, []) => Op::Target { classes },
@@ -102,6 +98,20 @@ impl InGraph {
     fn input(&self, value: ValueId) -> Option<usize> {
         let node = self.graph.values[value.index()].node;
         self.inputs.iter().position(|input| *input == node)
+    }
+
+    /// What a backward computation reads as that value.
+    fn read<'a>(
+        &self,
+        value: ValueId,
+        (inputs, forward, gradient): (&'a [Vec<f32>], &'a Forward, &'a [f32]),
+    ) -> &'a [f32] {
+        match self.graph.values[value.index()].role {
+            Role::Gradient => gradient,
+            Role::Saved => forward.saved.as_deref().expect("something was saved"),
+            Role::Loss => unreachable!("nobody reads a loss"),
+            Role::Activation => self.input(value).map_or(&forward.output, |i| &inputs[i]),
+        }
     }
 
     fn words(&self, value: ValueId, samples: u64) -> usize {
@@ -228,15 +238,7 @@ impl Case {
         backward: &mut Backward,
     ) {
         let (inputs, node) = (std::mem::take(&mut self.inputs), self.node.clone());
-        let read = |value: &ValueId| match node.graph.values[value.index()].role {
-            Role::Gradient => gradient,
-            Role::Saved => forward.saved.as_deref().expect("something was saved"),
-            Role::Loss => unreachable!("nobody reads a loss"),
-            Role::Activation => match node.input(*value) {
-                Some(input) => &inputs[input],
-                None => &forward.output[..],
-            },
-        };
+        let read = |value: &ValueId| node.read(*value, (&inputs, forward, gradient));
         let mut written = vec![false; inputs.len()];
         if let Some(c) = node.computation(ComputationKind::InputGradient) {
             c.writes.iter().filter_map(|v| node.input(*v)).for_each(|i| written[i] = true);
@@ -257,6 +259,27 @@ impl Case {
         self.inputs = inputs;
     }
 
+    /// The gradient of one input alone, where a computation writes it.
+    #[allow(dead_code)] // As above.
+    pub fn one_gradient(
+        &mut self,
+        launch: Launch,
+        forward: &Forward,
+        gradient: &[f32],
+        input: usize,
+    ) -> Option<Vec<f32>> {
+        let node = self.node.clone();
+        let c = node.computation(ComputationKind::InputGradient)?;
+        c.writes.iter().find(|v| node.input(**v) == Some(input))?;
+        let inputs = std::mem::take(&mut self.inputs);
+        let mut out = vec![f32::NAN; inputs[input].len()];
+        let read = |value: &ValueId| node.read(*value, (&inputs, forward, gradient));
+        let reads: Vec<&[f32]> = c.reads.iter().map(read).collect();
+        self.launch(launch, (c.kind, 1 << input), &reads, vec![&mut out], vec![]);
+        self.inputs = inputs;
+        Some(out)
+    }
+
     #[allow(dead_code)] // As above.
     pub fn backward(&mut self, launch: Launch, forward: &Forward, gradient: &[f32]) -> Backward {
         let mut backward = self.empty_backward();
@@ -265,13 +288,16 @@ impl Case {
     }
 
     /// Fills inputs and parameters with numbers in ±1 that depend on `seed` only; targets become
-    /// classes.
+    /// classes, and what a root or a logarithm is taken of is positive.
     pub fn fill(&mut self, seed: u64) {
         let mut noise = Noise(seed);
-        let classes = self.specs[0].shape.last().copied().unwrap_or(1);
+        let classes = classes(&self.op, &self.specs);
+        let positive =
+            matches!(self.op, Op::Activation { function: Function::Log | Function::Sqrt });
+        let above = if positive { 2.0 } else { 0.0 };
         for (input, spec) in self.inputs.iter_mut().zip(&self.specs) {
             match spec.dtype {
-                DType::F32 => input.iter_mut().for_each(|x| *x = noise.next()),
+                DType::F32 => input.iter_mut().for_each(|x| *x = noise.next() + above),
                 DType::U32 => {
                     let class = |noise: &mut Noise| (noise.bits() % classes) as u32;
                     input.iter_mut().for_each(|x| *x = f32::from_bits(class(&mut noise)));
@@ -283,6 +309,15 @@ impl Case {
             let shift = if *trained { 0.0 } else { 1.5 };
             param.iter_mut().for_each(|w| *w = noise.next() + shift);
         }
+    }
+}
+
+/// Different indexes that an input of indexes may have.
+fn classes(op: &Op, specs: &[TensorSpec]) -> u64 {
+    match op {
+        Op::Embedding { entries, .. } => *entries,
+        Op::SigmoidCrossEntropy => 2,
+        _ => specs.first().and_then(|spec| spec.shape.last().copied()).unwrap_or(1),
     }
 }
 

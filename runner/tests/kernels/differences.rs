@@ -5,7 +5,8 @@
 //! precision: the sum is double, the step large, the tolerance wide enough for rounding.
 
 use crate::case::{Case, Forward, Launch, Noise};
-use pipewright_core::graph::{DType, Op, TensorSpec, Window};
+use crate::nodes;
+use pipewright_core::graph::{DType, Function, Op, TensorSpec, Window};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -24,6 +25,15 @@ pub fn suite(launch: Launch) {
         Ok(())
     });
     result.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Every operation on small shapes, with several seeds.
+pub fn every_operation(launch: Launch) {
+    for case in nodes::every(nodes::SMALL) {
+        for seed in 0..3 {
+            check(case.clone(), seed, launch);
+        }
+    }
 }
 
 /// The same cases on every run: a test that fails must fail again.
@@ -100,9 +110,12 @@ fn check(mut case: Case, seed: u64, launch: Launch) {
     };
     case.loss_scale = 1.0;
     let backward = case.backward(launch, &forward, &direction);
-    for i in 0..case.inputs[0].len() {
-        let difference = difference(&mut case, launch, &direction, |case| &mut case.inputs[0][i]);
-        compare(&case, "input", i, backward.inputs[0][i], difference);
+    for (input, gradient) in backward.inputs.iter().enumerate() {
+        for (i, &analytic) in gradient.iter().enumerate() {
+            let difference =
+                difference(&mut case, launch, &direction, |case| &mut case.inputs[input][i]);
+            compare(&case, "input", i, analytic, difference);
+        }
     }
     for (p, gradient) in backward.params.iter().enumerate() {
         for (i, &analytic) in gradient.iter().enumerate() {
@@ -113,13 +126,29 @@ fn check(mut case: Case, seed: u64, launch: Launch) {
     }
 }
 
-/// Moves inputs away from where a function has no derivative: zero for relu, ties for maxima.
+/// Moves inputs away from where a function has no derivative, or a steep one: zero for relu, the
+/// ends of clips, ties for maxima, zero below a fraction.
 fn avoid_kinks(case: &mut Case, seed: u64) {
-    match case.op {
-        Op::Relu => {
-            let input = case.inputs[0].iter_mut();
-            input.for_each(|x| *x += 4.0 * STEP * x.signum());
+    let away_from = |x: &mut f32, kink: f32| {
+        if (*x - kink).abs() < 4.0 * STEP {
+            *x = kink + 4.0 * STEP * (*x - kink).signum();
         }
+    };
+    match &case.op {
+        Op::Relu | Op::Activation { function: Function::LeakyRelu } => {
+            case.inputs[0].iter_mut().for_each(|x| away_from(x, 0.0));
+        }
+        Op::Clip { min, max } => {
+            let (min, max) = (*min, *max);
+            case.inputs[0].iter_mut().for_each(|x| {
+                away_from(x, min);
+                away_from(x, max);
+            });
+        }
+        Op::Activation { function: Function::Reciprocal } => {
+            case.inputs[0].iter_mut().for_each(|x| *x += 2.0);
+        }
+        Op::Divide => case.inputs[1].iter_mut().for_each(|x| *x += 2.5),
         Op::MaxPool2d { .. } => {
             // A shuffled staircase: any two values are at least four steps apart.
             let input = &mut case.inputs[0];

@@ -8,6 +8,7 @@ mod by_hand;
 mod case;
 mod differences;
 mod golden;
+mod nodes;
 mod threads;
 mod vector;
 
@@ -21,6 +22,11 @@ fn golden_vectors_on_the_cpu() {
 #[test]
 fn finite_differences_on_the_cpu() {
     differences::suite(&mut |call, operands| cpu::launch(call, operands));
+}
+
+#[test]
+fn finite_differences_of_every_operation_on_the_cpu() {
+    differences::every_operation(&mut |call, operands| cpu::launch(call, operands));
 }
 
 #[test]

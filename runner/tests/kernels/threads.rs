@@ -1,47 +1,24 @@
 //! Results do not depend on the number of threads, on where data lies, or on a sample's place.
 
 use crate::case::{Backward, Case, Forward, Noise};
+use crate::nodes::{self, Sizes};
 use pipewright_core::graph::autodiff::ComputationKind;
-use pipewright_core::graph::{DType, Op, TensorSpec, Window};
+use pipewright_core::graph::{DType, Op, TensorSpec};
 use pipewright_core::plan::Precision;
 use pipewright_runner::device::cpu::{self, Call, Draw, Operands, Phase, Turn};
 
-fn conv(out_channels: u64, kernel: u64, stride: u64, padding: u64, groups: u64) -> Op {
-    Op::Conv2d {
-        out_channels,
-        kernel: [kernel; 2],
-        stride: [stride; 2],
-        padding: [padding; 2],
-        dilation: [1; 2],
-        groups,
-        bias: true,
-    }
-}
-
-/// Nodes large enough that work is split, one of each operation and path.
+/// Nodes large enough that work is split.
 fn large() -> Vec<Case> {
-    let image = |c, h, w| vec![TensorSpec::f32(vec![c, h, w])];
-    let window = Window { kernel: [3; 2], stride: [2; 2], padding: [1; 2], ceil_mode: false };
     let target = TensorSpec { shape: vec![], dtype: DType::U32 };
-    let linear = Op::Linear { out_features: 190, bias: true };
-    vec![
-        Case::new(linear, vec![TensorSpec::f32(vec![530])], 37),
-        Case::new(conv(48, 3, 1, 1, 1), image(32, 41, 39), 3),
-        Case::new(conv(48, 3, 1, 1, 1), image(32, 41, 39), 1),
-        Case::new(conv(32, 3, 2, 1, 4), image(32, 41, 39), 5),
-        Case::new(conv(64, 1, 1, 0, 1), image(48, 21, 19), 4),
-        Case::new(conv(32, 3, 1, 1, 32), image(32, 41, 39), 3),
-        Case::new(Op::Relu, image(9, 61, 67), 3),
-        Case::new(Op::MaxPool2d { window }, image(16, 61, 67), 3),
-        Case::new(Op::AvgPool2d { window, count_padding: true }, image(16, 61, 67), 3),
-        Case::new(Op::GlobalAvgPool, image(16, 61, 67), 3),
-        Case::new(Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 }, image(13, 61, 67), 3),
-        Case::new(
-            Op::SoftmaxCrossEntropy { label_smoothing: 0.0 },
-            vec![TensorSpec::f32(vec![1000]), target],
-            64,
-        ),
-    ]
+    let loss = Op::SoftmaxCrossEntropy { label_smoothing: 0.0 };
+    let loss = Case::new(loss, vec![TensorSpec::f32(vec![1000]), target], 64);
+    let mut cases = nodes::every(nodes::LARGE);
+    // One sample: nothing but the products can be split.
+    cases.extend(nodes::every(Sizes { samples: 1, ..nodes::LARGE }));
+    // Small images, of which convolutions take several together, in more than one product.
+    cases.extend(nodes::every(Sizes { samples: 22, image: [8, 9, 7], sequence: [6, 8] }));
+    cases.push(loss);
+    cases
 }
 
 /// Everything that comes out of a node, with its parameters afterwards.
@@ -158,15 +135,34 @@ fn where_data_lies_does_not_matter() {
 fn a_samples_place_in_the_micro_batch_does_not_matter() {
     let launch = &mut |call: &Call, operands: Operands| cpu::launch(call, operands);
     for mut case in large() {
-        if matches!(case.op, Op::BatchNorm2d { .. } | Op::SoftmaxCrossEntropy { .. }) {
+        let together = matches!(case.op, Op::BatchNorm2d { .. } | Op::SoftmaxCrossEntropy { .. });
+        if together || case.inputs.is_empty() {
             continue;
         }
         case.fill(7);
         let forward = case.forward(launch);
-        let len = case.specs[0].elements() as usize;
-        case.inputs[0].rotate_left(len);
+        for (input, spec) in case.inputs.iter_mut().zip(&case.specs) {
+            input.rotate_left(spec.elements() as usize);
+        }
         let mut rotated = case.forward(launch);
         rotated.output.rotate_right(case.output.elements() as usize);
         assert!(forward.output == rotated.output, "{:?}", case.op);
+    }
+}
+
+/// Gradients that nobody waits for are not written, and the others stay the same.
+#[test]
+fn each_gradient_can_be_had_alone() {
+    let launch = &mut |call: &Call, operands: Operands| cpu::launch(call, operands);
+    for mut case in nodes::every(nodes::SMALL) {
+        case.fill(7);
+        let forward = case.forward(launch);
+        let gradient = Noise(8).vec(forward.output.len());
+        let all = case.backward(launch, &forward, &gradient);
+        for (i, input) in all.inputs.iter().enumerate() {
+            if let Some(alone) = case.one_gradient(launch, &forward, &gradient, i) {
+                assert!(*input == alone, "input {i} of {:?}", case.op);
+            }
+        }
     }
 }

@@ -40,7 +40,8 @@ impl Emit<'_> {
         if self.shape_of(x) == shape {
             return Ok(x);
         }
-        self.put(Op::Reshape { shape }, &[x], &[])
+        let op = if shape.len() == 1 { Op::Flatten } else { Op::Reshape { shape } };
+        self.put(op, &[x], &[])
     }
 
     fn transpose(&mut self, node: &Node, value: ValueId) -> Result<NodeId, Why> {
@@ -152,7 +153,10 @@ impl Emit<'_> {
         for value in node.inputs.iter().flatten() {
             inputs.push(self.input_like(*value, &like)?);
         }
-        self.put(Op::Concat { axis }, &inputs, &[])
+        match inputs[..] {
+            [one] => Ok(one),
+            _ => self.put(Op::Concat { axis }, &inputs, &[]),
+        }
     }
 
     /// Copies side by side; along the batch nothing is to do.

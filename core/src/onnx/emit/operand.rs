@@ -9,6 +9,9 @@ use crate::onnx::node::ValueId;
 use crate::onnx::tensor::count;
 use crate::onnx::weights::{self, Source, Weight};
 
+/// Elements of a constant that is kept as a parameter.
+const CONSTANT_MAX: u64 = 1 << 24;
+
 impl Weight {
     /// The same number everywhere.
     pub(super) fn fill(number: f32) -> Self {
@@ -101,6 +104,9 @@ impl Emit<'_> {
     ) -> Result<(Weight, Option<String>, bool), Why> {
         let known = &self.ir.values[value];
         let elements: u64 = wanted.iter().product();
+        if known.param.is_none() && elements > CONSTANT_MAX {
+            return Err("a constant is too large".into());
+        }
         let Some(param) = &known.param else {
             let tensor = known.constant.as_ref().ok_or("a weight is computed from the sample")?;
             let tensor = match (turned, tensor.shape.len()) {

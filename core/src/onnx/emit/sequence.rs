@@ -18,6 +18,13 @@ impl Emit<'_> {
                 self.put(Op::MatMul { transpose_b: false }, &[a, b], &[])
             }
             "ScaledDotProduct" => self.attention(node),
+            "Attention" if node.attributes.int("heads").is_some() => {
+                let x = self.input(value(0))?;
+                let heads = node.attributes.int("heads").unwrap_or(1).unsigned_abs();
+                let causal = node.attributes.int("causal").unwrap_or(0) != 0;
+                self.put(Op::Attention { heads, kv_heads: heads, causal }, &[x], &[])
+            }
+            "Attention" => Err("only attention that is written out is known".into()),
             "Rope" => {
                 let x = self.input(value(0))?;
                 self.put(Op::Rope { base: node.attributes.float("base").unwrap_or(1e4) }, &[x], &[])

@@ -17,18 +17,7 @@ pub(super) fn fold(
             let number = value.map_or(Some(0.0), |v| v.scalar())?;
             Tensor::full(elem, shape.to_ints()?, number)
         }
-        ("Range", Some(start)) => {
-            let [start, end, step] =
-                [Some(start), inputs.get(1).copied()?, inputs.get(2).copied()?];
-            let elem = start?.elem;
-            let (start, end, step) = (start?.scalar()?, end?.scalar()?, step?.scalar()?);
-            let count = ((end - start) / step).ceil().max(0.0);
-            if !(count <= 1e7) {
-                return None;
-            }
-            let data: Vec<f64> = (0..count as i64).map(|i| start + i as f64 * step).collect();
-            Tensor::new(elem, vec![data.len() as i64], data)
-        }
+        ("Range", Some(start)) => arange(start, (*inputs.get(1)?)?, (*inputs.get(2)?)?),
         ("Gather", Some(x)) => gather(x, (*inputs.get(1)?)?, attributes.int("axis").unwrap_or(0)),
         ("Concat", Some(_)) => {
             let parts: Vec<&Tensor> = inputs.iter().copied().collect::<Option<_>>()?;
@@ -90,6 +79,18 @@ fn given(
         Some(ints) => Some(ints.to_vec()),
         None => (*inputs.get(at)?)?.to_ints(),
     }
+}
+
+/// Evenly spaced numbers.
+fn arange(start: &Tensor, end: &Tensor, step: &Tensor) -> Option<Tensor> {
+    let elem = start.elem;
+    let (start, end, step) = (start.scalar()?, end.scalar()?, step.scalar()?);
+    let count = ((end - start) / step).ceil().max(0.0);
+    if count > 1e7 {
+        return None;
+    }
+    let data: Vec<f64> = (0..count as i64).map(|i| start + i as f64 * step).collect();
+    Tensor::new(elem, vec![data.len() as i64], data)
 }
 
 fn constant(attributes: &Attributes) -> Option<Tensor> {
@@ -175,9 +176,7 @@ fn slice(x: &Tensor, attributes: &Attributes, inputs: &[Option<&Tensor>]) -> Opt
         if is_batch(x.shape[along]) {
             return None;
         }
-        let places: Vec<usize> =
-            (start..end).step_by(usize::try_from(step).ok()?).map(|i| i as usize).collect();
-        result = result.select(along, &places)?;
+        result = result.part(along, start, end, step)?;
     }
     Some(result)
 }
@@ -191,7 +190,7 @@ fn trilu(x: &Tensor, attributes: &Attributes, inputs: &[Option<&Tensor>]) -> Opt
     let [.., rows, columns] = x.shape[..] else { return None };
     // What is kept, as ones and zeros, broadcasts over the axes before.
     let kept = |i: i64, j: i64| if upper { j - i >= k } else { j - i <= k };
-    if !(rows * columns <= 1 << 24) || is_batch(rows) || is_batch(columns) {
+    if rows * columns > 1 << 24 || is_batch(rows) || is_batch(columns) {
         return None;
     }
     let data = (0..rows).flat_map(|i| (0..columns).map(move |j| f64::from(kept(i, j)))).collect();
@@ -255,14 +254,14 @@ pub(super) fn split(attributes: &Attributes, inputs: &[Option<&Tensor>]) -> Opti
     let x = inputs.first().copied().flatten()?;
     let along = axis(attributes.int("axis").unwrap_or(0), x.shape.len())?;
     let sizes = given(attributes, inputs, 1, "split")?;
-    if sizes.iter().any(|n| *n < 0) || sizes.iter().sum::<i64>() != x.shape[along] {
+    let sum = sizes.iter().try_fold(0i64, |sum, n| sum.checked_add(*n).filter(|_| *n >= 0));
+    if sum != Some(x.shape[along]) {
         return None;
     }
     let mut start = 0;
     let part = |size: &i64| {
-        let places: Vec<usize> = (start..start + size).map(|i| i as usize).collect();
         start += size;
-        x.select(along, &places)
+        x.part(along, start - size, start, 1)
     };
     sizes.iter().map(part).collect()
 }

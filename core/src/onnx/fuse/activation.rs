@@ -100,7 +100,7 @@ pub(super) fn swiglu(ir: &Ir<'_>, i: usize) -> Option<Fused> {
 pub(super) fn over_last(ir: &Ir<'_>, value: ValueId, op: &str) -> Option<ValueId> {
     let node = ir.made_by(value, op)?;
     let call = Call { ir, op, attributes: &node.attributes, inputs: &node.inputs };
-    let rank = call.shape(0)?.len();
+    let last = call.shape(0)?.len().checked_sub(1)?;
     let keep = node.attributes.int("keepdims").unwrap_or(1) != 0;
-    if keep && call.along()? == [rank - 1] { node.inputs[0] } else { None }
+    if keep && call.along()? == [last] { node.inputs[0] } else { None }
 }

@@ -3,7 +3,7 @@
 use crate::onnx::ir::Ir;
 use crate::onnx::node::ValueId;
 
-/// Factors of a product beyond which nothing is looked for.
+/// Factors of a product, and products within products, beyond which nothing is looked for.
 const MOST: usize = 6;
 
 /// `scale · factor · factor ..`
@@ -16,27 +16,27 @@ pub(super) struct Product {
 /// A value as a product; its parts are taken apart when nobody else reads them.
 pub(super) fn product(ir: &Ir<'_>, value: ValueId) -> Product {
     let mut product = Product { scale: 1.0, factors: vec![] };
-    split(ir, value, true, &mut product);
+    split(ir, value, 0, &mut product);
     product
 }
 
-fn split(ir: &Ir<'_>, value: ValueId, root: bool, product: &mut Product) {
+fn split(ir: &Ir<'_>, value: ValueId, depth: usize, product: &mut Product) {
     if let Some(number) = ir.scalar(value) {
         product.scale *= number;
         return;
     }
-    if product.factors.len() < MOST && (root || ir.once(value)) {
+    if product.factors.len() < MOST && depth < MOST && (depth == 0 || ir.once(value)) {
         if let Some([a, b]) = ir.pair_under(value, "Mul") {
             // x · x is one value that two slots read: `once` does not hold, yet it may be split.
-            split(ir, a, false, product);
-            split(ir, b, false, product);
+            split(ir, a, depth + 1, product);
+            split(ir, b, depth + 1, product);
             return;
         }
         if let Some([a, b]) = ir.pair_under(value, "Div")
             && let Some(number) = ir.scalar(b)
         {
             product.scale /= number;
-            split(ir, a, false, product);
+            split(ir, a, depth + 1, product);
             return;
         }
         if let Some([x, power]) = ir.pair_under(value, "Pow")

@@ -15,7 +15,7 @@ pub(super) fn rope(ir: &Ir<'_>, i: usize) -> Option<Fused> {
         if rotated_of(ir, rotated)? != x {
             return None;
         }
-        let base = base(&cos, &sin, *ir.shape(x)?.get(ir.shape(x)?.len() - 2)?)?;
+        let base = base(&cos, &sin, ir.shape(x)?.iter().copied().nth_back(1)?)?;
         let mut fused = Fused::new("Rope", vec![x]);
         fused.attributes.set_float("base", base);
         Some(fused)
@@ -49,7 +49,7 @@ fn rotated_of(ir: &Ir<'_>, value: ValueId) -> Option<ValueId> {
 }
 
 /// What a value is the elements `start..end` of, along the last axis.
-fn part(ir: &Ir<'_>, value: ValueId) -> Option<(ValueId, i64, i64)> {
+pub(super) fn part(ir: &Ir<'_>, value: ValueId) -> Option<(ValueId, i64, i64)> {
     let node = &ir.nodes[ir.values[value].producer?];
     let call = Call { ir, op: &node.op, attributes: &node.attributes, inputs: &node.inputs };
     let x = (*node.inputs.first()?)?;

@@ -10,7 +10,7 @@ pub(super) fn reshapes(ir: &mut Ir<'_>) {
     for i in 0..ir.nodes.len() {
         let node = &ir.nodes[i];
         let view = matches!(node.op.as_str(), "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten");
-        if view && ir.shape(node.outputs[0]).is_some() {
+        if view && node.outputs.first().is_some_and(|o| ir.shape(*o).is_some()) {
             ir.nodes[i].op = "Reshape".into();
             ir.nodes[i].inputs.truncate(1);
         }
@@ -19,45 +19,54 @@ pub(super) fn reshapes(ir: &mut Ir<'_>) {
 
 /// Joins reshapes with reshapes and transposes with transposes; drops those that change nothing.
 pub(super) fn tidy(ir: &mut Ir<'_>) {
+    // What readers of a value read instead; nodes come after what they read.
+    let mut instead: Vec<ValueId> = (0..ir.values.len()).collect();
     for i in 0..ir.nodes.len() {
+        for input in ir.nodes[i].inputs.iter_mut().flatten() {
+            *input = instead[*input];
+        }
         let (Some(Some(x)), Some(output)) =
             (ir.nodes[i].inputs.first().copied(), ir.nodes[i].outputs.first().copied())
         else {
             continue;
         };
-        match ir.nodes[i].op.as_str() {
-            "Reshape" => {
-                if let Some(before) =
-                    ir.under(x, "Reshape").filter(|before| ir.shape(*before).is_some())
-                {
-                    ir.nodes[i].inputs = vec![Some(before)];
-                }
-                let x = ir.nodes[i].inputs[0].unwrap_or(x);
-                if ir.is_live(x) && ir.shape(x) == ir.shape(output) {
-                    skip(ir, output, x);
-                }
-            }
-            "Transpose" => {
-                let Some(outer) = perm(ir, i) else { continue };
-                let inner = ir.under(x, "Transpose").zip(ir.values[x].producer);
-                let joined = inner.and_then(|(before, node)| {
-                    let inner = perm(ir, node)?;
-                    Some((before, outer.iter().map(|at| inner[*at]).collect::<Vec<usize>>()))
-                });
-                let (before, whole) = joined.unwrap_or((x, outer));
-                if ir.is_live(before) && whole.iter().copied().eq(0..whole.len()) {
-                    skip(ir, output, before);
-                    continue;
-                }
-                let numbers = whole.into_iter().map(|at| at as i64).collect();
-                ir.nodes[i].attributes.set_ints("perm", numbers);
-                ir.nodes[i].inputs = vec![Some(before)];
-            }
-            "AveragePool" | "MaxPool" if is_nothing(ir, i) => skip(ir, output, x),
-            _ => {}
+        if let Some(same) = join(ir, i, x, output) {
+            instead[output] = same;
         }
     }
+    ir.outputs.iter_mut().for_each(|output| *output = instead[*output]);
     ir.count_uses();
+}
+
+/// Joins a node with the one before it; the value that it hands on when that changes nothing.
+fn join(ir: &mut Ir<'_>, i: usize, x: ValueId, output: ValueId) -> Option<ValueId> {
+    match ir.nodes[i].op.as_str() {
+        "Reshape" => {
+            let before = ir.under(x, "Reshape").filter(|before| ir.shape(*before).is_some());
+            let x = before.unwrap_or(x);
+            ir.nodes[i].inputs = vec![Some(x)];
+            (ir.is_live(x) && ir.shape(x) == ir.shape(output)).then_some(x)
+        }
+        "Transpose" => {
+            let outer = perm(ir, i)?;
+            let inner = ir.under(x, "Transpose").zip(ir.values[x].producer);
+            let joined = inner.and_then(|(before, node)| {
+                let inner = perm(ir, node)?;
+                Some((before, outer.iter().map(|at| inner[*at]).collect::<Vec<usize>>()))
+            });
+            let (before, whole) = joined.unwrap_or((x, outer));
+            if ir.is_live(before) && whole.iter().copied().eq(0..whole.len()) {
+                return Some(before);
+            }
+            let numbers = whole.into_iter().map(|at| at as i64).collect();
+            ir.nodes[i].attributes.set_ints("perm", numbers);
+            ir.nodes[i].inputs = vec![Some(before)];
+            None
+        }
+        "AveragePool" | "MaxPool" => is_nothing(ir, i).then_some(x),
+        "Expand" | "Tile" => (ir.is_live(x) && ir.shape(x) == ir.shape(output)).then_some(x),
+        _ => None,
+    }
 }
 
 /// A window of one pixel.
@@ -67,14 +76,6 @@ fn is_nothing(ir: &Ir<'_>, i: usize) -> bool {
     attributes.ints("kernel_shape").is_some_and(|k| k.iter().all(|x| *x == 1))
         && all("strides", 1)
         && all("pads", 0)
-}
-
-/// Readers of `from` read `to` instead.
-fn skip(ir: &mut Ir<'_>, from: ValueId, to: ValueId) {
-    for input in ir.nodes.iter_mut().flat_map(|n| &mut n.inputs).filter(|i| **i == Some(from)) {
-        *input = Some(to);
-    }
-    ir.outputs.iter_mut().filter(|o| **o == from).for_each(|o| *o = to);
 }
 
 fn perm(ir: &Ir<'_>, i: usize) -> Option<Vec<usize>> {

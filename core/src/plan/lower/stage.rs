@@ -186,10 +186,18 @@ fn area(graph: &TrainingGraph, id: ValueId, life: Life) -> Area {
     let crosses = |mark: u32| life.first < mark && life.last >= mark;
     let sent = graph.sends.iter().any(|port| port.value == id);
     let gradient_sent = graph.gradient_sends.iter().any(|port| port.value == id);
+    // It arrives before the input-gradient part, even where that part has nothing to compute.
+    let received = graph.gradient_receives.iter().any(|port| port.value == id);
+    let kept_for_weights = received && life.last >= graph.input_gradient_end;
     let is_loss = graph.values[id.index()].role == Role::Loss;
     // An outbox entry may be reused before the weight part runs, so what that part reads of a
     // sent gradient stays in the slot.
-    if sent || is_loss || crosses(graph.forward_end) || crosses(graph.input_gradient_end) {
+    if sent
+        || is_loss
+        || kept_for_weights
+        || crosses(graph.forward_end)
+        || crosses(graph.input_gradient_end)
+    {
         Area::Slot
     } else if gradient_sent {
         Area::Outbox

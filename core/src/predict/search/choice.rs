@@ -48,17 +48,10 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Only what today's runner executes: a pipeline alone, with nothing computed again.
+    /// Only what today's runner executes: pipelines and replicas of them, with no item divided and
+    /// nothing computed again.
     pub fn plain(self) -> Self {
-        let (replicas, tensor) = (Some(1), Some(1));
-        Self {
-            replicas,
-            tensor,
-            recompute: Some(false),
-            codec: Some(None),
-            one_route: true,
-            ..self
-        }
+        Self { tensor: Some(1), recompute: Some(false), codec: Some(None), ..self }
     }
 }
 
@@ -99,11 +92,9 @@ impl Choice {
         mini_batch / (u64::from(self.replicas) * u64::from(self.micro_batches))
     }
 
-    /// Whether today's runner executes it: a pipeline alone, with nothing computed again.
+    /// Whether today's runner executes it: see [`Fixed::plain`].
     pub fn is_plain(&self) -> bool {
-        let one_route = self.schedule.placement().routes(self.lanes).len() == 1;
-        let alone = self.tensor == 1 && self.replicas == 1;
-        alone && one_route && self.codec.is_none() && !self.recompute.contains(&true)
+        self.tensor == 1 && self.codec.is_none() && !self.recompute.contains(&true)
     }
 
     /// One line: `t 8 x d 16 x p 8, m 96, interleaved:2, recompute 3/16 stages, fp8`.

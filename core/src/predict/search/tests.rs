@@ -64,7 +64,7 @@ fn a_plain_choice_is_worth_what_its_plan_predicts() {
     let case = Case::new(Preset::Vgg16, "dgx-a100");
     let model = |samples| case.work(samples);
     let mut space = case.space(&model, 4);
-    space.fixed = Fixed { lanes: Some(4), ..Fixed::default() }.plain();
+    space.fixed = Fixed { lanes: Some(4), replicas: Some(1), ..Fixed::default() }.plain();
     let (chains, candidates) = enumerate::candidates(&space).unwrap();
     let mut compared = 0;
     for candidate in candidates.iter().step_by(5) {

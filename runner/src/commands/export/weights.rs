@@ -2,14 +2,14 @@
 
 use crate::failure::Failure;
 use crate::tensor_file::{Tensor, write};
-use crate::weights::{WeightsError, open};
+use crate::weights::{WeightsError, open_tensors};
 use std::path::Path;
 
 /// Writes the parameters of a checkpoint, running statistics included, as PyTorch's `state_dict`
 /// has them. Holds all of them in memory.
 pub(super) fn weights(checkpoint: &Path, file: &Path) -> Result<(), Failure> {
     let refused = |e: WeightsError| Failure::usage(format!("weights {e}"));
-    let source = open(checkpoint).map_err(refused)?;
+    let source = open_tensors(checkpoint).map_err(refused)?;
     let names = source.names();
     let shapes: Vec<Vec<u64>> =
         names.iter().map(|name| source.shape(name).unwrap_or_default()).collect();

@@ -1,13 +1,13 @@
 //! What the command line leaves open: tried, compared, printed.
 
+use super::Chosen;
 use crate::args::{Forms, PlanArgs};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::{Cluster, Costs, Workload};
 use pipewright_core::graph::Graph;
 use pipewright_core::predict::search::{
-    Fixed, Lanes, Scored, Search, SearchError, Space, Verdicts, default_codecs,
+    Choice, Fixed, Lanes, Scored, Search, SearchError, Space, Verdicts, default_codecs,
 };
-use pipewright_core::schedule::ScheduleKind;
 use std::time::Instant;
 
 /// Fewer and more lanes that are compared with the best number.
@@ -16,12 +16,8 @@ const NEAR: usize = 3;
 /// Rows of the table.
 const SHOWN: usize = 10;
 
-/// Cuts, schedule and micro-batches of the fastest plan that the runner executes.
-pub(super) fn search(
-    args: &PlanArgs,
-    graph: &Graph,
-    cluster: &Cluster,
-) -> Result<(Vec<u32>, ScheduleKind, u32), Failure> {
+/// The fastest plan that the runner executes.
+pub(super) fn search(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Chosen, Failure> {
     let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples));
     let space = space(args, graph, cluster, &model)?;
     let begin = Instant::now();
@@ -43,7 +39,8 @@ pub(super) fn search(
     };
     let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
     let cuts = best.choice.starts.iter().map(first_node).collect();
-    Ok((cuts, best.choice.schedule, best.choice.micro_batches))
+    let Choice { schedule, micro_batches, replicas, .. } = best.choice;
+    Ok(Chosen { cuts, schedule, micro_batches, replicas })
 }
 
 fn space<'a>(
@@ -62,6 +59,7 @@ fn space<'a>(
     }
     let fixed = Fixed {
         lanes: args.ranks,
+        replicas: args.replicas,
         stages: args.stages,
         micro_batches: args.micro_batches,
         schedule: args.schedule,

@@ -55,7 +55,10 @@ impl State {
             split: split.clone(),
             mini_batch: plan.mini_batch,
         });
-        let weights = match args.weights.as_deref().or(plan.weights.as_deref().map(Path::new)) {
+        // A run that goes on does not look at what it began with: the file may be gone.
+        let begins = resume.as_ref().is_none_or(|resume| resume.candidates.is_empty());
+        let named = args.weights.as_deref().or(plan.weights.as_deref().map(Path::new));
+        let weights = match named.filter(|_| begins) {
             Some(path) => Some(initial(path, graph, speaks)?),
             None => None,
         };
@@ -84,7 +87,7 @@ impl State {
 /// Opens initial weights that fit the model.
 fn initial(path: &Path, graph: &Graph, speaks: bool) -> Result<Box<dyn WeightSource>, Failure> {
     let refused = |e: WeightsError| Failure::usage(format!("weights {e}"));
-    let source = weights::open(path).map_err(refused)?;
+    let source = weights::open(path, graph).map_err(refused)?;
     let unused = weights::check(source.as_ref(), graph).map_err(refused)?;
     if let (true, Some(first)) = (speaks, unused.first()) {
         let (path, count) = (path.display(), unused.len());

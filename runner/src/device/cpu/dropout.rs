@@ -7,8 +7,12 @@
 use super::philox::{LANES, WORDS, blocks};
 use super::{Call, Draw, Operands, Phase, chunks};
 
-// A chunk begins with a new group of random numbers.
-const _: () = assert!(chunks::ELEMENTWISE.is_multiple_of(WORDS));
+/// Elements of a group: each word of random numbers decides on two, its lower half on one in the
+/// first half of the group and its upper half on one in the second.
+const GROUP: usize = 2 * WORDS;
+
+// A chunk begins with a new group.
+const _: () = assert!(chunks::ELEMENTWISE.is_multiple_of(GROUP));
 
 /// Forward pass; the input gradient is the same function of the output's gradient.
 pub fn apply(call: &Call, probability: f32, operands: Operands) {
@@ -19,9 +23,10 @@ pub fn apply(call: &Call, probability: f32, operands: Operands) {
         y.copy_from_slice(x);
         return;
     }
-    // Below it an element is dropped; at most one in 2^32 off the wanted share.
-    let limit = (f64::from(probability) * 4_294_967_296.0) as u32;
-    let scale = (1.0 / (1.0 - f64::from(probability))) as f32;
+    // Below it an element is dropped: the share to the nearest 65536th, which the scale allows for.
+    let limit = (f64::from(probability) * 65_536.0).round().min(65_535.0);
+    let scale = (65_536.0 / (65_536.0 - limit)) as f32;
+    let limit = limit as u32;
     let elements = call.output.elements() as usize;
     let threads = chunks::worth(call.threads, x.len());
     let samples = x.chunks_exact(elements).zip(y.chunks_exact_mut(elements));
@@ -29,11 +34,14 @@ pub fn apply(call: &Call, probability: f32, operands: Operands) {
         let sample = Sample::new(&call.draw, call.draw.first_sample + index);
         chunks::for_each(threads, y, chunks::ELEMENTWISE, |chunk, y| {
             let start = chunk * chunks::ELEMENTWISE;
-            let groups = x[start..][..y.len()].chunks(WORDS).zip(y.chunks_mut(WORDS));
-            for (group, (x, y)) in (start / WORDS..).zip(groups) {
+            let groups = x[start..][..y.len()].chunks(GROUP).zip(y.chunks_mut(GROUP));
+            for (group, (x, y)) in (start / GROUP..).zip(groups) {
                 let words = sample.words(group);
-                for ((y, x), word) in y.iter_mut().zip(x).zip(words) {
-                    *y = if word < limit { 0.0 } else { x * scale };
+                let halves = x.chunks(WORDS).zip(y.chunks_mut(WORDS)).zip([0, 16]);
+                for ((x, y), shift) in halves {
+                    for ((y, x), word) in y.iter_mut().zip(x).zip(words) {
+                        *y = if (word >> shift) & 0xffff < limit { 0.0 } else { x * scale };
+                    }
                 }
             }
         });
@@ -54,7 +62,7 @@ impl Sample {
         Self { key: [key as u32, (key >> 32) as u32], counter }
     }
 
-    /// Numbers of elements `group * WORDS ..`.
+    /// Numbers for the elements from `group * GROUP` on.
     fn words(&self, group: usize) -> [u32; WORDS] {
         blocks(self.key, (group * LANES) as u32, self.counter)
     }

@@ -1,16 +1,36 @@
 //! Element-wise operations. Loops over equal slices that the compiler turns into vector code;
 //! memory, not arithmetic, sets their speed.
 
+use super::vector::vectorised;
 use super::{Call, Operands, bf16, chunks};
 use pipewright_core::plan::Precision;
+
+vectorised! {
+    fn relu(y: &mut [f32], x: &[f32]) {
+        y.iter_mut().zip(x).for_each(|(y, &x)| *y = if x < 0.0 { 0.0 } else { x });
+    }
+
+    fn relu_gradient(gx: &mut [f32], y: &[f32], gy: &[f32]) {
+        for ((gx, &y), &gy) in gx.iter_mut().zip(y).zip(gy) {
+            *gx = if y > 0.0 { gy } else { 0.0 };
+        }
+    }
+
+    fn sum_of_two(out: &mut [f32], a: &[f32], b: &[f32]) {
+        out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = a + b);
+    }
+
+    fn add(out: &mut [f32], term: &[f32]) {
+        out.iter_mut().zip(term).for_each(|(out, term)| *out += term);
+    }
+}
 
 /// `y = max(x, 0)`; what is not a number stays so, lest a diverged run look healthy.
 pub fn relu_forward(call: &Call, operands: Operands) {
     let x = operands.reads[0];
     let threads = chunks::worth(call.threads, operands.writes[0].len());
     chunks::for_each(threads, operands.writes[0], chunks::ELEMENTWISE, |i, y| {
-        let x = &x[i * chunks::ELEMENTWISE..][..y.len()];
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = if x < 0.0 { 0.0 } else { x });
+        relu(y, &x[i * chunks::ELEMENTWISE..][..y.len()]);
     });
 }
 
@@ -19,11 +39,8 @@ pub fn relu_input_gradient(call: &Call, operands: Operands) {
     let (y, gy) = (operands.reads[0], operands.reads[1]);
     let threads = chunks::worth(call.threads, operands.writes[0].len());
     chunks::for_each(threads, operands.writes[0], chunks::ELEMENTWISE, |i, gx| {
-        let y = &y[i * chunks::ELEMENTWISE..][..gx.len()];
-        let gy = &gy[i * chunks::ELEMENTWISE..][..gx.len()];
-        for ((gx, &y), &gy) in gx.iter_mut().zip(y).zip(gy) {
-            *gx = if y > 0.0 { gy } else { 0.0 };
-        }
+        let part = i * chunks::ELEMENTWISE..i * chunks::ELEMENTWISE + gx.len();
+        relu_gradient(gx, &y[part.clone()], &gy[part]);
     });
 }
 
@@ -37,15 +54,14 @@ pub fn sum(call: &Call, operands: Operands) {
     let threads = chunks::worth(call.threads, writes[0].len());
     chunks::for_each(threads, writes[0], chunks::ELEMENTWISE, |i, out| {
         let part = i * chunks::ELEMENTWISE..i * chunks::ELEMENTWISE + out.len();
-        let (first, second) = (&first[part.clone()], &second[part.clone()]);
-        for ((out, a), b) in out.iter_mut().zip(first).zip(second) {
-            *out = a + b;
-        }
+        sum_of_two(out, &first[part.clone()], &second[part.clone()]);
         for term in rest {
-            let terms = out.iter_mut().zip(&term[part.clone()]);
+            let term = &term[part.clone()];
             match call.precision {
-                Precision::F32 => terms.for_each(|(out, term)| *out += term),
-                Precision::Bf16 => terms.for_each(|(out, term)| *out = bf16::round(*out) + term),
+                Precision::F32 => add(out, term),
+                Precision::Bf16 => {
+                    out.iter_mut().zip(term).for_each(|(out, term)| *out = bf16::round(*out) + term)
+                }
             }
         }
     });

@@ -58,10 +58,10 @@ pub fn tanh(x: f32) -> f32 {
     let a = x.abs();
     // Near zero the quotient below would lose what a polynomial keeps.
     let s = x * x;
-    let p = step(-5.704_988_7e-3, s, 2.063_908_9e-2);
+    let p = step(-5.704_988_7e-3, s, 2.063_909e-2);
     let p = step(p, s, -5.373_971_6e-2);
     let p = step(p, s, 1.333_144_2e-1);
-    let p = step(p, s, -3.333_328_2e-1);
+    let p = step(p, s, -3.333_328e-1);
     let near = step(p * s, x, x);
     let far = (1.0 - 2.0 / (exp(2.0 * a) + 1.0)).copysign(x);
     if a < 0.625 { near } else { far }

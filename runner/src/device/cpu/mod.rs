@@ -32,7 +32,6 @@ mod rows;
 mod softmax;
 mod strides;
 mod sums;
-mod unfold;
 mod upsample;
 mod vector;
 

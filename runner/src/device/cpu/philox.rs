@@ -2,8 +2,9 @@
 //! easy as 1, 2, 3"). Any number can be made at any time from its counter and a key, so nothing
 //! needs to be stored or kept in order.
 
-/// Blocks made side by side; the compiler holds them in vector registers.
-pub const LANES: usize = 8;
+/// Blocks made side by side: so many that the compiler keeps the loop over them, and turns it into
+/// vector code.
+pub const LANES: usize = 32;
 
 /// Numbers of one call: four words from each block.
 pub const WORDS: usize = 4 * LANES;
@@ -15,26 +16,43 @@ const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 /// The blocks of counters `[first + lane, counter[0], counter[1], counter[2]]`: word `w` of block
 /// `lane` is at `w * LANES + lane`.
 pub fn blocks(key: [u32; 2], first: u32, counter: [u32; 3]) -> [u32; WORDS] {
-    let mut words = [[0u32; LANES], [counter[0]; LANES], [counter[1]; LANES], [counter[2]; LANES]];
-    for (lane, word) in (0..).zip(&mut words[0]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has what the function was compiled for.
+        return unsafe { blocks_avx2(key, first, counter) };
+    }
+    blocks_here(key, first, counter)
+}
+
+/// The same with the vectors that almost every processor has: four times as fast.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn blocks_avx2(key: [u32; 2], first: u32, counter: [u32; 3]) -> [u32; WORDS] {
+    blocks_here(key, first, counter)
+}
+
+#[inline(always)]
+fn blocks_here(key: [u32; 2], first: u32, counter: [u32; 3]) -> [u32; WORDS] {
+    let mut a = [0u32; LANES];
+    for (lane, word) in (0..).zip(&mut a) {
         *word = first.wrapping_add(lane);
     }
+    let [mut b, mut c, mut d] = counter.map(|word| [word; LANES]);
     let mut key = key;
     for _ in 0..ROUNDS {
-        let [a, b, c, d] = words;
         for lane in 0..LANES {
             let even = u64::from(MULTIPLIERS[0]) * u64::from(a[lane]);
             let odd = u64::from(MULTIPLIERS[1]) * u64::from(c[lane]);
-            words[0][lane] = (odd >> 32) as u32 ^ b[lane] ^ key[0];
-            words[1][lane] = odd as u32;
-            words[2][lane] = (even >> 32) as u32 ^ d[lane] ^ key[1];
-            words[3][lane] = even as u32;
+            a[lane] = (odd >> 32) as u32 ^ b[lane] ^ key[0];
+            c[lane] = (even >> 32) as u32 ^ d[lane] ^ key[1];
+            b[lane] = odd as u32;
+            d[lane] = even as u32;
         }
         key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
     }
     let mut out = [0; WORDS];
-    for (out, words) in out.chunks_exact_mut(LANES).zip(&words) {
-        out.copy_from_slice(words);
+    for (out, words) in out.chunks_exact_mut(LANES).zip([a, b, c, d]) {
+        out.copy_from_slice(&words);
     }
     out
 }
@@ -65,7 +83,9 @@ mod tests {
     fn a_block_does_not_depend_on_its_neighbours() {
         let (low, high) = (blocks([1, 2], 8, [3, 4, 5]), blocks([1, 2], 11, [3, 4, 5]));
         for word in 0..4 {
-            assert_eq!(low[word * LANES + 3..(word + 1) * LANES], high[word * LANES..][..5]);
+            let (low, high) = (&low[word * LANES..][3..LANES], &high[word * LANES..]);
+            assert_eq!(low, &high[..LANES - 3]);
         }
+        assert_eq!(blocks([1, 2], 8, [3, 4, 5]), blocks_here([1, 2], 8, [3, 4, 5]));
     }
 }

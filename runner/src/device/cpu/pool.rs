@@ -1,6 +1,7 @@
 //! Pooling: `x [samples, C, H, W]` to `y [samples, C, rows, columns]`, one plane at a time.
 
 use super::sums::sum;
+use super::vector::vectorised;
 use super::{Call, Operands, chunks};
 use pipewright_core::graph::Window;
 use std::ops::Range;
@@ -60,50 +61,70 @@ pub fn max_forward(call: &Call, window: &Window, operands: Operands) {
     });
 }
 
-/// Row `r` of the output, a block of windows at a time.
-///
-/// Which of two values is larger is a coin toss that no processor predicts. A block of fixed size
-/// has neither branches nor a remainder, so the compiler compares and selects in vectors.
-fn max_row(
-    window: &Window,
-    x: &[f32],
-    (r, size): (usize, Size),
-    y: &mut [f32],
-    positions: &mut [u32],
-) {
-    const LANES: usize = 16;
-    let (stride, padding) = (window.stride[1] as usize, window.padding[1] as usize);
-    let rows = covered(window, 0, r, size[0]).0;
-    let steps: [u32; LANES] = std::array::from_fn(|lane| (lane * stride) as u32);
-    let blocks = y.chunks_mut(LANES).zip(positions.chunks_mut(LANES));
-    for (start, (y, positions)) in (0..).step_by(LANES).zip(blocks) {
-        let mut maxima = [f32::NEG_INFINITY; LANES];
-        // Where all of a window is minus infinity no comparison succeeds: its first element it is.
-        let mut places: [u32; LANES] = std::array::from_fn(|lane| {
-            let column = covered(window, 1, start + lane.min(y.len() - 1), size[1]).0.start;
-            (rows.start * size[1] + column) as u32
-        });
-        for row in rows.clone() {
-            let x = &x[row * size[1]..][..size[1]];
-            for k in 0..window.kernel[1] as usize {
-                let (columns, first) = inside(window, k, size[1], start..start + y.len());
-                let mut values = [f32::NEG_INFINITY; LANES];
-                let gathered = &mut values[columns.start - start..columns.end - start];
-                let inputs = x[first..].iter().step_by(stride);
-                gathered.iter_mut().zip(inputs).for_each(|(value, x)| *value = *x);
-                // Where the first window's element is, or would be in the padding.
-                let place = (row * size[1] + start * stride + k).wrapping_sub(padding) as u32;
-                for lane in 0..LANES {
-                    let larger = (values[lane] > maxima[lane]) | values[lane].is_nan();
-                    let here = place.wrapping_add(steps[lane]);
-                    places[lane] = if larger { here } else { places[lane] };
-                    maxima[lane] = if larger { values[lane] } else { maxima[lane] };
+/// Windows of a block.
+const LANES: usize = 16;
+
+vectorised! {
+    /// Row `r` of the output, a block of windows at a time.
+    ///
+    /// Which of two values is larger is a coin toss that no processor predicts. A block of fixed
+    /// size has neither branches nor a remainder, so the compiler compares and selects in vectors.
+    fn max_row(
+        window: &Window,
+        x: &[f32],
+        at: (usize, Size),
+        y: &mut [f32],
+        positions: &mut [u32],
+    ) {
+        let (r, size) = at;
+        let (stride, padding) = (window.stride[1] as usize, window.padding[1] as usize);
+        let rows = covered(window, 0, r, size[0]).0;
+        let blocks = y.chunks_mut(LANES).zip(positions.chunks_mut(LANES));
+        for (start, (y, positions)) in (0..).step_by(LANES).zip(blocks) {
+            let mut maxima = [f32::NEG_INFINITY; LANES];
+            // Where all of a window is minus infinity no comparison succeeds: its first element
+            // it is.
+            let mut places: [u32; LANES] = std::array::from_fn(|lane| {
+                (rows.start * size[1] + ((start + lane) * stride).saturating_sub(padding)) as u32
+            });
+            for row in rows.clone() {
+                let x = &x[row * size[1]..][..size[1]];
+                for k in 0..window.kernel[1] as usize {
+                    let (columns, first) = inside(window, k, size[1], start..start + y.len());
+                    let columns = columns.start - start..columns.end - start;
+                    let values = gathered(&x[first..], columns, stride);
+                    // Where the first window's element is, or would be in the padding.
+                    let place = (row * size[1] + start * stride + k).wrapping_sub(padding) as u32;
+                    for lane in 0..LANES {
+                        let larger = (values[lane] > maxima[lane]) | values[lane].is_nan();
+                        let here = place.wrapping_add((lane * stride) as u32);
+                        places[lane] = if larger { here } else { places[lane] };
+                        maxima[lane] = if larger { values[lane] } else { maxima[lane] };
+                    }
                 }
             }
+            y.copy_from_slice(&maxima[..y.len()]);
+            positions.copy_from_slice(&places[..positions.len()]);
         }
-        y.copy_from_slice(&maxima[..y.len()]);
-        positions.copy_from_slice(&places[..positions.len()]);
     }
+}
+
+/// The elements of `x`, `stride` apart, in the lanes `lanes`; minus infinity in the others.
+#[inline(always)]
+fn gathered(x: &[f32], lanes: Range<usize>, stride: usize) -> [f32; LANES] {
+    // Usual windows well inside of an image: loads and shuffles instead of single elements.
+    if lanes.len() == LANES && stride == 2 && x.len() >= 2 * LANES {
+        let x = &x[..2 * LANES];
+        return std::array::from_fn(|lane| x[2 * lane]);
+    }
+    if lanes.len() == LANES && stride == 1 {
+        let x = &x[..LANES];
+        return std::array::from_fn(|lane| x[lane]);
+    }
+    let mut values = [f32::NEG_INFINITY; LANES];
+    let inputs = x.iter().step_by(stride);
+    values[lanes].iter_mut().zip(inputs).for_each(|(value, x)| *value = *x);
+    values
 }
 
 /// Every output's gradient goes to where its maximum was.

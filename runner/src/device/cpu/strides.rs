@@ -25,11 +25,11 @@ impl<const N: usize> Walk<N> {
     pub fn new(sizes: impl Iterator<Item = (usize, [usize; N])>) -> Self {
         let mut axes: SmallVec<[Axis<N>; 8]> = SmallVec::new();
         for (size, strides) in sizes.filter(|(size, _)| *size != 1) {
-            if let Some(last) = axes.last_mut() {
-                if (0..N).all(|i| last.strides[i] == strides[i] * size) {
-                    *last = Axis { size: last.size * size, strides };
-                    continue;
-                }
+            if let Some(last) = axes.last_mut()
+                && (0..N).all(|i| last.strides[i] == strides[i] * size)
+            {
+                *last = Axis { size: last.size * size, strides };
+                continue;
             }
             axes.push(Axis { size, strides });
         }

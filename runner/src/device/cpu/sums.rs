@@ -91,15 +91,17 @@ pub fn squares(threads: usize, values: &[f32]) -> f64 {
     sums.iter().sum()
 }
 
+// Apart, or the compiler keeps the lanes in memory.
+#[inline(never)]
 fn part_squares(values: &[f32]) -> f64 {
     let mut lanes = [0.0f64; LANES / 2];
-    let chunks = values.chunks_exact(LANES / 2);
-    for (lane, value) in lanes.iter_mut().zip(chunks.remainder()) {
+    let (chunks, rest) = values.as_chunks::<{ LANES / 2 }>();
+    for (lane, value) in lanes.iter_mut().zip(rest) {
         *lane = f64::from(*value) * f64::from(*value);
     }
     for chunk in chunks {
-        for (lane, value) in lanes.iter_mut().zip(chunk) {
-            *lane += f64::from(*value) * f64::from(*value);
+        for i in 0..LANES / 2 {
+            lanes[i] += f64::from(chunk[i]) * f64::from(chunk[i]);
         }
     }
     lanes.iter().sum()

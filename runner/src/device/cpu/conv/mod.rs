@@ -1,7 +1,7 @@
 //! Convolutions, and transposed ones, as matrix products, one group of one sample at a time.
 //!
 //! `x [samples, C, H, W]`, weight `[O, C / groups, kernel..]`, `y [samples, O, rows, columns]`.
-//! With `U` the unfolded image (see [`unfold`](super::unfold)) and all else seen as matrices:
+//! With `U` the unfolded image (see [`unfold`]) and all else seen as matrices:
 //!
 //! ```text
 //! forward          y [O, P]  =  W [O, K]  U [K, P]
@@ -10,14 +10,20 @@
 //! ```
 //!
 //! The workspace would hold all `P` positions of `U`; unfolding some output rows at a time keeps
-//! them in the second-level cache, where the product finds them again.
+//! them in the second-level cache, where the product finds them again. Of small images several are
+//! taken together (see [`several`]).
+
+mod places;
+mod several;
+mod unfold;
 
 use super::chunks;
 use super::matmul::{Matrix, MatrixMut, Product, matmul};
 use super::sums::sum;
-use super::unfold::{Geometry, fold_add, unfold};
 use super::{Call, Operands};
+use several::Several;
 use std::ops::Range;
+use unfold::{Geometry, fold_add, unfold};
 
 /// Words of unfolded image that stay in the second-level cache beside the weights: 512 KiB.
 const UNFOLDED_WORDS: usize = 1 << 17;
@@ -122,6 +128,9 @@ fn correlate(
     y: &mut [f32],
     workspace: &mut [f32],
 ) {
+    if let Some(several) = Several::new(call) {
+        return several.correlate(x, (weight, bias), y, workspace);
+    }
     let blocks = Blocks::new(call);
     let g = blocks.geometry;
     let (x_group, y_group) = g.group_len();
@@ -146,6 +155,9 @@ fn correlate(
 
 /// `U = Wᵀ y`, folded back and added up to `x`.
 fn spread(call: &Call, y: &[f32], (weight, bias): Weights, x: &mut [f32], workspace: &mut [f32]) {
+    if let Some(several) = Several::new(call) {
+        return several.spread(y, (weight, bias), x, workspace);
+    }
     let blocks = Blocks::new(call);
     let g = blocks.geometry;
     let (x_group, y_group) = g.group_len();
@@ -174,7 +186,7 @@ fn spread(call: &Call, y: &[f32], (weight, bias): Weights, x: &mut [f32], worksp
             let unfolded = &mut scratch[..shape.0 * shape.1];
             let image = MatrixMut::new(unfolded, shape, shape.1);
             matmul(image, weight, y, Product::Overwrite, threads);
-            fold_add(&g, unfolded, rows, x);
+            fold_add(&g, (&*unfolded, shape.1), rows, x);
         });
     });
 }
@@ -187,6 +199,9 @@ fn add_products(
     gradient: &mut [f32],
     workspace: &mut [f32],
 ) {
+    if let Some(several) = Several::new(call) {
+        return several.add_products((x, y), gradient, workspace);
+    }
     let blocks = Blocks::new(call);
     let g = blocks.geometry;
     let (x_group, y_group) = g.group_len();
@@ -251,6 +266,6 @@ fn unfolded<'a>(
     if g.is_pointwise() {
         return Matrix::new(image, shape, shape.1);
     }
-    unfold(g, image, rows, scratch);
+    unfold(g, image, rows, (&mut *scratch, shape.1));
     Matrix::new(scratch, shape, shape.1)
 }

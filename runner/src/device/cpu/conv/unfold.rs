@@ -8,7 +8,7 @@
 //! (ch, kr, kc)  image[ch, r * stride + kr * dilation - padding, c * stride + ..]   or 0 outside
 //! ```
 
-use super::Call;
+use crate::device::cpu::Call;
 use pipewright_core::graph::Op;
 use std::ops::Range;
 
@@ -79,7 +79,7 @@ impl Geometry {
     }
 
     /// Along `axis`, the outputs among `outputs` whose input at kernel element `k` lies inside.
-    fn inside(&self, axis: usize, k: usize, outputs: Range<usize>) -> Range<usize> {
+    pub fn inside(&self, axis: usize, k: usize, outputs: Range<usize>) -> Range<usize> {
         let (stride, padding) = (self.stride[axis], self.padding[axis]);
         let offset = k * self.dilation[axis];
         let first = padding.saturating_sub(offset).div_ceil(stride);
@@ -103,11 +103,16 @@ impl Geometry {
 }
 
 /// Unfolds the output rows `rows` of one group of one sample: `image [channels, size]` to
-/// `unfolded [unfolded_rows, rows x out columns]`.
-pub fn unfold(g: &Geometry, image: &[f32], rows: Range<usize>, unfolded: &mut [f32]) {
+/// `unfolded [unfolded_rows, rows x out columns]`, whose rows begin `stride` elements apart.
+pub fn unfold(
+    g: &Geometry,
+    image: &[f32],
+    rows: Range<usize>,
+    (unfolded, stride): (&mut [f32], usize),
+) {
     let columns = rows.len() * g.out[1];
     g.for_each_row(|row, channel, kr, kc| {
-        let line = &mut unfolded[row * columns..][..columns];
+        let line = &mut unfolded[row * stride..][..columns];
         let plane = &image[channel * g.size[0] * g.size[1]..][..g.size[0] * g.size[1]];
         let inside = g.inside(0, kr, rows.clone());
         let across = g.inside(1, kc, 0..g.out[1]);
@@ -136,10 +141,15 @@ pub fn unfold(g: &Geometry, image: &[f32], rows: Range<usize>, unfolded: &mut [f
 
 /// The transposed operation: adds the unfolded gradient of the output rows `rows` to the
 /// gradient of the image.
-pub fn fold_add(g: &Geometry, unfolded: &[f32], rows: Range<usize>, image: &mut [f32]) {
+pub fn fold_add(
+    g: &Geometry,
+    (unfolded, stride): (&[f32], usize),
+    rows: Range<usize>,
+    image: &mut [f32],
+) {
     let columns = rows.len() * g.out[1];
     g.for_each_row(|row, channel, kr, kc| {
-        let line = &unfolded[row * columns..][..columns];
+        let line = &unfolded[row * stride..][..columns];
         let plane = &mut image[channel * g.size[0] * g.size[1]..][..g.size[0] * g.size[1]];
         let across = g.inside(1, kc, 0..g.out[1]);
         if across.is_empty() {

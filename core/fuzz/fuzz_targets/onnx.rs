@@ -1,0 +1,12 @@
+//! ONNX files: any bytes are a network or a typed error, and a network knows where its weights are.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pipewright_core::onnx::{Options, read};
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(imported) = read(bytes.to_vec(), &Options::default()) {
+        assert_eq!(imported.weights.len(), imported.graph.params().len());
+        assert!(imported.graph.loss().is_some());
+    }
+});

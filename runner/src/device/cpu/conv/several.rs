@@ -1,0 +1,188 @@
+//! Convolutions of several samples with small images in one product: the weights of deep layers
+//! are large, and reading them once a sample would take longer than multiplying.
+//!
+//! The unfolded images lie side by side, `[K, samples P]`, and so do the outputs, `[O, samples P]`,
+//! in the workspace: a tensor has its samples one after the other.
+
+use super::places::Places;
+use super::unfold::{Geometry, fold_add, unfold};
+use super::{Weights, group_weight};
+use crate::device::cpu::matmul::{Matrix, MatrixMut, Product, matmul};
+use crate::device::cpu::{Call, chunks};
+use pipewright_core::graph::autodiff::samples_together;
+
+/// How the samples of a convolution are taken together; depends on shapes only, never on threads.
+pub struct Several<'a> {
+    call: &'a Call<'a>,
+    geometry: Geometry,
+    /// Where unfolded elements come from, for images that are small enough.
+    places: Option<Places>,
+    /// Samples in one product.
+    together: usize,
+}
+
+impl<'a> Several<'a> {
+    /// None where samples are better taken one by one.
+    pub fn new(call: &'a Call<'a>) -> Option<Self> {
+        let geometry = Geometry::new(call);
+        let together = samples_together(geometry.positions() as u64).min(call.samples) as usize;
+        let places = Places::new(&geometry);
+        (together > 1).then_some(Self { call, geometry, places, together })
+    }
+
+    /// Words of the unfolded images, and of the outputs beside them.
+    fn scratch(&self) -> (usize, usize) {
+        let columns = self.together * self.geometry.positions();
+        (self.geometry.unfolded_rows() * columns, self.geometry.out_channels * columns)
+    }
+
+    /// Threads that work on different products, and threads inside each product.
+    fn threads(&self, workspace: usize) -> (usize, usize) {
+        let (images, outputs) = self.scratch();
+        let items = (self.call.samples as usize).div_ceil(self.together);
+        let lanes = self.call.threads.min(items).min(workspace / (images + outputs));
+        if lanes > 1 { (lanes, 1) } else { (1, self.call.threads) }
+    }
+
+    /// Unfolds one group of `count` samples from `first` on.
+    fn unfold(&self, x: &[f32], (first, count): (usize, usize), group: usize, images: &mut [f32]) {
+        let g = &self.geometry;
+        let (len, _) = g.group_len();
+        let stride = count * g.positions();
+        for sample in 0..count {
+            let x = &x[((first + sample) * g.groups + group) * len..][..len];
+            let image = &mut images[sample * g.positions()..];
+            match &self.places {
+                Some(places) => places.unfold(x, (image, stride)),
+                None => unfold(g, x, 0..g.out[0], (image, stride)),
+            }
+        }
+    }
+
+    /// Calls `visit(a row in the tensor, the same row in the workspace)` for the rows of one group
+    /// of `count` samples from `first` on.
+    fn output_rows(
+        &self,
+        (first, count): (usize, usize),
+        group: usize,
+        mut visit: impl FnMut(usize, usize, usize),
+    ) {
+        let g = &self.geometry;
+        let positions = g.positions();
+        for sample in 0..count {
+            for channel in 0..g.out_channels {
+                let plane = ((first + sample) * g.groups + group) * g.out_channels + channel;
+                visit(plane, plane * positions, (channel * count + sample) * positions);
+            }
+        }
+    }
+
+    /// `y = W U`
+    pub fn correlate(
+        &self,
+        x: &[f32],
+        (weight, bias): Weights,
+        y: &mut [f32],
+        workspace: &mut [f32],
+    ) {
+        let g = &self.geometry;
+        let sample_len = g.groups * g.group_len().1;
+        let (lanes, threads) = self.threads(workspace.len());
+        let (images, outputs) = self.scratch();
+        let len = (self.together * sample_len, images + outputs);
+        chunks::for_each_with_scratch(lanes, (y, workspace), len, |item, y, scratch| {
+            let (images, outputs) = scratch.split_at_mut(images);
+            let count = y.len() / sample_len;
+            let shape = (g.out_channels, count * g.positions());
+            for group in 0..g.groups {
+                self.unfold(x, (item * self.together, count), group, images);
+                let image = Matrix::new(images, (g.unfolded_rows(), shape.1), shape.1);
+                let out = MatrixMut::new(&mut *outputs, shape, shape.1);
+                matmul(out, group_weight(g, weight, group), image, Product::Overwrite, threads);
+                self.output_rows((0, count), group, |plane, to, from| {
+                    let bias = bias.map_or(0.0, |bias| bias[plane % (g.groups * g.out_channels)]);
+                    let from = &outputs[from..][..g.positions()];
+                    y[to..][..g.positions()].iter_mut().zip(from).for_each(|(y, x)| *y = x + bias);
+                });
+            }
+        });
+    }
+
+    /// Collects the outputs of one group of `count` samples from `first` on.
+    fn gather(&self, y: &[f32], samples: (usize, usize), group: usize, outputs: &mut [f32]) {
+        let positions = self.geometry.positions();
+        self.output_rows(samples, group, |_, from, to| {
+            outputs[to..][..positions].copy_from_slice(&y[from..][..positions]);
+        });
+    }
+
+    /// `U = Wᵀ y`, folded back and added up to `x`.
+    pub fn spread(&self, y: &[f32], (weight, bias): Weights, x: &mut [f32], workspace: &mut [f32]) {
+        let g = &self.geometry;
+        let sample_len = g.groups * g.group_len().0;
+        let (lanes, threads) = self.threads(workspace.len());
+        let (images, outputs) = self.scratch();
+        let len = (self.together * sample_len, images + outputs);
+        chunks::for_each_with_scratch(lanes, (x, workspace), len, |item, x, scratch| {
+            let (images, outputs) = scratch.split_at_mut(images);
+            let count = x.len() / sample_len;
+            let columns = count * g.positions();
+            match bias {
+                None => x.fill(0.0),
+                Some(bias) => {
+                    let planes = x.chunks_exact_mut(g.size[0] * g.size[1]);
+                    planes.zip(bias.iter().cycle()).for_each(|(plane, bias)| plane.fill(*bias));
+                }
+            }
+            for group in 0..g.groups {
+                self.gather(y, (item * self.together, count), group, outputs);
+                let out = Matrix::new(outputs, (g.out_channels, columns), columns);
+                let image = MatrixMut::new(&mut *images, (g.unfolded_rows(), columns), columns);
+                let weight = group_weight(g, weight, group).transposed();
+                matmul(image, weight, out, Product::Overwrite, threads);
+                self.fold(images, count, group, x);
+            }
+        });
+    }
+
+    /// Adds the unfolded images of one group of `count` samples to them.
+    fn fold(&self, images: &[f32], count: usize, group: usize, x: &mut [f32]) {
+        let g = &self.geometry;
+        let (len, _) = g.group_len();
+        let stride = count * g.positions();
+        for sample in 0..count {
+            let x = &mut x[(sample * g.groups + group) * len..][..len];
+            let image = &images[sample * g.positions()..];
+            match &self.places {
+                Some(places) => places.fold_add((image, stride), x),
+                None => fold_add(g, (image, stride), 0..g.out[0], x),
+            }
+        }
+    }
+
+    /// `gradient += y Uᵀ`, samples in their order.
+    pub fn add_products(
+        &self,
+        (x, y): (&[f32], &[f32]),
+        gradient: &mut [f32],
+        workspace: &mut [f32],
+    ) {
+        let g = &self.geometry;
+        let samples = self.call.samples as usize;
+        let (images, outputs) = workspace.split_at_mut(self.scratch().0);
+        let shape = (g.out_channels, g.unfolded_rows());
+        for first in (0..samples).step_by(self.together) {
+            let count = self.together.min(samples - first);
+            let columns = count * g.positions();
+            for group in 0..g.groups {
+                self.unfold(x, (first, count), group, images);
+                self.gather(y, (first, count), group, outputs);
+                let image = Matrix::new(images, (shape.1, columns), columns);
+                let out = Matrix::new(outputs, (shape.0, columns), columns);
+                let gradient = &mut gradient[group * shape.0 * shape.1..][..shape.0 * shape.1];
+                let gradient = MatrixMut::new(gradient, shape, shape.1);
+                matmul(gradient, out, image.transposed(), Product::Add, self.call.threads);
+            }
+        }
+    }
+}
