@@ -113,6 +113,10 @@ pub fn preset_title(preset: Preset) -> String {
         Preset::Resnet50 => "ResNet-50 · 224 px",
         Preset::Resnet101 => "ResNet-101 · 224 px",
         Preset::Resnet152 => "ResNet-152 · 224 px",
+        Preset::Resized { network, size } => {
+            let usual = preset_title(network.usual());
+            return format!("{} · {size} px", usual.split(" · ").next().unwrap_or(&usual));
+        }
         Preset::Unet { blocks, channels } => return format!("U-Net ({blocks}, {channels})"),
         Preset::AmoebanetD { layers, filters } => {
             return format!("AmoebaNet-D ({layers}, {filters})");

@@ -70,6 +70,16 @@ pub enum TransportKind {
     Local,
 }
 
+/// What computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeviceKind {
+    /// This machine's processors.
+    Cpu,
+    /// Nothing: the times of the plan's costs are spent, messages are real. Trains nothing; shows
+    /// how a plan would run on a cluster that is not there.
+    Model,
+}
+
 /// `runner run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -107,6 +117,9 @@ pub struct RunArgs {
     /// How ranks talk.
     #[arg(long, value_enum, default_value = "auto")]
     pub transport: TransportKind,
+    /// What computes.
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: DeviceKind,
     /// Threads that each rank computes with; 0 shares the cores among the ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
@@ -257,6 +270,12 @@ pub struct CalibrateArgs {
     /// Layers of the network, for points.
     #[arg(long)]
     pub layers: Option<u64>,
+    /// The plan whose run the trace shows; with -o.
+    #[arg(long, requires = "output")]
+    pub plan: Option<PathBuf>,
+    /// Writes the plan's cluster with the trace's times, to plan with: runner plan --cluster FILE.
+    #[arg(short, long, requires = "plan", value_name = "CLUSTER")]
+    pub output: Option<PathBuf>,
 }
 
 /// Formats of other runtimes.

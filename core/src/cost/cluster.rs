@@ -106,6 +106,14 @@ pub struct Cluster {
     /// A rank computes nothing while its message travels, as under blocking sends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blocking_sends: bool,
+    /// The receiver's processor moves a message's bytes, once it comes for them: messages between
+    /// processes of one machine. Only the latency passes while it computes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub receivers_copy: bool,
+    /// The link for which formulas of collective calls meet what was measured, within a node;
+    /// without it they use `local`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collectives: Option<Link>,
     /// Measured node times; they replace the computed ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -164,6 +172,7 @@ impl Cluster {
             ("local.bytes_per_sec", self.local.bytes_per_sec),
             ("network.bytes_per_sec", self.network.bytes_per_sec),
             ("device_link.bytes_per_sec", self.link_of(Level::Device).bytes_per_sec),
+            ("collectives.bytes_per_sec", self.collectives.unwrap_or(self.local).bytes_per_sec),
         ];
         for (field, value) in rates {
             if !(value.is_finite() && value >= 1.0) {
@@ -188,6 +197,7 @@ impl Cluster {
             ("local.latency_ns", self.local.latency_ns),
             ("network.latency_ns", self.network.latency_ns),
             ("device_link.latency_ns", self.link_of(Level::Device).latency_ns),
+            ("collectives.latency_ns", self.collectives.unwrap_or(self.local).latency_ns),
         ];
         for (field, value) in times {
             if value.0 > 60_000_000_000 {
@@ -242,6 +252,14 @@ impl Cluster {
     /// The link between two lanes.
     pub fn link(&self, a: LaneId, b: LaneId) -> &Link {
         self.link_of(self.level(a, b))
+    }
+
+    /// The link that collective calls of a group use whose first and last ranks these are.
+    pub fn collective_link(&self, first: LaneId, last: LaneId) -> &Link {
+        match self.level(first, last) {
+            Level::Network => &self.network,
+            level => self.collectives.as_ref().unwrap_or_else(|| self.link_of(level)),
+        }
     }
 
     /// Ranks that the cluster has room for.

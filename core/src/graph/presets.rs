@@ -86,7 +86,67 @@ pub enum Preset {
     Llama70b,
     /// A decoder by numbers.
     Transformer(Transformer),
+    /// One of the networks above for square images of another size: `vgg16:32`.
+    Resized {
+        /// The network.
+        network: Resizable,
+        /// Pixels of an edge; a multiple of 32.
+        size: u64,
+    },
 }
+
+/// Networks that take images of any size; VGG's first dense layer grows with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resizable {
+    /// VGG16.
+    Vgg16,
+    /// VGG19.
+    Vgg19,
+    /// ResNet-18.
+    Resnet18,
+    /// ResNet-50.
+    Resnet50,
+    /// ResNet-101.
+    Resnet101,
+    /// ResNet-152.
+    Resnet152,
+}
+
+impl Resizable {
+    const ALL: [(Self, Preset); 6] = [
+        (Self::Vgg16, Preset::Vgg16),
+        (Self::Vgg19, Preset::Vgg19),
+        (Self::Resnet18, Preset::Resnet18),
+        (Self::Resnet50, Preset::Resnet50),
+        (Self::Resnet101, Preset::Resnet101),
+        (Self::Resnet152, Preset::Resnet152),
+    ];
+
+    /// The network for images of 224 pixels.
+    pub fn usual(self) -> Preset {
+        let found = Self::ALL.iter().find(|(network, _)| *network == self);
+        found.expect("all are in the list").1
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(_, preset)| preset.to_string() == name);
+        found.map(|(network, _)| *network)
+    }
+
+    fn graph(self, name: &str, size: u64) -> Result<Graph, GraphError> {
+        match self {
+            Self::Vgg16 => convolutional::vgg(name, [2, 2, 3, 3, 3], size),
+            Self::Vgg19 => convolutional::vgg(name, [2, 2, 4, 4, 4], size),
+            Self::Resnet18 => residual::resnet(name, [2, 2, 2, 2], false, size),
+            Self::Resnet50 => residual::resnet(name, [3, 4, 6, 3], true, size),
+            Self::Resnet101 => residual::resnet(name, [3, 4, 23, 3], true, size),
+            Self::Resnet152 => residual::resnet(name, [3, 8, 36, 3], true, size),
+        }
+    }
+}
+
+/// Pixels of an edge of ImageNet's images.
+const USUAL_SIZE: u64 = 224;
 
 /// Presets with their usual sizes, in the order in which they are offered.
 pub const PRESETS: [Preset; 24] = [
@@ -148,7 +208,8 @@ const NAMED: [(&str, Preset); 21] = [
      caffenet, googlenet, vgg19, resnet18, resnet101, resnet152, unet:BLOCKS,CHANNELS, \
      amoebanet-d:LAYERS,FILTERS, bert-base, bert-large, gpt2, gpt2-medium, gpt2-large, gpt2-xl, \
      gpt3-175b, llama-7b, llama-13b, llama-70b, transformer:layers=24,hidden=1024,heads=16,\
-     sequence=1024,vocabulary=50257 (also kv=, ffn=, tied, gated)"
+     sequence=1024,vocabulary=50257 (also kv=, ffn=, tied, gated); vgg and resnet \
+     take a size of images, a multiple of 32, as in vgg16:32"
 )]
 pub struct UnknownPreset {
     /// The text.
@@ -169,12 +230,13 @@ impl Preset {
             Preset::Alexnet => convolutional::alexnet(),
             Preset::Caffenet => convolutional::caffenet(),
             Preset::Googlenet => googlenet::googlenet(),
-            Preset::Vgg16 => convolutional::vgg(&name, [2, 2, 3, 3, 3]),
-            Preset::Vgg19 => convolutional::vgg(&name, [2, 2, 4, 4, 4]),
-            Preset::Resnet18 => residual::resnet(&name, [2, 2, 2, 2], false),
-            Preset::Resnet50 => residual::resnet(&name, [3, 4, 6, 3], true),
-            Preset::Resnet101 => residual::resnet(&name, [3, 4, 23, 3], true),
-            Preset::Resnet152 => residual::resnet(&name, [3, 8, 36, 3], true),
+            Preset::Vgg16 => Resizable::Vgg16.graph(&name, USUAL_SIZE),
+            Preset::Vgg19 => Resizable::Vgg19.graph(&name, USUAL_SIZE),
+            Preset::Resnet18 => Resizable::Resnet18.graph(&name, USUAL_SIZE),
+            Preset::Resnet50 => Resizable::Resnet50.graph(&name, USUAL_SIZE),
+            Preset::Resnet101 => Resizable::Resnet101.graph(&name, USUAL_SIZE),
+            Preset::Resnet152 => Resizable::Resnet152.graph(&name, USUAL_SIZE),
+            Preset::Resized { network, size } => network.graph(&name, size),
             Preset::Unet { blocks, channels } => unet::unet(blocks, channels),
             Preset::AmoebanetD { layers, filters } => amoebanet::amoebanet_d(layers, filters),
             Preset::BertBase => transformer::bert(&name, 12, 768, 12),
@@ -212,6 +274,7 @@ impl fmt::Display for Preset {
             Preset::Unet { blocks, channels } => write!(f, "unet:{blocks},{channels}"),
             Preset::AmoebanetD { layers, filters } => write!(f, "amoebanet-d:{layers},{filters}"),
             Preset::Transformer(numbers) => write!(f, "transformer:{numbers}"),
+            Preset::Resized { network, size } => write!(f, "{}:{size}", network.usual()),
             named => {
                 let known = NAMED.iter().find(|(_, preset)| preset == named);
                 write!(f, "{}", known.expect("every other preset is a name").0)
@@ -246,7 +309,10 @@ impl FromStr for Preset {
                 .filter(|(layers, filters)| layers.is_multiple_of(3) && filters.is_multiple_of(16))
                 .map(|(layers, filters)| Preset::AmoebanetD { layers, filters }),
             "transformer" => Transformer::parse(sizes).map(Preset::Transformer),
-            _ => None,
+            other => Resizable::named(other).and_then(|network| {
+                let size = number(sizes, 4096).filter(|size| size.is_multiple_of(32))?;
+                Some(Preset::Resized { network, size })
+            }),
         }
         .ok_or_else(unknown)
     }

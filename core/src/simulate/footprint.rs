@@ -95,5 +95,5 @@ pub(super) fn over_time(spans: Vec<Span>, footprints: &[Footprint], persistent: 
         most = most.max(during);
         held = after;
     }
-    Lane { spans, memory, arena: most }
+    Lane { spans, memory, arena: most, asides: vec![] }
 }

@@ -6,7 +6,7 @@ use super::{Copies, StageCost};
 use crate::cost::Cluster;
 use crate::ids::LaneId;
 use crate::plan::{Instruction, Program};
-use crate::timeline::{Lane, Message, Span, Timeline, Work};
+use crate::timeline::{Aside, Lane, Message, Span, Timeline, Wait, What, Work};
 use crate::units::Nanos;
 use thiserror::Error;
 
@@ -58,6 +58,9 @@ pub(super) struct LaneState {
     /// Tag of the last send by handle.
     handles: Vec<u32>,
     spans: Vec<Span>,
+    asides: Vec<Aside>,
+    /// Since when it waits at the instruction where it stands.
+    waits: Option<Nanos>,
 }
 
 /// All ranks of a step, or those of the first replica. They are numbered like ranks, `lane x
@@ -98,6 +101,8 @@ impl<'a> Machine<'a> {
             now: Nanos::ZERO,
             handles: vec![0; p.handles as usize],
             spans: Vec::with_capacity(p.train.len()),
+            asides: vec![],
+            waits: None,
         };
         let simulated = replicas as usize;
         let copies_of = |program| (0..simulated).map(move |_| lane(program));
@@ -183,9 +188,27 @@ impl<'a> Machine<'a> {
                 | Instruction::Scatter { .. } => self.collective(lane, instruction),
             };
             if let Some(next) = pause {
+                let state = &mut self.lanes[lane.index()];
+                if !matches!(next, Next::Compute(..)) {
+                    state.waits.get_or_insert(state.now);
+                }
                 return next;
             }
-            self.lanes[lane.index()].next += 1;
+            self.pass(lane, instruction);
+        }
+    }
+
+    /// Goes on to the next instruction, and notes how long this one had to wait.
+    fn pass(&mut self, lane: LaneId, instruction: &Instruction) {
+        let state = &mut self.lanes[lane.index()];
+        state.next += 1;
+        let wait = match instruction {
+            Instruction::Recv { .. } => Wait::Message,
+            Instruction::WaitSend { .. } | Instruction::Send { .. } => Wait::Receiver,
+            _ => Wait::Ranks,
+        };
+        if let Some(start) = state.waits.take().filter(|start| *start < state.now) {
+            state.asides.push(Aside { start, end: state.now, what: What::Wait(wait) });
         }
     }
 
@@ -200,7 +223,11 @@ impl<'a> Machine<'a> {
         let state = &mut self.lanes[lane.index()];
         let now = state.now;
         state.handles[handle as usize] = tag as u32;
-        let way = if to == lane { Nanos::ZERO } else { link.time(region.bytes) };
+        let way = match self.cluster.receivers_copy {
+            _ if to == lane => Nanos::ZERO,
+            true => link.latency_ns,
+            false => link.time(region.bytes),
+        };
         let arrival = now + way;
         let mail = &mut self.mail[tag];
         self.woken.extend(mail.waiter.take());
@@ -214,16 +241,25 @@ impl<'a> Machine<'a> {
             sent: now,
             received: arrival,
         });
-        self.cluster.blocking_sends.then(|| {
-            self.lanes[lane.index()].next += 1;
-            Next::Until(arrival)
-        })
+        self.cluster.blocking_sends.then(|| self.spend(lane, way, Wait::Receiver))
+    }
+
+    /// The lane does nothing else for `time`, and is then done with its instruction.
+    fn spend(&mut self, lane: LaneId, time: Nanos, wait: Wait) -> Next {
+        let state = &mut self.lanes[lane.index()];
+        let start = state.waits.take().unwrap_or(state.now);
+        let end = state.now + time;
+        state.next += 1;
+        if start < end {
+            state.asides.push(Aside { start, end, what: What::Wait(wait) });
+        }
+        Next::Until(end)
     }
 
     fn receive(&mut self, lane: LaneId, tag: u32) -> Option<Next> {
         let (now, tag) = (self.lanes[lane.index()].now, self.tag(lane, tag));
         let mail = &mut self.mail[tag];
-        let Some(message) = &mail.sent else {
+        let Some(message) = mail.sent else {
             mail.waiter = Some(lane);
             return Some(Next::Blocked);
         };
@@ -231,6 +267,20 @@ impl<'a> Machine<'a> {
         if arrival > now {
             return Some(Next::Until(arrival));
         }
+        if self.cluster.receivers_copy && message.from != lane {
+            let (from, to) = (self.rank(message.from), self.rank(lane));
+            let link = self.cluster.link(from, to);
+            let time = link.time(message.bytes) - link.latency_ns;
+            let end = now + time;
+            let mail = &mut self.mail[tag];
+            if let Some(message) = &mut mail.sent {
+                message.received = end;
+            }
+            mail.taken = Some(end);
+            self.woken.extend(mail.waiter.take());
+            return Some(self.spend(lane, time, Wait::Message));
+        }
+        let mail = &mut self.mail[tag];
         mail.taken = Some(now);
         self.woken.extend(mail.waiter.take());
         None
@@ -249,10 +299,7 @@ impl<'a> Machine<'a> {
     /// What groups of ranks do together.
     fn collective(&mut self, lane: LaneId, instruction: &Instruction) -> Option<Next> {
         let now = self.lanes[lane.index()].now;
-        let pause = |machine: &mut Self, time: Nanos| {
-            machine.lanes[lane.index()].next += 1;
-            Some(Next::Until(now + time))
-        };
+        let pause = |machine: &mut Self, time: Nanos| Some(machine.spend(lane, time, Wait::Ranks));
         match *instruction {
             Instruction::ClipGradients => match self.meeting.come(lane, now) {
                 (None, _) => Some(Next::Blocked),
@@ -268,7 +315,10 @@ impl<'a> Machine<'a> {
                 None => Some(Next::Blocked),
                 Some(end) if end > now => Some(Next::Until(end)),
                 Some(_) => {
-                    self.reductions.done(lane, stage);
+                    if let Some(start) = self.reductions.done(lane, stage) {
+                        let what = What::AllReduce(stage);
+                        self.lanes[lane.index()].asides.push(Aside { start, end: now, what });
+                    }
                     None
                 }
             },
@@ -340,7 +390,10 @@ impl<'a> Machine<'a> {
         let all = |program| std::iter::repeat_n(program, self.simulated);
         let programs = self.programs.iter().flat_map(all);
         let messages = self.mail.into_iter().filter_map(|mail| mail.sent).collect();
-        let lane = |(state, program): (LaneState, &Program)| Lane::new(program, state.spans);
+        let lane = |(mut state, program): (LaneState, &Program)| {
+            state.asides.sort_by_key(|aside| aside.start);
+            Lane { asides: state.asides, ..Lane::new(program, state.spans) }
+        };
         let lanes: Vec<Lane> = self.lanes.into_iter().zip(programs).map(lane).collect();
         let ends = lanes.iter().filter_map(|l| l.spans.last()).map(|s| s.end);
         let step = ends.max().unwrap_or_default();

@@ -21,7 +21,7 @@ impl Meeting {
     pub fn new(programs: &[Program], cluster: &Cluster, ranks: usize) -> Self {
         let lanes = ranks as u32;
         let params = programs.iter().flat_map(|p| &p.stages).map(|s| s.params.len()).sum::<usize>();
-        let link = cluster.link(LaneId(0), LaneId(lanes.saturating_sub(1)));
+        let link = cluster.collective_link(LaneId(0), LaneId(lanes.saturating_sub(1)));
         let seconds = match lanes {
             0 | 1 => 0.0,
             _ => best_all_reduce(lanes, 8.0 * params as f64, link).1,

@@ -14,8 +14,10 @@
 //! [`simulate`] is the truth for plans. [`estimate`] does the same for a schedule alone, without
 //! programs, for searches and for schedules that no plan can hold.
 //!
-//! Linear in instructions without sharing. Known limits: links are not shared between messages;
-//! copies of the message cost the processor nothing.
+//! Where receivers copy (processes of one machine), a message is there after the link's latency,
+//! and the receiver is busy with its bytes from when it comes for it.
+//!
+//! Linear in instructions without sharing. Known limit: links are not shared between messages.
 
 mod actions;
 mod estimate;

@@ -11,9 +11,19 @@ use crate::units::{Bytes, Nanos};
 pub(super) struct Reductions<'a> {
     cluster: &'a Cluster,
     groups: Vec<Group>,
-    /// By simulated lane: calls under way, as (stage, group, number).
-    waiting: Vec<Vec<(StageId, u32, usize)>>,
+    /// By simulated lane: calls under way.
+    waiting: Vec<Vec<Waiting>>,
     collective: Collective,
+}
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    stage: StageId,
+    group: u32,
+    /// The call's number in its group.
+    number: usize,
+    /// When the rank handed its bucket in.
+    since: Nanos,
 }
 
 struct Group {
@@ -60,7 +70,7 @@ impl<'a> Reductions<'a> {
     fn time(&self, collective: Collective, group: u32, bytes: Bytes) -> Nanos {
         let ranks = &self.groups[group as usize].ranks;
         let (first, last) = (ranks[0], ranks[ranks.len() - 1]);
-        let link = self.cluster.link(first, last);
+        let link = self.cluster.collective_link(first, last);
         Nanos::from_secs(time(collective, ranks.len() as u32, bytes.0 as f64, link))
     }
 
@@ -82,7 +92,7 @@ impl<'a> Reductions<'a> {
             call.moment = call.moment.max(before) + takes;
             call.over = true;
         }
-        self.waiting[lane.index()].push((stage, group, number));
+        self.waiting[lane.index()].push(Waiting { stage, group, number, since: now });
     }
 
     /// A backward pass from `start` to `end` completed the stage's gradients. Returns the lanes
@@ -108,8 +118,8 @@ impl<'a> Reductions<'a> {
     /// When the stage's buckets are summed; `None` while ranks are missing.
     pub fn wait(&mut self, lane: LaneId, stage: StageId) -> Option<Nanos> {
         let waiting = &self.waiting[lane.index()];
-        let mine = waiting.iter().filter(|(of, _, _)| *of == stage);
-        let calls = mine.map(|(_, group, number)| &self.groups[*group as usize].calls[*number]);
+        let mine = waiting.iter().filter(|w| w.stage == stage);
+        let calls = mine.map(|w| &self.groups[w.group as usize].calls[w.number]);
         let mut end = Nanos::ZERO;
         for call in calls {
             if !call.over {
@@ -120,9 +130,12 @@ impl<'a> Reductions<'a> {
         Some(end)
     }
 
-    /// The stage's buckets are summed and waited for.
-    pub fn done(&mut self, lane: LaneId, stage: StageId) {
-        self.waiting[lane.index()].retain(|(of, _, _)| *of != stage);
+    /// The stage's buckets are summed and waited for. Returns when the first was handed in.
+    pub fn done(&mut self, lane: LaneId, stage: StageId) -> Option<Nanos> {
+        let waiting = &mut self.waiting[lane.index()];
+        let first = waiting.iter().filter(|w| w.stage == stage).map(|w| w.since).min();
+        waiting.retain(|w| w.stage != stage);
+        first
     }
 
     /// Time of a broadcast within `group`.

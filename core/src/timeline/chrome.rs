@@ -1,7 +1,8 @@
 //! Chrome's trace format: what Perfetto opens, and what the explorer reads back.
 //!
-//! One process a lane; thread 0 computes, 1 sends, 2 receives; messages are flows; memory is a
-//! counter. Moments are microseconds with nanosecond digits, from the start of the run. A field
+//! One process a lane; its threads are the tracks compute, send, receive, wait, all-reduce and
+//! input; messages are flows from send to receive; memory is a counter. All-reduces of several
+//! stages overlap: they are asynchronous events. Moments are microseconds with nanosecond digits, from the start of the run. A field
 //! `pipewright` beside the events holds what the format has no place for.
 
 mod read;
@@ -10,6 +11,7 @@ mod write;
 pub use read::{TraceError, read};
 pub use write::write;
 
+use crate::timeline::Wait;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +46,25 @@ struct WorkArgs {
     optimizer: Option<u32>,
 }
 
+/// Names of the threads, by number.
+const TRACKS: [&str; 6] = ["compute", "send", "receive", "wait", "all-reduce", "input"];
+const WAIT: u32 = 3;
+const ALL_REDUCE: u32 = 4;
+const INPUT: u32 = 5;
+
+/// `args` of a wait, an all-reduce or an input.
+#[derive(Serialize, Deserialize)]
+struct AsideArgs {
+    step: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wait: Option<Wait>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stage: Option<u32>,
+    /// In nanoseconds; asynchronous events have none of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    duration: Option<u64>,
+}
+
 /// `args` of both ends of a message.
 #[derive(Clone, Serialize, Deserialize)]
 struct MessageArgs {
@@ -62,18 +83,30 @@ mod tests {
     use super::*;
     use crate::cost::Cluster;
     use crate::graph::presets::Preset;
+    use crate::ids::StageId;
     use crate::plan::{Draft, Model};
-    use crate::timeline::{Step, Trace};
+    use crate::timeline::{Aside, Step, Trace, What};
     use crate::units::Nanos;
 
     fn trace() -> Trace {
         let cluster = Cluster::preset("laptop").unwrap();
         let draft = Draft::new(Model::Preset(Preset::DigitsCnn), cluster, vec![4, 9]);
         let (_, prediction) = draft.plan().unwrap();
+        let mut timeline = prediction.timeline;
+        assert!(timeline.lanes[1].asides.iter().any(|a| a.what == What::Wait(Wait::Message)));
+        // What the prediction of this plan has none of.
+        for (stage, from) in [(3, 5), (1, 7)] {
+            let what = What::AllReduce(StageId(stage));
+            let (start, end) = (Nanos(from * 1_000_001), Nanos(from * 2_000_003));
+            timeline.lanes[2].asides.push(Aside { start, end, what });
+        }
+        let input = Aside { start: Nanos(1), end: Nanos(20_002), what: What::Input };
+        timeline.lanes[0].asides.insert(0, input);
+        timeline.lanes[2].asides.sort_by_key(|aside| aside.start);
         let step = |number: u64| Step {
             number,
             start: Nanos(number * 1_000_000_007),
-            timeline: prediction.timeline.clone(),
+            timeline: timeline.clone(),
         };
         Trace { model: "digits-cnn".into(), steps: vec![step(3), step(4)] }
     }
@@ -90,8 +123,12 @@ mod tests {
         let events = json["traceEvents"].as_array().unwrap();
         let of = |ph: &str| events.iter().filter(|e| e["ph"] == ph).count();
         assert_eq!(of("s"), of("f"));
-        assert!(of("s") > 0 && of("X") > 0 && of("C") > 0 && of("M") == 3 * 4);
+        assert!(of("s") > 0 && of("X") > 0 && of("C") > 0 && of("M") == 3 * 7);
         assert!(events.iter().all(|e| e["pid"].is_u64()));
+        assert_eq!((of("b"), of("e")), (4, 4), "two all-reduces a step, each begins and ends");
+        let on = |tid: u32| events.iter().filter(|e| e["ph"] == "X" && e["tid"] == tid).count();
+        assert!((0..4).chain([INPUT]).all(|tid| on(tid) > 0), "every track has something on it");
+        assert_eq!(on(1), of("s"));
     }
 
     #[test]

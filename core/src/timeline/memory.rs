@@ -36,7 +36,7 @@ impl Lane {
             }
             set(span.end, held);
         }
-        Self { spans, memory, arena: program.arena }
+        Self { spans, memory, arena: program.arena, asides: vec![] }
     }
 }
 

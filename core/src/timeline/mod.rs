@@ -7,6 +7,7 @@ mod memory;
 use crate::ids::{LaneId, MicroBatch, StageId};
 use crate::schedule::Action;
 use crate::units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
 
 /// One step on all lanes. Moments count from the start of the step.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,6 +58,43 @@ pub struct Lane {
     pub memory: Vec<(Nanos, Bytes)>,
     /// Size of the rank's arena: the peak that is reserved.
     pub arena: Bytes,
+    /// What goes on beside the work, ascending in its start; may overlap it and each other.
+    pub asides: Vec<Aside>,
+}
+
+/// Something that is no work of the lane's processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// When it begins.
+    pub start: Nanos,
+    /// When it ends.
+    pub end: Nanos,
+    /// What it is.
+    pub what: What,
+}
+
+/// What can go on beside a lane's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The lane waits for others; what it takes to get a message in is part of it.
+    Wait(Wait),
+    /// Gradients of a stage are summed with other ranks, from the first bucket's start until all
+    /// were waited for.
+    AllReduce(StageId),
+    /// The lane waits for samples and copies them.
+    Input,
+}
+
+/// What a lane can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// A message to come.
+    Message,
+    /// A message to be received.
+    Receiver,
+    /// Other ranks in something that all do together.
+    Ranks,
 }
 
 /// A piece of work.

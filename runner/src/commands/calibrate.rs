@@ -1,9 +1,13 @@
 //! `runner calibrate`: parameters of the cost model from measurements, with their uncertainty.
 
+mod cluster;
+
 use crate::args::CalibrateArgs;
 use crate::failure::Failure;
+use cluster::{Busy, calibrated};
 use pipewright_core::cost::calibrate::{MessageSample, Point, SpanSample, link, pipeline, stages};
-use pipewright_core::timeline::{Trace, Work, chrome};
+use pipewright_core::timeline::{Lane, Message, Trace, Wait, What, Work, chrome};
+use pipewright_core::units::Nanos;
 
 /// Runs the command.
 pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
@@ -11,7 +15,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let file = args.file.display();
     if text.trim_start().starts_with(['{', '[']) {
         let trace = chrome::read(&text).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
-        return from_trace(&trace);
+        return from_trace(args, &trace);
     }
     let points = points(&text).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
     let layers = args.layers.ok_or_else(|| {
@@ -47,34 +51,59 @@ fn points(text: &str) -> Result<Vec<Point>, String> {
     Ok(found)
 }
 
-/// Means of every stage's passes, latency and bandwidth of the messages.
-fn from_trace(trace: &Trace) -> Result<(), Failure> {
+/// Means of every stage's passes, latency and bandwidth of the messages; the cluster file that
+/// follows from them, where one is wanted.
+fn from_trace(args: &CalibrateArgs, trace: &Trace) -> Result<(), Failure> {
     let (mut spans, mut messages) = (vec![], vec![]);
     for step in &trace.steps {
-        for span in step.timeline.lanes.iter().flat_map(|lane| &lane.spans) {
-            if let Work::Run(action) = span.work {
-                let time = span.end.saturating_sub(span.start);
-                spans.push(SpanSample { stage: action.stage, kind: action.kind, time });
-            }
+        let lanes = &step.timeline.lanes;
+        for span in lanes.iter().flat_map(|lane| &lane.spans) {
+            let (stage, kind) = match span.work {
+                Work::Run(action) => (action.stage, Busy::Pass(action.kind)),
+                Work::Optimizer(stage) => (stage, Busy::Update),
+            };
+            spans.push(SpanSample { stage, kind, time: span.end.saturating_sub(span.start) });
         }
         for message in &step.timeline.messages {
-            let time = message.received.saturating_sub(message.sent);
-            messages.push(MessageSample { bytes: message.bytes, time });
+            let Some(lane) = lanes.get(message.to.index()) else { continue };
+            messages.push(MessageSample { bytes: message.bytes, time: travel(lane, message) });
         }
     }
     let found = stages(&spans).map_err(|e| Failure::usage(e.to_string()))?;
     say!("stage  pass   count        mean");
-    for fit in found {
-        let (stage, letter, count) = (fit.stage, fit.kind.letter(), fit.count);
+    for fit in &found {
+        let letter = match fit.kind {
+            Busy::Pass(kind) => kind.letter(),
+            Busy::Update => 'U',
+        };
+        let (stage, count) = (fit.stage, fit.count);
         let spread = fit.mean.deviation.map_or(String::new(), |d| format!(" ± {:.4}", 1e3 * d));
         say!("{stage:>5}  {letter:>4}  {count:>6}  {:>10.4}{spread} ms", 1e3 * fit.mean.value);
     }
-    match link(&messages) {
+    let link = match link(&messages) {
         Ok((link, fit)) => {
             let rate = link.bytes_per_sec / 1e9;
-            say!("\nlink: {} and {rate:.3} GB/s, waiting included\n{fit}", link.latency_ns);
+            say!("\nlink: {} and {rate:.3} GB/s\n{fit}", link.latency_ns);
+            Some(link)
         }
-        Err(why) => say!("\nlink: {why}"),
-    }
-    Ok(())
+        Err(why) => {
+            say!("\nlink: {why}");
+            None
+        }
+    };
+    let Some((plan, output)) = args.plan.as_ref().zip(args.output.as_ref()) else { return Ok(()) };
+    let cluster = calibrated(&super::read_plan(plan)?, &found, link)?;
+    let text = serde_json::to_string_pretty(&cluster).expect("plain data") + "\n";
+    super::write_text(output, &text)
+}
+
+/// How long a message took once both sides were there: from when it was sent, or from when the
+/// receiver came for it if that was later, until it had it.
+fn travel(lane: &Lane, message: &Message) -> Nanos {
+    let came = lane
+        .asides
+        .iter()
+        .find(|aside| aside.what == What::Wait(Wait::Message) && aside.end == message.received);
+    let since = came.map_or(message.sent, |aside| aside.start.max(message.sent));
+    message.received.saturating_sub(since)
 }

@@ -4,14 +4,17 @@ mod launch;
 mod output;
 mod state;
 
-use crate::args::{RunArgs, TransportKind};
+use crate::args::{DeviceKind, RunArgs, TransportKind};
 use crate::data::{self, DataSet};
+use crate::device::model::Model;
 use crate::execute::{Context, Outcome, Rank, RunError, StopFlag, available_memory, train};
 use crate::failure::{Code, Failure};
 use crate::report::{Progress, summary};
 use crate::transport::{Transport, TransportError, launched_by_mpi};
+#[cfg(feature = "mpi")]
+pub(super) use launch::together;
 use output::Output;
-use pipewright_core::plan::{Instruction, Plan};
+use pipewright_core::plan::{Data, Instruction, Plan};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::units::Bytes;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
@@ -28,6 +31,7 @@ struct Run {
     eval_every: u64,
     stop: StopFlag,
     threads: usize,
+    device: DeviceKind,
     json: bool,
 }
 
@@ -52,6 +56,21 @@ fn processes(args: &RunArgs) -> Result<Option<u32>, Failure> {
         ))),
         (TransportKind::Auto | TransportKind::Mpi, Some(given)) => Ok(Some(given)),
     }
+}
+
+/// Refuses options that make no sense where nothing is trained.
+fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
+    let given = [
+        ("--save-every", args.save_every.is_some()),
+        ("--resume", args.resume.is_some()),
+        ("--weights", args.weights.is_some()),
+        ("--eval-every", args.eval_every > 0),
+    ];
+    let Some((flag, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
+    Err(Failure::usage(format!(
+        "{flag} with --device model: nothing is trained there, so there are no weights; \
+         leave one of them out"
+    )))
 }
 
 /// Refuses a plan whose tensors do not fit into this machine's memory.
@@ -115,9 +134,16 @@ impl Run {
             return Err(Failure::new(Code::Hardware, message));
         }
         let prediction = predict(&plan)?;
-        super::runnable(&prediction.graph)?;
+        let modelled = args.device == DeviceKind::Model;
+        if modelled {
+            nothing_is_trained(args)?;
+            // Samples are not looked at, and need not be here.
+            plan.data = Data::default();
+        } else {
+            super::runnable(&prediction.graph)?;
+            fits(&plan, &prediction, process.map(|(rank, _)| rank))?;
+        }
         let evaluation = evaluation(&plan)?;
-        fits(&plan, &prediction, process.map(|(rank, _)| rank))?;
         let sample = prediction.graph.sample().expect("plans train on samples");
         let data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
@@ -140,6 +166,7 @@ impl Run {
             eval_every: args.eval_every,
             stop,
             threads,
+            device: args.device,
             json: args.json,
         })
     }
@@ -168,7 +195,13 @@ impl Run {
         };
         let program = &prediction.programs[plan.data_parallel.place(index).0.index()];
         let parts = (plan, &prediction.graph, program);
-        let mut rank = Rank::new(parts, &self.data, transport, self.threads);
+        let mut rank = match self.device {
+            DeviceKind::Cpu => Rank::new(parts, &self.data, transport, self.threads),
+            DeviceKind::Model => {
+                let model = Model::new(&prediction.costs, &prediction.stages);
+                Rank::modelled(parts, &self.data, transport, model)
+            }
+        };
         // Metrics are dropped, and so written, before `abort` may end the process. That they cannot
         // be made is an error like those of training: the other ranks must hear of it.
         let result = self.state.begin(&mut rank).and_then(|begun| {
@@ -177,7 +210,11 @@ impl Run {
                 plan,
                 prediction,
                 evaluation: &self.evaluation,
-                test_samples: self.data.test.len(),
+                test_samples: match self.device {
+                    DeviceKind::Cpu => self.data.test.len(),
+                    DeviceKind::Model => 0,
+                },
+                trains: self.device == DeviceKind::Cpu,
                 eval_every: self.eval_every,
                 stop: self.stop.clone(),
                 begun,

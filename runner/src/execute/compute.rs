@@ -34,19 +34,26 @@ impl<T: Transport> Rank<'_, T> {
         let range = kernels(stage, action.kind);
         let mut buckets = if reduces { &stage.buckets[..] } else { &[] };
         for index in range {
-            self.kernel(stage, &stage.kernels[index], pass);
+            let kernel = &stage.kernels[index];
+            match &mut self.model {
+                Some(model) => model.owe(kernel),
+                None => self.kernel(stage, kernel, pass),
+            }
+            if let Some(model) = self.model.as_mut().filter(|_| reduces) {
+                model.catch_up(&self.transport);
+            }
             while let Some((bucket, rest)) =
                 buckets.split_first().filter(|(bucket, _)| bucket.ready as usize <= index)
             {
-                self.reduce(bucket)?;
+                self.reduce(stage.stage, bucket)?;
                 buckets = rest;
             }
             if reduces {
                 self.transport.progress()?;
             }
         }
-        buckets.iter().try_for_each(|bucket| self.reduce(bucket))?;
-        if let (ActionKind::Forward, Some(loss)) = (action.kind, &stage.loss) {
+        buckets.iter().try_for_each(|bucket| self.reduce(stage.stage, bucket))?;
+        if let (ActionKind::Forward, Some(loss), None) = (action.kind, &stage.loss, &self.model) {
             let words = self.arena.floats(stage.region(loss, pass.slot, pass.outbox));
             counts.loss += f64::from(words[0]);
             counts.correct += u64::from(words[1].to_bits());
@@ -144,6 +151,9 @@ impl<T: Transport> Rank<'_, T> {
         let program = self.program;
         let stage = program.stage(stage).expect("lowering put the stage on this lane");
         let step = self.step;
+        if let Some(model) = &mut self.model {
+            return model.owe_update(stage.stage);
+        }
         for place in &stage.params {
             let Some(gradient) = place.gradient else { continue };
             if !self.replica.updates {

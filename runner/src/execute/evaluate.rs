@@ -1,6 +1,7 @@
 //! Passes over the test samples.
 
-use super::rank::{Rank, RunError};
+use super::error::RunError;
+use super::rank::Rank;
 use super::train::Context;
 use crate::transport::{ReduceOp, Transport};
 use pipewright_core::graph::{Graph, Op};

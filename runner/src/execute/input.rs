@@ -1,6 +1,7 @@
 //! Samples on their way into the arena.
 
-use super::rank::{Batch, Rank, RunError};
+use super::error::RunError;
+use super::rank::{Batch, Rank};
 use super::replica::Replica;
 use crate::data::{DataError, DataSet, Feed, Load, Order, Reader, Sequence};
 use crate::transport::Transport;

@@ -6,9 +6,11 @@
 mod arena;
 mod clip;
 mod compute;
+mod error;
 mod evaluate;
 mod input;
 mod lasting;
+mod measure;
 mod memory;
 mod rank;
 mod rate;
@@ -17,10 +19,12 @@ mod replica;
 mod train;
 
 pub use arena::Arena;
+pub use error::RunError;
 pub use evaluate::{Tested, predictions};
 pub use lasting::Lasting;
+pub use measure::Measured;
 pub use memory::available_memory;
-pub use rank::{Batch, Measured, Rank, RunError, StepCounts};
+pub use rank::{Batch, Rank, StepCounts};
 pub use rate::Rates;
 pub use record::{RankTrace, Recorder, merge};
 pub use train::{Context, Outcome, StopFlag, train};

@@ -2,105 +2,21 @@
 
 use super::arena::Arena;
 use super::clip::Clip;
-use super::compute::kernels;
+use super::error::{Fault, RunError};
 use super::input::{Input, loads};
 use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
-use crate::checkpoint::CheckpointError;
-use crate::data::{DataError, DataSet};
+use crate::data::DataSet;
 use crate::device::cpu::Rule;
+use crate::device::model::Model;
 use crate::init::init_param;
-use crate::tensor_file::TensorFileError;
 use crate::transport::{Transport, TransportError};
-use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, Param};
-use pipewright_core::ids::{NodeId, ParamId, StageId};
+use pipewright_core::ids::ParamId;
 use pipewright_core::plan::{Instruction, Plan, Program, Region, StageProgram};
 use pipewright_core::schedule::ActionKind;
-use pipewright_core::timeline::Work;
-use thiserror::Error;
-
-/// Why a rank cannot go on.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// A message failed.
-    #[error("step {step}, instruction {instruction}: {source}")]
-    Transport {
-        /// The step.
-        step: u64,
-        /// Position in the rank's program.
-        instruction: usize,
-        /// What happened.
-        source: TransportError,
-    },
-    /// Ranks could not agree on how to go on.
-    #[error("step {step}: {source}")]
-    Agreement {
-        /// The step.
-        step: u64,
-        /// What happened.
-        source: TransportError,
-    },
-    /// A sample could not be read.
-    #[error("step {step}: data: {source}")]
-    Data {
-        /// The step, or the round of an evaluation.
-        step: u64,
-        /// What is wrong, with file and byte.
-        source: DataError,
-    },
-    /// Training diverged.
-    #[error("step {step}: the loss is {loss}; lower the learning rate ({rate})")]
-    Diverged {
-        /// The step.
-        step: u64,
-        /// Its loss.
-        loss: f64,
-        /// The learning rate of the step.
-        rate: f64,
-    },
-    /// A checkpoint could not be saved.
-    #[error("step {step}: no checkpoint was saved: {source}")]
-    Checkpoint {
-        /// Steps that were trained.
-        step: u64,
-        /// What happened.
-        source: CheckpointError,
-    },
-    /// There is no checkpoint to go on from.
-    #[error("{0}")]
-    Resume(CheckpointError),
-    /// Initial weights could not be read.
-    #[error("{0}")]
-    Weights(#[from] TensorFileError),
-    /// A file could not be written.
-    #[error("{path}: {source}")]
-    Write {
-        /// Which one.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
-}
-
-/// Why an instruction failed.
-pub(super) enum Fault {
-    Transport(TransportError),
-    Data(DataError),
-}
-
-impl From<TransportError> for Fault {
-    fn from(error: TransportError) -> Self {
-        Fault::Transport(error)
-    }
-}
-
-impl From<DataError> for Fault {
-    fn from(error: DataError) -> Self {
-        Fault::Data(error)
-    }
-}
+use pipewright_core::timeline::{Wait, Work};
 
 /// Which samples a pass takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,15 +25,6 @@ pub enum Batch {
     Train(u64),
     /// The n-th mini-batch of the test samples; past their end it is padded.
     Test(u64),
-}
-
-/// What [`Rank::measure_step`] times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measured {
-    /// One computation of a node.
-    Kernel(NodeId, ComputationKind),
-    /// The update of a node's parameters.
-    Update(NodeId),
 }
 
 /// What a step adds up on this rank.
@@ -155,26 +62,50 @@ pub struct Rank<'a, T> {
     pub(super) replica: Replica,
     /// The step under way, or the next one.
     pub(super) step: u64,
+    /// Spends the modelled time in place of computing.
+    pub(super) model: Option<Model<'a>>,
 }
 
 impl<'a, T: Transport> Rank<'a, T> {
     /// Allocates the arena and draws the initial weights.
     pub fn new(
+        parts: (&'a Plan, &'a Graph, &'a Program),
+        data: &DataSet,
+        transport: T,
+        threads: usize,
+    ) -> Self {
+        let mut rank = Self::empty(parts, data, transport, threads);
+        let (plan, graph, program) = parts;
+        for stage in &program.stages {
+            for place in &stage.params {
+                let trained = place.gradient.is_some();
+                for version in 0..if trained { stage.versions.count } else { 1 } {
+                    let weight = stage.versions.place(place.weight, version, 0);
+                    let weight = rank.arena.floats(weight);
+                    init_param(first_values(graph, place.param), plan.seed, weight);
+                }
+            }
+        }
+        rank
+    }
+
+    /// A rank that computes nothing: device `model`. It touches no memory but that of messages.
+    pub fn modelled(
+        parts: (&'a Plan, &'a Graph, &'a Program),
+        data: &DataSet,
+        transport: T,
+        model: Model<'a>,
+    ) -> Self {
+        Self { model: Some(model), ..Self::empty(parts, data, transport, 1) }
+    }
+
+    fn empty(
         (plan, graph, program): (&'a Plan, &'a Graph, &'a Program),
         data: &DataSet,
         transport: T,
         threads: usize,
     ) -> Self {
-        let mut arena = Arena::new(program.arena);
-        for stage in &program.stages {
-            for place in &stage.params {
-                let trained = place.gradient.is_some();
-                for version in 0..if trained { stage.versions.count } else { 1 } {
-                    let weight = arena.floats(stage.versions.place(place.weight, version, 0));
-                    init_param(first_values(graph, place.param), plan.seed, weight);
-                }
-            }
-        }
+        let arena = Arena::new(program.arena);
         let forwards = |stage: &StageProgram| {
             let is_forward = |instruction: &&Instruction| {
                 matches!(instruction, Instruction::Run { action, .. }
@@ -202,6 +133,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             turns,
             replica,
             step: 0,
+            model: None,
         }
     }
 
@@ -228,7 +160,10 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.recorder.begin(step, self.transport.now_ns());
         let program = self.program;
         self.begin_step(step);
-        self.read_ahead(&program.train, Batch::Train(step))?;
+        match &mut self.model {
+            Some(model) => model.begin(),
+            None => self.read_ahead(&program.train, Batch::Train(step))?,
+        }
         let counts = self.execute(&program.train, Batch::Train(step), step)?;
         self.step = step + 1;
         Ok(counts)
@@ -247,55 +182,6 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.recorder.pause();
         self.read_ahead(instructions, Batch::Test(round))?;
         self.execute(instructions, Batch::Test(round), round)
-    }
-
-    /// One training step of a lone rank, with every kernel timed; samples are not read ahead.
-    ///
-    /// # Errors
-    /// When a sample cannot be read.
-    pub fn measure_step(
-        &mut self,
-        step: u64,
-        mut tell: impl FnMut(Measured, u64),
-    ) -> Result<(), RunError> {
-        let batch = Batch::Train(step);
-        let program = self.program;
-        self.begin_step(step);
-        for instruction in &program.train {
-            match *instruction {
-                Instruction::Load { micro_batch, source, region } => {
-                    self.load(batch, micro_batch, (source, region))
-                        .map_err(|source| RunError::Data { step, source })?;
-                }
-                Instruction::Run { action, slot, outbox, version, .. } => {
-                    let stage = program.stage(action.stage).expect("its lane");
-                    let pass = self.pass(action, (slot, outbox, version), batch);
-                    for kernel in &stage.kernels[kernels(stage, action.kind)] {
-                        let start = self.transport.now_ns();
-                        self.kernel(stage, kernel, &pass);
-                        let time = self.transport.now_ns() - start;
-                        tell(Measured::Kernel(kernel.node, kernel.kind), time);
-                    }
-                }
-                Instruction::Optimizer { stage, .. } => self.measure_update(stage, &mut tell),
-                // A lone rank has nobody to talk to.
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn measure_update(&mut self, stage: StageId, tell: &mut impl FnMut(Measured, u64)) {
-        let stage = self.program.stage(stage).expect("its lane");
-        for (node, owner) in (0..).map(NodeId).zip(self.graph.nodes()) {
-            let start = self.transport.now_ns();
-            for place in stage.params.iter().filter(|p| owner.params.contains(&p.param)) {
-                self.update_param(place, place.weight, 0);
-            }
-            if !owner.params.is_empty() {
-                tell(Measured::Update(node), self.transport.now_ns() - start);
-            }
-        }
     }
 
     fn execute(
@@ -324,52 +210,92 @@ impl<'a, T: Transport> Rank<'a, T> {
         counts: &mut StepCounts,
     ) -> Result<(), Fault> {
         match *instruction {
-            Instruction::Load { micro_batch, source, region } => {
+            Instruction::Load { micro_batch, source, region } if self.model.is_none() => {
                 self.load(batch, micro_batch, (source, region))?;
             }
+            Instruction::Load { .. } => {}
             Instruction::Recv { from, tag, region } => {
                 let from = self.replica.peer(from);
-                self.transport.recv(from, tag, self.arena.raw_mut(region))?;
-                self.recorder.received(tag, self.transport.now_ns());
+                let end = self.waiting(Wait::Message, |rank| {
+                    rank.transport.recv(from, tag, rank.arena.raw_mut(region))
+                })?;
+                self.recorder.received(tag, end);
             }
             Instruction::Run { action, slot, outbox, version, reduces } => {
-                let start = self.transport.now_ns();
                 let pass = self.pass(action, (slot, outbox, version), batch);
-                self.run(action, &pass, reduces, counts)?;
-                let end = self.transport.now_ns();
-                counts.busy_ns += end - start;
-                self.recorder.worked(Work::Run(action), start, end);
+                self.working(Work::Run(action), counts, |rank, counts| {
+                    rank.run(action, &pass, reduces, counts)
+                })?;
             }
             Instruction::Send { to, tag, region, handle, .. } => {
                 self.recorder.sent(tag, self.transport.now_ns());
                 self.send(self.replica.peer(to), tag, region, handle)?;
             }
-            Instruction::WaitSend { handle } => self.transport.wait_send(handle as usize)?,
-            Instruction::WaitReduce { stage } => {
-                let stage = self.program.stage(stage).expect("its lane");
-                for bucket in &stage.buckets {
-                    self.transport.wait_collective(bucket.slot as usize)?;
-                }
+            Instruction::WaitSend { handle } => {
+                self.waiting(Wait::Receiver, |rank| rank.transport.wait_send(handle as usize))?;
             }
-            Instruction::Tie { index } => self.tie(index)?,
-            Instruction::Broadcast { stage } => self.broadcast(stage)?,
+            Instruction::WaitReduce { stage } => self.wait_reduce(stage)?,
+            Instruction::Tie { index } => {
+                self.waiting(Wait::Ranks, |rank| rank.tie(index))?;
+            }
+            Instruction::Broadcast { stage } => {
+                self.waiting(Wait::Ranks, |rank| rank.broadcast(stage))?;
+            }
             Instruction::Scatter { .. } => self.scatter(batch, instruction)?,
             Instruction::ClipGradients => {
                 let start = self.transport.now_ns();
-                self.clip_gradients();
+                if self.model.is_none() {
+                    self.clip_gradients();
+                }
                 counts.busy_ns += self.transport.now_ns() - start;
-                self.clip.meet(&mut self.transport)?;
+                self.waiting(Wait::Ranks, |rank| rank.clip.meet(&mut rank.transport))?;
                 counts.gradient_norm = self.clip.norm();
             }
             Instruction::Optimizer { stage, from, to, index } => {
-                let start = self.transport.now_ns();
-                self.update(stage, (from, to), index);
-                let end = self.transport.now_ns();
-                counts.busy_ns += end - start;
-                self.recorder.worked(Work::Optimizer(stage), start, end);
+                self.working(Work::Optimizer(stage), counts, |rank, _| {
+                    rank.update(stage, (from, to), index);
+                    Ok(())
+                })?;
             }
         }
         Ok(())
+    }
+
+    /// Does work that counts as such.
+    fn working(
+        &mut self,
+        work: Work,
+        counts: &mut StepCounts,
+        body: impl FnOnce(&mut Self, &mut StepCounts) -> Result<(), TransportError>,
+    ) -> Result<(), TransportError> {
+        let start = self.transport.now_ns();
+        if let Some(model) = &mut self.model {
+            model.start(start);
+        }
+        body(self, counts)?;
+        if let Some(model) = &mut self.model {
+            model.finish(&self.transport);
+        }
+        let end = self.transport.now_ns();
+        counts.busy_ns += end - start;
+        self.recorder.worked(work, start, end);
+        Ok(())
+    }
+
+    /// Does what may have to wait for another rank; returns when it was done.
+    pub(super) fn waiting(
+        &mut self,
+        wait: Wait,
+        body: impl FnOnce(&mut Self) -> Result<(), TransportError>,
+    ) -> Result<u64, TransportError> {
+        let start = self.transport.now_ns();
+        body(self)?;
+        let end = self.transport.now_ns();
+        self.recorder.waited(wait, start, end);
+        if let Some(model) = &mut self.model {
+            model.waited(end - start);
+        }
+        Ok(end)
     }
 
     pub(super) fn send(
@@ -400,7 +326,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
     }
 
-    fn begin_step(&mut self, step: u64) {
+    pub(super) fn begin_step(&mut self, step: u64) {
         self.step = step;
         self.turns.iter_mut().for_each(|(index, _)| *index = 0);
     }

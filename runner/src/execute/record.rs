@@ -2,7 +2,9 @@
 
 use pipewright_core::ids::{LaneId, StageId};
 use pipewright_core::plan::{Instruction, Program};
-use pipewright_core::timeline::{Lane, Message, Span, Step, Timeline, Trace, Work};
+use pipewright_core::timeline::{
+    Aside, Lane, Message, Span, Step, Timeline, Trace, Wait, What, Work,
+};
 use pipewright_core::units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,6 +31,10 @@ struct Record {
     received: Vec<(u32, u64)>,
     /// Start and end of each wait for samples, the copy included.
     inputs: Vec<(u64, u64)>,
+    /// Start and end of each wait for other ranks.
+    waits: Vec<(u64, u64, Wait)>,
+    /// Stage whose gradients are summed, from when to when; the end is 0 while they are.
+    reductions: Vec<(u32, u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -54,6 +60,8 @@ impl Recorder {
             sent: Vec::with_capacity(room),
             received: Vec::with_capacity(room),
             inputs: Vec::with_capacity(loads),
+            waits: Vec::with_capacity(room),
+            reductions: Vec::with_capacity(room),
         };
         Self { steps: (0..KEPT).map(|_| record()).collect(), current: None, begun: 0 }
     }
@@ -70,6 +78,8 @@ impl Recorder {
         record.sent.clear();
         record.received.clear();
         record.inputs.clear();
+        record.waits.clear();
+        record.reductions.clear();
     }
 
     /// What follows is not recorded.
@@ -109,6 +119,31 @@ impl Recorder {
         }
     }
 
+    /// Another rank was waited for.
+    pub fn waited(&mut self, wait: Wait, start: u64, end: u64) {
+        if let Some(index) = self.current {
+            self.steps[index].waits.push((start, end, wait));
+        }
+    }
+
+    /// A bucket of a stage begins to be summed; of several the first counts.
+    pub fn reducing(&mut self, stage: StageId, now: u64) {
+        let Some(index) = self.current else { return };
+        let all = &mut self.steps[index].reductions;
+        if !all.iter().any(|(of, _, end)| *of == stage.0 && *end == 0) {
+            all.push((stage.0, now, 0));
+        }
+    }
+
+    /// All buckets of a stage are summed.
+    pub fn reduced(&mut self, stage: StageId, now: u64) {
+        let Some(index) = self.current else { return };
+        let all = &mut self.steps[index].reductions;
+        if let Some(found) = all.iter_mut().find(|(of, _, end)| *of == stage.0 && *end == 0) {
+            found.2 = now;
+        }
+    }
+
     /// The kept steps, oldest first.
     pub fn trace(&self) -> RankTrace {
         let mut steps: Vec<Record> = self.steps[..self.begun.min(KEPT)].to_vec();
@@ -125,6 +160,20 @@ pub fn merge(model: &str, programs: &[Program], ranks: &[RankTrace], origin: u64
         merge_step(programs, &records, origin)
     };
     Trace { model: model.into(), steps: (0..steps).map(step).collect() }
+}
+
+/// What went on beside the work, in order of time.
+fn asides(record: &Record, since: impl Fn(u64) -> Nanos) -> Vec<Aside> {
+    let aside = |start, end, what| Aside { start: since(start), end: since(end), what };
+    let waits =
+        record.waits.iter().map(|(start, end, wait)| aside(*start, *end, What::Wait(*wait)));
+    let inputs = record.inputs.iter().map(|(start, end)| aside(*start, *end, What::Input));
+    let reductions = record.reductions.iter().filter(|(_, _, end)| *end > 0);
+    let reductions =
+        reductions.map(|(stage, start, end)| aside(*start, *end, What::AllReduce(StageId(*stage))));
+    let mut all: Vec<Aside> = waits.chain(inputs).chain(reductions).collect();
+    all.sort_by_key(|aside| aside.start);
+    all
 }
 
 fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
@@ -149,7 +198,9 @@ fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
                 RecordedWork::Optimizer(stage) => Work::Optimizer(StageId(stage)),
             },
         };
-        lanes.push(Lane::new(program, record.spans.iter().map(span).collect()));
+        let mut lane = Lane::new(program, record.spans.iter().map(span).collect());
+        lane.asides = asides(record, since);
+        lanes.push(lane);
     }
     let mut messages = vec![];
     for (rank, (program, record)) in all().zip(records).enumerate() {

@@ -1,9 +1,11 @@
 //! What replicas of the pipeline, and copies of a stage in it, do together.
 
-use super::rank::{Batch, Fault, Rank};
+use super::error::Fault;
+use super::rank::{Batch, Rank};
 use crate::transport::{Collective, Transport, TransportError};
 use pipewright_core::ids::{LaneId, MicroBatch, StageId};
 use pipewright_core::plan::{Bucket, DataParallel, Instruction, Plan, Region};
+use pipewright_core::timeline::Wait;
 
 /// Which replica this rank belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -66,13 +68,25 @@ impl<T: Transport> Rank<'_, T> {
         self.transport.connect(&groups, self.program.collectives as usize)
     }
 
-    /// Starts to sum a bucket.
-    pub(super) fn reduce(&mut self, bucket: &Bucket) -> Result<(), TransportError> {
+    /// Starts to sum a bucket of a stage.
+    pub(super) fn reduce(&mut self, stage: StageId, bucket: &Bucket) -> Result<(), TransportError> {
+        self.recorder.reducing(stage, self.transport.now_ns());
         let call = match self.replica.data_parallel.through_first() {
             true => Collective::Reduce,
             false => Collective::AllReduce,
         };
         self.start(call, bucket.group, bucket.region, bucket.slot)
+    }
+
+    /// Waits until the buckets of a stage are summed.
+    pub(super) fn wait_reduce(&mut self, stage: StageId) -> Result<(), TransportError> {
+        let stage = self.program.stage(stage).expect("its lane");
+        let end = self.waiting(Wait::Ranks, |rank| {
+            let slots = stage.buckets.iter().map(|bucket| bucket.slot as usize);
+            slots.into_iter().try_for_each(|slot| rank.transport.wait_collective(slot))
+        })?;
+        self.recorder.reduced(stage.stage, end);
+        Ok(())
     }
 
     fn start(
@@ -140,6 +154,13 @@ impl<T: Transport> Rank<'_, T> {
             return Ok(self.transport.recv(0, tag, self.arena.raw_mut(region))?);
         }
         for replica in self.replica.scattered() {
+            if self.model.is_some() {
+                if replica > 0 {
+                    self.send(replica, tag, staging, handle)?;
+                    self.transport.wait_send(handle as usize)?;
+                }
+                continue;
+            }
             if replica == 0 {
                 self.load_for(0, batch, micro_batch, (source, region))?;
                 continue;

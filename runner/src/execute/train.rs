@@ -1,7 +1,8 @@
 //! The loop around a rank's steps: agree, report, evaluate.
 
+use super::error::RunError;
 use super::evaluate::{Tested, evaluate, predictions};
-use super::rank::{Rank, RunError};
+use super::rank::Rank;
 use super::rate::Rates;
 use super::record::{RankTrace, merge};
 use crate::checkpoint::{Begun, Saver, save};
@@ -26,6 +27,8 @@ pub struct Context<'a> {
     pub evaluation: &'a [Vec<Instruction>],
     /// Test samples.
     pub test_samples: u64,
+    /// Whether there are losses; device `model` has none, and they are 0.
+    pub trains: bool,
     /// Steps between two evaluations besides the one at the end; 0 for none.
     pub eval_every: u64,
     /// Whether to stop early.
@@ -41,8 +44,10 @@ pub struct Context<'a> {
 pub struct Outcome {
     /// Steps that were trained, those before a checkpoint included.
     pub steps: u64,
-    /// Loss of the last step, a mean over its mini-batch.
+    /// Loss of the last step, a mean over its mini-batch; 0 where nothing was trained.
     pub loss: f64,
+    /// Whether something was trained.
+    pub trained: bool,
     /// What the test samples gave at the end.
     pub test: Option<Tested>,
     /// Median time of a step on rank 0, without the first ones.
@@ -75,14 +80,15 @@ pub fn train<T: Transport>(
     let plan = context.plan;
     let Begun { step: first, loss } = context.begun;
     let mut times = Vec::with_capacity(plan.steps.saturating_sub(first) as usize);
-    let mut outcome = Outcome { steps: first, loss, ..Outcome::default() };
+    let trained = context.trains;
+    let mut outcome = Outcome { steps: first, loss, trained, ..Outcome::default() };
     let at = |step| move |source| RunError::Agreement { step, source };
     rank.connect(&context.prediction.groups).map_err(at(0))?;
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
     let mut before = begin;
     let rates = Rates::new(plan);
-    let predictions = predictions(&context.prediction.graph);
+    let predictions = predictions(&context.prediction.graph).filter(|_| trained);
     for step in first..plan.steps {
         let rate = rates.at(step);
         let counts = rank.step(step)?;
@@ -96,7 +102,7 @@ pub fn train<T: Transport>(
             return Err(RunError::Diverged { step, loss: outcome.loss, rate });
         }
         times.push((now - before, busy_ns));
-        progress.step(step, outcome.loss, now - before, busy_ns);
+        progress.step(step, trained.then_some(outcome.loss), now - before, busy_ns);
         outcome.steps = step + 1;
         outcome.interrupted = stop > 0.0;
         outcome.test = None;
@@ -106,7 +112,7 @@ pub fn train<T: Transport>(
         }
         metrics.step(StepRecord {
             step,
-            loss: outcome.loss,
+            loss: trained.then_some(outcome.loss),
             accuracy: predictions.map(|each| correct / (plan.mini_batch * each) as f64),
             learning_rate: Some(rate),
             gradient_norm: plan.training.clip_norm.map(|_| counts.gradient_norm),

@@ -91,7 +91,7 @@ fn records(path: &Path) -> Result<Vec<StepRecord>, HistoryError> {
 pub(super) fn scalars(step: &HistoryStep) -> [(&'static str, Option<f64>); 8] {
     let HistoryStep { record, bubble } = step;
     [
-        ("loss", Some(record.loss)),
+        ("loss", record.loss),
         ("accuracy", record.accuracy),
         ("test_loss", record.test_loss),
         ("test_accuracy", record.test_accuracy),

@@ -17,8 +17,9 @@ pub struct Metrics {
 pub struct StepRecord {
     /// Which, from 0.
     pub step: u64,
-    /// Mean over the mini-batch.
-    pub loss: f64,
+    /// Mean over the mini-batch; none where nothing is trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
     /// Correct predictions of the mini-batch, 0 to 1; none where nothing is classified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,

@@ -44,11 +44,13 @@ impl Progress {
     }
 
     /// A step ended; `busy_ns` is the sum over all ranks.
-    pub fn step(&mut self, step: u64, loss: f64, step_ns: u64, busy_ns: f64) {
+    pub fn step(&mut self, step: u64, loss: Option<f64>, step_ns: u64, busy_ns: f64) {
+        let loss = || loss.map_or("no loss".into(), |loss| format!("loss {loss:.4}"));
         let facts = || {
+            let loss = loss();
             let bubble = 1.0 - busy_ns / (self.ranks * step_ns.max(1) as f64);
             format!(
-                "loss {loss:.4}  {}/step  bubble {:.1} % (plan {:.1} %)  peak {}",
+                "{loss}  {}/step  bubble {:.1} % (plan {:.1} %)  peak {}",
                 Nanos(step_ns),
                 100.0 * bubble,
                 100.0 * self.planned_bubble,

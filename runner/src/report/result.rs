@@ -27,7 +27,7 @@ pub struct ResultRecord {
     pub status: Status,
     /// Steps that were trained, those before a checkpoint included.
     pub steps: u64,
-    /// Mean loss of the last step.
+    /// Mean loss of the last step; none on device `model`, which trains nothing.
     pub loss: Option<f64>,
     /// Mean loss of the test samples.
     pub test_loss: Option<f64>,
@@ -69,7 +69,7 @@ impl ResultRecord {
     pub fn with(mut self, outcome: &Outcome) -> Self {
         self.status = if outcome.interrupted { Status::Interrupted } else { Status::Done };
         self.steps = outcome.steps;
-        self.loss = Some(outcome.loss);
+        self.loss = outcome.trained.then_some(outcome.loss);
         self.test_loss = outcome.test.map(|test| test.loss);
         self.test_accuracy = outcome.test.and_then(|test| test.accuracy());
         if outcome.step_ns > 0 {

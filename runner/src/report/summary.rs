@@ -10,7 +10,11 @@ pub fn summary(prediction: &Prediction, outcome: &Outcome) -> String {
     let mut out = String::new();
     let ended = if outcome.interrupted { "interrupted after" } else { "done:" };
     let time = outcome.total_ns as f64 / 1e9;
-    let _ = write!(out, "{ended} {} steps in {time:.1} s, loss {:.4}", outcome.steps, outcome.loss);
+    let _ = write!(out, "{ended} {} steps in {time:.1} s", outcome.steps);
+    let _ = match outcome.trained {
+        true => write!(out, ", loss {:.4}", outcome.loss),
+        false => write!(out, ", device model: nothing was trained"),
+    };
     if let Some(test) = outcome.test {
         let _ = write!(out, ", test loss {:.4}", test.loss);
         if let Some((correct, all)) = test.correct {

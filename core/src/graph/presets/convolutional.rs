@@ -5,10 +5,10 @@ use crate::ids::NodeId;
 
 /// Simonyan and Zisserman 2015, with as many convolutions per block (D: VGG16, E: VGG19). Every module of torchvision's lists is a layer
 /// of its own, as Takisawa counts them: rectifiers and pools too.
-pub(super) fn vgg(name: &str, repeats: [u32; 5]) -> Result<Graph, GraphError> {
+pub(super) fn vgg(name: &str, repeats: [u32; 5], size: u64) -> Result<Graph, GraphError> {
     let mut g = GraphBuilder::new(name);
     g.layer("features.0");
-    let mut x = g.input(vec![3, 224, 224]);
+    let mut x = g.input(vec![3, size, size]);
     let mut index = 0;
     let name = |g: &mut GraphBuilder, index: &mut u32| {
         let name = format!("features.{index}");
@@ -29,7 +29,8 @@ pub(super) fn vgg(name: &str, repeats: [u32; 5]) -> Result<Graph, GraphError> {
         let pool = name(&mut g, &mut index);
         x = g.max_pool(&pool, x, 2, 2);
     }
-    // torchvision's avgpool to 7 x 7 changes nothing at this image size; its dropouts are left out.
+    // torchvision's avgpool to 7 x 7 changes nothing at 224 pixels and is left out at other sizes,
+    // as its dropouts are.
     for (index, features) in [(0, 4096), (3, 4096), (6, 1000)] {
         let name = format!("classifier.{index}");
         g.layer(&name);

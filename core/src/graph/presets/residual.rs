@@ -5,10 +5,15 @@ use crate::ids::NodeId;
 
 /// He et al. 2016 as in torchvision (stride in the 3 x 3 convolution).
 /// `deep` blocks are bottlenecks of three convolutions, the others have two.
-pub(super) fn resnet(name: &str, blocks: [u32; 4], deep: bool) -> Result<Graph, GraphError> {
+pub(super) fn resnet(
+    name: &str,
+    blocks: [u32; 4],
+    deep: bool,
+    size: u64,
+) -> Result<Graph, GraphError> {
     let mut g = GraphBuilder::new(name);
     g.layer("stem");
-    let x = g.input(vec![3, 224, 224]);
+    let x = g.input(vec![3, size, size]);
     let stem = Conv { kernel: 7, stride: 2, padding: 3, bias: false };
     let x = g.conv("conv1", x, 64, stem);
     let x = batch_norm(&mut g, "bn1", x);

@@ -67,3 +67,22 @@ fn names_round_trip() {
         assert!(bad.parse::<Preset>().is_err(), "{bad}");
     }
 }
+
+#[test]
+fn images_of_another_size() {
+    for (name, dense) in [("vgg16:32", 512), ("vgg16:224", 25_088)] {
+        let preset: Preset = name.parse().unwrap();
+        assert_eq!(preset.to_string(), name);
+        let graph = preset.graph().unwrap();
+        assert_eq!(graph.name(), name);
+        let first = graph.params().iter().find(|p| p.name == "classifier.0.weight").unwrap();
+        assert_eq!(first.shape, [4096, dense]);
+    }
+    let small = "resnet18:32".parse::<Preset>().unwrap().graph().unwrap();
+    let usual = Preset::Resnet18.graph().unwrap();
+    let count = |graph: &Graph| graph.params().iter().map(|p| p.elements()).sum::<u64>();
+    assert_eq!(count(&small), count(&usual));
+    for wrong in ["vgg16:33", "vgg16:0", "vgg16:", "alexnet:32", "fc32:512:32"] {
+        assert!(wrong.parse::<Preset>().is_err(), "{wrong}");
+    }
+}

@@ -1,8 +1,8 @@
 //! Reading.
 
-use super::{Header, MessageArgs, VERSION, WorkArgs};
+use super::{AsideArgs, Header, INPUT, MessageArgs, VERSION, WAIT, WorkArgs};
 use crate::ids::{LaneId, MicroBatch, StageId};
-use crate::timeline::{Lane, Message, Span, Step, Timeline, Trace, Work};
+use crate::timeline::{Aside, Lane, Message, Span, Step, Timeline, Trace, What, Work};
 use crate::units::{Bytes, Nanos};
 use serde::Deserialize;
 use serde_json::Value;
@@ -71,6 +71,7 @@ pub fn read(text: &str) -> Result<Trace, TraceError> {
         let refuse = |why| TraceError::Event { index, why };
         match (event.ph.as_str(), event.tid) {
             ("X", 0) => steps.work(event),
+            ("X", WAIT | INPUT) | ("b", _) => steps.aside(event),
             ("X", _) => steps.message(event),
             ("C", _) => steps.memory(event),
             _ => Ok(()),
@@ -126,6 +127,20 @@ impl Steps {
         Ok(())
     }
 
+    fn aside(&mut self, event: &Event) -> Result<(), String> {
+        let args: AsideArgs = parse(event)?;
+        let what = match (args.wait, args.stage) {
+            (Some(wait), _) => What::Wait(wait),
+            (None, Some(stage)) => What::AllReduce(StageId(stage)),
+            (None, None) => What::Input,
+        };
+        let step = self.step(args.step)?;
+        let start = nanos(event.ts).saturating_sub(step.start);
+        let end = start + args.duration.map_or_else(|| nanos(event.dur), Nanos);
+        lane(step, event.pid)?.asides.push(Aside { start, end, what });
+        Ok(())
+    }
+
     fn memory(&mut self, event: &Event) -> Result<(), String> {
         let bytes = event.args["bytes"].as_u64().ok_or("a counter without bytes")?;
         let moment = nanos(event.ts);
@@ -166,6 +181,7 @@ impl Steps {
         for step in &mut self.steps {
             for lane in &mut step.timeline.lanes {
                 lane.spans.sort_by_key(|s| s.start);
+                lane.asides.sort_by_key(|a| a.start);
             }
         }
         Trace { model, steps: self.steps }

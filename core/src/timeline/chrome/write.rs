@@ -1,7 +1,8 @@
 //! Writing.
 
+use super::{ALL_REDUCE, AsideArgs, INPUT, TRACKS, WAIT};
 use super::{Header, MessageArgs, StepHeader, VERSION, WorkArgs};
-use crate::timeline::{Message, Step, Trace, Work};
+use crate::timeline::{Aside, Message, Step, Trace, Wait, What, Work};
 use crate::units::Nanos;
 use serde::Serialize;
 use std::fmt::Write;
@@ -10,7 +11,7 @@ use std::fmt::Write;
 pub fn write(trace: &Trace) -> String {
     let mut out = String::from("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     let lanes = trace.steps.first().map_or(0, |s| s.timeline.lanes.len());
-    let mut events = Events { out: &mut out, first: true };
+    let mut events = Events { out: &mut out, first: true, reductions: 0 };
     for lane in 0..lanes {
         events.names(lane);
     }
@@ -50,6 +51,8 @@ fn micros(time: Nanos) -> String {
 struct Events<'a> {
     out: &'a mut String,
     first: bool,
+    /// All-reduces so far: each has an id.
+    reductions: u64,
 }
 
 impl Events<'_> {
@@ -64,7 +67,7 @@ impl Events<'_> {
         self.push(format_args!(
             r#"{{"ph":"M","pid":{lane},"name":"process_name","args":{{"name":"lane {lane}"}}}}"#
         ));
-        for (tid, name) in ["compute", "send", "receive"].into_iter().enumerate() {
+        for (tid, name) in TRACKS.into_iter().enumerate() {
             self.push(format_args!(
                 r#"{{"ph":"M","pid":{lane},"tid":{tid},"name":"thread_name","args":{{"name":"{name}"}}}}"#
             ));
@@ -88,6 +91,9 @@ impl Events<'_> {
                     r#"{{"ph":"X","pid":{pid},"tid":0,"ts":{ts},"dur":{dur},"name":"{name}","cat":"{cat}","args":{args}}}"#
                 ));
             }
+            for aside in &lane.asides {
+                self.aside(step, pid, aside);
+            }
             for (moment, bytes) in &lane.memory {
                 let ts = micros(step.start + *moment);
                 self.push(format_args!(
@@ -100,6 +106,42 @@ impl Events<'_> {
             self.message(step, m, *message);
             *message += 1;
         }
+    }
+
+    fn aside(&mut self, step: &Step, pid: usize, aside: &Aside) {
+        let ts = micros(step.start + aside.start);
+        let dur = micros(aside.end - aside.start);
+        let mut args = AsideArgs { step: step.number, wait: None, stage: None, duration: None };
+        let (tid, name) = match aside.what {
+            What::Input => (INPUT, "input"),
+            What::Wait(wait) => {
+                args.wait = Some(wait);
+                let name = match wait {
+                    Wait::Message => "wait for a message",
+                    Wait::Receiver => "wait for the receiver",
+                    Wait::Ranks => "wait for ranks",
+                };
+                (WAIT, name)
+            }
+            What::AllReduce(stage) => {
+                args.stage = Some(stage.0);
+                args.duration = Some((aside.end - aside.start).0);
+                let args = json(&args);
+                let id = self.reductions;
+                self.reductions += 1;
+                let end = micros(step.start + aside.end);
+                for (ph, ts) in [("b", ts), ("e", end)] {
+                    self.push(format_args!(
+                        r#"{{"ph":"{ph}","cat":"all-reduce","id":{id},"pid":{pid},"tid":{ALL_REDUCE},"ts":{ts},"name":"all-reduce {stage}","args":{args}}}"#
+                    ));
+                }
+                return;
+            }
+        };
+        let args = json(&args);
+        self.push(format_args!(
+            r#"{{"ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"name":"{name}","args":{args}}}"#
+        ));
     }
 
     /// Two slices, one on each side, joined by a flow.

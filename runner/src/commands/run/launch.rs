@@ -40,35 +40,13 @@ pub(super) fn threads(run: &Run) -> Result<(), Failure> {
 /// of them says it, and all end with the same code. None waits for a rank that will not come.
 #[cfg(feature = "mpi")]
 pub(super) fn processes(args: &RunArgs) -> Result<(), Failure> {
+    use crate::transport::Transport;
     use crate::transport::mpi::{MpiTransport, Settings};
-    use crate::transport::{ReduceOp, Transport};
     let mpi = |e| Failure::new(Code::Failed, format!("MPI: {e}"));
-    let mut transport = MpiTransport::start(Settings::new(0)).map_err(mpi)?;
+    let transport = MpiTransport::start(Settings::new(0)).map_err(mpi)?;
     let (rank, ranks) = (transport.rank(), transport.ranks());
     let prepared = Run::prepare(args, Some((rank, ranks)));
-    // The lowest rank with an error, and its code.
-    let mut first = [prepared.as_ref().map_or(f64::from(rank), |_| f64::from(ranks))];
-    transport.all_reduce(&mut first, ReduceOp::Min).map_err(mpi)?;
-    let speaks = first[0] == f64::from(rank);
-    let mut code = [prepared.as_ref().map_or_else(|f| f64::from(f.code as u8), |_| 0.0)];
-    if !speaks {
-        code[0] = 0.0;
-    }
-    transport.all_reduce(&mut code, ReduceOp::Max).map_err(mpi)?;
-    let run = match prepared {
-        Ok(run) if code[0] == 0.0 => run,
-        Err(mut failure) if speaks => {
-            say(&mut failure);
-            transport.barrier().map_err(mpi)?;
-            transport.finish().map_err(mpi)?;
-            return Err(failure);
-        }
-        Ok(_) | Err(_) => {
-            transport.barrier().map_err(mpi)?;
-            transport.finish().map_err(mpi)?;
-            return Err(Failure::silent(Code::from_number(code[0] as u8)));
-        }
-    };
+    let (mut transport, run) = together(transport, prepared)?;
     transport.reserve(run.handles());
     let mut ended = Ok(());
     let _ = run.rank(transport, |result, transport| {
@@ -90,6 +68,38 @@ pub(super) fn processes(args: &RunArgs) -> Result<(), Failure> {
         }
     });
     ended
+}
+
+/// Goes on when all ranks can. Else the lowest rank that cannot says why, all end MPI in order and
+/// fail with the same code.
+#[cfg(feature = "mpi")]
+pub(in crate::commands) fn together<P>(
+    mut transport: crate::transport::mpi::MpiTransport,
+    prepared: Result<P, Failure>,
+) -> Result<(crate::transport::mpi::MpiTransport, P), Failure> {
+    use crate::transport::{ReduceOp, Transport};
+    let mpi = |e| Failure::new(Code::Failed, format!("MPI: {e}"));
+    let (rank, ranks) = (transport.rank(), transport.ranks());
+    // The lowest rank with an error, and its code.
+    let mut first = [prepared.as_ref().map_or(f64::from(rank), |_| f64::from(ranks))];
+    transport.all_reduce(&mut first, ReduceOp::Min).map_err(mpi)?;
+    let speaks = first[0] == f64::from(rank);
+    let mut code = [prepared.as_ref().map_or_else(|f| f64::from(f.code as u8), |_| 0.0)];
+    if !speaks {
+        code[0] = 0.0;
+    }
+    transport.all_reduce(&mut code, ReduceOp::Max).map_err(mpi)?;
+    let failure = match prepared {
+        Ok(prepared) if code[0] == 0.0 => return Ok((transport, prepared)),
+        Err(mut failure) if speaks => {
+            say(&mut failure);
+            failure
+        }
+        Ok(_) | Err(_) => Failure::silent(Code::from_number(code[0] as u8)),
+    };
+    transport.barrier().map_err(mpi)?;
+    transport.finish().map_err(mpi)?;
+    Err(failure)
 }
 
 /// Prints a failure now, and no second time. Under mpirun a rank that ends with an error has all

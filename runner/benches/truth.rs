@@ -1,0 +1,157 @@
+//! Predicted beside measured: what a user gets who profiles, plans and runs.
+//!
+//! For each network `mpirun -n 2 runner profile`, then a plan per schedule from the cluster file,
+//! then several runs of it; and device `model` with 16 ranks, whose costs are given and whose link
+//! is the measured one. Predictions are made before the runs. Of several runs the median counts.
+//!
+//! `cargo bench -p pipewright-runner --bench truth`, with words to choose cases: `-- gpt model`.
+//! `BENCH_PREFIX="chrt --rr 10"` puts a command in front of every program: on a machine that
+//! others use, ranks with a real-time priority measure the runner and not the others. Linux still
+//! takes such ranks off their core for 50 ms of each second: steps are short, so that most have
+//! none of that.
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
+/// Runs of a plan.
+const RUNS: usize = 5;
+const SECONDS_MAX: &str = "300";
+
+/// A network on two ranks of a thread each: name, and what `runner plan` is told.
+const NETWORKS: [(&str, &str); 4] = [
+    ("fc32:1024", "--model fc32:1024 --mini-batch 128 --micro-batches 8 --learning-rate 1e-4"),
+    ("vgg16:32", "--model vgg16:32 --mini-batch 16 --micro-batches 4 --learning-rate 1e-4"),
+    ("resnet18:32", "--model resnet18:32 --mini-batch 32 --micro-batches 4 --learning-rate 1e-4"),
+    (
+        "gpt-6",
+        "--model transformer:layers=6,hidden=256,heads=4,sequence=128,vocabulary=1024 \
+         --mini-batch 8 --micro-batches 4 --learning-rate 1e-4",
+    ),
+];
+
+/// Device `model`: schedule, stages.
+const MODELLED: [(&str, &str); 4] =
+    [("gpipe", "16"), ("1f1b", "16"), ("zb-h1", "16"), ("interleaved:2", "32")];
+
+fn main() {
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let wanted = |name: &str| chosen.is_empty() || chosen.iter().any(|word| name.contains(word));
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("truth");
+    std::fs::create_dir_all(&dir).expect("the target folder is ours");
+    println!("{:30} {:>11} {:>11} {:>8}  bubble", "", "predicted", "measured", "error");
+    for (name, model) in NETWORKS.iter().filter(|(name, _)| wanted(name)) {
+        let model: Vec<&str> = model.split_whitespace().chain(["--stages", "2"]).collect();
+        plan(&dir, &model, "laptop", "gpipe");
+        mpi(&dir, 2, &["profile", "plan.json", "-o", "cluster.json", "--repeats", "15"]);
+        for schedule in ["gpipe", "1f1b", "zb-h1"] {
+            let plan = plan(&dir, &model, "cluster.json", schedule);
+            let run = ["plan.json", "--threads", "1"];
+            compare(&dir, &format!("{name} {schedule}"), &plan, 2, &run, true);
+        }
+    }
+    if wanted("model") {
+        modelled(&dir);
+    }
+}
+
+/// 16 ranks that spend the time of a device of 80 GFLOP/s each.
+fn modelled(dir: &Path) {
+    let model = "--model fc32:1024 --split uniform --mini-batch 1024 --micro-batches 16";
+    let model = |stages| -> Vec<&str> { model.split(' ').chain(["--stages", stages]).collect() };
+    for mpirun in [false, true] {
+        plan(dir, &model("16"), "laptop", "gpipe");
+        let profile = ["profile", "plan.json", "-o", "cluster.json", "--repeats", "1"];
+        let transport = if mpirun { "mpirun" } else { "threads" };
+        match mpirun {
+            true => mpi(dir, 2, &profile),
+            false => alone(dir, &profile),
+        };
+        let mut cluster = read(&dir.join("cluster.json"));
+        cluster["device"] = json!({
+            "name": "80 GFLOP/s", "flops_per_sec": 1e11, "efficiency": 0.8,
+            "memory_bytes_per_sec": 1e10, "memory": 1u64 << 34, "overhead_ns": 2000
+        });
+        (cluster["devices_per_node"], cluster["ranks_per_node"]) = (json!(16), json!(16));
+        cluster.as_object_mut().expect("an object").remove("profile");
+        write(&dir.join("cluster.json"), &cluster);
+        for (schedule, stages) in MODELLED {
+            let plan = plan(dir, &model(stages), "cluster.json", schedule);
+            let name = format!("model, 16 {transport} {schedule}");
+            compare(dir, &name, &plan, 16, &["plan.json", "--device", "model"], mpirun);
+        }
+    }
+}
+
+/// Writes `plan.json` and returns it.
+fn plan(dir: &Path, model: &[&str], cluster: &str, schedule: &str) -> Value {
+    let mut args = vec!["plan", "--cluster", cluster, "--schedule", schedule, "--steps", "10"];
+    if !model.contains(&"--split") {
+        args.extend(["--split", "balanced"]);
+    }
+    args.extend(model);
+    args.extend(["-o", "plan.json"]);
+    alone(dir, &args);
+    read(&dir.join("plan.json"))
+}
+
+/// Runs `plan.json` and prints a line.
+fn compare(dir: &Path, name: &str, plan: &Value, ranks: u32, run: &[&str], mpirun: bool) {
+    let predicted = &plan["prediction"];
+    let mut runs: Vec<(f64, f64)> = vec![];
+    for _ in 0..RUNS {
+        let args = [run, &["--out", "run", "--overwrite", "--json"]].concat();
+        match mpirun {
+            true => mpi(dir, ranks, &args),
+            false => alone(dir, &args),
+        };
+        let result = read(&dir.join("run/result.json"));
+        runs.push((number(&result["step_ns"]) / 1e6, 100.0 * number(&result["bubble"])));
+    }
+    runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (measured, bubble) = runs[RUNS / 2];
+    let (step, planned) =
+        (number(&predicted["step_ns"]) / 1e6, 100.0 * number(&predicted["bubble"]));
+    let error = 100.0 * (step / measured - 1.0);
+    let points = bubble - planned;
+    let (fastest, slowest) = (runs[0].0, runs[RUNS - 1].0);
+    println!(
+        "{name:30} {step:8.2} ms {measured:8.2} ms {error:+6.1} %  {planned:.1} / {bubble:.1} % \
+         ({points:+.1}), runs {fastest:.1} to {slowest:.1} ms"
+    );
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().expect("the runner writes numbers there")
+}
+
+fn read(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).expect("the runner wrote it");
+    serde_json::from_str(&text).expect("the runner writes JSON")
+}
+
+fn write(path: &Path, value: &Value) {
+    std::fs::write(path, value.to_string()).expect("the target folder is ours");
+}
+
+fn alone(dir: &Path, args: &[&str]) {
+    execute(dir, Path::new(RUNNER), args);
+}
+
+fn mpi(dir: &Path, ranks: u32, args: &[&str]) {
+    let ranks = ranks.to_string();
+    let all = [&["-n", ranks.as_str(), RUNNER], args].concat();
+    let mpirun = pipewright::tools::find("MPIRUN", &["mpirun"]).expect("mpirun is installed");
+    execute(dir, &mpirun, &all);
+}
+
+fn execute(dir: &Path, program: &Path, args: &[&str]) {
+    let prefix = std::env::var("BENCH_PREFIX").unwrap_or_default();
+    let mut words = prefix.split_whitespace();
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", SECONDS_MAX]).args(words.by_ref()).arg(program).args(args);
+    command.envs(pipewright::mpirun::environment()).current_dir(dir).stdin(Stdio::null());
+    let output = command.output().expect("`timeout` belongs to coreutils");
+    assert!(output.status.success(), "{command:?}: {output:#?}");
+}

@@ -1,0 +1,82 @@
+//! All-reduce over sizes, as the link over which the formulas give the measured times.
+
+use crate::transport::{Collective, Transport, TransportError};
+use pipewright_core::cost::Link;
+use pipewright_core::cost::calibrate::{Parameter, fit};
+use pipewright_core::cost::collective::{Channel, best_all_reduce};
+use pipewright_core::units::Nanos;
+
+/// Numbers of four bytes in an all-reduce; buckets of gradients are of the larger sizes.
+const SIZES: [usize; 4] = [1 << 10, 1 << 14, 1 << 18, 1 << 21];
+const ROUNDS: usize = 20;
+
+/// Sums over `group`, from which [`Link`] follows on rank 0; all ranks call it.
+pub(super) fn measure<T: Transport>(
+    transport: &mut T,
+    group: &[u32],
+) -> Result<Option<Link>, TransportError> {
+    if group.len() < 2 {
+        return Ok(None);
+    }
+    transport.connect(&[group.to_vec()], 1)?;
+    let mut times = vec![];
+    if group.contains(&transport.rank()) {
+        for size in SIZES {
+            times.push(all_reduce(transport, size)? as f64 / 1e9);
+        }
+    }
+    transport.barrier()?;
+    Ok((transport.rank() == 0).then(|| over(group.len() as u32, &times)).flatten())
+}
+
+/// Median time in nanoseconds.
+fn all_reduce<T: Transport>(transport: &mut T, size: usize) -> Result<u64, TransportError> {
+    let mut values = vec![1.0f32; size];
+    let mut times = vec![];
+    for _ in 0..ROUNDS {
+        // Whoever comes first would measure how late the others are.
+        values.fill(1.0);
+        let start = transport.now_ns();
+        // SAFETY: `values` is not touched before the wait below has returned; after an error the
+        // caller's transport only aborts or is dropped.
+        unsafe { transport.start_collective(Collective::AllReduce, 0, &mut values, 0)? };
+        transport.wait_collective(0)?;
+        times.push(transport.now_ns() - start);
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+/// The link over which the best algorithm takes these times; none where they say nothing.
+fn over(ranks: u32, times: &[f64]) -> Option<Link> {
+    let advice = "measure more sizes";
+    let slowest = times.iter().copied().fold(1e-6, f64::max);
+    let largest = 4.0 * SIZES[SIZES.len() - 1] as f64;
+    let parameter = |name, start: f64, low, high| Parameter { name, start, low, high, advice };
+    let parameters = [
+        parameter("latency", times.first()? / 4.0, 0.0, slowest),
+        parameter("seconds per byte", slowest / largest / 2.0, 1e-15, 10.0 * slowest / largest),
+    ];
+    let model = |x: &[f64]| {
+        let channel = Channel { alpha: x[0], beta: x[1], gamma: 0.0 };
+        let time = |size: &usize| best_all_reduce(ranks, 4.0 * *size as f64, channel).1;
+        SIZES.iter().map(time).collect()
+    };
+    let found = fit(&parameters, times, model).ok()?.values();
+    Some(Link { latency_ns: Nanos::from_secs(found[0]), bytes_per_sec: 1.0 / found[1] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_gives_the_times_it_was_made_of() {
+        let link = Link { latency_ns: Nanos(20_000), bytes_per_sec: 2e9 };
+        let times = SIZES.map(|size| best_all_reduce(4, 4.0 * size as f64, &link).1);
+        let found = over(4, &times).unwrap();
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.01;
+        assert!(near(found.latency_ns.0 as f64, 20_000.0), "{found:?}");
+        assert!(near(found.bytes_per_sec, 2e9), "{found:?}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Operations: forward, input-gradient and weight-gradient part of every node, over micro-batch
+//! sizes, and the update of its parameters.
+
+use crate::data::DataSet;
+use crate::execute::{Measured, Rank, available_memory};
+use crate::failure::{Code, Failure};
+use crate::transport::local::local;
+use crate::transport::{ReduceOp, Transport, TransportError};
+use pipewright_core::cost::{MeasuredNode, Profile, Sample};
+use pipewright_core::graph::Graph;
+use pipewright_core::graph::autodiff::ComputationKind;
+use pipewright_core::plan::{DataParallel, Inputs, Plan, Program, lower, training_graphs};
+use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::units::Nanos;
+
+/// Nanoseconds by what was measured of a node: forward, input gradient, weight gradient, sum of
+/// gradients, update.
+type NodeTimes = [Vec<u64>; 5];
+
+/// Measures on the first `copies` ranks; the result is rank 0's. All ranks call it.
+pub(super) fn measure<T: Transport>(
+    transport: &mut T,
+    plan: &Plan,
+    copies: u32,
+    repeats: u32,
+) -> Result<Option<Profile>, Failure> {
+    let graph = plan.model.graph().map_err(|e| Failure::new(Code::Plan, e.to_string()))?;
+    super::super::runnable(&graph)?;
+    // The micro-batch and a quarter of it, so that the constant part of each time shows.
+    let mut sizes = vec![(plan.samples() / 4).max(1), plan.samples()];
+    sizes.dedup();
+    let mut profile = Profile { model: graph.name().into(), nodes: vec![] };
+    for node in graph.nodes() {
+        profile.nodes.push(MeasuredNode { node: node.name.clone(), samples: vec![] });
+    }
+    for samples in sizes {
+        let measured = measure_size(transport, (plan, &graph), samples, (copies, repeats))?;
+        for (node, sample) in profile.nodes.iter_mut().zip(measured.into_iter().flatten()) {
+            node.samples.push(sample);
+        }
+    }
+    let computes = graph.nodes().iter().map(|node| !node.op.is_source() && !node.op.is_view());
+    let mut computes = computes.collect::<Vec<bool>>().into_iter();
+    profile.nodes.retain(|_| computes.next() == Some(true));
+    Ok((transport.rank() == 0).then_some(profile))
+}
+
+/// The whole model as one stage, one micro-batch of `samples` at a time; by node, on rank 0.
+fn measure_size<T: Transport>(
+    transport: &mut T,
+    (plan, graph): (&Plan, &Graph),
+    samples: u64,
+    (copies, repeats): (u32, u32),
+) -> Result<Option<Vec<Sample>>, Failure> {
+    let failed = |e: TransportError| Failure::new(Code::Failed, e.to_string());
+    let schedule = ScheduleKind::GPipe.generate(1, 1).expect("one of each is a schedule");
+    let data_parallel = DataParallel::default();
+    let inputs = Inputs {
+        graph,
+        cuts: &[],
+        schedule: &schedule,
+        samples,
+        data_parallel,
+        optimizer: plan.optimizer,
+        training: plan.training,
+    };
+    let program = lower(&inputs, &training_graphs(&inputs)).remove(0);
+    let needs = program.arena * u64::from(copies);
+    let fits = available_memory().is_none_or(|available| needs <= available);
+    // All ranks decide alike: one that left would be waited for.
+    let mut all_fit = [f64::from(u8::from(fits))];
+    transport.all_reduce(&mut all_fit, ReduceOp::Min).map_err(failed)?;
+    if all_fit[0] == 0.0 {
+        let message = format!("measuring {} takes {needs}, more than is left", graph.name());
+        return Err(Failure::new(Code::Hardware, message));
+    }
+    let mut alone = plan.clone();
+    (alone.mini_batch, alone.micro_batches) = (samples, 1);
+    alone.data_parallel = data_parallel;
+    let sample = graph.sample().expect("plans train on samples");
+    let synthetic = pipewright_core::plan::Data::default();
+    let data = crate::data::open(&synthetic, &sample, plan.seed)
+        .map_err(|e| Failure::new(Code::Failed, e.to_string()))?;
+    let nodes = graph.nodes().len();
+    transport.barrier().map_err(failed)?;
+    let mine = match transport.rank() < copies {
+        true => times((&alone, graph, &program), &data, nodes, repeats),
+        false => vec![NodeTimes::default(); nodes],
+    };
+    let bytes = serde_json::to_vec(&mine).expect("plain data");
+    let Some(all) = transport.gather(&bytes).map_err(failed)? else { return Ok(None) };
+    let parse = |bytes: &Vec<u8>| -> Vec<NodeTimes> {
+        serde_json::from_slice(bytes).expect("written by the same program")
+    };
+    let all: Vec<Vec<NodeTimes>> = all.iter().map(parse).collect();
+    let sample = |node: usize| {
+        let of = |what: usize| typical(all.iter().flat_map(|rank| &rank[node][what]));
+        Sample {
+            samples,
+            forward_ns: of(0),
+            input_gradient_ns: of(1),
+            weight_gradient_ns: of(2),
+            sum_gradients_ns: of(3),
+            update_ns: of(4),
+        }
+    };
+    Ok(Some((0..nodes).map(sample).collect()))
+}
+
+/// By node.
+fn times(
+    parts: (&Plan, &Graph, &Program),
+    data: &DataSet,
+    nodes: usize,
+    repeats: u32,
+) -> Vec<NodeTimes> {
+    let transport = local(1, parts.2.handles as usize).remove(0);
+    let mut rank = Rank::new(parts, data, transport, 1);
+    let mut times = vec![NodeTimes::default(); nodes];
+    // The first pass faults pages in and fills caches.
+    for repeat in 0..=repeats {
+        let step = rank.measure_step(u64::from(repeat), |what, ns| {
+            if repeat == 0 {
+                return;
+            }
+            let (node, index) = match what {
+                Measured::Kernel(node, ComputationKind::Forward) => (node, 0),
+                Measured::Kernel(node, ComputationKind::InputGradient) => (node, 1),
+                Measured::Kernel(node, ComputationKind::WeightGradient) => (node, 2),
+                Measured::Kernel(node, ComputationKind::SumGradients) => (node, 3),
+                Measured::Update(node) => (node, 4),
+            };
+            times[node.index()][index].push(ns);
+        });
+        step.expect("synthetic samples come from no file");
+    }
+    times
+}
+
+/// The median: a step is as long as its operations usually take, interruptions included.
+fn typical<'a>(times: impl Iterator<Item = &'a u64>) -> Nanos {
+    let mut all: Vec<u64> = times.copied().collect();
+    all.sort_unstable();
+    Nanos(all.get(all.len() / 2).copied().unwrap_or(0))
+}

@@ -1,0 +1,88 @@
+//! Why a rank cannot go on.
+
+use crate::checkpoint::CheckpointError;
+use crate::data::DataError;
+use crate::tensor_file::TensorFileError;
+use crate::transport::TransportError;
+use thiserror::Error;
+
+/// Why a rank cannot go on.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// A message failed.
+    #[error("step {step}, instruction {instruction}: {source}")]
+    Transport {
+        /// The step.
+        step: u64,
+        /// Position in the rank's program.
+        instruction: usize,
+        /// What happened.
+        source: TransportError,
+    },
+    /// Ranks could not agree on how to go on.
+    #[error("step {step}: {source}")]
+    Agreement {
+        /// The step.
+        step: u64,
+        /// What happened.
+        source: TransportError,
+    },
+    /// A sample could not be read.
+    #[error("step {step}: data: {source}")]
+    Data {
+        /// The step, or the round of an evaluation.
+        step: u64,
+        /// What is wrong, with file and byte.
+        source: DataError,
+    },
+    /// Training diverged.
+    #[error("step {step}: the loss is {loss}; lower the learning rate ({rate})")]
+    Diverged {
+        /// The step.
+        step: u64,
+        /// Its loss.
+        loss: f64,
+        /// The learning rate of the step.
+        rate: f64,
+    },
+    /// A checkpoint could not be saved.
+    #[error("step {step}: no checkpoint was saved: {source}")]
+    Checkpoint {
+        /// Steps that were trained.
+        step: u64,
+        /// What happened.
+        source: CheckpointError,
+    },
+    /// There is no checkpoint to go on from.
+    #[error("{0}")]
+    Resume(CheckpointError),
+    /// Initial weights could not be read.
+    #[error("{0}")]
+    Weights(#[from] TensorFileError),
+    /// A file could not be written.
+    #[error("{path}: {source}")]
+    Write {
+        /// Which one.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Why an instruction failed.
+pub(super) enum Fault {
+    Transport(TransportError),
+    Data(DataError),
+}
+
+impl From<TransportError> for Fault {
+    fn from(error: TransportError) -> Self {
+        Fault::Transport(error)
+    }
+}
+
+impl From<DataError> for Fault {
+    fn from(error: DataError) -> Self {
+        Fault::Data(error)
+    }
+}
