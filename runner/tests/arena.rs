@@ -64,10 +64,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What a rank may hold besides tensors: the record of its last 8 steps, 64 bytes an instruction
+/// What a rank may hold besides tensors: the record of its last 8 steps, 112 bytes an instruction
 /// and step, and some lists.
 fn overhead(program: &Program) -> u64 {
-    8 * 64 * program.train.len() as u64 + 4096
+    8 * 112 * program.train.len() as u64 + 4096
 }
 
 fn plan(
