@@ -166,7 +166,7 @@ pub struct PlanArgs {
     /// What an ONNX file leaves open.
     #[command(flatten)]
     pub onnx: OnnxArgs,
-    /// Lanes of the pipeline, one a process of each replica; open: as many as are fastest.
+    /// Processes: lanes of the pipeline times replicas; open: as many as are fastest.
     #[arg(long)]
     pub ranks: Option<u32>,
     /// Stages; as many as ranks, or a multiple of them where a schedule has several stages a rank.
@@ -186,7 +186,7 @@ pub struct PlanArgs {
     #[arg(long)]
     pub micro_batches: Option<u32>,
     /// Copies of the pipeline that share each mini-batch; open: as many as are fastest (1 with
-    /// --cuts, --split or all of stages, schedule and micro-batches).
+    /// --ranks, --cuts, --split or all of stages, schedule and micro-batches).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
     /// How replicas keep the same parameters: PyTorch's DistributedDataParallel or, for comparison,

@@ -90,13 +90,16 @@ fn choose(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Chosen, F
         None => named_cuts(&args.cuts, graph)?,
     };
     let stages = cuts.len() as u32 + 1;
+    let replicas = args.replicas.unwrap_or(1);
     let lanes = schedule.lanes(stages).map_err(|e| Failure::usage(e.to_string()))?;
-    if let Some(ranks) = args.ranks.filter(|ranks| *ranks != lanes) {
+    let needed = lanes.saturating_mul(replicas);
+    if let Some(ranks) = args.ranks.filter(|ranks| *ranks != needed) {
         return Err(Failure::usage(format!(
-            "--ranks {ranks}: {schedule} with {stages} stages has {lanes}; leave one of them open"
+            "--ranks {ranks}: {schedule} with {stages} stages and {replicas} replicas has {needed}; \
+             leave one of them open"
         )));
     }
-    Ok(Chosen { cuts, schedule, micro_batches, replicas: args.replicas.unwrap_or(1) })
+    Ok(Chosen { cuts, schedule, micro_batches, replicas })
 }
 
 fn split(

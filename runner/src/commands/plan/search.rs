@@ -57,9 +57,18 @@ fn space<'a>(
             cluster.name
         )));
     }
+    let replicas = args.replicas.or(args.ranks.map(|_| 1));
+    let lanes = match (args.ranks, replicas) {
+        (Some(ranks), Some(replicas)) if !ranks.is_multiple_of(replicas) => {
+            return Err(Failure::usage(format!(
+                "--ranks {ranks} do not divide into {replicas} replicas"
+            )));
+        }
+        (ranks, replicas) => ranks.map(|ranks| ranks / replicas.unwrap_or(1)),
+    };
     let fixed = Fixed {
-        lanes: args.ranks,
-        replicas: args.replicas,
+        lanes,
+        replicas,
         stages: args.stages,
         micro_batches: args.micro_batches,
         schedule: args.schedule,
