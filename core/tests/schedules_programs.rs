@@ -167,6 +167,14 @@ fn what_does_not_go_together_is_no_plan() {
         DataParallel { mode: DataParallelMode::Dp, ..DataParallel::ddp(2) };
     (through_first.mini_batch, through_first.micro_batches) = (16, 8);
     assert!(error(through_first).contains("this plan has 4"));
+    for kind in [ScheduleKind::PipeDream, ScheduleKind::PipeDream2Bw] {
+        let mut one_lane = draft(kind);
+        one_lane.cuts.clear();
+        one_lane.data_parallel =
+            DataParallel { mode: DataParallelMode::Dp, ..DataParallel::ddp(2) };
+        (one_lane.mini_batch, one_lane.micro_batches) = (16, 8);
+        assert!(error(one_lane).contains("rules out data-parallel mode"), "{kind}");
+    }
     let mut uneven = draft(ScheduleKind::GPipe);
     uneven.data_parallel = DataParallel::ddp(3);
     assert!(error(uneven).contains("on each of 3 replicas"));

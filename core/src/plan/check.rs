@@ -194,13 +194,17 @@ impl Plan {
         if self.data_parallel.through_first() && lanes != 1 {
             return Err(PlanError::ThroughFirst { lanes });
         }
+        // The first replica hands out one version of its parameters.
+        if schedule.updates != Updates::Synchronous && self.data_parallel.through_first() {
+            let (name, what) = (self.schedule.name.clone(), "data-parallel mode `dp`");
+            return Err(PlanError::Asynchronous { name, what });
+        }
         if schedule.updates == Updates::Stashed {
             let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
             let excluded = [
                 (self.training.clip_norm.is_some(), "clipping the gradient of all stages together"),
                 (tied, "parameters that several stages share"),
                 (self.training.batch_norm != BatchNorm::PerMicroBatch, "deferred batch norm"),
-                (self.data_parallel.through_first(), "data-parallel mode `dp`"),
             ];
             if let Some((_, what)) = excluded.into_iter().find(|(asked, _)| *asked) {
                 let name = self.schedule.name.clone();
