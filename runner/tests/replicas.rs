@@ -61,6 +61,8 @@ fn replicas_train_what_one_pipeline_trains() {
         draft.data_parallel = data_parallel;
         close(name, &run(&dir, name, draft), &lone);
     }
+    let wrong = runner_in(&dir, &["check", "hybrid-2x2.json", "--ranks", "3"]);
+    wrong.refused(4, "needs 2 lanes x 2 replicas = 4 ranks, --ranks gave 3");
     let mut clipped = base(preset, 1, 4);
     clipped.training.clip_norm = Some(0.5);
     let lone_clipped = run(&dir, "lone-clipped", clipped);

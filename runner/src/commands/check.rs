@@ -38,10 +38,14 @@ pub fn check(args: &CheckArgs) -> Result<(), Failure> {
 
 /// The sentence for a plan on the wrong number of ranks.
 pub(super) fn wrong_ranks(plan: &Plan, given: u32, by: &str) -> String {
-    let needs = plan.ranks();
+    let (lanes, needs) = (plan.lanes(), plan.ranks());
+    let copies = match plan.data_parallel.replicas {
+        1 => String::new(),
+        replicas => format!(" x {replicas} replicas"),
+    };
     format!(
-        "the plan needs {needs} lanes = {needs} ranks, {by} gave {given}. \
-         Use -n {needs}, or plan again: runner plan --stages {given} .."
+        "the plan needs {lanes} lanes{copies} = {needs} ranks, {by} gave {given}. \
+         Use -n {needs}, or plan again: runner plan --ranks {given} .."
     )
 }
 
