@@ -64,8 +64,7 @@ impl Blocks {
     /// shared out when there is scratch for it: products of one sample are small.
     fn threads(&self, call: &Call, workspace: usize) -> (usize, usize) {
         let room = workspace.checked_div(self.scratch()).unwrap_or(usize::MAX);
-        let lanes = call.threads.min(call.samples as usize).min(room);
-        if lanes > 1 { (lanes, 1) } else { (1, call.threads) }
+        lanes(call.threads, call.samples as usize, room)
     }
 
     fn each(&self) -> impl Iterator<Item = Range<usize>> + use<> {
@@ -144,7 +143,7 @@ fn correlate(
         }
         blocks.for_each_group(|group, rows| {
             let x = &x[(sample * g.groups + group) * x_group..][..x_group];
-            let image = unfolded(&g, x, rows.clone(), scratch);
+            let image = unfolded(&g, x, rows.clone(), scratch, threads);
             let y = &mut y[group * y_group..][..y_group][rows.start * g.out[1]..];
             let shape = (g.out_channels, rows.len() * g.out[1]);
             let y = MatrixMut::new(y, shape, g.positions());
@@ -186,7 +185,13 @@ fn spread(call: &Call, y: &[f32], (weight, bias): Weights, x: &mut [f32], worksp
             let unfolded = &mut scratch[..shape.0 * shape.1];
             let image = MatrixMut::new(unfolded, shape, shape.1);
             matmul(image, weight, y, Product::Overwrite, threads);
-            fold_add(&g, (&*unfolded, shape.1), rows, x);
+            let plane = g.size[0] * g.size[1];
+            let kernel = g.kernel[0] * g.kernel[1];
+            let threads = chunks::worth(threads, unfolded.len());
+            chunks::for_each(threads, x, plane, |channel, x| {
+                let lines = &unfolded[channel * kernel * shape.1..];
+                fold_add(&Geometry { channels: 1, ..g }, (lines, shape.1), rows.clone(), x);
+            });
         });
     });
 }
@@ -209,7 +214,8 @@ fn add_products(
     for sample in 0..call.samples as usize {
         blocks.for_each_group(|group, rows| {
             let at = sample * g.groups + group;
-            let image = unfolded(&g, &x[at * x_group..][..x_group], rows.clone(), workspace);
+            let image = &x[at * x_group..][..x_group];
+            let image = unfolded(&g, image, rows.clone(), workspace, call.threads);
             let y = output_rows(&g, &y[at * y_group..][..y_group], rows);
             let gradient = &mut gradient[group * w_group..][..w_group];
             let shape = (g.out_channels, g.unfolded_rows());
@@ -223,10 +229,39 @@ fn add_products(
 fn add_sums(call: &Call, gy: &[f32], bias: Option<&mut &mut [f32]>) {
     let Some(bias) = bias else { return };
     let positions = (call.output.shape[1] * call.output.shape[2]) as usize;
-    for sample in gy.chunks_exact(bias.len() * positions) {
-        let planes = sample.chunks_exact(positions);
-        bias.iter_mut().zip(planes).for_each(|(bias, plane)| *bias += sum(plane));
-    }
+    let sample_len = bias.len() * positions;
+    chunks::for_each(chunks::worth(call.threads, gy.len()), bias, 1, |channel, bias| {
+        for sample in gy.chunks_exact(sample_len) {
+            bias[0] += sum(&sample[channel * positions..][..positions]);
+        }
+    });
+}
+
+/// Threads that work on different items, each with its scratch, and threads inside each item.
+/// Items are shared out as long as that leaves no thread idle for long.
+fn lanes(threads: usize, items: usize, scratches: usize) -> (usize, usize) {
+    let even = items.is_multiple_of(threads.max(1)) || items >= 4 * threads;
+    if even && scratches >= threads { (threads, 1) } else { (1, threads) }
+}
+
+/// Channels that one thread takes at a time.
+const CHANNELS: usize = 4;
+
+/// Runs `work(geometry of some channels, the first of them, their unfolded rows)` for all channels
+/// of an unfolded image whose rows begin `stride` elements apart.
+fn for_each_channel(
+    threads: usize,
+    g: &Geometry,
+    unfolded: &mut [f32],
+    stride: usize,
+    work: impl Fn(&Geometry, usize, &mut [f32]) + Sync,
+) {
+    let rows = g.kernel[0] * g.kernel[1] * stride;
+    let threads = chunks::worth(threads, unfolded.len());
+    chunks::for_each(threads, unfolded, CHANNELS * rows, |part, unfolded| {
+        let channels = unfolded.len() / rows;
+        work(&Geometry { channels, ..*g }, part * CHANNELS, unfolded);
+    });
 }
 
 /// Runs `work(sample, its part of the data, scratch)`.
@@ -261,11 +296,15 @@ fn unfolded<'a>(
     image: &'a [f32],
     rows: Range<usize>,
     scratch: &'a mut [f32],
+    threads: usize,
 ) -> Matrix<'a> {
     let shape = (g.unfolded_rows(), rows.len() * g.out[1]);
     if g.is_pointwise() {
         return Matrix::new(image, shape, shape.1);
     }
-    unfold(g, image, rows, (&mut *scratch, shape.1));
+    let unfolded = &mut scratch[..shape.0 * shape.1];
+    for_each_channel(threads, g, unfolded, shape.1, |g, first, unfolded| {
+        unfold(g, &image[first * g.size[0] * g.size[1]..], rows.clone(), (unfolded, shape.1));
+    });
     Matrix::new(scratch, shape, shape.1)
 }
