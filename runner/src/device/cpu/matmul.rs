@@ -8,7 +8,7 @@ use gemm::Parallelism;
 use std::marker::PhantomData;
 
 /// Tiles of `gemm`: parts that are multiples of them leave no thin edges between.
-const COLUMN_TILE: usize = 64;
+pub const COLUMN_TILE: usize = 64;
 const ROW_TILE: usize = 24;
 
 /// A product of so few rows and columns is summed in other blocks: parts stay larger.
@@ -147,7 +147,7 @@ fn shared(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, threads: u
             || shared(left, lhs, of_left, product, threads / 2),
             || shared(right, lhs, of_right, product, threads - threads / 2),
         );
-    } else if threads > 1 && row >= 2 * ROW_TILE && columns > SMALL {
+    } else if threads > 1 && row >= 2 * ROW_TILE && (columns > SMALL || row > SMALL) {
         let ((top, bottom), (of_top, of_bottom)) = (out.cut_rows(row), lhs.cut_rows(row));
         both(
             || shared(top, of_top, rhs, product, threads / 2),

@@ -15,18 +15,20 @@
 
 mod places;
 mod several;
+mod transpose;
 mod unfold;
 
 use super::chunks;
-use super::matmul::{Matrix, MatrixMut, Product, matmul};
+use super::matmul::{COLUMN_TILE, Matrix, MatrixMut, Product, matmul};
 use super::sums::sum;
 use super::{Call, Operands};
 use several::Several;
 use std::ops::Range;
+use transpose::transpose;
 use unfold::{Geometry, fold_add, unfold};
 
-/// Words of unfolded image that stay in the second-level cache beside the weights: 512 KiB.
-const UNFOLDED_WORDS: usize = 1 << 17;
+/// Words of unfolded image that stay in the second-level cache beside the weights: 1 MiB.
+const UNFOLDED_WORDS: usize = 1 << 18;
 
 /// Least number of positions for which reading the weights once more is worth it.
 const LEAST_POSITIONS: usize = 256;
@@ -47,9 +49,15 @@ impl Blocks {
             return Self { geometry, rows: all };
         }
         let positions = (UNFOLDED_WORDS / geometry.unfolded_rows()).max(LEAST_POSITIONS);
-        let rows = positions.div_ceil(geometry.out[1]).min(all);
-        // Blocks of equal height: a thin last one would waste a pass over the weights.
-        Self { geometry, rows: all.div_ceil(all.div_ceil(rows)) }
+        let most = positions.div_ceil(geometry.out[1]).min(all);
+        // Of the heights from half of that on the one with the fewest tiles, the edges of blocks
+        // included; of equal ones the highest, for every block is a pass over the weights.
+        let tiles = |rows: usize| {
+            let of = |rows: usize| (rows * geometry.out[1]).div_ceil(COLUMN_TILE);
+            all / rows * of(rows) + of(all % rows)
+        };
+        let rows = (most.div_ceil(2)..=most).rev().min_by_key(|rows| tiles(*rows));
+        Self { geometry, rows: rows.expect("an output has rows") }
     }
 
     /// Workspace of one thread in words.
@@ -160,6 +168,7 @@ fn spread(call: &Call, y: &[f32], (weight, bias): Weights, x: &mut [f32], worksp
     let blocks = Blocks::new(call);
     let g = blocks.geometry;
     let (x_group, y_group) = g.group_len();
+    let (turned, workspace) = turned_weights(call, &blocks, weight, workspace);
     let (lanes, threads) = blocks.threads(call, workspace.len());
     let len = (g.groups * x_group, blocks.scratch());
     for_each_sample(lanes, (x, workspace), len, |sample, x, scratch| {
@@ -174,7 +183,13 @@ fn spread(call: &Call, y: &[f32], (weight, bias): Weights, x: &mut [f32], worksp
         blocks.for_each_group(|group, rows| {
             let y = &y[(sample * g.groups + group) * y_group..][..y_group];
             let y = output_rows(&g, y, rows.clone());
-            let weight = group_weight(&g, weight, group).transposed();
+            let weight = match turned {
+                Some(turned) => {
+                    let shape = (g.unfolded_rows(), g.out_channels);
+                    Matrix::new(&turned[group * shape.0 * shape.1..], shape, shape.1)
+                }
+                None => group_weight(&g, weight, group).transposed(),
+            };
             let x = &mut x[group * x_group..][..x_group];
             let shape = (g.unfolded_rows(), rows.len() * g.out[1]);
             if g.is_pointwise() {
@@ -196,6 +211,31 @@ fn spread(call: &Call, y: &[f32], (weight, bias): Weights, x: &mut [f32], worksp
     });
 }
 
+/// Products for which a factor is turned: fewer make up for it.
+const WORTH_TURNING: usize = 4;
+
+/// The weights of all groups as `[unfolded_rows, out_channels]`, where there are several products
+/// with them and the workspace has room; and the rest of the workspace.
+fn turned_weights<'a>(
+    call: &Call,
+    blocks: &Blocks,
+    weight: &[f32],
+    workspace: &'a mut [f32],
+) -> (Option<&'a [f32]>, &'a mut [f32]) {
+    let g = &blocks.geometry;
+    let products = call.samples as usize * blocks.each().count();
+    if products < WORTH_TURNING || workspace.len() < weight.len() + blocks.scratch() {
+        return (None, workspace);
+    }
+    let (turned, rest) = workspace.split_at_mut(weight.len());
+    let shape = (g.out_channels, g.unfolded_rows());
+    let len = shape.0 * shape.1;
+    for (weight, turned) in weight.chunks_exact(len).zip(turned.chunks_exact_mut(len)) {
+        transpose(call.threads, weight, shape, turned, false);
+    }
+    (Some(turned), rest)
+}
+
 /// `gradient += y Uᵀ`. Samples add to one gradient, so they come one after the other and only the
 /// products are split.
 fn add_products(
@@ -210,18 +250,31 @@ fn add_products(
     let blocks = Blocks::new(call);
     let g = blocks.geometry;
     let (x_group, y_group) = g.group_len();
-    let w_group = g.out_channels * g.unfolded_rows();
-    for sample in 0..call.samples as usize {
-        blocks.for_each_group(|group, rows| {
+    let (shape, samples) = ((g.out_channels, g.unfolded_rows()), call.samples as usize);
+    let len = shape.0 * shape.1;
+    // Where there is room for it the products' sum is made the other way round, `U yᵀ`: `y` is the
+    // smaller one to pack.
+    let turned = samples * g.positions() >= WORTH_TURNING * shape.0
+        && workspace.len() >= len + blocks.scratch();
+    let (sums, scratch) = workspace.split_at_mut(if turned { len } else { 0 });
+    for (group, gradient) in gradient.chunks_exact_mut(len).enumerate() {
+        sums.fill(0.0);
+        for (sample, rows) in (0..samples).flat_map(|s| blocks.each().map(move |rows| (s, rows))) {
             let at = sample * g.groups + group;
             let image = &x[at * x_group..][..x_group];
-            let image = unfolded(&g, image, rows.clone(), workspace, call.threads);
+            let image = unfolded(&g, image, rows.clone(), scratch, call.threads);
             let y = output_rows(&g, &y[at * y_group..][..y_group], rows);
-            let gradient = &mut gradient[group * w_group..][..w_group];
-            let shape = (g.out_channels, g.unfolded_rows());
-            let gradient = MatrixMut::new(gradient, shape, shape.1);
-            matmul(gradient, y, image.transposed(), Product::Add, call.threads);
-        });
+            if turned {
+                let sums = MatrixMut::new(sums, (shape.1, shape.0), shape.0);
+                matmul(sums, image, y.transposed(), Product::Add, call.threads);
+            } else {
+                let gradient = MatrixMut::new(gradient, shape, shape.1);
+                matmul(gradient, y, image.transposed(), Product::Add, call.threads);
+            }
+        }
+        if turned {
+            transpose(call.threads, sums, (shape.1, shape.0), gradient, true);
+        }
     }
 }
 
