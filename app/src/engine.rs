@@ -90,7 +90,8 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     };
     let graphs = plan::training_graphs(&lowering);
     let programs = plan::lower(&lowering, &graphs);
-    let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &ground.costs)).collect();
+    let costs = (*ground.costs).clone().with_backward(schedule.splits_backward());
+    let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
     let groups = plan::groups(&lowering);
     let copies = Copies { data_parallel: lowering.data_parallel, groups: &groups };
     let timeline =

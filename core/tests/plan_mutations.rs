@@ -1,6 +1,6 @@
 //! No damage to a plan file makes a panic: it is refused in words, or it is another plan.
 
-use pipewright_core::cost::{Cluster, MeasuredNode, Profile, Sample};
+use pipewright_core::cost::{Cluster, MeasuredNode, Profile, Sample, SplitSample};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Draft, Model, Plan};
 use pipewright_core::predict::predict;
@@ -28,6 +28,7 @@ fn measured(mut cluster: Cluster) -> Cluster {
         weight_gradient_ns: Nanos(2 * ns),
         sum_gradients_ns: Nanos(0),
         update_ns: Nanos(ns),
+        split: Some(SplitSample { input_gradient_ns: Nanos(ns), weight_gradient_ns: Nanos(ns) }),
     };
     let node = |name: &str| MeasuredNode {
         node: name.into(),

@@ -15,7 +15,7 @@ pub mod transformer;
 mod workload;
 
 pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Efficiencies, Level, Link};
-pub use profile::{MeasuredNode, Profile, ProfileError, Sample};
+pub use profile::{MeasuredNode, Profile, ProfileError, Sample, SplitSample};
 pub use roofline::roofline;
 pub use workload::{Edge, Item, NetworkError, Rules, Shard, Sync, Workload};
 
@@ -37,6 +37,10 @@ pub struct NodeCost {
     pub sum_gradients: Nanos,
     /// Optimizer update of the node's parameters, once a step.
     pub update: Nanos,
+    /// Gradient of the inputs in a split backward pass.
+    pub split_input_gradient: Nanos,
+    /// Gradient of the parameters in a split backward pass.
+    pub split_weight_gradient: Nanos,
 }
 
 impl NodeCost {
@@ -69,6 +73,15 @@ impl Costs {
             profile.apply(graph, &mut costs);
         }
         costs
+    }
+
+    /// The costs of a schedule that splits backward passes, or of one that does not.
+    pub fn with_backward(mut self, split: bool) -> Self {
+        for node in self.nodes.iter_mut().filter(|_| split) {
+            node.input_gradient = node.split_input_gradient;
+            node.weight_gradient = node.split_weight_gradient;
+        }
+        self
     }
 
     /// One node's.

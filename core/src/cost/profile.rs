@@ -45,6 +45,21 @@ pub struct Sample {
     pub sum_gradients_ns: Nanos,
     /// Optimizer update.
     pub update_ns: Nanos,
+    /// The gradients' times in a backward pass that is split; open: the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<SplitSample>,
+}
+
+/// Times of gradients where all those of the inputs come first and those of the parameters later,
+/// when what they read has left the caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SplitSample {
+    /// Gradient of the inputs.
+    pub input_gradient_ns: Nanos,
+    /// Gradient of the parameters.
+    pub weight_gradient_ns: Nanos,
 }
 
 /// Why a profile cannot be used.
@@ -95,13 +110,19 @@ impl Profile {
             cost.input_gradient = at(|s| s.input_gradient_ns);
             cost.weight_gradient = at(|s| s.weight_gradient_ns);
             cost.sum_gradients = at(|s| s.sum_gradients_ns);
+            let split = |of: fn(&SplitSample) -> Nanos, whole: fn(&Sample) -> Nanos| {
+                let time = |s: &Sample| s.split.as_ref().map_or_else(|| whole(s), of);
+                interpolate(&measured.samples, costs.samples, time)
+            };
+            cost.split_input_gradient = split(|s| s.input_gradient_ns, |s| s.input_gradient_ns);
+            cost.split_weight_gradient = split(|s| s.weight_gradient_ns, |s| s.weight_gradient_ns);
             // The update is once a step, whatever the size.
             cost.update = measured.samples[measured.samples.len() - 1].update_ns;
         }
     }
 }
 
-fn interpolate(points: &[Sample], samples: u64, of: fn(&Sample) -> Nanos) -> Nanos {
+fn interpolate(points: &[Sample], samples: u64, of: impl Fn(&Sample) -> Nanos) -> Nanos {
     if let [only] = points {
         return Nanos(
             (u128::from(of(only).0) * u128::from(samples) / u128::from(only.samples)) as u64,
@@ -128,6 +149,7 @@ mod tests {
             weight_gradient_ns: t,
             sum_gradients_ns: t,
             update_ns: t,
+            split: None,
         }
     }
 

@@ -48,20 +48,22 @@ fn node_cost(graph: &Graph, node: &Node, device: &Device, samples: u64) -> NodeC
         device.overhead_ns + Nanos::from_secs(arithmetic.max(traffic))
     };
     let is_add = matches!(node.op, Op::Add);
+    // An addition hands its gradient on as it is.
+    let input_gradient = match is_add {
+        true => Nanos::ZERO,
+        false => time(flops, input_bytes + output_bytes + param_bytes),
+    };
+    // Reads both sides, reads and writes the accumulated gradient.
+    let weight_gradient = match param_bytes > 0.0 {
+        true => time(flops, input_bytes + output_bytes + 2.0 * param_bytes),
+        false => Nanos::ZERO,
+    };
     NodeCost {
         forward: time(flops, input_bytes + output_bytes + param_bytes),
-        // An addition hands its gradient on as it is.
-        input_gradient: if is_add {
-            Nanos::ZERO
-        } else {
-            time(flops, input_bytes + output_bytes + param_bytes)
-        },
-        // Reads both sides, reads and writes the accumulated gradient.
-        weight_gradient: if param_bytes > 0.0 {
-            time(flops, input_bytes + output_bytes + 2.0 * param_bytes)
-        } else {
-            Nanos::ZERO
-        },
+        input_gradient,
+        weight_gradient,
+        split_input_gradient: input_gradient,
+        split_weight_gradient: weight_gradient,
         sum_gradients: time(0.0, 3.0 * output_bytes),
         // Momentum SGD reads weight, gradient and momentum and writes all three.
         update: if param_bytes > 0.0 { time(0.0, 6.0 * param_bytes) } else { Nanos::ZERO },

@@ -59,6 +59,7 @@ pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     let (graph, schedule) = plan.check()?;
     let samples = plan.samples();
     let costs = Costs::new(&graph, &plan.cluster, samples);
+    let costs = costs.with_backward(schedule.splits_backward());
     let inputs = inputs(plan, &graph, &schedule);
     let graphs = training_graphs(&inputs);
     let programs = lower(&inputs, &graphs);

@@ -92,6 +92,7 @@ impl Workload {
             weight_gradient_ns,
             sum_gradients_ns: Nanos::ZERO,
             update_ns: Nanos::ZERO,
+            split: None,
         };
         MeasuredNode { node: item.name.clone(), samples: vec![sample] }
     }

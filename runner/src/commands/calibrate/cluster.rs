@@ -79,6 +79,7 @@ fn profile(prediction: &Prediction, samples: u64, factors: &Factors) -> Profile 
             weight_gradient_ns: times(cost.weight_gradient, weight),
             sum_gradients_ns: times(cost.sum_gradients, input),
             update_ns: times(cost.update, factor(&[Busy::Update])),
+            split: None,
         };
         MeasuredNode { node: graph.node(*node).name.clone(), samples: vec![sample] }
     };

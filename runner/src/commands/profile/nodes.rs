@@ -6,7 +6,7 @@ use crate::execute::{Measured, Rank, available_memory};
 use crate::failure::{Code, Failure};
 use crate::transport::local::local;
 use crate::transport::{ReduceOp, Transport, TransportError};
-use pipewright_core::cost::{MeasuredNode, Profile, Sample};
+use pipewright_core::cost::{MeasuredNode, Profile, Sample, SplitSample};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::plan::{DataParallel, Inputs, Plan, Program, lower, training_graphs};
@@ -14,8 +14,8 @@ use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Nanos;
 
 /// Nanoseconds by what was measured of a node: forward, input gradient, weight gradient, sum of
-/// gradients, update.
-type NodeTimes = [Vec<u64>; 5];
+/// gradients, update; input and weight gradient of a split backward pass.
+type NodeTimes = [Vec<u64>; 7];
 
 /// Measures on the first `copies` ranks; the result is rank 0's. All ranks call it.
 pub(super) fn measure<T: Transport>(
@@ -53,19 +53,22 @@ fn measure_size<T: Transport>(
     (copies, repeats): (u32, u32),
 ) -> Result<Option<Vec<Sample>>, Failure> {
     let failed = |e: TransportError| Failure::new(Code::Failed, e.to_string());
-    let schedule = ScheduleKind::GPipe.generate(1, 1).expect("one of each is a schedule");
     let data_parallel = DataParallel::default();
-    let inputs = Inputs {
-        graph,
-        cuts: &[],
-        schedule: &schedule,
-        samples,
-        data_parallel,
-        optimizer: plan.optimizer,
-        training: plan.training,
-    };
-    let program = lower(&inputs, &training_graphs(&inputs)).remove(0);
-    let needs = program.arena * u64::from(copies);
+    // With the backward pass in one piece, and split.
+    let programs = [ScheduleKind::GPipe, ScheduleKind::ZbH1].map(|schedule| {
+        let schedule = schedule.generate(1, 1).expect("one of each is a schedule");
+        let inputs = Inputs {
+            graph,
+            cuts: &[],
+            schedule: &schedule,
+            samples,
+            data_parallel,
+            optimizer: plan.optimizer,
+            training: plan.training,
+        };
+        lower(&inputs, &training_graphs(&inputs)).remove(0)
+    });
+    let needs = programs.iter().map(|p| p.arena).max().unwrap_or_default() * u64::from(copies);
     let fits = available_memory().is_none_or(|available| needs <= available);
     // All ranks decide alike: one that left would be waited for.
     let mut all_fit = [f64::from(u8::from(fits))];
@@ -84,7 +87,7 @@ fn measure_size<T: Transport>(
     let nodes = graph.nodes().len();
     transport.barrier().map_err(failed)?;
     let mine = match transport.rank() < copies {
-        true => times((&alone, graph, &program), &data, nodes, repeats),
+        true => both_times((&alone, graph), &programs, &data, nodes, repeats),
         false => vec![NodeTimes::default(); nodes],
     };
     let bytes = serde_json::to_vec(&mine).expect("plain data");
@@ -102,9 +105,26 @@ fn measure_size<T: Transport>(
             weight_gradient_ns: of(2),
             sum_gradients_ns: of(3),
             update_ns: of(4),
+            split: Some(SplitSample { input_gradient_ns: of(5), weight_gradient_ns: of(6) }),
         }
     };
     Ok(Some((0..nodes).map(sample).collect()))
+}
+
+/// By node, of both kinds of backward pass.
+fn both_times(
+    (plan, graph): (&Plan, &Graph),
+    [whole, split]: &[Program; 2],
+    data: &DataSet,
+    nodes: usize,
+    repeats: u32,
+) -> Vec<NodeTimes> {
+    let mut all = times((plan, graph, whole), data, nodes, repeats);
+    let split = times((plan, graph, split), data, nodes, repeats);
+    for (all, mut split) in all.iter_mut().zip(split) {
+        (all[5], all[6]) = (std::mem::take(&mut split[1]), std::mem::take(&mut split[2]));
+    }
+    all
 }
 
 /// By node.
