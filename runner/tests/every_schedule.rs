@@ -11,21 +11,17 @@
 
 mod common;
 
-use common::{draft, draft_of, losses, mpirun_in, networks, runner_in, scratch, tensors, write};
+use common::bits::{Trained, order_of_sums};
+use common::{draft, draft_of, networks, scratch};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Draft, Plan};
-use pipewright_core::schedule::{Action, ActionKind, Placement, Schedule, ScheduleKind, Updates};
-use std::collections::BTreeMap;
-use std::path::Path;
+use pipewright_core::schedule::{Placement, ScheduleKind, Updates};
 
 const MICRO_BATCHES: u32 = 8;
 const STEPS: u64 = 10;
 
 /// Largest relative difference of a loss where sums are made in another order.
 const TOLERANCE: f64 = 1e-5;
-
-/// Everything that a run saved: bits by name.
-type Tensors = BTreeMap<String, Vec<u32>>;
 
 /// A network and how it is trained.
 struct Case {
@@ -44,44 +40,6 @@ impl Case {
     }
 }
 
-/// The losses of a run, and what it saved at its end.
-fn trained(out: &Path) -> (Vec<String>, Tensors) {
-    (losses(out), tensors(&out.join(format!("checkpoints/step-{STEPS}"))))
-}
-
-fn over_threads(dir: &Path, plan: &Plan) -> (Vec<String>, Tensors) {
-    write(dir, "plan.json", plan.to_json());
-    let args = ["plan.json", "--out", "threads", "--overwrite", "--save-every", "0"];
-    runner_in(dir, &args).done();
-    trained(&dir.join("threads"))
-}
-
-/// `None` where there is no MPI.
-fn over_mpi(dir: &Path, plan: &Plan) -> Option<(Vec<String>, Tensors)> {
-    write(dir, "plan.json", plan.to_json());
-    let args = ["plan.json", "--out", "mpi", "--overwrite", "--save-every", "0"];
-    mpirun_in(dir, plan.ranks(), &args)?.done();
-    Some(trained(&dir.join("mpi")))
-}
-
-/// In which order a stage adds the gradients of micro-batches, if all stages do in the same one.
-fn order_of_sums(schedule: &Schedule) -> Option<Vec<u32>> {
-    let adds = |a: &&Action| matches!(a.kind, ActionKind::Backward | ActionKind::BackwardWeight);
-    let of_stage = |stage: u32| -> Vec<Vec<u32>> {
-        let of_lane = |lane: &Vec<Action>| -> Vec<u32> {
-            let mine = lane.iter().filter(adds).filter(|a| a.stage.0 == stage);
-            mine.map(|a| a.micro_batch.0).collect()
-        };
-        schedule.lanes.iter().map(of_lane).filter(|order| !order.is_empty()).collect()
-    };
-    let mut orders: Vec<Vec<u32>> = (0..schedule.stages()).flat_map(of_stage).collect();
-    orders.dedup();
-    match &orders[..] {
-        [order] if order.len() == MICRO_BATCHES as usize => orders.pop(),
-        _ => None,
-    }
-}
-
 /// One stage that takes backward passes in the order of some schedule.
 fn alone(case: &Case, order: &[u32]) -> Plan {
     let mut plan = case.plan(ScheduleKind::GPipe, 1);
@@ -96,9 +54,9 @@ fn alone(case: &Case, order: &[u32]) -> Plan {
 fn check(case: &Case) {
     let dir = scratch(&format!("every-schedule-{}", case.name));
     let forth: Vec<u32> = (0..MICRO_BATCHES).collect();
-    let expected = over_threads(&dir, &alone(case, &forth));
-    let first: f64 = expected.0[0].parse().unwrap();
-    let last: f64 = expected.0[STEPS as usize - 1].parse().unwrap();
+    let expected = Trained::over_threads(&dir, &alone(case, &forth));
+    let first: f64 = expected.losses[0].parse().unwrap();
+    let last: f64 = expected.losses[STEPS as usize - 1].parse().unwrap();
     assert!(last < 0.99 * first, "{} learns: {first} .. {last}", case.name);
     let synchronous =
         ScheduleKind::ALL.into_iter().filter(|kind| kind.updates() == Updates::Synchronous);
@@ -106,39 +64,18 @@ fn check(case: &Case) {
         let what = format!("{}, {kind}", case.name);
         let chunks = kind.placement().stages(1);
         let plan = case.plan(kind, if chunks > 1 { 2 * chunks } else { 4 });
-        let found = over_threads(&dir, &plan);
+        let found = Trained::over_threads(&dir, &plan);
         match order_of_sums(&plan.schedule.parse().unwrap()) {
-            Some(order) if order == forth => same(&what, &found, &expected),
-            Some(order) => same(&what, &found, &over_threads(&dir, &alone(case, &order))),
+            Some(order) if order == forth => found.is(&what, &expected),
+            Some(order) => found.is(&what, &Trained::over_threads(&dir, &alone(case, &order))),
             None => assert_eq!(kind.placement(), Placement::TwoWay, "{what}: sums in no order"),
         }
-        close(&what, &found.0, &expected.0);
-        if let Some(by_mpi) = over_mpi(&dir, &plan) {
-            same(&format!("{what}, mpirun"), &by_mpi, &found);
+        found.is_near(&what, &expected, TOLERANCE);
+        if let Some(by_mpi) = Trained::over_mpi(&dir, &plan) {
+            by_mpi.is(&format!("{what}, mpirun"), &found);
         }
     }
     std::fs::remove_dir_all(dir).ok();
-}
-
-/// The same text of every loss, the same bits of every tensor.
-#[track_caller]
-fn same(what: &str, found: &(Vec<String>, Tensors), expected: &(Vec<String>, Tensors)) {
-    assert_eq!(found.0, expected.0, "{what}");
-    assert!(found.1.keys().eq(expected.1.keys()), "{what}: {:?}", found.1.keys());
-    for (name, bits) in &found.1 {
-        let off = bits.iter().zip(&expected.1[name]).filter(|(a, b)| a != b).count();
-        assert_eq!(off, 0, "{what}: so many of {} elements of {name} differ", bits.len());
-    }
-}
-
-/// All losses within [`TOLERANCE`].
-#[track_caller]
-fn close(what: &str, found: &[String], expected: &[String]) {
-    for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let (found, expected): (f64, f64) = (found.parse().unwrap(), expected.parse().unwrap());
-        let off = (found / expected - 1.0).abs();
-        assert!(off < TOLERANCE, "{what}, step {step}: {found} instead of {expected}");
-    }
 }
 
 /// Linear layers and rectifiers.

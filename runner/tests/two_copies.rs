@@ -8,11 +8,11 @@
 
 mod common;
 
+use common::bits::Trained;
 use common::golden::{Golden, NAMES, is_key_bias};
-use common::{runner_in, scratch, tensors, write};
+use common::scratch;
 use pipewright_core::plan::Plan;
 use pipewright_core::schedule::{Placement, ScheduleKind};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 const MICRO_BATCHES: u32 = 4;
@@ -21,26 +21,18 @@ const STEPS: u64 = 10;
 /// Largest difference of a weight, as a share of its tensor's largest.
 const TOLERANCE: f64 = 1e-6;
 
-/// Bits of the weights by name.
-fn trained(dir: &Path, mut plan: Plan) -> BTreeMap<String, Vec<u32>> {
+fn trained(dir: &Path, mut plan: Plan) -> Trained {
     plan.steps = STEPS;
-    write(dir, "plan.json", plan.to_json());
-    let args = ["plan.json", "--out", "out", "--overwrite", "--save-every", "0"];
-    runner_in(dir, &args).done();
-    tensors(&dir.join(format!("out/checkpoints/step-{STEPS}")))
+    Trained::over_threads(dir, &plan)
 }
 
 /// The largest difference of a weight as a share of its tensor's largest, and where it is. Running
 /// statistics are left out: each copy of a stage has seen its own micro-batches.
-fn worst<'a>(
-    golden: &'a Golden,
-    found: &BTreeMap<String, Vec<u32>>,
-    expected: &BTreeMap<String, Vec<u32>>,
-) -> (f64, &'a str) {
+fn worst<'a>(golden: &'a Golden, found: &Trained, expected: &Trained) -> (f64, &'a str) {
     let float = |bits: &u32| f64::from(f32::from_bits(*bits));
     let mut worst = (0.0, "");
     for param in golden.graph.params().iter().filter(|param| param.trainable) {
-        let (found, expected) = (&found[&param.name], &expected[&param.name]);
+        let (found, expected) = (&found.tensors[&param.name], &expected.tensors[&param.name]);
         let most = expected.iter().map(|w| float(w).abs()).fold(0.0, f64::max);
         for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
             let off = (float(found) - float(expected)).abs() / most;
