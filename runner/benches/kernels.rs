@@ -1,7 +1,7 @@
 //! Speed of the kernels in GFLOP/s, each beside the plain matrix product of the same size in the
 //! same run, and of the element-wise ones in GB/s. Best of several, because machines are shared.
 //!
-//! `cargo bench -p pipewright-runner --bench kernels`
+//! `cargo bench -p pipewright-runner --bench kernels`, with a number of threads: `-- 2`.
 
 #[path = "../tests/kernels/case.rs"]
 mod case;
@@ -9,14 +9,24 @@ mod case;
 use case::{Case, Noise};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Function, Op, TensorSpec, Window};
-use pipewright_runner::device::cpu::{Call, Matrix, MatrixMut, Operands, Product, launch, matmul};
+use pipewright_runner::device::cpu::{
+    Call, Matrix, MatrixMut, Operands, Product, launch, matmul, team,
+};
 use std::time::{Duration, Instant};
 
 fn main() {
+    let threads = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(1);
+    team::join(threads).expect("threads");
+    team::awake(threads, || all(threads));
+}
+
+fn all(threads: usize) {
+    println!("{threads} threads");
     println!("{:38} {:>9} {:>9} {:>9} {:>9}", "GFLOP/s", "matmul", "forward", "input", "weight");
     for size in [512, 1024] {
         let op = Op::Linear { out_features: size, bias: true };
-        let case = Case::new(op, vec![TensorSpec::f32(vec![size])], size);
+        let mut case = Case::new(op, vec![TensorSpec::f32(vec![size])], size);
+        case.threads = threads;
         let size = size as usize;
         products(&format!("linear {size}^3"), case, 1, (size, size, size));
     }
@@ -34,31 +44,34 @@ fn main() {
         };
         let name =
             format!("conv {kernel}x{kernel} {channels}->{channels} {size}x{size} x{samples}");
-        let case = Case::new(op, vec![TensorSpec::f32(vec![channels, size, size])], samples);
+        let mut case = Case::new(op, vec![TensorSpec::f32(vec![channels, size, size])], samples);
+        case.threads = threads;
         let product = (channels * kernel * kernel, size * size);
         let product = (channels as usize, product.0 as usize, product.1 as usize);
         products(&name, case, samples, product);
     }
     for rows in [8, 32, 64] {
         let op = Op::Linear { out_features: 1024, bias: true };
-        let case = Case::new(op, vec![TensorSpec::f32(vec![1024])], rows);
+        let mut case = Case::new(op, vec![TensorSpec::f32(vec![1024])], rows);
+        case.threads = threads;
         let rows = rows as usize;
         products(&format!("linear {rows} x 1024 x 1024"), case, 1, (rows, 1024, 1024));
     }
     for causal in [false, true] {
         let (heads, length, d) = (12, 256, 64);
         let op = Op::Attention { heads, kv_heads: heads, causal };
-        let case = Case::new(op, vec![TensorSpec::f32(vec![length, 3 * heads * d])], 2);
+        let mut case = Case::new(op, vec![TensorSpec::f32(vec![length, 3 * heads * d])], 2);
+        case.threads = threads;
         // Forward is two such products a head and sample; causal ones do half of the work.
         let name = format!("attention 12 x 256 x 64 x2{}", if causal { " causal" } else { "" });
         products(&name, case, 2 * 2 * heads, (length as usize, d as usize, length as usize));
     }
     println!("(the attention's input gradient is five products, counted as two)");
-    element_wise();
+    element_wise(threads);
 }
 
 /// Kernels that memory bounds, beside a plain copy of as many bytes.
-fn element_wise() {
+fn element_wise(threads: usize) {
     let title = "GB/s of input and output";
     println!("\n{title:38} {:>9} {:>9} {:>9} {:>9}", "copy", "forward", "input", "weight");
     let image = || vec![TensorSpec::f32(vec![64, 56, 56])];
@@ -86,7 +99,9 @@ fn element_wise() {
         (Op::Permute { axes: vec![1, 0, 2] }, vec![TensorSpec::f32(vec![256, 12, 64])]),
     ] {
         let name = format!("{} {:?} x8", label(&op), specs[0].shape);
-        let (case, times) = times(Case::new(op, specs, 8));
+        let mut case = Case::new(op, specs, 8);
+        case.threads = threads;
+        let (case, times) = times(case);
         let words = case.inputs[0].len() as u64 + case.samples * case.output.elements();
         let half = vec![1.0f32; words as usize / 2];
         let mut other = half.clone();
@@ -106,13 +121,14 @@ fn label(op: &Op) -> String {
 
 /// Prints the speed of a node that is `repeats` products of `m, k, n` in each direction.
 fn products(name: &str, case: Case, repeats: u64, (m, k, n): (usize, usize, usize)) {
+    let threads = case.threads;
     let mut noise = Noise(5);
     let (a, b) = (noise.vec(m * k), noise.vec(k * n));
     let mut out = vec![0.0; m * n];
     let plain = best(|| {
         let out = MatrixMut::new(&mut out, (m, n), n);
         let (a, b) = (Matrix::new(&a, (m, k), k), Matrix::new(&b, (k, n), n));
-        matmul(out, a, b, Product::Overwrite, 1);
+        matmul(out, a, b, Product::Overwrite, threads);
     });
     let flops = 2 * (m * k * n) as u64;
     let (_, times) = times(case);

@@ -8,7 +8,7 @@ use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
 use crate::data::DataSet;
-use crate::device::cpu::Rule;
+use crate::device::cpu::{Rule, team};
 use crate::device::model::Model;
 use crate::init::init_param;
 use crate::transport::{Transport, TransportError};
@@ -106,6 +106,8 @@ impl<'a, T: Transport> Rank<'a, T> {
         threads: usize,
     ) -> Self {
         let arena = Arena::new(program.arena);
+        // A system without more threads still has this one.
+        let threads = if team::join(threads).is_ok() { threads } else { 1 };
         let forwards = |stage: &StageProgram| {
             let is_forward = |instruction: &&Instruction| {
                 matches!(instruction, Instruction::Run { action, .. }
@@ -272,7 +274,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         if let Some(model) = &mut self.model {
             model.start(start);
         }
-        body(self, counts)?;
+        team::awake(self.threads, || body(self, counts))?;
         if let Some(model) = &mut self.model {
             model.finish(&self.transport);
         }

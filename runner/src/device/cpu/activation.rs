@@ -87,7 +87,9 @@ curves! {
 
 vectorised! {
     fn values<C: Curve>(y: &mut [f32], x: &[f32]) {
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = C::value(*x));
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = C::value(*x);
+        }
     }
 
     fn slopes<C: Curve>(gx: &mut [f32], at: &[f32], gy: &[f32]) {

@@ -2,7 +2,6 @@
 //! of precision. Two lie in each word of the arena, the first in the lower half.
 
 use super::chunks;
-use rayon::prelude::*;
 
 /// The bf16 nearest to `value`, ties to even; what is not a number stays so.
 fn to_bits(value: f32) -> u16 {
@@ -23,16 +22,11 @@ pub fn round(value: f32) -> f32 {
 pub fn pack(threads: usize, from: &[f32], into: &mut [f32]) {
     let into: &mut [u16] = bytemuck::cast_slice_mut(into);
     debug_assert!(into.len() == from.len().next_multiple_of(2));
-    let part = |into: &mut [u16], from: &[f32]| {
-        into.iter_mut().zip(from).for_each(|(packed, value)| *packed = to_bits(*value));
-    };
     let threads = chunks::worth(threads, from.len());
-    if threads <= 1 {
-        part(into, from);
-        return;
-    }
-    let len = from.len().div_ceil(threads);
-    into.par_chunks_mut(len).zip(from.par_chunks(len)).for_each(|(into, from)| part(into, from));
+    chunks::for_each(threads, into, chunks::ELEMENTWISE, |chunk, into| {
+        let from = &from[chunk * chunks::ELEMENTWISE..];
+        into.iter_mut().zip(from).for_each(|(packed, value)| *packed = to_bits(*value));
+    });
 }
 
 /// The numbers of words of two each.

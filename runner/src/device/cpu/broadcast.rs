@@ -53,10 +53,14 @@ vectorised! {
             }
         } else if a.len() == out.len() {
             let b = b[0];
-            out.iter_mut().zip(a).for_each(|(out, a)| *out = C::at(*a, b, 0.0));
+            for (out, a) in out.iter_mut().zip(a) {
+                *out = C::at(*a, b, 0.0);
+            }
         } else if b.len() == out.len() {
             let a = a[0];
-            out.iter_mut().zip(b).for_each(|(out, b)| *out = C::at(a, *b, 0.0));
+            for (out, b) in out.iter_mut().zip(b) {
+                *out = C::at(a, *b, 0.0);
+            }
         } else {
             out.fill(C::at(a[0], b[0], 0.0));
         }
@@ -71,13 +75,19 @@ vectorised! {
             }
         } else if a.len() == out.len() {
             let b = b[0];
-            out.iter_mut().zip(a).zip(g).for_each(|((out, a), g)| *out = C::at(*a, b, *g));
+            for ((out, a), g) in out.iter_mut().zip(a).zip(g) {
+                *out = C::at(*a, b, *g);
+            }
         } else if b.len() == out.len() {
             let a = a[0];
-            out.iter_mut().zip(b).zip(g).for_each(|((out, b), g)| *out = C::at(a, *b, *g));
+            for ((out, b), g) in out.iter_mut().zip(b).zip(g) {
+                *out = C::at(a, *b, *g);
+            }
         } else {
             let (a, b) = (a[0], b[0]);
-            out.iter_mut().zip(g).for_each(|(out, g)| *out = C::at(a, b, *g));
+            for (out, g) in out.iter_mut().zip(g) {
+                *out = C::at(a, b, *g);
+            }
         }
     }
 

@@ -3,11 +3,11 @@
 //! A chunk is computed by one thread from start to end and the size of a chunk never depends on
 //! the number of threads, so neither does any number that comes out.
 
-use rayon::prelude::*;
+use super::team::both;
 use std::ops::Range;
 
-/// Below this many words the cost of waking threads exceeds what they save.
-const WORTH_SPLITTING: usize = 1 << 15;
+/// Below this many words the cost of handing them over exceeds what another thread saves.
+const WORTH_SPLITTING: usize = 1 << 13;
 
 /// How many threads to use for a kernel that touches `words` words.
 pub fn worth(threads: usize, words: usize) -> usize {
@@ -17,46 +17,28 @@ pub fn worth(threads: usize, words: usize) -> usize {
 /// Elements of a chunk of an element-wise kernel: 64 KiB, small enough to stay in L1 or L2.
 pub const ELEMENTWISE: usize = 1 << 14;
 
-/// Runs `work(index, chunk)` for every chunk of `len` elements of `data`.
-pub fn for_each(
+/// Runs `work(index, chunk)` for every chunk of `len` elements of `data`; the last may be shorter.
+pub fn for_each<T: Send>(
     threads: usize,
-    data: &mut [f32],
+    data: &mut [T],
     len: usize,
-    work: impl Fn(usize, &mut [f32]) + Sync,
+    work: impl Fn(usize, &mut [T]) + Sync,
 ) {
-    if threads <= 1 {
-        data.chunks_mut(len).enumerate().for_each(|(i, chunk)| work(i, chunk));
-        return;
-    }
-    let per_thread = data.len().div_ceil(len).div_ceil(threads);
-    data.par_chunks_mut(per_thread * len).enumerate().for_each(|(group, part)| {
-        for (i, chunk) in part.chunks_mut(len).enumerate() {
-            work(group * per_thread + i, chunk);
-        }
-    });
+    let work = |i, [chunk]: [&mut [T]; 1], _: &mut [f32]| work(i, chunk);
+    let items = data.len().div_ceil(len);
+    run_items(threads, 0..items, ([data], [len]), (&mut [], 0), &work);
 }
 
 /// Runs `work(index, chunk, other chunk)` for chunks of two tensors that belong together: of
 /// `len.0` elements of the first and `len.1` of the second.
-pub fn for_each_pair<T: Send>(
+pub fn for_each_pair<T: Send, U: Send>(
     threads: usize,
-    data: (&mut [f32], &mut [T]),
+    data: (&mut [T], &mut [U]),
     len: (usize, usize),
-    work: impl Fn(usize, &mut [f32], &mut [T]) + Sync,
+    work: impl Fn(usize, &mut [T], &mut [U]) + Sync,
 ) {
-    if threads <= 1 {
-        let chunks = data.0.chunks_mut(len.0).zip(data.1.chunks_mut(len.1));
-        chunks.enumerate().for_each(|(i, (a, b))| work(i, a, b));
-        return;
-    }
-    let per_thread = data.0.len().div_ceil(len.0).div_ceil(threads);
-    let first = data.0.par_chunks_mut(per_thread * len.0);
-    let second = data.1.par_chunks_mut(per_thread * len.1);
-    first.zip(second).enumerate().for_each(|(group, (a, b))| {
-        for (i, (a, b)) in a.chunks_mut(len.0).zip(b.chunks_mut(len.1)).enumerate() {
-            work(group * per_thread + i, a, b);
-        }
-    });
+    let items = data.0.len().div_ceil(len.0).min(data.1.len().div_ceil(len.1));
+    run_pairs(threads, 0..items, data, len, &work);
 }
 
 /// As [`for_each`], for work that needs scratch: `len.1` words of it for each of `lanes` threads.
@@ -69,20 +51,9 @@ pub fn for_each_with_scratch(
     len: (usize, usize),
     work: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
 ) {
-    assert!(scratch.len() >= lanes * len.1, "scratch for {lanes} threads");
-    if lanes <= 1 {
-        let chunks = data.chunks_mut(len.0).enumerate();
-        chunks.for_each(|(i, chunk)| work(i, chunk, &mut scratch[..len.1]));
-        return;
-    }
-    let per_lane = data.len().div_ceil(len.0).div_ceil(lanes);
-    let pieces = scratch.par_chunks_exact_mut(len.1);
-    let parts = data.par_chunks_mut(per_lane * len.0).zip(pieces).enumerate();
-    parts.for_each(|(lane, (part, piece))| {
-        for (i, chunk) in part.chunks_mut(len.0).enumerate() {
-            work(lane * per_lane + i, chunk, piece);
-        }
-    });
+    let work = |i, [chunk]: [&mut [f32]; 1], scratch: &mut [f32]| work(i, chunk, scratch);
+    let items = data.len().div_ceil(len.0);
+    for_each_item(lanes, items, [(data, len.0)], (scratch, len.1), work);
 }
 
 /// Runs `work(item, its part of every tensor, scratch)` for `items` items; tensor `i` has
@@ -104,49 +75,79 @@ pub fn for_each_item<const N: usize>(
     run_items(lanes, 0..items, (data, lens), scratch, &work);
 }
 
-fn run_items<const N: usize>(
+fn run_items<T: Send, const N: usize>(
     lanes: usize,
     items: Range<usize>,
-    (mut data, lens): ([&mut [f32]; N], [usize; N]),
+    (mut data, lens): ([&mut [T]; N], [usize; N]),
     scratch: (&mut [f32], usize),
-    work: &(impl Fn(usize, [&mut [f32]; N], &mut [f32]) + Sync),
+    work: &(impl Fn(usize, [&mut [T]; N], &mut [f32]) + Sync),
 ) {
-    if lanes <= 1 {
+    if lanes <= 1 || items.len() <= 1 {
         for item in items.clone() {
             let mut at = 0;
             let parts = data.each_mut().map(|data| {
-                let start = (item - items.start) * lens[at];
+                let len = lens[at];
                 at += 1;
-                &mut data[start..start + lens[at - 1]]
+                part(data, item - items.start, len)
             });
             work(item, parts, &mut scratch.0[..scratch.1]);
         }
         return;
     }
-    let left_lanes = lanes / 2;
-    let middle = items.start + items.len() * left_lanes / lanes;
+    let (left_lanes, middle) = halves(lanes, &items);
     let mut at = 0;
     let mut right = [(); N].map(|()| &mut [][..]);
     let left = data.map(|data| {
-        let (left, rest) = data.split_at_mut((middle - items.start) * lens[at]);
+        let (left, rest) = split(data, middle - items.start, lens[at]);
         right[at] = rest;
         at += 1;
         left
     });
     let (scratch_left, scratch_right) = scratch.0.split_at_mut(left_lanes * scratch.1);
-    rayon::join(
-        || {
-            run_items(
-                left_lanes,
-                items.start..middle,
-                (left, lens),
-                (scratch_left, scratch.1),
-                work,
-            )
-        },
-        || {
-            let scratch = (scratch_right, scratch.1);
-            run_items(lanes - left_lanes, middle..items.end, (right, lens), scratch, work);
-        },
+    let scratches = [(scratch_left, scratch.1), (scratch_right, scratch.1)];
+    let [left_scratch, right_scratch] = scratches;
+    both(
+        || run_items(left_lanes, items.start..middle, (left, lens), left_scratch, work),
+        || run_items(lanes - left_lanes, middle..items.end, (right, lens), right_scratch, work),
     );
+}
+
+fn run_pairs<T: Send, U: Send>(
+    lanes: usize,
+    items: Range<usize>,
+    data: (&mut [T], &mut [U]),
+    len: (usize, usize),
+    work: &(impl Fn(usize, &mut [T], &mut [U]) + Sync),
+) {
+    if lanes <= 1 || items.len() <= 1 {
+        for item in items.clone() {
+            let at = item - items.start;
+            work(item, part(data.0, at, len.0), part(data.1, at, len.1));
+        }
+        return;
+    }
+    let (left_lanes, middle) = halves(lanes, &items);
+    let (a_left, a_right) = split(data.0, middle - items.start, len.0);
+    let (b_left, b_right) = split(data.1, middle - items.start, len.1);
+    both(
+        || run_pairs(left_lanes, items.start..middle, (a_left, b_left), len, work),
+        || run_pairs(lanes - left_lanes, middle..items.end, (a_right, b_right), len, work),
+    );
+}
+
+/// Half of the lanes, and the item before which their part ends.
+fn halves(lanes: usize, items: &Range<usize>) -> (usize, usize) {
+    (lanes / 2, items.start + items.len() * (lanes / 2) / lanes)
+}
+
+/// Chunk `at` of `len` elements.
+fn part<T>(data: &mut [T], at: usize, len: usize) -> &mut [T] {
+    let end = (at * len + len).min(data.len());
+    &mut data[at * len..end]
+}
+
+/// The first `items` chunks of `len` elements, and the others.
+fn split<T>(data: &mut [T], items: usize, len: usize) -> (&mut [T], &mut [T]) {
+    let at = (items * len).min(data.len());
+    data.split_at_mut(at)
 }

@@ -4,7 +4,10 @@
 //! samples included, is a row.
 
 use super::matmul::{Matrix, MatrixMut, Product, matmul};
-use super::{Call, Operands};
+use super::{Call, Operands, chunks};
+
+/// Columns of a gradient that one thread sums.
+const COLUMNS: usize = 256;
 
 struct Shape {
     rows: usize,
@@ -27,7 +30,8 @@ pub fn forward(call: &Call, operands: Operands) {
     let y = &mut *writes[0];
     let mut product = Product::Overwrite;
     if let Some(bias) = params.get(1) {
-        y.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(bias));
+        let threads = chunks::worth(call.threads, y.len());
+        chunks::for_each(threads, y, outputs, |_, row| row.copy_from_slice(bias));
         product = Product::Add;
     }
     let x = Matrix::new(reads[0], (rows, inputs), inputs);
@@ -55,8 +59,12 @@ pub fn weight_gradient(call: &Call, operands: Operands) {
     let weight = MatrixMut::new(gradients[0], (outputs, inputs), inputs);
     matmul(weight, gy.transposed(), x, Product::Add, call.threads);
     if let Some(bias) = gradients.get_mut(1) {
-        for row in reads[1].chunks_exact(outputs) {
-            bias.iter_mut().zip(row).for_each(|(sum, g)| *sum += g);
-        }
+        let threads = chunks::worth(call.threads, reads[1].len());
+        chunks::for_each(threads, bias, COLUMNS, |i, bias| {
+            for row in reads[1].chunks_exact(outputs) {
+                let row = &row[i * COLUMNS..];
+                bias.iter_mut().zip(row).for_each(|(sum, g)| *sum += g);
+            }
+        });
     }
 }

@@ -1,9 +1,21 @@
 //! The one place with pointers: matrix products by the crate `gemm`, behind checked views.
 //!
-//! For a given shape `gemm` multiplies in the same order whatever the number of threads: they
-//! share rows and columns of the result, never a sum.
+//! Threads share rows and columns of the result, never a sum. `gemm` has threads of its own, but
+//! meets after every block of a sum, and packs factors on one of them.
 
+use super::team::both;
 use gemm::Parallelism;
+use std::marker::PhantomData;
+
+/// Tiles of `gemm`: parts that are multiples of them leave no thin edges between.
+pub const COLUMN_TILE: usize = 64;
+const ROW_TILE: usize = 24;
+
+/// A product of so few rows and columns is summed in other blocks: parts stay larger.
+const SMALL: usize = 64;
+
+/// Multiplications below which one thread is as fast: some 5 microseconds.
+const WORTH_SPLITTING: usize = 1 << 18;
 
 /// A matrix in a slice: element `(r, c)` is at `r * row_stride + c * column_stride`.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +37,18 @@ impl<'a> Matrix<'a> {
         Self { data, rows, columns, row_stride, column_stride: 1 }
     }
 
+    /// Rows before `row`, and from it on.
+    fn cut_rows(self, row: usize) -> (Self, Self) {
+        let below = &self.data[row * self.row_stride..];
+        (Self { rows: row, ..self }, Self { data: below, rows: self.rows - row, ..self })
+    }
+
+    /// Columns before `column`, and from it on.
+    fn cut_columns(self, column: usize) -> (Self, Self) {
+        let (left, right) = self.transposed().cut_rows(column);
+        (left.transposed(), right.transposed())
+    }
+
     /// Rows become columns.
     pub fn transposed(self) -> Self {
         let Self { data, rows, columns, row_stride, column_stride } = self;
@@ -41,11 +65,17 @@ impl<'a> Matrix<'a> {
 /// A row-major matrix in a slice, to write to.
 #[derive(Debug)]
 pub struct MatrixMut<'a> {
-    data: &'a mut [f32],
+    // A pointer, because the columns of two parts lie between each other.
+    data: *mut f32,
     rows: usize,
     columns: usize,
     row_stride: usize,
+    slice: PhantomData<&'a mut [f32]>,
 }
+
+// SAFETY: it is used as the mutable slice that it was made of, or as a part of it that no other
+// matrix has.
+unsafe impl Send for MatrixMut<'_> {}
 
 impl<'a> MatrixMut<'a> {
     /// As [`Matrix::new`]; rows must not overlap.
@@ -55,7 +85,24 @@ impl<'a> MatrixMut<'a> {
     pub fn new(data: &'a mut [f32], (rows, columns): (usize, usize), row_stride: usize) -> Self {
         check(data.len(), (rows, columns), row_stride);
         assert!(rows <= 1 || row_stride >= columns, "rows of the product overlap");
-        Self { data, rows, columns, row_stride }
+        Self { data: data.as_mut_ptr(), rows, columns, row_stride, slice: PhantomData }
+    }
+
+    /// Rows before `row`, and from it on, both with some.
+    fn cut_rows(self, row: usize) -> (Self, Self) {
+        assert!(0 < row && row < self.rows, "no cut");
+        // SAFETY: the first element of a row that the matrix has.
+        let below = unsafe { self.data.add(row * self.row_stride) };
+        (Self { rows: row, ..self }, Self { data: below, rows: self.rows - row, ..self })
+    }
+
+    /// Columns before `column`, and from it on, both with some.
+    fn cut_columns(self, column: usize) -> (Self, Self) {
+        assert!(0 < column && column < self.columns, "no cut");
+        // SAFETY: an element of the first row.
+        let right = unsafe { self.data.add(column) };
+        let columns = self.columns - column;
+        (Self { columns: column, ..self }, Self { data: right, columns, ..self })
     }
 }
 
@@ -82,21 +129,51 @@ pub enum Product {
 pub fn matmul(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, threads: usize) {
     assert_eq!((out.rows, out.columns), (lhs.rows, rhs.columns), "shape of the product");
     assert_eq!(lhs.columns, rhs.rows, "shapes of the factors");
-    let parallelism = if threads <= 1 { Parallelism::None } else { Parallelism::Rayon(threads) };
-    let add = product == Product::Add;
-    // SAFETY: every element that the three shapes and strides name lies in its slice (`check`, and
-    // `transposed` swaps both together), `out` is borrowed mutably so it aliases neither factor,
-    // and no two elements of `out` share an address (`MatrixMut::new`). Strides fit `isize`
-    // because they are less than the length of a slice, or multiply an index that is only 0.
+    let work = out.rows * out.columns * lhs.columns;
+    let threads = if work < WORTH_SPLITTING { 1 } else { threads };
+    shared(out, lhs, rhs, product, threads);
+}
+
+/// Cuts the product over threads: columns as long as each thread has several tiles of them, for
+/// `gemm` packs the right-hand factor anew in each part; then rows.
+fn shared(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, threads: usize) {
+    let (rows, columns) = (out.rows, out.columns);
+    let cut = |len: usize, tile: usize| (len * (threads / 2) / threads.max(1)) / tile * tile;
+    let (row, column) = (cut(rows, ROW_TILE), cut(columns, COLUMN_TILE));
+    if threads > 1 && column >= 2 * COLUMN_TILE {
+        let ((left, right), (of_left, of_right)) =
+            (out.cut_columns(column), rhs.cut_columns(column));
+        both(
+            || shared(left, lhs, of_left, product, threads / 2),
+            || shared(right, lhs, of_right, product, threads - threads / 2),
+        );
+    } else if threads > 1 && row >= 2 * ROW_TILE && (columns > SMALL || row > SMALL) {
+        let ((top, bottom), (of_top, of_bottom)) = (out.cut_rows(row), lhs.cut_rows(row));
+        both(
+            || shared(top, of_top, rhs, product, threads / 2),
+            || shared(bottom, of_bottom, rhs, product, threads - threads / 2),
+        );
+    } else {
+        multiply(out, lhs, rhs, product);
+    }
+}
+
+fn multiply(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product) {
+    // SAFETY: every element that the three shapes and strides name is one that `Matrix::new` or
+    // `MatrixMut::new` found in its slice (`check`; `transposed` swaps shape and strides together,
+    // cuts name fewer elements), `out` is borrowed mutably so it aliases neither factor, no two
+    // elements of `out` share an address (`MatrixMut::new`), and the two sides of a cut share none.
+    // Strides fit `isize` because they are less than the length of a slice, or multiply an index
+    // that is only 0.
     unsafe {
         gemm::gemm(
             out.rows,
             out.columns,
             lhs.columns,
-            out.data.as_mut_ptr(),
+            out.data,
             1,
             out.row_stride as isize,
-            add,
+            product == Product::Add,
             lhs.data.as_ptr(),
             lhs.column_stride as isize,
             lhs.row_stride as isize,
@@ -108,13 +185,14 @@ pub fn matmul(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, thread
             false,
             false,
             false,
-            parallelism,
+            Parallelism::None,
         );
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::team;
     use super::*;
 
     #[test]
@@ -126,6 +204,26 @@ mod tests {
         assert_eq!(out, [17.0, 14.0, 10.0, 26.0, 17.0]);
         matmul(MatrixMut::new(&mut out, (2, 2), 3), lhs, rhs, Product::Overwrite, 1);
         assert_eq!(out, [7.0, 4.0, 10.0, 16.0, 7.0]);
+    }
+
+    #[test]
+    fn the_same_bits_whatever_the_number_of_threads() {
+        let numbers = |n: usize| -> Vec<f32> { (0..n).map(|i| (i as f32 * 0.37).sin()).collect() };
+        let run = move || {
+            team::join(4).expect("threads");
+            for (m, n, k) in [(100, 1000, 600), (1000, 130, 70), (300, 70, 2000), (7, 500, 900)] {
+                let (a, b) = (numbers(m * k), numbers(k * n));
+                let outs = [1, 2, 3, 4].map(|threads| {
+                    let mut out = numbers(m * n);
+                    let (lhs, rhs) = (Matrix::new(&a, (m, k), k), Matrix::new(&b, (n, k), k));
+                    let to = MatrixMut::new(&mut out, (m, n), n);
+                    matmul(to, lhs, rhs.transposed(), Product::Add, threads);
+                    out
+                });
+                assert!(outs.iter().all(|out| *out == outs[0]), "{m} x {n} x {k}");
+            }
+        };
+        std::thread::spawn(run).join().expect("no panic");
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod rows;
 mod softmax;
 mod strides;
 mod sums;
+pub mod team;
 mod upsample;
 mod vector;
 
@@ -75,7 +76,7 @@ pub struct Call<'a> {
     pub loss_scale: f32,
     /// Of an input gradient: bit `i` is set when the gradient of input `i` is written.
     pub wanted: u64,
-    /// Threads of rayon's current pool that may take part; 0 and 1 both mean the caller alone.
+    /// Threads of the caller's [`team`] that may take part; 0 and 1 both mean the caller alone.
     pub threads: usize,
     /// What random numbers follow from.
     pub draw: Draw,

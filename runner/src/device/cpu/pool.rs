@@ -61,14 +61,8 @@ pub fn max_forward(call: &Call, window: &Window, operands: Operands) {
     });
 }
 
-/// Windows of a block.
-const LANES: usize = 16;
-
 vectorised! {
-    /// Row `r` of the output, a block of windows at a time.
-    ///
-    /// Which of two values is larger is a coin toss that no processor predicts. A block of fixed
-    /// size has neither branches nor a remainder, so the compiler compares and selects in vectors.
+    /// Row `r` of the output.
     fn max_row(
         window: &Window,
         x: &[f32],
@@ -78,53 +72,81 @@ vectorised! {
     ) {
         let (r, size) = at;
         let (stride, padding) = (window.stride[1] as usize, window.padding[1] as usize);
+        let kernel = window.kernel[1] as usize;
         let rows = covered(window, 0, r, size[0]).0;
-        let blocks = y.chunks_mut(LANES).zip(positions.chunks_mut(LANES));
-        for (start, (y, positions)) in (0..).step_by(LANES).zip(blocks) {
-            let mut maxima = [f32::NEG_INFINITY; LANES];
-            // Where all of a window is minus infinity no comparison succeeds: its first element
-            // it is.
-            let mut places: [u32; LANES] = std::array::from_fn(|lane| {
-                (rows.start * size[1] + ((start + lane) * stride).saturating_sub(padding)) as u32
-            });
-            for row in rows.clone() {
-                let x = &x[row * size[1]..][..size[1]];
-                for k in 0..window.kernel[1] as usize {
-                    let (columns, first) = inside(window, k, size[1], start..start + y.len());
-                    let columns = columns.start - start..columns.end - start;
-                    let values = gathered(&x[first..], columns, stride);
-                    // Where the first window's element is, or would be in the padding.
-                    let place = (row * size[1] + start * stride + k).wrapping_sub(padding) as u32;
-                    for lane in 0..LANES {
-                        let larger = (values[lane] > maxima[lane]) | values[lane].is_nan();
-                        let here = place.wrapping_add((lane * stride) as u32);
-                        places[lane] = if larger { here } else { places[lane] };
-                        maxima[lane] = if larger { values[lane] } else { maxima[lane] };
-                    }
-                }
-            }
-            y.copy_from_slice(&maxima[..y.len()]);
-            positions.copy_from_slice(&places[..positions.len()]);
+        // The windows that no padding touches.
+        let end = (size[1] + padding).checked_sub(kernel).map_or(0, |last| last / stride + 1);
+        let whole = padding.div_ceil(stride)..end.min(y.len());
+        let whole = if stride <= 2 && whole.len() >= LANES { whole } else { 0..0 };
+        for c in (0..whole.start).chain(whole.end..y.len()) {
+            let columns = covered(window, 1, c, size[1]).0;
+            (y[c], positions[c]) = max_of_window(x, size[1], rows.clone(), columns);
+        }
+        let mut start = whole.start;
+        while start < whole.end {
+            // The last block overlaps the one before.
+            let block = start.min(whole.end - LANES);
+            let first = block * stride - padding;
+            let (maxima, places) = match stride {
+                1 => max_of_block::<1>(x, size[1], rows.clone(), (first, kernel)),
+                _ => max_of_block::<2>(x, size[1], rows.clone(), (first, kernel)),
+            };
+            y[block..block + LANES].copy_from_slice(&maxima);
+            positions[block..block + LANES].copy_from_slice(&places);
+            start += LANES;
         }
     }
 }
 
-/// The elements of `x`, `stride` apart, in the lanes `lanes`; minus infinity in the others.
+/// Windows of a block.
+const LANES: usize = 16;
+
+/// The maxima of a block of windows, the first of which begins in column `first`, and where they
+/// are.
+///
+/// Which of two values is larger is a coin toss that no processor predicts. A block of fixed size,
+/// at a stride that is a constant, has neither branches nor a remainder, so the compiler loads,
+/// compares and selects vectors.
 #[inline(always)]
-fn gathered(x: &[f32], lanes: Range<usize>, stride: usize) -> [f32; LANES] {
-    // Usual windows well inside of an image: loads and shuffles instead of single elements.
-    if lanes.len() == LANES && stride == 2 && x.len() >= 2 * LANES {
-        let x = &x[..2 * LANES];
-        return std::array::from_fn(|lane| x[2 * lane]);
+fn max_of_block<const STRIDE: usize>(
+    x: &[f32],
+    width: usize,
+    rows: Range<usize>,
+    (first, kernel): (usize, usize),
+) -> ([f32; LANES], [u32; LANES]) {
+    let mut maxima = [f32::NEG_INFINITY; LANES];
+    // Where all of a window is minus infinity no comparison succeeds: its first element it is.
+    let place = (rows.start * width + first) as u32;
+    let mut places: [u32; LANES] = std::array::from_fn(|lane| place + (lane * STRIDE) as u32);
+    for row in rows {
+        for k in 0..kernel {
+            let place = row * width + first + k;
+            let x = &x[place..][..(LANES - 1) * STRIDE + 1];
+            let values: [f32; LANES] = std::array::from_fn(|lane| x[lane * STRIDE]);
+            for lane in 0..LANES {
+                let larger = (values[lane] > maxima[lane]) | values[lane].is_nan();
+                let here = place as u32 + (lane * STRIDE) as u32;
+                places[lane] = if larger { here } else { places[lane] };
+                maxima[lane] = if larger { values[lane] } else { maxima[lane] };
+            }
+        }
     }
-    if lanes.len() == LANES && stride == 1 {
-        let x = &x[..LANES];
-        return std::array::from_fn(|lane| x[lane]);
+    (maxima, places)
+}
+
+/// Likewise of one window.
+#[inline(always)]
+fn max_of_window(x: &[f32], width: usize, rows: Range<usize>, columns: Range<usize>) -> (f32, u32) {
+    let mut max = (f32::NEG_INFINITY, (rows.start * width + columns.start) as u32);
+    for row in rows {
+        for column in columns.clone() {
+            let place = row * width + column;
+            if x[place] > max.0 || x[place].is_nan() {
+                max = (x[place], place as u32);
+            }
+        }
     }
-    let mut values = [f32::NEG_INFINITY; LANES];
-    let inputs = x.iter().step_by(stride);
-    values[lanes].iter_mut().zip(inputs).for_each(|(value, x)| *value = *x);
-    values
+    max
 }
 
 /// Every output's gradient goes to where its maximum was.
@@ -205,8 +227,11 @@ pub fn avg_input_gradient(call: &Call, (window, padding): (&Window, bool), opera
 pub fn global_avg_forward(call: &Call, operands: Operands) {
     let (size, _) = planes(call);
     let len = size[0] * size[1];
-    let x = operands.reads[0].chunks_exact(len);
-    operands.writes[0].iter_mut().zip(x).for_each(|(y, x)| *y = sum(x) / len as f32);
+    let x = operands.reads[0];
+    let threads = chunks::worth(call.threads, x.len());
+    chunks::for_each(threads, operands.writes[0], 1, |plane, y| {
+        y[0] = sum(&x[plane * len..][..len]) / len as f32;
+    });
 }
 
 /// The gradient of a mean, spread evenly over its plane.

@@ -16,13 +16,17 @@ vectorised! {
 
     /// `y = exp(scale x - shift)`; returns the sum.
     pub fn row_exp(y: &mut [f32], x: &[f32], scale: f32, shift: f32) -> f32 {
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = exp(x * scale - shift));
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = exp(x * scale - shift);
+        }
         lanes([y; 3], |y, _, _| y)
     }
 
     /// `x = exp(scale x - shift)` in place; returns the sum.
     pub fn row_exp_in_place(x: &mut [f32], scale: f32, shift: f32) -> f32 {
-        x.iter_mut().for_each(|x| *x = exp(*x * scale - shift));
+        for x in x.iter_mut() {
+            *x = exp(*x * scale - shift);
+        }
         lanes([x; 3], |x, _, _| x)
     }
 

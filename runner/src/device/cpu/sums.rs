@@ -1,7 +1,6 @@
 //! Sums over a slice that are fast, precise and always in one order.
 
 use super::chunks;
-use rayon::prelude::*;
 
 /// Running sums kept side by side: the compiler holds them in vector registers, and each is
 /// short, so that less is rounded away than in one long sum.
@@ -82,12 +81,10 @@ const PARTS: usize = 64;
 pub fn squares(threads: usize, values: &[f32]) -> f64 {
     let len = values.len().div_ceil(PARTS).max(1);
     let mut sums = [0.0f64; PARTS];
-    if chunks::worth(threads, values.len()) <= 1 {
-        sums.iter_mut().zip(values.chunks(len)).for_each(|(sum, part)| *sum = part_squares(part));
-    } else {
-        let parts = sums.par_iter_mut().zip(values.par_chunks(len));
-        parts.for_each(|(sum, part)| *sum = part_squares(part));
-    }
+    let parts = &mut sums[..values.len().div_ceil(len)];
+    chunks::for_each(chunks::worth(threads, values.len()), parts, 1, |i, sum| {
+        sum[0] = part_squares(&values[i * len..(i * len + len).min(values.len())]);
+    });
     sums.iter().sum()
 }
 

@@ -5,7 +5,8 @@
 //! contracted into one rounding, so all versions give the same bits.
 
 /// Defines a function whose body is compiled for AVX-512, AVX2 and the oldest processor. Functions
-/// called in the body must be `#[inline(always)]` to be compiled along.
+/// called in the body must be `#[inline(always)]` to be compiled along, and loops be `for`: of
+/// `for_each` with much in its closure the compiler makes one function for the oldest processor.
 macro_rules! vectorised {
     ($(
         $(#[$meta:meta])*

@@ -83,7 +83,9 @@ impl Gradients<'_> {
 vectorised! {
     /// `p = exp(scale p - log_sum)`
     fn probabilities(p: &mut [f32], scale: f32, log_sum: f32) {
-        p.iter_mut().for_each(|p| *p = crate::device::cpu::math::exp(*p * scale - log_sum));
+        for p in p.iter_mut() {
+            *p = crate::device::cpu::math::exp(*p * scale - log_sum);
+        }
     }
 
     /// `g = scale p (g - mean)`

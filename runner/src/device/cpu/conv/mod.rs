@@ -15,18 +15,20 @@
 
 mod places;
 mod several;
+mod transpose;
 mod unfold;
 
 use super::chunks;
-use super::matmul::{Matrix, MatrixMut, Product, matmul};
+use super::matmul::{COLUMN_TILE, Matrix, MatrixMut, Product, matmul};
 use super::sums::sum;
 use super::{Call, Operands};
 use several::Several;
 use std::ops::Range;
+use transpose::transpose;
 use unfold::{Geometry, fold_add, unfold};
 
-/// Words of unfolded image that stay in the second-level cache beside the weights: 512 KiB.
-const UNFOLDED_WORDS: usize = 1 << 17;
+/// Words of unfolded image that stay in the second-level cache beside the weights: 1 MiB.
+const UNFOLDED_WORDS: usize = 1 << 18;
 
 /// Least number of positions for which reading the weights once more is worth it.
 const LEAST_POSITIONS: usize = 256;
@@ -47,9 +49,15 @@ impl Blocks {
             return Self { geometry, rows: all };
         }
         let positions = (UNFOLDED_WORDS / geometry.unfolded_rows()).max(LEAST_POSITIONS);
-        let rows = positions.div_ceil(geometry.out[1]).min(all);
-        // Blocks of equal height: a thin last one would waste a pass over the weights.
-        Self { geometry, rows: all.div_ceil(all.div_ceil(rows)) }
+        let most = positions.div_ceil(geometry.out[1]).min(all);
+        // Of the heights from half of that on the one with the fewest tiles, the edges of blocks
+        // included; of equal ones the highest, for every block is a pass over the weights.
+        let tiles = |rows: usize| {
+            let of = |rows: usize| (rows * geometry.out[1]).div_ceil(COLUMN_TILE);
+            all / rows * of(rows) + of(all % rows)
+        };
+        let rows = (most.div_ceil(2)..=most).rev().min_by_key(|rows| tiles(*rows));
+        Self { geometry, rows: rows.expect("an output has rows") }
     }
 
     /// Workspace of one thread in words.
@@ -64,8 +72,7 @@ impl Blocks {
     /// shared out when there is scratch for it: products of one sample are small.
     fn threads(&self, call: &Call, workspace: usize) -> (usize, usize) {
         let room = workspace.checked_div(self.scratch()).unwrap_or(usize::MAX);
-        let lanes = call.threads.min(call.samples as usize).min(room);
-        if lanes > 1 { (lanes, 1) } else { (1, call.threads) }
+        lanes(call.threads, call.samples as usize, room)
     }
 
     fn each(&self) -> impl Iterator<Item = Range<usize>> + use<> {
@@ -144,7 +151,7 @@ fn correlate(
         }
         blocks.for_each_group(|group, rows| {
             let x = &x[(sample * g.groups + group) * x_group..][..x_group];
-            let image = unfolded(&g, x, rows.clone(), scratch);
+            let image = unfolded(&g, x, rows.clone(), scratch, threads);
             let y = &mut y[group * y_group..][..y_group][rows.start * g.out[1]..];
             let shape = (g.out_channels, rows.len() * g.out[1]);
             let y = MatrixMut::new(y, shape, g.positions());
@@ -161,6 +168,7 @@ fn spread(call: &Call, y: &[f32], (weight, bias): Weights, x: &mut [f32], worksp
     let blocks = Blocks::new(call);
     let g = blocks.geometry;
     let (x_group, y_group) = g.group_len();
+    let (turned, workspace) = turned_weights(call, &blocks, weight, workspace);
     let (lanes, threads) = blocks.threads(call, workspace.len());
     let len = (g.groups * x_group, blocks.scratch());
     for_each_sample(lanes, (x, workspace), len, |sample, x, scratch| {
@@ -175,7 +183,13 @@ fn spread(call: &Call, y: &[f32], (weight, bias): Weights, x: &mut [f32], worksp
         blocks.for_each_group(|group, rows| {
             let y = &y[(sample * g.groups + group) * y_group..][..y_group];
             let y = output_rows(&g, y, rows.clone());
-            let weight = group_weight(&g, weight, group).transposed();
+            let weight = match turned {
+                Some(turned) => {
+                    let shape = (g.unfolded_rows(), g.out_channels);
+                    Matrix::new(&turned[group * shape.0 * shape.1..], shape, shape.1)
+                }
+                None => group_weight(&g, weight, group).transposed(),
+            };
             let x = &mut x[group * x_group..][..x_group];
             let shape = (g.unfolded_rows(), rows.len() * g.out[1]);
             if g.is_pointwise() {
@@ -186,9 +200,40 @@ fn spread(call: &Call, y: &[f32], (weight, bias): Weights, x: &mut [f32], worksp
             let unfolded = &mut scratch[..shape.0 * shape.1];
             let image = MatrixMut::new(unfolded, shape, shape.1);
             matmul(image, weight, y, Product::Overwrite, threads);
-            fold_add(&g, (&*unfolded, shape.1), rows, x);
+            let plane = g.size[0] * g.size[1];
+            let kernel = g.kernel[0] * g.kernel[1];
+            let threads = chunks::worth(threads, unfolded.len());
+            chunks::for_each(threads, x, plane, |channel, x| {
+                let lines = &unfolded[channel * kernel * shape.1..];
+                fold_add(&Geometry { channels: 1, ..g }, (lines, shape.1), rows.clone(), x);
+            });
         });
     });
+}
+
+/// Products for which a factor is turned: fewer make up for it.
+const WORTH_TURNING: usize = 4;
+
+/// The weights of all groups as `[unfolded_rows, out_channels]`, where there are several products
+/// with them and the workspace has room; and the rest of the workspace.
+fn turned_weights<'a>(
+    call: &Call,
+    blocks: &Blocks,
+    weight: &[f32],
+    workspace: &'a mut [f32],
+) -> (Option<&'a [f32]>, &'a mut [f32]) {
+    let g = &blocks.geometry;
+    let products = call.samples as usize * blocks.each().count();
+    if products < WORTH_TURNING || workspace.len() < weight.len() + blocks.scratch() {
+        return (None, workspace);
+    }
+    let (turned, rest) = workspace.split_at_mut(weight.len());
+    let shape = (g.out_channels, g.unfolded_rows());
+    let len = shape.0 * shape.1;
+    for (weight, turned) in weight.chunks_exact(len).zip(turned.chunks_exact_mut(len)) {
+        transpose(call.threads, weight, shape, turned, false);
+    }
+    (Some(turned), rest)
 }
 
 /// `gradient += y Uᵀ`. Samples add to one gradient, so they come one after the other and only the
@@ -205,17 +250,31 @@ fn add_products(
     let blocks = Blocks::new(call);
     let g = blocks.geometry;
     let (x_group, y_group) = g.group_len();
-    let w_group = g.out_channels * g.unfolded_rows();
-    for sample in 0..call.samples as usize {
-        blocks.for_each_group(|group, rows| {
+    let (shape, samples) = ((g.out_channels, g.unfolded_rows()), call.samples as usize);
+    let len = shape.0 * shape.1;
+    // Where there is room for it the products' sum is made the other way round, `U yᵀ`: `y` is the
+    // smaller one to pack.
+    let turned = samples * g.positions() >= WORTH_TURNING * shape.0
+        && workspace.len() >= len + blocks.scratch();
+    let (sums, scratch) = workspace.split_at_mut(if turned { len } else { 0 });
+    for (group, gradient) in gradient.chunks_exact_mut(len).enumerate() {
+        sums.fill(0.0);
+        for (sample, rows) in (0..samples).flat_map(|s| blocks.each().map(move |rows| (s, rows))) {
             let at = sample * g.groups + group;
-            let image = unfolded(&g, &x[at * x_group..][..x_group], rows.clone(), workspace);
+            let image = &x[at * x_group..][..x_group];
+            let image = unfolded(&g, image, rows.clone(), scratch, call.threads);
             let y = output_rows(&g, &y[at * y_group..][..y_group], rows);
-            let gradient = &mut gradient[group * w_group..][..w_group];
-            let shape = (g.out_channels, g.unfolded_rows());
-            let gradient = MatrixMut::new(gradient, shape, shape.1);
-            matmul(gradient, y, image.transposed(), Product::Add, call.threads);
-        });
+            if turned {
+                let sums = MatrixMut::new(sums, (shape.1, shape.0), shape.0);
+                matmul(sums, image, y.transposed(), Product::Add, call.threads);
+            } else {
+                let gradient = MatrixMut::new(gradient, shape, shape.1);
+                matmul(gradient, y, image.transposed(), Product::Add, call.threads);
+            }
+        }
+        if turned {
+            transpose(call.threads, sums, (shape.1, shape.0), gradient, true);
+        }
     }
 }
 
@@ -223,10 +282,39 @@ fn add_products(
 fn add_sums(call: &Call, gy: &[f32], bias: Option<&mut &mut [f32]>) {
     let Some(bias) = bias else { return };
     let positions = (call.output.shape[1] * call.output.shape[2]) as usize;
-    for sample in gy.chunks_exact(bias.len() * positions) {
-        let planes = sample.chunks_exact(positions);
-        bias.iter_mut().zip(planes).for_each(|(bias, plane)| *bias += sum(plane));
-    }
+    let sample_len = bias.len() * positions;
+    chunks::for_each(chunks::worth(call.threads, gy.len()), bias, 1, |channel, bias| {
+        for sample in gy.chunks_exact(sample_len) {
+            bias[0] += sum(&sample[channel * positions..][..positions]);
+        }
+    });
+}
+
+/// Threads that work on different items, each with its scratch, and threads inside each item.
+/// Items are shared out as long as that leaves no thread idle for long.
+fn lanes(threads: usize, items: usize, scratches: usize) -> (usize, usize) {
+    let even = items.is_multiple_of(threads.max(1)) || items >= 4 * threads;
+    if even && scratches >= threads { (threads, 1) } else { (1, threads) }
+}
+
+/// Channels that one thread takes at a time.
+const CHANNELS: usize = 4;
+
+/// Runs `work(geometry of some channels, the first of them, their unfolded rows)` for all channels
+/// of an unfolded image whose rows begin `stride` elements apart.
+fn for_each_channel(
+    threads: usize,
+    g: &Geometry,
+    unfolded: &mut [f32],
+    stride: usize,
+    work: impl Fn(&Geometry, usize, &mut [f32]) + Sync,
+) {
+    let rows = g.kernel[0] * g.kernel[1] * stride;
+    let threads = chunks::worth(threads, unfolded.len());
+    chunks::for_each(threads, unfolded, CHANNELS * rows, |part, unfolded| {
+        let channels = unfolded.len() / rows;
+        work(&Geometry { channels, ..*g }, part * CHANNELS, unfolded);
+    });
 }
 
 /// Runs `work(sample, its part of the data, scratch)`.
@@ -261,11 +349,15 @@ fn unfolded<'a>(
     image: &'a [f32],
     rows: Range<usize>,
     scratch: &'a mut [f32],
+    threads: usize,
 ) -> Matrix<'a> {
     let shape = (g.unfolded_rows(), rows.len() * g.out[1]);
     if g.is_pointwise() {
         return Matrix::new(image, shape, shape.1);
     }
-    unfold(g, image, rows, (&mut *scratch, shape.1));
+    let unfolded = &mut scratch[..shape.0 * shape.1];
+    for_each_channel(threads, g, unfolded, shape.1, |g, first, unfolded| {
+        unfold(g, &image[first * g.size[0] * g.size[1]..], rows.clone(), (unfolded, shape.1));
+    });
     Matrix::new(scratch, shape, shape.1)
 }

@@ -6,7 +6,7 @@
 
 use super::places::Places;
 use super::unfold::{Geometry, fold_add, unfold};
-use super::{Weights, group_weight};
+use super::{Weights, for_each_channel, group_weight, lanes};
 use crate::device::cpu::matmul::{Matrix, MatrixMut, Product, matmul};
 use crate::device::cpu::{Call, chunks};
 use pipewright_core::graph::autodiff::samples_together;
@@ -40,41 +40,41 @@ impl<'a> Several<'a> {
     fn threads(&self, workspace: usize) -> (usize, usize) {
         let (images, outputs) = self.scratch();
         let items = (self.call.samples as usize).div_ceil(self.together);
-        let lanes = self.call.threads.min(items).min(workspace / (images + outputs));
-        if lanes > 1 { (lanes, 1) } else { (1, self.call.threads) }
+        lanes(self.call.threads, items, workspace / (images + outputs))
     }
 
     /// Unfolds one group of `count` samples from `first` on.
-    fn unfold(&self, x: &[f32], (first, count): (usize, usize), group: usize, images: &mut [f32]) {
+    fn unfold(
+        &self,
+        x: &[f32],
+        (first, count): (usize, usize),
+        group: usize,
+        images: &mut [f32],
+        threads: usize,
+    ) {
         let g = &self.geometry;
         let (len, _) = g.group_len();
         let stride = count * g.positions();
-        for sample in 0..count {
-            let x = &x[((first + sample) * g.groups + group) * len..][..len];
-            let image = &mut images[sample * g.positions()..];
-            match &self.places {
-                Some(places) => places.unfold(x, (image, stride)),
-                None => unfold(g, x, 0..g.out[0], (image, stride)),
+        let images = &mut images[..g.unfolded_rows() * stride];
+        // The same channel of all samples by one thread: their rows lie side by side.
+        for_each_channel(threads, g, images, stride, |g, channel, images| {
+            let plane = channel * g.size[0] * g.size[1];
+            for sample in 0..count {
+                let x = &x[((first + sample) * g.groups + group) * len + plane..];
+                let x = &x[..g.channels * g.size[0] * g.size[1]];
+                let image = &mut images[sample * g.positions()..];
+                match &self.places {
+                    Some(places) => places.unfold(x, (image, stride)),
+                    None => unfold(g, x, 0..g.out[0], (image, stride)),
+                }
             }
-        }
+        });
     }
 
-    /// Calls `visit(a row in the tensor, the same row in the workspace)` for the rows of one group
-    /// of `count` samples from `first` on.
-    fn output_rows(
-        &self,
-        (first, count): (usize, usize),
-        group: usize,
-        mut visit: impl FnMut(usize, usize, usize),
-    ) {
+    /// Where the plane of a channel of one group of a sample is in a tensor.
+    fn output_plane(&self, sample: usize, group: usize, channel: usize) -> usize {
         let g = &self.geometry;
-        let positions = g.positions();
-        for sample in 0..count {
-            for channel in 0..g.out_channels {
-                let plane = ((first + sample) * g.groups + group) * g.out_channels + channel;
-                visit(plane, plane * positions, (channel * count + sample) * positions);
-            }
-        }
+        ((sample * g.groups + group) * g.out_channels + channel) * g.positions()
     }
 
     /// `y = W U`
@@ -95,24 +95,41 @@ impl<'a> Several<'a> {
             let count = y.len() / sample_len;
             let shape = (g.out_channels, count * g.positions());
             for group in 0..g.groups {
-                self.unfold(x, (item * self.together, count), group, images);
+                self.unfold(x, (item * self.together, count), group, images, threads);
                 let image = Matrix::new(images, (g.unfolded_rows(), shape.1), shape.1);
                 let out = MatrixMut::new(&mut *outputs, shape, shape.1);
                 matmul(out, group_weight(g, weight, group), image, Product::Overwrite, threads);
-                self.output_rows((0, count), group, |plane, to, from| {
-                    let bias = bias.map_or(0.0, |bias| bias[plane % (g.groups * g.out_channels)]);
-                    let from = &outputs[from..][..g.positions()];
-                    y[to..][..g.positions()].iter_mut().zip(from).for_each(|(y, x)| *y = x + bias);
+                let threads = chunks::worth(threads, y.len());
+                chunks::for_each(threads, y, sample_len, |sample, y| {
+                    for channel in 0..g.out_channels {
+                        let bias = bias.map_or(0.0, |bias| bias[group * g.out_channels + channel]);
+                        let from = &outputs[channel * shape.1..][sample * g.positions()..];
+                        let y = &mut y[self.output_plane(0, group, channel)..][..g.positions()];
+                        y.iter_mut().zip(from).for_each(|(y, x)| *y = x + bias);
+                    }
                 });
             }
         });
     }
 
     /// Collects the outputs of one group of `count` samples from `first` on.
-    fn gather(&self, y: &[f32], samples: (usize, usize), group: usize, outputs: &mut [f32]) {
-        let positions = self.geometry.positions();
-        self.output_rows(samples, group, |_, from, to| {
-            outputs[to..][..positions].copy_from_slice(&y[from..][..positions]);
+    fn gather(
+        &self,
+        y: &[f32],
+        (first, count): (usize, usize),
+        group: usize,
+        outputs: &mut [f32],
+        threads: usize,
+    ) {
+        let g = &self.geometry;
+        let columns = count * g.positions();
+        let outputs = &mut outputs[..g.out_channels * columns];
+        let threads = chunks::worth(threads, outputs.len());
+        chunks::for_each(threads, outputs, columns, |channel, row| {
+            for (sample, to) in row.chunks_exact_mut(g.positions()).enumerate() {
+                let from = self.output_plane(first + sample, group, channel);
+                to.copy_from_slice(&y[from..][..g.positions()]);
+            }
         });
     }
 
@@ -135,29 +152,30 @@ impl<'a> Several<'a> {
                 }
             }
             for group in 0..g.groups {
-                self.gather(y, (item * self.together, count), group, outputs);
+                self.gather(y, (item * self.together, count), group, outputs, threads);
                 let out = Matrix::new(outputs, (g.out_channels, columns), columns);
                 let image = MatrixMut::new(&mut *images, (g.unfolded_rows(), columns), columns);
                 let weight = group_weight(g, weight, group).transposed();
                 matmul(image, weight, out, Product::Overwrite, threads);
-                self.fold(images, count, group, x);
+                self.fold(images, group, x, threads);
             }
         });
     }
 
-    /// Adds the unfolded images of one group of `count` samples to them.
-    fn fold(&self, images: &[f32], count: usize, group: usize, x: &mut [f32]) {
+    /// Adds the unfolded images of one group of samples to them.
+    fn fold(&self, images: &[f32], group: usize, x: &mut [f32], threads: usize) {
         let g = &self.geometry;
         let (len, _) = g.group_len();
-        let stride = count * g.positions();
-        for sample in 0..count {
-            let x = &mut x[(sample * g.groups + group) * len..][..len];
+        let stride = x.len() / (g.groups * len) * g.positions();
+        let threads = chunks::worth(threads, x.len());
+        chunks::for_each(threads, x, g.groups * len, |sample, x| {
+            let x = &mut x[group * len..][..len];
             let image = &images[sample * g.positions()..];
             match &self.places {
                 Some(places) => places.fold_add((image, stride), x),
                 None => fold_add(g, (image, stride), 0..g.out[0], x),
             }
-        }
+        });
     }
 
     /// `gradient += y Uᵀ`, samples in their order.
@@ -175,8 +193,8 @@ impl<'a> Several<'a> {
             let count = self.together.min(samples - first);
             let columns = count * g.positions();
             for group in 0..g.groups {
-                self.unfold(x, (first, count), group, images);
-                self.gather(y, (first, count), group, outputs);
+                self.unfold(x, (first, count), group, images, self.call.threads);
+                self.gather(y, (first, count), group, outputs, self.call.threads);
                 let image = Matrix::new(images, (shape.1, columns), columns);
                 let out = Matrix::new(outputs, (shape.0, columns), columns);
                 let gradient = &mut gradient[group * shape.0 * shape.1..][..shape.0 * shape.1];

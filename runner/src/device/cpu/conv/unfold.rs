@@ -111,6 +111,7 @@ pub fn unfold(
     (unfolded, stride): (&mut [f32], usize),
 ) {
     let columns = rows.len() * g.out[1];
+    let same_width = g.stride == [1, 1] && g.out[1] == g.size[1];
     g.for_each_row(|row, channel, kr, kc| {
         let line = &mut unfolded[row * stride..][..columns];
         let plane = &image[channel * g.size[0] * g.size[1]..][..g.size[0] * g.size[1]];
@@ -118,6 +119,13 @@ pub fn unfold(
         let across = g.inside(1, kc, 0..g.out[1]);
         line[..(inside.start - rows.start) * g.out[1]].fill(0.0);
         line[(inside.end - rows.start) * g.out[1]..].fill(0.0);
+        if same_width && !inside.is_empty() {
+            let first = (inside.start + kr * g.dilation[0] - g.padding[0]) * g.size[1];
+            let line =
+                &mut line[(inside.start - rows.start) * g.out[1]..][..inside.len() * g.out[1]];
+            let shift = (kc * g.dilation[1], g.padding[1]);
+            return shifted(line, &plane[first..], (g.out[1], across), shift);
+        }
         for r in inside {
             let out = &mut line[(r - rows.start) * g.out[1]..][..g.out[1]];
             out[..across.start].fill(0.0);
@@ -137,6 +145,25 @@ pub fn unfold(
             }
         }
     });
+}
+
+/// Rows of `width` whose neighbours in the image are neighbours in `line` as well: one copy of all
+/// of them from `x`, `right - left` elements on, then zeros outside of the columns `across`.
+fn shifted(
+    line: &mut [f32],
+    x: &[f32],
+    (width, across): (usize, Range<usize>),
+    (right, left): (usize, usize),
+) {
+    let len = line.len();
+    let to = &mut line[left.saturating_sub(right).min(len)..];
+    let from = &x[right.saturating_sub(left).min(x.len())..];
+    let len = to.len().min(from.len());
+    to[..len].copy_from_slice(&from[..len]);
+    for row in line.chunks_exact_mut(width) {
+        row[..across.start].fill(0.0);
+        row[across.end..].fill(0.0);
+    }
 }
 
 /// The transposed operation: adds the unfolded gradient of the output rows `rows` to the

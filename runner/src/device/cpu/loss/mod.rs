@@ -9,8 +9,6 @@ pub mod sigmoid;
 pub mod softmax;
 pub mod squared;
 
-use rayon::prelude::*;
-
 /// Target of a sample that only fills up a micro-batch: no loss, no prediction, no gradient. As a
 /// float it is one of the numbers that are none, and not the one that arithmetic gives.
 const PADDING: u32 = u32::MAX;
@@ -34,14 +32,10 @@ fn tally(
         rows.map(|(index, saved)| row(index, saved)).fold((0.0, 0), add)
     };
     let mut tallies = [(0.0, 0); PARTS];
-    let parts = rows * width;
-    if super::chunks::worth(threads, saved.len()) <= 1 {
-        let parts = tallies.iter_mut().zip(saved.chunks_mut(parts)).enumerate();
-        parts.for_each(|(at, (tally, saved))| *tally = part(at, saved));
-    } else {
-        let parts = tallies.par_iter_mut().zip(saved.par_chunks_mut(parts)).enumerate();
-        parts.for_each(|(at, (tally, saved))| *tally = part(at, saved));
-    }
+    let threads = super::chunks::worth(threads, saved.len());
+    super::chunks::for_each_pair(threads, (&mut tallies, saved), (1, rows * width), |at, t, s| {
+        t[0] = part(at, s);
+    });
     tallies.into_iter().fold((0.0, 0), add)
 }
 

@@ -7,6 +7,7 @@
 //!
 //! `logits [samples, positions.., classes]`, `target [samples, positions..]` as u32.
 
+use super::super::softmax::{row_exp, row_max, row_scale};
 use super::super::{Call, Operands, chunks};
 use super::{PADDING, tally, write};
 
@@ -55,20 +56,11 @@ impl Rows {
 /// Writes the probabilities; returns the class of the largest logit (the first of equals), that
 /// logit, and the sum of `exp(logit - max)`.
 fn softmax(logits: &[f32], probabilities: &mut [f32]) -> (usize, f32, f64) {
-    let (mut prediction, mut max) = (0, f32::NEG_INFINITY);
-    for (class, &logit) in logits.iter().enumerate() {
-        if logit > max {
-            (prediction, max) = (class, logit);
-        }
-    }
-    let mut total = 0.0f64;
-    for (p, &logit) in probabilities.iter_mut().zip(logits) {
-        *p = (logit - max).exp();
-        total += f64::from(*p);
-    }
-    let scale = (1.0 / total) as f32;
-    probabilities.iter_mut().for_each(|p| *p *= scale);
-    (prediction, max, total)
+    let max = row_max(logits);
+    let prediction = logits.iter().position(|logit| *logit == max).unwrap_or(0);
+    let total = row_exp(probabilities, logits, 1.0, max);
+    row_scale(probabilities, 1.0 / total);
+    (prediction, max, f64::from(total))
 }
 
 pub fn input_gradient(call: &Call, smoothing: f32, operands: Operands) {

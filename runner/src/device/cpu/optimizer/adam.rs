@@ -2,7 +2,6 @@
 
 use super::{Parameter, Rule, Update, chunks};
 use pipewright_core::plan::Optimizer;
-use rayon::prelude::*;
 
 /// Numbers of a step, as PyTorch's single-tensor code has them.
 #[derive(Clone, Copy, Debug)]
@@ -48,18 +47,11 @@ impl Step {
             unreachable!("the state was counted");
         };
         let threads = chunks::worth(update.threads, weight.len());
-        if threads <= 1 {
-            self.part(weight, gradient, mean, square);
-            return;
-        }
-        let len = weight.len().div_ceil(threads);
-        let parts = (
-            weight.par_chunks_mut(len),
-            gradient.par_chunks_mut(len),
-            mean.par_chunks_mut(len),
-            square.par_chunks_mut(len),
-        );
-        parts.into_par_iter().for_each(|(w, g, m, s)| self.part(w, g, m, s));
+        let items = weight.len().div_ceil(chunks::ELEMENTWISE);
+        let parts = [weight, gradient, mean, square].map(|t| (t, chunks::ELEMENTWISE));
+        chunks::for_each_item(threads, items, parts, (&mut [], 0), |_, [w, g, m, s], _| {
+            self.part(w, g, m, s);
+        });
     }
 
     fn part(self, weight: &mut [f32], gradient: &mut [f32], mean: &mut [f32], square: &mut [f32]) {

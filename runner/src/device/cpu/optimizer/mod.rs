@@ -11,7 +11,6 @@ mod tests;
 
 use super::chunks;
 use pipewright_core::plan::Optimizer;
-use rayon::prelude::*;
 
 /// An optimizer with its numbers as PyTorch computes with them: the decimal numbers of the plan in
 /// f64, rounded to f32 where they meet a tensor.
@@ -32,7 +31,7 @@ pub struct Update {
     pub number: u64,
     /// Factor of the gradient: below 1 when it is clipped.
     pub scale: f32,
-    /// Threads of rayon's current pool that may take part; 0 and 1 both mean the caller alone.
+    /// Threads of the caller's team that may take part; 0 and 1 both mean the caller alone.
     pub threads: usize,
 }
 
@@ -100,12 +99,8 @@ fn for_each_three(
     (weight, gradient, state): (&mut [f32], &mut [f32], &mut [f32]),
     work: impl Fn(&mut [f32], &mut [f32], &mut [f32]) + Sync,
 ) {
-    if chunks::worth(threads, weight.len()) <= 1 {
-        work(weight, gradient, state);
-        return;
-    }
-    let len = weight.len().div_ceil(threads);
-    let parts =
-        (weight.par_chunks_mut(len), gradient.par_chunks_mut(len), state.par_chunks_mut(len));
-    parts.into_par_iter().for_each(|(w, g, s)| work(w, g, s));
+    let threads = chunks::worth(threads, weight.len());
+    let items = weight.len().div_ceil(chunks::ELEMENTWISE);
+    let parts = [weight, gradient, state].map(|tensor| (tensor, chunks::ELEMENTWISE));
+    chunks::for_each_item(threads, items, parts, (&mut [], 0), |_, [w, g, s], _| work(w, g, s));
 }
