@@ -4,7 +4,9 @@
 Needs torch 2.8, torchvision 0.23, transformers, onnx, onnxscript, safetensors. Run from the
 repository root: `python scripts/onnx_fixtures.py tests/data/onnx [NAME..]`. Weights of more than
 2 KiB are left out (they point to a `weights.bin` that is absent) but for the networks in WEIGHTS,
-which come with one input and its output in `NAME.safetensors`.
+which come with one input and its output in `NAME.safetensors`. TRAINING are exported for training, as
+the readme says; EXTERNAL is what the newer exporter writes to a path, with every initialiser, sizes
+included, in a file beside.
 """
 
 import io
@@ -160,6 +162,11 @@ def build(name, dynamo):
         return Gpt(width=24, kv=2, vocabulary=24), tokens(vocabulary=24)
     if name == "batch_norm":
         return nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5)), image(8)
+    if name == "tied":
+        return Gpt(width=16, kv=2, layers=1, length=8, vocabulary=24), tokens(8, 24)
+    if name == "drop":
+        part = lambda i, o: (nn.Conv2d(i, o, 3, bias=False), nn.BatchNorm2d(o), nn.ReLU())
+        return nn.Sequential(*part(3, 4), nn.Dropout(0.25), *part(4, 4), nn.Flatten(), nn.Linear(64, 5)), image(8)
     return Output(hugging(name.removeprefix("hf_"), dynamo)), tokens()
 
 
@@ -167,6 +174,9 @@ NAMES = (
     "vgg resnet googlenet mobilenet_v2 mobilenet_v3 efficientnet efficientnet_v2 convnext densenet vit unet "
     "gpt gqa batch_norm hf_gpt2 hf_bert hf_llama"
 ).split()
+# Exported once more for training, by the older exporter.
+TRAINING = "tied_training drop_training".split()
+EXTERNAL = "external"
 # Small enough to keep their weights.
 WEIGHTS = {"unet", "gqa", "vit", "batch_norm", "hf_llama"}
 
@@ -226,9 +236,48 @@ def export(name, dynamo, folder):
     print(f"{out.name}: {out.stat().st_size} bytes, {count} parameters, output {list(y.shape)}", flush=True)
 
 
+def export_for_training(name, folder):
+    torch.manual_seed(1)
+    net, x = build(name.removesuffix("_training"), False)
+    net.train()
+    buffer = io.BytesIO()
+    training = dict(training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
+    names = dict(input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}})
+    torch.onnx.export(net, (x,), buffer, dynamo=False, opset_version=17, **training, **names)
+    model = onnx.load_from_string(buffer.getvalue())
+    shorten(model)
+    onnx.save(model, str(Path(folder) / f"{name}.onnx"))
+    if name == "tied_training":
+        save_file({"x": x.contiguous(), "y": net(x).detach().contiguous()}, str(Path(folder) / f"{name}.safetensors"))
+    print(f"{name}: {sum(p.numel() for p in net.parameters())} parameters", flush=True)
+
+
+def export_external(folder):
+    """A tied embedding, written to a path: `external.onnx` and `external.onnx.data`."""
+    torch.manual_seed(1)
+    net, x = build("tied", True)
+    net.eval()
+    out = Path(folder) / f"{EXTERNAL}.onnx"
+    torch.onnx.export(net, (x,), str(out), dynamo=True, external_data=True, verbose=False)
+    with torch.no_grad():
+        save_file({"x": x.contiguous(), "y": net(x).contiguous()}, str(out.with_suffix(".safetensors")))
+    model = onnx.load(str(out))
+    shorten(model)
+    beside = f"{out.name}.data"
+    (out.parent / beside).unlink()
+    onnx.save(model, str(out), save_as_external_data=True, location=beside, size_threshold=0)
+    print(f"{EXTERNAL}: {sum(p.numel() for p in net.parameters())} parameters", flush=True)
+
+
 def main():
-    folder, names = sys.argv[1], sys.argv[2:] or NAMES
+    folder, names = sys.argv[1], sys.argv[2:] or [*NAMES, *TRAINING, EXTERNAL]
     for name in names:
+        if name in TRAINING:
+            export_for_training(name, folder)
+            continue
+        if name == EXTERNAL:
+            export_external(folder)
+            continue
         for dynamo in (False, True):
             try:
                 export(name, dynamo, folder)

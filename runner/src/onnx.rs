@@ -72,7 +72,7 @@ pub enum OnnxFileError {
 }
 
 impl OnnxFile {
-    /// Reads the network. Weights in other files are left there.
+    /// Reads the network; of other files only what decides what it is. Weights are left there.
     ///
     /// # Errors
     /// When the file cannot be read or holds no network.
@@ -84,7 +84,8 @@ impl OnnxFile {
         if options.name.is_empty() {
             options.name = named.unwrap_or_default();
         }
-        let imported = onnx::read(bytes, &options)
+        let beside = |place: &Place| read_part(path, place).ok();
+        let imported = onnx::read_with(bytes, &options, &beside)
             .map_err(|error| OnnxFileError::Network { path: path.into(), error })?;
         let names = imported.graph.params().iter().enumerate();
         let ids = names.map(|(id, param)| (param.name.clone(), id)).collect();

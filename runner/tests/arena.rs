@@ -7,17 +7,19 @@
 
 mod common;
 
-use common::draft;
+use common::{draft, draft_of, networks};
 use pipewright_core::graph::presets::{PRESETS, Preset};
-use pipewright_core::plan::{Plan, Program};
+use pipewright_core::graph::{Graph, Op};
+use pipewright_core::plan::{BatchNorm, DataParallel, Draft, Model, Plan, Precision, Program};
 use pipewright_core::predict::Prediction;
-use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::schedule::{ScheduleKind, Updates};
 use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::local;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 struct Counting;
 
@@ -70,16 +72,32 @@ fn overhead(program: &Program) -> u64 {
     8 * 112 * program.train.len() as u64 + 4096
 }
 
-fn plan(
-    preset: Preset,
-    stages: u32,
-    schedule: ScheduleKind,
-    mini_batch: u64,
-) -> (Plan, Prediction) {
-    let mut draft = draft(preset, stages);
+/// A draft of small mini-batches.
+fn small(mut draft: Draft, schedule: ScheduleKind, mini_batch: u64) -> Draft {
     draft.schedule = schedule;
     (draft.mini_batch, draft.micro_batches) = (mini_batch, 4);
-    draft.plan().unwrap()
+    draft
+}
+
+/// Every family of operations.
+fn families() -> Vec<(String, Model)> {
+    let graph = |graph: Graph| (graph.name().to_string(), Model::Graph(graph));
+    let preset = |name: &str| (name.to_string(), Model::Preset(name.parse().unwrap()));
+    let presets = [
+        "resnet18:32",
+        "transformer:layers=2,hidden=32,heads=4,sequence=16,vocabulary=50,tied",
+        "transformer:layers=2,hidden=32,heads=4,kv=2,sequence=16,vocabulary=50,gated",
+    ];
+    networks::all().into_iter().map(graph).chain(presets.map(preset)).collect()
+}
+
+/// Clipping, deferred statistics, half the bytes, two replicas.
+fn with_features(mut draft: Draft) -> Draft {
+    draft.training.clip_norm = Some(0.5);
+    draft.training.batch_norm = BatchNorm::Deferred;
+    draft.training.precision = Precision::Bf16;
+    draft.data_parallel = DataParallel::ddp(2);
+    draft
 }
 
 fn data(plan: &Plan, prediction: &Prediction) -> DataSet {
@@ -93,20 +111,22 @@ fn stage_counts(preset: Preset) -> impl Iterator<Item = u32> {
 }
 
 /// Makes every rank of a plan, one after the other.
-fn ranks_hold_what_is_predicted(preset: Preset, stages: u32, schedule: ScheduleKind) {
-    let (plan, prediction) = plan(preset, stages, schedule, 4);
+fn ranks_hold_what_is_predicted(what: &str, draft: Draft) {
+    let what = format!("{what}, {} stages, {}", draft.cuts.len() + 1, draft.schedule);
+    let (plan, prediction) = draft.plan().unwrap();
     let data = data(&plan, &prediction);
     let handles = prediction.programs.iter().map(|p| p.handles).max().unwrap();
     let transports = local(plan.ranks(), handles as usize);
     for (index, transport) in transports.into_iter().enumerate() {
-        let what = format!("{preset}, {stages} stages, {schedule}, rank {index}");
-        let program = &prediction.programs[index];
-        let predicted = prediction.timeline.lanes[index].arena.0;
+        let what = format!("{what}, rank {index}");
+        let (lane, _) = plan.data_parallel.place(index as u32);
+        let program = &prediction.programs[lane.index()];
+        let predicted = prediction.timeline.lanes[lane.index()].arena.0;
         let before = HELD.get();
         let rank = Rank::new((&plan, &prediction.graph, program), &data, transport, 1);
         let grown = (HELD.get() - before) as u64;
         assert_eq!(rank.arena_bytes(), predicted, "{what}");
-        assert_eq!(plan.prediction.arena[index].0, predicted, "{what}");
+        assert_eq!(plan.prediction.arena[lane.index()].0, predicted, "{what}");
         assert!(grown >= predicted, "{what}: {grown} bytes of {predicted}");
         let most = predicted + overhead(program);
         assert!(grown <= most, "{what}: {grown} bytes, at most {most}");
@@ -118,7 +138,8 @@ fn ranks_hold_what_is_predicted(preset: Preset, stages: u32, schedule: ScheduleK
 fn all_splits(preset: Preset) {
     for stages in stage_counts(preset) {
         for schedule in ScheduleKind::STRAIGHT {
-            ranks_hold_what_is_predicted(preset, stages, schedule);
+            let draft = small(draft(preset, stages), schedule, 4);
+            ranks_hold_what_is_predicted(&preset.to_string(), draft);
         }
     }
 }
@@ -143,6 +164,43 @@ fn small_networks() {
     }
 }
 
+/// Under every schedule that a plan can hold, whatever it keeps in flight.
+#[test]
+fn families_of_operations() {
+    for (name, model) in families() {
+        for schedule in ScheduleKind::ALL {
+            let graph = model.graph().unwrap();
+            let synchronous = schedule.updates() == Updates::Synchronous;
+            let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
+            if tied && !synchronous {
+                // No such plan exists.
+                continue;
+            }
+            let draft = small(draft_of(graph, schedule.placement().stages(2)), schedule, 8);
+            if synchronous {
+                ranks_hold_what_is_predicted(&name, with_features(draft.clone()));
+            }
+            ranks_hold_what_is_predicted(&name, draft);
+        }
+    }
+}
+
+/// The names of all operations, from the schema of plan files.
+#[test]
+fn families_are_all_operations() {
+    let schema = schemars::schema_for!(Op).to_value();
+    let kinds = schema["oneOf"].as_array().unwrap().iter();
+    let of_kind = |kind: &serde_json::Value| kind["properties"]["op"]["const"].clone();
+    let all: BTreeSet<String> =
+        kinds.map(|kind| of_kind(kind).as_str().unwrap().to_string()).collect();
+    let graphs = families().into_iter().map(|(_, model)| model.graph().unwrap());
+    let op = |op: &Op| serde_json::to_value(op).unwrap()["op"].as_str().unwrap().to_string();
+    let used: BTreeSet<String> =
+        graphs.flat_map(|g| g.nodes().iter().map(|n| op(&n.op)).collect::<Vec<_>>()).collect();
+    let missing: Vec<&String> = all.difference(&used).collect();
+    assert_eq!(missing, ["opaque"], "what is never executed; {} are used", used.len());
+}
+
 /// What `rank` allocates in later steps.
 fn later_steps<T: Transport>(mut rank: Rank<T>) -> u64 {
     for step in 0..2 {
@@ -155,26 +213,45 @@ fn later_steps<T: Transport>(mut rank: Rank<T>) -> u64 {
     COUNT.get() - before
 }
 
+fn allocates_nothing(what: &str, draft: Draft) {
+    let what = format!("{what}, {} stages, {}", draft.cuts.len() + 1, draft.schedule);
+    let (plan, prediction) = draft.plan().unwrap();
+    let data = data(&plan, &prediction);
+    let handles = prediction.programs.iter().map(|p| p.handles).max().unwrap();
+    std::thread::scope(|scope| {
+        for (index, transport) in (0..).zip(local(plan.ranks(), handles as usize)) {
+            let (plan, prediction, data, what) = (&plan, &prediction, &data, &what);
+            scope.spawn(move || {
+                let (lane, _) = plan.data_parallel.place(index);
+                let parts = (plan, &prediction.graph, &prediction.programs[lane.index()]);
+                let mut rank = Rank::new(parts, data, transport, 1);
+                rank.connect(&prediction.groups).unwrap();
+                let count = later_steps(rank);
+                assert_eq!(count, 0, "{what}, rank {index}");
+            });
+        }
+    });
+}
+
 #[test]
 fn steps_allocate_nothing() {
     for preset in [Preset::DigitsCnn, Preset::Fc32 { width: 64 }] {
         for (stages, schedule) in
             [1, 2, 4].into_iter().flat_map(|s| ScheduleKind::STRAIGHT.map(|kind| (s, kind)))
         {
-            let (plan, prediction) = plan(preset, stages, schedule, 16);
-            let data = data(&plan, &prediction);
-            let handles = prediction.programs.iter().map(|p| p.handles).max().unwrap();
-            std::thread::scope(|scope| {
-                let ranks = local(plan.ranks(), handles as usize).into_iter();
-                for (transport, program) in ranks.zip(&prediction.programs) {
-                    let (plan, graph, data) = (&plan, &prediction.graph, &data);
-                    scope.spawn(move || {
-                        let rank = Rank::new((plan, graph, program), data, transport, 1);
-                        let count = later_steps(rank);
-                        assert_eq!(count, 0, "{preset}, {stages} stages, {schedule}");
-                    });
-                }
-            });
+            let draft = small(draft(preset, stages), schedule, 16);
+            allocates_nothing(&preset.to_string(), draft);
+        }
+    }
+}
+
+#[test]
+fn steps_of_all_families_allocate_nothing() {
+    for (name, model) in families() {
+        for (schedule, stages) in [(ScheduleKind::OneFOneB, 2), (ScheduleKind::ZbV, 4)] {
+            let draft = small(draft_of(model.graph().unwrap(), stages), schedule, 8);
+            allocates_nothing(&format!("{name} with features"), with_features(draft.clone()));
+            allocates_nothing(&name, draft);
         }
     }
 }

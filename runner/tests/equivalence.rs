@@ -3,6 +3,11 @@
 //! With the same micro-batches the losses of all steps are the same text, whatever the number of
 //! stages, the schedule and the transport. Between numbers of micro-batches sums are rounded in
 //! another order; there every loss agrees within [`TOLERANCE`].
+//!
+//! What is proved here and nowhere else: presets train alike with 1, 4 and 8 micro-batches, and go
+//! on to do so while they learn. That other schedules and the weights themselves agree is shown by
+//! `every_schedule.rs`, in fewer steps of smaller networks; so processes have a go at one number of
+//! micro-batches only.
 
 mod common;
 
@@ -12,8 +17,10 @@ use pipewright_core::plan::{Data, Optimizer};
 use pipewright_core::schedule::ScheduleKind;
 use std::path::Path;
 
-const STEPS: usize = 50;
 const MICRO_BATCHES: [u32; 3] = [1, 4, 8];
+
+/// With so many, pipelines run as processes too.
+const OVER_MPI: u32 = 4;
 
 /// Largest relative difference to one micro-batch.
 const TOLERANCE: f64 = 1e-4;
@@ -30,6 +37,7 @@ struct Split {
 struct Case {
     preset: Preset,
     mini_batch: u64,
+    steps: usize,
     learning_rate: f32,
     data: Data,
 }
@@ -42,7 +50,7 @@ impl Case {
         draft.micro_batches = split.micro_batches;
         draft.mini_batch = self.mini_batch;
         draft.data = self.data.clone();
-        draft.steps = STEPS as u64;
+        draft.steps = self.steps as u64;
         let learning_rate = self.learning_rate;
         draft.optimizer =
             Optimizer::Sgd { learning_rate, momentum: 0.9, weight_decay: 0.0, nesterov: false };
@@ -73,13 +81,15 @@ impl Case {
         for micro_batches in MICRO_BATCHES {
             let lone = Split { stages: 1, schedule: ScheduleKind::GPipe, micro_batches };
             let expected = self.over_threads(dir, lone);
-            assert_eq!(expected.len(), STEPS);
+            assert_eq!(expected.len(), self.steps);
             for stages in [2, 4] {
                 for schedule in ScheduleKind::STRAIGHT {
                     let split = Split { stages, schedule, micro_batches };
                     let found = self.over_threads(dir, split);
                     assert_eq!(found, expected, "{} {split:?}, threads", self.preset);
-                    if let Some(found) = self.over_mpi(dir, split) {
+                    if micro_batches == OVER_MPI
+                        && let Some(found) = self.over_mpi(dir, split)
+                    {
                         assert_eq!(found, expected, "{} {split:?}, mpirun", self.preset);
                     }
                 }
@@ -111,7 +121,7 @@ fn check(name: &str, case: &Case) {
         let difference = (run[0] - runs[0][0]).abs() / runs[0][0];
         assert!(difference <= 1e-6, "{name}, before the first update: {difference}");
     }
-    let (first, last) = (runs[0][0], runs[0][STEPS - 1]);
+    let (first, last) = (runs[0][0], runs[0][case.steps - 1]);
     assert!((first - last).abs() > 0.01 * first, "{name} learns: {first} .. {last}");
     std::fs::remove_dir_all(dir).ok();
 }
@@ -123,6 +133,7 @@ fn digits_cnn() {
         &Case {
             preset: Preset::DigitsCnn,
             mini_batch: 32,
+            steps: 50,
             // At 0.01 rounding grows a thousandfold in 40 steps.
             learning_rate: 0.003,
             data: digits(),
@@ -137,6 +148,7 @@ fn fc32() {
         &Case {
             preset: Preset::Fc32 { width: 32 },
             mini_batch: 16,
+            steps: 50,
             learning_rate: 0.002,
             data: few_samples(),
         },
@@ -150,6 +162,8 @@ fn mlp4() {
         &Case {
             preset: Preset::Mlp4,
             mini_batch: 8,
+            // 28 million parameters: most of the time goes into updating them.
+            steps: 10,
             // Ten times as fast, at some step a rectifier's input rounds to the other side of zero,
             // and the losses differ by 1e-5 from there on, later by more; they never do before.
             learning_rate: 0.000_02,

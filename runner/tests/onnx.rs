@@ -18,14 +18,15 @@ fn fixture(name: &str) -> PathBuf {
 fn plan_in(dir: &Path, model: &Path, more: &[&str]) -> common::Ended {
     let model = model.to_string_lossy().into_owned();
     let args = ["plan", "--model", &model, "--schedule", "gpipe", "--micro-batches", "2"];
-    runner_in(dir, &[&args[..], &["--mini-batch", "2", "-o", "plan.json"], more].concat())
+    let mini_batch = if more.contains(&"--mini-batch") { &[][..] } else { &["--mini-batch", "2"] };
+    runner_in(dir, &[&args[..], mini_batch, &["-o", "plan.json"], more].concat())
 }
 
 /// The fixtures' safetensors hold an input and what PyTorch computed from it. With that as the
 /// target, the mean squared error of the first step is what the two differ by.
 #[test]
 fn forward_passes_from_the_file_s_weights_are_pytorch_s() {
-    for name in ["unet", "gqa", "vit", "batch_norm", "hf_llama"] {
+    for name in ["unet", "gqa", "vit", "batch_norm", "hf_llama", "tied_training", "external"] {
         let dir = scratch(&format!("onnx-{name}"));
         let samples = fixture(&format!("{name}.safetensors"));
         let data = format!("safetensors:{}", samples.display());
@@ -55,6 +56,48 @@ fn without_the_weights_a_network_is_planned_and_a_run_names_the_file() {
     let short = runner_in(&dir, &["plan.json"]);
     assert_ne!(short.code, Some(0));
     assert!(short.stderr.contains("the file has 100 bytes"), "{short:#?}");
+}
+
+/// The newer exporter puts weights, and larger files put everything, into a file beside. Sizes are
+/// in it as well, so without it the network is not known, and the plan says so.
+#[test]
+fn everything_beside_the_file_is_read_or_missed_by_name() {
+    let dir = scratch("onnx-beside");
+    let more = ["--loss", "cross-entropy", "--stages", "2"];
+    let planned = plan_in(&dir, &fixture("external.onnx"), &more);
+    planned.done();
+    assert!(!planned.stderr.contains("warning"), "{planned:#?}");
+    let plan = Plan::from_json(&std::fs::read_to_string(dir.join("plan.json")).unwrap()).unwrap();
+    let graph = plan.model.graph().unwrap();
+    // The exporter wrote the table twice, the second time turned.
+    let tied = graph.nodes().iter().filter(|node| node.op.name() == "tied_linear").count();
+    assert_eq!(tied, 1);
+    std::fs::copy(fixture("external.onnx"), dir.join("external.onnx")).unwrap();
+    let planned = plan_in(&dir, Path::new("external.onnx"), &more);
+    planned.done();
+    assert!(planned.stderr.contains("are in `external.onnx.data`, which cannot be read"));
+    runner_in(&dir, &["plan.json"]).refused(4, "no kernel for opaque");
+}
+
+/// Exported as the readme says: batch norms, dropout and a tied table train, the same on one stage
+/// and on several.
+#[test]
+fn what_is_exported_for_training_trains() {
+    for name in ["drop_training", "tied_training"] {
+        let dir = scratch(&format!("onnx-train-{name}"));
+        let model = fixture(&format!("{name}.onnx"));
+        for stages in ["1", "2", "3"] {
+            let more = ["--loss", "cross-entropy", "--stages", stages, "--steps", "5"];
+            let optimizer = ["--optimizer", "sgd:lr=0.05"];
+            plan_in(&dir, &model, &[&more[..], &optimizer, &["--mini-batch", "8"]].concat()).done();
+            runner_in(&dir, &["plan.json", "--out", &format!("run-{stages}")]).done();
+        }
+        let expected = losses(&dir.join("run-1"));
+        assert!(expected[0] != expected[4], "{name}: {expected:?}");
+        for stages in ["2", "3"] {
+            assert_eq!(losses(&dir.join(format!("run-{stages}"))), expected, "{name}, {stages}");
+        }
+    }
 }
 
 /// `x [n, length, 4] -> op -> y`, with a weight.

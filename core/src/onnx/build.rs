@@ -4,10 +4,10 @@ use super::flat;
 use super::ir::{Ir, Node, Param, Value};
 use super::names;
 use super::node::{Attributes, ValueId};
-use super::proto::{Model, ValueInfo};
+use super::proto::{self, Model, ValueInfo};
 use super::shapes::Call;
 use super::tensor::{BATCH, Elem, Tensor, count, is_batch};
-use super::{OnnxError, Options};
+use super::{Beside, OnnxError, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -33,10 +33,12 @@ pub(super) fn build<'a>(
     model: &'a Model,
     nodes: &'a [super::proto::Node],
     options: &Options,
+    beside: Beside<'a>,
 ) -> Result<Ir<'a>, OnnxError> {
     let graph = model.graph.as_ref().ok_or(OnnxError::Empty)?;
     let ir = Ir {
         initializers: &graph.initializer,
+        beside,
         values: vec![],
         nodes: vec![],
         inputs: vec![],
@@ -85,6 +87,7 @@ impl<'a> Walk<'a> {
     }
 
     fn initializers(&mut self) -> Result<(), OnnxError> {
+        let mut elsewhere: Vec<&proto::Tensor> = vec![];
         for (initializer, tensor) in self.ir.initializers.iter().enumerate() {
             let refuse = |why: String| OnnxError::Tensor { name: tensor.name.clone(), why };
             let elements = count(&tensor.dims).filter(|n| *n < 1 << 36);
@@ -98,9 +101,12 @@ impl<'a> Walk<'a> {
             let axes = (0..shape.len()).collect();
             let param = Param { initializer, shape: shape.clone(), axes };
             let eager = !weight || elements <= EAGER_MAX;
-            let constant = if eager { Tensor::read(tensor).map(Rc::new) } else { None };
-            if !weight && constant.is_none() && tensor.data_location != 1 {
-                return Err(refuse(format!("has not {elements} elements")));
+            let constant = if eager { self.ir.initial(initializer).map(Rc::new) } else { None };
+            if !weight && constant.is_none() {
+                match tensor.data_location {
+                    1 => elsewhere.push(tensor),
+                    _ => return Err(refuse(format!("has not {elements} elements"))),
+                }
             }
             let value = Value {
                 name: tensor.name.clone(),
@@ -111,6 +117,16 @@ impl<'a> Walk<'a> {
                 producer: None,
             };
             self.add(&tensor.name, value);
+        }
+        if let Some(first) = elsewhere.first() {
+            let place = first.external_data.iter().find(|entry| entry.key == "location");
+            self.ir.warnings.push(format!(
+                "{} constants, such as `{}`, are in `{}`, which cannot be read here; what needs them \
+                 is opaque",
+                elsewhere.len(),
+                first.name,
+                place.map_or("", |entry| &entry.value)
+            ));
         }
         Ok(())
     }

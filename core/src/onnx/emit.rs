@@ -118,7 +118,7 @@ impl Emit<'_> {
         let table = self.ir.nodes.iter().find(|node| {
             node.op == "Gather" && node.inputs.get(1).copied().flatten() == Some(input)
         })?;
-        let rows = *self.ir.shape(table.inputs[0]?)?.first()?;
+        let rows = *self.ir.shape(table.input(0)?)?.first()?;
         u64::try_from(rows).ok().filter(|rows| *rows > 0)
     }
 

@@ -1,8 +1,8 @@
 //! The network between file and graph: nodes over values, of which some are known.
 
 use super::node::{Attributes, ValueId};
-use super::proto;
 use super::tensor::{BATCH, Elem, Tensor, broadcast, is_batch};
+use super::{Beside, proto, weights};
 use std::rc::Rc;
 
 /// A value.
@@ -43,9 +43,18 @@ pub(super) struct Node {
     pub scope: String,
 }
 
+impl Node {
+    /// An input, if the node has it. A file may have any operation without inputs.
+    pub fn input(&self, at: usize) -> Option<ValueId> {
+        self.inputs.get(at).copied().flatten()
+    }
+}
+
 /// The network.
 pub(super) struct Ir<'a> {
     pub initializers: &'a [proto::Tensor],
+    /// What lies in other files.
+    pub beside: Beside<'a>,
     pub values: Vec<Value>,
     /// In topological order. Those that nobody reads stay, unread.
     pub nodes: Vec<Node>,
@@ -111,6 +120,11 @@ impl Ir<'_> {
         value.constant.as_ref().filter(|_| value.param.is_none())?.scalar()
     }
 
+    /// The elements of an initialiser, when they can be had and are few enough.
+    pub fn initial(&self, initializer: usize) -> Option<Tensor> {
+        Tensor::read(weights::fetched(&self.initializers[initializer], self.beside)?.as_ref())
+    }
+
     /// A value's elements, computed or read from the file.
     pub fn constant(&self, value: ValueId) -> Option<Rc<Tensor>> {
         let value = &self.values[value];
@@ -118,7 +132,7 @@ impl Ir<'_> {
             return Some(known.clone());
         }
         let param = value.param.as_ref()?;
-        let tensor = Tensor::read(&self.initializers[param.initializer])?;
+        let tensor = self.initial(param.initializer)?;
         Some(Rc::new(tensor.transpose(&param.axes)?.reshape(value.shape.clone()?)?))
     }
 

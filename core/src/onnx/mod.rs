@@ -83,6 +83,9 @@ pub struct Options {
     pub sample: Vec<u64>,
 }
 
+/// Bytes of a part of another file; `None` when they cannot be had.
+pub type Beside<'a> = &'a dyn Fn(&Place) -> Option<Vec<u8>>;
+
 /// Why a file is no network.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum OnnxError {
@@ -188,12 +191,26 @@ pub enum OnnxError {
     Graph(#[from] GraphError),
 }
 
-/// Reads an ONNX file. Weights in other files are not touched.
+/// Reads an ONNX file. Other files are not touched.
 ///
 /// # Errors
 /// What is wrong with the file, and where. Operations that are not supported are no error: see
 /// [`Imported::unsupported`].
 pub fn read(bytes: impl Into<Bytes>, options: &Options) -> Result<Imported, OnnxError> {
+    read_with(bytes, options, &|_| None)
+}
+
+/// As [`read`], where `beside` gives the bytes of a part of another file, if it can. It is asked for
+/// constants that decide what the network is, and for tables that may be tied; weights stay where
+/// they are.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(
+    bytes: impl Into<Bytes>,
+    options: &Options,
+    beside: Beside<'_>,
+) -> Result<Imported, OnnxError> {
     let model = proto::Model::decode(bytes.into()).map_err(|e| OnnxError::Decode(e.to_string()))?;
     let graph = model.graph.as_ref().filter(|g| !g.node.is_empty()).ok_or(OnnxError::Empty)?;
     let standard = |o: &&proto::OperatorSet| matches!(o.domain.as_str(), "" | "ai.onnx");
@@ -203,7 +220,7 @@ pub fn read(bytes: impl Into<Bytes>, options: &Options) -> Result<Imported, Onnx
     }
     let known = build::known(&model);
     let nodes = flat::nodes(&model, &known)?;
-    let mut ir = build::build(&model, &nodes, options)?;
+    let mut ir = build::build(&model, &nodes, options, beside)?;
     if !(13..=21).contains(&version) {
         let tested = "13 to 21 are those that imports are tested with";
         ir.warnings.push(format!("operator set {version}: {tested}"));

@@ -1,7 +1,7 @@
 //! Where the values of parameters are, and reading them.
 
 use super::proto::{self, data_type};
-use super::{Imported, OnnxError};
+use super::{Beside, Imported, OnnxError};
 use crate::ids::ParamId;
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -269,6 +269,27 @@ pub(super) fn source(tensor: &proto::Tensor, elements: u64) -> Result<Source, On
         return Err(refuse(format!("{length} bytes in `{file}` for {elements} elements")));
     }
     Ok(Source::External { kind, place: Place { file, offset, length } })
+}
+
+/// The tensor with its values in it, fetched where they lie in another file; none when they cannot
+/// be had.
+pub(super) fn fetched<'t>(
+    tensor: &'t proto::Tensor,
+    beside: Beside<'_>,
+) -> Option<Cow<'t, proto::Tensor>> {
+    if tensor.data_location != 1 {
+        return Some(Cow::Borrowed(tensor));
+    }
+    let elements = u64::try_from(super::tensor::count(&tensor.dims)?).ok()?;
+    let Ok(Source::External { kind, place }) = source(tensor, elements) else { return None };
+    let bytes = beside(&place).filter(|bytes| bytes.len() as u64 == place.length)?;
+    Some(Cow::Owned(proto::Tensor {
+        name: tensor.name.clone(),
+        dims: tensor.dims.clone(),
+        data_type: kind,
+        raw_data: bytes.into(),
+        ..proto::Tensor::default()
+    }))
 }
 
 /// Bytes of one element.

@@ -6,7 +6,7 @@ use pipewright_core::onnx::proto::{
     Attribute, Dimension, Entry, Function, Graph, Model, Node, OperatorSet, Shape, Tensor,
     TensorType, Type, ValueInfo, data_type,
 };
-use pipewright_core::onnx::{Imported, Loss, OnnxError, Options, Place, Source, read};
+use pipewright_core::onnx::{Imported, Loss, OnnxError, Options, Place, Source, read, read_with};
 use prost::Message;
 use std::io;
 
@@ -110,6 +110,86 @@ fn weights_elsewhere_are_read_from_where_the_file_says() {
         model.graph.as_mut().unwrap().initializer[0].external_data[0].value = location.into();
         let imported = import(&model).unwrap();
         assert!(imported.unsupported[0].why.contains("leaves the model's folder"), "{location}");
+    }
+}
+
+/// Constants that lie elsewhere decide what the network is: they are asked for; weights are not.
+#[test]
+fn constants_elsewhere_are_asked_for() {
+    let mut model = linear();
+    let graph = model.graph.as_mut().unwrap();
+    let y = graph.node.last().unwrap().output[0].clone();
+    graph.node.push(node("Reshape", &[&y, "sizes"], "z"));
+    graph.output[0].name = "z".into();
+    let entry = |key: &str, value: &str| Entry { key: key.into(), value: value.into() };
+    graph.initializer.push(Tensor {
+        name: "sizes".into(),
+        dims: vec![3],
+        data_type: 7,
+        data_location: 1,
+        external_data: vec![entry("location", "c.bin"), entry("offset", "8")],
+        ..Tensor::default()
+    });
+    let bytes = model.encode_to_vec();
+    let place = Place { file: "c.bin".into(), offset: 8, length: 24 };
+    let beside = |asked: &Place| {
+        assert_eq!(*asked, place);
+        Some([0i64, 1, -1].iter().flat_map(|n| n.to_le_bytes()).collect())
+    };
+    let options = Options { loss: Loss::MeanSquaredError, ..Options::default() };
+    let imported = read_with(bytes.clone(), &options, &beside).unwrap();
+    assert!(imported.unsupported.is_empty() && imported.warnings.is_empty(), "{imported:?}");
+    let without = read(bytes, &options).unwrap();
+    assert_eq!(
+        without.warnings[0],
+        "1 constants, such as `sizes`, are in `c.bin`, which cannot be read here; what needs them is \
+         opaque"
+    );
+    assert_eq!(without.unsupported[0].op, "Reshape");
+}
+
+/// A fuzzer's find: operations are looked into that have no inputs, whatever their names.
+#[test]
+fn operations_without_inputs_are_no_panic() {
+    let ops = [
+        "Softmax",
+        "Transpose",
+        "Reshape",
+        "Clip",
+        "HardSigmoid",
+        "ReduceMean",
+        "Where",
+        "Pad",
+        "Gather",
+        "Linear",
+        "Rope",
+        "SwiGlu",
+        "Attention",
+        "ScaledDotProduct",
+        "RMSNormalization",
+        "LayerNormalization",
+        "GroupNormalization",
+        "Conv",
+        "Gemm",
+        "Split",
+        "Cast",
+        "Dropout",
+    ];
+    for op in ops {
+        for inputs in [&[][..], &["x"]] {
+            for reader in ["MatMul", "Mul", "Conv", "Reshape", "Transpose", "Linear", "Add"] {
+                let mut model = linear();
+                let graph = model.graph.as_mut().unwrap();
+                let y = graph.output[0].name.clone();
+                graph.node.push(node(op, inputs, "odd"));
+                graph.node.push(node(reader, &["odd", &y], "z"));
+                graph.output[0].name = "z".into();
+                // Refused or opaque: both are answers.
+                if let Ok(imported) = import(&model) {
+                    assert_eq!(imported.weights.len(), imported.graph.params().len());
+                }
+            }
+        }
     }
 }
 

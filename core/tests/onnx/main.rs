@@ -5,6 +5,7 @@ mod built;
 mod families;
 mod numbers;
 mod reference;
+mod training;
 
 use pipewright_core::onnx::{Imported, Loss, Options, read};
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ unsafe impl bytemuck::Zeroable for Line {}
 unsafe impl bytemuck::Pod for Line {}
 
 /// Slices of the arena; more than a kernel of today has, so that none of them allocates.
-pub type Slices<T> = SmallVec<[T; 8]>;
+pub type Slices<T> = SmallVec<[T; 16]>;
 
 /// All tensors of a rank.
 pub struct Arena {

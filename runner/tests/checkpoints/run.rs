@@ -1,13 +1,12 @@
 //! What the tests here share: plans that are one training under several divisions, and what runs
 //! leave behind.
 
+pub use crate::common::tensors;
+
 use crate::common::{digits, draft, write};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::Plan;
 use pipewright_core::schedule::ScheduleKind;
-use pipewright_runner::checkpoint::Manifest;
-use pipewright_runner::tensor_file::TensorFile;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,23 +44,6 @@ pub fn checkpoints(out: &Path) -> Vec<u64> {
 /// A checkpoint's folder.
 pub fn at(out: &Path, step: u64) -> PathBuf {
     out.join(format!("checkpoints/step-{step}"))
-}
-
-/// Every tensor of a checkpoint by name, as bits.
-pub fn tensors(folder: &Path) -> BTreeMap<String, Vec<u32>> {
-    let mut all = BTreeMap::new();
-    for file in Manifest::read(folder).unwrap().files {
-        let file_of = TensorFile::open(&folder.join(&file.name)).unwrap();
-        assert_eq!(file_of.names(), file.tensors, "{}", file.name);
-        for name in file.tensors {
-            let elements = file_of.shape(&name).unwrap().iter().product::<u64>();
-            let mut values = vec![0.0; elements as usize];
-            file_of.read(&name, &mut values).unwrap();
-            let bits = values.iter().map(|value: &f32| value.to_bits()).collect();
-            assert!(all.insert(name, bits).is_none(), "one tensor in two files");
-        }
-    }
-    all
 }
 
 /// Waits until `done` gives something, for as long as a crowded machine may need.

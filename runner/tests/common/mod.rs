@@ -2,11 +2,19 @@
 
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
+pub mod bits;
+pub mod golden;
+pub mod networks;
+
 use pipewright_core::cost::Cluster;
+use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::partition;
 use pipewright_core::plan::{Data, Draft, Model, Plan};
 use pipewright_core::schedule::ScheduleKind;
+use pipewright_runner::checkpoint::Manifest;
+use pipewright_runner::tensor_file::TensorFile;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -31,6 +39,15 @@ pub fn draft(preset: Preset, stages: u32) -> Draft {
     let model = Model::Preset(preset);
     let cuts = partition::uniform(&model.graph().unwrap(), stages).unwrap();
     let mut draft = Draft::new(model, Cluster::preset("laptop").unwrap(), cuts);
+    draft.data = few_samples();
+    draft
+}
+
+/// A draft of any network with cuts anywhere: as many nodes in each stage.
+pub fn draft_of(graph: Graph, stages: u32) -> Draft {
+    let nodes = graph.nodes().len() as u32;
+    let cuts = (1..stages).map(|i| (i * nodes / stages).max(i)).collect();
+    let mut draft = Draft::new(Model::Graph(graph), Cluster::preset("laptop").unwrap(), cuts);
     draft.data = few_samples();
     draft
 }
@@ -131,4 +148,21 @@ pub fn losses(out: &Path) -> Vec<String> {
         after.split_once(',').expect("and something after it").0.to_owned()
     };
     text.lines().map(loss).collect()
+}
+
+/// Every tensor of a checkpoint by name, as bits.
+pub fn tensors(folder: &Path) -> BTreeMap<String, Vec<u32>> {
+    let mut all = BTreeMap::new();
+    for file in Manifest::read(folder).unwrap().files {
+        let file_of = TensorFile::open(&folder.join(&file.name)).unwrap();
+        assert_eq!(file_of.names(), file.tensors, "{}", file.name);
+        for name in file.tensors {
+            let elements = file_of.shape(&name).unwrap().iter().product::<u64>();
+            let mut values = vec![0.0; elements as usize];
+            file_of.read(&name, &mut values).unwrap();
+            let bits = values.iter().map(|value: &f32| value.to_bits()).collect();
+            assert!(all.insert(name, bits).is_none(), "one tensor in two files");
+        }
+    }
+    all
 }

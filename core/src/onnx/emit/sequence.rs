@@ -61,17 +61,17 @@ impl Emit<'_> {
     }
 
     fn linear(&mut self, node: &Node) -> Result<NodeId, Why> {
-        let (x, w) = (self.input(node.inputs[0])?, node.inputs[1].ok_or("has no weight")?);
+        let (x, w) = (self.input(node.input(0))?, node.input(1).ok_or("has no weight")?);
         let turned = node.attributes.int("transB").unwrap_or(0) == 0;
-        let shape = self.ir.shape(w).ok_or("its shape is not known")?;
+        let shape = self.ir.shape(w).filter(|s| s.len() == 2).ok_or("its weight is no matrix")?;
         let outputs = shape[usize::from(turned)];
         let out_features = u64::try_from(outputs).map_err(|_| "a size is negative")?;
-        if self.ir.shape(node.inputs[0].unwrap_or(w)).and_then(|s| s.last())
+        if self.ir.shape(node.input(0).unwrap_or(w)).and_then(|s| s.last())
             != Some(&shape[usize::from(!turned)])
         {
             return Err(format!("a weight of {shape:?} does not fit"));
         }
-        let bias = node.inputs.get(2).copied().flatten();
+        let bias = node.input(2);
         if bias.is_none()
             && let Some(weight) = self.tied(w, turned)
         {
@@ -106,7 +106,9 @@ impl Emit<'_> {
             if table.dims != sizes {
                 continue;
             }
-            match weights::same_numbers(table, copy, !straight) {
+            let fetched = |tensor| weights::fetched(tensor, self.ir.beside);
+            let both = fetched(table).zip(fetched(copy));
+            match both.and_then(|(a, b)| weights::same_numbers(&a, &b, !straight)) {
                 Some(true) => return Some(id),
                 Some(false) => {}
                 None => {

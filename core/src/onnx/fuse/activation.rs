@@ -69,7 +69,7 @@ fn hard_sigmoid(ir: &Ir<'_>, gate: ValueId) -> Option<ValueId> {
         let alpha = node.attributes.float("alpha").unwrap_or(0.2);
         let beta = node.attributes.float("beta").unwrap_or(0.5);
         let fits = near(alpha.into(), 1.0 / 6.0) && near(beta.into(), 0.5);
-        return if fits { node.inputs[0] } else { None };
+        return if fits { node.input(0) } else { None };
     }
     let scaled = product(ir, gate);
     let [inner] = scaled.factors[..] else { return None };
@@ -79,9 +79,9 @@ fn hard_sigmoid(ir: &Ir<'_>, gate: ValueId) -> Option<ValueId> {
 /// `x` of `clip(x + 3, 0, 6)`.
 fn relu6_plus_3(ir: &Ir<'_>, value: ValueId) -> Option<ValueId> {
     let node = ir.made_by(value, "Clip")?;
-    let bound = |at: usize| ir.scalar((*node.inputs.get(at)?)?);
+    let bound = |at: usize| ir.scalar(node.input(at)?);
     let whole = bound(1) == Some(0.0) && bound(2) == Some(6.0);
-    if whole { plus(ir, node.inputs[0]?, 3.0) } else { None }
+    if whole { plus(ir, node.input(0)?, 3.0) } else { None }
 }
 
 /// `silu(gate) · up`.
@@ -102,5 +102,5 @@ pub(super) fn over_last(ir: &Ir<'_>, value: ValueId, op: &str) -> Option<ValueId
     let call = Call { ir, op, attributes: &node.attributes, inputs: &node.inputs };
     let last = call.shape(0)?.len().checked_sub(1)?;
     let keep = node.attributes.int("keepdims").unwrap_or(1) != 0;
-    if keep && call.along()? == [last] { node.inputs[0] } else { None }
+    if keep && call.along()? == [last] { node.input(0) } else { None }
 }

@@ -43,7 +43,7 @@ fn find(ir: &Ir<'_>, i: usize) -> Option<Found> {
         return None;
     };
     let softmax = ir.made_by(without_nan(ir, *weights), "Softmax")?;
-    let mut scores = softmax.inputs[0]?;
+    let mut scores = softmax.input(0)?;
     let shape = ir.shape(scores)?;
     let last = shape.len().checked_sub(1)? as i64;
     if ![-1, last].contains(&softmax.attributes.int("axis").unwrap_or(-1)) {

@@ -12,7 +12,7 @@ use crate::onnx::shapes::Call;
 pub(super) fn side_by_side(ir: &Ir<'_>, i: usize) -> Option<Fused> {
     let node = &ir.nodes[i];
     let output = *node.outputs.first().filter(|_| node.op == "Reshape")?;
-    let turned = node.inputs[0]?;
+    let turned = node.input(0)?;
     let attended = heads_exchanged(ir, turned).filter(|_| ir.once(turned))?;
     let attention = ir.made_by(attended, "ScaledDotProduct").filter(|_| ir.once(attended))?;
     let [Some(q), Some(k), Some(v)] = attention.inputs[..] else { return None };
@@ -63,5 +63,5 @@ fn part_of_heads(ir: &Ir<'_>, value: ValueId, shape: [i64; 4]) -> Option<(ValueI
 fn heads_exchanged(ir: &Ir<'_>, value: ValueId) -> Option<ValueId> {
     let node = ir.made_by(value, "Transpose")?;
     let call = Call { ir, op: "Transpose", attributes: &node.attributes, inputs: &node.inputs };
-    (call.perm()? == [0, 2, 1, 3]).then_some(node.inputs[0]?)
+    (call.perm()? == [0, 2, 1, 3]).then_some(node.input(0)?)
 }

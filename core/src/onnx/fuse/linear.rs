@@ -79,7 +79,7 @@ fn merged(ir: &Ir<'_>, i: usize) -> Option<(usize, Vec<i64>)> {
     if node.op != "Linear" || !ir.matters(i) {
         return None;
     }
-    let joined = node.inputs[0]?;
+    let joined = node.input(0)?;
     let [rows, features] = *ir.shape(joined)? else { return None };
     let before = ir.under(joined, "Reshape").filter(|_| ir.once(joined))?;
     let axes = ir.shape(before)?;

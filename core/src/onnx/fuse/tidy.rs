@@ -99,7 +99,7 @@ pub(super) fn pad(ir: &Ir<'_>, i: usize) -> Option<Fused> {
     let own = node.attributes.ints("pads").unwrap_or(&[0; 4]);
     let sums = own.iter().zip([top, left, bottom, right]).map(|(a, b)| a.checked_add(b));
     let mut inputs: Vec<ValueId> = node.inputs.iter().copied().collect::<Option<_>>()?;
-    inputs[0] = pad.inputs[0]?;
+    *inputs.first_mut()? = pad.input(0)?;
     let mut attributes = node.attributes.clone();
     attributes.set_ints("pads", sums.collect::<Option<_>>()?);
     Some(Fused { op: "Conv", inputs, attributes })

@@ -5,7 +5,11 @@
 //! until all are done. As in [`outbox`](super::outbox) everything but the work is under one lock.
 
 use crate::transport::Collective;
+use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
+
+/// One thing for each member; few enough not to be allocated, since training calls in every step.
+type Each<T> = SmallVec<[T; 8]>;
 
 /// Ranks that call together.
 #[derive(Debug)]
@@ -22,11 +26,11 @@ pub(super) struct Group {
 #[derive(Debug)]
 struct Call {
     /// By member.
-    posts: Vec<Option<Post>>,
+    posts: Each<Option<Post>>,
     /// Shares in progress.
     computing: u32,
     /// By member: whether its share is done.
-    done: Vec<bool>,
+    done: Each<bool>,
     left: u32,
     /// A member withdrew: no share begins any more.
     dead: bool,
@@ -48,7 +52,7 @@ unsafe impl Send for Post {}
 pub(super) struct Share {
     member: usize,
     call: Collective,
-    posts: Vec<Post>,
+    posts: Each<Post>,
 }
 
 impl Group {
@@ -82,9 +86,9 @@ impl Group {
         let members = self.ranks.len();
         while self.first + (self.calls.len() as u64) <= number {
             self.calls.push_back(Call {
-                posts: vec![None; members],
+                posts: smallvec![None; members],
                 computing: 0,
-                done: vec![false; members],
+                done: smallvec![false; members],
                 left: 0,
                 dead: false,
             });
@@ -101,7 +105,7 @@ impl Group {
         if call.dead || call.disagreement().is_some() {
             return None;
         }
-        let posts: Vec<Post> = call.posts.iter().copied().collect::<Option<_>>()?;
+        let posts: Each<Post> = call.posts.iter().copied().collect::<Option<_>>()?;
         call.computing += 1;
         Some(Share { member, call: posts[member].call, posts })
     }
