@@ -42,6 +42,6 @@ fc32:1024 fc32:1024 128 20
 gpt-6 $gpt 8 20
 vgg16:32 vgg16:32 32 12
 resnet18:32 resnet18:32 32 20
-vgg16 vgg16 4 6
+vgg16 vgg16 4 3
 resnet18 resnet18 8 6
 EOF

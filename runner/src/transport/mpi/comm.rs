@@ -8,39 +8,80 @@ use crate::transport::{Collective, TransportError};
 use mpi::ffi;
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::time::Duration;
 
 /// A communicator. MPI must be running: only [`super::start`] makes one.
 #[derive(Debug)]
 pub(super) struct Comm {
     raw: ffi::MPI_Comm,
     piece: usize,
+    wait: Wait,
 }
 
-/// One outstanding piece of a send.
+/// How a rank waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// On its core, until MPI returns: soonest.
+    Awake,
+    /// Asleep, looking from time to time. Where ranks outnumber cores those that wait would
+    /// otherwise take turns on the cores with those that compute, even when each gives its turn
+    /// away at once.
+    Asleep,
+}
+
+/// Looks before the first sleep, and the sleep, to which the system adds some 50 microseconds.
+const LOOKS: u32 = 20;
+const SLEEP: Duration = Duration::from_micros(20);
+
+/// One outstanding operation, such as a piece of a send.
 #[derive(Debug)]
-pub(super) struct Request(ffi::MPI_Request);
+pub(super) struct Request {
+    raw: ffi::MPI_Request,
+    wait: Wait,
+}
 
 impl Request {
     /// Lets it advance.
     pub(super) fn test(&mut self) -> Result<(), TransportError> {
-        let mut done = 0;
-        // SAFETY: as for `wait`; a request that is done becomes MPI_REQUEST_NULL.
-        check("MPI_Test", unsafe {
-            ffi::MPI_Test(&mut self.0, &mut done, ffi::RSMPI_STATUS_IGNORE)
-        })
+        check("MPI_Test", self.look(ignored()).1)
     }
 
     /// Waits until the bytes may change.
     pub(super) fn wait(&mut self) -> Result<(), TransportError> {
-        // SAFETY: the request came from MPI_Isend; once waited for it is MPI_REQUEST_NULL, for
-        // which the call returns at once.
-        check("MPI_Wait", unsafe { ffi::MPI_Wait(&mut self.0, ffi::RSMPI_STATUS_IGNORE) })
+        check("MPI_Wait", self.finish(ignored()))
+    }
+
+    /// Whether it is done, and MPI's code.
+    fn look(&mut self, status: *mut ffi::MPI_Status) -> (bool, c_int) {
+        let mut done = 0;
+        // SAFETY: the request is one that MPI gave; once done it is MPI_REQUEST_NULL, for which
+        // the call says so again. `status` is one that may be written, or ignored.
+        let code = unsafe { ffi::MPI_Test(&mut self.raw, &mut done, status) };
+        (done != 0, code)
+    }
+
+    /// Waits until it is done; MPI's code.
+    fn finish(&mut self, status: *mut ffi::MPI_Status) -> c_int {
+        if self.wait == Wait::Awake {
+            // SAFETY: as in `look`.
+            return unsafe { ffi::MPI_Wait(&mut self.raw, status) };
+        }
+        for look in 0u32.. {
+            match self.look(status) {
+                (false, code) if code == ffi::MPI_SUCCESS as c_int => {}
+                (_, code) => return code,
+            }
+            if look > LOOKS {
+                std::thread::sleep(SLEEP);
+            }
+        }
+        unreachable!("looks are not counted that far")
     }
 }
 
 impl Comm {
     /// A duplicate of the world whose errors are returned. Collective.
-    pub(super) fn world(piece_bytes: usize) -> Result<Self, TransportError> {
+    pub(super) fn world(piece_bytes: usize, wait: Wait) -> Result<Self, TransportError> {
         assert!(piece_bytes > 0 && c_int::try_from(piece_bytes).is_ok(), "size of a piece");
         // SAFETY: MPI runs; `raw` is written by the call before anything reads it.
         unsafe {
@@ -48,7 +89,7 @@ impl Comm {
             check("MPI_Comm_dup", ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, &mut raw))?;
             let code = ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN);
             check("MPI_Comm_set_errhandler", code)?;
-            Ok(Self { raw, piece: piece_bytes })
+            Ok(Self { raw, piece: piece_bytes, wait })
         }
     }
 
@@ -90,7 +131,7 @@ impl Comm {
                     &mut request,
                 );
                 check("MPI_Isend", code)?;
-                requests.push(Request(request));
+                requests.push(Request { raw: request, wait: self.wait });
             }
         }
         Ok(())
@@ -116,22 +157,25 @@ impl Comm {
             let mut status: ffi::MPI_Status = unsafe { std::mem::zeroed() };
             let mut count: c_int = 0;
             // SAFETY: pointer and length are those of a slice that we borrow exclusively until
-            // the call returns, and it returns when the bytes are there.
+            // the bytes are there, for which we wait. An error ends the job: see `MpiTransport`.
             let code = unsafe {
-                ffi::MPI_Recv(
+                let mut raw = ffi::RSMPI_REQUEST_NULL;
+                let code = ffi::MPI_Irecv(
                     piece.as_mut_ptr().cast(),
                     len as c_int,
                     ffi::RSMPI_UINT8_T,
                     from as c_int,
                     tag_of(tag),
                     self.raw,
-                    &mut status,
-                )
+                    &mut raw,
+                );
+                check("MPI_Irecv", code)?;
+                Request { raw, wait: self.wait }.finish(&mut status)
             };
             if class(code) == ffi::MPI_ERR_TRUNCATE as c_int {
                 return Err(size(None));
             }
-            check("MPI_Recv", code)?;
+            check("MPI_Wait", code)?;
             // SAFETY: `status` was filled by the receive.
             let code = unsafe { ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count) };
             check("MPI_Get_count", code)?;
@@ -144,11 +188,12 @@ impl Comm {
 
     /// Puts the `mine.len()` values of each rank into `all`, in the order of ranks.
     pub(super) fn all_gather(&self, mine: &[f64], all: &mut [f64]) -> Result<(), TransportError> {
-        let (len, kind) = (mine.len() as c_int, "MPI_Allgather");
-        // SAFETY: the caller gives `all` the length of all ranks' values, and the two slices
-        // cannot overlap.
-        check(kind, unsafe {
-            ffi::MPI_Allgather(
+        let len = mine.len() as c_int;
+        // SAFETY: the caller gives `all` the length of all ranks' values, the two slices cannot
+        // overlap, and both are borrowed until the request is waited for.
+        unsafe {
+            let mut raw = ffi::RSMPI_REQUEST_NULL;
+            let code = ffi::MPI_Iallgather(
                 mine.as_ptr().cast::<c_void>(),
                 len,
                 ffi::RSMPI_DOUBLE,
@@ -156,8 +201,11 @@ impl Comm {
                 len,
                 ffi::RSMPI_DOUBLE,
                 self.raw,
-            )
-        })
+                &mut raw,
+            );
+            check("MPI_Iallgather", code)?;
+            Request { raw, wait: self.wait }.wait()
+        }
     }
 
     /// A communicator of some ranks of this one, in that order; called by those ranks alone.
@@ -178,7 +226,7 @@ impl Comm {
             check("MPI_Group_free", ffi::MPI_Group_free(&mut all))?;
             let code = ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN);
             check("MPI_Comm_set_errhandler", code)?;
-            Ok(Self { raw, piece: self.piece })
+            Ok(Self { raw, ..*self })
         }
     }
 
@@ -217,13 +265,18 @@ impl Comm {
                 }
             };
             check(name, code)?;
-            Ok(Request(request))
+            Ok(Request { raw: request, wait: self.wait })
         }
     }
 
     pub(super) fn barrier(&self) -> Result<(), TransportError> {
-        // SAFETY: the communicator is valid.
-        check("MPI_Barrier", unsafe { ffi::MPI_Barrier(self.raw) })
+        // SAFETY: the communicator is valid, `raw` is written by the call.
+        let raw = unsafe {
+            let mut raw = ffi::RSMPI_REQUEST_NULL;
+            check("MPI_Ibarrier", ffi::MPI_Ibarrier(self.raw, &mut raw))?;
+            raw
+        };
+        Request { raw, wait: self.wait }.wait()
     }
 
     /// The pieces of `len` bytes; the last one is shorter than the others.
@@ -248,6 +301,12 @@ impl InPlace {
         check("MPI_Get_library_version", code)?;
         Ok(Self(if text(&buffer, len).contains("Open MPI") { 1 } else { -1 }))
     }
+}
+
+/// The status of whoever does not ask.
+fn ignored() -> *mut ffi::MPI_Status {
+    // SAFETY: reads a constant of the library.
+    unsafe { ffi::RSMPI_STATUS_IGNORE }
 }
 
 fn tag_of(tag: u32) -> c_int {
@@ -322,6 +381,7 @@ mod tests {
             // SAFETY: reads a constant of the library; MPI is not called.
             raw: unsafe { ffi::RSMPI_COMM_NULL },
             piece,
+            wait: Wait::Awake,
         };
         let pieces =
             |len| comm(4).pieces(len).map(|piece| (piece.start, piece.end)).collect::<Vec<_>>();

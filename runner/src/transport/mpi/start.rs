@@ -1,7 +1,7 @@
 //! From nothing to a running MPI with synchronised clocks.
 
 use super::Settings;
-use super::comm::{self, Comm};
+use super::comm::{self, Comm, Wait};
 use crate::init::fnv1a;
 use crate::transport::TransportError;
 use crate::transport::clock::{clock_domain, monotonic_ns};
@@ -34,10 +34,10 @@ pub struct ClockOffset {
 pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
     static STARTED: AtomicBool = AtomicBool::new(false);
     assert!(!STARTED.swap(true, Ordering::Relaxed), "MPI starts once per process");
-    yield_when_idle();
+    let wait = wait();
     comm::init()?;
-    let data = Comm::world(settings.piece_bytes)?;
-    let control = Comm::world(settings.piece_bytes)?;
+    let data = Comm::world(settings.piece_bytes, wait)?;
+    let control = Comm::world(settings.piece_bytes, wait)?;
     let (rank, ranks) = control.place()?;
     let host = comm::processor_name()?;
     let domain = fnv1a(clock_domain(&host).as_bytes());
@@ -45,12 +45,14 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
     Ok(Started { data, control, rank, ranks, host, clock })
 }
 
-/// Has ranks that wait give their core to others, where ranks outnumber cores: without it 16
-/// ranks on 2 cores ran 28 times slower. Open MPI reads the variable when it starts.
+/// Ranks that outnumber cores wait asleep, and where MPI itself waits they give their core to
+/// others: without that 16 ranks on 2 cores ran 28 times slower. Open MPI reads the variable when
+/// it starts.
 ///
 /// Under core binding the operating system shows us one core, and we may ask for yielding
-/// without need; that costs a microsecond a wait, its absence would cost milliseconds.
-fn yield_when_idle() {
+/// without need; that costs a microsecond a wait, its absence would cost milliseconds. Sleeping
+/// costs a hundred: there we go by the machine's cores.
+fn wait() -> Wait {
     const NAME: &str = "OMPI_MCA_mpi_yield_when_idle";
     let cores = thread::available_parallelism().map_or(1, |n| n.get());
     let crowded = ranks_on_this_host().is_some_and(|ranks| ranks as usize > cores);
@@ -58,6 +60,16 @@ fn yield_when_idle() {
         // SAFETY: no other thread exists that could read the environment meanwhile.
         unsafe { env::set_var(NAME, "1") };
     }
+    let cores = if cores == 1 { machine_cores().unwrap_or(cores) } else { cores };
+    let crowded = ranks_on_this_host().is_some_and(|ranks| ranks as usize > cores);
+    if crowded { Wait::Asleep } else { Wait::Awake }
+}
+
+/// Cores of the machine, whichever of them are ours.
+fn machine_cores() -> Option<usize> {
+    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let cores = info.lines().filter(|line| line.starts_with("processor")).count();
+    (cores > 0).then_some(cores)
 }
 
 /// Whether this is the only thread of the process; `false` where that cannot be told.

@@ -61,14 +61,18 @@ impl Places {
         }
     }
 
-    /// As [`fold_add`](super::unfold::fold_add), of all output rows.
-    pub fn fold_add(&self, (unfolded, stride): (&[f32], usize), image: &mut [f32]) {
+    /// Adds the unfolded gradient of all output rows, one row of it a position, to the gradient of
+    /// the image.
+    pub fn fold_turned(&self, unfolded: &[f32], image: &mut [f32]) {
         let [kernel, positions, len] = self.sizes;
+        let channels = image.len() / len;
         let mut plane = [0.0; MOST_PLANE + 1];
         for (channel, image) in image.chunks_exact_mut(len).enumerate() {
             plane[..len].copy_from_slice(image);
-            for (row, places) in (channel * kernel..).zip(self.rows()) {
-                let terms = &unfolded[row * stride..][..positions];
+            let rows = unfolded.chunks_exact(channels * kernel);
+            for (position, row) in rows.enumerate() {
+                let terms = &row[channel * kernel..][..kernel];
+                let places = self.table[position..].iter().step_by(positions);
                 for (term, place) in terms.iter().zip(places) {
                     plane[usize::from(*place)] += term;
                 }

@@ -5,6 +5,7 @@
 //! in the workspace: a tensor has its samples one after the other.
 
 use super::places::Places;
+use super::transpose::transpose;
 use super::unfold::{Geometry, fold_add, unfold};
 use super::{Weights, for_each_channel, group_weight, lanes};
 use crate::device::cpu::matmul::{Matrix, MatrixMut, Product, matmul};
@@ -152,12 +153,23 @@ impl<'a> Several<'a> {
                 }
             }
             for group in 0..g.groups {
-                self.gather(y, (item * self.together, count), group, outputs, threads);
-                let out = Matrix::new(outputs, (g.out_channels, columns), columns);
-                let image = MatrixMut::new(&mut *images, (g.unfolded_rows(), columns), columns);
-                let weight = group_weight(g, weight, group).transposed();
-                matmul(image, weight, out, Product::Overwrite, threads);
-                self.fold(images, group, x, threads);
+                let samples = (item * self.together, count);
+                let rows = g.unfolded_rows();
+                let weight = group_weight(g, weight, group);
+                if let Some(places) = &self.places {
+                    // The other way round, `yᵀ W`: then it is not the weight that is packed.
+                    self.gather_turned(y, samples, group, outputs, threads);
+                    let out = Matrix::new(outputs, (columns, g.out_channels), g.out_channels);
+                    let image = MatrixMut::new(&mut *images, (columns, rows), rows);
+                    matmul(image, out, weight, Product::Overwrite, threads);
+                    self.fold_turned(images, places, group, x, threads);
+                } else {
+                    self.gather(y, samples, group, outputs, threads);
+                    let out = Matrix::new(outputs, (g.out_channels, columns), columns);
+                    let image = MatrixMut::new(&mut *images, (rows, columns), columns);
+                    matmul(image, weight.transposed(), out, Product::Overwrite, threads);
+                    self.fold(images, group, x, threads);
+                }
             }
         });
     }
@@ -171,10 +183,46 @@ impl<'a> Several<'a> {
         chunks::for_each(threads, x, g.groups * len, |sample, x| {
             let x = &mut x[group * len..][..len];
             let image = &images[sample * g.positions()..];
-            match &self.places {
-                Some(places) => places.fold_add((image, stride), x),
-                None => fold_add(g, (image, stride), 0..g.out[0], x),
-            }
+            fold_add(g, (image, stride), 0..g.out[0], x);
+        });
+    }
+
+    /// As [`gather`](Self::gather), but `[samples P, O]`.
+    fn gather_turned(
+        &self,
+        y: &[f32],
+        (first, count): (usize, usize),
+        group: usize,
+        outputs: &mut [f32],
+        threads: usize,
+    ) {
+        let g = &self.geometry;
+        let len = g.positions() * g.out_channels;
+        let outputs = &mut outputs[..count * len];
+        let threads = chunks::worth(threads, outputs.len());
+        chunks::for_each(threads, outputs, len, |sample, to| {
+            let from = self.output_plane(first + sample, group, 0);
+            let shape = (g.out_channels, g.positions());
+            transpose(1, &y[from..][..len], shape, to, false);
+        });
+    }
+
+    /// As [`fold`](Self::fold), of images `[samples P, K]`.
+    fn fold_turned(
+        &self,
+        images: &[f32],
+        places: &Places,
+        group: usize,
+        x: &mut [f32],
+        threads: usize,
+    ) {
+        let g = &self.geometry;
+        let (len, _) = g.group_len();
+        let stride = g.positions() * g.unfolded_rows();
+        let threads = chunks::worth(threads, x.len());
+        chunks::for_each(threads, x, g.groups * len, |sample, x| {
+            let image = &images[sample * stride..][..stride];
+            places.fold_turned(image, &mut x[group * len..][..len]);
         });
     }
 
