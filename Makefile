@@ -1,5 +1,5 @@
 # Every recipe is one line; the work is in scripts/. `make demo` and `make test` need no preparation.
-.PHONY: help demo test check web serve setup bench clean
+.PHONY: help demo test check web serve setup bench pytorch clean
 help:  ; @sed -n 's/^#: //p' Makefile
 #: make demo     set up, plan a small network on 4 stages, train it under MPI, show the plan in the
 #:               browser explorer (SERVE=0 stops before serving, PORT=8080 chooses the port)
@@ -16,5 +16,7 @@ serve: ; @scripts/web.sh serve
 setup: ; @scripts/setup.sh test
 #: make bench    predicted beside measured step times of compute-bound plans on this machine
 bench: ; @scripts/bench.sh
+#: make pytorch  step times of PyTorch's CPU build and of the runner side by side
+pytorch: ; @scripts/pytorch.sh
 #: make clean    remove what was built; installed packages stay
 clean: ; @rm -rf target dist run

@@ -83,7 +83,18 @@ fn element_wise(threads: usize) {
         ceil_mode: false,
     };
     let function = |function| Op::Activation { function };
+    let depthwise = |stride: u64| Op::Conv2d {
+        out_channels: 64,
+        kernel: [3; 2],
+        stride: [stride; 2],
+        padding: [1; 2],
+        dilation: [1; 2],
+        groups: 64,
+        bias: false,
+    };
     for (op, specs) in [
+        (depthwise(1), image()),
+        (depthwise(2), image()),
         (Op::Relu, image()),
         (Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 }, image()),
         (Op::MaxPool2d { window: window(2) }, image()),
@@ -115,6 +126,7 @@ fn label(op: &Op) -> String {
     match op {
         Op::Activation { function } => format!("{function:?}").to_lowercase(),
         Op::MaxPool2d { window } => format!("max_pool {0}x{0}", window.kernel[0]),
+        Op::Conv2d { stride, .. } => format!("depthwise 3x3 stride {}", stride[0]),
         _ => op.name().into(),
     }
 }

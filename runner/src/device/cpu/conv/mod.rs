@@ -13,6 +13,7 @@
 //! them in the second-level cache, where the product finds them again. Of small images several are
 //! taken together (see [`several`]).
 
+mod depthwise;
 mod places;
 mod several;
 mod transpose;
@@ -22,6 +23,7 @@ use super::chunks;
 use super::matmul::{COLUMN_TILE, Matrix, MatrixMut, Product, matmul};
 use super::sums::sum;
 use super::{Call, Operands};
+use depthwise::depthwise;
 use several::Several;
 use std::ops::Range;
 use transpose::transpose;
@@ -90,16 +92,25 @@ impl Blocks {
 
 pub fn forward(call: &Call, operands: Operands) {
     let Operands { reads, writes, params, workspace, .. } = operands;
-    let bias = params.get(1).map(|bias| &**bias);
-    correlate(call, reads[0], (&*params[0], bias), writes[0], workspace);
+    let weights = (&*params[0], params.get(1).map(|bias| &**bias));
+    match depthwise(call) {
+        Some(g) => depthwise::forward(call, &g, reads[0], weights, writes[0]),
+        None => correlate(call, reads[0], weights, writes[0], workspace),
+    }
 }
 
 pub fn input_gradient(call: &Call, operands: Operands) {
     let Operands { reads, writes, params, workspace, .. } = operands;
+    if let Some(g) = depthwise(call) {
+        return depthwise::input_gradient(call, &g, reads[0], params[0], writes[0]);
+    }
     spread(call, reads[0], (&*params[0], None), writes[0], workspace);
 }
 
 pub fn weight_gradient(call: &Call, operands: Operands) {
+    if let Some(g) = depthwise(call) {
+        return depthwise::weight_gradient(call, &g, operands);
+    }
     let Operands { reads, gradients, workspace, .. } = operands;
     add_products(call, (reads[0], reads[1]), gradients[0], workspace);
     add_sums(call, reads[1], gradients.get_mut(1));

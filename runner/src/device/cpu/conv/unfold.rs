@@ -79,6 +79,7 @@ impl Geometry {
     }
 
     /// Along `axis`, the outputs among `outputs` whose input at kernel element `k` lies inside.
+    #[inline]
     pub fn inside(&self, axis: usize, k: usize, outputs: Range<usize>) -> Range<usize> {
         let (stride, padding) = (self.stride[axis], self.padding[axis]);
         let offset = k * self.dilation[axis];
