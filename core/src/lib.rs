@@ -35,6 +35,7 @@ pub mod onnx;
 pub mod partition;
 pub mod plan;
 pub mod predict;
+pub mod recompute;
 pub mod schedule;
 pub mod simulate;
 pub mod timeline;
