@@ -9,13 +9,12 @@ pub use explain::{
 
 use crate::cost::Costs;
 use crate::graph::Graph;
-use crate::graph::autodiff::{ComputationKind, TrainingGraph};
+use crate::graph::autodiff::{Part, TrainingGraph};
 use crate::ids::LaneId;
 use crate::plan::{
-    Draft, Expectation, Inputs, Instruction, Plan, PlanError, Program, ScheduleText, VERSION,
-    groups, lower, lower_evaluation, training_graphs,
+    Draft, Expectation, Instruction, Plan, PlanError, Program, ScheduleText, VERSION, groups, lower,
+    lower_evaluation,
 };
-use crate::schedule::Schedule;
 use crate::simulate::{Copies, StageCost, Stuck, simulate};
 use crate::timeline::Timeline;
 use thiserror::Error;
@@ -60,8 +59,8 @@ pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     let samples = plan.samples();
     let costs = Costs::new(&graph, &plan.cluster, samples);
     let costs = costs.with_backward(schedule.splits_backward());
-    let inputs = inputs(plan, &graph, &schedule);
-    let graphs = training_graphs(&inputs);
+    let inputs = plan.inputs(&graph, &schedule);
+    let graphs = plan.training_graphs(&inputs).map_err(PlanError::from)?;
     let programs = lower(&inputs, &graphs);
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
     let groups = groups(&inputs);
@@ -71,27 +70,14 @@ pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     Ok(Prediction { graph, costs, stages, computations, programs, groups, timeline })
 }
 
-/// What lowering takes of a plan.
-fn inputs<'a>(plan: &'a Plan, graph: &'a Graph, schedule: &'a Schedule) -> Inputs<'a> {
-    Inputs {
-        graph,
-        cuts: &plan.cuts,
-        schedule,
-        samples: plan.samples(),
-        data_parallel: plan.data_parallel,
-        optimizer: plan.optimizer,
-        training: plan.training,
-    }
-}
-
 fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
     let mut count = [0; 3];
-    for computation in &graph.computations {
+    for (at, computation) in (0..).zip(&graph.computations) {
         if costs.node(computation.node).of(computation.kind).0 > 0 {
-            count[match computation.kind {
-                ComputationKind::Forward => 0,
-                ComputationKind::InputGradient | ComputationKind::SumGradients => 1,
-                ComputationKind::WeightGradient => 2,
+            count[match graph.part(at) {
+                Part::Forward => 0,
+                Part::InputGradient => 1,
+                Part::WeightGradient => 2,
             }] += 1;
         }
     }
@@ -104,8 +90,9 @@ fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
 /// The first thing about the plan that does not fit.
 pub fn evaluation(plan: &Plan) -> Result<Vec<Vec<Instruction>>, PredictError> {
     let (graph, schedule) = plan.check()?;
-    let inputs = inputs(plan, &graph, &schedule);
-    Ok(lower_evaluation(&inputs, &training_graphs(&inputs)))
+    let inputs = plan.inputs(&graph, &schedule);
+    let graphs = plan.training_graphs(&inputs).map_err(PlanError::from)?;
+    Ok(lower_evaluation(&inputs, &graphs))
 }
 
 impl Prediction {
@@ -147,6 +134,7 @@ impl Draft {
             cluster: self.cluster,
             cuts: self.cuts,
             schedule: ScheduleText::of(self.schedule, stages, self.micro_batches)?,
+            recompute: vec![],
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             data_parallel: self.data_parallel,

@@ -1,0 +1,173 @@
+//! Recomputation changes what is kept and nothing else: losses and all tensors of the checkpoint,
+//! weights, running statistics and the optimizer's state, have the bits of the same plan without it,
+//! and arenas have the planned size (which `arena.rs` holds for the plans of this file too).
+
+mod common;
+
+use common::bits::Trained;
+use common::recompute::{at_random, just_in_time, recomputing};
+use common::{draft, draft_of, networks, scratch};
+use pipewright_core::graph::Graph;
+use pipewright_core::graph::autodiff::TrainingGraph;
+use pipewright_core::graph::presets::Preset;
+use pipewright_core::plan::{BatchNorm, DataParallel, Draft, Plan, Precision};
+use pipewright_core::predict::predict;
+use pipewright_core::schedule::{ScheduleKind, Updates};
+use std::path::Path;
+
+const STEPS: u64 = 4;
+
+fn small(mut draft: Draft, schedule: ScheduleKind) -> Draft {
+    (draft.schedule, draft.steps) = (schedule, STEPS);
+    (draft.mini_batch, draft.micro_batches) = (16, 4);
+    draft.optimizer = "sgd:lr=0.02,momentum=0.9".parse().unwrap();
+    draft
+}
+
+fn of(graph: fn() -> Graph, kind: ScheduleKind, change: fn(&mut Draft)) -> Plan {
+    let chunks = kind.placement().stages(1);
+    let stages = if chunks > 1 { 2 * chunks } else { 4 };
+    let mut draft = small(draft_of(graph(), stages), kind);
+    change(&mut draft);
+    draft.plan().unwrap_or_else(|e| panic!("{kind}: {e}")).0
+}
+
+/// The plan with each way to recompute against the plan without.
+fn changes_nothing(dir: &Path, what: &str, plan: &Plan) {
+    let expected = Trained::over_threads(dir, plan);
+    let slots = |plan: &Plan| {
+        let programs = predict(plan).unwrap().programs;
+        programs.iter().flat_map(|p| &p.stages).map(|s| s.slots.total().0).sum::<u64>()
+    };
+    let least = recomputing(plan, just_in_time);
+    assert!(slots(&least) < slots(plan), "{what}: nothing is forgotten");
+    for (name, plan) in [("just in time", least), ("at random", recomputing(plan, at_random(7)))] {
+        let what = format!("{what}, {name}");
+        Trained::over_threads(dir, &plan).is(&what, &expected);
+        if plan.lanes() == 2
+            && let Some(found) = Trained::over_mpi(dir, &plan)
+        {
+            found.is(&format!("{what}, mpirun"), &expected);
+        }
+    }
+}
+
+/// Under every schedule that a plan can hold.
+fn under_every_schedule(name: &str, graph: fn() -> Graph, change: fn(&mut Draft)) {
+    let dir = scratch(&format!("recompute-{name}"));
+    let tied = graph().nodes().iter().any(|node| node.op.name() == "tied_linear");
+    for kind in ScheduleKind::ALL {
+        if tied && kind.updates() != Updates::Synchronous {
+            // No such plan exists.
+            continue;
+        }
+        changes_nothing(&dir, &format!("{name}, {kind}"), &of(graph, kind, change));
+    }
+    std::fs::remove_dir_all(dir).ok();
+}
+
+/// Convolutions, every normalisation, dropout, values with readers in several stages.
+#[test]
+fn images() {
+    under_every_schedule("images", networks::images, |_| {});
+}
+
+/// A transformer with dropout whose first and last stage share a table.
+#[test]
+fn sequence() {
+    under_every_schedule("sequence", networks::sequence, |_| {});
+}
+
+/// Learnt tensors and gradients of several inputs.
+#[test]
+fn values() {
+    under_every_schedule("values", networks::values, |_| {});
+}
+
+/// Running statistics of the mini-batch, half the bytes, clipping.
+#[test]
+fn features() {
+    let change = |draft: &mut Draft| {
+        draft.training.batch_norm = BatchNorm::Deferred;
+        draft.training.precision = Precision::Bf16;
+        draft.training.clip_norm = Some(0.5);
+    };
+    let dir = scratch("recompute-features");
+    for kind in ScheduleKind::ALL {
+        if kind.updates() == Updates::Synchronous {
+            changes_nothing(&dir, &format!("features, {kind}"), &of(networks::images, kind, change));
+        }
+    }
+    std::fs::remove_dir_all(dir).ok();
+}
+
+/// Small buckets, so that gradients are summed in several pieces while later kernels run.
+#[test]
+fn replicas() {
+    let change = |draft: &mut Draft| {
+        draft.data_parallel = DataParallel::ddp(2);
+        draft.data_parallel.bucket.0 = 512;
+        draft.mini_batch = 32;
+    };
+    let dir = scratch("recompute-replicas");
+    for kind in [ScheduleKind::OneFOneB, ScheduleKind::ZbH1, ScheduleKind::DualPipe] {
+        changes_nothing(&dir, &format!("replicas, {kind}"), &of(networks::images, kind, change));
+    }
+    std::fs::remove_dir_all(dir).ok();
+}
+
+/// A network of the presets, deep enough that its stages have several layers each.
+#[test]
+fn digits() {
+    let dir = scratch("recompute-digits");
+    for kind in [ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::ZbH1] {
+        let plan = small(draft(Preset::DigitsCnn, 4), kind).plan().unwrap().0;
+        changes_nothing(&dir, &format!("digits, {kind}"), &plan);
+    }
+    std::fs::remove_dir_all(dir).ok();
+}
+
+/// Random sequences of small networks, more of them than whole runs would allow.
+#[test]
+fn every_random_sequence() {
+    let dir = scratch("recompute-random");
+    let graphs: [fn() -> Graph; 4] =
+        [networks::images, networks::sequence, networks::values, networks::pixels];
+    for graph in graphs {
+        for kind in [ScheduleKind::OneFOneB, ScheduleKind::ZbH1] {
+            let plan = small(draft_of(graph(), 2), kind).plan().unwrap().0;
+            let expected = Trained::over_threads(&dir, &plan);
+            for seed in 0..6 {
+                let other = recomputing(&plan, at_random(seed));
+                let what = format!("{}, {kind}, seed {seed}", graph().name());
+                Trained::over_threads(&dir, &other).is(&what, &expected);
+            }
+        }
+    }
+    std::fs::remove_dir_all(dir).ok();
+}
+
+/// The statistics of a repeated batch normalisation would show in the checkpoint: the test above
+/// can fail.
+#[test]
+fn repetitions_are_marked() {
+    let plan = of(networks::images, ScheduleKind::OneFOneB, |_| {});
+    let marked = |plan: &Plan| {
+        let programs = predict(plan).unwrap().programs;
+        let kernels = programs.iter().flat_map(|p| &p.stages).flat_map(|s| &s.kernels);
+        kernels.filter(|kernel| kernel.again).count()
+    };
+    let repeated = |stage: usize, graph: &TrainingGraph| {
+        let sequence = just_in_time(stage, graph);
+        let (len, base) = (sequence.len(), graph.computations.len());
+        assert!(len >= base);
+        sequence
+    };
+    let all = recomputing(&plan, repeated);
+    let more: usize = all.recompute.iter().map(|sequence| sequence.0.len()).sum();
+    let base = recomputing(&plan, |_, graph| (0..graph.computations.len() as u32).collect());
+    let once: usize = base.recompute.iter().map(|sequence| sequence.0.len()).sum();
+    assert_eq!((marked(&plan), marked(&base)), (0, 0));
+    assert_eq!(marked(&all), more - once);
+    assert!(more > once);
+}
