@@ -52,7 +52,9 @@ pub enum SequenceTextError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RecomputeError {
     /// One for each stage, or none at all.
-    #[error("there are {sequences} sequences for {stages} stages; write one a stage, \"\" for none")]
+    #[error(
+        "there are {sequences} sequences for {stages} stages; write one a stage, \"\" for none"
+    )]
     Stages {
         /// Sequences of the plan.
         sequences: usize,

@@ -12,8 +12,8 @@ use crate::graph::Graph;
 use crate::graph::autodiff::{Part, TrainingGraph};
 use crate::ids::LaneId;
 use crate::plan::{
-    Draft, Expectation, Instruction, Plan, PlanError, Program, ScheduleText, VERSION, groups, lower,
-    lower_evaluation,
+    Draft, Expectation, Instruction, Plan, PlanError, Program, ScheduleText, VERSION, groups,
+    lower, lower_evaluation,
 };
 use crate::simulate::{Copies, StageCost, Stuck, simulate};
 use crate::timeline::Timeline;

@@ -32,7 +32,9 @@ pub enum SequenceError {
         count: u32,
     },
     /// It reads what nobody has computed yet.
-    #[error("position {position}: computation {computation} reads what {missing} has yet to compute")]
+    #[error(
+        "position {position}: computation {computation} reads what {missing} has yet to compute"
+    )]
     Input {
         /// Where in the sequence.
         position: u32,
@@ -167,8 +169,11 @@ impl<'a> Rewriting<'a> {
         }
         let read = |value: &ValueId| {
             let missing = self.writer[value.index()];
-            self.newest[value.index()]
-                .ok_or(SequenceError::Input { position, computation, missing })
+            self.newest[value.index()].ok_or(SequenceError::Input {
+                position,
+                computation,
+                missing,
+            })
         };
         let reads = of.reads.iter().map(read).collect::<Result<_, _>>()?;
         let writes = of.writes.iter().map(|value| self.write(*value, again)).collect();
