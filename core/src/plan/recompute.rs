@@ -1,6 +1,10 @@
 //! The order in which a stage computes, where it computes some things again instead of keeping
 //! them; as it is written in a plan.
 
+mod problem;
+
+pub use problem::{Node, StageProblem};
+
 use crate::graph::autodiff::{SequenceError, TrainingGraph};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -88,6 +92,26 @@ pub(super) fn in_sequences(
         }
     }
     Ok(graphs)
+}
+
+impl Sequence {
+    /// Keeps what a stage of `graph` loads, receives and sends, and computes all else again at once
+    /// when its backward pass begins: what GPipe does.
+    pub fn full(graph: &TrainingGraph) -> Self {
+        let (forward, all) = graph.computations.split_at(graph.forward_end as usize);
+        let mut needed = vec![false; graph.values.len()];
+        all.iter().flat_map(|c| &c.reads).for_each(|value| needed[value.index()] = true);
+        let mut again = vec![];
+        for (at, computation) in (0..graph.forward_end).zip(forward).rev() {
+            if computation.writes.iter().any(|value| needed[value.index()]) {
+                computation.reads.iter().for_each(|value| needed[value.index()] = true);
+                again.push(at);
+            }
+        }
+        let count = graph.computations.len() as u32;
+        let forward = 0..graph.forward_end;
+        Self(forward.chain(again.into_iter().rev()).chain(graph.forward_end..count).collect())
+    }
 }
 
 impl FromStr for Sequence {

@@ -1,11 +1,14 @@
 //! All arrows of the house in one call: costs, lowering, simulation.
 
 mod explain;
+mod fit;
 pub mod search;
 
 pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
 };
+
+pub use fit::{FitError, Solver, fit};
 
 use crate::cost::Costs;
 use crate::graph::Graph;

@@ -1,7 +1,7 @@
 //! Places for the values of one stage.
 
 use super::Inputs;
-use super::packed::{is_packed, packed, staged};
+use super::packed::{is_packed, staged, stored};
 use crate::graph::autodiff::{Computation, ComputationKind, TrainingGraph};
 use crate::ids::ValueId;
 use crate::plan::layout::{Block, aligned, pack};
@@ -37,7 +37,7 @@ impl Places {
         let precision = inputs.training.precision;
         let is_packed = |i: usize| is_packed(precision, inputs.graph, &graph.values[i]);
         let whole = |i: usize| graph.values[i].extent.bytes(samples);
-        let size = |i: usize| if is_packed(i) { packed(whole(i)) } else { whole(i) };
+        let size = |i: usize| stored(inputs, &graph.values[i]);
         let mut values: Vec<Operand> = areas
             .iter()
             .enumerate()
