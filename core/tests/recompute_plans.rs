@@ -8,6 +8,7 @@ use pipewright_core::plan::{
     Draft, Model, Plan, PlanError, RecomputeError, Sequence, StageProblem, training_graphs,
 };
 use pipewright_core::predict::{FitError, Prediction, fit, predict};
+use pipewright_core::recompute::{Problem, check, cost, last_uses};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use proptest::prelude::*;
@@ -21,42 +22,31 @@ fn plan(preset: &str, stages: u32, kind: ScheduleKind, micro_batches: u32) -> Pl
     draft.plan().unwrap().0
 }
 
-/// Bytes of one slot, and most that live besides, of a sequence of nodes.
-fn memory(problem: &StageProblem, sequence: &[u32]) -> (u64, u64) {
-    let mut born = vec![usize::MAX; problem.nodes.len()];
-    let mut last: Vec<usize> = (0..sequence.len()).collect();
-    for (at, node) in sequence.iter().enumerate() {
-        problem.nodes[*node as usize].inputs.iter().for_each(|i| last[born[*i as usize]] = at);
-        born[*node as usize] = at;
-    }
+/// Bytes of one slot: of what lives across a mark.
+fn slot(problem: &Problem, sequence: &[u32]) -> u64 {
     let marks: Vec<usize> =
-        (0..sequence.len()).filter(|at| problem.marks.contains(&sequence[*at])).collect();
-    let crosses = |at: usize| marks.iter().any(|mark| at < *mark && *mark <= last[at]);
-    let bytes = |at: &usize| problem.nodes[sequence[*at] as usize].bytes;
-    let slot = (0..sequence.len()).filter(|at| crosses(*at)).map(|at| bytes(&at)).sum();
-    let living = |now: usize| {
-        let alive = (0..=now).filter(|at| last[*at] >= now && !crosses(*at));
-        alive.map(|at| bytes(&at)).sum::<u64>()
-    };
-    (slot, (0..sequence.len()).map(living).max().unwrap_or(0))
+        (0..sequence.len()).filter(|at| problem.marks().contains(&sequence[*at])).collect();
+    let last = last_uses(problem, sequence);
+    let crosses = |at: &usize| marks.iter().any(|mark| at < mark && *mark <= last[*at] as usize);
+    (0..sequence.len()).filter(crosses).map(|at| problem.node(sequence[at]).bytes).sum()
 }
 
 /// Forgets the largest values of the forward pass, as many as it must, and computes each of them
 /// again right before each of its readers. Far from optimal.
-fn greedy(problem: &StageProblem, limit: Bytes) -> Vec<u32> {
-    let count = problem.nodes.len() as u32;
-    let again = |node: &u32| !problem.nodes[*node as usize].once;
-    let mut forward: Vec<u32> = (0..problem.marks[0]).filter(again).collect();
-    forward.sort_by_key(|node| std::cmp::Reverse(problem.nodes[*node as usize].bytes));
+fn greedy(problem: &Problem, limit: Bytes) -> Vec<u32> {
+    let (mark, count) = (problem.marks()[0], problem.len() as u32);
+    let again = |node: &u32| !problem.node(*node).once;
+    let mut forward: Vec<u32> = (0..mark).filter(again).collect();
+    forward.sort_by_key(|node| std::cmp::Reverse(problem.node(*node).bytes));
     let forget = |forgotten: &[u32]| {
-        let mut sequence: Vec<u32> = (0..problem.marks[0]).collect();
-        for node in problem.marks[0]..count {
+        let mut sequence: Vec<u32> = (0..mark).collect();
+        for node in mark..count {
             let mut needed = vec![];
-            let mut open = problem.nodes[node as usize].inputs.clone();
+            let mut open = problem.inputs(node).to_vec();
             while let Some(input) = open.pop() {
                 if forgotten.contains(&input) && !needed.contains(&input) {
                     needed.push(input);
-                    open.extend(&problem.nodes[input as usize].inputs);
+                    open.extend(problem.inputs(input));
                 }
             }
             needed.sort_unstable();
@@ -65,13 +55,10 @@ fn greedy(problem: &StageProblem, limit: Bytes) -> Vec<u32> {
         }
         sequence
     };
-    let takes = |sequence: &Vec<u32>| {
-        let (slot, rest) = memory(problem, sequence);
-        slot * u64::from(problem.copies) + rest
-    };
     let step = forward.len().div_ceil(16).max(1);
     let all = (0..=forward.len()).step_by(step).map(|many| forget(&forward[..many]));
-    let mut all: Vec<(u64, Vec<u32>)> = all.map(|sequence| (takes(&sequence), sequence)).collect();
+    let mut all: Vec<(u64, Vec<u32>)> =
+        all.map(|sequence| (cost(problem, &sequence).peak, sequence)).collect();
     match all.iter().position(|(takes, _)| *takes <= limit.0) {
         Some(first) => all.swap_remove(first).1,
         None => all.into_iter().min_by_key(|(takes, _)| *takes).unwrap().1,
@@ -88,7 +75,7 @@ fn problems(plan: &Plan) -> (Vec<StageProblem>, Prediction) {
     let stages = prediction.programs.iter().flat_map(|program| &program.stages);
     let copies: Vec<u32> = stages.map(|stage| stage.slots.count).collect();
     let graphs = training_graphs(&inputs);
-    let problem = |(graph, copies)| StageProblem::new(&inputs, graph, &costs, copies);
+    let problem = |(graph, copies)| StageProblem::new(&inputs, graph, &costs, copies).unwrap();
     (graphs.iter().zip(copies).map(problem).collect(), prediction)
 }
 
@@ -103,11 +90,13 @@ fn problems_are_the_stages() {
     ] {
         let plan = plan(preset, 4, kind, 8);
         let (problems, prediction) = problems(&plan);
-        for (stage, problem) in problems.iter().enumerate() {
+        for (stage, stage_problem) in problems.iter().enumerate() {
             let what = format!("{preset}, {kind}, stage {stage}");
-            let nodes: Vec<u32> = (0..problem.nodes.len() as u32).collect();
+            let problem = &stage_problem.problem;
+            let nodes: Vec<u32> = (0..problem.len() as u32).collect();
             let program = &prediction.programs[stage].stages[0];
-            let (slot, rest) = memory(problem, &nodes);
+            let slot = slot(problem, &nodes);
+            let rest = cost(problem, &nodes).peak - slot * u64::from(problem.copies());
             // The loss has a line of the slot; outputs of one computation may die apart.
             let found = program.slots.bytes.0;
             assert!(
@@ -117,9 +106,8 @@ fn problems_are_the_stages() {
             let found = program.transient.bytes.0;
             assert!(rest <= found + 64, "{what}: {rest}, {found} with scratch");
             let cost = &prediction.stages[stage];
-            let time: f64 = problem.nodes.iter().map(|node| node.time).sum();
-            assert_eq!(time, (cost.forward + cost.backward()).0 as f64, "{what}");
-            let same = problem.sequence(&nodes);
+            assert_eq!(problem.time(), (cost.forward + cost.backward()).0 as f64, "{what}");
+            let same = stage_problem.sequence(&nodes);
             let kernels = program.kernels.len() as u32;
             assert_eq!(same, Sequence((0..kernels).collect()), "{what}");
         }
@@ -162,7 +150,7 @@ fn every_lane_is_made_to_fit() {
 #[test]
 fn a_plan_that_fits_stays_as_it_is() {
     let plan = plan("resnet18:64", 4, ScheduleKind::OneFOneB, 8);
-    let never = |_: &StageProblem, _: Bytes| -> Vec<u32> { panic!("nothing to solve") };
+    let never = |_: &Problem, _: Bytes| -> Vec<u32> { panic!("nothing to solve") };
     let (fitted, _) = fit(&plan, &never).unwrap();
     assert_eq!(fitted, plan);
     assert!(!plan.to_json().contains("recompute"), "files without it are as they were");
@@ -252,13 +240,15 @@ proptest! {
         let text = "transformer:layers=1,hidden=8,heads=2,sequence=4,vocabulary=9";
         let mut plan = plan(text, 2, kind, 4);
         let (problems, _) = problems(&plan);
-        let answers = problems.iter().map(|problem| answer(problem, &choices));
+        let answers = problems.iter().map(|stage| answer(&stage.problem, &choices));
         let answers: Vec<Vec<u32>> = answers.collect();
         let sequences = problems.iter().zip(&answers).map(|(p, answer)| p.sequence(answer));
         plan.recompute = sequences.collect();
         let programs = predict(&plan).unwrap().programs;
         for (program, (problem, answer)) in programs.iter().zip(problems.iter().zip(&answers)) {
-            let (slot, _) = memory(problem, answer);
+            let problem = &problem.problem;
+            prop_assert_eq!(check(problem, answer), Ok(()));
+            let slot = slot(problem, answer);
             let found = program.stages[0].slots.bytes.0;
             prop_assert!(found <= slot + 64, "{} of {}", found, slot);
         }
@@ -267,10 +257,10 @@ proptest! {
 
 /// Any order of a problem's nodes with repetitions. Marks stand as early as they can, as they do in
 /// a plan.
-fn answer(problem: &StageProblem, choices: &[(u32, usize)]) -> Vec<u32> {
-    let node = |node: &u32| &problem.nodes[*node as usize];
+fn answer(problem: &Problem, choices: &[(u32, usize)]) -> Vec<u32> {
+    let node = |node: &u32| problem.node(*node);
     let mut choices = choices.iter().cycle();
-    let mut left: Vec<u32> = (0..problem.nodes.len() as u32).collect();
+    let mut left: Vec<u32> = (0..problem.len() as u32).collect();
     let mut done = vec![false; left.len()];
     let mut sequence: Vec<u32> = vec![];
     while !left.is_empty() {

@@ -20,7 +20,7 @@ pub use program::{
     Area, Bucket, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
     StageProgram, Tie, Versions,
 };
-pub use recompute::{Node, RecomputeError, Sequence, SequenceTextError, StageProblem};
+pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem};
 pub use training::{BatchNorm, Decay, Precision, RateSchedule, Training};
 
 use crate::cost::Cluster;

@@ -3,7 +3,7 @@
 
 mod problem;
 
-pub use problem::{Node, StageProblem};
+pub use problem::StageProblem;
 
 use crate::graph::autodiff::{SequenceError, TrainingGraph};
 use serde::{Deserialize, Serialize};

@@ -12,6 +12,7 @@ use crate::ids::LaneId;
 use crate::plan::{
     Inputs, Plan, PlanError, Program, RecomputeError, Sequence, StageProblem, lower,
 };
+use crate::recompute::{Problem, ProblemError};
 use crate::units::Bytes;
 use std::fmt::Write;
 use thiserror::Error;
@@ -21,7 +22,7 @@ const ROUNDS: u32 = 8;
 
 /// Finds a sequence of a problem's nodes whose memory is at most that many bytes, or if it finds
 /// none, the one with the least.
-pub type Solver<'a> = dyn Fn(&StageProblem, Bytes) -> Vec<u32> + 'a;
+pub type Solver<'a> = dyn Fn(&Problem, Bytes) -> Vec<u32> + 'a;
 
 /// Why a plan cannot be made to fit.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -29,6 +30,14 @@ pub enum FitError {
     /// It is no plan to begin with.
     #[error(transparent)]
     Predict(#[from] PredictError),
+    /// A stage has sizes beyond those of any machine.
+    #[error("stage {stage}: {error}")]
+    Problem {
+        /// The stage.
+        stage: usize,
+        /// What is wrong.
+        error: ProblemError,
+    },
     /// However much is computed again.
     #[error(
         "with all recomputation that helps, {}; a device has {memory}. \
@@ -113,7 +122,7 @@ impl<'a> Fitting<'a> {
             return Ok(vec![]);
         }
         for _ in 0..ROUNDS {
-            self.open(&programs);
+            self.open(&programs)?;
             if !self.lower_limits(&programs) {
                 break;
             }
@@ -123,7 +132,7 @@ impl<'a> Fitting<'a> {
             }
         }
         // What the limits asked for is not there; what is the least?
-        self.open(&programs);
+        self.open(&programs)?;
         for stage in self.too_full(&programs).into_iter().flat_map(|program| &program.stages) {
             let open = self.open[stage.stage.index()].as_mut().expect("it was just opened");
             open.limit = Bytes::ZERO;
@@ -142,7 +151,7 @@ impl<'a> Fitting<'a> {
     }
 
     /// Opens the stages of lanes that are too full, each with what it takes so far as its limit.
-    fn open(&mut self, programs: &[Program]) {
+    fn open(&mut self, programs: &[Program]) -> Result<(), FitError> {
         for stage in self.too_full(programs).into_iter().flat_map(|program| &program.stages) {
             let index = stage.stage.index();
             if self.open[index].is_some() {
@@ -151,9 +160,11 @@ impl<'a> Fitting<'a> {
             let held = programs.iter().filter_map(|p| p.stage(stage.stage));
             let copies = held.map(|stage| stage.slots.count).max().unwrap_or(1);
             let limit = stage.slots.bytes * u64::from(copies) + stage.transient.bytes;
-            let problem = StageProblem::new(&self.inputs, &self.base[index], self.costs, copies);
+            let problem = StageProblem::new(&self.inputs, &self.base[index], self.costs, copies)
+                .map_err(|error| FitError::Problem { stage: index, error })?;
             self.open[index] = Some(Open { problem, limit, solved: None });
         }
+        Ok(())
     }
 
     /// Takes what lanes are over off the limits of their stages, in proportion. Whether there was
@@ -190,7 +201,7 @@ impl<'a> Fitting<'a> {
                 continue;
             };
             open.solved = Some(open.limit);
-            let sequence = open.problem.sequence(&(self.solve)(&open.problem, open.limit));
+            let sequence = open.problem.sequence(&(self.solve)(&open.problem.problem, open.limit));
             let error = |error| PlanError::Recompute(RecomputeError::Sequence { stage, error });
             self.graphs[stage] = self.base[stage].in_sequence(&sequence.0).map_err(error)?;
             self.sequences[stage] = sequence;

@@ -23,34 +23,16 @@ use crate::ids::ValueId;
 use crate::plan::Inputs;
 use crate::plan::layout::aligned;
 use crate::plan::lower::stored;
+use crate::recompute::{Node, Problem, ProblemError};
 
 /// A value is small when it has at most this part of the bytes of all that its computation writes.
 const SMALL: u64 = 8;
 
-/// A computation and what it writes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Node {
-    /// Bytes of its values while they are kept.
-    pub bytes: u64,
-    /// Nanoseconds.
-    pub time: f64,
-    /// Nodes whose values it reads, each of them before it.
-    pub inputs: Vec<u32>,
-    /// Whether it must be computed at least once.
-    pub output: bool,
-    /// Whether it can be computed once only.
-    pub once: bool,
-}
-
-/// What a stage computes for one micro-batch, as nodes in an order that works.
+/// What a stage computes for one micro-batch: the problem, and which nodes are computations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageProblem {
-    /// All of them.
-    pub nodes: Vec<Node>,
-    /// Nodes that divide the passes: what lives across one counts [`Self::copies`] times.
-    pub marks: Vec<u32>,
-    /// Micro-batches in flight.
-    pub copies: u32,
+    /// Its copies are the micro-batches in flight.
+    pub problem: Problem,
     /// By node: the computation, where it is one.
     computations: Vec<Option<u32>>,
 }
@@ -58,16 +40,27 @@ pub struct StageProblem {
 impl StageProblem {
     /// The problem of `graph`, a stage without recomputation of which `copies` micro-batches are in
     /// flight. Linear in what computations read and write.
-    pub fn new(inputs: &Inputs, graph: &TrainingGraph, costs: &Costs, copies: u32) -> Self {
+    ///
+    /// # Errors
+    /// For sizes beyond those of any machine.
+    pub fn new(
+        inputs: &Inputs,
+        graph: &TrainingGraph,
+        costs: &Costs,
+        copies: u32,
+    ) -> Result<Self, ProblemError> {
         let mut building = Building {
             inputs,
             graph,
             costs,
             writer: vec![None; graph.values.len()],
-            out: Self { nodes: vec![], marks: vec![], copies, computations: vec![] },
+            nodes: vec![],
+            marks: vec![],
+            computations: vec![],
         };
         building.all();
-        building.out
+        let Building { nodes, marks, computations, .. } = building;
+        Ok(Self { problem: Problem::with_marks(nodes, marks, copies)?, computations })
     }
 
     /// The stage's sequence that a sequence of nodes says.
@@ -82,7 +75,9 @@ struct Building<'a> {
     costs: &'a Costs,
     /// By value: the node that writes it.
     writer: Vec<Option<u32>>,
-    out: StageProblem,
+    nodes: Vec<Node>,
+    marks: Vec<u32>,
+    computations: Vec<Option<u32>>,
 }
 
 impl Building<'_> {
@@ -109,9 +104,9 @@ impl Building<'_> {
     }
 
     fn push(&mut self, node: Node, computation: Option<u32>) -> u32 {
-        self.out.nodes.push(node);
-        self.out.computations.push(computation);
-        self.out.nodes.len() as u32 - 1
+        self.nodes.push(node);
+        self.computations.push(computation);
+        self.nodes.len() as u32 - 1
     }
 
     /// Something that happens after `inputs`, takes no time and keeps nothing.
@@ -121,7 +116,7 @@ impl Building<'_> {
 
     fn mark(&mut self, inputs: Vec<u32>) -> u32 {
         let mark = self.order(inputs);
-        self.out.marks.push(mark);
+        self.marks.push(mark);
         mark
     }
 
