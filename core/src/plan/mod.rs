@@ -20,6 +20,7 @@ pub use program::{
     Area, Bucket, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
     StageProgram, Tie, Versions,
 };
+pub(crate) use recompute::in_sequences;
 pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem};
 pub use training::{BatchNorm, Decay, Precision, RateSchedule, Training};
 

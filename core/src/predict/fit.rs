@@ -1,28 +1,27 @@
 //! Plans that do not fit their devices are made to, by recomputation.
 //!
 //! A lane holds `fixed + Σ slots x copies + max transient` over its stages. Where that is more than
-//! the device's memory, each of the lane's stages gets a limit, a solver finds its sequence, and the
-//! lane is laid out with it: what the solver leaves out (scratch memory, gaps between values) shows
-//! there, and is taken off the limits of the next round.
+//! the device's memory,
+//! 1. each of the lane's stages gets its front: sequences that trade time for memory;
+//! 2. stages go down their fronts, where a byte costs least time, until the lanes are laid out within
+//!    the memory: what fronts leave out (scratch memory, gaps between values) shows there;
+//! 3. what room is then left, a search for just that many bytes may turn into time.
 
 use super::{PredictError, Prediction, predict};
 use crate::cost::Costs;
 use crate::graph::autodiff::TrainingGraph;
 use crate::ids::LaneId;
-use crate::plan::{
-    Inputs, Plan, PlanError, Program, RecomputeError, Sequence, StageProblem, lower,
-};
-use crate::recompute::{Problem, ProblemError};
+use crate::plan::{Inputs, Plan, PlanError, Program, Sequence, StageProblem, in_sequences, lower};
+use crate::recompute::{Answer, Goal, ProblemError, Search};
 use crate::units::Bytes;
 use std::fmt::Write;
 use thiserror::Error;
 
-/// Rounds in which limits are lowered before everything is computed again that can be.
-const ROUNDS: u32 = 8;
+/// Parts in which a lane of several stages gives up bytes, each part where it costs least.
+const PARTS: u64 = 8;
 
-/// Finds a sequence of a problem's nodes whose memory is at most that many bytes, or if it finds
-/// none, the one with the least.
-pub type Solver<'a> = dyn Fn(&Problem, Bytes) -> Vec<u32> + 'a;
+/// The seed of searches.
+const SEED: u64 = 1;
 
 /// Why a plan cannot be made to fit.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -67,17 +66,28 @@ impl From<PlanError> for FitError {
 }
 
 /// The plan with recomputation on the lanes that need it to fit the memory of the plan's devices,
-/// each with as little as `solve` finds; without any where everything fits.
+/// each with as little as two searches of `moves` moves a stage find; without any where everything
+/// fits. The same plan and moves give the same plan.
 ///
 /// # Errors
 /// What does not fit about the plan, or the lanes that do not fit their device.
-pub fn fit(plan: &Plan, solve: &Solver) -> Result<(Plan, Prediction), FitError> {
+pub fn fit(plan: &Plan, moves: u64) -> Result<(Plan, Prediction), FitError> {
     let mut plan = Plan { recompute: vec![], ..plan.clone() };
     let (graph, schedule) = plan.check()?;
     let costs = Costs::new(&graph, &plan.cluster, plan.samples());
     let costs = costs.with_backward(schedule.splits_backward());
     let inputs = plan.inputs(&graph, &schedule);
-    plan.recompute = Fitting::new(inputs, plan.cluster.device.memory, &costs, solve).sequences()?;
+    let base = crate::plan::training_graphs(&inputs);
+    let mut fitting = Fitting {
+        inputs,
+        memory: plan.cluster.device.memory,
+        costs: &costs,
+        moves,
+        open: base.iter().map(|_| None).collect(),
+        base,
+    };
+    fitting.fit()?;
+    plan.recompute = fitting.sequences();
     let prediction = predict(&plan)?;
     plan.prediction = prediction.expectation();
     Ok((plan, prediction))
@@ -87,125 +97,167 @@ struct Fitting<'a> {
     inputs: Inputs<'a>,
     memory: Bytes,
     costs: &'a Costs,
-    solve: &'a Solver<'a>,
+    moves: u64,
     /// By stage, without recomputation.
     base: Vec<TrainingGraph>,
-    /// By stage, with the recomputation found so far.
-    graphs: Vec<TrainingGraph>,
-    /// By stage.
-    sequences: Vec<Sequence>,
-    /// By stage, where some lane is too full.
+    /// By stage, where some lane is or was too full.
     open: Vec<Option<Open>>,
 }
 
 /// A stage that is to take less.
 struct Open {
-    problem: StageProblem,
-    /// Bytes that its slots and its transient area may take together.
-    limit: Bytes,
-    /// The limit that its sequence was found for.
-    solved: Option<Bytes>,
+    stage: StageProblem,
+    /// Ascending in memory, descending in time; the last one computes nothing again.
+    front: Vec<Answer>,
+    /// The answer that is taken.
+    chosen: usize,
 }
 
-impl<'a> Fitting<'a> {
-    fn new(inputs: Inputs<'a>, memory: Bytes, costs: &'a Costs, solve: &'a Solver<'a>) -> Self {
-        let base = crate::plan::training_graphs(&inputs);
-        let (open, sequences) =
-            (base.iter().map(|_| None).collect(), vec![Sequence::default(); base.len()]);
-        Self { inputs, memory, costs, solve, graphs: base.clone(), base, sequences, open }
+impl Open {
+    fn answer(&self) -> &Answer {
+        &self.front[self.chosen]
     }
 
-    /// A sequence for each stage, none at all where all lanes fit as they are.
-    fn sequences(mut self) -> Result<Vec<Sequence>, FitError> {
-        let mut programs = lower(&self.inputs, &self.graphs);
-        if self.too_full(&programs).is_empty() {
-            return Ok(vec![]);
+    /// The fastest answer that takes at least `bytes` less, or the one of least memory: with the time
+    /// that each byte costs, and how many they are.
+    fn less(&self, bytes: u64) -> Option<(f64, u64, usize)> {
+        let now = self.answer().cost;
+        let faster = &self.front[..self.chosen];
+        let most = now.peak.saturating_sub(bytes);
+        let index = faster.partition_point(|answer| answer.cost.peak <= most).saturating_sub(1);
+        let cost = faster.get(index)?.cost;
+        let saved = now.peak - cost.peak;
+        Some(((cost.time - now.time) / saved as f64, saved, index))
+    }
+
+    /// Empty where nothing is computed again and the order is the usual one.
+    fn sequence(&self) -> Sequence {
+        let sequence = self.stage.sequence(&self.answer().sequence);
+        match sequence.0.iter().copied().eq(0..sequence.0.len() as u32) {
+            true => Sequence::default(),
+            false => sequence,
         }
-        for _ in 0..ROUNDS {
+    }
+}
+
+impl Fitting<'_> {
+    fn fit(&mut self) -> Result<(), FitError> {
+        let mut programs = self.lower()?;
+        while programs.iter().any(|program| program.arena > self.memory) {
             self.open(&programs)?;
-            if !self.lower_limits(&programs) {
-                break;
+            if !self.give_up(&programs) {
+                return Err(self.least(&programs)?);
             }
-            programs = self.solved()?;
-            if self.too_full(&programs).is_empty() {
-                return Ok(self.sequences);
+            programs = self.lower()?;
+        }
+        self.use_room(programs)
+    }
+
+    /// What the lanes that are too full need at least.
+    fn least(&mut self, programs: &[Program]) -> Result<FitError, FitError> {
+        let full = programs.iter().filter(|program| program.arena > self.memory);
+        for stage in full.flat_map(|program| &program.stages) {
+            if let Some(open) = &mut self.open[stage.stage.index()] {
+                open.chosen = 0;
             }
         }
-        // What the limits asked for is not there; what is the least?
-        self.open(&programs)?;
-        for stage in self.too_full(&programs).into_iter().flat_map(|program| &program.stages) {
-            let open = self.open[stage.stage.index()].as_mut().expect("it was just opened");
-            open.limit = Bytes::ZERO;
-        }
-        let programs = self.solved()?;
-        let full = self.too_full(&programs).into_iter();
-        let lanes: Vec<(LaneId, Bytes)> = full.map(|p| (p.lane, p.arena)).collect();
-        match lanes.is_empty() {
-            true => Ok(self.sequences),
-            false => Err(FitError::Memory { lanes, memory: self.memory }),
+        let programs = self.lower()?.into_iter().filter(|program| program.arena > self.memory);
+        let lanes = programs.map(|program| (program.lane, program.arena)).collect();
+        Ok(FitError::Memory { lanes, memory: self.memory })
+    }
+
+    /// None at all where no stage computes anything again.
+    fn sequences(&self) -> Vec<Sequence> {
+        let sequence = |open: &Option<Open>| open.as_ref().map(Open::sequence).unwrap_or_default();
+        match self.open.iter().any(Option::is_some) {
+            true => self.open.iter().map(sequence).collect(),
+            false => vec![],
         }
     }
 
-    fn too_full<'p>(&self, programs: &'p [Program]) -> Vec<&'p Program> {
-        programs.iter().filter(|program| program.arena > self.memory).collect()
+    /// All lanes, as their stages are now.
+    fn lower(&self) -> Result<Vec<Program>, FitError> {
+        let sequences = self.sequences();
+        let graphs = in_sequences(self.base.clone(), &sequences).map_err(PlanError::Recompute)?;
+        Ok(lower(&self.inputs, &graphs))
     }
 
-    /// Opens the stages of lanes that are too full, each with what it takes so far as its limit.
+    /// Finds the fronts of all stages of lanes that are too full.
     fn open(&mut self, programs: &[Program]) -> Result<(), FitError> {
-        for stage in self.too_full(programs).into_iter().flat_map(|program| &program.stages) {
+        let full = programs.iter().filter(|program| program.arena > self.memory);
+        for stage in full.flat_map(|program| &program.stages) {
             let index = stage.stage.index();
             if self.open[index].is_some() {
                 continue;
             }
             let held = programs.iter().filter_map(|p| p.stage(stage.stage));
             let copies = held.map(|stage| stage.slots.count).max().unwrap_or(1);
-            let limit = stage.slots.bytes * u64::from(copies) + stage.transient.bytes;
-            let problem = StageProblem::new(&self.inputs, &self.base[index], self.costs, copies)
+            let stage = StageProblem::new(&self.inputs, &self.base[index], self.costs, copies)
                 .map_err(|error| FitError::Problem { stage: index, error })?;
-            self.open[index] = Some(Open { problem, limit, solved: None });
+            let mut search = Search::new(&stage.problem, Goal::Front, SEED);
+            search.advance(self.moves);
+            let front = search.front().to_vec();
+            let chosen = front.len() - 1;
+            self.open[index] = Some(Open { stage, front, chosen });
         }
         Ok(())
     }
 
-    /// Takes what lanes are over off the limits of their stages, in proportion. Whether there was
-    /// enough to take.
-    fn lower_limits(&mut self, programs: &[Program]) -> bool {
-        let mut next: Vec<Option<Bytes>> = vec![None; self.open.len()];
-        for program in self.too_full(programs) {
-            let over = program.arena - self.memory;
-            let stages = program.stages.iter().map(|stage| stage.stage.index());
-            let limit = |stage: usize| self.open[stage].as_ref().map(|open| (stage, open.limit));
-            let limits: Vec<(usize, Bytes)> = stages.filter_map(limit).collect();
-            let all: Bytes = limits.iter().map(|(_, limit)| *limit).sum();
-            if all <= over {
+    /// Makes the stages of too full lanes smaller by about what the lane is over. Whether all such
+    /// lanes had something left to give.
+    fn give_up(&mut self, programs: &[Program]) -> bool {
+        let mut changed = vec![false; self.open.len()];
+        for program in programs.iter().filter(|program| program.arena > self.memory) {
+            let stages: Vec<usize> = program.stages.iter().map(|s| s.stage.index()).collect();
+            // What another lane's turn changed shows when it is laid out.
+            if stages.iter().any(|stage| changed[*stage]) {
+                continue;
+            }
+            let mut over = (program.arena - self.memory).0;
+            let part = if stages.len() == 1 { over } else { over.div_ceil(PARTS) };
+            while over > 0 {
+                let less = |stage: &usize| {
+                    let (price, saved, index) = self.open[*stage].as_ref()?.less(part.min(over))?;
+                    Some((price, saved, index, *stage))
+                };
+                let cheapest = stages.iter().filter_map(less).min_by(|a, b| a.0.total_cmp(&b.0));
+                let Some((_, saved, index, stage)) = cheapest else { break };
+                if let Some(open) = &mut self.open[stage] {
+                    open.chosen = index;
+                }
+                changed[stage] = true;
+                over = over.saturating_sub(saved);
+            }
+            if stages.iter().all(|stage| !changed[*stage]) {
                 return false;
-            }
-            for (stage, limit) in limits {
-                let share = u128::from(limit.0) * u128::from(over.0) / u128::from(all.0) + 1;
-                let lower = limit.saturating_sub(Bytes(share as u64));
-                next[stage] = Some(next[stage].map_or(lower, |other| other.min(lower)));
-            }
-        }
-        for (open, next) in self.open.iter_mut().zip(next) {
-            if let (Some(open), Some(next)) = (open, next) {
-                open.limit = next;
             }
         }
         true
     }
 
-    /// Solves the stages whose limit changed and lays all lanes out.
-    fn solved(&mut self) -> Result<Vec<Program>, FitError> {
-        for (stage, open) in self.open.iter_mut().enumerate() {
-            let Some(open) = open.as_mut().filter(|open| open.solved != Some(open.limit)) else {
+    /// Searches for a faster sequence of each stage in the room that its lanes have left.
+    fn use_room(&mut self, mut programs: Vec<Program>) -> Result<(), FitError> {
+        for index in 0..self.open.len() {
+            let holds =
+                |program: &&Program| program.stages.iter().any(|s| s.stage.index() == index);
+            let room = programs.iter().filter(holds).map(|program| self.memory - program.arena);
+            let room = room.min().unwrap_or_default();
+            let Some(open) = &mut self.open[index] else { continue };
+            let (before, limit) = (open.chosen, open.answer().cost.peak + room.0);
+            let mut search = Search::new(&open.stage.problem, Goal::Budget(limit), SEED);
+            search.advance(self.moves);
+            if search.best().cost.time >= open.answer().cost.time {
                 continue;
-            };
-            open.solved = Some(open.limit);
-            let sequence = open.problem.sequence(&(self.solve)(&open.problem.problem, open.limit));
-            let error = |error| PlanError::Recompute(RecomputeError::Sequence { stage, error });
-            self.graphs[stage] = self.base[stage].in_sequence(&sequence.0).map_err(error)?;
-            self.sequences[stage] = sequence;
+            }
+            open.front.push(search.best().clone());
+            open.chosen = open.front.len() - 1;
+            let found = self.lower()?;
+            if found.iter().all(|program| program.arena <= self.memory) {
+                programs = found;
+            } else if let Some(open) = &mut self.open[index] {
+                open.chosen = before;
+            }
         }
-        Ok(lower(&self.inputs, &self.graphs))
+        Ok(())
     }
 }

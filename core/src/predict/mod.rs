@@ -8,18 +8,19 @@ pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
 };
 
-pub use fit::{FitError, Solver, fit};
+pub use fit::{FitError, fit};
 
 use crate::cost::Costs;
 use crate::graph::Graph;
 use crate::graph::autodiff::{Part, TrainingGraph};
-use crate::ids::LaneId;
+use crate::ids::{LaneId, StageId};
 use crate::plan::{
-    Draft, Expectation, Instruction, Plan, PlanError, Program, ScheduleText, VERSION, groups,
-    lower, lower_evaluation,
+    Draft, Expectation, Instruction, Kernel, Plan, PlanError, Program, ScheduleText, VERSION,
+    groups, lower, lower_evaluation,
 };
 use crate::simulate::{Copies, StageCost, Stuck, simulate};
 use crate::timeline::Timeline;
+use crate::units::Nanos;
 use thiserror::Error;
 
 /// Why nothing follows from a plan.
@@ -99,6 +100,14 @@ pub fn evaluation(plan: &Plan) -> Result<Vec<Vec<Instruction>>, PredictError> {
 }
 
 impl Prediction {
+    /// Kernels that a stage runs again for each micro-batch, and their time.
+    pub fn again(&self, stage: StageId) -> (usize, Nanos) {
+        let program = self.programs.iter().find_map(|program| program.stage(stage));
+        let kernels = || program.iter().flat_map(|p| &p.kernels).filter(|kernel| kernel.again);
+        let time = |kernel: &Kernel| self.costs.node(kernel.node).of(kernel.kind);
+        (kernels().count(), kernels().map(time).sum())
+    }
+
     /// What goes into the plan file.
     pub fn expectation(&self) -> Expectation {
         Expectation {
