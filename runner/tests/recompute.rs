@@ -6,13 +6,15 @@ mod common;
 
 use common::bits::Trained;
 use common::recompute::{at_random, just_in_time, recomputing};
-use common::{draft, draft_of, networks, scratch};
+use common::{draft, draft_of, networks, result, scratch};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::autodiff::TrainingGraph;
 use pipewright_core::graph::presets::Preset;
+use pipewright_core::ids::StageId;
 use pipewright_core::plan::{BatchNorm, DataParallel, Draft, Plan, Precision};
-use pipewright_core::predict::predict;
+use pipewright_core::predict::{fit, predict};
 use pipewright_core::schedule::{ScheduleKind, Updates};
+use pipewright_core::units::Bytes;
 use std::path::Path;
 
 const STEPS: u64 = 4;
@@ -144,6 +146,34 @@ fn every_random_sequence() {
                 Trained::over_threads(&dir, &other).is(&what, &expected);
             }
         }
+    }
+    std::fs::remove_dir_all(dir).ok();
+}
+
+/// Every lane of a transformer in half of the memory that the first one would take, by processes as
+/// well: the fewer micro-batches 1F1B has in flight on a lane, the more it keeps of each.
+#[test]
+fn a_plan_made_to_fit_trains_the_same() {
+    let dir = scratch("recompute-fitted");
+    let network = "transformer:layers=8,hidden=32,heads=2,sequence=32,vocabulary=60";
+    let mut plan =
+        small(draft(network.parse().unwrap(), 4), ScheduleKind::OneFOneB).plan().unwrap().0;
+    let most = *plan.prediction.arena.iter().max().unwrap();
+    plan.cluster.device.memory = Bytes(most.0 / 2);
+    let (fitted, prediction) = fit(&plan, 200).unwrap();
+    assert!(plan.prediction.arena.iter().any(|bytes| *bytes > plan.cluster.device.memory));
+    assert!(prediction.programs.iter().all(|program| program.arena.0 <= most.0 / 2));
+    let kept = prediction.programs.iter().map(|program| program.stages[0].slots.bytes);
+    let kept: Vec<Bytes> = kept.collect();
+    assert!(kept.is_sorted(), "{kept:?}");
+    let again: Vec<usize> = (0..4).map(|stage| prediction.again(StageId(stage)).0).collect();
+    assert!(again[0] > 0 && again[1] > 0 && again[3] == 0, "{again:?}");
+    let expected = Trained::over_threads(&dir, &plan);
+    Trained::over_threads(&dir, &fitted).is("fitted", &expected);
+    let planned: Vec<u64> = fitted.prediction.arena.iter().map(|bytes| bytes.0).collect();
+    assert_eq!(result(&dir.join("trained"))["arena"], serde_json::json!(planned));
+    if let Some(found) = Trained::over_mpi(&dir, &fitted) {
+        found.is("fitted, mpirun", &expected);
     }
     std::fs::remove_dir_all(dir).ok();
 }

@@ -66,12 +66,12 @@ impl From<PlanError> for FitError {
 }
 
 /// The plan with recomputation on the lanes that need it to fit the memory of the plan's devices,
-/// each with as little as two searches of `moves` moves a stage find; without any where everything
-/// fits. The same plan and moves give the same plan.
+/// each with as little as two searches of `effort` moves for each node of a stage find; without any
+/// where everything fits. The same plan and effort give the same plan.
 ///
 /// # Errors
 /// What does not fit about the plan, or the lanes that do not fit their device.
-pub fn fit(plan: &Plan, moves: u64) -> Result<(Plan, Prediction), FitError> {
+pub fn fit(plan: &Plan, effort: u64) -> Result<(Plan, Prediction), FitError> {
     let mut plan = Plan { recompute: vec![], ..plan.clone() };
     let (graph, schedule) = plan.check()?;
     let costs = Costs::new(&graph, &plan.cluster, plan.samples());
@@ -82,7 +82,7 @@ pub fn fit(plan: &Plan, moves: u64) -> Result<(Plan, Prediction), FitError> {
         inputs,
         memory: plan.cluster.device.memory,
         costs: &costs,
-        moves,
+        effort,
         open: base.iter().map(|_| None).collect(),
         base,
     };
@@ -97,7 +97,7 @@ struct Fitting<'a> {
     inputs: Inputs<'a>,
     memory: Bytes,
     costs: &'a Costs,
-    moves: u64,
+    effort: u64,
     /// By stage, without recomputation.
     base: Vec<TrainingGraph>,
     /// By stage, where some lane is or was too full.
@@ -194,13 +194,17 @@ impl Fitting<'_> {
             let copies = held.map(|stage| stage.slots.count).max().unwrap_or(1);
             let stage = StageProblem::new(&self.inputs, &self.base[index], self.costs, copies)
                 .map_err(|error| FitError::Problem { stage: index, error })?;
-            let mut search = Search::new(&stage.problem, Goal::Front, SEED);
-            search.advance(self.moves);
-            let front = search.front().to_vec();
+            let front = self.search(&stage, Goal::Front).front().to_vec();
             let chosen = front.len() - 1;
             self.open[index] = Some(Open { stage, front, chosen });
         }
         Ok(())
+    }
+
+    fn search<'p>(&self, stage: &'p StageProblem, goal: Goal) -> Search<'p> {
+        let mut search = Search::new(&stage.problem, goal, SEED);
+        search.advance(self.effort.saturating_mul(stage.problem.len() as u64));
+        search
     }
 
     /// Makes the stages of too full lanes smaller by about what the lane is over. Whether all such
@@ -242,14 +246,14 @@ impl Fitting<'_> {
                 |program: &&Program| program.stages.iter().any(|s| s.stage.index() == index);
             let room = programs.iter().filter(holds).map(|program| self.memory - program.arena);
             let room = room.min().unwrap_or_default();
-            let Some(open) = &mut self.open[index] else { continue };
+            let Some(open) = &self.open[index] else { continue };
             let (before, limit) = (open.chosen, open.answer().cost.peak + room.0);
-            let mut search = Search::new(&open.stage.problem, Goal::Budget(limit), SEED);
-            search.advance(self.moves);
-            if search.best().cost.time >= open.answer().cost.time {
+            let best = self.search(&open.stage, Goal::Budget(limit)).best().clone();
+            let Some(open) = &mut self.open[index] else { continue };
+            if best.cost.time >= open.answer().cost.time {
                 continue;
             }
-            open.front.push(search.best().clone());
+            open.front.push(best);
             open.chosen = open.front.len() - 1;
             let found = self.lower()?;
             if found.iter().all(|program| program.arena <= self.memory) {

@@ -6,9 +6,9 @@ use crate::failure::{Code, Failure};
 use pipewright_core::plan::{Plan, PlanError, Sequence, training_graphs};
 use pipewright_core::predict::{FitError, PredictError, Prediction, fit, predict};
 
-/// Moves of a search for one stage: about a second. The plan depends on their number and on nothing
-/// of the machine.
-const MOVES: u64 = 2_000_000;
+/// Moves of the searches for a stage, for each of its nodes: about a second for some hundred. The plan
+/// depends on their number and on nothing of the machine.
+const EFFORT: u64 = 2_000;
 
 /// The plan with the recomputation that was asked for.
 pub(super) fn recompute(
@@ -18,7 +18,7 @@ pub(super) fn recompute(
 ) -> Result<(Plan, Prediction), FitError> {
     match which {
         Recompute::None => Ok((plan, prediction)),
-        Recompute::Auto => fit(&plan, MOVES),
+        Recompute::Auto => fit(&plan, EFFORT),
         Recompute::Full => Ok(full(plan)?),
     }
 }
