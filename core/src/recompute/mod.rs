@@ -8,6 +8,7 @@ mod bound;
 mod closure;
 mod cut;
 mod edit;
+pub mod file;
 mod flow;
 mod front;
 mod problem;
@@ -15,6 +16,8 @@ mod repeat;
 mod search;
 mod sequence;
 mod state;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use bound::{least_peak, least_time};
