@@ -5,9 +5,11 @@
 //! [`least_time`] say what none can do better.
 
 mod bound;
+pub mod chen;
 mod closure;
 mod cut;
 mod edit;
+pub mod exact;
 pub mod file;
 mod flow;
 mod front;

@@ -1,5 +1,7 @@
 //! Problems and sequences: every error, and costs beside a naive simulation.
 
+mod chen;
+mod exact;
 mod problem;
 mod sequence;
 
