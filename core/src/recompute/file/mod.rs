@@ -3,8 +3,9 @@
 //! A graph is one JSON object with `format` and `nodes`, and perhaps `model`. A node has `id` (its
 //! place in the list, from 0), `bytes` of its value, `time` in microseconds and `inputs` (ids that
 //! are all smaller than its own). It may have `name`, `op`, `phase` (`"F"` or `"B"`, else forward),
-//! `output` (what kind of result it is; absent: none), `rng` and `once` (true or false). Whatever
-//! else stands there is skipped.
+//! `output` (what kind of result it is; absent: none), `output_bytes`, `rng` and `once` (true or
+//! false). `sources` lists what is there from the beginning, each with `bytes`. Whatever else stands
+//! in the file is skipped.
 
 mod parse;
 mod scalar;
@@ -30,6 +31,9 @@ pub struct GraphFile {
     pub problem: Problem,
     /// What the file says of each node for people.
     pub labels: Vec<Label>,
+    /// Bytes that no sequence changes and no peak counts: sources, and the room in which results
+    /// are put down.
+    pub resident: u64,
 }
 
 /// What a node is called, and what it is.
@@ -77,7 +81,9 @@ pub enum FileError {
         found: String,
     },
     /// Something is missing.
-    #[error("{at} has no `{what}`; each node needs id, bytes, time and inputs")]
+    #[error(
+        "{at} has no `{what}`; a graph needs nodes, and each of them id, bytes, time and inputs"
+    )]
     Missing {
         /// Where.
         at: String,

@@ -29,7 +29,8 @@ pub fn read(json: &[u8]) -> Result<GraphFile, FileError> {
     }
     let nodes =
         file.nodes.ok_or_else(|| FileError::Missing { at: "the file".into(), what: "nodes" })?;
-    let (nodes, labels) = nodes.0?;
+    let NodeList { nodes, labels, results } = nodes.0?;
+    let resident = results.saturating_add(file.sources.map_or(Ok(0), |sources| sources.0)?);
     let model = match file.model {
         Some(model) => model.text().map_err(|value| FileError::Value {
             at: "model".into(),
@@ -38,7 +39,7 @@ pub fn read(json: &[u8]) -> Result<GraphFile, FileError> {
         })?,
         None => String::new(),
     };
-    Ok(GraphFile { model, problem: Problem::new(nodes)?, labels })
+    Ok(GraphFile { model, problem: Problem::new(nodes)?, labels, resident })
 }
 
 /// What programs write that have numbers which are none.
@@ -62,7 +63,13 @@ fn not_json(json: &[u8], error: &serde_json::Error) -> FileError {
 struct File {
     format: Option<Scalar>,
     model: Option<Scalar>,
+    sources: Option<Sources>,
     nodes: Option<Nodes>,
+}
+
+#[derive(serde::Deserialize)]
+struct Source {
+    bytes: Option<Scalar>,
 }
 
 #[derive(serde::Deserialize)]
@@ -75,12 +82,56 @@ struct Entry {
     op: Option<Scalar>,
     phase: Option<Scalar>,
     output: Option<Scalar>,
+    output_bytes: Option<Scalar>,
     rng: Option<Scalar>,
     once: Option<Scalar>,
 }
 
+/// Bytes of all sources, or what is wrong with one.
+struct Sources(Result<u64, FileError>);
+
+impl<'de> Deserialize<'de> for Sources {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(SourcesVisitor)
+    }
+}
+
+struct SourcesVisitor;
+
+impl<'de> Visitor<'de> for SourcesVisitor {
+    type Value = Sources;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a list of sources")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Sources, A::Error> {
+        let mut sum = Ok(0u64);
+        let mut index = 0;
+        while let Some(source) = list.next_element::<Source>()? {
+            let at = || format!("source {index}, bytes");
+            // A source without bytes takes none.
+            let bytes = source.bytes.map_or(Ok(0), |bytes| {
+                let value = || FileError::Value { at: at(), value: bytes.to_string(), must: BYTES };
+                bytes.whole(MOST_BYTES).ok_or_else(value)
+            });
+            sum = sum.and_then(|sum| Ok(sum.saturating_add(bytes?)));
+            index += 1;
+        }
+        Ok(Sources(sum))
+    }
+}
+
 /// All nodes, or what is wrong with the first that is wrong.
-struct Nodes(Result<(Vec<Node>, Vec<Label>), FileError>);
+struct Nodes(Result<NodeList, FileError>);
+
+#[derive(Default)]
+struct NodeList {
+    nodes: Vec<Node>,
+    labels: Vec<Label>,
+    /// Bytes of what is put down of outputs.
+    results: u64,
+}
 
 impl<'de> Deserialize<'de> for Nodes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -98,15 +149,16 @@ impl<'de> Visitor<'de> for NodesVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Nodes, A::Error> {
-        let (mut nodes, mut labels, mut edges) = (vec![], vec![], 0);
+        let (mut read, mut edges) = (NodeList::default(), 0);
         while let Some(entry) = list.next_element::<Entry>()? {
-            let at = nodes.len();
-            let read = if at == MOST_NODES { Ok(None) } else { entry.read(at).map(Some) };
-            let error = match read {
-                Ok(Some((node, label))) => {
+            let at = read.nodes.len();
+            let one = if at == MOST_NODES { Ok(None) } else { entry.read(at).map(Some) };
+            let error = match one {
+                Ok(Some((node, label, result))) => {
                     edges += node.inputs.len();
-                    nodes.push(node);
-                    labels.push(label);
+                    read.nodes.push(node);
+                    read.labels.push(label);
+                    read.results = read.results.saturating_add(result);
                     if edges <= MOST_EDGES {
                         continue;
                     }
@@ -125,7 +177,7 @@ impl<'de> Visitor<'de> for NodesVisitor {
             while list.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(Nodes(Err(error)));
         }
-        Ok(Nodes(Ok((nodes, labels))))
+        Ok(Nodes(Ok(read)))
     }
 }
 
@@ -134,8 +186,8 @@ fn too_large(what: &'static str, count: usize, most: usize) -> FileError {
 }
 
 impl Entry {
-    /// The node at a place.
-    fn read(self, at: usize) -> Result<(Node, Label), FileError> {
+    /// The node at a place, and the bytes that are put down of it as a result.
+    fn read(self, at: usize) -> Result<(Node, Label, u64), FileError> {
         let missing = |what| FileError::Missing { at: format!("node {at}"), what };
         let id = self.id.ok_or_else(|| missing("id"))?;
         match id.whole(u64::MAX) {
@@ -173,7 +225,14 @@ impl Entry {
             forward,
             rng: flag(&self.rng, "rng", FLAG)?,
         };
-        Ok((node, label))
+        let result = match &self.output_bytes {
+            _ if !node.output => 0,
+            Some(bytes) => {
+                bytes.whole(MOST_BYTES).ok_or_else(|| bytes.refuse(at, "output_bytes", BYTES))?
+            }
+            None => node.bytes,
+        };
+        Ok((node, label, result))
     }
 }
 

@@ -34,6 +34,24 @@ fn everything_is_read() {
 }
 
 #[test]
+fn what_is_resident_is_summed() {
+    let second = r#""id":1,"bytes":4,"time":2,"inputs":[0],"output":"loss""#;
+    let with = |sources: &str, end: &str| {
+        let text = format!(
+            r#"{{"format":"{FORMAT}","sources":{sources},"nodes":[{{{FIRST}}},{{{second}{end}}}]}}"#
+        );
+        read(text.as_bytes()).map(|file| file.resident).map_err(|e| e.to_string())
+    };
+    assert_eq!(with("[]", ""), Ok(4));
+    assert_eq!(with(r#"[{"id":"s0","bytes":100},{"bytes":20}]"#, r#","output_bytes":3"#), Ok(123));
+    let refused = with(r#"[{"bytes":1},{"bytes":-5}]"#, "").unwrap_err();
+    assert!(refused.contains("source 1, bytes: -5 is not a whole"), "{refused}");
+    let refused = with("[]", r#","output_bytes":0.5"#).unwrap_err();
+    assert!(refused.contains("node 1, output_bytes: 0.5"), "{refused}");
+    assert!(with("7", "").unwrap_err().contains("expected a list of sources"));
+}
+
+#[test]
 fn bad_nodes_are_refused_with_their_place() {
     let node = |fields: &str| format!(r#""id":1,"output":"loss",{fields}"#);
     let cases = [
