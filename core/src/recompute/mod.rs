@@ -5,9 +5,12 @@
 //! [`least_time`] say what none can do better.
 
 mod bound;
+pub mod chen;
 mod closure;
 mod cut;
 mod edit;
+pub mod exact;
+pub mod file;
 mod flow;
 mod front;
 mod problem;
@@ -15,6 +18,8 @@ mod repeat;
 mod search;
 mod sequence;
 mod state;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use bound::{least_peak, least_time};
