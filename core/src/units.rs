@@ -101,7 +101,7 @@ impl FromStr for Bytes {
     type Err = SizeError;
 
     /// A number, a decimal one too, and B, KB, KiB, MB, MiB, GB, GiB, TB, TiB or nothing behind it;
-    /// down to whole bytes.
+    /// down to whole bytes, and to the most that there can be.
     fn from_str(text: &str) -> Result<Self, SizeError> {
         let refused = || SizeError(text.chars().take(40).collect());
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -119,13 +119,10 @@ impl FromStr for Bytes {
             _ => return Err(refused()),
         };
         if let Ok(whole) = number.parse::<u64>() {
-            return whole.checked_mul(unit).map(Self).ok_or_else(refused);
+            return Ok(Self(whole) * unit);
         }
-        let bytes = number.parse::<f64>().map_err(|_| refused())? * unit as f64;
-        match bytes < u64::MAX as f64 {
-            true => Ok(Self(bytes as u64)),
-            false => Err(refused()),
-        }
+        let number = number.parse::<f64>().map_err(|_| refused())?;
+        Ok(Self((number * unit as f64) as u64))
     }
 }
 
@@ -163,8 +160,10 @@ mod tests {
         assert_eq!(bytes("16GiB"), Some(16 << 30));
         assert_eq!(bytes("16 gb"), Some(16_000_000_000));
         assert_eq!(bytes("1.5KiB"), Some(1536));
-        assert_eq!(bytes("18446744073709551615"), Some(u64::MAX));
-        for wrong in ["", "GiB", "-1", "1e9", "nan", "1.2.3MB", "16 G", "1GiBs", "99999999TiB"] {
+        for most in ["18446744073709551615", "999999999TiB", "99999999999.5GiB"] {
+            assert_eq!(bytes(most), Some(u64::MAX), "{most}");
+        }
+        for wrong in ["", "GiB", "-1", "1e9", "nan", "1.2.3MB", "16 G", "1GiBs", "é"] {
             assert_eq!(bytes(wrong), None, "{wrong}");
         }
         let error = "16 G".parse::<Bytes>().unwrap_err().to_string();

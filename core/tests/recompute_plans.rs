@@ -7,7 +7,7 @@ use pipewright_core::partition;
 use pipewright_core::plan::{
     Draft, Model, Plan, PlanError, RecomputeError, Sequence, StageProblem, training_graphs,
 };
-use pipewright_core::predict::{FitError, Prediction, fit, predict};
+use pipewright_core::predict::{FitError, Prediction, best_move, fit, predict};
 use pipewright_core::recompute::{Problem, check, cost, last_uses};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
@@ -112,6 +112,8 @@ fn every_lane_is_made_to_fit() {
         assert!(prediction.timeline.step >= before.timeline.step, "{what}");
         let read = Plan::from_json(&fitted.to_json()).unwrap();
         assert_eq!(read.recompute, fitted.recompute, "{what}");
+        // Sequences belong to their cuts.
+        assert_eq!(best_move(&fitted, &prediction), Ok(None), "{what}");
         assert_eq!(predict(&fitted).unwrap().expectation(), fitted.prediction, "{what}");
     }
 }

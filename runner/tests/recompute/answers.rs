@@ -87,6 +87,7 @@ fn small_graphs_are_solved_to_the_optimum() {
     let told = &ended.done().stdout;
     assert!(told.contains("optimal") && told.contains("proven in"), "{told}");
     // The last layers must run again, or the first: nothing is for nothing.
-    let proof = recompute(&dir, &graph("unet4"), &["--budget", "0.5", "--moves", "50000", "--bounds"]);
+    let proof =
+        recompute(&dir, &graph("unet4"), &["--budget", "0.5", "--moves", "50000", "--bounds"]);
     assert!(proof.done().stdout.contains("no sequence takes less than 1"), "{proof:#?}");
 }
