@@ -230,9 +230,9 @@ pub struct PlanArgs {
     /// Memory of each device, such as 16GiB or 800MB, in place of the cluster's.
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Bytes>,
-    /// What stages compute again instead of keeping it.
-    #[arg(long, value_enum, default_value = "auto")]
-    pub recompute: Recompute,
+    /// What stages compute again instead of keeping it; open: auto with --memory, else nothing.
+    #[arg(long, value_enum)]
+    pub recompute: Option<Recompute>,
     /// synthetic, idx:DIR (MNIST's files), cifar10:DIR, cifar100:DIR, images:DIR (a folder a class),
     /// tokens16:PATH, tokens32:PATH, npy:DIR or safetensors:FILE.
     #[arg(long, default_value_t = Data::default())]
@@ -256,6 +256,14 @@ pub struct PlanArgs {
     /// The file; `-` prints it.
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,
+}
+
+impl PlanArgs {
+    /// What stages compute again.
+    pub fn recompute(&self) -> Recompute {
+        let open = if self.memory.is_some() { Recompute::Auto } else { Recompute::None };
+        self.recompute.unwrap_or(open)
+    }
 }
 
 /// `runner forms`.

@@ -86,7 +86,7 @@ fn space<'a>(
         stages: args.stages,
         micro_batches: args.micro_batches,
         schedule: args.schedule,
-        recompute: match args.recompute {
+        recompute: match args.recompute() {
             Recompute::None => Some(false),
             Recompute::Auto => None,
             Recompute::Full => Some(true),
