@@ -151,7 +151,7 @@ fn every_random_sequence() {
 }
 
 /// Every lane of a transformer in half of the memory that the first one would take, by processes as
-/// well: the fewer micro-batches 1F1B has in flight on a lane, the more it keeps of each.
+/// well: the fewer micro-batches 1F1B has in flight on a lane, the more it can keep of each.
 #[test]
 fn a_plan_made_to_fit_trains_the_same() {
     let dir = scratch("recompute-fitted");
@@ -165,8 +165,8 @@ fn a_plan_made_to_fit_trains_the_same() {
     assert!(prediction.programs.iter().all(|program| program.arena.0 <= most.0 / 2));
     let kept = prediction.programs.iter().map(|program| program.stages[0].slots.bytes);
     let kept: Vec<Bytes> = kept.collect();
-    // The first stage has the embedding and is another one.
-    assert!(kept[1..].is_sorted() && kept[1] < kept[3], "{kept:?}");
+    // Equal stages, three and two micro-batches in flight.
+    assert!(kept[1] < kept[2], "{kept:?}");
     let again: Vec<usize> = (0..4).map(|stage| prediction.again(StageId(stage)).0).collect();
     assert!(again[0] > 0 && again[1] > 0 && again[3] == 0, "{again:?}");
     let expected = Trained::over_threads(&dir, &plan);
