@@ -48,7 +48,7 @@ fn every_point_of_a_front_passes_the_checker() {
         assert!(ended.done().stdout.contains("trade-offs"), "{ended:#?}");
         let front = json(&dir.join("f.json"));
         let points = front["points"].as_array().unwrap();
-        assert!(points.len() > 3, "{name}: {}", points.len());
+        assert!(points.len() >= 3, "{name}: {}", points.len());
         for pair in points.windows(2) {
             assert!(pair[0]["peak_bytes"].as_u64() < pair[1]["peak_bytes"].as_u64(), "{name}");
             assert!(pair[0]["time_us"].as_f64() > pair[1]["time_us"].as_f64(), "{name}");
@@ -87,6 +87,7 @@ fn small_graphs_are_solved_to_the_optimum() {
     let told = &ended.done().stdout;
     assert!(told.contains("optimal") && told.contains("proven in"), "{told}");
     // The last layers must run again, or the first: nothing is for nothing.
-    let proof = recompute(&dir, &graph("unet4"), &["--budget", "0.5", "--moves", "50000", "--bounds"]);
+    let proof =
+        recompute(&dir, &graph("unet4"), &["--budget", "0.5", "--moves", "50000", "--bounds"]);
     assert!(proof.done().stdout.contains("no sequence takes less than 1"), "{proof:#?}");
 }

@@ -15,7 +15,8 @@ pub(super) struct Frame {
     text: String,
     x: (f64, f64),
     y: (f64, f64),
-    legends: u32,
+    /// Where the next explanation begins.
+    legend: f64,
 }
 
 impl Frame {
@@ -30,7 +31,7 @@ impl Frame {
             x: (x.1, if x.2 > x.1 { x.2 } else { x.1 + 1.0 }),
             // A little air above the highest value.
             y: (y.1, if y.2 > y.1 { y.1 + (y.2 - y.1) * 1.04 } else { y.1 + 1.0 }),
-            legends: 0,
+            legend: LEFT,
         };
         frame.write(format_args!(
             "<text x=\"{LEFT}\" y=\"24\" font-size=\"16\">{}</text>",
@@ -86,8 +87,9 @@ impl Frame {
 
     /// What a color means.
     pub fn legend(&mut self, color: &str, text: &str) {
-        let (x, y) = (LEFT + 270.0 * f64::from(self.legends), HEIGHT - 20.0);
-        self.legends += 1;
+        let (x, y) = (self.legend, HEIGHT - 20.0);
+        // A letter of this size is about 6 wide.
+        self.legend += 40.0 + 6.0 * text.chars().count() as f64;
         let (square, text) = (y - 10.0, escaped(text));
         self.write(format_args!(
             "<rect x=\"{x}\" y=\"{square}\" width=\"10\" height=\"10\" fill=\"{color}\"/>"
