@@ -103,7 +103,7 @@ impl<'p> Cutter<'p> {
             let vertex = self.vertex[node as usize];
             if self.network.on_source_side(vertex + 1) {
                 kept.ticks += self.ticks.of(node);
-            } else if self.network.on_source_side(vertex) {
+            } else if moment.wanted[node as usize] || self.network.on_source_side(vertex) {
                 kept.nodes.push(node);
                 kept.bytes += self.kept_bytes(moment, node);
             }
@@ -141,19 +141,19 @@ impl<'p> Cutter<'p> {
     /// The edges of a node whose value costs `keep` to keep.
     fn add(&mut self, moment: &Moment, node: u32, keep: u64) {
         let (a, r) = (self.vertex[node as usize], self.vertex[node as usize] + 1);
-        self.network.edge(a, SINK, keep);
-        if moment.wanted[node as usize] {
-            self.network.edge(SOURCE, a, UNBOUNDED);
+        // What is wanted is there in any case and needs no vertex.
+        let free = |node: u32| moment.wanted[node as usize] || moment.there[node as usize];
+        if !free(node) {
+            self.network.edge(a, SINK, keep);
         }
         let ticks = self.ticks.of(node);
         if ticks >= keep || self.problem.node(node).once {
             return;
         }
         self.network.edge(SOURCE, r, keep - ticks);
-        self.network.edge(r, a, UNBOUNDED);
-        for &input in self.problem.inputs(node) {
-            if !moment.there[input as usize] {
-                self.network.edge(r, self.vertex[input as usize], UNBOUNDED);
+        for &needed in self.problem.inputs(node).iter().chain([&node]) {
+            if !free(needed) {
+                self.network.edge(r, self.vertex[needed as usize], UNBOUNDED);
             }
         }
     }

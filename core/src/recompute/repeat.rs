@@ -3,9 +3,11 @@
 use super::Problem;
 use super::cut::without_waste;
 
-/// Shortest block that counts as a layer, and fewest repetitions.
-const SHORTEST: usize = 4;
+/// Shortest block that counts as a layer, fewest repetitions, and nodes that must be alike at first
+/// sight.
+const SHORTEST: usize = 2;
 const FEWEST: usize = 3;
+const GLANCE: usize = 4;
 
 /// Nodes `start + block * period + place` that are alike for all blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +42,13 @@ impl Repeats {
         let kinds = kinds(problem);
         let mut runs: Vec<Run> = vec![];
         let mut from = 0;
-        while from + SHORTEST * FEWEST <= kinds.len() {
+        while from + GLANCE * FEWEST <= kinds.len() {
             match longest(&kinds, from) {
                 Some(run) => {
                     from = run.end();
                     runs.push(run);
                 }
-                None => from += SHORTEST,
+                None => from += GLANCE,
             }
         }
         Self { runs }
@@ -71,7 +73,7 @@ impl Repeats {
     }
 
     /// The sequence in which all blocks of run `run` are done as the `width` blocks from `source` on
-    /// are. `None` where the blocks do not follow one another. O(items x their inputs).
+    /// are. `None` where there are not so many. O(items x their inputs).
     pub fn spread(
         &self,
         problem: &Problem,
@@ -84,7 +86,7 @@ impl Repeats {
         if source + width > blocks {
             return None;
         }
-        let parts = self.parts(problem, sequence, run)?;
+        let parts = self.parts(problem, sequence, run);
         let mut spread: Vec<u32> = sequence[..parts[0]].to_vec();
         for block in 0..blocks {
             // The model blocks, again and again in both directions.
@@ -109,7 +111,7 @@ impl Repeats {
 
     /// Where each block of a run begins in a sequence: after the last first computation of the block
     /// before. The last entry is the end of the last block.
-    fn parts(&self, problem: &Problem, sequence: &[u32], run: usize) -> Option<Vec<usize>> {
+    fn parts(&self, problem: &Problem, sequence: &[u32], run: usize) -> Vec<usize> {
         let run = &self.runs[run];
         let mut done = vec![false; problem.len()];
         let mut ends = vec![0; run.blocks + 1];
@@ -124,7 +126,11 @@ impl Repeats {
             }
         }
         ends[0] = start;
-        ends.windows(2).all(|pair| pair[0] < pair[1]).then_some(ends)
+        // A block that is done early leaves nothing for its part.
+        for block in 0..run.blocks {
+            ends[block + 1] = ends[block + 1].max(ends[block]);
+        }
+        ends
     }
 }
 
@@ -144,8 +150,8 @@ fn kinds(problem: &Problem) -> Vec<u64> {
 fn longest(kinds: &[u64], from: usize) -> Option<Run> {
     let rest = &kinds[from..];
     let mut best: Option<Run> = None;
-    for period in SHORTEST..=rest.len() / FEWEST {
-        if rest[..SHORTEST] != rest[period..period + SHORTEST] {
+    for period in SHORTEST..=(rest.len() - GLANCE) / (FEWEST - 1) {
+        if rest[..GLANCE] != rest[period..period + GLANCE] {
             continue;
         }
         let equal = rest.iter().zip(&rest[period..]).take_while(|(a, b)| a == b).count();
@@ -153,7 +159,10 @@ fn longest(kinds: &[u64], from: usize) -> Option<Run> {
         let run = Run { start: from, period, blocks };
         let size = |run: &Run| run.period * run.blocks;
         // Of equally many nodes the shortest period.
-        if blocks >= FEWEST && best.is_none_or(|b| size(&run) > size(&b)) {
+        if blocks >= FEWEST
+            && period * blocks >= GLANCE * FEWEST
+            && best.is_none_or(|b| size(&run) > size(&b))
+        {
             best = Some(run);
         }
     }

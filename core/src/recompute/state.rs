@@ -228,8 +228,7 @@ impl<'p> State<'p> {
         if self.crosses(from, to) {
             self.across += bytes * i64::from(self.problem.copies());
         } else {
-            self.tree.add(from as usize, bytes);
-            self.tree.add(to as usize + 1, -bytes);
+            self.tree.add(from as usize, to as usize + 1, bytes);
         }
     }
 
@@ -259,8 +258,7 @@ impl<'p> State<'p> {
             self.count(node, from, to, 1);
         } else if !before {
             let bytes = self.bytes(node);
-            self.tree.add(old as usize + 1, bytes);
-            self.tree.add(to as usize + 1, -bytes);
+            self.tree.add(old as usize + 1, to as usize + 1, bytes);
         }
     }
 

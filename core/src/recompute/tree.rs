@@ -1,8 +1,8 @@
 //! The largest prefix sum of a changing array: bytes in use over time.
 //!
 //! A value that lives from slot `a` to slot `b` adds its bytes at `a` and takes them away at
-//! `b + 1`; the memory at a slot is the sum up to it, its peak the largest prefix sum. A change at
-//! one slot costs O(log slots), the peak O(1).
+//! `b + 1`; the memory at a slot is the sum up to it, its peak the largest prefix sum. A value
+//! costs O(log slots), the peak O(1).
 
 /// Sum of a part, and the largest sum of a prefix of it that is not empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,18 +26,42 @@ impl Tree {
         Self { parts: vec![Part::default(); 2 * leaves], leaves }
     }
 
-    /// Adds `bytes` from slot `at` on.
-    pub fn add(&mut self, at: usize, bytes: i64) {
-        let mut i = at + self.leaves;
+    /// Adds `bytes` at the slots from `from` to before `to`; takes them away from `to` to before
+    /// `from` if that is the later one.
+    pub fn add(&mut self, from: usize, to: usize, bytes: i64) {
+        if from == to {
+            return;
+        }
+        let (mut i, mut j) = (from + self.leaves, to + self.leaves);
+        self.change_leaf(i, bytes);
+        self.change_leaf(j, -bytes);
+        while i / 2 != j / 2 {
+            (i, j) = (i / 2, j / 2);
+            self.join(i);
+            self.join(j);
+        }
+        // From here on both are in the same part: its sum is what it was, and if its largest
+        // prefix sum is, so are all above.
+        while i > 1 {
+            i /= 2;
+            if !self.join(i) {
+                break;
+            }
+        }
+    }
+
+    fn change_leaf(&mut self, i: usize, bytes: i64) {
         let leaf = &mut self.parts[i];
         leaf.sum += bytes;
         leaf.most += bytes;
-        while i > 1 {
-            i /= 2;
-            let (left, right) = (self.parts[2 * i], self.parts[2 * i + 1]);
-            self.parts[i] =
-                Part { sum: left.sum + right.sum, most: left.most.max(left.sum + right.most) };
-        }
+    }
+
+    /// Makes a part from its halves; whether it changed.
+    fn join(&mut self, i: usize) -> bool {
+        let (left, right) = (self.parts[2 * i], self.parts[2 * i + 1]);
+        let sum = left.sum + right.sum;
+        let part = Part { sum, most: left.most.max(left.sum + right.most) };
+        std::mem::replace(&mut self.parts[i], part) != part
     }
 
     /// The largest prefix sum.

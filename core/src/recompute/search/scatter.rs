@@ -8,7 +8,7 @@ use super::SAVING;
 use super::dice::Dice;
 
 /// Moves that take as long as a cut, for each node.
-const MOVES_A_NODE: f64 = 0.02;
+const MOVES_A_NODE: f64 = 0.03;
 
 /// Makes cuts.
 pub(super) struct Scatter<'p> {

@@ -1,9 +1,12 @@
 //! Problems and sequences: every error, and costs beside a naive simulation.
 
 mod chen;
+mod cut;
 mod exact;
 mod problem;
+mod search;
 mod sequence;
+mod state;
 
 use super::{Node, Problem};
 use proptest::prelude::*;
