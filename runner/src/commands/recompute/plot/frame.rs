@@ -125,18 +125,20 @@ impl Frame {
             let (x, y) = (self.place((value, self.y.0)).0, corner.1);
             self.write(format_args!(
                 "<path d=\"M{x:.1} {y:.1}v5\" stroke=\"black\"/>\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{value}</text>",
-                y + 19.0
+                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                y + 19.0,
+                label(value)
             ));
         }
         for value in round(self.y) {
             let y = self.place((self.x.0, value)).1;
             self.write(format_args!(
                 "<path d=\"M{LEFT} {y:.1}H{}\" stroke=\"#e5e7eb\"/>\
-                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value}</text>",
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 WIDTH - RIGHT,
                 LEFT - 6.0,
-                y + 4.0
+                y + 4.0,
+                label(value)
             ));
         }
         self.write(format_args!(
@@ -153,6 +155,11 @@ impl Frame {
     }
 }
 
+/// A value in few letters.
+fn label(value: f64) -> String {
+    if value < 1e6 { value.to_string() } else { format!("{value:e}") }
+}
+
 /// Round values from the least to the largest, four to ten of them.
 fn round((least, most): (f64, f64)) -> Vec<f64> {
     let step = 10f64.powf(((most - least) / 4.0).log10().floor());
@@ -167,13 +174,14 @@ fn round((least, most): (f64, f64)) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::round;
+    use super::{label, round};
 
     #[test]
     fn ticks_are_round() {
         assert_eq!(round((0.0, 120.0)), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0, 120.0]);
         assert_eq!(round((100.0, 137.0)), [100.0, 105.0, 110.0, 115.0, 120.0, 125.0, 130.0, 135.0]);
         assert_eq!(round((0.0, 0.8)), [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]);
-        assert_eq!(round((0.0, 1e13)).len(), 6);
+        assert_eq!(round((0.0, 1.2e13)).len(), 7);
+        assert_eq!([0.3, 250.0, 2e12].map(label), ["0.3", "250", "2e12"]);
     }
 }
