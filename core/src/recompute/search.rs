@@ -44,6 +44,12 @@ const LADDER: f64 = 0.93;
 /// Temperatures at which slices of annealing begin, as shares of the time of all nodes.
 const HEATS: [f64; 4] = [8e-3, 2e-3, 5e-4, 1e-4];
 
+/// Moves of a slice: many short ones from different answers find more than a few long ones.
+const SLICES: [u64; 4] = [1000, 4000, 4000, 16_000];
+
+/// Time beyond which little effort is spent on less memory, as a share of all nodes.
+const ENOUGH: f64 = 1.6;
+
 /// Steps down before a slice, at most.
 const STRIDES: u32 = 12;
 
@@ -118,7 +124,7 @@ impl<'p> Search<'p> {
             if self.done() {
                 return false;
             }
-            self.step(until - self.moves);
+            self.step();
         }
         !self.done()
     }
@@ -181,7 +187,7 @@ impl<'p> Search<'p> {
     }
 
     /// Goes on the way that was gone least for its share.
-    fn step(&mut self, left: u64) {
+    fn step(&mut self) {
         let mut ways = [0, 1, 2, 3];
         ways.sort_by_key(|way| self.spent[*way] / WAYS[*way].1);
         for way in ways {
@@ -190,7 +196,7 @@ impl<'p> Search<'p> {
                 Way::Sweep => self.sweep(),
                 Way::Descend => self.descend(),
                 Way::Scatter => self.scatter(),
-                Way::Anneal => self.anneal(left),
+                Way::Anneal => self.anneal(),
             };
             self.spent[way] += self.moves - before;
             if worked {
@@ -261,9 +267,8 @@ impl<'p> Search<'p> {
     }
 
     /// A slice of annealing.
-    fn anneal(&mut self, left: u64) -> bool {
-        let items = self.problem.len() as u64;
-        let moves = (30_000 + 30 * items).min(left.max(1000));
+    fn anneal(&mut self) -> bool {
+        let moves = SLICES[self.dice.below(SLICES.len() as u32) as usize];
         let (rung, limit) = self.limit();
         let start = self.start(limit);
         self.local.load(&self.front.answers()[start].sequence);
@@ -313,14 +318,26 @@ impl<'p> Search<'p> {
             return (0, limit);
         }
         const LEAST: f64 = 2e-4;
-        let weights = |gains: &[f64]| gains.iter().map(|gain| gain + LEAST).sum::<f64>();
-        let mut drawn = self.dice.unit() * weights(&self.gains);
-        let passed = |gain: &&f64| {
-            drawn -= **gain + LEAST;
+        const SELDOM: f64 = 0.25;
+        let rungs = 0..self.gains.len();
+        let weights: Vec<f64> = rungs
+            .map(|rung| {
+                let index = self.front.within(self.rung(rung)).unwrap_or(0);
+                let late = self.front.answers()[index].cost.time > ENOUGH * self.base.time;
+                (self.gains[rung] + LEAST) * if late { SELDOM } else { 1.0 }
+            })
+            .collect();
+        let mut drawn = self.dice.unit() * weights.iter().sum::<f64>();
+        let passed = |weight: &&f64| {
+            drawn -= **weight;
             drawn > 0.0
         };
-        let rung = self.gains.iter().take_while(passed).count();
-        let rung = rung.min(self.gains.len() - 1);
-        (rung, (self.base.peak as f64 * libm::pow(LADDER, rung as f64 + 1.0)) as u64)
+        let rung = weights.iter().take_while(passed).count().min(weights.len() - 1);
+        (rung, self.rung(rung))
+    }
+
+    /// The limit of a rung.
+    fn rung(&self, rung: usize) -> u64 {
+        (self.base.peak as f64 * libm::pow(LADDER, rung as f64 + 1.0)) as u64
     }
 }
