@@ -79,7 +79,8 @@ fn equal_inputs_give_equal_bytes() {
     for goal in [&["--budget", "0.4"][..], &["--pareto"], &["--budget", "0.3", "--threads", "3"]] {
         assert_eq!(run("a.json", goal), run("b.json", goal), "{goal:?}");
     }
-    let threads = [&["--pareto"][..], &["--pareto", "--threads", "3"]].map(|args| run("c.json", args));
+    let threads =
+        [&["--pareto"][..], &["--pareto", "--threads", "3"]].map(|args| run("c.json", args));
     assert_ne!(threads[0], threads[1], "more searches find other answers");
 }
 
