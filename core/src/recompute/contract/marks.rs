@@ -46,10 +46,9 @@ pub fn fused(problem: &Problem) -> Vec<bool> {
     marked
 }
 
-/// Marks after Kadono: nodes lose their mark, those with the largest values first, as long as no
-/// group grows beyond what is allowed. Returns the marks, and the nodes that lost theirs in this
-/// order.
-pub fn by_size(problem: &Problem, growth: Growth) -> (Vec<bool>, Vec<u32>) {
+/// The choice of marks after Kadono: nodes lose their mark, those with the largest values first, as
+/// long as no group grows beyond what is allowed. Returns the nodes that lost theirs, in this order.
+pub fn by_size(problem: &Problem, growth: Growth) -> Vec<u32> {
     let most = growth.members.min(MOST_MEMBERS);
     let mut marked = vec![true; problem.len()];
     let fixed = with_fixed(problem, &vec![false; problem.len()]);
@@ -74,20 +73,21 @@ pub fn by_size(problem: &Problem, growth: Growth) -> (Vec<bool>, Vec<u32>) {
         groups.join(grown);
         true
     });
-    (marked, order)
+    order
 }
 
-/// Marks of `rounds` steps from `marked` to all nodes, the last of which has all: nodes get their
-/// marks back in the reverse order of losing them, the smallest values first.
-pub fn refined(marked: &[bool], lost: &[u32], rounds: usize) -> Vec<Vec<bool>> {
-    let mut now = marked.to_vec();
-    let mut steps = vec![];
-    for round in 0..rounds {
-        let [from, to] = [round, round + 1].map(|done| lost.len() - lost.len() * done / rounds);
-        lost[to..from].iter().for_each(|node| now[*node as usize] = true);
-        steps.push(now.clone());
-    }
-    steps
+/// Marks of all nodes but some.
+pub fn unmarked(problem: &Problem, nodes: &[u32]) -> Vec<bool> {
+    let mut marked = vec![true; problem.len()];
+    nodes.iter().for_each(|node| marked[*node as usize] = false);
+    marked
+}
+
+/// Marks of a gradual decomposition: first `lost` are unmarked, after `steps` steps none is. Nodes
+/// get their marks back in the reverse order of losing them, the smallest values first.
+pub fn refined(problem: &Problem, lost: &[u32], steps: usize) -> Vec<Vec<bool>> {
+    let left = (0..=steps).map(|step| lost.len() * (steps - step) / steps.max(1));
+    left.map(|left| unmarked(problem, &lost[..left])).collect()
 }
 
 /// The group of each node, as if it were marked.

@@ -17,7 +17,7 @@
 mod marks;
 mod order;
 
-pub use marks::{Growth, by_size, fused, refined};
+pub use marks::{Growth, by_size, fused, refined, unmarked};
 pub use order::{Group, MOST_MEMBERS, Order, least_peak};
 
 use super::{Node, Problem, ProblemError};

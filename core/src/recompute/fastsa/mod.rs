@@ -37,7 +37,7 @@ use slots::{NONE, Slots};
 const SLOPE: f64 = 0.002;
 
 /// The same above the limit, for as much memory again.
-const STEEP: f64 = 8.0;
+const STEEP: f64 = 16.0;
 
 /// Temperatures while it falls by half.
 const STEPS: u32 = 16;

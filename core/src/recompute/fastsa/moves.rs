@@ -58,6 +58,9 @@ impl Dice {
 
     /// The next move to consider; none if what was drawn cannot move.
     pub fn draw(&mut self, slots: &Slots<'_>) -> Option<Move> {
+        if self.nodes.is_empty() {
+            return None;
+        }
         match self.below(8) {
             0..=3 => self.swap(slots),
             4 | 5 if !slots.again().is_empty() => self.remove(slots),

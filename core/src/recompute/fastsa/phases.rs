@@ -35,9 +35,8 @@ impl Preparation {
             Self::Nothing => vec![],
             Self::Grouping => vec![fused(problem)],
             Self::Contraction { members, time, steps } => {
-                let (marked, lost) = by_size(problem, Growth { members, time, bytes });
-                let mut phases = vec![marked.clone()];
-                phases.extend(refined(&marked, &lost, steps));
+                let lost = by_size(problem, Growth { members, time, bytes });
+                let mut phases = refined(problem, &lost, steps);
                 // Its last one has all nodes, as the phase after it has anyway.
                 phases.truncate(steps);
                 phases

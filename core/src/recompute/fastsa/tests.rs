@@ -158,3 +158,14 @@ fn a_chain_is_annealed_to_half_of_its_memory() {
     assert!(reached.peak <= limit, "{reached:?}");
     assert!(reached.time <= problem.time() + 16.0, "{reached:?}");
 }
+
+/// Marks stay, and there is nothing else.
+#[test]
+fn a_graph_of_marks_stays_as_it_is() {
+    let mark = Node { bytes: 1, time: 1.0, inputs: vec![], output: true, once: true };
+    let problem = Problem::with_marks(vec![mark.clone(), mark], vec![0, 1], 2).unwrap();
+    let settings = Settings { limit: 1, moves: 100, ..Settings::default() };
+    let mut annealing = Annealing::new(&problem, &[], &[0, 1], settings);
+    assert!(!annealing.advance(100));
+    assert_eq!(annealing.best(), [0, 1]);
+}
