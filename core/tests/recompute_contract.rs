@@ -2,7 +2,7 @@
 //! for.
 
 use pipewright_core::recompute::contract::{
-    Contraction, Group, Growth, Order, STATES, by_size, fused, least_peak, refined,
+    Contraction, Group, Growth, Order, STATES, best_order, by_size, fused, refined,
 };
 use pipewright_core::recompute::{Node, Problem, check, cost, memory, without_recomputation};
 use proptest::prelude::*;
@@ -90,7 +90,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
     fn backwards_finds_the_least_peak(group in groups(12)) {
-        let order = least_peak(&group, usize::MAX);
+        let order = best_order(&group, usize::MAX);
         prop_assert!(order.exact);
         order_holds(&group, &order)?;
         prop_assert_eq!(order.peak, forwards(&group));
@@ -99,9 +99,9 @@ proptest! {
 
     #[test]
     fn guesses_can_be_run(group in groups(40)) {
-        let guess = least_peak(&group, 0);
+        let guess = best_order(&group, 0);
         order_holds(&group, &guess)?;
-        prop_assert!(least_peak(&group, 50).peak <= guess.peak);
+        prop_assert!(best_order(&group, 50).peak <= guess.peak);
     }
 }
 
@@ -263,7 +263,7 @@ fn sixty_values_with_branches_are_searched() {
             group.inputs.push(inputs);
         }
     }
-    let order = least_peak(&group, STATES);
+    let order = best_order(&group, STATES);
     assert!(order.exact);
     assert_eq!(order.items.len(), 60);
 }

@@ -1,9 +1,11 @@
 //! The command line.
 
 mod onnx;
+mod recompute;
 mod training;
 
 pub use onnx::{LossKind, OnnxArgs};
+pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
 
 use crate::checkpoint::LATEST;
@@ -55,6 +57,8 @@ pub enum Command {
     Calibrate(CalibrateArgs),
     /// Measure a plan's operations and links here: runner profile plan.json -o cluster.json
     Profile(ProfileArgs),
+    /// Less memory by computing again: runner recompute graph.json.gz --budget 0.5 -o sequence.json
+    Recompute(RecomputeArgs),
     /// Print the JSON Schema of plan files: runner schema > plan.schema.json
     Schema,
 }

@@ -1,13 +1,31 @@
 //! Recomputation (rematerialisation): less memory for more time.
 //!
 //! A [`Problem`] says what is to be computed; a sequence computes it, some values more than once, so
-//! that they need not be kept in between.
+//! that they need not be kept in between. [`Search`] finds sequences, [`least_peak`] and
+//! [`least_time`] say what none can do better.
 
+mod bound;
+pub mod chen;
+mod closure;
 pub mod contract;
+mod cut;
+mod edit;
+pub mod exact;
 pub mod fastsa;
+pub mod file;
+mod flow;
+mod front;
 mod problem;
+mod repeat;
+mod search;
 mod sequence;
+mod state;
+#[cfg(test)]
+mod tests;
 mod tree;
 
+pub use bound::{least_peak, least_time};
+pub use front::Answer;
 pub use problem::{MOST_BYTES, MOST_EDGES, MOST_NODES, Node, Problem, ProblemError};
+pub use search::{Goal, Search};
 pub use sequence::{Cost, SequenceError, check, cost, last_uses, memory, without_recomputation};

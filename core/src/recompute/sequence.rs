@@ -1,7 +1,7 @@
 //! A sequence of computations with repetitions, and what it needs: exact, independent of every
 //! search.
 
-use super::Problem;
+use super::{Answer, Problem};
 use thiserror::Error;
 
 /// What a sequence costs.
@@ -11,6 +11,13 @@ pub struct Cost {
     pub peak: u64,
     /// Time of all computations.
     pub time: f64,
+}
+
+impl Answer {
+    /// Of a checked sequence.
+    pub fn new(problem: &Problem, sequence: Vec<u32>) -> Self {
+        Self { cost: cost(problem, &sequence), sequence }
+    }
 }
 
 /// Why a sequence cannot be run.

@@ -1,17 +1,8 @@
 //! The largest prefix sum of a changing array: bytes in use over time.
 //!
 //! A value that lives from slot `a` to slot `b` adds its bytes at `a` and takes them away at
-//! `b + 1`; the memory at a slot is the sum up to it, its peak the largest prefix sum. So adding to a
-//! range is a change at two slots. Slots lie in blocks of one cache line, and the tree stands on
-//! blocks: an eighth of the nodes, and three levels fewer to climb.
-//!
-//! Changes are made in batches. What two of them have in common is climbed once, and a climb ends
-//! where nothing changes any more, which is soon where a batch moves bytes by a few slots: then the
-//! sums above are as they were, and mostly the maxima too. O(log slots) a change at worst; the peak
-//! is O(1).
-
-/// Slots of a block: 64 bytes.
-const BLOCK: usize = 8;
+//! `b + 1`; the memory at a slot is the sum up to it, its peak the largest prefix sum. A value
+//! costs O(log slots), the peak O(1).
 
 /// Sum of a part, and the largest sum of a prefix of it that is not empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -20,105 +11,57 @@ struct Part {
     most: i64,
 }
 
-impl Part {
-    fn join(self, later: Self) -> Self {
-        Self { sum: self.sum + later.sum, most: self.most.max(self.sum + later.most) }
-    }
-}
-
-/// The array.
+/// The array; its length is a power of two.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
-    slots: Vec<[i64; BLOCK]>,
-    /// Node `i` has the children `2 i` and `2 i + 1`; the last half are the blocks.
+    /// Node `i` has the children `2 i` and `2 i + 1`; leaves are the last half.
     parts: Vec<Part>,
-    /// Numbers of nodes to compute again, ascending.
-    dirty: Vec<u32>,
-    /// Nodes as they were before the last batch.
-    log: Vec<(u32, Part)>,
+    leaves: usize,
 }
 
 impl Tree {
     /// Zeros, at least `slots` of them.
     pub fn new(slots: usize) -> Self {
-        let blocks = slots.div_ceil(BLOCK).next_power_of_two().max(2);
-        Self {
-            slots: vec![[0; BLOCK]; blocks],
-            parts: vec![Part::default(); 2 * blocks],
-            dirty: vec![],
-            log: vec![],
-        }
+        let leaves = slots.next_power_of_two().max(2);
+        Self { parts: vec![Part::default(); 2 * leaves], leaves }
     }
 
-    /// Adds to each of some slots (in any order, also repeatedly) so many bytes, from there on.
-    pub fn apply(&mut self, changes: &[(u32, i64)]) {
-        self.log.clear();
-        self.dirty.clear();
-        for &(slot, bytes) in changes {
-            let (block, place) = (slot as usize / BLOCK, slot as usize % BLOCK);
-            self.slots[block][place] += bytes;
-            // Batches are short: insertion keeps them sorted for less than a call of `sort`.
-            let at = self.dirty.iter().rposition(|other| *other <= block as u32);
-            if at.is_none_or(|at| self.dirty[at] != block as u32) {
-                self.dirty.insert(at.map_or(0, |at| at + 1), block as u32);
+    /// Adds `bytes` at the slots from `from` to before `to`; takes them away from `to` to before
+    /// `from` if that is the later one.
+    pub fn add(&mut self, from: usize, to: usize, bytes: i64) {
+        if from == to {
+            return;
+        }
+        let (mut i, mut j) = (from + self.leaves, to + self.leaves);
+        self.change_leaf(i, bytes);
+        self.change_leaf(j, -bytes);
+        while i / 2 != j / 2 {
+            (i, j) = (i / 2, j / 2);
+            self.join(i);
+            self.join(j);
+        }
+        // From here on both are in the same part: its sum is what it was, and if its largest
+        // prefix sum is, so are all above.
+        while i > 1 {
+            i /= 2;
+            if !self.join(i) {
+                break;
             }
         }
-        self.blocks();
-        while !self.dirty.is_empty() && self.dirty[0] > 1 {
-            self.level();
-        }
     }
 
-    /// Takes back the last batch, which was `changes`.
-    pub fn undo(&mut self, changes: &[(u32, i64)]) {
-        for &(slot, bytes) in changes {
-            self.slots[slot as usize / BLOCK][slot as usize % BLOCK] -= bytes;
-        }
-        for (node, part) in self.log.drain(..) {
-            self.parts[node as usize] = part;
-        }
+    fn change_leaf(&mut self, i: usize, bytes: i64) {
+        let leaf = &mut self.parts[i];
+        leaf.sum += bytes;
+        leaf.most += bytes;
     }
 
-    /// Computes the nodes of dirty blocks; those that changed are dirty then.
-    fn blocks(&mut self) {
-        let width = self.slots.len();
-        let mut kept = 0;
-        for i in 0..self.dirty.len() {
-            let block = self.dirty[i] as usize;
-            let mut part = Part { sum: 0, most: i64::MIN };
-            for bytes in &self.slots[block] {
-                part.sum += bytes;
-                part.most = part.most.max(part.sum);
-            }
-            kept = self.set(width + block, part, kept);
-        }
-        self.dirty.truncate(kept);
-    }
-
-    /// Computes the parents of dirty nodes; those that changed are dirty then.
-    fn level(&mut self) {
-        let (mut kept, mut last) = (0, 0);
-        for i in 0..self.dirty.len() {
-            let node = self.dirty[i] as usize / 2;
-            if node == last {
-                continue;
-            }
-            last = node;
-            let part = self.parts[2 * node].join(self.parts[2 * node + 1]);
-            kept = self.set(node, part, kept);
-        }
-        self.dirty.truncate(kept);
-    }
-
-    /// Sets a node; if that changes it, it is dirty and so many are, one more than `kept`.
-    fn set(&mut self, node: usize, part: Part, kept: usize) -> usize {
-        let old = std::mem::replace(&mut self.parts[node], part);
-        if old == part {
-            return kept;
-        }
-        self.log.push((node as u32, old));
-        self.dirty[kept] = node as u32;
-        kept + 1
+    /// Makes a part from its halves; whether it changed.
+    fn join(&mut self, i: usize) -> bool {
+        let (left, right) = (self.parts[2 * i], self.parts[2 * i + 1]);
+        let sum = left.sum + right.sum;
+        let part = Part { sum, most: left.most.max(left.sum + right.most) };
+        std::mem::replace(&mut self.parts[i], part) != part
     }
 
     /// The largest prefix sum.
@@ -129,47 +72,49 @@ impl Tree {
     /// The first slot at which it is reached.
     pub fn peak_at(&self) -> usize {
         let mut i = 1;
-        while i < self.slots.len() {
+        while i < self.leaves {
             let (left, right) = (self.parts[2 * i], self.parts[2 * i + 1]);
             i = if left.most >= left.sum + right.most { 2 * i } else { 2 * i + 1 };
         }
-        let block = i - self.slots.len();
-        let mut sum = 0;
-        let reached = self.slots[block].iter().position(|bytes| {
-            sum += bytes;
-            sum == self.parts[i].most
-        });
-        block * BLOCK + reached.unwrap_or(0)
+        i - self.leaves
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Batches, and batches taken back, against sums from the beginning.
-        #[test]
-        fn batches_agree_with_plain_sums(
-            batches in prop::collection::vec(
-                (prop::collection::vec((0u32..200, -50i64..50), 0..9), any::<bool>()), 1..40),
-        ) {
-            let mut tree = Tree::new(200);
-            let mut plain = vec![0i64; 256];
-            for (batch, keep) in batches {
-                tree.apply(&batch);
-                if keep {
-                    batch.iter().for_each(|(slot, bytes)| plain[*slot as usize] += bytes);
-                } else {
-                    tree.undo(&batch);
-                }
-                let mut sum = 0;
-                let sums: Vec<i64> = plain.iter().map(|bytes| { sum += bytes; sum }).collect();
-                let peak = *sums.iter().max().unwrap();
-                prop_assert_eq!(tree.peak(), peak);
-                prop_assert_eq!(Some(tree.peak_at()), sums.iter().position(|sum| *sum == peak));
+    /// The largest prefix sum that ends at one of the slots `from..to`, which are not empty.
+    pub fn most(&self, from: usize, to: usize) -> i64 {
+        let (mut left, mut right) = (from + self.leaves, to + self.leaves);
+        // Parts on the left side in order, parts on the right side from the end.
+        let (mut head, mut tail): (Option<Part>, Option<Part>) = (None, None);
+        let join = |a: Option<Part>, b: Option<Part>| match (a, b) {
+            (Some(a), Some(b)) => {
+                Some(Part { sum: a.sum + b.sum, most: a.most.max(a.sum + b.most) })
             }
+            (a, b) => a.or(b),
+        };
+        while left < right {
+            if left & 1 == 1 {
+                head = join(head, Some(self.parts[left]));
+                left += 1;
+            }
+            if right & 1 == 1 {
+                right -= 1;
+                tail = join(Some(self.parts[right]), tail);
+            }
+            left /= 2;
+            right /= 2;
         }
+        self.before(from) + join(head, tail).expect("the range is not empty").most
+    }
+
+    /// Sum of all slots before `at`.
+    fn before(&self, at: usize) -> i64 {
+        let mut i = at + self.leaves;
+        let mut sum = 0;
+        while i > 1 {
+            if i & 1 == 1 {
+                sum += self.parts[i - 1].sum;
+            }
+            i /= 2;
+        }
+        sum
     }
 }

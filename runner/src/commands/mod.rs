@@ -15,6 +15,7 @@ mod forms;
 mod model;
 mod plan;
 mod profile;
+mod recompute;
 mod run;
 pub mod schema;
 mod show;
@@ -25,6 +26,7 @@ use crate::device::cpu::without_kernel;
 use crate::failure::{Code, Failure};
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::Plan;
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -41,6 +43,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Forms(args) => forms::forms(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Profile(args) => profile::profile(&args),
+        Command::Recompute(args) => recompute::recompute(&args),
         Command::Schema => schema::schema(),
     };
     match result {
@@ -87,8 +90,34 @@ fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
             _ => Ok(()),
         };
     }
-    if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|e| Failure::file(folder, &e))?;
-    }
+    make_folder_of(path)?;
     std::fs::write(path, text).map_err(|e| Failure::file(path, &e))
+}
+
+/// Writes a file that is the old one or the whole new one at every moment, or prints the text when
+/// the path is `-`.
+fn replace_text(path: &Path, text: &str) -> Result<(), Failure> {
+    // What is there and no file, a terminal or a pipe, is written to as it stands.
+    let special = std::fs::metadata(path).is_ok_and(|there| !there.is_file());
+    let Some(name) = path.file_name().filter(|_| path != Path::new("-") && !special) else {
+        return write_text(path, text);
+    };
+    let mut beside_name = OsString::from(".");
+    beside_name.push(name);
+    beside_name.push(format!("-{}", std::process::id()));
+    let beside = path.with_file_name(beside_name);
+    make_folder_of(path)?;
+    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    written.map_err(|e| {
+        // It may not even be there.
+        let _ = std::fs::remove_file(&beside);
+        Failure::file(path, &e)
+    })
+}
+
+fn make_folder_of(path: &Path) -> Result<(), Failure> {
+    match path.parent().filter(|p| !p.as_os_str().is_empty()) {
+        Some(folder) => std::fs::create_dir_all(folder).map_err(|e| Failure::file(folder, &e)),
+        None => Ok(()),
+    }
 }

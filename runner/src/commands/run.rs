@@ -106,7 +106,7 @@ fn threads(args: &RunArgs, ranks: u32) -> usize {
 
 /// A flag that SIGINT, SIGTERM and SIGUSR1 set; the second SIGINT ends the process at once. SIGUSR1
 /// is the one that mpirun passes on to its ranks without ending them a second later.
-fn stop_flag() -> Result<StopFlag, Failure> {
+pub(super) fn stop_flag() -> Result<StopFlag, Failure> {
     let flag = StopFlag::default();
     let now = i32::from(Code::Interrupted as u8);
     let register = || -> std::io::Result<()> {

@@ -12,13 +12,13 @@
 //!
 //! An unmarked node is computed in each group that needs it (c above), so that its value need not be
 //! kept: large values are better left unmarked. Each group is computed in the order of least peak
-//! ([`least_peak`]); what that takes beyond the marked values is the group's `extra`.
+//! ([`best_order`]); what that takes beyond the marked values is the group's `extra`.
 
 mod marks;
 mod order;
 
 pub use marks::{Growth, by_size, fused, refined, unmarked};
-pub use order::{Group, MOST_MEMBERS, Order, least_peak};
+pub use order::{Group, MOST_MEMBERS, Order, best_order};
 
 use super::{Node, Problem, ProblemError};
 
@@ -179,7 +179,7 @@ fn put_in_order(problem: &Problem, members: &[u32], states: usize) -> (Order, u6
         group.ticks.push(ticks(problem.node(*node).time));
         group.inputs.push(problem.inputs(*node).iter().filter_map(place).collect());
     }
-    let order = least_peak(&group, states);
+    let order = best_order(&group, states);
     let extra = order.peak - result;
     (order, extra)
 }

@@ -80,7 +80,7 @@ struct Search<'g> {
 /// one, and backwards the value that needs the least memory at that moment.
 ///
 /// O(states x members x log states).
-pub fn least_peak(group: &Group, states: usize) -> Order {
+pub fn best_order(group: &Group, states: usize) -> Order {
     if group.bytes.len() <= MOST_MEMBERS {
         let mut search = Search::new(group);
         if let Some(order) = search.run(states) {

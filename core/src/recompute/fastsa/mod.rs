@@ -26,6 +26,7 @@ mod places;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 pub use phases::{Preparation, anneal};
 

@@ -5,7 +5,7 @@
 
 use super::{Annealing, Settings};
 use crate::recompute::contract::{Contraction, Growth, STATES, by_size, fused, refined};
-use crate::recompute::{Cost, Problem, ProblemError, cost, without_recomputation};
+use crate::recompute::{Cost, Problem, ProblemError, cost, least_peak, without_recomputation};
 
 /// What is annealed before single nodes are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +66,7 @@ pub fn anneal(
     let mut best = Found::new(problem, settings.limit);
     let mut sequence = best.sequence.clone();
     // No sequence is below that, and a limit out of reach would be worth any time.
-    let settings = Settings { limit: settings.limit.max(working_set(problem)), ..settings };
+    let settings = Settings { limit: settings.limit.max(least_peak(problem)), ..settings };
     let phases = preparation.phases(problem, settings.limit);
     let share = Settings { moves: settings.moves / 2 / phases.len().max(1) as u64, ..settings };
     for marked in phases {
@@ -105,16 +105,6 @@ fn run(annealing: &mut Annealing<'_>, mut report: impl FnMut(&[u32]) -> bool) ->
             return true;
         }
     }
-}
-
-/// Bytes that some computation needs, its inputs and its value: no sequence gets below.
-fn working_set(problem: &Problem) -> u64 {
-    let bytes = |node: &u32| problem.node(*node).bytes;
-    let needed = problem.needed();
-    let computed = (0..problem.len() as u32).filter(|node| needed[*node as usize]);
-    let sets =
-        computed.map(|node| bytes(&node) + problem.inputs(node).iter().map(bytes).sum::<u64>());
-    sets.max().unwrap_or(0)
 }
 
 /// The best sequence of all phases.

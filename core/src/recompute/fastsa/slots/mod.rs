@@ -8,8 +8,8 @@
 mod plan;
 
 use super::places::Places;
+use super::tree::Tree;
 use crate::recompute::Problem;
-use crate::recompute::tree::Tree;
 
 /// No node, or no slot.
 pub(super) const NONE: u32 = u32::MAX;

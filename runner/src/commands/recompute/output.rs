@@ -1,0 +1,159 @@
+//! What was found: as a table, as JSON, as a file, as a picture.
+
+use super::plot;
+use super::progress::{duration, percent};
+use super::search::Found;
+use crate::args::RecomputeArgs;
+use crate::commands::replace_text;
+use crate::failure::Failure;
+use pipewright_core::recompute::file::{
+    FRONT_FORMAT, FrontFile, GraphFile, PointRecord, SEQUENCE_FORMAT, SequenceFile,
+};
+use pipewright_core::recompute::{Answer, Cost, chen, least_time};
+use pipewright_core::units::Bytes;
+use std::path::Path;
+use std::time::Instant;
+
+/// All that can be told.
+pub(super) struct Context<'a> {
+    pub args: &'a RecomputeArgs,
+    pub graph: &'a GraphFile,
+    /// Every needed node once.
+    pub without: &'a Answer,
+    /// Bytes that no sequence goes below.
+    pub bound: u64,
+    pub begun: Instant,
+    pub found: &'a Found,
+}
+
+impl Context<'_> {
+    /// Tells the best answer for `limit` bytes.
+    pub fn budget(&self, limit: u64) -> Result<(), Failure> {
+        let best = self.found.within(limit);
+        let without = self.without.cost;
+        let file = |sequence| SequenceFile {
+            format: SEQUENCE_FORMAT,
+            model: &self.graph.model,
+            budget_bytes: limit,
+            peak_without_bytes: without.peak,
+            time_without_us: without.time,
+            bound_bytes: self.bound,
+            point: PointRecord::new(best.cost, without, sequence),
+        };
+        self.write(|| file(Some(&best.sequence[..])).to_json())?;
+        if let Some(path) = &self.args.svg {
+            let picture = plot::memory_over_time(self.graph, self.without, best, limit);
+            replace_text(path, &picture)?;
+        }
+        if self.args.json {
+            say!("{}", file(None).to_json());
+            return Ok(());
+        }
+        self.tell(&self.head());
+        self.tell(&row("without recomputation", without, without));
+        self.tell(&row(if self.found.optimal { "optimal" } else { "found" }, best.cost, without));
+        let share = |bytes: u64| percent(bytes as f64, without.peak as f64);
+        let line =
+            |what, bytes| format!("{what:24}{:>12} {:>8}", Bytes(bytes).to_string(), share(bytes));
+        self.tell(&line("budget", limit));
+        self.tell(&line("no sequence below", self.bound));
+        if self.args.bounds {
+            self.tell(&self.least_time(limit.max(best.cost.peak)));
+        }
+        let again = best.sequence.len() - self.without.sequence.len();
+        self.tell(&format!("{again} computations more than without, {}", self.effort()));
+        Ok(())
+    }
+
+    /// Tells all trade-offs.
+    pub fn front(&self) -> Result<(), Failure> {
+        let without = self.without.cost;
+        let file = |sequences: bool| FrontFile {
+            format: FRONT_FORMAT,
+            model: &self.graph.model,
+            peak_without_bytes: without.peak,
+            time_without_us: without.time,
+            bound_bytes: self.bound,
+            points: (self.found.front.iter())
+                .map(|a| PointRecord::new(a.cost, without, sequences.then_some(&a.sequence[..])))
+                .collect(),
+        };
+        self.write(|| file(true).to_json())?;
+        if let Some(path) = &self.args.svg {
+            let baseline = chen::sweep(&self.graph.problem, &self.graph.forward());
+            let share = self.bound as f64 / without.peak.max(1) as f64;
+            let picture =
+                plot::trade_offs(self.graph, &self.found.front, &baseline, without, share);
+            replace_text(path, &picture)?;
+        }
+        if self.args.json {
+            say!("{}", file(false).to_json());
+            return Ok(());
+        }
+        self.tell(&self.head());
+        for answer in &self.found.front {
+            let mut line = row("", answer.cost, without);
+            if self.args.bounds {
+                line = format!("{line}   {}", self.least_time(answer.cost.peak));
+            }
+            self.tell(&line);
+        }
+        self.tell(&row("without recomputation", without, without));
+        let share = percent(self.bound as f64, without.peak as f64);
+        self.tell(&format!("no sequence needs less than {} ({share})", Bytes(self.bound)));
+        self.tell(&format!("{} trade-offs, {}", self.found.front.len(), self.effort()));
+        Ok(())
+    }
+
+    /// Writes the file that is asked for.
+    fn write(&self, text: impl Fn() -> String) -> Result<(), Failure> {
+        match &self.args.output {
+            Some(path) => replace_text(path, &text()),
+            None => Ok(()),
+        }
+    }
+
+    /// Prints a line beside the file: where that goes to the standard output, elsewhere.
+    fn tell(&self, line: &str) {
+        if self.args.output.as_deref() == Some(Path::new("-")) {
+            eprintln!("{line}");
+        } else {
+            say!("{line}");
+        }
+    }
+
+    fn head(&self) -> String {
+        let name = if self.graph.model.is_empty() { "the graph" } else { &self.graph.model };
+        let head = format!("{name}, {} nodes", self.graph.problem.len());
+        format!("{head:24}{:>12} {:>8} {:>11} {:>8}", "memory", "", "time", "")
+    }
+
+    /// What a proof says about the time within `limit` bytes.
+    fn least_time(&self, limit: u64) -> String {
+        match least_time(&self.graph.problem, limit) {
+            Some(time) => {
+                let share = percent(time, self.without.cost.time);
+                format!("within {} no sequence takes less than {share} of the time", Bytes(limit))
+            }
+            None => format!("within {} there is no sequence", Bytes(limit)),
+        }
+    }
+
+    fn effort(&self) -> String {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        if self.found.optimal {
+            return format!("proven in {seconds:.1} s");
+        }
+        format!("{:.1} million moves in {seconds:.1} s", self.found.moves as f64 / 1e6)
+    }
+}
+
+fn row(what: &str, cost: Cost, without: Cost) -> String {
+    format!(
+        "{what:24}{:>12} {:>8} {:>11} {:>8}",
+        Bytes(cost.peak).to_string(),
+        percent(cost.peak as f64, without.peak as f64),
+        duration(cost.time).to_string(),
+        percent(cost.time, without.time)
+    )
+}
