@@ -213,7 +213,8 @@ impl Inputs {
     /// The choices that make `plan`. A cluster equal to a preset becomes that preset.
     ///
     /// # Errors
-    /// For a schedule that has no name here: it could be shown but not edited.
+    /// For a schedule that has no name here, and for recomputation, which belongs to the cuts: they
+    /// could be shown but not edited.
     pub fn of_plan(plan: &Plan) -> Result<Self, String> {
         let model = match &plan.model {
             Model::Preset(p) => ModelChoice::Preset(*p),
@@ -224,6 +225,9 @@ impl Inputs {
             Some(name) => ClusterChoice::Preset(name),
             None => ClusterChoice::File(Shared::new(plan.cluster.clone())),
         };
+        if !plan.recompute.is_empty() {
+            return Err("its stages recompute in sequences that only the runner reads".into());
+        }
         let stages = plan.cuts.len() as u32 + 1;
         let schedule = ScheduleKind::STRAIGHT.into_iter().find(|kind| {
             ScheduleText::of(*kind, stages, plan.micro_batches)

@@ -2,14 +2,14 @@
 
 use pipewright_core::cost::{Cluster, MeasuredNode, Profile, Sample, SplitSample};
 use pipewright_core::graph::presets::Preset;
-use pipewright_core::plan::{Draft, Model, Plan};
+use pipewright_core::plan::{Draft, Model, Plan, Sequence, training_graphs};
 use pipewright_core::predict::predict;
 use pipewright_core::units::Nanos;
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
-/// A preset by name, a graph in full, and one with residual blocks and measured times.
-static PLANS: LazyLock<[String; 3]> = LazyLock::new(|| {
+/// A preset by name, a graph in full, one with residual blocks and measured times, one that recomputes.
+static PLANS: LazyLock<[String; 4]> = LazyLock::new(|| {
     let cluster = || Cluster::preset("laptop").unwrap();
     let text = |model, cluster, cuts| Draft::new(model, cluster, cuts).plan().unwrap().0.to_json();
     let full = Model::Graph(Preset::DigitsCnn.graph().unwrap());
@@ -17,8 +17,17 @@ static PLANS: LazyLock<[String; 3]> = LazyLock::new(|| {
         text(Model::Preset(Preset::DigitsCnn), cluster(), vec![3, 7]),
         text(full, cluster(), vec![5]),
         text(Model::Preset(Preset::Resnet50), measured(cluster()), vec![40, 45]),
+        recomputing(Draft::new(Model::Preset(Preset::DigitsCnn), cluster(), vec![3, 7])),
     ]
 });
+
+fn recomputing(draft: Draft) -> String {
+    let mut plan = draft.plan().unwrap().0;
+    let (graph, schedule) = plan.check().unwrap();
+    let graphs = training_graphs(&plan.inputs(&graph, &schedule));
+    plan.recompute = graphs.iter().map(Sequence::full).collect();
+    plan.to_json()
+}
 
 fn measured(mut cluster: Cluster) -> Cluster {
     let sample = |samples, ns| Sample {

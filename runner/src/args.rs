@@ -12,6 +12,7 @@ use crate::checkpoint::LATEST;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use pipewright_core::plan::Data;
 use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::units::Bytes;
 use std::path::PathBuf;
 
 /// Plans and runs the parallel training of neural networks.
@@ -155,9 +156,20 @@ pub enum Parallel {
 pub enum Forms {
     /// Pipelines and replicas of them, which the runner executes.
     Runnable,
-    /// Tensor parallelism and recomputation as well: what they would give is printed, the plan
-    /// written is still one that the runner executes.
+    /// Tensor parallelism as well: what it would give is printed, the plan written is still one that
+    /// the runner executes.
     All,
+}
+
+/// What stages compute again in the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Recompute {
+    /// Nothing.
+    None,
+    /// As little as lets each lane fit the memory of its device; where all fit, nothing.
+    Auto,
+    /// All activations of a stage but those that it receives and sends.
+    Full,
 }
 
 /// `runner plan`. What is left open is searched.
@@ -215,6 +227,12 @@ pub struct PlanArgs {
     /// reedbush-l, laptop, dgx-a100, dgx-h100 or a file that `runner profile` wrote.
     #[arg(long, default_value = "laptop")]
     pub cluster: String,
+    /// Memory of each device, such as 16GiB or 800MB, in place of the cluster's.
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Bytes>,
+    /// What stages compute again instead of keeping it; open: auto with --memory, else nothing.
+    #[arg(long, value_enum)]
+    pub recompute: Option<Recompute>,
     /// synthetic, idx:DIR (MNIST's files), cifar10:DIR, cifar100:DIR, images:DIR (a folder a class),
     /// tokens16:PATH, tokens32:PATH, npy:DIR or safetensors:FILE.
     #[arg(long, default_value_t = Data::default())]
@@ -238,6 +256,14 @@ pub struct PlanArgs {
     /// The file; `-` prints it.
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,
+}
+
+impl PlanArgs {
+    /// What stages compute again.
+    pub fn recompute(&self) -> Recompute {
+        let open = if self.memory.is_some() { Recompute::Auto } else { Recompute::None };
+        self.recompute.unwrap_or(open)
+    }
 }
 
 /// `runner forms`.

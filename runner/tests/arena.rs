@@ -7,11 +7,12 @@
 
 mod common;
 
+use common::recompute::{at_random, just_in_time, recomputing};
 use common::{draft, draft_of, networks};
 use pipewright_core::graph::presets::{PRESETS, Preset};
 use pipewright_core::graph::{Graph, Op};
 use pipewright_core::plan::{BatchNorm, DataParallel, Draft, Model, Plan, Precision, Program};
-use pipewright_core::predict::Prediction;
+use pipewright_core::predict::{Prediction, predict};
 use pipewright_core::schedule::{ScheduleKind, Updates};
 use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::execute::Rank;
@@ -110,11 +111,18 @@ fn stage_counts(preset: Preset) -> impl Iterator<Item = u32> {
     [1, 2, 4, 8].into_iter().filter(move |stages| *stages <= layers)
 }
 
-/// Makes every rank of a plan, one after the other.
+/// The same for a draft, and again with recomputation.
 fn ranks_hold_what_is_predicted(what: &str, draft: Draft) {
-    let what = format!("{what}, {} stages, {}", draft.cuts.len() + 1, draft.schedule);
-    let (plan, prediction) = draft.plan().unwrap();
-    let data = data(&plan, &prediction);
+    let plan = draft.plan().unwrap().0;
+    ranks_of_plan_hold(what, &plan);
+    ranks_of_plan_hold(&format!("{what}, again"), &recomputing(&plan, at_random(1)));
+}
+
+/// Makes every rank of a plan, one after the other.
+fn ranks_of_plan_hold(what: &str, plan: &Plan) {
+    let what = format!("{what}, {} stages, {}", plan.stages(), plan.schedule.name);
+    let prediction = predict(plan).unwrap();
+    let data = data(plan, &prediction);
     let handles = prediction.programs.iter().map(|p| p.handles).max().unwrap();
     let transports = local(plan.ranks(), handles as usize);
     for (index, transport) in transports.into_iter().enumerate() {
@@ -123,7 +131,7 @@ fn ranks_hold_what_is_predicted(what: &str, draft: Draft) {
         let program = &prediction.programs[lane.index()];
         let predicted = prediction.timeline.lanes[lane.index()].arena.0;
         let before = HELD.get();
-        let rank = Rank::new((&plan, &prediction.graph, program), &data, transport, 1);
+        let rank = Rank::new((plan, &prediction.graph, program), &data, transport, 1);
         let grown = (HELD.get() - before) as u64;
         assert_eq!(rank.arena_bytes(), predicted, "{what}");
         assert_eq!(plan.prediction.arena[lane.index()].0, predicted, "{what}");
@@ -139,7 +147,7 @@ fn all_splits(preset: Preset) {
     for stages in stage_counts(preset) {
         for schedule in ScheduleKind::STRAIGHT {
             let draft = small(draft(preset, stages), schedule, 4);
-            ranks_hold_what_is_predicted(&preset.to_string(), draft);
+            ranks_of_plan_hold(&preset.to_string(), &draft.plan().unwrap().0);
         }
     }
 }
@@ -214,13 +222,20 @@ fn later_steps<T: Transport>(mut rank: Rank<T>) -> u64 {
 }
 
 fn allocates_nothing(what: &str, draft: Draft) {
-    let what = format!("{what}, {} stages, {}", draft.cuts.len() + 1, draft.schedule);
-    let (plan, prediction) = draft.plan().unwrap();
-    let data = data(&plan, &prediction);
+    let plan = draft.plan().unwrap().0;
+    steps_of_plan_allocate_nothing(what, &plan);
+    let again = recomputing(&plan, just_in_time);
+    steps_of_plan_allocate_nothing(&format!("{what}, again"), &again);
+}
+
+fn steps_of_plan_allocate_nothing(what: &str, plan: &Plan) {
+    let what = format!("{what}, {} stages, {}", plan.stages(), plan.schedule.name);
+    let prediction = predict(plan).unwrap();
+    let data = data(plan, &prediction);
     let handles = prediction.programs.iter().map(|p| p.handles).max().unwrap();
     std::thread::scope(|scope| {
         for (index, transport) in (0..).zip(local(plan.ranks(), handles as usize)) {
-            let (plan, prediction, data, what) = (&plan, &prediction, &data, &what);
+            let (prediction, data, what) = (&prediction, &data, &what);
             scope.spawn(move || {
                 let (lane, _) = plan.data_parallel.place(index);
                 let parts = (plan, &prediction.graph, &prediction.programs[lane.index()]);

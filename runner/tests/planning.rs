@@ -35,6 +35,44 @@ fn what_is_left_open_is_searched() {
     plan(&["--ranks", "2", "--stages", "5"]).refused(2, "leave one of");
 }
 
+/// Memory decides what is computed again; what cannot fit is said with what it would take.
+#[test]
+fn memory_is_a_choice() {
+    let dir = scratch("memory");
+    let network = "transformer:layers=8,hidden=32,heads=2,sequence=32,vocabulary=60";
+    let given = ["plan", "--model", network, "--stages", "4", "--schedule", "1f1b"];
+    let given = [&given[..], &["--micro-batches", "8", "--mini-batch", "16"]].concat();
+    let plan = |more: &[&str]| runner_in(&dir, &[&given[..], more].concat());
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    plan(&["-o", "roomy.json"]).done();
+    assert!(!read("roomy.json").contains("recompute"));
+    let most = Plan::from_json(&read("roomy.json")).unwrap().prediction.arena[0];
+    let kib = |share: u64| format!("{}KiB", most.0 * share / 100 / 1024);
+    let told = words(plan(&["--memory", &kib(60), "-o", "tight.json"]).done());
+    assert!(told.contains("lane 0, stage 0: ") && told.contains("kernels run again"), "{told}");
+    let tight = Plan::from_json(&read("tight.json")).unwrap();
+    assert!(tight.prediction.arena.iter().all(|bytes| *bytes <= tight.cluster.device.memory));
+    assert!(words(runner_in(&dir, &["show", "tight.json"]).done()).contains("kernels run again"));
+    plan(&["--memory", &kib(60), "-o", "again.json"]).done();
+    assert_eq!(read("again.json"), read("tight.json"), "the same again, to the byte");
+    let told =
+        words(plan(&["--memory", &kib(60), "--recompute", "none", "-o", "full.json"]).done());
+    assert!(told.contains("note: lane 0 takes "), "{told}");
+    assert!(!read("full.json").contains("recompute"));
+    plan(&["--recompute", "full", "-o", "full.json"]).done();
+    assert_eq!(Plan::from_json(&read("full.json")).unwrap().recompute.len(), 4);
+    plan(&["--memory", &kib(5)]).refused(4, "lane 0 needs ");
+    plan(&["--memory", "16G"]).refused(2, "`16G` is no size; write one like 16GiB");
+    // The search knows of it too: without recomputation nothing fits.
+    let open = ["plan", "--model", network, "--ranks", "2", "--mini-batch", "16"];
+    let open = [&open[..], &["--budget", "500"]].concat();
+    let open = |more: &[&str]| runner_in(&dir, &[&open[..], more].concat());
+    let memory = ["--memory", &kib(55), "-o", "open.json"];
+    open(&[&memory[..], &["--recompute", "none"]].concat()).refused(4, "nothing fits");
+    open(&memory).done();
+    assert!(read("open.json").contains("recompute"));
+}
+
 #[test]
 fn a_profile_is_a_model() {
     let dir = scratch("profile-plan");

@@ -6,8 +6,11 @@
 //! order: `((g_last + ..) + g_first)`.
 
 mod backward;
+mod sequence;
 #[cfg(test)]
 mod tests;
+
+pub use sequence::{Part, SequenceError};
 
 use super::{Crossing, DType, Division, Graph, Node, Op, Pair, TensorSpec};
 use crate::ids::{NodeId, StageId, ValueId};
@@ -159,6 +162,9 @@ pub struct Computation {
     pub wanted: u64,
     /// Scratch memory, free again when the computation ends.
     pub workspace: Extent,
+    /// Whether it was done before and its result not kept, see [`TrainingGraph::in_sequence`]: it
+    /// writes the same numbers again and leaves no other trace.
+    pub again: bool,
 }
 
 /// How a stage runs its backward pass.
@@ -315,7 +321,8 @@ impl<'a> Context<'a> {
         let workspace = workspace(self.graph, node);
         let kind = ComputationKind::Forward;
         let wanted = 0;
-        let forward = Computation { node: id, kind, reads, writes, wanted, workspace };
+        let again = false;
+        let forward = Computation { node: id, kind, reads, writes, wanted, workspace, again };
         self.out.computations.push(forward);
     }
 }

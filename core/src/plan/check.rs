@@ -1,6 +1,6 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
-use super::{BatchNorm, DataParallel, Optimizer, Plan, VERSION};
+use super::{BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, VERSION};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
@@ -117,6 +117,9 @@ pub enum PlanError {
         /// Lanes of the pipeline.
         lanes: u32,
     },
+    /// A stage cannot compute in the order that the plan says.
+    #[error("recompute: {0}")]
+    Recompute(#[from] RecomputeError),
     /// A number out of range.
     #[error("{field} is {value}, must be {must}")]
     Value {
@@ -185,6 +188,9 @@ impl Plan {
         }
         schedule::check(&schedule)?;
         self.check_together(&graph, &schedule)?;
+        if !self.recompute.is_empty() {
+            self.training_graphs(&self.inputs(&graph, &schedule))?;
+        }
         Ok((graph, schedule))
     }
 

@@ -14,6 +14,7 @@ mod stage;
 mod versions;
 
 pub use groups::groups;
+pub(super) use packed::stored;
 
 use super::{Area, DataParallel, Instruction, Optimizer, Program, Training};
 use crate::graph::Graph;

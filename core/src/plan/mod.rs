@@ -8,6 +8,7 @@ mod layout;
 mod lower;
 mod optimizer;
 mod program;
+mod recompute;
 mod training;
 
 pub use check::PlanError;
@@ -19,9 +20,12 @@ pub use program::{
     Area, Bucket, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
     StageProgram, Tie, Versions,
 };
+pub(crate) use recompute::in_sequences;
+pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem};
 pub use training::{BatchNorm, Decay, Precision, RateSchedule, Training};
 
 use crate::cost::Cluster;
+use crate::graph::autodiff::TrainingGraph;
 use crate::graph::presets::Preset;
 use crate::graph::{Graph, GraphError};
 use crate::schedule::{GenerateError, ParseError, Schedule, ScheduleKind};
@@ -47,6 +51,9 @@ pub struct Plan {
     pub cuts: Vec<u32>,
     /// Who does what in which order.
     pub schedule: ScheduleText,
+    /// By stage: what it computes again instead of keeping it; empty: no stage does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recompute: Vec<Sequence>,
     /// Samples of an optimizer step.
     pub mini_batch: u64,
     /// Micro-batches of a step; with the number of replicas it divides `mini_batch`.
@@ -223,6 +230,27 @@ impl Plan {
     /// Ranks that the plan needs: one for each lane of each replica.
     pub fn ranks(&self) -> u32 {
         self.lanes().saturating_mul(self.data_parallel.replicas)
+    }
+
+    /// What lowering takes of it; `graph` and `schedule` are what [`Self::check`] returned.
+    pub fn inputs<'a>(&'a self, graph: &'a Graph, schedule: &'a Schedule) -> Inputs<'a> {
+        Inputs {
+            graph,
+            cuts: &self.cuts,
+            schedule,
+            samples: self.samples(),
+            data_parallel: self.data_parallel,
+            optimizer: self.optimizer,
+            training: self.training,
+        }
+    }
+
+    /// The training graphs of its stages, with recomputation where it asks for some.
+    ///
+    /// # Errors
+    /// The first stage that cannot compute in the order that the plan says.
+    pub fn training_graphs(&self, inputs: &Inputs) -> Result<Vec<TrainingGraph>, RecomputeError> {
+        recompute::in_sequences(training_graphs(inputs), &self.recompute)
     }
 
     /// The file.

@@ -200,6 +200,8 @@ pub struct Kernel {
     pub pack: Vec<(Operand, Operand)>,
     /// Indexes of the node's parameters in [`StageProgram::params`]: a consecutive range.
     pub params: std::ops::Range<u32>,
+    /// Whether it ran before for this micro-batch and its result was not kept.
+    pub again: bool,
 }
 
 /// What a data set gives.

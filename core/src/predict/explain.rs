@@ -176,11 +176,14 @@ pub struct Move {
 const MOVES_MAX: usize = 16;
 
 /// The move of one cut to another border between layers that shortens the step most; `None` when
-/// none does by 0.1 % or more.
+/// none does by 0.1 % or more, and for a plan with recomputation, which belongs to its cuts.
 ///
 /// # Errors
 /// What does not fit about the plan itself.
 pub fn best_move(plan: &Plan, prediction: &Prediction) -> Result<Option<Move>, PredictError> {
+    if !plan.recompute.is_empty() {
+        return Ok(None);
+    }
     let graph = &prediction.graph;
     let times = layer_times(graph, &prediction.costs);
     let bounds = layer_bounds(graph, &plan.cuts);

@@ -1,23 +1,26 @@
 //! All arrows of the house in one call: costs, lowering, simulation.
 
 mod explain;
+mod fit;
 pub mod search;
 
 pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
 };
 
+pub use fit::{FitError, fit};
+
 use crate::cost::Costs;
 use crate::graph::Graph;
-use crate::graph::autodiff::{ComputationKind, TrainingGraph};
-use crate::ids::LaneId;
+use crate::graph::autodiff::{Part, TrainingGraph};
+use crate::ids::{LaneId, StageId};
 use crate::plan::{
-    Draft, Expectation, Inputs, Instruction, Plan, PlanError, Program, ScheduleText, VERSION,
-    groups, lower, lower_evaluation, training_graphs,
+    Draft, Expectation, Instruction, Kernel, Plan, PlanError, Program, ScheduleText, VERSION,
+    groups, lower, lower_evaluation,
 };
-use crate::schedule::Schedule;
 use crate::simulate::{Copies, StageCost, Stuck, simulate};
 use crate::timeline::Timeline;
+use crate::units::Nanos;
 use thiserror::Error;
 
 /// Why nothing follows from a plan.
@@ -60,8 +63,8 @@ pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     let samples = plan.samples();
     let costs = Costs::new(&graph, &plan.cluster, samples);
     let costs = costs.with_backward(schedule.splits_backward());
-    let inputs = inputs(plan, &graph, &schedule);
-    let graphs = training_graphs(&inputs);
+    let inputs = plan.inputs(&graph, &schedule);
+    let graphs = plan.training_graphs(&inputs).map_err(PlanError::from)?;
     let programs = lower(&inputs, &graphs);
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
     let groups = groups(&inputs);
@@ -71,27 +74,14 @@ pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     Ok(Prediction { graph, costs, stages, computations, programs, groups, timeline })
 }
 
-/// What lowering takes of a plan.
-fn inputs<'a>(plan: &'a Plan, graph: &'a Graph, schedule: &'a Schedule) -> Inputs<'a> {
-    Inputs {
-        graph,
-        cuts: &plan.cuts,
-        schedule,
-        samples: plan.samples(),
-        data_parallel: plan.data_parallel,
-        optimizer: plan.optimizer,
-        training: plan.training,
-    }
-}
-
 fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
     let mut count = [0; 3];
-    for computation in &graph.computations {
+    for (at, computation) in (0..).zip(&graph.computations) {
         if costs.node(computation.node).of(computation.kind).0 > 0 {
-            count[match computation.kind {
-                ComputationKind::Forward => 0,
-                ComputationKind::InputGradient | ComputationKind::SumGradients => 1,
-                ComputationKind::WeightGradient => 2,
+            count[match graph.part(at) {
+                Part::Forward => 0,
+                Part::InputGradient => 1,
+                Part::WeightGradient => 2,
             }] += 1;
         }
     }
@@ -104,11 +94,20 @@ fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
 /// The first thing about the plan that does not fit.
 pub fn evaluation(plan: &Plan) -> Result<Vec<Vec<Instruction>>, PredictError> {
     let (graph, schedule) = plan.check()?;
-    let inputs = inputs(plan, &graph, &schedule);
-    Ok(lower_evaluation(&inputs, &training_graphs(&inputs)))
+    let inputs = plan.inputs(&graph, &schedule);
+    let graphs = plan.training_graphs(&inputs).map_err(PlanError::from)?;
+    Ok(lower_evaluation(&inputs, &graphs))
 }
 
 impl Prediction {
+    /// Kernels that a stage runs again for each micro-batch, and their time.
+    pub fn again(&self, stage: StageId) -> (usize, Nanos) {
+        let program = self.programs.iter().find_map(|program| program.stage(stage));
+        let kernels = || program.iter().flat_map(|p| &p.kernels).filter(|kernel| kernel.again);
+        let time = |kernel: &Kernel| self.costs.node(kernel.node).of(kernel.kind);
+        (kernels().count(), kernels().map(time).sum())
+    }
+
     /// What goes into the plan file.
     pub fn expectation(&self) -> Expectation {
         Expectation {
@@ -147,6 +146,7 @@ impl Draft {
             cluster: self.cluster,
             cuts: self.cuts,
             schedule: ScheduleText::of(self.schedule, stages, self.micro_batches)?,
+            recompute: vec![],
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             data_parallel: self.data_parallel,

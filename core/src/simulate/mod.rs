@@ -34,7 +34,7 @@ pub use footprint::Footprint;
 pub use machine::{Stuck, Waiting};
 
 use crate::cost::{Cluster, Costs};
-use crate::graph::autodiff::TrainingGraph;
+use crate::graph::autodiff::{ComputationKind, Part, TrainingGraph};
 use crate::ids::LaneId;
 use crate::plan::{DataParallel, Program};
 use crate::schedule::ActionKind;
@@ -56,19 +56,19 @@ pub struct StageCost {
 }
 
 impl StageCost {
-    /// Sums the costs of a stage's computations.
+    /// Sums the costs of a stage's computations, repetitions included, by the pass that they run in.
     pub fn new(graph: &TrainingGraph, costs: &Costs) -> Self {
-        use crate::graph::autodiff::ComputationKind::{Forward, WeightGradient};
         let mut total = Self::default();
-        for computation in &graph.computations {
-            let time = costs.node(computation.node).of(computation.kind);
-            match computation.kind {
-                Forward => total.forward += time,
-                WeightGradient => {
-                    total.backward_weight += time;
-                    total.update += costs.node(computation.node).update;
-                }
-                _ => total.backward_input += time,
+        for (at, computation) in (0..).zip(&graph.computations) {
+            let cost = costs.node(computation.node);
+            let part = match graph.part(at) {
+                Part::Forward => &mut total.forward,
+                Part::InputGradient => &mut total.backward_input,
+                Part::WeightGradient => &mut total.backward_weight,
+            };
+            *part += cost.of(computation.kind);
+            if computation.kind == ComputationKind::WeightGradient {
+                total.update += cost.update;
             }
         }
         total

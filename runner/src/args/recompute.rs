@@ -1,6 +1,7 @@
 //! `runner recompute`: what is looked for, and for how long.
 
 use clap::{ArgGroup, Args};
+use pipewright_core::units::Bytes;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -67,18 +68,6 @@ impl Budget {
     }
 }
 
-const UNITS: [(&str, u64); 9] = [
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-    ("kB", 1000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
-    ("B", 1),
-];
-
 impl FromStr for Budget {
     type Err = String;
 
@@ -91,17 +80,10 @@ impl FromStr for Budget {
         if let Some(percent) = text.strip_suffix('%') {
             return share(number(percent.trim_end())? / 100.0);
         }
-        let with_unit = UNITS.into_iter().find_map(|(name, unit)| {
-            let at = text.len().checked_sub(name.len())?;
-            let fits = text.is_char_boundary(at) && text[at..].eq_ignore_ascii_case(name);
-            fits.then(|| (text[..at].trim_end(), unit))
-        });
-        match with_unit {
-            // Beyond 2^64 it is as much as there can be.
-            Some((text, unit)) => Ok(Budget::Bytes((number(text)? * unit as f64) as u64)),
-            None if text.contains('.') => share(number(text)?),
-            None => text.parse().map(Budget::Bytes).map_err(|_| wrong()),
+        if text.contains('.') && !text.ends_with(|c: char| c.is_ascii_alphabetic()) {
+            return share(number(text)?);
         }
+        text.parse().map(|Bytes(bytes)| Budget::Bytes(bytes)).map_err(|_| wrong())
     }
 }
 

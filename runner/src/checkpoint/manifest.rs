@@ -15,12 +15,13 @@ pub const VERSION: u32 = 1;
 
 /// Fields of a plan that may change between a checkpoint and its continuation: where work happens
 /// and how long. All others decide what is computed.
-const FREE: [&str; 11] = [
+const FREE: [&str; 12] = [
     "version",
     "model",
     "cluster",
     "cuts",
     "schedule",
+    "recompute",
     "micro_batches",
     "steps",
     "data",

@@ -1,5 +1,6 @@
 //! `runner plan`: makes a plan from the command line.
 
+mod recompute;
 mod search;
 
 use super::model::{is_onnx, read_model};
@@ -8,7 +9,8 @@ use crate::failure::{Code, Failure};
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
 use pipewright_core::partition;
-use pipewright_core::plan::{DataParallel, DataParallelMode, Draft};
+use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan};
+use pipewright_core::predict::{FitError, Prediction};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use std::path::Path;
@@ -19,6 +21,7 @@ const SEED: &str = "seed";
 /// Runs the command.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let mut cluster = read_cluster(&args.cluster)?;
+    cluster.device.memory = args.memory.unwrap_or(cluster.device.memory);
     let model = args.training.model(read_model(&args.model, &args.onnx, &mut cluster)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     let mut draft = Draft::new(model, cluster, vec![]);
@@ -41,11 +44,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
     let chosen = choose(args, &graph, &draft.cluster)?;
-    (draft.cuts, draft.schedule) = (chosen.cuts, chosen.schedule);
-    draft.micro_batches = chosen.micro_batches;
-    draft.data_parallel.replicas = chosen.replicas;
-    // What does not fit together here is the command line, not a file.
-    let (mut plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
+    let (mut plan, prediction) = first_that_fits(args, &draft, chosen)?;
     plan.weights = match args.weights.as_deref() {
         Some(SEED) => None,
         // An ONNX file brings its weights.
@@ -63,7 +62,29 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         timeline.step,
         100.0 * timeline.bubble()
     );
+    recompute::report(&plan, &prediction);
     Ok(())
+}
+
+/// The plan of the first choice that fits the memory of its devices.
+fn first_that_fits(
+    args: &PlanArgs,
+    draft: &Draft,
+    chosen: Vec<Chosen>,
+) -> Result<(Plan, Prediction), Failure> {
+    let mut first = None;
+    for Chosen { cuts, schedule, micro_batches, replicas } in chosen {
+        let mut draft = Draft { cuts, schedule, micro_batches, ..draft.clone() };
+        draft.data_parallel.replicas = replicas;
+        // What does not fit together here is the command line, not a file.
+        let (plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
+        match recompute::recompute(args.recompute(), plan, prediction) {
+            Ok(made) => return Ok(made),
+            Err(error @ FitError::Memory { .. }) => first = first.or(Some(error)),
+            Err(error) => return Err(recompute::failure(&error)),
+        }
+    }
+    Err(recompute::failure(&first.expect("there is a choice")))
 }
 
 /// What makes a plan of a network and a machine.
@@ -74,8 +95,8 @@ struct Chosen {
     replicas: u32,
 }
 
-/// What the command line says; what it leaves open is searched.
-fn choose(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Chosen, Failure> {
+/// What the command line says; what it leaves open is searched. The best choice first, at least one.
+fn choose(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Vec<Chosen>, Failure> {
     if let Some(stages) = args.stages {
         partition::uniform(graph, stages).map_err(|e| Failure::usage(e.to_string()))?;
     }
@@ -99,7 +120,7 @@ fn choose(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Chosen, F
              leave one of them open"
         )));
     }
-    Ok(Chosen { cuts, schedule, micro_batches, replicas })
+    Ok(vec![Chosen { cuts, schedule, micro_batches, replicas }])
 }
 
 fn split(

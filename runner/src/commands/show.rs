@@ -31,6 +31,7 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
         plan.seed
     );
     stages(&plan, &prediction);
+    recomputation(&prediction).iter().for_each(|line| say!("{line}"));
     say!();
     for (lane, line) in plan.schedule.lanes.iter().enumerate() {
         let short: String = line.chars().take(WIDTH).collect();
@@ -66,6 +67,29 @@ fn stages(plan: &Plan, prediction: &Prediction) {
             layers(graph, range.start, range.end)
         );
     }
+}
+
+/// A line for each stage of each lane that computes something again.
+pub(super) fn recomputation(prediction: &Prediction) -> Vec<String> {
+    let mut lines = vec![];
+    for program in &prediction.programs {
+        for stage in &program.stages {
+            let (kernels, time) = prediction.again(stage.stage);
+            if kernels == 0 {
+                continue;
+            }
+            let cost = &prediction.stages[stage.stage.index()];
+            let all = cost.forward + cost.backward();
+            let more = 100.0 * time.0 as f64 / all.saturating_sub(time).0.max(1) as f64;
+            let slots = &stage.slots;
+            lines.push(format!(
+                "lane {}, stage {}: {kernels} kernels run again, {more:+.1} % time; keeps {} a \
+                 micro-batch, {} in flight",
+                program.lane, stage.stage, slots.bytes, slots.count
+            ));
+        }
+    }
+    lines
 }
 
 /// First and last layer that a range of nodes touches.

@@ -87,6 +87,7 @@ impl<T: Transport> Rank<'_, T> {
             output: &node.output,
             samples: self.plan.samples(),
             phase: match pass.batch {
+                Batch::Train(_) if kernel.again => Phase::Recompute,
                 Batch::Train(_) => Phase::Train,
                 Batch::Test(_) => Phase::Evaluate,
             },

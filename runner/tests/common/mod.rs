@@ -5,6 +5,7 @@
 pub mod bits;
 pub mod golden;
 pub mod networks;
+pub mod recompute;
 
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::Graph;

@@ -96,6 +96,7 @@ impl Context<'_> {
             writes: vec![sum],
             wanted: 0,
             workspace: Extent::default(),
+            again: false,
         });
         Some(sum)
     }
@@ -121,6 +122,7 @@ impl Context<'_> {
             writes: vec![],
             wanted: 0,
             workspace: workspace(self.graph, node),
+            again: false,
         };
         match style {
             BackwardStyle::Split => Some(weight),
@@ -167,6 +169,7 @@ impl Context<'_> {
                 writes: written,
                 wanted: mask,
                 workspace: workspace(self.graph, node),
+                again: false,
             });
         }
     }

@@ -1,5 +1,6 @@
 //! Which values are stored in half the bytes, and how large they then are.
 
+use super::Inputs;
 use crate::graph::autodiff::{Role, TrainingGraph, Value};
 use crate::graph::{DType, Graph};
 use crate::ids::{NodeId, ValueId};
@@ -26,6 +27,15 @@ pub(super) fn is_packed(precision: Precision, graph: &Graph, value: &Value) -> b
     }
 }
 
+/// Bytes in which a value is stored.
+pub(in crate::plan) fn stored(inputs: &Inputs, value: &Value) -> Bytes {
+    let whole = value.extent.bytes(inputs.samples);
+    match is_packed(inputs.training.precision, inputs.graph, value) {
+        true => packed(whole),
+        false => whole,
+    }
+}
+
 /// The node whose output a chain of views shows.
 fn origin(graph: &Graph, node: NodeId) -> NodeId {
     let mut node = node;
@@ -36,7 +46,7 @@ fn origin(graph: &Graph, node: NodeId) -> NodeId {
 }
 
 /// Bytes of a packed value: two for each element of four, in whole words.
-pub(super) fn packed(bytes: Bytes) -> Bytes {
+fn packed(bytes: Bytes) -> Bytes {
     Bytes((bytes.0 / 2).next_multiple_of(4))
 }
 

@@ -15,6 +15,7 @@ use crate::ids::ParamId;
 use crate::plan::layout::aligned;
 use crate::plan::{BatchNorm, Bucket, ParamPlace, Region, StageProgram};
 use crate::units::Bytes;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Hands out memory from the start of the arena.
@@ -100,14 +101,16 @@ fn deferred_statistics(inputs: &Inputs) -> BTreeSet<ParamId> {
     params.copied().filter(|id| !inputs.graph.param(*id).trainable).collect()
 }
 
-/// Gradients by the kernel that completes them; those of tied parameters apart, at the end.
+/// Gradients in the order in which a backward pass without recomputation completes them, from the
+/// last node to the first; those of tied parameters apart, at the end. So a sum over ranks adds the
+/// same numbers in the same pieces in whatever sequence a stage computes.
 fn place_gradients(
     inputs: &Inputs,
     groups: &Groups,
     program: &mut StageProgram,
     arena: &mut Arena,
 ) {
-    let mut order: Vec<(bool, u32, usize)> = vec![];
+    let mut order = vec![];
     for (index, place) in program.params.iter().enumerate() {
         if !inputs.graph.param(place.param).trainable {
             continue;
@@ -116,20 +119,21 @@ fn place_gradients(
             kernel.kind == ComputationKind::WeightGradient
                 && kernel.params.contains(&(index as u32))
         };
-        let ready = program.kernels.iter().rposition(computes).unwrap_or(0) as u32;
-        order.push((groups.is_tied(place.param), ready, index));
+        let ready = program.kernels.iter().rposition(computes);
+        let node = ready.map(|at| Reverse(program.kernels[at].node));
+        order.push((groups.is_tied(place.param), node, index, ready.unwrap_or(0) as u32));
     }
     order.sort_unstable();
     let group = groups.of_stage(program.stage);
     let mut open: Option<Bucket> = None;
-    for (tied, ready, index) in order {
+    for (tied, _, index, ready) in order {
         let place = &mut program.params[index];
         let region = arena.take(Bytes(4) * inputs.graph.param(place.param).elements());
         place.gradient = Some(region);
         let Some(group) = group.filter(|_| !tied) else { continue };
         let bucket = open.get_or_insert(Bucket { region, ready, group, slot: 0 });
         bucket.region.bytes = arena.end - bucket.region.offset;
-        bucket.ready = ready;
+        bucket.ready = bucket.ready.max(ready);
         if bucket.region.bytes >= inputs.data_parallel.bucket {
             program.buckets.extend(open.take());
         }

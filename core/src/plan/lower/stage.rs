@@ -1,8 +1,8 @@
 //! Places for the values of one stage.
 
 use super::Inputs;
-use super::packed::{is_packed, packed, staged};
-use crate::graph::autodiff::{Computation, ComputationKind, Role, TrainingGraph};
+use super::packed::{is_packed, staged, stored};
+use crate::graph::autodiff::{Computation, ComputationKind, TrainingGraph};
 use crate::ids::ValueId;
 use crate::plan::layout::{Block, aligned, pack};
 use crate::plan::{Area, Kernel, Operand};
@@ -37,7 +37,7 @@ impl Places {
         let precision = inputs.training.precision;
         let is_packed = |i: usize| is_packed(precision, inputs.graph, &graph.values[i]);
         let whole = |i: usize| graph.values[i].extent.bytes(samples);
-        let size = |i: usize| if is_packed(i) { packed(whole(i)) } else { whole(i) };
+        let size = |i: usize| stored(inputs, &graph.values[i]);
         let mut values: Vec<Operand> = areas
             .iter()
             .enumerate()
@@ -128,6 +128,7 @@ impl Places {
                 unpack,
                 pack: c.writes.iter().filter_map(staged).map(|(to, from)| (from, to)).collect(),
                 params: start..start + params.len() as u32,
+                again: c.again,
             }
         };
         graph.computations.iter().enumerate().map(kernel).collect()
@@ -197,7 +198,7 @@ fn area(graph: &TrainingGraph, id: ValueId, life: Life) -> Area {
     // It arrives before the input-gradient part, even where that part has nothing to compute.
     let received = graph.gradient_receives.iter().any(|port| port.value == id);
     let kept_for_weights = received && life.last >= graph.input_gradient_end;
-    let is_loss = graph.values[id.index()].role == Role::Loss;
+    let is_loss = graph.loss == Some(id);
     // An outbox entry may be reused before the weight part runs, so what that part reads of a
     // sent gradient stays in the slot.
     if sent

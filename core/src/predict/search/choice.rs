@@ -48,10 +48,9 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Only what today's runner executes: pipelines and replicas of them, with no item divided and
-    /// nothing computed again.
+    /// Only what today's runner executes: pipelines and replicas of them, with no item divided.
     pub fn plain(self) -> Self {
-        Self { tensor: Some(1), recompute: Some(false), codec: Some(None), ..self }
+        Self { tensor: Some(1), codec: Some(None), ..self }
     }
 }
 
@@ -94,7 +93,7 @@ impl Choice {
 
     /// Whether today's runner executes it: see [`Fixed::plain`].
     pub fn is_plain(&self) -> bool {
-        self.tensor == 1 && self.codec.is_none() && !self.recompute.contains(&true)
+        self.tensor == 1 && self.codec.is_none()
     }
 
     /// One line: `t 8 x d 16 x p 8, m 96, interleaved:2, recompute 3/16 stages, fp8`.

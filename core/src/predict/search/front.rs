@@ -1,7 +1,7 @@
 //! The Pareto set: choices of which none is worse than another in everything.
 
+use super::Scored;
 use super::choice::Figures;
-use super::{Choice, Scored};
 
 /// Ascending by step time, then by the choice's place in the search.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,15 +47,11 @@ impl Front {
     pub fn fastest(&self) -> Option<&Scored> {
         self.entries.first()
     }
-
-    /// The shortest step of those that satisfy a condition.
-    pub fn fastest_where(&self, wanted: impl Fn(&Choice) -> bool) -> Option<&Scored> {
-        self.entries.iter().find(|scored| wanted(&scored.choice))
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Choice;
     use super::*;
     use crate::schedule::ScheduleKind;
     use crate::units::{Bytes, Nanos};

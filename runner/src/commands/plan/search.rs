@@ -1,12 +1,12 @@
 //! What the command line leaves open: tried, compared, printed.
 
 use super::Chosen;
-use crate::args::{Forms, PlanArgs};
+use crate::args::{Forms, PlanArgs, Recompute};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::{Cluster, Costs, Workload};
 use pipewright_core::graph::Graph;
 use pipewright_core::predict::search::{
-    Choice, Fixed, Lanes, Scored, Search, SearchError, Space, Verdicts, default_codecs,
+    Choice, Fixed, Front, Lanes, Scored, Search, SearchError, Space, Verdicts, default_codecs,
 };
 use std::time::Instant;
 
@@ -16,8 +16,16 @@ const NEAR: usize = 3;
 /// Rows of the table.
 const SHOWN: usize = 10;
 
-/// The fastest plan that the runner executes.
-pub(super) fn search(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Chosen, Failure> {
+/// Choices that are offered, in case that the first does not fit after all: the search estimates
+/// what recomputation saves.
+const OFFERED: usize = 8;
+
+/// Plans that the runner executes, the fastest first.
+pub(super) fn search(
+    args: &PlanArgs,
+    graph: &Graph,
+    cluster: &Cluster,
+) -> Result<Vec<Chosen>, Failure> {
     let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples));
     let space = space(args, graph, cluster, &model)?;
     let begin = Instant::now();
@@ -25,22 +33,28 @@ pub(super) fn search(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Resul
     search.advance(args.budget).map_err(failure)?;
     report(&space, &search, begin);
     // Forms that the runner does not execute may be better in everything: then the best of those
-    // that it does is looked for alone.
-    let known = search.front().fastest_where(|choice| choice.is_plain()).cloned();
-    let best = match known {
-        Some(best) => best,
-        None => {
-            let fixed = space.fixed.clone().plain();
-            let plain = Space { fixed, ..self::space(args, graph, cluster, &model)? };
-            let mut search = Search::new(&plain).map_err(failure)?;
-            search.advance(args.budget).map_err(failure)?;
-            search.front().fastest().cloned().expect("an empty front is an error")
-        }
-    };
+    // that it does are looked for alone.
+    let known = plain(search.front(), graph);
+    if !known.is_empty() {
+        return Ok(known);
+    }
+    let fixed = space.fixed.clone().plain();
+    let space = Space { fixed, ..self::space(args, graph, cluster, &model)? };
+    let mut search = Search::new(&space).map_err(failure)?;
+    search.advance(args.budget).map_err(failure)?;
+    Ok(plain(search.front(), graph))
+}
+
+/// The fastest choices of a front that the runner executes.
+fn plain(front: &Front, graph: &Graph) -> Vec<Chosen> {
     let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
-    let cuts = best.choice.starts.iter().map(first_node).collect();
-    let Choice { schedule, micro_batches, replicas, .. } = best.choice;
-    Ok(Chosen { cuts, schedule, micro_batches, replicas })
+    let chosen = |scored: &Scored| {
+        let cuts = scored.choice.starts.iter().map(first_node).collect();
+        let Choice { schedule, micro_batches, replicas, .. } = scored.choice;
+        Chosen { cuts, schedule, micro_batches, replicas }
+    };
+    let plain = front.entries().iter().filter(|scored| scored.choice.is_plain());
+    plain.take(OFFERED).map(chosen).collect()
 }
 
 fn space<'a>(
@@ -72,6 +86,11 @@ fn space<'a>(
         stages: args.stages,
         micro_batches: args.micro_batches,
         schedule: args.schedule,
+        recompute: match args.recompute() {
+            Recompute::None => Some(false),
+            Recompute::Auto => None,
+            Recompute::Full => Some(true),
+        },
         ..Fixed::default()
     };
     Ok(Space {

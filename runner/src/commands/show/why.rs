@@ -52,7 +52,9 @@ pub(super) fn why(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
             let gain = 100.0 * (found.step.secs() / step.secs() - 1.0);
             say!("best move: cut {} after {}: {gain:+.1} %", found.cut + 1, found.after);
         }
-        None if plan.stages() > 1 => say!("best move: none, every single move is slower"),
+        None if plan.stages() > 1 && plan.recompute.is_empty() => {
+            say!("best move: none, every single move is slower")
+        }
         None => {}
     }
     Ok(())

@@ -1,0 +1,173 @@
+//! A stage as a problem of recomputation: what to keep and what to compute again within a number of
+//! bytes.
+//!
+//! ```text
+//! received, loaded | forward .. ends | mark | received gradients | backward ..                     fused
+//! received, loaded | forward .. ends | mark | received gradients | I .. ends | mark | W ..          split
+//! ```
+//! A node is a computation with what it writes, and what is received is a node that is computed once.
+//! So are small values that a computation writes beside a large one (statistics of a normalisation):
+//! they are kept, instead of making the large one live as long. Values that are sent are read by the mark, so that they live across it. Nodes
+//! without a size order the rest: an *end* follows a computation of a pass that nothing in the pass
+//! reads, the mark follows all ends, and what comes after a mark reads it.
+//!
+//! What lives across a mark lies in a slot and counts once for each micro-batch in flight; the rest
+//! shares the transient area. Known limits: outputs of one computation live and die together here, a
+//! received value counts from its first reader on, and scratch memory and the gaps of a layout are
+//! left out. So whoever has a byte limit lays the answer out and asks again for less where need be.
+
+use super::Sequence;
+use crate::cost::Costs;
+use crate::graph::autodiff::{ComputationKind, TrainingGraph};
+use crate::ids::ValueId;
+use crate::plan::Inputs;
+use crate::plan::layout::aligned;
+use crate::plan::lower::stored;
+use crate::recompute::{Node, Problem, ProblemError};
+
+/// A value is small when it has at most this part of the bytes of all that its computation writes.
+const SMALL: u64 = 8;
+
+/// What a stage computes for one micro-batch: the problem, and which nodes are computations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageProblem {
+    /// Its copies are the micro-batches in flight.
+    pub problem: Problem,
+    /// By node: the computation, where it is one.
+    computations: Vec<Option<u32>>,
+}
+
+impl StageProblem {
+    /// The problem of `graph`, a stage without recomputation of which `copies` micro-batches are in
+    /// flight. Linear in what computations read and write.
+    ///
+    /// # Errors
+    /// For sizes beyond those of any machine.
+    pub fn new(
+        inputs: &Inputs,
+        graph: &TrainingGraph,
+        costs: &Costs,
+        copies: u32,
+    ) -> Result<Self, ProblemError> {
+        let mut building = Building {
+            inputs,
+            graph,
+            costs,
+            writer: vec![None; graph.values.len()],
+            nodes: vec![],
+            marks: vec![],
+            computations: vec![],
+        };
+        building.all();
+        let Building { nodes, marks, computations, .. } = building;
+        Ok(Self { problem: Problem::with_marks(nodes, marks, copies)?, computations })
+    }
+
+    /// The stage's sequence that a sequence of nodes says.
+    pub fn sequence(&self, nodes: &[u32]) -> Sequence {
+        Sequence(nodes.iter().filter_map(|node| self.computations[*node as usize]).collect())
+    }
+}
+
+struct Building<'a> {
+    inputs: &'a Inputs<'a>,
+    graph: &'a TrainingGraph,
+    costs: &'a Costs,
+    /// By value: the node that writes it.
+    writer: Vec<Option<u32>>,
+    nodes: Vec<Node>,
+    marks: Vec<u32>,
+    computations: Vec<Option<u32>>,
+}
+
+impl Building<'_> {
+    fn all(&mut self) {
+        let graph = self.graph;
+        let (forward, input) = (graph.forward_end, graph.input_gradient_end);
+        let count = graph.computations.len() as u32;
+        for value in graph.loads.iter().chain(graph.receives.iter().map(|port| &port.value)) {
+            self.received(*value, None);
+        }
+        let mut before = self.pass(0..forward, None);
+        before.extend(graph.sends.iter().filter_map(|port| self.writer[port.value.index()]));
+        let mark = self.mark(before);
+        let mut before = vec![];
+        for port in &graph.gradient_receives {
+            let node = self.received(port.value, Some(mark));
+            before.push(self.order(vec![node]));
+        }
+        before.extend(self.pass(forward..input, Some(mark)));
+        if input < count {
+            let mark = self.mark(before);
+            self.pass(input..count, Some(mark));
+        }
+    }
+
+    fn push(&mut self, node: Node, computation: Option<u32>) -> u32 {
+        self.nodes.push(node);
+        self.computations.push(computation);
+        self.nodes.len() as u32 - 1
+    }
+
+    /// Something that happens after `inputs`, takes no time and keeps nothing.
+    fn order(&mut self, inputs: Vec<u32>) -> u32 {
+        self.push(Node { inputs, output: true, once: true, ..Node::default() }, None)
+    }
+
+    fn mark(&mut self, inputs: Vec<u32>) -> u32 {
+        let mark = self.order(inputs);
+        self.marks.push(mark);
+        mark
+    }
+
+    fn received(&mut self, value: ValueId, after: Option<u32>) -> u32 {
+        let (bytes, inputs) = (self.bytes(value), Vec::from_iter(after));
+        let node = self.push(Node { bytes, inputs, once: true, ..Node::default() }, None);
+        self.writer[value.index()] = Some(node);
+        node
+    }
+
+    /// The computations of a pass, after a mark; returns their ends.
+    fn pass(&mut self, range: std::ops::Range<u32>, after: Option<u32>) -> Vec<u32> {
+        let graph = self.graph;
+        let mut read = vec![false; graph.values.len()];
+        let computations = &graph.computations[range.start as usize..range.end as usize];
+        for value in computations.iter().flat_map(|computation| &computation.reads) {
+            read[value.index()] = true;
+        }
+        let mut ends = vec![];
+        for (at, computation) in range.zip(computations) {
+            let all: u64 = computation.writes.iter().map(|value| self.bytes(*value)).sum();
+            let is_small = |value: &ValueId| self.bytes(*value) <= all / SMALL;
+            let (small, large): (Vec<ValueId>, Vec<ValueId>) =
+                computation.writes.iter().partition(|value| is_small(value));
+            let written = large.iter().filter(|value| !self.in_outbox(**value));
+            let bytes = written.map(|value| self.bytes(*value)).sum();
+            let reads = computation.reads.iter().filter_map(|value| self.writer[value.index()]);
+            let inputs = after.into_iter().chain(reads).collect();
+            let once = computation.kind == ComputationKind::WeightGradient;
+            let time = self.costs.node(computation.node).of(computation.kind).0 as f64;
+            let node = self.push(Node { bytes, time, inputs, output: true, once }, Some(at));
+            large.iter().for_each(|value| self.writer[value.index()] = Some(node));
+            for value in small {
+                self.received(value, Some(node));
+            }
+            let is_read = computation.writes.iter().any(|value| read[value.index()]);
+            if !is_read && !computation.writes.is_empty() {
+                ends.push(self.order(vec![node]));
+            }
+        }
+        ends
+    }
+
+    fn bytes(&self, value: ValueId) -> u64 {
+        aligned(stored(self.inputs, &self.graph.values[value.index()])).0
+    }
+
+    /// Whether a value has a place of its own, whatever else lives: a gradient that is sent. Of a
+    /// split backward pass it may be read after it was sent, and then lies in the slot.
+    fn in_outbox(&self, value: ValueId) -> bool {
+        let fused = self.graph.input_gradient_end as usize == self.graph.computations.len();
+        fused && self.graph.gradient_sends.iter().any(|port| port.value == value)
+    }
+}

@@ -1,0 +1,53 @@
+//! What stages compute again: as asked for, or as much as the memory of devices demands.
+
+use crate::args::Recompute;
+use crate::commands::show;
+use crate::failure::{Code, Failure};
+use pipewright_core::plan::{Plan, PlanError, Sequence, training_graphs};
+use pipewright_core::predict::{FitError, PredictError, Prediction, fit, predict};
+
+/// Moves of the searches for a stage, for each of its nodes: about a second for some hundred. The plan
+/// depends on their number and on nothing of the machine.
+const EFFORT: u64 = 2_000;
+
+/// The plan with the recomputation that was asked for.
+pub(super) fn recompute(
+    which: Recompute,
+    plan: Plan,
+    prediction: Prediction,
+) -> Result<(Plan, Prediction), FitError> {
+    match which {
+        Recompute::None => Ok((plan, prediction)),
+        Recompute::Auto => fit(&plan, EFFORT),
+        Recompute::Full => Ok(full(plan)?),
+    }
+}
+
+fn full(mut plan: Plan) -> Result<(Plan, Prediction), PredictError> {
+    let (graph, schedule) = plan.check().map_err(PredictError::Plan)?;
+    let graphs = training_graphs(&plan.inputs(&graph, &schedule));
+    plan.recompute = graphs.iter().map(Sequence::full).collect();
+    let prediction = predict(&plan)?;
+    plan.prediction = prediction.expectation();
+    Ok((plan, prediction))
+}
+
+/// Why the plan was not made.
+pub(super) fn failure(error: &FitError) -> Failure {
+    let code = match error {
+        FitError::Memory { .. } => Code::Hardware,
+        FitError::Predict(PredictError::Plan(PlanError::Recompute(_))) => Code::Failed,
+        FitError::Predict(_) | FitError::Problem { .. } => Code::Usage,
+    };
+    Failure::new(code, error.to_string())
+}
+
+/// Says what is computed again, and which lanes are too full.
+pub(super) fn report(plan: &Plan, prediction: &Prediction) {
+    show::recomputation(prediction).iter().for_each(|line| eprintln!("{line}"));
+    let memory = plan.cluster.device.memory;
+    for program in prediction.programs.iter().filter(|program| program.arena > memory) {
+        let (lane, takes) = (program.lane, program.arena);
+        eprintln!("note: lane {lane} takes {takes}, more than the {memory} of a device");
+    }
+}
