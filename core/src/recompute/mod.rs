@@ -7,9 +7,11 @@
 mod bound;
 pub mod chen;
 mod closure;
+pub mod contract;
 mod cut;
 mod edit;
 pub mod exact;
+pub mod fastsa;
 pub mod file;
 mod flow;
 mod front;

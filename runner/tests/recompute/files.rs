@@ -97,7 +97,7 @@ fn pictures_show_both_curves_and_survive_any_name() {
     };
     let memory = picture(&["--budget", "0.7"]);
     for word in
-        ["without recomputation: peak 8.00 MiB", "with recomputation: peak", "limit 5.60 MiB"]
+        ["without recomputation: peak 10.00 MiB", "with recomputation: peak", "limit 7.00 MiB"]
     {
         assert!(memory.contains(word), "{word}: {memory}");
     }

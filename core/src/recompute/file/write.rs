@@ -58,6 +58,9 @@ pub struct PointRecord<'a> {
     pub memory_pct: f64,
     /// Time in percent of that without recomputation.
     pub time_pct: f64,
+    /// Microseconds that no sequence within that peak goes below, where they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound_time_us: Option<f64>,
     /// The computations, where they are wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<&'a [u32]>,
@@ -74,6 +77,7 @@ impl<'a> PointRecord<'a> {
             time_us: cost.time,
             memory_pct: percent(cost.peak as f64, without.peak as f64),
             time_pct: percent(cost.time, without.time),
+            bound_time_us: None,
             sequence,
         }
     }

@@ -3,7 +3,7 @@
 use super::super::Problem;
 use super::super::closure::{Closure, Closures, Prices};
 use super::super::edit::Editor;
-use super::super::state::{State, Ticks};
+use super::super::state::{NONE, State, Ticks};
 use super::dice::Dice;
 
 /// A sequence that is being improved.
@@ -134,7 +134,11 @@ impl<'p> Local<'p> {
         self.living.clear();
         let state = self.editor.state();
         let problem = state.problem;
-        let running = problem.inputs(state.item(at));
+        // Where nothing but what lives across marks needs memory, the peak may be at an empty slot.
+        let running = match state.item(at) {
+            NONE => &[],
+            node => problem.inputs(node),
+        };
         let living = &mut self.living;
         state.living(at, |slot| {
             let node = state.item(slot);

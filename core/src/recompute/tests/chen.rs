@@ -54,9 +54,9 @@ proptest! {
         let sequence = chen::segments(&problem, &forward, k);
         prop_assert_eq!(check(&problem, &sequence), Ok(()));
         let times = |node: u32| sequence.iter().filter(|other| **other == node).count();
-        for node in 0..problem.len() {
-            let most = if forward[node] { 2 } else { 1 };
-            prop_assert!(times(node as u32) <= most);
+        for (node, forward) in (0..).zip(forward) {
+            let most = if forward { 2 } else { 1 };
+            prop_assert!(times(node) <= most);
         }
     }
 }

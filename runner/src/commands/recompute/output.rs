@@ -31,22 +31,23 @@ impl Context<'_> {
     pub fn budget(&self, limit: u64) -> Result<(), Failure> {
         let best = self.found.within(limit);
         let without = self.without.cost;
-        let file = |sequence| SequenceFile {
+        let point = self.point(best, limit.max(best.cost.peak));
+        let file = |point| SequenceFile {
             format: SEQUENCE_FORMAT,
             model: &self.graph.model,
             budget_bytes: limit,
             peak_without_bytes: without.peak,
             time_without_us: without.time,
             bound_bytes: self.bound,
-            point: PointRecord::new(best.cost, without, sequence),
+            point,
         };
-        self.write(|| file(Some(&best.sequence[..])).to_json())?;
+        self.write(|| file(point.clone()).to_json())?;
         if let Some(path) = &self.args.svg {
             let picture = plot::memory_over_time(self.graph, self.without, best, limit);
             replace_text(path, &picture)?;
         }
         if self.args.json {
-            say!("{}", file(None).to_json());
+            say!("{}", file(short(&point)).to_json());
             return Ok(());
         }
         self.tell(&self.head());
@@ -57,8 +58,11 @@ impl Context<'_> {
             |what, bytes| format!("{what:24}{:>12} {:>8}", Bytes(bytes).to_string(), share(bytes));
         self.tell(&line("budget", limit));
         self.tell(&line("no sequence below", self.bound));
-        if self.args.bounds {
-            self.tell(&self.least_time(limit.max(best.cost.peak)));
+        if let Some(time) = point.bound_time_us {
+            let share = percent(time, without.time);
+            self.tell(&format!(
+                "within the budget no sequence takes less than {share} of the time"
+            ));
         }
         let again = best.sequence.len() - self.without.sequence.len();
         self.tell(&format!("{again} computations more than without, {}", self.effort()));
@@ -68,41 +72,46 @@ impl Context<'_> {
     /// Tells all trade-offs.
     pub fn front(&self) -> Result<(), Failure> {
         let without = self.without.cost;
-        let file = |sequences: bool| FrontFile {
+        let answers = &self.found.front;
+        let points: Vec<PointRecord> =
+            answers.iter().map(|answer| self.point(answer, answer.cost.peak)).collect();
+        let file = |points| FrontFile {
             format: FRONT_FORMAT,
             model: &self.graph.model,
             peak_without_bytes: without.peak,
             time_without_us: without.time,
             bound_bytes: self.bound,
-            points: (self.found.front.iter())
-                .map(|a| PointRecord::new(a.cost, without, sequences.then_some(&a.sequence[..])))
-                .collect(),
+            points,
         };
-        self.write(|| file(true).to_json())?;
+        self.write(|| file(points.clone()).to_json())?;
         if let Some(path) = &self.args.svg {
             let baseline = chen::sweep(&self.graph.problem, &self.graph.forward());
             let share = self.bound as f64 / without.peak.max(1) as f64;
-            let picture =
-                plot::trade_offs(self.graph, &self.found.front, &baseline, without, share);
+            let picture = plot::trade_offs(self.graph, answers, &baseline, without, share);
             replace_text(path, &picture)?;
         }
         if self.args.json {
-            say!("{}", file(false).to_json());
+            say!("{}", file(points.iter().map(short).collect()).to_json());
             return Ok(());
         }
         self.tell(&self.head());
-        for answer in &self.found.front {
-            let mut line = row("", answer.cost, without);
-            if self.args.bounds {
-                line = format!("{line}   {}", self.least_time(answer.cost.peak));
-            }
-            self.tell(&line);
+        for (answer, point) in answers.iter().zip(&points) {
+            let proven = point.bound_time_us.map(|time| percent(time, without.time));
+            let proven = proven.map_or(String::new(), |share| format!("   at least {share}"));
+            self.tell(&(row("", answer.cost, without) + &proven));
         }
         self.tell(&row("without recomputation", without, without));
         let share = percent(self.bound as f64, without.peak as f64);
         self.tell(&format!("no sequence needs less than {} ({share})", Bytes(self.bound)));
-        self.tell(&format!("{} trade-offs, {}", self.found.front.len(), self.effort()));
+        self.tell(&format!("{} trade-offs, {}", answers.len(), self.effort()));
         Ok(())
+    }
+
+    /// What is told of an answer; with --bounds also what is proven for `limit` bytes.
+    fn point<'s>(&self, answer: &'s Answer, limit: u64) -> PointRecord<'s> {
+        let proven = self.args.bounds.then(|| least_time(&self.graph.problem, limit));
+        let point = PointRecord::new(answer.cost, self.without.cost, Some(&answer.sequence));
+        PointRecord { bound_time_us: proven.flatten(), ..point }
     }
 
     /// Writes the file that is asked for.
@@ -128,17 +137,6 @@ impl Context<'_> {
         format!("{head:24}{:>12} {:>8} {:>11} {:>8}", "memory", "", "time", "")
     }
 
-    /// What a proof says about the time within `limit` bytes.
-    fn least_time(&self, limit: u64) -> String {
-        match least_time(&self.graph.problem, limit) {
-            Some(time) => {
-                let share = percent(time, self.without.cost.time);
-                format!("within {} no sequence takes less than {share} of the time", Bytes(limit))
-            }
-            None => format!("within {} there is no sequence", Bytes(limit)),
-        }
-    }
-
     fn effort(&self) -> String {
         let seconds = self.begun.elapsed().as_secs_f64();
         if self.found.optimal {
@@ -146,6 +144,11 @@ impl Context<'_> {
         }
         format!("{:.1} million moves in {seconds:.1} s", self.found.moves as f64 / 1e6)
     }
+}
+
+/// The figures alone.
+fn short<'a>(point: &PointRecord<'a>) -> PointRecord<'a> {
+    PointRecord { sequence: None, ..point.clone() }
 }
 
 fn row(what: &str, cost: Cost, without: Cost) -> String {

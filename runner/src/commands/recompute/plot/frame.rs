@@ -15,7 +15,8 @@ pub(super) struct Frame {
     text: String,
     x: (f64, f64),
     y: (f64, f64),
-    legends: u32,
+    /// Where the next explanation begins.
+    legend: f64,
 }
 
 impl Frame {
@@ -30,7 +31,7 @@ impl Frame {
             x: (x.1, if x.2 > x.1 { x.2 } else { x.1 + 1.0 }),
             // A little air above the highest value.
             y: (y.1, if y.2 > y.1 { y.1 + (y.2 - y.1) * 1.04 } else { y.1 + 1.0 }),
-            legends: 0,
+            legend: LEFT,
         };
         frame.write(format_args!(
             "<text x=\"{LEFT}\" y=\"24\" font-size=\"16\">{}</text>",
@@ -86,8 +87,9 @@ impl Frame {
 
     /// What a color means.
     pub fn legend(&mut self, color: &str, text: &str) {
-        let (x, y) = (LEFT + 270.0 * f64::from(self.legends), HEIGHT - 20.0);
-        self.legends += 1;
+        let (x, y) = (self.legend, HEIGHT - 20.0);
+        // A letter of this size is about 6 wide.
+        self.legend += 40.0 + 6.0 * text.chars().count() as f64;
         let (square, text) = (y - 10.0, escaped(text));
         self.write(format_args!(
             "<rect x=\"{x}\" y=\"{square}\" width=\"10\" height=\"10\" fill=\"{color}\"/>"
@@ -123,18 +125,20 @@ impl Frame {
             let (x, y) = (self.place((value, self.y.0)).0, corner.1);
             self.write(format_args!(
                 "<path d=\"M{x:.1} {y:.1}v5\" stroke=\"black\"/>\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{value}</text>",
-                y + 19.0
+                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                y + 19.0,
+                label(value)
             ));
         }
         for value in round(self.y) {
             let y = self.place((self.x.0, value)).1;
             self.write(format_args!(
                 "<path d=\"M{LEFT} {y:.1}H{}\" stroke=\"#e5e7eb\"/>\
-                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value}</text>",
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 WIDTH - RIGHT,
                 LEFT - 6.0,
-                y + 4.0
+                y + 4.0,
+                label(value)
             ));
         }
         self.write(format_args!(
@@ -151,6 +155,11 @@ impl Frame {
     }
 }
 
+/// A value in few letters.
+fn label(value: f64) -> String {
+    if value < 1e6 { value.to_string() } else { format!("{value:e}") }
+}
+
 /// Round values from the least to the largest, four to ten of them.
 fn round((least, most): (f64, f64)) -> Vec<f64> {
     let step = 10f64.powf(((most - least) / 4.0).log10().floor());
@@ -165,13 +174,14 @@ fn round((least, most): (f64, f64)) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::round;
+    use super::{label, round};
 
     #[test]
     fn ticks_are_round() {
-        assert_eq!(round((0.0, 100.0)), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(round((0.0, 120.0)), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0, 120.0]);
         assert_eq!(round((100.0, 137.0)), [100.0, 105.0, 110.0, 115.0, 120.0, 125.0, 130.0, 135.0]);
         assert_eq!(round((0.0, 0.8)), [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]);
-        assert_eq!(round((0.0, 1e13)).len(), 6);
+        assert_eq!(round((0.0, 1.2e13)).len(), 7);
+        assert_eq!([0.3, 250.0, 2e12].map(label), ["0.3", "250", "2e12"]);
     }
 }
