@@ -159,11 +159,12 @@ impl<'p> Search<'p> {
         self.floor
     }
 
-    /// Nothing is better than no recomputation, or the budget cannot be met.
+    /// The budget is met without recomputation, or cannot be met.
     fn done(&self) -> bool {
         match self.goal {
             Goal::Budget(limit) => {
-                limit < self.floor || self.best().cost == self.base && limit >= self.base.peak
+                let best = self.best().cost;
+                limit < self.floor || best.peak <= limit && best.time <= self.base.time
             }
             Goal::Front => self.floor >= self.base.peak,
         }
