@@ -8,7 +8,7 @@
 
 use super::Problem;
 use super::flow::{Network, UNBOUNDED};
-use super::sequence::last_uses;
+use super::sequence::{append, last_uses};
 use super::state::Ticks;
 
 /// What is to be there after a moment.
@@ -171,20 +171,9 @@ pub(super) fn rebuild(
     let mut there = moment.there.clone();
     kept.nodes.iter().for_each(|node| there[*node as usize] = true);
     let mut rebuilt = sequence[..=at].to_vec();
-    let mut stack: Vec<(u32, bool)> = vec![];
     for &item in &sequence[at + 1..] {
-        stack.extend(problem.inputs(item).iter().rev().map(|input| (*input, false)));
-        while let Some((node, ready)) = stack.pop() {
-            if there[node as usize] {
-                continue;
-            }
-            if ready {
-                rebuilt.push(node);
-                there[node as usize] = true;
-                continue;
-            }
-            stack.push((node, true));
-            stack.extend(problem.inputs(node).iter().rev().map(|input| (*input, false)));
+        for &input in problem.inputs(item) {
+            append(problem, input, &mut there, &mut rebuilt);
         }
         rebuilt.push(item);
         there[item as usize] = true;

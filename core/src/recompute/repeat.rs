@@ -2,6 +2,7 @@
 
 use super::Problem;
 use super::cut::without_waste;
+use super::sequence::append;
 
 /// Shortest block that counts as a layer, fewest repetitions, and nodes that must be alike at first
 /// sight.
@@ -174,26 +175,13 @@ fn longest(kinds: &[u64], from: usize) -> Option<Run> {
 fn mended(problem: &Problem, sequence: &[u32]) -> Vec<u32> {
     let mut done = vec![false; problem.len()];
     let mut mended = Vec::with_capacity(sequence.len());
-    let mut stack: Vec<(u32, bool)> = vec![];
     let outputs = (0..problem.len() as u32).filter(|node| problem.node(*node).output);
     let asked = sequence.iter().map(|node| (*node, true)).chain(outputs.map(|node| (node, false)));
     for (node, again) in asked {
         if done[node as usize] && again && !problem.node(node).once {
             mended.push(node);
-            continue;
-        }
-        stack.push((node, false));
-        while let Some((node, ready)) = stack.pop() {
-            if done[node as usize] {
-                continue;
-            }
-            if ready {
-                mended.push(node);
-                done[node as usize] = true;
-            } else {
-                stack.push((node, true));
-                stack.extend(problem.inputs(node).iter().rev().map(|input| (*input, false)));
-            }
+        } else {
+            append(problem, node, &mut done, &mut mended);
         }
     }
     mended

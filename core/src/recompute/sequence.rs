@@ -133,3 +133,21 @@ pub fn without_recomputation(problem: &Problem) -> Vec<u32> {
     let needed = problem.needed();
     (0..problem.len() as u32).filter(|node| needed[*node as usize]).collect()
 }
+
+/// Appends the computation of `node` to a sequence, after those of everything that it needs and
+/// that is not `there`; nothing if it is there itself. O(appended x their inputs).
+pub(super) fn append(problem: &Problem, node: u32, there: &mut [bool], sequence: &mut Vec<u32>) {
+    let mut stack = vec![(node, false)];
+    while let Some((node, ready)) = stack.pop() {
+        if there[node as usize] {
+            continue;
+        }
+        if ready {
+            sequence.push(node);
+            there[node as usize] = true;
+        } else {
+            stack.push((node, true));
+            stack.extend(problem.inputs(node).iter().rev().map(|input| (*input, false)));
+        }
+    }
+}
