@@ -4,7 +4,7 @@ use super::icons::{Icon, icon};
 use crate::files;
 use crate::format;
 use crate::history::History;
-use crate::state::State;
+use crate::state::{Screen, State};
 use crate::theme;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -27,6 +27,7 @@ pub fn Header() -> impl IntoView {
                 </svg>
                 "Pipewright"
             </h1>
+            <Screens />
             <p class="doc">
                 <b>{title}</b> <span>{lanes}</span> <span>"·"</span>
                 <span>"compared with A, split by layer count"</span>
@@ -54,6 +55,19 @@ pub fn Header() -> impl IntoView {
     }
 }
 
+/// What the page can show.
+#[component]
+fn Screens() -> impl IntoView {
+    let state = expect_context::<State>();
+    let tabs = [(Screen::Plan, "Plan"), (Screen::Recompute, "Recompute")].map(|(screen, name)| {
+        let current = move || (state.screen.get() == screen).then_some("page");
+        view! {
+            <button class="ib tab" aria-current=current on:click=move |_| state.go(screen)>{name}</button>
+        }
+    });
+    view! { <nav class="tabs" aria-label="Screens">{tabs.collect_view()}</nav> }
+}
+
 /// The file input, drawn as a button; the input itself keeps focus and keys.
 #[component]
 fn Open() -> impl IntoView {
@@ -68,10 +82,10 @@ fn Open() -> impl IntoView {
         set_timeout(clear, std::time::Duration::from_secs(1));
     };
     view! {
-        <label class="btn open" title="Open a plan.json or a trace.json; or drop one anywhere">
+        <label class="btn open" title="Open a plan.json, a trace.json or a graph.json; or drop one anywhere">
             {icon(Icon::Open)} <span>"Open"</span>
-            <input id="import" type="file" accept=".json,application/json" multiple
-                aria-label="Open plan or trace" on:change=chosen />
+            <input id="import" type="file" accept=".json,.gz,application/json,application/gzip" multiple
+                aria-label="Open plan, trace or graph" on:change=chosen />
         </label>
     }
 }
