@@ -32,6 +32,58 @@ fn the_page_starts_without_an_error() -> Outcome<()> {
     Ok(())
 }
 
+/// The worker's script finds its glue and wasm, and its loop carries orders in and replies out.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn the_worker_starts_and_answers() -> Outcome<()> {
+    let Some(browser) = explorer("worker")? else { return Ok(()) };
+    // The first order goes out before the worker has its wasm: it must not be lost.
+    browser.js("const name = document.querySelector('meta[name=pipewright-worker]').content;
+         const worker = new Worker(name, { type: 'module' });
+         window.replies = [];
+         worker.onmessage = ({ data }) => window.replies.push(data);
+         worker.onerror = (event) => window.replies.push(event.message);
+         worker.postMessage('{\"no\":\"order\"}');
+         worker.postMessage('\"stop\"');")?;
+    browser.until("two replies", |b| Ok(b.js("return window.replies.length >= 2")? == true))?;
+    let replies = browser.js("return window.replies")?;
+    let refusal = replies[0].as_str().unwrap_or_default();
+    assert!(
+        refusal.starts_with(r#"{"refused":{"why":"not an order: unknown variant"#),
+        "{replies}"
+    );
+    assert_eq!(replies[1], r#""stopped""#, "{replies}");
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
+
+/// A lost connection must not leave the page waiting for a worker that never comes.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn a_worker_without_its_wasm_says_so() -> Outcome<()> {
+    let Some(browser) = explorer("no-wasm")? else { return Ok(()) };
+    let dir = tools::scratch("worker-without-wasm")?;
+    let mut script = String::new();
+    for file in std::fs::read_dir(tools::root().join("dist"))? {
+        let file = file?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name.contains("worker") && name.ends_with(".js") {
+            std::fs::copy(file.path(), dir.join(&name))?;
+            script = if name.starts_with("worker-") { name } else { script };
+        }
+    }
+    std::fs::write(dir.join("index.html"), "<!DOCTYPE html><title>x</title>")?;
+    browser.open(&Server::bind(&dir, 0)?.spawn()?)?;
+    browser.js(&format!(
+        "const worker = new Worker('./{script}', {{ type: 'module' }});
+         worker.onmessage = ({{ data }}) => window.reply = data;"
+    ))?;
+    browser.until("a reply", |b| Ok(b.js("return window.reply ?? null")?.is_string()))?;
+    let reply = browser.js("return window.reply")?;
+    assert!(reply.as_str().unwrap_or_default().starts_with(r#"{"failed":{"why":"#), "{reply}");
+    Ok(std::fs::remove_dir_all(dir)?)
+}
+
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn nothing_is_wider_than_a_phone() -> Outcome<()> {
