@@ -80,7 +80,13 @@ pub fn write(inputs: &Inputs, view: Option<Recompute>) -> String {
 /// `current` lends what links do not carry: a model or cluster that came with a plan.
 pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
-    let mut link = Link { inputs: presets::first(), plan: None, trace: None, recompute: None, problems: vec![] };
+    let mut link = Link {
+        inputs: presets::first(),
+        plan: None,
+        trace: None,
+        recompute: None,
+        problems: vec![],
+    };
     let mut asked = (false, 0, 0.5);
     if let Some(current) = current {
         link.inputs.rest = current.rest.clone();

@@ -5,7 +5,9 @@ mod wire;
 use crate::shared::Shared;
 use crate::state::{Source, State};
 use leptos::prelude::*;
-use pipewright_worker::protocol::{Described, Opened, Point, Progress, Reply, Request, Shown, Taken};
+use pipewright_worker::protocol::{
+    Described, Opened, Point, Progress, Reply, Request, Shown, Taken,
+};
 use std::time::Duration;
 use wire::Wire;
 
@@ -207,7 +209,8 @@ impl Recompute {
 
     pub fn describe(self, cell: Option<u32>) {
         match cell {
-            Some(cell) if self.picked.with_untracked(|p| p.as_ref().is_some_and(|p| p.cell == cell)) => {}
+            Some(cell)
+                if self.picked.with_untracked(|p| p.as_ref().is_some_and(|p| p.cell == cell)) => {}
             Some(cell) => self.ask(&Request::Describe { cell }),
             None => self.picked.set(None),
         }
@@ -230,7 +233,9 @@ impl Recompute {
             Ok(sequence) => {
                 page.edit(|inputs| inputs.recompute(stage, sequence));
                 page.screen.set(crate::state::Screen::Plan);
-                page.say(format!("Stage {stage} computes in this sequence now. Ctrl Z takes it back."));
+                page.say(format!(
+                    "Stage {stage} computes in this sequence now. Ctrl Z takes it back."
+                ));
             }
             Err(why) => page.complain(format!("The sequence cannot be used: {why}.")),
         }

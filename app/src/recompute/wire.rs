@@ -19,10 +19,12 @@ impl Wire {
     /// # Errors
     /// A sentence, where the browser refuses.
     pub fn start(hear: impl Fn(Reply) + Copy + 'static) -> Result<Self, String> {
-        let refused = |_: JsValue| "The browser refuses to start the worker; reload the page.".to_owned();
+        let refused =
+            |_: JsValue| "The browser refuses to start the worker; reload the page.".to_owned();
         let meta = document().query_selector("meta[name=pipewright-worker]").map_err(refused)?;
         let script = meta.and_then(|m| m.get_attribute("content"));
-        let script = script.ok_or("The page was built without its worker; `make web` builds both.")?;
+        let script =
+            script.ok_or("The page was built without its worker; `make web` builds both.")?;
         let options = WorkerOptions::new();
         options.set_type(WorkerType::Module);
         let worker = Worker::new_with_options(&script, &options).map_err(refused)?;
@@ -30,7 +32,9 @@ impl Wire {
             let text = event.data().as_string().unwrap_or_default();
             match serde_json::from_str(&text) {
                 Ok(reply) => hear(reply),
-                Err(why) => hear(Reply::Failed { why: format!("The worker is not understood: {why}") }),
+                Err(why) => {
+                    hear(Reply::Failed { why: format!("The worker is not understood: {why}") })
+                }
             }
         });
         let failed = Closure::new(move |event: ErrorEvent| {

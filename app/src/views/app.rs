@@ -26,9 +26,8 @@ pub fn App() -> impl IntoView {
     curves::start(state);
     listen(state);
     // What was found stays when one looks at the plan again.
-    let visited = Memo::new(move |before| {
-        before == Some(&true) || state.screen.get() == Screen::Recompute
-    });
+    let visited =
+        Memo::new(move |before| before == Some(&true) || state.screen.get() == Screen::Recompute);
     Effect::new(move |_| {
         let name = state.inputs.with(|i| i.model.title());
         let lanes = state.inputs.with(|i| i.stages());

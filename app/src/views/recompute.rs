@@ -16,9 +16,8 @@ pub fn RecomputeView() -> impl IntoView {
     let page = expect_context::<State>();
     let state = Recompute::new(page);
     provide_context(state);
-    let failed = move || {
-        state.failed.get().map(|why| view! { <p class="rfail" role="alert">{why}</p> })
-    };
+    let failed =
+        move || state.failed.get().map(|why| view! { <p class="rfail" role="alert">{why}</p> });
     view! {
         <Inputs />
         <section class="rmem" aria-label="Memory over one step">{failed}<Memory /></section>

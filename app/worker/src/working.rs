@@ -140,12 +140,11 @@ impl Working {
     /// The fastest within the budget, the one of least memory if there is none.
     fn best(&self) -> &Answer {
         let within = self.answers().filter(|answer| answer.cost.peak <= self.budget);
-        let fastest = within.min_by(|a, b| {
-            a.cost.time.total_cmp(&b.cost.time).then(a.cost.peak.cmp(&b.cost.peak))
-        });
-        let least = self.answers().min_by(|a, b| {
-            a.cost.peak.cmp(&b.cost.peak).then(a.cost.time.total_cmp(&b.cost.time))
-        });
+        let fastest = within
+            .min_by(|a, b| a.cost.time.total_cmp(&b.cost.time).then(a.cost.peak.cmp(&b.cost.peak)));
+        let least = self
+            .answers()
+            .min_by(|a, b| a.cost.peak.cmp(&b.cost.peak).then(a.cost.time.total_cmp(&b.cost.time)));
         fastest.or(least).unwrap_or(&self.without)
     }
 

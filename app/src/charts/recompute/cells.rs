@@ -240,7 +240,8 @@ mod tests {
     #[test]
     fn every_state_is_one_path_and_names_are_escaped() {
         let frame = Frame::new((400.0, 200.0), &grid());
-        let node = Described { cell: 4, inputs: vec![1], readers: vec![5, 7], ..Described::default() };
+        let node =
+            Described { cell: 4, inputs: vec![1], readers: vec![5, 7], ..Described::default() };
         let svg = draw(&frame, &grid(), "k.2k.3k..k2k", Some(&node));
         assert_eq!(svg.matches("<path d='M").count(), 3 + 3, "three states, three edges: {svg}");
         assert!(svg.contains("&lt;relu&gt;") && svg.contains("5 kept, 3 recomputed"), "{svg}");

@@ -148,11 +148,7 @@ fn runs(frame: &Frame, shown: &Shown, out: &mut String) {
         );
     }
     let backward = frame.x(shown.backward / shown.end.max(1.0));
-    let _ = write!(
-        out,
-        "<path d='M{backward:.1} {ABOVE}V{:.1}' class='bb'/>",
-        top + 20.0
-    );
+    let _ = write!(out, "<path d='M{backward:.1} {ABOVE}V{:.1}' class='bb'/>", top + 20.0);
     if !frame.small() {
         let _ = write!(
             out,
@@ -177,9 +173,8 @@ fn runs(frame: &Frame, shown: &Shown, out: &mut String) {
 
 /// The two highest points.
 fn peaks(frame: &Frame, shown: &Shown, base: Point, out: &mut String) {
-    let at = |moment: f64, bytes: u64| {
-        (frame.x(moment / shown.end.max(1.0)), frame.y(bytes as f64))
-    };
+    let at =
+        |moment: f64, bytes: u64| (frame.x(moment / shown.end.max(1.0)), frame.y(bytes as f64));
     let (x, y) = at(shown.peaks[0], base.peak);
     let _ = write!(out, "<circle cx='{x:.1}' cy='{y:.1}' r='3.5' class='pk wo-p'/>");
     let end = x > frame.right() - 130.0;

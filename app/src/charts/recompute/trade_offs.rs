@@ -31,7 +31,10 @@ impl Frame {
     }
 
     fn at(&self, point: Point) -> (f64, f64) {
-        (self.x(percent(point.time, self.base.time)), self.y(percent(point.peak as f64, self.base.peak as f64)))
+        (
+            self.x(percent(point.time, self.base.time)),
+            self.y(percent(point.peak as f64, self.base.peak as f64)),
+        )
     }
 
     fn x(&self, time: f64) -> f64 {

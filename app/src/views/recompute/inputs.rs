@@ -50,7 +50,8 @@ fn Which() -> impl IntoView {
     let facts = move || {
         state.opened.with(|o| {
             let o = o.as_ref()?;
-            let flight = if o.copies > 1 { format!(" · {} in flight", o.copies) } else { String::new() };
+            let flight =
+                if o.copies > 1 { format!(" · {} in flight", o.copies) } else { String::new() };
             Some(format!("{} nodes · {} edges{flight}", o.nodes, o.edges))
         })
     };
@@ -79,7 +80,8 @@ fn Budget() -> impl IntoView {
     let floor = move || state.opened.with(|o| o.as_ref().map_or(0, |o| o.floor));
     let unit = move || Unit::of(base());
     let least = move || (floor() * STEPS).div_ceil(base().max(1));
-    let at = move || (state.budget.get() as u128 * u128::from(STEPS) / u128::from(base().max(1))) as u64;
+    let at =
+        move || (state.budget.get() as u128 * u128::from(STEPS) / u128::from(base().max(1))) as u64;
     let bytes = move |step: u64| (base() as u128 * u128::from(step) / u128::from(STEPS)) as u64;
     let slide = move |event: web_sys::Event, moving: bool| {
         if let Ok(step) = event_target_value(&event).parse::<u64>() {
@@ -102,7 +104,9 @@ fn Budget() -> impl IntoView {
         let room = state.opened.with(|o| o.as_ref().and_then(|o| o.room));
         let room = room.filter(|room| *room < base())?;
         let text = format!("Fit the device: {}", format::bytes_text(Bytes(room)));
-        Some(view! { <button class="btn" id="fit-device" on:click=move |_| state.set_budget(room, false)>{text}</button> })
+        Some(
+            view! { <button class="btn" id="fit-device" on:click=move |_| state.set_budget(room, false)>{text}</button> },
+        )
     };
     let missed = move || {
         let (best, budget) = (state.progress.with(|p| p.best.peak), state.budget.get());

@@ -113,9 +113,9 @@ pub fn TradeOffs() -> impl IntoView {
     };
     let click = move |event: MouseEvent| {
         let at = (f64::from(event.offset_x()), f64::from(event.offset_y()));
-        let near = place.get_untracked().and_then(|place| {
-            state.progress.with_untracked(|p| place.near(&p.front, at))
-        });
+        let near = place
+            .get_untracked()
+            .and_then(|place| state.progress.with_untracked(|p| place.near(&p.front, at)));
         if let Some(point) = near {
             state.set_budget(point.peak, false);
         }
@@ -186,6 +186,16 @@ fn words(node: &pipewright_worker::protocol::Described) -> String {
         1 => format!("run once, {}", Clock::of(time).text(time)),
         n => format!("run {n} ×, {} each", Clock::of(time).text(time)),
     };
-    let read = format!("reads {}, read by {} and {} backward", node.inputs.len(), node.readers.len(), node.backward);
-    format!("{} · {} · {} · {runs} · {read}", node.name, node.op, format::bytes_text(Bytes(node.bytes)))
+    let read = format!(
+        "reads {}, read by {} and {} backward",
+        node.inputs.len(),
+        node.readers.len(),
+        node.backward
+    );
+    format!(
+        "{} · {} · {} · {runs} · {read}",
+        node.name,
+        node.op,
+        format::bytes_text(Bytes(node.bytes))
+    )
 }

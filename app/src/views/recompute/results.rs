@@ -109,7 +109,8 @@ fn change(new: f64, old: f64) -> impl IntoView {
 /// What stands together at the peak.
 fn why(state: Recompute) -> String {
     state.shown.with(|shown| {
-        let names: Vec<&str> = shown.alive.iter().take(2).map(|share| share.name.as_str()).collect();
+        let names: Vec<&str> =
+            shown.alive.iter().take(2).map(|share| share.name.as_str()).collect();
         match names[..] {
             [] => String::new(),
             [one] => format!("At the peak {one} is all that is held."),
