@@ -4,7 +4,7 @@ use super::icons::{Icon, icon};
 use crate::files;
 use crate::format;
 use crate::history::History;
-use crate::state::{Screen, State};
+use crate::state::{Screen, Source, State};
 use crate::theme;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -12,10 +12,15 @@ use wasm_bindgen::JsCast;
 #[component]
 pub fn Header() -> impl IntoView {
     let state = expect_context::<State>();
-    let title = move || state.inputs.with(|i| i.model.title());
-    let lanes = move || match state.inputs.with(|i| i.stages()) {
-        1 => "on 1 lane".to_owned(),
-        n => format!("on {n} lanes"),
+    let file = move || match (state.screen.get(), state.source.get()) {
+        (Screen::Recompute, Source::File(file)) => Some(file.name()),
+        _ => None,
+    };
+    let title = move || file().unwrap_or_else(|| state.inputs.with(|i| i.model.title()));
+    let lanes = move || match (file(), state.inputs.with(|i| i.stages())) {
+        (Some(_), _) => String::new(),
+        (_, 1) => "on 1 lane".to_owned(),
+        (_, n) => format!("on {n} lanes"),
     };
     view! {
         <header class="bar">
@@ -29,8 +34,10 @@ pub fn Header() -> impl IntoView {
             </h1>
             <Screens />
             <p class="doc">
-                <b>{title}</b> <span>{lanes}</span> <span>"·"</span>
-                <span>"compared with A, split by layer count"</span>
+                <b>{title}</b> <span>{lanes}</span>
+                <Show when=move || state.screen.get() == Screen::Plan>
+                    <span>"·"</span> <span>"compared with A, split by layer count"</span>
+                </Show>
             </p>
             <div class="tools">
                 <button class="ib" id="undo" title="Undo (Ctrl Z)" aria-label="Undo"

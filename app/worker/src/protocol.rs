@@ -112,7 +112,7 @@ pub struct Progress {
     pub front: Vec<Point>,
     /// What is shown.
     pub best: Point,
-    /// Whether the search rests.
+    /// Whether nothing better can be found.
     pub done: bool,
 }
 

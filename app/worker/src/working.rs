@@ -28,6 +28,8 @@ pub struct Working {
     budget: u64,
     seed: u64,
     on: bool,
+    /// Nothing better can be found.
+    done: bool,
     /// What is shown.
     shown: Option<Cost>,
     /// Moves of earlier searches.
@@ -49,6 +51,7 @@ impl Working {
             without,
             seed: 1,
             on: false,
+            done: false,
             shown: None,
             moves: 0,
         }
@@ -126,8 +129,9 @@ impl Working {
                     self.unfocus();
                 }
             }
-            _ => self.on = self.front.advance(moves),
+            _ => self.done = !self.front.advance(moves),
         }
+        self.on &= !self.done;
         self.on
     }
 
@@ -158,7 +162,7 @@ impl Working {
             moves: self.moves + self.front.moves() + focus,
             front,
             best: point(self.work, best),
-            done: !self.on,
+            done: self.done,
         }));
         if changed {
             self.show(out);
@@ -223,7 +227,8 @@ fn unbeaten<T>(all: &mut Vec<T>, cost: impl Fn(&T) -> (u64, f64)) {
     let mut least = f64::INFINITY;
     all.retain(|one| {
         let time = cost(one).1;
-        let better = time < least;
+        // The same computations in another order differ in the last bits of their sum.
+        let better = time < least * (1.0 - 1e-12);
         least = least.min(time);
         better
     });
