@@ -11,23 +11,31 @@ const LAYERS: [usize; 5] = [12, 22, 48, 96, 204];
 /// How near an answer is to the best one of the first network, in per cent of the time.
 const NEAR: f64 = 0.5;
 
-/// For every network: when half the memory is met first, when about as well as for the first network,
+/// For every network: when a budget is met first, when about as well as for the first network,
 /// and what is reached in the end.
 pub fn grow(seconds: f64, slice: u64) {
-    println!("half the memory of transformers, one core, at most {seconds} s\n");
+    for part in [2, 8] {
+        within(part, seconds, slice);
+    }
+}
+
+/// Within a `part` of the memory.
+fn within(part: u64, seconds: f64, slice: u64) {
+    println!("a {part}th of the memory of transformers, one core, at most {seconds} s\n");
     println!("| layers | nodes | first answer | near the 12 layers' | moves | time in the end |");
     println!("|---|---|---|---|---|---|");
     let mut goal = None;
     for layers in LAYERS {
         let problem = transformer(layers);
         let base = cost(&problem, &without_recomputation(&problem));
+        let limit = base.peak / part;
         let begin = Instant::now();
         let spent = || begin.elapsed().as_secs_f64();
-        let mut search = Search::new(&problem, Goal::Budget(base.peak / 2), 1);
+        let mut search = Search::new(&problem, Goal::Budget(limit), 1);
         let (mut first, mut near) = (None, None);
         let percent = |search: &Search| 100.0 * search.best().cost.time / base.time;
         while spent() < seconds && search.advance(slice) {
-            if search.best().cost.peak > base.peak / 2 {
+            if search.best().cost.peak > limit {
                 continue;
             }
             first = first.or(Some(spent()));
@@ -40,9 +48,9 @@ pub fn grow(seconds: f64, slice: u64) {
             goal = Some(reached);
             // The same once more, now that it is known what is near.
             let begin = Instant::now();
-            let mut again = Search::new(&problem, Goal::Budget(base.peak / 2), 1);
+            let mut again = Search::new(&problem, Goal::Budget(limit), 1);
             let found = |search: &Search| {
-                search.best().cost.peak <= base.peak / 2 && percent(search) <= reached + NEAR
+                search.best().cost.peak <= limit && percent(search) <= reached + NEAR
             };
             while !found(&again) && again.advance(slice) {}
             near = Some((begin.elapsed().as_secs_f64(), again.moves()));
@@ -56,6 +64,7 @@ pub fn grow(seconds: f64, slice: u64) {
             near.map_or(0, |near| near.1)
         );
     }
+    println!();
 }
 
 /// The forward and backward pass of `layers` decoder layers with eager attention: 8 x 1024 tokens,
