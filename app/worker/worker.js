@@ -1,7 +1,6 @@
 // The worker's event loop: orders go in, the session works slice by slice, replies go out.
-// scripts/web replaces the two names below by the hashed ones of dist/.
+// In dist/ it lies beside the glue that wasm-bindgen wrote.
 import init, { Session } from "./pipewright_worker.js";
-const WASM = new URL("./pipewright_worker_bg.wasm", import.meta.url);
 
 // A slice ends by announcing the next one to itself. The announcement queues behind whatever the
 // page has sent meanwhile, so that an order waits for one slice at most; a timer would do the same
@@ -54,7 +53,7 @@ function receive(order) {
 // Set before the wasm has come: messages without a listener would be lost.
 onmessage = ({ data }) => (session ? receive(data) : waiting?.push(data));
 
-init({ module_or_path: WASM })
+init()
   .then(() => {
     session = new Session();
     waiting.forEach(receive);
