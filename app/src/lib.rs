@@ -25,6 +25,8 @@ mod format;
 mod history;
 mod inputs;
 mod keys;
+#[cfg(feature = "page")]
+mod later;
 mod link;
 #[cfg(feature = "page")]
 mod meter;

@@ -1,7 +1,6 @@
 // The worker's event loop: requests go in, the session works slice by slice, replies go out.
-// scripts/web replaces the two names below by the hashed ones of dist/.
+// In dist/ it lies beside the glue that wasm-bindgen wrote.
 import init, { Door } from "./pipewright_worker.js";
-const WASM = new URL("./pipewright_worker_bg.wasm", import.meta.url);
 
 // Milliseconds of a slice: a request waits for one at most.
 const SLICE = 12;
@@ -121,7 +120,7 @@ function receive(message) {
 // Set before the wasm has come: messages without a listener would be lost.
 onmessage = ({ data }) => (door ? receive(data) : waiting?.push(data));
 
-init({ module_or_path: WASM })
+init()
   .then(() => {
     door = new Door();
     waiting.forEach(receive);

@@ -1,7 +1,7 @@
 //! Compiles the explorer and writes `dist/`.
 
-use crate::bind::{Bound, bind};
-use crate::compile::{APP, Target, WORKER, compile};
+use crate::bind::{bind, files_below};
+use crate::compile::{APP, WORKER, compile};
 use crate::page::{self, Link, Names};
 use crate::{Failure, sizes};
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// (`dist/demo/` belongs to `make demo`).
 const MANIFEST: &str = ".bundle";
 
-/// The worker's script, as it is written: with the names of glue and wasm that have no hash.
+/// The worker's script; it imports its glue from beside it.
 const WORKER_SCRIPT: &str = "app/worker/worker.js";
 
 /// What `dist/` is written from.
@@ -41,6 +41,10 @@ pub fn build(root: &Path) -> Result<(), Failure> {
     fs::create_dir_all(&dist)?;
     for file in &written {
         fs::remove_file(dist.join(file)).ok();
+        // Folders go with their last file; those that have others in them stay.
+        file.ancestors().skip(1).take_while(|dir| dir.parent().is_some()).for_each(|dir| {
+            fs::remove_dir(dist.join(dir)).ok();
+        });
     }
     let mut bundle = Bundle { dist: &dist, files: Vec::new() };
     bundle.write(&sources)?;
@@ -77,10 +81,6 @@ impl Sources {
         seed.extend(fs::read(std::env::current_exe()?)?);
         Ok(hash(&seed))
     }
-
-    fn bind(&self, wasm: &Path, target: &Target) -> Result<Bound, Failure> {
-        bind(wasm, self.optimiser.as_deref().map(|program| (program, target.optimise)))
-    }
 }
 
 struct Bundle<'a> {
@@ -90,19 +90,16 @@ struct Bundle<'a> {
 
 impl Bundle<'_> {
     fn write(&mut self, sources: &Sources) -> Result<(), Failure> {
-        let (glue, wasm) = self.add_bound(&sources.bind(&sources.app, &APP)?)?;
-        let (worker_glue, worker_wasm) =
-            self.add_bound(&sources.bind(&sources.worker, &WORKER)?)?;
-        let names =
-            [("pipewright_worker.js", worker_glue), ("pipewright_worker_bg.wasm", worker_wasm)];
-        let script = page::with_names(&sources.worker_script, &names)
-            .map_err(|e| format!("{WORKER_SCRIPT}: {e}"))?;
-        let worker = self.add_hashed(Path::new(WORKER_SCRIPT), script.as_bytes())?;
+        let optimiser = sources.optimiser.as_deref();
+        let app = self.add_folder("app", &bind(&sources.app, &APP, optimiser)?)?;
+        let worker = bind(&sources.worker, &WORKER, optimiser)?;
+        fs::write(worker.join("worker.js"), &sources.worker_script)?;
+        let worker = self.add_folder("worker", &worker)?;
         let mut css = Vec::new();
         for (path, bytes) in &sources.styles {
             css.push(self.add_hashed(Path::new(path), bytes)?);
         }
-        let names = Names { glue: &glue, wasm: &wasm, worker: &worker };
+        let names = Names { app: &app, worker: &worker };
         let page = page::render(&sources.page, &sources.links, &css, &names);
         self.add(Path::new("index.html"), page.as_bytes())
     }
@@ -128,14 +125,21 @@ impl Bundle<'_> {
         Ok(name)
     }
 
-    /// Adds glue, wasm and what the glue imports; returns the names of glue and wasm.
-    fn add_bound(&mut self, bound: &Bound) -> Result<(String, String), Failure> {
-        let wasm = self.add_hashed(&bound.wasm(), &fs::read(bound.wasm())?)?;
-        let glue = self.add_hashed(&bound.glue(), &fs::read(bound.glue())?)?;
-        for (name, bytes) in bound.snippets()? {
-            self.add(&name, &bytes)?;
+    /// Adds all files of a folder, under one whose name changes with them. Returns the name.
+    fn add_folder(&mut self, stem: &str, folder: &Path) -> Result<String, Failure> {
+        let (mut files, mut seed) = (Vec::new(), Vec::new());
+        for file in files_below(folder)? {
+            let name = file.strip_prefix(folder)?.to_path_buf();
+            let bytes = fs::read(&file)?;
+            seed.extend(name.as_os_str().as_encoded_bytes());
+            seed.extend(&bytes);
+            files.push((name, bytes));
         }
-        Ok((glue, wasm))
+        let name = format!("{stem}-{}", hash(&seed));
+        for (file, bytes) in files {
+            self.add(&Path::new(&name).join(file), &bytes)?;
+        }
+        Ok(name)
     }
 }
 

@@ -11,11 +11,18 @@ pub struct Target {
     pub file: &'static str,
     /// How wasm-opt goes on where the profile ends.
     pub optimise: &'static str,
+    /// Whether it is split into chunks.
+    pub splits: bool,
 }
 
 /// The page's application.
-pub const APP: Target =
-    Target { package: "pipewright-app", profile: "web", file: "app.wasm", optimise: "-Oz" };
+pub const APP: Target = Target {
+    package: "pipewright-app",
+    profile: "web",
+    file: "app.wasm",
+    optimise: "-Oz",
+    splits: true,
+};
 
 /// The page's worker: a library, so its file's name has no hyphen.
 pub const WORKER: Target = Target {
@@ -23,18 +30,25 @@ pub const WORKER: Target = Target {
     profile: "worker",
     file: "pipewright_worker.wasm",
     optimise: "-O3",
+    splits: false,
 };
 
 /// Compiles `target` and returns the path of its wasm.
 pub fn compile(root: &Path, target: &Target) -> Result<PathBuf, Failure> {
-    let Target { package, profile, file, .. } = target;
+    let Target { package, profile, file, splits, .. } = target;
     let cargo = std::env::var("PIPEWRIGHT_WEB_CARGO").unwrap_or_else(|_| "cargo".into());
-    let output = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    command
         .current_dir(root)
-        .args(["build", "--locked", "-p", package, "--profile", profile])
+        .args(["rustc", "--locked", "-p", package, "--profile", profile])
         .args(["--target", "wasm32-unknown-unknown", "--message-format=json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()?;
+        .stderr(Stdio::inherit());
+    if *splits {
+        // Splitting moves functions and data to other places: it needs to know who refers to them.
+        // An argument for the linker alone, so that no dependency is compiled again for it.
+        command.args(["--bin", "app", "--", "-Clink-arg=--emit-relocs"]);
+    }
+    let output = command.output()?;
     if !output.status.success() {
         return Err(format!("{package} does not compile").into());
     }

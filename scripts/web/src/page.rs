@@ -1,8 +1,7 @@
-//! Turns the root `index.html`, written for trunk, into the page of `dist/`.
+//! Turns the root `index.html` into the page of `dist/`.
 //!
-//! Trunk and this bundler read the same file, so there is one source of truth. We understand the
-//! three links that the page uses and refuse any other: dropping one silently would give two
-//! different pages.
+//! What is to be bundled stands there as links in the syntax of trunk. We understand the three that
+//! the page uses and refuse any other: nothing is dropped silently.
 
 use crate::Failure;
 
@@ -17,11 +16,9 @@ pub enum Link {
     Css(String),
 }
 
-/// Names of the bundled files, relative to `dist/`.
+/// Names of the bundled folders, relative to `dist/`.
 pub struct Names<'a> {
-    pub glue: &'a str,
-    pub wasm: &'a str,
-    /// The worker's script, which imports the rest of it.
+    pub app: &'a str,
     pub worker: &'a str,
 }
 
@@ -67,8 +64,8 @@ pub fn render(page: &str, links: &[(usize, Link)], css: &[String], names: &Names
             None => out.push_str(line),
             Some((_, Link::App)) => out.push_str(&start_script(names)),
             Some((_, Link::Worker)) => {
-                let name = names.worker;
-                out.push_str(&format!("<meta name=\"pipewright-worker\" content=\"./{name}\">"));
+                let script = format!("./{}/worker.js", names.worker);
+                out.push_str(&format!("<meta name=\"pipewright-worker\" content=\"{script}\">"));
             }
             Some((_, Link::Css(_))) => {
                 let name = css.next().map(String::as_str).unwrap_or_default();
@@ -80,27 +77,15 @@ pub fn render(page: &str, links: &[(usize, Link)], css: &[String], names: &Names
     out
 }
 
-/// A script with every name it gives a bundled file replaced by the one in `dist/`.
-pub fn with_names(script: &str, names: &[(&str, String)]) -> Result<String, String> {
-    let mut out = script.to_string();
-    for (written, bundled) in names {
-        let quoted = format!("\"./{written}\"");
-        if !out.contains(&quoted) {
-            return Err(format!("does not name {quoted}"));
-        }
-        out = out.replace(&quoted, &format!("\"./{bundled}\""));
-    }
-    Ok(out)
-}
-
 /// Fetches wasm and glue side by side, then starts; the event is the one that trunk sends.
-fn start_script(Names { glue, wasm, .. }: &Names) -> String {
+fn start_script(Names { app, .. }: &Names) -> String {
     format!(
-        "<link rel=\"modulepreload\" href=\"./{glue}\">\n\
-         <link rel=\"preload\" href=\"./{wasm}\" as=\"fetch\" type=\"application/wasm\" crossorigin>\n\
+        "<link rel=\"modulepreload\" href=\"./{app}/app.js\">\n\
+         <link rel=\"modulepreload\" href=\"./{app}/__wasm_split.js\">\n\
+         <link rel=\"preload\" href=\"./{app}/app_bg.wasm\" as=\"fetch\" type=\"application/wasm\" crossorigin>\n\
          <script type=\"module\">\n\
-         import init from './{glue}';\n\
-         const wasm = await init({{ module_or_path: './{wasm}' }});\n\
+         import init from './{app}/app.js';\n\
+         const wasm = await init();\n\
          dispatchEvent(new CustomEvent(\"TrunkApplicationStarted\", {{ detail: {{ wasm }} }}));\n\
          </script>"
     )
@@ -120,27 +105,17 @@ mod tests {
         let page = format!("<title>x</title>\n{CSS}\n{RUST}\n{WORKER}\n<p>y</p>");
         let links = links(&page).unwrap();
         assert_eq!(links[0], (1, Link::Css("app/style.css".into())));
-        let names = Names { glue: "app-1.js", wasm: "app-2.wasm", worker: "worker-4.js" };
+        let names = Names { app: "app-1", worker: "worker-2" };
         let out = render(&page, &links, &["style-3.css".into()], &names);
         assert!(
             out.starts_with("<title>x</title>\n<link rel=\"stylesheet\" href=\"./style-3.css\">")
         );
-        assert!(out.contains("init({ module_or_path: './app-2.wasm' })"), "{out}");
+        assert!(out.contains("import init from './app-1/app.js';"), "{out}");
         assert!(
-            out.contains("<meta name=\"pipewright-worker\" content=\"./worker-4.js\">"),
+            out.contains("<meta name=\"pipewright-worker\" content=\"./worker-2/worker.js\">"),
             "{out}"
         );
         assert!(out.ends_with("<p>y</p>\n") && !out.contains("data-trunk"), "{out}");
-    }
-
-    #[test]
-    fn a_script_loads_the_bundled_names() {
-        let script = "import init from \"./a.js\";\nfetch(\"./a_bg.wasm\");";
-        let names = [("a.js", "a-1.js".into()), ("a_bg.wasm", "a_bg-2.wasm".into())];
-        let out = with_names(script, &names).unwrap();
-        assert_eq!(out, "import init from \"./a-1.js\";\nfetch(\"./a_bg-2.wasm\");");
-        let error = with_names("import init from './a.js'", &names).unwrap_err();
-        assert_eq!(error, "does not name \"./a.js\"");
     }
 
     #[test]
