@@ -8,8 +8,21 @@ use leptos::prelude::*;
 use pipewright_worker::protocol::{
     Described, Opened, Point, Progress, Reply, Request, Shown, Taken,
 };
+use std::cell::Cell;
 use std::time::Duration;
 use wire::Wire;
+
+thread_local! {
+    /// Workers are told apart by numbers.
+    static NEXT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A worker and what it works on.
+struct Talk {
+    number: u32,
+    source: Source,
+    wire: Wire,
+}
 
 /// How long a search goes on by itself, in milliseconds.
 pub const SPAN: f64 = 30_000.0;
@@ -34,7 +47,12 @@ pub struct Recompute {
     pub spent: RwSignal<(f64, u64, u64)>,
     /// Moves and best time since the budget was set.
     pub history: RwSignal<Vec<(u64, f64)>>,
-    wire: StoredValue<Option<Wire>, LocalStorage>,
+    /// The worker of the graph that is shown.
+    wire: StoredValue<Option<Talk>, LocalStorage>,
+    /// The worker that is opening another one: until it has, the old one stays.
+    coming: StoredValue<Option<Talk>, LocalStorage>,
+    /// The source was set back, which is no wish to open it again.
+    back: StoredValue<bool>,
     begun: StoredValue<(f64, u64)>,
 }
 
@@ -52,6 +70,8 @@ impl Recompute {
             spent: RwSignal::new((0.0, 0, 0)),
             history: RwSignal::new(vec![]),
             wire: StoredValue::new_local(None),
+            coming: StoredValue::new_local(None),
+            back: StoredValue::new(false),
             begun: StoredValue::new((0.0, 0)),
         };
         all.follow();
@@ -67,6 +87,9 @@ impl Recompute {
             if matches!(source, Source::Stage(_)) {
                 self.page.inputs.track();
             }
+            if self.back.get_value() {
+                return self.back.set_value(false);
+            }
             newest.update_value(|n| *n += 1);
             let mine = newest.get_value();
             let open = move || {
@@ -81,10 +104,8 @@ impl Recompute {
         });
     }
 
-    /// Ends the worker and starts one for another graph.
+    /// Starts a worker for another graph.
     fn open(self, source: &Source) {
-        self.wire.set_value(None);
-        self.running.set(false);
         let request = match source {
             Source::File(_) => None,
             Source::Stage(stage) => {
@@ -99,7 +120,9 @@ impl Recompute {
                 }
             }
         };
-        let wire = match Wire::start(move |reply| self.hear(reply)) {
+        let number = NEXT.get();
+        NEXT.set(number + 1);
+        let wire = match Wire::start(move |reply| self.hear(number, reply)) {
             Ok(wire) => wire,
             Err(why) => return self.failed.set(Some(why)),
         };
@@ -108,12 +131,29 @@ impl Recompute {
             (None, Source::File(file)) => wire.open(file),
             (None, Source::Stage(_)) => {}
         }
-        self.wire.set_value(Some(wire));
+        self.coming.set_value(Some(Talk { number, source: source.clone(), wire }));
     }
 
-    fn hear(self, reply: Reply) {
+    /// Worker `number` says something.
+    fn hear(self, number: u32, reply: Reply) {
+        let is = |talk: &Option<Talk>| talk.as_ref().is_some_and(|talk| talk.number == number);
+        if self.coming.with_value(is) {
+            match reply {
+                Reply::Opened(opened) => {
+                    // The old worker ends here.
+                    self.wire.set_value(self.coming.try_update_value(Option::take).flatten());
+                    self.take_graph(opened);
+                }
+                Reply::Failed { why } => self.refuse(why),
+                _ => {}
+            }
+            return;
+        }
+        if !self.wire.with_value(is) {
+            return;
+        }
         match reply {
-            Reply::Opened(opened) => self.take_graph(opened),
+            Reply::Opened(_) => {}
             Reply::Progress(progress) => self.take_progress(progress),
             Reply::Shown(shown) => self.shown.set(Shared::new(*shown)),
             Reply::Described(node) => self.picked.set(Some(node)),
@@ -125,17 +165,29 @@ impl Recompute {
         }
     }
 
+    /// What was to be opened is none: what was open stays.
+    fn refuse(self, why: String) {
+        self.coming.set_value(None);
+        self.failed.set(Some(why));
+        let before = self.wire.with_value(|talk| talk.as_ref().map(|talk| talk.source.clone()));
+        if let Some(source) = before.filter(|before| *before != self.page.source.get_untracked()) {
+            self.back.set_value(true);
+            self.page.source.set(source);
+        }
+    }
+
     /// A new graph: the share of memory that was asked for stays, and the search starts.
     fn take_graph(self, opened: Opened) {
         let share = self.page.keep.get_untracked();
-        let (base, floor) = (opened.base, opened.floor);
+        let base = opened.base;
         self.failed.set(None);
         self.picked.set(None);
         self.history.set(vec![]);
         self.progress.set(Progress { front: vec![base], best: base, ..Progress::default() });
         self.opened.set(Some(Shared::new(opened)));
-        let bytes = (base.peak as f64 * share) as u64;
-        self.set_budget(bytes.clamp(floor.min(base.peak), base.peak), false);
+        self.set_budget((base.peak as f64 * share) as u64, false);
+        // Another graph may allow what this one does not.
+        self.page.keep.set(share);
         self.start();
     }
 
@@ -166,9 +218,9 @@ impl Recompute {
     }
 
     fn ask(self, request: &Request) {
-        self.wire.with_value(|wire| {
-            if let Some(wire) = wire {
-                wire.ask(request);
+        self.wire.with_value(|talk| {
+            if let Some(talk) = talk {
+                talk.wire.ask(request);
             }
         });
     }

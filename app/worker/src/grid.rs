@@ -35,7 +35,13 @@ impl Cells {
         };
         let needed: Vec<bool> = (0..problem.len() as u32).map(needed).collect();
         let end = labels.iter().rposition(|label| label.forward).map_or(0, |last| last + 1);
-        let run = layers(problem).into_iter().find(|run| last(run) <= end && run.count > 2);
+        // Where most values stand in no layer, columns of layers among others would say nothing.
+        let run = layers(problem).into_iter().find(|run| {
+            let inside = run.first as usize..last(run);
+            let all = needed[..end].iter().filter(|needed| **needed).count();
+            let covered = needed[inside].iter().filter(|needed| **needed).count();
+            last(run) <= end && run.count > 2 && 2 * covered > all
+        });
         let Some(run) = run else {
             cells.loose(0..end, &needed);
             return cells;

@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// `history`: moves and nanoseconds, the newest last.
 pub fn draw(history: &[(u64, f64)], (width, height): (f64, f64)) -> String {
     let mut out = format!(
-        "<svg width='{width}' height='{height}' role='img' aria-label='Best time so far over the \
+        "<svg viewBox='0 0 {width} {height}' role='img' aria-label='Best time so far over the \
          moves of the search'><rect width='{width}' height='{height}' rx='4' class='pg'/>"
     );
     let _ = write!(

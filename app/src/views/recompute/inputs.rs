@@ -11,8 +11,9 @@ use pipewright_worker::protocol::Point;
 
 #[component]
 pub fn Inputs() -> impl IntoView {
+    let page = expect_context::<Recompute>().page;
     view! {
-        <aside class="inp" aria-label="Inputs of recomputation">
+        <aside class="inp" class:open=move || page.sheet.get() aria-label="Inputs of recomputation">
             <Group title="Graph" hint=""><Which /></Group>
             <Group title="Budget" hint="also: drag the line"><Budget /></Group>
             <Group title="Solved budgets" hint="click to load"><Solved /></Group>

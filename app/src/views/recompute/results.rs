@@ -16,6 +16,7 @@ pub fn Results() -> impl IntoView {
     view! {
         <aside class="out" aria-label="Results of recomputation">
             <Best />
+            <div class="more">
             <button class="btn pri" id="take" on:click=move |_| state.take()>{take}</button>
             <section>
                 <div class="sec"><h2>"Most recomputed"</h2><span class="dim small">{move || total(state)}</span></div>
@@ -28,6 +29,7 @@ pub fn Results() -> impl IntoView {
                     amount=|share| format::bytes_text(Bytes(share.amount as u64)) class="m" />
             </section>
             <Others />
+            </div>
         </aside>
     }
 }
