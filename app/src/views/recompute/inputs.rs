@@ -144,7 +144,7 @@ fn Solved() -> impl IntoView {
             let text = format::bytes_text(Bytes(point.peak));
             let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 1.0 };
             let memory = format::percent(share(point.peak as f64, base.peak as f64), 1);
-            let time = format::percent(share(point.time, base.time) - 1.0, 1);
+            let time = format::percent((share(point.time, base.time) - 1.0).max(0.0), 1);
             view! {
                 <tr class:me=point == best>
                     <td><button class="pick" on:click=move |_| state.set_budget(point.peak, false)>{text}</button></td>
