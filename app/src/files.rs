@@ -3,10 +3,10 @@
 //! A file that cannot be used leaves everything as it was and says in one line what was read,
 //! what is wrong and what to do.
 
-use crate::content::{Content, recognise};
+use crate::content::{self, Content, recognise};
 use crate::inputs::Inputs;
 use crate::later::Missing;
-use crate::state::State;
+use crate::state::{Screen, Source, State};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
@@ -61,6 +61,12 @@ pub fn read_all(state: State, files: web_sys::FileList) {
         for i in 0..files.length() {
             let Some(file) = files.get(i) else { continue };
             let name = file.name();
+            // Graphs can be large and packed: the worker reads them.
+            if is_graph(&file).await {
+                state.source.set(Source::File(file));
+                state.go(Screen::Recompute);
+                continue;
+            }
             if file.size() > BYTES_MAX {
                 state.complain(format!(
                     "{name} has {:.0} MB, more than a page can hold.",
@@ -78,6 +84,15 @@ pub fn read_all(state: State, files: web_sys::FileList) {
             take(state, &name, text).await;
         }
     });
+}
+
+/// Whether a file is packed or says in its first lines that it is a graph to recompute.
+async fn is_graph(file: &web_sys::File) -> bool {
+    const LOOK: f64 = 4096.0;
+    let Ok(head) = file.slice_with_f64_and_f64(0.0, LOOK) else { return false };
+    let Ok(bytes) = JsFuture::from(head.array_buffer()).await else { return false };
+    let head = js_sys::Uint8Array::new(&bytes).to_vec();
+    content::is_graph(&head)
 }
 
 /// Fetches the files that the link names and shows them.
@@ -118,7 +133,7 @@ pub fn export(state: State) {
     });
 }
 
-fn download(name: &str, text: &str) -> Result<(), JsValue> {
+pub fn download(name: &str, text: &str) -> Result<(), JsValue> {
     let parts = js_sys::Array::of1(&JsValue::from_str(text));
     let options = web_sys::BlobPropertyBag::new();
     options.set_type("application/json");

@@ -35,6 +35,8 @@ mod panic;
 mod presets;
 mod program;
 mod reason;
+#[cfg(feature = "page")]
+mod recompute;
 mod shared;
 mod speedup;
 #[cfg(feature = "page")]

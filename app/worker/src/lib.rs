@@ -1,14 +1,19 @@
 //! The explorer's worker: long searches, in a thread of the browser's.
 //!
-//! `worker.js` owns the thread's event loop and drives a [`Session`]; the page and the session
-//! send each other [`protocol`] messages as JSON. Without the feature `worker` only the protocol is
-//! left: that is what the page depends on.
+//! `worker.js` owns the thread's event loop and drives a [`Session`] through its `Door`; the page and
+//! the session send each other [`protocol`] messages as JSON. Reading order: `protocol`, `session`,
+//! `open` (what is worked on), `working`, `picture` and `grid` (what is shown of it).
 
-#![warn(missing_docs)]
-
+mod curve;
+#[cfg(feature = "worker")]
+mod door;
+mod grid;
+mod open;
+mod picture;
 pub mod protocol;
-
-#[cfg(feature = "worker")]
 mod session;
-#[cfg(feature = "worker")]
+#[cfg(test)]
+mod tests;
+mod working;
+
 pub use session::Session;

@@ -1,46 +1,63 @@
-//! The worker's side of a conversation with the page.
+//! A worker's whole life: one graph, and what is asked about it.
 
-use crate::protocol::{Order, Reply};
+use crate::open::{self, Work};
+use crate::protocol::{Reply, Request};
+use crate::working::Working;
 use std::collections::VecDeque;
-use wasm_bindgen::prelude::wasm_bindgen;
 
-/// What the worker is doing. `worker.js` calls its methods, one at a time.
-#[wasm_bindgen]
+/// Works on what it is asked; replies wait until they are taken.
 #[derive(Default)]
 pub struct Session {
-    outbox: VecDeque<Reply>,
+    work: Option<Working>,
+    out: VecDeque<Reply>,
 }
 
-#[wasm_bindgen]
 impl Session {
-    /// An idle session. A panic from now on is thrown as a JavaScript error with its message, so that
-    /// `worker.js` can report it; the session must not be called again afterwards.
-    #[wasm_bindgen(constructor)]
-    pub fn new() -> Self {
-        std::panic::set_hook(Box::new(|info| wasm_bindgen::throw_str(&info.to_string())));
-        Self::default()
+    /// Does what is asked; what comes of it is in the replies. Before a graph is open, and to open a
+    /// second one, nothing is done.
+    pub fn receive(&mut self, request: Request) {
+        match (request, &mut self.work) {
+            (Request::Stage { plan, stage }, None) => self.open(open::stage(&plan, stage)),
+            (_, None) => {}
+            (request, Some(working)) => working.receive(request, &mut self.out),
+        }
     }
 
-    /// Takes an [`Order`] as JSON; what follows from it is in the outbox, or the work of [`step`].
-    ///
-    /// [`step`]: Self::step
-    pub fn receive(&mut self, message: &str) {
-        let reply = match serde_json::from_str(message) {
-            Ok(Order::Stop) => Reply::Stopped,
-            Err(error) => Reply::Refused { why: format!("not an order: {error}") },
-        };
-        self.outbox.push_back(reply);
+    /// Opens a file of a graph, unpacked.
+    pub fn open_file(&mut self, name: &str, text: &[u8]) {
+        if self.work.is_none() {
+            self.open(open::file(name, text));
+        }
     }
 
-    /// Works for one slice of time, some 10 ms; says whether there is more to do.
-    pub fn step(&mut self) -> bool {
-        false
+    fn open(&mut self, work: Result<Work, String>) {
+        match work {
+            Ok(work) => {
+                // Searches borrow the graph. A worker opens one and ends with it, so it is never
+                // given back.
+                let mut working = Working::new(Box::leak(Box::new(work)));
+                self.out.push_back(Reply::Opened(working.opened()));
+                working.show(&mut self.out);
+                self.work = Some(working);
+            }
+            Err(why) => self.out.push_back(Reply::Failed { why }),
+        }
     }
 
-    /// The oldest [`Reply`] that was not yet taken, as JSON.
-    pub fn take(&mut self) -> Option<String> {
-        let reply = self.outbox.pop_front()?;
-        // Replies are plain data with string keys, which always has a form in JSON.
-        Some(serde_json::to_string(&reply).expect("a reply is plain data"))
+    /// Searches for about `moves` moves; whether there is more to do.
+    pub fn step(&mut self, moves: u64) -> bool {
+        self.work.as_mut().is_some_and(|working| working.step(moves))
+    }
+
+    /// Says how far it is, and shows the answer if there is another one.
+    pub fn report(&mut self) {
+        if let Some(working) = &mut self.work {
+            working.report(&mut self.out);
+        }
+    }
+
+    /// The next reply.
+    pub fn take(&mut self) -> Option<Reply> {
+        self.out.pop_front()
     }
 }
