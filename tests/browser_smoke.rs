@@ -123,19 +123,7 @@ fn a_missing_chunk_leaves_the_page_alive() -> Outcome<()> {
 /// A copy of `dist/` without the files whose names contain `missing`.
 fn dist_without(missing: &str) -> Outcome<PathBuf> {
     let copy = tools::scratch(&format!("dist-without-{missing}"))?;
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        std::fs::create_dir_all(copy.join(&folder))?;
-        for entry in std::fs::read_dir(tools::root().join("dist").join(&folder))? {
-            let entry = entry?;
-            let path = folder.join(entry.file_name());
-            if entry.path().is_dir() {
-                folders.push(path);
-            } else if !entry.file_name().to_string_lossy().contains(missing) {
-                std::fs::copy(entry.path(), copy.join(path))?;
-            }
-        }
-    }
+    tools::copy(&tools::root().join("dist"), &copy, &|name| !name.contains(missing))?;
     Ok(copy)
 }
 

@@ -14,14 +14,18 @@
 
 use crate::Failure;
 use crate::compile::Target;
+use crate::optimise::{Optimiser, without_custom_sections};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use wasm_bindgen_cli_support::Bindgen;
 use wasm_split_cli_support::Options;
 
 /// Writes everything that belongs to `wasm` into a folder beside it and returns the folder.
-pub fn bind(wasm: &Path, target: &Target, optimiser: Option<&Path>) -> Result<PathBuf, Failure> {
+pub fn bind(
+    wasm: &Path,
+    target: &Target,
+    optimiser: Option<&Optimiser>,
+) -> Result<PathBuf, Failure> {
     let folder = wasm.with_extension("bindgen");
     fs::remove_dir_all(&folder).ok();
     fs::create_dir_all(&folder)?;
@@ -37,8 +41,8 @@ pub fn bind(wasm: &Path, target: &Target, optimiser: Option<&Path>) -> Result<Pa
     bindgen.remove_name_section(true).remove_producers_section(true).generate(&folder)?;
     for file in files_below(&folder)?.iter().filter(|f| f.extension().is_some_and(|e| e == "wasm"))
     {
-        if let Some(program) = optimiser {
-            optimise(program, target.optimise, file)?;
+        if let Some(optimiser) = optimiser {
+            optimiser.run(target.optimise, file)?;
         }
         fs::write(file, without_custom_sections(&fs::read(file)?)?)?;
     }
@@ -58,37 +62,6 @@ fn split(wasm: &Path, stem: &str, folder: &Path) -> Result<PathBuf, Failure> {
     Ok(main)
 }
 
-/// wasm-opt gains 2 to 4 %: used where present. Never with `--all-features`: it would write imports
-/// in a form that released browsers refuse. Without flags it reads what the file itself declares.
-fn optimise(program: &Path, level: &str, wasm: &Path) -> Result<(), Failure> {
-    let status = Command::new(program).arg(level).arg(wasm).arg("-o").arg(wasm).status()?;
-    if status.success() { Ok(()) } else { Err(format!("wasm-opt: {status}").into()) }
-}
-
-/// The module without names, producers and the like: browsers ignore them, visitors download them.
-fn without_custom_sections(wasm: &[u8]) -> Result<Vec<u8>, Failure> {
-    let (header, mut rest) = wasm.split_at_checked(8).ok_or("a wasm file without header")?;
-    let mut out = header.to_vec();
-    while let Some(&id) = rest.first() {
-        // A section is its number, its length in LEB128, its content.
-        let (mut length, mut at) = (0_usize, 1);
-        loop {
-            let byte = *rest.get(at).filter(|_| at < 6).ok_or("a section without length")?;
-            length |= usize::from(byte & 0x7f) << (7 * (at - 1));
-            at += 1;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        let section = rest.split_at_checked(at + length).ok_or("a section that is cut off")?;
-        if id != 0 {
-            out.extend(section.0);
-        }
-        rest = section.1;
-    }
-    Ok(out)
-}
-
 /// All files of a folder and those in it, in the order of their paths.
 pub fn files_below(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
@@ -98,25 +71,4 @@ pub fn files_below(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     files.sort();
     Ok(files)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn custom_sections_are_dropped_and_others_kept_to_the_byte() {
-        let header = b"\0asm\x01\0\0\0";
-        let long = [&[10, 0x81, 0x01][..], &[7; 129]].concat();
-        let wasm = [header, &[1, 2, 8, 9][..], &[0, 3, 1, b'n', 5], &long, &[0, 1, 0]].concat();
-        let kept = [header, &[1, 2, 8, 9][..], &long].concat();
-        assert_eq!(without_custom_sections(&wasm).unwrap(), kept);
-        for end in [4, 9, 11] {
-            assert!(without_custom_sections(&wasm[..end]).is_err(), "cut off at {end}");
-        }
-        assert!(
-            without_custom_sections(&[header, &[1, 0xff, 0xff, 0xff, 0xff, 0xff][..]].concat())
-                .is_err()
-        );
-    }
 }

@@ -2,6 +2,7 @@
 
 use crate::bind::{bind, files_below};
 use crate::compile::{APP, WORKER, compile};
+use crate::optimise::Optimiser;
 use crate::page::{self, Link, Names};
 use crate::{Failure, sizes};
 use std::fs;
@@ -24,8 +25,7 @@ struct Sources {
     app: PathBuf,
     worker: PathBuf,
     worker_script: String,
-    /// wasm-opt, where there is one.
-    optimiser: Option<PathBuf>,
+    optimiser: Option<Optimiser>,
 }
 
 /// Builds and reports the sizes; writes nothing when nothing changed.
@@ -66,12 +66,12 @@ impl Sources {
         let styles = styles.map(|path| read(&path).map(|bytes| (path, bytes)));
         let styles = styles.collect::<Result<Vec<_>, _>>()?;
         let worker_script = String::from_utf8(read(WORKER_SCRIPT)?)?;
-        let optimiser = find_on_path("wasm-opt");
+        let optimiser = Optimiser::find()?;
         Ok(Self { page, links, styles, app, worker, worker_script, optimiser })
     }
 
     fn fingerprint(&self) -> Result<String, Failure> {
-        let optimiser = &self.optimiser;
+        let optimiser = self.optimiser.as_ref().map(Optimiser::name);
         let text = format!("{}{}{optimiser:?}", env!("CARGO_PKG_VERSION"), self.page);
         let mut seed = format!("{text}{}", self.worker_script).into_bytes();
         seed.extend(fs::read(&self.app)?);
@@ -90,7 +90,7 @@ struct Bundle<'a> {
 
 impl Bundle<'_> {
     fn write(&mut self, sources: &Sources) -> Result<(), Failure> {
-        let optimiser = sources.optimiser.as_deref();
+        let optimiser = sources.optimiser.as_ref();
         let app = self.add_folder("app", &bind(&sources.app, &APP, optimiser)?)?;
         let worker = bind(&sources.worker, &WORKER, optimiser)?;
         fs::write(worker.join("worker.js"), &sources.worker_script)?;
@@ -141,11 +141,6 @@ impl Bundle<'_> {
         }
         Ok(name)
     }
-}
-
-fn find_on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 fn read_manifest(dist: &Path) -> (String, Vec<PathBuf>) {

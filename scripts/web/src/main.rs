@@ -6,6 +6,7 @@
 mod bind;
 mod bundle;
 mod compile;
+mod optimise;
 mod page;
 mod sizes;
 
