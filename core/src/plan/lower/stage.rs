@@ -141,6 +141,21 @@ fn scratch(graph: &TrainingGraph, samples: u64) -> Vec<(usize, Bytes)> {
     bytes.enumerate().filter(|(_, bytes)| *bytes > Bytes::ZERO).collect()
 }
 
+/// Bytes that only each computation uses, by computation: its scratch, and packed values unpacked.
+pub(in crate::plan) fn working_bytes(inputs: &Inputs, graph: &TrainingGraph) -> Vec<u64> {
+    let mut bytes = vec![0; graph.computations.len()];
+    for (at, own) in scratch(graph, inputs.samples) {
+        bytes[at] += aligned(own).0;
+    }
+    let precision = inputs.training.precision;
+    let is_packed =
+        |value: ValueId| is_packed(precision, inputs.graph, &graph.values[value.index()]);
+    for (at, value) in staged(graph, is_packed) {
+        bytes[at] += aligned(graph.values[value.index()].extent.bytes(inputs.samples)).0;
+    }
+    bytes
+}
+
 /// Memory that only computation `at` uses.
 fn during(at: usize, bytes: Bytes) -> Block {
     let at = at as u32;
