@@ -37,6 +37,17 @@ pub enum FitError {
         /// What is wrong.
         error: ProblemError,
     },
+    /// With what is computed again as it is.
+    #[error(
+        "{}; a device has {memory}. Let stages recompute more, use more stages or micro-batches, \
+         or a device with more memory", least_of(.lanes)
+    )]
+    AsItIs {
+        /// The lanes that do not fit, and the memory that they take.
+        lanes: Vec<(LaneId, Bytes)>,
+        /// Memory of a device.
+        memory: Bytes,
+    },
     /// However much is computed again.
     #[error(
         "with all recomputation that helps, {}; a device has {memory}. \
@@ -63,6 +74,17 @@ impl From<PlanError> for FitError {
     fn from(error: PlanError) -> Self {
         Self::Predict(error.into())
     }
+}
+
+/// Whether every lane of a plan fits the memory of its device, as it is.
+///
+/// # Errors
+/// The lanes that do not.
+pub fn fits(plan: &Plan, prediction: &Prediction) -> Result<(), FitError> {
+    let memory = plan.cluster.device.memory;
+    let full = prediction.programs.iter().filter(|program| program.arena > memory);
+    let lanes: Vec<_> = full.map(|program| (program.lane, program.arena)).collect();
+    if lanes.is_empty() { Ok(()) } else { Err(FitError::AsItIs { lanes, memory }) }
 }
 
 /// The plan with recomputation on the lanes that need it to fit the memory of the plan's devices,

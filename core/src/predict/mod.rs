@@ -8,7 +8,7 @@ pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
 };
 
-pub use fit::{FitError, fit};
+pub use fit::{FitError, fit, fits};
 
 use crate::cost::Costs;
 use crate::graph::Graph;

@@ -78,9 +78,11 @@ fn first_that_fits(
         draft.data_parallel.replicas = replicas;
         // What does not fit together here is the command line, not a file.
         let (plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
-        match recompute::recompute(args.recompute(), plan, prediction) {
+        match recompute::recompute(args, plan, prediction) {
             Ok(made) => return Ok(made),
-            Err(error @ FitError::Memory { .. }) => first = first.or(Some(error)),
+            Err(error @ (FitError::Memory { .. } | FitError::AsItIs { .. })) => {
+                first = first.or(Some(error));
+            }
             Err(error) => return Err(recompute::failure(&error)),
         }
     }
