@@ -16,6 +16,7 @@ mod versions;
 pub use groups::groups;
 pub(super) use packed::stored;
 pub(super) use stage::working_bytes;
+pub(crate) use stage::{AreaBytes, area_bytes};
 
 use super::{Area, DataParallel, Instruction, Optimizer, Program, Training};
 use crate::graph::Graph;

@@ -14,13 +14,13 @@ mod training;
 pub use check::PlanError;
 pub use data::{DATA_KINDS, Data};
 pub use data_parallel::{DataParallel, DataParallelMode};
+pub(crate) use lower::{AreaBytes, area_bytes};
 pub use lower::{Inputs, groups, lower, lower_evaluation, training_graphs};
 pub use optimizer::Optimizer;
 pub use program::{
     Area, Bucket, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
     StageProgram, Tie, Versions,
 };
-pub(crate) use recompute::in_sequences;
 pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem};
 pub use training::{BatchNorm, Decay, Precision, RateSchedule, Training};
 

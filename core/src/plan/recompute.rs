@@ -76,7 +76,7 @@ pub enum RecomputeError {
 }
 
 /// Stages in the orders that a plan gives them.
-pub(crate) fn in_sequences(
+pub(super) fn in_sequences(
     mut graphs: Vec<TrainingGraph>,
     sequences: &[Sequence],
 ) -> Result<Vec<TrainingGraph>, RecomputeError> {

@@ -22,6 +22,23 @@ pub(super) struct Places {
     pub transient_backward: Bytes,
 }
 
+/// Sizes of a stage's areas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AreaBytes {
+    /// One slot.
+    pub slot: Bytes,
+    /// One outbox entry.
+    pub outbox: Bytes,
+    /// What an action needs while it runs.
+    pub transient: Bytes,
+}
+
+/// Lays the values of a stage out. Quadratic in their number.
+pub(crate) fn area_bytes(inputs: &Inputs, graph: &TrainingGraph) -> AreaBytes {
+    let places = Places::new(inputs, graph);
+    AreaBytes { slot: places.slot, outbox: places.outbox, transient: aligned(places.transient) }
+}
+
 /// Lifetime of a value in computations, both ends included.
 #[derive(Clone, Copy)]
 struct Life {

@@ -66,6 +66,20 @@ impl StageProblem {
         Ok(Self { problem: Problem::with_marks(nodes, marks, copies)?, computations })
     }
 
+    /// The same, with at least so many bytes besides what crosses the marks: transient memory that
+    /// other stages of the lane need anyway, so that this one may use it as well.
+    ///
+    /// # Errors
+    /// For sizes beyond those of any machine.
+    pub fn beside(&self, transient: u64) -> Result<Self, ProblemError> {
+        let mut nodes = self.problem.nodes().to_vec();
+        nodes.push(Node { scratch: transient, output: true, once: true, ..Node::default() });
+        let marks = self.problem.marks().to_vec();
+        let problem = Problem::with_marks(nodes, marks, self.problem.copies())?;
+        let computations = self.computations.iter().copied().chain([None]).collect();
+        Ok(Self { problem, computations })
+    }
+
     /// The stage's sequence that a sequence of nodes says.
     pub fn sequence(&self, nodes: &[u32]) -> Sequence {
         Sequence(nodes.iter().filter_map(|node| self.computations[*node as usize]).collect())
