@@ -8,17 +8,22 @@ use pipewright_core::predict::{FitError, PredictError, Prediction, fit, fits, pr
 
 /// Moves of the searches for a stage, for each of its nodes: about a second for some hundred. The plan
 /// depends on their number and on nothing of the machine.
-const EFFORT: u64 = 2_000;
+pub(super) const EFFORT: u64 = 2_000;
 
-/// The plan with the recomputation that was asked for, within the memory that was asked for.
+/// The same for finding out which of several plans is worth it.
+pub(super) const GLANCE: u64 = 100;
+
+/// The plan with the recomputation that was asked for, within the memory that was asked for; found
+/// by searches of `effort` moves for each node of a stage.
 pub(super) fn recompute(
     args: &PlanArgs,
     plan: Plan,
     prediction: Prediction,
+    effort: u64,
 ) -> Result<(Plan, Prediction), FitError> {
     let (plan, prediction) = match args.recompute() {
         Recompute::None => (plan, prediction),
-        Recompute::Auto => return fit(&plan, EFFORT),
+        Recompute::Auto => return fit(&plan, effort),
         Recompute::Full => full(plan)?,
     };
     // The cluster's own memory is said to be exceeded, not held: the runner may have another machine.
