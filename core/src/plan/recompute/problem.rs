@@ -80,6 +80,11 @@ impl StageProblem {
         Ok(Self { problem, computations })
     }
 
+    /// The computation that a node is, where it is one.
+    pub fn computation(&self, node: u32) -> Option<u32> {
+        self.computations[node as usize]
+    }
+
     /// The stage's sequence that a sequence of nodes says.
     pub fn sequence(&self, nodes: &[u32]) -> Sequence {
         Sequence(nodes.iter().filter_map(|node| self.computations[*node as usize]).collect())
