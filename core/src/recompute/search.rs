@@ -371,7 +371,9 @@ impl<'p> Search<'p> {
             drawn > 0.0
         };
         let rung = weights.iter().take_while(passed).count().min(weights.len() - 1);
-        (rung, self.rung(rung))
+        // Anywhere between this rung and the next.
+        let share = libm::pow(LADDER, -self.dice.unit());
+        (rung, (self.rung(rung) as f64 * share) as u64)
     }
 
     /// The limit of a rung.
