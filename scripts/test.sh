@@ -19,9 +19,9 @@ step() {
 
 # One selection for all native steps: another one would give some dependency other features, and
 # cargo would build it twice. The explorer's page is compiled for wasm32 only.
-native=(--locked --workspace --exclude pipewright-app)
+native=(--locked --workspace --exclude pipewright-app --exclude pipewright-worker)
 # Its plain half compiles natively in seconds: without the feature `page` there is no leptos.
-explorer=(--locked -p pipewright-app --no-default-features)
+explorer=(--locked -p pipewright-app -p pipewright-worker --no-default-features)
 
 if [ "${1:-}" = quick ]; then
   step "Format" cargo fmt --all --check
@@ -40,7 +40,8 @@ wasm_lints() {
   # core also compiles natively, but the page runs the wasm one: code that only fits 64 bits, or a
   # dependency that has no wasm, must fail here. The profile is that of the page, so that the
   # macros compiled now serve the build later.
-  local args=(--locked --profile web --target wasm32-unknown-unknown -p pipewright-core -p pipewright-app)
+  local args=(--locked --profile web --target wasm32-unknown-unknown
+    -p pipewright-core -p pipewright-app -p pipewright-worker)
   if [ -n "${PIPEWRIGHT_WEB_CARGO:-}" ]; then
     "$PIPEWRIGHT_WEB_CARGO" check "${args[@]}" # Debian's compiler for wasm has no clippy
   else

@@ -91,13 +91,8 @@ fn served_beside_the_page(
     step: &str,
 ) -> Outcome<()> {
     let site = work.join("site");
+    tools::copy(dist, &site, &|name| name != "demo")?;
     std::fs::create_dir_all(site.join("demo"))?;
-    for entry in std::fs::read_dir(dist)? {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            std::fs::copy(entry.path(), site.join(entry.file_name()))?;
-        }
-    }
     std::fs::copy(plan, site.join("demo/plan.json"))?;
     std::fs::copy(work.join("run/trace.json"), site.join("demo/trace.json"))?;
     let address = Server::bind(&site, 0)?.spawn()?;

@@ -5,6 +5,7 @@
 
 use pipewright::browser::Browser;
 use pipewright::{Outcome, Server, tools};
+use std::path::PathBuf;
 
 /// A browser showing `dist/`, once the application has replaced the static text.
 fn explorer(name: &str) -> Outcome<Option<Browser>> {
@@ -30,6 +31,92 @@ fn the_page_starts_without_an_error() -> Outcome<()> {
     assert_eq!(browser.text("h1")?, "Pipewright");
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
+}
+
+/// The worker's script finds its glue and wasm, and its loop carries requests in and replies out.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn the_worker_starts_and_answers() -> Outcome<()> {
+    let Some(browser) = explorer("worker")? else { return Ok(()) };
+    // The request goes out before the worker has its wasm: it must not be lost.
+    browser.js("const name = document.querySelector('meta[name=pipewright-worker]').content;
+         const worker = window.worker = new Worker(name, { type: 'module' });
+         worker.onmessage = ({ data }) => window.reply = data;
+         worker.onerror = (event) => window.reply = event.message;
+         worker.postMessage('{\"no\":\"request\"}');")?;
+    browser.until("a reply", |b| Ok(b.js("return window.reply ?? null")?.is_string()))?;
+    let reply = browser.js("return window.reply")?;
+    let refusal = r#"{"say":"failed","why":"The page is not understood: missing field `ask`"#;
+    assert!(reply.as_str().unwrap_or_default().starts_with(refusal), "{reply}");
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
+
+/// A lost connection must not leave the page waiting for a worker that never comes.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn a_worker_without_its_wasm_says_so() -> Outcome<()> {
+    let Some(browser) = explorer("no-wasm")? else { return Ok(()) };
+    let dir = dist_without("worker_bg.wasm")?;
+    browser.open(&Server::bind(&dir, 0)?.spawn()?)?;
+    browser.js("const name = document.querySelector('meta[name=pipewright-worker]').content;
+         const worker = window.worker = new Worker(name, { type: 'module' });
+         worker.onmessage = ({ data }) => window.reply = data;")?;
+    browser.until("a reply", |b| Ok(b.js("return window.reply ?? null")?.is_string()))?;
+    let reply = browser.js("return window.reply")?;
+    assert!(reply.as_str().unwrap_or_default().starts_with(r#"{"say":"failed","why":"#), "{reply}");
+    Ok(std::fs::remove_dir_all(dir)?)
+}
+
+/// Chunks the page has fetched so far, by the names of their `wasm_split` modules.
+const FETCHED: &str = "return performance.getEntriesByType('resource')
+    .map(({ name }) => /split_(\\w+)\\.wasm$/.exec(name)?.[1]).filter(Boolean)";
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn chunks_come_when_they_are_needed() -> Outcome<()> {
+    let Some(browser) = explorer("chunks")? else { return Ok(()) };
+    assert_eq!(browser.js(FETCHED)?, serde_json::json!([]));
+    for _ in 0..2 {
+        browser.click("#help")?;
+        browser.until("the keys are shown", |b| Ok(b.count(".help kbd")? > 10))?;
+        browser.until("the focus is in the dialog", |b| Ok(b.count(".help :focus")? == 1))?;
+        browser.click(".help [aria-label=Close]")?;
+        browser.until("the dialog is gone", |b| Ok(b.count(".help")? == 0))?;
+    }
+    browser.click("#export")?;
+    let file = browser.downloads.join("plan.json");
+    browser.until("the plan is saved", |_| Ok(file.is_file()))?;
+    browser.keys("input[type=file]", &file.display().to_string())?;
+    browser
+        .until("the plan is read", |b| Ok(b.text("#note")?.contains("plan.json: a plan for")))?;
+    assert_eq!(browser.js(FETCHED)?, serde_json::json!(["help", "files"]));
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
+
+/// The server may be gone by then, or have another version of the page.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn a_missing_chunk_leaves_the_page_alive() -> Outcome<()> {
+    let Some(browser) = explorer("no-chunk")? else { return Ok(()) };
+    let dir = dist_without("split_")?;
+    browser.open(&Server::bind(&dir, 0)?.spawn()?)?;
+    browser.until("the application starts", |b| Ok(b.count("#about")? == 0))?;
+    browser.click("#export")?;
+    let missing = "this part of the page could not be loaded";
+    browser.until("the reason is shown", |b| Ok(b.text("#note")?.contains(missing)))?;
+    browser.click("#help")?;
+    browser.until("and in the view", |b| Ok(b.count("[role=alert]")? == 1))?;
+    assert_eq!(browser.count(".crash")?, 0);
+    Ok(std::fs::remove_dir_all(dir)?)
+}
+
+/// A copy of `dist/` without the files whose names contain `missing`.
+fn dist_without(missing: &str) -> Outcome<PathBuf> {
+    let copy = tools::scratch(&format!("dist-without-{missing}"))?;
+    tools::copy(&tools::root().join("dist"), &copy, &|name| !name.contains(missing))?;
+    Ok(copy)
 }
 
 #[test]

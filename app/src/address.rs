@@ -2,7 +2,7 @@
 //! browser's own history is made.
 
 use crate::link;
-use crate::state::State;
+use crate::state::{Screen, Source, State};
 use leptos::prelude::*;
 use std::cell::Cell;
 use std::time::Duration;
@@ -60,9 +60,18 @@ pub fn take(state: State) -> (Option<String>, Option<String>) {
     let fragment = window().location().hash().unwrap_or_default();
     let current = state.inputs.get_untracked();
     let link = link::read(&fragment, Some(&current));
+    let stages = link.inputs.stages();
     if link.inputs != current {
         state.history.update(|h| h.push(current));
         state.inputs.set(link.inputs);
+    }
+    match link.recompute {
+        Some(asked) => {
+            state.source.set(Source::Stage(asked.stage.min(stages - 1)));
+            state.keep.set(asked.keep);
+            state.screen.set(Screen::Recompute);
+        }
+        None => state.screen.set(Screen::Plan),
     }
     if !link.problems.is_empty() {
         let list = link.problems.join("; ");

@@ -20,13 +20,19 @@ pub struct Measured {
     pub steps: usize,
 }
 
+/// Whether the first bytes of a file are those of a graph to recompute, plain or packed by gzip.
+pub fn is_graph(head: &[u8]) -> bool {
+    const FORMAT: &[u8] = b"recompute-graph/";
+    head.starts_with(&[0x1f, 0x8b]) || head.windows(FORMAT.len()).any(|part| part == FORMAT)
+}
+
 /// Reads a text as whatever it is.
 ///
 /// # Errors
 /// One sentence for the person.
 pub fn recognise(name: &str, text: &str) -> Result<Content, String> {
     if text.trim().is_empty() {
-        return Err(format!("{name} is empty. Drop a plan.json or a trace.json."));
+        return Err(format!("{name} is empty. Drop a plan.json, a trace.json or a graph.json."));
     }
     // Traces can be large: look at the words before parsing.
     let is_trace = text.contains("\"traceEvents\"") || text.trim_start().starts_with('[');
@@ -71,6 +77,12 @@ mod tests {
                 Err(why) => panic!("{why}"),
             }
         }
+    }
+
+    #[test]
+    fn graphs_are_recognised_packed_or_plain() {
+        assert!(is_graph(&[0x1f, 0x8b, 8]) && is_graph(b"{ \"format\": \"recompute-graph/1\""));
+        assert!(!is_graph(b"{\"version\": 1}") && !is_graph(b""));
     }
 
     #[test]

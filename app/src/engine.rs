@@ -89,6 +89,7 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         training: inputs.rest.training,
     };
     let graphs = plan::training_graphs(&lowering);
+    let graphs = plan::in_sequences(graphs, &inputs.sequences()).map_err(|e| e.to_string())?;
     let programs = plan::lower(&lowering, &graphs);
     let costs = (*ground.costs).clone().with_backward(schedule.splits_backward());
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();

@@ -3,19 +3,36 @@
 //! A file that cannot be used leaves everything as it was and says in one line what was read,
 //! what is wrong and what to do.
 
-use crate::content::{Content, recognise};
-use crate::state::State;
+use crate::content::{self, Content, recognise};
+use crate::inputs::Inputs;
+use crate::later::Missing;
+use crate::state::{Screen, Source, State};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
+use leptos::wasm_split::wasm_split;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 
 /// Larger files are refused before they fill the page's memory.
 const BYTES_MAX: f64 = 300e6;
 
+/// [`recognise`], fetched when the first file comes: nothing else on the page reads JSON.
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn read(name: String, text: String) -> Result<Result<Content, String>, Missing> {
+    Ok(recognise(&name, &text))
+}
+
+/// The plan file's text with its number of ranks, or what contradicts it.
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn write(inputs: Inputs) -> Result<Result<(String, u32), String>, Missing> {
+    let made = inputs.draft().plan().map_err(|why| why.to_string());
+    Ok(made.map(|(plan, _)| (plan.to_json(), plan.ranks())))
+}
+
 /// Shows a file's content.
-pub fn take(state: State, name: &str, text: &str) {
-    match recognise(name, text) {
+async fn take(state: State, name: &str, text: String) {
+    let content = read(name.to_owned(), text).await;
+    match content.unwrap_or_else(|missing| Err(format!("{name} was not read: {missing}."))) {
         Ok(Content::Plan(inputs)) => {
             let stages = inputs.stages();
             state.load(*inputs);
@@ -44,6 +61,12 @@ pub fn read_all(state: State, files: web_sys::FileList) {
         for i in 0..files.length() {
             let Some(file) = files.get(i) else { continue };
             let name = file.name();
+            // Graphs can be large and packed: the worker reads them.
+            if is_graph(&file).await {
+                state.source.set(Source::File(file));
+                state.go(Screen::Recompute);
+                continue;
+            }
             if file.size() > BYTES_MAX {
                 state.complain(format!(
                     "{name} has {:.0} MB, more than a page can hold.",
@@ -58,9 +81,18 @@ pub fn read_all(state: State, files: web_sys::FileList) {
         }
         texts.sort_by_key(|(_, text)| text.contains("\"traceEvents\""));
         for (name, text) in texts {
-            take(state, &name, &text);
+            take(state, &name, text).await;
         }
     });
+}
+
+/// Whether a file is packed or says in its first lines that it is a graph to recompute.
+async fn is_graph(file: &web_sys::File) -> bool {
+    const LOOK: f64 = 4096.0;
+    let Ok(head) = file.slice_with_f64_and_f64(0.0, LOOK) else { return false };
+    let Ok(bytes) = JsFuture::from(head.array_buffer()).await else { return false };
+    let head = js_sys::Uint8Array::new(&bytes).to_vec();
+    content::is_graph(&head)
 }
 
 /// Fetches the files that the link names and shows them.
@@ -68,7 +100,7 @@ pub fn fetch_all(state: State, plan: Option<String>, trace: Option<String>) {
     spawn_local(async move {
         for path in [plan, trace].into_iter().flatten() {
             match fetch(&path).await {
-                Ok(text) => take(state, &path, &text),
+                Ok(text) => take(state, &path, text).await,
                 Err(why) => state.complain(format!("{path} could not be fetched: {why}.")),
             }
         }
@@ -88,23 +120,20 @@ async fn fetch(path: &str) -> Result<String, String> {
 
 /// Saves the plan.
 pub fn export(state: State) {
-    let made = state.inputs.with_untracked(|i| i.draft().plan());
-    match made {
-        Ok((plan, _)) => {
-            let text = plan.to_json();
-            match download("plan.json", &text) {
-                Ok(()) => state.say(format!(
-                    "plan.json saved. Run it: mpirun -n {} runner plan.json",
-                    plan.ranks()
-                )),
+    spawn_local(async move {
+        let made = write(state.inputs.get_untracked()).await;
+        match made.unwrap_or_else(|missing| Err(missing.to_string())) {
+            Ok((text, ranks)) => match download("plan.json", &text) {
+                Ok(()) => state
+                    .say(format!("plan.json saved. Run it: mpirun -n {ranks} runner plan.json")),
                 Err(_) => state.complain("The browser refused to save plan.json."),
-            }
+            },
+            Err(why) => state.complain(format!("Nothing saved: {why}.")),
         }
-        Err(why) => state.complain(format!("Nothing saved: {why}.")),
-    }
+    });
 }
 
-fn download(name: &str, text: &str) -> Result<(), JsValue> {
+pub fn download(name: &str, text: &str) -> Result<(), JsValue> {
     let parts = js_sys::Array::of1(&JsValue::from_str(text));
     let options = web_sys::BlobPropertyBag::new();
     options.set_type("application/json");

@@ -5,7 +5,7 @@ use pipewright_core::cost::{CLUSTERS, Cluster};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{
-    Data, DataParallel, Draft, Model, Optimizer, Plan, ScheduleText, Training,
+    Data, DataParallel, Draft, Model, Optimizer, Plan, ScheduleText, Sequence, Training,
 };
 use pipewright_core::schedule::ScheduleKind;
 
@@ -34,6 +34,17 @@ pub struct Inputs {
     pub mini_batch: u64,
     pub micro_batches: u32,
     pub rest: Rest,
+    /// Sequences of stages that recompute.
+    pub recompute: Option<Shared<Recomputed>>,
+}
+
+/// Sequences by what the stages hold, so that moving a cut there and back loses none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recomputed {
+    /// The model that they are of.
+    model: ModelChoice,
+    /// First nodes of a stage and of the one after it, and the stage's sequence.
+    stages: Vec<(u32, u32, Sequence)>,
 }
 
 /// What a plan says beyond what the page edits; a loaded plan's is carried on to the exported one.
@@ -191,12 +202,43 @@ impl Inputs {
         (parts > 0 && self.mini_batch.is_multiple_of(parts)).then(|| self.mini_batch / parts)
     }
 
+    /// First nodes of a stage and of the one after it.
+    fn bounds(&self, stage: usize) -> (u32, u32) {
+        let first = stage.checked_sub(1).map_or(0, |before| self.cuts[before]);
+        (first, self.cuts.get(stage).copied().unwrap_or(u32::MAX))
+    }
+
+    /// The sequence of each stage; none at all where no stage recomputes.
+    pub fn sequences(&self) -> Vec<Sequence> {
+        let Some(known) = self.recompute.as_ref().filter(|r| r.model == self.model) else {
+            return vec![];
+        };
+        let of = |stage: u32| {
+            let (first, end) = self.bounds(stage as usize);
+            let found = known.stages.iter().find(|(a, b, _)| (*a, *b) == (first, end));
+            found.map(|(.., sequence)| sequence.clone()).unwrap_or_default()
+        };
+        let all: Vec<Sequence> = (0..self.stages()).map(of).collect();
+        if all.iter().all(|sequence| sequence.0.is_empty()) { vec![] } else { all }
+    }
+
+    /// Gives a stage a sequence; an empty one is none.
+    pub fn recompute(&mut self, stage: u32, sequence: Sequence) {
+        let (first, end) = self.bounds(stage as usize);
+        let known = self.recompute.as_ref().filter(|r| r.model == self.model);
+        let mut stages = known.map(|known| known.stages.clone()).unwrap_or_default();
+        stages.retain(|(a, b, _)| (*a, *b) != (first, end));
+        stages.push((first, end, sequence));
+        self.recompute = Some(Shared::new(Recomputed { model: self.model.clone(), stages }));
+    }
+
     /// The same choices as the core takes them.
     pub fn draft(&self) -> Draft {
         Draft {
             model: self.model.model(),
             cluster: (*self.cluster.cluster()).clone(),
             cuts: self.cuts.clone(),
+            recompute: self.sequences(),
             schedule: self.schedule,
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
@@ -213,8 +255,7 @@ impl Inputs {
     /// The choices that make `plan`. A cluster equal to a preset becomes that preset.
     ///
     /// # Errors
-    /// For a schedule that has no name here, and for recomputation, which belongs to the cuts: they
-    /// could be shown but not edited.
+    /// For a schedule that has no name here: it could be shown but not edited.
     pub fn of_plan(plan: &Plan) -> Result<Self, String> {
         let model = match &plan.model {
             Model::Preset(p) => ModelChoice::Preset(*p),
@@ -225,9 +266,6 @@ impl Inputs {
             Some(name) => ClusterChoice::Preset(name),
             None => ClusterChoice::File(Shared::new(plan.cluster.clone())),
         };
-        if !plan.recompute.is_empty() {
-            return Err("its stages recompute in sequences that only the runner reads".into());
-        }
         let stages = plan.cuts.len() as u32 + 1;
         let schedule = ScheduleKind::STRAIGHT.into_iter().find(|kind| {
             ScheduleText::of(*kind, stages, plan.micro_batches)
@@ -236,7 +274,7 @@ impl Inputs {
         let schedule = schedule.ok_or_else(|| {
             format!("its schedule `{}` is neither GPipe nor 1F1B", plan.schedule.name)
         })?;
-        Ok(Self {
+        let mut inputs = Self {
             model,
             cluster,
             cuts: plan.cuts.clone(),
@@ -252,6 +290,11 @@ impl Inputs {
                 seed: plan.seed,
                 steps: plan.steps,
             },
-        })
+            recompute: None,
+        };
+        for (stage, sequence) in (0..).zip(&plan.recompute).filter(|(_, s)| !s.0.is_empty()) {
+            inputs.recompute(stage, sequence.clone());
+        }
+        Ok(inputs)
     }
 }

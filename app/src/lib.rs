@@ -25,6 +25,8 @@ mod format;
 mod history;
 mod inputs;
 mod keys;
+#[cfg(feature = "page")]
+mod later;
 mod link;
 #[cfg(feature = "page")]
 mod meter;
@@ -33,6 +35,8 @@ mod panic;
 mod presets;
 mod program;
 mod reason;
+#[cfg(feature = "page")]
+mod recompute;
 mod shared;
 mod speedup;
 #[cfg(feature = "page")]

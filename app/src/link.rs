@@ -9,6 +9,7 @@
 //! | `cuts` | first nodes of the stages after the first: `4,8,11` |
 //! | `batch`, `mb` | samples of a step, micro-batches |
 //! | `s` | schedule |
+//! | `view` | `recompute`, with `stage` and `keep`, the percentage of memory to keep |
 //! | `plan`, `trace` | files beside the page to load |
 
 use crate::engine::{self, Ground};
@@ -23,8 +24,18 @@ pub struct Link {
     /// Files to fetch.
     pub plan: Option<String>,
     pub trace: Option<String>,
+    /// What the Recompute view is to show.
+    pub recompute: Option<Recompute>,
     /// What could not be used, a sentence each.
     pub problems: Vec<String>,
+}
+
+/// What the Recompute view is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recompute {
+    pub stage: u32,
+    /// Share of the memory.
+    pub keep: f64,
 }
 
 /// Stages beyond this are refused: every lane wants its pixels.
@@ -35,7 +46,7 @@ pub const MICRO_BATCHES_MAX: u32 = 8192;
 pub const MINI_BATCH_MAX: u64 = 1 << 24;
 
 /// The fragment without `#`; empty for the first picture.
-pub fn write(inputs: &Inputs) -> String {
+pub fn write(inputs: &Inputs, view: Option<Recompute>) -> String {
     let first = presets::first();
     let mut words = vec![];
     let mut put = |key: &str, value: String, default: String| {
@@ -54,6 +65,11 @@ pub fn write(inputs: &Inputs) -> String {
         let list: Vec<String> = inputs.cuts.iter().map(u32::to_string).collect();
         put("cuts", list.join(","), String::new());
     }
+    if let Some(Recompute { stage, keep }) = view {
+        put("view", "recompute".into(), String::new());
+        put("stage", stage.to_string(), "0".into());
+        put("keep", format!("{:.1}", keep * 100.0), String::new());
+    }
     if words.is_empty() {
         return String::new();
     }
@@ -64,9 +80,17 @@ pub fn write(inputs: &Inputs) -> String {
 /// `current` lends what links do not carry: a model or cluster that came with a plan.
 pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
-    let mut link = Link { inputs: presets::first(), plan: None, trace: None, problems: vec![] };
+    let mut link = Link {
+        inputs: presets::first(),
+        plan: None,
+        trace: None,
+        recompute: None,
+        problems: vec![],
+    };
+    let mut asked = (false, 0, 0.5);
     if let Some(current) = current {
         link.inputs.rest = current.rest.clone();
+        link.inputs.recompute = current.recompute.clone();
     }
     let mut stages = link.inputs.stages();
     let mut cuts = None;
@@ -77,6 +101,10 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             "d" => number(&value, 1, STAGES_MAX.into()).map(|n| stages = n as u32),
             "cuts" => list(&value).map(|nodes| cuts = Some(nodes)),
             "plan" => local(&value).map(|path| link.plan = Some(path)),
+            "view" if value == "recompute" => Ok(asked.0 = true),
+            "view" => Err("the views are plan and recompute".into()),
+            "stage" => number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| asked.1 = n as u32),
+            "keep" => percent(&value).map(|share| asked.2 = share),
             "trace" => local(&value).map(|path| link.trace = Some(path)),
             _ => choose(&mut link.inputs, key, &value, current),
         };
@@ -88,6 +116,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     if stages > layers {
         link.problems.push(format!("`d={stages}`: the model has {layers} layers"));
     }
+    link.recompute = asked.0.then_some(Recompute { stage: asked.1, keep: asked.2 });
     engine::split(&mut link.inputs, stages);
     if let Some(cuts) = cuts {
         let nodes = link.inputs.model.graph().nodes().len() as u32;
@@ -147,6 +176,11 @@ fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     value.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
 }
 
+fn percent(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|n| (0.0..=100.0).contains(n));
+    value.map(|n| n / 100.0).ok_or_else(|| "must be a percentage from 0 to 100".into())
+}
+
 fn list(text: &str) -> Result<Vec<u32>, String> {
     if text.is_empty() {
         return Ok(vec![]);
@@ -195,14 +229,19 @@ mod tests {
     fn links_round_trip() {
         for example in &EXAMPLES {
             let inputs = example.inputs();
-            let link = read(&write(&inputs), None);
-            assert_eq!(link.inputs, inputs, "{}", write(&inputs));
+            let link = read(&write(&inputs, None), None);
+            assert_eq!(link.inputs, inputs, "{}", write(&inputs, None));
             assert!(link.problems.is_empty());
         }
         let mut moved = presets::first();
         moved.cuts[1] += 1;
-        assert_eq!(read(&format!("#{}", write(&moved)), None).inputs, moved);
-        assert_eq!(write(&presets::first()), "");
+        assert_eq!(read(&format!("#{}", write(&moved, None)), None).inputs, moved);
+        assert_eq!(write(&presets::first(), None), "");
+        let asked = Recompute { stage: 2, keep: 0.305 };
+        let text = write(&presets::first(), Some(asked));
+        assert_eq!(text, "v=1&view=recompute&stage=2&keep=30.5");
+        assert_eq!(read(&text, None).recompute, Some(asked));
+        assert_eq!(read("v=1&view=recompute&keep=200", None).problems.len(), 1);
     }
 
     #[test]

@@ -72,6 +72,7 @@ impl Example {
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             rest: Rest::default(),
+            recompute: None,
         };
         engine::split(&mut inputs, self.stages);
         inputs

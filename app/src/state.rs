@@ -33,6 +33,23 @@ pub struct Note {
     pub bad: bool,
 }
 
+/// What the page shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Screen {
+    #[default]
+    Plan,
+    Recompute,
+}
+
+/// What the Recompute view works on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// A stage of the plan.
+    Stage(u32),
+    /// A file of a graph.
+    File(web_sys::File),
+}
+
 /// Tabs of the bottom tray.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
@@ -75,6 +92,10 @@ pub struct State {
     pub tab: RwSignal<Tab>,
     /// Scale of m in the speed-up chart.
     pub log_axis: RwSignal<bool>,
+    pub screen: RwSignal<Screen>,
+    pub source: RwSignal<Source, LocalStorage>,
+    /// The share of its memory that the Recompute view lets a graph keep.
+    pub keep: RwSignal<f64>,
     /// Changes when colours do.
     pub theme: RwSignal<u32>,
 }
@@ -136,6 +157,9 @@ impl State {
             sheet: RwSignal::new(false),
             tab: RwSignal::new(Tab::SpeedUp),
             log_axis: RwSignal::new(true),
+            screen: RwSignal::new(Screen::Plan),
+            source: RwSignal::new_local(Source::Stage(0)),
+            keep: RwSignal::new(KEEP),
             theme: RwSignal::new(0),
         }
     }
@@ -230,10 +254,30 @@ impl State {
         kept.unwrap_or(View { from: 0.0, to: full })
     }
 
+    /// Inputs, and what the Recompute view is asked when it is open.
     pub fn link(self) -> String {
-        self.inputs.with_untracked(link::write)
+        let view = (self.screen.get_untracked() == Screen::Recompute).then(|| {
+            let stage = match self.source.get_untracked() {
+                Source::Stage(stage) => stage,
+                // A file stays with the person.
+                Source::File(_) => 0,
+            };
+            link::Recompute { stage, keep: self.keep.get_untracked() }
+        });
+        self.inputs.with_untracked(|inputs| link::write(inputs, view))
+    }
+
+    /// Another screen, as a step of the browser's history.
+    pub fn go(self, screen: Screen) {
+        if self.screen.get_untracked() != screen {
+            self.screen.set(screen);
+            crate::address::push(self);
+        }
     }
 }
+
+/// What the Recompute view asks for at first.
+pub const KEEP: f64 = 0.5;
 
 /// The last plan that worked, and why the newest one does not.
 fn shown(inputs: RwSignal<Inputs>, ground: Memo<Ground>) -> Memo<Shown> {

@@ -45,3 +45,21 @@ pub fn scratch(name: &str) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(&dir)?;
     Ok(dir)
 }
+
+/// Copies a folder with what is below it, but only files and folders of `wanted` names.
+pub fn copy(from: &Path, to: &Path, wanted: &dyn Fn(&str) -> bool) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (name, target) = (entry.file_name(), to.join(entry.file_name()));
+        if !wanted(&name.to_string_lossy()) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target, wanted)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

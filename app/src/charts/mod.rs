@@ -16,6 +16,7 @@ pub mod layout;
 pub mod overlay;
 pub mod palette;
 pub mod raster;
+pub mod recompute;
 pub mod speedup;
 #[cfg(feature = "page")]
 pub mod strips;

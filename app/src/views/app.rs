@@ -4,12 +4,13 @@ use super::header::{Export, Header, typing};
 use super::help::Help;
 use super::inputs::Inputs;
 use super::lanes::Lanes;
+use super::recompute::RecomputeView;
 use super::results::{Suggestion, Summary};
 use super::selection::Selection;
 use super::timeline::TimelinePane;
 use super::tray::Tray;
 use crate::keys::{self, Command, Scope};
-use crate::state::State;
+use crate::state::{Screen, State};
 use crate::{address, advise, curves, files, presets, theme};
 use leptos::ev;
 use leptos::prelude::*;
@@ -24,6 +25,9 @@ pub fn App() -> impl IntoView {
     advise::start(state);
     curves::start(state);
     listen(state);
+    // What was found stays when one looks at the plan again.
+    let visited =
+        Memo::new(move |before| before == Some(&true) || state.screen.get() == Screen::Recompute);
     Effect::new(move |_| {
         let name = state.inputs.with(|i| i.model.title());
         let lanes = state.inputs.with(|i| i.stages());
@@ -31,7 +35,7 @@ pub fn App() -> impl IntoView {
     });
     view! {
         <Header />
-        <main class="app">
+        <main class="app" hidden=move || state.screen.get() != Screen::Plan>
             <Inputs />
             <TimelinePane />
             <aside class="out" aria-label="Results">
@@ -42,6 +46,9 @@ pub fn App() -> impl IntoView {
             </aside>
             <Tray />
         </main>
+        <Show when=move || visited.get()>
+            <main class="app rec" hidden=move || state.screen.get() != Screen::Recompute><RecomputeView /></main>
+        </Show>
         <footer class="foot only-m">
             <button class="btn" id="sheet" aria-controls="inputs"
                 aria-expanded=move || state.sheet.get().to_string()

@@ -4,7 +4,7 @@ use super::icons::{Icon, icon};
 use crate::files;
 use crate::format;
 use crate::history::History;
-use crate::state::State;
+use crate::state::{Screen, Source, State};
 use crate::theme;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -12,10 +12,15 @@ use wasm_bindgen::JsCast;
 #[component]
 pub fn Header() -> impl IntoView {
     let state = expect_context::<State>();
-    let title = move || state.inputs.with(|i| i.model.title());
-    let lanes = move || match state.inputs.with(|i| i.stages()) {
-        1 => "on 1 lane".to_owned(),
-        n => format!("on {n} lanes"),
+    let file = move || match (state.screen.get(), state.source.get()) {
+        (Screen::Recompute, Source::File(file)) => Some(file.name()),
+        _ => None,
+    };
+    let title = move || file().unwrap_or_else(|| state.inputs.with(|i| i.model.title()));
+    let lanes = move || match (file(), state.inputs.with(|i| i.stages())) {
+        (Some(_), _) => String::new(),
+        (_, 1) => "on 1 lane".to_owned(),
+        (_, n) => format!("on {n} lanes"),
     };
     view! {
         <header class="bar">
@@ -27,9 +32,12 @@ pub fn Header() -> impl IntoView {
                 </svg>
                 "Pipewright"
             </h1>
+            <Screens />
             <p class="doc">
-                <b>{title}</b> <span>{lanes}</span> <span>"·"</span>
-                <span>"compared with A, split by layer count"</span>
+                <b>{title}</b> <span>{lanes}</span>
+                <Show when=move || state.screen.get() == Screen::Plan>
+                    <span>"·"</span> <span>"compared with A, split by layer count"</span>
+                </Show>
             </p>
             <div class="tools">
                 <button class="ib" id="undo" title="Undo (Ctrl Z)" aria-label="Undo"
@@ -54,6 +62,19 @@ pub fn Header() -> impl IntoView {
     }
 }
 
+/// What the page can show.
+#[component]
+fn Screens() -> impl IntoView {
+    let state = expect_context::<State>();
+    let tabs = [(Screen::Plan, "Plan"), (Screen::Recompute, "Recompute")].map(|(screen, name)| {
+        let current = move || (state.screen.get() == screen).then_some("page");
+        view! {
+            <button class="ib tab" aria-current=current on:click=move |_| state.go(screen)>{name}</button>
+        }
+    });
+    view! { <nav class="tabs" aria-label="Screens">{tabs.collect_view()}</nav> }
+}
+
 /// The file input, drawn as a button; the input itself keeps focus and keys.
 #[component]
 fn Open() -> impl IntoView {
@@ -68,10 +89,10 @@ fn Open() -> impl IntoView {
         set_timeout(clear, std::time::Duration::from_secs(1));
     };
     view! {
-        <label class="btn open" title="Open a plan.json or a trace.json; or drop one anywhere">
+        <label class="btn open" title="Open a plan.json, a trace.json or a graph.json; or drop one anywhere">
             {icon(Icon::Open)} <span>"Open"</span>
-            <input id="import" type="file" accept=".json,application/json" multiple
-                aria-label="Open plan or trace" on:change=chosen />
+            <input id="import" type="file" accept=".json,.gz,application/json,application/gzip" multiple
+                aria-label="Open plan, trace or graph" on:change=chosen />
         </label>
     }
 }

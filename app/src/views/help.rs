@@ -2,18 +2,25 @@
 
 use super::icons::{Icon, icon};
 use crate::keys::{KEYS, Scope};
+use crate::later::{self, Missing};
 use crate::state::State;
 use leptos::prelude::*;
+use leptos::wasm_split::wasm_split;
 
 #[component]
 pub fn Help() -> impl IntoView {
     let state = expect_context::<State>();
+    view! { <Show when=move || state.help.get()>{move || later::view(dialog())}</Show> }
+}
+
+/// The dialog, open.
+#[wasm_split(help, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn dialog() -> Result<AnyView, Missing> {
+    let state = expect_context::<State>();
     let close: NodeRef<leptos::html::Button> = NodeRef::new();
     // Whoever opens the list by key wants to be able to close it by key.
     Effect::new(move |_| {
-        if state.help.get()
-            && let Some(button) = close.get()
-        {
+        if let Some(button) = close.get() {
             let _ = button.focus();
         }
     });
@@ -21,24 +28,23 @@ pub fn Help() -> impl IntoView {
         state.help.set(false);
         focus("help");
     };
-    view! {
-        <Show when=move || state.help.get()>
-            <section class="help" role="dialog" aria-label="Keys and help">
-                <div class="sec">
-                    <h2>"Keys"</h2>
-                    <button class="ib" node_ref=close aria-label="Close" on:click=shut>{icon(Icon::Close)}</button>
-                </div>
-                <div class="help-cols">
-                    {Scope::ALL.map(|scope| view! { <Keys scope /> }).collect_view()}
-                </div>
-                <p class="mut">
-                    "Every slider: arrows one step, Shift ten, Page up and down double and halve, double click
-                    the usual value. Drop a plan.json or the runner's trace.json anywhere on the page.
-                    Nothing leaves your browser."
-                </p>
-            </section>
-        </Show>
-    }
+    let shown = view! {
+        <section class="help" role="dialog" aria-label="Keys and help">
+            <div class="sec">
+                <h2>"Keys"</h2>
+                <button class="ib" node_ref=close aria-label="Close" on:click=shut>{icon(Icon::Close)}</button>
+            </div>
+            <div class="help-cols">
+                {Scope::ALL.map(|scope| view! { <Keys scope /> }).collect_view()}
+            </div>
+            <p class="mut">
+                "Every slider: arrows one step, Shift ten, Page up and down double and halve, double click
+                the usual value. Drop a plan.json or the runner's trace.json anywhere on the page.
+                Nothing leaves your browser."
+            </p>
+        </section>
+    };
+    Ok(shown.into_any())
 }
 
 #[component]

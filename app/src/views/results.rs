@@ -5,7 +5,7 @@ use crate::engine::Figures;
 use crate::format::{self, Delta};
 use crate::history::History;
 use crate::reason::{reason, words};
-use crate::state::State;
+use crate::state::{Screen, Source, State};
 use crate::suggest;
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
@@ -156,6 +156,13 @@ fn Why() -> impl IntoView {
 pub fn Suggestion() -> impl IntoView {
     let state = expect_context::<State>();
     let busy = move || state.history.with(History::dragging);
+    // The lane that is fullest, where it has more than fits.
+    let full = Memo::new(move |_| {
+        state.shown.with(|s| {
+            let figures = s.solved.figures;
+            (figures.peak > s.solved.capacity).then_some(figures.worst)
+        })
+    });
     view! {
         <section class="card sug" aria-label="Suggestion">
             {move || match state.advice.get().filter(|_| !busy()) {
@@ -176,6 +183,12 @@ pub fn Suggestion() -> impl IntoView {
                     view! { <p>{title}</p><p>{text}</p> }.into_any()
                 }
             }}
+            {move || full.get().map(|lane| view! {
+                <button class="btn acc also" id="recompute-lane" on:click=move |_| {
+                    state.source.set(Source::Stage(lane));
+                    state.go(Screen::Recompute);
+                }>{format!("Or recompute on lane {lane}")}</button>
+            })}
         </section>
     }
 }

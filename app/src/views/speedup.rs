@@ -6,15 +6,12 @@ use crate::speedup::published;
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::cost::takisawa::MeasuredSpeedup;
-use wasm_bindgen::JsCast;
-use wasm_bindgen::prelude::Closure;
 
 #[component]
 pub fn SpeedUp() -> impl IntoView {
     let state = expect_context::<State>();
-    let (size, set_size) = signal((640.0, 190.0));
     let frame: NodeRef<leptos::html::Div> = NodeRef::new();
-    watch_size(frame, set_size);
+    let size = super::size::watch(frame, (640.0, 190.0));
     let points = Memo::new(move |_| state.inputs.with(published).to_vec());
     let picture = move || {
         let (width, height) = size.get();
@@ -33,28 +30,6 @@ pub fn SpeedUp() -> impl IntoView {
         </div>
         <Best points />
     }
-}
-
-fn watch_size(frame: NodeRef<leptos::html::Div>, set_size: WriteSignal<(f64, f64)>) {
-    Effect::new(move |_| {
-        let Some(element) = frame.get() else { return };
-        let measured = element.clone();
-        let changed = Closure::<dyn Fn()>::new(move || {
-            let size = (f64::from(measured.client_width()), f64::from(measured.client_height()));
-            if size.0 > 0.0 {
-                // The tray may have been closed since.
-                set_size.try_set(size);
-            }
-        });
-        if let Ok(observer) = web_sys::ResizeObserver::new(changed.as_ref().unchecked_ref()) {
-            observer.observe(&element);
-            let observer = StoredValue::new_local(observer);
-            on_cleanup(move || {
-                observer.try_with_value(web_sys::ResizeObserver::disconnect);
-            });
-        }
-        changed.forget();
-    });
 }
 
 /// The best m of every d; a click takes it over.

@@ -20,8 +20,7 @@ pub use program::{
     Area, Bucket, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
     StageProgram, Tie, Versions,
 };
-pub(crate) use recompute::in_sequences;
-pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem};
+pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem, in_sequences};
 pub use training::{BatchNorm, Decay, Precision, RateSchedule, Training};
 
 use crate::cost::Cluster;
@@ -167,6 +166,8 @@ pub struct Draft {
     pub cluster: Cluster,
     /// First nodes of the stages after the first, ascending.
     pub cuts: Vec<u32>,
+    /// The order in which each stage computes; none at all: nothing is computed again.
+    pub recompute: Vec<Sequence>,
     /// The order of actions.
     pub schedule: ScheduleKind,
     /// Samples of an optimizer step.
@@ -196,6 +197,7 @@ impl Draft {
             model,
             cluster,
             cuts,
+            recompute: vec![],
             schedule: ScheduleKind::OneFOneB,
             mini_batch: 32,
             micro_batches: 4,

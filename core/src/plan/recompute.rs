@@ -76,7 +76,10 @@ pub enum RecomputeError {
 }
 
 /// Stages in the orders that a plan gives them.
-pub(crate) fn in_sequences(
+///
+/// # Errors
+/// For another number of sequences than stages, and the first stage that cannot compute in its order.
+pub fn in_sequences(
     mut graphs: Vec<TrainingGraph>,
     sequences: &[Sequence],
 ) -> Result<Vec<TrainingGraph>, RecomputeError> {

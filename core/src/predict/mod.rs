@@ -3,12 +3,14 @@
 mod explain;
 mod fit;
 pub mod search;
+mod stage;
 
 pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
 };
 
 pub use fit::{FitError, fit};
+pub use stage::PlannedStage;
 
 use crate::cost::Costs;
 use crate::graph::Graph;
@@ -146,7 +148,7 @@ impl Draft {
             cluster: self.cluster,
             cuts: self.cuts,
             schedule: ScheduleText::of(self.schedule, stages, self.micro_batches)?,
-            recompute: vec![],
+            recompute: self.recompute,
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             data_parallel: self.data_parallel,

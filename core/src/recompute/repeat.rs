@@ -30,6 +30,28 @@ impl Run {
     }
 }
 
+/// Layers that are alike: layer `k` is the `period` nodes from `first + k * period` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layers {
+    /// First node of the first layer.
+    pub first: u32,
+    /// Nodes of a layer.
+    pub period: u32,
+    /// How many layers there are.
+    pub count: u32,
+}
+
+/// The runs of equal layers that cover most nodes, in the order of the nodes; forward and backward
+/// passes are runs of their own. O(nodes x periods tried).
+pub fn layers(problem: &Problem) -> Vec<Layers> {
+    let layers = |run: &Run| Layers {
+        first: run.start as u32,
+        period: run.period as u32,
+        count: run.blocks as u32,
+    };
+    Repeats::find(problem).runs.iter().map(layers).collect()
+}
+
 /// The repetitions of a problem: runs of equal blocks, such as the forward passes of all layers and
 /// their backward passes.
 #[derive(Clone, Debug, Default)]

@@ -5,9 +5,11 @@
 //! For every graph one search of the whole front for SECONDS (10) on one core. At each point of the
 //! lower envelope of the others: their time, ours, and the time below which nothing can be. Then the
 //! graphs of Moccasin's repository with one search a budget, and how soon a budget is met. Needs the
-//! graphs beside the repository; says so where there are none.
+//! graphs beside the repository; says so where there are none. `-- SECONDS scale` prints how the search
+//! grows with the number of layers instead, which needs no files.
 
 mod published;
+mod scale;
 
 use flate2::read::GzDecoder;
 use pipewright_core::recompute::file::{GraphFile, read};
@@ -28,6 +30,9 @@ fn main() {
     let seconds: f64 = args.next().map_or(10.0, |text| text.parse().expect("seconds"));
     let graphs: Vec<String> = args.collect();
     let wanted = |name: &str| graphs.is_empty() || graphs.iter().any(|graph| graph == name);
+    if graphs == ["scale"] {
+        return scale::grow(seconds, SLICE);
+    }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/graphs");
     if !folder.is_dir() {
         println!("skipped: there are no graphs in {}", folder.display());

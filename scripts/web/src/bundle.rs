@@ -1,40 +1,37 @@
 //! Compiles the explorer and writes `dist/`.
 
+use crate::bind::{bind, files_below};
+use crate::compile::{APP, WORKER, compile};
+use crate::optimise::Optimiser;
 use crate::page::{self, Link, Names};
 use crate::{Failure, sizes};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use wasm_bindgen_cli_support::Bindgen;
 
 /// Lists what the last build wrote, below the fingerprint of what it was written from. It makes an
 /// unchanged build a no-op, and lets a new one remove its own old files and nothing else
 /// (`dist/demo/` belongs to `make demo`).
 const MANIFEST: &str = ".bundle";
 
+/// The worker's script; it imports its glue from beside it.
+const WORKER_SCRIPT: &str = "app/worker/worker.js";
+
+/// What `dist/` is written from.
+struct Sources {
+    page: String,
+    links: Vec<(usize, Link)>,
+    /// Path and content of each style sheet, in the page's order.
+    styles: Vec<(String, Vec<u8>)>,
+    app: PathBuf,
+    worker: PathBuf,
+    worker_script: String,
+    optimiser: Option<Optimiser>,
+}
+
 /// Builds and reports the sizes; writes nothing when nothing changed.
 pub fn build(root: &Path) -> Result<(), Failure> {
-    let compiled = compile(root)?;
-    let text = fs::read_to_string(root.join("index.html"))?;
-    let links = page::links(&text)?;
-    let styles = links.iter().filter_map(|(_, link)| match link {
-        Link::Css(path) => Some(path.as_str()),
-        Link::App => None,
-    });
-    let styles = styles
-        .map(|path| {
-            fs::read(root.join(path)).map(|b| (path, b)).map_err(|e| format!("{path}: {e}"))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-
-    let optimiser = find_on_path("wasm-opt");
-    let mut seed = format!("{}{text}{optimiser:?}", env!("CARGO_PKG_VERSION")).into_bytes();
-    seed.extend(fs::read(&compiled)?);
-    styles.iter().for_each(|(_, bytes)| seed.extend(bytes));
-    // This program is an input too: a new bundler may write other files from the same sources.
-    seed.extend(fs::read(std::env::current_exe()?)?);
-    let fingerprint = hash(&seed);
-
+    let sources = Sources::read(root)?;
+    let fingerprint = sources.fingerprint()?;
     let dist = root.join("dist");
     let (before, written) = read_manifest(&dist);
     if before == fingerprint && written.iter().all(|file| dist.join(file).is_file()) {
@@ -44,41 +41,46 @@ pub fn build(root: &Path) -> Result<(), Failure> {
     fs::create_dir_all(&dist)?;
     for file in &written {
         fs::remove_file(dist.join(file)).ok();
+        // Folders go with their last file; those that have others in them stay.
+        file.ancestors().skip(1).take_while(|dir| dir.parent().is_some()).for_each(|dir| {
+            fs::remove_dir(dist.join(dir)).ok();
+        });
     }
     let mut bundle = Bundle { dist: &dist, files: Vec::new() };
-    let (glue, wasm) = bundle.bind(&compiled, optimiser.as_deref())?;
-    let mut css = Vec::new();
-    for (path, bytes) in &styles {
-        css.push(bundle.add_hashed(Path::new(path), bytes)?);
-    }
-    let page = page::render(&text, &links, &css, &Names { glue: &glue, wasm: &wasm });
-    bundle.add(Path::new("index.html"), page.as_bytes())?;
+    bundle.write(&sources)?;
     let list: Vec<String> = bundle.files.iter().map(|f| f.display().to_string()).collect();
     fs::write(dist.join(MANIFEST), format!("{fingerprint}\n{}\n", list.join("\n")))?;
     sizes::report(&dist, &bundle.files)
 }
 
-/// Runs cargo and returns the path of the compiled application.
-fn compile(root: &Path) -> Result<PathBuf, Failure> {
-    let cargo = std::env::var("PIPEWRIGHT_WEB_CARGO").unwrap_or_else(|_| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(root)
-        .args(["build", "--locked", "-p", "pipewright-app", "--profile", "web"])
-        .args(["--target", "wasm32-unknown-unknown", "--message-format=json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
-        return Err("the explorer does not compile".into());
+impl Sources {
+    fn read(root: &Path) -> Result<Self, Failure> {
+        let (app, worker) = (compile(root, &APP)?, compile(root, &WORKER)?);
+        let page = fs::read_to_string(root.join("index.html"))?;
+        let links = page::links(&page)?;
+        let read = |path: &str| fs::read(root.join(path)).map_err(|e| format!("{path}: {e}"));
+        let styles = links.iter().filter_map(|(_, link)| match link {
+            Link::Css(path) => Some(path.clone()),
+            Link::App | Link::Worker => None,
+        });
+        let styles = styles.map(|path| read(&path).map(|bytes| (path, bytes)));
+        let styles = styles.collect::<Result<Vec<_>, _>>()?;
+        let worker_script = String::from_utf8(read(WORKER_SCRIPT)?)?;
+        let optimiser = Optimiser::find()?;
+        Ok(Self { page, links, styles, app, worker, worker_script, optimiser })
     }
-    // Ask cargo where the file is: the target folder may be configured anywhere.
-    for line in String::from_utf8(output.stdout)?.lines() {
-        let message: serde_json::Value = serde_json::from_str(line)?;
-        let files = message["filenames"].as_array().into_iter().flatten();
-        if let Some(file) = files.filter_map(|f| f.as_str()).find(|f| f.ends_with("/app.wasm")) {
-            return Ok(PathBuf::from(file));
-        }
+
+    fn fingerprint(&self) -> Result<String, Failure> {
+        let optimiser = self.optimiser.as_ref().map(Optimiser::name);
+        let text = format!("{}{}{optimiser:?}", env!("CARGO_PKG_VERSION"), self.page);
+        let mut seed = format!("{text}{}", self.worker_script).into_bytes();
+        seed.extend(fs::read(&self.app)?);
+        seed.extend(fs::read(&self.worker)?);
+        self.styles.iter().for_each(|(_, bytes)| seed.extend(bytes));
+        // This program is an input too: a new bundler may write other files from the same sources.
+        seed.extend(fs::read(std::env::current_exe()?)?);
+        Ok(hash(&seed))
     }
-    Err("cargo built no app.wasm".into())
 }
 
 struct Bundle<'a> {
@@ -87,6 +89,21 @@ struct Bundle<'a> {
 }
 
 impl Bundle<'_> {
+    fn write(&mut self, sources: &Sources) -> Result<(), Failure> {
+        let optimiser = sources.optimiser.as_ref();
+        let app = self.add_folder("app", &bind(&sources.app, &APP, optimiser)?)?;
+        let worker = bind(&sources.worker, &WORKER, optimiser)?;
+        fs::write(worker.join("worker.js"), &sources.worker_script)?;
+        let worker = self.add_folder("worker", &worker)?;
+        let mut css = Vec::new();
+        for (path, bytes) in &sources.styles {
+            css.push(self.add_hashed(Path::new(path), bytes)?);
+        }
+        let names = Names { app: &app, worker: &worker };
+        let page = page::render(&sources.page, &sources.links, &css, &names);
+        self.add(Path::new("index.html"), page.as_bytes())
+    }
+
     fn add(&mut self, name: &Path, bytes: &[u8]) -> Result<(), Failure> {
         let path = self.dist.join(name);
         fs::create_dir_all(path.parent().ok_or("a file without folder")?)?;
@@ -108,51 +125,22 @@ impl Bundle<'_> {
         Ok(name)
     }
 
-    /// Runs wasm-bindgen (and wasm-opt where there is one); returns the names of glue and wasm.
-    fn bind(&mut self, wasm: &Path, optimiser: Option<&Path>) -> Result<(String, String), Failure> {
-        let work = wasm.with_extension("bindgen");
-        fs::remove_dir_all(&work).ok();
-        let mut bindgen = Bindgen::new();
-        // The name section alone is half of the raw file.
-        bindgen.input_path(wasm).typescript(false).web(true)?;
-        bindgen.remove_name_section(true).remove_producers_section(true).generate(&work)?;
-        let bound = work.join("app_bg.wasm");
-        if let Some(optimiser) = optimiser {
-            optimise(optimiser, &bound)?;
+    /// Adds all files of a folder, under one whose name changes with them. Returns the name.
+    fn add_folder(&mut self, stem: &str, folder: &Path) -> Result<String, Failure> {
+        let (mut files, mut seed) = (Vec::new(), Vec::new());
+        for file in files_below(folder)? {
+            let name = file.strip_prefix(folder)?.to_path_buf();
+            let bytes = fs::read(&file)?;
+            seed.extend(name.as_os_str().as_encoded_bytes());
+            seed.extend(&bytes);
+            files.push((name, bytes));
         }
-        let wasm_name = self.add_hashed(&bound, &fs::read(&bound)?)?;
-        let glue_name = self.add_hashed(Path::new("app.js"), &fs::read(work.join("app.js"))?)?;
-        // The glue imports inline JavaScript of dependencies by this relative path.
-        for file in files_below(&work.join("snippets"))? {
-            let name = file.strip_prefix(&work)?.to_path_buf();
-            self.add(&name, &fs::read(&file)?)?;
+        let name = format!("{stem}-{}", hash(&seed));
+        for (file, bytes) in files {
+            self.add(&Path::new(&name).join(file), &bytes)?;
         }
-        Ok((glue_name, wasm_name))
+        Ok(name)
     }
-}
-
-/// wasm-opt gains 2 to 4 %: used where present. Never with `--all-features`: it would write imports
-/// in a form that released browsers refuse. Without flags it reads what the file itself declares.
-fn optimise(optimiser: &Path, wasm: &Path) -> Result<(), Failure> {
-    let status = Command::new(optimiser).arg("-Oz").arg(wasm).arg("-o").arg(wasm).status()?;
-    if status.success() { Ok(()) } else { Err(format!("wasm-opt: {status}").into()) }
-}
-
-fn find_on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
-}
-
-fn files_below(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = Vec::new();
-    if dir.is_dir() {
-        for entry in fs::read_dir(dir)? {
-            let path = entry?.path();
-            if path.is_dir() { files.extend(files_below(&path)?) } else { files.push(path) }
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 fn read_manifest(dist: &Path) -> (String, Vec<PathBuf>) {

@@ -1,7 +1,7 @@
 //! The static file server of `make demo` and of the browser tests.
 //!
 //! It only listens on the loopback address and only reads below one folder. One thread per
-//! connection and no keep-alive: the explorer is six files.
+//! connection and no keep-alive: the explorer is ten files.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

@@ -3,7 +3,10 @@
 //! `build` is trunk without the half hour of installing trunk: cargo compiles, the library behind
 //! the `wasm-bindgen` command line writes the glue, and the page comes from `index.html`.
 
+mod bind;
 mod bundle;
+mod compile;
+mod optimise;
 mod page;
 mod sizes;
 

@@ -1,8 +1,7 @@
-//! Turns the root `index.html`, written for trunk, into the page of `dist/`.
+//! Turns the root `index.html` into the page of `dist/`.
 //!
-//! Trunk and this bundler read the same file, so there is one source of truth. We understand the
-//! two links that the page uses and refuse any other: dropping one silently would give two
-//! different pages.
+//! What is to be bundled stands there as links in the syntax of trunk. We understand the three that
+//! the page uses and refuse any other: nothing is dropped silently.
 
 use crate::Failure;
 
@@ -11,14 +10,16 @@ use crate::Failure;
 pub enum Link {
     /// The application: its glue and wasm go here.
     App,
+    /// The worker: the page finds its script's address in a `meta` of this name here.
+    Worker,
     /// A style sheet, path relative to `index.html`.
     Css(String),
 }
 
-/// Names of the bundled files, relative to `dist/`.
+/// Names of the bundled folders, relative to `dist/`.
 pub struct Names<'a> {
-    pub glue: &'a str,
-    pub wasm: &'a str,
+    pub app: &'a str,
+    pub worker: &'a str,
 }
 
 /// The links in reading order, each with the line it stands on.
@@ -30,17 +31,21 @@ pub fn links(page: &str) -> Result<Vec<(usize, Link)>, Failure> {
             found.push((index, link));
         }
     }
-    match found.iter().filter(|(_, link)| *link == Link::App).count() {
-        1 => Ok(found),
-        n => Err(format!("index.html has {n} links rel=\"rust\", expected one").into()),
+    for (what, wanted) in [("the application", Link::App), ("the worker", Link::Worker)] {
+        let count = found.iter().filter(|(_, link)| *link == wanted).count();
+        if count != 1 {
+            return Err(format!("index.html has {count} links to {what}, expected one").into());
+        }
     }
+    Ok(found)
 }
 
 fn parse(line: &str) -> Result<Link, String> {
     let href = attribute(line, "href").ok_or("a data-trunk link without href")?;
-    match attribute(line, "rel") {
-        Some("rust") if attribute(line, "data-type").is_none() => Ok(Link::App),
-        Some("css") => Ok(Link::Css(href.to_string())),
+    match (attribute(line, "rel"), attribute(line, "data-type")) {
+        (Some("rust"), None) => Ok(Link::App),
+        (Some("rust"), Some("worker")) => Ok(Link::Worker),
+        (Some("css"), _) => Ok(Link::Css(href.to_string())),
         _ => Err("only rel=\"rust\" and rel=\"css\" links are bundled, one a line".to_string()),
     }
 }
@@ -58,6 +63,10 @@ pub fn render(page: &str, links: &[(usize, Link)], css: &[String], names: &Names
         match links.iter().find(|(at, _)| *at == index) {
             None => out.push_str(line),
             Some((_, Link::App)) => out.push_str(&start_script(names)),
+            Some((_, Link::Worker)) => {
+                let script = format!("./{}/worker.js", names.worker);
+                out.push_str(&format!("<meta name=\"pipewright-worker\" content=\"{script}\">"));
+            }
             Some((_, Link::Css(_))) => {
                 let name = css.next().map(String::as_str).unwrap_or_default();
                 out.push_str(&format!("<link rel=\"stylesheet\" href=\"./{name}\">"));
@@ -69,13 +78,14 @@ pub fn render(page: &str, links: &[(usize, Link)], css: &[String], names: &Names
 }
 
 /// Fetches wasm and glue side by side, then starts; the event is the one that trunk sends.
-fn start_script(Names { glue, wasm }: &Names) -> String {
+fn start_script(Names { app, .. }: &Names) -> String {
     format!(
-        "<link rel=\"modulepreload\" href=\"./{glue}\">\n\
-         <link rel=\"preload\" href=\"./{wasm}\" as=\"fetch\" type=\"application/wasm\" crossorigin>\n\
+        "<link rel=\"modulepreload\" href=\"./{app}/app.js\">\n\
+         <link rel=\"modulepreload\" href=\"./{app}/__wasm_split.js\">\n\
+         <link rel=\"preload\" href=\"./{app}/app_bg.wasm\" as=\"fetch\" type=\"application/wasm\" crossorigin>\n\
          <script type=\"module\">\n\
-         import init from './{glue}';\n\
-         const wasm = await init({{ module_or_path: './{wasm}' }});\n\
+         import init from './{app}/app.js';\n\
+         const wasm = await init();\n\
          dispatchEvent(new CustomEvent(\"TrunkApplicationStarted\", {{ detail: {{ wasm }} }}));\n\
          </script>"
     )
@@ -86,19 +96,25 @@ mod tests {
     use super::*;
 
     const RUST: &str = r#"<link data-trunk rel="rust" href="app/Cargo.toml" data-bin="app">"#;
+    const WORKER: &str =
+        r#"<link data-trunk rel="rust" href="app/worker/Cargo.toml" data-type="worker">"#;
     const CSS: &str = r#"<link data-trunk rel="css" href="app/style.css">"#;
 
     #[test]
     fn links_are_replaced_and_the_rest_is_kept() {
-        let page = format!("<title>x</title>\n{CSS}\n{RUST}\n<p>y</p>");
+        let page = format!("<title>x</title>\n{CSS}\n{RUST}\n{WORKER}\n<p>y</p>");
         let links = links(&page).unwrap();
         assert_eq!(links[0], (1, Link::Css("app/style.css".into())));
-        let names = Names { glue: "app-1.js", wasm: "app-2.wasm" };
+        let names = Names { app: "app-1", worker: "worker-2" };
         let out = render(&page, &links, &["style-3.css".into()], &names);
         assert!(
             out.starts_with("<title>x</title>\n<link rel=\"stylesheet\" href=\"./style-3.css\">")
         );
-        assert!(out.contains("init({ module_or_path: './app-2.wasm' })"), "{out}");
+        assert!(out.contains("import init from './app-1/app.js';"), "{out}");
+        assert!(
+            out.contains("<meta name=\"pipewright-worker\" content=\"./worker-2/worker.js\">"),
+            "{out}"
+        );
         assert!(out.ends_with("<p>y</p>\n") && !out.contains("data-trunk"), "{out}");
     }
 
@@ -107,6 +123,9 @@ mod tests {
         let page = format!("{RUST}\n<link data-trunk rel=\"copy-dir\" href=\"x\">");
         let error = links(&page).unwrap_err().to_string();
         assert!(error.starts_with("index.html:2:"), "{error}");
-        assert!(links(CSS).is_err(), "a page without the application");
+        for (page, missing) in [(WORKER, "the application"), (RUST, "the worker")] {
+            let error = links(page).unwrap_err().to_string();
+            assert_eq!(error, format!("index.html has 0 links to {missing}, expected one"));
+        }
     }
 }

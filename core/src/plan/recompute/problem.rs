@@ -63,6 +63,11 @@ impl StageProblem {
         Ok(Self { problem: Problem::with_marks(nodes, marks, copies)?, computations })
     }
 
+    /// The computation that a node is, where it is one.
+    pub fn computation(&self, node: u32) -> Option<u32> {
+        self.computations[node as usize]
+    }
+
     /// The stage's sequence that a sequence of nodes says.
     pub fn sequence(&self, nodes: &[u32]) -> Sequence {
         Sequence(nodes.iter().filter_map(|node| self.computations[*node as usize]).collect())

@@ -1,0 +1,35 @@
+//! Code that is fetched when it is first needed, so that the first load does not wait for it.
+//!
+//! A function marked `#[wasm_split(name, wasm_split_path = ::leptos::wasm_split, fallible)]` is
+//! compiled into a chunk of that name, together with all that only it uses. It becomes `async`, and
+//! its callers get [`Missing`] where the chunk does not come. [`view`] shows a view made by one.
+
+use leptos::prelude::*;
+use leptos::wasm_split::SplitLoaderError;
+use std::fmt;
+
+/// A chunk that could not be loaded; the next call tries again.
+#[derive(Clone, Copy, Debug)]
+pub struct Missing;
+
+impl From<SplitLoaderError> for Missing {
+    fn from(_: SplitLoaderError) -> Self {
+        Self
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("this part of the page could not be loaded; try again, or reload the page")
+    }
+}
+
+/// Shows a view once its code is there, and nothing until then.
+pub fn view(made: impl Future<Output = Result<AnyView, Missing>> + Send + 'static) -> AnyView {
+    Suspend::new(async move {
+        made.await.unwrap_or_else(|missing| {
+            view! { <p class="mut" role="alert">{format!("Sorry, {missing}.")}</p> }.into_any()
+        })
+    })
+    .into_any()
+}

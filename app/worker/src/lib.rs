@@ -1,0 +1,19 @@
+//! The explorer's worker: long searches, in a thread of the browser's.
+//!
+//! `worker.js` owns the thread's event loop and drives a [`Session`] through its `Door`; the page and
+//! the session send each other [`protocol`] messages as JSON. Reading order: `protocol`, `session`,
+//! `open` (what is worked on), `working`, `picture` and `grid` (what is shown of it).
+
+mod curve;
+#[cfg(feature = "worker")]
+mod door;
+mod grid;
+mod open;
+mod picture;
+pub mod protocol;
+mod session;
+#[cfg(test)]
+mod tests;
+mod working;
+
+pub use session::Session;

@@ -1,0 +1,189 @@
+//! What the page and the worker say to each other: JSON texts. Times are in nanoseconds.
+
+use serde::{Deserialize, Serialize};
+
+/// Parts of the time axis of pictures.
+pub const COLUMNS: usize = 1000;
+
+/// What the page asks for. Files of graphs come beside these, as bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum Request {
+    /// Work on a stage of a plan.
+    Stage {
+        /// The plan's text.
+        plan: String,
+        /// Which stage.
+        stage: u32,
+    },
+    /// Show the fastest answer within so many bytes.
+    Budget {
+        /// Bytes.
+        bytes: u64,
+        /// Whether to search for just that, too; not while a hand is moving it.
+        search: bool,
+    },
+    /// Search or rest.
+    Run {
+        /// Whether to search.
+        on: bool,
+    },
+    /// Search anew from another seed; what was found stays.
+    Reseed,
+    /// What a cell of the picture of the graph stands for.
+    Describe {
+        /// The cell.
+        cell: u32,
+    },
+    /// The shown answer as a file, or as a plan's sequence.
+    Take,
+}
+
+/// What the worker says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case")]
+pub enum Reply {
+    /// A graph is open.
+    Opened(Opened),
+    /// How far the search is.
+    Progress(Progress),
+    /// Another answer is shown.
+    Shown(Box<Shown>),
+    /// A cell's node.
+    Described(Described),
+    /// The answer that was asked for.
+    Taken(Taken),
+    /// What was asked for cannot be done; `worker.js` writes this, too.
+    Failed {
+        /// Why, a sentence.
+        why: String,
+    },
+}
+
+/// Peak and time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Bytes at the peak.
+    pub peak: u64,
+    /// Nanoseconds of all computations.
+    pub time: f64,
+}
+
+/// A graph.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Opened {
+    /// Its name.
+    pub title: String,
+    /// Nodes.
+    pub nodes: u32,
+    /// What they read.
+    pub edges: u32,
+    /// Without recomputation.
+    pub base: Point,
+    /// No sequence has a smaller peak.
+    pub floor: u64,
+    /// Bytes that its device has for it, where that is known.
+    pub room: Option<u64>,
+    /// Micro-batches in flight.
+    pub copies: u32,
+    /// Chen's segments of the forward pass.
+    pub segments: Vec<Point>,
+    /// How the picture of the graph is laid out.
+    pub grid: Grid,
+}
+
+/// Nodes of the forward pass as cells, column after column.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Grid {
+    /// Cells of each column.
+    pub columns: Vec<u32>,
+    /// The column of the first of the repeated layers, and how many there are.
+    pub layers: Option<(u32, u32)>,
+    /// What stands in each row of a layer; empty without layers.
+    pub rows: Vec<String>,
+}
+
+/// How far a search is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Moves so far.
+    pub moves: u64,
+    /// The trade-offs found so far: ascending in peak, descending in time.
+    pub front: Vec<Point>,
+    /// What is shown.
+    pub best: Point,
+    /// Whether nothing better can be found.
+    pub done: bool,
+}
+
+/// What an answer looks like.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shown {
+    /// What it costs.
+    pub cost: Point,
+    /// End of the time axis of both curves.
+    pub end: f64,
+    /// Bytes without recomputation, the most in each of [`COLUMNS`] equal parts of the axis.
+    pub without: Vec<u64>,
+    /// Bytes with it.
+    pub with: Vec<u64>,
+    /// What runs longest in each part: `F` forward, `R` again, `B` backward, ` ` nothing.
+    pub runs: String,
+    /// Moments of the two peaks: without and with.
+    pub peaks: [f64; 2],
+    /// When the backward pass begins.
+    pub backward: f64,
+    /// A letter a cell: `.` not needed later, `k` kept, `2` and so on: run so often.
+    pub cells: String,
+    /// Cells that are kept until the backward pass, of how many.
+    pub kept: (u32, u32),
+    /// What is computed again, the most first.
+    pub again: Vec<Share>,
+    /// What is held at the peak, the most bytes first.
+    pub alive: Vec<Share>,
+}
+
+/// Nodes of an operation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// The operation.
+    pub name: String,
+    /// How many computations or values.
+    pub count: u32,
+    /// Nanoseconds or bytes.
+    pub amount: f64,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Described {
+    /// The cell that was asked about.
+    pub cell: u32,
+    /// Its name.
+    pub name: String,
+    /// Its operation.
+    pub op: String,
+    /// Bytes of its value.
+    pub bytes: u64,
+    /// Nanoseconds of computing it once.
+    pub time: f64,
+    /// How often the shown answer computes it.
+    pub times: u32,
+    /// Cells of what it reads.
+    pub inputs: Vec<u32>,
+    /// Cells of what reads it.
+    pub readers: Vec<u32>,
+    /// How many backward nodes read it.
+    pub backward: u32,
+}
+
+/// An answer to take away.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The stage that it is for, of a plan.
+    pub stage: Option<u32>,
+    /// A plan's sequence, or a file `recompute-sequence/1`.
+    pub text: String,
+    /// What it costs.
+    pub cost: Point,
+}
