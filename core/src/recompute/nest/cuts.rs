@@ -22,7 +22,7 @@ pub(super) fn find(problem: &Problem, size: usize) -> Vec<Cut> {
     // Above cut `c` is everything up to the last reader of what the forward pass makes from there.
     let mut to = vec![middle; middle + 1];
     for c in (0..middle).rev() {
-        to[c] = to[c + 1].max(reads(c).last().map_or(0, |last| last + 1));
+        to[c] = to[c + 1].max(reads(c).next_back().map_or(0, |last| last + 1));
     }
     // Bytes that each cut's upper part reads of the lower one, and the reverse at its end.
     let (mut down, mut up) = (vec![0i64; middle + 2], vec![0i64; problem.len() + 2]);
@@ -38,7 +38,7 @@ pub(super) fn find(problem: &Problem, size: usize) -> Vec<Cut> {
                 down[node + 1] += bytes;
                 down[last + 1] -= bytes;
             }
-        } else if let Some(last) = reads(node).last() {
+        } else if let Some(last) = reads(node).next_back() {
             up[node + 1] += bytes;
             up[last + 1] -= bytes;
         }
