@@ -8,7 +8,7 @@
 //! 3. *Scatter*: sweeps with random prices, from all over the front; this finds sequences that
 //!    compute some things several times.
 //! 4. *Anneal* (`anneal.rs`): random changes under a memory limit.
-//! 5. *Nest* (`nest.rs`): parts of the problem solved alone and put together.
+//! 5. *Nest* (`nest/`): parts of the problem solved alone and put together.
 
 mod anneal;
 mod descend;
