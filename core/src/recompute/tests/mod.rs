@@ -3,6 +3,7 @@
 mod chen;
 mod cut;
 mod exact;
+mod nest;
 mod problem;
 mod search;
 mod sequence;
