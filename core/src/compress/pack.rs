@@ -1,0 +1,59 @@
+//! Codes of 1, 2, 4 or 8 bits, several in a byte.
+//!
+//! Eight codes, one a byte, are a number of 64 bits; three steps move neighbours together (pairs,
+//! fours, eights) until the codes fill the low bits. Codes are in the order of the number's bytes:
+//! little endian puts the first into the lowest bits, big endian into the highest (numpy's
+//! `packbits`).
+
+/// Codes that one number holds.
+pub const GROUP: usize = 8;
+
+/// The least significant `BITS` of each byte of `codes`, side by side in the low bits.
+#[inline(always)]
+pub fn squeeze<const BITS: u32>(codes: u64) -> u64 {
+    let gap = 8 - BITS;
+    let pairs = (codes | codes >> gap) & ((1 << (2 * BITS)) - 1) * 0x0001_0001_0001_0001;
+    let fours = (pairs | pairs >> (2 * gap)) & ((1 << (4 * BITS)) - 1) * 0x0000_0001_0000_0001;
+    let all = fours | fours >> (4 * gap);
+    if BITS == 8 { codes } else { all & ((1 << (8 * BITS % 64)) - 1) }
+}
+
+/// The inverse of [`squeeze`].
+#[inline(always)]
+pub fn spread<const BITS: u32>(bits: u64) -> u64 {
+    let gap = 8 - BITS;
+    let fours = (bits | bits << (4 * gap)) & ((1 << (4 * BITS)) - 1) * 0x0000_0001_0000_0001;
+    let pairs = (fours | fours << (2 * gap)) & ((1 << (2 * BITS)) - 1) * 0x0001_0001_0001_0001;
+    (pairs | pairs << gap) & ((1 << BITS) - 1) * 0x0101_0101_0101_0101
+}
+
+/// Packs `codes`, the first in the lowest bits; places behind the last code are zero.
+#[inline(always)]
+pub fn pack<const BITS: u32>(codes: &[u8], wire: &mut [u8]) {
+    let (groups, rest) = codes.as_chunks::<GROUP>();
+    let mut places = wire.chunks_exact_mut(BITS as usize);
+    for (group, place) in groups.iter().zip(&mut places) {
+        let bits = squeeze::<BITS>(u64::from_le_bytes(*group));
+        place.copy_from_slice(&bits.to_le_bytes()[..BITS as usize]);
+    }
+    if !rest.is_empty() {
+        let mut group = [0; GROUP];
+        group[..rest.len()].copy_from_slice(rest);
+        let bytes = squeeze::<BITS>(u64::from_le_bytes(group)).to_le_bytes();
+        let at = groups.len() * BITS as usize;
+        let place = &mut wire[at..];
+        let len = place.len().min(BITS as usize);
+        place[..len].copy_from_slice(&bytes[..len]);
+    }
+}
+
+/// The inverse of [`pack`].
+#[inline(always)]
+pub fn unpack<const BITS: u32>(wire: &[u8], codes: &mut [u8]) {
+    for (group, place) in codes.chunks_mut(GROUP).zip(wire.chunks(BITS as usize)) {
+        let mut bytes = [0; GROUP];
+        bytes[..place.len()].copy_from_slice(place);
+        let spread = spread::<BITS>(u64::from_le_bytes(bytes)).to_le_bytes();
+        group.copy_from_slice(&spread[..group.len()]);
+    }
+}
