@@ -18,6 +18,8 @@ pub trait Format {
     const NAN: u32;
     /// Code of the largest number, without sign.
     const LARGEST: u32;
+    /// Single-precision bits of the largest number.
+    const LARGEST_BITS: u32;
     /// Weight of the sign bit.
     const SIGN: u32;
 }
@@ -38,6 +40,7 @@ impl Format for Half {
     const OVERFLOW: u32 = 0x7c00;
     const NAN: u32 = 0x7e00;
     const LARGEST: u32 = 0x7bff;
+    const LARGEST_BITS: u32 = 0x477f_e000; // 65504
     const SIGN: u32 = 0x8000;
 }
 
@@ -48,6 +51,7 @@ impl Format for E5m2 {
     const OVERFLOW: u32 = 0x7c;
     const NAN: u32 = 0x7e;
     const LARGEST: u32 = 0x7b;
+    const LARGEST_BITS: u32 = 0x4760_0000; // 57344
     const SIGN: u32 = 0x80;
 }
 
@@ -58,6 +62,7 @@ impl Format for E4m3 {
     const OVERFLOW: u32 = 0x7f;
     const NAN: u32 = 0x7f;
     const LARGEST: u32 = 0x7e;
+    const LARGEST_BITS: u32 = 0x43e0_0000; // 448
     const SIGN: u32 = 0x80;
 }
 
@@ -70,42 +75,57 @@ fn pick(condition: bool, yes: u32, no: u32) -> u32 {
     if condition { yes } else { no }
 }
 
+/// The code of a finite magnitude that is at most the ceiling, by its bits.
+#[inline(always)]
+fn round<F: Format>(magnitude: u32) -> u32 {
+    let shift = 23 - F::MANTISSA;
+    let even = (magnitude >> shift) & 1;
+    let rounded = magnitude.wrapping_add(even + (1 << (shift - 1)) - 1);
+    let normal = rounded.wrapping_sub((127 - F::BIAS) << 23) >> shift;
+    let magic = (127 + 24 - F::BIAS - F::MANTISSA) << 23;
+    let sum = f32::from_bits(magnitude) + f32::from_bits(magic);
+    let subnormal = sum.to_bits().wrapping_sub(magic);
+    // Signed comparisons: the oldest vectors have no others, and magnitudes are never negative.
+    pick((magnitude as i32) < ((128 - F::BIAS) << 23) as i32, subnormal, normal)
+}
+
+/// Bits of the magnitude, and the sign at its place in `F`.
+#[inline(always)]
+fn split<F: Format>(value: f32) -> (u32, u32) {
+    let bits = value.to_bits();
+    (bits & 0x7fff_ffff, (bits >> 31) * F::SIGN)
+}
+
+/// The smaller magnitude.
+#[inline(always)]
+fn least(magnitude: u32, limit: u32) -> u32 {
+    pick((magnitude as i32) < limit as i32, magnitude, limit)
+}
+
 /// The code of `value` in `F`, rounded to nearest even; beyond the largest number infinity, or NaN
 /// in a format without.
 #[inline(always)]
 pub fn narrow<F: Format>(value: f32) -> u32 {
-    let bits = value.to_bits();
-    let magnitude = bits & 0x7fff_ffff;
-    // Signed comparisons: the oldest vectors have no others, and magnitudes are never negative.
-    let clamped = pick((magnitude as i32) < F::CEILING as i32, magnitude, F::CEILING);
-    let shift = 23 - F::MANTISSA;
-    let even = (clamped >> shift) & 1;
-    let rounded = clamped.wrapping_add(even + (1 << (shift - 1)) - 1);
-    let normal = rounded.wrapping_sub((127 - F::BIAS) << 23) >> shift;
-    let magic = (127 + 24 - F::BIAS - F::MANTISSA) << 23;
-    let sum = f32::from_bits(clamped) + f32::from_bits(magic);
-    let subnormal = sum.to_bits().wrapping_sub(magic);
-    let code = pick((clamped as i32) < ((128 - F::BIAS) << 23) as i32, subnormal, normal);
-    let code = pick(magnitude as i32 > INFINITY as i32, F::NAN, code);
-    code | ((bits >> 31) * F::SIGN)
+    let (magnitude, sign) = split::<F>(value);
+    let code = round::<F>(least(magnitude, F::CEILING));
+    pick(magnitude as i32 > INFINITY as i32, F::NAN, code) | sign
 }
 
 /// As [`narrow`], but numbers and infinity beyond the largest number become the largest number.
 #[inline(always)]
 pub fn narrow_saturating<F: Format>(value: f32) -> u32 {
-    let code = narrow::<F>(value);
-    let magnitude = value.to_bits() & 0x7fff_ffff;
-    let beyond = (code & (F::SIGN - 1)) as i32 > F::LARGEST as i32;
-    let number = magnitude as i32 <= INFINITY as i32;
-    pick(beyond & number, F::LARGEST | (code & F::SIGN), code)
+    let (magnitude, sign) = split::<F>(value);
+    let code = round::<F>(least(magnitude, F::LARGEST_BITS));
+    pick(magnitude as i32 > INFINITY as i32, F::NAN, code) | sign
 }
 
 /// As [`narrow_saturating`], but infinity overflows, as what it is.
 #[inline(always)]
 pub fn narrow_finite<F: Format>(value: f32) -> u32 {
-    let infinite = value.to_bits() & 0x7fff_ffff == INFINITY;
-    let code = narrow_saturating::<F>(value);
-    pick(infinite, F::OVERFLOW | (code & F::SIGN), code)
+    let (magnitude, sign) = split::<F>(value);
+    let code = round::<F>(least(magnitude, F::LARGEST_BITS));
+    let code = pick(magnitude as i32 >= INFINITY as i32, F::OVERFLOW, code);
+    pick(magnitude as i32 > INFINITY as i32, F::NAN, code) | sign
 }
 
 /// The value of a code of `F`, exactly.

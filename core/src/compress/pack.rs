@@ -18,15 +18,6 @@ pub fn squeeze<const BITS: u32>(codes: u64) -> u64 {
     if BITS == 8 { codes } else { all & ((1 << (8 * BITS % 64)) - 1) }
 }
 
-/// The inverse of [`squeeze`].
-#[inline(always)]
-pub fn spread<const BITS: u32>(bits: u64) -> u64 {
-    let gap = 8 - BITS;
-    let fours = (bits | bits << (4 * gap)) & ((1 << (4 * BITS)) - 1) * 0x0000_0001_0000_0001;
-    let pairs = (fours | fours << (2 * gap)) & ((1 << (2 * BITS)) - 1) * 0x0001_0001_0001_0001;
-    (pairs | pairs << gap) & ((1 << BITS) - 1) * 0x0101_0101_0101_0101
-}
-
 /// Packs `codes`, the first in the lowest bits; places behind the last code are zero.
 #[inline(always)]
 pub fn pack<const BITS: u32>(codes: &[u8], wire: &mut [u8]) {
@@ -44,16 +35,5 @@ pub fn pack<const BITS: u32>(codes: &[u8], wire: &mut [u8]) {
         let place = &mut wire[at..];
         let len = place.len().min(BITS as usize);
         place[..len].copy_from_slice(&bytes[..len]);
-    }
-}
-
-/// The inverse of [`pack`].
-#[inline(always)]
-pub fn unpack<const BITS: u32>(wire: &[u8], codes: &mut [u8]) {
-    for (group, place) in codes.chunks_mut(GROUP).zip(wire.chunks(BITS as usize)) {
-        let mut bytes = [0; GROUP];
-        bytes[..place.len()].copy_from_slice(place);
-        let spread = spread::<BITS>(u64::from_le_bytes(bytes)).to_le_bytes();
-        group.copy_from_slice(&spread[..group.len()]);
     }
 }

@@ -4,7 +4,7 @@
 //! bit. Meant for momenta whose variance is frozen, with [`super::ErrorFeedback`]. A tensor that is
 //! not finite has NaN for its size.
 
-use super::pack::{GROUP, spread, squeeze};
+use super::pack::{GROUP, squeeze};
 use super::sums::squares;
 use super::{Codec, CodecError, wire};
 
@@ -48,17 +48,9 @@ impl Codec for SignNorm {
         if size < 0.0 || size.is_infinite() {
             return Err(CodecError::Damaged { codec: self.name(), what: "its size is no size" });
         }
-        let level = |flag: u8| if flag != 0 { size } else { -size };
-        let (groups, rest) = values.as_chunks_mut::<GROUP>();
-        for (group, byte) in groups.iter_mut().zip(signs) {
+        for (group, byte) in values.chunks_mut(GROUP).zip(signs) {
             for (bit, value) in group.iter_mut().enumerate() {
-                *value = level(byte & (0x80 >> bit));
-            }
-        }
-        if let Some(byte) = signs.get(groups.len()) {
-            let flags = spread::<1>(u64::from(*byte)).to_be_bytes();
-            for (value, flag) in rest.iter_mut().zip(flags) {
-                *value = level(flag);
+                *value = if byte & (0x80 >> bit) != 0 { size } else { -size };
             }
         }
         Ok(())

@@ -4,12 +4,13 @@
 //! is a code's highest bit (1: negative), the magnitude's index the others. A tensor that is not
 //! finite has NaN for magnitudes.
 //!
-//! Seven bits of index are looked up: the upper 15 bits of a magnitude (128 cells an octave) give
-//! the number of borders below its cell, and two comparisons the one or two in the cell. Codebooks
-//! with more borders in a cell, and few values, are searched by halves.
+//! Seven bits of index are looked up: the upper 16 bits of a magnitude (256 cells an octave) give
+//! the number of borders below its cell, and one comparison whether it is above the border in the
+//! cell. Codebooks with different borders in one cell, and few values, are searched by halves.
+//! Decoding looks up all values of a byte at once.
 
 use super::codebook::{Codebook, Levels, MOST};
-use super::pack::{pack, unpack};
+use super::pack::pack;
 use super::sample::Sample;
 use super::{Codec, CodecError, wire};
 
@@ -17,7 +18,7 @@ use super::{Codec, CodecError, wire};
 const BLOCK: usize = 256;
 
 /// Cells of the look-up.
-const CELLS: usize = 1 << 15;
+const CELLS: usize = 1 << 16;
 
 /// Fewest values for which filling the look-up pays.
 const LOOK_UP_FROM: usize = 1 << 14;
@@ -31,6 +32,8 @@ pub struct Table {
     codebook: Codebook,
     /// Borders below each cell; empty for tables that are compared through.
     cells: Vec<u8>,
+    /// For the first of equal borders, how many are not above it.
+    behind: [u8; MOST],
 }
 
 /// How magnitudes find their index.
@@ -48,26 +51,30 @@ impl Table {
         }
         let cells = if bits == 8 { vec![0; CELLS] } else { Vec::new() };
         let codebook = Codebook::new(1 << (bits - 1));
-        Ok(Self { bits, levels, sample: Sample::new(), codebook, cells })
+        Ok(Self { bits, levels, sample: Sample::new(), codebook, cells, behind: [0; MOST] })
     }
 
     fn header(&self) -> usize {
         4 * self.codebook.magnitudes().len()
     }
 
-    /// Fills the look-up; false if a cell has more borders than two.
+    /// Fills the look-up; false if a cell has borders that differ.
     fn fill_cells(&mut self) -> bool {
         let borders = &self.codebook.borders()[..self.codebook.magnitudes().len() - 1];
-        let cell = |border: &f32| (border.to_bits() >> 16) as usize;
-        let (mut from, mut simple) = (0, true);
-        for (below, border) in borders.iter().enumerate() {
-            let until = cell(border) + 1;
-            self.cells[from.min(until)..until].fill(below as u8);
-            simple &= below < 2 || cell(&borders[below - 2]) + 1 != until;
-            from = from.max(until);
+        let (mut from, mut first) = (0, 0);
+        for equal in borders.chunk_by(|a, b| a == b) {
+            let cell = cell_of(equal[0]);
+            if cell < from {
+                return false;
+            }
+            self.cells[from..=cell].fill(first as u8);
+            from = cell + 1;
+            let behind = first + equal.len();
+            self.behind[first] = behind as u8;
+            first = behind;
         }
-        self.cells[from..].fill(borders.len() as u8);
-        simple
+        self.cells[from..].fill(first as u8);
+        true
     }
 
     /// Encodes all values in blocks; false if one is not finite.
@@ -108,7 +115,7 @@ impl Table {
             }),
             Search::Cells(cells) => self.encode_blocks::<BITS>(values, wire, |values, codes| {
                 for (code, value) in codes.iter_mut().zip(values) {
-                    *code = look_up(value.abs(), cells, borders);
+                    *code = look_up(value.abs(), cells, borders, &self.behind);
                 }
             }),
             Search::Halves => self.encode_blocks::<BITS>(values, wire, |values, codes| {
@@ -119,15 +126,21 @@ impl Table {
         }
     }
 
-    fn decode_by<const BITS: u32>(wire: &[u8], values: &mut [f32], signed: &[f32; 256]) {
-        let mut codes = [0; BLOCK];
-        let places = wire.chunks(BLOCK * BITS as usize / 8);
-        for (values, place) in values.chunks_mut(BLOCK).zip(places) {
-            let codes = &mut codes[..values.len()];
-            unpack::<BITS>(place, codes);
-            for (value, code) in values.iter_mut().zip(codes) {
-                *value = signed[*code as usize];
+    /// Decodes bytes of `PER_BYTE` codes each.
+    fn decode_by<const PER_BYTE: usize>(wire: &[u8], values: &mut [f32], signed: &[f32; 256]) {
+        let bits = 8 / PER_BYTE;
+        let mut decoded = [[0f32; PER_BYTE]; 256];
+        for (byte, decoded) in decoded.iter_mut().enumerate() {
+            for (i, value) in decoded.iter_mut().enumerate() {
+                *value = signed[(byte >> (i * bits)) & ((1 << bits) - 1)];
             }
+        }
+        let (groups, rest) = values.as_chunks_mut::<PER_BYTE>();
+        for (group, byte) in groups.iter_mut().zip(wire) {
+            *group = decoded[*byte as usize];
+        }
+        if let Some(byte) = wire.get(groups.len()) {
+            rest.copy_from_slice(&decoded[*byte as usize][..rest.len()]);
         }
     }
 
@@ -151,13 +164,18 @@ impl Table {
     }
 }
 
+/// The cell of a magnitude.
 #[inline(always)]
-fn look_up(magnitude: f32, cells: &[u8; CELLS], borders: &[f32; MOST]) -> u8 {
-    let mut index = cells[(magnitude.to_bits() >> 16) as usize % CELLS];
-    // At most 127, and behind the last border is infinity: the masks only spare bounds checks.
-    index += u8::from(magnitude > borders[index as usize % MOST]);
-    index += u8::from(magnitude > borders[index as usize % MOST]);
-    index
+fn cell_of(magnitude: f32) -> usize {
+    (magnitude.to_bits() >> 15) as usize
+}
+
+#[inline(always)]
+fn look_up(magnitude: f32, cells: &[u8; CELLS], borders: &[f32; MOST], behind: &[u8; MOST]) -> u8 {
+    let index = cells[cell_of(magnitude) % CELLS];
+    // At most 127, and behind the last border is infinity: the remainders only spare checks.
+    let at = index as usize % MOST;
+    if magnitude > borders[at] { behind[at] } else { index }
 }
 
 impl Codec for Table {
@@ -200,10 +218,10 @@ impl Codec for Table {
         let (head, codes) = wire.split_at(self.header());
         let signed = self.read_codebook(head)?;
         match self.bits {
-            1 => Self::decode_by::<1>(codes, values, &signed),
-            2 => Self::decode_by::<2>(codes, values, &signed),
-            4 => Self::decode_by::<4>(codes, values, &signed),
-            _ => Self::decode_by::<8>(codes, values, &signed),
+            1 => Self::decode_by::<8>(codes, values, &signed),
+            2 => Self::decode_by::<4>(codes, values, &signed),
+            4 => Self::decode_by::<2>(codes, values, &signed),
+            _ => Self::decode_by::<1>(codes, values, &signed),
         }
         Ok(())
     }
