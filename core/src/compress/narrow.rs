@@ -1,8 +1,7 @@
 //! Conversions between single precision and shorter floats, bit for bit, without branches.
 //!
-//! Rounding is to nearest, ties to even, in one step from single precision. NaN stays NaN, with its
-//! sign. The subnormal range is rounded by the processor's own addition: adding the number whose
-//! last bit weighs as much as the smallest subnormal leaves the code in the low bits.
+//! Rounding is to nearest, ties to even, in one step from single precision, by the processor's own
+//! addition. NaN stays NaN, with its sign.
 
 /// A float of at most 16 bits: sign, exponent with `BIAS`, `MANTISSA` bits.
 pub trait Format {
@@ -75,57 +74,51 @@ fn pick(condition: bool, yes: u32, no: u32) -> u32 {
     if condition { yes } else { no }
 }
 
-/// The code of a finite magnitude that is at most the ceiling, by its bits.
+/// The code of a magnitude that is at most `limit`, or that of the limit (for NaN, too).
+///
+/// To the magnitude is added a power of two 23 - `MANTISSA` binary places above it, or above the
+/// smallest normal: the addition rounds, to the last bit of either range, and leaves the mantissa in
+/// the sum's low bits. Comparisons of floats are one instruction in the oldest vectors.
 #[inline(always)]
-fn round<F: Format>(magnitude: u32) -> u32 {
+fn round<F: Format>(magnitude: f32, limit: u32) -> u32 {
+    let limit = f32::from_bits(limit);
+    let limited = if magnitude < limit { magnitude } else { limit };
+    let power = f32::from_bits(limited.to_bits() & INFINITY);
+    let smallest = f32::from_bits((128 - F::BIAS) << 23);
+    let power = if power > smallest { power } else { smallest };
     let shift = 23 - F::MANTISSA;
-    let even = (magnitude >> shift) & 1;
-    let rounded = magnitude.wrapping_add(even + (1 << (shift - 1)) - 1);
-    let normal = rounded.wrapping_sub((127 - F::BIAS) << 23) >> shift;
-    let magic = (127 + 24 - F::BIAS - F::MANTISSA) << 23;
-    let sum = f32::from_bits(magnitude) + f32::from_bits(magic);
-    let subnormal = sum.to_bits().wrapping_sub(magic);
-    // Signed comparisons: the oldest vectors have no others, and magnitudes are never negative.
-    pick((magnitude as i32) < ((128 - F::BIAS) << 23) as i32, subnormal, normal)
+    let magic = power.to_bits() + (shift << 23);
+    let mantissa = (limited + f32::from_bits(magic)).to_bits().wrapping_sub(magic);
+    mantissa.wrapping_add((power.to_bits() - smallest.to_bits()) >> shift)
 }
 
-/// Bits of the magnitude, and the sign at its place in `F`.
+/// The sign at its place in `F`.
 #[inline(always)]
-fn split<F: Format>(value: f32) -> (u32, u32) {
-    let bits = value.to_bits();
-    (bits & 0x7fff_ffff, (bits >> 31) * F::SIGN)
-}
-
-/// The smaller magnitude.
-#[inline(always)]
-fn least(magnitude: u32, limit: u32) -> u32 {
-    pick((magnitude as i32) < limit as i32, magnitude, limit)
+fn sign<F: Format>(value: f32) -> u32 {
+    (value.to_bits() >> 31) * F::SIGN
 }
 
 /// The code of `value` in `F`, rounded to nearest even; beyond the largest number infinity, or NaN
 /// in a format without.
 #[inline(always)]
 pub fn narrow<F: Format>(value: f32) -> u32 {
-    let (magnitude, sign) = split::<F>(value);
-    let code = round::<F>(least(magnitude, F::CEILING));
-    pick(magnitude as i32 > INFINITY as i32, F::NAN, code) | sign
+    let code = round::<F>(value.abs(), F::CEILING);
+    code | pick(value.is_nan(), F::NAN, 0) | sign::<F>(value)
 }
 
 /// As [`narrow`], but numbers and infinity beyond the largest number become the largest number.
 #[inline(always)]
 pub fn narrow_saturating<F: Format>(value: f32) -> u32 {
-    let (magnitude, sign) = split::<F>(value);
-    let code = round::<F>(least(magnitude, F::LARGEST_BITS));
-    pick(magnitude as i32 > INFINITY as i32, F::NAN, code) | sign
+    let code = round::<F>(value.abs(), F::LARGEST_BITS);
+    code | pick(value.is_nan(), F::NAN, 0) | sign::<F>(value)
 }
 
 /// As [`narrow_saturating`], but infinity overflows, as what it is.
 #[inline(always)]
 pub fn narrow_finite<F: Format>(value: f32) -> u32 {
-    let (magnitude, sign) = split::<F>(value);
-    let code = round::<F>(least(magnitude, F::LARGEST_BITS));
-    let code = pick(magnitude as i32 >= INFINITY as i32, F::OVERFLOW, code);
-    pick(magnitude as i32 > INFINITY as i32, F::NAN, code) | sign
+    let code = round::<F>(value.abs(), F::LARGEST_BITS);
+    let code = pick(value.abs() == f32::INFINITY, F::OVERFLOW, code);
+    code | pick(value.is_nan(), F::NAN, 0) | sign::<F>(value)
 }
 
 /// The value of a code of `F`, exactly.

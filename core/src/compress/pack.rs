@@ -1,4 +1,4 @@
-//! Codes of 1, 2, 4 or 8 bits, several in a byte.
+//! Codes of 1, 2 or 4 bits, several in a byte; codes of 8 bits as they are.
 //!
 //! Eight codes, one a byte, are a number of 64 bits; three steps move neighbours together (pairs,
 //! fours, eights) until the codes fill the low bits. Codes are in the order of the number's bytes:
@@ -15,12 +15,16 @@ pub fn squeeze<const BITS: u32>(codes: u64) -> u64 {
     let pairs = (codes | codes >> gap) & ((1 << (2 * BITS)) - 1) * 0x0001_0001_0001_0001;
     let fours = (pairs | pairs >> (2 * gap)) & ((1 << (4 * BITS)) - 1) * 0x0000_0001_0000_0001;
     let all = fours | fours >> (4 * gap);
-    if BITS == 8 { codes } else { all & ((1 << (8 * BITS % 64)) - 1) }
+    all & ((1 << (8 * BITS % 64)) - 1)
 }
 
-/// Packs `codes`, the first in the lowest bits; places behind the last code are zero.
+/// Packs `codes` into just as many bytes as they fill, the first in the lowest bits; places behind
+/// the last code are zero.
 #[inline(always)]
 pub fn pack<const BITS: u32>(codes: &[u8], wire: &mut [u8]) {
+    if BITS == 8 {
+        return wire.copy_from_slice(codes);
+    }
     let (groups, rest) = codes.as_chunks::<GROUP>();
     let mut places = wire.chunks_exact_mut(BITS as usize);
     for (group, place) in groups.iter().zip(&mut places) {

@@ -48,10 +48,16 @@ impl Codec for SignNorm {
         if size < 0.0 || size.is_infinite() {
             return Err(CodecError::Damaged { codec: self.name(), what: "its size is no size" });
         }
-        for (group, byte) in values.chunks_mut(GROUP).zip(signs) {
+        let level = |byte: u8, bit: usize| if byte & (0x80 >> bit) != 0 { size } else { -size };
+        let (groups, rest) = values.as_chunks_mut::<GROUP>();
+        let last = signs.get(groups.len());
+        for (group, byte) in groups.iter_mut().zip(signs) {
             for (bit, value) in group.iter_mut().enumerate() {
-                *value = if byte & (0x80 >> bit) != 0 { size } else { -size };
+                *value = level(*byte, bit);
             }
+        }
+        for (bit, value) in rest.iter_mut().enumerate() {
+            *value = last.map_or(f32::NAN, |byte| level(*byte, bit)); // the length was checked
         }
         Ok(())
     }
