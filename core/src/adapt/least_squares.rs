@@ -81,9 +81,9 @@ pub fn fit(curve: Curve, points: &[Point]) -> Option<(Parameters, f64)> {
     let (mut damping, mut quiet) = (1e-3, 0);
     for _ in 0..ROUNDS {
         let mut damped = Equations { left: equations.left, right: equations.right };
-        for i in 0..count {
-            scale[i] = scale[i].max(equations.left[i][i]);
-            damped.left[i][i] += damping * scale[i];
+        for (i, scale) in scale.iter_mut().enumerate().take(count) {
+            *scale = scale.max(equations.left[i][i]);
+            damped.left[i][i] += damping * *scale;
         }
         let next = damped.solve(count, 0.0).and_then(|step| {
             let next: Parameters = std::array::from_fn(|i| at[i] + step[i]);

@@ -76,7 +76,7 @@ impl Cntk {
             }
         };
         // One sum says for all values whether they are finite; an overflow counts as not.
-        if range.lower.is_finite() && range.upper.is_finite() || values.is_empty() {
+        if range.lower.is_finite() && range.upper.is_finite() {
             return range;
         }
         Range { lower: f32::NAN, upper: f32::NAN }
@@ -196,7 +196,8 @@ impl Codec for Cntk {
         let (lower, rest) = wire::take_f32(wire);
         let (upper, words) = wire::take_f32(rest);
         let number = lower.is_finite() && upper.is_finite() && lower <= upper;
-        if !number && !(lower.is_nan() && upper.is_nan()) && !values.is_empty() {
+        let poison = lower.is_nan() && upper.is_nan();
+        if !number && !poison {
             let what = "its range does not ascend";
             return Err(CodecError::Damaged { codec: self.name(), what });
         }

@@ -1,6 +1,6 @@
 //! Magnitudes that stand for all magnitudes of a tensor: Oyama's percentiles, or means of cells.
 
-use super::sample::percentile;
+use super::sample::{self, percentile};
 
 /// How a table's magnitudes are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +26,15 @@ pub struct Codebook {
     /// Largest magnitude that is nearer to the i-th than to the next; infinity behind the last.
     borders: [f32; MOST],
     count: usize,
+    /// Sums of the sample's first 0, 1, 2, ... magnitudes.
+    sums: Vec<f64>,
 }
 
 impl Codebook {
     /// A codebook of `count` magnitudes, all zero until [`Codebook::choose`].
     pub fn new(count: usize) -> Self {
-        Self { magnitudes: [0.0; MOST], borders: [f32::INFINITY; MOST], count }
+        let sums = Vec::with_capacity(sample::MOST + 1);
+        Self { magnitudes: [0.0; MOST], borders: [f32::INFINITY; MOST], count, sums }
     }
 
     /// The magnitudes.
@@ -52,6 +55,7 @@ impl Codebook {
         }
         self.place_borders();
         if levels == Levels::Means {
+            self.add_up(sorted);
             for _ in 1..ROUNDS {
                 self.move_to_means(sorted);
                 self.place_borders();
@@ -73,16 +77,26 @@ impl Codebook {
         }
     }
 
+    fn add_up(&mut self, sorted: &[f32]) {
+        let mut total = 0.0;
+        self.sums.clear();
+        self.sums.push(total);
+        self.sums.extend(sorted.iter().map(|magnitude| {
+            total += f64::from(*magnitude);
+            total
+        }));
+    }
+
     /// Each magnitude becomes the mean of its cell; an empty cell keeps its own.
     fn move_to_means(&mut self, sorted: &[f32]) {
-        let mut rest = sorted;
+        let mut from = 0;
         for (magnitude, border) in self.magnitudes[..self.count].iter_mut().zip(self.borders) {
-            let (cell, behind) = rest.split_at(rest.partition_point(|m| *m <= border));
-            if !cell.is_empty() {
-                let sum: f64 = cell.iter().copied().map(f64::from).sum();
-                *magnitude = (sum / cell.len() as f64) as f32;
+            let until = from + sorted[from..].partition_point(|m| *m <= border);
+            if until > from {
+                let sum = self.sums[until] - self.sums[from];
+                *magnitude = (sum / (until - from) as f64) as f32;
             }
-            rest = behind;
+            from = until;
         }
     }
 }

@@ -135,7 +135,8 @@ impl Codec for Int8 {
             let (min, rest) = wire::take_f32(head);
             let (max, _) = wire::take_f32(rest);
             let number = min <= max && (max - min).is_finite();
-            if !number && !(min.is_nan() && max.is_nan()) {
+            let poison = min.is_nan() && max.is_nan();
+            if !number && !poison {
                 let what = "a block's minimum is above its maximum";
                 return Err(CodecError::Damaged { codec: self.name(), what });
             }

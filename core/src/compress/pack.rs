@@ -12,9 +12,9 @@ pub const GROUP: usize = 8;
 #[inline(always)]
 pub fn squeeze<const BITS: u32>(codes: u64) -> u64 {
     let gap = 8 - BITS;
-    let pairs = (codes | codes >> gap) & ((1 << (2 * BITS)) - 1) * 0x0001_0001_0001_0001;
-    let fours = (pairs | pairs >> (2 * gap)) & ((1 << (4 * BITS)) - 1) * 0x0000_0001_0000_0001;
-    let all = fours | fours >> (4 * gap);
+    let pairs = (codes | (codes >> gap)) & (((1 << (2 * BITS)) - 1) * 0x0001_0001_0001_0001);
+    let fours = (pairs | (pairs >> (2 * gap))) & (((1 << (4 * BITS)) - 1) * 0x0000_0001_0000_0001);
+    let all = fours | (fours >> (4 * gap));
     all & ((1 << (8 * BITS % 64)) - 1)
 }
 

@@ -24,7 +24,8 @@ impl Sample {
         let at = |i: usize| (i as u64 * values.len() as u64 / count as u64) as usize;
         let magnitudes = (0..count).map(|i| values[at(i)].abs());
         self.sorted.extend(magnitudes.filter(|m| m.is_finite()));
-        self.sorted.sort_unstable_by(f32::total_cmp);
+        // Bits of magnitudes are in the order of the magnitudes.
+        self.sorted.sort_unstable_by_key(|magnitude| magnitude.to_bits());
         &self.sorted
     }
 }

@@ -4,9 +4,10 @@
 //! is a code's highest bit (1: negative), the magnitude's index the others. A tensor that is not
 //! finite has NaN for magnitudes.
 //!
-//! Seven bits of index are looked up: the upper 16 bits of a magnitude (256 cells an octave) give
+//! Three and seven bits of index are looked up: the upper 16 bits of a magnitude (256 cells an octave) give
 //! the number of borders below its cell, and one comparison whether it is above the border in the
-//! cell. Codebooks with different borders in one cell, and few values, are searched by halves.
+//! cell. Codebooks with different borders in one cell, and few values, are compared through or
+//! searched by halves.
 //! Decoding looks up all values of a byte at once.
 
 use super::codebook::{Codebook, Levels, MOST};
@@ -49,7 +50,7 @@ impl Table {
         if ![1, 2, 4, 8].contains(&bits) {
             return Err(CodecError::Settings { codec: "table", what: "bits are 1, 2, 4 or 8" });
         }
-        let cells = if bits == 8 { vec![0; CELLS] } else { Vec::new() };
+        let cells = if bits >= 4 { vec![0; CELLS] } else { Vec::new() };
         let codebook = Codebook::new(1 << (bits - 1));
         Ok(Self { bits, levels, sample: Sample::new(), codebook, cells, behind: [0; MOST] })
     }
@@ -175,8 +176,9 @@ fn look_up(magnitude: f32, cells: &[u8; CELLS], borders: &[f32; MOST], behind: &
     let index = cells[cell_of(magnitude) % CELLS];
     // At most 127, and behind the last border is infinity: the remainders only spare checks.
     let at = index as usize % MOST;
-    // A mask and no branch, which would be foretold wrongly for every fourth value.
-    let above = 0u8.wrapping_sub(u8::from(magnitude > borders[at]));
+    // A mask by the difference of the bits, which are in the order of the magnitudes: of a
+    // comparison the compiler makes a branch, foretold wrongly for every fourth value.
+    let above = ((borders[at].to_bits() as i32 - magnitude.to_bits() as i32) >> 31) as u8;
     index ^ ((index ^ behind[at]) & above)
 }
 
@@ -195,14 +197,17 @@ impl Codec for Table {
     fn encode(&mut self, values: &[f32], wire: &mut [u8]) -> Result<usize, CodecError> {
         let wire = wire::space(self, values.len(), wire)?;
         self.codebook.choose(self.sample.take(values), self.levels);
-        let many = self.bits == 8 && values.len() >= LOOK_UP_FROM;
+        let many = self.bits >= 4 && values.len() >= LOOK_UP_FROM;
         let simple = many && self.fill_cells();
         let (head, codes) = wire.split_at_mut(self.header());
         let cells = self.cells.first_chunk().filter(|_| simple);
         let finite = match self.bits {
             1 => self.encode_by::<1, 0>(values, codes, &Search::Compare),
             2 => self.encode_by::<2, 1>(values, codes, &Search::Compare),
-            4 => self.encode_by::<4, 7>(values, codes, &Search::Compare),
+            4 => {
+                let search = cells.map_or(Search::Compare, Search::Cells);
+                self.encode_by::<4, 7>(values, codes, &search)
+            }
             _ => {
                 let search = cells.map_or(Search::Halves, Search::Cells);
                 self.encode_by::<8, 127>(values, codes, &search)

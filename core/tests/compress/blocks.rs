@@ -58,9 +58,10 @@ fn large_tables_have_the_nearest_magnitude_too() {
     // Repeated magnitudes put many borders into one cell: the search by halves again.
     let few: Vec<f32> =
         values.iter().map(|v| if *v > 0.0 { 1.0 } else { *v * 1e-6 - 1.0 }).collect();
-    for values in [values, few] {
-        let (decoded, wire) = pass(CodecKind::Table { bits: 8 }, &values);
-        let magnitudes: Vec<f32> = wire[..512]
+    let cases = [(&values, 8), (&values, 4), (&few, 8), (&few, 4)];
+    for (values, bits) in cases {
+        let (decoded, wire) = pass(CodecKind::Table { bits }, values);
+        let magnitudes: Vec<f32> = wire[..4 << (bits - 1)]
             .chunks_exact(4)
             .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
             .collect();
