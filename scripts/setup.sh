@@ -120,12 +120,18 @@ need_rust_components() {
 
 have_wasm_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/wasm32-unknown-unknown/lib" ]; }
 
+# `lld` itself is version 14 in Debian 12, whose symbols of data the page's splitting cannot use.
+newest_lld() {
+  apt-cache search --names-only '^lld-[0-9]+$' | cut -d' ' -f1 | sort -V | tail -n 1 | grep . || echo lld
+}
+
 need_wasm_target() {
   if have_wasm_target || [ -n "${PIPEWRIGHT_WEB_CARGO:-}" ]; then return 0; fi
   say "Installing the wasm32 target (about 10 s)"
   if have rustup && rustup target add wasm32-unknown-unknown; then return 0; fi
   # Some networks have a Debian mirror but no way to rustup's server.
-  packages=(rustc-web cargo-web rust-web-src lld)
+  refresh_lists
+  packages=(rustc-web cargo-web rust-web-src "$(newest_lld)")
   install_packages
   say "Building the wasm32 standard library from Debian's sources (about 1 minute)"
   scripts/web-toolchain.sh "$cache/web-toolchain"

@@ -2,7 +2,7 @@
 # web-toolchain.sh DIR: a toolchain folder for wasm32 from Debian's compiler, for machines on which
 # `rustup target add` cannot download. Debian ships the compiler and the sources of the standard
 # library but not the library itself; it is compiled here, once.
-# Needs the packages rustc-web cargo-web rust-web-src lld.
+# Needs the packages rustc-web cargo-web rust-web-src and an lld-N; the newest that is here is used.
 set -eu
 dir=$1
 target=wasm32-unknown-unknown
@@ -27,7 +27,8 @@ for file in "$work"/target/$target/release/deps/*.rlib; do
 done
 
 ln -s "/usr/lib/rustlib/$host/lib" "$lib/$host/lib"
-ln -s /usr/bin/lld "$lib/$host/bin/rust-lld"
+lld=$(ls -d /usr/lib/llvm-*/bin/lld | sort -V | tail -n 1)
+ln -s "$lld" "$lib/$host/bin/rust-lld"
 # cargo asks `rustc` and finds this one first on PATH: the sysroot is the folder it lies in.
 cat >"$dir.new/bin/rustc" <<'W'
 #!/bin/sh

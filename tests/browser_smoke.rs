@@ -33,29 +33,21 @@ fn the_page_starts_without_an_error() -> Outcome<()> {
     Ok(())
 }
 
-/// The worker's script finds its glue and wasm, and its loop carries orders in and replies out.
+/// The worker's script finds its glue and wasm, and its loop carries requests in and replies out.
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn the_worker_starts_and_answers() -> Outcome<()> {
     let Some(browser) = explorer("worker")? else { return Ok(()) };
-    // The first order goes out before the worker has its wasm: it must not be lost.
+    // The request goes out before the worker has its wasm: it must not be lost.
     browser.js("const name = document.querySelector('meta[name=pipewright-worker]').content;
          const worker = window.worker = new Worker(name, { type: 'module' });
-         window.replies = [];
-         worker.onmessage = ({ data }) => window.replies.push(data);
-         worker.onerror = (event) => window.replies.push(event.message);
-         worker.postMessage('{\"no\":\"order\"}');
-         worker.postMessage('\"stop\"');")?;
-    // Two, or one that says why there will be no other.
-    let enough = "return window.replies.length > 1 || (window.replies[0] ?? '').includes('failed')";
-    browser.until("two replies", |b| Ok(b.js(enough)? == true))?;
-    let replies = browser.js("return window.replies")?;
-    let refusal = replies[0].as_str().unwrap_or_default();
-    assert!(
-        refusal.starts_with(r#"{"refused":{"why":"not an order: unknown variant"#),
-        "{replies}"
-    );
-    assert_eq!(replies[1], r#""stopped""#, "{replies}");
+         worker.onmessage = ({ data }) => window.reply = data;
+         worker.onerror = (event) => window.reply = event.message;
+         worker.postMessage('{\"no\":\"request\"}');")?;
+    browser.until("a reply", |b| Ok(b.js("return window.reply ?? null")?.is_string()))?;
+    let reply = browser.js("return window.reply")?;
+    let refusal = r#"{"say":"failed","why":"The page is not understood: missing field `ask`"#;
+    assert!(reply.as_str().unwrap_or_default().starts_with(refusal), "{reply}");
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }
@@ -72,7 +64,7 @@ fn a_worker_without_its_wasm_says_so() -> Outcome<()> {
          worker.onmessage = ({ data }) => window.reply = data;")?;
     browser.until("a reply", |b| Ok(b.js("return window.reply ?? null")?.is_string()))?;
     let reply = browser.js("return window.reply")?;
-    assert!(reply.as_str().unwrap_or_default().starts_with(r#"{"failed":{"why":"#), "{reply}");
+    assert!(reply.as_str().unwrap_or_default().starts_with(r#"{"say":"failed","why":"#), "{reply}");
     Ok(std::fs::remove_dir_all(dir)?)
 }
 

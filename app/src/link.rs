@@ -101,8 +101,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             "d" => number(&value, 1, STAGES_MAX.into()).map(|n| stages = n as u32),
             "cuts" => list(&value).map(|nodes| cuts = Some(nodes)),
             "plan" => local(&value).map(|path| link.plan = Some(path)),
-            "view" if value == "recompute" => Ok(asked.0 = true),
-            "view" => Err("the views are plan and recompute".into()),
+            "view" => view(&value).map(|recompute| asked.0 = recompute),
             "stage" => number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| asked.1 = n as u32),
             "keep" => percent(&value).map(|share| asked.2 = share),
             "trace" => local(&value).map(|path| link.trace = Some(path)),
@@ -174,6 +173,15 @@ fn choose(
 fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let value = text.parse::<u64>().ok().filter(|n| (least..=most).contains(n));
     value.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
+}
+
+/// Whether the Recompute view is asked for.
+fn view(name: &str) -> Result<bool, String> {
+    match name {
+        "plan" => Ok(false),
+        "recompute" => Ok(true),
+        _ => Err("the views are plan and recompute".into()),
+    }
 }
 
 fn percent(text: &str) -> Result<f64, String> {

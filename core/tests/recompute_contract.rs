@@ -72,7 +72,7 @@ fn alone(group: &Group) -> Problem {
         time: 1.0,
         inputs: group.inputs[i].clone(),
         output: i == last,
-        once: false,
+        ..Node::default()
     };
     Problem::new((0..=last).map(node).collect()).unwrap()
 }
@@ -122,6 +122,7 @@ fn problems() -> impl Strategy<Value = Problem> {
             inputs: inputs.iter().filter(|_| i > 0).map(|at| at.index(i) as u32).collect(),
             output: kind == 0 || i + 1 == count || mark == Some(i),
             once: kind == 1 || mark == Some(i),
+            ..Node::default()
         };
         let nodes = drawn.into_iter().enumerate().map(node).collect();
         Problem::with_marks(nodes, mark.map(|mark| mark as u32).into_iter().collect(), copies)
@@ -203,7 +204,7 @@ fn the_picture_is_contracted_as_drawn() {
         time: 1.0,
         inputs: inputs.to_vec(),
         output,
-        once: false,
+        ..Node::default()
     };
     let graph = vec![
         node(&[], false),
@@ -232,7 +233,7 @@ fn grouping_fuses_what_is_cheaper_to_need_than_to_keep() {
         time: 1.0,
         inputs: inputs.to_vec(),
         output,
-        once: false,
+        ..Node::default()
     };
     let problem = Problem::new(vec![
         node(4, &[], false),

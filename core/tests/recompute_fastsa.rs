@@ -11,7 +11,7 @@ const PREPARATIONS: [Preparation; 3] =
 fn training(layers: u32) -> Problem {
     let mut nodes: Vec<Node> = vec![];
     let mut add = |bytes, time, inputs: Vec<u32>, output| {
-        nodes.push(Node { bytes, time, inputs, output, once: false });
+        nodes.push(Node { bytes, time, inputs, output, ..Node::default() });
         nodes.len() as u32 - 1
     };
     let mut x = add(64, 1.0, vec![], false);

@@ -8,6 +8,8 @@ mod curve;
 #[cfg(feature = "worker")]
 mod door;
 mod grid;
+#[cfg(feature = "worker")]
+mod meter;
 mod open;
 mod picture;
 pub mod protocol;

@@ -76,7 +76,8 @@ fn again(work: &Work, answer: &Answer) -> Vec<Share> {
     let mut seen = vec![false; work.problem.len()];
     let repeated =
         answer.sequence.iter().filter(|node| std::mem::replace(&mut seen[**node as usize], true));
-    shares(work, repeated.map(|node| (*node, work.problem.node(*node).time * work.unit)))
+    let repeated = repeated.map(|node| (*node, work.problem.node(*node).time * work.unit));
+    longest(shares(work, repeated))
 }
 
 /// What is held while item `at` runs, by operation; what waits for the backward pass as often as
@@ -93,10 +94,15 @@ fn alive(work: &Work, answer: &Answer, at: usize) -> Vec<Share> {
         }
         (item <= at && at <= last).then_some((sequence[item], bytes))
     });
-    shares(work, there)
+    let mut all = shares(work, there);
+    let scratch = sequence.get(at).map_or(0, |node| problem.node(*node).scratch);
+    if scratch > 0 {
+        all.push(Share { name: "workspace".into(), count: 1, amount: scratch as f64 });
+    }
+    longest(all)
 }
 
-/// Nodes with amounts, by operation and pass: the largest sums first, the rest as one.
+/// Nodes with amounts, by operation and pass.
 fn shares(work: &Work, nodes: impl Iterator<Item = (u32, f64)>) -> Vec<Share> {
     let mut all: BTreeMap<String, (u32, f64)> = BTreeMap::new();
     for (node, amount) in nodes.filter(|(_, amount)| *amount > 0.0) {
@@ -106,7 +112,11 @@ fn shares(work: &Work, nodes: impl Iterator<Item = (u32, f64)>) -> Vec<Share> {
         *share = (share.0 + 1, share.1 + amount);
     }
     let share = |(name, (count, amount))| Share { name, count, amount };
-    let mut all: Vec<Share> = all.into_iter().map(share).collect();
+    all.into_iter().map(share).collect()
+}
+
+/// The largest amounts first, those beyond the last row as one.
+fn longest(mut all: Vec<Share>) -> Vec<Share> {
     all.sort_by(|a, b| b.amount.total_cmp(&a.amount).then_with(|| a.name.cmp(&b.name)));
     if all.len() > ROWS {
         let rest = all.split_off(ROWS - 1);

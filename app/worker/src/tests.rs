@@ -1,3 +1,5 @@
+//! A whole conversation with a session, natively.
+
 use crate::Session;
 use crate::protocol::{COLUMNS, Opened, Progress, Reply, Request, Shown};
 use pipewright_core::cost::Cluster;

@@ -15,6 +15,8 @@ mod versions;
 
 pub use groups::groups;
 pub(super) use packed::stored;
+pub(super) use stage::working_bytes;
+pub(crate) use stage::{AreaBytes, area_bytes};
 
 use super::{Area, DataParallel, Instruction, Optimizer, Program, Training};
 use crate::graph::Graph;

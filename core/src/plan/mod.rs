@@ -14,6 +14,7 @@ mod training;
 pub use check::PlanError;
 pub use data::{DATA_KINDS, Data};
 pub use data_parallel::{DataParallel, DataParallelMode};
+pub(crate) use lower::{AreaBytes, area_bytes};
 pub use lower::{Inputs, groups, lower, lower_evaluation, training_graphs};
 pub use optimizer::Optimizer;
 pub use program::{

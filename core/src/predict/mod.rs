@@ -9,7 +9,7 @@ pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
 };
 
-pub use fit::{FitError, fit};
+pub use fit::{FitError, fit, fits};
 pub use stage::PlannedStage;
 
 use crate::cost::Costs;

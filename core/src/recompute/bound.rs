@@ -16,12 +16,13 @@ const CLOSE_LOOKS: usize = 12;
 /// Steps of that search.
 const STEPS: u32 = 16;
 
-/// A lower bound on the peak of every sequence: the largest computation, its value and inputs, and
-/// what every micro-batch in flight has to keep. O(nodes + edges).
+/// A lower bound on the peak of every sequence: the largest computation, its value, inputs and
+/// scratch, and what every micro-batch in flight has to keep. O(nodes + edges).
 pub fn least_peak(problem: &Problem) -> u64 {
     let across = kept_across(problem);
     let bytes = |node: u32| problem.node(node).bytes * u64::from(!across[node as usize]);
-    let at = |node: u32| bytes(node) + problem.inputs(node).iter().map(|i| bytes(*i)).sum::<u64>();
+    let inputs = |node: u32| problem.inputs(node).iter().map(|i| bytes(*i)).sum::<u64>();
+    let at = |node: u32| bytes(node) + problem.node(node).scratch + inputs(node);
     let needed = problem.needed();
     let needed = (0..problem.len() as u32).filter(|node| needed[*node as usize]);
     let held: u64 = (0..problem.len() as u32)
@@ -135,7 +136,7 @@ fn first_time(problem: &Problem, node: u32, needed: &[bool]) -> Moment {
 fn room(problem: &Problem, node: u32, limit: u64) -> f64 {
     let working = problem.inputs(node).iter().chain([&node]);
     let working: u64 = working.map(|n| problem.node(*n).bytes).sum();
-    limit as f64 - working as f64
+    limit as f64 - (working + problem.node(node).scratch) as f64
 }
 
 /// The largest value of a concave function of a positive number around `middle`: golden-section

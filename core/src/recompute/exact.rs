@@ -105,6 +105,8 @@ pub fn front(problem: &Problem) -> Result<Vec<Answer>, ExactError> {
 #[derive(Clone)]
 struct Small {
     bytes: Vec<u64>,
+    /// What computing each needs, its value included.
+    working: Vec<u64>,
     times: Vec<f64>,
     inputs: Vec<Bits>,
     /// Nodes that a node's value is good for, itself among them.
@@ -148,6 +150,7 @@ impl Small {
         }
         Ok(Self {
             bytes: problem.nodes().iter().map(|node| node.bytes).collect(),
+            working: problem.nodes().iter().map(|node| node.bytes + node.scratch).collect(),
             times: problem.nodes().iter().map(|node| node.time).collect(),
             inputs: (0..nodes as u32).map(|node| bits(problem.inputs(node))).collect(),
             descendants,
@@ -181,7 +184,8 @@ impl Small {
                 let computable = self.inputs[node] & !step.there == 0
                     && bit & (step.there | self.once & step.done) == 0
                     && self.descendants[node] & self.outputs & !step.done != 0;
-                let Some(room) = limit.checked_sub(self.bytes[node]).filter(|_| computable) else {
+                let Some(room) = limit.checked_sub(self.working[node]).filter(|_| computable)
+                else {
                     continue;
                 };
                 let done = step.done | bit & (self.outputs | self.once);

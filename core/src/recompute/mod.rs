@@ -15,6 +15,7 @@ pub mod fastsa;
 pub mod file;
 mod flow;
 mod front;
+mod nest;
 mod problem;
 mod repeat;
 mod search;

@@ -17,6 +17,8 @@ pub const MOST_BYTES: u64 = 1 << 56;
 pub struct Node {
     /// Bytes of the value while it is kept.
     pub bytes: u64,
+    /// Bytes that only computing it needs, besides the value and what it reads.
+    pub scratch: u64,
     /// What computing it costs, in any unit, at least 0 and finite.
     pub time: f64,
     /// Nodes whose values it reads, each of them before it.
@@ -210,7 +212,7 @@ fn check(nodes: &[Node], copies: u32) -> Result<usize, ProblemError> {
         bytes = node
             .bytes
             .checked_mul(u64::from(copies.max(1)))
-            .and_then(|own| own.checked_add(bytes))
+            .and_then(|own| own.checked_add(node.scratch)?.checked_add(bytes))
             .filter(|sum| *sum <= MOST_BYTES)
             .ok_or(ProblemError::Bytes { node: i })?;
     }

@@ -164,7 +164,8 @@ fn kinds(problem: &Problem) -> Vec<u64> {
     let kind = |node: u32| {
         let n = problem.node(node);
         let flags = u64::from(n.output) | u64::from(n.once) << 1;
-        mix(mix(mix(flags, n.bytes), n.time.to_bits()), n.inputs.len() as u64)
+        let size = mix(mix(flags, n.bytes), n.scratch);
+        mix(mix(size, n.time.to_bits()), n.inputs.len() as u64)
     };
     (0..problem.len() as u32).map(kind).collect()
 }

@@ -8,6 +8,7 @@
 //! 3. *Scatter*: sweeps with random prices, from all over the front; this finds sequences that
 //!    compute some things several times.
 //! 4. *Anneal* (`anneal.rs`): random changes under a memory limit.
+//! 5. *Nest* (`nest/`): parts of the problem solved alone and put together.
 
 mod anneal;
 mod descend;
@@ -16,6 +17,7 @@ mod local;
 mod scatter;
 
 use super::front::{Answer, Front, Tried};
+use super::nest::{self, Nest};
 use super::repeat::Repeats;
 use super::state::Ticks;
 use super::{Cost, Problem, bound, without_recomputation};
@@ -47,6 +49,9 @@ const HEATS: [f64; 4] = [8e-3, 2e-3, 5e-4, 1e-4];
 /// Moves of a slice: many short ones from different answers find more than a few long ones.
 const SLICES: [u64; 4] = [1000, 4000, 4000, 16_000];
 
+/// And where the problem is one block of a larger one.
+const SLICES_OF_BLOCKS: [u64; 4] = [250, 250, 500, 1000];
+
 /// Time beyond which little effort is spent on less memory, as a share of all nodes.
 const ENOUGH: f64 = 1.6;
 
@@ -74,6 +79,11 @@ pub struct Search<'p> {
     /// What slices of annealing lately gained on each rung of the ladder, as a share of all time.
     gains: Vec<f64>,
     repeats: Repeats,
+    nest: Option<Nest>,
+    /// Sizes of blocks that were nested or are.
+    nests: usize,
+    /// Moves of slices of annealing.
+    slices: [u64; 4],
 }
 
 /// What is done next, see the module.
@@ -83,11 +93,12 @@ enum Way {
     Descend,
     Scatter,
     Anneal,
+    Nest,
 }
 
 /// Ways, and the share of the moves that each gets while it has something to do.
-const WAYS: [(Way, u64); 4] =
-    [(Way::Sweep, 2), (Way::Descend, 2), (Way::Scatter, 1), (Way::Anneal, 4)];
+const WAYS: [(Way, u64); 5] =
+    [(Way::Sweep, 2), (Way::Descend, 2), (Way::Nest, 8), (Way::Scatter, 1), (Way::Anneal, 4)];
 
 impl<'p> Search<'p> {
     /// Begins with the sequence without recomputation. O(nodes + edges).
@@ -113,7 +124,16 @@ impl<'p> Search<'p> {
             moves: 0,
             gains: vec![0.01; rungs],
             repeats: Repeats::find(problem),
+            nest: None,
+            nests: 0,
+            slices: SLICES,
         }
+    }
+
+    /// The search of a block's front, which is not divided further.
+    pub(super) fn of_block(problem: &'p Problem, seed: u64) -> Self {
+        let search = Self::new(problem, Goal::Front, seed);
+        Self { nests: nest::SIZES.len(), slices: SLICES_OF_BLOCKS, ..search }
     }
 
     /// Does about `moves` moves more; a cut counts as many as take the time. Returns whether more
@@ -189,7 +209,7 @@ impl<'p> Search<'p> {
 
     /// Goes on the way that was gone least for its share.
     fn step(&mut self) {
-        let mut ways = [0, 1, 2, 3];
+        let mut ways = [0, 1, 2, 3, 4];
         ways.sort_by_key(|way| self.spent[*way] / WAYS[*way].1);
         for way in ways {
             let before = self.moves;
@@ -198,6 +218,7 @@ impl<'p> Search<'p> {
                 Way::Descend => self.descend(),
                 Way::Scatter => self.scatter(),
                 Way::Anneal => self.anneal(),
+                Way::Nest => self.nest(),
             };
             self.spent[way] += self.moves - before;
             if worked {
@@ -239,6 +260,22 @@ impl<'p> Search<'p> {
         true
     }
 
+    /// Solves a block or puts blocks together; whether there was something to do.
+    fn nest(&mut self) -> bool {
+        while self.nest.is_none() {
+            let Some(&size) = nest::SIZES.get(self.nests) else { return false };
+            self.nests += 1;
+            self.nest = Nest::new(self.problem, self.goal, size);
+        }
+        let Some(nest) = &mut self.nest else { return false };
+        let saving = SAVING * self.base.time;
+        match nest.step(self.problem, &mut self.front, saving) {
+            Some(moves) => self.moves += moves,
+            None => self.nest = None,
+        }
+        true
+    }
+
     /// Sweeps with random prices, and tries on all layers what is done on some.
     fn scatter(&mut self) -> bool {
         let Some(index) = self.draw(|_| true) else { return false };
@@ -269,7 +306,7 @@ impl<'p> Search<'p> {
 
     /// A slice of annealing.
     fn anneal(&mut self) -> bool {
-        let moves = SLICES[self.dice.below(SLICES.len() as u32) as usize];
+        let moves = self.slices[self.dice.below(self.slices.len() as u32) as usize];
         let (rung, limit) = self.limit();
         let start = self.start(limit);
         self.local.load(&self.front.answers()[start].sequence);
@@ -334,7 +371,9 @@ impl<'p> Search<'p> {
             drawn > 0.0
         };
         let rung = weights.iter().take_while(passed).count().min(weights.len() - 1);
-        (rung, self.rung(rung))
+        // Anywhere between this rung and the next.
+        let share = libm::pow(LADDER, -self.dice.unit());
+        (rung, (self.rung(rung) as f64 * share) as u64)
     }
 
     /// The limit of a rung.

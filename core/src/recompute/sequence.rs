@@ -97,8 +97,8 @@ pub fn last_uses(problem: &Problem, sequence: &[u32]) -> Vec<u32> {
 }
 
 /// Bytes in use while each item of a checked sequence runs: every value from its computation to its
-/// last use before the next one. Values that live across a mark count as often as there are copies,
-/// all the time. O(items + their inputs).
+/// last use before the next one, and the item's scratch. Values that live across a mark count as often
+/// as there are copies, all the time. O(items + their inputs).
 pub fn memory(problem: &Problem, sequence: &[u32]) -> Vec<u64> {
     let last = last_uses(problem, sequence);
     let marks: Vec<usize> =
@@ -107,6 +107,9 @@ pub fn memory(problem: &Problem, sequence: &[u32]) -> Vec<u64> {
     for (at, &node) in sequence.iter().enumerate() {
         let bytes = problem.node(node).bytes as i64;
         let end = last[at] as usize;
+        let scratch = problem.node(node).scratch as i64;
+        change[at] += scratch;
+        change[at + 1] -= scratch;
         if marks.iter().any(|mark| at < *mark && *mark <= end) {
             change[0] += bytes * i64::from(problem.copies());
         } else {

@@ -222,8 +222,12 @@ impl<'p> State<'p> {
         }
     }
 
-    /// Adds (1) or takes away (-1) a value that lives from `from` to `to`.
+    /// Adds (1) or takes away (-1) a value that lives from `from` to `to`, and its scratch.
     fn count(&mut self, node: u32, from: u32, to: u32, sign: i64) {
+        let scratch = self.problem.node(node).scratch as i64 * sign;
+        if scratch != 0 {
+            self.tree.add(from as usize, from as usize + 1, scratch);
+        }
         let bytes = self.bytes(node) * sign;
         if self.crosses(from, to) {
             self.across += bytes * i64::from(self.problem.copies());

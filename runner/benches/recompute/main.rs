@@ -6,7 +6,8 @@
 //! lower envelope of the others: their time, ours, and the time below which nothing can be. Then the
 //! graphs of Moccasin's repository with one search a budget, and how soon a budget is met. Needs the
 //! graphs beside the repository; says so where there are none. `-- SECONDS scale` prints how the search
-//! grows with the number of layers instead, which needs no files.
+//! grows with the number of layers instead, which needs no files. `-- SECONDS points [GRAPH ..]` searches
+//! SECONDS for each point of the envelope by itself, as whoever has a budget does.
 
 mod published;
 mod scale;
@@ -28,7 +29,9 @@ fn main() {
     // Cargo passes `--bench`.
     let mut args = std::env::args().skip(1).filter(|arg| !arg.starts_with("--"));
     let seconds: f64 = args.next().map_or(10.0, |text| text.parse().expect("seconds"));
-    let graphs: Vec<String> = args.collect();
+    let mut graphs: Vec<String> = args.collect();
+    let points = graphs.first().is_some_and(|word| word == "points");
+    graphs.drain(..usize::from(points));
     let wanted = |name: &str| graphs.is_empty() || graphs.iter().any(|graph| graph == name);
     if graphs == ["scale"] {
         return scale::grow(seconds, SLICE);
@@ -41,9 +44,12 @@ fn main() {
     println!("per cent of no recomputation; memory: others' time / ours / least possible\n");
     let mut sums = Sums::default();
     for others in OTHERS.iter().filter(|others| wanted(others.graph)) {
-        beside(&folder, others, seconds, &mut sums);
+        beside(&folder, others, seconds, points, &mut sums);
     }
     println!("\n{sums:?}\n");
+    if points {
+        return;
+    }
     table(&folder.join("moccasin"), seconds, wanted);
 }
 
@@ -75,7 +81,7 @@ struct Sums {
     least: u32,
 }
 
-fn beside(folder: &Path, others: &Others, seconds: f64, sums: &mut Sums) {
+fn beside(folder: &Path, others: &Others, seconds: f64, points: bool, sums: &mut Sums) {
     let graph = load(folder.join(format!("{}.json.gz", others.graph)));
     let problem = &graph.problem;
     let base = cost(problem, &without_recomputation(problem));
@@ -90,8 +96,12 @@ fn beside(folder: &Path, others: &Others, seconds: f64, sums: &mut Sums) {
     for &(memory, theirs) in envelope(others.points).iter() {
         // Their figures are rounded to a tenth.
         let limit = memory + 0.05;
-        let ours = front.iter().rfind(|point| point.0 <= limit).map_or(f64::INFINITY, |p| p.1);
         let bytes = (limit / 100.0 * base.peak as f64) as u64;
+        let mut ours = front.iter().rfind(|point| point.0 <= limit).map_or(f64::INFINITY, |p| p.1);
+        if points {
+            let best = crate::search(problem, Goal::Budget(bytes), seconds).best().cost;
+            ours = if best.peak <= bytes { percent(best).1 } else { f64::INFINITY };
+        }
         let bound = least_time(problem, bytes).map_or(f64::NAN, |time| 100.0 * time / base.time);
         let beaten = ours <= theirs + 0.05;
         sums.unbeaten += u32::from(!beaten);

@@ -4,7 +4,7 @@ mod recompute;
 mod search;
 
 use super::model::{is_onnx, read_model};
-use crate::args::{Parallel, PlanArgs, Split};
+use crate::args::{Parallel, PlanArgs, Recompute, Split};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
@@ -44,7 +44,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
     let chosen = choose(args, &graph, &draft.cluster)?;
-    let (mut plan, prediction) = first_that_fits(args, &draft, chosen)?;
+    let (mut plan, prediction) = fastest_that_fits(args, &draft, chosen)?;
     plan.weights = match args.weights.as_deref() {
         Some(SEED) => None,
         // An ONNX file brings its weights.
@@ -66,25 +66,46 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The plan of the first choice that fits the memory of its devices.
-fn first_that_fits(
+/// The fastest plan of all choices that fit the memory of its devices; the first that fits where
+/// nothing is found out by recomputation. Choices come with estimates: what recomputation takes is
+/// known once sequences are found, so a short search for each says which is worth a long one.
+fn fastest_that_fits(
     args: &PlanArgs,
     draft: &Draft,
     chosen: Vec<Chosen>,
 ) -> Result<(Plan, Prediction), Failure> {
-    let mut first = None;
+    let trials = args.recompute() == Recompute::Auto && chosen.len() > 1;
+    let effort = if trials { recompute::GLANCE } else { recompute::EFFORT };
+    let mut refused = None;
+    let mut best: Option<(Plan, Prediction)> = None;
     for Chosen { cuts, schedule, micro_batches, replicas } in chosen {
         let mut draft = Draft { cuts, schedule, micro_batches, ..draft.clone() };
         draft.data_parallel.replicas = replicas;
         // What does not fit together here is the command line, not a file.
         let (plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
-        match recompute::recompute(args.recompute(), plan, prediction) {
-            Ok(made) => return Ok(made),
-            Err(error @ FitError::Memory { .. }) => first = first.or(Some(error)),
+        match recompute::recompute(args, plan, prediction, effort) {
+            Ok(made) if !trials => return Ok(made),
+            Ok(made) => {
+                let step = |made: &(Plan, Prediction)| made.1.timeline.step;
+                if best.as_ref().is_none_or(|best| step(&made) < step(best)) {
+                    best = Some(made);
+                }
+            }
+            Err(error @ (FitError::Memory { .. } | FitError::AsItIs { .. })) => {
+                refused = refused.or(Some(error));
+            }
             Err(error) => return Err(recompute::failure(&error)),
         }
     }
-    Err(recompute::failure(&first.expect("there is a choice")))
+    let Some((plan, prediction)) = best else {
+        return Err(recompute::failure(&refused.expect("there is a choice")));
+    };
+    let (short, step) = (plan.clone(), prediction.timeline.step);
+    match recompute::recompute(args, plan, prediction.clone(), recompute::EFFORT) {
+        Ok(made) if made.1.timeline.step <= step => Ok(made),
+        // A longer search has other luck.
+        _ => Ok((short, prediction)),
+    }
 }
 
 /// What makes a plan of a network and a machine.

@@ -58,7 +58,10 @@ fn split(wasm: &Path, stem: &str, folder: &Path) -> Result<PathBuf, Failure> {
     options.output_dir = folder;
     options.main_out_path = &main;
     options.main_module = &glue;
-    wasm_split_cli_support::transform(options).map_err(|e| format!("{}: {e:#}", wasm.display()))?;
+    wasm_split_cli_support::transform(options).map_err(|e| {
+        let advice = "If lld 14 linked it: remove .cache/web-toolchain and run `make setup`";
+        format!("{} cannot be split: {e:#}. {advice}", wasm.display())
+    })?;
     Ok(main)
 }
 

@@ -22,6 +22,23 @@ pub(super) struct Places {
     pub transient_backward: Bytes,
 }
 
+/// Sizes of a stage's areas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AreaBytes {
+    /// One slot.
+    pub slot: Bytes,
+    /// One outbox entry.
+    pub outbox: Bytes,
+    /// What an action needs while it runs.
+    pub transient: Bytes,
+}
+
+/// Lays the values of a stage out. Quadratic in their number.
+pub(crate) fn area_bytes(inputs: &Inputs, graph: &TrainingGraph) -> AreaBytes {
+    let places = Places::new(inputs, graph);
+    AreaBytes { slot: places.slot, outbox: places.outbox, transient: aligned(places.transient) }
+}
+
 /// Lifetime of a value in computations, both ends included.
 #[derive(Clone, Copy)]
 struct Life {
@@ -139,6 +156,21 @@ impl Places {
 fn scratch(graph: &TrainingGraph, samples: u64) -> Vec<(usize, Bytes)> {
     let bytes = graph.computations.iter().map(|c| c.workspace.bytes(samples));
     bytes.enumerate().filter(|(_, bytes)| *bytes > Bytes::ZERO).collect()
+}
+
+/// Bytes that only each computation uses, by computation: its scratch, and packed values unpacked.
+pub(in crate::plan) fn working_bytes(inputs: &Inputs, graph: &TrainingGraph) -> Vec<u64> {
+    let mut bytes = vec![0; graph.computations.len()];
+    for (at, own) in scratch(graph, inputs.samples) {
+        bytes[at] += aligned(own).0;
+    }
+    let precision = inputs.training.precision;
+    let is_packed =
+        |value: ValueId| is_packed(precision, inputs.graph, &graph.values[value.index()]);
+    for (at, value) in staged(graph, is_packed) {
+        bytes[at] += aligned(graph.values[value.index()].extent.bytes(inputs.samples)).0;
+    }
+    bytes
 }
 
 /// Memory that only computation `at` uses.

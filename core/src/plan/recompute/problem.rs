@@ -7,14 +7,16 @@
 //! ```
 //! A node is a computation with what it writes, and what is received is a node that is computed once.
 //! So are small values that a computation writes beside a large one (statistics of a normalisation):
-//! they are kept, instead of making the large one live as long. Values that are sent are read by the mark, so that they live across it. Nodes
-//! without a size order the rest: an *end* follows a computation of a pass that nothing in the pass
-//! reads, the mark follows all ends, and what comes after a mark reads it.
+//! they are kept, instead of making the large one live as long. Values that are sent are read by the
+//! mark, so that they live across it. Nodes without a size order the rest: an *end* follows a
+//! computation of a pass that nothing in the pass reads, the mark follows all ends, and what comes
+//! after a mark reads it.
 //!
 //! What lives across a mark lies in a slot and counts once for each micro-batch in flight; the rest
-//! shares the transient area. Known limits: outputs of one computation live and die together here, a
-//! received value counts from its first reader on, and scratch memory and the gaps of a layout are
-//! left out. So whoever has a byte limit lays the answer out and asks again for less where need be.
+//! shares the transient area, as does what a computation needs while it runs: its workspace, and
+//! packed values unpacked. Known limits: outputs of one computation live and die together here, a
+//! received value counts from its first reader on, and the gaps of a layout are left out. So whoever
+//! has a byte limit lays the answer out and asks again for less where need be.
 
 use super::Sequence;
 use crate::cost::Costs;
@@ -22,7 +24,7 @@ use crate::graph::autodiff::{ComputationKind, TrainingGraph};
 use crate::ids::ValueId;
 use crate::plan::Inputs;
 use crate::plan::layout::aligned;
-use crate::plan::lower::stored;
+use crate::plan::lower::{stored, working_bytes};
 use crate::recompute::{Node, Problem, ProblemError};
 
 /// A value is small when it has at most this part of the bytes of all that its computation writes.
@@ -53,6 +55,7 @@ impl StageProblem {
             inputs,
             graph,
             costs,
+            scratch: working_bytes(inputs, graph),
             writer: vec![None; graph.values.len()],
             nodes: vec![],
             marks: vec![],
@@ -61,6 +64,20 @@ impl StageProblem {
         building.all();
         let Building { nodes, marks, computations, .. } = building;
         Ok(Self { problem: Problem::with_marks(nodes, marks, copies)?, computations })
+    }
+
+    /// The same, with at least so many bytes besides what crosses the marks: transient memory that
+    /// other stages of the lane need anyway, so that this one may use it as well.
+    ///
+    /// # Errors
+    /// For sizes beyond those of any machine.
+    pub fn beside(&self, transient: u64) -> Result<Self, ProblemError> {
+        let mut nodes = self.problem.nodes().to_vec();
+        nodes.push(Node { scratch: transient, output: true, once: true, ..Node::default() });
+        let marks = self.problem.marks().to_vec();
+        let problem = Problem::with_marks(nodes, marks, self.problem.copies())?;
+        let computations = self.computations.iter().copied().chain([None]).collect();
+        Ok(Self { problem, computations })
     }
 
     /// The computation that a node is, where it is one.
@@ -78,6 +95,8 @@ struct Building<'a> {
     inputs: &'a Inputs<'a>,
     graph: &'a TrainingGraph,
     costs: &'a Costs,
+    /// By computation: bytes that it alone uses.
+    scratch: Vec<u64>,
     /// By value: the node that writes it.
     writer: Vec<Option<u32>>,
     nodes: Vec<Node>,
@@ -152,7 +171,9 @@ impl Building<'_> {
             let inputs = after.into_iter().chain(reads).collect();
             let once = computation.kind == ComputationKind::WeightGradient;
             let time = self.costs.node(computation.node).of(computation.kind).0 as f64;
-            let node = self.push(Node { bytes, time, inputs, output: true, once }, Some(at));
+            let scratch = self.scratch[at as usize];
+            let node = Node { bytes, scratch, time, inputs, output: true, once };
+            let node = self.push(node, Some(at));
             large.iter().for_each(|value| self.writer[value.index()] = Some(node));
             for value in small {
                 self.received(value, Some(node));
@@ -169,10 +190,12 @@ impl Building<'_> {
         aligned(stored(self.inputs, &self.graph.values[value.index()])).0
     }
 
-    /// Whether a value has a place of its own, whatever else lives: a gradient that is sent. Of a
-    /// split backward pass it may be read after it was sent, and then lies in the slot.
+    /// Whether a value has a place of its own, whatever else lives: a gradient that is sent. What
+    /// weight gradients read of it after it was sent lies in the slot.
     fn in_outbox(&self, value: ValueId) -> bool {
-        let fused = self.graph.input_gradient_end as usize == self.graph.computations.len();
-        fused && self.graph.gradient_sends.iter().any(|port| port.value == value)
+        let graph = self.graph;
+        let after = &graph.computations[graph.input_gradient_end as usize..];
+        graph.gradient_sends.iter().any(|port| port.value == value)
+            && !after.iter().any(|computation| computation.reads.contains(&value))
     }
 }

@@ -67,6 +67,8 @@ impl Contraction {
             let own = problem.node(node);
             nodes.push(Node {
                 bytes: own.bytes,
+                // At most: the group's peak may be while another of its nodes runs.
+                scratch: items.iter().map(|i| problem.node(*i).scratch).max().unwrap_or(0),
                 time: items.iter().map(|item| problem.node(*item).time).sum(),
                 inputs: inputs.iter().map(|input| group_of[*input as usize]).collect(),
                 output: own.output,

@@ -21,7 +21,7 @@ fn problems() -> impl Strategy<Value = (Problem, Vec<u64>)> {
                     time: f64::from(time),
                     inputs: inputs.iter().filter(|_| i > 0).map(|at| at.index(i) as u32).collect(),
                     output: output || i + 1 == count,
-                    once: false,
+                    ..Node::default()
                 })
                 .collect();
             let mark = mark.map(|mark| mark.index(count));
@@ -144,7 +144,13 @@ fn a_chain_is_annealed_to_half_of_its_memory() {
     for i in 0..layers {
         let own = layers - 1 - i;
         let inputs = if i == 0 { vec![own] } else { vec![own, layers + i - 1] };
-        nodes.push(Node { bytes: 1, time: 1.0, inputs, output: i + 1 == layers, once: false });
+        nodes.push(Node {
+            bytes: 1,
+            time: 1.0,
+            inputs,
+            output: i + 1 == layers,
+            ..Node::default()
+        });
     }
     let problem = Problem::new(nodes).unwrap();
     let start = without_recomputation(&problem);
@@ -162,7 +168,7 @@ fn a_chain_is_annealed_to_half_of_its_memory() {
 /// Marks stay, and there is nothing else.
 #[test]
 fn a_graph_of_marks_stays_as_it_is() {
-    let mark = Node { bytes: 1, time: 1.0, inputs: vec![], output: true, once: true };
+    let mark = Node { bytes: 1, time: 1.0, output: true, once: true, ..Node::default() };
     let problem = Problem::with_marks(vec![mark.clone(), mark], vec![0, 1], 2).unwrap();
     let settings = Settings { limit: 1, moves: 100, ..Settings::default() };
     let mut annealing = Annealing::new(&problem, &[], &[0, 1], settings);

@@ -214,6 +214,7 @@ impl Entry {
         };
         let node = Node {
             bytes: bytes.whole(MOST_BYTES).ok_or_else(|| bytes.refuse(at, "bytes", BYTES))?,
+            scratch: 0,
             time: time.time().ok_or_else(|| time.refuse(at, "time", TIME))?,
             inputs: inputs.0.map_err(|value| value.refuse(at, "inputs", ID))?,
             output: flag(&self.output, "output", OUTPUT)?,

@@ -19,6 +19,7 @@ fn relaxed<T: Copy + PartialOrd>(
     let bytes = |there: usize| -> u64 {
         (0..problem.len()).filter(|i| there >> i & 1 == 1).map(|i| problem.nodes()[i].bytes).sum()
     };
+    let working = |there: usize, node: usize| bytes(there) + problem.nodes()[node].scratch;
     let mut best = vec![never; sets * sets];
     best[0] = start;
     let mut changed = true;
@@ -42,7 +43,7 @@ fn relaxed<T: Copy + PartialOrd>(
                 && !(problem.node(node as u32).once && ever & bit != 0)
             {
                 let to = (ever | bit) * sets + (there | bit);
-                if let Some(value) = compute(here, node as u32, bytes(there | bit)) {
+                if let Some(value) = compute(here, node as u32, working(there | bit, node)) {
                     reach(to, value);
                 }
             }
@@ -83,7 +84,7 @@ proptest! {
         for answer in &front {
             valid(&problem, answer);
         }
-        let highest = problem.nodes().iter().map(|node| node.bytes).sum::<u64>() + 1;
+        let highest = problem.nodes().iter().map(|n| n.bytes + n.scratch).sum::<u64>() + 1;
         for limit in (0..=highest).chain([u64::MAX]) {
             let time = twin_time(&problem, limit);
             let within = front.iter().rev().find(|answer| answer.cost.peak <= limit);

@@ -3,6 +3,7 @@
 mod chen;
 mod cut;
 mod exact;
+mod nest;
 mod problem;
 mod search;
 mod sequence;
@@ -30,6 +31,8 @@ pub(super) fn problem(nodes: std::ops::RangeInclusive<usize>) -> impl Strategy<V
         let nodes =
             raw.into_iter().enumerate().map(|(at, (bytes, time, mask, output, once))| Node {
                 bytes,
+                // Bits that say nothing of inputs; most nodes need none.
+                scratch: u64::from(mask >> 8 & mask >> 12 & 7),
                 time: f64::from(time),
                 // Of the four before it, more often than not.
                 inputs: (at.saturating_sub(4)..at)

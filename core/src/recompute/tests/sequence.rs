@@ -31,7 +31,8 @@ fn naive(problem: &Problem, sequence: &[u32]) -> Vec<u64> {
             }
         })
     };
-    (0..sequence.len()).map(|now| bytes(now).sum()).collect()
+    let scratch = |now: usize| problem.node(sequence[now]).scratch;
+    (0..sequence.len()).map(|now| bytes(now).sum::<u64>() + scratch(now)).collect()
 }
 
 /// The chain of the checker's own test: forward a, b, c, the loss d, and backwards e, f, g.

@@ -1,26 +1,36 @@
 //! What stages compute again: as asked for, or as much as the memory of devices demands.
 
-use crate::args::Recompute;
+use crate::args::{PlanArgs, Recompute};
 use crate::commands::show;
 use crate::failure::{Code, Failure};
 use pipewright_core::plan::{Plan, PlanError, Sequence, training_graphs};
-use pipewright_core::predict::{FitError, PredictError, Prediction, fit, predict};
+use pipewright_core::predict::{FitError, PredictError, Prediction, fit, fits, predict};
 
 /// Moves of the searches for a stage, for each of its nodes: about a second for some hundred. The plan
 /// depends on their number and on nothing of the machine.
-const EFFORT: u64 = 2_000;
+pub(super) const EFFORT: u64 = 2_000;
 
-/// The plan with the recomputation that was asked for.
+/// The same for finding out which of several plans is worth it.
+pub(super) const GLANCE: u64 = 100;
+
+/// The plan with the recomputation that was asked for, within the memory that was asked for; found
+/// by searches of `effort` moves for each node of a stage.
 pub(super) fn recompute(
-    which: Recompute,
+    args: &PlanArgs,
     plan: Plan,
     prediction: Prediction,
+    effort: u64,
 ) -> Result<(Plan, Prediction), FitError> {
-    match which {
-        Recompute::None => Ok((plan, prediction)),
-        Recompute::Auto => fit(&plan, EFFORT),
-        Recompute::Full => Ok(full(plan)?),
+    let (plan, prediction) = match args.recompute() {
+        Recompute::None => (plan, prediction),
+        Recompute::Auto => return fit(&plan, effort),
+        Recompute::Full => full(plan)?,
+    };
+    // The cluster's own memory is said to be exceeded, not held: the runner may have another machine.
+    if args.memory.is_some() {
+        fits(&plan, &prediction)?;
     }
+    Ok((plan, prediction))
 }
 
 fn full(mut plan: Plan) -> Result<(Plan, Prediction), PredictError> {
@@ -35,7 +45,7 @@ fn full(mut plan: Plan) -> Result<(Plan, Prediction), PredictError> {
 /// Why the plan was not made.
 pub(super) fn failure(error: &FitError) -> Failure {
     let code = match error {
-        FitError::Memory { .. } => Code::Hardware,
+        FitError::Memory { .. } | FitError::AsItIs { .. } => Code::Hardware,
         FitError::Predict(PredictError::Plan(PlanError::Recompute(_))) => Code::Failed,
         FitError::Predict(_) | FitError::Problem { .. } => Code::Usage,
     };

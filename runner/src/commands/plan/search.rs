@@ -16,9 +16,11 @@ const NEAR: usize = 3;
 /// Rows of the table.
 const SHOWN: usize = 10;
 
-/// Choices that are offered, in case that the first does not fit after all: the search estimates
-/// what recomputation saves.
+/// Choices that are offered, as the search only estimates what recomputation saves and takes.
 const OFFERED: usize = 8;
+
+/// Of these with one schedule: estimates err alike for alike choices.
+const ALIKE: usize = 2;
 
 /// Plans that the runner executes, the fastest first.
 pub(super) fn search(
@@ -53,8 +55,15 @@ fn plain(front: &Front, graph: &Graph) -> Vec<Chosen> {
         let Choice { schedule, micro_batches, replicas, .. } = scored.choice;
         Chosen { cuts, schedule, micro_batches, replicas }
     };
-    let plain = front.entries().iter().filter(|scored| scored.choice.is_plain());
-    plain.take(OFFERED).map(chosen).collect()
+    let mut offered: Vec<&Scored> = vec![];
+    for scored in front.entries().iter().filter(|scored| scored.choice.is_plain()) {
+        let schedule = scored.choice.schedule;
+        let alike = offered.iter().filter(|other| other.choice.schedule == schedule);
+        if offered.len() < OFFERED && alike.count() < ALIKE {
+            offered.push(scored);
+        }
+    }
+    offered.into_iter().map(chosen).collect()
 }
 
 fn space<'a>(

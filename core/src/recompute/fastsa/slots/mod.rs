@@ -73,7 +73,8 @@ pub(super) struct Slots<'p> {
 }
 
 impl<'p> Slots<'p> {
-    /// A sequence that can be run, laid out. `extra` has a number for each node, or is empty.
+    /// A sequence that can be run, laid out. `extra` has a number for each node, or is empty: bytes
+    /// besides the node's scratch.
     pub fn new(problem: &'p Problem, extra: &[u64], sequence: &[u32]) -> Self {
         const TOTAL: f64 = (1u64 << 44) as f64;
         let total = problem.time().max(f64::MIN_POSITIVE);
@@ -87,7 +88,8 @@ impl<'p> Slots<'p> {
             ticks: 0,
             least_peak: 0,
         };
-        let extra = |node| extra.get(node).map_or(0, |bytes| *bytes as i64);
+        let extra =
+            |node: usize| (extra.get(node).copied().unwrap_or(0) + nodes[node].scratch) as i64;
         let mut slots = Self {
             problem,
             bytes: nodes.iter().map(|node| node.bytes as i64).collect(),
