@@ -6,9 +6,9 @@
 use crate::{Outcome, tools, webdriver};
 use base64::Engine;
 use serde_json::{Value, json};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long [`Browser::until`] waits: generous, because other work may load the machine.
@@ -20,11 +20,26 @@ const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// One browser with one page. Dropping it closes both.
 pub struct Browser {
     driver: Child,
+    /// What the driver says: closed, the next line would end it.
+    _said: BufReader<ChildStdout>,
     port: u16,
     session: String,
     /// Where files land that the page saves.
     pub downloads: PathBuf,
     scratch: PathBuf,
+}
+
+/// The port that chromedriver says it listens on.
+fn port_of(said: &mut impl BufRead) -> Outcome<u16> {
+    let mut all = String::new();
+    for line in said.lines() {
+        let line = line?;
+        if let Some((_, port)) = line.split_once("successfully on port ") {
+            return Ok(port.trim_end_matches('.').parse()?);
+        }
+        all.push_str(&line);
+    }
+    Err(format!("chromedriver ended without a port: {all}").into())
 }
 
 impl Browser {
@@ -42,22 +57,27 @@ impl Browser {
         let scratch = tools::scratch(&format!("browser-{name}"))?;
         let downloads = scratch.join("downloads");
         std::fs::create_dir_all(&downloads)?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let driver = Command::new(driver)
-            .arg(format!("--port={port}"))
-            .stdout(Stdio::null())
+        // It chooses its port: one that we found free could be another's by the time it asks.
+        let mut driver = Command::new(driver)
+            .arg("--port=0")
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
-        let mut browser = Self { driver, port, session: String::new(), downloads, scratch };
-        browser.until("chromedriver listens", |b| Ok(b.answers()))?;
+        let mut said = BufReader::new(driver.stdout.take().ok_or("chromedriver has no output")?);
+        let port = port_of(&mut said);
+        let mut browser = Self {
+            driver,
+            _said: said,
+            port: *port.as_ref().unwrap_or(&0),
+            session: String::new(),
+            downloads,
+            scratch,
+        };
+        let port = port?;
         let wanted = capabilities(&binary, &browser.scratch, &browser.downloads);
         let session = webdriver::call(port, "POST", "/session", Some(&wanted))?;
         browser.session = session["sessionId"].as_str().ok_or("no session")?.to_string();
         Ok(Some(browser))
-    }
-
-    fn answers(&self) -> bool {
-        TcpStream::connect(("127.0.0.1", self.port)).is_ok()
     }
 
     fn get(&self, command: &str) -> Outcome<Value> {
@@ -80,8 +100,11 @@ impl Browser {
         self.post("/execute/sync", json!({ "script": script, "args": [] }))
     }
 
-    /// The rendered text of the first match.
+    /// The rendered text of the first match; empty where nothing matches, as before a page starts.
     pub fn text(&self, css: &str) -> Outcome<String> {
+        if self.count(css)? == 0 {
+            return Ok(String::new());
+        }
         let text = self.get(&format!("/element/{}/text", self.element(css)?))?;
         Ok(text.as_str().unwrap_or_default().to_string())
     }
