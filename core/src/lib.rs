@@ -28,6 +28,8 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod adapt;
+pub mod compress;
 pub mod cost;
 pub mod graph;
 pub mod ids;

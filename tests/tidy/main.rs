@@ -15,7 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["units", "ids"],
     &["graph"],
     &["cost", "onnx"],
-    &["partition", "recompute", "compress"],
+    &["partition", "recompute", "compress", "adapt"],
     &["schedule"],
     &["plan"],
     &["timeline"],
