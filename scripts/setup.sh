@@ -28,6 +28,9 @@ need_compiler() { have cc && [ -e /usr/include/stdlib.h ] || packages+=(gcc libc
 
 need_mpi() { have mpicc && have mpirun || packages+=(libopenmpi-dev openmpi-bin); }
 
+# For scripts/hosts.sh. Both lie where only root's PATH looks.
+need_network_tools() { [ -x /usr/sbin/tc ] || have tc || packages+=(iproute2); }
+
 # bindgen loads libclang to read mpi.h; clang brings the headers that mpi.h includes.
 need_libclang() {
   if [ -z "${LIBCLANG_PATH:-}" ]; then
@@ -143,6 +146,7 @@ need_rust
 need_compiler
 [ "$goal" = web ] || need_mpi
 [ "$goal" = web ] || need_libclang
+[ "$goal" != test ] || need_network_tools
 [ "$goal" != test ] || need_browser
 install_packages
 [ "$goal" != test ] || need_browser_without_package

@@ -54,6 +54,8 @@ step "Clippy, native" cargo clippy "${native[@]}" --all-targets -- -D warnings
 step "Clippy, explorer without its page" cargo clippy "${explorer[@]}" --all-targets -- -D warnings
 step "Clippy, wasm32" wasm_lints
 step "Unit, property, golden and MPI tests" cargo test "${native[@]}"
+# Marked `ignore` for want of root or user namespaces; a kernel that refuses them is said and passes.
+step "Tests across hosts" cargo test "${native[@]}" --test 'hosts*' -- --ignored --nocapture
 step "Explorer's own tests" cargo test "${explorer[@]}"
 step "Explorer for the browser" cargo run --locked -p pipewright-web -- build
 # The tests that need dist/ are marked `ignore`, so that plain `cargo test` works without it.

@@ -34,17 +34,23 @@ pub fn mpirun(
         tools::skip("mpirun");
         return Ok(None);
     };
-    // `timeout` and not a thread of ours: it also ends the ranks when the test itself is killed.
-    let output = Command::new("timeout")
-        .args(["--kill-after=10", &seconds_max.to_string()])
-        .arg(mpirun)
-        .args(["-n", &ranks.to_string()])
-        .arg(program)
-        .args(args)
-        .envs(environment())
-        .current_dir(dir)
-        .stdin(Stdio::null())
-        .output()?;
+    let mut command = limited(seconds_max);
+    command.arg(mpirun).args(["-n", &ranks.to_string()]).arg(program).args(args);
+    finish(command.envs(environment()).current_dir(dir), seconds_max).map(Some)
+}
+
+/// The beginning of a command that is ended after so many seconds.
+///
+/// `timeout` and not a thread of ours: it also ends the ranks when the test itself is killed.
+pub(crate) fn limited(seconds_max: u32) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", &seconds_max.to_string()]);
+    command
+}
+
+/// Runs a command of [`limited`]; to be ended by it is an error.
+pub(crate) fn finish(command: &mut Command, seconds_max: u32) -> Outcome<Run> {
+    let output = command.stdin(Stdio::null()).output()?;
     let run = Run {
         status: output.status,
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -53,7 +59,7 @@ pub fn mpirun(
     if matches!(run.status.code(), Some(TIMED_OUT) | None) {
         return Err(format!("mpirun did not end in {seconds_max} s: {run:#?}").into());
     }
-    Ok(Some(run))
+    Ok(run)
 }
 
 /// The `NAME=VALUE` lines of scripts/mpi.env.

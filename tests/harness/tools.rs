@@ -29,6 +29,13 @@ pub fn skip(what: &str) {
     writeln!(std::io::stderr(), "SKIPPED: {test}: no {what}; `make setup` installs it").ok();
 }
 
+/// Says that a test did not run because the kernel refuses it: `why`. Passes even where skipping is
+/// forbidden, since nothing that could be installed would help.
+pub fn refused(why: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_string();
+    writeln!(std::io::stderr(), "SKIPPED: {test}: {why}").ok();
+}
+
 /// The root of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -8,7 +8,11 @@ use pipewright_core::units::{Bytes, Nanos};
 
 /// Bytes of a message: from what is latency alone to what is bandwidth alone.
 const SIZES: [usize; 6] = [64, 4 << 10, 64 << 10, 512 << 10, 2 << 20, 8 << 20];
-const ROUNDS: usize = 40;
+/// Round trips of a size: so many, or as many as fit into [`NANOS_MAX`] where the link is slow.
+const ROUNDS_MAX: u64 = 80;
+/// Each rank begins two of them at least.
+const ROUNDS_MIN: u64 = 4;
+const NANOS_MAX: u64 = 1_000_000_000;
 /// Messages take turns in so much memory: in training they come out of the receiver's caches no
 /// more than these do.
 const POOL: usize = 64 << 20;
@@ -55,9 +59,13 @@ pub(super) fn measure<T: Transport>(
     if [0, peer].contains(&transport.rank()) {
         let other = if transport.rank() == 0 { peer } else { 0 };
         let (send, mut into) = (vec![1u8; POOL], vec![1u8; POOL]);
-        for size in SIZES {
-            let time = Nanos(ping_pong(transport, other, (&send, &mut into), size)?);
-            samples.push(MessageSample { bytes: Bytes(size as u64), time });
+        let mut rounds = ROUNDS_MAX;
+        for (i, size) in SIZES.into_iter().enumerate() {
+            let time = ping_pong(transport, other, (&send, &mut into), size, rounds)?;
+            samples.push(MessageSample { bytes: Bytes(size as u64), time: Nanos(time) });
+            if let Some(next) = SIZES.get(i + 1) {
+                rounds = agree(transport, other, rounds_of(time, size, *next))?;
+            }
         }
     }
     // The others come here at once and wait, instead of measuring something else beside.
@@ -65,17 +73,39 @@ pub(super) fn measure<T: Transport>(
     Ok((transport.rank() == 0).then(|| link(&samples).ok().map(|(link, _)| link)).flatten())
 }
 
-/// Median one-way time in nanoseconds; the two ranks take turns in beginning.
+/// How many round trips to make with messages of `next` bytes when one of `size` bytes took
+/// `time` nanoseconds one way; even, so that each rank begins as many.
+fn rounds_of(time: u64, size: usize, next: usize) -> u64 {
+    let expected = 2 * time.max(1) * (next / size) as u64;
+    (NANOS_MAX / expected).clamp(ROUNDS_MIN, ROUNDS_MAX) & !1
+}
+
+/// The lower rank's number, on both: each has measured times of its own.
+fn agree<T: Transport>(transport: &mut T, peer: u32, number: u64) -> Result<u64, TransportError> {
+    let mut bytes = number.to_le_bytes();
+    if transport.rank() < peer {
+        // SAFETY: `bytes` is not written before the send has ended; after an error the caller's
+        // transport only aborts or is dropped, which takes the send back before.
+        unsafe { transport.start_send(peer, 2, &bytes, 0)? };
+        transport.wait_send(0)?;
+    } else {
+        transport.recv(peer, 2, &mut bytes)?;
+    }
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Median one-way time in nanoseconds of `rounds` round trips; the two ranks take turns in beginning.
 fn ping_pong<T: Transport>(
     transport: &mut T,
     peer: u32,
     (send, into): (&[u8], &mut [u8]),
     size: usize,
+    rounds: u64,
 ) -> Result<u64, TransportError> {
     let mut times = vec![];
-    for round in 0..2 * ROUNDS {
+    for round in 0..rounds as usize {
         // Far apart, so that small messages are not neighbours either.
-        let at = round * (POOL / (2 * ROUNDS)).max(size) % (POOL - size);
+        let at = round * (POOL / ROUNDS_MAX as usize).max(size) % (POOL - size);
         let (send, into) = (&send[at..at + size], &mut into[at..at + size]);
         let start = transport.now_ns();
         let mine = (round % 2 == 0) == (transport.rank() < peer);
