@@ -54,7 +54,8 @@ fn bad_files_are_refused() {
     for (fields, words) in cases {
         refused("node.json", node(fields).as_bytes(), words);
     }
-    recompute(&dir, "absent.json", &["--pareto"]).refused(2, "absent.json: No such file");
+    recompute(&dir, "absent.json", &["--pareto"])
+        .refused(2, "absent.json: cannot be read: No such file");
     recompute(&dir, ".", &["--pareto"]).refused(2, "Is a directory");
 }
 

@@ -18,7 +18,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 #[derive(Debug, Error)]
 enum InputError {
     /// The file cannot be read.
-    #[error(transparent)]
+    #[error("cannot be read: {0}; give the path of a graph, graph.json or graph.json.gz")]
     Read(io::Error),
     /// Damaged, or cut short.
     #[error("not whole as a file of gzip: {0}; copy it anew")]
