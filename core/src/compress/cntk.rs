@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where the two levels of one bit part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Threshold {
     /// At zero; levels are the means of the negative values and of the others.

@@ -19,6 +19,7 @@ pub enum Float8 {
 
 /// How E5M2 rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Rounding {
     /// Oyama's: the upper byte of a half.

@@ -9,6 +9,7 @@ use std::fmt;
 
 /// A codec and its settings. JSON: `{"codec": "table", "bits": 1}`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "codec", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum CodecKind {
     /// Single precision.
@@ -144,6 +145,7 @@ impl fmt::Display for CodecKind {
 
 /// A codec, with or without error feedback. JSON: `{"codec": "one-bit", "feedback": true}`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Method {
     /// The codec.
     #[serde(flatten)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a short float's values are brought into its range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
     /// As they are.

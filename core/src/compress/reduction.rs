@@ -1,0 +1,84 @@
+//! How a group of ranks sums encoded gradients.
+
+use super::{CodecKind, Method, Rounding, Scale};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The way of encoded values through the ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// Everybody sends its part of the values to each rank, which sums its part in single precision,
+    /// encodes the sum and sends it to all: two roundings, however many ranks (DeepSpeed, torchft).
+    #[default]
+    TwoShot,
+    /// MPI's all-reduce of bytes with an operation that adds two codes (Oyama): a rounding with every
+    /// addition. For E5M2 alone.
+    Operator,
+}
+
+/// How a bucket of gradients is summed. JSON: `{"codec": "fp8-e5m2", "algorithm": "operator"}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Reduction {
+    /// How values are encoded.
+    #[serde(flatten)]
+    pub method: Method,
+    /// The way they take; single precision goes by the transport's own all-reduce.
+    #[serde(default, skip_serializing_if = "is_two_shot")]
+    pub algorithm: Algorithm,
+}
+
+fn is_two_shot(algorithm: &Algorithm) -> bool {
+    *algorithm == Algorithm::TwoShot
+}
+
+impl Reduction {
+    /// Two-shot, without feedback.
+    pub fn of(codec: CodecKind) -> Self {
+        Self { method: Method { codec, feedback: false }, algorithm: Algorithm::TwoShot }
+    }
+
+    /// The same with error feedback.
+    pub fn with_feedback(self) -> Self {
+        Self { method: Method { feedback: true, ..self.method }, ..self }
+    }
+
+    /// Whether it is the transport's own all-reduce in single precision.
+    pub fn is_plain(&self) -> bool {
+        self.method.codec.is_lossless()
+    }
+
+    /// What is wrong with it, and what is possible; checked where plans are read.
+    pub fn fault(&self) -> Option<&'static str> {
+        let operator = self.algorithm == Algorithm::Operator;
+        match self.method.codec {
+            CodecKind::Fp32 if self.method.feedback => {
+                Some("single precision loses nothing: leave out feedback")
+            }
+            CodecKind::Fp8E5m2 { rounding: Rounding::Saturating, .. } if operator => {
+                Some("sums of codes are truncated or rounded to nearest: choose one of these")
+            }
+            CodecKind::Fp8E5m2 { scale: Scale::Percentile | Scale::Block(_), .. } if operator => {
+                Some("codes are summed under one scale: choose `none` or `power-of-two`")
+            }
+            CodecKind::Fp8E5m2 { .. } => None,
+            _ if operator => {
+                Some("the MPI operation adds fp8-e5m2 codes: choose that, or two-shot")
+            }
+            CodecKind::TopK { momentum: Some(_), .. } | CodecKind::PowerSgd { .. } => Some(
+                "it keeps a state for each tensor, and sums are made piece by piece: use top-k \
+                      without momentum and with feedback, or another codec",
+            ),
+            codec => codec.build(1).err().map(|_| "the codec has no such setting"),
+        }
+    }
+}
+
+impl fmt::Display for Reduction {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let way = if self.algorithm == Algorithm::Operator { " by MPI operator" } else { "" };
+        write!(f, "{}{way}", self.method)
+    }
+}
