@@ -76,7 +76,7 @@ pub fn total(ranges: &[Range<usize>]) -> usize {
 pub fn split(ranges: &[Range<usize>], count: usize) -> Vec<Vec<Range<usize>>> {
     let grains = total(ranges).div_ceil(GRAIN);
     let ends = (1..=count).map(|part| grains * part / count * GRAIN);
-    let mut rest = ranges.iter().cloned().filter(|range| !range.is_empty());
+    let mut rest = ranges.iter().filter(|range| !range.is_empty()).cloned();
     let mut open = rest.next();
     let mut done = 0;
     ends.map(|end| {
