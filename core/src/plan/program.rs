@@ -9,6 +9,7 @@
 //!   next backward pass can run while the last gradient travels;
 //! - the *transient* area serves one action at a time, and all stages of the rank.
 
+use crate::compress::Reduction;
 use crate::graph::autodiff::ComputationKind;
 use crate::ids::{LaneId, MicroBatch, NodeId, ParamId, StageId};
 use crate::schedule::Action;
@@ -49,7 +50,7 @@ pub struct Tie {
 }
 
 /// Gradients that travel together, while the backward pass goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
     /// Where they lie.
     pub region: Region,
@@ -59,6 +60,8 @@ pub struct Bucket {
     pub group: u32,
     /// The slot of the call.
     pub slot: u32,
+    /// How they are summed.
+    pub reduction: Reduction,
 }
 
 /// Copies of a stage's trained parameters, for schedules that update them while micro-batches are

@@ -131,7 +131,9 @@ fn place_gradients(
         let region = arena.take(Bytes(4) * inputs.graph.param(place.param).elements());
         place.gradient = Some(region);
         let Some(group) = group.filter(|_| !tied) else { continue };
-        let bucket = open.get_or_insert(Bucket { region, ready, group, slot: 0 });
+        let at = program.buckets.len();
+        let reduction = inputs.communication.bucket(program.stage, at);
+        let bucket = open.get_or_insert(Bucket { region, ready, group, slot: 0, reduction });
         bucket.region.bytes = arena.end - bucket.region.offset;
         bucket.ready = bucket.ready.max(ready);
         if bucket.region.bytes >= inputs.data_parallel.bucket {
