@@ -1,6 +1,6 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
-use super::{BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, VERSION};
+use super::{BatchNorm, DataParallel, Optimizer, Plan, Precision, RecomputeError, VERSION};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
@@ -215,6 +215,15 @@ impl Plan {
                 field: "communication.gradients",
                 value: self.communication.gradients.to_string(),
                 must: "fp32 in data-parallel mode `dp`; use `ddp`",
+            });
+        }
+        let edges = self.communication.edges;
+        let encodes = !edges.within.is_lossless() || !edges.across.is_lossless();
+        if encodes && self.training.precision != Precision::F32 {
+            return Err(PlanError::Value {
+                field: "communication.edges",
+                value: edges.across.to_string(),
+                must: "fp32 with bf16 activations, which already travel in half the bytes",
             });
         }
         // The first replica hands out one version of its parameters.

@@ -93,8 +93,8 @@ impl Communication {
             ("communication.edges.within", self.edges.within),
             ("communication.edges.across", self.edges.across),
         ] {
-            if !codec.is_stateless() {
-                let must = "a codec that keeps nothing from step to step, such as bf16 or fp8-e4m3";
+            if !codec.is_stateless() || matches!(codec, CodecKind::TopK { .. }) {
+                let must = "a codec of all values that keeps nothing, such as bf16 or fp8-e4m3";
                 return refuse(field, codec.to_string(), must);
             }
         }

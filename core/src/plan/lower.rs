@@ -12,6 +12,7 @@ mod packed;
 mod place;
 mod stage;
 mod versions;
+mod wires;
 
 pub use groups::groups;
 pub(super) use packed::stored;

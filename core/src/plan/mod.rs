@@ -20,7 +20,7 @@ pub(crate) use lower::{AreaBytes, area_bytes};
 pub use lower::{Inputs, groups, lower, lower_evaluation, training_graphs};
 pub use optimizer::Optimizer;
 pub use program::{
-    Area, Bucket, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
+    Area, Bucket, Encoded, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
     StageProgram, Tie, Versions,
 };
 pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem, in_sequences};

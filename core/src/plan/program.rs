@@ -9,7 +9,7 @@
 //!   next backward pass can run while the last gradient travels;
 //! - the *transient* area serves one action at a time, and all stages of the rank.
 
-use crate::compress::Reduction;
+use crate::compress::{CodecKind, Reduction};
 use crate::graph::autodiff::ComputationKind;
 use crate::ids::{LaneId, MicroBatch, NodeId, ParamId, StageId};
 use crate::schedule::Action;
@@ -216,8 +216,17 @@ pub enum Source {
     Target,
 }
 
+/// Values that travel in other bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Encoded {
+    /// The codec; it keeps nothing from message to message.
+    pub codec: CodecKind,
+    /// Where the values lie, in single precision.
+    pub values: Region,
+}
+
 /// One step of a rank's program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Instruction {
     /// Copies a micro-batch of the data set into the arena.
     Load {
@@ -236,6 +245,8 @@ pub enum Instruction {
         tag: u32,
         /// To where.
         region: Region,
+        /// What is decoded from it then.
+        decode: Option<Encoded>,
     },
     /// Executes an action's kernels.
     Run {
@@ -258,6 +269,8 @@ pub enum Instruction {
         tag: u32,
         /// From where.
         region: Region,
+        /// What is encoded into it before.
+        encode: Option<Encoded>,
         /// To wait for it.
         handle: u32,
         /// The stage that sends.

@@ -261,6 +261,7 @@ fn caused_by_peer(error: &RunError) -> bool {
             matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
         }
         RunError::Data { .. }
+        | RunError::Codec { .. }
         | RunError::Diverged { .. }
         | RunError::Checkpoint { .. }
         | RunError::Resume(_)
@@ -277,6 +278,7 @@ fn known_to_all(error: &RunError) -> bool {
         RunError::Transport { .. }
         | RunError::Agreement { .. }
         | RunError::Data { .. }
+        | RunError::Codec { .. }
         | RunError::Weights(_)
         | RunError::Write { .. } => false,
     }

@@ -6,6 +6,7 @@
 mod arena;
 mod clip;
 mod compute;
+mod edges;
 mod error;
 mod evaluate;
 mod input;

@@ -1,5 +1,6 @@
 //! The loop around a rank's steps: agree, report, evaluate.
 
+use super::edges::EdgeError;
 use super::error::RunError;
 use super::evaluate::{Tested, evaluate, predictions};
 use super::rank::Rank;
@@ -93,10 +94,13 @@ pub fn train<T: Transport>(
         let rate = rates.at(step);
         let counts = rank.step(step)?;
         let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
-        let mut sums = [counts.loss, counts.correct as f64, counts.busy_ns as f64, stop];
+        let EdgeError { lost, sent } = counts.edge_error;
+        let (correct, busy) = (counts.correct as f64, counts.busy_ns as f64);
+        let mut sums = [counts.loss, correct, busy, stop, lost, sent];
         rank.transport.all_reduce(&mut sums, ReduceOp::Sum).map_err(at(step))?;
         let now = rank.transport.now_ns();
-        let [loss, correct, busy_ns, stop] = sums;
+        let [loss, correct, busy_ns, stop, lost, sent] = sums;
+        let edge_error = EdgeError { lost, sent }.relative();
         outcome.loss = loss / plan.mini_batch as f64;
         if !outcome.loss.is_finite() {
             return Err(RunError::Diverged { step, loss: outcome.loss, rate });
@@ -116,6 +120,7 @@ pub fn train<T: Transport>(
             accuracy: predictions.map(|each| correct / (plan.mini_batch * each) as f64),
             learning_rate: Some(rate),
             gradient_norm: plan.training.clip_norm.map(|_| counts.gradient_norm),
+            edge_error: (sent > 0.0).then_some(edge_error),
             test_loss: outcome.test.map(|test| test.loss),
             test_accuracy: outcome.test.and_then(|test| test.accuracy()),
             step_ns: now - before,

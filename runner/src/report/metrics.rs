@@ -29,6 +29,10 @@ pub struct StepRecord {
     /// Length of the gradient before clipping, where it is clipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_norm: Option<f64>,
+    /// What messages between stages lost of their values by being encoded, relative to them; none
+    /// where they travel as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_error: Option<f64>,
     /// Mean loss of the test samples after the step, where they were evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_loss: Option<f64>,
