@@ -279,7 +279,7 @@ impl Plan {
             return refuse(field, value, must);
         }
         self.communication.check()?;
-        if let super::Data::Synthetic { train, test } = self.data {
+        if let Some((train, test)) = self.data.drawn() {
             for (field, value) in [("data.train", train), ("data.test", test)] {
                 if !(1..=1 << 40).contains(&value) {
                     return refuse(field, value.to_string(), "between 1 and 2^40");
