@@ -13,7 +13,7 @@ mod recompute;
 mod training;
 
 pub use check::PlanError;
-pub use communication::{Choose, Communication, Edges};
+pub use communication::{Choose, Communication, Edges, Way};
 pub use data::{DATA_KINDS, Data};
 pub use data_parallel::{DataParallel, DataParallelMode};
 pub(crate) use lower::{AreaBytes, area_bytes};
