@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct Trial {
     /// The candidate's name.
     pub name: String,
+    /// Whether its loss became no number; then it has no points.
+    #[serde(default)]
+    pub diverged: bool,
     /// Accuracy by step; places go on from those of the history.
     pub points: Vec<Point>,
     /// Time of one of its steps, in seconds.
@@ -83,6 +86,9 @@ impl Round {
 
     /// Accuracy at the next round if `trial` goes on.
     fn expected(&self, trial: &Trial) -> Result<f64, String> {
+        if trial.diverged {
+            return Err("its loss became no number".into());
+        }
         let points: Vec<Point> = self.history.iter().chain(&trial.points).copied().collect();
         let last = points.last().map_or(0.0, |point| point.x);
         let horizon = ((self.step + self.every) as f64).min(MOST_AHEAD * last).max(last);
@@ -114,6 +120,7 @@ mod tests {
     fn round(step: u64, seconds: [f64; 2], tops: [f64; 2]) -> Round {
         let trial = |name: &str, i: usize| Trial {
             name: name.into(),
+            diverged: false,
             points: curve(step..step + 40, tops[i], 1.0),
             seconds_per_step: seconds[i],
         };

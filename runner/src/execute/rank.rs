@@ -4,6 +4,7 @@ use super::arena::Arena;
 use super::clip::Clip;
 use super::edges::{EdgeError, Edges};
 use super::error::{Fault, RunError};
+use super::gradients::Gradients;
 use super::input::{Input, loads};
 use super::rate::Rates;
 use super::record::Recorder;
@@ -51,6 +52,8 @@ pub struct Rank<'a, T> {
     pub(super) graph: &'a Graph,
     pub(super) program: &'a Program,
     pub(super) input: Input,
+    // Before the transport that it uses and the memory that it sums.
+    pub(super) gradients: Gradients,
     /// Messages to the other ranks.
     pub transport: T,
     // Behind the transport: outstanding sends are withdrawn before their memory goes.
@@ -129,6 +132,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             graph,
             program,
             input: Input::new(plan, data),
+            gradients: Gradients::new(plan, program),
             transport,
             arena,
             recorder,
