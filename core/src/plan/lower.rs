@@ -6,6 +6,7 @@
 //! 3. pools get their counts, and everything its offset in the arena.
 
 mod emit;
+mod exchange;
 mod groups;
 mod lane;
 mod packed;

@@ -1,7 +1,8 @@
 //! One rank's program: instructions, and every buffer at its place in the rank's arena.
 //!
 //! ```text
-//! arena:  parameters, gradients, optimizer state | slots of stage a | outbox of stage a | .. | transient
+//! arena:  parameters, gradients, optimizer state | slots of stage a | outbox of stage a | ..
+//!         | transient | encoded sums
 //! ```
 //! - a *slot* holds what one micro-batch keeps between its forward and its backward pass (the
 //!   stash), and the activations that are sent; a stage has as many as micro-batches in flight;
@@ -26,8 +27,11 @@ pub struct Program {
     pub train: Vec<Instruction>,
     /// Size of the arena: all memory that the rank uses for tensors.
     pub arena: Bytes,
-    /// Part of it that lasts: parameters, their gradients, the optimizer's state.
+    /// Part of it that lasts: parameters, their gradients, the optimizer's state, and what follows.
     pub persistent: Bytes,
+    /// Part of it, at its end, for encoded sums of gradients: their messages, and what error feedback
+    /// carries from step to step. Whoever sums keeps it.
+    pub exchange: Region,
     /// Sends can be outstanding under this many handles.
     pub handles: u32,
     /// Collective calls can be outstanding in this many slots.

@@ -12,7 +12,7 @@ use crate::checkpoint::ChoiceRecord;
 use crate::report::Choice;
 use crate::transport::{ReduceOp, Transport};
 use pipewright_core::adapt::{History, Round, Trial};
-use pipewright_core::plan::{Choose, Region};
+use pipewright_core::plan::{Choose, Program, Region};
 use pipewright_core::units::Bytes;
 
 /// Points of a trial's learning curve, where it has as many steps.
@@ -166,9 +166,10 @@ impl<'a> Chooser<'a> {
 }
 
 impl<T: Transport> Rank<'_, T> {
-    /// The part of the arena that lasts.
+    /// The part of the arena that lasts from step to step.
     fn lasting_region(&self) -> Region {
-        Region { offset: Bytes::ZERO, bytes: self.program.persistent }
+        let Program { persistent, arena, exchange, .. } = self.program;
+        Region { offset: Bytes::ZERO, bytes: *persistent - (*arena - exchange.offset) }
     }
 
     fn save_into(&mut self, state: &mut Snapshot) {

@@ -112,7 +112,8 @@ impl<'a, T: Transport> Rank<'a, T> {
         transport: T,
         threads: usize,
     ) -> Self {
-        let arena = Arena::new(program.arena);
+        // What encoded sums need, the exchange allocates.
+        let arena = Arena::new(program.exchange.offset);
         // A system without more threads still has this one.
         let threads = if team::join(threads).is_ok() { threads } else { 1 };
         let forwards = |stage: &StageProgram| {
@@ -148,9 +149,10 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
     }
 
-    /// The arena's size as allocated.
+    /// The arena's size as allocated, encoded sums included. Their planned size holds for the rank of
+    /// the lane that needs most.
     pub fn arena_bytes(&self) -> u64 {
-        self.arena.bytes().0
+        self.arena.bytes().0 + self.program.exchange.bytes.0.max(self.gradients.bytes())
     }
 
     /// The next step will be `step`; tensors must be set as they are before it.

@@ -2,7 +2,7 @@
 
 use super::emit::Emit;
 use super::groups::holders;
-use super::place::place;
+use super::place::{Sizes, place};
 use super::stage::Places;
 use super::versions::{Use, uses};
 use super::{Edge, Edges, Inputs};
@@ -97,8 +97,7 @@ struct Layout<'a> {
     stages: Vec<Stage<'a>>,
     /// The slot of every action.
     slots: Vec<u32>,
-    arena: Bytes,
-    persistent: Bytes,
+    sizes: Sizes,
     handles: u32,
     collectives: u32,
     ties: Vec<Tie>,
@@ -114,7 +113,7 @@ impl<'a> Layout<'a> {
                 stage_program(inputs, &graphs[id.index()], edges, (lane, id), pools)
             })
             .collect();
-        let (arena, persistent) = place(inputs, &edges.groups, lane, &mut stages);
+        let sizes = place(inputs, &edges.groups, lane, &mut stages);
         let handles = stages.iter_mut().fold(0, |next, stage| {
             stage.handles = next;
             next + stage.handle_count()
@@ -125,7 +124,7 @@ impl<'a> Layout<'a> {
             collectives += 1;
         }
         let ties = ties(edges, &stages);
-        Self { lane, stages, slots, arena, persistent, handles, collectives, ties }
+        Self { lane, stages, slots, sizes, handles, collectives, ties }
     }
 
     fn emit(
@@ -151,7 +150,8 @@ pub(super) fn lower_lane(
     let actions = inputs.schedule.lanes[lane.index()].iter().copied();
     let actions = actions.zip(layout.slots.iter().copied());
     let train = layout.emit(inputs, edges, actions, true);
-    let Layout { stages, arena, persistent, handles, collectives, ties, .. } = layout;
+    let Layout { stages, sizes, handles, collectives, ties, .. } = layout;
+    let Sizes { arena, persistent, exchange } = sizes;
     let stages = stages.into_iter().map(|s| s.program).collect();
     let m = inputs.schedule.micro_batches;
     let updates = if inputs.schedule.updates == Updates::Stashed { m } else { 1 };
@@ -162,6 +162,7 @@ pub(super) fn lower_lane(
         train,
         arena,
         persistent,
+        exchange,
         // One more for scattered samples, one more for ties and broadcasts.
         handles: handles + 1,
         collectives: collectives + 1,

@@ -7,6 +7,7 @@
 //! piece of memory.
 
 use super::Inputs;
+use super::exchange::exchange_bytes;
 use super::groups::Groups;
 use super::lane::Stage;
 use super::wires::Wires;
@@ -33,13 +34,18 @@ impl Arena {
     }
 }
 
-/// Gives everything its offset; returns the size of the arena and of its lasting part.
-pub(super) fn place(
-    inputs: &Inputs,
-    groups: &Groups,
-    lane: LaneId,
-    stages: &mut [Stage],
-) -> (Bytes, Bytes) {
+/// How large a lane's arena is.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub arena: Bytes,
+    /// What lasts, encoded sums included.
+    pub persistent: Bytes,
+    /// For encoded sums, at the end.
+    pub exchange: Region,
+}
+
+/// Gives everything its offset.
+pub(super) fn place(inputs: &Inputs, groups: &Groups, lane: LaneId, stages: &mut [Stage]) -> Sizes {
     let mut arena = Arena::default();
     for stage in stages.iter_mut() {
         place_parameters(inputs, groups, &mut stage.program, &mut arena);
@@ -65,7 +71,9 @@ pub(super) fn place(
     for stage in stages.iter_mut() {
         stage.program.transient.offset = shared;
     }
-    (arena.end, persistent)
+    let exchange = arena.take(exchange_bytes(inputs, groups, lane, stages));
+    let persistent = persistent + (arena.end - exchange.offset);
+    Sizes { arena: arena.end, persistent, exchange }
 }
 
 /// Room for the samples of another replica, on their way: nothing else is transient then.
