@@ -83,7 +83,7 @@ pub fn call_together(t: &mut dyn Transport) {
     let (rank, ranks) = (t.rank(), t.ranks());
     let mut links = t.links(&[everybody(t, 0), everybody(t, 1)], 3).unwrap();
     let len = 5000;
-    let value = |rank: u32, at: usize| (rank + 1) as f32 + (at % 97) as f32;
+    let value = move |rank: u32, at: usize| (rank + 1) as f32 + (at % 97) as f32;
     let mut floats: Vec<Vec<f32>> =
         (0..4).map(|_| (0..len).map(|at| value(rank, at)).collect()).collect();
     let joints = [
@@ -104,12 +104,13 @@ pub fn call_together(t: &mut dyn Transport) {
     // SAFETY: as above.
     tickets.push(unsafe { links.call(1, joint, codes.as_mut_ptr(), len) }.unwrap());
     tickets.iter().for_each(|ticket| assert_eq!(end(&mut *links, ticket), 0));
-    for at in 0..len {
-        let sum: f32 = (0..ranks).map(|rank| value(rank, at)).sum();
-        assert_eq!((floats[0][at], floats[1][at]), (sum, value(0, at)));
-        assert!(rank > 0 || floats[2][at] == sum);
-        assert_eq!(floats[3][at], value(ranks - 1, at));
-    }
+    let all = |at: usize| (0..ranks).map(move |rank| value(rank, at));
+    let sums: Vec<f32> = (0..len).map(|at| all(at).sum()).collect();
+    let of = |rank: u32| (0..len).map(|at| value(rank, at)).collect::<Vec<f32>>();
+    assert_eq!(floats[0], sums);
+    assert_eq!(floats[1], of(0));
+    assert!(rank > 0 || floats[2] == sums);
+    assert_eq!(floats[3], of(ranks - 1));
     let counted = (1..ranks).fold(one, |sum, _| e5m2_sum::sum(sum, one, Rounding::NearestEven));
     assert!(ranks > 4 || codes.iter().all(|code| *code == counted), "{} of {counted}", codes[0]);
 }
