@@ -85,6 +85,8 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         schedule: &schedule,
         samples: ground.costs.samples,
         data_parallel: inputs.rest.data_parallel,
+        communication: &inputs.rest.communication,
+        cluster: &ground.cluster,
         optimizer: inputs.rest.optimizer,
         training: inputs.rest.training,
     };

@@ -5,7 +5,8 @@ use pipewright_core::cost::{CLUSTERS, Cluster};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{
-    Data, DataParallel, Draft, Model, Optimizer, Plan, ScheduleText, Sequence, Training,
+    Communication, Data, DataParallel, Draft, Model, Optimizer, Plan, ScheduleText, Sequence,
+    Training,
 };
 use pipewright_core::schedule::ScheduleKind;
 
@@ -51,6 +52,7 @@ pub struct Recomputed {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rest {
     pub data_parallel: DataParallel,
+    pub communication: Communication,
     pub optimizer: Optimizer,
     pub training: Training,
     pub data: Data,
@@ -63,8 +65,16 @@ impl Default for Rest {
     fn default() -> Self {
         let (optimizer, training) = (Optimizer::default(), Training::default());
         let data_parallel = DataParallel::default();
-        let data = Data::default();
-        Self { data_parallel, optimizer, training, data, shuffle: true, seed: 1, steps: 100 }
+        Self {
+            data_parallel,
+            communication: Communication::default(),
+            optimizer,
+            training,
+            data: Data::default(),
+            shuffle: true,
+            seed: 1,
+            steps: 100,
+        }
     }
 }
 
@@ -115,6 +125,8 @@ pub fn preset_title(preset: Preset) -> String {
         Preset::Mlp4 => "MLP, 4 layers",
         Preset::Fc32 { width } => return format!("FC 32 × {width}"),
         Preset::DigitsCnn => "Digits CNN · 8 px",
+        Preset::CaffenetMini => "CaffeNet mini · 32 px",
+        Preset::GooglenetMini => "GoogLeNet mini · 32 px",
         Preset::Alexnet => "AlexNet · 224 px",
         Preset::Caffenet => "CaffeNet · 227 px",
         Preset::Googlenet => "GoogLeNet · 224 px",
@@ -243,6 +255,7 @@ impl Inputs {
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             data_parallel: self.rest.data_parallel,
+            communication: self.rest.communication.clone(),
             optimizer: self.rest.optimizer,
             training: self.rest.training,
             data: self.rest.data.clone(),
@@ -283,6 +296,7 @@ impl Inputs {
             micro_batches: plan.micro_batches,
             rest: Rest {
                 data_parallel: plan.data_parallel,
+                communication: plan.communication.clone(),
                 optimizer: plan.optimizer,
                 training: plan.training,
                 data: plan.data.clone(),

@@ -53,6 +53,8 @@ fn main() {
             schedule: &schedule,
             samples: 4,
             data_parallel: plan.data_parallel,
+            communication: &plan.communication,
+            cluster: &plan.cluster,
             optimizer: plan.optimizer,
             training: plan.training,
         };

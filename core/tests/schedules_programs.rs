@@ -3,8 +3,8 @@
 use pipewright_core::cost::{Cluster, Link};
 use pipewright_core::graph::{Graph, GraphBuilder};
 use pipewright_core::plan::{
-    DataParallel, DataParallelMode, Draft, Inputs, Model, Optimizer, Program, Training, lower,
-    training_graphs,
+    Communication, DataParallel, DataParallelMode, Draft, Inputs, Model, Optimizer, Program,
+    Training, lower, training_graphs,
 };
 use pipewright_core::predict::predict;
 use pipewright_core::schedule::{Schedule, ScheduleKind, Updates};
@@ -41,6 +41,8 @@ fn programs(schedule: &Schedule) -> Vec<Program> {
         schedule,
         samples: SAMPLES,
         data_parallel: DataParallel::default(),
+        communication: &Communication::default(),
+        cluster: &cluster(schedule.stages(), 0),
         optimizer: Optimizer::default(),
         training: Training::default(),
     };

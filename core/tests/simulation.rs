@@ -10,7 +10,7 @@ use pipewright_core::cost::{Cluster, Link};
 use pipewright_core::graph::{Graph, GraphBuilder};
 use pipewright_core::ids::{LaneId, MicroBatch, StageId};
 use pipewright_core::plan::{
-    DataParallel, Inputs, Optimizer, Program, Training, lower, training_graphs,
+    Communication, DataParallel, Inputs, Optimizer, Program, Training, lower, training_graphs,
 };
 use pipewright_core::schedule::{ActionKind, Schedule, ScheduleKind};
 use pipewright_core::simulate::{Copies, StageCost, simulate};
@@ -78,6 +78,8 @@ impl Pipeline {
             schedule,
             samples: SAMPLES,
             data_parallel: DataParallel::default(),
+            communication: &Communication::default(),
+            cluster: &self.cluster(),
             optimizer: Optimizer::default(),
             training: Training::default(),
         };

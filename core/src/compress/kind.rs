@@ -113,6 +113,11 @@ impl CodecKind {
         }
     }
 
+    /// Whether encoding does not depend on what was encoded before.
+    pub fn is_stateless(self) -> bool {
+        !matches!(self, Self::TopK { momentum: Some(_), .. } | Self::PowerSgd { .. })
+    }
+
     /// Whether decoded values are the encoded ones, always.
     pub fn is_lossless(self) -> bool {
         self == Self::Fp32

@@ -1,6 +1,6 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
-use super::{BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, VERSION};
+use super::{BatchNorm, DataParallel, Optimizer, Plan, Precision, RecomputeError, VERSION};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
@@ -120,6 +120,16 @@ pub enum PlanError {
     /// A stage cannot compute in the order that the plan says.
     #[error("recompute: {0}")]
     Recompute(#[from] RecomputeError),
+    /// A way of summing gradients that does not exist.
+    #[error("{field}: `{reduction}` is not possible: {what}")]
+    Reduction {
+        /// The field.
+        field: &'static str,
+        /// What stands there.
+        reduction: String,
+        /// What is wrong with it, and what is possible.
+        what: &'static str,
+    },
     /// A number out of range.
     #[error("{field} is {value}, must be {must}")]
     Value {
@@ -200,6 +210,22 @@ impl Plan {
         if self.data_parallel.through_first() && lanes != 1 {
             return Err(PlanError::ThroughFirst { lanes });
         }
+        if self.data_parallel.through_first() && !self.communication.gradients.is_plain() {
+            return Err(PlanError::Value {
+                field: "communication.gradients",
+                value: self.communication.gradients.to_string(),
+                must: "fp32 in data-parallel mode `dp`; use `ddp`",
+            });
+        }
+        let edges = self.communication.edges;
+        let encodes = !edges.within.is_lossless() || !edges.across.is_lossless();
+        if encodes && self.training.precision != Precision::F32 {
+            return Err(PlanError::Value {
+                field: "communication.edges",
+                value: edges.across.to_string(),
+                must: "fp32 with bf16 activations, which already travel in half the bytes",
+            });
+        }
         // The first replica hands out one version of its parameters.
         if schedule.updates != Updates::Synchronous && self.data_parallel.through_first() {
             let (name, what) = (self.schedule.name.clone(), "data-parallel mode `dp`");
@@ -252,7 +278,8 @@ impl Plan {
         if let Some((field, value, must)) = self.training.wrong_number() {
             return refuse(field, value, must);
         }
-        if let super::Data::Synthetic { train, test } = self.data {
+        self.communication.check()?;
+        if let Some((train, test)) = self.data.drawn() {
             for (field, value) in [("data.train", train), ("data.test", test)] {
                 if !(1..=1 << 40).contains(&value) {
                     return refuse(field, value.to_string(), "between 1 and 2^40");

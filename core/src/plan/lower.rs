@@ -12,13 +12,15 @@ mod packed;
 mod place;
 mod stage;
 mod versions;
+mod wires;
 
 pub use groups::groups;
 pub(super) use packed::stored;
 pub(super) use stage::working_bytes;
 pub(crate) use stage::{AreaBytes, area_bytes};
 
-use super::{Area, DataParallel, Instruction, Optimizer, Program, Training};
+use super::{Area, Communication, DataParallel, Instruction, Optimizer, Program, Training};
+use crate::cost::Cluster;
 use crate::graph::Graph;
 use crate::graph::autodiff::{BackwardStyle, TrainingGraph, training_graph};
 use crate::ids::{LaneId, NodeId, StageId};
@@ -37,6 +39,10 @@ pub struct Inputs<'a> {
     pub samples: u64,
     /// Copies of the pipeline.
     pub data_parallel: DataParallel,
+    /// How what ranks send each other is encoded.
+    pub communication: &'a Communication,
+    /// Which ranks share a node.
+    pub cluster: &'a Cluster,
     /// How parameters change: what is kept for each.
     pub optimizer: Optimizer,
     /// How training goes: what else is kept or done.

@@ -1,6 +1,7 @@
 //! The plan file and what it becomes: one program per rank.
 
 mod check;
+mod communication;
 mod data;
 mod data_parallel;
 pub mod export;
@@ -12,13 +13,14 @@ mod recompute;
 mod training;
 
 pub use check::PlanError;
+pub use communication::{Choose, Communication, Edges, Way};
 pub use data::{DATA_KINDS, Data};
 pub use data_parallel::{DataParallel, DataParallelMode};
 pub(crate) use lower::{AreaBytes, area_bytes};
 pub use lower::{Inputs, groups, lower, lower_evaluation, training_graphs};
 pub use optimizer::Optimizer;
 pub use program::{
-    Area, Bucket, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
+    Area, Bucket, Encoded, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
     StageProgram, Tie, Versions,
 };
 pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem, in_sequences};
@@ -61,6 +63,9 @@ pub struct Plan {
     /// Copies of the pipeline.
     #[serde(default, skip_serializing_if = "training::is_default")]
     pub data_parallel: DataParallel,
+    /// How what ranks send each other is encoded.
+    #[serde(default, skip_serializing_if = "training::is_default")]
+    pub communication: Communication,
     /// How parameters change.
     pub optimizer: Optimizer,
     /// How the learning rate changes, and what else plain training does not have.
@@ -177,6 +182,8 @@ pub struct Draft {
     pub micro_batches: u32,
     /// Copies of the pipeline.
     pub data_parallel: DataParallel,
+    /// How what ranks send each other is encoded.
+    pub communication: Communication,
     /// How parameters change.
     pub optimizer: Optimizer,
     /// How the learning rate changes, and what else plain training does not have.
@@ -203,6 +210,7 @@ impl Draft {
             mini_batch: 32,
             micro_batches: 4,
             data_parallel: DataParallel::default(),
+            communication: Communication::default(),
             optimizer: Optimizer::default(),
             training: Training::default(),
             data: Data::default(),
@@ -243,6 +251,8 @@ impl Plan {
             schedule,
             samples: self.samples(),
             data_parallel: self.data_parallel,
+            communication: &self.communication,
+            cluster: &self.cluster,
             optimizer: self.optimizer,
             training: self.training,
         }

@@ -9,6 +9,7 @@
 //!   next backward pass can run while the last gradient travels;
 //! - the *transient* area serves one action at a time, and all stages of the rank.
 
+use crate::compress::{CodecKind, Reduction};
 use crate::graph::autodiff::ComputationKind;
 use crate::ids::{LaneId, MicroBatch, NodeId, ParamId, StageId};
 use crate::schedule::Action;
@@ -49,7 +50,7 @@ pub struct Tie {
 }
 
 /// Gradients that travel together, while the backward pass goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
     /// Where they lie.
     pub region: Region,
@@ -59,6 +60,8 @@ pub struct Bucket {
     pub group: u32,
     /// The slot of the call.
     pub slot: u32,
+    /// How they are summed.
+    pub reduction: Reduction,
 }
 
 /// Copies of a stage's trained parameters, for schedules that update them while micro-batches are
@@ -213,8 +216,17 @@ pub enum Source {
     Target,
 }
 
+/// Values that travel in other bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Encoded {
+    /// The codec; it keeps nothing from message to message.
+    pub codec: CodecKind,
+    /// Where the values lie, in single precision.
+    pub values: Region,
+}
+
 /// One step of a rank's program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Instruction {
     /// Copies a micro-batch of the data set into the arena.
     Load {
@@ -233,6 +245,8 @@ pub enum Instruction {
         tag: u32,
         /// To where.
         region: Region,
+        /// What is decoded from it then.
+        decode: Option<Encoded>,
     },
     /// Executes an action's kernels.
     Run {
@@ -255,6 +269,8 @@ pub enum Instruction {
         tag: u32,
         /// From where.
         region: Region,
+        /// What is encoded into it before.
+        encode: Option<Encoded>,
         /// To wait for it.
         handle: u32,
         /// The stage that sends.

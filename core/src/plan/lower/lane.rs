@@ -26,6 +26,10 @@ pub(super) struct Stage<'a> {
     pub edges: PortEdges,
     /// What each of its actions does with the versions of the parameters.
     pub uses: Vec<Use>,
+    /// Where what it sends is encoded, by handle from [`Stage::handles`] on; empty: nothing is.
+    pub wires: Vec<Region>,
+    /// Where what it receives lies until it is decoded.
+    pub received: Bytes,
 }
 
 /// Numbers of the edges behind a stage's ports, in the order of the ports.
@@ -65,7 +69,7 @@ impl Stage<'_> {
         (self.graph.sends.len() + self.graph.gradient_sends.len()) as u32
     }
 
-    fn handle_count(&self) -> u32 {
+    pub fn handle_count(&self) -> u32 {
         self.slot_ports() * self.program.slots.count
             + self.graph.gradient_sends.len() as u32 * self.program.outbox.count
     }
@@ -80,10 +84,16 @@ impl Stage<'_> {
             Area::Slot | Area::Transient => self.handles + slot * self.slot_ports() + port,
         }
     }
+
+    /// Where what is sent under a handle is encoded.
+    pub fn wire(&self, handle: u32) -> Option<Region> {
+        self.wires.get((handle - self.handles) as usize).copied()
+    }
 }
 
 /// A lane with everything at its place, before instructions are emitted.
 struct Layout<'a> {
+    lane: LaneId,
     stages: Vec<Stage<'a>>,
     /// The slot of every action.
     slots: Vec<u32>,
@@ -104,7 +114,7 @@ impl<'a> Layout<'a> {
                 stage_program(inputs, &graphs[id.index()], edges, (lane, id), pools)
             })
             .collect();
-        let (arena, persistent) = place(inputs, &edges.groups, &mut stages);
+        let (arena, persistent) = place(inputs, &edges.groups, lane, &mut stages);
         let handles = stages.iter_mut().fold(0, |next, stage| {
             stage.handles = next;
             next + stage.handle_count()
@@ -115,7 +125,7 @@ impl<'a> Layout<'a> {
             collectives += 1;
         }
         let ties = ties(edges, &stages);
-        Self { stages, slots, arena, persistent, handles, collectives, ties }
+        Self { lane, stages, slots, arena, persistent, handles, collectives, ties }
     }
 
     fn emit(
@@ -125,7 +135,7 @@ impl<'a> Layout<'a> {
         actions: impl Iterator<Item = (Action, u32)>,
         train: bool,
     ) -> Vec<Instruction> {
-        let emit = Emit::new(inputs, &self.stages, self.handles, edges.sorted.len() as u32);
+        let emit = Emit::new(inputs, self.lane, &self.stages, self.handles, edges);
         emit.all(actions, train, self.ties.len() as u32)
     }
 }
@@ -260,5 +270,15 @@ fn stage_program<'a>(
         first_copy: holders(inputs, id).first() == Some(&lane),
     };
     let edges = PortEdges::new(graph, id, edges);
-    Stage { id, graph, places, program, handles: 0, edges, uses }
+    Stage {
+        id,
+        graph,
+        places,
+        program,
+        handles: 0,
+        edges,
+        uses,
+        wires: vec![],
+        received: Bytes::ZERO,
+    }
 }

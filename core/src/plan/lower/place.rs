@@ -9,9 +9,10 @@
 use super::Inputs;
 use super::groups::Groups;
 use super::lane::Stage;
+use super::wires::Wires;
 use crate::graph::autodiff::ComputationKind;
 use crate::graph::{Node, Op};
-use crate::ids::ParamId;
+use crate::ids::{LaneId, ParamId};
 use crate::plan::layout::aligned;
 use crate::plan::{BatchNorm, Bucket, ParamPlace, Region, StageProgram};
 use crate::units::Bytes;
@@ -33,11 +34,25 @@ impl Arena {
 }
 
 /// Gives everything its offset; returns the size of the arena and of its lasting part.
-pub(super) fn place(inputs: &Inputs, groups: &Groups, stages: &mut [Stage]) -> (Bytes, Bytes) {
+pub(super) fn place(
+    inputs: &Inputs,
+    groups: &Groups,
+    lane: LaneId,
+    stages: &mut [Stage],
+) -> (Bytes, Bytes) {
     let mut arena = Arena::default();
     for stage in stages.iter_mut() {
         place_parameters(inputs, groups, &mut stage.program, &mut arena);
     }
+    let mut received = Bytes::ZERO;
+    for stage in stages.iter_mut() {
+        let wires = Wires::new(inputs, lane, stage);
+        received = received.max(wires.received);
+        stage.wires = wires.sent.into_iter().map(|bytes| arena.take(bytes)).collect();
+    }
+    // One message is decoded at a time.
+    let received = arena.take(received).offset;
+    stages.iter_mut().for_each(|stage| stage.received = received);
     let persistent = arena.end;
     for stage in stages.iter_mut() {
         let program = &mut stage.program;
@@ -131,7 +146,9 @@ fn place_gradients(
         let region = arena.take(Bytes(4) * inputs.graph.param(place.param).elements());
         place.gradient = Some(region);
         let Some(group) = group.filter(|_| !tied) else { continue };
-        let bucket = open.get_or_insert(Bucket { region, ready, group, slot: 0 });
+        let at = program.buckets.len();
+        let reduction = inputs.communication.bucket(program.stage, at);
+        let bucket = open.get_or_insert(Bucket { region, ready, group, slot: 0, reduction });
         bucket.region.bytes = arena.end - bucket.region.offset;
         bucket.ready = bucket.ready.max(ready);
         if bucket.region.bytes >= inputs.data_parallel.bucket {

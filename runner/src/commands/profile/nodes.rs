@@ -9,7 +9,9 @@ use crate::transport::{ReduceOp, Transport, TransportError};
 use pipewright_core::cost::{MeasuredNode, Profile, Sample, SplitSample};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::autodiff::ComputationKind;
-use pipewright_core::plan::{DataParallel, Inputs, Plan, Program, lower, training_graphs};
+use pipewright_core::plan::{
+    Communication, DataParallel, Inputs, Plan, Program, lower, training_graphs,
+};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Nanos;
 
@@ -63,6 +65,8 @@ fn measure_size<T: Transport>(
             schedule: &schedule,
             samples,
             data_parallel,
+            communication: &Communication::default(),
+            cluster: &plan.cluster,
             optimizer: plan.optimizer,
             training: plan.training,
         };
