@@ -1,9 +1,11 @@
 //! The command line.
 
+mod bench;
 mod onnx;
 mod recompute;
 mod training;
 
+pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, Way};
 pub use onnx::{LossKind, OnnxArgs};
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
@@ -60,6 +62,8 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Less memory by computing again: runner recompute graph.json.gz --budget 0.5 -o sequence.json
     Recompute(RecomputeArgs),
+    /// Measure codecs, and sums of gradients over ranks: mpirun -n 4 runner bench allreduce
+    Bench(BenchArgs),
     /// Print the JSON Schema of plan files: runner schema > plan.schema.json
     Schema,
 }
