@@ -96,7 +96,4 @@ pub trait Links: Send {
 
     /// Whether another thread than the transport's may make these calls.
     fn threaded(&self) -> bool;
-
-    /// Whether whoever waits should sleep between looks: ranks outnumber cores.
-    fn asleep(&self) -> bool;
 }

@@ -302,10 +302,6 @@ impl Links for LocalLinks {
     fn threaded(&self) -> bool {
         true
     }
-
-    fn asleep(&self) -> bool {
-        true
-    }
 }
 
 impl Hub {

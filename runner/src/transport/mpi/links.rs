@@ -1,6 +1,6 @@
 //! Calls that nobody waits for, over MPI: a communicator for each circle, a request for each ticket.
 
-use super::comm::{Comm, InPlace, Wait, check, class, tag_of};
+use super::comm::{Comm, InPlace, check, class, tag_of};
 use crate::transport::links::{Joint, Links, Ticket};
 use crate::transport::{Circle, TransportError};
 use mpi::ffi;
@@ -24,7 +24,6 @@ pub(super) struct MpiLinks {
     in_place: InPlace,
     sent: u64,
     threaded: bool,
-    wait: Wait,
     /// The transport's, which ends the job instead of MPI once something failed.
     failed: Arc<AtomicBool>,
 }
@@ -71,7 +70,6 @@ impl MpiLinks {
             in_place,
             sent: 0,
             threaded,
-            wait: world.wait,
             failed,
         })
     }
@@ -247,10 +245,6 @@ impl Links for MpiLinks {
 
     fn threaded(&self) -> bool {
         self.threaded
-    }
-
-    fn asleep(&self) -> bool {
-        self.wait == Wait::Asleep
     }
 }
 
