@@ -38,7 +38,7 @@ struct Snapshot {
 /// How a round ended.
 pub(super) enum Ended {
     /// A way was chosen; its trial's steps have been made.
-    Chosen(Choice, Vec<Stepped>),
+    Chosen(Box<Choice>, Vec<Stepped>),
     /// A signal came: the state is the one before the trials.
     Interrupted,
 }
@@ -124,7 +124,8 @@ impl<'a> Chooser<'a> {
         let own_ns: u64 = stepped.iter().map(|stepped| stepped.record.step_ns).sum();
         // The chosen trial's steps are steps of the training; the rest of the time is the price.
         let spent_ns = (rank.transport.now_ns() - begin).saturating_sub(own_ns);
-        Ok(Ended::Chosen(Choice { step, way: ways[winner].to_string(), spent_ns, chosen }, stepped))
+        let choice = Choice { step, way: ways[winner].to_string(), spent_ns, chosen };
+        Ok(Ended::Chosen(Box::new(choice), stepped))
     }
 
     /// The steps of one trial, up to one whose loss is no number; none after a signal.
