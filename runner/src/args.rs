@@ -1,9 +1,11 @@
 //! The command line.
 
+mod curves;
 mod onnx;
 mod recompute;
 mod training;
 
+pub use curves::{CurvesArgs, Measure};
 pub use onnx::{LossKind, OnnxArgs};
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
@@ -52,6 +54,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Write a plan, trained weights or metrics for other programs: runner export run --csv run.csv
     Export(ExportArgs),
+    /// Compare runs by what they learned in their time: runner curves fp32 fp8 -o curves.svg
+    Curves(CurvesArgs),
     /// Compare DataParallel, DDP, ZeRO-1, pipeline and hybrid: runner forms --model vgg16 --devices 8
     Forms(FormsArgs),
     /// Fit the cost model to measurements: runner calibrate points.csv --layers 32
