@@ -187,8 +187,8 @@ fn choices_are_recorded_and_can_be_replayed() {
             let round: Round = serde_json::from_value(chosen["round"].clone()).unwrap();
             let trials: Vec<&str> = round.trials.iter().map(|trial| &trial.name[..]).collect();
             assert_eq!(trials, ["fp32", "fp8-e5m2", "one-bit"]);
-            let winner = round.decide().unwrap().decision.winner;
-            assert_eq!(winner as u64, chosen["decision"]["winner"].as_u64().unwrap());
+            let again = serde_json::to_value(round.decide().unwrap()).unwrap();
+            assert_eq!(again, *chosen, "a record explains itself");
             assert!(choice["spent_ns"].as_u64().unwrap() > 0);
         }
         let text = std::fs::read_to_string(dir.join(out).join("rank-000.jsonl")).unwrap();
@@ -196,8 +196,9 @@ fn choices_are_recorded_and_can_be_replayed() {
         let records: Vec<_> = text.lines().map(record).collect();
         for (step, record) in records.iter().enumerate() {
             assert_eq!(record["step"].as_u64(), Some(step as u64), "every step once, in order");
-            let choice = &choices[step / 20]["chosen"]["decision"]["winner"];
-            assert_eq!(&record["way"], choice, "step {step}");
+            let chosen = &choices[step / 20]["chosen"];
+            let winner = chosen["decision"]["winner"].as_u64().unwrap() as usize;
+            assert_eq!(record["way"], chosen["admitted"][winner], "step {step}");
         }
         // A sum of some 60,000 values in one bit and in eight, half of them sent twice.
         let sent = |r: &serde_json::Value| r["encoded_bytes"].as_u64().unwrap_or(0);
