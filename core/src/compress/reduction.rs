@@ -2,7 +2,6 @@
 
 use super::{CodecKind, Method, Rounding, Scale};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The way of encoded values through the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,12 +72,5 @@ impl Reduction {
             ),
             codec => codec.build(1).err().map(|_| "the codec has no such setting"),
         }
-    }
-}
-
-impl fmt::Display for Reduction {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let way = if self.algorithm == Algorithm::Operator { " by MPI operator" } else { "" };
-        write!(f, "{}{way}", self.method)
     }
 }
