@@ -4,6 +4,7 @@ use super::{
     Bf16, Cntk, Codec, CodecError, ErrorFeedback, Float8, Fp8, Fp16, Int8, Levels, Plain, PowerSgd,
     Rounding, Scale, SignNorm, Table, Threshold, TopK, power_sgd,
 };
+use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// A codec and its settings. JSON: `{"codec": "table", "bits": 1}`.
@@ -110,6 +111,11 @@ impl CodecKind {
             // The others' sizes do not depend on what they are built for.
             _ => self.build(0).map_or(4 * values, |codec| codec.wire_bytes(values)),
         }
+    }
+
+    /// The same for so many bytes of single precision.
+    pub fn bytes(self, values: Bytes) -> Bytes {
+        if self.is_lossless() { values } else { Bytes(self.wire_bytes(values.0 / 4)) }
     }
 
     /// Whether encoding does not depend on what was encoded before.

@@ -70,7 +70,7 @@ pub use kind::{CodecKind, Method};
 pub use parse::ParseCodecError;
 pub use plain::Plain;
 pub use power_sgd::{PowerSgd, orthogonalise};
-pub use reduction::{Algorithm, Reduction};
+pub use reduction::{Algorithm, Reduction, USUAL};
 pub use scale::Scale;
 pub use sign_norm::SignNorm;
 pub use table::Table;

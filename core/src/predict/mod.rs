@@ -71,9 +71,21 @@ pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
     let groups = groups(&inputs);
     let computations = graphs.iter().map(|g| computations(g, &costs)).collect();
-    let copies = Copies { data_parallel: plan.data_parallel, groups: &groups };
+    let copies = plan.copies(&groups);
     let timeline = simulate(&programs, &stages, &plan.cluster, copies)?;
     Ok(Prediction { graph, costs, stages, computations, programs, groups, timeline })
+}
+
+impl Plan {
+    /// What the copies of its pipeline do together; `groups` are those that sum gradients.
+    fn copies<'a>(&self, groups: &'a [Vec<LaneId>]) -> Copies<'a> {
+        Copies {
+            data_parallel: self.data_parallel,
+            groups,
+            by_hosts: self.communication.hierarchical,
+            edges: self.communication.edges,
+        }
+    }
 }
 
 fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {

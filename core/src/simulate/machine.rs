@@ -3,7 +3,8 @@
 use super::meeting::Meeting;
 use super::reduce::Reductions;
 use super::{Copies, StageCost};
-use crate::cost::Cluster;
+use crate::compress::CodecKind;
+use crate::cost::{Cluster, Level};
 use crate::ids::LaneId;
 use crate::plan::{Instruction, Program};
 use crate::timeline::{Aside, Lane, Message, Span, Timeline, Wait, What, Work};
@@ -170,13 +171,16 @@ impl<'a> Machine<'a> {
             let Some(instruction) = program.train.get(state.next) else { return Next::Done };
             let pause = match *instruction {
                 Instruction::Load { .. } => None,
-                Instruction::Run { action, .. } => {
+                Instruction::Run { action, reduces, .. } => {
                     let time = self.stages[action.stage.index()].of(action.kind);
-                    Some(Next::Compute(time, Work::Run(action)))
+                    let completes = program.stage(action.stage).filter(|_| reduces);
+                    let longer = self.reductions.delay(lane, time, completes);
+                    Some(Next::Compute(time + longer, Work::Run(action)))
                 }
                 Instruction::Optimizer { stage, .. } => {
                     let time = self.stages[stage.index()].update;
-                    Some(Next::Compute(time, Work::Optimizer(stage)))
+                    let longer = self.reductions.delay(lane, time, None);
+                    Some(Next::Compute(time + longer, Work::Optimizer(stage)))
                 }
                 Instruction::Send { .. } => self.send(lane, instruction),
                 Instruction::Recv { tag, .. } => self.receive(lane, tag),
@@ -220,15 +224,20 @@ impl<'a> Machine<'a> {
         };
         let (to, tag) = (self.peer(lane, to), self.tag(lane, tag));
         let link = self.cluster.link(self.rank(lane), self.rank(to));
+        let codec = self.codec(lane, to);
+        let encoding = match codec.is_lossless() {
+            true => Nanos::ZERO,
+            false => self.cluster.codec_times(codec, region.bytes)[0],
+        };
         let state = &mut self.lanes[lane.index()];
         let now = state.now;
         state.handles[handle as usize] = tag as u32;
         let way = match self.cluster.receivers_copy {
             _ if to == lane => Nanos::ZERO,
             true => link.latency_ns,
-            false => link.time(region.bytes),
+            false => link.time(codec.bytes(region.bytes)),
         };
-        let arrival = now + way;
+        let arrival = now + encoding + way;
         let mail = &mut self.mail[tag];
         self.woken.extend(mail.waiter.take());
         mail.sent = Some(Message {
@@ -241,7 +250,19 @@ impl<'a> Machine<'a> {
             sent: now,
             received: arrival,
         });
-        self.cluster.blocking_sends.then(|| self.spend(lane, way, Wait::Receiver))
+        if self.cluster.blocking_sends {
+            return Some(self.spend(lane, encoding + way, Wait::Receiver));
+        }
+        (encoding > Nanos::ZERO).then(|| self.spend(lane, encoding, Wait::Receiver))
+    }
+
+    /// How values travel from one lane to another.
+    fn codec(&self, from: LaneId, to: LaneId) -> CodecKind {
+        match self.cluster.level(self.rank(from), self.rank(to)) {
+            _ if from == to => CodecKind::Fp32,
+            Level::Network => self.copies.edges.across,
+            Level::Device | Level::Node => self.copies.edges.within,
+        }
     }
 
     /// The lane does nothing else for `time`, and is then done with its instruction.
@@ -267,12 +288,10 @@ impl<'a> Machine<'a> {
         if arrival > now {
             return Some(Next::Until(arrival));
         }
-        if self.cluster.receivers_copy && message.from != lane {
-            let (from, to) = (self.rank(message.from), self.rank(lane));
-            let link = self.cluster.link(from, to);
-            let time = link.time(message.bytes) - link.latency_ns;
+        let time = self.taking(lane, &message);
+        let mail = &mut self.mail[tag];
+        if time > Nanos::ZERO {
             let end = now + time;
-            let mail = &mut self.mail[tag];
             if let Some(message) = &mut mail.sent {
                 message.received = end;
             }
@@ -280,10 +299,23 @@ impl<'a> Machine<'a> {
             self.woken.extend(mail.waiter.take());
             return Some(self.spend(lane, time, Wait::Message));
         }
-        let mail = &mut self.mail[tag];
         mail.taken = Some(now);
         self.woken.extend(mail.waiter.take());
         None
+    }
+
+    /// What a message that is there takes its receiver: bytes to move, values to decode.
+    fn taking(&self, lane: LaneId, message: &Message) -> Nanos {
+        let codec = self.codec(message.from, lane);
+        let mut time = Nanos::ZERO;
+        if self.cluster.receivers_copy && message.from != lane {
+            let link = self.cluster.link(self.rank(message.from), self.rank(lane));
+            time += link.time(codec.bytes(message.bytes)) - link.latency_ns;
+        }
+        if !codec.is_lossless() {
+            time += self.cluster.codec_times(codec, message.bytes)[1];
+        }
+        time
     }
 
     fn wait_send(&mut self, lane: LaneId, handle: u32) -> Option<Next> {
