@@ -4,6 +4,7 @@ mod explain;
 mod fit;
 pub mod search;
 mod stage;
+mod sums;
 
 pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
@@ -11,6 +12,7 @@ pub use explain::{
 
 pub use fit::{FitError, fit, fits};
 pub use stage::PlannedStage;
+pub use sums::{Offer, adaptive, offers, with_communication};
 
 use crate::cost::Costs;
 use crate::graph::Graph;

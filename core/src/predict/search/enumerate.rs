@@ -165,7 +165,7 @@ fn extras(space: &Space<'_>, copies: u32) -> Vec<(bool, Option<usize>)> {
         Some(fixed) => vec![fixed],
         None => std::iter::once(None).chain((0..space.ways.len()).map(Some)).collect(),
     };
-    if copies == 1 {
+    if copies == 1 && space.fixed.way.is_none() {
         // Nobody sums: ways that differ in sums are the same.
         ways.retain(|way| way.is_none_or(|way| space.ways[way].gradients.is_plain()));
     }
