@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod commands;
 pub mod data;
 pub mod device;
+pub mod exchange;
 pub mod execute;
 pub mod failure;
 pub mod init;

@@ -59,11 +59,14 @@ impl Division {
     /// Bytes that the rank of part `part` sends in a two-shot sum: its values of the others' parts,
     /// then the sum of its own part to each of them.
     pub fn sent_bytes(&self, part: usize, codec: CodecKind) -> u64 {
-        let bytes =
-            |part: &Vec<Chunk>| part.iter().map(|chunk| chunk.wire_bytes(codec)).sum::<u64>();
-        let all: u64 = self.parts.iter().map(bytes).sum();
-        let own = bytes(&self.parts[part]);
+        let (all, own) = (self.wire_bytes(None, codec), self.wire_bytes(Some(part), codec));
         all - own + own * (self.parts.len() as u64 - 1)
+    }
+
+    /// Bytes of all chunks' messages: those of every part, or of one.
+    pub fn wire_bytes(&self, part: Option<usize>, codec: CodecKind) -> u64 {
+        let parts = self.parts.iter().enumerate().filter(|(at, _)| part.is_none_or(|p| p == *at));
+        parts.flat_map(|(_, chunks)| chunks).map(|chunk| chunk.wire_bytes(codec)).sum()
     }
 }
 

@@ -15,6 +15,53 @@ pub struct ErrorFeedback<C> {
     decoded: Vec<f32>,
 }
 
+/// Encodes `values` together with what `residual` holds, which afterwards holds what was lost, and
+/// puts into `decoded` what receivers will see: three slices of one length. The residual is the
+/// caller's, so that it survives a change of codec. Returns the bytes used.
+///
+/// # Errors
+/// Those of the codec. A buffer that is too short leaves the residual as it was.
+pub fn encode(
+    codec: &mut (impl Codec + ?Sized),
+    values: &[f32],
+    residual: &mut [f32],
+    wire: &mut [u8],
+    decoded: &mut [f32],
+) -> Result<usize, CodecError> {
+    super::wire::space(codec, values.len(), wire)?;
+    let carried = carry(values, residual);
+    let used = codec.encode(if carried { residual } else { values }, wire)?;
+    codec.decode(&wire[..used], decoded)?;
+    if carried {
+        keep_lost(residual, decoded);
+    }
+    Ok(used)
+}
+
+/// First half of [`encode`]: adds `values` to the residual, which is what to encode. If one of them
+/// is not finite the residual stays, and `false` says to encode them as they are.
+pub fn carry(values: &[f32], residual: &mut [f32]) -> bool {
+    let finite = is_carried(values);
+    if finite {
+        residual.iter_mut().zip(values).for_each(|(residual, value)| *residual += value);
+    }
+    finite
+}
+
+/// Whether [`carry`] adds these values.
+pub fn is_carried(values: &[f32]) -> bool {
+    all_finite(values)
+}
+
+/// Second half of [`encode`]: takes what receivers will see from what was carried.
+pub fn keep_lost(residual: &mut [f32], decoded: &[f32]) {
+    for (residual, decoded) in residual.iter_mut().zip(decoded) {
+        let lost = *residual - decoded;
+        let whole = if residual.is_finite() { *residual } else { 0.0 };
+        *residual = if lost.is_finite() { lost } else { whole };
+    }
+}
+
 impl<C: Codec> ErrorFeedback<C> {
     /// Feedback around `codec` for `values` values, with nothing lost yet.
     pub fn new(codec: C, values: usize) -> Self {
@@ -41,21 +88,7 @@ impl<C: Codec> Codec for ErrorFeedback<C> {
         if expected != got {
             return Err(CodecError::WrongCount { codec: self.name(), expected, got });
         }
-        if !all_finite(values) {
-            return self.codec.encode(values, wire);
-        }
-        super::wire::space(&self.codec, got, wire)?; // before the residual changes
-        for (residual, value) in self.residual.iter_mut().zip(values) {
-            *residual += value;
-        }
-        let used = self.codec.encode(&self.residual, wire)?;
-        self.codec.decode(&wire[..used], &mut self.decoded)?;
-        for (residual, decoded) in self.residual.iter_mut().zip(&self.decoded) {
-            let lost = *residual - decoded;
-            let whole = if residual.is_finite() { *residual } else { 0.0 };
-            *residual = if lost.is_finite() { lost } else { whole };
-        }
-        Ok(used)
+        encode(&mut self.codec, values, &mut self.residual, wire, &mut self.decoded)
     }
 
     fn decode(&self, wire: &[u8], values: &mut [f32]) -> Result<(), CodecError> {

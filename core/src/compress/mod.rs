@@ -41,7 +41,7 @@ mod codebook;
 pub mod division;
 pub mod e5m2_sum;
 mod error;
-mod feedback;
+pub mod feedback;
 mod fp16;
 mod fp8;
 mod int8;
@@ -54,6 +54,7 @@ mod power_sgd;
 mod reduction;
 mod sample;
 pub mod scale;
+pub mod share;
 mod sign_norm;
 mod sums;
 mod table;
@@ -95,6 +96,13 @@ pub trait Codec: Send {
     /// Reads the bytes that one `encode` used, all of them, into as many values as it was given.
     fn decode(&self, wire: &[u8], values: &mut [f32]) -> Result<(), CodecError>;
 
+    /// Length of the message of `values` values that `wire` begins with, where several lie behind one
+    /// another. Of bytes that no encoder wrote it may be any number: [`Codec::decode`] checks.
+    fn message_bytes(&self, wire: &[u8], values: u64) -> u64 {
+        let _ = wire;
+        self.wire_bytes(values)
+    }
+
     /// Shows each tensor that is carried from step to step, by name, to save or to load it.
     fn visit_state(&mut self, visit: &mut dyn FnMut(&'static str, &mut [f32])) {
         let _ = visit;
@@ -116,6 +124,10 @@ impl<C: Codec + ?Sized> Codec for Box<C> {
 
     fn decode(&self, wire: &[u8], values: &mut [f32]) -> Result<(), CodecError> {
         (**self).decode(wire, values)
+    }
+
+    fn message_bytes(&self, wire: &[u8], values: u64) -> u64 {
+        (**self).message_bytes(wire, values)
     }
 
     fn visit_state(&mut self, visit: &mut dyn FnMut(&'static str, &mut [f32])) {

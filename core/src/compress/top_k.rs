@@ -64,7 +64,7 @@ impl TopK {
             *magnitude = value.abs().to_bits();
         }
         let at = source.len() - most;
-        let (_, least, above) = magnitudes.select_nth_unstable(at);
+        let (_, least, above) = magnitudes[..source.len()].select_nth_unstable(at);
         let least = *least;
         let mut ties = most - above.iter().filter(|m| **m > least).count();
         let mut count = 0;
@@ -103,7 +103,8 @@ impl Codec for TopK {
     }
 
     fn encode(&mut self, values: &[f32], wire: &mut [u8]) -> Result<usize, CodecError> {
-        if values.len() != self.values {
+        let fits = values.len() < self.values && self.waiting.is_empty();
+        if values.len() != self.values && !fits {
             let (expected, got) = (self.values, values.len());
             return Err(CodecError::WrongCount { codec: self.name(), expected, got });
         }
@@ -126,6 +127,11 @@ impl Codec for TopK {
             (self.velocity[place], self.waiting[place]) = (0.0, 0.0);
         }
         Ok(used)
+    }
+
+    fn message_bytes(&self, wire: &[u8], _values: u64) -> u64 {
+        let count = wire.first_chunk().map_or(0, |head| u32::from_le_bytes(*head));
+        if count == POISON { 4 } else { 4 + 8 * u64::from(count) }
     }
 
     fn decode(&self, wire: &[u8], values: &mut [f32]) -> Result<(), CodecError> {

@@ -4,7 +4,7 @@ use super::{Codec, CodecError};
 
 /// The first `codec.wire_bytes(values)` bytes of `wire`, or why they are not there.
 pub fn space<'a>(
-    codec: &impl Codec,
+    codec: &(impl Codec + ?Sized),
     values: usize,
     wire: &'a mut [u8],
 ) -> Result<&'a mut [u8], CodecError> {

@@ -1,5 +1,6 @@
 //! What can go wrong between ranks.
 
+use pipewright_core::compress::CodecError;
 use thiserror::Error;
 
 /// Why a call of a transport failed.
@@ -45,5 +46,15 @@ pub enum TransportError {
         code: i32,
         /// The library's text for it.
         text: String,
+    },
+    /// A message of gradients that no encoder wrote, or values that the codec does not take.
+    #[error("sum of bucket {bucket}, values of rank {rank}: {source}")]
+    Codec {
+        /// Number of the bucket on the rank that says so.
+        bucket: usize,
+        /// Whose message; this rank where it encodes.
+        rank: u32,
+        /// What the codec says, with its name.
+        source: CodecError,
     },
 }

@@ -15,11 +15,13 @@
 //! Each rank sleeps on its own condition variable, so only those concerned wake up.
 
 mod group;
+mod links;
 mod meeting;
 mod outbox;
 mod state;
 
 use super::clock::{host_name, monotonic_ns};
+use super::links::{Circle, Joint, Links};
 use super::{Collective, REDUCE_MAX, ReduceOp, Transport, TransportError};
 use group::Group;
 use meeting::{Call, Meeting};
@@ -34,6 +36,8 @@ pub struct LocalTransport {
     in_use: Vec<bool>,
     /// Collective calls under way, by slot: group and number of the call there.
     collectives: Vec<Option<(usize, u64)>>,
+    /// Endpoints made so far.
+    hubs: usize,
     shared: Arc<Shared>,
 }
 
@@ -43,6 +47,8 @@ struct Shared {
     state: Mutex<State>,
     /// Where each rank sleeps.
     wake: Vec<Condvar>,
+    /// By rank: the number of the host that it says it is on.
+    hosts: Vec<u32>,
 }
 
 /// Connects `ranks` ranks, each with up to `slots` outstanding sends.
@@ -50,14 +56,25 @@ struct Shared {
 /// # Panics
 /// When there are no ranks.
 pub fn local(ranks: u32, slots: usize) -> Vec<LocalTransport> {
-    assert!(ranks > 0, "a run needs ranks");
-    let state = State::new(ranks, slots);
+    local_on_hosts(&vec![0; ranks as usize], slots)
+}
+
+/// As [`local`], with ranks that say they are on hosts of these numbers: to see without a network how
+/// a run on several hosts goes.
+///
+/// # Panics
+/// When there are no ranks.
+pub fn local_on_hosts(hosts: &[u32], slots: usize) -> Vec<LocalTransport> {
+    assert!(!hosts.is_empty(), "a run needs ranks");
+    let ranks = hosts.len() as u32;
+    let state = Mutex::new(State::new(ranks, slots));
     let wake = (0..ranks).map(|_| Condvar::new()).collect();
-    let shared = Arc::new(Shared { ranks, state: Mutex::new(state), wake });
+    let shared = Arc::new(Shared { ranks, state, wake, hosts: hosts.to_vec() });
     let one = |rank| LocalTransport {
         rank,
         in_use: vec![false; slots],
         collectives: vec![],
+        hubs: 0,
         shared: shared.clone(),
     };
     (0..ranks).map(one).collect()
@@ -277,7 +294,10 @@ impl Transport for LocalTransport {
             // SAFETY: the caller keeps `values` untouched until wait_collective(slot), an error or
             // drop. Each of these returns only when no rank's share of the call is in progress
             // and none can begin any more.
-            let number = unsafe { state.groups[group].post(call, self.rank, values) };
+            let number = unsafe {
+                let (place, len) = (values.as_mut_ptr().cast(), values.len());
+                state.groups[group].post(Joint::Float(call), self.rank, place, len)
+            };
             self.collectives[slot] = Some((group, number));
         }
         drop(state);
@@ -324,6 +344,14 @@ impl Transport for LocalTransport {
     fn barrier(&mut self) -> Result<(), TransportError> {
         let result = self.meet(Call::Barrier, |_| (), |_| ());
         self.settle(result)
+    }
+
+    fn hosts(&mut self) -> Result<Vec<u32>, TransportError> {
+        Ok(self.shared.hosts.clone())
+    }
+
+    fn links(&mut self, circles: &[Circle]) -> Result<Box<dyn Links>, TransportError> {
+        Ok(links::links(self, circles))
     }
 
     fn now_ns(&self) -> u64 {

@@ -11,12 +11,14 @@
 mod clock;
 mod error;
 mod launch;
+pub mod links;
 pub mod local;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 
 pub use error::TransportError;
 pub use launch::launched_by_mpi;
+pub use links::{Circle, Joint, Links, Ticket};
 
 /// Most values of one [`Transport::all_reduce`].
 pub const REDUCE_MAX: usize = 128;
@@ -125,6 +127,14 @@ pub trait Transport {
 
     /// Waits until all ranks have come here.
     fn barrier(&mut self) -> Result<(), TransportError>;
+
+    /// By rank, the number of its host: ranks of one host share memory. All ranks call it.
+    fn hosts(&mut self) -> Result<Vec<u32>, TransportError>;
+
+    /// An endpoint for calls that nobody waits for, among the ranks of `circles`: those that this rank
+    /// is in, each once. All ranks call it, and those of a circle all name it, with ranks in the same
+    /// order. Drop it before the transport.
+    fn links(&mut self, circles: &[Circle]) -> Result<Box<dyn Links>, TransportError>;
 
     /// Nanoseconds on a clock that all ranks share; only differences mean something. On one host
     /// exact; between hosts off by at most half the fastest round trip at start, plus drift.

@@ -6,15 +6,19 @@
 //! only wait for ever.
 
 mod comm;
+mod links;
 mod start;
 
 use super::clock::monotonic_ns;
-use super::{Collective, REDUCE_MAX, ReduceOp, Transport, TransportError};
+use super::{Circle, Collective, Links, REDUCE_MAX, ReduceOp, Transport, TransportError};
 use comm::{Comm, InPlace, Request};
+use links::MpiLinks;
 pub use start::ClockOffset;
 use start::Started;
 use std::io::Write;
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Largest piece that a message is cut into: MPI counts bytes in 32 signed bits.
 const PIECE_BYTES: usize = 1 << 30;
@@ -28,16 +32,22 @@ pub struct Settings {
     pub piece_bytes: usize,
     /// Whether to measure the distance to rank 0's clock even where both are the same clock.
     pub measure_clock: bool,
+    /// Whether an [`exchange`](crate::exchange) may call from a thread of its own. MPI then takes a
+    /// lock in every call.
+    pub threads: bool,
+    /// So many consecutive ranks say that they are on one host, in place of what MPI knows.
+    pub ranks_a_host: Option<u32>,
 }
 
 impl Settings {
     /// For up to `slots` outstanding sends.
     pub fn new(slots: usize) -> Self {
-        Self { slots, piece_bytes: PIECE_BYTES, measure_clock: false }
+        let (piece_bytes, measure_clock) = (PIECE_BYTES, false);
+        Self { slots, piece_bytes, measure_clock, threads: false, ranks_a_host: None }
     }
 }
 
-/// One rank. Stays on the thread that started it (`MPI_THREAD_FUNNELED`).
+/// One rank. Stays on the thread that started it; what [`Transport::links`] makes may go to another.
 #[derive(Debug)]
 pub struct MpiTransport {
     rank: u32,
@@ -58,6 +68,10 @@ pub struct MpiTransport {
     clock: ClockOffset,
     host: String,
     state: State,
+    threaded: bool,
+    ranks_a_host: Option<u32>,
+    /// Whether an endpoint of [`Transport::links`] failed.
+    failed: Arc<AtomicBool>,
     /// MPI calls must come from the starting thread, also where handles happen to be `Send`.
     this_thread: PhantomData<*mut ()>,
 }
@@ -80,7 +94,7 @@ impl MpiTransport {
     /// # Panics
     /// When called twice in one process: MPI cannot be started again.
     pub fn start(settings: Settings) -> Result<Self, TransportError> {
-        let Started { data, control, rank, ranks, host, clock } = start::start(settings)?;
+        let Started { data, control, rank, ranks, host, clock, threaded } = start::start(settings)?;
         Ok(Self {
             rank,
             ranks,
@@ -94,6 +108,9 @@ impl MpiTransport {
             clock,
             host,
             state: State::Running,
+            threaded,
+            ranks_a_host: settings.ranks_a_host,
+            failed: Arc::default(),
             this_thread: PhantomData,
         })
     }
@@ -248,6 +265,25 @@ impl Transport for MpiTransport {
         self.settle(result)
     }
 
+    fn hosts(&mut self) -> Result<Vec<u32>, TransportError> {
+        if let Some(together) = self.ranks_a_host {
+            return Ok((0..self.ranks).map(|rank| rank / together.max(1)).collect());
+        }
+        let mut firsts = vec![0.0; self.ranks as usize];
+        let gathered = self
+            .control
+            .first_on_host()
+            .and_then(|first| self.control.all_gather(&[f64::from(first)], &mut firsts));
+        self.settle(gathered)?;
+        Ok(firsts.into_iter().map(|first| first as u32).collect())
+    }
+
+    fn links(&mut self, circles: &[Circle]) -> Result<Box<dyn Links>, TransportError> {
+        let (threaded, failed) = (self.threaded, self.failed.clone());
+        let made = MpiLinks::new(&self.control, circles, self.in_place, threaded, failed);
+        Ok(Box::new(self.settle(made)?))
+    }
+
     fn now_ns(&self) -> u64 {
         monotonic_ns().saturating_add_signed(self.clock.offset_ns)
     }
@@ -269,7 +305,8 @@ impl Transport for MpiTransport {
 impl Drop for MpiTransport {
     fn drop(&mut self) {
         let outstanding = self.slots.iter().any(|requests| !requests.is_empty())
-            || self.collectives.iter().any(Option::is_some);
+            || self.collectives.iter().any(Option::is_some)
+            || self.failed.load(Ordering::Relaxed);
         match self.state {
             State::Finished => {}
             State::Running if !outstanding && !std::thread::panicking() => {

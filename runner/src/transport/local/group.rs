@@ -4,7 +4,8 @@
 //! on its share of the elements, for all members: shares are apart, so nobody waits for anybody
 //! until all are done. As in [`outbox`](super::outbox) everything but the work is under one lock.
 
-use crate::transport::Collective;
+use crate::transport::{Collective, Joint};
+use pipewright_core::compress::e5m2_sum;
 use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
 
@@ -38,8 +39,9 @@ struct Call {
 
 #[derive(Clone, Copy, Debug)]
 struct Post {
-    call: Collective,
-    values: *mut f32,
+    joint: Joint,
+    /// `len` elements of the type that `joint` says.
+    values: *mut u8,
     len: usize,
 }
 
@@ -51,7 +53,6 @@ unsafe impl Send for Post {}
 #[derive(Debug)]
 pub(super) struct Share {
     member: usize,
-    call: Collective,
     posts: Each<Post>,
 }
 
@@ -74,12 +75,19 @@ impl Group {
         &mut self.calls[(number - self.first) as usize]
     }
 
-    /// Says where the values of `rank` lie; returns the call's number.
+    /// Says where the `len` values of `rank` lie; returns the call's number.
     ///
     /// # Safety
-    /// `values` must stay valid and untouched until [`Group::leave`] has been true for the call, or
-    /// the rank has withdrawn and nothing is [`Group::being_computed`].
-    pub(super) unsafe fn post(&mut self, call: Collective, rank: u32, values: &mut [f32]) -> u64 {
+    /// They are of the type that `joint` says, and must stay valid and untouched until
+    /// [`Group::leave`] has been true for the call, or the rank has withdrawn and nothing is
+    /// [`Group::being_computed`].
+    pub(super) unsafe fn post(
+        &mut self,
+        joint: Joint,
+        rank: u32,
+        values: *mut u8,
+        len: usize,
+    ) -> u64 {
         let member = self.member(rank).expect("a rank calls in its own groups");
         let number = self.next[member];
         self.next[member] += 1;
@@ -93,8 +101,7 @@ impl Group {
                 dead: false,
             });
         }
-        let post = Post { call, values: values.as_mut_ptr(), len: values.len() };
-        self.call_mut(number).posts[member] = Some(post);
+        self.call_mut(number).posts[member] = Some(Post { joint, values, len });
         number
     }
 
@@ -107,7 +114,7 @@ impl Group {
         }
         let posts: Each<Post> = call.posts.iter().copied().collect::<Option<_>>()?;
         call.computing += 1;
-        Some(Share { member, call: posts[member].call, posts })
+        Some(Share { member, posts })
     }
 
     /// What members of a call do not agree on.
@@ -169,10 +176,10 @@ impl Call {
     fn disagreement(&self) -> Option<String> {
         let mut posts = self.posts.iter().flatten();
         let first = posts.next()?;
-        let other = posts.find(|post| (post.call, post.len) != (first.call, first.len))?;
+        let other = posts.find(|post| (post.joint, post.len) != (first.joint, first.len))?;
         Some(format!(
             "ranks of a group call {:?} of {} and {:?} of {} values",
-            first.call, first.len, other.call, other.len
+            first.joint, first.len, other.joint, other.len
         ))
     }
 }
@@ -183,28 +190,48 @@ const BLOCK: usize = 2048;
 impl Share {
     /// Does the work.
     pub(super) fn compute(&self) {
+        let float = |sum: &mut f32, value: &f32| *sum += value;
+        let max = |most: &mut f32, value: &f32| *most = if value > most { *value } else { *most };
+        match self.posts[0].joint {
+            Joint::Float(Collective::AllReduce) => {
+                self.each(|root, values| join(root, values, float), true)
+            }
+            Joint::Float(Collective::Reduce) => {
+                self.each(|root, values| join(root, values, float), false)
+            }
+            Joint::Float(Collective::Broadcast) => self.each(|_: &mut [f32], _| (), true),
+            Joint::Max => self.each(|root, values| join(root, values, max), true),
+            Joint::Codes(rounding) => {
+                self.each(|totals, codes| e5m2_sum::add(codes, totals, rounding), true);
+            }
+        }
+    }
+
+    /// Joins all members' values into the first one's, in their order, and copies the result `back`.
+    fn each<T: Copy>(&self, join: impl Fn(&mut [T], &[T]), back: bool) {
         let (members, len) = (self.posts.len(), self.posts[0].len);
         let start = len * self.member / members;
         let end = len * (self.member + 1) / members;
         for start in (start..end).step_by(BLOCK) {
             let len = BLOCK.min(end - start);
-            // SAFETY: every member posted `len` valid values that it leaves alone until all shares
-            // are done or, after a failure, none is in progress; `Group::end` gets this share only
-            // when this function has returned. Shares do not overlap, members' values are apart,
-            // one slice of a member lives at a time, and the lock under which we got the addresses
-            // orders their writes before ours.
+            // SAFETY: every member posted `len` valid values of this type that it leaves alone until
+            // all shares are done or, after a failure, none is in progress; `Group::end` gets this
+            // share only when this function has returned. Shares do not overlap, members' values
+            // are apart, one slice of a member lives at a time, and the lock under which we got the
+            // addresses orders their writes before ours.
             let part = |member: usize| unsafe {
-                std::slice::from_raw_parts_mut(self.posts[member].values.add(start), len)
+                let values = self.posts[member].values.cast::<T>();
+                std::slice::from_raw_parts_mut(values.add(start), len)
             };
             let root = part(0);
-            if self.call != Collective::Broadcast {
-                for member in 1..members {
-                    root.iter_mut().zip(&*part(member)).for_each(|(sum, value)| *sum += value);
-                }
-            }
-            if self.call != Collective::Reduce {
+            (1..members).for_each(|member| join(root, part(member)));
+            if back {
                 (1..members).for_each(|member| part(member).copy_from_slice(root));
             }
         }
     }
+}
+
+fn join<T>(root: &mut [T], values: &[T], one: impl Fn(&mut T, &T)) {
+    root.iter_mut().zip(values).for_each(|(root, value)| one(root, value));
 }

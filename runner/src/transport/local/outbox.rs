@@ -48,10 +48,10 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Copies the bytes if they fill `into` exactly. Returns their number.
+    /// Copies the bytes to the beginning of `into` if they fit. Returns their number.
     pub(super) fn copy_into(&self, into: &mut [u8]) -> usize {
         let Post { bytes, len, .. } = self.post;
-        if len == into.len() {
+        if len <= into.len() {
             // SAFETY: `bytes` was a `&[u8]` of `len` bytes. `Outbox::post` demands that it stays
             // valid and unchanged until the slot is Free. This slot is Taken until `free` gets
             // this very message, so it is now. The lock under which we took it orders the
@@ -67,6 +67,14 @@ impl Message {
 impl Outbox {
     pub(super) fn new(slots: usize) -> Self {
         Self { slots: vec![Slot::Free; slots], queue: Vec::with_capacity(slots) }
+    }
+
+    /// Makes sure that there is a slot of that number.
+    pub(super) fn reach(&mut self, slot: usize) {
+        if slot >= self.slots.len() {
+            self.slots.resize(slot + 1, Slot::Free);
+            self.queue.reserve(self.slots.len() - self.queue.len());
+        }
     }
 
     /// Offers `bytes` to rank `to`. The slot must be Free.

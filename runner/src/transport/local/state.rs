@@ -1,6 +1,7 @@
 //! What all ranks see, under one lock.
 
 use super::group::Group;
+use super::links::Hub;
 use super::meeting::Meeting;
 use super::outbox::Outbox;
 use crate::transport::TransportError;
@@ -10,6 +11,8 @@ pub(super) struct State {
     pub outboxes: Vec<Outbox>,
     pub meeting: Meeting,
     pub groups: Vec<Group>,
+    /// What endpoints for calls that nobody waits for share.
+    pub hubs: Vec<Hub>,
     /// Ranks whose transport was dropped.
     pub gone: Vec<bool>,
     /// The first rank that stopped the run, and why.
@@ -22,6 +25,7 @@ impl State {
             outboxes: (0..ranks).map(|_| Outbox::new(slots)).collect(),
             meeting: Meeting::new(ranks),
             groups: vec![],
+            hubs: vec![],
             gone: vec![false; ranks as usize],
             abort: None,
         }

@@ -13,9 +13,9 @@ use std::time::Duration;
 /// A communicator. MPI must be running: only [`super::start`] makes one.
 #[derive(Debug)]
 pub(super) struct Comm {
-    raw: ffi::MPI_Comm,
+    pub(super) raw: ffi::MPI_Comm,
     piece: usize,
-    wait: Wait,
+    pub(super) wait: Wait,
 }
 
 /// How a rank waits.
@@ -36,7 +36,7 @@ const SLEEP: Duration = Duration::from_micros(20);
 /// One outstanding operation, such as a piece of a send.
 #[derive(Debug)]
 pub(super) struct Request {
-    raw: ffi::MPI_Request,
+    pub(super) raw: ffi::MPI_Request,
     wait: Wait,
 }
 
@@ -269,6 +269,58 @@ impl Comm {
         }
     }
 
+    /// Starts an all-reduce of `len` elements by any operator.
+    ///
+    /// # Safety
+    /// As for [`Comm::start_collective`]; the elements are of type `kind`, and `operator` takes it.
+    pub(super) unsafe fn all_reduce_in_place(
+        &self,
+        in_place: InPlace,
+        values: *mut u8,
+        len: usize,
+        kind: ffi::MPI_Datatype,
+        operator: ffi::MPI_Op,
+    ) -> Result<ffi::MPI_Request, TransportError> {
+        let count = c_int::try_from(len).expect("chunks are far smaller than 2^31");
+        let (mine, values) = (in_place.0 as *const c_void, values.cast::<c_void>());
+        // SAFETY: the caller's, and as in `start_collective`.
+        unsafe {
+            let mut raw = ffi::RSMPI_REQUEST_NULL;
+            let code = ffi::MPI_Iallreduce(mine, values, count, kind, operator, self.raw, &mut raw);
+            check("MPI_Iallreduce", code)?;
+            Ok(raw)
+        }
+    }
+
+    /// The world's number of the first rank that shares memory with this one. Collective; of the world
+    /// alone.
+    pub(super) fn first_on_host(&self) -> Result<u32, TransportError> {
+        // SAFETY: the communicator is valid, and each handle is written by the call before it is
+        // used.
+        unsafe {
+            let mut host = ffi::RSMPI_COMM_NULL;
+            let (kind, none) = (ffi::RSMPI_COMM_TYPE_SHARED, ffi::RSMPI_INFO_NULL);
+            let code = ffi::MPI_Comm_split_type(self.raw, kind, 0, none, &mut host);
+            check("MPI_Comm_split_type", code)?;
+            let (mut there, mut all) = (ffi::RSMPI_GROUP_NULL, ffi::RSMPI_GROUP_NULL);
+            check("MPI_Comm_group", ffi::MPI_Comm_group(host, &mut there))?;
+            check("MPI_Comm_group", ffi::MPI_Comm_group(self.raw, &mut all))?;
+            let (zero, mut first) = (0, 0);
+            let code = ffi::MPI_Group_translate_ranks(there, 1, &zero, all, &mut first);
+            check("MPI_Group_translate_ranks", code)?;
+            check("MPI_Group_free", ffi::MPI_Group_free(&mut there))?;
+            check("MPI_Group_free", ffi::MPI_Group_free(&mut all))?;
+            check("MPI_Comm_free", ffi::MPI_Comm_free(&mut host))?;
+            Ok(first as u32)
+        }
+    }
+
+    /// Gives the communicator back, with nothing under way on it. A drop has nobody to tell of errors.
+    pub(super) fn free(&mut self) {
+        // SAFETY: the communicator is valid, and MPI sets the handle to none.
+        unsafe { ffi::MPI_Comm_free(&mut self.raw) };
+    }
+
     pub(super) fn barrier(&self) -> Result<(), TransportError> {
         // SAFETY: the communicator is valid, `raw` is written by the call.
         let raw = unsafe {
@@ -309,19 +361,22 @@ fn ignored() -> *mut ffi::MPI_Status {
     unsafe { ffi::RSMPI_STATUS_IGNORE }
 }
 
-fn tag_of(tag: u32) -> c_int {
+pub(super) fn tag_of(tag: u32) -> c_int {
     c_int::try_from(tag).unwrap_or_else(|_| panic!("tag {tag} exceeds what MPI can have"))
 }
 
-/// Starts MPI for one thread of calls.
-pub(super) fn init() -> Result<(), TransportError> {
+/// Starts MPI for calls of one thread, or of several; whether several may call.
+pub(super) fn init(several: bool) -> Result<bool, TransportError> {
     let mut provided = 0;
+    // SAFETY: reads constants of the library.
+    let (one, all) = unsafe { (ffi::RSMPI_THREAD_FUNNELED, ffi::RSMPI_THREAD_MULTIPLE) };
     // SAFETY: MPI allows null for the arguments of main; our caller sees to it that it is called
     // once per process.
     check("MPI_Init_thread", unsafe {
-        let funneled = ffi::RSMPI_THREAD_FUNNELED;
-        ffi::MPI_Init_thread(ptr::null_mut(), ptr::null_mut(), funneled, &mut provided)
-    })
+        let asked = if several { all } else { one };
+        ffi::MPI_Init_thread(ptr::null_mut(), ptr::null_mut(), asked, &mut provided)
+    })?;
+    Ok(several && provided >= all)
 }
 
 /// Ends MPI.
@@ -346,7 +401,7 @@ pub(super) fn processor_name() -> Result<String, TransportError> {
     Ok(text(&buffer, len))
 }
 
-fn check(call: &'static str, code: c_int) -> Result<(), TransportError> {
+pub(super) fn check(call: &'static str, code: c_int) -> Result<(), TransportError> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
     }
@@ -359,7 +414,7 @@ fn check(call: &'static str, code: c_int) -> Result<(), TransportError> {
 }
 
 /// The standard's class of an implementation's code.
-fn class(code: c_int) -> c_int {
+pub(super) fn class(code: c_int) -> c_int {
     let mut class = code;
     // SAFETY: only writes one integer.
     unsafe { ffi::MPI_Error_class(code, &mut class) };

@@ -20,6 +20,8 @@ pub(super) struct Started {
     pub ranks: u32,
     pub host: String,
     pub clock: ClockOffset,
+    /// Whether several threads may call MPI.
+    pub threaded: bool,
 }
 
 /// The way from this process's clock to rank 0's, in nanoseconds.
@@ -35,14 +37,14 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
     static STARTED: AtomicBool = AtomicBool::new(false);
     assert!(!STARTED.swap(true, Ordering::Relaxed), "MPI starts once per process");
     let wait = wait();
-    comm::init()?;
+    let threaded = comm::init(settings.threads)?;
     let data = Comm::world(settings.piece_bytes, wait)?;
     let control = Comm::world(settings.piece_bytes, wait)?;
     let (rank, ranks) = control.place()?;
     let host = comm::processor_name()?;
     let domain = fnv1a(clock_domain(&host).as_bytes());
     let clock = synchronise(&control, rank, ranks, domain, settings.measure_clock)?;
-    Ok(Started { data, control, rank, ranks, host, clock })
+    Ok(Started { data, control, rank, ranks, host, clock, threaded })
 }
 
 /// Ranks that outnumber cores wait asleep, and where MPI itself waits they give their core to
