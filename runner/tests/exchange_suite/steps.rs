@@ -199,6 +199,11 @@ pub fn one_bit_is_a_thirty_first(t: &mut dyn Transport) {
     sum(&mut exchange, 0, 0, &mut gradient(t.rank(), 0, len));
     // What a ring sends in single precision.
     let ring = 2 * 4 * len as u64 * u64::from(t.ranks() - 1) / u64::from(t.ranks());
-    assert!(exchange.sent_bytes() * 31 <= ring, "{} of {ring} bytes on rank {}", exchange.sent_bytes(), t.rank());
+    assert!(
+        exchange.sent_bytes() * 31 <= ring,
+        "{} of {ring} bytes on rank {}",
+        exchange.sent_bytes(),
+        t.rank()
+    );
     assert_eq!(exchange.sent_bytes() > 0, t.ranks() > 1);
 }
