@@ -125,6 +125,8 @@ pub fn preset_title(preset: Preset) -> String {
         Preset::Mlp4 => "MLP, 4 layers",
         Preset::Fc32 { width } => return format!("FC 32 × {width}"),
         Preset::DigitsCnn => "Digits CNN · 8 px",
+        Preset::CaffenetMini => "CaffeNet mini · 32 px",
+        Preset::GooglenetMini => "GoogLeNet mini · 32 px",
         Preset::Alexnet => "AlexNet · 224 px",
         Preset::Caffenet => "CaffeNet · 227 px",
         Preset::Googlenet => "GoogLeNet · 224 px",

@@ -19,7 +19,9 @@
 
 mod choice;
 mod curve;
+mod history;
 mod least_squares;
+mod round;
 #[cfg(test)]
 mod tests;
 mod two_stage;
@@ -27,4 +29,6 @@ mod weights;
 
 pub use choice::{Candidate, ChoiceError, Decision, Question, choose, trial_seconds};
 pub use curve::Curve;
+pub use history::History;
+pub use round::{Chosen, Round, Trial};
 pub use two_stage::{CurveError, Fitted, Forecast, MOST_AHEAD, Point, forecast};

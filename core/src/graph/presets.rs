@@ -32,6 +32,10 @@ pub enum Preset {
     },
     /// A small convolutional network for 8 x 8 images of digits.
     DigitsCnn,
+    /// CaffeNet's layers, few channels: 32 x 32 images of 16 classes.
+    CaffenetMini,
+    /// GoogLeNet's modules as first published, few channels: the same images.
+    GooglenetMini,
     /// AlexNet as torchvision has it, 224 x 224 images, 1,000 classes, like all that follow.
     Alexnet,
     /// AlexNet as Caffe has it: groups and local response normalisation, 227 x 227 images.
@@ -149,7 +153,7 @@ impl Resizable {
 const USUAL_SIZE: u64 = 224;
 
 /// Presets with their usual sizes, in the order in which they are offered.
-pub const PRESETS: [Preset; 24] = [
+pub const PRESETS: [Preset; 26] = [
     Preset::Vgg16,
     Preset::Resnet50,
     Preset::Gpt2,
@@ -174,12 +178,16 @@ pub const PRESETS: [Preset; 24] = [
     Preset::Fc32 { width: 5000 },
     Preset::Mlp4,
     Preset::DigitsCnn,
+    Preset::CaffenetMini,
+    Preset::GooglenetMini,
 ];
 
 /// Presets that are a name and nothing else.
-const NAMED: [(&str, Preset); 21] = [
+const NAMED: [(&str, Preset); 23] = [
     ("mlp4", Preset::Mlp4),
     ("digits-cnn", Preset::DigitsCnn),
+    ("caffenet-mini", Preset::CaffenetMini),
+    ("googlenet-mini", Preset::GooglenetMini),
     ("alexnet", Preset::Alexnet),
     ("caffenet", Preset::Caffenet),
     ("googlenet", Preset::Googlenet),
@@ -204,7 +212,7 @@ const NAMED: [(&str, Preset); 21] = [
 /// Why a text is no preset.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "no model is called `{given}`; known: mlp4, fc32:WIDTH, vgg16, resnet50, digits-cnn, alexnet, \
+    "no model is called `{given}`; known: mlp4, fc32:WIDTH, vgg16, resnet50, digits-cnn, caffenet-mini, googlenet-mini, alexnet, \
      caffenet, googlenet, vgg19, resnet18, resnet101, resnet152, unet:BLOCKS,CHANNELS, \
      amoebanet-d:LAYERS,FILTERS, bert-base, bert-large, gpt2, gpt2-medium, gpt2-large, gpt2-xl, \
      gpt3-175b, llama-7b, llama-13b, llama-70b, transformer:layers=24,hidden=1024,heads=16,\
@@ -227,6 +235,8 @@ impl Preset {
             Preset::Mlp4 => dense::mlp4(),
             Preset::Fc32 { width } => dense::fc32(width),
             Preset::DigitsCnn => convolutional::digits_cnn(),
+            Preset::CaffenetMini => convolutional::caffenet_mini(),
+            Preset::GooglenetMini => googlenet::googlenet_mini(),
             Preset::Alexnet => convolutional::alexnet(),
             Preset::Caffenet => convolutional::caffenet(),
             Preset::Googlenet => googlenet::googlenet(),

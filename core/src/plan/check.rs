@@ -1,6 +1,6 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
-use super::{BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, VERSION};
+use super::{BatchNorm, DataParallel, Optimizer, Plan, Precision, RecomputeError, VERSION};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
@@ -217,6 +217,15 @@ impl Plan {
                 must: "fp32 in data-parallel mode `dp`; use `ddp`",
             });
         }
+        let edges = self.communication.edges;
+        let encodes = !edges.within.is_lossless() || !edges.across.is_lossless();
+        if encodes && self.training.precision != Precision::F32 {
+            return Err(PlanError::Value {
+                field: "communication.edges",
+                value: edges.across.to_string(),
+                must: "fp32 with bf16 activations, which already travel in half the bytes",
+            });
+        }
         // The first replica hands out one version of its parameters.
         if schedule.updates != Updates::Synchronous && self.data_parallel.through_first() {
             let (name, what) = (self.schedule.name.clone(), "data-parallel mode `dp`");
@@ -270,7 +279,7 @@ impl Plan {
             return refuse(field, value, must);
         }
         self.communication.check()?;
-        if let super::Data::Synthetic { train, test } = self.data {
+        if let Some((train, test)) = self.data.drawn() {
             for (field, value) in [("data.train", train), ("data.test", test)] {
                 if !(1..=1 << 40).contains(&value) {
                     return refuse(field, value.to_string(), "between 1 and 2^40");

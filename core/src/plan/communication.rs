@@ -5,6 +5,7 @@ use super::training::is_default;
 use crate::compress::{CodecKind, Reduction};
 use crate::ids::StageId;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What a plan file may leave out; then everything travels as it is computed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,26 +55,53 @@ pub struct Choose {
     pub every: u64,
     /// Steps of each trial.
     pub trial: u64,
-    /// Among which to choose.
+    /// Among which to choose, the more precise first; `buckets`, where there are some, are one more.
     pub candidates: Vec<Reduction>,
 }
 
+/// What all gradients do in a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// The same.
+    All(Reduction),
+    /// Each bucket what [`Communication::buckets`] says.
+    Adaptive,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Way::All(reduction) => write!(f, "{reduction}"),
+            Way::Adaptive => write!(f, "adaptive"),
+        }
+    }
+}
+
 impl Communication {
-    /// How a bucket of a stage is summed.
+    /// The ways that gradients may take in the course of the training. Without [`Choose`] it is one.
+    pub fn ways(&self) -> Vec<Way> {
+        let adaptive = (!self.buckets.is_empty()).then_some(Way::Adaptive);
+        match &self.choose {
+            None => vec![adaptive.unwrap_or(Way::All(self.gradients))],
+            Some(choose) => {
+                let all = choose.candidates.iter().map(|candidate| Way::All(*candidate));
+                all.chain(adaptive).collect()
+            }
+        }
+    }
+
+    /// How a bucket of a stage is summed when gradients take `way`.
+    pub fn reduction(&self, way: Way, stage: StageId, bucket: usize) -> Reduction {
+        match way {
+            Way::All(reduction) => reduction,
+            Way::Adaptive => self.bucket(stage, bucket),
+        }
+    }
+
+    /// How a bucket of a stage is summed at first.
     pub fn bucket(&self, stage: StageId, bucket: usize) -> Reduction {
         let exception = self.buckets.get(stage.index()).and_then(|stage| stage.get(bucket));
         exception.copied().unwrap_or(self.gradients)
-    }
-
-    /// Every way that a bucket may take in the course of the training; its first one first.
-    pub fn ways(&self, stage: StageId, bucket: usize) -> Vec<Reduction> {
-        let mut ways = vec![self.bucket(stage, bucket)];
-        for candidate in self.choose.iter().flat_map(|choose| &choose.candidates) {
-            if !ways.contains(candidate) {
-                ways.push(*candidate);
-            }
-        }
-        ways
     }
 
     /// The first number or setting that makes no sense: field, value, what may stand there.
@@ -93,8 +121,8 @@ impl Communication {
             ("communication.edges.within", self.edges.within),
             ("communication.edges.across", self.edges.across),
         ] {
-            if !codec.is_stateless() {
-                let must = "a codec that keeps nothing from step to step, such as bf16 or fp8-e4m3";
+            if !codec.is_stateless() || matches!(codec, CodecKind::TopK { .. }) {
+                let must = "a codec of all values that keeps nothing, such as bf16 or fp8-e4m3";
                 return refuse(field, codec.to_string(), must);
             }
         }
@@ -106,13 +134,10 @@ impl Communication {
                 let must = "at least as many steps as a trial";
                 return refuse("communication.choose.every", choose.every.to_string(), must);
             }
-            if choose.candidates.len() < 2 {
+            if self.ways().len() < 2 {
                 let count = choose.candidates.len().to_string();
-                return refuse("communication.choose.candidates", count, "at least two of them");
-            }
-            if !self.buckets.is_empty() {
-                let must = "empty where `gradients` is chosen while training";
-                return refuse("communication.buckets", "not empty".into(), must);
+                let must = "two or more, or one and `buckets`";
+                return refuse("communication.choose.candidates", count, must);
             }
         }
         Ok(())

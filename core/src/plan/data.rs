@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The data set of a plan. Prints and parses as `synthetic` or `KIND:PATH`, as in `idx:DIR`. Paths
+/// The data set of a plan. Prints and parses as `synthetic`, `shapes` or `KIND:PATH`, as in `idx:DIR`. Paths
 /// are relative to where the runner starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -15,6 +15,13 @@ pub enum Data {
         /// Samples to train on.
         train: u64,
         /// Samples to test on.
+        test: u64,
+    },
+    /// Images of 16 classes of shapes, drawn from the plan's seed; harder than `synthetic`.
+    Shapes {
+        /// Images to train on.
+        train: u64,
+        /// Images to test on.
         test: u64,
     },
     /// Images and labels in MNIST's file layout and names, in one folder.
@@ -61,14 +68,23 @@ pub enum Data {
 }
 
 /// What may be asked for, in messages and help.
-pub const DATA_KINDS: &str = "synthetic, idx:DIR, cifar10:DIR, cifar100:DIR, images:DIR, \
+pub const DATA_KINDS: &str = "synthetic, shapes, idx:DIR, cifar10:DIR, cifar100:DIR, images:DIR, \
                               tokens16:PATH, tokens32:PATH, npy:DIR or safetensors:FILE";
 
 impl Data {
-    /// The kind's name and where it lies, for all kinds with files.
-    fn parts(&self) -> Option<(&'static str, &str)> {
-        Some(match self {
-            Data::Synthetic { .. } => return None,
+    /// Samples to train and to test on, of the kinds that are drawn.
+    pub fn drawn(&self) -> Option<(u64, u64)> {
+        match self {
+            Data::Synthetic { train, test } | Data::Shapes { train, test } => Some((*train, *test)),
+            _ => None,
+        }
+    }
+
+    /// The kind's name and, for all kinds with files, where it lies.
+    fn parts(&self) -> (&'static str, Option<&str>) {
+        let (kind, path) = match self {
+            Data::Synthetic { .. } => return ("synthetic", None),
+            Data::Shapes { .. } => return ("shapes", None),
             Data::Idx { dir } => ("idx", dir),
             Data::Cifar10 { dir } => ("cifar10", dir),
             Data::Cifar100 { dir } => ("cifar100", dir),
@@ -77,7 +93,8 @@ impl Data {
             Data::Tokens32 { path } => ("tokens32", path),
             Data::Npy { dir } => ("npy", dir),
             Data::Safetensors { file } => ("safetensors", file),
-        })
+        };
+        (kind, Some(path))
     }
 }
 
@@ -90,8 +107,8 @@ impl Default for Data {
 impl fmt::Display for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.parts() {
-            None => write!(f, "synthetic"),
-            Some((kind, path)) => write!(f, "{kind}:{path}"),
+            (kind, None) => write!(f, "{kind}"),
+            (kind, Some(path)) => write!(f, "{kind}:{path}"),
         }
     }
 }
@@ -102,7 +119,11 @@ impl FromStr for Data {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || format!("`{text}` is no data set; use {DATA_KINDS}");
         let Some((kind, path)) = text.split_once(':') else {
-            return if text == "synthetic" { Ok(Data::default()) } else { Err(refuse()) };
+            return match text {
+                "synthetic" => Ok(Data::default()),
+                "shapes" => Ok(Data::Shapes { train: 8192, test: 1024 }),
+                _ => Err(refuse()),
+            };
         };
         if path.is_empty() {
             return Err(refuse());
@@ -130,7 +151,7 @@ mod tests {
     fn every_kind_prints_as_it_parses() {
         let kinds = DATA_KINDS.replace(" or ", ", ");
         let kinds: Vec<&str> = kinds.split(", ").map(str::trim).collect();
-        assert_eq!(kinds.len(), 9);
+        assert_eq!(kinds.len(), 10);
         for text in kinds {
             let data: Data = text.parse().unwrap();
             assert_eq!(data.to_string(), text);

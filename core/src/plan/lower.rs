@@ -6,12 +6,14 @@
 //! 3. pools get their counts, and everything its offset in the arena.
 
 mod emit;
+mod exchange;
 mod groups;
 mod lane;
 mod packed;
 mod place;
 mod stage;
 mod versions;
+mod wires;
 
 pub use groups::groups;
 pub(super) use packed::stored;

@@ -13,14 +13,14 @@ mod recompute;
 mod training;
 
 pub use check::PlanError;
-pub use communication::{Choose, Communication, Edges};
+pub use communication::{Choose, Communication, Edges, Way};
 pub use data::{DATA_KINDS, Data};
 pub use data_parallel::{DataParallel, DataParallelMode};
 pub(crate) use lower::{AreaBytes, area_bytes};
 pub use lower::{Inputs, groups, lower, lower_evaluation, training_graphs};
 pub use optimizer::Optimizer;
 pub use program::{
-    Area, Bucket, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
+    Area, Bucket, Encoded, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
     StageProgram, Tie, Versions,
 };
 pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem, in_sequences};

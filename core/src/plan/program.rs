@@ -1,7 +1,8 @@
 //! One rank's program: instructions, and every buffer at its place in the rank's arena.
 //!
 //! ```text
-//! arena:  parameters, gradients, optimizer state | slots of stage a | outbox of stage a | .. | transient
+//! arena:  parameters, gradients, optimizer state | slots of stage a | outbox of stage a | ..
+//!         | transient | encoded sums
 //! ```
 //! - a *slot* holds what one micro-batch keeps between its forward and its backward pass (the
 //!   stash), and the activations that are sent; a stage has as many as micro-batches in flight;
@@ -9,7 +10,7 @@
 //!   next backward pass can run while the last gradient travels;
 //! - the *transient* area serves one action at a time, and all stages of the rank.
 
-use crate::compress::Reduction;
+use crate::compress::{CodecKind, Reduction};
 use crate::graph::autodiff::ComputationKind;
 use crate::ids::{LaneId, MicroBatch, NodeId, ParamId, StageId};
 use crate::schedule::Action;
@@ -26,8 +27,11 @@ pub struct Program {
     pub train: Vec<Instruction>,
     /// Size of the arena: all memory that the rank uses for tensors.
     pub arena: Bytes,
-    /// Part of it that lasts: parameters, their gradients, the optimizer's state.
+    /// Part of it that lasts: parameters, their gradients, the optimizer's state, and what follows.
     pub persistent: Bytes,
+    /// Part of it, at its end, for encoded sums of gradients: their messages, and what error feedback
+    /// carries from step to step. Whoever sums keeps it.
+    pub exchange: Region,
     /// Sends can be outstanding under this many handles.
     pub handles: u32,
     /// Collective calls can be outstanding in this many slots.
@@ -216,8 +220,17 @@ pub enum Source {
     Target,
 }
 
+/// Values that travel in other bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Encoded {
+    /// The codec; it keeps nothing from message to message.
+    pub codec: CodecKind,
+    /// Where the values lie, in single precision.
+    pub values: Region,
+}
+
 /// One step of a rank's program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Instruction {
     /// Copies a micro-batch of the data set into the arena.
     Load {
@@ -236,6 +249,8 @@ pub enum Instruction {
         tag: u32,
         /// To where.
         region: Region,
+        /// What is decoded from it then.
+        decode: Option<Encoded>,
     },
     /// Executes an action's kernels.
     Run {
@@ -258,6 +273,8 @@ pub enum Instruction {
         tag: u32,
         /// From where.
         region: Region,
+        /// What is encoded into it before.
+        encode: Option<Encoded>,
         /// To wait for it.
         handle: u32,
         /// The stage that sends.

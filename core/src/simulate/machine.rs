@@ -217,7 +217,7 @@ impl<'a> Machine<'a> {
     }
 
     fn send(&mut self, lane: LaneId, instruction: &Instruction) -> Option<Next> {
-        let Instruction::Send { to, tag, region, handle, stage, micro_batch, gradient } =
+        let Instruction::Send { to, tag, region, handle, stage, micro_batch, gradient, .. } =
             *instruction
         else {
             return None;

@@ -1,7 +1,10 @@
 //! Going on from a checkpoint, all ranks together.
 
 use super::agree::agree;
-use super::{Candidate, CheckpointError, FileRecord, Identity, Manifest, Resume, SplitRecord};
+use super::carried::read_carried;
+use super::{
+    Candidate, CheckpointError, ChoiceRecord, FileRecord, Identity, Manifest, Resume, SplitRecord,
+};
 use crate::execute::{Rank, RunError};
 use crate::tensor_file::{TensorFile, checksum};
 use crate::transport::{ReduceOp, Transport};
@@ -9,12 +12,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Where training begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Begun {
     /// Steps that were trained already.
     pub step: u64,
     /// Mean loss of the last of them; 0 at the very beginning.
     pub loss: f64,
+    /// What was learned where the way of gradients is chosen while training.
+    pub choice: Option<ChoiceRecord>,
 }
 
 /// Sets every tensor of this rank that outlives a step to what the newest whole checkpoint says.
@@ -45,9 +50,9 @@ pub fn load<T: Transport>(
         }
         let candidate = resume.candidates.iter().find(|c| c.step as f64 == step[0]);
         let read = read(rank, candidate, &resume.folder, (identity, split));
-        let loss = read.as_ref().copied().unwrap_or_default();
+        let begun = read.as_ref().ok().cloned();
         match agree(&mut rank.transport, read.map(drop)).map_err(lost)? {
-            Ok(()) => return Ok(Some(Begun { step: step[0] as u64, loss })),
+            Ok(()) => return Ok(begun),
             Err(error) if !resume.falls_back => return Err(RunError::Resume(error)),
             Err(error) if first => eprintln!("warning: {error}; trying the checkpoint before"),
             Err(_) => {}
@@ -58,13 +63,13 @@ pub fn load<T: Transport>(
     Err(RunError::Resume(error))
 }
 
-/// This rank's part: its share of the sums, and its tensors. Returns the loss.
+/// This rank's part: its share of the sums, and its tensors.
 fn read<T: Transport>(
     rank: &mut Rank<T>,
     candidate: Option<&Candidate>,
     folder: &Path,
     (identity, split): (&Identity, &SplitRecord),
-) -> Result<f64, CheckpointError> {
+) -> Result<Begun, CheckpointError> {
     let Some(Candidate { folder, .. }) = candidate else {
         return Err(CheckpointError::Unseen { path: folder.into() });
     };
@@ -74,8 +79,10 @@ fn read<T: Transport>(
     let share = manifest.files.iter().skip(rank.transport.rank() as usize).step_by(ranks);
     share.into_iter().try_for_each(|file| verify(folder, file))?;
     rank.go_on_at(manifest.step);
-    read_tensors(rank, folder, &manifest, manifest.split == *split)?;
-    Ok(manifest.loss)
+    let same = manifest.split == *split;
+    read_tensors(rank, folder, &manifest, same)?;
+    read_carried(rank, folder, &manifest, same)?;
+    Ok(Begun { step: manifest.step, loss: manifest.loss, choice: manifest.choice })
 }
 
 /// Compares a file of the checkpoint in `folder` with what the manifest says of it.

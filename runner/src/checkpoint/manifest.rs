@@ -1,6 +1,7 @@
 //! `manifest.json`: which training the tensors belong to and where each of them lies.
 
 use super::{CheckpointError, MANIFEST};
+use pipewright_core::adapt::History;
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::{Decay, Plan};
 use pipewright_core::schedule::Updates;
@@ -15,7 +16,7 @@ pub const VERSION: u32 = 1;
 
 /// Fields of a plan that may change between a checkpoint and its continuation: where work happens
 /// and how long. All others decide what is computed.
-const FREE: [&str; 12] = [
+const FREE: [&str; 13] = [
     "version",
     "model",
     "cluster",
@@ -28,6 +29,7 @@ const FREE: [&str; 12] = [
     "prediction",
     "weights",
     "data_parallel",
+    "communication",
 ];
 
 /// The contents of `manifest.json`.
@@ -46,8 +48,24 @@ pub struct Manifest {
     pub identity: Identity,
     /// How it was divided, for people: any other division can go on from here.
     pub split: SplitRecord,
+    /// How what error feedback carries is spread over ranks, where there is some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<String>,
+    /// What was learned where the way of gradients is chosen while training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<ChoiceRecord>,
     /// The files of tensors.
     pub files: Vec<FileRecord>,
+}
+
+/// What a choice while training goes on from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChoiceRecord {
+    /// The way that gradients take.
+    pub way: String,
+    /// The learning curve so far.
+    pub history: History,
 }
 
 /// What a checkpoint and the plan that continues it must have in common.

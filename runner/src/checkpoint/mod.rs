@@ -6,6 +6,9 @@
 //!                          stage-001.safetensors    `NAME@momentum_buffer`
 //! ```
 //!
+//! Where error feedback carries something from step to step, each rank has a file of it besides,
+//! `residuals-rank-003.safetensors`.
+//!
 //! Where several ranks hold a stage, the first saves it; the others save only running statistics of
 //! their own, `stage-000-rank-002.safetensors`. Schedules that keep two versions of the weights
 //! save the older as `NAME@version-1`.
@@ -24,6 +27,7 @@
 //! After steps 1 and 3 all ranks agree whether it worked. If not, each has removed what it wrote.
 
 mod agree;
+mod carried;
 mod error;
 mod folder;
 mod load;
@@ -33,7 +37,9 @@ mod save;
 pub use error::CheckpointError;
 pub use folder::{Candidate, Resume, has_checkpoints, remove_all};
 pub use load::{Begun, load, verify};
-pub use manifest::{FileRecord, Identity, Manifest, ModelRecord, SplitRecord, VERSION};
+pub use manifest::{
+    ChoiceRecord, FileRecord, Identity, Manifest, ModelRecord, SplitRecord, VERSION,
+};
 pub use save::{Saver, save};
 
 /// The folder of a run's checkpoints, in the run's.

@@ -1,8 +1,11 @@
 //! Saving a checkpoint, all ranks together.
 
 use super::agree::agree;
+use super::carried::write_carried;
 use super::folder::{name, part, prune, remove, remove_begun, sync};
-use super::{CheckpointError, FileRecord, Identity, MANIFEST, Manifest, SplitRecord, VERSION};
+use super::{
+    CheckpointError, ChoiceRecord, FileRecord, Identity, MANIFEST, Manifest, SplitRecord, VERSION,
+};
 use crate::execute::{Lasting, Rank, RunError};
 use crate::tensor_file::{Tensor, write};
 use crate::transport::{Transport, TransportError};
@@ -28,9 +31,9 @@ pub struct Saver {
 }
 
 impl Saver {
-    /// Whether to save after so many steps of training.
-    pub fn is_due(&self, steps: u64) -> bool {
-        self.every > 0 && steps.is_multiple_of(self.every)
+    /// Whether to save after `end` steps of training, when the last chance was after `start`.
+    pub fn is_due(&self, start: u64, end: u64) -> bool {
+        self.every > 0 && end / self.every > start / self.every
     }
 }
 
@@ -44,8 +47,8 @@ impl Saver {
 pub fn save<T: Transport>(
     rank: &mut Rank<T>,
     saver: &Saver,
-    step: u64,
-    loss: f64,
+    (step, loss): (u64, f64),
+    choice: Option<ChoiceRecord>,
 ) -> Result<(), RunError> {
     let lost = |source| RunError::Agreement { step, source };
     let failed = |source| RunError::Checkpoint { step, source };
@@ -55,7 +58,9 @@ pub fn save<T: Transport>(
     agree(&mut rank.transport, made).map_err(lost)?.map_err(failed)?;
     let written = write_stages(rank, &begun).map_err(|e| e.to_string());
     let reports = collect(&mut rank.transport, &written).map_err(lost)?;
-    let committed = reports.map_or(Ok(()), |all| commit(saver, &begun, (step, loss), all));
+    let carried = rank.carried_layout();
+    let known = (step, loss, carried, choice);
+    let committed = reports.map_or(Ok(()), |all| commit(saver, &begun, known, all));
     if committed.is_err() {
         // What counts is the first error; this folder is no checkpoint in any case.
         let _ = remove(&begun);
@@ -77,7 +82,7 @@ fn begin(folder: &Path, begun: &Path) -> Result<(), CheckpointError> {
 /// Writes one file for each stage that this rank saves something of; after an error none of them is
 /// left.
 fn write_stages<T: Transport>(
-    rank: &Rank<T>,
+    rank: &mut Rank<T>,
     folder: &Path,
 ) -> Result<Vec<FileRecord>, CheckpointError> {
     let tensors: Vec<Lasting> = rank.lasting().into_iter().filter(|tensor| tensor.saves).collect();
@@ -94,6 +99,7 @@ fn write_stages<T: Transport>(
             }
         }
     }
+    files.extend(write_carried(rank, folder)?);
     Ok(files)
 }
 
@@ -163,7 +169,7 @@ fn all_files(begun: &Path, reports: Vec<Report>) -> Result<Vec<FileRecord>, Chec
 fn commit(
     saver: &Saver,
     begun: &Path,
-    (step, loss): (u64, f64),
+    (step, loss, carried, choice): (u64, f64, Option<String>, Option<ChoiceRecord>),
     reports: Vec<Report>,
 ) -> Result<(), CheckpointError> {
     let files = all_files(begun, reports)?;
@@ -174,6 +180,8 @@ fn commit(
         loss,
         identity: saver.identity.clone(),
         split: saver.split.clone(),
+        carried,
+        choice,
         files,
     };
     let text = serde_json::to_string_pretty(&manifest).expect("plain data") + "\n";

@@ -7,7 +7,9 @@ mod state;
 use crate::args::{DeviceKind, RunArgs, TransportKind};
 use crate::data::{self, DataSet};
 use crate::device::model::Model;
-use crate::execute::{Context, Outcome, Rank, RunError, StopFlag, available_memory, train};
+use crate::execute::{
+    Context, Outcome, Rank, RunError, StopFlag, available_memory, predictions, train,
+};
 use crate::failure::{Code, Failure};
 use crate::report::{Progress, summary};
 use crate::transport::{Transport, TransportError, launched_by_mpi};
@@ -204,7 +206,9 @@ impl Run {
         };
         // Metrics are dropped, and so written, before `abort` may end the process. That they cannot
         // be made is an error like those of training: the other ranks must hear of it.
-        let result = self.state.begin(&mut rank).and_then(|begun| {
+        let connected = rank.connect(&prediction.groups);
+        let connected = connected.map_err(|source| RunError::Agreement { step: 0, source });
+        let result = connected.and_then(|()| self.state.begin(&mut rank)).and_then(|begun| {
             let mut metrics = self.output.metrics(index, begun.step)?;
             let context = Context {
                 plan,
@@ -215,6 +219,10 @@ impl Run {
                     DeviceKind::Model => 0,
                 },
                 trains: self.device == DeviceKind::Cpu,
+                predictions: match self.device {
+                    DeviceKind::Cpu => predictions(&prediction.graph),
+                    DeviceKind::Model => None,
+                },
                 eval_every: self.eval_every,
                 stop: self.stop.clone(),
                 begun,
@@ -261,6 +269,7 @@ fn caused_by_peer(error: &RunError) -> bool {
             matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
         }
         RunError::Data { .. }
+        | RunError::Codec { .. }
         | RunError::Diverged { .. }
         | RunError::Checkpoint { .. }
         | RunError::Resume(_)
@@ -277,6 +286,7 @@ fn known_to_all(error: &RunError) -> bool {
         RunError::Transport { .. }
         | RunError::Agreement { .. }
         | RunError::Data { .. }
+        | RunError::Codec { .. }
         | RunError::Weights(_)
         | RunError::Write { .. } => false,
     }

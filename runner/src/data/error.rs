@@ -104,6 +104,12 @@ pub enum DataError {
         /// What it trains on.
         sample: String,
     },
+    /// A model that does not learn shapes.
+    #[error("shapes are images of 16 classes, the model trains on {sample}; use synthetic samples")]
+    Shapes {
+        /// What it trains on.
+        sample: String,
+    },
     /// The thread that reads ahead is no more.
     #[error("the thread that reads samples ended: {why}")]
     Reader {

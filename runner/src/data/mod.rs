@@ -19,6 +19,7 @@ mod npy;
 mod order;
 pub(crate) mod random;
 mod reader;
+mod shapes;
 mod split;
 mod synthetic;
 mod tensors;
@@ -66,6 +67,13 @@ pub fn open(data: &Data, sample: &SampleSpec, seed: u64) -> Result<DataSet, Data
                 train: Split::synthetic(train, sample),
                 test: Split::synthetic(test, sample),
             })
+        }
+        Data::Shapes { train, test } => {
+            if *train == 0 {
+                return Err(DataError::Empty { what: "the training set of shapes".into() });
+            }
+            let [train, test] = shapes::pair([*train, *test], sample, seed)?;
+            Ok(DataSet { train: Split::shapes(train, sample), test: Split::shapes(test, sample) })
         }
         Data::Idx { dir } => both(idx::open(Path::new(dir))?),
         Data::Cifar10 { dir } => both(cifar::open_10(Path::new(dir))?),

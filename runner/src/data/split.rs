@@ -3,6 +3,7 @@
 use super::DataError;
 use super::column::Column;
 use super::images::Images;
+use super::shapes::Shapes;
 use super::synthetic::Synthetic;
 use pipewright_core::graph::SampleSpec;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub struct Split {
 enum Contents {
     None,
     Synthetic(Synthetic),
+    Shapes(Shapes),
     Columns { input: Column, target: Column },
     Images(Images),
 }
@@ -40,6 +42,10 @@ impl Split {
         Self::new(Contents::Synthetic(samples), sample)
     }
 
+    pub(super) fn shapes(images: Shapes, sample: &SampleSpec) -> Self {
+        Self::new(Contents::Shapes(images), sample)
+    }
+
     pub(super) fn columns(input: Column, target: Column, sample: &SampleSpec) -> Self {
         Self::new(Contents::Columns { input, target }, sample)
     }
@@ -53,6 +59,7 @@ impl Split {
         match &*self.contents {
             Contents::None => 0,
             Contents::Synthetic(samples) => samples.len(),
+            Contents::Shapes(images) => images.len(),
             Contents::Columns { input, .. } => input.len(),
             Contents::Images(images) => images.len(),
         }
@@ -87,6 +94,7 @@ impl Split {
         match &*self.contents {
             Contents::None => unreachable!("it has no samples"),
             Contents::Synthetic(samples) => samples.input(index, out),
+            Contents::Shapes(images) => images.input(index, out),
             Contents::Columns { input, .. } => input.write(index, out)?,
             Contents::Images(images) => images.write(index, bytemuck::cast_slice_mut(out))?,
         }
@@ -107,6 +115,7 @@ impl Split {
         match &*self.contents {
             Contents::None => unreachable!("it has no samples"),
             Contents::Synthetic(samples) => samples.target(index, out),
+            Contents::Shapes(images) => out[0] = images.class(index),
             Contents::Columns { target, .. } => target.write(index, out)?,
             Contents::Images(images) => out[0] = images.class(index),
         }

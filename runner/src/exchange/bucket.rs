@@ -95,6 +95,13 @@ impl Bucket {
         (self.out.len() + self.inward.len()) as u64 + scales + self.residuals.bytes()
     }
 
+    /// Messages and calls that are under way at a time, at most.
+    pub fn tickets(&self) -> usize {
+        let two_shot = self.two_shot.as_ref().map_or(0, TwoShot::tickets);
+        let operator = self.operator.as_ref().map_or(0, Operator::tickets);
+        1 + two_shot.max(operator) + self.circles.reduce.len()
+    }
+
     pub fn visit(&mut self, mut visit: impl FnMut(usize, Residual, Range<usize>, &mut [f32])) {
         let number = self.number;
         self.residuals.visit(&self.parts, self.share.part(), |whose, places, values| {

@@ -98,7 +98,7 @@ impl Exchange {
             let tag = 2 * same_group.count() as u32;
             made.push(Bucket::new(number, spec, share, circles, tag));
         }
-        let links = transport.links(&all)?;
+        let links = transport.links(&all, made.iter().map(Bucket::tickets).sum())?;
         let threaded = links.threaded();
         let lossy = buckets.iter().flat_map(|spec| &spec.reductions).filter(|r| !r.is_plain());
         let kinds = lossy.map(|reduction| reduction.method.codec);

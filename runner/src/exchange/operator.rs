@@ -63,6 +63,11 @@ impl Operator {
         Self { circles, terms: terms as u32, pieces, segments, progress }
     }
 
+    /// Calls under way at a time, at most.
+    pub fn tickets(&self) -> usize {
+        self.segments.len() + 1
+    }
+
     pub fn start(&mut self, step: &mut Step, tools: &mut Tools) {
         let calls = std::mem::take(&mut self.progress.calls);
         let (_, scaled) = settings(step.method.codec);

@@ -85,6 +85,13 @@ impl TwoShot {
         (0..self.ranks.len()).filter(move |rank| *rank != own)
     }
 
+    /// Messages under way at a time, at most: each part's values and sums are sent once and received
+    /// once.
+    pub fn tickets(&self) -> usize {
+        let chunks: usize = self.others().map(|rank| self.parts[rank].len()).sum();
+        2 * (chunks + self.parts[self.own].len() * (self.ranks.len() - 1))
+    }
+
     /// Posts all receives.
     pub fn start(&mut self, step: &Step, links: &mut dyn Links) -> Result<(), TransportError> {
         (self.progress.encoded, self.progress.summed) = (0, 0);

@@ -61,6 +61,20 @@ impl Arena {
         &mut self.words()[start..start + len]
     }
 
+    /// A region as numbers and another one as bytes.
+    ///
+    /// # Panics
+    /// When they overlap: a defect of the memory plan.
+    pub fn values_and_bytes(&mut self, values: Region, bytes: Region) -> (&mut [f32], &mut [u8]) {
+        let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines);
+        let [a, b] = [values, bytes].map(|region| {
+            let start = region.offset.0 as usize;
+            start..start + region.bytes.0 as usize
+        });
+        let [values, bytes] = all.get_disjoint_mut([a, b]).expect("buffers lie apart");
+        (bytemuck::cast_slice_mut(values), bytes)
+    }
+
     /// Writes one region from another, which it does not overlap.
     pub fn convert(&mut self, from: Region, into: Region, work: impl Fn(&[f32], &mut [f32])) {
         let (reads, mut writes) = self.views([from].into_iter(), [into].into_iter());

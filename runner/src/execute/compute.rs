@@ -50,6 +50,7 @@ impl<T: Transport> Rank<'_, T> {
             }
             if reduces {
                 self.transport.progress()?;
+                self.gradients.progress()?;
             }
         }
         buckets.iter().try_for_each(|bucket| self.reduce(stage.stage, bucket))?;

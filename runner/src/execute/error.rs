@@ -4,6 +4,7 @@ use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
 use crate::tensor_file::TensorFileError;
 use crate::transport::TransportError;
+use pipewright_core::compress::CodecError;
 use thiserror::Error;
 
 /// Why a rank cannot go on.
@@ -34,6 +35,16 @@ pub enum RunError {
         step: u64,
         /// What is wrong, with file and byte.
         source: DataError,
+    },
+    /// A message between stages could not be encoded or decoded.
+    #[error("step {step}, instruction {instruction}: {source}")]
+    Codec {
+        /// The step.
+        step: u64,
+        /// Position in the rank's program.
+        instruction: usize,
+        /// What is wrong with the message.
+        source: CodecError,
     },
     /// Training diverged.
     #[error("step {step}: the loss is {loss}; lower the learning rate ({rate})")]
@@ -73,6 +84,13 @@ pub enum RunError {
 pub(super) enum Fault {
     Transport(TransportError),
     Data(DataError),
+    Codec(CodecError),
+}
+
+impl From<CodecError> for Fault {
+    fn from(error: CodecError) -> Self {
+        Fault::Codec(error)
+    }
 }
 
 impl From<TransportError> for Fault {

@@ -4,10 +4,14 @@
 //! agreement between ranks, evaluation. Neither knows the schedule's name.
 
 mod arena;
+mod carried;
+mod choose;
 mod clip;
 mod compute;
+mod edges;
 mod error;
 mod evaluate;
+mod gradients;
 mod input;
 mod lasting;
 mod measure;
@@ -16,9 +20,11 @@ mod rank;
 mod rate;
 mod record;
 mod replica;
+mod step;
 mod train;
 
 pub use arena::Arena;
+pub use carried::{CarriedTensor, carried_param};
 pub use error::RunError;
 pub use evaluate::{Tested, predictions};
 pub use lasting::Lasting;

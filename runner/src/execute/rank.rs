@@ -2,7 +2,9 @@
 
 use super::arena::Arena;
 use super::clip::Clip;
+use super::edges::{EdgeError, Edges};
 use super::error::{Fault, RunError};
+use super::gradients::Gradients;
 use super::input::{Input, loads};
 use super::rate::Rates;
 use super::record::Recorder;
@@ -38,6 +40,8 @@ pub struct StepCounts {
     pub busy_ns: u64,
     /// Nanoseconds spent waiting for samples and copying them.
     pub input_ns: u64,
+    /// What messages to other stages lost, of the step's first micro-batch.
+    pub edge_error: EdgeError,
     /// Length of the gradient of all parameters of all ranks before clipping; 0 without clipping.
     pub gradient_norm: f64,
 }
@@ -48,6 +52,8 @@ pub struct Rank<'a, T> {
     pub(super) graph: &'a Graph,
     pub(super) program: &'a Program,
     pub(super) input: Input,
+    // Before the transport that it uses and the memory that it sums.
+    pub(super) gradients: Gradients,
     /// Messages to the other ranks.
     pub transport: T,
     // Behind the transport: outstanding sends are withdrawn before their memory goes.
@@ -60,6 +66,7 @@ pub struct Rank<'a, T> {
     /// Forward passes of each of the program's stages: in this step so far, and in a whole step.
     pub(super) turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
+    pub(super) edges: Edges,
     /// The step under way, or the next one.
     pub(super) step: u64,
     /// Spends the modelled time in place of computing.
@@ -105,7 +112,8 @@ impl<'a, T: Transport> Rank<'a, T> {
         transport: T,
         threads: usize,
     ) -> Self {
-        let arena = Arena::new(program.arena);
+        // What encoded sums need, the exchange allocates.
+        let arena = Arena::new(program.exchange.offset);
         // A system without more threads still has this one.
         let threads = if team::join(threads).is_ok() { threads } else { 1 };
         let forwards = |stage: &StageProgram| {
@@ -125,6 +133,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             graph,
             program,
             input: Input::new(plan, data),
+            gradients: Gradients::new(plan, program),
             transport,
             arena,
             recorder,
@@ -134,14 +143,16 @@ impl<'a, T: Transport> Rank<'a, T> {
             clip,
             turns,
             replica,
+            edges: Edges::new(program),
             step: 0,
             model: None,
         }
     }
 
-    /// The arena's size as allocated.
+    /// The arena's size as allocated, encoded sums included. Their planned size holds for the rank of
+    /// the lane that needs most.
     pub fn arena_bytes(&self) -> u64 {
-        self.arena.bytes().0
+        self.arena.bytes().0 + self.program.exchange.bytes.0.max(self.gradients.bytes())
     }
 
     /// The next step will be `step`; tensors must be set as they are before it.
@@ -199,9 +210,11 @@ impl<'a, T: Transport> Rank<'a, T> {
                     RunError::Transport { step, instruction: index, source }
                 }
                 Fault::Data(source) => RunError::Data { step, source },
+                Fault::Codec(source) => RunError::Codec { step, instruction: index, source },
             })?;
         }
         counts.input_ns = self.input.waited();
+        counts.edge_error = self.edges.take_error();
         Ok(counts)
     }
 
@@ -216,12 +229,16 @@ impl<'a, T: Transport> Rank<'a, T> {
                 self.load(batch, micro_batch, (source, region))?;
             }
             Instruction::Load { .. } => {}
-            Instruction::Recv { from, tag, region } => {
+            Instruction::Recv { from, tag, region, decode } => {
                 let from = self.replica.peer(from);
                 let end = self.waiting(Wait::Message, |rank| {
                     rank.transport.recv(from, tag, rank.arena.raw_mut(region))
                 })?;
                 self.recorder.received(tag, end);
+                if let Some(encoded) = decode.filter(|_| self.model.is_none()) {
+                    self.edges.decode(&mut self.arena, encoded, region)?;
+                    counts.busy_ns += self.transport.now_ns() - end;
+                }
             }
             Instruction::Run { action, slot, outbox, version, reduces } => {
                 let pass = self.pass(action, (slot, outbox, version), batch);
@@ -229,7 +246,13 @@ impl<'a, T: Transport> Rank<'a, T> {
                     rank.run(action, &pass, reduces, counts)
                 })?;
             }
-            Instruction::Send { to, tag, region, handle, .. } => {
+            Instruction::Send { to, tag, region, handle, encode, micro_batch, .. } => {
+                if let Some(encoded) = encode.filter(|_| self.model.is_none()) {
+                    let start = self.transport.now_ns();
+                    let compare = micro_batch.0 == 0;
+                    self.edges.encode(&mut self.arena, encoded, region, compare)?;
+                    counts.busy_ns += self.transport.now_ns() - start;
+                }
                 self.recorder.sent(tag, self.transport.now_ns());
                 self.send(self.replica.peer(to), tag, region, handle)?;
             }

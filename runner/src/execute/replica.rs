@@ -63,9 +63,10 @@ impl<T: Transport> Rank<'_, T> {
         if groups.is_empty() {
             return Ok(());
         }
-        let groups: Vec<Vec<u32>> =
+        let ranks: Vec<Vec<u32>> =
             groups.iter().map(|ranks| ranks.iter().map(|rank| rank.0).collect()).collect();
-        self.transport.connect(&groups, self.program.collectives as usize)
+        self.transport.connect(&ranks, self.program.collectives as usize)?;
+        self.gradients.connect(&mut self.transport, (self.plan, self.program), groups)
     }
 
     /// Starts to sum a bucket of a stage.
@@ -75,15 +76,17 @@ impl<T: Transport> Rank<'_, T> {
             true => Collective::Reduce,
             false => Collective::AllReduce,
         };
-        self.start(call, bucket.group, bucket.region, bucket.slot)
+        let values = self.arena.floats(bucket.region);
+        // SAFETY: as in `Self::start`.
+        unsafe { self.gradients.start(&mut self.transport, call, bucket, values) }
     }
 
     /// Waits until the buckets of a stage are summed.
     pub(super) fn wait_reduce(&mut self, stage: StageId) -> Result<(), TransportError> {
         let stage = self.program.stage(stage).expect("its lane");
         let end = self.waiting(Wait::Ranks, |rank| {
-            let slots = stage.buckets.iter().map(|bucket| bucket.slot as usize);
-            slots.into_iter().try_for_each(|slot| rank.transport.wait_collective(slot))
+            let slots = stage.buckets.iter().map(|bucket| bucket.slot);
+            slots.into_iter().try_for_each(|slot| rank.gradients.wait(&mut rank.transport, slot))
         })?;
         self.recorder.reduced(stage.stage, end);
         Ok(())
@@ -98,7 +101,7 @@ impl<T: Transport> Rank<'_, T> {
     ) -> Result<(), TransportError> {
         let values = self.arena.floats(region);
         // SAFETY: nothing touches gradients that are complete until the program waits for them, and
-        // the transport is dropped before the arena.
+        // exchange and transport are dropped before the arena.
         unsafe { self.transport.start_collective(call, group as usize, values, slot as usize) }
     }
 

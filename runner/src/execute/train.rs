@@ -1,18 +1,19 @@
 //! The loop around a rank's steps: agree, report, evaluate.
 
+use super::choose::{Chooser, Ended};
 use super::error::RunError;
-use super::evaluate::{Tested, evaluate, predictions};
+use super::evaluate::{Tested, evaluate};
 use super::rank::Rank;
-use super::rate::Rates;
 use super::record::{RankTrace, merge};
-use crate::checkpoint::{Begun, Saver, save};
-use crate::report::{Metrics, Progress, StepRecord};
-use crate::transport::{ReduceOp, Transport, TransportError};
+use super::step::{Stepped, step_once};
+use crate::checkpoint::{Begun, ChoiceRecord, Saver, save};
+use crate::report::{Metrics, Progress};
+use crate::transport::{Transport, TransportError};
 use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::Trace;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Set by a signal: finish the step, then stop.
 pub type StopFlag = Arc<AtomicBool>;
@@ -25,6 +26,8 @@ pub struct Context<'a> {
     pub prediction: &'a Prediction,
     /// What each rank does to evaluate a mini-batch.
     pub evaluation: &'a [Vec<Instruction>],
+    /// Predictions that a sample asks for; none where nothing is classified, or trained.
+    pub predictions: Option<u64>,
     /// Test samples.
     pub test_samples: u64,
     /// Whether there are losses; device `model` has none, and they are 0.
@@ -78,59 +81,18 @@ pub fn train<T: Transport>(
     progress: &mut Progress,
 ) -> Result<Outcome, RunError> {
     let plan = context.plan;
-    let Begun { step: first, loss } = context.begun;
-    let mut times = Vec::with_capacity(plan.steps.saturating_sub(first) as usize);
-    let trained = context.trains;
-    let mut outcome = Outcome { steps: first, loss, trained, ..Outcome::default() };
+    let Begun { step: first, loss, .. } = context.begun;
+    let outcome = Outcome { steps: first, loss, trained: context.trains, ..Outcome::default() };
     let at = |step| move |source| RunError::Agreement { step, source };
-    rank.connect(&context.prediction.groups).map_err(at(0))?;
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
-    let mut before = begin;
-    let rates = Rates::new(plan);
-    let predictions = predictions(&context.prediction.graph).filter(|_| trained);
-    for step in first..plan.steps {
-        let rate = rates.at(step);
-        let counts = rank.step(step)?;
-        let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
-        let mut sums = [counts.loss, counts.correct as f64, counts.busy_ns as f64, stop];
-        rank.transport.all_reduce(&mut sums, ReduceOp::Sum).map_err(at(step))?;
-        let now = rank.transport.now_ns();
-        let [loss, correct, busy_ns, stop] = sums;
-        outcome.loss = loss / plan.mini_batch as f64;
-        if !outcome.loss.is_finite() {
-            return Err(RunError::Diverged { step, loss: outcome.loss, rate });
-        }
-        times.push((now - before, busy_ns));
-        progress.step(step, trained.then_some(outcome.loss), now - before, busy_ns);
-        outcome.steps = step + 1;
-        outcome.interrupted = stop > 0.0;
-        outcome.test = None;
-        if context.tests_after(outcome.steps) && !outcome.interrupted {
-            outcome.test = evaluate(rank, context, step)?;
-            outcome.interrupted = outcome.test.is_none();
-        }
-        metrics.step(StepRecord {
-            step,
-            loss: trained.then_some(outcome.loss),
-            accuracy: predictions.map(|each| correct / (plan.mini_batch * each) as f64),
-            learning_rate: Some(rate),
-            gradient_norm: plan.training.clip_norm.map(|_| counts.gradient_norm),
-            test_loss: outcome.test.map(|test| test.loss),
-            test_accuracy: outcome.test.and_then(|test| test.accuracy()),
-            step_ns: now - before,
-            busy_ns: counts.busy_ns,
-            input_ns: counts.input_ns,
-            unix_ms: None,
-        })?;
-        before = if outcome.test.is_some() { rank.transport.now_ns() } else { now };
-        if keep(rank, context, metrics, &outcome)? {
-            before = rank.transport.now_ns();
-        }
-        if outcome.interrupted {
-            break;
-        }
+    let times = Vec::with_capacity(plan.steps.saturating_sub(first) as usize);
+    let chooser = Chooser::begin(rank, context);
+    let mut training = Training { outcome, times, chooser, metrics, progress, before: begin };
+    while training.outcome.steps < plan.steps && !training.outcome.interrupted {
+        training.advance(rank, context)?;
     }
+    let Training { mut outcome, mut times, before, .. } = training;
     outcome.total_ns = before - begin;
     (outcome.step_ns, outcome.bubble) = summary(&mut times, plan.ranks() as usize);
     progress.finish();
@@ -142,26 +104,112 @@ pub fn train<T: Transport>(
     Ok(outcome)
 }
 
-impl Context<'_> {
-    /// Whether the test samples are evaluated after so many steps of training.
-    fn tests_after(&self, steps: u64) -> bool {
-        self.eval_every > 0 && self.test_samples > 0 && steps.is_multiple_of(self.eval_every)
+/// A training under way.
+struct Training<'a, 'b> {
+    outcome: Outcome,
+    /// Of each step: its time, and the time that all ranks computed.
+    times: Vec<(u64, f64)>,
+    chooser: Option<Chooser<'a>>,
+    metrics: &'b mut Metrics,
+    progress: &'b mut Progress,
+    /// When the last step ended.
+    before: u64,
+}
+
+impl Training<'_, '_> {
+    /// A step, or a choice and the steps of the chosen trial; then what is due after it.
+    fn advance<T: Transport>(
+        &mut self,
+        rank: &mut Rank<T>,
+        context: &Context,
+    ) -> Result<(), RunError> {
+        let step = self.outcome.steps;
+        let plan = context.plan;
+        match self.chooser.as_mut().filter(|chooser| chooser.is_due(step, plan.steps)) {
+            None => {
+                let stepped = step_once(rank, context, step, self.before)?;
+                self.count(rank, context, &[stepped])?;
+            }
+            Some(chooser) => match chooser.round(rank, context, step)? {
+                Ended::Chosen(choice, stepped) => {
+                    self.metrics.choice(&choice)?;
+                    self.progress.chose(&choice);
+                    self.count(rank, context, &stepped)?;
+                }
+                Ended::Interrupted => self.outcome.interrupted = true,
+            },
+        }
+        let history = self.chooser.as_ref().map(|chooser| chooser.record(rank));
+        if keep(rank, context, self.metrics, (&self.outcome, step, history))? {
+            self.before = rank.transport.now_ns();
+        }
+        Ok(())
+    }
+
+    /// Steps that were made: agree on them, test after the last where it is due, tell.
+    fn count<T: Transport>(
+        &mut self,
+        rank: &mut Rank<T>,
+        context: &Context,
+        stepped: &[Stepped],
+    ) -> Result<(), RunError> {
+        let first = self.outcome.steps;
+        let Some((last, others)) = stepped.split_last() else { return Ok(()) };
+        for stepped in others {
+            self.tell(stepped, None)?;
+        }
+        let Stepped { record, loss, stop, .. } = *last;
+        if !loss.is_finite() {
+            let rate = record.learning_rate.unwrap_or_default();
+            return Err(RunError::Diverged { step: record.step, loss, rate });
+        }
+        let outcome = &mut self.outcome;
+        (outcome.steps, outcome.loss, outcome.interrupted) = (record.step + 1, loss, stop);
+        outcome.test = None;
+        self.before = rank.transport.now_ns();
+        if context.tests_between(first, outcome.steps) && !outcome.interrupted {
+            outcome.test = evaluate(rank, context, record.step)?;
+            outcome.interrupted = outcome.test.is_none();
+            self.before = rank.transport.now_ns();
+        }
+        self.tell(last, self.outcome.test)
+    }
+
+    fn tell(&mut self, stepped: &Stepped, test: Option<Tested>) -> Result<(), RunError> {
+        let Stepped { mut record, busy_ns, .. } = *stepped;
+        if let (Some(chooser), Some(accuracy)) = (&mut self.chooser, record.accuracy) {
+            chooser.learn(record.step, accuracy);
+        }
+        self.times.push((record.step_ns, busy_ns));
+        self.progress.step(record.step, record.loss, record.step_ns, busy_ns);
+        record.test_loss = test.map(|test| test.loss);
+        record.test_accuracy = test.and_then(|test| test.accuracy());
+        self.metrics.step(record)
     }
 }
 
-/// Saves a checkpoint after a step, where one is due or the run ends; whether it did.
+impl Context<'_> {
+    /// Whether the test samples are evaluated after `end` steps of training, the last of which came
+    /// in one go since `start`.
+    fn tests_between(&self, start: u64, end: u64) -> bool {
+        let every = self.eval_every;
+        every > 0 && self.test_samples > 0 && end / every > start / every
+    }
+}
+
+/// Saves a checkpoint after the steps since `start`, where one is due or the run ends; whether it did.
 fn keep<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
     metrics: &mut Metrics,
-    outcome: &Outcome,
+    (outcome, start, choice): (&Outcome, u64, Option<ChoiceRecord>),
 ) -> Result<bool, RunError> {
     let ends = outcome.interrupted || outcome.steps == context.plan.steps;
-    let due = |saver: &&Saver| ends || saver.is_due(outcome.steps);
+    let due = |saver: &&Saver| ends || saver.is_due(start, outcome.steps);
     let Some(saver) = context.saver.filter(due) else { return Ok(false) };
     // What a continuation finds of the metrics is at least what its checkpoint has.
     metrics.flush()?;
-    save(rank, saver, outcome.steps, outcome.loss)?;
+    save(rank, saver, (outcome.steps, outcome.loss), choice)?;
     Ok(true)
 }
 

@@ -1,15 +1,35 @@
 //! Metrics of one rank: a JSON object a line in `rank-NNN.jsonl`.
 
 use crate::execute::RunError;
+use pipewright_core::adapt::Chosen;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+/// The file of choices in a run's folder.
+const CHOICES: &str = "choices.jsonl";
+
 /// Where a rank's metrics go.
 pub struct Metrics {
     file: Option<(PathBuf, BufWriter<File>)>,
+    /// Where rank 0 keeps choices; the file is made with the first.
+    folder: Option<PathBuf>,
+    choices: Option<File>,
+}
+
+/// A choice of the way of gradients, with all that led to it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Choice {
+    /// Steps that were trained before.
+    pub step: u64,
+    /// What was chosen.
+    pub way: String,
+    /// Time of the trials, less that of the steps that count: those of the chosen one.
+    pub spent_ns: u64,
+    /// The figures: [`pipewright_core::adapt::Round::decide`] of its round comes to the same.
+    pub chosen: Chosen,
 }
 
 /// One step of one rank, as it stands in the file. Files of earlier versions lack some fields.
@@ -29,6 +49,16 @@ pub struct StepRecord {
     /// Length of the gradient before clipping, where it is clipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_norm: Option<f64>,
+    /// What messages between stages lost of their values by being encoded, relative to them; none
+    /// where they travel as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_error: Option<f64>,
+    /// Which of the plan's ways gradients took, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<u32>,
+    /// Bytes of encoded gradients that this rank sent, counted where they were handed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoded_bytes: Option<u64>,
     /// Mean loss of the test samples after the step, where they were evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_loss: Option<f64>,
@@ -50,7 +80,7 @@ pub struct StepRecord {
 impl Metrics {
     /// Metrics that go nowhere.
     pub fn none() -> Self {
-        Self { file: None }
+        Self { file: None, folder: None, choices: None }
     }
 
     /// Begins `rank-NNN.jsonl` in `folder`, or goes on with it where steps before `first_step`
@@ -60,10 +90,34 @@ impl Metrics {
     /// When the file cannot be made.
     pub fn create(folder: &Path, rank: u32, first_step: u64) -> Result<Self, RunError> {
         let path = folder.join(format!("rank-{rank:03}.jsonl"));
-        match continued(&path, first_step) {
-            Ok(file) => Ok(Self { file: Some((path, BufWriter::new(file))) }),
-            Err(source) => Err(RunError::Write { path: path.display().to_string(), source }),
-        }
+        let open = |path: &Path| {
+            let failed = |source| RunError::Write { path: path.display().to_string(), source };
+            continued(path, first_step).map_err(failed)
+        };
+        let file = open(&path)?;
+        let choices = folder.join(CHOICES);
+        let choices = match rank == 0 && (first_step > 0 && choices.exists()) {
+            true => Some(open(&choices)?),
+            false => None,
+        };
+        let folder = (rank == 0).then(|| folder.to_owned());
+        Ok(Self { file: Some((path, BufWriter::new(file))), choices, folder })
+    }
+
+    /// Adds a choice; rank 0 alone keeps them.
+    ///
+    /// # Errors
+    /// When the disk does not take it.
+    pub fn choice(&mut self, choice: &Choice) -> Result<(), RunError> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let path = folder.join(CHOICES);
+        let failed = |source| RunError::Write { path: path.display().to_string(), source };
+        let file = match &mut self.choices {
+            Some(file) => file,
+            None => self.choices.insert(File::create(&path).map_err(failed)?),
+        };
+        let text = serde_json::to_string(choice).expect("plain data") + "\n";
+        file.write_all(text.as_bytes()).map_err(failed)
     }
 
     /// Hands all lines to the system.

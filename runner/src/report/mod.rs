@@ -8,7 +8,7 @@ mod summary;
 mod tensorboard;
 
 pub use history::{HistoryError, HistoryStep, csv, history};
-pub use metrics::{Metrics, StepRecord};
+pub use metrics::{Choice, Metrics, StepRecord};
 pub use progress::Progress;
 pub use result::{ResultRecord, Status};
 pub use summary::summary;

@@ -1,6 +1,7 @@
 //! Progress on rank 0: a bar on a terminal, a plain line every few seconds elsewhere. Under mpirun
 //! output is usually no terminal.
 
+use super::Choice;
 use indicatif::{ProgressBar, ProgressStyle};
 use pipewright_core::units::{Bytes, Nanos};
 use std::io::IsTerminal;
@@ -70,6 +71,17 @@ impl Progress {
                 bar.set_message(facts());
                 bar.set_position(step + 1);
             }
+        }
+    }
+
+    /// The way of gradients was chosen.
+    pub fn chose(&self, choice: &Choice) {
+        let Choice { step, way, spent_ns, .. } = choice;
+        let text = format!("step {step}: gradients go by {way} (trials {})", Nanos(*spent_ns));
+        match &self.kind {
+            Kind::Silent => {}
+            Kind::Plain { .. } => eprintln!("{text}"),
+            Kind::Bar(bar) => bar.println(text),
         }
     }
 

@@ -350,8 +350,12 @@ impl Transport for LocalTransport {
         Ok(self.shared.hosts.clone())
     }
 
-    fn links(&mut self, circles: &[Circle]) -> Result<Box<dyn Links>, TransportError> {
-        Ok(links::links(self, circles))
+    fn links(
+        &mut self,
+        circles: &[Circle],
+        tickets: usize,
+    ) -> Result<Box<dyn Links>, TransportError> {
+        Ok(links::links(self, circles, tickets))
     }
 
     fn now_ns(&self) -> u64 {

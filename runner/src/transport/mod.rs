@@ -5,7 +5,7 @@
 //! conformance suite (`runner/tests/transport_suite`) holds both to the same behaviour.
 //!
 //! A rank is driven by one thread, except that it may *be* any thread ([`local::LocalTransport`]
-//! is `Send`). No call of training (`start_send`, `wait_send`, `recv`, `all_reduce`, `barrier`)
+//! is `Send`), and that a second one may drive [`Links`]: calls that never block. No call of training (`start_send`, `wait_send`, `recv`, `all_reduce`, `barrier`)
 //! allocates.
 
 mod clock;
@@ -132,9 +132,14 @@ pub trait Transport {
     fn hosts(&mut self) -> Result<Vec<u32>, TransportError>;
 
     /// An endpoint for calls that nobody waits for, among the ranks of `circles`: those that this rank
-    /// is in, each once. All ranks call it, and those of a circle all name it, with ranks in the same
-    /// order. Drop it before the transport.
-    fn links(&mut self, circles: &[Circle]) -> Result<Box<dyn Links>, TransportError>;
+    /// is in, each once, with room for `tickets` at a time: with more it allocates. All ranks call
+    /// it, and those of a circle all name it, with ranks in the same order. Drop it before the
+    /// transport.
+    fn links(
+        &mut self,
+        circles: &[Circle],
+        tickets: usize,
+    ) -> Result<Box<dyn Links>, TransportError>;
 
     /// Nanoseconds on a clock that all ranks share; only differences mean something. On one host
     /// exact; between hosts off by at most half the fastest round trip at start, plus drift.

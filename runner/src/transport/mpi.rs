@@ -278,9 +278,14 @@ impl Transport for MpiTransport {
         Ok(firsts.into_iter().map(|first| first as u32).collect())
     }
 
-    fn links(&mut self, circles: &[Circle]) -> Result<Box<dyn Links>, TransportError> {
+    fn links(
+        &mut self,
+        circles: &[Circle],
+        tickets: usize,
+    ) -> Result<Box<dyn Links>, TransportError> {
         let (threaded, failed) = (self.threaded, self.failed.clone());
-        let made = MpiLinks::new(&self.control, circles, self.in_place, threaded, failed);
+        let room = (circles, tickets);
+        let made = MpiLinks::new(&self.control, room, self.in_place, threaded, failed);
         Ok(Box::new(self.settle(made)?))
     }
 

@@ -194,7 +194,7 @@ pub fn one_bit_is_a_thirty_first(t: &mut dyn Transport) {
     let len = 1 << 18;
     let group: Vec<u32> = (0..t.ranks()).collect();
     let reductions = vec![Reduction::of(ONE_BIT)];
-    let spec = BucketSpec { group, tensors: vec![0..len], len, reductions };
+    let spec = BucketSpec { group, tensors: vec![0..len / 2, len / 2..len], len, reductions };
     let mut exchange = Exchange::new(t, &[spec], false).unwrap();
     sum(&mut exchange, 0, 0, &mut gradient(t.rank(), 0, len));
     // What a ring sends in single precision.

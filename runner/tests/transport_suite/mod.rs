@@ -2,6 +2,7 @@
 //! sees something wrong. `transport_local.rs` and `transport_mpi.rs` run the same cases.
 
 pub mod endings;
+mod links;
 
 use pipewright_runner::transport::{Collective, REDUCE_MAX, ReduceOp, Transport};
 use std::time::Duration;
@@ -23,6 +24,9 @@ pub const CASES: &[(&str, Case)] = &[
     ("all_reduce_joins", all_reduce_joins),
     ("all_reduce_has_equal_bits", all_reduce_has_equal_bits),
     ("collectives_in_groups", collectives_in_groups),
+    ("links_do_not_block", links::do_not_block),
+    ("links_call_together", links::call_together),
+    ("hosts_are_numbered", links::hosts_are_numbered),
     ("gather_of_different_sizes", gather_of_different_sizes),
     ("barrier_waits_for_all", barrier_waits_for_all),
     ("clocks_agree", clocks_agree),

@@ -74,16 +74,32 @@ pub(super) fn alexnet() -> Result<Graph, GraphError> {
 /// pooling; without dropout.
 pub(super) fn caffenet() -> Result<Graph, GraphError> {
     let mut g = GraphBuilder::new("caffenet");
-    g.layer("conv1");
-    let mut x = g.input(vec![3, 227, 227]);
     let convs = [
-        (96, 11, 4, 0, 1),
-        (256, 5, 1, 2, 2),
-        (384, 3, 1, 1, 1),
-        (384, 3, 1, 1, 2),
-        (256, 3, 1, 1, 2),
+        [96, 11, 4, 0, 1],
+        [256, 5, 1, 2, 2],
+        [384, 3, 1, 1, 1],
+        [384, 3, 1, 1, 2],
+        [256, 3, 1, 1, 2],
     ];
-    for (i, (out_channels, kernel, stride, padding, groups)) in (1..).zip(convs) {
+    let x = caffe_convs(&mut g, 227, convs);
+    classifier(g, x, ["fc6", "fc7", "fc8"])
+}
+
+/// The same layers for small images, so that most of the parameters lie in dense layers and most of
+/// the work in convolutions, as there.
+pub(super) fn caffenet_mini() -> Result<Graph, GraphError> {
+    let mut g = GraphBuilder::new("caffenet-mini");
+    let convs =
+        [[16, 5, 1, 2, 1], [32, 5, 1, 2, 2], [48, 3, 1, 1, 1], [48, 3, 1, 1, 2], [32, 3, 1, 1, 2]];
+    let x = caffe_convs(&mut g, 32, convs);
+    dense(g, x, [("fc6", 1024), ("fc7", 1024), ("fc8", 16)])
+}
+
+/// Five convolutions, each as channels, kernel, stride, padding, groups.
+fn caffe_convs(g: &mut GraphBuilder, size: u64, convs: [[u64; 5]; 5]) -> NodeId {
+    g.layer("conv1");
+    let mut x = g.input(vec![3, size, size]);
+    for (i, [out_channels, kernel, stride, padding, groups]) in (1..).zip(convs) {
         if i > 1 {
             g.layer(format!("conv{i}"));
         }
@@ -99,7 +115,7 @@ pub(super) fn caffenet() -> Result<Graph, GraphError> {
         x = g.add(format!("conv{i}"), op, &[x]);
         x = g.relu(&format!("relu{i}"), x);
         if i != 3 && i != 4 {
-            x = pool(&mut g, &format!("pool{i}"), x);
+            x = pool(g, &format!("pool{i}"), x);
         }
         if i < 3 {
             x = g.add(
@@ -109,7 +125,7 @@ pub(super) fn caffenet() -> Result<Graph, GraphError> {
             );
         }
     }
-    classifier(g, x, ["fc6", "fc7", "fc8"])
+    x
 }
 
 /// Overlapping windows without border.
@@ -119,19 +135,28 @@ fn pool(g: &mut GraphBuilder, name: &str, x: NodeId) -> NodeId {
 }
 
 /// Two hidden dense layers and 1,000 classes.
-fn classifier(mut g: GraphBuilder, x: NodeId, names: [&str; 3]) -> Result<Graph, GraphError> {
-    let mut x = x;
-    for (name, features) in names.into_iter().zip([4096, 4096, 1000]) {
+fn classifier(g: GraphBuilder, x: NodeId, names: [&str; 3]) -> Result<Graph, GraphError> {
+    let [a, b, c] = names;
+    dense(g, x, [(a, 4096), (b, 4096), (c, 1000)])
+}
+
+/// Dense layers by name and outputs; the last one's are the classes.
+fn dense(
+    mut g: GraphBuilder,
+    mut x: NodeId,
+    layers: [(&str, u64); 3],
+) -> Result<Graph, GraphError> {
+    for (i, (name, features)) in layers.into_iter().enumerate() {
         g.layer(name);
-        if name == names[0] {
+        if i == 0 {
             x = g.add("flatten", Op::Flatten, &[x]);
         }
         x = g.linear(name, x, features);
-        if name != names[2] {
+        if i < 2 {
             x = g.relu(&format!("{name}.relu"), x);
         }
     }
-    g.loss(x, 1000);
+    g.loss(x, layers[2].1);
     g.finish()
 }
 

@@ -47,6 +47,61 @@ pub(super) fn googlenet() -> Result<Graph, GraphError> {
     g.finish()
 }
 
+/// Szegedy et al. 2015 in small: 32 x 32 images, local response normalisation in the stem and none
+/// elsewhere, biases, 5 x 5 kernels in the third branch, as first published.
+pub(super) fn googlenet_mini() -> Result<Graph, GraphError> {
+    let mut g = GraphBuilder::new("googlenet-mini");
+    g.layer("stem");
+    let x = g.input(vec![3, 32, 32]);
+    let x = plain(&mut g, "conv1", x, 16, 5);
+    let x = pool(&mut g, "maxpool1", x, [3, 2, 0]);
+    let x = normalised(&mut g, "norm1", x);
+    let x = plain(&mut g, "conv2", x, 16, 1);
+    let x = plain(&mut g, "conv3", x, 48, 3);
+    let x = normalised(&mut g, "norm2", x);
+    let mut x = pool(&mut g, "maxpool2", x, [3, 2, 0]);
+    for (name, out) in [
+        ("inception3a", [32, 32, 48, 8, 16, 16]),
+        ("inception3b", [48, 48, 64, 8, 24, 24]),
+        ("inception4a", [64, 64, 96, 16, 32, 32]),
+        ("inception4b", [64, 64, 96, 16, 32, 32]),
+        ("inception5a", [96, 96, 128, 16, 48, 48]),
+    ] {
+        g.layer(name);
+        x = match name {
+            "inception4a" | "inception5a" => pool(&mut g, &format!("{name}.pool"), x, [3, 2, 0]),
+            _ => x,
+        };
+        let part = |end: &str| format!("{name}.{end}");
+        let a = plain(&mut g, &part("branch1"), x, out[0], 1);
+        let b = plain(&mut g, &part("branch2.0"), x, out[1], 1);
+        let b = plain(&mut g, &part("branch2.1"), b, out[2], 3);
+        let c = plain(&mut g, &part("branch3.0"), x, out[3], 1);
+        let c = plain(&mut g, &part("branch3.1"), c, out[4], 5);
+        let d = pool(&mut g, &part("branch4.0"), x, [3, 1, 1]);
+        let d = plain(&mut g, &part("branch4.1"), d, out[5], 1);
+        x = g.add(part("cat"), Op::Concat { axis: 0 }, &[a, b, c, d]);
+    }
+    g.layer("fc");
+    let x = g.add("avgpool", Op::GlobalAvgPool, &[x]);
+    let x = g.add("flatten", Op::Flatten, &[x]);
+    let x = g.linear("fc", x, 16);
+    g.loss(x, 16);
+    g.finish()
+}
+
+/// Convolution that keeps the size, and rectifier.
+fn plain(g: &mut GraphBuilder, name: &str, x: NodeId, channels: u64, kernel: u64) -> NodeId {
+    let conv = Conv { kernel, stride: 1, padding: kernel / 2, bias: true };
+    let x = g.conv(name, x, channels, conv);
+    g.relu(&format!("{name}.relu"), x)
+}
+
+fn normalised(g: &mut GraphBuilder, name: &str, x: NodeId) -> NodeId {
+    let norm = Op::LocalResponseNorm { size: 5, alpha: 1e-4, beta: 0.75, k: 1.0 };
+    g.add(name, norm, &[x])
+}
+
 fn inception(g: &mut GraphBuilder, (name, out): Inception, x: NodeId) -> NodeId {
     let part = |end: &str| format!("{name}.{end}");
     let point = [1, 1, 0];

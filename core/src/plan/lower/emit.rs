@@ -1,15 +1,18 @@
 //! Instructions: what to receive before an action, what to send and to sum after it.
 
-use super::Inputs;
 use super::lane::Stage;
-use crate::ids::MicroBatch;
-use crate::plan::{Area, Instruction, Operand, Region, Source};
+use super::wires::{codec_between, wire_bytes};
+use super::{Edges, Inputs};
+use crate::ids::{LaneId, MicroBatch};
+use crate::plan::{Area, Encoded, Instruction, Operand, Region, Source};
 use crate::schedule::{Action, ActionKind, Updates};
+use crate::units::Bytes;
 use std::ops::Range;
 
 /// Emits the instructions of a lane.
 pub(super) struct Emit<'a> {
     inputs: &'a Inputs<'a>,
+    lane: LaneId,
     stages: &'a [Stage<'a>],
     /// Handles under which something was sent and not yet waited for.
     outstanding: Vec<bool>,
@@ -19,8 +22,15 @@ pub(super) struct Emit<'a> {
 }
 
 impl<'a> Emit<'a> {
-    pub fn new(inputs: &'a Inputs, stages: &'a [Stage], handles: u32, edges: u32) -> Self {
-        Self { inputs, stages, outstanding: vec![false; handles as usize], edges, out: vec![] }
+    pub fn new(
+        inputs: &'a Inputs,
+        lane: LaneId,
+        stages: &'a [Stage],
+        handles: u32,
+        edges: &Edges,
+    ) -> Self {
+        let (outstanding, edges) = (vec![false; handles as usize], edges.sorted.len() as u32);
+        Self { inputs, lane, stages, outstanding, edges, out: vec![] }
     }
 
     pub fn all(
@@ -164,6 +174,17 @@ impl<'a> Emit<'a> {
         edge * self.inputs.schedule.micro_batches + micro_batch.0
     }
 
+    /// What travels between this lane and `peer` in place of `values`: the bytes at `wire` where
+    /// they are encoded.
+    fn travels(&self, peer: LaneId, values: Region, wire: Bytes) -> (Region, Option<Encoded>) {
+        let codec = codec_between(self.inputs, self.lane, peer);
+        if codec.is_lossless() {
+            return (values, None);
+        }
+        let region = Region { offset: wire, bytes: wire_bytes(codec, values.bytes) };
+        (region, Some(Encoded { codec, values }))
+    }
+
     fn receive(&mut self, stage: &Stage, micro_batch: MicroBatch, at: (u32, u32), gradient: bool) {
         let (ports, edges) = match gradient {
             false => (&stage.graph.receives, &stage.edges.receives),
@@ -171,11 +192,11 @@ impl<'a> Emit<'a> {
         };
         for (port, edge) in ports.iter().zip(edges) {
             let operand: Operand = stage.places.value(port.value);
-            self.out.push(Instruction::Recv {
-                from: self.inputs.schedule.lane_of(port.peer, micro_batch),
-                tag: self.tag(*edge, micro_batch),
-                region: stage.program.region(&operand, at.0, at.1),
-            });
+            let from = self.inputs.schedule.lane_of(port.peer, micro_batch);
+            let values = stage.program.region(&operand, at.0, at.1);
+            let (region, decode) = self.travels(from, values, stage.received);
+            let tag = self.tag(*edge, micro_batch);
+            self.out.push(Instruction::Recv { from, tag, region, decode });
         }
     }
 
@@ -190,10 +211,15 @@ impl<'a> Emit<'a> {
             let number = index + if in_slot { stage.graph.sends.len() as u32 } else { 0 };
             let handle = stage.handle(operand.area, number, at.0, at.1);
             self.outstanding[handle as usize] = true;
+            let to = self.inputs.schedule.lane_of(port.peer, micro_batch);
+            let values = stage.program.region(&operand, at.0, at.1);
+            let wire = stage.wire(handle).unwrap_or_default();
+            let (region, encode) = self.travels(to, values, wire.offset);
             self.out.push(Instruction::Send {
-                to: self.inputs.schedule.lane_of(port.peer, micro_batch),
+                to,
                 tag: self.tag(*edge, micro_batch),
-                region: stage.program.region(&operand, at.0, at.1),
+                region,
+                encode,
                 handle,
                 stage: stage.id,
                 micro_batch,

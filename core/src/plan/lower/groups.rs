@@ -49,6 +49,14 @@ impl Groups {
         }) as u32)
     }
 
+    /// The ranks of a group, ascending.
+    pub fn ranks(&self, inputs: &Inputs, group: u32) -> impl Iterator<Item = u32> {
+        let data_parallel = inputs.data_parallel;
+        self.lanes[group as usize].iter().flat_map(move |lane| {
+            (0..data_parallel.replicas).map(move |replica| data_parallel.rank(*lane, replica))
+        })
+    }
+
     pub fn of_stage(&self, stage: StageId) -> Option<u32> {
         self.of_stage[stage.index()]
     }
@@ -62,14 +70,9 @@ impl Groups {
 /// The ranks of each group, ascending, so one of the first replica first; groups by the number that
 /// buckets name.
 pub fn groups(inputs: &Inputs) -> Vec<Vec<LaneId>> {
-    let data_parallel = inputs.data_parallel;
-    let expand = |group: Vec<LaneId>| {
-        let of_lane = |lane| {
-            (0..data_parallel.replicas).map(move |replica| data_parallel.rank(lane, replica))
-        };
-        group.into_iter().flat_map(of_lane).map(LaneId).collect()
-    };
-    Groups::new(inputs).lanes.into_iter().map(expand).collect()
+    let groups = Groups::new(inputs);
+    let numbers = 0..groups.lanes.len() as u32;
+    numbers.map(|group| groups.ranks(inputs, group).map(LaneId).collect()).collect()
 }
 
 /// The lanes that hold a stage.

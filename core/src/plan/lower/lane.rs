@@ -2,7 +2,7 @@
 
 use super::emit::Emit;
 use super::groups::holders;
-use super::place::place;
+use super::place::{Sizes, place};
 use super::stage::Places;
 use super::versions::{Use, uses};
 use super::{Edge, Edges, Inputs};
@@ -26,6 +26,10 @@ pub(super) struct Stage<'a> {
     pub edges: PortEdges,
     /// What each of its actions does with the versions of the parameters.
     pub uses: Vec<Use>,
+    /// Where what it sends is encoded, by handle from [`Stage::handles`] on; empty: nothing is.
+    pub wires: Vec<Region>,
+    /// Where what it receives lies until it is decoded.
+    pub received: Bytes,
 }
 
 /// Numbers of the edges behind a stage's ports, in the order of the ports.
@@ -65,7 +69,7 @@ impl Stage<'_> {
         (self.graph.sends.len() + self.graph.gradient_sends.len()) as u32
     }
 
-    fn handle_count(&self) -> u32 {
+    pub fn handle_count(&self) -> u32 {
         self.slot_ports() * self.program.slots.count
             + self.graph.gradient_sends.len() as u32 * self.program.outbox.count
     }
@@ -80,15 +84,20 @@ impl Stage<'_> {
             Area::Slot | Area::Transient => self.handles + slot * self.slot_ports() + port,
         }
     }
+
+    /// Where what is sent under a handle is encoded.
+    pub fn wire(&self, handle: u32) -> Option<Region> {
+        self.wires.get((handle - self.handles) as usize).copied()
+    }
 }
 
 /// A lane with everything at its place, before instructions are emitted.
 struct Layout<'a> {
+    lane: LaneId,
     stages: Vec<Stage<'a>>,
     /// The slot of every action.
     slots: Vec<u32>,
-    arena: Bytes,
-    persistent: Bytes,
+    sizes: Sizes,
     handles: u32,
     collectives: u32,
     ties: Vec<Tie>,
@@ -104,7 +113,7 @@ impl<'a> Layout<'a> {
                 stage_program(inputs, &graphs[id.index()], edges, (lane, id), pools)
             })
             .collect();
-        let (arena, persistent) = place(inputs, &edges.groups, &mut stages);
+        let sizes = place(inputs, &edges.groups, lane, &mut stages);
         let handles = stages.iter_mut().fold(0, |next, stage| {
             stage.handles = next;
             next + stage.handle_count()
@@ -115,7 +124,7 @@ impl<'a> Layout<'a> {
             collectives += 1;
         }
         let ties = ties(edges, &stages);
-        Self { stages, slots, arena, persistent, handles, collectives, ties }
+        Self { lane, stages, slots, sizes, handles, collectives, ties }
     }
 
     fn emit(
@@ -125,7 +134,7 @@ impl<'a> Layout<'a> {
         actions: impl Iterator<Item = (Action, u32)>,
         train: bool,
     ) -> Vec<Instruction> {
-        let emit = Emit::new(inputs, &self.stages, self.handles, edges.sorted.len() as u32);
+        let emit = Emit::new(inputs, self.lane, &self.stages, self.handles, edges);
         emit.all(actions, train, self.ties.len() as u32)
     }
 }
@@ -141,7 +150,8 @@ pub(super) fn lower_lane(
     let actions = inputs.schedule.lanes[lane.index()].iter().copied();
     let actions = actions.zip(layout.slots.iter().copied());
     let train = layout.emit(inputs, edges, actions, true);
-    let Layout { stages, arena, persistent, handles, collectives, ties, .. } = layout;
+    let Layout { stages, sizes, handles, collectives, ties, .. } = layout;
+    let Sizes { arena, persistent, exchange } = sizes;
     let stages = stages.into_iter().map(|s| s.program).collect();
     let m = inputs.schedule.micro_batches;
     let updates = if inputs.schedule.updates == Updates::Stashed { m } else { 1 };
@@ -152,6 +162,7 @@ pub(super) fn lower_lane(
         train,
         arena,
         persistent,
+        exchange,
         // One more for scattered samples, one more for ties and broadcasts.
         handles: handles + 1,
         collectives: collectives + 1,
@@ -260,5 +271,15 @@ fn stage_program<'a>(
         first_copy: holders(inputs, id).first() == Some(&lane),
     };
     let edges = PortEdges::new(graph, id, edges);
-    Stage { id, graph, places, program, handles: 0, edges, uses }
+    Stage {
+        id,
+        graph,
+        places,
+        program,
+        handles: 0,
+        edges,
+        uses,
+        wires: vec![],
+        received: Bytes::ZERO,
+    }
 }

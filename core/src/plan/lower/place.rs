@@ -7,11 +7,13 @@
 //! piece of memory.
 
 use super::Inputs;
+use super::exchange::exchange_bytes;
 use super::groups::Groups;
 use super::lane::Stage;
+use super::wires::Wires;
 use crate::graph::autodiff::ComputationKind;
 use crate::graph::{Node, Op};
-use crate::ids::ParamId;
+use crate::ids::{LaneId, ParamId};
 use crate::plan::layout::aligned;
 use crate::plan::{BatchNorm, Bucket, ParamPlace, Region, StageProgram};
 use crate::units::Bytes;
@@ -32,12 +34,31 @@ impl Arena {
     }
 }
 
-/// Gives everything its offset; returns the size of the arena and of its lasting part.
-pub(super) fn place(inputs: &Inputs, groups: &Groups, stages: &mut [Stage]) -> (Bytes, Bytes) {
+/// How large a lane's arena is.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub arena: Bytes,
+    /// What lasts, encoded sums included.
+    pub persistent: Bytes,
+    /// For encoded sums, at the end.
+    pub exchange: Region,
+}
+
+/// Gives everything its offset.
+pub(super) fn place(inputs: &Inputs, groups: &Groups, lane: LaneId, stages: &mut [Stage]) -> Sizes {
     let mut arena = Arena::default();
     for stage in stages.iter_mut() {
         place_parameters(inputs, groups, &mut stage.program, &mut arena);
     }
+    let mut received = Bytes::ZERO;
+    for stage in stages.iter_mut() {
+        let wires = Wires::new(inputs, lane, stage);
+        received = received.max(wires.received);
+        stage.wires = wires.sent.into_iter().map(|bytes| arena.take(bytes)).collect();
+    }
+    // One message is decoded at a time.
+    let received = arena.take(received).offset;
+    stages.iter_mut().for_each(|stage| stage.received = received);
     let persistent = arena.end;
     for stage in stages.iter_mut() {
         let program = &mut stage.program;
@@ -50,7 +71,9 @@ pub(super) fn place(inputs: &Inputs, groups: &Groups, stages: &mut [Stage]) -> (
     for stage in stages.iter_mut() {
         stage.program.transient.offset = shared;
     }
-    (arena.end, persistent)
+    let exchange = arena.take(exchange_bytes(inputs, groups, lane, stages));
+    let persistent = persistent + (arena.end - exchange.offset);
+    Sizes { arena: arena.end, persistent, exchange }
 }
 
 /// Room for the samples of another replica, on their way: nothing else is transient then.

@@ -95,7 +95,9 @@ fn remove_run(folder: &Path, continued: u32) -> Result<(), Failure> {
         let rank = name.strip_prefix("rank-").and_then(|rest| rest.strip_suffix(".jsonl"));
         let digits = |text: &&str| text.len() >= 3 && text.bytes().all(|b| b.is_ascii_digit());
         let old = |text: &str| text.parse::<u32>().map_or(true, |rank| rank >= continued);
-        rank.filter(digits).is_some_and(old) || name == "trace.json"
+        rank.filter(digits).is_some_and(old)
+            || name == "trace.json"
+            || (continued == 0 && name == "choices.jsonl")
     };
     for entry in std::fs::read_dir(folder).map_err(|e| Failure::file(folder, &e))? {
         let path = entry.map_err(|e| Failure::file(folder, &e))?.path();

@@ -10,6 +10,9 @@ use crate::transport::TransportError;
 use crate::transport::links::{Circle, Joint, Links, Ticket};
 use std::sync::Arc;
 
+/// Calls of a circle at a time that have room from the beginning.
+const CALLS: usize = 64;
+
 /// What the endpoints that all ranks made together share, under the run's lock.
 #[derive(Debug)]
 pub(super) struct Hub {
@@ -58,7 +61,11 @@ enum Pending {
 unsafe impl Send for Pending {}
 
 /// Makes the endpoint of a transport; called by all ranks, equally often.
-pub(super) fn links(transport: &mut LocalTransport, circles: &[Circle]) -> Box<dyn Links> {
+pub(super) fn links(
+    transport: &mut LocalTransport,
+    circles: &[Circle],
+    tickets: usize,
+) -> Box<dyn Links> {
     let (rank, ranks) = (transport.rank(), transport.ranks());
     let hub = transport.hubs;
     transport.hubs += 1;
@@ -71,15 +78,19 @@ pub(super) fn links(transport: &mut LocalTransport, circles: &[Circle]) -> Box<d
     let mut number = |circle: &Circle| {
         let found = known.iter().position(|(other, _)| other == circle);
         let number = found.unwrap_or_else(|| {
-            known.push((circle.clone(), Group::new(&circle.ranks, 4)));
+            known.push((circle.clone(), Group::new(&circle.ranks, tickets.min(CALLS))));
             known.len() - 1
         });
         (number, circle.ranks.clone())
     };
     let circles = circles.iter().map(&mut number).collect();
+    if let Some(last) = tickets.checked_sub(1) {
+        state.hubs[hub].outboxes[rank as usize].reach(last);
+    }
     drop(state);
     let shared = transport.shared.clone();
-    Box::new(LocalLinks { rank, shared, hub, circles, under_way: vec![], vacant: vec![], sent: 0 })
+    let (under_way, vacant) = (vec![None; tickets], (0..tickets).collect());
+    Box::new(LocalLinks { rank, shared, hub, circles, under_way, vacant, sent: 0 })
 }
 
 impl LocalLinks {

@@ -40,7 +40,7 @@ impl MpiLinks {
     /// Collective over each of `circles`: all ranks make those they share in the same order.
     pub(super) fn new(
         world: &Comm,
-        circles: &[Circle],
+        (circles, tickets): (&[Circle], usize),
         in_place: InPlace,
         threaded: bool,
         failed: Arc<AtomicBool>,
@@ -55,8 +55,8 @@ impl MpiLinks {
         }
         Ok(Self {
             circles: made.into_iter().flatten().collect(),
-            requests: vec![],
-            free: vec![],
+            requests: (0..tickets).map(|_| Request::none()).collect(),
+            free: (0..tickets).collect(),
             operators: Operators::new()?,
             in_place,
             sent: 0,

@@ -1,0 +1,263 @@
+//! The ways of a rank's gradients: by the transport's own sums, or encoded.
+
+use crate::exchange::{BucketSpec, Exchange, Residual};
+use crate::transport::{Collective, Transport, TransportError};
+use pipewright_core::compress::Reduction;
+use pipewright_core::ids::{LaneId, ParamId, StageId};
+use pipewright_core::plan::{Bucket, Plan, Program, StageProgram, Way};
+use std::ops::Range;
+
+/// Who sums which bucket how.
+pub(super) struct Gradients {
+    ways: Vec<Way>,
+    /// The way that is taken.
+    way: usize,
+    /// Buckets of the program's stages, in order.
+    buckets: Vec<Coded>,
+    exchange: Option<Exchange>,
+    /// How values are spread over ranks.
+    layout: Option<String>,
+}
+
+/// A bucket that is encoded in one of the ways, at least.
+struct Coded {
+    stage: StageId,
+    /// Its slot, which tells a rank's buckets apart.
+    slot: u32,
+    /// Its parameters and their places in it.
+    params: Vec<(ParamId, Range<usize>)>,
+    /// Ranks that exchange the same values of it.
+    holders: usize,
+    /// Whether one of its ways has feedback.
+    feedback: bool,
+    /// By way: which of the exchange's reductions; none for the transport's own.
+    by_way: Vec<Option<usize>>,
+}
+
+/// What is carried over of one parameter's gradient: its places in the parameter, and the values.
+pub(super) struct Carried<'a> {
+    pub param: ParamId,
+    pub whose: Residual,
+    pub places: Range<usize>,
+    /// Ranks that carry something of these places.
+    pub holders: usize,
+    pub values: &'a mut [f32],
+}
+
+impl Gradients {
+    /// Those of `program`, before ranks know each other.
+    pub fn new(plan: &Plan, program: &Program) -> Self {
+        let ways = plan.communication.ways();
+        let mut buckets = vec![];
+        for stage in &program.stages {
+            for (at, bucket) in stage.buckets.iter().enumerate() {
+                let reduction = |way: &Way| plan.communication.reduction(*way, stage.stage, at);
+                let reductions: Vec<Reduction> = ways.iter().map(reduction).collect();
+                let coded = distinct(&reductions);
+                if coded.is_empty() {
+                    continue;
+                }
+                let place = |r: &Reduction| coded.iter().position(|other| other == r);
+                buckets.push(Coded {
+                    stage: stage.stage,
+                    slot: bucket.slot,
+                    params: params(stage, bucket),
+                    holders: 1,
+                    feedback: coded.iter().any(|reduction| reduction.method.feedback),
+                    by_way: reductions.iter().map(place).collect(),
+                });
+            }
+        }
+        Self { ways, way: 0, buckets, exchange: None, layout: None }
+    }
+
+    /// Connects the ranks that sum encoded buckets together. All ranks call it.
+    ///
+    /// # Errors
+    /// When the transport fails.
+    pub fn connect<T: Transport>(
+        &mut self,
+        transport: &mut T,
+        (plan, program): (&Plan, &Program),
+        groups: &[Vec<LaneId>],
+    ) -> Result<(), TransportError> {
+        let communication = &plan.communication;
+        let plain = |stage: u32, bucket| {
+            let reduction = |way: &Way| communication.reduction(*way, StageId(stage), bucket);
+            self.ways.iter().map(reduction).all(|r| r.is_plain())
+        };
+        // The same answer on all ranks, whatever stages they have.
+        let deepest = communication.buckets.iter().map(Vec::len).max().unwrap_or(0);
+        if groups.is_empty() || (0..plan.stages()).all(|s| (0..=deepest).all(|b| plain(s, b))) {
+            return Ok(());
+        }
+        let spec = |coded: &Coded| {
+            let stage = program.stage(coded.stage).expect("its lane");
+            let at = stage.buckets.iter().position(|bucket| bucket.slot == coded.slot);
+            let at = at.expect("it was found there");
+            let reduction = |way: &Way| communication.reduction(*way, coded.stage, at);
+            let reductions: Vec<Reduction> = self.ways.iter().map(reduction).collect();
+            let bucket = &stage.buckets[at];
+            BucketSpec {
+                group: groups[bucket.group as usize].iter().map(|rank| rank.0).collect(),
+                tensors: coded.params.iter().map(|(_, places)| places.clone()).collect(),
+                len: bucket.region.bytes.0 as usize / 4,
+                reductions: distinct(&reductions),
+            }
+        };
+        let specs: Vec<BucketSpec> = self.buckets.iter().map(spec).collect();
+        let hosts = if communication.hierarchical { Some(transport.hosts()?) } else { None };
+        for (coded, spec) in self.buckets.iter_mut().zip(&specs) {
+            coded.holders = holders(&spec.group, hosts.as_deref());
+        }
+        self.layout = Some(match &hosts {
+            None => "flat".into(),
+            Some(hosts) => format!("hosts {:?}", numbered(hosts)),
+        });
+        self.exchange = Some(Exchange::new(transport, &specs, communication.hierarchical)?);
+        Ok(())
+    }
+
+    /// How what is carried is spread over ranks, where gradients are encoded with feedback.
+    pub fn layout(&self) -> Option<String> {
+        let feedback = |way: &Way| match way {
+            Way::All(reduction) => reduction.method.feedback,
+            Way::Adaptive => true,
+        };
+        self.layout.clone().filter(|_| self.ways.iter().any(feedback))
+    }
+
+    /// Whether what is lost of a parameter's gradient is carried over.
+    pub fn carries(&self, param: ParamId) -> bool {
+        let of = |coded: &&Coded| coded.params.iter().any(|(other, _)| *other == param);
+        let coded = self.buckets.iter().find(of);
+        self.exchange.is_some() && coded.is_some_and(|coded| coded.feedback && coded.holders > 1)
+    }
+
+    /// The ways that may be taken.
+    pub fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    /// Which of them is taken.
+    pub fn way(&self) -> usize {
+        self.way
+    }
+
+    /// From the next step on gradients take another way.
+    pub fn take(&mut self, way: usize) {
+        assert!(way < self.ways.len(), "way {way} of {}", self.ways.len());
+        self.way = way;
+    }
+
+    /// The exchange's number of a bucket and of its reduction, where it is encoded now.
+    fn coded(&self, slot: u32) -> Option<(usize, usize)> {
+        let at = self.buckets.iter().position(|bucket| bucket.slot == slot)?;
+        Some((at, self.buckets[at].by_way[self.way]?))
+    }
+
+    /// Starts to sum a bucket.
+    ///
+    /// # Safety
+    /// As [`Transport::start_collective`].
+    pub unsafe fn start<T: Transport>(
+        &mut self,
+        transport: &mut T,
+        call: Collective,
+        bucket: &Bucket,
+        values: &mut [f32],
+    ) -> Result<(), TransportError> {
+        match (self.coded(bucket.slot), &mut self.exchange) {
+            // SAFETY: the caller's promise.
+            (Some((at, reduction)), Some(exchange)) => unsafe {
+                exchange.start(at, reduction, values)
+            },
+            // SAFETY: the caller's promise.
+            _ => unsafe {
+                let (group, slot) = (bucket.group as usize, bucket.slot as usize);
+                transport.start_collective(call, group, values, slot)
+            },
+        }
+    }
+
+    /// Waits until a bucket is summed.
+    pub fn wait<T: Transport>(
+        &mut self,
+        transport: &mut T,
+        slot: u32,
+    ) -> Result<(), TransportError> {
+        match (self.coded(slot), &mut self.exchange) {
+            (Some((at, _)), Some(exchange)) => exchange.wait(at),
+            _ => transport.wait_collective(slot as usize),
+        }
+    }
+
+    /// Lets sums under way advance.
+    pub fn progress(&mut self) -> Result<(), TransportError> {
+        self.exchange.as_mut().map_or(Ok(()), Exchange::progress)
+    }
+
+    /// Bytes of encoded gradients that this rank has sent so far.
+    pub fn sent_bytes(&self) -> u64 {
+        self.exchange.as_ref().map_or(0, Exchange::sent_bytes)
+    }
+
+    /// Bytes of buffers and of what is carried over.
+    pub fn bytes(&self) -> u64 {
+        self.exchange.as_ref().map_or(0, Exchange::bytes)
+    }
+
+    /// Shows what is carried over to the next step.
+    pub fn carried(&mut self, mut visit: impl FnMut(Carried)) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let buckets = &self.buckets;
+        exchange.residuals(|bucket, whose, places, values| {
+            let Coded { params, holders, .. } = &buckets[bucket];
+            let found = params.iter().find(|(_, range)| range.contains(&places.start));
+            let (param, range) = found.expect("pieces are parts of parameters");
+            let places = places.start - range.start..places.end - range.start;
+            visit(Carried { param: *param, whose, places, holders: *holders, values });
+        });
+    }
+}
+
+/// Ranks of a group that exchange the same values: one of each host where hosts sum first.
+fn holders(group: &[u32], hosts: Option<&[u32]>) -> usize {
+    let Some(hosts) = hosts else { return group.len() };
+    let mut of_group: Vec<u32> = group.iter().map(|rank| hosts[*rank as usize]).collect();
+    of_group.sort_unstable();
+    of_group.dedup();
+    of_group.len()
+}
+
+/// Hosts by the order in which ranks first name them.
+fn numbered(hosts: &[u32]) -> Vec<usize> {
+    let first = |host: &u32| hosts.iter().position(|other| other == host);
+    hosts.iter().filter_map(first).collect()
+}
+
+/// The encoded ones of some reductions, each once.
+fn distinct(reductions: &[Reduction]) -> Vec<Reduction> {
+    let mut distinct: Vec<Reduction> = vec![];
+    for reduction in reductions.iter().filter(|reduction| !reduction.is_plain()) {
+        if !distinct.contains(reduction) {
+            distinct.push(*reduction);
+        }
+    }
+    distinct
+}
+
+/// The parameters of a bucket, by their places among its values.
+fn params(stage: &StageProgram, bucket: &Bucket) -> Vec<(ParamId, Range<usize>)> {
+    let (start, end) = (bucket.region.offset, bucket.region.offset + bucket.region.bytes);
+    let mut params = vec![];
+    for place in &stage.params {
+        let Some(gradient) = place.gradient.filter(|g| start <= g.offset && g.offset < end) else {
+            continue;
+        };
+        let first = (gradient.offset - start).0 as usize / 4;
+        params.push((place.param, first..first + gradient.bytes.0 as usize / 4));
+    }
+    params.sort_by_key(|(_, places)| places.start);
+    params
+}

@@ -1,0 +1,65 @@
+//! One step of training with what all ranks agree on after it.
+
+use super::edges::EdgeError;
+use super::error::RunError;
+use super::rank::Rank;
+use super::train::Context;
+use crate::report::StepRecord;
+use crate::transport::{ReduceOp, Transport};
+use std::sync::atomic::Ordering;
+
+/// A step that was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stepped {
+    /// What the metrics say of it.
+    pub record: StepRecord,
+    /// Mean loss of the mini-batch; 0 where nothing is trained.
+    pub loss: f64,
+    /// Time that all ranks together computed.
+    pub busy_ns: f64,
+    /// Whether a rank was asked to stop.
+    pub stop: bool,
+}
+
+/// Makes step `step`; the one before ended at `before` on this rank's clock. All ranks together; the
+/// loss may be no number.
+///
+/// # Errors
+/// When a message fails or a sample cannot be read.
+pub(super) fn step_once<T: Transport>(
+    rank: &mut Rank<T>,
+    context: &Context,
+    step: u64,
+    before: u64,
+) -> Result<Stepped, RunError> {
+    let plan = context.plan;
+    let sent_before = rank.gradients.sent_bytes();
+    let counts = rank.step(step)?;
+    let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
+    let EdgeError { lost, sent } = counts.edge_error;
+    let (correct, busy) = (counts.correct as f64, counts.busy_ns as f64);
+    let mut sums = [counts.loss, correct, busy, stop, lost, sent];
+    let at = |source| RunError::Agreement { step, source };
+    rank.transport.all_reduce(&mut sums, ReduceOp::Sum).map_err(at)?;
+    let now = rank.transport.now_ns();
+    let [loss, correct, busy_ns, stop, lost, sent] = sums;
+    let loss = loss / plan.mini_batch as f64;
+    let several = rank.gradients.ways().len() > 1;
+    let record = StepRecord {
+        step,
+        loss: context.trains.then_some(loss),
+        accuracy: context.predictions.map(|each| correct / (plan.mini_batch * each) as f64),
+        learning_rate: Some(rank.rates.at(step)),
+        gradient_norm: plan.training.clip_norm.map(|_| counts.gradient_norm),
+        edge_error: (sent > 0.0).then(|| EdgeError { lost, sent }.relative()),
+        way: several.then(|| rank.gradients.way() as u32),
+        encoded_bytes: Some(rank.gradients.sent_bytes() - sent_before).filter(|bytes| *bytes > 0),
+        test_loss: None,
+        test_accuracy: None,
+        step_ns: now - before,
+        busy_ns: counts.busy_ns,
+        input_ns: counts.input_ns,
+        unix_ms: None,
+    };
+    Ok(Stepped { record, loss, busy_ns, stop: stop > 0.0 })
+}
