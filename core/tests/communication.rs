@@ -6,9 +6,7 @@ use pipewright_core::cost::{Cluster, CodecSpeed, Costs, Link, Workload};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Communication, DataParallel, Draft, Edges, Model, Plan};
 use pipewright_core::predict::search::{Fixed, Search, Space, Way, ways};
-use pipewright_core::predict::{
-    Offer, Prediction, adaptive, offers, predict, with_communication,
-};
+use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict, with_communication};
 use pipewright_core::units::{Bytes, Nanos};
 use proptest::prelude::*;
 

@@ -85,7 +85,6 @@ impl Plan {
             data_parallel: self.data_parallel,
             groups,
             by_hosts: self.communication.hierarchical,
-            edges: self.communication.edges,
         }
     }
 }

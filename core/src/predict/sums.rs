@@ -31,7 +31,7 @@ pub struct Offer {
     pub verdict: String,
 }
 
-/// The predicted step of `plan` as if its communication were another; `prediction` is that of the plan.
+/// The predicted step of `plan` as if its gradients travelled as in `communication`; `prediction` is that of the plan.
 ///
 /// # Errors
 /// When programs would wait for each other.
@@ -48,7 +48,6 @@ pub fn with_communication(
     }
     let mut copies = plan.copies(&prediction.groups);
     copies.by_hosts = communication.hierarchical;
-    copies.edges = communication.edges;
     Ok(simulate(&programs, &prediction.stages, &plan.cluster, copies)?.step)
 }
 

@@ -3,10 +3,9 @@
 use super::meeting::Meeting;
 use super::reduce::Reductions;
 use super::{Copies, StageCost};
-use crate::compress::CodecKind;
-use crate::cost::{Cluster, Level};
+use crate::cost::Cluster;
 use crate::ids::LaneId;
-use crate::plan::{Instruction, Program};
+use crate::plan::{Encoded, Instruction, Program};
 use crate::timeline::{Aside, Lane, Message, Span, Timeline, Wait, What, Work};
 use crate::units::Nanos;
 use thiserror::Error;
@@ -183,7 +182,7 @@ impl<'a> Machine<'a> {
                     Some(Next::Compute(time + longer, Work::Optimizer(stage)))
                 }
                 Instruction::Send { .. } => self.send(lane, instruction),
-                Instruction::Recv { tag, .. } => self.receive(lane, tag),
+                Instruction::Recv { tag, decode, .. } => self.receive(lane, tag, decode),
                 Instruction::WaitSend { handle } => self.wait_send(lane, handle),
                 Instruction::ClipGradients
                 | Instruction::WaitReduce { .. }
@@ -217,25 +216,23 @@ impl<'a> Machine<'a> {
     }
 
     fn send(&mut self, lane: LaneId, instruction: &Instruction) -> Option<Next> {
-        let Instruction::Send { to, tag, region, handle, stage, micro_batch, gradient, .. } =
+        let Instruction::Send { to, tag, region, encode, handle, stage, micro_batch, gradient } =
             *instruction
         else {
             return None;
         };
         let (to, tag) = (self.peer(lane, to), self.tag(lane, tag));
         let link = self.cluster.link(self.rank(lane), self.rank(to));
-        let codec = self.codec(lane, to);
-        let encoding = match codec.is_lossless() {
-            true => Nanos::ZERO,
-            false => self.cluster.codec_times(codec, region.bytes)[0],
-        };
+        let encoding = encode.map_or(Nanos::ZERO, |encoded| {
+            self.cluster.codec_times(encoded.codec, encoded.values.bytes)[0]
+        });
         let state = &mut self.lanes[lane.index()];
         let now = state.now;
         state.handles[handle as usize] = tag as u32;
         let way = match self.cluster.receivers_copy {
             _ if to == lane => Nanos::ZERO,
             true => link.latency_ns,
-            false => link.time(codec.bytes(region.bytes)),
+            false => link.time(region.bytes),
         };
         let arrival = now + encoding + way;
         let mail = &mut self.mail[tag];
@@ -256,15 +253,6 @@ impl<'a> Machine<'a> {
         (encoding > Nanos::ZERO).then(|| self.spend(lane, encoding, Wait::Receiver))
     }
 
-    /// How values travel from one lane to another.
-    fn codec(&self, from: LaneId, to: LaneId) -> CodecKind {
-        match self.cluster.level(self.rank(from), self.rank(to)) {
-            _ if from == to => CodecKind::Fp32,
-            Level::Network => self.copies.edges.across,
-            Level::Device | Level::Node => self.copies.edges.within,
-        }
-    }
-
     /// The lane does nothing else for `time`, and is then done with its instruction.
     fn spend(&mut self, lane: LaneId, time: Nanos, wait: Wait) -> Next {
         let state = &mut self.lanes[lane.index()];
@@ -277,7 +265,7 @@ impl<'a> Machine<'a> {
         Next::Until(end)
     }
 
-    fn receive(&mut self, lane: LaneId, tag: u32) -> Option<Next> {
+    fn receive(&mut self, lane: LaneId, tag: u32, decode: Option<Encoded>) -> Option<Next> {
         let (now, tag) = (self.lanes[lane.index()].now, self.tag(lane, tag));
         let mail = &mut self.mail[tag];
         let Some(message) = mail.sent else {
@@ -288,7 +276,7 @@ impl<'a> Machine<'a> {
         if arrival > now {
             return Some(Next::Until(arrival));
         }
-        let time = self.taking(lane, &message);
+        let time = self.taking(lane, &message, decode);
         let mail = &mut self.mail[tag];
         if time > Nanos::ZERO {
             let end = now + time;
@@ -305,17 +293,15 @@ impl<'a> Machine<'a> {
     }
 
     /// What a message that is there takes its receiver: bytes to move, values to decode.
-    fn taking(&self, lane: LaneId, message: &Message) -> Nanos {
-        let codec = self.codec(message.from, lane);
+    fn taking(&self, lane: LaneId, message: &Message, decode: Option<Encoded>) -> Nanos {
         let mut time = Nanos::ZERO;
         if self.cluster.receivers_copy && message.from != lane {
             let link = self.cluster.link(self.rank(message.from), self.rank(lane));
-            time += link.time(codec.bytes(message.bytes)) - link.latency_ns;
+            time += link.time(message.bytes) - link.latency_ns;
         }
-        if !codec.is_lossless() {
-            time += self.cluster.codec_times(codec, message.bytes)[1];
-        }
-        time
+        let decoding =
+            |encoded: Encoded| self.cluster.codec_times(encoded.codec, encoded.values.bytes)[1];
+        time + decode.map_or(Nanos::ZERO, decoding)
     }
 
     fn wait_send(&mut self, lane: LaneId, handle: u32) -> Option<Next> {

@@ -43,7 +43,7 @@ pub use machine::{Stuck, Waiting};
 use crate::cost::{Cluster, Costs};
 use crate::graph::autodiff::{ComputationKind, Part, TrainingGraph};
 use crate::ids::LaneId;
-use crate::plan::{DataParallel, Edges, Program};
+use crate::plan::{DataParallel, Program};
 use crate::schedule::ActionKind;
 use crate::timeline::Timeline;
 use crate::units::Nanos;
@@ -106,8 +106,6 @@ pub struct Copies<'a> {
     pub groups: &'a [Vec<LaneId>],
     /// Whether encoded gradients travel between hosts only.
     pub by_hosts: bool,
-    /// How values travel between stages.
-    pub edges: Edges,
 }
 
 /// Predicts one training step. Where every rank has a device of its own, replicas do the same at
