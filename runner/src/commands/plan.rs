@@ -41,7 +41,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         },
         bucket: Bytes(args.bucket_mib << 20),
     };
-    draft.communication = codec::asked(&args.communication);
+    draft.communication = codec::asked(&args.communication)?;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.

@@ -196,7 +196,7 @@ pub(super) fn lane_link(
     (a, b): (u32, u32),
 ) -> (Link, CodecKind) {
     let width = choice.replicas * choice.tensor;
-    let node = |lane: u32| lane * width / cluster.devices_per_node;
+    let node = |lane: u32| lane * width / cluster.ranks_per_node;
     match node(a) == node(b) {
         true => (cluster.local, edges.within),
         false => (cluster.network, edges.across),

@@ -12,7 +12,16 @@ use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict};
 const NOTE: f64 = 1.05;
 
 /// What the command line fixes before anything is searched.
-pub(super) fn asked(args: &CommunicationArgs) -> Communication {
+pub(super) fn asked(args: &CommunicationArgs) -> Result<Communication, Failure> {
+    for way in args.codecs.iter().map(|way| args.with_feedback(*way)) {
+        if let Some(what) = way.fault() {
+            return Err(Failure::usage(format!("--codecs: `{way}` is not possible: {what}")));
+        }
+    }
+    Ok(fixed(args))
+}
+
+fn fixed(args: &CommunicationArgs) -> Communication {
     let gradients = match args.codec {
         Some(Codec::One(way)) => args.with_feedback(way),
         _ => Reduction::default(),
@@ -33,7 +42,7 @@ pub(super) fn searched(
     args: &CommunicationArgs,
     cluster: &Cluster,
 ) -> (Vec<Way>, Option<Option<usize>>) {
-    let asked = asked(args);
+    let asked = fixed(args);
     let way = Way { gradients: asked.gradients, by_hosts: asked.hierarchical, edges: asked.edges };
     match args.codec {
         Some(Codec::Search) => {
