@@ -18,7 +18,7 @@ impl OwnWork {
     /// is done.
     pub fn delay(&mut self, pass: Nanos) -> Nanos {
         let done = self.owed.min(pass);
-        self.owed = self.owed - done;
+        self.owed -= done;
         done
     }
 
