@@ -1,10 +1,12 @@
 //! The command line.
 
+mod communication;
 mod curves;
 mod onnx;
 mod recompute;
 mod training;
 
+pub use communication::{Codec, CommunicationArgs};
 pub use curves::{CurvesArgs, Measure};
 pub use onnx::{LossKind, OnnxArgs};
 pub use recompute::{Budget, RecomputeArgs};
@@ -244,6 +246,9 @@ pub struct PlanArgs {
     /// Take the samples as they lie in their files, in every epoch.
     #[arg(long)]
     pub no_shuffle: bool,
+    /// How ranks send.
+    #[command(flatten)]
+    pub communication: CommunicationArgs,
     /// How parameters change, and how training goes.
     #[command(flatten)]
     pub training: TrainingArgs,
