@@ -1,11 +1,13 @@
 //! The command line.
 
+mod bench;
 mod communication;
 mod curves;
 mod onnx;
 mod recompute;
 mod training;
 
+pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, Way};
 pub use communication::{Codec, CommunicationArgs};
 pub use curves::{CurvesArgs, Measure};
 pub use onnx::{LossKind, OnnxArgs};
@@ -66,6 +68,8 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Less memory by computing again: runner recompute graph.json.gz --budget 0.5 -o sequence.json
     Recompute(RecomputeArgs),
+    /// Measure codecs, and sums of gradients over ranks: mpirun -n 4 runner bench allreduce
+    Bench(BenchArgs),
     /// Print the JSON Schema of plan files: runner schema > plan.schema.json
     Schema,
 }

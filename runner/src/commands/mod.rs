@@ -8,6 +8,7 @@ macro_rules! say {
     }};
 }
 
+mod bench;
 mod calibrate;
 mod check;
 mod curves;
@@ -47,6 +48,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Recompute(args) => recompute::recompute(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Schema => schema::schema(),
     };
     match result {
