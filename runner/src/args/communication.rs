@@ -49,6 +49,17 @@ pub struct CommunicationArgs {
     /// Ranks of one host first sum in single precision, encoded gradients travel between hosts only.
     #[arg(long, requires = "codec")]
     pub hierarchical: bool,
+    /// Choose while training how gradients are summed, among these, the most precise first: from time to
+    /// time each is tried for a few steps, learning curves foretell the gain of each for its time.
+    /// With --codec adaptive that is one more.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub choose: Vec<Reduction>,
+    /// Steps between two choices.
+    #[arg(long, value_name = "STEPS", default_value_t = 200, requires = "choose")]
+    pub choose_every: u64,
+    /// Steps of each trial.
+    #[arg(long, value_name = "STEPS", default_value_t = 20, requires = "choose")]
+    pub choose_trial: u64,
     /// How values travel between stages on different nodes: bf16, fp8-e4m3 and so on.
     #[arg(long, value_name = "CODEC")]
     pub edge_codec: Option<CodecKind>,

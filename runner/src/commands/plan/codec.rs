@@ -4,7 +4,7 @@ use crate::args::{Codec, CommunicationArgs};
 use crate::failure::Failure;
 use pipewright_core::compress::{CodecKind, Reduction, Rounding, Scale, USUAL, relative_error};
 use pipewright_core::cost::Cluster;
-use pipewright_core::plan::{Communication, Edges, Plan};
+use pipewright_core::plan::{Choose, Communication, Edges, Plan};
 use pipewright_core::predict::search::{Way, usual_ways, ways};
 use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict};
 
@@ -33,8 +33,16 @@ fn fixed(args: &CommunicationArgs) -> Communication {
             within: args.edge_codec_within.unwrap_or_default(),
             across: args.edge_codec.unwrap_or_default(),
         },
+        choose: choice(args),
         ..Communication::default()
     }
+}
+
+fn choice(args: &CommunicationArgs) -> Option<Choose> {
+    let candidates: Vec<Reduction> =
+        args.choose.iter().map(|way| args.with_feedback(*way)).collect();
+    let (every, trial) = (args.choose_every, args.choose_trial);
+    (!candidates.is_empty()).then_some(Choose { every, trial, candidates })
 }
 
 /// The ways of a search, and the one that is fixed: `None` where all of them may be chosen.
@@ -86,10 +94,8 @@ pub(super) fn choose(
             let all = offers_of(args, plan, prediction)?;
             table(plan, &all);
             let Some(best) = all.iter().min_by_key(|offer| offer.step) else { return Ok(()) };
-            let edges = plan.communication.edges;
             let (gradients, hierarchical) = (best.way, best.by_hosts);
-            let chosen =
-                Communication { gradients, hierarchical, edges, ..Communication::default() };
+            let chosen = Communication { gradients, hierarchical, ..plan.communication.clone() };
             adopt(plan, prediction, chosen)
         }
         Some(Codec::Adaptive) => {
@@ -98,7 +104,8 @@ pub(super) fn choose(
             let (chosen, _) = adaptive(plan, prediction, &ways, args.hierarchical)
                 .map_err(|e| Failure::usage(e.to_string()))?;
             report_buckets(&chosen);
-            adopt(plan, prediction, chosen)
+            let choose = plan.communication.choose.clone();
+            adopt(plan, prediction, Communication { choose, ..chosen })
         }
     }
 }
