@@ -5,7 +5,7 @@
 use pipewright_core::cost::Cluster;
 use pipewright_core::cost::memory::States;
 use pipewright_core::cost::transformer::{Accelerator, Recompute, Transformer, workload};
-use pipewright_core::predict::search::{Fixed, Search, Space, default_codecs};
+use pipewright_core::predict::search::{Fixed, Search, Space, usual_ways};
 use std::time::Instant;
 
 /// Moments at which the best plan so far is printed, in seconds.
@@ -31,8 +31,8 @@ fn main() {
         mini_batch: 1536,
         states: States::MEGATRON,
         parameter_bytes: 2,
-        fixed: Fixed { codec: Some(None), ..Fixed::default() },
-        codecs: default_codecs(&cluster.device),
+        fixed: Fixed { way: Some(None), ..Fixed::default() },
+        ways: usual_ways(),
         seed: 1,
         cluster,
     };
@@ -51,7 +51,7 @@ fn main() {
             let Some(moment) = moments.next() else { break };
             let Some(best) = search.front().fastest() else { continue };
             let (evaluated, skipped) = search.counts();
-            let plan = best.choice.describe(&space.codecs);
+            let plan = best.choice.describe(&space.ways);
             println!("| {moment} | {evaluated} | {skipped} | {} | {plan} |", best.step);
             bests.push((moment, best.step.secs()));
         }

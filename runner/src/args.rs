@@ -1,11 +1,15 @@
 //! The command line.
 
 mod bench;
+mod communication;
+mod curves;
 mod onnx;
 mod recompute;
 mod training;
 
 pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, Way};
+pub use communication::{Codec, CommunicationArgs};
+pub use curves::{CurvesArgs, Measure};
 pub use onnx::{LossKind, OnnxArgs};
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
@@ -54,6 +58,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Write a plan, trained weights or metrics for other programs: runner export run --csv run.csv
     Export(ExportArgs),
+    /// Compare runs by what they learned in their time: runner curves fp32 fp8 -o curves.svg
+    Curves(CurvesArgs),
     /// Compare DataParallel, DDP, ZeRO-1, pipeline and hybrid: runner forms --model vgg16 --devices 8
     Forms(FormsArgs),
     /// Fit the cost model to measurements: runner calibrate points.csv --layers 32
@@ -244,6 +250,9 @@ pub struct PlanArgs {
     /// Take the samples as they lie in their files, in every epoch.
     #[arg(long)]
     pub no_shuffle: bool,
+    /// How ranks send.
+    #[command(flatten)]
+    pub communication: CommunicationArgs,
     /// How parameters change, and how training goes.
     #[command(flatten)]
     pub training: TrainingArgs,

@@ -30,7 +30,10 @@ fn what_is_left_open_is_searched() {
     assert_eq!(std::fs::read_to_string(dir.join("again.json")).unwrap(), text);
     let all = plan(&[&cluster[..], &["--forms", "all", "--devices", "8"]].concat());
     let told = words(all.done());
-    assert!(told.contains("bf16: compression"), "replicas are offered and judged: {told}");
+    assert!(
+        told.contains("bf16: would be slower here") || told.contains("bf16: pays"),
+        "replicas are offered and judged: {told}"
+    );
     plan(&["--devices", "99"]).refused(2, "`laptop` has");
     plan(&["--ranks", "2", "--stages", "5"]).refused(2, "leave one of");
 }

@@ -13,9 +13,9 @@ use source::Source;
 /// The modules of core, lowest floor first. A module imports itself and lower floors, nothing else.
 const FLOORS: &[&[&str]] = &[
     &["units", "ids"],
-    &["graph"],
+    &["graph", "compress"],
     &["cost", "onnx"],
-    &["partition", "recompute", "compress", "adapt"],
+    &["partition", "recompute", "adapt"],
     &["schedule"],
     &["plan"],
     &["timeline"],

@@ -4,8 +4,8 @@ use super::{
     Bf16, Cntk, Codec, CodecError, ErrorFeedback, Float8, Fp8, Fp16, Int8, Levels, Plain, PowerSgd,
     Rounding, Scale, SignNorm, Table, Threshold, TopK, power_sgd,
 };
+use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A codec and its settings. JSON: `{"codec": "table", "bits": 1}`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -113,6 +113,11 @@ impl CodecKind {
         }
     }
 
+    /// The same for so many bytes of single precision.
+    pub fn bytes(self, values: Bytes) -> Bytes {
+        if self.is_lossless() { values } else { Bytes(self.wire_bytes(values.0 / 4)) }
+    }
+
     /// Whether encoding does not depend on what was encoded before.
     pub fn is_stateless(self) -> bool {
         !matches!(self, Self::TopK { momentum: Some(_), .. } | Self::PowerSgd { .. })
@@ -121,30 +126,6 @@ impl CodecKind {
     /// Whether decoded values are the encoded ones, always.
     pub fn is_lossless(self) -> bool {
         self == Self::Fp32
-    }
-}
-
-impl fmt::Display for CodecKind {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Self::Fp32 => write!(f, "fp32"),
-            Self::Fp16 => write!(f, "fp16"),
-            Self::Bf16 => write!(f, "bf16"),
-            Self::Fp8E5m2 { rounding: Rounding::Truncate, .. } => write!(f, "fp8-e5m2 truncated"),
-            Self::Fp8E5m2 { .. } => write!(f, "fp8-e5m2"),
-            Self::Fp8E4m3 { .. } => write!(f, "fp8-e4m3"),
-            Self::Table { bits } => write!(f, "table({bits})"),
-            Self::TableMean { bits } => write!(f, "table-mean({bits})"),
-            Self::OneBit { threshold: Threshold::Zero } => write!(f, "one-bit"),
-            Self::OneBit { threshold: Threshold::Mean } => write!(f, "one-bit by mean"),
-            Self::CntkBits { bits } => write!(f, "cntk-bits({bits})"),
-            Self::SignNorm => write!(f, "sign-norm"),
-            Self::Int8 { block: None } => write!(f, "int8"),
-            Self::Int8 { block: Some(block) } => write!(f, "int8 by {block}"),
-            Self::TopK { one_in, momentum: None } => write!(f, "top 1/{one_in}"),
-            Self::TopK { one_in, momentum: Some(m) } => write!(f, "top 1/{one_in}, momentum {m}"),
-            Self::PowerSgd { rank } => write!(f, "power-sgd({rank})"),
-        }
     }
 }
 
@@ -168,11 +149,5 @@ impl Method {
             return Ok(Box::new(ErrorFeedback::new(codec, values)));
         }
         Ok(codec)
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}{}", self.codec, if self.feedback { " with feedback" } else { "" })
     }
 }

@@ -1,8 +1,7 @@
 //! How a group of ranks sums encoded gradients.
 
-use super::{CodecKind, Method, Rounding, Scale};
+use super::{CodecKind, Method, Rounding, Scale, Threshold};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The way of encoded values through the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,19 +29,29 @@ pub struct Reduction {
     pub algorithm: Algorithm,
 }
 
+/// What is offered where nothing is asked for, from the safest to the smallest; the coarsest with
+/// feedback, without which they spoil the training.
+pub const USUAL: [Reduction; 4] = [
+    Reduction::of(CodecKind::Bf16),
+    Reduction::of(CodecKind::Fp8E5m2 { rounding: Rounding::NearestEven, scale: Scale::PowerOfTwo }),
+    Reduction::of(CodecKind::TableMean { bits: 2 }).with_feedback(),
+    Reduction::of(CodecKind::OneBit { threshold: Threshold::Zero }).with_feedback(),
+];
+
 fn is_two_shot(algorithm: &Algorithm) -> bool {
     *algorithm == Algorithm::TwoShot
 }
 
 impl Reduction {
     /// Two-shot, without feedback.
-    pub fn of(codec: CodecKind) -> Self {
+    pub const fn of(codec: CodecKind) -> Self {
         Self { method: Method { codec, feedback: false }, algorithm: Algorithm::TwoShot }
     }
 
     /// The same with error feedback.
-    pub fn with_feedback(self) -> Self {
-        Self { method: Method { feedback: true, ..self.method }, ..self }
+    pub const fn with_feedback(self) -> Self {
+        let method = Method { codec: self.method.codec, feedback: true };
+        Self { method, algorithm: self.algorithm }
     }
 
     /// Whether it is the transport's own all-reduce in single precision.
@@ -73,12 +82,5 @@ impl Reduction {
             ),
             codec => codec.build(1).err().map(|_| "the codec has no such setting"),
         }
-    }
-}
-
-impl fmt::Display for Reduction {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let way = if self.algorithm == Algorithm::Operator { " by MPI operator" } else { "" };
-        write!(f, "{}{way}", self.method)
     }
 }

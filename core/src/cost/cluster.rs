@@ -1,6 +1,6 @@
 //! Machines: what one device computes, what its links carry.
 
-use super::Profile;
+use super::{CodecSpeed, Profile};
 use crate::ids::LaneId;
 use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -114,9 +114,27 @@ pub struct Cluster {
     /// without it they use `local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collectives: Option<Link>,
+    /// The same between nodes; without it they use `network`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_collectives: Option<Link>,
+    /// Adapters of a node, each with the bandwidth of `network`: the ranks of a node that talk to
+    /// other nodes at the same time share them.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub adapters: u32,
+    /// Measured speeds of codecs; those of others follow from the device's memory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub codecs: Vec<CodecSpeed>,
     /// Measured node times; they replace the computed ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(adapters: &u32) -> bool {
+    *adapters == 1
 }
 
 /// Why a cluster file cannot be used.
@@ -166,6 +184,7 @@ impl Cluster {
         let refuse = |field, value: String, must| {
             Err(ClusterError::Value { cluster: self.name.clone(), field, value, must })
         };
+        let across = self.network_collectives.unwrap_or(self.network);
         let rates = [
             ("device.flops_per_sec", self.device.flops_per_sec),
             ("device.memory_bytes_per_sec", self.device.memory_bytes_per_sec),
@@ -173,6 +192,7 @@ impl Cluster {
             ("network.bytes_per_sec", self.network.bytes_per_sec),
             ("device_link.bytes_per_sec", self.link_of(Level::Device).bytes_per_sec),
             ("collectives.bytes_per_sec", self.collectives.unwrap_or(self.local).bytes_per_sec),
+            ("network_collectives.bytes_per_sec", across.bytes_per_sec),
         ];
         for (field, value) in rates {
             if !(value.is_finite() && value >= 1.0) {
@@ -198,6 +218,7 @@ impl Cluster {
             ("network.latency_ns", self.network.latency_ns),
             ("device_link.latency_ns", self.link_of(Level::Device).latency_ns),
             ("collectives.latency_ns", self.collectives.unwrap_or(self.local).latency_ns),
+            ("network_collectives.latency_ns", across.latency_ns),
         ];
         for (field, value) in times {
             if value.0 > 60_000_000_000 {
@@ -208,12 +229,13 @@ impl Cluster {
             ("devices_per_node", self.devices_per_node),
             ("nodes", self.nodes),
             ("ranks_per_node", self.ranks_per_node),
+            ("adapters", self.adapters),
         ] {
             if !(1..=1_000_000).contains(&value) {
                 return refuse(field, value.to_string(), "between 1 and a million");
             }
         }
-        Ok(())
+        self.check_codecs()
     }
 
     /// The machine's node that a lane's rank runs on: ranks fill a node before the next.
@@ -257,7 +279,7 @@ impl Cluster {
     /// The link that collective calls of a group use whose first and last ranks these are.
     pub fn collective_link(&self, first: LaneId, last: LaneId) -> &Link {
         match self.level(first, last) {
-            Level::Network => &self.network,
+            Level::Network => self.network_collectives.as_ref().unwrap_or(&self.network),
             level => self.collectives.as_ref().unwrap_or_else(|| self.link_of(level)),
         }
     }

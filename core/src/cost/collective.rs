@@ -11,13 +11,20 @@
 //!
 //! Full-duplex links, one port per rank. Formulas: Thakur, Rabenseifner and Gropp 2005 (and the
 //! comments of MPICH's sources), Patarasuk and Yuan 2009 for the ring, Sanders, Speck and Träff
-//! 2009 for the double tree. Everything is O(1), and 0 for one rank.
+//! 2009 for the double tree. Everything is O(1), and 0 for one rank. [`price`] puts them together
+//! for the sums that the runner makes, encoded or not.
 
 mod compressed;
+mod group;
+mod judge;
 mod nested;
+mod price;
 
-pub use compressed::{Codec, Method, Verdict, compressed_all_gather, oyama, two_shot, verdict};
+pub use compressed::{compressed_all_gather, oyama, two_shot};
+pub use group::Group;
+pub use judge::{Verdict, judge};
 pub use nested::{hierarchical, torus};
+pub use price::{Price, price};
 
 use super::Link;
 
@@ -190,5 +197,7 @@ pub fn bus_bandwidth(collective: Collective, p: u32, n: f64, secs: f64) -> f64 {
     n / secs * factor
 }
 
+#[cfg(test)]
+mod price_tests;
 #[cfg(test)]
 mod tests;

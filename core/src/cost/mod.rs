@@ -4,6 +4,7 @@
 
 pub mod calibrate;
 mod cluster;
+mod codec_speed;
 pub mod collective;
 pub mod forms;
 pub mod import;
@@ -15,6 +16,7 @@ pub mod transformer;
 mod workload;
 
 pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Efficiencies, Level, Link};
+pub use codec_speed::CodecSpeed;
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample, SplitSample};
 pub use roofline::roofline;
 pub use workload::{Edge, Item, NetworkError, Rules, Shard, Sync, Workload};

@@ -135,16 +135,17 @@ pub struct BestMicroBatches {
 /// Numbers of micro-batches beyond this are not tried: overheads have long won.
 const MICRO_BATCHES_MAX: u32 = 1024;
 
-/// Simulates `plan` with every number of micro-batches that divides its mini-batch and that its
-/// schedule allows. `None` for a schedule without a name, which cannot be made for another number.
+/// Simulates `plan` with every number of micro-batches that divides a replica's share of the mini-batch
+/// and that its schedule allows. `None` for a schedule without a name, which cannot be made for another number.
 ///
 /// # Errors
 /// What does not fit about the plan itself.
 pub fn best_micro_batches(plan: &Plan) -> Result<Option<BestMicroBatches>, PredictError> {
     let Ok(kind) = plan.schedule.name.parse::<ScheduleKind>() else { return Ok(None) };
     let mut tried = vec![];
-    for m in 1..=MICRO_BATCHES_MAX.min(u32::try_from(plan.mini_batch).unwrap_or(u32::MAX)) {
-        if plan.mini_batch.is_multiple_of(u64::from(m))
+    let each = plan.mini_batch / u64::from(plan.data_parallel.replicas);
+    for m in 1..=MICRO_BATCHES_MAX.min(u32::try_from(each).unwrap_or(u32::MAX)) {
+        if each.is_multiple_of(u64::from(m))
             && let Ok(schedule) = ScheduleText::of(kind, plan.stages(), m)
         {
             let other = Plan { schedule, micro_batches: m, ..plan.clone() };

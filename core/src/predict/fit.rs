@@ -17,7 +17,7 @@ use crate::cost::Costs;
 use crate::ids::LaneId;
 use crate::plan::{Plan, PlanError, Program, Sequence, groups, lower, training_graphs};
 use crate::recompute::ProblemError;
-use crate::simulate::{Copies, StageCost, simulate};
+use crate::simulate::{StageCost, simulate};
 use crate::units::{Bytes, Nanos};
 use choose::{Held, Room, choose, least};
 use stage::{Context, Stage, Variant};
@@ -271,7 +271,7 @@ impl Fitting<'_> {
 
     /// The step when stages take these times.
     fn step(&self, costs: &[StageCost]) -> Result<Nanos, PredictError> {
-        let copies = Copies { data_parallel: self.plan.data_parallel, groups: &self.groups };
+        let copies = self.plan.copies(&self.groups);
         Ok(simulate(&self.programs, costs, &self.plan.cluster, copies)?.step)
     }
 

@@ -4,6 +4,7 @@ mod explain;
 mod fit;
 pub mod search;
 mod stage;
+mod sums;
 
 pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
@@ -11,6 +12,7 @@ pub use explain::{
 
 pub use fit::{FitError, fit, fits};
 pub use stage::PlannedStage;
+pub use sums::{Offer, adaptive, offers, with_communication};
 
 use crate::cost::Costs;
 use crate::graph::Graph;
@@ -71,9 +73,20 @@ pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
     let groups = groups(&inputs);
     let computations = graphs.iter().map(|g| computations(g, &costs)).collect();
-    let copies = Copies { data_parallel: plan.data_parallel, groups: &groups };
+    let copies = plan.copies(&groups);
     let timeline = simulate(&programs, &stages, &plan.cluster, copies)?;
     Ok(Prediction { graph, costs, stages, computations, programs, groups, timeline })
+}
+
+impl Plan {
+    /// What the copies of its pipeline do together; `groups` are those that sum gradients.
+    fn copies<'a>(&self, groups: &'a [Vec<LaneId>]) -> Copies<'a> {
+        Copies {
+            data_parallel: self.data_parallel,
+            groups,
+            by_hosts: self.communication.hierarchical,
+        }
+    }
 }
 
 fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {

@@ -5,7 +5,7 @@ use super::reduce::Reductions;
 use super::{Copies, StageCost};
 use crate::cost::Cluster;
 use crate::ids::LaneId;
-use crate::plan::{Instruction, Program};
+use crate::plan::{Encoded, Instruction, Program};
 use crate::timeline::{Aside, Lane, Message, Span, Timeline, Wait, What, Work};
 use crate::units::Nanos;
 use thiserror::Error;
@@ -170,16 +170,19 @@ impl<'a> Machine<'a> {
             let Some(instruction) = program.train.get(state.next) else { return Next::Done };
             let pause = match *instruction {
                 Instruction::Load { .. } => None,
-                Instruction::Run { action, .. } => {
+                Instruction::Run { action, reduces, .. } => {
                     let time = self.stages[action.stage.index()].of(action.kind);
-                    Some(Next::Compute(time, Work::Run(action)))
+                    let completes = program.stage(action.stage).filter(|_| reduces);
+                    let longer = self.reductions.delay(lane, time, completes);
+                    Some(Next::Compute(time + longer, Work::Run(action)))
                 }
                 Instruction::Optimizer { stage, .. } => {
                     let time = self.stages[stage.index()].update;
-                    Some(Next::Compute(time, Work::Optimizer(stage)))
+                    let longer = self.reductions.delay(lane, time, None);
+                    Some(Next::Compute(time + longer, Work::Optimizer(stage)))
                 }
                 Instruction::Send { .. } => self.send(lane, instruction),
-                Instruction::Recv { tag, .. } => self.receive(lane, tag),
+                Instruction::Recv { tag, decode, .. } => self.receive(lane, tag, decode),
                 Instruction::WaitSend { handle } => self.wait_send(lane, handle),
                 Instruction::ClipGradients
                 | Instruction::WaitReduce { .. }
@@ -213,13 +216,16 @@ impl<'a> Machine<'a> {
     }
 
     fn send(&mut self, lane: LaneId, instruction: &Instruction) -> Option<Next> {
-        let Instruction::Send { to, tag, region, handle, stage, micro_batch, gradient, .. } =
+        let Instruction::Send { to, tag, region, encode, handle, stage, micro_batch, gradient } =
             *instruction
         else {
             return None;
         };
         let (to, tag) = (self.peer(lane, to), self.tag(lane, tag));
         let link = self.cluster.link(self.rank(lane), self.rank(to));
+        let encoding = encode.map_or(Nanos::ZERO, |encoded| {
+            self.cluster.codec_times(encoded.codec, encoded.values.bytes)[0]
+        });
         let state = &mut self.lanes[lane.index()];
         let now = state.now;
         state.handles[handle as usize] = tag as u32;
@@ -228,7 +234,7 @@ impl<'a> Machine<'a> {
             true => link.latency_ns,
             false => link.time(region.bytes),
         };
-        let arrival = now + way;
+        let arrival = now + encoding + way;
         let mail = &mut self.mail[tag];
         self.woken.extend(mail.waiter.take());
         mail.sent = Some(Message {
@@ -241,7 +247,10 @@ impl<'a> Machine<'a> {
             sent: now,
             received: arrival,
         });
-        self.cluster.blocking_sends.then(|| self.spend(lane, way, Wait::Receiver))
+        if self.cluster.blocking_sends {
+            return Some(self.spend(lane, encoding + way, Wait::Receiver));
+        }
+        (encoding > Nanos::ZERO).then(|| self.spend(lane, encoding, Wait::Receiver))
     }
 
     /// The lane does nothing else for `time`, and is then done with its instruction.
@@ -256,7 +265,7 @@ impl<'a> Machine<'a> {
         Next::Until(end)
     }
 
-    fn receive(&mut self, lane: LaneId, tag: u32) -> Option<Next> {
+    fn receive(&mut self, lane: LaneId, tag: u32, decode: Option<Encoded>) -> Option<Next> {
         let (now, tag) = (self.lanes[lane.index()].now, self.tag(lane, tag));
         let mail = &mut self.mail[tag];
         let Some(message) = mail.sent else {
@@ -267,12 +276,10 @@ impl<'a> Machine<'a> {
         if arrival > now {
             return Some(Next::Until(arrival));
         }
-        if self.cluster.receivers_copy && message.from != lane {
-            let (from, to) = (self.rank(message.from), self.rank(lane));
-            let link = self.cluster.link(from, to);
-            let time = link.time(message.bytes) - link.latency_ns;
+        let time = self.taking(lane, &message, decode);
+        let mail = &mut self.mail[tag];
+        if time > Nanos::ZERO {
             let end = now + time;
-            let mail = &mut self.mail[tag];
             if let Some(message) = &mut mail.sent {
                 message.received = end;
             }
@@ -280,10 +287,21 @@ impl<'a> Machine<'a> {
             self.woken.extend(mail.waiter.take());
             return Some(self.spend(lane, time, Wait::Message));
         }
-        let mail = &mut self.mail[tag];
         mail.taken = Some(now);
         self.woken.extend(mail.waiter.take());
         None
+    }
+
+    /// What a message that is there takes its receiver: bytes to move, values to decode.
+    fn taking(&self, lane: LaneId, message: &Message, decode: Option<Encoded>) -> Nanos {
+        let mut time = Nanos::ZERO;
+        if self.cluster.receivers_copy && message.from != lane {
+            let link = self.cluster.link(self.rank(message.from), self.rank(lane));
+            time += link.time(message.bytes) - link.latency_ns;
+        }
+        let decoding =
+            |encoded: Encoded| self.cluster.codec_times(encoded.codec, encoded.values.bytes)[1];
+        time + decode.map_or(Nanos::ZERO, decoding)
     }
 
     fn wait_send(&mut self, lane: LaneId, handle: u32) -> Option<Next> {

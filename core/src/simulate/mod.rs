@@ -8,8 +8,14 @@
 //!
 //! A message to the lane itself takes no time. A bucket of gradients is complete in the middle of
 //! the backward pass that completes it, at its kernel's place among the pass's kernels; calls of a
-//! group of ranks follow each other, each begins when all ranks have come and takes the time of
-//! the best algorithm over the slowest link among them, beside what the processors do.
+//! group of ranks follow each other, each begins when all ranks have come and takes its
+//! [`crate::cost::collective::price`], beside what the processors do.
+//!
+//! Codecs are work. Of what goes from stage to stage the sender encodes before and the receiver decodes
+//! after its way. What ranks encode and decode of gradients is done beside their passes where a node
+//! has two devices for each rank; else it takes its share of the passes' device: a pass that runs
+//! meanwhile gets half of it and takes so much longer (`own_work.rs`). What is left when the lane
+//! waits for the sums costs nothing more: it is in their price.
 //!
 //! [`simulate`] is the truth for plans. [`estimate`] does the same for a schedule alone, without
 //! programs, for searches and for schedules that no plan can hold.
@@ -24,6 +30,7 @@ mod estimate;
 mod footprint;
 mod machine;
 mod meeting;
+mod own_work;
 mod ready;
 mod reduce;
 mod shared;
@@ -97,6 +104,8 @@ pub struct Copies<'a> {
     pub data_parallel: DataParallel,
     /// Ranks that sum gradients together, see [`crate::plan::groups`].
     pub groups: &'a [Vec<LaneId>],
+    /// Whether encoded gradients travel between hosts only.
+    pub by_hosts: bool,
 }
 
 /// Predicts one training step. Where every rank has a device of its own, replicas do the same at

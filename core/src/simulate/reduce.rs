@@ -1,8 +1,10 @@
 //! Gradients that groups of ranks sum while they compute.
 
 use super::Copies;
+use super::own_work::OwnWork;
+use crate::compress::Reduction;
 use crate::cost::Cluster;
-use crate::cost::collective::{Collective, time};
+use crate::cost::collective::{self, Collective, Price, price, time};
 use crate::ids::{LaneId, StageId};
 use crate::plan::{Bucket, StageProgram};
 use crate::units::{Bytes, Nanos};
@@ -13,7 +15,10 @@ pub(super) struct Reductions<'a> {
     groups: Vec<Group>,
     /// By simulated lane: calls under way.
     waiting: Vec<Vec<Waiting>>,
+    /// By simulated lane; none where devices are spare for it.
+    own: Option<Vec<OwnWork>>,
     collective: Collective,
+    by_hosts: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -29,6 +34,7 @@ struct Waiting {
 struct Group {
     /// All of them, as in the whole run.
     ranks: Vec<LaneId>,
+    place: collective::Group,
     /// Those that are simulated, by the machine's numbers.
     here: Vec<LaneId>,
     calls: Vec<Call>,
@@ -47,6 +53,10 @@ struct Call {
 impl<'a> Reductions<'a> {
     /// For `lanes` simulated lanes of `replicas` simulated replicas.
     pub fn new(cluster: &'a Cluster, copies: Copies, (lanes, replicas): (usize, usize)) -> Self {
+        // Lanes of all replicas, whether they are simulated or not.
+        let all = (lanes / replicas.max(1)) as u32 * copies.data_parallel.replicas;
+        let on_node = u64::from(all.min(cluster.ranks_per_node));
+        let spare = u64::from(cluster.devices_per_node) >= 2 * on_node;
         let number = |rank: &LaneId| {
             let (lane, replica) = copies.data_parallel.place(rank.0);
             let here = (replica as usize) < replicas;
@@ -54,6 +64,7 @@ impl<'a> Reductions<'a> {
         };
         let group = |ranks: &Vec<LaneId>| Group {
             ranks: ranks.clone(),
+            place: collective::Group::new(cluster, ranks, all),
             here: ranks.iter().filter_map(number).collect(),
             calls: vec![],
             begun: vec![0; lanes],
@@ -63,7 +74,23 @@ impl<'a> Reductions<'a> {
             false => Collective::AllReduce,
         };
         let groups = copies.groups.iter().map(group).collect();
-        Self { cluster, groups, waiting: vec![vec![]; lanes], collective }
+        let own = (!spare).then(|| vec![OwnWork::default(); lanes]);
+        let by_hosts = copies.by_hosts;
+        Self { cluster, groups, waiting: vec![vec![]; lanes], own, collective, by_hosts }
+    }
+
+    /// What the sum of a bucket takes.
+    fn price(&self, group: u32, reduction: Reduction, bytes: Bytes) -> Price {
+        match self.collective {
+            Collective::AllReduce => {
+                let place = &self.groups[group as usize].place;
+                price(self.cluster, place, self.by_hosts, reduction, bytes.0 as f64)
+            }
+            other => {
+                let seconds = self.time(other, group, bytes).secs();
+                Price { seconds, ..Price::default() }
+            }
+        }
     }
 
     /// Seconds of a call of `group` over `bytes`, over the slowest link among its ranks.
@@ -75,8 +102,10 @@ impl<'a> Reductions<'a> {
     }
 
     /// `lane` has begun to hand in a bucket at `now`; now somebody may go on.
-    fn begin(&mut self, lane: LaneId, stage: StageId, group: u32, bytes: Bytes, now: Nanos) {
-        let takes = self.time(self.collective, group, bytes);
+    fn begin(&mut self, lane: LaneId, stage: StageId, bucket: &Bucket, now: Nanos) {
+        let group = bucket.group;
+        let price = self.price(group, bucket.reduction, bucket.region.bytes);
+        let takes = Nanos::from_secs(price.seconds);
         let state = &mut self.groups[group as usize];
         let number = state.begun[lane.index()];
         state.begun[lane.index()] += 1;
@@ -103,16 +132,35 @@ impl<'a> Reductions<'a> {
         stage: &StageProgram,
         (start, end): (Nanos, Nanos),
     ) -> Vec<LaneId> {
-        let first = stage.forward_end;
-        let kernels = (stage.kernels.len() as u32 - first).max(1);
-        for Bucket { region, ready, group, .. } in &stage.buckets {
-            let share = f64::from(ready + 1 - first.min(ready + 1)) / f64::from(kernels);
-            let moment = start + Nanos(((end - start).0 as f64 * share) as u64);
-            self.begin(lane, stage.stage, *group, region.bytes, moment.min(end));
+        for bucket in &stage.buckets {
+            let moment = start + part(end - start, complete(stage, bucket));
+            self.begin(lane, stage.stage, bucket, moment.min(end));
         }
         let groups = stage.buckets.iter().map(|bucket| bucket.group);
         let lanes = groups.flat_map(|group| &self.groups[group as usize].here);
         lanes.copied().filter(|other| *other != lane).collect()
+    }
+
+    /// How much longer a pass of `lane` takes for what its device encodes and decodes meanwhile;
+    /// `completes` is the stage whose gradients are complete with it.
+    pub fn delay(&mut self, lane: LaneId, pass: Nanos, completes: Option<&StageProgram>) -> Nanos {
+        let Some(mut own) = self.own.as_ref().map(|own| own[lane.index()]) else {
+            return Nanos::ZERO;
+        };
+        let (mut at, mut delay) = (Nanos::ZERO, Nanos::ZERO);
+        for (stage, bucket) in completes.iter().flat_map(|s| s.buckets.iter().map(move |b| (s, b)))
+        {
+            let moment = part(pass, complete(stage, bucket)).min(pass);
+            delay += own.delay(moment.saturating_sub(at));
+            at = at.max(moment);
+            let work = self.price(bucket.group, bucket.reduction, bucket.region.bytes).codec;
+            own.owe(Nanos::from_secs(work));
+        }
+        delay += own.delay(pass.saturating_sub(at));
+        if let Some(all) = &mut self.own {
+            all[lane.index()] = own;
+        }
+        delay
     }
 
     /// When the stage's buckets are summed; `None` while ranks are missing.
@@ -135,6 +183,9 @@ impl<'a> Reductions<'a> {
         let waiting = &mut self.waiting[lane.index()];
         let first = waiting.iter().filter(|w| w.stage == stage).map(|w| w.since).min();
         waiting.retain(|w| w.stage != stage);
+        if let (true, Some(own)) = (waiting.is_empty(), &mut self.own) {
+            own[lane.index()].wait();
+        }
         first
     }
 
@@ -143,8 +194,20 @@ impl<'a> Reductions<'a> {
         self.time(Collective::Broadcast, group, bytes)
     }
 
-    /// Time of the sum of one tensor within `group`.
+    /// Time of the sum of one tensor within `group`, in single precision.
     pub fn all_reduce(&self, group: u32, bytes: Bytes) -> Nanos {
         self.time(Collective::AllReduce, group, bytes)
     }
+}
+
+/// The share of a stage's backward pass after which a bucket is complete.
+fn complete(stage: &StageProgram, bucket: &Bucket) -> f64 {
+    let first = stage.forward_end;
+    let kernels = (stage.kernels.len() as u32 - first).max(1);
+    let ready = bucket.ready + 1;
+    f64::from(ready - first.min(ready)) / f64::from(kernels)
+}
+
+fn part(of: Nanos, share: f64) -> Nanos {
+    Nanos((of.0 as f64 * share) as u64)
 }

@@ -1,5 +1,6 @@
 //! `runner plan`: makes a plan from the command line.
 
+mod codec;
 mod recompute;
 mod search;
 
@@ -10,6 +11,7 @@ use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
 use pipewright_core::partition;
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan};
+use pipewright_core::predict::search::Way;
 use pipewright_core::predict::{FitError, Prediction};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
@@ -39,12 +41,14 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         },
         bucket: Bytes(args.bucket_mib << 20),
     };
+    draft.communication = codec::asked(&args.communication)?;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
     let chosen = choose(args, &graph, &draft.cluster)?;
-    let (mut plan, prediction) = fastest_that_fits(args, &draft, chosen)?;
+    let (mut plan, mut prediction) = fastest_that_fits(args, &draft, chosen)?;
+    codec::choose(&args.communication, &mut plan, &mut prediction)?;
     plan.weights = match args.weights.as_deref() {
         Some(SEED) => None,
         // An ONNX file brings its weights.
@@ -78,8 +82,13 @@ fn fastest_that_fits(
     let effort = if trials { recompute::GLANCE } else { recompute::EFFORT };
     let mut refused = None;
     let mut best: Option<(Plan, Prediction)> = None;
-    for Chosen { cuts, schedule, micro_batches, replicas } in chosen {
+    for Chosen { cuts, schedule, micro_batches, replicas, way } in chosen {
         let mut draft = Draft { cuts, schedule, micro_batches, ..draft.clone() };
+        if let Some(way) = way {
+            draft.communication.gradients = way.gradients;
+            draft.communication.hierarchical = way.by_hosts;
+            draft.communication.edges = way.edges;
+        }
         draft.data_parallel.replicas = replicas;
         // What does not fit together here is the command line, not a file.
         let (plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
@@ -114,6 +123,8 @@ struct Chosen {
     schedule: ScheduleKind,
     micro_batches: u32,
     replicas: u32,
+    /// How ranks send, where that was searched.
+    way: Option<Way>,
 }
 
 /// What the command line says; what it leaves open is searched. The best choice first, at least one.
@@ -141,7 +152,7 @@ fn choose(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Vec<Chose
              leave one of them open"
         )));
     }
-    Ok(vec![Chosen { cuts, schedule, micro_batches, replicas }])
+    Ok(vec![Chosen { cuts, schedule, micro_batches, replicas, way: None }])
 }
 
 fn split(

@@ -5,6 +5,7 @@
 //! the same time, because in a run all ranks compute at the same time and share memory bandwidth
 //! and caches. Links are measured when nobody computes.
 
+mod codecs;
 mod collective;
 mod cores;
 mod link;
@@ -15,7 +16,7 @@ use crate::execute::available_memory;
 use crate::failure::{Code, Failure};
 use crate::transport::local::local;
 use crate::transport::{Transport, TransportError, launched_by_mpi};
-use pipewright_core::cost::{Cluster, Sample};
+use pipewright_core::cost::{Cluster, CodecSpeed, Sample};
 use pipewright_core::plan::Plan;
 use pipewright_core::units::{Bytes, Nanos};
 
@@ -88,11 +89,15 @@ fn part<T: Transport>(
     let cores = cores::measure(transport, &neighbours).map_err(failed)?.unwrap_or(1);
     let local = link::measure(transport, neighbours.near).map_err(failed)?;
     let network = link::measure(transport, neighbours.far).map_err(failed)?;
-    let collectives = collective::measure(transport, &neighbours.here).map_err(failed)?;
+    let mut groups = vec![neighbours.here.clone()];
+    groups.extend(neighbours.far.map(|_| (0..transport.ranks()).collect()));
+    let collectives = collective::measure(transport, &groups).map_err(failed)?;
+    let here = (neighbours.here.len() as u32).min(transport.ranks()).max(1);
+    let crowd = (f64::from(here) / f64::from(cores)).max(1.0);
+    let codecs = codecs::measure(transport, crowd).map_err(failed)?;
     let Some(profile) = nodes::measure(transport, plan, copies, repeats)? else { return Ok(None) };
     let mut cluster = plan.cluster.clone();
     let memory = available_memory().unwrap_or(cluster.device.memory);
-    let here = (neighbours.here.len() as u32).min(transport.ranks()).max(1);
     let on_all_hosts = neighbours.far.is_some();
     cluster.name = if on_all_hosts { "these machines".into() } else { "this machine".into() };
     cluster.device.name = format!("1 of {} cores", cores);
@@ -104,7 +109,10 @@ fn part<T: Transport>(
     cluster.local = local.unwrap_or(cluster.local);
     cluster.network = network.unwrap_or(cluster.network);
     cluster.device_link = None;
-    cluster.collectives = collectives;
+    cluster.collectives = collectives[0];
+    cluster.network_collectives = collectives.get(1).copied().flatten();
+    cluster.adapters = 1;
+    cluster.codecs = codecs;
     cluster.receivers_copy = true;
     cluster.blocking_sends = false;
     cluster.profile = Some(profile);
@@ -140,6 +148,16 @@ fn report(plan: &Plan, cluster: &Cluster) {
     }
     if cluster.nodes > 1 {
         let link = &cluster.network;
-        eprintln!("network: {} + {:.2} GB/s", link.latency_ns, link.bytes_per_sec / 1e9);
+        eprintln!("network: {} + {:.3} GB/s", link.latency_ns, link.bytes_per_sec / 1e9);
     }
+    if let (true, Some(link)) = (cluster.nodes > 1, &cluster.network_collectives) {
+        let speed = link.bytes_per_sec / 1e9;
+        eprintln!("all-reduce between hosts as over: {} + {speed:.3} GB/s", link.latency_ns);
+    }
+    let speed = |codec: &CodecSpeed| {
+        let [encode, decode] = [codec.encode_bytes_per_sec, codec.decode_bytes_per_sec];
+        format!("{} {:.1} {:.1}", codec.codec, encode / 1e9, decode / 1e9)
+    };
+    let speeds: Vec<String> = cluster.codecs.iter().map(speed).collect();
+    eprintln!("encode and decode, GB/s of single precision a core: {}", speeds.join(", "));
 }

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use pipewright_core::graph::Graph;
 use pipewright_core::ids::StageId;
 use pipewright_core::plan::Plan;
-use pipewright_core::predict::{Prediction, predict};
+use pipewright_core::predict::{Prediction, offers, predict};
 use pipewright_core::units::Bytes;
 
 /// Columns of the schedule that are printed.
@@ -32,6 +32,9 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
     );
     stages(&plan, &prediction);
     recomputation(&prediction).iter().for_each(|line| say!("{line}"));
+    for line in communication(&plan, &prediction)? {
+        say!("{line}");
+    }
     say!();
     for (lane, line) in plan.schedule.lanes.iter().enumerate() {
         let short: String = line.chars().take(WIDTH).collect();
@@ -67,6 +70,34 @@ fn stages(plan: &Plan, prediction: &Prediction) {
             layers(graph, range.start, range.end)
         );
     }
+}
+
+/// How gradients and activations travel, where they are encoded, and whether it pays.
+fn communication(plan: &Plan, prediction: &Prediction) -> Result<Vec<String>, Failure> {
+    let (asked, mut lines) = (&plan.communication, vec![]);
+    let hosts = if asked.hierarchical { ", between hosts only" } else { "" };
+    if !asked.buckets.is_empty() {
+        lines.push(format!("gradients: each bucket its own way{hosts}"));
+    } else if !asked.gradients.is_plain() {
+        let way = asked.gradients;
+        let offers = offers(plan, prediction, &[(way, asked.hierarchical)])
+            .map_err(|e| Failure::usage(e.to_string()))?;
+        let verdict = offers.get(1).map_or("nobody sums", |offer| &offer.verdict);
+        lines.push(format!("gradients: {way}{hosts}; {verdict}"));
+    }
+    if let Some(choose) = &asked.choose {
+        let names: Vec<String> = choose.candidates.iter().map(ToString::to_string).collect();
+        let every = choose.every;
+        lines.push(format!("gradients: chosen every {every} steps among {}", names.join(", ")));
+    }
+    for (codec, place) in
+        [(asked.edges.within, "on one node"), (asked.edges.across, "between nodes")]
+    {
+        if !codec.is_lossless() {
+            lines.push(format!("values between stages {place}: {codec}"));
+        }
+    }
+    Ok(lines)
 }
 
 /// A line for each stage of each lane that computes something again.

@@ -1,26 +1,56 @@
 //! A point of the search space and what it is worth.
 
-use crate::cost::collective::Codec;
-use crate::cost::{Cluster, Device};
+use crate::compress::{CodecKind, Reduction, USUAL};
+use crate::cost::{Cluster, Link};
+use crate::plan::Edges;
 use crate::schedule::ScheduleKind;
 use crate::units::{Bytes, Nanos};
 use std::fmt;
 
-/// A codec for gradients, by name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Compression {
-    /// For people.
-    pub name: &'static str,
-    /// Its figures.
-    pub codec: Codec,
+/// How ranks may send each other gradients and activations.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Way {
+    /// How replicas sum gradients.
+    pub gradients: Reduction,
+    /// Whether they do so by hosts.
+    pub by_hosts: bool,
+    /// How values travel between stages.
+    pub edges: Edges,
 }
 
-/// bf16, fp8 and 1 bit, which a device encodes at the pace of its memory: a value and its residual
-/// are read and written, 16 bytes for 4 of gradient.
-pub fn default_codecs(device: &Device) -> Vec<Compression> {
-    let bytes_per_sec = device.memory_bytes_per_sec / 4.0;
-    let codec = |name, ratio| Compression { name, codec: Codec { ratio, bytes_per_sec } };
-    vec![codec("bf16", 1.0 / 2.0), codec("fp8", 1.0 / 4.0), codec("1bit", 1.0 / 31.0)]
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}{}", self.gradients, if self.by_hosts { " by hosts" } else { "" })?;
+        for (codec, between) in [(self.edges.within, "within"), (self.edges.across, "between")] {
+            if !codec.is_lossless() {
+                write!(f, ", {codec} {between} nodes")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The usual codecs for gradients, flat: they are judged where none was asked for.
+pub fn usual_ways() -> Vec<Way> {
+    USUAL.iter().map(|gradients| Way { gradients: *gradients, ..Way::default() }).collect()
+}
+
+/// Every combination that makes sense on `cluster` of these sums, and of these codecs between nodes:
+/// by hosts only where a host has several ranks.
+pub fn ways(cluster: &Cluster, gradients: &[Reduction], across: &[CodecKind]) -> Vec<Way> {
+    let several = cluster.nodes > 1 && cluster.ranks_per_node > 1;
+    let mut found = vec![];
+    for &across in across.iter().filter(|codec| cluster.nodes > 1 || codec.is_lossless()) {
+        for &gradients in gradients {
+            let edges = Edges { across, ..Edges::default() };
+            found.push(Way { gradients, by_hosts: false, edges });
+            if several && !gradients.is_plain() {
+                found.push(Way { gradients, by_hosts: true, edges });
+            }
+        }
+    }
+    found.retain(|way| *way != Way::default());
+    found
 }
 
 /// Choices that are made already.
@@ -43,14 +73,14 @@ pub struct Fixed {
     pub one_route: bool,
     /// Whether stages compute activations again: everywhere, or nowhere.
     pub recompute: Option<bool>,
-    /// The codec by index, or none.
-    pub codec: Option<Option<usize>>,
+    /// The way of what ranks send each other, by index; `None` for single precision.
+    pub way: Option<Option<usize>>,
 }
 
 impl Fixed {
     /// Only what today's runner executes: pipelines and replicas of them, with no item divided.
     pub fn plain(self) -> Self {
-        Self { tensor: Some(1), codec: Some(None), ..self }
+        Self { tensor: Some(1), ..self }
     }
 }
 
@@ -71,8 +101,8 @@ pub struct Choice {
     pub starts: Vec<u32>,
     /// By stage: whether activations are computed again.
     pub recompute: Vec<bool>,
-    /// Index of the codec for gradients.
-    pub codec: Option<usize>,
+    /// Index of the way of what ranks send each other; `None` for single precision.
+    pub way: Option<usize>,
 }
 
 impl Choice {
@@ -93,11 +123,11 @@ impl Choice {
 
     /// Whether today's runner executes it: see [`Fixed::plain`].
     pub fn is_plain(&self) -> bool {
-        self.tensor == 1 && self.codec.is_none()
+        self.tensor == 1
     }
 
     /// One line: `t 8 x d 16 x p 8, m 96, interleaved:2, recompute 3/16 stages, fp8`.
-    pub fn describe(&self, codecs: &[Compression]) -> String {
+    pub fn describe(&self, ways: &[Way]) -> String {
         let again = self.recompute.iter().filter(|again| **again).count();
         let mut line = format!(
             "t {} x d {} x p {}, m {}, {}",
@@ -106,8 +136,8 @@ impl Choice {
         if again > 0 {
             line += &format!(", recompute {again}/{} stages", self.recompute.len());
         }
-        if let Some(codec) = self.codec {
-            line += &format!(", {}", codecs[codec].name);
+        if let Some(way) = self.way {
+            line += &format!(", {}", ways[way]);
         }
         line
     }
@@ -158,9 +188,17 @@ impl fmt::Display for Scored {
     }
 }
 
-/// The link between two lanes of a choice.
-pub(super) fn lane_link(cluster: &Cluster, choice: &Choice, a: u32, b: u32) -> crate::cost::Link {
+/// The link between two lanes of a choice, and how what it carries is encoded.
+pub(super) fn lane_link(
+    cluster: &Cluster,
+    choice: &Choice,
+    edges: Edges,
+    (a, b): (u32, u32),
+) -> (Link, CodecKind) {
     let width = choice.replicas * choice.tensor;
-    let node = |lane: u32| lane * width / cluster.devices_per_node;
-    if node(a) == node(b) { cluster.local } else { cluster.network }
+    let node = |lane: u32| lane * width / cluster.ranks_per_node;
+    match node(a) == node(b) {
+        true => (cluster.local, edges.within),
+        false => (cluster.network, edges.across),
+    }
 }

@@ -2,9 +2,7 @@
 
 use super::choice::{Figures, lane_link};
 use super::{Chain, Choice, Scored, Space};
-use crate::cost::collective::{
-    Channel, best_all_reduce, compressed_all_gather, hierarchical, two_shot,
-};
+use crate::cost::collective::{Group, Price, price};
 use crate::ids::LaneId;
 use crate::schedule::Schedule;
 use crate::simulate::{Estimate, Footprint, Hop, Sends, StageCost, estimate};
@@ -41,9 +39,10 @@ fn run(
     choice: &Choice,
 ) -> Option<(Laid, Estimate)> {
     let laid = Laid::new(space, chain, choice);
+    let edges = space.way(choice).edges;
     let hop = |hop: Hop| {
-        lane_link(&space.cluster, choice, hop.from.0, hop.to.0)
-            .time(laid.borders[hop.boundary.index() + 1])
+        let (link, codec) = lane_link(&space.cluster, choice, edges, (hop.from.0, hop.to.0));
+        space.cluster.message_time(&link, codec, laid.borders[hop.boundary.index() + 1])
     };
     let found = estimate(schedule, &laid.costs, &laid.footprints, Sends::Outbox, hop).ok()?;
     Some((laid, found))
@@ -129,7 +128,7 @@ impl Laid {
         for (&(from, to), &again) in ranges.iter().zip(&choice.recompute) {
             laid.stage(space, chain, choice, (from, to), again);
         }
-        laid.messages(choice);
+        laid.messages(space, choice);
         laid.sum_gradients(space, choice);
         laid
     }
@@ -172,14 +171,17 @@ impl Laid {
     }
 
     /// Activations and their gradients between lanes, once per micro-batch and direction.
-    fn messages(&mut self, choice: &Choice) {
+    fn messages(&mut self, space: &Space<'_>, choice: &Choice) {
+        let edges = space.way(choice).edges;
         let routes = choice.schedule.placement().routes(choice.lanes);
         let share = u64::from(choice.micro_batches) / routes.len() as u64;
         let copies = u64::from(choice.replicas) * u64::from(choice.tensor);
         for route in &routes {
             for (border, lanes) in self.borders[1..].iter().zip(route.windows(2)) {
                 if lanes[0] != lanes[1] {
-                    self.traffic += *border * (2 * share * copies);
+                    let ends = (lanes[0].0, lanes[1].0);
+                    let (_, codec) = lane_link(&space.cluster, choice, edges, ends);
+                    self.traffic += codec.bytes(*border) * (2 * share * copies);
                 }
             }
         }
@@ -194,13 +196,11 @@ impl Laid {
                 bytes[lane.index()] += footprint.gradients;
             }
         }
-        let ratio = choice.codec.map_or(1.0, |codec| space.codecs[codec].codec.ratio);
         let ranks = f64::from(choice.replicas) * f64::from(choice.tensor);
         for n in bytes {
-            let seconds = all_reduce(space, choice, group, n.0 as f64);
-            self.gradients.push(Nanos::from_secs(seconds));
-            let sent = 2.0 * n.0 as f64 * f64::from(group - 1) / f64::from(group);
-            self.traffic += Bytes((sent * ratio * ranks) as u64);
+            let sum = sum(space, choice, group, n.0 as f64);
+            self.gradients.push(Nanos::from_secs(sum.seconds));
+            self.traffic += Bytes((sum.sent * ranks) as u64);
         }
     }
 }
@@ -217,17 +217,9 @@ fn kept(chain: &Chain, choice: &Choice, (from, to): (u32, u32)) -> (Bytes, Bytes
     if bytes(by_block) <= bytes(by_stage) { by_block } else { by_stage }
 }
 
-/// Seconds of the sum of `n` bytes of gradients over the `group` ranks that hold the same stage.
-fn all_reduce(space: &Space<'_>, choice: &Choice, group: u32, n: f64) -> f64 {
-    let (local, network) =
-        (Channel::from(&space.cluster.local), Channel::from(&space.cluster.network));
+/// The sum of `n` bytes of gradients over the `group` ranks that hold the same stage.
+pub(super) fn sum(space: &Space<'_>, choice: &Choice, group: u32, n: f64) -> Price {
     let near = (space.cluster.ranks_per_node / choice.tensor).clamp(1, group);
-    let nodes = group.div_ceil(near);
-    let over = if nodes == 1 { local } else { network };
-    if let Some(codec) = choice.codec {
-        let codec = &space.codecs[codec].codec;
-        return two_shot(group, n, codec, over).min(compressed_all_gather(group, n, codec, over));
-    }
-    let flat = best_all_reduce(group, n, over).1;
-    if nodes == 1 { flat } else { flat.min(hierarchical(near, nodes, n, local, network)) }
+    let way = space.way(choice);
+    price(&space.cluster, &Group::even(group, near), way.by_hosts, way.gradients, n)
 }

@@ -1,7 +1,7 @@
 //! One search over everything that a plan leaves open.
 //!
 //! A *choice* fixes tensor-parallel degree, lanes, chunks, replicas, micro-batches, schedule,
-//! recomputation per stage and codec; where to cut follows from the least slowest stage and is
+//! recomputation per stage and codecs; where to cut follows from the least slowest stage and is
 //! refined by simulation. Choices are taken in the order of a lower bound of their step, scored by
 //! [`crate::simulate::estimate`], and kept while no other is at least as good in step time, peak
 //! memory and traffic (the Pareto set).
@@ -25,7 +25,7 @@ mod tests;
 mod verdict;
 
 pub use chain::Chain;
-pub use choice::{Choice, Compression, Fixed, Scored, default_codecs};
+pub use choice::{Choice, Fixed, Scored, Way, usual_ways, ways};
 pub use front::Front;
 pub use verdict::{Lanes, Verdicts};
 
@@ -58,10 +58,18 @@ pub struct Space<'a> {
     pub parameter_bytes: u64,
     /// What is not left open.
     pub fixed: Fixed,
-    /// Codecs for gradients that may be chosen, besides none.
-    pub codecs: Vec<Compression>,
+    /// How ranks may send each other gradients and activations, besides in single precision; also
+    /// what is judged where `fixed` forbids to choose.
+    pub ways: Vec<Way>,
     /// Of the random part of the refinement.
     pub seed: u64,
+}
+
+impl Space<'_> {
+    /// How the ranks of a choice send.
+    pub(crate) fn way(&self, choice: &Choice) -> Way {
+        choice.way.map_or(Way::default(), |way| self.ways[way])
+    }
 }
 
 /// Why nothing can be searched.

@@ -34,7 +34,7 @@ impl Case {
             states: States::MOMENTUM,
             parameter_bytes: 4,
             fixed: Fixed::default(),
-            codecs: default_codecs(&self.cluster.device),
+            ways: usual_ways(),
             seed: 1,
         }
     }
@@ -170,9 +170,9 @@ fn compression_is_judged_by_the_link() {
         let mut search = Search::new(&space).unwrap();
         search.advance(500).unwrap();
         let verdicts = search.verdicts();
-        assert_eq!(verdicts.compression.len(), 3);
-        verdicts.compression.into_iter().map(|(_, verdict)| verdict.pays).collect::<Vec<_>>()
+        assert_eq!(verdicts.sums.len(), 4);
+        verdicts.sums.into_iter().map(|(_, verdict)| verdict.pays).collect::<Vec<_>>()
     };
-    assert_eq!(judged(1e9), [true, true, true]);
-    assert_eq!(judged(1e13), [false, false, false]);
+    assert_eq!(judged(1e9), [true; 4]);
+    assert_eq!(judged(1e13), [false; 4]);
 }

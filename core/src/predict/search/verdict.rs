@@ -1,7 +1,8 @@
 //! What the search found out about compression and about more stages.
 
-use super::{Choice, Search};
-use crate::cost::collective::{Channel, Verdict, verdict};
+use super::evaluate::sum;
+use super::{Choice, Search, Way};
+use crate::cost::collective::{Verdict, judge};
 use crate::units::Nanos;
 
 /// The fastest plan with so many lanes.
@@ -16,8 +17,9 @@ pub struct Lanes {
 /// What to say beside the best plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdicts {
-    /// For each codec, whether compressing the best plan's gradients pays; empty without replicas.
-    pub compression: Vec<(&'static str, Verdict)>,
+    /// For each way of the space, whether the best plan's gradients are summed faster so than in
+    /// single precision; empty without replicas.
+    pub sums: Vec<(Way, Verdict)>,
     /// The fastest plan by number of lanes, ascending; only plans that fit and were tried.
     pub lanes: Vec<Lanes>,
 }
@@ -26,15 +28,15 @@ impl Search<'_> {
     /// Compression of the fastest plan's gradients, and how the step depends on the lanes.
     pub fn verdicts(&self) -> Verdicts {
         let lanes = self.by_lanes.iter().map(|(lanes, step)| Lanes { lanes: *lanes, step: *step });
-        let compression = match self.front.fastest() {
-            Some(best) if best.choice.replicas > 1 => self.compression(&best.choice),
+        let sums = match self.front.fastest() {
+            Some(best) if best.choice.replicas > 1 => self.sums(&best.choice),
             _ => vec![],
         };
-        Verdicts { compression, lanes: lanes.collect() }
+        Verdicts { sums, lanes: lanes.collect() }
     }
 
     /// On the lane with most gradients.
-    fn compression(&self, best: &Choice) -> Vec<(&'static str, Verdict)> {
+    fn sums(&self, best: &Choice) -> Vec<(Way, Verdict)> {
         let space = self.space;
         let Some(chain) = self.chains.get(&(best.samples(space.mini_batch), best.tensor)) else {
             return vec![];
@@ -46,12 +48,9 @@ impl Search<'_> {
             space.states.bytes(parameters, best.replicas).gradients
         };
         let most = ranges.map(gradients).max().unwrap_or_default();
-        let near = space.cluster.ranks_per_node / best.tensor;
-        let link =
-            if best.replicas <= near { &space.cluster.local } else { &space.cluster.network };
-        let of = |c: &super::Compression| {
-            (c.name, verdict(best.replicas, most.0 as f64, &c.codec, Channel::from(link)))
-        };
-        space.codecs.iter().map(of).collect()
+        let of = |way| sum(space, &Choice { way, ..best.clone() }, best.replicas, most.0 as f64);
+        let plain = of(None);
+        let encoded = (0..space.ways.len()).filter(|at| !space.ways[*at].gradients.is_plain());
+        encoded.map(|at| (space.ways[at], judge(&plain, &of(Some(at))))).collect()
     }
 }

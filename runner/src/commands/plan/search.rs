@@ -1,12 +1,12 @@
 //! What the command line leaves open: tried, compared, printed.
 
-use super::Chosen;
+use super::{Chosen, codec};
 use crate::args::{Forms, PlanArgs, Recompute};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::{Cluster, Costs, Workload};
 use pipewright_core::graph::Graph;
 use pipewright_core::predict::search::{
-    Choice, Fixed, Front, Lanes, Scored, Search, SearchError, Space, Verdicts, default_codecs,
+    Choice, Fixed, Front, Lanes, Scored, Search, SearchError, Space, Verdicts,
 };
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ pub(super) fn search(
     report(&space, &search, begin);
     // Forms that the runner does not execute may be better in everything: then the best of those
     // that it does are looked for alone.
-    let known = plain(search.front(), graph);
+    let known = plain(&space, search.front(), graph);
     if !known.is_empty() {
         return Ok(known);
     }
@@ -44,16 +44,17 @@ pub(super) fn search(
     let space = Space { fixed, ..self::space(args, graph, cluster, &model)? };
     let mut search = Search::new(&space).map_err(failure)?;
     search.advance(args.budget).map_err(failure)?;
-    Ok(plain(search.front(), graph))
+    Ok(plain(&space, search.front(), graph))
 }
 
 /// The fastest choices of a front that the runner executes.
-fn plain(front: &Front, graph: &Graph) -> Vec<Chosen> {
+fn plain(space: &Space<'_>, front: &Front, graph: &Graph) -> Vec<Chosen> {
     let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
     let chosen = |scored: &Scored| {
         let cuts = scored.choice.starts.iter().map(first_node).collect();
-        let Choice { schedule, micro_batches, replicas, .. } = scored.choice;
-        Chosen { cuts, schedule, micro_batches, replicas }
+        let Choice { schedule, micro_batches, replicas, way, .. } = scored.choice;
+        let way = way.map(|way| space.ways[way]);
+        Chosen { cuts, schedule, micro_batches, replicas, way }
     };
     let mut offered: Vec<&Scored> = vec![];
     for scored in front.entries().iter().filter(|scored| scored.choice.is_plain()) {
@@ -89,7 +90,10 @@ fn space<'a>(
         }
         (ranks, replicas) => ranks.map(|ranks| ranks / replicas.unwrap_or(1)),
     };
+    // Lossy codecs change what is trained: unless asked for they are judged, not chosen.
+    let (ways, way) = codec::searched(&args.communication, cluster);
     let fixed = Fixed {
+        way,
         lanes,
         replicas,
         stages: args.stages,
@@ -111,12 +115,11 @@ fn space<'a>(
         mini_batch: args.mini_batch,
         states: args.training.optimizer()?.states(),
         parameter_bytes: 4,
-        // Lossy codecs change what is trained: they are judged below, never chosen here.
         fixed: match args.forms {
             Forms::Runnable => fixed.plain(),
-            Forms::All => Fixed { codec: Some(None), ..fixed },
+            Forms::All => fixed,
         },
-        codecs: default_codecs(&cluster.device),
+        ways,
         seed: args.seed,
     })
 }
@@ -142,7 +145,7 @@ fn report(space: &Space<'_>, search: &Search<'_>, begin: Instant) {
     );
     for Scored { choice, step, peak, traffic, bubble, .. } in entries.iter().take(SHOWN) {
         let (step, peak, traffic) = (step.to_string(), peak.to_string(), traffic.to_string());
-        let (bubble, plan) = (100.0 * bubble, choice.describe(&space.codecs));
+        let (bubble, plan) = (100.0 * bubble, choice.describe(&space.ways));
         eprintln!("{step:>12} {peak:>12} {traffic:>12} {bubble:>5.1} %  {plan}");
     }
     if let Some(more) = entries.len().checked_sub(SHOWN).filter(|more| *more > 0) {
@@ -150,8 +153,8 @@ fn report(space: &Space<'_>, search: &Search<'_>, begin: Instant) {
     }
     let verdicts = search.verdicts();
     more_lanes(&verdicts);
-    for (name, verdict) in &verdicts.compression {
-        eprintln!("{name}: {}", verdict.reason);
+    for (way, verdict) in &verdicts.sums {
+        eprintln!("{way}: {}", verdict.reason);
     }
 }
 

@@ -1,6 +1,6 @@
 //! All-reduce over sizes, as the link over which the formulas give the measured times.
 
-use crate::transport::{Collective, Transport, TransportError};
+use crate::transport::{Collective, ReduceOp, Transport, TransportError};
 use pipewright_core::cost::Link;
 use pipewright_core::cost::calibrate::{Parameter, fit};
 use pipewright_core::cost::collective::{Channel, best_all_reduce};
@@ -8,43 +8,71 @@ use pipewright_core::units::Nanos;
 
 /// Numbers of four bytes in an all-reduce; buckets of gradients are of the larger sizes.
 const SIZES: [usize; 4] = [1 << 10, 1 << 14, 1 << 18, 1 << 21];
+/// Calls of a size: so many, or as many as fit into [`SECONDS`] where the link is slow.
 const ROUNDS: usize = 20;
+const ROUNDS_MIN: usize = 2;
+const SECONDS: f64 = 2.0;
 
-/// Sums over `group`, from which [`Link`] follows on rank 0; all ranks call it.
+/// Sums over each of `groups`, from which a [`Link`] each follows on rank 0, in all of them; none for a
+/// group of one rank. All ranks call it.
 pub(super) fn measure<T: Transport>(
     transport: &mut T,
-    group: &[u32],
-) -> Result<Option<Link>, TransportError> {
-    if group.len() < 2 {
-        return Ok(None);
+    groups: &[Vec<u32>],
+) -> Result<Vec<Option<Link>>, TransportError> {
+    let several: Vec<Vec<u32>> = groups.iter().filter(|group| group.len() > 1).cloned().collect();
+    if several.is_empty() {
+        return Ok(vec![None; groups.len()]);
     }
-    transport.connect(&[group.to_vec()], 1)?;
-    let mut times = vec![];
-    if group.contains(&transport.rank()) {
+    transport.connect(&several, 1)?;
+    let mut links = vec![];
+    for group in groups {
+        let Some(index) = several.iter().position(|known| known == group) else {
+            links.push(None);
+            continue;
+        };
+        let mut times = vec![];
         for size in SIZES {
-            times.push(all_reduce(transport, size)? as f64 / 1e9);
+            times.push(all_reduce(transport, group.contains(&transport.rank()), index, size)?);
         }
+        links.push((transport.rank() == 0).then(|| over(group.len() as u32, &times)).flatten());
     }
-    transport.barrier()?;
-    Ok((transport.rank() == 0).then(|| over(group.len() as u32, &times)).flatten())
+    Ok(links)
 }
 
-/// Median time in nanoseconds.
-fn all_reduce<T: Transport>(transport: &mut T, size: usize) -> Result<u64, TransportError> {
+/// Median time in seconds, for ranks of the group; all ranks call it.
+fn all_reduce<T: Transport>(
+    transport: &mut T,
+    takes_part: bool,
+    group: usize,
+    size: usize,
+) -> Result<f64, TransportError> {
     let mut values = vec![1.0f32; size];
     let mut times = vec![];
-    for _ in 0..ROUNDS {
+    let mut rounds = ROUNDS;
+    while times.len() < rounds {
         // Whoever comes first would measure how late the others are.
         values.fill(1.0);
+        transport.barrier()?;
         let start = transport.now_ns();
-        // SAFETY: `values` is not touched before the wait below has returned; after an error the
-        // caller's transport only aborts or is dropped.
-        unsafe { transport.start_collective(Collective::AllReduce, 0, &mut values, 0)? };
-        transport.wait_collective(0)?;
+        if takes_part {
+            // SAFETY: `values` is not touched before the wait below has returned; after an error the
+            // caller's transport only aborts or is dropped.
+            unsafe { transport.start_collective(Collective::AllReduce, group, &mut values, 0)? };
+            transport.wait_collective(0)?;
+        }
         times.push(transport.now_ns() - start);
+        if times.len() == 1 {
+            let mut longest = [times[0] as f64 / 1e9];
+            transport.all_reduce(&mut longest, ReduceOp::Max)?;
+            let fit = (SECONDS / longest[0].max(1e-9)) as usize;
+            rounds = fit.clamp(ROUNDS_MIN, ROUNDS);
+        }
     }
+    // Of two the second: the first has connected.
+    let of = if rounds == ROUNDS_MIN { 1..2 } else { 0..rounds };
+    let mut times = times[of].to_vec();
     times.sort_unstable();
-    Ok(times[times.len() / 2])
+    Ok(times[times.len() / 2] as f64 / 1e9)
 }
 
 /// The link over which the best algorithm takes these times; none where they say nothing.
