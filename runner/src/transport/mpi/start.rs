@@ -5,7 +5,7 @@ use super::comm::{self, Comm, Wait};
 use crate::init::fnv1a;
 use crate::transport::TransportError;
 use crate::transport::clock::{clock_domain, monotonic_ns};
-use crate::transport::launch::ranks_on_this_host;
+use crate::transport::launch::{launched_by_mpi, ranks_on_this_host};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, thread};
 
@@ -37,6 +37,7 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
     static STARTED: AtomicBool = AtomicBool::new(false);
     assert!(!STARTED.swap(true, Ordering::Relaxed), "MPI starts once per process");
     let wait = wait();
+    sums();
     let threaded = comm::init(settings.threads)?;
     let data = Comm::world(settings.piece_bytes, wait)?;
     let control = Comm::world(settings.piece_bytes, wait)?;
@@ -55,16 +56,31 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
 /// without need; that costs a microsecond a wait, its absence would cost milliseconds. Sleeping
 /// costs a hundred: there we go by the machine's cores.
 fn wait() -> Wait {
-    const NAME: &str = "OMPI_MCA_mpi_yield_when_idle";
     let cores = thread::available_parallelism().map_or(1, |n| n.get());
     let crowded = ranks_on_this_host().is_some_and(|ranks| ranks as usize > cores);
-    if crowded && env::var_os(NAME).is_none() && alone() {
-        // SAFETY: no other thread exists that could read the environment meanwhile.
-        unsafe { env::set_var(NAME, "1") };
+    if crowded {
+        ask("OMPI_MCA_mpi_yield_when_idle", "1");
     }
     let cores = if cores == 1 { machine_cores().unwrap_or(cores) } else { cores };
     let crowded = ranks_on_this_host().is_some_and(|ranks| ranks as usize > cores);
     if crowded { Wait::Asleep } else { Wait::Awake }
+}
+
+/// Sums between hosts go around a ring. Open MPI does not do so by itself for sums in place: at
+/// 250 Mbit/s, 16 MiB took four hosts 2.9 s by its trees and 1.1 s around the ring.
+fn sums() {
+    let here = ranks_on_this_host();
+    if launched_by_mpi().zip(here).is_some_and(|(all, here)| all > here) {
+        ask("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1");
+    }
+}
+
+/// Sets a variable that Open MPI reads when it starts, unless the user did, or cannot be told.
+fn ask(name: &str, value: &str) {
+    if env::var_os(name).is_none() && alone() {
+        // SAFETY: no other thread exists that could read the environment meanwhile.
+        unsafe { env::set_var(name, value) };
+    }
 }
 
 /// Cores of the machine, whichever of them are ours.
