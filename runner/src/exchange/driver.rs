@@ -6,9 +6,10 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Looks before the first sleep of a waiting engine, and the sleep, to which the system adds some 50
-/// microseconds: as ranks wait that outnumber cores.
-const LOOKS: u32 = 20;
+/// Looks before the first sleep of a waiting engine, and that sleep, to which the system adds some 50
+/// microseconds; the next ones are longer up to eight times as long. Also where ranks have cores to
+/// themselves: those compute meanwhile.
+const LOOKS: u32 = 4;
 const SLEEP: Duration = Duration::from_micros(20);
 
 /// What the caller and the engine's thread share.
@@ -18,7 +19,6 @@ pub(super) struct Driver {
     /// Where the thread waits for something to do, and the caller for something done.
     work: Condvar,
     done: Condvar,
-    asleep: bool,
 }
 
 /// Messages between the two.
@@ -47,7 +47,6 @@ enum Turn {
 impl Driver {
     pub fn new(engine: Engine) -> Self {
         let buckets = engine.buckets.len();
-        let asleep = engine.tools.links.asleep();
         let board = Board {
             starts: VecDeque::with_capacity(buckets),
             under_way: vec![false; buckets],
@@ -57,7 +56,7 @@ impl Driver {
             sent_bytes: 0,
         };
         let (work, done) = (Condvar::new(), Condvar::new());
-        Self { engine: Mutex::new(engine), board: Mutex::new(board), work, done, asleep }
+        Self { engine: Mutex::new(engine), board: Mutex::new(board), work, done }
     }
 
     /// A thread that panicked has said so on the board; the lock's poison would hide it.
@@ -92,7 +91,7 @@ impl Driver {
                 match self.turn() {
                     Ok(Turn::Idle) => break,
                     Ok(Turn::Worked) => looks = 0,
-                    Ok(Turn::Waiting) => self.pause(&mut looks),
+                    Ok(Turn::Waiting) => pause(&mut looks),
                     Err(_) => return,
                 }
                 if self.board().stop {
@@ -140,7 +139,7 @@ impl Driver {
         while self.board().under_way[bucket] {
             match self.turn()? {
                 Turn::Worked => looks = 0,
-                Turn::Waiting | Turn::Idle => self.pause(&mut looks),
+                Turn::Waiting | Turn::Idle => pause(&mut looks),
             }
         }
         Ok(())
@@ -190,15 +189,15 @@ impl Driver {
         }
         Ok(if worked { Turn::Worked } else { Turn::Waiting })
     }
+}
 
-    fn pause(&self, looks: &mut u32) {
-        *looks += 1;
-        if self.asleep && *looks > LOOKS {
-            std::thread::sleep(SLEEP);
-        } else {
-            std::thread::yield_now();
-        }
+/// Between two looks of an engine that waits for others.
+fn pause(looks: &mut u32) {
+    match looks.checked_sub(LOOKS) {
+        None => std::thread::yield_now(),
+        Some(sleeps) => std::thread::sleep(SLEEP * (1 << sleeps.min(3))),
     }
+    *looks += 1;
 }
 
 /// Tells the caller that the thread has ended, also in a panic.

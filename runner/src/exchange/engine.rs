@@ -38,6 +38,7 @@ impl Engine {
 
     /// Lets each bucket do one thing; whether one did. `done` hears of those that are summed.
     pub fn advance(&mut self, mut done: impl FnMut(usize)) -> Result<bool, TransportError> {
+        self.tools.links.look()?;
         let mut worked = false;
         for bucket in &self.under_way {
             worked |= self.buckets[*bucket].advance(&mut self.tools)?;

@@ -81,7 +81,11 @@ pub trait Links: Send {
         len: usize,
     ) -> Result<Ticket, TransportError>;
 
-    /// Whether it has ended, and then the bytes of the message that was received (0 for others).
+    /// Lets everything under way advance, and notes for [`Links::test`] what has ended: once a round, since
+    /// a look costs a call to the system with some transports.
+    fn look(&mut self) -> Result<(), TransportError>;
+
+    /// Whether it had ended at the last look, and then the bytes of the message that was received (0 for others).
     fn test(&mut self, ticket: &Ticket) -> Result<Option<usize>, TransportError>;
 
     /// Bytes of all messages handed over so far; collective calls do not say theirs.
@@ -92,7 +96,4 @@ pub trait Links: Send {
 
     /// Whether another thread than the transport's may make these calls.
     fn threaded(&self) -> bool;
-
-    /// Whether whoever waits should sleep between looks: ranks outnumber cores.
-    fn asleep(&self) -> bool;
 }

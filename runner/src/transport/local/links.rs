@@ -260,6 +260,11 @@ impl Links for LocalLinks {
         Ok(self.keep(Pending::Call { group, number, share_done: false }))
     }
 
+    /// Threads look when they are asked.
+    fn look(&mut self) -> Result<(), TransportError> {
+        Ok(())
+    }
+
     fn test(&mut self, ticket: &Ticket) -> Result<Option<usize>, TransportError> {
         let mut pending =
             self.under_way[ticket.0].expect("tickets are tested until they are spent");
@@ -295,10 +300,6 @@ impl Links for LocalLinks {
     }
 
     fn threaded(&self) -> bool {
-        true
-    }
-
-    fn asleep(&self) -> bool {
         true
     }
 }

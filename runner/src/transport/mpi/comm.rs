@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) struct Comm {
     pub(super) raw: ffi::MPI_Comm,
     piece: usize,
-    pub(super) wait: Wait,
+    wait: Wait,
 }
 
 /// How a rank waits.

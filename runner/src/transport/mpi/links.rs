@@ -1,6 +1,6 @@
 //! Calls that nobody waits for, over MPI: a communicator for each circle, a request for each ticket.
 
-use super::comm::{Comm, InPlace, Wait, check, class, tag_of};
+use super::comm::{Comm, InPlace, check, class, tag_of};
 use crate::transport::links::{Joint, Links, Ticket};
 use crate::transport::{Circle, TransportError};
 use mpi::ffi;
@@ -12,23 +12,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// One rank's endpoint.
 pub(super) struct MpiLinks {
     circles: Vec<(Comm, Vec<u32>)>,
+    /// By ticket: MPI's request, none where there is no ticket or it has ended.
+    raw: Vec<ffi::MPI_Request>,
     requests: Vec<Request>,
-    /// Places in `requests` that are free.
+    /// Numbers that no ticket has.
     free: Vec<usize>,
+    /// Room for what MPI says of requests that ended.
+    ended: Vec<c_int>,
+    statuses: Vec<ffi::MPI_Status>,
     operators: Operators,
     in_place: InPlace,
     sent: u64,
     threaded: bool,
-    wait: Wait,
     /// The transport's, which ends the job instead of MPI once something failed.
     failed: Arc<AtomicBool>,
 }
 
 /// What a ticket stands for.
+#[derive(Clone, Copy, Default)]
 struct Request {
-    raw: ffi::MPI_Request,
     /// Of a receive: sender, tag and room.
     receive: Option<(u32, u32, usize)>,
+    /// The bytes that were received, once it has ended.
+    ended: Option<usize>,
 }
 
 // SAFETY: handles of MPI are names, good on every thread. Calls come from one thread at a time, as all
@@ -55,62 +61,72 @@ impl MpiLinks {
         }
         Ok(Self {
             circles: made.into_iter().flatten().collect(),
-            requests: (0..tickets).map(|_| Request::none()).collect(),
+            raw: vec![none(); tickets],
+            requests: vec![Request::default(); tickets],
             free: (0..tickets).collect(),
+            ended: vec![0; tickets],
+            statuses: vec![no_status(); tickets],
             operators: Operators::new()?,
             in_place,
             sent: 0,
             threaded,
-            wait: world.wait,
             failed,
         })
     }
 
     fn keep(&mut self, raw: ffi::MPI_Request, receive: Option<(u32, u32, usize)>) -> Ticket {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.requests.push(Request::none());
+            self.raw.push(none());
+            self.requests.push(Request::default());
+            self.ended.push(0);
+            self.statuses.push(no_status());
             self.free.reserve(self.requests.len());
             self.requests.len() - 1
         });
-        self.requests[place] = Request { raw, receive };
+        self.raw[place] = raw;
+        self.requests[place] = Request { receive, ended: None };
         Ticket(place)
     }
 
     fn outstanding(&self) -> bool {
         self.free.len() < self.requests.len()
     }
-}
 
-impl Request {
-    fn none() -> Self {
-        // SAFETY: reads a constant of the library.
-        Self { raw: unsafe { ffi::RSMPI_REQUEST_NULL }, receive: None }
-    }
-
-    /// Whether it has ended, and the bytes that were received.
-    fn test(&mut self) -> Result<Option<usize>, TransportError> {
-        let mut done = 0;
-        // SAFETY: all zeros are a valid MPI_Status, a C struct of integers.
-        let mut status: ffi::MPI_Status = unsafe { std::mem::zeroed() };
-        // SAFETY: the request is one that MPI gave, and both places may be written.
-        let code = unsafe { ffi::MPI_Test(&mut self.raw, &mut done, &mut status) };
-        let Some((from, tag, room)) = self.receive else {
-            check("MPI_Test", code)?;
-            return Ok((done != 0).then_some(0));
+    /// Notes how a request ended.
+    fn note(
+        &mut self,
+        place: usize,
+        status: &ffi::MPI_Status,
+        code: c_int,
+    ) -> Result<(), TransportError> {
+        let request = &mut self.requests[place];
+        let Some((from, tag, room)) = request.receive else {
+            request.ended = Some(0);
+            return check("MPI_Testsome", code);
         };
         if class(code) == ffi::MPI_ERR_TRUNCATE as c_int {
             return Err(TransportError::Size { from, tag, expected: room as u64, found: None });
         }
-        check("MPI_Test", code)?;
-        if done == 0 {
-            return Ok(None);
-        }
+        check("MPI_Testsome", code)?;
         let mut count: c_int = 0;
         // SAFETY: `status` was filled by the receive.
-        let code = unsafe { ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count) };
+        let code = unsafe { ffi::MPI_Get_count(status, ffi::RSMPI_UINT8_T, &mut count) };
         check("MPI_Get_count", code)?;
-        Ok(Some(count as usize))
+        request.ended = Some(count as usize);
+        Ok(())
     }
+}
+
+/// No request.
+fn none() -> ffi::MPI_Request {
+    // SAFETY: reads a constant of the library.
+    unsafe { ffi::RSMPI_REQUEST_NULL }
+}
+
+/// A status before anybody wrote to it.
+fn no_status() -> ffi::MPI_Status {
+    // SAFETY: all zeros are a valid MPI_Status, a C struct of integers.
+    unsafe { std::mem::zeroed() }
 }
 
 impl Links for MpiLinks {
@@ -184,12 +200,38 @@ impl Links for MpiLinks {
         Ok(self.keep(raw, None))
     }
 
+    /// One call for all requests: each call that finds nothing has MPI ask the system for news.
+    fn look(&mut self) -> Result<(), TransportError> {
+        let mut some: c_int = 0;
+        // SAFETY: the three slices have one length, and MPI writes to nothing else.
+        let code = unsafe {
+            ffi::MPI_Testsome(
+                count(self.raw.len()),
+                self.raw.as_mut_ptr(),
+                &mut some,
+                self.ended.as_mut_ptr(),
+                self.statuses.as_mut_ptr(),
+            )
+        };
+        let in_status = class(code) == ffi::MPI_ERR_IN_STATUS as c_int;
+        if !in_status {
+            check("MPI_Testsome", code)?;
+        }
+        // Without any request it is MPI_UNDEFINED, which is negative in Open MPI and in MPICH.
+        for ended in 0..usize::try_from(some).unwrap_or(0) {
+            let (place, status) = (self.ended[ended] as usize, self.statuses[ended]);
+            let code = if in_status { status.MPI_ERROR } else { ffi::MPI_SUCCESS as c_int };
+            self.note(place, &status, code)?;
+        }
+        Ok(())
+    }
+
     fn test(&mut self, ticket: &Ticket) -> Result<Option<usize>, TransportError> {
-        let ended = self.requests[ticket.0].test();
-        if let Ok(Some(_)) = ended {
+        let ended = self.requests[ticket.0].ended;
+        if ended.is_some() {
             self.free.push(ticket.0);
         }
-        ended
+        Ok(ended)
     }
 
     fn sent_bytes(&self) -> u64 {
@@ -203,10 +245,6 @@ impl Links for MpiLinks {
 
     fn threaded(&self) -> bool {
         self.threaded
-    }
-
-    fn asleep(&self) -> bool {
-        self.wait == Wait::Asleep
     }
 }
 
