@@ -16,6 +16,7 @@ const ROUND_TRIPS: usize = 32;
 pub(super) struct Started {
     pub data: Comm,
     pub control: Comm,
+    pub peers: Option<Peers>,
     pub rank: u32,
     pub ranks: u32,
     pub host: String,
@@ -41,11 +42,49 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
     let threaded = comm::init(settings.threads)?;
     let data = Comm::world(settings.piece_bytes, wait)?;
     let control = Comm::world(settings.piece_bytes, wait)?;
+    let place = control.place()?;
+    let (data, control, peers) = crews(data, control, place, settings.crew)?;
     let (rank, ranks) = control.place()?;
     let host = comm::processor_name()?;
     let domain = fnv1a(clock_domain(&host).as_bytes());
     let clock = synchronise(&control, rank, ranks, domain, settings.measure_clock)?;
-    Ok(Started { data, control, rank, ranks, host, clock, threaded })
+    Ok(Started { data, control, peers, rank, ranks, host, clock, threaded })
+}
+
+/// The ranks of one number in all crews.
+#[derive(Debug)]
+pub(super) struct Peers {
+    comm: Comm,
+    pub crew: u32,
+    pub crews: u32,
+}
+
+impl Peers {
+    /// All get the bytes that crew `from`'s rank has.
+    pub(super) fn share(&self, from: u32, bytes: &mut [u8]) -> Result<(), TransportError> {
+        if self.crew != from {
+            return self.comm.recv(from, 0, bytes);
+        }
+        let mut others = (0..self.crews).filter(|crew| *crew != from);
+        others.try_for_each(|crew| self.comm.send(crew, 0, bytes))
+    }
+}
+
+/// Parts the world into crews of `size` consecutive ranks each.
+fn crews(
+    data: Comm,
+    control: Comm,
+    (rank, ranks): (u32, u32),
+    size: Option<u32>,
+) -> Result<(Comm, Comm, Option<Peers>), TransportError> {
+    let several = |size: &u32| *size > 0 && *size < ranks && ranks.is_multiple_of(*size);
+    let Some(size) = size.filter(several) else { return Ok((data, control, None)) };
+    let (crew, place) = (rank / size, rank % size);
+    let own: Vec<u32> = (crew * size..(crew + 1) * size).collect();
+    let alike: Vec<u32> = (0..ranks / size).map(|crew| crew * size + place).collect();
+    let comm = control.group(&alike, ranks + place)?;
+    let peers = Peers { comm, crew, crews: ranks / size };
+    Ok((data.group(&own, crew)?, control.group(&own, crew)?, Some(peers)))
 }
 
 /// Ranks that outnumber cores wait asleep, and where MPI itself waits they give their core to
