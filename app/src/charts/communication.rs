@@ -150,7 +150,11 @@ mod tests {
         };
         let curves = [curve("fp32", 1.0, None), curve("bf16", 0.5, Some(1e10))];
         let svg = draw(&curves, 1e9, Reduction::default(), (700.0, 300.0));
-        assert_eq!(svg.matches("<path d='M").count(), 2 + 1 + 7 + 1, "{svg}");
+        assert_eq!(
+            svg.matches("<path d='M").count(),
+            2 + 1 + 7 + 2,
+            "lines, bandwidth, axes: {svg}"
+        );
         assert!(svg.contains("bf16 pays below 10 GB/s") && !svg.contains("NaN"), "{svg}");
         let empty = draw(&[], 1e9, Reduction::default(), (300.0, 150.0));
         assert!(!empty.contains("NaN") && !empty.contains("inf"), "{empty}");
