@@ -1,7 +1,7 @@
 //! The link in the browser's address bar. While dragging it is replaced, on release a step of the
 //! browser's own history is made.
 
-use crate::link;
+use crate::link::{self, View};
 use crate::state::{Screen, Source, State};
 use leptos::prelude::*;
 use std::cell::Cell;
@@ -65,13 +65,14 @@ pub fn take(state: State) -> (Option<String>, Option<String>) {
         state.history.update(|h| h.push(current));
         state.inputs.set(link.inputs);
     }
-    match link.recompute {
-        Some(asked) => {
-            state.source.set(Source::Stage(asked.stage.min(stages - 1)));
-            state.keep.set(asked.keep);
+    match link.view {
+        View::Recompute { stage, keep } => {
+            state.source.set(Source::Stage(stage.min(stages - 1)));
+            state.keep.set(keep);
             state.screen.set(Screen::Recompute);
         }
-        None => state.screen.set(Screen::Plan),
+        View::Communication => state.screen.set(Screen::Communication),
+        View::Plan => state.screen.set(Screen::Plan),
     }
     if !link.problems.is_empty() {
         let list = link.problems.join("; ");

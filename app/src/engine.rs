@@ -66,7 +66,8 @@ impl Ground {
 
 /// Samples of a micro-batch, rounded where the inputs contradict each other.
 pub fn samples(inputs: &Inputs) -> u64 {
-    (inputs.mini_batch / u64::from(inputs.micro_batches.max(1))).max(1)
+    let parts = u64::from(inputs.micro_batches) * u64::from(inputs.rest.data_parallel.replicas);
+    (inputs.mini_batch / parts.max(1)).max(1)
 }
 
 /// Generates, lowers and simulates: the arrows of [`pipewright_core::predict`] without the plan
@@ -96,7 +97,11 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let costs = (*ground.costs).clone().with_backward(schedule.splits_backward());
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
     let groups = plan::groups(&lowering);
-    let copies = Copies { data_parallel: lowering.data_parallel, groups: &groups };
+    let copies = Copies {
+        data_parallel: lowering.data_parallel,
+        groups: &groups,
+        by_hosts: lowering.communication.hierarchical,
+    };
     let timeline =
         simulate(&programs, &stages, &ground.cluster, copies).map_err(|e| e.to_string())?;
     let figures = figures(&timeline, inputs.mini_batch);

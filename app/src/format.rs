@@ -97,6 +97,19 @@ pub fn bytes_text(b: Bytes) -> String {
     format!("{number} {unit}")
 }
 
+/// `125 MB/s`: of a link.
+pub fn speed(bytes_per_sec: f64) -> String {
+    let (value, unit) = match bytes_per_sec {
+        v if v >= 1e12 => (v / 1e12, "TB/s"),
+        v if v >= 1e9 => (v / 1e9, "GB/s"),
+        v => (v / 1e6, "MB/s"),
+    };
+    let text = format!("{value:.*}", if value < 10.0 { 2 } else { usize::from(value < 100.0) });
+    let short =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{short} {unit}")
+}
+
 /// `39.6` for 0.396.
 pub fn percent(share: f64, decimals: usize) -> String {
     format!("{:.decimals$}", share * 100.0)

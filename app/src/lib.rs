@@ -14,6 +14,7 @@ mod address;
 #[cfg(feature = "page")]
 mod advise;
 mod charts;
+mod communication;
 mod content;
 #[cfg(feature = "page")]
 mod curves;

@@ -9,12 +9,15 @@
 //! | `cuts` | first nodes of the stages after the first: `4,8,11` |
 //! | `batch`, `mb` | samples of a step, micro-batches |
 //! | `s` | schedule |
-//! | `view` | `recompute`, with `stage` and `keep`, the percentage of memory to keep |
+//! | `replicas` | copies of the pipeline |
+//! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
+//! | `view` | `communication`; `recompute`, with `stage` and `keep`, the percentage of memory to keep |
 //! | `plan`, `trace` | files beside the page to load |
 
 use crate::engine::{self, Ground};
 use crate::inputs::{ClusterChoice, Inputs, ModelChoice};
 use crate::presets;
+use pipewright_core::compress::{CodecKind, Reduction};
 use pipewright_core::schedule::ScheduleKind;
 
 /// What a link says.
@@ -24,19 +27,27 @@ pub struct Link {
     /// Files to fetch.
     pub plan: Option<String>,
     pub trace: Option<String>,
-    /// What the Recompute view is to show.
-    pub recompute: Option<Recompute>,
+    /// What is to be shown.
+    pub view: View,
     /// What could not be used, a sentence each.
     pub problems: Vec<String>,
 }
 
-/// What the Recompute view is asked.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Recompute {
-    pub stage: u32,
-    /// Share of the memory.
-    pub keep: f64,
+/// What is to be shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum View {
+    #[default]
+    Plan,
+    Communication,
+    /// A stage, and the share of the memory to keep.
+    Recompute {
+        stage: u32,
+        keep: f64,
+    },
 }
+
+/// Replicas beyond this are refused.
+pub const REPLICAS_MAX: u32 = 4096;
 
 /// Stages beyond this are refused: every lane wants its pixels.
 pub const STAGES_MAX: u32 = 128;
@@ -46,7 +57,7 @@ pub const MICRO_BATCHES_MAX: u32 = 8192;
 pub const MINI_BATCH_MAX: u64 = 1 << 24;
 
 /// The fragment without `#`; empty for the first picture.
-pub fn write(inputs: &Inputs, view: Option<Recompute>) -> String {
+pub fn write(inputs: &Inputs, view: View) -> String {
     let first = presets::first();
     let mut words = vec![];
     let mut put = |key: &str, value: String, default: String| {
@@ -65,10 +76,19 @@ pub fn write(inputs: &Inputs, view: Option<Recompute>) -> String {
         let list: Vec<String> = inputs.cuts.iter().map(u32::to_string).collect();
         put("cuts", list.join(","), String::new());
     }
-    if let Some(Recompute { stage, keep }) = view {
-        put("view", "recompute".into(), String::new());
-        put("stage", stage.to_string(), "0".into());
-        put("keep", format!("{:.1}", keep * 100.0), String::new());
+    put("replicas", inputs.rest.data_parallel.replicas.to_string(), "1".into());
+    let communication = &inputs.rest.communication;
+    put("codec", communication.gradients.to_string(), "fp32".into());
+    put("hosts", u8::from(communication.hierarchical).to_string(), "0".into());
+    put("edges", communication.edges.across.to_string(), "fp32".into());
+    match view {
+        View::Plan => {}
+        View::Communication => put("view", "communication".into(), String::new()),
+        View::Recompute { stage, keep } => {
+            put("view", "recompute".into(), String::new());
+            put("stage", stage.to_string(), "0".into());
+            put("keep", format!("{:.1}", keep * 100.0), String::new());
+        }
     }
     if words.is_empty() {
         return String::new();
@@ -84,14 +104,20 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
         inputs: presets::first(),
         plan: None,
         trace: None,
-        recompute: None,
+        view: View::Plan,
         problems: vec![],
     };
-    let mut asked = (false, 0, 0.5);
+    let mut asked = (View::Plan, 0, 0.5);
     if let Some(current) = current {
         link.inputs.rest = current.rest.clone();
         link.inputs.recompute = current.recompute.clone();
     }
+    // What links carry is as they say.
+    let rest = &mut link.inputs.rest;
+    rest.data_parallel.replicas = 1;
+    rest.communication.gradients = Reduction::default();
+    rest.communication.hierarchical = false;
+    rest.communication.edges.across = CodecKind::Fp32;
     let mut stages = link.inputs.stages();
     let mut cuts = None;
     for word in fragment.split('&').filter(|w| !w.is_empty()) {
@@ -101,7 +127,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             "d" => number(&value, 1, STAGES_MAX.into()).map(|n| stages = n as u32),
             "cuts" => list(&value).map(|nodes| cuts = Some(nodes)),
             "plan" => local(&value).map(|path| link.plan = Some(path)),
-            "view" => view(&value).map(|recompute| asked.0 = recompute),
+            "view" => view(&value).map(|view| asked.0 = view),
             "stage" => number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| asked.1 = n as u32),
             "keep" => percent(&value).map(|share| asked.2 = share),
             "trace" => local(&value).map(|path| link.trace = Some(path)),
@@ -115,7 +141,10 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     if stages > layers {
         link.problems.push(format!("`d={stages}`: the model has {layers} layers"));
     }
-    link.recompute = asked.0.then_some(Recompute { stage: asked.1, keep: asked.2 });
+    link.view = match asked.0 {
+        View::Recompute { .. } => View::Recompute { stage: asked.1, keep: asked.2 },
+        other => other,
+    };
     engine::split(&mut link.inputs, stages);
     if let Some(cuts) = cuts {
         let nodes = link.inputs.model.graph().nodes().len() as u32;
@@ -158,6 +187,13 @@ fn choose(
         }
         "batch" => inputs.mini_batch = number(value, 1, MINI_BATCH_MAX)?,
         "mb" => inputs.micro_batches = number(value, 1, MICRO_BATCHES_MAX.into())? as u32,
+        "replicas" => {
+            let most = REPLICAS_MAX.into();
+            inputs.rest.data_parallel.replicas = number(value, 1, most)? as u32;
+        }
+        "codec" => inputs.rest.communication.gradients = codec(value)?,
+        "hosts" => inputs.rest.communication.hierarchical = number(value, 0, 1)? == 1,
+        "edges" => inputs.rest.communication.edges.across = edge(value)?,
         "s" => {
             let kind: ScheduleKind = value.parse().map_err(|e| format!("{e}"))?;
             if !ScheduleKind::STRAIGHT.contains(&kind) {
@@ -175,13 +211,25 @@ fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     value.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
 }
 
-/// Whether the Recompute view is asked for.
-fn view(name: &str) -> Result<bool, String> {
+/// Which view is asked for.
+fn view(name: &str) -> Result<View, String> {
     match name {
-        "plan" => Ok(false),
-        "recompute" => Ok(true),
-        _ => Err("the views are plan and recompute".into()),
+        "plan" => Ok(View::Plan),
+        "recompute" => Ok(View::Recompute { stage: 0, keep: 0.0 }),
+        "communication" => Ok(View::Communication),
+        _ => Err("the views are plan, recompute and communication".into()),
     }
+}
+
+fn codec(text: &str) -> Result<Reduction, String> {
+    let way: Reduction = text.parse().map_err(|e| format!("{e}"))?;
+    way.fault().map_or(Ok(way), |what| Err(what.into()))
+}
+
+fn edge(text: &str) -> Result<CodecKind, String> {
+    let codec: CodecKind = text.parse().map_err(|e| format!("{e}"))?;
+    let keeps = "it keeps something from message to message; choose bf16 or fp8-e4m3";
+    if codec.is_stateless() && codec.build(1).is_ok() { Ok(codec) } else { Err(keeps.into()) }
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -237,18 +285,31 @@ mod tests {
     fn links_round_trip() {
         for example in &EXAMPLES {
             let inputs = example.inputs();
-            let link = read(&write(&inputs, None), None);
-            assert_eq!(link.inputs, inputs, "{}", write(&inputs, None));
+            let link = read(&write(&inputs, View::Plan), None);
+            assert_eq!(link.inputs, inputs, "{}", write(&inputs, View::Plan));
             assert!(link.problems.is_empty());
         }
         let mut moved = presets::first();
         moved.cuts[1] += 1;
-        assert_eq!(read(&format!("#{}", write(&moved, None)), None).inputs, moved);
-        assert_eq!(write(&presets::first(), None), "");
-        let asked = Recompute { stage: 2, keep: 0.305 };
-        let text = write(&presets::first(), Some(asked));
+        assert_eq!(read(&format!("#{}", write(&moved, View::Plan)), None).inputs, moved);
+        assert_eq!(write(&presets::first(), View::Plan), "");
+        let asked = View::Recompute { stage: 2, keep: 0.305 };
+        let text = write(&presets::first(), asked);
         assert_eq!(text, "v=1&view=recompute&stage=2&keep=30.5");
-        assert_eq!(read(&text, None).recompute, Some(asked));
+        assert_eq!(read(&text, None).view, asked);
+        let mut encoded = presets::first();
+        encoded.rest.data_parallel.replicas = 4;
+        encoded.rest.communication.gradients = "one-bit+feedback".parse().unwrap();
+        encoded.rest.communication.hierarchical = true;
+        encoded.rest.communication.edges.across = CodecKind::Bf16;
+        let text = write(&encoded, View::Communication);
+        let link = read(&text, None);
+        assert_eq!((link.inputs, link.view), (encoded.clone(), View::Communication), "{text}");
+        // Back: what a link does not say is not so.
+        assert_eq!(read("", Some(&encoded)).inputs, presets::first());
+        for bad in ["codec=fp7", "codec=bf16+operator", "edges=power-sgd:2", "replicas=0"] {
+            assert_eq!(read(bad, None).problems.len(), 1, "{bad}");
+        }
         assert_eq!(read("v=1&view=recompute&keep=200", None).problems.len(), 1);
     }
 

@@ -39,6 +39,7 @@ pub enum Screen {
     #[default]
     Plan,
     Recompute,
+    Communication,
 }
 
 /// What the Recompute view works on.
@@ -256,14 +257,16 @@ impl State {
 
     /// Inputs, and what the Recompute view is asked when it is open.
     pub fn link(self) -> String {
-        let view = (self.screen.get_untracked() == Screen::Recompute).then(|| {
-            let stage = match self.source.get_untracked() {
-                Source::Stage(stage) => stage,
-                // A file stays with the person.
-                Source::File(_) => 0,
-            };
-            link::Recompute { stage, keep: self.keep.get_untracked() }
-        });
+        let stage = match self.source.get_untracked() {
+            Source::Stage(stage) => stage,
+            // A file stays with the person.
+            Source::File(_) => 0,
+        };
+        let view = match self.screen.get_untracked() {
+            Screen::Plan => link::View::Plan,
+            Screen::Recompute => link::View::Recompute { stage, keep: self.keep.get_untracked() },
+            Screen::Communication => link::View::Communication,
+        };
         self.inputs.with_untracked(|inputs| link::write(inputs, view))
     }
 

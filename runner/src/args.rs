@@ -138,6 +138,10 @@ pub struct RunArgs {
     /// Threads that each rank computes with; 0 shares the cores among the ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
+    /// Crews of threads that share the trials of a plan that chooses its codec while training. Under
+    /// mpirun: start as many ranks for each.
+    #[arg(long, value_name = "CREWS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub crews: u32,
     /// Print the result record as JSON instead of progress and summary.
     #[arg(long)]
     pub json: bool,

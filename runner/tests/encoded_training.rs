@@ -208,6 +208,12 @@ fn choices_are_recorded_and_can_be_replayed() {
     };
     runner_in(&dir, &["plan.json", "--out", "threads", "--save-every", "25"]).done();
     check("threads");
+    // Trials side by side: with more crews than ways, and fewer.
+    for crews in ["2", "4"] {
+        let args = ["plan.json", "--out", "crews", "--overwrite", "--crews", crews];
+        runner_in(&dir, &args).done();
+        check("crews");
+    }
     // In the middle of a period, and before a round.
     for step in ["30", "40"] {
         let from = ["--steps", step, "--overwrite", "--save-every", "0"];
@@ -218,5 +224,8 @@ fn choices_are_recorded_and_can_be_replayed() {
     if let Some(ended) = mpirun_in(&dir, 2, &["plan.json", "--out", "mpi"]) {
         ended.done();
         check("mpi");
+        mpirun_in(&dir, 4, &["plan.json", "--out", "mpi-crews"]).unwrap().done();
+        check("mpi-crews");
+        mpirun_in(&dir, 3, &["plan.json"]).unwrap().refused(4, "2 ranks, mpirun gave 3");
     }
 }

@@ -6,6 +6,7 @@ pub mod bars;
 #[cfg(feature = "page")]
 pub mod canvas;
 pub mod chart;
+pub mod communication;
 pub mod fill;
 #[cfg(feature = "page")]
 pub mod frame;

@@ -1,5 +1,6 @@
 //! The page.
 
+use super::communication::CommunicationView;
 use super::header::{Export, Header, typing};
 use super::help::Help;
 use super::inputs::Inputs;
@@ -27,7 +28,8 @@ pub fn App() -> impl IntoView {
     listen(state);
     // What was found stays when one looks at the plan again.
     let visited =
-        Memo::new(move |before| before == Some(&true) || state.screen.get() == Screen::Recompute);
+        |screen| Memo::new(move |before| before == Some(&true) || state.screen.get() == screen);
+    let [recompute, communication] = [Screen::Recompute, Screen::Communication].map(visited);
     Effect::new(move |_| {
         let name = state.inputs.with(|i| i.model.title());
         let lanes = state.inputs.with(|i| i.stages());
@@ -46,8 +48,11 @@ pub fn App() -> impl IntoView {
             </aside>
             <Tray />
         </main>
-        <Show when=move || visited.get()>
+        <Show when=move || recompute.get()>
             <main class="app rec" hidden=move || state.screen.get() != Screen::Recompute><RecomputeView /></main>
+        </Show>
+        <Show when=move || communication.get()>
+            <main class="app com" hidden=move || state.screen.get() != Screen::Communication><CommunicationView /></main>
         </Show>
         <footer class="foot only-m">
             <button class="btn" id="sheet" aria-controls="inputs"

@@ -66,7 +66,12 @@ pub fn Header() -> impl IntoView {
 #[component]
 fn Screens() -> impl IntoView {
     let state = expect_context::<State>();
-    let tabs = [(Screen::Plan, "Plan"), (Screen::Recompute, "Recompute")].map(|(screen, name)| {
+    let screens = [
+        (Screen::Plan, "Plan"),
+        (Screen::Recompute, "Recompute"),
+        (Screen::Communication, "Communication"),
+    ];
+    let tabs = screens.map(|(screen, name)| {
         let current = move || (state.screen.get() == screen).then_some("page");
         view! {
             <button class="ib tab" aria-current=current on:click=move |_| state.go(screen)>{name}</button>

@@ -1,6 +1,7 @@
 //! The page's parts, one a file.
 
 pub mod app;
+mod communication;
 mod header;
 mod help;
 mod icons;

@@ -1,8 +1,10 @@
-//! How many moves FastSA evaluates in a second in this browser, for whoever measures it.
+//! How many moves FastSA evaluates in a second in this browser, and what a forecast of a learning
+//! curve takes, for whoever measures it.
 
 #[path = "../../../core/benches/recompute_moves/graph.rs"]
 mod graph;
 
+use pipewright_core::adapt::{Point, forecast};
 use pipewright_core::recompute::fastsa::{Annealing, Settings};
 use pipewright_core::recompute::{cost, without_recomputation};
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -19,4 +21,19 @@ pub fn measure_moves(nodes: u32, moves: u32) -> Vec<f64> {
     annealing.advance(moves.into());
     let peak = cost(&problem, &annealing.best()).peak;
     vec![annealing.counts().evaluated as f64, peak as f64]
+}
+
+/// Foretells the accuracy at twice the steps from so many points, disturbed a little, `times` times;
+/// NaN where nothing could be foretold.
+#[wasm_bindgen]
+pub fn measure_forecasts(points: u32, times: u32) -> f64 {
+    let noise = |x: u32| f64::from(x.wrapping_mul(2_654_435_761) >> 16) / 65_536.0 - 0.5;
+    let point = |x: u32| {
+        let accuracy = 0.8 - 0.7 / f64::from(x).sqrt() + 0.01 * noise(x);
+        Point { x: f64::from(x), accuracy: accuracy.max(0.0) }
+    };
+    let points: Vec<Point> = (1..=points).map(point).collect();
+    let horizon = 2.0 * points.len() as f64;
+    let found = (0..times).filter_map(|_| forecast(&points, horizon).ok()).last();
+    found.map_or(f64::NAN, |forecast| forecast.accuracy)
 }

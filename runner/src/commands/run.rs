@@ -11,12 +11,12 @@ use crate::execute::{
     Context, Outcome, Rank, RunError, StopFlag, available_memory, predictions, train,
 };
 use crate::failure::{Code, Failure};
-use crate::report::{Progress, summary};
+use crate::report::{Metrics, Progress, summary};
 use crate::transport::{Transport, TransportError, launched_by_mpi};
 #[cfg(feature = "mpi")]
 pub(super) use launch::together;
 use output::Output;
-use pipewright_core::plan::{Data, Instruction, Plan};
+use pipewright_core::plan::{Data, Instruction, Plan, Program};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::units::Bytes;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
@@ -35,11 +35,16 @@ struct Run {
     threads: usize,
     device: DeviceKind,
     json: bool,
+    /// Crews of threads.
+    crews: u32,
 }
 
 /// Runs the command.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
     match processes(&args)? {
+        Some(_) if args.crews > 1 => Err(Failure::usage(
+            "--crews is for threads; under mpirun start as many ranks for each crew",
+        )),
         Some(_) => launch::processes(&args),
         None => launch::threads(&Run::prepare(&args, None)?),
     }
@@ -75,13 +80,25 @@ fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
     )))
 }
 
+/// Memory of a rank with this program: its arena, and copies of what lasts where trials are made.
+fn memory(plan: &Plan, program: &Program) -> Bytes {
+    let copies =
+        plan.communication.choose.as_ref().map_or(0, |_| plan.communication.ways().len() + 1);
+    program.arena + program.persistent * copies as u64
+}
+
 /// Refuses a plan whose tensors do not fit into this machine's memory.
-fn fits(plan: &Plan, prediction: &Prediction, rank: Option<u32>) -> Result<(), Failure> {
+fn fits(
+    plan: &Plan,
+    prediction: &Prediction,
+    (rank, crews): (Option<u32>, u32),
+) -> Result<(), Failure> {
     let programs = &prediction.programs;
     let all: Bytes = match rank {
-        Some(rank) => programs[plan.data_parallel.place(rank).0.index()].arena,
+        Some(rank) => memory(plan, &programs[plan.data_parallel.place(rank).0.index()]),
         None => {
-            programs.iter().map(|p| p.arena).sum::<Bytes>() * u64::from(plan.data_parallel.replicas)
+            let lanes: Bytes = programs.iter().map(|program| memory(plan, program)).sum();
+            lanes * u64::from(plan.data_parallel.replicas) * u64::from(crews)
         }
     };
     let Some(available) = available_memory().filter(|available| all > *available) else {
@@ -125,15 +142,20 @@ pub(super) fn stop_flag() -> Result<StopFlag, Failure> {
 }
 
 impl Run {
-    /// Everything that can go wrong before training does so here. `process` is this rank and the
-    /// number of ranks where they are processes.
-    fn prepare(args: &RunArgs, process: Option<(u32, u32)>) -> Result<Self, Failure> {
+    /// Everything that can go wrong before training does so here. `process` is this rank, the
+    /// number of ranks and the crew where they are processes.
+    fn prepare(args: &RunArgs, process: Option<(u32, u32, u32)>) -> Result<Self, Failure> {
         let mut plan = super::read_plan(&args.plan)?;
         plan.steps = args.steps.unwrap_or(plan.steps);
         plan.seed = args.seed.unwrap_or(plan.seed);
-        if let Some((_, ranks)) = process.filter(|(_, ranks)| *ranks != plan.ranks()) {
+        if let Some((_, ranks, _)) = process.filter(|(_, ranks, _)| *ranks != plan.ranks()) {
             let message = super::check::wrong_ranks(&plan, ranks, "mpirun");
             return Err(Failure::new(Code::Hardware, message));
+        }
+        if args.crews > 1 && plan.communication.choose.is_none() {
+            return Err(Failure::usage(
+                "--crews share trials, and this plan makes none: runner plan --choose ..",
+            ));
         }
         let prediction = predict(&plan)?;
         let modelled = args.device == DeviceKind::Model;
@@ -143,13 +165,13 @@ impl Run {
             plan.data = Data::default();
         } else {
             super::runnable(&prediction.graph)?;
-            fits(&plan, &prediction, process.map(|(rank, _)| rank))?;
+            fits(&plan, &prediction, (process.map(|(rank, ..)| rank), args.crews))?;
         }
         let evaluation = evaluation(&plan)?;
         let sample = prediction.graph.sample().expect("plans train on samples");
         let data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
-        let first = process.is_none_or(|(rank, _)| rank == 0);
+        let first = process.is_none_or(|(rank, _, crew)| rank == 0 && crew == 0);
         let parts = (&plan, &prediction.graph);
         let state = State::prepare(args, parts, data.train.len(), first)?;
         let output = Output::new(args, &prediction);
@@ -170,6 +192,7 @@ impl Run {
             threads,
             device: args.device,
             json: args.json,
+            crews: args.crews,
         })
     }
 
@@ -186,7 +209,8 @@ impl Run {
         end: impl FnOnce(&Result<Outcome, RunError>, &mut T),
     ) -> Result<Outcome, RunError> {
         let index = transport.rank();
-        let speaks = index == 0 && !self.json;
+        let trains = transport.crew().0 == 0;
+        let speaks = index == 0 && trains && !self.json;
         let (plan, prediction) = (&self.plan, &self.prediction);
         let mut progress = if speaks {
             let timeline = &prediction.timeline;
@@ -209,7 +233,10 @@ impl Run {
         let connected = rank.connect(&prediction.groups);
         let connected = connected.map_err(|source| RunError::Agreement { step: 0, source });
         let result = connected.and_then(|()| self.state.begin(&mut rank)).and_then(|begun| {
-            let mut metrics = self.output.metrics(index, begun.step)?;
+            let mut metrics = match trains {
+                true => self.output.metrics(index, begun.step)?,
+                false => Metrics::none(),
+            };
             let context = Context {
                 plan,
                 prediction,

@@ -2,7 +2,8 @@
 //!
 //! Before some steps every way is tried: from the same state, on the same samples. Its learning curve
 //! is extended to the next choice, and the way that gains most for its time goes on from where its
-//! trial ended. All of a trial's time counts.
+//! trial ended. All of a trial's time counts. Where there are several crews of ranks, they make the trials
+//! side by side.
 
 use super::error::RunError;
 use super::rank::Rank;
@@ -10,7 +11,7 @@ use super::step::{Stepped, step_once};
 use super::train::Context;
 use crate::checkpoint::ChoiceRecord;
 use crate::report::Choice;
-use crate::transport::{ReduceOp, Transport};
+use crate::transport::{ReduceOp, Transport, TransportError};
 use pipewright_core::adapt::{History, Round, Trial};
 use pipewright_core::plan::{Choose, Program, Region};
 use pipewright_core::units::Bytes;
@@ -73,8 +74,22 @@ impl<'a> Chooser<'a> {
         ChoiceRecord { way, history: self.history.clone() }
     }
 
+    /// A round, for which the other crews are called.
+    ///
+    /// # Errors
+    /// When a message fails.
+    pub fn lead<T: Transport>(
+        &mut self,
+        rank: &mut Rank<T>,
+        context: &Context,
+        step: u64,
+    ) -> Result<Ended, RunError> {
+        next_round(rank, Some(Some(step))).map_err(lost(step))?;
+        self.round(rank, context, step)
+    }
+
     /// Tries every way from `step` on and leaves the rank where the chosen one's trial ended. All
-    /// ranks together.
+    /// ranks together; crews share the trials.
     ///
     /// # Errors
     /// When a message fails.
@@ -86,20 +101,9 @@ impl<'a> Chooser<'a> {
     ) -> Result<Ended, RunError> {
         let begin = rank.transport.now_ns();
         let ways = rank.gradients.ways().to_vec();
-        self.states.resize_with(ways.len() + 1, Snapshot::default);
-        self.trials.clear();
-        rank.save_into(&mut self.states[0]);
-        for way in 0..ways.len() {
-            if way > 0 {
-                rank.restore(&self.states[0]);
-            }
-            rank.gradients.take(way);
-            let Some(stepped) = self.trial(rank, context, step)? else {
-                rank.restore(&self.states[0]);
-                return Ok(Ended::Interrupted);
-            };
-            self.trials.push(stepped);
-            rank.save_into(&mut self.states[way + 1]);
+        if !self.try_all(rank, context, (step, ways.len()))? {
+            rank.restore(&self.states[0]);
+            return Ok(Ended::Interrupted);
         }
         let trial_ns = rank.transport.now_ns() - begin;
         let trial =
@@ -114,20 +118,77 @@ impl<'a> Chooser<'a> {
             trial_seconds: trial_ns as f64 / 1e9,
         };
         let chosen = round.decide().expect("there are ways, and their steps take time");
-        // Clocks differ between ranks: the first one's choice is everybody's.
-        let speaks = rank.transport.rank() == 0;
-        let mut winner = [if speaks { chosen.winner() as f64 } else { -1.0 }];
-        let at = |source| RunError::Agreement { step, source };
-        rank.transport.all_reduce(&mut winner, ReduceOp::Max).map_err(at)?;
-        let winner = winner[0] as usize;
+        let winner = self.agree(rank, (step, chosen.winner()))?;
         rank.gradients.take(winner);
-        rank.restore(&self.states[winner + 1]);
+        let crews = rank.transport.crew().1;
+        let state = &mut self.states[winner + 1];
+        share_state(rank, winner as u32 % crews, state).map_err(lost(step))?;
+        rank.restore(state);
         let stepped = std::mem::take(&mut self.trials[winner]);
         let own_ns: u64 = stepped.iter().map(|stepped| stepped.record.step_ns).sum();
         // The chosen trial's steps are steps of the training; the rest of the time is the price.
         let spent_ns = (rank.transport.now_ns() - begin).saturating_sub(own_ns);
         let choice = Choice { step, way: ways[winner].to_string(), spent_ns, chosen };
         Ok(Ended::Chosen(Box::new(choice), stepped))
+    }
+
+    /// Makes all trials, each crew its share, side by side; what they gave is known to all. Whether
+    /// none was interrupted.
+    fn try_all<T: Transport>(
+        &mut self,
+        rank: &mut Rank<T>,
+        context: &Context,
+        (step, ways): (u64, usize),
+    ) -> Result<bool, RunError> {
+        let (crew, crews) = rank.transport.crew();
+        self.states.resize_with(ways + 1, Snapshot::default);
+        for state in &mut self.states {
+            rank.save_into(state);
+        }
+        share_state(rank, 0, &mut self.states[0]).map_err(lost(step))?;
+        let mut tried: Vec<Option<Vec<Stepped>>> = vec![None; ways];
+        for way in (crew as usize..ways).step_by(crews as usize) {
+            rank.restore(&self.states[0]);
+            rank.gradients.take(way);
+            tried[way] = self.trial(rank, context, step)?;
+            rank.save_into(&mut self.states[way + 1]);
+        }
+        for (way, tried) in tried.iter_mut().enumerate() {
+            share_steps(rank, way as u32 % crews, tried).map_err(lost(step))?;
+        }
+        let all: Option<Vec<Vec<Stepped>>> = tried.into_iter().collect();
+        let complete = all.is_some();
+        self.trials = all.unwrap_or_default();
+        Ok(complete)
+    }
+
+    /// The choice of the first crew's first rank: clocks differ, and so might choices.
+    fn agree<T: Transport>(
+        &self,
+        rank: &mut Rank<T>,
+        (step, winner): (u64, usize),
+    ) -> Result<usize, RunError> {
+        let mut winner = [if rank.transport.rank() == 0 { winner as f64 } else { -1.0 }];
+        rank.transport.all_reduce(&mut winner, ReduceOp::Max).map_err(lost(step))?;
+        let mut bytes = (winner[0] as u64).to_le_bytes();
+        rank.transport.from_crew(0, &mut bytes).map_err(lost(step))?;
+        Ok(u64::from_le_bytes(bytes) as usize)
+    }
+
+    /// What a crew that is not the first does until training ends: its share of the trials.
+    ///
+    /// # Errors
+    /// When a message fails.
+    pub fn serve<T: Transport>(
+        &mut self,
+        rank: &mut Rank<T>,
+        context: &Context,
+    ) -> Result<(), RunError> {
+        while let Some(step) = next_round(rank, None).map_err(lost(0))? {
+            // The curve so far is the first crew's, and so is the choice.
+            self.round(rank, context, step)?;
+        }
+        Ok(())
     }
 
     /// The steps of one trial, up to one whose loss is no number; none after a signal.
@@ -175,6 +236,53 @@ impl<'a> Chooser<'a> {
             seconds_per_step,
         }
     }
+}
+
+fn lost(step: u64) -> impl Fn(TransportError) -> RunError {
+    move |source| RunError::Agreement { step, source }
+}
+
+/// Tells the other crews of the next round, or of the end; they hear it by the same call, with `None`.
+///
+/// # Errors
+/// When the message fails.
+pub(super) fn next_round<T: Transport>(
+    rank: &mut Rank<T>,
+    tell: Option<Option<u64>>,
+) -> Result<Option<u64>, TransportError> {
+    // No step has the largest number.
+    let mut bytes = tell.flatten().unwrap_or(u64::MAX).to_le_bytes();
+    rank.transport.from_crew(0, &mut bytes)?;
+    let step = u64::from_le_bytes(bytes);
+    Ok((step != u64::MAX).then_some(step))
+}
+
+/// All crews get the state that crew `from` has.
+fn share_state<T: Transport>(
+    rank: &mut Rank<T>,
+    from: u32,
+    state: &mut Snapshot,
+) -> Result<(), TransportError> {
+    rank.transport.from_crew(from, &mut state.arena)?;
+    rank.transport.from_crew(from, bytemuck::cast_slice_mut(&mut state.carried))
+}
+
+/// All crews get the steps of a trial that crew `from` made; none where it was interrupted.
+fn share_steps<T: Transport>(
+    rank: &mut Rank<T>,
+    from: u32,
+    steps: &mut Option<Vec<Stepped>>,
+) -> Result<(), TransportError> {
+    if rank.transport.crew().1 == 1 {
+        return Ok(());
+    }
+    let mut bytes = serde_json::to_vec(steps).expect("plain data");
+    let mut len = (bytes.len() as u64).to_le_bytes();
+    rank.transport.from_crew(from, &mut len)?;
+    bytes.resize(u64::from_le_bytes(len) as usize, 0);
+    rank.transport.from_crew(from, &mut bytes)?;
+    *steps = serde_json::from_slice(&bytes).expect("written by the same program");
+    Ok(())
 }
 
 impl<T: Transport> Rank<'_, T> {

@@ -6,19 +6,26 @@ use super::rank::Rank;
 use super::train::Context;
 use crate::report::StepRecord;
 use crate::transport::{ReduceOp, Transport};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::atomic::Ordering;
 
 /// A step that was made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Stepped {
     /// What the metrics say of it.
     pub record: StepRecord,
-    /// Mean loss of the mini-batch; 0 where nothing is trained.
+    /// Mean loss of the mini-batch; 0 where nothing is trained. JSON has no other numbers.
+    #[serde(deserialize_with = "or_nan")]
     pub loss: f64,
     /// Time that all ranks together computed.
     pub busy_ns: f64,
     /// Whether a rank was asked to stop.
     pub stop: bool,
+}
+
+/// A number; what is none is written as nothing.
+fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 /// Makes step `step`; the one before ended at `before` on this rank's clock. All ranks together; the

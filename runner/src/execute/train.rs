@@ -1,6 +1,6 @@
 //! The loop around a rank's steps: agree, report, evaluate.
 
-use super::choose::{Chooser, Ended};
+use super::choose::{Chooser, Ended, next_round};
 use super::error::RunError;
 use super::evaluate::{Tested, evaluate};
 use super::rank::Rank;
@@ -88,9 +88,18 @@ pub fn train<T: Transport>(
     let begin = rank.transport.now_ns();
     let times = Vec::with_capacity(plan.steps.saturating_sub(first) as usize);
     let chooser = Chooser::begin(rank, context);
+    if rank.transport.crew().0 > 0 {
+        if let Some(mut chooser) = chooser {
+            chooser.serve(rank, context)?;
+        }
+        return Ok(outcome);
+    }
     let mut training = Training { outcome, times, chooser, metrics, progress, before: begin };
     while training.outcome.steps < plan.steps && !training.outcome.interrupted {
         training.advance(rank, context)?;
+    }
+    if training.chooser.is_some() {
+        next_round(rank, Some(None)).map_err(at(training.outcome.steps))?;
     }
     let Training { mut outcome, mut times, before, .. } = training;
     outcome.total_ns = before - begin;
@@ -130,7 +139,7 @@ impl Training<'_, '_> {
                 let stepped = step_once(rank, context, step, self.before)?;
                 self.count(rank, context, &[stepped])?;
             }
-            Some(chooser) => match chooser.round(rank, context, step)? {
+            Some(chooser) => match chooser.lead(rank, context, step)? {
                 Ended::Chosen(choice, stepped) => {
                     self.metrics.choice(&choice)?;
                     self.progress.chose(&choice);

@@ -39,6 +39,8 @@ pub struct LocalTransport {
     /// Endpoints made so far.
     hubs: usize,
     shared: Arc<Shared>,
+    /// The rank of the same number in each crew, a rank a crew.
+    peers: Option<Box<LocalTransport>>,
 }
 
 #[derive(Debug)]
@@ -59,6 +61,23 @@ pub fn local(ranks: u32, slots: usize) -> Vec<LocalTransport> {
     local_on_hosts(&vec![0; ranks as usize], slots)
 }
 
+/// `crews` times `ranks` ranks, crew after crew: see [`Transport::crew`].
+///
+/// # Panics
+/// When there are no ranks.
+pub fn local_crews(ranks: u32, crews: u32, slots: usize) -> Vec<LocalTransport> {
+    let mut all: Vec<LocalTransport> =
+        (0..crews.max(1)).flat_map(|_| local(ranks, slots)).collect();
+    if crews > 1 {
+        for place in 0..ranks as usize {
+            let peers = local(crews, crews as usize);
+            let alike = all.iter_mut().skip(place).step_by(ranks as usize);
+            alike.zip(peers).for_each(|(rank, peer)| rank.peers = Some(Box::new(peer)));
+        }
+    }
+    all
+}
+
 /// As [`local`], with ranks that say they are on hosts of these numbers: to see without a network how
 /// a run on several hosts goes.
 ///
@@ -76,6 +95,7 @@ pub fn local_on_hosts(hosts: &[u32], slots: usize) -> Vec<LocalTransport> {
         collectives: vec![],
         hubs: 0,
         shared: shared.clone(),
+        peers: None,
     };
     (0..ranks).map(one).collect()
 }
@@ -314,6 +334,25 @@ impl Transport for LocalTransport {
         let Some(at) = self.collectives[slot].take() else { return Ok(()) };
         let result = self.try_wait_collective(at);
         self.settle(result)
+    }
+
+    fn crew(&self) -> (u32, u32) {
+        self.peers.as_ref().map_or((0, 1), |peers| (peers.rank, peers.shared.ranks))
+    }
+
+    fn from_crew(&mut self, crew: u32, bytes: &mut [u8]) -> Result<(), TransportError> {
+        let Some(peers) = &mut self.peers else { return Ok(()) };
+        if peers.rank != crew {
+            return peers.recv(crew, 0, bytes);
+        }
+        let others = || (0..peers.ranks()).filter(|other| *other != crew).collect::<Vec<u32>>();
+        let others = others();
+        for other in &others {
+            // SAFETY: the bytes stay borrowed until all sends are waited for, or have failed: the
+            // transport withdraws them before its error is returned.
+            unsafe { peers.start_send(*other, 0, bytes, *other as usize)? };
+        }
+        others.iter().try_for_each(|other| peers.wait_send(*other as usize))
     }
 
     fn all_reduce(&mut self, values: &mut [f64], op: ReduceOp) -> Result<(), TransportError> {

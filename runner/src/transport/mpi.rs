@@ -14,7 +14,7 @@ use super::{Circle, Collective, Links, REDUCE_MAX, ReduceOp, Transport, Transpor
 use comm::{Comm, InPlace, Request};
 use links::MpiLinks;
 pub use start::ClockOffset;
-use start::Started;
+use start::{Peers, Started};
 use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -35,6 +35,9 @@ pub struct Settings {
     /// Whether an [`exchange`](crate::exchange) may call from a thread of its own. MPI then takes a
     /// lock in every call.
     pub threads: bool,
+    /// Ranks of a crew, where there may be several crews: see [`Transport::crew`]. It divides the
+    /// number of processes, or there is one crew.
+    pub crew: Option<u32>,
     /// So many consecutive ranks say that they are on one host, in place of what MPI knows.
     pub ranks_a_host: Option<u32>,
 }
@@ -43,7 +46,8 @@ impl Settings {
     /// For up to `slots` outstanding sends.
     pub fn new(slots: usize) -> Self {
         let (piece_bytes, measure_clock) = (PIECE_BYTES, false);
-        Self { slots, piece_bytes, measure_clock, threads: false, ranks_a_host: None }
+        let threads = false;
+        Self { slots, piece_bytes, measure_clock, threads, crew: None, ranks_a_host: None }
     }
 }
 
@@ -70,6 +74,8 @@ pub struct MpiTransport {
     state: State,
     threaded: bool,
     ranks_a_host: Option<u32>,
+    /// The ranks of this number in all crews.
+    peers: Option<Peers>,
     /// Whether an endpoint of [`Transport::links`] failed.
     failed: Arc<AtomicBool>,
     /// MPI calls must come from the starting thread, also where handles happen to be `Send`.
@@ -94,7 +100,8 @@ impl MpiTransport {
     /// # Panics
     /// When called twice in one process: MPI cannot be started again.
     pub fn start(settings: Settings) -> Result<Self, TransportError> {
-        let Started { data, control, rank, ranks, host, clock, threaded } = start::start(settings)?;
+        let Started { data, control, peers, rank, ranks, host, clock, threaded } =
+            start::start(settings)?;
         Ok(Self {
             rank,
             ranks,
@@ -110,6 +117,7 @@ impl MpiTransport {
             state: State::Running,
             threaded,
             ranks_a_host: settings.ranks_a_host,
+            peers,
             failed: Arc::default(),
             this_thread: PhantomData,
         })
@@ -239,6 +247,16 @@ impl Transport for MpiTransport {
 
     fn wait_collective(&mut self, slot: usize) -> Result<(), TransportError> {
         let result = self.collectives[slot].take().map_or(Ok(()), |mut request| request.wait());
+        self.settle(result)
+    }
+
+    fn crew(&self) -> (u32, u32) {
+        self.peers.as_ref().map_or((0, 1), |peers| (peers.crew, peers.crews))
+    }
+
+    fn from_crew(&mut self, crew: u32, bytes: &mut [u8]) -> Result<(), TransportError> {
+        let Some(peers) = &self.peers else { return Ok(()) };
+        let result = peers.share(crew, bytes);
         self.settle(result)
     }
 

@@ -4,11 +4,12 @@ use super::{Run, failure};
 use crate::args::RunArgs;
 use crate::execute::{Outcome, RunError};
 use crate::failure::{Code, Failure};
-use crate::transport::local::local;
+use crate::transport::local::local_crews;
 
 /// All ranks as threads of this process.
 pub(super) fn threads(run: &Run) -> Result<(), Failure> {
-    let transports = local(run.plan.ranks(), run.handles());
+    let transports = local_crews(run.plan.ranks(), run.crews, run.handles());
+    let count = transports.len();
     let results: Vec<Result<Outcome, RunError>> = std::thread::scope(|scope| {
         let start = |transport| {
             std::thread::Builder::new()
@@ -18,7 +19,7 @@ pub(super) fn threads(run: &Run) -> Result<(), Failure> {
         let threads: Vec<_> = transports.into_iter().map(start).collect();
         threads.into_iter().filter_map(|t| t.ok()?.join().ok()).collect()
     });
-    if results.len() < run.plan.ranks() as usize {
+    if results.len() < count {
         // The panic has been printed by the thread that had it.
         return Err(Failure::new(Code::Failed, "a rank could not run to its end"));
     }
@@ -42,22 +43,23 @@ pub(super) fn threads(run: &Run) -> Result<(), Failure> {
 pub(super) fn processes(args: &RunArgs) -> Result<(), Failure> {
     use crate::transport::Transport;
     use crate::transport::mpi::{MpiTransport, Settings};
-    use pipewright_core::plan::Plan;
     let mpi = |e| Failure::new(Code::Failed, format!("MPI: {e}"));
     // Sums of encoded gradients go on in a thread of their own, for which MPI must be asked. What is
     // wrong with the plan is said below.
-    let encodes = |plan: Plan| plan.communication.encodes();
-    let threads = crate::commands::read_plan(&args.plan).is_ok_and(encodes);
-    let settings = Settings { threads, ..Settings::new(0) };
+    let plan = crate::commands::read_plan(&args.plan).ok();
+    let threads = plan.as_ref().is_some_and(|plan| plan.communication.encodes());
+    let chooses = plan.filter(|plan| plan.communication.choose.is_some());
+    let crew = chooses.map(|plan| plan.ranks());
+    let settings = Settings { threads, crew, ..Settings::new(0) };
     let transport = MpiTransport::start(settings).map_err(mpi)?;
-    let (rank, ranks) = (transport.rank(), transport.ranks());
-    let prepared = Run::prepare(args, Some((rank, ranks)));
+    let (rank, ranks, (crew, _)) = (transport.rank(), transport.ranks(), transport.crew());
+    let prepared = Run::prepare(args, Some((rank, ranks, crew)));
     let (mut transport, run) = together(transport, prepared)?;
     transport.reserve(run.handles());
     let mut ended = Ok(());
     let _ = run.rank(transport, |result, transport| {
         ended = match result {
-            Ok(outcome) if rank == 0 => run.finish(outcome),
+            Ok(outcome) if rank == 0 && crew == 0 => run.finish(outcome),
             Ok(outcome) if outcome.interrupted => Err(Failure::silent(Code::Interrupted)),
             Ok(_) => Ok(()),
             Err(error) if rank > 0 && super::known_to_all(error) => {

@@ -5,7 +5,7 @@ use super::comm::{self, Comm, Wait};
 use crate::init::fnv1a;
 use crate::transport::TransportError;
 use crate::transport::clock::{clock_domain, monotonic_ns};
-use crate::transport::launch::ranks_on_this_host;
+use crate::transport::launch::{launched_by_mpi, ranks_on_this_host};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, thread};
 
@@ -16,6 +16,7 @@ const ROUND_TRIPS: usize = 32;
 pub(super) struct Started {
     pub data: Comm,
     pub control: Comm,
+    pub peers: Option<Peers>,
     pub rank: u32,
     pub ranks: u32,
     pub host: String,
@@ -37,14 +38,53 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
     static STARTED: AtomicBool = AtomicBool::new(false);
     assert!(!STARTED.swap(true, Ordering::Relaxed), "MPI starts once per process");
     let wait = wait();
+    sums();
     let threaded = comm::init(settings.threads)?;
     let data = Comm::world(settings.piece_bytes, wait)?;
     let control = Comm::world(settings.piece_bytes, wait)?;
+    let place = control.place()?;
+    let (data, control, peers) = crews(data, control, place, settings.crew)?;
     let (rank, ranks) = control.place()?;
     let host = comm::processor_name()?;
     let domain = fnv1a(clock_domain(&host).as_bytes());
     let clock = synchronise(&control, rank, ranks, domain, settings.measure_clock)?;
-    Ok(Started { data, control, rank, ranks, host, clock, threaded })
+    Ok(Started { data, control, peers, rank, ranks, host, clock, threaded })
+}
+
+/// The ranks of one number in all crews.
+#[derive(Debug)]
+pub(super) struct Peers {
+    comm: Comm,
+    pub crew: u32,
+    pub crews: u32,
+}
+
+impl Peers {
+    /// All get the bytes that crew `from`'s rank has.
+    pub(super) fn share(&self, from: u32, bytes: &mut [u8]) -> Result<(), TransportError> {
+        if self.crew != from {
+            return self.comm.recv(from, 0, bytes);
+        }
+        let mut others = (0..self.crews).filter(|crew| *crew != from);
+        others.try_for_each(|crew| self.comm.send(crew, 0, bytes))
+    }
+}
+
+/// Parts the world into crews of `size` consecutive ranks each.
+fn crews(
+    data: Comm,
+    control: Comm,
+    (rank, ranks): (u32, u32),
+    size: Option<u32>,
+) -> Result<(Comm, Comm, Option<Peers>), TransportError> {
+    let several = |size: &u32| *size > 0 && *size < ranks && ranks.is_multiple_of(*size);
+    let Some(size) = size.filter(several) else { return Ok((data, control, None)) };
+    let (crew, place) = (rank / size, rank % size);
+    let own: Vec<u32> = (crew * size..(crew + 1) * size).collect();
+    let alike: Vec<u32> = (0..ranks / size).map(|crew| crew * size + place).collect();
+    let comm = control.group(&alike, ranks + place)?;
+    let peers = Peers { comm, crew, crews: ranks / size };
+    Ok((data.group(&own, crew)?, control.group(&own, crew)?, Some(peers)))
 }
 
 /// Ranks that outnumber cores wait asleep, and where MPI itself waits they give their core to
@@ -55,16 +95,31 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
 /// without need; that costs a microsecond a wait, its absence would cost milliseconds. Sleeping
 /// costs a hundred: there we go by the machine's cores.
 fn wait() -> Wait {
-    const NAME: &str = "OMPI_MCA_mpi_yield_when_idle";
     let cores = thread::available_parallelism().map_or(1, |n| n.get());
     let crowded = ranks_on_this_host().is_some_and(|ranks| ranks as usize > cores);
-    if crowded && env::var_os(NAME).is_none() && alone() {
-        // SAFETY: no other thread exists that could read the environment meanwhile.
-        unsafe { env::set_var(NAME, "1") };
+    if crowded {
+        ask("OMPI_MCA_mpi_yield_when_idle", "1");
     }
     let cores = if cores == 1 { machine_cores().unwrap_or(cores) } else { cores };
     let crowded = ranks_on_this_host().is_some_and(|ranks| ranks as usize > cores);
     if crowded { Wait::Asleep } else { Wait::Awake }
+}
+
+/// Sums between hosts go around a ring. Open MPI does not do so by itself for sums in place: at
+/// 250 Mbit/s, 16 MiB took four hosts 2.9 s by its trees and 1.1 s around the ring.
+fn sums() {
+    let here = ranks_on_this_host();
+    if launched_by_mpi().zip(here).is_some_and(|(all, here)| all > here) {
+        ask("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1");
+    }
+}
+
+/// Sets a variable that Open MPI reads when it starts, unless the user did, or cannot be told.
+fn ask(name: &str, value: &str) {
+    if env::var_os(name).is_none() && alone() {
+        // SAFETY: no other thread exists that could read the environment meanwhile.
+        unsafe { env::set_var(name, value) };
+    }
 }
 
 /// Cores of the machine, whichever of them are ours.

@@ -1,0 +1,110 @@
+//! The Communication view as a person uses it: a codec is looked at, tried on a slower link, taken into
+//! the plan, undone; link and exported plan say the same.
+//!
+//! `make test` builds `dist/` and runs these; by hand, after `make web`:
+//! `cargo test --test browser_communication -- --ignored`.
+
+use pipewright::browser::Browser;
+use pipewright::{Outcome, Server, tools};
+use pipewright_core::plan::Plan;
+use pipewright_core::predict::predict;
+
+const VIEW: &str =
+    "#v=1&model=alexnet&cluster=reedbush-l&d=1&batch=128&mb=1&replicas=4&view=communication";
+
+/// What a codec's row says of itself.
+fn row(browser: &Browser, codec: &str, what: &str) -> Outcome<f64> {
+    let script = format!(
+        "return document.querySelector('#codecs tr[data-codec=\"{codec}\"]')?.dataset.{what} ?? '0'"
+    );
+    Ok(browser.js(&script)?.as_str().unwrap_or("0").parse()?)
+}
+
+fn says(browser: &Browser, codec: &str) -> Outcome<String> {
+    browser.text(&format!("#codecs tr[data-codec='{codec}'] .say"))
+}
+
+/// Moves the slider of the bandwidth; 100 steps a decade from 1 MB/s.
+fn slide(browser: &Browser, step: u32) -> Outcome<()> {
+    browser.js(&format!(
+        "const slider = document.querySelector('#bandwidth'); slider.value = {step};
+         slider.dispatchEvent(new Event('input', {{ bubbles: true }}));"
+    ))?;
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn a_codec_is_judged_and_taken() -> Outcome<()> {
+    let dist = tools::root().join("dist");
+    if !dist.join("index.html").is_file() {
+        tools::skip("dist/ (`make web` builds it)");
+        return Ok(());
+    }
+    let Some(browser) = Browser::start("communication")? else { return Ok(()) };
+    browser.resize(1440, 900)?;
+    browser.open(&format!("{}{VIEW}", Server::bind(&dist, 0)?.spawn()?))?;
+    browser.until("the codecs are there", |b| Ok(row(b, "fp8-e5m2", "step")? > 0.0))?;
+    assert_eq!(browser.count("#codecs tbody tr")?, 9);
+    assert_eq!(browser.count("#over-bandwidth path.cv")?, 9, "a line each");
+    let quarter = row(&browser, "fp32", "sent")? / row(&browser, "fp8-e5m2", "sent")?;
+    assert!((quarter - 4.0).abs() < 0.01, "{quarter}");
+
+    // 10 MB/s, where all of them pay, and 1 TB/s, where none does.
+    slide(&browser, 100)?;
+    browser.until("it pays", |b| Ok(says(b, "fp8-e5m2")?.starts_with("pays")))?;
+    slide(&browser, 600)?;
+    browser.until("it does not", |b| {
+        let text = says(b, "fp8-e5m2")?;
+        Ok(text.contains("slower here") || text.starts_with("does not pay"))
+    })?;
+    browser.click("#own-link")?;
+    browser.until("the cluster's own link", |b| Ok(b.count("#own-link")? == 0))?;
+
+    // Into the plan, with feedback.
+    browser.click("#feedback")?;
+    let codec = "fp8-e5m2+feedback";
+    browser.until("with feedback", |b| Ok(row(b, codec, "step")? > 0.0))?;
+    let step = row(&browser, codec, "step")?;
+    browser.click(&format!("#codecs tr[data-codec='{codec}'] .pick"))?;
+    let taken =
+        format!("return document.querySelector('#codecs tr.me')?.dataset.codec === '{codec}'");
+    browser.until("taken", |b| Ok(b.js(&taken)? == true))?;
+    browser.until("the link says so", |b| {
+        Ok(b.js("return location.hash.includes('codec=fp8-e5m2+feedback')")? == true)
+    })?;
+    browser.click("#export")?;
+    let file = browser.downloads.join("plan.json");
+    browser.until("the plan is saved", |_| Ok(file.is_file()))?;
+    let plan = Plan::from_json(&std::fs::read_to_string(&file)?)?;
+    assert_eq!(plan.communication.gradients.to_string(), codec);
+    assert_eq!(plan.data_parallel.replicas, 4);
+    assert_eq!(predict(&plan)?.timeline.step.0 as f64, step, "page and core agree");
+
+    browser.click("#undo")?;
+    browser.until("undone", |b| {
+        Ok(b.js("return document.querySelector('#codecs tr.me')?.dataset.codec === 'fp32'")?
+            == true)
+    })?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn one_replica_is_told_what_is_missing() -> Outcome<()> {
+    let dist = tools::root().join("dist");
+    if !dist.join("index.html").is_file() {
+        tools::skip("dist/ (`make web` builds it)");
+        return Ok(());
+    }
+    let Some(browser) = Browser::start("communication-alone")? else { return Ok(()) };
+    browser.open(&format!("{}#v=1&view=communication", Server::bind(&dist, 0)?.spawn()?))?;
+    browser.until("it is said", |b| Ok(b.count(".comtab .rfail")? == 1))?;
+    assert!(browser.text(".comtab .rfail")?.contains("choose two or more"));
+    browser.js("const box = document.querySelector('#replicas'); box.value = 2;
+         box.dispatchEvent(new Event('change', { bubbles: true }));")?;
+    browser.until("codecs are compared", |b| Ok(b.count("#codecs tbody tr")? == 9))?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
