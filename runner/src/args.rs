@@ -1,11 +1,15 @@
 //! The command line.
 
+mod bench;
 mod communication;
+mod curves;
 mod onnx;
 mod recompute;
 mod training;
 
+pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, Way};
 pub use communication::{Codec, CommunicationArgs};
+pub use curves::{CurvesArgs, Measure};
 pub use onnx::{LossKind, OnnxArgs};
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
@@ -54,6 +58,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Write a plan, trained weights or metrics for other programs: runner export run --csv run.csv
     Export(ExportArgs),
+    /// Compare runs by what they learned in their time: runner curves fp32 fp8 -o curves.svg
+    Curves(CurvesArgs),
     /// Compare DataParallel, DDP, ZeRO-1, pipeline and hybrid: runner forms --model vgg16 --devices 8
     Forms(FormsArgs),
     /// Fit the cost model to measurements: runner calibrate points.csv --layers 32
@@ -62,6 +68,8 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Less memory by computing again: runner recompute graph.json.gz --budget 0.5 -o sequence.json
     Recompute(RecomputeArgs),
+    /// Measure codecs, and sums of gradients over ranks: mpirun -n 4 runner bench allreduce
+    Bench(BenchArgs),
     /// Print the JSON Schema of plan files: runner schema > plan.schema.json
     Schema,
 }

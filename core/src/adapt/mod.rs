@@ -30,5 +30,5 @@ mod weights;
 pub use choice::{Candidate, ChoiceError, Decision, Question, choose, trial_seconds};
 pub use curve::Curve;
 pub use history::History;
-pub use round::{Chosen, Round, Trial};
+pub use round::{Chosen, Expected, Round, Trial};
 pub use two_stage::{CurveError, Fitted, Forecast, MOST_AHEAD, Point, forecast};

@@ -1,6 +1,8 @@
 //! One round of trials: every candidate has trained a little from the same state, and one goes on.
 
-use super::{Candidate, ChoiceError, Decision, MOST_AHEAD, Point, Question, choose, forecast};
+use super::{
+    Candidate, ChoiceError, Decision, Forecast, MOST_AHEAD, Point, Question, choose, forecast,
+};
 use serde::{Deserialize, Serialize};
 
 /// What a candidate's trial showed.
@@ -13,6 +15,9 @@ pub struct Trial {
     pub diverged: bool,
     /// Accuracy by step; places go on from those of the history.
     pub points: Vec<Point>,
+    /// Mean losses of the same steps; without them accuracies are compared.
+    #[serde(default)]
+    pub losses: Vec<f64>,
     /// Time of one of its steps, in seconds.
     pub seconds_per_step: f64,
 }
@@ -24,12 +29,31 @@ pub struct Round {
     pub step: u64,
     /// Steps until the next round.
     pub every: u64,
+    /// Steps of the whole training.
+    pub end: u64,
+    /// Predictions of a step.
+    pub samples: u64,
     /// Accuracy by step, by whatever was chosen then.
     pub history: Vec<Point>,
-    /// Trials in the order of the candidates, the more precise first.
+    /// Trials in the order of the candidates, the most precise first.
     pub trials: Vec<Trial>,
     /// Time of all trials, in seconds.
     pub trial_seconds: f64,
+}
+
+/// What is expected of a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expected {
+    /// Accuracy at the next round.
+    pub accuracy: f64,
+    /// How much lower it may well be than the most precise candidate's: the difference that the trials
+    /// showed, and what chance may have hidden of it.
+    pub behind: f64,
+    /// What of that would still be missing at the end, were the most precise taken from the next round
+    /// on.
+    pub lasting: f64,
+    /// Why its curve could not be extended; its last accuracies stand for the forecast then.
+    pub refused: Option<String>,
 }
 
 /// What a round came to, with its reasons: [`Round::decide`] of `round` gives the same again.
@@ -37,62 +61,157 @@ pub struct Round {
 pub struct Chosen {
     /// What was known.
     pub round: Round,
-    /// By candidate: why its curve could not be extended. Its last accuracy stands for the
-    /// forecast then.
-    pub refused: Vec<Option<String>>,
-    /// The comparison.
+    /// By candidate.
+    pub expected: Vec<Expected>,
+    /// By index: candidates that could leave nothing behind that lasts.
+    pub admitted: Vec<usize>,
+    /// The comparison of those.
     pub decision: Decision,
+}
+
+impl Chosen {
+    /// Index of the candidate that was chosen.
+    pub fn winner(&self) -> usize {
+        self.admitted[self.decision.winner]
+    }
 }
 
 /// Points whose mean is the accuracy now: single ones are noisy.
 const NOW: usize = 5;
 
+/// What a candidate may leave behind at the end of the training.
+const LASTING: f64 = 0.002;
+
+/// Standard deviations that chance is given.
+const CHANCE: f64 = 2.5;
+
 impl Round {
-    /// Takes the candidate with the largest expected gain for its time.
+    /// Takes the candidate with the largest expected gain for its time (Oyama), of those that do no
+    /// harm that lasts: what a lossy method loses early in training, a precise one makes good in the
+    /// steps after; what it loses near the end, nothing does. So candidates need the better evidence the
+    /// nearer the end is.
     ///
     /// # Errors
     /// Without candidates, or when a time is none.
     pub fn decide(self) -> Result<Chosen, ChoiceError> {
-        let now = match self.history.len() {
-            0 => self
-                .trials
-                .iter()
-                .filter_map(|t| t.points.first())
-                .map(|p| p.accuracy)
-                .fold(1.0, f64::min),
-            seen => mean(&self.history[seen.saturating_sub(NOW)..]),
+        let now = self.now();
+        let base = self.trials.first().map(|precise| self.future(precise));
+        let expected: Vec<Expected> = self.trials.iter().map(|t| self.expected(t, &base)).collect();
+        let admits = |at: &usize| *at == 0 || expected[*at].lasting <= LASTING;
+        let admitted: Vec<usize> = (0..expected.len()).filter(admits).collect();
+        let candidate = |&at: &usize| Candidate {
+            name: self.trials[at].name.clone(),
+            current: now,
+            predicted: expected[at].accuracy,
+            seconds_per_step: self.trials[at].seconds_per_step,
         };
-        let mut refused = vec![];
-        let mut candidates = vec![];
-        for trial in &self.trials {
-            let (predicted, why) = match self.expected(trial) {
-                Ok(accuracy) => (accuracy, None),
-                Err(why) => {
-                    (mean(&trial.points[trial.points.len().saturating_sub(NOW)..]), Some(why))
-                }
-            };
-            refused.push(why);
-            candidates.push(Candidate {
-                name: trial.name.clone(),
-                current: now,
-                predicted,
-                seconds_per_step: trial.seconds_per_step,
-            });
-        }
+        let candidates = admitted.iter().map(candidate).collect();
         let (steps, trial_seconds) = (self.every, self.trial_seconds);
         let decision = choose(Question { candidates, steps, trial_seconds })?;
-        Ok(Chosen { round: self, refused, decision })
+        Ok(Chosen { round: self, expected, admitted, decision })
     }
 
-    /// Accuracy at the next round if `trial` goes on.
-    fn expected(&self, trial: &Trial) -> Result<f64, String> {
+    /// Accuracy before the trials.
+    fn now(&self) -> f64 {
+        let seen = self.history.len();
+        if seen > 0 {
+            return mean(&self.history[seen.saturating_sub(NOW)..]);
+        }
+        let firsts = self.trials.iter().filter_map(|trial| trial.points.first());
+        firsts.map(|point| point.accuracy).fold(1.0, f64::min)
+    }
+
+    /// The curve that `trial` would go on with.
+    fn future(&self, trial: &Trial) -> Result<Forecast, String> {
         if trial.diverged {
             return Err("its loss became no number".into());
         }
         let points: Vec<Point> = self.history.iter().chain(&trial.points).copied().collect();
-        let last = points.last().map_or(0.0, |point| point.x);
-        let horizon = ((self.step + self.every) as f64).min(MOST_AHEAD * last).max(last);
-        forecast(&points, horizon).map(|f| f.accuracy).map_err(|e| e.to_string())
+        forecast(&points, self.within((self.step + self.every) as f64)).map_err(|e| e.to_string())
+    }
+
+    /// A place ahead, or the last for which forecasts are made.
+    fn within(&self, x: f64) -> f64 {
+        let seen = self.trials.iter().filter_map(|trial| trial.points.last());
+        let last = seen.map(|point| point.x).fold(0.0, f64::max);
+        x.min(MOST_AHEAD * last).max(last)
+    }
+
+    fn expected(&self, trial: &Trial, base: &Option<Result<Forecast, String>>) -> Expected {
+        let last = mean(&trial.points[trial.points.len().saturating_sub(NOW)..]);
+        let base = match base {
+            Some(Ok(base)) if !trial.diverged => base,
+            Some(Err(why)) if !trial.diverged => {
+                let refused = Some(why.clone());
+                return Expected { accuracy: last, behind: 0.0, lasting: 0.0, refused };
+            }
+            _ => {
+                let refused = Some("its loss became no number".into());
+                return Expected { accuracy: 0.0, behind: 1.0, lasting: 1.0, refused };
+            }
+        };
+        let (behind, chance) = self.behind(trial);
+        // Differences grow as states drift apart, and level out as each finds its own.
+        let growth = (self.every as f64 / self.trial_steps().max(1.0)).sqrt();
+        let (behind, chance) = (behind * growth, chance * growth);
+        let accuracy = (base.accuracy - behind).clamp(0.0, 1.0);
+        let behind = (behind + CHANCE * chance).max(0.0);
+        let lasting = self.lasting(base, behind);
+        Expected { accuracy, behind, lasting, refused: None }
+    }
+
+    /// By how much `trial` was behind the most precise one in its second half, in accuracy, and the
+    /// standard error of that. Both saw the same samples, so differences vary less than accuracies do.
+    ///
+    /// Losses tell more than accuracies, which count only samples that change sides; wrong
+    /// predictions go with the loss, about one for three of its units in cross entropy.
+    fn behind(&self, trial: &Trial) -> (f64, f64) {
+        let precise = &self.trials[0];
+        let wrong = 1.0 - mean(&precise.points);
+        let loss = precise.losses.iter().sum::<f64>() / precise.losses.len().max(1) as f64;
+        let by_loss = loss > 0.0 && trial.losses.len() == precise.losses.len();
+        let differences: Vec<f64> = if by_loss {
+            let pairs = precise.losses.iter().zip(&trial.losses);
+            pairs.map(|(a, b)| (b - a) * wrong / loss).collect()
+        } else {
+            let pairs = precise.points.iter().zip(&trial.points);
+            pairs.map(|(a, b)| a.accuracy - b.accuracy).collect()
+        };
+        let half = &differences[differences.len() / 2..];
+        if half.len() < 2 {
+            return (0.0, 1.0);
+        }
+        let count = half.len() as f64;
+        let mean = half.iter().sum::<f64>() / count;
+        let squares = half.iter().map(|d| (d - mean) * (d - mean)).sum::<f64>();
+        // Where no sample changed sides, the next may have been the first.
+        let predictions = self.trial_steps() / 2.0 * self.samples as f64;
+        let least = if by_loss { 0.0 } else { 1.0 / predictions.max(1.0) };
+        (mean, (squares / (count - 1.0) / count).sqrt().max(least))
+    }
+
+    fn trial_steps(&self) -> f64 {
+        let last = self.trials.first().and_then(|trial| trial.points.last());
+        last.map_or(0.0, |point| point.x - self.step as f64)
+    }
+
+    /// What is missing at the end of who is `behind` at the next round and goes on along `base`: it comes
+    /// to the end as many steps too late as it takes `base` to make good what is missing.
+    fn lasting(&self, base: &Forecast, behind: f64) -> f64 {
+        let next = self.within((self.step + self.every) as f64);
+        let end = self.within(self.end as f64);
+        if behind <= 0.0 {
+            return 0.0;
+        }
+        let goal = base.at(next) - behind;
+        // By halves: curves rise, or rise no more.
+        let (mut low, mut high) = (0.0f64, next);
+        for _ in 0..40 {
+            let middle = (low + high) / 2.0;
+            if base.at(middle) < goal { low = middle } else { high = middle }
+        }
+        let late = next - low;
+        (base.at(end) - base.at((end - late).max(0.0))).clamp(0.0, behind.min(1.0))
     }
 }
 
@@ -121,12 +240,15 @@ mod tests {
         let trial = |name: &str, i: usize| Trial {
             name: name.into(),
             diverged: false,
+            losses: vec![],
             points: curve(step..step + 40, tops[i], 1.0),
             seconds_per_step: seconds[i],
         };
         Round {
             step,
             every: 200,
+            end: 2000,
+            samples: 10_000,
             history: curve(0..step, tops[0], 1.0),
             trials: vec![trial("fp32", 0), trial("table(1)", 1)],
             trial_seconds: 40.0 * (seconds[0] + seconds[1]),
@@ -139,7 +261,7 @@ mod tests {
         assert_eq!(equal.decision.winner().name, "table(1)");
         let worse = round(200, [0.3, 0.1], [0.9, 0.4]).decide().unwrap();
         assert_eq!(worse.decision.winner().name, "fp32");
-        assert_eq!(worse.refused, [None, None]);
+        assert!(worse.expected.iter().all(|expected| expected.refused.is_none()));
     }
 
     #[test]
@@ -155,7 +277,7 @@ mod tests {
         let mut short = round(0, [0.3, 0.1], [0.9, 0.8]);
         short.trials.iter_mut().for_each(|trial| trial.points.truncate(3));
         let chosen = short.decide().unwrap();
-        assert!(chosen.refused.iter().all(|why| why.as_ref().unwrap().contains("3 points")));
+        assert!(chosen.expected.iter().all(|e| e.refused.as_ref().unwrap().contains("3 points")));
     }
 
     #[test]

@@ -45,8 +45,23 @@ pub struct Forecast {
     pub horizon: f64,
     /// Expected there, between 0 and 1.
     pub accuracy: f64,
+    /// Mean distance of the points: the unit of the shapes.
+    pub unit: f64,
     /// The shapes that could be fitted.
     pub fits: Vec<Fitted>,
+}
+
+impl Forecast {
+    /// The curve at `x`, in the points' unit, between 0 and 1. Beyond [`Forecast::horizon`] it says
+    /// less than it seems to.
+    pub fn at(&self, x: f64) -> f64 {
+        let value = |fitted: &Fitted| {
+            let value = fitted.curve.value(&fitted.parameters, x / self.unit);
+            if fitted.weight == 0.0 { 0.0 } else { fitted.weight * value }
+        };
+        let sum: f64 = self.fits.iter().map(value).sum();
+        if sum.is_finite() { sum.clamp(0.0, 1.0) } else { 0.0 }
+    }
 }
 
 /// Why nothing can be foretold.
@@ -118,7 +133,7 @@ pub fn forecast(points: &[Point], horizon: f64) -> Result<Forecast, CurveError> 
     if nothing || !accuracy.is_finite() {
         return Err(CurveError::NoFit);
     }
-    Ok(Forecast { horizon, accuracy: accuracy.clamp(0.0, 1.0), fits })
+    Ok(Forecast { horizon, accuracy: accuracy.clamp(0.0, 1.0), unit, fits })
 }
 
 /// The last point's place, if all points are as they must be.

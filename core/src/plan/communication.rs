@@ -90,6 +90,15 @@ impl Communication {
         }
     }
 
+    /// Whether gradients are encoded in one of the ways, at least.
+    pub fn encodes(&self) -> bool {
+        let coded = |reduction: &Reduction| !reduction.is_plain();
+        self.ways().iter().any(|way| match way {
+            Way::All(reduction) => coded(reduction),
+            Way::Adaptive => coded(&self.gradients) || self.buckets.iter().flatten().any(coded),
+        })
+    }
+
     /// How a bucket of a stage is summed when gradients take `way`.
     pub fn reduction(&self, way: Way, stage: StageId, bucket: usize) -> Reduction {
         match way {

@@ -8,10 +8,13 @@ macro_rules! say {
     }};
 }
 
+mod bench;
 mod calibrate;
 mod check;
+mod curves;
 mod export;
 mod forms;
+mod frame;
 mod model;
 mod plan;
 mod profile;
@@ -39,11 +42,13 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Check(args) => check::check(&args),
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Show(args) => show::show(&args),
+        Command::Curves(args) => curves::curves(&args),
         Command::Export(args) => export::export(&args),
         Command::Forms(args) => forms::forms(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Recompute(args) => recompute::recompute(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Schema => schema::schema(),
     };
     match result {

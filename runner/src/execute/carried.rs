@@ -53,6 +53,18 @@ impl<T: Transport> Rank<'_, T> {
         params.map(|param| (param.name.as_str(), param.elements() as usize)).collect()
     }
 
+    /// What gradients hold before the next step, by parameter: nothing but what was
+    /// [taken over](Rank::take_over) from others.
+    pub fn next_gradients(&mut self) -> Vec<(String, Vec<f32>)> {
+        let (program, graph) = (self.program, self.graph);
+        let params = program.stages.iter().flat_map(|stage| &stage.params);
+        let held = params.filter_map(|place| Some((place.param, place.gradient?)));
+        held.map(|(param, gradient)| {
+            (graph.param(param).name.clone(), self.arena.floats(gradient).to_vec())
+        })
+        .collect()
+    }
+
     /// All that this rank carries.
     pub fn carried(&mut self) -> Vec<CarriedTensor> {
         let (graph, rank) = (self.graph, self.replica.rank);

@@ -38,7 +38,7 @@ struct Snapshot {
 /// How a round ended.
 pub(super) enum Ended {
     /// A way was chosen; its trial's steps have been made.
-    Chosen(Choice, Vec<Stepped>),
+    Chosen(Box<Choice>, Vec<Stepped>),
     /// A signal came: the state is the one before the trials.
     Interrupted,
 }
@@ -107,6 +107,8 @@ impl<'a> Chooser<'a> {
         let round = Round {
             step,
             every: self.choose.every,
+            end: context.plan.steps,
+            samples: context.plan.mini_batch * context.predictions.unwrap_or(1),
             history: self.history.points().to_vec(),
             trials: self.trials.iter().enumerate().map(trial).collect(),
             trial_seconds: trial_ns as f64 / 1e9,
@@ -114,7 +116,7 @@ impl<'a> Chooser<'a> {
         let chosen = round.decide().expect("there are ways, and their steps take time");
         // Clocks differ between ranks: the first one's choice is everybody's.
         let speaks = rank.transport.rank() == 0;
-        let mut winner = [if speaks { chosen.decision.winner as f64 } else { -1.0 }];
+        let mut winner = [if speaks { chosen.winner() as f64 } else { -1.0 }];
         let at = |source| RunError::Agreement { step, source };
         rank.transport.all_reduce(&mut winner, ReduceOp::Max).map_err(at)?;
         let winner = winner[0] as usize;
@@ -124,7 +126,8 @@ impl<'a> Chooser<'a> {
         let own_ns: u64 = stepped.iter().map(|stepped| stepped.record.step_ns).sum();
         // The chosen trial's steps are steps of the training; the rest of the time is the price.
         let spent_ns = (rank.transport.now_ns() - begin).saturating_sub(own_ns);
-        Ok(Ended::Chosen(Choice { step, way: ways[winner].to_string(), spent_ns, chosen }, stepped))
+        let choice = Choice { step, way: ways[winner].to_string(), spent_ns, chosen };
+        Ok(Ended::Chosen(Box::new(choice), stepped))
     }
 
     /// The steps of one trial, up to one whose loss is no number; none after a signal.
@@ -161,7 +164,16 @@ impl<'a> Chooser<'a> {
         let mut times: Vec<u64> = stepped.iter().map(|stepped| stepped.record.step_ns).collect();
         times.sort_unstable();
         let seconds_per_step = times[times.len() / 2].max(1) as f64 / 1e9;
-        Trial { name: name.into(), diverged, points: history.points().to_vec(), seconds_per_step }
+        let width = self.choose.trial.div_ceil(POINTS) as usize;
+        let losses = stepped.chunks_exact(width).filter(|_| !diverged);
+        let mean = |part: &[Stepped]| part.iter().map(|s| s.loss).sum::<f64>() / width as f64;
+        Trial {
+            name: name.into(),
+            diverged,
+            points: history.points().to_vec(),
+            losses: losses.map(mean).collect(),
+            seconds_per_step,
+        }
     }
 }
 

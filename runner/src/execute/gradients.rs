@@ -82,13 +82,8 @@ impl Gradients {
         groups: &[Vec<LaneId>],
     ) -> Result<(), TransportError> {
         let communication = &plan.communication;
-        let plain = |stage: u32, bucket| {
-            let reduction = |way: &Way| communication.reduction(*way, StageId(stage), bucket);
-            self.ways.iter().map(reduction).all(|r| r.is_plain())
-        };
         // The same answer on all ranks, whatever stages they have.
-        let deepest = communication.buckets.iter().map(Vec::len).max().unwrap_or(0);
-        if groups.is_empty() || (0..plan.stages()).all(|s| (0..=deepest).all(|b| plain(s, b))) {
+        if groups.is_empty() || !communication.encodes() {
             return Ok(());
         }
         let spec = |coded: &Coded| {

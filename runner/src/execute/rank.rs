@@ -152,7 +152,8 @@ impl<'a, T: Transport> Rank<'a, T> {
     /// The arena's size as allocated, encoded sums included. Their planned size holds for the rank of
     /// the lane that needs most.
     pub fn arena_bytes(&self) -> u64 {
-        self.arena.bytes().0 + self.program.exchange.bytes.0.max(self.gradients.bytes())
+        let sums = self.program.arena - self.program.exchange.offset;
+        self.arena.bytes().0 + sums.0.max(self.gradients.bytes())
     }
 
     /// The next step will be `step`; tensors must be set as they are before it.

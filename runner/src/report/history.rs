@@ -88,7 +88,7 @@ fn records(path: &Path) -> Result<Vec<StepRecord>, HistoryError> {
 }
 
 /// The names and values of a step's curves; seconds for times.
-pub(super) fn scalars(step: &HistoryStep) -> [(&'static str, Option<f64>); 8] {
+pub(super) fn scalars(step: &HistoryStep) -> [(&'static str, Option<f64>); 11] {
     let HistoryStep { record, bubble } = step;
     [
         ("loss", record.loss),
@@ -99,6 +99,9 @@ pub(super) fn scalars(step: &HistoryStep) -> [(&'static str, Option<f64>); 8] {
         ("bubble", Some(*bubble)),
         ("learning_rate", record.learning_rate),
         ("gradient_norm", record.gradient_norm),
+        ("edge_error", record.edge_error),
+        ("way", record.way.map(f64::from)),
+        ("encoded_bytes", record.encoded_bytes.map(|bytes| bytes as f64)),
     ]
 }
 

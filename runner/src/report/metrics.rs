@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The file of choices in a run's folder.
-const CHOICES: &str = "choices.jsonl";
+pub(super) const CHOICES: &str = "choices.jsonl";
 
 /// Where a rank's metrics go.
 pub struct Metrics {

@@ -1,5 +1,6 @@
 //! What a run tells: progress on rank 0, metrics on every rank, the result record, the summary.
 
+mod curve;
 mod history;
 mod metrics;
 mod progress;
@@ -7,6 +8,7 @@ mod result;
 mod summary;
 mod tensorboard;
 
+pub use curve::{Curve, CurvePoint};
 pub use history::{HistoryError, HistoryStep, csv, history};
 pub use metrics::{Choice, Metrics, StepRecord};
 pub use progress::Progress;

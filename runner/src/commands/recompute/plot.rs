@@ -1,11 +1,8 @@
 //! Pictures: memory over time, and time over memory. Plain SVG that needs nothing else.
 
-mod frame;
-
-use frame::Frame;
+use super::super::frame::Frame;
 use pipewright_core::recompute::file::GraphFile;
 use pipewright_core::recompute::{Answer, Cost, Problem, memory};
-use std::fmt::Write;
 
 const GIB: f64 = (1u64 << 30) as f64;
 const WITHOUT: &str = "#9aa4b2";
@@ -89,19 +86,4 @@ pub(super) fn trade_offs(
     frame.wall(100.0 * bound, LIMIT);
     frame.legend(LIMIT, &format!("no sequence below {:.1} %", 100.0 * bound));
     frame.finish()
-}
-
-/// A text between tags.
-fn escaped(text: &str) -> String {
-    text.chars().fold(String::new(), |mut to, letter| {
-        match letter {
-            '<' => to.push_str("&lt;"),
-            '>' => to.push_str("&gt;"),
-            '&' => to.push_str("&amp;"),
-            // No such letter may stand in a file of XML, however it is written.
-            letter if letter.is_control() => to.push(' '),
-            letter => write!(to, "{letter}").expect("a text takes all"),
-        }
-        to
-    })
 }

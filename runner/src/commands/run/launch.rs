@@ -42,8 +42,14 @@ pub(super) fn threads(run: &Run) -> Result<(), Failure> {
 pub(super) fn processes(args: &RunArgs) -> Result<(), Failure> {
     use crate::transport::Transport;
     use crate::transport::mpi::{MpiTransport, Settings};
+    use pipewright_core::plan::Plan;
     let mpi = |e| Failure::new(Code::Failed, format!("MPI: {e}"));
-    let transport = MpiTransport::start(Settings::new(0)).map_err(mpi)?;
+    // Sums of encoded gradients go on in a thread of their own, for which MPI must be asked. What is
+    // wrong with the plan is said below.
+    let encodes = |plan: Plan| plan.communication.encodes();
+    let threads = crate::commands::read_plan(&args.plan).is_ok_and(encodes);
+    let settings = Settings { threads, ..Settings::new(0) };
+    let transport = MpiTransport::start(settings).map_err(mpi)?;
     let (rank, ranks) = (transport.rank(), transport.ranks());
     let prepared = Run::prepare(args, Some((rank, ranks)));
     let (mut transport, run) = together(transport, prepared)?;

@@ -1,6 +1,5 @@
 //! Axes, and what is drawn between them.
 
-use super::escaped;
 use std::fmt::{Display, Write};
 
 const WIDTH: f64 = 900.0;
@@ -153,6 +152,21 @@ impl Frame {
         let (width, height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
         (LEFT + width * share(x, self.x), HEIGHT - BOTTOM - height * share(y, self.y))
     }
+}
+
+/// A text between tags.
+fn escaped(text: &str) -> String {
+    text.chars().fold(String::new(), |mut to, letter| {
+        match letter {
+            '<' => to.push_str("&lt;"),
+            '>' => to.push_str("&gt;"),
+            '&' => to.push_str("&amp;"),
+            // No such letter may stand in a file of XML, however it is written.
+            letter if letter.is_control() => to.push(' '),
+            letter => write!(to, "{letter}").expect("a text takes all"),
+        }
+        to
+    })
 }
 
 /// A value in few letters.
