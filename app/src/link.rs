@@ -229,7 +229,7 @@ fn codec(text: &str) -> Result<Reduction, String> {
 fn edge(text: &str) -> Result<CodecKind, String> {
     let codec: CodecKind = text.parse().map_err(|e| format!("{e}"))?;
     let keeps = "it keeps something from message to message; choose bf16 or fp8-e4m3";
-    if codec.is_stateless() && codec.build(1).is_ok() { Ok(codec) } else { Err(keeps.into()) }
+    if codec.is_stateless() && codec.has_sound_settings() { Ok(codec) } else { Err(keeps.into()) }
 }
 
 fn percent(text: &str) -> Result<f64, String> {

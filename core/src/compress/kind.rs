@@ -103,13 +103,42 @@ impl CodecKind {
         })
     }
 
-    /// Bytes on the wire of `values` values, the most they can be; without building a codec.
+    /// Bytes on the wire of `values` values, the most they can be. Builds no codec, so that whoever only
+    /// plans (the page) does not carry their code.
     pub fn wire_bytes(self, values: u64) -> u64 {
+        let bits = |bits: u8, unit: u32| (values * u64::from(bits)).div_ceil(unit.into());
+        let blocks = |size: u32| values.div_ceil(u64::from(size.max(1)));
         match self {
-            Self::TopK { one_in, .. } => 4 + 8 * values.div_ceil(u64::from(one_in.max(1))),
+            Self::Fp32 => 4 * values,
+            Self::Fp16 | Self::Bf16 => 2 * values,
+            Self::Fp8E5m2 { scale, .. } | Self::Fp8E4m3 { scale } => match scale {
+                Scale::None => values,
+                Scale::PowerOfTwo | Scale::Percentile => values + values.min(1),
+                Scale::Block(size) => values + blocks(size),
+            },
+            Self::Table { bits: n } | Self::TableMean { bits: n } => {
+                (4 << n.clamp(1, 8)) / 2 + bits(n, 8)
+            }
+            Self::OneBit { .. } => 8 + 4 * bits(1, 32),
+            Self::CntkBits { bits: n } => 8 + 4 * bits(n, 32),
+            Self::SignNorm => 4 + bits(1, 8),
+            Self::Int8 { block: None } => values + 8 * values.min(1),
+            Self::Int8 { block: Some(size) } => values + 8 * blocks(size),
+            Self::TopK { one_in, .. } => 4 + 8 * blocks(one_in),
             Self::PowerSgd { rank } => power_sgd::flat_wire_bytes(values, rank),
-            // The others' sizes do not depend on what they are built for.
-            _ => self.build(0).map_or(4 * values, |codec| codec.wire_bytes(values)),
+        }
+    }
+
+    /// Whether its settings are such as a codec has; [`Self::build`] says what is wrong.
+    pub fn has_sound_settings(self) -> bool {
+        match self {
+            Self::Table { bits } | Self::TableMean { bits } => matches!(bits, 1 | 2 | 4 | 8),
+            Self::CntkBits { bits } => matches!(bits, 2 | 4 | 8),
+            Self::TopK { one_in, momentum } => {
+                one_in > 0 && momentum.is_none_or(|momentum| (0.0..1.0).contains(&momentum))
+            }
+            Self::PowerSgd { rank } => rank > 0,
+            _ => true,
         }
     }
 
@@ -149,5 +178,57 @@ impl Method {
             return Ok(Box::new(ErrorFeedback::new(codec, values)));
         }
         Ok(codec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_settings_are_those_of_the_codecs() {
+        let texts = [
+            "fp32",
+            "fp16",
+            "bf16",
+            "fp8-e5m2",
+            "fp8-e5m2:unscaled",
+            "fp8-e4m3:256",
+            "table:1",
+            "table:2",
+            "table-mean:4",
+            "table:8",
+            "one-bit",
+            "one-bit:mean",
+            "cntk-bits:2",
+            "cntk-bits:8",
+            "sign-norm",
+            "int8",
+            "int8:256",
+            "top-k:1000",
+            "top-k:7:0.9",
+            "power-sgd:1",
+            "power-sgd:4",
+        ];
+        for text in texts {
+            let kind: CodecKind = text.parse().unwrap();
+            assert!(kind.has_sound_settings(), "{text}");
+            for values in [0u64, 1, 7, 64, 255, 256, 257, 10_000] {
+                let built = kind.build(values as usize).unwrap().wire_bytes(values);
+                assert_eq!(kind.wire_bytes(values), built, "{text}, {values} values");
+            }
+        }
+        let unsound = [
+            CodecKind::Table { bits: 3 },
+            CodecKind::TableMean { bits: 0 },
+            CodecKind::CntkBits { bits: 1 },
+            CodecKind::TopK { one_in: 0, momentum: None },
+            CodecKind::TopK { one_in: 2, momentum: Some(1.0) },
+            CodecKind::TopK { one_in: 2, momentum: Some(f32::NAN) },
+            CodecKind::PowerSgd { rank: 0 },
+        ];
+        for kind in unsound {
+            assert!(!kind.has_sound_settings() && kind.build(1).is_err(), "{kind}");
+        }
     }
 }

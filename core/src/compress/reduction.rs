@@ -80,7 +80,7 @@ impl Reduction {
                 "it keeps a state for each tensor, and sums are made piece by piece: use top-k \
                       without momentum and with feedback, or another codec",
             ),
-            codec => codec.build(1).err().map(|_| "the codec has no such setting"),
+            codec => (!codec.has_sound_settings()).then_some("the codec has no such setting"),
         }
     }
 }

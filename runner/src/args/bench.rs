@@ -38,6 +38,10 @@ pub struct AllreduceArgs {
     /// Ranks, as threads of this process, where mpirun starts none.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub ranks: u32,
+    /// A cluster file as `runner profile` writes it on these hosts, whose prediction is to stand beside
+    /// each time.
+    #[arg(long, value_name = "FILE")]
+    pub cluster: Option<String>,
     /// Under mpirun: the main thread does the work of the sums while it waits, and MPI is started for
     /// one thread.
     #[arg(long)]

@@ -89,8 +89,8 @@ fn part<T: Transport>(
     let cores = cores::measure(transport, &neighbours).map_err(failed)?.unwrap_or(1);
     let local = link::measure(transport, neighbours.near).map_err(failed)?;
     let network = link::measure(transport, neighbours.far).map_err(failed)?;
-    let mut groups = vec![neighbours.here.clone()];
-    groups.extend(neighbours.far.map(|_| (0..transport.ranks()).collect()));
+    let mut groups = vec![(neighbours.here.clone(), collective::ALL)];
+    groups.extend(neighbours.far.map(|_| ((0..transport.ranks()).collect(), collective::LARGE)));
     let collectives = collective::measure(transport, &groups).map_err(failed)?;
     let here = (neighbours.here.len() as u32).min(transport.ranks()).max(1);
     let crowd = (f64::from(here) / f64::from(cores)).max(1.0);

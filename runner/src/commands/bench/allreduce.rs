@@ -10,7 +10,9 @@ use crate::transport::local::local;
 use crate::transport::{Collective, REDUCE_MAX, ReduceOp, Transport, TransportError};
 use pipewright_core::compress::share::Share;
 use pipewright_core::compress::{Algorithm, Reduction};
-use pipewright_core::cost;
+use pipewright_core::cost::collective::{Group, Price, price};
+use pipewright_core::cost::{self, Cluster};
+use pipewright_core::ids::LaneId;
 use pipewright_core::units::Bytes;
 use serde::Serialize;
 use std::time::Instant;
@@ -28,6 +30,9 @@ struct Row {
     /// Median over the times of the slowest rank.
     seconds: f64,
     times: usize,
+    /// What the planner expects on the given cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted_seconds: Option<f64>,
     /// Bytes of single precision a second.
     algorithm_bandwidth: f64,
     /// What links carried at least if values travelled in single precision.
@@ -46,15 +51,16 @@ pub(super) fn allreduce(args: &AllreduceArgs) -> Result<(), Failure> {
     if sums(args).is_empty() {
         return Err(Failure::usage("none of --codecs can be summed by any of --algorithms"));
     }
+    let cluster = args.cluster.as_deref().map(super::super::plan::read_cluster).transpose()?;
     match crate::transport::launched_by_mpi() {
-        Some(_) => processes(args),
-        None => threads(args),
+        Some(_) => processes(args, cluster.as_ref()),
+        None => threads(args, cluster.as_ref()),
     }
 }
 
-fn threads(args: &AllreduceArgs) -> Result<(), Failure> {
+fn threads(args: &AllreduceArgs, cluster: Option<&Cluster>) -> Result<(), Failure> {
     let rows = std::thread::scope(|scope| {
-        let start = |mut transport| scope.spawn(move || ranks(args, &mut transport));
+        let start = |mut transport| scope.spawn(move || ranks(args, cluster, &mut transport));
         let threads: Vec<_> = local(args.ranks, 1).into_iter().map(start).collect();
         let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         ended.into_iter().next().expect("there are ranks")
@@ -64,19 +70,19 @@ fn threads(args: &AllreduceArgs) -> Result<(), Failure> {
 }
 
 #[cfg(feature = "mpi")]
-fn processes(args: &AllreduceArgs) -> Result<(), Failure> {
+fn processes(args: &AllreduceArgs, cluster: Option<&Cluster>) -> Result<(), Failure> {
     use crate::transport::mpi::{MpiTransport, Settings};
     let settings = Settings { threads: !args.one_thread, ..Settings::new(1) };
     let mut transport = MpiTransport::start(settings).map_err(lost)?;
     let rank = transport.rank();
-    let rows = ranks(args, &mut transport).map_err(lost)?;
+    let rows = ranks(args, cluster, &mut transport).map_err(lost)?;
     transport.finish().map_err(lost)?;
     if rank == 0 { write_json(args.common.json.as_deref(), &rows) } else { Ok(()) }
 }
 
 /// This build has no MPI.
 #[cfg(not(feature = "mpi"))]
-fn processes(_: &AllreduceArgs) -> Result<(), Failure> {
+fn processes(_: &AllreduceArgs, _: Option<&Cluster>) -> Result<(), Failure> {
     Err(Failure::new(Code::Hardware, "this runner was built without MPI: run it without mpirun"))
 }
 
@@ -102,7 +108,11 @@ fn sums(args: &AllreduceArgs) -> Vec<Reduction> {
 }
 
 /// All sizes, on one rank; rank 0 prints. Every rank has the same rows.
-fn ranks<T: Transport>(args: &AllreduceArgs, t: &mut T) -> Result<Vec<Row>, TransportError> {
+fn ranks<T: Transport>(
+    args: &AllreduceArgs,
+    cluster: Option<&Cluster>,
+    t: &mut T,
+) -> Result<Vec<Row>, TransportError> {
     let table = prints_table(args.common.json.as_deref()) && t.rank() == 0;
     if table {
         say!("{} ranks{}", t.ranks(), if args.hierarchical { ", hierarchical" } else { "" });
@@ -134,7 +144,11 @@ fn ranks<T: Transport>(args: &AllreduceArgs, t: &mut T) -> Result<Vec<Row>, Tran
         }
         let mut bench = Bench::new(args, spec, t)?;
         for number in 0..bench.spec.reductions.len() {
-            let row = bench.row(args, number, t)?;
+            let mut row = bench.row(args, number, t)?;
+            row.predicted_seconds = cluster.map(|cluster| {
+                let way = bench.spec.reductions[number];
+                predicted(args, cluster, &bench.spec, way).seconds
+            });
             if table {
                 say!("{row}");
             }
@@ -142,6 +156,13 @@ fn ranks<T: Transport>(args: &AllreduceArgs, t: &mut T) -> Result<Vec<Row>, Tran
         }
     }
     Ok(rows)
+}
+
+/// What the planner expects of one sum.
+fn predicted(args: &AllreduceArgs, cluster: &Cluster, spec: &BucketSpec, way: Reduction) -> Price {
+    let ranks: Vec<LaneId> = spec.group.iter().copied().map(LaneId).collect();
+    let group = Group::new(cluster, &ranks, ranks.len() as u32);
+    price(cluster, &group, args.hierarchical, way, 4.0 * spec.len as f64)
 }
 
 /// Why a size cannot be measured: all ranks of a host have its memory together.
@@ -263,6 +284,7 @@ impl Bench {
             codec: reduction.method.to_string(),
             seconds,
             times,
+            predicted_seconds: None,
             algorithm_bandwidth: bytes as f64 / seconds,
             bus_bandwidth: bus(bytes as f64),
             // What a rank sends is what its link carries.
@@ -295,6 +317,13 @@ impl std::fmt::Display for Row {
             self.wire_bus_bandwidth.map_or("-".into(), gigabytes),
             self.wire_bytes.map_or("-".into(), |bytes| bytes.to_string()),
             self.error,
-        )
+        )?;
+        match self.predicted_seconds {
+            Some(predicted) => {
+                let off = 100.0 * (predicted / self.seconds - 1.0);
+                write!(f, "  predicted {:>10.3} ms ({off:+.0} %)", predicted * 1e3)
+            }
+            None => Ok(()),
+        }
     }
 }

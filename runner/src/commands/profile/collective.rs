@@ -5,36 +5,47 @@ use pipewright_core::cost::Link;
 use pipewright_core::cost::calibrate::{Parameter, fit};
 use pipewright_core::cost::collective::{Channel, best_all_reduce};
 use pipewright_core::units::Nanos;
+use std::ops::Range;
 
 /// Numbers of four bytes in an all-reduce; buckets of gradients are of the larger sizes.
 const SIZES: [usize; 4] = [1 << 10, 1 << 14, 1 << 18, 1 << 21];
+/// Sizes for ranks of one host.
+pub(super) const ALL: Range<usize> = 0..SIZES.len();
+/// Sizes for ranks of several: switches let a few packets pass at any speed, and a fit to these as well
+/// would make buckets of gradients too fast.
+pub(super) const LARGE: Range<usize> = 1..SIZES.len();
 /// Calls of a size: so many, or as many as fit into [`SECONDS`] where the link is slow.
 const ROUNDS: usize = 20;
 const ROUNDS_MIN: usize = 2;
 const SECONDS: f64 = 2.0;
 
-/// Sums over each of `groups`, from which a [`Link`] each follows on rank 0, in all of them; none for a
+/// Sums of such sizes over each of `groups`, from which a [`Link`] each follows on rank 0, in all of them; none for a
 /// group of one rank. All ranks call it.
 pub(super) fn measure<T: Transport>(
     transport: &mut T,
-    groups: &[Vec<u32>],
+    groups: &[(Vec<u32>, Range<usize>)],
 ) -> Result<Vec<Option<Link>>, TransportError> {
-    let several: Vec<Vec<u32>> = groups.iter().filter(|group| group.len() > 1).cloned().collect();
+    let several: Vec<Vec<u32>> =
+        groups.iter().map(|(group, _)| group).filter(|group| group.len() > 1).cloned().collect();
     if several.is_empty() {
         return Ok(vec![None; groups.len()]);
     }
     transport.connect(&several, 1)?;
     let mut links = vec![];
-    for group in groups {
+    for (group, sizes) in groups {
         let Some(index) = several.iter().position(|known| known == group) else {
             links.push(None);
             continue;
         };
         let mut times = vec![];
-        for size in SIZES {
-            times.push(all_reduce(transport, group.contains(&transport.rank()), index, size)?);
+        for size in &SIZES[sizes.clone()] {
+            times.push(all_reduce(transport, group.contains(&transport.rank()), index, *size)?);
         }
-        links.push((transport.rank() == 0).then(|| over(group.len() as u32, &times)).flatten());
+        links.push(
+            (transport.rank() == 0)
+                .then(|| over(group.len() as u32, sizes.clone(), &times))
+                .flatten(),
+        );
     }
     Ok(links)
 }
@@ -76,7 +87,7 @@ fn all_reduce<T: Transport>(
 }
 
 /// The link over which the best algorithm takes these times; none where they say nothing.
-fn over(ranks: u32, times: &[f64]) -> Option<Link> {
+fn over(ranks: u32, sizes: Range<usize>, times: &[f64]) -> Option<Link> {
     let advice = "measure more sizes";
     let slowest = times.iter().copied().fold(1e-6, f64::max);
     let largest = 4.0 * SIZES[SIZES.len() - 1] as f64;
@@ -88,7 +99,7 @@ fn over(ranks: u32, times: &[f64]) -> Option<Link> {
     let model = |x: &[f64]| {
         let channel = Channel { alpha: x[0], beta: x[1], gamma: 0.0 };
         let time = |size: &usize| best_all_reduce(ranks, 4.0 * *size as f64, channel).1;
-        SIZES.iter().map(time).collect()
+        SIZES[sizes.clone()].iter().map(time).collect()
     };
     let found = fit(&parameters, times, model).ok()?.values();
     Some(Link { latency_ns: Nanos::from_secs(found[0]), bytes_per_sec: 1.0 / found[1] })
@@ -102,7 +113,7 @@ mod tests {
     fn the_link_gives_the_times_it_was_made_of() {
         let link = Link { latency_ns: Nanos(20_000), bytes_per_sec: 2e9 };
         let times = SIZES.map(|size| best_all_reduce(4, 4.0 * size as f64, &link).1);
-        let found = over(4, &times).unwrap();
+        let found = over(4, ALL, &times).unwrap();
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.01;
         assert!(near(found.latency_ns.0 as f64, 20_000.0), "{found:?}");
         assert!(near(found.bytes_per_sec, 2e9), "{found:?}");
