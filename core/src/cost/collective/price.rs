@@ -115,7 +115,7 @@ fn two_shots(cluster: &Cluster, group: &Group, method: Method, n: f64, rails: u3
     let near = f64::from(group.most - 1);
     let far = p - 1.0 - near;
     let to_each = 2.0 * r * n / p;
-    let network = Channel::from(&cluster.network);
+    let network = both_ways(cluster);
     let local = local(cluster, group);
     let across = to_each * far * network.beta * crowd(cluster, group.most * rails);
     let within = to_each * near * local.beta;
@@ -130,6 +130,14 @@ fn two_shots(cluster: &Cluster, group: &Group, method: Method, n: f64, rails: u3
     let chunks = (n / p / (4 * CHUNK) as f64).ceil().max(1.0);
     let seconds = wire.max(processors) + wire.min(processors) / chunks + start;
     Price { seconds, codec, sent: to_each * (p - 1.0) }
+}
+
+/// The link between nodes while every rank sends and receives at once. A link was measured one way at a
+/// time; sums that were measured went both ways, as these do.
+fn both_ways(cluster: &Cluster) -> Channel {
+    let network = Channel::from(&cluster.network);
+    let sums = cluster.network_collectives.as_ref().map_or(network, Channel::from);
+    Channel { beta: network.beta.max(sums.beta), ..network }
 }
 
 /// What two shots cost a processor.
