@@ -43,7 +43,7 @@ train() { # NET RANKS MBIT STEPS
   plan table1 "$@" --codec table:1 $hosts
   plan adaptive "$@" --codec adaptive --codecs fp32,fp8-e5m2,table:1 $hosts
   plan spec "$@" --codec adaptive --codecs fp32,fp8-e5m2,table:1 $hosts \
-    --choose fp32,fp8-e5m2,table:1 --choose-every 100 --choose-trial 10
+    --choose fp32,fp8-e5m2,table:1 --choose-every 100 --choose-trial 5
   for name in fp32 fp8 table1 adaptive spec; do
     on_hosts "$mbit" "$ranks" "$dir/$name.json" --out "$dir/$name" --overwrite \
       --threads 1 --eval-every 20
