@@ -171,7 +171,7 @@ impl<'a> Chooser<'a> {
         let mut winner = [if rank.transport.rank() == 0 { winner as f64 } else { -1.0 }];
         rank.transport.all_reduce(&mut winner, ReduceOp::Max).map_err(lost(step))?;
         let mut bytes = (winner[0] as u64).to_le_bytes();
-        rank.transport.from_crew(0, &mut bytes).map_err(lost(step))?;
+        rank.transport.share_from(0, &mut bytes).map_err(lost(step))?;
         Ok(u64::from_le_bytes(bytes) as usize)
     }
 
@@ -252,7 +252,7 @@ pub(super) fn next_round<T: Transport>(
 ) -> Result<Option<u64>, TransportError> {
     // No step has the largest number.
     let mut bytes = tell.flatten().unwrap_or(u64::MAX).to_le_bytes();
-    rank.transport.from_crew(0, &mut bytes)?;
+    rank.transport.share_from(0, &mut bytes)?;
     let step = u64::from_le_bytes(bytes);
     Ok((step != u64::MAX).then_some(step))
 }
@@ -263,8 +263,8 @@ fn share_state<T: Transport>(
     from: u32,
     state: &mut Snapshot,
 ) -> Result<(), TransportError> {
-    rank.transport.from_crew(from, &mut state.arena)?;
-    rank.transport.from_crew(from, bytemuck::cast_slice_mut(&mut state.carried))
+    rank.transport.share_from(from, &mut state.arena)?;
+    rank.transport.share_from(from, bytemuck::cast_slice_mut(&mut state.carried))
 }
 
 /// All crews get the steps of a trial that crew `from` made; none where it was interrupted.
@@ -278,9 +278,9 @@ fn share_steps<T: Transport>(
     }
     let mut bytes = serde_json::to_vec(steps).expect("plain data");
     let mut len = (bytes.len() as u64).to_le_bytes();
-    rank.transport.from_crew(from, &mut len)?;
+    rank.transport.share_from(from, &mut len)?;
     bytes.resize(u64::from_le_bytes(len) as usize, 0);
-    rank.transport.from_crew(from, &mut bytes)?;
+    rank.transport.share_from(from, &mut bytes)?;
     *steps = serde_json::from_slice(&bytes).expect("written by the same program");
     Ok(())
 }

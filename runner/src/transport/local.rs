@@ -340,7 +340,7 @@ impl Transport for LocalTransport {
         self.peers.as_ref().map_or((0, 1), |peers| (peers.rank, peers.shared.ranks))
     }
 
-    fn from_crew(&mut self, crew: u32, bytes: &mut [u8]) -> Result<(), TransportError> {
+    fn share_from(&mut self, crew: u32, bytes: &mut [u8]) -> Result<(), TransportError> {
         let Some(peers) = &mut self.peers else { return Ok(()) };
         if peers.rank != crew {
             return peers.recv(crew, 0, bytes);

@@ -118,13 +118,13 @@ pub trait Transport {
     fn wait_collective(&mut self, slot: usize) -> Result<(), TransportError>;
 
     /// Which of several crews this rank is in, from 0, and how many there are. A crew has all ranks of a
-    /// plan, and knows of the others by [`Transport::from_crew`] alone; the first one trains, the others
+    /// plan, and knows of the others by [`Transport::share_from`] alone; the first one trains, the others
     /// are there to try things.
     fn crew(&self) -> (u32, u32);
 
     /// Ranks of the same number in all crews get the bytes that crew `crew`'s has. All of them call it
     /// with equally many bytes. Not for training steps.
-    fn from_crew(&mut self, crew: u32, bytes: &mut [u8]) -> Result<(), TransportError>;
+    fn share_from(&mut self, crew: u32, bytes: &mut [u8]) -> Result<(), TransportError>;
 
     /// Joins `values` over all ranks, element by element; every rank gets the same result. For
     /// small control data: at most [`REDUCE_MAX`] values, equally many on every rank.

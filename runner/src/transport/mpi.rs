@@ -254,7 +254,7 @@ impl Transport for MpiTransport {
         self.peers.as_ref().map_or((0, 1), |peers| (peers.crew, peers.crews))
     }
 
-    fn from_crew(&mut self, crew: u32, bytes: &mut [u8]) -> Result<(), TransportError> {
+    fn share_from(&mut self, crew: u32, bytes: &mut [u8]) -> Result<(), TransportError> {
         let Some(peers) = &self.peers else { return Ok(()) };
         let result = peers.share(crew, bytes);
         self.settle(result)
