@@ -176,12 +176,12 @@ fn tables_have_every_step() {
     assert_eq!(
         lines[0],
         "step,loss,accuracy,test_loss,test_accuracy,step_time_s,bubble,learning_rate,\
-         gradient_norm,unix_ms"
+         gradient_norm,edge_error,way,encoded_bytes,unix_ms"
     );
     let losses = losses(&dir.join("run"));
     for ((step, line), loss) in (0..).zip(&lines[1..]).zip(&losses) {
         let cells: Vec<&str> = line.split(',').collect();
-        assert_eq!((cells.len(), cells[0]), (10, &*format!("{step}")), "{line}");
+        assert_eq!((cells.len(), cells[0]), (13, &*format!("{step}")), "{line}");
         assert_eq!(cells[1].parse::<f64>().unwrap(), loss.parse::<f64>().unwrap());
         assert_eq!(cells[7], "0.01");
     }
