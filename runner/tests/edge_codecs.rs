@@ -116,7 +116,7 @@ fn what_cannot_travel_is_refused() {
     let message = refused(&|draft| {
         draft.communication.edges.within = CodecKind::TopK { one_in: 10, momentum: None };
     });
-    assert!(message.starts_with("communication.edges.within is top 1/10"), "{message}");
+    assert!(message.starts_with("communication.edges.within is top-k:10"), "{message}");
     let message = refused(&|draft| {
         draft.communication.edges.across = CodecKind::Bf16;
         draft.training.precision = Precision::Bf16;

@@ -95,6 +95,12 @@ fn whole_calls_that_were_measured_decide_what_plain_sums_take() {
     cluster.network_collectives = Some(Link { latency_ns: Nanos(50_000), bytes_per_sec: 50e6 });
     let plain = price(&cluster, &group, false, way("fp32"), BUCKET);
     assert!((plain.seconds / (1.5 * BUCKET / 50e6) - 1.0).abs() < 0.01);
+    // They went both ways at once, as encoded sums do: what these lack of the link, those lack.
+    let both_ways = price(&cluster, &group, false, way("fp8-e5m2"), BUCKET);
+    assert!((both_ways.seconds / fp8.seconds - 2.5).abs() < 0.05, "{both_ways:?}");
+    assert_eq!(both_ways.sent, fp8.sent);
+    // A faster figure than the link's own changes nothing.
+    cluster.network_collectives = Some(Link { latency_ns: Nanos(50_000), bytes_per_sec: 900e6 });
     assert_eq!(price(&cluster, &group, false, way("fp8-e5m2"), BUCKET), fp8);
 }
 
