@@ -124,6 +124,10 @@ pub struct Cluster {
     /// Measured speeds of codecs; those of others follow from the device's memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub codecs: Vec<CodecSpeed>,
+    /// Measured: which share of the shorter of wire and codecs an encoded sum does *not* hide behind the
+    /// longer, in 0..=1; 0 where hosts have their processors to themselves.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub codec_exposure: f64,
     /// Measured node times; they replace the computed ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -131,6 +135,10 @@ pub struct Cluster {
 
 fn one() -> u32 {
     1
+}
+
+fn is_nothing(share: &f64) -> bool {
+    *share == 0.0
 }
 
 fn is_one(adapters: &u32) -> bool {
@@ -211,6 +219,9 @@ impl Cluster {
                 let value = share.unwrap_or_default().to_string();
                 return refuse(field, value, "in (0, 1]");
             }
+        }
+        if !(0.0..=1.0).contains(&self.codec_exposure) {
+            return refuse("codec_exposure", self.codec_exposure.to_string(), "between 0 and 1");
         }
         let times = [
             ("device.overhead_ns", self.device.overhead_ns),

@@ -8,6 +8,7 @@
 mod codecs;
 mod collective;
 mod cores;
+mod exposure;
 mod link;
 mod nodes;
 
@@ -56,7 +57,7 @@ fn threads(args: &ProfileArgs) -> Result<(), Failure> {
 fn processes(args: &ProfileArgs) -> Result<(), Failure> {
     use crate::transport::mpi::{MpiTransport, Settings};
     let mpi = |e: TransportError| Failure::new(Code::Failed, format!("MPI: {e}"));
-    let transport = MpiTransport::start(Settings::new(1)).map_err(mpi)?;
+    let transport = MpiTransport::start(Settings { threads: true, ..Settings::new(1) }).map_err(mpi)?;
     let plan = super::read_plan(&args.plan);
     let (mut transport, plan) = super::run::together(transport, plan)?;
     let ranks = transport.ranks();
@@ -77,6 +78,9 @@ fn processes(_: &ProfileArgs) -> Result<(), Failure> {
     Err(Failure::new(Code::Hardware, why))
 }
 
+/// Values of gradients to measure sums with, in bytes: as many as the plan's model has, within these.
+const VALUES: [u64; 2] = [1 << 20, 64 << 20];
+
 /// What one rank measures; the first returns what all found. `copies` ranks compute.
 fn part<T: Transport>(
     transport: &mut T,
@@ -84,18 +88,32 @@ fn part<T: Transport>(
     copies: u32,
     repeats: u32,
 ) -> Result<Option<Cluster>, Failure> {
+    let graph = plan.model.graph().map_err(|e| Failure::new(Code::Plan, e.to_string()))?;
+    let bytes: u64 = graph.params().iter().map(|param| 4 * param.shape.iter().product::<u64>()).sum();
+    let bytes = bytes.clamp(VALUES[0], VALUES[1]) as usize;
     let failed = |e: TransportError| Failure::new(Code::Failed, e.to_string());
-    let neighbours = link::neighbours(transport).map_err(failed)?;
-    let cores = cores::measure(transport, &neighbours).map_err(failed)?.unwrap_or(1);
-    let local = link::measure(transport, neighbours.near).map_err(failed)?;
-    let network = link::measure(transport, neighbours.far).map_err(failed)?;
+    let mut cluster = machines(transport, plan, bytes).map_err(failed)?;
+    cluster.codec_exposure = exposure::measure(transport, &cluster, bytes).map_err(failed)?;
+    cluster.profile = nodes::measure(transport, plan, copies, repeats)?;
+    Ok((transport.rank() == 0).then_some(cluster))
+}
+
+/// Everything but operations, and what follows from the rest; on the first rank.
+fn machines<T: Transport>(
+    transport: &mut T,
+    plan: &Plan,
+    bytes: usize,
+) -> Result<Cluster, TransportError> {
+    let neighbours = link::neighbours(transport)?;
+    let cores = cores::measure(transport, &neighbours)?.unwrap_or(1);
+    let local = link::measure(transport, neighbours.near)?;
+    let network = link::measure(transport, neighbours.far)?;
     let mut groups = vec![(neighbours.here.clone(), collective::ALL)];
     groups.extend(neighbours.far.map(|_| ((0..transport.ranks()).collect(), collective::LARGE)));
-    let collectives = collective::measure(transport, &groups).map_err(failed)?;
+    let collectives = collective::measure(transport, &groups, bytes)?;
     let here = (neighbours.here.len() as u32).min(transport.ranks()).max(1);
     let crowd = (f64::from(here) / f64::from(cores)).max(1.0);
-    let codecs = codecs::measure(transport, crowd).map_err(failed)?;
-    let Some(profile) = nodes::measure(transport, plan, copies, repeats)? else { return Ok(None) };
+    let codecs = codecs::measure(transport, crowd, bytes)?;
     let mut cluster = plan.cluster.clone();
     let memory = available_memory().unwrap_or(cluster.device.memory);
     let on_all_hosts = neighbours.far.is_some();
@@ -115,8 +133,7 @@ fn part<T: Transport>(
     cluster.codecs = codecs;
     cluster.receivers_copy = true;
     cluster.blocking_sends = false;
-    cluster.profile = Some(profile);
-    Ok(Some(cluster))
+    Ok(cluster)
 }
 
 /// Writes the cluster file and says the most important of it.
@@ -160,4 +177,6 @@ fn report(plan: &Plan, cluster: &Cluster) {
     };
     let speeds: Vec<String> = cluster.codecs.iter().map(speed).collect();
     eprintln!("encode and decode, GB/s of single precision a core: {}", speeds.join(", "));
+    let exposed = 100.0 * cluster.codec_exposure;
+    eprintln!("of wire and codecs, {exposed:.0} % of the shorter is not hidden");
 }

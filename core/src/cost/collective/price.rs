@@ -6,11 +6,12 @@
 //! | p, n, r | ranks, bytes in single precision, bytes on the wire per byte of these |
 //! | E, D, S | bytes that a rank encodes, decodes, adds in a second |
 //! | W, C | seconds that the wire, and a rank's processor, work on the sum |
+//! | x | [`Cluster::codec_exposure`] |
 //!
 //! Two shots: every rank encodes everything (n/E), decodes its part from everybody and adds (n/D +
 //! n/S), encodes the sum (n/p/E) and decodes all sums (n/D). Wire and processors work at the same time,
-//! chunk by chunk, so a sum of k chunks a part takes `max(W, C) + min(W, C)/k` and the start of its
-//! messages. Within a node of CPUs the processors move the bytes: there it is W + C.
+//! chunk by chunk, so a sum of k chunks a part takes `max(W, C) + max(x, 1/k) min(W, C)` and the start of
+//! its messages: hosts whose processors also do the network's work, or others', hide less than all. Within a node of CPUs the processors move the bytes: there it is W + C.
 //!
 //! The ranks of a node share its adapters. A ring of neighbours crosses each node's border once; in
 //! two flat shots each rank of a node sends to all other nodes: `most` times as much. By hosts, each
@@ -128,7 +129,8 @@ fn two_shots(cluster: &Cluster, group: &Group, method: Method, n: f64, rails: u3
     let start = 2.0 * (p - 1.0) * alpha;
     // The first and the last chunk of a part find one of the two idle.
     let chunks = (n / p / (4 * CHUNK) as f64).ceil().max(1.0);
-    let seconds = wire.max(processors) + wire.min(processors) / chunks + start;
+    let exposed = cluster.codec_exposure.max(1.0 / chunks);
+    let seconds = wire.max(processors) + exposed * wire.min(processors) + start;
     Price { seconds, codec, sent: to_each * (p - 1.0) }
 }
 

@@ -7,12 +7,9 @@ use pipewright_core::compress::{Codec, CodecKind, Rounding, Scale, Threshold, US
 use pipewright_core::cost::CodecSpeed;
 use std::time::Instant;
 
-/// Chunks that take turns, 16 MiB: more than a core's own caches hold.
-const CHUNKS: usize = 64;
-
 /// How long each direction of a codec is measured, long enough for ranks that share a core to take
 /// turns.
-const SECONDS: f64 = 0.06;
+const SECONDS: f64 = 0.12;
 
 /// Others of a kind are as fast as these.
 fn kinds() -> Vec<CodecKind> {
@@ -30,19 +27,21 @@ fn kinds() -> Vec<CodecKind> {
     kinds
 }
 
-/// Speeds of a core, the same on all ranks, all of which call it. `crowd` ranks share a core.
+/// Speeds of a core, the same on all ranks, all of which call it. `crowd` ranks share a core. Each rank
+/// has so many `bytes` of values, a chunk of which comes from the cache or from memory.
 pub(super) fn measure<T: Transport>(
     transport: &mut T,
     crowd: f64,
+    bytes: usize,
 ) -> Result<Vec<CodecSpeed>, TransportError> {
-    let values = values();
+    let values = values((bytes / (4 * CHUNK)).max(1));
     let mut speeds = vec![];
     for codec in kinds() {
         let mut mean = [0.0; 2];
         let mut bench = Bench::new(codec, &values);
         for (speed, pass) in mean.iter_mut().zip([Bench::encode, Bench::decode]) {
             transport.barrier()?;
-            *speed = throughput(|chunk| pass(&mut bench, chunk));
+            *speed = throughput(bench.chunks(), |chunk| pass(&mut bench, chunk));
         }
         transport.all_reduce(&mut mean, ReduceOp::Sum)?;
         let [encode, decode] = mean.map(|sum| sum / f64::from(transport.ranks()) * crowd);
@@ -53,23 +52,23 @@ pub(super) fn measure<T: Transport>(
 }
 
 /// About normal: sums of uniform numbers.
-fn values() -> Vec<f32> {
+fn values(chunks: usize) -> Vec<f32> {
     let mut state = 1u64;
     let mut uniform = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 40) as f32 / (1 << 24) as f32 - 0.5
     };
-    (0..CHUNKS * CHUNK).map(|_| (0..4).map(|_| uniform()).sum()).collect()
+    (0..chunks * CHUNK).map(|_| (0..4).map(|_| uniform()).sum()).collect()
 }
 
 /// Bytes of single precision in a second, waits for the core included.
-fn throughput(mut chunk: impl FnMut(usize)) -> f64 {
+fn throughput(chunks: usize, mut chunk: impl FnMut(usize)) -> f64 {
     // Once around: pages are there, and tables are built.
-    (0..CHUNKS).for_each(&mut chunk);
+    (0..chunks).for_each(&mut chunk);
     let start = Instant::now();
     let mut done = 0;
     while start.elapsed().as_secs_f64() < SECONDS {
-        chunk(done % CHUNKS);
+        chunk(done % chunks);
         done += 1;
     }
     (done * 4 * CHUNK) as f64 / start.elapsed().as_secs_f64()
@@ -92,14 +91,19 @@ impl<'a> Bench<'a> {
     fn new(kind: CodecKind, values: &'a [f32]) -> Self {
         let codec = kind.build(CHUNK).expect("settings are right");
         let each = codec.wire_bytes(CHUNK as u64) as usize;
+        let chunks = values.len() / CHUNK;
         Self {
             codec: (!kind.is_lossless()).then_some(codec),
             values,
-            wire: vec![0; CHUNKS * each],
+            wire: vec![0; chunks * each],
             each,
-            used: vec![each; CHUNKS],
+            used: vec![each; chunks],
             decoded: vec![0.0; values.len()],
         }
+    }
+
+    fn chunks(&self) -> usize {
+        self.used.len()
     }
 
     fn encode(&mut self, chunk: usize) {
@@ -133,7 +137,7 @@ mod tests {
     #[test]
     fn every_kind_has_speeds() {
         let mut alone = crate::transport::local::local(1, 1).remove(0);
-        let speeds = measure(&mut alone, 2.0).unwrap();
+        let speeds = measure(&mut alone, 2.0, 16 * CHUNK).unwrap();
         assert_eq!(speeds.len(), kinds().len());
         for speed in &speeds {
             let [encode, decode] = [speed.encode_bytes_per_sec, speed.decode_bytes_per_sec];

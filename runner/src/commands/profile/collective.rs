@@ -20,10 +20,11 @@ const ROUNDS_MIN: usize = 2;
 const SECONDS: f64 = 2.0;
 
 /// Sums of such sizes over each of `groups`, from which a [`Link`] each follows on rank 0, in all of them; none for a
-/// group of one rank. All ranks call it.
+/// group of one rank. All ranks call it. Each sum is of other values than the one before, of `bytes` in all.
 pub(super) fn measure<T: Transport>(
     transport: &mut T,
     groups: &[(Vec<u32>, Range<usize>)],
+    bytes: usize,
 ) -> Result<Vec<Option<Link>>, TransportError> {
     let several: Vec<Vec<u32>> =
         groups.iter().map(|(group, _)| group).filter(|group| group.len() > 1).cloned().collect();
@@ -37,9 +38,10 @@ pub(super) fn measure<T: Transport>(
             links.push(None);
             continue;
         };
+        let member = group.contains(&transport.rank());
         let mut times = vec![];
         for size in &SIZES[sizes.clone()] {
-            times.push(all_reduce(transport, group.contains(&transport.rank()), index, *size)?);
+            times.push(all_reduce(transport, member.then_some(index), *size, bytes / 4)?);
         }
         links.push(
             (transport.rank() == 0)
@@ -50,27 +52,38 @@ pub(super) fn measure<T: Transport>(
     Ok(links)
 }
 
-/// Median time in seconds, for ranks of the group; all ranks call it.
+/// Median time in seconds; all ranks call it, those of the group with its number. Sums of `size` numbers
+/// take turns over `all`.
 fn all_reduce<T: Transport>(
     transport: &mut T,
-    takes_part: bool,
-    group: usize,
+    group: Option<usize>,
     size: usize,
+    all: usize,
 ) -> Result<f64, TransportError> {
-    let mut values = vec![1.0f32; size];
+    let mut values = vec![1.0f32; all.max(size)];
+    let mut turn = (0..values.len() / size).cycle();
+    median(transport, |transport| {
+        let (Some(group), Some(turn)) = (group, turn.next()) else { return Ok(()) };
+        let values = &mut values[turn * size..][..size];
+        // SAFETY: `values` is not touched before the wait below has returned; after an error the
+        // caller's transport only aborts or is dropped.
+        unsafe { transport.start_collective(Collective::AllReduce, group, values, 0)? };
+        transport.wait_collective(0)
+    })
+}
+
+/// Median time of a call in seconds; all ranks call it, together.
+pub(super) fn median<T: Transport>(
+    transport: &mut T,
+    mut call: impl FnMut(&mut T) -> Result<(), TransportError>,
+) -> Result<f64, TransportError> {
     let mut times = vec![];
     let mut rounds = ROUNDS;
     while times.len() < rounds {
         // Whoever comes first would measure how late the others are.
-        values.fill(1.0);
         transport.barrier()?;
         let start = transport.now_ns();
-        if takes_part {
-            // SAFETY: `values` is not touched before the wait below has returned; after an error the
-            // caller's transport only aborts or is dropped.
-            unsafe { transport.start_collective(Collective::AllReduce, group, &mut values, 0)? };
-            transport.wait_collective(0)?;
-        }
+        call(transport)?;
         times.push(transport.now_ns() - start);
         if times.len() == 1 {
             let mut longest = [times[0] as f64 / 1e9];

@@ -39,6 +39,7 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
     assert!(!STARTED.swap(true, Ordering::Relaxed), "MPI starts once per process");
     let wait = wait();
     sums();
+    messages();
     let threaded = comm::init(settings.threads)?;
     let data = Comm::world(settings.piece_bytes, wait)?;
     let control = Comm::world(settings.piece_bytes, wait)?;
@@ -116,6 +117,13 @@ fn sums() {
     if launched_by_mpi().is_some_and(|ranks| ranks >= 4) {
         ask("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1");
     }
+}
+
+/// Chunks of encoded sums travel at once, not after the receiver has been asked: their receives are
+/// posted long before. A chunk of bf16 is as long as Open MPI's own limit; at 250 Mbit/s 16 MiB took four
+/// hosts 520 ms with that and 453 with this, and other sums the same.
+fn messages() {
+    ask("OMPI_MCA_btl_tcp_eager_limit", "131072");
 }
 
 /// Sets a variable that Open MPI reads when it starts, unless the user did, or cannot be told.
