@@ -5,7 +5,7 @@
 use pipewright_core::cost::Cluster;
 use pipewright_core::cost::memory::States;
 use pipewright_core::cost::transformer::{Accelerator, Recompute, Transformer, workload};
-use pipewright_core::predict::search::{Fixed, Search, Space, usual_ways};
+use pipewright_core::predict::search::{Fixed, Search, Space, usual_encodings};
 use std::time::Instant;
 
 /// Moments at which the best plan so far is printed, in seconds.
@@ -31,8 +31,8 @@ fn main() {
         mini_batch: 1536,
         states: States::MEGATRON,
         parameter_bytes: 2,
-        fixed: Fixed { way: Some(None), ..Fixed::default() },
-        ways: usual_ways(),
+        fixed: Fixed { encoding: Some(None), ..Fixed::default() },
+        encodings: usual_encodings(),
         seed: 1,
         cluster,
     };
@@ -51,7 +51,7 @@ fn main() {
             let Some(moment) = moments.next() else { break };
             let Some(best) = search.front().fastest() else { continue };
             let (evaluated, skipped) = search.counts();
-            let plan = best.choice.describe(&space.ways);
+            let plan = best.choice.describe(&space.encodings);
             println!("| {moment} | {evaluated} | {skipped} | {} | {plan} |", best.step);
             bests.push((moment, best.step.secs()));
         }

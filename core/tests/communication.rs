@@ -5,7 +5,7 @@ use pipewright_core::cost::memory::States;
 use pipewright_core::cost::{Cluster, CodecSpeed, Costs, Link, Workload};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Communication, DataParallel, Draft, Edges, Model, Plan};
-use pipewright_core::predict::search::{Fixed, Search, Space, Way, ways};
+use pipewright_core::predict::search::{Encoding, Fixed, Search, Space, encodings};
 use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict, with_communication};
 use pipewright_core::units::{Bytes, Nanos};
 use proptest::prelude::*;
@@ -134,8 +134,8 @@ fn the_search_chooses_ways_when_asked_and_never_else() {
         mini_batch: 16,
         states: States::MOMENTUM,
         parameter_bytes: 4,
-        fixed: Fixed { way, ..Fixed::default() }.plain(),
-        ways: ways(&cluster, &gradients, &[CodecKind::Fp32, CodecKind::Bf16]),
+        fixed: Fixed { encoding: way, ..Fixed::default() }.plain(),
+        encodings: encodings(&cluster, &gradients, &[CodecKind::Fp32, CodecKind::Bf16]),
         seed: 1,
     };
     let best = |way| {
@@ -143,13 +143,13 @@ fn the_search_chooses_ways_when_asked_and_never_else() {
         let mut search = Search::new(&space).unwrap();
         search.advance(3000).unwrap();
         let best = search.front().fastest().unwrap();
-        (best.step, best.choice.way.map_or(Way::default(), |way| space.ways[way]))
+        (best.step, best.choice.encoding.map_or(Encoding::default(), |way| space.encodings[way]))
     };
     let ((plain, none), (free, chosen)) = (best(Some(None)), best(None));
-    assert_eq!(none, Way::default());
-    assert!(free < plain && chosen != Way::default(), "{chosen}");
-    let all = space(None).ways;
-    assert!(all.iter().any(|way| way.by_hosts) && !all.contains(&Way::default()));
+    assert_eq!(none, Encoding::default());
+    assert!(free < plain && chosen != Encoding::default(), "{chosen}");
+    let all = space(None).encodings;
+    assert!(all.iter().any(|way| way.by_hosts) && !all.contains(&Encoding::default()));
     assert!(all.iter().all(|way| !(way.by_hosts && way.gradients.is_plain())));
 }
 

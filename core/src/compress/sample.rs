@@ -93,7 +93,8 @@ mod tests {
             f32::from_bits(state)
         };
         for count in [1, DIGITS_FROM - 1, DIGITS_FROM, MOST, MOST + 7] {
-            let values: Vec<f32> = (0..count).map(|_| bits()).chain([0.0, -0.0, f32::MAX]).collect();
+            let values: Vec<f32> =
+                (0..count).map(|_| bits()).chain([0.0, -0.0, f32::MAX]).collect();
             let mut sample = Sample::new();
             let found = sample.take(&values).to_vec();
             assert!(found.is_sorted() && found.iter().all(|m| m.is_finite() && *m >= 0.0));

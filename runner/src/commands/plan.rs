@@ -11,7 +11,7 @@ use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
 use pipewright_core::partition;
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan};
-use pipewright_core::predict::search::Way;
+use pipewright_core::predict::search::Encoding;
 use pipewright_core::predict::{FitError, Prediction};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
@@ -82,12 +82,12 @@ fn fastest_that_fits(
     let effort = if trials { recompute::GLANCE } else { recompute::EFFORT };
     let mut refused = None;
     let mut best: Option<(Plan, Prediction)> = None;
-    for Chosen { cuts, schedule, micro_batches, replicas, way } in chosen {
+    for Chosen { cuts, schedule, micro_batches, replicas, encoding } in chosen {
         let mut draft = Draft { cuts, schedule, micro_batches, ..draft.clone() };
-        if let Some(way) = way {
-            draft.communication.gradients = way.gradients;
-            draft.communication.hierarchical = way.by_hosts;
-            draft.communication.edges = way.edges;
+        if let Some(encoding) = encoding {
+            draft.communication.gradients = encoding.gradients;
+            draft.communication.hierarchical = encoding.by_hosts;
+            draft.communication.edges = encoding.edges;
         }
         draft.data_parallel.replicas = replicas;
         // What does not fit together here is the command line, not a file.
@@ -124,7 +124,7 @@ struct Chosen {
     micro_batches: u32,
     replicas: u32,
     /// How ranks send, where that was searched.
-    way: Option<Way>,
+    encoding: Option<Encoding>,
 }
 
 /// What the command line says; what it leaves open is searched. The best choice first, at least one.
@@ -152,7 +152,7 @@ fn choose(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Vec<Chose
              leave one of them open"
         )));
     }
-    Ok(vec![Chosen { cuts, schedule, micro_batches, replicas, way: None }])
+    Ok(vec![Chosen { cuts, schedule, micro_batches, replicas, encoding: None }])
 }
 
 fn split(

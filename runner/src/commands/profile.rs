@@ -57,7 +57,8 @@ fn threads(args: &ProfileArgs) -> Result<(), Failure> {
 fn processes(args: &ProfileArgs) -> Result<(), Failure> {
     use crate::transport::mpi::{MpiTransport, Settings};
     let mpi = |e: TransportError| Failure::new(Code::Failed, format!("MPI: {e}"));
-    let transport = MpiTransport::start(Settings { threads: true, ..Settings::new(1) }).map_err(mpi)?;
+    let transport =
+        MpiTransport::start(Settings { threads: true, ..Settings::new(1) }).map_err(mpi)?;
     let plan = super::read_plan(&args.plan);
     let (mut transport, plan) = super::run::together(transport, plan)?;
     let ranks = transport.ranks();
@@ -89,7 +90,8 @@ fn part<T: Transport>(
     repeats: u32,
 ) -> Result<Option<Cluster>, Failure> {
     let graph = plan.model.graph().map_err(|e| Failure::new(Code::Plan, e.to_string()))?;
-    let bytes: u64 = graph.params().iter().map(|param| 4 * param.shape.iter().product::<u64>()).sum();
+    let bytes: u64 =
+        graph.params().iter().map(|param| 4 * param.shape.iter().product::<u64>()).sum();
     let bytes = bytes.clamp(VALUES[0], VALUES[1]) as usize;
     let failed = |e: TransportError| Failure::new(Code::Failed, e.to_string());
     let mut cluster = machines(transport, plan, bytes).map_err(failed)?;

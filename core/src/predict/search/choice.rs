@@ -9,7 +9,7 @@ use std::fmt;
 
 /// How ranks may send each other gradients and activations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Way {
+pub struct Encoding {
     /// How replicas sum gradients.
     pub gradients: Reduction,
     /// Whether they do so by hosts.
@@ -18,7 +18,7 @@ pub struct Way {
     pub edges: Edges,
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}{}", self.gradients, if self.by_hosts { " by hosts" } else { "" })?;
         for (codec, between) in [(self.edges.within, "within"), (self.edges.across, "between")] {
@@ -31,25 +31,32 @@ impl fmt::Display for Way {
 }
 
 /// The usual codecs for gradients, flat: they are judged where none was asked for.
-pub fn usual_ways() -> Vec<Way> {
-    USUAL.iter().map(|gradients| Way { gradients: *gradients, ..Way::default() }).collect()
+pub fn usual_encodings() -> Vec<Encoding> {
+    USUAL
+        .iter()
+        .map(|gradients| Encoding { gradients: *gradients, ..Encoding::default() })
+        .collect()
 }
 
 /// Every combination that makes sense on `cluster` of these sums, and of these codecs between nodes:
 /// by hosts only where a host has several ranks.
-pub fn ways(cluster: &Cluster, gradients: &[Reduction], across: &[CodecKind]) -> Vec<Way> {
+pub fn encodings(
+    cluster: &Cluster,
+    gradients: &[Reduction],
+    across: &[CodecKind],
+) -> Vec<Encoding> {
     let several = cluster.nodes > 1 && cluster.ranks_per_node > 1;
     let mut found = vec![];
     for &across in across.iter().filter(|codec| cluster.nodes > 1 || codec.is_lossless()) {
         for &gradients in gradients {
             let edges = Edges { across, ..Edges::default() };
-            found.push(Way { gradients, by_hosts: false, edges });
+            found.push(Encoding { gradients, by_hosts: false, edges });
             if several && !gradients.is_plain() {
-                found.push(Way { gradients, by_hosts: true, edges });
+                found.push(Encoding { gradients, by_hosts: true, edges });
             }
         }
     }
-    found.retain(|way| *way != Way::default());
+    found.retain(|way| *way != Encoding::default());
     found
 }
 
@@ -74,7 +81,7 @@ pub struct Fixed {
     /// Whether stages compute activations again: everywhere, or nowhere.
     pub recompute: Option<bool>,
     /// The way of what ranks send each other, by index; `None` for single precision.
-    pub way: Option<Option<usize>>,
+    pub encoding: Option<Option<usize>>,
 }
 
 impl Fixed {
@@ -102,7 +109,7 @@ pub struct Choice {
     /// By stage: whether activations are computed again.
     pub recompute: Vec<bool>,
     /// Index of the way of what ranks send each other; `None` for single precision.
-    pub way: Option<usize>,
+    pub encoding: Option<usize>,
 }
 
 impl Choice {
@@ -127,7 +134,7 @@ impl Choice {
     }
 
     /// One line: `t 8 x d 16 x p 8, m 96, interleaved:2, recompute 3/16 stages, fp8`.
-    pub fn describe(&self, ways: &[Way]) -> String {
+    pub fn describe(&self, encodings: &[Encoding]) -> String {
         let again = self.recompute.iter().filter(|again| **again).count();
         let mut line = format!(
             "t {} x d {} x p {}, m {}, {}",
@@ -136,8 +143,8 @@ impl Choice {
         if again > 0 {
             line += &format!(", recompute {again}/{} stages", self.recompute.len());
         }
-        if let Some(way) = self.way {
-            line += &format!(", {}", ways[way]);
+        if let Some(at) = self.encoding {
+            line += &format!(", {}", encodings[at]);
         }
         line
     }

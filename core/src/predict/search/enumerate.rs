@@ -39,7 +39,7 @@ pub(super) fn candidates(space: &Space<'_>) -> Result<(Chains, Vec<Candidate>), 
                     split(&chain.times(), stages as usize).into_iter().map(|s| s as u32).collect()
                 });
                 let copies = replicas * schedule.placement().routes(lanes).len() as u32;
-                for (recompute, way) in extras(space, copies) {
+                for (recompute, encoding) in extras(space, copies) {
                     let choice = Choice {
                         tensor,
                         replicas,
@@ -48,7 +48,7 @@ pub(super) fn candidates(space: &Space<'_>) -> Result<(Chains, Vec<Candidate>), 
                         schedule,
                         starts: starts.clone(),
                         recompute: vec![recompute; stages as usize],
-                        way,
+                        encoding,
                     };
                     let bound = bound(space, &chain, &choice);
                     found.push(Candidate { choice, bound });
@@ -161,13 +161,13 @@ fn extras(space: &Space<'_>, copies: u32) -> Vec<(bool, Option<usize>)> {
         Some(fixed) => vec![fixed],
         None => vec![false, true],
     };
-    let mut ways = match space.fixed.way {
+    let mut ways = match space.fixed.encoding {
         Some(fixed) => vec![fixed],
-        None => std::iter::once(None).chain((0..space.ways.len()).map(Some)).collect(),
+        None => std::iter::once(None).chain((0..space.encodings.len()).map(Some)).collect(),
     };
-    if copies == 1 && space.fixed.way.is_none() {
+    if copies == 1 && space.fixed.encoding.is_none() {
         // Nobody sums: ways that differ in sums are the same.
-        ways.retain(|way| way.is_none_or(|way| space.ways[way].gradients.is_plain()));
+        ways.retain(|way| way.is_none_or(|way| space.encodings[way].gradients.is_plain()));
     }
     recompute.iter().flat_map(|again| ways.iter().map(|way| (*again, *way))).collect()
 }

@@ -39,7 +39,7 @@ fn run(
     choice: &Choice,
 ) -> Option<(Laid, Estimate)> {
     let laid = Laid::new(space, chain, choice);
-    let edges = space.way(choice).edges;
+    let edges = space.encoding(choice).edges;
     let hop = |hop: Hop| {
         let (link, codec) = lane_link(&space.cluster, choice, edges, (hop.from.0, hop.to.0));
         space.cluster.message_time(&link, codec, laid.borders[hop.boundary.index() + 1])
@@ -172,7 +172,7 @@ impl Laid {
 
     /// Activations and their gradients between lanes, once per micro-batch and direction.
     fn messages(&mut self, space: &Space<'_>, choice: &Choice) {
-        let edges = space.way(choice).edges;
+        let edges = space.encoding(choice).edges;
         let routes = choice.schedule.placement().routes(choice.lanes);
         let share = u64::from(choice.micro_batches) / routes.len() as u64;
         let copies = u64::from(choice.replicas) * u64::from(choice.tensor);
@@ -220,6 +220,6 @@ fn kept(chain: &Chain, choice: &Choice, (from, to): (u32, u32)) -> (Bytes, Bytes
 /// The sum of `n` bytes of gradients over the `group` ranks that hold the same stage.
 pub(super) fn sum(space: &Space<'_>, choice: &Choice, group: u32, n: f64) -> Price {
     let near = (space.cluster.ranks_per_node / choice.tensor).clamp(1, group);
-    let way = space.way(choice);
+    let way = space.encoding(choice);
     price(&space.cluster, &Group::even(group, near), way.by_hosts, way.gradients, n)
 }

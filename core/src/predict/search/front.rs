@@ -66,7 +66,7 @@ mod tests {
             schedule: ScheduleKind::OneFOneB,
             starts: vec![],
             recompute: vec![false],
-            way: None,
+            encoding: None,
         };
         Scored {
             choice,

@@ -25,7 +25,7 @@ mod tests;
 mod verdict;
 
 pub use chain::Chain;
-pub use choice::{Choice, Fixed, Scored, Way, usual_ways, ways};
+pub use choice::{Choice, Encoding, Fixed, Scored, encodings, usual_encodings};
 pub use front::Front;
 pub use verdict::{Lanes, Verdicts};
 
@@ -60,15 +60,15 @@ pub struct Space<'a> {
     pub fixed: Fixed,
     /// How ranks may send each other gradients and activations, besides in single precision; also
     /// what is judged where `fixed` forbids to choose.
-    pub ways: Vec<Way>,
+    pub encodings: Vec<Encoding>,
     /// Of the random part of the refinement.
     pub seed: u64,
 }
 
 impl Space<'_> {
     /// How the ranks of a choice send.
-    pub(crate) fn way(&self, choice: &Choice) -> Way {
-        choice.way.map_or(Way::default(), |way| self.ways[way])
+    pub(crate) fn encoding(&self, choice: &Choice) -> Encoding {
+        choice.encoding.map_or(Encoding::default(), |way| self.encodings[way])
     }
 }
 

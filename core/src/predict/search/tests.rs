@@ -34,7 +34,7 @@ impl Case {
             states: States::MOMENTUM,
             parameter_bytes: 4,
             fixed: Fixed::default(),
-            ways: usual_ways(),
+            encodings: usual_encodings(),
             seed: 1,
         }
     }

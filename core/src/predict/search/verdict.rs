@@ -1,7 +1,7 @@
 //! What the search found out about compression and about more stages.
 
 use super::evaluate::sum;
-use super::{Choice, Search, Way};
+use super::{Choice, Encoding, Search};
 use crate::cost::collective::{Verdict, judge};
 use crate::units::Nanos;
 
@@ -19,7 +19,7 @@ pub struct Lanes {
 pub struct Verdicts {
     /// For each way of the space, whether the best plan's gradients are summed faster so than in
     /// single precision; empty without replicas.
-    pub sums: Vec<(Way, Verdict)>,
+    pub sums: Vec<(Encoding, Verdict)>,
     /// The fastest plan by number of lanes, ascending; only plans that fit and were tried.
     pub lanes: Vec<Lanes>,
 }
@@ -36,7 +36,7 @@ impl Search<'_> {
     }
 
     /// On the lane with most gradients.
-    fn sums(&self, best: &Choice) -> Vec<(Way, Verdict)> {
+    fn sums(&self, best: &Choice) -> Vec<(Encoding, Verdict)> {
         let space = self.space;
         let Some(chain) = self.chains.get(&(best.samples(space.mini_batch), best.tensor)) else {
             return vec![];
@@ -48,9 +48,12 @@ impl Search<'_> {
             space.states.bytes(parameters, best.replicas).gradients
         };
         let most = ranges.map(gradients).max().unwrap_or_default();
-        let of = |way| sum(space, &Choice { way, ..best.clone() }, best.replicas, most.0 as f64);
+        let of = |way| {
+            sum(space, &Choice { encoding: way, ..best.clone() }, best.replicas, most.0 as f64)
+        };
         let plain = of(None);
-        let encoded = (0..space.ways.len()).filter(|at| !space.ways[*at].gradients.is_plain());
-        encoded.map(|at| (space.ways[at], judge(&plain, &of(Some(at))))).collect()
+        let encoded =
+            (0..space.encodings.len()).filter(|at| !space.encodings[*at].gradients.is_plain());
+        encoded.map(|at| (space.encodings[at], judge(&plain, &of(Some(at))))).collect()
     }
 }

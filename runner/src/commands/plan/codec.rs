@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use pipewright_core::compress::{CodecKind, Reduction, Rounding, Scale, USUAL, relative_error};
 use pipewright_core::cost::Cluster;
 use pipewright_core::plan::{Choose, Communication, Edges, Plan};
-use pipewright_core::predict::search::{Way, usual_ways, ways};
+use pipewright_core::predict::search::{Encoding, encodings, usual_encodings};
 use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict};
 
 /// A step that becomes so many times as fast is worth a note.
@@ -49,9 +49,10 @@ fn choice(args: &CommunicationArgs) -> Option<Choose> {
 pub(super) fn searched(
     args: &CommunicationArgs,
     cluster: &Cluster,
-) -> (Vec<Way>, Option<Option<usize>>) {
+) -> (Vec<Encoding>, Option<Option<usize>>) {
     let asked = fixed(args);
-    let way = Way { gradients: asked.gradients, by_hosts: asked.hierarchical, edges: asked.edges };
+    let way =
+        Encoding { gradients: asked.gradients, by_hosts: asked.hierarchical, edges: asked.edges };
     match args.codec {
         Some(Codec::Search) => {
             let gradients: Vec<Reduction> = std::iter::once(Reduction::default())
@@ -61,14 +62,14 @@ pub(super) fn searched(
                 Some(codec) => vec![codec],
                 None => EDGES.to_vec(),
             };
-            let mut found = ways(cluster, &gradients, &across);
+            let mut found = encodings(cluster, &gradients, &across);
             found.iter_mut().for_each(|found| found.edges.within = asked.edges.within);
             if args.hierarchical {
                 found.retain(|way| way.by_hosts || way.gradients.is_plain());
             }
             (found, None)
         }
-        _ if way == Way::default() => (usual_ways(), Some(None)),
+        _ if way == Encoding::default() => (usual_encodings(), Some(None)),
         _ => (vec![way], Some(Some(0))),
     }
 }

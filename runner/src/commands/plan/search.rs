@@ -52,9 +52,9 @@ fn plain(space: &Space<'_>, front: &Front, graph: &Graph) -> Vec<Chosen> {
     let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
     let chosen = |scored: &Scored| {
         let cuts = scored.choice.starts.iter().map(first_node).collect();
-        let Choice { schedule, micro_batches, replicas, way, .. } = scored.choice;
-        let way = way.map(|way| space.ways[way]);
-        Chosen { cuts, schedule, micro_batches, replicas, way }
+        let Choice { schedule, micro_batches, replicas, encoding, .. } = scored.choice;
+        let encoding = encoding.map(|at| space.encodings[at]);
+        Chosen { cuts, schedule, micro_batches, replicas, encoding }
     };
     let mut offered: Vec<&Scored> = vec![];
     for scored in front.entries().iter().filter(|scored| scored.choice.is_plain()) {
@@ -91,9 +91,9 @@ fn space<'a>(
         (ranks, replicas) => ranks.map(|ranks| ranks / replicas.unwrap_or(1)),
     };
     // Lossy codecs change what is trained: unless asked for they are judged, not chosen.
-    let (ways, way) = codec::searched(&args.communication, cluster);
+    let (encodings, encoding) = codec::searched(&args.communication, cluster);
     let fixed = Fixed {
-        way,
+        encoding,
         lanes,
         replicas,
         stages: args.stages,
@@ -119,7 +119,7 @@ fn space<'a>(
             Forms::Runnable => fixed.plain(),
             Forms::All => fixed,
         },
-        ways,
+        encodings,
         seed: args.seed,
     })
 }
@@ -145,7 +145,7 @@ fn report(space: &Space<'_>, search: &Search<'_>, begin: Instant) {
     );
     for Scored { choice, step, peak, traffic, bubble, .. } in entries.iter().take(SHOWN) {
         let (step, peak, traffic) = (step.to_string(), peak.to_string(), traffic.to_string());
-        let (bubble, plan) = (100.0 * bubble, choice.describe(&space.ways));
+        let (bubble, plan) = (100.0 * bubble, choice.describe(&space.encodings));
         eprintln!("{step:>12} {peak:>12} {traffic:>12} {bubble:>5.1} %  {plan}");
     }
     if let Some(more) = entries.len().checked_sub(SHOWN).filter(|more| *more > 0) {
