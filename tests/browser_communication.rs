@@ -4,8 +4,9 @@
 //! `make test` builds `dist/` and runs these; by hand, after `make web`:
 //! `cargo test --test browser_communication -- --ignored`.
 
+use pipewright::Outcome;
 use pipewright::browser::Browser;
-use pipewright::{Outcome, Server, tools};
+use pipewright::explorer::explorer;
 use pipewright_core::plan::Plan;
 use pipewright_core::predict::predict;
 
@@ -36,14 +37,7 @@ fn slide(browser: &Browser, step: u32) -> Outcome<()> {
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn a_codec_is_judged_and_taken() -> Outcome<()> {
-    let dist = tools::root().join("dist");
-    if !dist.join("index.html").is_file() {
-        tools::skip("dist/ (`make web` builds it)");
-        return Ok(());
-    }
-    let Some(browser) = Browser::start("communication")? else { return Ok(()) };
-    browser.resize(1440, 900)?;
-    browser.open(&format!("{}{VIEW}", Server::bind(&dist, 0)?.spawn()?))?;
+    let Some(browser) = explorer("communication", VIEW)? else { return Ok(()) };
     browser.until("the codecs are there", |b| Ok(row(b, "fp8-e5m2", "step")? > 0.0))?;
     assert_eq!(browser.count("#codecs tbody tr")?, 9);
     assert_eq!(browser.count("#over-bandwidth path.cv")?, 9, "a line each");
@@ -93,13 +87,8 @@ fn a_codec_is_judged_and_taken() -> Outcome<()> {
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn one_replica_is_told_what_is_missing() -> Outcome<()> {
-    let dist = tools::root().join("dist");
-    if !dist.join("index.html").is_file() {
-        tools::skip("dist/ (`make web` builds it)");
-        return Ok(());
-    }
-    let Some(browser) = Browser::start("communication-alone")? else { return Ok(()) };
-    browser.open(&format!("{}#v=1&view=communication", Server::bind(&dist, 0)?.spawn()?))?;
+    let view = "#v=1&view=communication";
+    let Some(browser) = explorer("communication-alone", view)? else { return Ok(()) };
     browser.until("it is said", |b| Ok(b.count(".comtab .rfail")? == 1))?;
     assert!(browser.text(".comtab .rfail")?.contains("choose two or more"));
     browser.js("const box = document.querySelector('#replicas'); box.value = 2;

@@ -1,8 +1,8 @@
 //! What a forecast of a learning curve takes in the browser: five fits and their weights, printed beside
 //! the bar: `cargo test --test browser_forecast -- --ignored --nocapture` after `make web`.
 
-use pipewright::browser::Browser;
-use pipewright::{Outcome, Server, tools};
+use pipewright::Outcome;
+use pipewright::explorer::explorer;
 use pipewright_core::adapt::{Point, forecast};
 
 /// Points, and forecasts of them.
@@ -14,27 +14,16 @@ const BAR: f64 = 60.0;
 
 /// Calls the function that the worker's module exports.
 const MEASURE: &str = "
-    const script = document.querySelector('meta[name=pipewright-worker]').content;
-    const glue = new URL('pipewright_worker.js', new URL(script, location));
-    return import(glue).then(async (worker) => {
-        await worker.default();
-        const begin = performance.now();
-        const accuracy = worker.measure_forecasts(POINTS, TIMES);
-        return [accuracy, (performance.now() - begin) / TIMES];
-    });";
+    const begin = performance.now();
+    const accuracy = worker.measure_forecasts(POINTS, TIMES);
+    return [accuracy, (performance.now() - begin) / TIMES];";
 
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn a_forecast_in_the_browser() -> Outcome<()> {
-    let dist = tools::root().join("dist");
-    if !dist.join("index.html").is_file() {
-        tools::skip("dist/ (`make web` builds it)");
-        return Ok(());
-    }
-    let Some(browser) = Browser::start("forecast")? else { return Ok(()) };
-    browser.open(&Server::bind(&dist, 0)?.spawn()?)?;
+    let Some(browser) = explorer("forecast", "")? else { return Ok(()) };
     let script = MEASURE.replace("POINTS", &POINTS.to_string());
-    let found = browser.js(&script.replace("TIMES", &TIMES.to_string()))?;
+    let found = browser.in_worker(&script.replace("TIMES", &TIMES.to_string()))?;
     let number = |at: usize| found[at].as_f64().unwrap_or(f64::NAN);
     let reached = if number(1) < BAR { "reached" } else { "MISSED" };
     println!(

@@ -5,6 +5,7 @@
 //! `cargo test --test browser_journey -- --ignored`.
 
 use pipewright::browser::Browser;
+use pipewright::explorer::dist;
 use pipewright::mpirun::mpirun;
 use pipewright::{Outcome, Server, tools};
 use pipewright_core::plan::Plan;
@@ -43,11 +44,7 @@ const PAINTED: &str = "
 #[test]
 #[ignore = "needs dist/, a browser and MPI: make test"]
 fn tune_export_run_compare() -> Outcome<()> {
-    let dist = tools::root().join("dist");
-    if !dist.join("index.html").is_file() {
-        tools::skip("dist/ (`make web` builds it)");
-        return Ok(());
-    }
+    let Some(dist) = dist() else { return Ok(()) };
     let Some(browser) = Browser::start("journey")? else { return Ok(()) };
     browser.resize(1440, 900)?;
     let address = Server::bind(&dist, 0)?.spawn()?;

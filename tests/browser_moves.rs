@@ -4,8 +4,8 @@
 #[path = "../core/benches/recompute_moves/graph.rs"]
 mod graph;
 
-use pipewright::browser::Browser;
-use pipewright::{Outcome, Server, tools};
+use pipewright::Outcome;
+use pipewright::explorer::explorer;
 use pipewright_core::recompute::fastsa::{Annealing, Settings};
 use pipewright_core::recompute::{cost, without_recomputation};
 use std::time::Instant;
@@ -16,29 +16,18 @@ const MOVES: u32 = 1_000_000;
 
 /// Calls the function that the worker's module exports.
 const MEASURE: &str = "
-    const script = document.querySelector('meta[name=pipewright-worker]').content;
-    const glue = new URL('pipewright_worker.js', new URL(script, location));
-    return import(glue).then(async (worker) => {
-        await worker.default();
-        const begin = performance.now();
-        const [count, peak] = worker.measure_moves(NODES, MOVES);
-        return [count, performance.now() - begin, peak];
-    });";
+    const begin = performance.now();
+    const [count, peak] = worker.measure_moves(NODES, MOVES);
+    return [count, performance.now() - begin, peak];";
 
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn moves_a_second_in_the_browser() -> Outcome<()> {
-    let dist = tools::root().join("dist");
-    if !dist.join("index.html").is_file() {
-        tools::skip("dist/ (`make web` builds it)");
-        return Ok(());
-    }
-    let Some(browser) = Browser::start("moves")? else { return Ok(()) };
-    browser.open(&Server::bind(&dist, 0)?.spawn()?)?;
+    let Some(browser) = explorer("moves", "")? else { return Ok(()) };
     println!("| nodes | moves/s in the browser | natively |\n|---|---|---|");
     for nodes in NODES {
         let script = MEASURE.replace("NODES", &nodes.to_string());
-        let found = browser.js(&script.replace("MOVES", &MOVES.to_string()))?;
+        let found = browser.in_worker(&script.replace("MOVES", &MOVES.to_string()))?;
         let number = |at: usize| found[at].as_f64().unwrap_or(f64::NAN);
         let begin = Instant::now();
         let (evaluated, peak) = native(nodes);

@@ -8,7 +8,8 @@ use base64::Engine;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use pipewright::browser::Browser;
-use pipewright::{Outcome, Server, tools};
+use pipewright::explorer::explorer;
+use pipewright::{Outcome, tools};
 use pipewright_core::plan::Plan;
 use pipewright_core::recompute::file::read;
 use pipewright_core::recompute::{check, cost};
@@ -18,14 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// A browser showing the view.
 fn view(name: &str, fragment: &str) -> Outcome<Option<Browser>> {
-    let dist = tools::root().join("dist");
-    if !dist.join("index.html").is_file() {
-        tools::skip("dist/ (`make web` builds it)");
-        return Ok(None);
-    }
-    let Some(browser) = Browser::start(name)? else { return Ok(None) };
-    browser.resize(1440, 900)?;
-    browser.open(&format!("{}{fragment}", Server::bind(&dist, 0)?.spawn()?))?;
+    let Some(browser) = explorer(name, fragment)? else { return Ok(None) };
     browser.until("a graph is open", |b| Ok(number(b, "#recompute-peak")? > 0.0))?;
     Ok(Some(browser))
 }

@@ -4,26 +4,14 @@
 //! `cargo test --test browser_smoke -- --ignored`.
 
 use pipewright::browser::Browser;
+use pipewright::explorer::explorer;
 use pipewright::{Outcome, Server, tools};
 use std::path::PathBuf;
-
-/// A browser showing `dist/`, once the application has replaced the static text.
-fn explorer(name: &str) -> Outcome<Option<Browser>> {
-    let dist = tools::root().join("dist");
-    if !dist.join("index.html").is_file() {
-        tools::skip("dist/ (`make web` builds it)");
-        return Ok(None);
-    }
-    let Some(browser) = Browser::start(name)? else { return Ok(None) };
-    browser.open(&Server::bind(&dist, 0)?.spawn()?)?;
-    browser.until("the application starts", |b| Ok(b.count("#about")? == 0))?;
-    Ok(Some(browser))
-}
 
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn the_page_starts_without_an_error() -> Outcome<()> {
-    let Some(browser) = explorer("start")? else { return Ok(()) };
+    let Some(browser) = explorer("start", "")? else { return Ok(()) };
     // The title names what is shown first, so that tabs can be told apart.
     let title =
         "return document.title.startsWith('VGG16') && document.title.endsWith('Pipewright')";
@@ -37,7 +25,7 @@ fn the_page_starts_without_an_error() -> Outcome<()> {
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn the_worker_starts_and_answers() -> Outcome<()> {
-    let Some(browser) = explorer("worker")? else { return Ok(()) };
+    let Some(browser) = explorer("worker", "")? else { return Ok(()) };
     // The request goes out before the worker has its wasm: it must not be lost.
     browser.js("const name = document.querySelector('meta[name=pipewright-worker]').content;
          const worker = window.worker = new Worker(name, { type: 'module' });
@@ -56,7 +44,7 @@ fn the_worker_starts_and_answers() -> Outcome<()> {
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn a_worker_without_its_wasm_says_so() -> Outcome<()> {
-    let Some(browser) = explorer("no-wasm")? else { return Ok(()) };
+    let Some(browser) = explorer("no-wasm", "")? else { return Ok(()) };
     let dir = dist_without("worker_bg.wasm")?;
     browser.open(&Server::bind(&dir, 0)?.spawn()?)?;
     browser.js("const name = document.querySelector('meta[name=pipewright-worker]').content;
@@ -75,7 +63,7 @@ const FETCHED: &str = "return performance.getEntriesByType('resource')
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn chunks_come_when_they_are_needed() -> Outcome<()> {
-    let Some(browser) = explorer("chunks")? else { return Ok(()) };
+    let Some(browser) = explorer("chunks", "")? else { return Ok(()) };
     assert_eq!(browser.js(FETCHED)?, serde_json::json!([]));
     for _ in 0..2 {
         browser.click("#help")?;
@@ -99,7 +87,7 @@ fn chunks_come_when_they_are_needed() -> Outcome<()> {
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn a_missing_chunk_leaves_the_page_alive() -> Outcome<()> {
-    let Some(browser) = explorer("no-chunk")? else { return Ok(()) };
+    let Some(browser) = explorer("no-chunk", "")? else { return Ok(()) };
     let dir = dist_without("split_")?;
     browser.open(&Server::bind(&dir, 0)?.spawn()?)?;
     browser.until("the application starts", |b| Ok(b.count("#about")? == 0))?;
@@ -122,7 +110,7 @@ fn dist_without(missing: &str) -> Outcome<PathBuf> {
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn nothing_is_wider_than_a_phone() -> Outcome<()> {
-    let Some(browser) = explorer("phone")? else { return Ok(()) };
+    let Some(browser) = explorer("phone", "")? else { return Ok(()) };
     browser.resize(375, 667)?;
     // The page lays its pictures out again when it hears of the new width, a frame or two later.
     let fits = "return innerWidth === 375 && document.documentElement.scrollWidth <= innerWidth";

@@ -1,8 +1,8 @@
 //! What the planner's inner loop costs in a real browser. Prints figures and asserts none of them:
 //! `cargo test --test browser_speed -- --ignored --nocapture` after `make web`.
 
-use pipewright::browser::Browser;
-use pipewright::{Outcome, Server, tools};
+use pipewright::Outcome;
+use pipewright::explorer::explorer;
 
 /// Calls the function that the page's own module exports.
 const MEASURE: &str = "
@@ -13,14 +13,7 @@ const MEASURE: &str = "
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn schedules_of_64_lanes_and_512_micro_batches() -> Outcome<()> {
-    let dist = tools::root().join("dist");
-    if !dist.join("index.html").is_file() {
-        tools::skip("dist/ (`make web` builds it)");
-        return Ok(());
-    }
-    let Some(browser) = Browser::start("speed")? else { return Ok(()) };
-    browser.open(&Server::bind(&dist, 0)?.spawn()?)?;
-    browser.until("the application starts", |b| Ok(b.count("#about")? == 0))?;
+    let Some(browser) = explorer("speed", "")? else { return Ok(()) };
     let times = browser.js(MEASURE)?;
     let times: Vec<f64> = serde_json::from_value(times)?;
     let [generate, check, estimate] = times[..] else { return Err("three times".into()) };

@@ -1,42 +1,15 @@
 //! Sums of encoded gradients among threads: the conformance suite, and how they end early.
 
 mod exchange_suite;
+#[path = "common/ranks.rs"]
+mod ranks;
 
 use exchange_suite::{CASES, FP8, LEN, everybody, gradient};
 use pipewright_core::compress::{CodecKind, Reduction};
 use pipewright_runner::exchange::Exchange;
-use pipewright_runner::transport::local::{LocalTransport, local_on_hosts};
+use pipewright_runner::transport::local::local_on_hosts;
 use pipewright_runner::transport::{Transport, TransportError};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
-use std::time::Duration;
-
-/// Runs `body` on a rank for each entry of `hosts`. The result says which ranks panicked.
-fn on_ranks(
-    hosts: &[u32],
-    body: impl Fn(&mut LocalTransport) + Send + Clone + 'static,
-) -> Vec<u32> {
-    let (done, results) = channel();
-    for mut transport in local_on_hosts(hosts, 4) {
-        let (done, body) = (done.clone(), body.clone());
-        thread::spawn(move || {
-            let rank = transport.rank();
-            // In its own thread, so that the transport is dropped by the unwinding.
-            let ended = thread::spawn(move || body(&mut transport)).join();
-            done.send((rank, ended.is_err())).unwrap();
-        });
-    }
-    drop(done);
-    let mut panicked = vec![];
-    loop {
-        match results.recv_timeout(Duration::from_secs(300)) {
-            Ok((rank, true)) => panicked.push(rank),
-            Ok((_, false)) => {}
-            Err(RecvTimeoutError::Disconnected) => return panicked,
-            Err(RecvTimeoutError::Timeout) => panic!("ranks on {hosts:?} hang"),
-        }
-    }
-}
+use ranks::on_ranks;
 
 #[test]
 fn the_conformance_suite_passes() {
@@ -51,7 +24,7 @@ fn the_conformance_suite_passes() {
     ];
     for hosts in hosts {
         for &(name, case) in CASES {
-            let panicked = on_ranks(hosts, move |t| case(t));
+            let panicked = on_ranks(local_on_hosts(hosts, 4), move |t| case(t));
             assert!(panicked.is_empty(), "{name} on hosts {hosts:?}: {panicked:?} failed");
         }
     }
@@ -61,7 +34,7 @@ fn the_conformance_suite_passes() {
 fn a_rank_that_ends_ends_the_sums_of_the_others() {
     // Before it starts, and while its sum is under way.
     for early in [true, false] {
-        let panicked = on_ranks(&[0, 0, 0], move |t| {
+        let panicked = on_ranks(local_on_hosts(&[0, 0, 0], 4), move |t| {
             let spec = everybody(t, vec![Reduction::of(FP8)]);
             let mut values = gradient(t.rank(), 0, LEN);
             let mut exchange = Exchange::new(t, &[spec], false).unwrap();
@@ -89,7 +62,7 @@ fn a_rank_that_ends_ends_the_sums_of_the_others() {
 
 #[test]
 fn a_message_of_another_codec_is_an_error_that_names_it() {
-    let panicked = on_ranks(&[0, 0], |t| {
+    let panicked = on_ranks(local_on_hosts(&[0, 0], 4), |t| {
         // The rank 1 of a run that was put together wrongly.
         let codec = if t.rank() == 0 { CodecKind::Bf16 } else { FP8 };
         let spec = everybody(t, vec![Reduction::of(codec)]);
@@ -113,7 +86,7 @@ fn a_message_of_another_codec_is_an_error_that_names_it() {
 
 #[test]
 fn a_reduction_with_a_fault_is_refused() {
-    let panicked = on_ranks(&[0], |t| {
+    let panicked = on_ranks(local_on_hosts(&[0], 4), |t| {
         let bad = Reduction::of(CodecKind::PowerSgd { rank: 2 });
         let error = Exchange::new(t, &[everybody(t, vec![bad])], false).err().unwrap();
         assert!(error.to_string().contains("bucket 0"), "{error}");

@@ -1,43 +1,21 @@
 //! Ranks as threads: the conformance suite, and what only threads can do to each other.
 
+#[path = "common/ranks.rs"]
+mod ranks;
 mod transport_suite;
 
-use pipewright_runner::transport::local::{LocalTransport, local};
+use pipewright_runner::transport::local::local;
 use pipewright_runner::transport::{ReduceOp, Transport, TransportError};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use ranks::on_ranks;
 use std::thread;
 use std::time::Duration;
 use transport_suite::{CASES, SLOTS, endings};
-
-/// Runs `body` on each of `ranks` ranks. The result says which ranks panicked.
-fn on_ranks(ranks: u32, body: impl Fn(&mut LocalTransport) + Send + Clone + 'static) -> Vec<u32> {
-    let (done, results) = channel();
-    for mut transport in local(ranks, SLOTS) {
-        let (done, body) = (done.clone(), body.clone());
-        thread::spawn(move || {
-            let rank = transport.rank();
-            // In its own thread, so that the transport is dropped by the unwinding.
-            let ended = thread::spawn(move || body(&mut transport)).join();
-            done.send((rank, ended.is_err())).unwrap();
-        });
-    }
-    drop(done);
-    let mut panicked = vec![];
-    loop {
-        match results.recv_timeout(Duration::from_secs(60)) {
-            Ok((rank, true)) => panicked.push(rank),
-            Ok((_, false)) => {}
-            Err(RecvTimeoutError::Disconnected) => return panicked,
-            Err(RecvTimeoutError::Timeout) => panic!("{ranks} ranks hang"),
-        }
-    }
-}
 
 #[test]
 fn the_conformance_suite_passes() {
     for ranks in [1, 2, 3, 4, 8] {
         for &(name, case) in CASES {
-            let panicked = on_ranks(ranks, move |t| case(t));
+            let panicked = on_ranks(local(ranks, SLOTS), move |t| case(t));
             assert!(panicked.is_empty(), "{name} on {ranks} ranks: {panicked:?} failed");
         }
     }
@@ -45,28 +23,28 @@ fn the_conformance_suite_passes() {
 
 #[test]
 fn cases_can_follow_each_other_on_one_transport() {
-    assert!(on_ranks(4, |t| CASES.iter().for_each(|(_, case)| case(t))).is_empty());
+    assert!(on_ranks(local(4, SLOTS), |t| CASES.iter().for_each(|(_, case)| case(t))).is_empty());
 }
 
 #[test]
 fn a_message_of_another_size_is_an_error() {
-    assert!(on_ranks(3, |t| endings::size_mismatch(t)).is_empty());
+    assert!(on_ranks(local(3, SLOTS), |t| endings::size_mismatch(t)).is_empty());
 }
 
 #[test]
 fn abort_wakes_everyone() {
-    assert!(on_ranks(4, |t| endings::abort(t)).is_empty());
+    assert!(on_ranks(local(4, SLOTS), |t| endings::abort(t)).is_empty());
 }
 
 #[test]
 fn a_panic_wakes_everyone() {
-    assert_eq!(on_ranks(4, |t| endings::panic(t)), [1]);
+    assert_eq!(on_ranks(local(4, SLOTS), |t| endings::panic(t)), [1]);
 }
 
 #[test]
 fn ranks_that_have_ended_are_not_waited_for() {
     for call in ["recv", "wait_send", "barrier", "all_reduce"] {
-        let panicked = on_ranks(3, move |t| {
+        let panicked = on_ranks(local(3, SLOTS), move |t| {
             if t.rank() == 1 {
                 return;
             }
@@ -87,7 +65,7 @@ fn ranks_that_have_ended_are_not_waited_for() {
 
 #[test]
 fn different_collective_calls_are_told_apart() {
-    let panicked = on_ranks(2, |t| {
+    let panicked = on_ranks(local(2, SLOTS), |t| {
         let ended =
             if t.rank() == 0 { t.barrier() } else { t.all_reduce(&mut [0.0], ReduceOp::Max) };
         let text = ended.unwrap_err().to_string();
@@ -101,7 +79,7 @@ fn nobody_reads_the_buffers_of_a_rank_that_left() {
     // The sender posts, leaves at once, and then overwrites what it had posted. Receivers race
     // with it: each must get the whole message or none of it.
     for round in 0..200 {
-        let panicked = on_ranks(3, move |t| {
+        let panicked = on_ranks(local(3, SLOTS), move |t| {
             let len = 1 << 18;
             if t.rank() > 0 {
                 let mut into = vec![0; len];
@@ -130,7 +108,7 @@ fn nobody_reads_the_buffers_of_a_rank_that_left() {
 
 #[test]
 fn a_failed_call_frees_all_buffers() {
-    let panicked = on_ranks(2, |t| {
+    let panicked = on_ranks(local(2, SLOTS), |t| {
         if t.rank() == 0 {
             let mut bytes = vec![1u8; 1000];
             // SAFETY: `bytes` is kept until a call returns an error.
@@ -158,7 +136,7 @@ fn a_failed_call_frees_all_buffers() {
 
 #[test]
 fn a_slot_in_use_is_a_bug() {
-    let panicked = on_ranks(1, |t| {
+    let panicked = on_ranks(local(1, SLOTS), |t| {
         let bytes = [1u8];
         for _ in 0..2 {
             // SAFETY: `bytes` outlives the transport's use: the panic drops the transport's
