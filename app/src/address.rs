@@ -1,8 +1,9 @@
 //! The link in the browser's address bar. While dragging it is replaced, on release a step of the
 //! browser's own history is made.
 
-use crate::link::{self, View};
-use crate::state::{Screen, Source, State};
+use crate::link;
+use crate::screen::Screen;
+use crate::state::{Source, State};
 use leptos::prelude::*;
 use std::cell::Cell;
 use std::time::Duration;
@@ -65,15 +66,11 @@ pub fn take(state: State) -> (Option<String>, Option<String>) {
         state.history.update(|h| h.push(current));
         state.inputs.set(link.inputs);
     }
-    match link.view {
-        View::Recompute { stage, keep } => {
-            state.source.set(Source::Stage(stage.min(stages - 1)));
-            state.keep.set(keep);
-            state.screen.set(Screen::Recompute);
-        }
-        View::Communication => state.screen.set(Screen::Communication),
-        View::Plan => state.screen.set(Screen::Plan),
+    if link.screen == Screen::Recompute {
+        state.source.set(Source::Stage(link.asked.stage.min(stages - 1)));
+        state.keep.set(link.asked.keep);
     }
+    state.screen.set(link.screen);
     if !link.problems.is_empty() {
         let list = link.problems.join("; ");
         state.complain(format!("Not everything in the link could be used: {list}."));

@@ -6,7 +6,8 @@
 use crate::content::{self, Content, recognise};
 use crate::inputs::Inputs;
 use crate::later::Missing;
-use crate::state::{Screen, Source, State};
+use crate::screen::Screen;
+use crate::state::{Source, State};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;

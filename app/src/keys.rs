@@ -1,7 +1,10 @@
 //! Every key of the page in one table: the handlers look commands up in it, the help prints it.
 //!
 //! Plain letters act only while the timeline or a cut has focus (WCAG 2.1.4), so that typing in a
-//! box or speaking to the browser never moves the picture.
+//! box or speaking to the browser never moves the picture. Number keys change the screen, unless the
+//! help's switch turns them off.
+
+use crate::screen::Screen;
 
 /// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +13,7 @@ pub enum Command {
     Redo,
     Export,
     Help,
+    Screen(Screen),
     ZoomIn,
     ZoomOut,
     PanLeft,
@@ -85,8 +89,16 @@ const fn ctrl(
     Binding { scope: Scope::Page, keys: key, ctrl: true, shift: Some(shift), command, shown, what }
 }
 
+const fn screen(keys: &'static [&'static str], screen: Screen, shown: &'static str) -> Binding {
+    let command = Command::Screen(screen);
+    Binding { shift: Some(false), ..plain(Scope::Page, keys, command, shown, screen.title()) }
+}
+
 /// The table.
-pub const KEYS: [Binding; 25] = [
+pub const KEYS: [Binding; 28] = [
+    screen(&["1"], Screen::Plan, "1"),
+    screen(&["2"], Screen::Recompute, "2"),
+    screen(&["3"], Screen::Communication, "3"),
     ctrl(&["z"], false, Command::Undo, "Ctrl Z", "undo"),
     ctrl(&["z"], true, Command::Redo, "Ctrl Shift Z", "redo"),
     ctrl(&["y"], false, Command::Redo, "Ctrl Y", "redo"),
@@ -158,10 +170,19 @@ mod tests {
     #[test]
     fn plain_letters_do_nothing_outside_of_their_widget() {
         for binding in KEYS.iter().filter(|b| b.scope == Scope::Page && !b.ctrl) {
-            assert_eq!(binding.keys, ["Escape"]);
+            let switched = matches!(binding.command, Command::Screen(_));
+            assert!(switched || binding.keys == ["Escape"], "{}", binding.shown);
         }
         assert_eq!(find(Scope::Timeline, "W", false, true), Some(Command::ZoomIn));
         assert_eq!(find(Scope::Timeline, "s", true, false), None);
+    }
+
+    #[test]
+    fn every_screen_has_the_number_of_its_tab() {
+        for (at, screen) in Screen::ALL.into_iter().enumerate() {
+            let key = (at + 1).to_string();
+            assert_eq!(find(Scope::Page, &key, false, false), Some(Command::Screen(screen)));
+        }
     }
 
     #[test]

@@ -38,6 +38,9 @@ mod program;
 mod reason;
 #[cfg(feature = "page")]
 mod recompute;
+mod screen;
+#[cfg(feature = "page")]
+mod settings;
 mod shared;
 mod speedup;
 #[cfg(feature = "page")]

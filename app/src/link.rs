@@ -11,12 +11,13 @@
 //! | `s` | schedule |
 //! | `replicas` | copies of the pipeline |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
-//! | `view` | `communication`; `recompute`, with `stage` and `keep`, the percentage of memory to keep |
+//! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
 //! | `plan`, `trace` | files beside the page to load |
 
 use crate::engine::{self, Ground};
 use crate::inputs::{ClusterChoice, Inputs, ModelChoice};
 use crate::presets;
+use crate::screen::Screen;
 use pipewright_core::compress::{CodecKind, Reduction};
 use pipewright_core::schedule::ScheduleKind;
 
@@ -28,22 +29,25 @@ pub struct Link {
     pub plan: Option<String>,
     pub trace: Option<String>,
     /// What is to be shown.
-    pub view: View,
+    pub screen: Screen,
+    pub asked: Asked,
     /// What could not be used, a sentence each.
     pub problems: Vec<String>,
 }
 
-/// What is to be shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum View {
-    #[default]
-    Plan,
-    Communication,
-    /// A stage, and the share of the memory to keep.
-    Recompute {
-        stage: u32,
-        keep: f64,
-    },
+/// What the Recompute view is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Asked {
+    /// A stage of the plan.
+    pub stage: u32,
+    /// The share of its memory to keep.
+    pub keep: f64,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self { stage: 0, keep: 0.5 }
+    }
 }
 
 /// Replicas beyond this are refused.
@@ -57,7 +61,7 @@ pub const MICRO_BATCHES_MAX: u32 = 8192;
 pub const MINI_BATCH_MAX: u64 = 1 << 24;
 
 /// The fragment without `#`; empty for the first picture.
-pub fn write(inputs: &Inputs, view: View) -> String {
+pub fn write(inputs: &Inputs, screen: Screen, asked: Asked) -> String {
     let first = presets::first();
     let mut words = vec![];
     let mut put = |key: &str, value: String, default: String| {
@@ -81,14 +85,10 @@ pub fn write(inputs: &Inputs, view: View) -> String {
     put("codec", communication.gradients.to_string(), "fp32".into());
     put("hosts", u8::from(communication.hierarchical).to_string(), "0".into());
     put("edges", communication.edges.across.to_string(), "fp32".into());
-    match view {
-        View::Plan => {}
-        View::Communication => put("view", "communication".into(), String::new()),
-        View::Recompute { stage, keep } => {
-            put("view", "recompute".into(), String::new());
-            put("stage", stage.to_string(), "0".into());
-            put("keep", format!("{:.1}", keep * 100.0), String::new());
-        }
+    put("view", screen.word().into(), Screen::default().word().into());
+    if screen == Screen::Recompute {
+        put("stage", asked.stage.to_string(), "0".into());
+        put("keep", format!("{:.1}", asked.keep * 100.0), String::new());
     }
     if words.is_empty() {
         return String::new();
@@ -104,10 +104,10 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
         inputs: presets::first(),
         plan: None,
         trace: None,
-        view: View::Plan,
+        screen: Screen::default(),
+        asked: Asked::default(),
         problems: vec![],
     };
-    let mut asked = (View::Plan, 0, 0.5);
     if let Some(current) = current {
         link.inputs.rest = current.rest.clone();
         link.inputs.recompute = current.recompute.clone();
@@ -127,9 +127,11 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             "d" => number(&value, 1, STAGES_MAX.into()).map(|n| stages = n as u32),
             "cuts" => list(&value).map(|nodes| cuts = Some(nodes)),
             "plan" => local(&value).map(|path| link.plan = Some(path)),
-            "view" => view(&value).map(|view| asked.0 = view),
-            "stage" => number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| asked.1 = n as u32),
-            "keep" => percent(&value).map(|share| asked.2 = share),
+            "view" => Screen::of_word(&value).map(|screen| link.screen = screen),
+            "stage" => {
+                number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| link.asked.stage = n as u32)
+            }
+            "keep" => percent(&value).map(|share| link.asked.keep = share),
             "trace" => local(&value).map(|path| link.trace = Some(path)),
             _ => choose(&mut link.inputs, key, &value, current),
         };
@@ -141,10 +143,6 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     if stages > layers {
         link.problems.push(format!("`d={stages}`: the model has {layers} layers"));
     }
-    link.view = match asked.0 {
-        View::Recompute { .. } => View::Recompute { stage: asked.1, keep: asked.2 },
-        other => other,
-    };
     engine::split(&mut link.inputs, stages);
     if let Some(cuts) = cuts {
         let nodes = link.inputs.model.graph().nodes().len() as u32;
@@ -211,16 +209,6 @@ fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     value.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
 }
 
-/// Which view is asked for.
-fn view(name: &str) -> Result<View, String> {
-    match name {
-        "plan" => Ok(View::Plan),
-        "recompute" => Ok(View::Recompute { stage: 0, keep: 0.0 }),
-        "communication" => Ok(View::Communication),
-        _ => Err("the views are plan, recompute and communication".into()),
-    }
-}
-
 fn codec(text: &str) -> Result<Reduction, String> {
     let way: Reduction = text.parse().map_err(|e| format!("{e}"))?;
     way.fault().map_or(Ok(way), |what| Err(what.into()))
@@ -281,30 +269,34 @@ mod tests {
     use super::*;
     use crate::presets::EXAMPLES;
 
+    fn plain(inputs: &Inputs) -> String {
+        write(inputs, Screen::Plan, Asked::default())
+    }
+
     #[test]
     fn links_round_trip() {
         for example in &EXAMPLES {
             let inputs = example.inputs();
-            let link = read(&write(&inputs, View::Plan), None);
-            assert_eq!(link.inputs, inputs, "{}", write(&inputs, View::Plan));
+            let link = read(&plain(&inputs), None);
+            assert_eq!(link.inputs, inputs, "{}", plain(&inputs));
             assert!(link.problems.is_empty());
         }
         let mut moved = presets::first();
         moved.cuts[1] += 1;
-        assert_eq!(read(&format!("#{}", write(&moved, View::Plan)), None).inputs, moved);
-        assert_eq!(write(&presets::first(), View::Plan), "");
-        let asked = View::Recompute { stage: 2, keep: 0.305 };
-        let text = write(&presets::first(), asked);
+        assert_eq!(read(&format!("#{}", plain(&moved)), None).inputs, moved);
+        assert_eq!(plain(&presets::first()), "");
+        let asked = Asked { stage: 2, keep: 0.305 };
+        let text = write(&presets::first(), Screen::Recompute, asked);
         assert_eq!(text, "v=1&view=recompute&stage=2&keep=30.5");
-        assert_eq!(read(&text, None).view, asked);
+        assert_eq!((read(&text, None).screen, read(&text, None).asked), (Screen::Recompute, asked));
         let mut encoded = presets::first();
         encoded.rest.data_parallel.replicas = 4;
         encoded.rest.communication.gradients = "one-bit+feedback".parse().unwrap();
         encoded.rest.communication.hierarchical = true;
         encoded.rest.communication.edges.across = CodecKind::Bf16;
-        let text = write(&encoded, View::Communication);
+        let text = write(&encoded, Screen::Communication, Asked::default());
         let link = read(&text, None);
-        assert_eq!((link.inputs, link.view), (encoded.clone(), View::Communication), "{text}");
+        assert_eq!((link.inputs, link.screen), (encoded.clone(), Screen::Communication), "{text}");
         // Back: what a link does not say is not so.
         assert_eq!(read("", Some(&encoded)).inputs, presets::first());
         for bad in ["codec=fp7", "codec=bf16+operator", "edges=power-sgd:2", "replicas=0"] {

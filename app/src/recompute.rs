@@ -284,7 +284,7 @@ impl Recompute {
         match taken.text.parse() {
             Ok(sequence) => {
                 page.edit(|inputs| inputs.recompute(stage, sequence));
-                page.screen.set(crate::state::Screen::Plan);
+                page.screen.set(crate::screen::Screen::Plan);
                 page.say(format!(
                     "Stage {stage} computes in this sequence now. Ctrl Z takes it back."
                 ));

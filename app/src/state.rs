@@ -13,6 +13,8 @@ use crate::history::History;
 use crate::inputs::{ClusterChoice, Inputs, ModelChoice};
 use crate::link;
 use crate::meter;
+use crate::screen::Screen;
+use crate::settings;
 use crate::shared::Shared;
 use crate::speedup::Curves;
 use crate::suggest::Advice;
@@ -31,15 +33,6 @@ use std::time::Duration;
 pub struct Note {
     pub text: String,
     pub bad: bool,
-}
-
-/// What the page shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Screen {
-    #[default]
-    Plan,
-    Recompute,
-    Communication,
 }
 
 /// What the Recompute view works on.
@@ -97,6 +90,8 @@ pub struct State {
     pub source: RwSignal<Source, LocalStorage>,
     /// The share of its memory that the Recompute view lets a graph keep.
     pub keep: RwSignal<f64>,
+    /// Whether keys without Ctrl act outside of a widget (WCAG 2.1.4).
+    pub number_keys: RwSignal<bool>,
     /// Changes when colours do.
     pub theme: RwSignal<u32>,
 }
@@ -160,7 +155,8 @@ impl State {
             log_axis: RwSignal::new(true),
             screen: RwSignal::new(Screen::Plan),
             source: RwSignal::new_local(Source::Stage(0)),
-            keep: RwSignal::new(KEEP),
+            keep: RwSignal::new(link::Asked::default().keep),
+            number_keys: RwSignal::new(settings::number_keys()),
             theme: RwSignal::new(0),
         }
     }
@@ -262,12 +258,9 @@ impl State {
             // A file stays with the person.
             Source::File(_) => 0,
         };
-        let view = match self.screen.get_untracked() {
-            Screen::Plan => link::View::Plan,
-            Screen::Recompute => link::View::Recompute { stage, keep: self.keep.get_untracked() },
-            Screen::Communication => link::View::Communication,
-        };
-        self.inputs.with_untracked(|inputs| link::write(inputs, view))
+        let asked = link::Asked { stage, keep: self.keep.get_untracked() };
+        let screen = self.screen.get_untracked();
+        self.inputs.with_untracked(|inputs| link::write(inputs, screen, asked))
     }
 
     /// Another screen, as a step of the browser's history.
@@ -278,9 +271,6 @@ impl State {
         }
     }
 }
-
-/// What the Recompute view asks for at first.
-pub const KEEP: f64 = 0.5;
 
 /// The last plan that worked, and why the newest one does not.
 fn shown(inputs: RwSignal<Inputs>, ground: Memo<Ground>) -> Memo<Shown> {

@@ -1,5 +1,6 @@
 //! Light, dark or as the system has it; the choice is kept.
 
+use crate::settings;
 use crate::state::State;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -7,20 +8,15 @@ use wasm_bindgen::prelude::Closure;
 
 const KEY: &str = "pipewright-theme";
 
-fn storage() -> Option<web_sys::Storage> {
-    window().local_storage().ok().flatten()
-}
-
 fn set(theme: Option<&str>) {
+    settings::keep(KEY, theme);
     let Some(root) = document().document_element() else { return };
     match theme {
         Some(theme) => {
             let _ = root.set_attribute("data-theme", theme);
-            storage().map(|s| s.set_item(KEY, theme));
         }
         None => {
             let _ = root.remove_attribute("data-theme");
-            storage().map(|s| s.remove_item(KEY));
         }
     }
 }
@@ -31,7 +27,7 @@ fn system_dark() -> bool {
 
 /// Takes the kept choice and follows the system's changes.
 pub fn start(state: State) {
-    let kept = storage().and_then(|s| s.get_item(KEY).ok().flatten());
+    let kept = settings::kept(KEY);
     if let Some(theme) = kept.as_deref().filter(|t| matches!(*t, "light" | "dark")) {
         set(Some(theme));
     }

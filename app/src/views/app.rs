@@ -11,7 +11,8 @@ use super::selection::Selection;
 use super::timeline::TimelinePane;
 use super::tray::Tray;
 use crate::keys::{self, Command, Scope};
-use crate::state::{Screen, State};
+use crate::screen::Screen;
+use crate::state::State;
 use crate::{address, advise, curves, files, presets, theme};
 use leptos::ev;
 use leptos::prelude::*;
@@ -89,6 +90,10 @@ fn listen(state: State) {
         let idle = document().active_element().is_none_or(|e| e.tag_name() == "BODY");
         let help = (event.key() == "?" && idle && !typing()).then_some(Command::Help);
         let Some(command) = found.or(help) else { return };
+        let plain = matches!(command, Command::Screen(_));
+        if plain && (typing() || event.alt_key() || !state.number_keys.get_untracked()) {
+            return;
+        }
         if command != Command::Clear {
             event.prevent_default();
         }
@@ -97,6 +102,7 @@ fn listen(state: State) {
             Command::Redo => state.redo(),
             Command::Export => files::export(state),
             Command::Help => state.help.set(true),
+            Command::Screen(screen) => state.go(screen),
             Command::Clear => clear(state),
             _ => {}
         }

@@ -4,7 +4,8 @@ use super::icons::{Icon, icon};
 use crate::files;
 use crate::format;
 use crate::history::History;
-use crate::state::{Screen, Source, State};
+use crate::screen::Screen;
+use crate::state::{Source, State};
 use crate::theme;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -66,15 +67,10 @@ pub fn Header() -> impl IntoView {
 #[component]
 fn Screens() -> impl IntoView {
     let state = expect_context::<State>();
-    let screens = [
-        (Screen::Plan, "Plan"),
-        (Screen::Recompute, "Recompute"),
-        (Screen::Communication, "Communication"),
-    ];
-    let tabs = screens.map(|(screen, name)| {
+    let tabs = Screen::ALL.map(|screen| {
         let current = move || (state.screen.get() == screen).then_some("page");
         view! {
-            <button class="ib tab" aria-current=current on:click=move |_| state.go(screen)>{name}</button>
+            <button class="ib tab" aria-current=current on:click=move |_| state.go(screen)>{screen.title()}</button>
         }
     });
     view! { <nav class="tabs" aria-label="Screens">{tabs.collect_view()}</nav> }

@@ -3,6 +3,7 @@
 use super::icons::{Icon, icon};
 use crate::keys::{KEYS, Scope};
 use crate::later::{self, Missing};
+use crate::settings;
 use crate::state::State;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
@@ -28,6 +29,11 @@ fn dialog() -> Result<AnyView, Missing> {
         state.help.set(false);
         focus("help");
     };
+    let switch = move |event: web_sys::Event| {
+        let on = event_target_checked(&event);
+        settings::keep_number_keys(on);
+        state.number_keys.set(on);
+    };
     let shown = view! {
         <section class="help" role="dialog" aria-label="Keys and help">
             <div class="sec">
@@ -37,6 +43,8 @@ fn dialog() -> Result<AnyView, Missing> {
             <div class="help-cols">
                 {Scope::ALL.map(|scope| view! { <Keys scope /> }).collect_view()}
             </div>
+            <p><label><input id="number-keys" type="checkbox"
+                prop:checked=move || state.number_keys.get() on:change=switch />" Number keys change the screen"</label></p>
             <p class="mut">
                 "Every slider: arrows one step, Shift ten, Page up and down double and halve, double click
                 the usual value. Drop a plan.json or the runner's trace.json anywhere on the page.

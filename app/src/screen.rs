@@ -1,0 +1,46 @@
+//! What the page can show: tabs, number keys, links and help all read this table.
+
+/// A screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Screen {
+    /// Timeline of one plan.
+    #[default]
+    Plan,
+    /// What less memory costs.
+    Recompute,
+    /// How gradients travel.
+    Communication,
+}
+
+impl Screen {
+    /// In the order of tabs and number keys.
+    pub const ALL: [Screen; 3] = [Screen::Plan, Screen::Recompute, Screen::Communication];
+
+    /// Its tab.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Screen::Plan => "Plan",
+            Screen::Recompute => "Recompute",
+            Screen::Communication => "Communication",
+        }
+    }
+
+    /// Its word in links.
+    pub fn word(self) -> &'static str {
+        match self {
+            Screen::Plan => "plan",
+            Screen::Recompute => "recompute",
+            Screen::Communication => "communication",
+        }
+    }
+
+    /// The screen of a link's word.
+    ///
+    /// # Errors
+    /// The words there are.
+    pub fn of_word(word: &str) -> Result<Self, String> {
+        let words = Self::ALL.map(Self::word);
+        let found = Self::ALL.into_iter().find(|screen| screen.word() == word);
+        found.ok_or_else(|| format!("the views are {}", words.join(", ")))
+    }
+}
