@@ -2,6 +2,7 @@
 
 use crate::inputs::Inputs;
 use crate::shared::Shared;
+use crate::times::Times;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::{Graph, Layer};
 use pipewright_core::partition::{self, balanced, uniform};
@@ -45,13 +46,22 @@ pub struct Ground {
     pub cluster: Shared<Cluster>,
     /// For micro-batches of the inputs' size.
     pub costs: Shared<Costs>,
+    /// The typed times that the cluster has.
+    pub times: Option<Shared<Times>>,
 }
 
 impl Ground {
     pub fn of(inputs: &Inputs) -> Self {
-        let (graph, cluster) = (inputs.model.graph(), inputs.cluster.cluster());
+        let (graph, cluster) = (inputs.model.graph(), inputs.cluster());
         let costs = Shared::new(Costs::new(&graph, &cluster, samples(inputs)));
-        Self { graph, cluster, costs }
+        Self { graph, cluster, costs, times: inputs.typed().cloned() }
+    }
+
+    /// Whether inputs have this graph, this cluster and these times.
+    pub fn is_of(&self, inputs: &Inputs) -> bool {
+        inputs.model.graph_is(&self.graph)
+            && inputs.cluster.cluster_is(&self.cluster)
+            && inputs.typed() == self.times.as_ref()
     }
 
     /// The same for another micro-batch size.

@@ -161,12 +161,16 @@ pub fn copy_link(state: State) {
         matches!(i.model, crate::inputs::ModelChoice::File(_))
             || matches!(i.cluster, crate::inputs::ClusterChoice::File(_))
     });
+    let own_times = state.inputs.with_untracked(|i| i.typed().is_some());
     spawn_local(async move {
         let copied = JsFuture::from(window().navigator().clipboard().write_text(&address)).await;
         match copied {
             Ok(_) if own_file => state.say(
                 "Link copied. It has your settings, not your files; save the plan to share both.",
             ),
+            Ok(_) if own_times => {
+                state.say("Link copied. It has your settings, not your times; save the plan.");
+            }
             Ok(_) => state.say("Link copied: it shows exactly this state."),
             Err(_) => state.say(format!("Copy this link: {address}")),
         }

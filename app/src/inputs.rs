@@ -1,6 +1,7 @@
 //! What a person chooses; everything else on the page follows from it.
 
 use crate::shared::Shared;
+use crate::times::Times;
 use pipewright_core::cost::{CLUSTERS, Cluster};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
@@ -37,6 +38,8 @@ pub struct Inputs {
     pub rest: Rest,
     /// Sequences of stages that recompute.
     pub recompute: Option<Shared<Recomputed>>,
+    /// Times of layers that were typed over.
+    pub times: Option<Shared<Times>>,
 }
 
 /// Sequences by what the stages hold, so that moving a cut there and back loses none.
@@ -108,6 +111,14 @@ impl ModelChoice {
         match self {
             ModelChoice::Preset(p) => p.to_string() == graph.name(),
             ModelChoice::File(own) => own == graph,
+        }
+    }
+
+    /// The name by which profiles know it.
+    pub fn name(&self) -> String {
+        match self {
+            ModelChoice::Preset(p) => p.to_string(),
+            ModelChoice::File(graph) => graph.name().into(),
         }
     }
 
@@ -214,6 +225,17 @@ impl Inputs {
         (parts > 0 && self.mini_batch.is_multiple_of(parts)).then(|| self.mini_batch / parts)
     }
 
+    /// The typed times, where they are of this model.
+    pub fn typed(&self) -> Option<&Shared<Times>> {
+        self.times.as_ref().filter(|times| times.model == self.model)
+    }
+
+    /// The chosen cluster, with the typed times as measured ones.
+    pub fn cluster(&self) -> Shared<Cluster> {
+        let chosen = self.cluster.cluster();
+        self.typed().map_or(chosen.clone(), |times| Shared::new(times.over(&chosen)))
+    }
+
     /// First nodes of a stage and of the one after it.
     fn bounds(&self, stage: usize) -> (u32, u32) {
         let first = stage.checked_sub(1).map_or(0, |before| self.cuts[before]);
@@ -248,7 +270,7 @@ impl Inputs {
     pub fn draft(&self) -> Draft {
         Draft {
             model: self.model.model(),
-            cluster: (*self.cluster.cluster()).clone(),
+            cluster: (*self.cluster()).clone(),
             cuts: self.cuts.clone(),
             recompute: self.sequences(),
             schedule: self.schedule,
@@ -305,6 +327,7 @@ impl Inputs {
                 steps: plan.steps,
             },
             recompute: None,
+            times: None,
         };
         for (stage, sequence) in (0..).zip(&plan.recompute).filter(|(_, s)| !s.0.is_empty()) {
             inputs.recompute(stage, sequence.clone());

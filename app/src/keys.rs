@@ -30,6 +30,15 @@ pub enum Command {
     NextCut,
     CutBack,
     CutForward,
+    RowUp,
+    RowDown,
+    PageUp,
+    PageDown,
+    FirstRow,
+    LastRow,
+    Fold,
+    Unfold,
+    Enter,
 }
 
 /// Where a key acts.
@@ -39,18 +48,21 @@ pub enum Scope {
     Page,
     /// While the timeline has focus.
     Timeline,
-    /// While a cut of the split editor has focus.
+    /// While a cut has focus, in the split editor or in the chain of layers.
     Cut,
+    /// While the chain of layers has focus.
+    Chain,
 }
 
 impl Scope {
-    pub const ALL: [Scope; 3] = [Scope::Page, Scope::Timeline, Scope::Cut];
+    pub const ALL: [Scope; 4] = [Scope::Page, Scope::Timeline, Scope::Cut, Scope::Chain];
 
     pub fn title(self) -> &'static str {
         match self {
             Scope::Page => "Anywhere",
             Scope::Timeline => "Timeline (click it or Tab to it)",
             Scope::Cut => "Cuts of the split",
+            Scope::Chain => "Layers of the model",
         }
     }
 }
@@ -95,10 +107,11 @@ const fn screen(keys: &'static [&'static str], screen: Screen, shown: &'static s
 }
 
 /// The table.
-pub const KEYS: [Binding; 28] = [
+pub const KEYS: [Binding; 41] = [
     screen(&["1"], Screen::Plan, "1"),
-    screen(&["2"], Screen::Recompute, "2"),
-    screen(&["3"], Screen::Communication, "3"),
+    screen(&["2"], Screen::Model, "2"),
+    screen(&["3"], Screen::Recompute, "3"),
+    screen(&["4"], Screen::Communication, "4"),
     ctrl(&["z"], false, Command::Undo, "Ctrl Z", "undo"),
     ctrl(&["z"], true, Command::Redo, "Ctrl Shift Z", "redo"),
     ctrl(&["y"], false, Command::Redo, "Ctrl Y", "redo"),
@@ -142,6 +155,18 @@ pub const KEYS: [Binding; 28] = [
     plain(Scope::Cut, &["PageDown"], Command::CutForward, "Page down", "four layers on"),
     plain(Scope::Cut, &["["], Command::PreviousCut, "[", "previous cut"),
     plain(Scope::Cut, &["]"], Command::NextCut, "]", "next cut"),
+    plain(Scope::Chain, &["ArrowUp"], Command::RowUp, "↑", "layer before"),
+    plain(Scope::Chain, &["ArrowDown"], Command::RowDown, "↓", "layer after"),
+    plain(Scope::Chain, &["PageUp"], Command::PageUp, "Page up", "ten layers back"),
+    plain(Scope::Chain, &["PageDown"], Command::PageDown, "Page down", "ten layers on"),
+    plain(Scope::Chain, &["Home"], Command::FirstRow, "Home", "first layer"),
+    plain(Scope::Chain, &["End"], Command::LastRow, "End", "last layer"),
+    plain(Scope::Chain, &["ArrowRight"], Command::Unfold, "→", "unfold, or into the block"),
+    plain(Scope::Chain, &["ArrowLeft"], Command::Fold, "←", "fold, or to the block"),
+    plain(Scope::Chain, &["Enter", " "], Command::Enter, "Enter", "fold or unfold; edit a time"),
+    plain(Scope::Chain, &["/"], Command::Find, "/", "find a layer"),
+    plain(Scope::Chain, &["["], Command::PreviousCut, "[", "to the cut before"),
+    plain(Scope::Chain, &["]"], Command::NextCut, "]", "to the cut after"),
 ];
 
 /// The command of a key in a scope. `ctrl` is also the Mac's command key.

@@ -31,6 +31,7 @@ mod later;
 mod link;
 #[cfg(feature = "page")]
 mod meter;
+mod model;
 #[cfg(feature = "page")]
 mod panic;
 mod presets;
@@ -49,6 +50,7 @@ mod stops;
 mod suggest;
 #[cfg(feature = "page")]
 mod theme;
+mod times;
 #[cfg(feature = "page")]
 mod views;
 

@@ -11,7 +11,7 @@
 //! | `s` | schedule |
 //! | `replicas` | copies of the pipeline |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
-//! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
+//! | `view` | a screen: `model`, `communication`; `recompute` with `stage` and `keep`, the percentage of memory to keep |
 //! | `plan`, `trace` | files beside the page to load |
 
 use crate::engine::{self, Ground};
@@ -74,7 +74,9 @@ pub fn write(inputs: &Inputs, screen: Screen, asked: Asked) -> String {
     put("batch", inputs.mini_batch.to_string(), first.mini_batch.to_string());
     put("mb", inputs.micro_batches.to_string(), first.micro_batches.to_string());
     put("s", inputs.schedule.to_string(), first.schedule.to_string());
-    if engine::balanced_cuts(&Ground::of(inputs), inputs.stages()) == inputs.cuts {
+    // Who opens the link lacks typed times, so "equal" would mean other cuts.
+    let typed = inputs.typed().is_some();
+    if !typed && engine::balanced_cuts(&Ground::of(inputs), inputs.stages()) == inputs.cuts {
         put("d", inputs.stages().to_string(), first.stages().to_string());
     } else {
         let list: Vec<String> = inputs.cuts.iter().map(u32::to_string).collect();
@@ -111,6 +113,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     if let Some(current) = current {
         link.inputs.rest = current.rest.clone();
         link.inputs.recompute = current.recompute.clone();
+        link.inputs.times = current.times.clone();
     }
     // What links carry is as they say.
     let rest = &mut link.inputs.rest;

@@ -10,7 +10,7 @@ use crate::charts::palette::ColourBy;
 use crate::content::Measured;
 use crate::engine::{self, Figures, Ground, LayerTime, Shown};
 use crate::history::History;
-use crate::inputs::{ClusterChoice, Inputs, ModelChoice};
+use crate::inputs::{Inputs, ModelChoice};
 use crate::link;
 use crate::meter;
 use crate::screen::Screen;
@@ -101,14 +101,18 @@ impl State {
         let inputs = RwSignal::new(first);
         let history = RwSignal::new(History::default());
         let model = Memo::new(move |_| inputs.with(|i| i.model.clone()));
-        let machine = Memo::new(move |_| inputs.with(|i| i.cluster.clone()));
+        let machine = Memo::new(move |_| inputs.with(|i| (i.cluster.clone(), i.typed().cloned())));
         let graph = Memo::new(move |_| model.with(ModelChoice::graph));
-        let cluster = Memo::new(move |_| machine.with(ClusterChoice::cluster));
+        let cluster = Memo::new(move |_| {
+            machine.track();
+            inputs.with_untracked(Inputs::cluster)
+        });
         let samples = Memo::new(move |_| inputs.with(engine::samples));
         let ground = Memo::new(move |_| {
             let (graph, cluster) = (graph.get(), cluster.get());
             let costs = pipewright_core::cost::Costs::new(&graph, &cluster, samples.get());
-            Ground { graph, cluster, costs: Shared::new(costs) }
+            let times = machine.with(|(_, times)| times.clone());
+            Ground { graph, cluster, costs: Shared::new(costs), times }
         });
         let layers = Memo::new(move |_| {
             ground.with(|g| Shared::new(engine::layer_times(&g.graph, &g.costs)))
@@ -320,8 +324,7 @@ fn figures(
             return known;
         }
         let now = ground.get_untracked();
-        let same = inputs.model.graph_is(&now.graph) && inputs.cluster.cluster_is(&now.cluster);
-        let ground = if same { now } else { Ground::of(&inputs) };
+        let ground = if now.is_of(&inputs) { now } else { Ground::of(&inputs) };
         let ground = ground.with_samples(engine::samples(&inputs));
         let figures = engine::solve(&inputs, &ground).ok()?.figures;
         remember(&inputs, figures);

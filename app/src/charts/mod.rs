@@ -5,6 +5,7 @@
 pub mod bars;
 #[cfg(feature = "page")]
 pub mod canvas;
+pub mod chain;
 pub mod chart;
 pub mod communication;
 pub mod fill;

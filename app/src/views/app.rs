@@ -5,6 +5,7 @@ use super::header::{Export, Header, typing};
 use super::help::Help;
 use super::inputs::Inputs;
 use super::lanes::Lanes;
+use super::model::ModelView;
 use super::recompute::RecomputeView;
 use super::results::{Suggestion, Summary};
 use super::selection::Selection;
@@ -30,7 +31,8 @@ pub fn App() -> impl IntoView {
     // What was found stays when one looks at the plan again.
     let visited =
         |screen| Memo::new(move |before| before == Some(&true) || state.screen.get() == screen);
-    let [recompute, communication] = [Screen::Recompute, Screen::Communication].map(visited);
+    let [model, recompute, communication] =
+        [Screen::Model, Screen::Recompute, Screen::Communication].map(visited);
     Effect::new(move |_| {
         let name = state.inputs.with(|i| i.model.title());
         let lanes = state.inputs.with(|i| i.stages());
@@ -49,6 +51,9 @@ pub fn App() -> impl IntoView {
             </aside>
             <Tray />
         </main>
+        <Show when=move || model.get()>
+            <main class="app mod" hidden=move || state.screen.get() != Screen::Model><ModelView /></main>
+        </Show>
         <Show when=move || recompute.get()>
             <main class="app rec" hidden=move || state.screen.get() != Screen::Recompute><RecomputeView /></main>
         </Show>

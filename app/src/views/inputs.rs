@@ -22,8 +22,8 @@ pub fn Inputs() -> impl IntoView {
     view! {
         <aside class="inp" id="inputs" class:open=move || state.sheet.get() aria-label="Inputs">
             <Group title="Model and cluster" hint="">
-                <ModelSelect />
-                <ClusterSelect />
+                <ModelSelect id="model" />
+                <ClusterSelect id="cluster" />
                 <Examples />
             </Group>
             <Group title="Split" hint="height = time">
@@ -37,7 +37,7 @@ pub fn Inputs() -> impl IntoView {
 }
 
 #[component]
-fn Group(title: &'static str, hint: &'static str, children: Children) -> impl IntoView {
+pub fn Group(title: &'static str, hint: &'static str, children: Children) -> impl IntoView {
     view! {
         <details class="grp" open>
             <summary>
@@ -49,7 +49,7 @@ fn Group(title: &'static str, hint: &'static str, children: Children) -> impl In
 }
 
 #[component]
-fn ModelSelect() -> impl IntoView {
+pub fn ModelSelect(id: &'static str) -> impl IntoView {
     let state = expect_context::<State>();
     let own = move || {
         let model = state.inputs.with(|i| i.model.clone());
@@ -74,9 +74,9 @@ fn ModelSelect() -> impl IntoView {
     };
     view! {
         <div class="row">
-            <label for="model">"Model"</label>
+            <label for=id>"Model"</label>
             <span class="sel">
-                <select id="model" on:change=chosen>
+                <select id=id on:change=chosen>
                     {PRESETS.map(|p| {
                         let mine = move || state.inputs.with(|i| i.model == ModelChoice::Preset(p));
                         view! { <option value=p.to_string() prop:selected=mine>{preset_title(p)}</option> }
@@ -90,7 +90,7 @@ fn ModelSelect() -> impl IntoView {
 }
 
 #[component]
-fn ClusterSelect() -> impl IntoView {
+pub fn ClusterSelect(id: &'static str) -> impl IntoView {
     let state = expect_context::<State>();
     let own = move || {
         let cluster = state.inputs.with(|i| i.cluster.clone());
@@ -118,9 +118,9 @@ fn ClusterSelect() -> impl IntoView {
     };
     view! {
         <div class="row">
-            <label for="cluster">"Cluster"</label>
+            <label for=id>"Cluster"</label>
             <span class="sel">
-                <select id="cluster" on:change=chosen>
+                <select id=id on:change=chosen>
                     {CLUSTERS.map(|name| {
                         let mine = move || state.inputs.with(|i| i.cluster == ClusterChoice::Preset(name));
                         view! { <option value=name prop:selected=mine>{cluster_title(name)}</option> }

@@ -7,6 +7,7 @@ mod help;
 mod icons;
 mod inputs;
 mod lanes;
+mod model;
 mod moves;
 mod painter;
 mod pointer;

@@ -1,5 +1,5 @@
 //! The split editor: a bar of layers, each as high as its time, with cuts to drag. The same cuts
-//! move by keys and by number boxes.
+//! move by keys and by number boxes. The chain of layers has the same cuts on its rows.
 
 use crate::charts::layers::{HEIGHT, Places, layer_marks, stage_marks};
 use crate::keys::{self, Command, Scope};
@@ -20,6 +20,12 @@ pub fn Split() -> impl IntoView {
     };
     let cuts = Memo::new(move |_| state.inputs.with(|i| i.cuts.len()));
     let frame: NodeRef<leptos::html::Div> = NodeRef::new();
+    let height = move |index: usize| {
+        let cut = state.inputs.with(|i| i.cuts.get(index).copied());
+        cut.map_or(0.0, |c| places.with(|p| p.share(c)) * HEIGHT)
+    };
+    let near = Callback::new(move |y: f64| places.with_untracked(|p| p.near(y / HEIGHT)));
+    let crowded = Signal::derive(move || cuts.get() > 8);
     view! {
         <div id="split" node_ref=frame role="group" aria-label="Split editor">
             <svg height=HEIGHT width="100%" aria-hidden="true">
@@ -27,7 +33,7 @@ pub fn Split() -> impl IntoView {
                 <g inner_html=stages></g>
             </svg>
             <For each=move || 0..cuts.get() key=|i| *i let(index)>
-                <Handle index places frame />
+                <Handle index places frame near crowded top=Signal::derive(move || height(index)) />
             </For>
         </div>
         <p class="eq"><i></i>"cut here for equal time"</p>
@@ -42,24 +48,35 @@ pub fn Split() -> impl IntoView {
     }
 }
 
-/// A cut as a line with a grip.
+/// A cut as a line with a grip, on whatever picture of the layers.
 #[component]
-fn Handle(
+pub fn Handle(
     index: usize,
     places: Memo<Shared<Places>>,
+    /// The picture.
     frame: NodeRef<leptos::html::Div>,
+    /// Where the cut is in it, CSS pixels.
+    top: Signal<f64>,
+    /// The place nearest to a height.
+    near: Callback<f64, usize>,
+    /// Whether its neighbours are so near that grips take columns, so that each can be caught.
+    crowded: Signal<bool>,
+    /// Said beside it while it moves.
+    #[prop(optional, into)]
+    says: Signal<String>,
 ) -> impl IntoView {
     let state = expect_context::<State>();
     let cut = move || state.inputs.with(|i| i.cuts.get(index).copied());
     let place = move || cut().map_or(0, |c| places.with(|p| p.of(c)));
-    let top = move || cut().map_or(0.0, |c| places.with(|p| p.share(c)) * HEIGHT);
-    let crowded = move || state.inputs.with(|i| i.cuts.len()) > 8;
-    // Crowded grips stand in three columns, so that each can be caught.
-    let shift = move || if crowded() { (index % 3) as f64 * -34.0 } else { 0.0 };
+    let shift = move || if crowded.get() { (index % 3) as f64 * -34.0 } else { 0.0 };
     let after = move || {
         state
             .layers
             .with(|l| l.get(place()).map(|l| format!("after {}", l.name)).unwrap_or_default())
+    };
+    let spoken = move || match says.get() {
+        text if text.is_empty() => after(),
+        text => format!("{}: {text}", after()),
     };
     let to = move |place: usize| move_to(state, places, index, place);
     let down = move |event: PointerEvent| {
@@ -80,19 +97,20 @@ fn Handle(
         }
         let Some(frame) = frame.get_untracked() else { return };
         let y = f64::from(event.client_y()) - frame.get_bounding_client_rect().top();
-        to(places.with_untracked(|p| p.near(y / HEIGHT)));
+        to(near.run(y));
     };
     let key = move |event: KeyboardEvent| key(state, places, index, place(), &event);
     view! {
         <div class="cut" class:crowded=crowded data-cut=index.to_string() tabindex="0" role="slider"
             aria-orientation="vertical" aria-label=format!("Cut {}", index + 1)
             aria-valuemin="1" aria-valuemax=move || places.with(|p| p.nodes.len()).to_string()
-            aria-valuenow=move || (place() + 1).to_string() aria-valuetext=after title=after
-            style=move || format!("top:{:.1}px;--dx:{}px", top(), shift())
+            aria-valuenow=move || (place() + 1).to_string() aria-valuetext=spoken title=after
+            style=move || format!("top:{:.1}px;--dx:{}px", top.get(), shift())
             on:pointerdown=down on:pointermove=drag
             on:pointerup=move |_| state.release() on:pointercancel=move |_| state.release()
             on:lostpointercapture=move |_| state.release() on:keydown=key>
             <i></i>
+            <span class="says" aria-hidden="true">{says}</span>
         </div>
     }
 }
@@ -158,7 +176,9 @@ fn Number(index: usize, places: Memo<Shared<Places>>) -> impl IntoView {
 /// Gives the focus to a cut.
 pub fn select(index: Option<usize>) {
     let Some(index) = index else { return };
-    let found = document().query_selector(&format!("[data-cut=\"{index}\"]")).ok().flatten();
+    // Screens that are hidden keep their cuts.
+    let css = format!("main:not([hidden]) [data-cut=\"{index}\"]");
+    let found = document().query_selector(&css).ok().flatten();
     if let Some(element) = found.and_then(|e| e.dyn_into::<web_sys::HtmlElement>().ok()) {
         let _ = element.focus();
     }

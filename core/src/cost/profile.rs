@@ -4,6 +4,7 @@ use super::Costs;
 use crate::graph::Graph;
 use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Measured times of a model's nodes.
@@ -103,8 +104,13 @@ impl Profile {
         if self.model != graph.name() {
             return;
         }
+        // Of two with one name the first counts.
+        let mut by_name = BTreeMap::new();
+        for measured in &self.nodes {
+            by_name.entry(measured.node.as_str()).or_insert(measured);
+        }
         for (node, cost) in graph.nodes().iter().zip(&mut costs.nodes) {
-            let Some(measured) = self.nodes.iter().find(|m| m.node == node.name) else { continue };
+            let Some(measured) = by_name.get(node.name.as_str()) else { continue };
             let at = |of: fn(&Sample) -> Nanos| interpolate(&measured.samples, costs.samples, of);
             cost.forward = at(|s| s.forward_ns);
             cost.input_gradient = at(|s| s.input_gradient_ns);
