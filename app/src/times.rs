@@ -5,7 +5,6 @@
 use crate::inputs::ModelChoice;
 use pipewright_core::cost::{Cluster, MeasuredNode, Profile};
 use pipewright_core::units::Nanos;
-use std::collections::BTreeSet;
 
 /// All that was typed over.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,10 +43,10 @@ impl Times {
     /// `base` with these times; what it measured itself of other layers stays.
     pub fn over(&self, base: &Cluster) -> Cluster {
         let typed = || self.layers.iter().flat_map(|layer| &layer.nodes);
-        let names: BTreeSet<&str> = typed().map(|node| node.node.as_str()).collect();
+        let is_other = |node: &&MeasuredNode| !typed().any(|t| t.node == node.node);
         let model = self.model.name();
         let measured = base.profile.iter().filter(|profile| profile.model == model);
-        let others = measured.flat_map(|p| &p.nodes).filter(|n| !names.contains(n.node.as_str()));
+        let others = measured.flat_map(|p| &p.nodes).filter(is_other);
         let nodes = others.chain(typed()).cloned().collect();
         Cluster { profile: Some(Profile { model, nodes }), ..base.clone() }
     }

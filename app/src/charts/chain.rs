@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 /// Room for arcs at the left of the rows, CSS pixels.
-pub const GUTTER: f64 = 44.0;
+const GUTTER: f64 = 44.0;
 /// More arcs than this at once are no picture; the shortest are drawn.
 const ARCS_MAX: usize = 400;
 
@@ -27,7 +27,7 @@ pub struct Look<'a> {
     /// Of a micro-batch.
     pub samples: u64,
     /// The selected row.
-    pub selected: usize,
+    pub selected: Option<usize>,
 }
 
 impl Look<'_> {
@@ -43,6 +43,15 @@ impl Look<'_> {
             None => self.anatomy.layers.get(row.first).map(|l| &l.name),
         };
         (name.map_or("", String::as_str), row.end - row.first)
+    }
+
+    /// Its trained values, in words.
+    pub fn params(&self, row: &Row) -> String {
+        match self.anatomy.layers[row.first..row.end].iter().map(|l| l.params).sum() {
+            0 => "–".into(),
+            few @ 1..1000 => few.to_string(),
+            many => format::scaled(many as f64),
+        }
     }
 
     fn is_typed(&self, row: &Row) -> bool {
@@ -69,6 +78,24 @@ pub fn longest(rows: &[Row], times: &[Passes]) -> Nanos {
     bars.map(time).max().unwrap_or_default()
 }
 
+/// The names of the columns.
+pub fn head(longest: Nanos) -> String {
+    let columns = [
+        ("ch-n", "layer"),
+        ("ch-o", "operations"),
+        ("ch-b", "forward and backward"),
+        ("ch-t", &*format!("time, {}", Clock::of(longest).unit)),
+        ("ch-p", "params"),
+        ("ch-s", "cut sends"),
+    ];
+    let mut out = String::from("<div role='row' class='ch-row' aria-rowindex='1'>");
+    for (class, name) in columns {
+        let _ = write!(out, "<span role='columnheader' class='{class}'>{name}</span>");
+    }
+    out.push_str("</div>");
+    out
+}
+
 /// Some rows, each with its cells.
 pub fn rows(chain: &Chain, range: Range<usize>, look: &Look, longest: Nanos) -> String {
     let clock = Clock::of(longest);
@@ -87,7 +114,7 @@ fn row(chain: &Chain, index: usize, look: &Look, longest: Nanos, clock: &Clock, 
     let (top, bottom) = chain.span(index);
     let (name, count) = look.name(row);
     let (name, time) = (escape(name), look.time(row));
-    let selected = index == look.selected;
+    let selected = look.selected == Some(index);
     let fold = match row.kind {
         Kind::Layer => "",
         Kind::Folded(_) => " aria-expanded='false'",
@@ -121,8 +148,7 @@ fn row(chain: &Chain, index: usize, look: &Look, longest: Nanos, clock: &Clock, 
     bar(row, time, longest, clock, out);
     let mark = if look.is_typed(row) { "<b title='typed over'>* </b>" } else { "" };
     let layers = &look.anatomy.layers[row.first..row.end];
-    let params: u64 = layers.iter().map(|l| l.params).sum();
-    let params = if params == 0 { "–".into() } else { format::scaled(params as f64) };
+    let params = look.params(row);
     let sends = layers[layers.len() - 1].sends * look.samples;
     let sends = if sends.0 == 0 { "–".into() } else { format::bytes_text(sends) };
     let _ = write!(
@@ -168,7 +194,7 @@ pub fn stages(chain: &Chain, borders: &[usize], solved: &Solved) -> String {
         );
         if let Some(time) = times.get(stage).filter(|_| height >= 15.0) {
             let time = clock.text(*time);
-            let _ = write!(out, "<p><span>stage {stage}</span><b>{time}</b></p>");
+            let _ = write!(out, "<p><span><i>stage </i>{stage}</span><b>{time}</b></p>");
             let lane = solved.timeline.lanes.get(stage).filter(|_| height >= 34.0);
             if let Some(lane) = lane {
                 let fill = Fill::of(lane.arena, solved.capacity);
@@ -187,19 +213,28 @@ pub fn stages(chain: &Chain, borders: &[usize], solved: &Solved) -> String {
     out
 }
 
-/// The arcs that can be seen between two heights, as the content of an SVG that begins at the first.
-pub fn arcs(chain: &Chain, arcs: &[Arc], (top, bottom): (f64, f64), selected: usize) -> String {
+/// The arcs that can be seen between two heights.
+pub fn arcs(
+    chain: &Chain,
+    arcs: &[Arc],
+    (top, bottom): (f64, f64),
+    selected: Option<usize>,
+) -> String {
     let middle = |row: usize| {
         let (a, b) = chain.span(row);
         (a + b) / 2.0
     };
-    let mut out = String::new();
+    let (top, bottom) = (top.max(0.0), bottom.min(chain.height()));
+    let mut out = format!(
+        "<svg class='ch-arcs' aria-hidden='true' width='{GUTTER}' height='{:.0}' style='top:{top:.0}px'>",
+        (bottom - top).max(0.0)
+    );
     let ends = arcs.iter().map(|arc| (arc, middle(arc.from), middle(arc.to)));
     let seen = ends.filter(|(_, from, to)| *from < bottom && *to > top);
     for (arc, from, to) in seen.take(ARCS_MAX) {
         let (from, to) = (from - top + 4.0, to - top - 4.0);
         let x = GUTTER - 10.0 - (GUTTER - 16.0) * arc.column as f64 / COLUMNS as f64;
-        let on = if [arc.from, arc.to].contains(&selected) { " on" } else { "" };
+        let on = if [Some(arc.from), Some(arc.to)].contains(&selected) { " on" } else { "" };
         let (end, bend) = (GUTTER - 3.0, ((to - from) / 2.0).min(8.0));
         let _ = write!(
             out,
@@ -208,6 +243,7 @@ pub fn arcs(chain: &Chain, arcs: &[Arc], (top, bottom): (f64, f64), selected: us
             to - bend,
         );
     }
+    out.push_str("</svg>");
     out
 }
 
@@ -217,15 +253,14 @@ mod tests {
     use crate::engine::{self, Ground};
     use crate::model::{arcs as skips, fold};
     use crate::presets::EXAMPLES;
-    use std::collections::BTreeSet;
 
     /// A network's rows, folded, with what `draw` makes of them.
-    fn look<T>(selected: usize, typed: &[u32], draw: impl FnOnce(&Chain, &Look) -> T) -> T {
+    fn look<T>(selected: Option<usize>, typed: &[u32], draw: impl FnOnce(&Chain, &Look) -> T) -> T {
         let inputs = EXAMPLES[2].inputs();
         let ground = Ground::of(&inputs);
         let anatomy = Anatomy::new(&ground.graph);
         let groups = fold::groups(anatomy.layers.iter().map(|l| l.name.as_str()));
-        let chain = Chain::new(anatomy.layers.len(), &groups, &BTreeSet::from([0]), &[]);
+        let chain = Chain::new(anatomy.layers.len(), &groups, &[true], &[]);
         let times = anatomy.times(&ground.costs);
         let (anatomy, groups, times) = (&anatomy, &groups[..], &times[..]);
         draw(&chain, &Look { anatomy, groups, times, typed, samples: 2, selected })
@@ -233,7 +268,7 @@ mod tests {
 
     #[test]
     fn rows_are_a_tree_with_every_cell() {
-        let (markup, count) = look(1, &[2], |chain, look| {
+        let (markup, count) = look(Some(1), &[2], |chain, look| {
             (
                 rows(chain, 0..chain.rows.len(), look, longest(&chain.rows, look.times)),
                 chain.rows.len(),
@@ -257,19 +292,19 @@ mod tests {
     fn the_slowest_stage_is_marked_and_memory_stands_where_there_is_room() {
         let inputs = EXAMPLES[2].inputs();
         let solved = engine::solve(&inputs, &Ground::of(&inputs)).unwrap();
-        let markup = look(0, &[], |chain, _| stages(chain, &[1, 2, 3, 4, 8, 11, 14], &solved));
+        let markup = look(None, &[], |chain, _| stages(chain, &[1, 2, 3, 4, 8, 11, 14], &solved));
         assert_eq!(markup.matches("data-stage").count(), 8);
         assert_eq!(markup.matches("ch-st slow").count(), 1);
-        assert!(markup.contains("stage 0") && markup.contains("GiB"), "{markup}");
+        assert!(markup.contains("<i>stage </i>0") && markup.contains("GiB"), "{markup}");
     }
 
     #[test]
     fn arcs_outside_of_the_window_are_not_drawn() {
-        let chain = Chain::new(100, &[], &BTreeSet::new(), &[]);
+        let chain = Chain::new(100, &[], &[], &[]);
         let all: Vec<skips::Skip> =
             (0..98).map(|from| skips::Skip { from, to: from + 2 }).collect();
         let all = skips::arcs(&all, &chain);
-        let few = arcs(&chain, &all, (280.0, 560.0), 15);
+        let few = arcs(&chain, &all, (280.0, 560.0), Some(15));
         assert_eq!(few.matches("<path").count(), 12, "rows 8 to 20");
         assert_eq!(few.matches("ch-arc on").count(), 2, "into row 15 and out of it");
     }

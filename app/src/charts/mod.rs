@@ -12,6 +12,7 @@ pub mod fill;
 #[cfg(feature = "page")]
 pub mod frame;
 pub mod gaps;
+pub mod layer;
 pub mod layers;
 pub mod layout;
 #[cfg(feature = "page")]

@@ -71,12 +71,10 @@ mod tests {
     use super::*;
     use crate::model::{Anatomy, fold};
     use pipewright_core::graph::presets::Preset;
-    use std::collections::BTreeSet;
 
     fn chain(anatomy: &Anatomy, open: bool) -> Chain {
         let groups = fold::groups(anatomy.layers.iter().map(|l| l.name.as_str()));
-        let open: BTreeSet<usize> = (0..if open { groups.len() } else { 0 }).collect();
-        Chain::new(anatomy.layers.len(), &groups, &open, &[])
+        Chain::new(anatomy.layers.len(), &groups, &vec![open; groups.len()], &[])
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! between layers is nearest to a height.
 
 use super::fold::{Group, Row};
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Height of a layer's row, CSS pixels.
@@ -18,7 +17,7 @@ pub struct Chain {
 
 impl Chain {
     /// `cuts` are the borders of stages, as layers: a folded row has room for each stage in it.
-    pub fn new(layers: usize, groups: &[Group], open: &BTreeSet<usize>, cuts: &[usize]) -> Self {
+    pub fn new(layers: usize, groups: &[Group], open: &[bool], cuts: &[usize]) -> Self {
         let rows = super::fold::rows(layers, groups, open);
         let mut tops = vec![0.0];
         let mut top = 0.0;
@@ -122,7 +121,8 @@ mod tests {
 
     fn chain(open: &[usize], cuts: &[usize]) -> Chain {
         let groups = groups(NAMES.into_iter());
-        Chain::new(NAMES.len(), &groups, &open.iter().copied().collect(), cuts)
+        let open: Vec<bool> = (0..groups.len()).map(|g| open.contains(&g)).collect();
+        Chain::new(NAMES.len(), &groups, &open, cuts)
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn only_visible_rows() {
         let names: Vec<String> = (0..10_000).map(|i| format!("{i}.x")).collect();
-        let chain = Chain::new(names.len(), &[], &BTreeSet::new(), &[]);
+        let chain = Chain::new(names.len(), &[], &[], &[]);
         let seen = chain.visible(140_010.0, 140_700.0);
         assert_eq!(seen, 5000..5025);
         assert_eq!(chain.visible(-100.0, 10.0), 0..1);

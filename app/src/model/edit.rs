@@ -10,7 +10,6 @@ use pipewright_core::cost::{Cluster, Costs, MeasuredNode, NodeCost, Sample, Spli
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::units::Nanos;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Which pass a time is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +74,9 @@ pub fn typed(
     }
     let now = Typed { time, samples: engine::samples(inputs) };
     let chosen = inputs.cluster.cluster();
-    let nodes: BTreeSet<usize> = anatomy.work[layer].iter().map(|(node, _)| *node).collect();
+    let range = anatomy.layers[layer].nodes.clone();
+    let computes = |node: &usize| anatomy.work[layer].iter().any(|(n, _)| n == node);
+    let nodes: Vec<usize> = (range.start as usize..range.end as usize).filter(computes).collect();
     let scale =
         Scale { own: Ground::new(graph, &chosen), with: Ground::new(graph, &inputs.cluster()) };
     let nodes = scale.nodes(&nodes, &parts, pass, now);
@@ -108,17 +109,21 @@ pub fn reset(inputs: &mut Inputs, layer: Option<usize>) {
 struct Ground<'a> {
     graph: &'a Graph,
     cluster: Cluster,
-    costs: BTreeMap<u64, Costs>,
+    costs: Vec<Costs>,
 }
 
 impl<'a> Ground<'a> {
     fn new(graph: &'a Graph, cluster: &Cluster) -> Self {
-        Self { graph, cluster: cluster.clone(), costs: BTreeMap::new() }
+        Self { graph, cluster: cluster.clone(), costs: vec![] }
     }
 
     fn node(&mut self, samples: u64, node: usize) -> NodeCost {
-        let fresh = || Costs::new(self.graph, &self.cluster, samples);
-        self.costs.entry(samples).or_insert_with(fresh).nodes[node]
+        let known = self.costs.iter().position(|c| c.samples == samples);
+        let at = known.unwrap_or_else(|| {
+            self.costs.push(Costs::new(self.graph, &self.cluster, samples));
+            self.costs.len() - 1
+        });
+        self.costs[at].nodes[node]
     }
 
     /// The sizes at which a node was measured.
@@ -139,7 +144,7 @@ struct Scale<'a> {
 impl Scale<'_> {
     fn nodes(
         mut self,
-        nodes: &BTreeSet<usize>,
+        nodes: &[usize],
         parts: &[(usize, ComputationKind)],
         pass: Pass,
         to: Typed,
@@ -148,11 +153,14 @@ impl Scale<'_> {
             parts.iter().map(|(node, kind)| self.own.node(to.samples, *node).of(*kind)).sum();
         let factor = (total > Nanos::ZERO).then(|| to.time.0 as f64 / total.0 as f64);
         let measure = |node: &usize| {
-            let mut sizes: BTreeSet<u64> = self.with.sizes(*node).into_iter().collect();
-            sizes.insert(to.samples);
+            let mut sizes = self.with.sizes(*node);
+            let at = sizes.partition_point(|size| *size < to.samples);
+            if sizes.get(at) != Some(&to.samples) {
+                sizes.insert(at, to.samples);
+            }
             // Two sizes say what a computation costs whatever the size.
             if sizes.len() == 1 {
-                sizes.insert(2 * to.samples);
+                sizes.push(2 * to.samples);
             }
             let sample = |samples: &u64| {
                 let own = self.own.node(*samples, *node);
@@ -163,8 +171,7 @@ impl Scale<'_> {
             MeasuredNode { node: self.own.graph.nodes()[*node].name.clone(), samples }
         };
         let mut measured: Vec<MeasuredNode> = nodes.iter().map(measure).collect();
-        let order: Vec<usize> = nodes.iter().copied().collect();
-        settle(&mut measured, &order, parts, to);
+        settle(&mut measured, nodes, parts, to);
         measured
     }
 }

@@ -1,8 +1,6 @@
 //! Repeated blocks by the names of layers: `layer3.4.conv2` is a layer of block 4 of `layer3`.
 //! Neighbours of one block fold to a row, and so do neighbouring blocks of one name.
 
-use std::collections::BTreeSet;
-
 /// Layers that fold to one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -54,7 +52,7 @@ impl Row {
 
 /// A name's family and its block in it; `None` for a name without number.
 fn parts(name: &str) -> Option<(&str, &str)> {
-    let separator = |c: char| !c.is_alphanumeric();
+    let separator = |c: char| c.is_ascii() && !c.is_ascii_alphanumeric();
     let mut start = 0;
     for part in name.split(separator) {
         let end = start + part.len();
@@ -104,8 +102,8 @@ fn add(family: &str, run: &[Option<(&str, &str)>], first: usize, found: &mut Vec
     }
 }
 
-/// The rows where the groups in `open` are unfolded.
-pub fn rows(layers: usize, groups: &[Group], open: &BTreeSet<usize>) -> Vec<Row> {
+/// The rows; `open` says of each group whether it is unfolded.
+pub fn rows(layers: usize, groups: &[Group], open: &[bool]) -> Vec<Row> {
     let mut rows = vec![];
     let mut level = vec![0; layers];
     let mut folded_until = 0;
@@ -113,7 +111,7 @@ pub fn rows(layers: usize, groups: &[Group], open: &BTreeSet<usize>) -> Vec<Row>
     for first in 0..layers {
         while let Some(group) = groups.get(next).filter(|g| g.first == first) {
             if first >= folded_until {
-                let is_open = open.contains(&next);
+                let is_open = open.get(next) == Some(&true);
                 let kind = if is_open { Kind::Open(next) } else { Kind::Folded(next) };
                 rows.push(Row { first, end: group.end, level: group.level, kind });
                 if !is_open {
@@ -126,7 +124,6 @@ pub fn rows(layers: usize, groups: &[Group], open: &BTreeSet<usize>) -> Vec<Row>
         if first >= folded_until {
             rows.push(Row { first, end: first + 1, level: level[first], kind: Kind::Layer });
         }
-        // Groups of a folded one are passed over with their layers.
     }
     rows
 }
@@ -155,7 +152,7 @@ mod tests {
         assert_eq!(of(&["fc6", "fc7", "loss"]), [("fc".into(), 0, 2, 0)]);
         assert_eq!(of(&["a", "a", "b0", "c0"]), []);
         assert_eq!(of(&["/m/h.0/x", "/m/h.1/x"]), [("/m/h".into(), 0, 2, 0)]);
-        assert_eq!(of(&["ä·1", "ä·2", "", "日本"]), [("ä".into(), 0, 2, 0)]);
+        assert_eq!(of(&["ä·1", "ä·2", "", "日本"]), [("ä·".into(), 0, 2, 0)]);
     }
 
     #[test]
@@ -172,7 +169,8 @@ mod tests {
         let names = ["stem", "l3.0.conv1", "l3.0.conv2", "l3.1.conv1", "l3.1.conv2", "fc"];
         let groups = groups(names.iter().copied());
         let shown = |open: &[usize]| {
-            let rows = rows(names.len(), &groups, &open.iter().copied().collect());
+            let open: Vec<bool> = (0..groups.len()).map(|g| open.contains(&g)).collect();
+            let rows = rows(names.len(), &groups, &open);
             rows.iter().map(|r| (r.first, r.end, r.level, r.is_open())).collect::<Vec<_>>()
         };
         assert_eq!(shown(&[]), [(0, 1, 0, false), (1, 5, 0, false), (5, 6, 0, false)]);

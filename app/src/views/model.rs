@@ -1,5 +1,8 @@
 //! The Model screen: the layers as a chain with their costs, the plan's cuts on it, and times that can
 //! be typed over.
+//!
+//! Most of it is markup that plain functions make, and events are handled where they bubble to: that
+//! is a third of the code that as many views would be.
 
 mod chain;
 mod details;
@@ -11,10 +14,11 @@ use crate::model::chain::{around, find};
 use crate::model::edit;
 use chain::ChainPane;
 use details::Details;
-use leptos::ev::KeyboardEvent;
+use leptos::ev::{Event, KeyboardEvent, MouseEvent};
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 use look::Looked;
+use wasm_bindgen::JsCast;
 
 #[component]
 pub fn ModelView() -> impl IntoView {
@@ -28,108 +32,106 @@ fn regions() -> Result<AnyView, Missing> {
     Ok(view! { <Choices /> <ChainPane /> <Details /> }.into_any())
 }
 
+/// What is found by its name.
+#[derive(Clone, Default)]
+struct Found {
+    text: String,
+    layers: Vec<usize>,
+    at: usize,
+}
+
 #[component]
 fn Choices() -> impl IntoView {
     let looked = expect_context::<Looked>();
     let page = looked.page;
+    let found = RwSignal::new(Found::default());
+    let click = move |event: MouseEvent| match id_of(&event).as_str() {
+        "fold-all" => looked.open.update(|open| open.fill(false)),
+        "unfold-all" => looked.open.update(|open| open.fill(true)),
+        "reset-all" => page.edit(|i| edit::reset(i, None)),
+        _ => {}
+    };
+    let typed = move |event: Event| {
+        if id_of(&event) == "find-layer" {
+            let text = event_target_value(&event);
+            let layers = looked
+                .net
+                .with_untracked(|n| find(n.anatomy.layers.iter().map(|l| l.name.as_str()), &text));
+            found.set(Found { text, layers, at: 0 });
+            show(looked, found);
+        }
+    };
+    let key = move |event: KeyboardEvent| {
+        if event.key() == "Enter" && id_of(&event) == "find-layer" {
+            event.prevent_default();
+            let back = event.shift_key();
+            found.update(|f| {
+                let count = f.layers.len().max(1);
+                f.at = (f.at + if back { count - 1 } else { 1 }) % count;
+            });
+            show(looked, found);
+        }
+    };
+    let hits = move || {
+        found.with(|f| match f.layers.len() {
+            _ if f.text.trim().is_empty() => String::new(),
+            0 => "No layer has that in its name.".into(),
+            n => format!("{} of {n} · Enter: next", f.at + 1),
+        })
+    };
+    let rows = move || {
+        looked.scene.with(|s| {
+            let layers = s.net.anatomy.layers.len();
+            format!("{layers} layers in {} rows", s.chain.rows.len())
+        })
+    };
+    let edited = move || looked.scene.with(|s| edited(s.typed.len()));
     view! {
-        <aside class="inp" class:open=move || page.sheet.get() aria-label="Inputs of the model">
+        <aside class="inp" class:open=move || page.sheet.get() aria-label="Inputs of the model"
+            on:click=click on:input=typed on:keydown=key>
             <Group title="Model and cluster" hint="">
                 <ModelSelect id="model-model" />
                 <ClusterSelect id="model-cluster" />
             </Group>
-            <Group title="Layers" hint="">
-                <Find />
-                <Folds />
-            </Group>
-            <Group title="Typed times" hint="">
-                <Edited />
-            </Group>
+            <section class="grp" inner_html=FIND></section>
+            <div class="grp"><p class="note wide" role="status" id="found">{hits}</p><p class="note wide" id="row-count">{rows}</p></div>
+            <section class="grp" id="typed" inner_html=edited></section>
         </aside>
     }
 }
 
-/// A box that jumps to the next layer with its text.
-#[component]
-fn Find() -> impl IntoView {
-    let looked = expect_context::<Looked>();
-    let text = RwSignal::new(String::new());
-    let at = RwSignal::new(0usize);
-    let hits = Memo::new(move |_| {
-        looked.anatomy.with(|a| find(a.layers.iter().map(|l| l.name.as_str()), &text.get()))
-    });
-    let show = move || {
-        let layer = hits.with_untracked(|h| h.get(at.get_untracked()).copied());
-        if let Some(layer) = layer {
-            let groups = looked.groups.get_untracked();
-            looked.open.update(|open| open.extend(around(&groups, layer)));
-            looked.pick_layer(layer);
-        }
-    };
-    let typed = move |event: web_sys::Event| {
-        text.set(event_target_value(&event));
-        at.set(0);
-        show();
-    };
-    let key = move |event: KeyboardEvent| {
-        let count = hits.with_untracked(Vec::len);
-        if event.key() == "Enter" && count > 0 {
-            event.prevent_default();
-            let by = if event.shift_key() { count - 1 } else { 1 };
-            at.update(|at| *at = (*at + by) % count);
-            show();
-        }
-    };
-    let says = move || match (text.with(|t| t.trim().is_empty()), hits.with(Vec::len)) {
-        (true, _) => String::new(),
-        (_, 0) => "No layer has that in its name.".into(),
-        (_, n) => format!("{} of {n} · Enter: next", at.get() + 1),
-    };
-    view! {
-        <div class="row"><label for="find-layer">"Find"</label>
-            <input id="find-layer" class="find wide" type="search" placeholder="a layer" autocomplete="off"
-                on:input=typed on:keydown=key /></div>
-        <div class="row tight"><p class="note" role="status" id="found">{says}</p></div>
-    }
-}
-
-#[component]
-fn Folds() -> impl IntoView {
-    let looked = expect_context::<Looked>();
-    let count = move || {
-        let layers = looked.anatomy.with(|a| a.layers.len());
-        let rows = looked.chain.with(|c| c.rows.len());
-        format!("{layers} layers in {rows} rows")
-    };
-    let none = move || looked.groups.with(|g| g.is_empty());
-    let unfold = move |_| {
-        let all = looked.groups.with_untracked(|g| 0..g.len());
-        looked.open.set(all.collect());
-    };
-    view! {
-        <div class="two">
-            <button class="btn" id="fold-all" disabled=none on:click=move |_| looked.open.update(|o| o.clear())>"Fold all"</button>
-            <button class="btn" id="unfold-all" disabled=none on:click=unfold>"Unfold all"</button>
-        </div>
-        <p class="note wide" id="row-count">{count}</p>
-    }
-}
+const FIND: &str = "<h2 class='gh'>Layers</h2><div class='row'><label for='find-layer'>Find</label>\
+    <input id='find-layer' class='find wide' type='search' placeholder='a layer' autocomplete='off'></div>\
+    <div class='two'><button class='btn' id='fold-all'>Fold all</button><button class='btn' id='unfold-all'>Unfold all</button></div>";
 
 /// How many times are typed, and the way back.
-#[component]
-fn Edited() -> impl IntoView {
-    let looked = expect_context::<Looked>();
-    let count = move || looked.typed.with(|t| t.len());
-    let says = move || match count() {
+fn edited(count: usize) -> String {
+    let says = match count {
         0 => "None. Select a layer and type how long it takes.".to_owned(),
         1 => "1 layer, marked *".to_owned(),
         n => format!("{n} layers, marked *"),
     };
-    view! {
-        <p class="note wide" id="typed-count">{says}</p>
-        <Show when=move || { count() > 0 }>
-            <button class="btn" id="reset-all" on:click=move |_| looked.page.edit(|i| edit::reset(i, None))>"Reset all"</button>
-            <p class="note wide">"The link has your settings, not your times; save the plan."</p>
-        </Show>
+    let reset = if count == 0 {
+        ""
+    } else {
+        "<p class='note wide'>The link has your settings, not your times; save the plan.</p>\
+         <button class='btn' id='reset-all'>Reset all times</button>"
+    };
+    format!("<h2 class='gh'>Typed times</h2><p class='note wide'>{says}</p>{reset}")
+}
+
+/// Selects what was found, unfolded.
+fn show(looked: Looked, found: RwSignal<Found>) {
+    let layer = found.with_untracked(|f| f.layers.get(f.at).copied());
+    if let Some(layer) = layer {
+        let net = looked.net.get_untracked();
+        looked.open.update(|open| around(&net.groups, layer).for_each(|g| open[g] = true));
+        looked.pick(looked.scene.with_untracked(|s| s.chain.row_of(layer)));
     }
+}
+
+/// The id of the element that an event is of.
+fn id_of(event: &Event) -> String {
+    let element = event.target().and_then(|t| t.dyn_into::<web_sys::Element>().ok());
+    element.map(|e| e.id()).unwrap_or_default()
 }

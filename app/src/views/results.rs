@@ -13,7 +13,7 @@ use pipewright_core::units::{Bytes, Nanos};
 
 /// How a number changes for better.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Better {
+enum Better {
     Less,
     More,
 }
@@ -65,7 +65,7 @@ pub fn Summary() -> impl IntoView {
 }
 
 #[component]
-pub fn Row(
+fn Row(
     id: &'static str,
     name: &'static str,
     #[prop(optional)] big: bool,

@@ -20,21 +20,19 @@ pub fn Split() -> impl IntoView {
     };
     let cuts = Memo::new(move |_| state.inputs.with(|i| i.cuts.len()));
     let frame: NodeRef<leptos::html::Div> = NodeRef::new();
-    let height = move |index: usize| {
+    let top = Callback::new(move |index: usize| {
         let cut = state.inputs.with(|i| i.cuts.get(index).copied());
         cut.map_or(0.0, |c| places.with(|p| p.share(c)) * HEIGHT)
-    };
+    });
     let near = Callback::new(move |y: f64| places.with_untracked(|p| p.near(y / HEIGHT)));
-    let crowded = Signal::derive(move || cuts.get() > 8);
+    let crowded = Callback::new(move |_| cuts.get() > 8);
     view! {
         <div id="split" node_ref=frame role="group" aria-label="Split editor">
             <svg height=HEIGHT width="100%" aria-hidden="true">
                 <g inner_html=layers></g>
                 <g inner_html=stages></g>
             </svg>
-            <For each=move || 0..cuts.get() key=|i| *i let(index)>
-                <Handle index places frame near crowded top=Signal::derive(move || height(index)) />
-            </For>
+            <Handles count=cuts places frame top near crowded says=Callback::new(|_| String::new()) />
         </div>
         <p class="eq"><i></i>"cut here for equal time"</p>
         <Show when=move || { cuts.get() > 0 }>
@@ -48,33 +46,49 @@ pub fn Split() -> impl IntoView {
     }
 }
 
-/// A cut as a line with a grip, on whatever picture of the layers.
+/// The cuts as lines with grips, on whatever picture of the layers.
 #[component]
-pub fn Handle(
-    index: usize,
+pub fn Handles(
+    count: Memo<usize>,
     places: Memo<Shared<Places>>,
     /// The picture.
     frame: NodeRef<leptos::html::Div>,
-    /// Where the cut is in it, CSS pixels.
-    top: Signal<f64>,
+    /// Where a cut is in it, CSS pixels.
+    top: Callback<usize, f64>,
     /// The place nearest to a height.
     near: Callback<f64, usize>,
-    /// Whether its neighbours are so near that grips take columns, so that each can be caught.
-    crowded: Signal<bool>,
-    /// Said beside it while it moves.
-    #[prop(optional, into)]
-    says: Signal<String>,
+    /// Whether a cut's neighbours are so near that grips take columns, so that each can be caught.
+    crowded: Callback<usize, bool>,
+    /// Said beside a cut while it moves.
+    says: Callback<usize, String>,
+) -> impl IntoView {
+    view! {
+        <For each=move || 0..count.get() key=|i| *i let(index)>
+            <Handle index places frame top near crowded says />
+        </For>
+    }
+}
+
+#[component]
+fn Handle(
+    index: usize,
+    places: Memo<Shared<Places>>,
+    frame: NodeRef<leptos::html::Div>,
+    top: Callback<usize, f64>,
+    near: Callback<f64, usize>,
+    crowded: Callback<usize, bool>,
+    says: Callback<usize, String>,
 ) -> impl IntoView {
     let state = expect_context::<State>();
     let cut = move || state.inputs.with(|i| i.cuts.get(index).copied());
     let place = move || cut().map_or(0, |c| places.with(|p| p.of(c)));
-    let shift = move || if crowded.get() { (index % 3) as f64 * -34.0 } else { 0.0 };
+    let shift = move || if crowded.run(index) { (index % 3) as f64 * -34.0 } else { 0.0 };
     let after = move || {
         state
             .layers
             .with(|l| l.get(place()).map(|l| format!("after {}", l.name)).unwrap_or_default())
     };
-    let spoken = move || match says.get() {
+    let spoken = move || match says.run(index) {
         text if text.is_empty() => after(),
         text => format!("{}: {text}", after()),
     };
@@ -101,16 +115,16 @@ pub fn Handle(
     };
     let key = move |event: KeyboardEvent| key(state, places, index, place(), &event);
     view! {
-        <div class="cut" class:crowded=crowded data-cut=index.to_string() tabindex="0" role="slider"
+        <div class="cut" class:crowded=move || crowded.run(index) data-cut=index.to_string() tabindex="0" role="slider"
             aria-orientation="vertical" aria-label=format!("Cut {}", index + 1)
             aria-valuemin="1" aria-valuemax=move || places.with(|p| p.nodes.len()).to_string()
             aria-valuenow=move || (place() + 1).to_string() aria-valuetext=spoken title=after
-            style=move || format!("top:{:.1}px;--dx:{}px", top.get(), shift())
+            style=move || format!("top:{:.1}px;--dx:{}px", top.run(index), shift())
             on:pointerdown=down on:pointermove=drag
             on:pointerup=move |_| state.release() on:pointercancel=move |_| state.release()
             on:lostpointercapture=move |_| state.release() on:keydown=key>
             <i></i>
-            <span class="says" aria-hidden="true">{says}</span>
+            <span class="says" aria-hidden="true">{move || says.run(index)}</span>
         </div>
     }
 }

@@ -4,7 +4,6 @@ use super::Costs;
 use crate::graph::Graph;
 use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Measured times of a model's nodes.
@@ -104,13 +103,13 @@ impl Profile {
         if self.model != graph.name() {
             return;
         }
-        // Of two with one name the first counts.
-        let mut by_name = BTreeMap::new();
-        for measured in &self.nodes {
-            by_name.entry(measured.node.as_str()).or_insert(measured);
-        }
+        // Profiles have the order of the graph: the next node's place is most often the next one.
+        let mut next = 0;
         for (node, cost) in graph.nodes().iter().zip(&mut costs.nodes) {
-            let Some(measured) = by_name.get(node.name.as_str()) else { continue };
+            let is_this = |at: &usize| self.nodes[*at].node == node.name;
+            let Some(at) = (next..self.nodes.len()).chain(0..next).find(is_this) else { continue };
+            next = at + 1;
+            let measured = &self.nodes[at];
             let at = |of: fn(&Sample) -> Nanos| interpolate(&measured.samples, costs.samples, of);
             cost.forward = at(|s| s.forward_ns);
             cost.input_gradient = at(|s| s.input_gradient_ns);

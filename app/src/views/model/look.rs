@@ -1,4 +1,4 @@
-//! What the Model screen shows, each computed from what stands above it.
+//! What the Model screen shows, computed in two steps: what the network is, and what the plan makes of it.
 
 use crate::charts::chain::{self as picture, Look};
 use crate::charts::layers::Places;
@@ -12,186 +12,157 @@ use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::cost::Costs;
 use pipewright_core::units::Nanos;
-use std::collections::BTreeSet;
 
 /// Networks of up to so many layers open unfolded.
 const UNFOLDED: usize = 40;
+
+/// The network.
+pub struct Net {
+    pub anatomy: Anatomy,
+    pub groups: Vec<Group>,
+}
+
+/// Its rows, and the plan on them.
+pub struct Scene {
+    pub net: Shared<Net>,
+    pub chain: Chain,
+    pub arcs: Vec<Arc>,
+    /// Times that the plan is predicted from.
+    pub times: Vec<Passes>,
+    /// The cluster's own, without typed ones.
+    pub own: Vec<Passes>,
+    /// Layers with typed times.
+    pub typed: Vec<u32>,
+    pub longest: Nanos,
+    /// First layers of the stages but the first.
+    pub borders: Vec<usize>,
+    /// Those that folded rows have room for: while a cut is dragged rows stay under the hand.
+    calm: Vec<usize>,
+    /// Of a micro-batch.
+    samples: u64,
+}
 
 /// State of the screen. Copied into its parts.
 #[derive(Clone, Copy)]
 pub struct Looked {
     pub page: State,
-    pub anatomy: Memo<Shared<Anatomy>>,
-    pub groups: Memo<Shared<Vec<Group>>>,
-    /// Unfolded groups.
-    pub open: RwSignal<BTreeSet<usize>>,
-    pub chain: Memo<Shared<Chain>>,
-    pub arcs: Memo<Shared<Vec<Arc>>>,
-    /// Times that the plan is predicted from.
-    pub times: Memo<Shared<Vec<Passes>>>,
-    /// The cluster's own, without typed ones.
-    pub own: Memo<Shared<Vec<Passes>>>,
-    /// Layers with typed times.
-    pub typed: Memo<Vec<u32>>,
-    pub longest: Memo<Nanos>,
-    /// Where cuts can be.
-    pub places: Memo<Shared<Places>>,
-    /// First layers of the stages but the first.
-    pub borders: Memo<Vec<usize>>,
+    pub net: Memo<Shared<Net>>,
+    pub scene: Memo<Shared<Scene>>,
+    /// Which groups are unfolded.
+    pub open: RwSignal<Vec<bool>>,
     pub picked: RwSignal<Option<Row>>,
-    /// Index of the picked row.
-    pub selected: Memo<usize>,
     /// Counts wishes to see the picked row.
     pub reveal: RwSignal<u32>,
+    /// Where cuts can be.
+    pub places: Memo<Shared<Places>>,
 }
 
 impl Looked {
     pub fn new(page: State) -> Self {
-        let anatomy = while_seen(page, move || page.graph.with(|g| Anatomy::new(g)));
-        let groups = Memo::new(move |_| {
-            Shared::new(anatomy.with(|a| fold::groups(a.layers.iter().map(|l| l.name.as_str()))))
-        });
-        let open = RwSignal::new(unfolded(&anatomy.get_untracked(), &groups.get_untracked()));
-        let borders = borders(page, anatomy);
-        let chain = chain(page, anatomy, groups, open, borders);
-        let arcs = Memo::new(move |_| {
-            Shared::new(anatomy.with(|a| chain.with(|c| arcs::arcs(&a.skips, c))))
-        });
-        let times =
-            while_seen(page, move || anatomy.with(|a| page.ground.with(|g| a.times(&g.costs))));
-        let typed = Memo::new(move |_| {
-            let typed = page.inputs.with(|i| i.typed().cloned());
-            typed.map_or(vec![], |t| t.layers.iter().map(|l| l.layer).collect())
-        });
-        let own = while_seen(page, move || {
-            if typed.with(Vec::is_empty) {
-                return times.with(|t| t.to_vec());
+        // Nobody looks at what is hidden.
+        let net = Memo::new(move |old: Option<&Shared<Net>>| match (page.screen.get(), old) {
+            (Screen::Model, _) | (_, None) => {
+                let anatomy = page.graph.with(|g| Anatomy::new(g));
+                let groups = fold::groups(anatomy.layers.iter().map(|l| l.name.as_str()));
+                Shared::new(Net { anatomy, groups })
             }
-            let cluster = page.inputs.with(|i| i.cluster.cluster());
-            let samples = page.ground.with(|g| g.costs.samples);
-            let costs = page.graph.with(|g| Costs::new(g, &cluster, samples));
-            anatomy.with(|a| a.times(&costs))
+            (_, Some(old)) => old.clone(),
+        });
+        let open = RwSignal::new(net.with_untracked(|n| unfolded(n)));
+        let scene = Memo::new(move |old: Option<&Shared<Scene>>| match (page.screen.get(), old) {
+            (Screen::Model, _) | (_, None) => {
+                let calm = old.filter(|_| page.history.with(|h| h.dragging()));
+                open.with(|open| Shared::new(scene(page, net.get(), open, calm)))
+            }
+            (_, Some(old)) => old.clone(),
         });
         let picked = RwSignal::new(None);
-        let selected =
-            Memo::new(move |_| picked.get().map_or(0, |row| chain.with(|c| c.find(&row))));
-        let longest =
-            Memo::new(move |_| chain.with(|c| times.with(|t| picture::longest(&c.rows, t))));
-        let places = Memo::new(move |_| page.layers.with(|l| Shared::new(Places::new(l))));
-        Effect::new(move |old: Option<Shared<Anatomy>>| {
-            let now = anatomy.get();
+        Effect::new(move |old: Option<Shared<Net>>| {
+            let now = net.get();
             if old.is_some_and(|old| old != now) {
-                open.set(unfolded(&now, &groups.get_untracked()));
+                open.set(unfolded(&now));
                 picked.set(None);
             }
             now
         });
-        let reveal = RwSignal::new(0);
-        Self {
-            page,
-            anatomy,
-            groups,
-            open,
-            chain,
-            arcs,
-            times,
-            own,
-            typed,
-            longest,
-            places,
-            borders,
-            picked,
-            selected,
-            reveal,
-        }
+        let places = Memo::new(move |_| page.layers.with(|l| Shared::new(Places::new(l))));
+        Self { page, net, scene, open, picked, reveal: RwSignal::new(0), places }
     }
 
-    /// What rows are drawn from, handed to `draw`.
-    pub fn look<T>(self, draw: impl FnOnce(&Chain, &Look) -> T) -> T {
-        let (chain, anatomy, groups) = (self.chain.get(), self.anatomy.get(), self.groups.get());
-        let (times, typed) = (self.times.get(), self.typed.get());
+    /// The rows, what they are drawn from, and all else, handed to `draw`.
+    pub fn look<T>(self, draw: impl FnOnce(&Scene, &Look) -> T) -> T {
+        let scene = self.scene.get();
         let look = Look {
-            anatomy: &anatomy,
-            groups: &groups,
-            times: &times,
-            typed: &typed,
-            samples: self.page.ground.with(|g| g.costs.samples),
-            selected: self.selected.get(),
+            anatomy: &scene.net.anatomy,
+            groups: &scene.net.groups,
+            times: &scene.times,
+            typed: &scene.typed,
+            samples: scene.samples,
+            selected: self.picked.get().map(|row| scene.chain.find(&row)),
         };
-        draw(&chain, &look)
+        draw(&scene, &look)
+    }
+
+    /// Index of the selected row, and the row.
+    pub fn selected(self) -> Option<(usize, Row)> {
+        let row = self.picked.get()?;
+        self.scene.with(|s| {
+            let at = s.chain.find(&row);
+            s.chain.rows.get(at).map(|row| (at, *row))
+        })
     }
 
     /// Selects a row and brings it into sight.
     pub fn pick(self, row: usize) {
-        let row = self.chain.with_untracked(|c| c.rows.get(row).copied());
+        let row = self.scene.with_untracked(|s| s.chain.rows.get(row).copied());
         if row.is_some() {
             self.picked.set(row);
             self.reveal.update(|n| *n += 1);
         }
     }
 
-    /// Selects a layer's row.
-    pub fn pick_layer(self, layer: usize) {
-        self.pick(self.chain.with_untracked(|c| c.row_of(layer)));
-    }
-
-    /// The row that is selected.
-    pub fn row(self) -> Option<Row> {
-        self.chain.with(|c| c.rows.get(self.selected.get()).copied())
-    }
-
     /// Folds or unfolds a group.
     pub fn turn(self, group: usize, unfold: bool) {
         self.open.update(|open| {
-            if unfold {
-                open.insert(group);
-            } else {
-                open.remove(&group);
+            if let Some(is_open) = open.get_mut(group) {
+                *is_open = unfold;
             }
         });
     }
 }
 
-/// The first layers of the stages but the first.
-fn borders(page: State, anatomy: Memo<Shared<Anatomy>>) -> Memo<Vec<usize>> {
-    Memo::new(move |_| {
-        let of = |a: &Anatomy, cut: &u32| a.layers.partition_point(|l| l.nodes.start < *cut);
-        let cuts = page.inputs.with(|i| i.cuts.clone());
-        anatomy.with(|a| cuts.iter().map(|cut| of(a, cut)).collect::<Vec<_>>())
-    })
-}
-
-/// The rows. While a cut is dragged they stay: they must not move under the hand.
-fn chain(
-    page: State,
-    anatomy: Memo<Shared<Anatomy>>,
-    groups: Memo<Shared<Vec<Group>>>,
-    open: RwSignal<BTreeSet<usize>>,
-    borders: Memo<Vec<usize>>,
-) -> Memo<Shared<Chain>> {
-    let calm = Memo::new(move |old: Option<&Vec<usize>>| match old {
-        Some(old) if page.history.with(|h| h.dragging()) => old.clone(),
-        _ => borders.get(),
-    });
-    Memo::new(move |_| {
-        let layers = anatomy.with(|a| a.layers.len());
-        let chain = open.with(|o| groups.with(|g| calm.with(|c| Chain::new(layers, g, o, c))));
-        Shared::new(chain)
-    })
+fn scene(page: State, net: Shared<Net>, open: &[bool], calm: Option<&Shared<Scene>>) -> Scene {
+    let (anatomy, groups) = (&net.anatomy, &net.groups);
+    let layers = &anatomy.layers;
+    let (cuts, typed) = page.inputs.with(|i| (i.cuts.clone(), i.typed().cloned()));
+    let border = |cut: &u32| layers.partition_point(|l| l.nodes.start < *cut);
+    let borders: Vec<usize> = cuts.iter().map(border).collect();
+    let calm = calm.map_or_else(|| borders.clone(), |old| old.calm.clone());
+    let chain = Chain::new(layers.len(), groups, open, &calm);
+    let ground = page.ground.get();
+    let times = anatomy.times(&ground.costs);
+    let samples = ground.costs.samples;
+    let own = if typed.is_some() {
+        let cluster = page.inputs.with(|i| i.cluster.cluster());
+        anatomy.times(&Costs::new(&ground.graph, &cluster, samples))
+    } else {
+        times.clone()
+    };
+    Scene {
+        arcs: arcs::arcs(&anatomy.skips, &chain),
+        longest: picture::longest(&chain.rows, &times),
+        typed: typed.map_or(vec![], |t| t.layers.iter().map(|l| l.layer).collect()),
+        net,
+        chain,
+        times,
+        own,
+        borders,
+        calm,
+        samples,
+    }
 }
 
 /// Which groups are open at first.
-fn unfolded(anatomy: &Anatomy, groups: &[Group]) -> BTreeSet<usize> {
-    (0..if anatomy.layers.len() <= UNFOLDED { groups.len() } else { 0 }).collect()
-}
-
-/// Nobody looks at what is hidden.
-fn while_seen<T: Send + Sync + 'static>(
-    page: State,
-    make: impl Fn() -> T + Send + Sync + 'static,
-) -> Memo<Shared<T>> {
-    Memo::new(move |old: Option<&Shared<T>>| match (page.screen.get(), old) {
-        (Screen::Model, _) | (_, None) => Shared::new(make()),
-        (_, Some(old)) => old.clone(),
-    })
+fn unfolded(net: &Net) -> Vec<bool> {
+    vec![net.anatomy.layers.len() <= UNFOLDED; net.groups.len()]
 }
