@@ -301,8 +301,7 @@ mod tests {
     #[test]
     fn arcs_outside_of_the_window_are_not_drawn() {
         let chain = Chain::new(100, &[], &[], &[]);
-        let all: Vec<skips::Skip> =
-            (0..98).map(|from| skips::Skip { from, to: from + 2 }).collect();
+        let all: Vec<skips::Skip> = (0..98).map(|from| (from, from + 2)).collect();
         let all = skips::arcs(&all, &chain);
         let few = arcs(&chain, &all, (280.0, 560.0), Some(15));
         assert_eq!(few.matches("<path").count(), 12, "rows 8 to 20");

@@ -3,12 +3,8 @@
 use super::chain::Chain;
 use pipewright_core::graph::Graph;
 
-/// A value of one layer that a later one reads; at least one layer lies between.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Skip {
-    pub from: usize,
-    pub to: usize,
-}
+/// A layer and a later one that reads a value of it; at least one layer lies between.
+pub type Skip = (usize, usize);
 
 /// A skip between two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +25,7 @@ pub fn skips(graph: &Graph, of: impl Fn(usize) -> usize) -> Vec<Skip> {
         for input in &node.inputs {
             let (from, to) = (of(input.index()), of(reader));
             if to > from + 1 && !graph.node(*input).op.is_source() {
-                found.push(Skip { from, to });
+                found.push((from, to));
             }
         }
     }
@@ -41,15 +37,15 @@ pub fn skips(graph: &Graph, of: impl Fn(usize) -> usize) -> Vec<Skip> {
 /// The skips as arcs between rows; those within a folded row, or to the row below, are none.
 /// Short ones stand nearest to the rows.
 pub fn arcs(skips: &[Skip], chain: &Chain) -> Vec<Arc> {
-    let rows = |s: &Skip| (chain.row_of(s.from), chain.row_of(s.to));
+    let rows = |(from, to): &Skip| (chain.row_of(*from), chain.row_of(*to));
     let mut pairs: Vec<(usize, usize)> = skips.iter().map(rows).collect();
     // A header between two layers is no layer.
     pairs.retain(|(a, b)| chain.rows[(a + 1).min(*b)..*b].iter().any(|r| !r.is_open()));
-    pairs.sort_unstable();
-    pairs.dedup();
-    let mut arcs: Vec<Arc> =
-        pairs.into_iter().map(|(from, to)| Arc { from, to, column: 0 }).collect();
-    arcs.sort_by_key(|a| (a.to - a.from, a.from));
+    let mut spans: Vec<(usize, usize)> = pairs.into_iter().map(|(a, b)| (b - a, a)).collect();
+    spans.sort_unstable();
+    spans.dedup();
+    let arc = |(span, from)| Arc { from, to: from + span, column: 0 };
+    let mut arcs: Vec<Arc> = spans.into_iter().map(arc).collect();
     let mut taken: Vec<Vec<(usize, usize)>> = vec![vec![]; COLUMNS];
     for arc in &mut arcs {
         let free = |column: &Vec<(usize, usize)>| {

@@ -93,7 +93,7 @@ fn Choices() -> impl IntoView {
                 <ModelSelect id="model-model" />
                 <ClusterSelect id="model-cluster" />
             </Group>
-            <section class="grp" inner_html=FIND></section>
+            <section class="grp ff" inner_html=FIND></section>
             <div class="grp"><p class="note wide" role="status" id="found">{hits}</p><p class="note wide" id="row-count">{rows}</p></div>
             <section class="grp" id="typed" inner_html=edited></section>
         </aside>
