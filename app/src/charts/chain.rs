@@ -5,7 +5,7 @@ use super::fill::Fill;
 use crate::engine::Solved;
 use crate::format::{self, Clock, escape};
 use crate::model::arcs::{Arc, COLUMNS};
-use crate::model::chain::Chain;
+use crate::model::chain::{Chain, ROW};
 use crate::model::fold::{Group, Kind, Row};
 use crate::model::{Anatomy, Passes};
 use pipewright_core::units::Nanos;
@@ -222,7 +222,7 @@ pub fn arcs(
 ) -> String {
     let middle = |row: usize| {
         let (a, b) = chain.span(row);
-        (a + b) / 2.0
+        a + (b - a).min(ROW) / 2.0
     };
     let (top, bottom) = (top.max(0.0), bottom.min(chain.height()));
     let mut out = format!(

@@ -16,7 +16,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// `cuts` are the borders of stages, as layers: a folded row has room for each stage in it.
+    /// `cuts` are the borders of stages, as layers: a folded row has room for each stage in it, below
+    /// its own line.
     pub fn new(layers: usize, groups: &[Group], open: &[bool], cuts: &[usize]) -> Self {
         let rows = super::fold::rows(layers, groups, open);
         let mut tops = vec![0.0];
@@ -24,7 +25,8 @@ impl Chain {
         for row in &rows {
             let from = cuts.partition_point(|c| *c <= row.first);
             let inside = cuts.partition_point(|c| *c < row.end) - from;
-            top += if row.is_open() { ROW } else { ROW * (inside + 1) as f64 };
+            let lines = if row.is_open() || inside == 0 { 1 } else { inside + 2 };
+            top += ROW * lines as f64;
             tops.push(top);
         }
         Self { rows, tops }
@@ -38,6 +40,12 @@ impl Chain {
     /// Upper and lower edge of a row.
     pub fn span(&self, row: usize) -> (f64, f64) {
         (self.tops[row], self.tops[row + 1])
+    }
+
+    /// Where a row's borders are: below its line, where it has room for them.
+    fn field(&self, row: usize) -> (f64, f64) {
+        let (top, bottom) = self.span(row);
+        (if bottom - top > ROW { top + ROW } else { top }, bottom)
     }
 
     /// The rows that can be seen between two heights.
@@ -77,7 +85,7 @@ impl Chain {
         }
         let Some(row) = from.checked_sub(1) else { return 0.0 };
         let Row { first, end, .. } = self.rows[row];
-        let (top, bottom) = self.span(row);
+        let (top, bottom) = self.field(row);
         top + (bottom - top) * (layer.min(end) - first) as f64 / (end - first) as f64
     }
 
@@ -87,7 +95,7 @@ impl Chain {
         let Some(Row { first, end, .. }) = self.rows.get(row).copied() else {
             return self.rows.last().map_or(0, |r| r.end);
         };
-        let (top, bottom) = self.span(row);
+        let (top, bottom) = self.field(row);
         if self.rows[row].is_open() {
             return first;
         }
@@ -141,11 +149,11 @@ mod tests {
     fn a_folded_row_has_room_for_every_stage_in_it() {
         assert_eq!(chain(&[], &[]).height(), 4.0 * ROW);
         // Between layers of the block; a cut at its edge needs no room.
-        assert_eq!(chain(&[], &[1, 2, 4, 5]).height(), 6.0 * ROW);
+        assert_eq!(chain(&[], &[1, 2, 4, 5]).height(), 7.0 * ROW);
         assert_eq!(chain(&[0], &[2, 4]).height(), 8.0 * ROW);
         let folded = chain(&[], &[3]);
-        assert_eq!(folded.span(1), (ROW, 3.0 * ROW));
-        assert_eq!(folded.border(3), 2.0 * ROW);
+        assert_eq!(folded.span(1), (ROW, 4.0 * ROW));
+        assert_eq!(folded.border(3), 3.0 * ROW);
     }
 
     #[test]
