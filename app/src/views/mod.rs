@@ -2,6 +2,7 @@
 
 pub mod app;
 mod communication;
+mod exports;
 mod header;
 mod help;
 mod icons;
@@ -9,6 +10,7 @@ mod inputs;
 mod lanes;
 mod moves;
 mod painter;
+mod palette;
 mod pointer;
 mod program;
 mod recompute;
