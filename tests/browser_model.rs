@@ -113,7 +113,7 @@ fn a_time_is_typed_over_and_exported() -> Outcome<()> {
 #[ignore = "needs dist/ and a browser: make test"]
 fn the_keyboard_alone_suffices() -> Outcome<()> {
     let Some(browser) = explorer("model-keys", "#v=1&model=resnet50")? else { return Ok(()) };
-    browser.keys("body", "2")?;
+    browser.press("2")?;
     browser.until("key 2 opens the screen", |b| Ok(b.count(ROWS)? > 1 && step(b)? > 0))?;
     let first = step(&browser)?;
     // From the header's last button on.

@@ -2,6 +2,7 @@
 
 pub mod app;
 mod communication;
+mod exports;
 mod header;
 mod help;
 mod icons;
@@ -10,6 +11,7 @@ mod lanes;
 mod model;
 mod moves;
 mod painter;
+mod palette;
 mod pointer;
 mod program;
 mod recompute;

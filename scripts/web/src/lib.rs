@@ -80,10 +80,15 @@ fn reply(stream: &mut TcpStream, status: &str, kind: &str, body: &[u8]) -> io::R
 }
 
 fn head(stream: &mut TcpStream, status: &str, kind: &str, length: usize) -> io::Result<()> {
+    // A worker has the policy of its script's answer; pages have one in `index.html`.
+    let policy = match kind.starts_with("text/javascript") {
+        true => "Content-Security-Policy: default-src 'self' 'wasm-unsafe-eval'\r\n",
+        false => "",
+    };
     // no-cache: after a rebuild a reload must show the new page, also for files without a hash.
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{policy}\
          Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     )
 }

@@ -10,6 +10,7 @@ fn site(name: &str) -> PathBuf {
     std::fs::write(base.join("secret.txt"), "secret").unwrap();
     std::fs::write(base.join("site/index.html"), "<h1>page</h1>").unwrap();
     std::fs::write(base.join("site/a b.wasm"), b"\0asm").unwrap();
+    std::fs::write(base.join("site/worker.js"), "").unwrap();
     std::fs::write(base.join("site/demo/plan.json"), "{}").unwrap();
     base
 }
@@ -35,6 +36,9 @@ fn files_come_with_their_type_and_are_revalidated() {
     assert!(page.ends_with("<h1>page</h1>"), "{page}");
     assert!(ask(&address, "GET /a%20b.wasm").contains("application/wasm"));
     assert!(ask(&address, "GET /demo/plan.json").contains("application/json"));
+    let worker = ask(&address, "GET /worker.js");
+    assert!(worker.contains("Content-Security-Policy: default-src 'self'"), "{worker}");
+    assert!(!page.contains("Content-Security-Policy"), "the page has its own: {page}");
     let head = ask(&address, "HEAD /index.html");
     assert!(head.contains("Content-Length: 13") && head.ends_with("\r\n\r\n"), "{head}");
     std::fs::remove_dir_all(base).unwrap();
