@@ -95,10 +95,11 @@ const fn screen(keys: &'static [&'static str], screen: Screen, shown: &'static s
 }
 
 /// The table.
-pub const KEYS: [Binding; 28] = [
+pub const KEYS: [Binding; 29] = [
     screen(&["1"], Screen::Plan, "1"),
-    screen(&["2"], Screen::Recompute, "2"),
-    screen(&["3"], Screen::Communication, "3"),
+    screen(&["2"], Screen::Compare, "2"),
+    screen(&["3"], Screen::Recompute, "3"),
+    screen(&["4"], Screen::Communication, "4"),
     ctrl(&["z"], false, Command::Undo, "Ctrl Z", "undo"),
     ctrl(&["z"], true, Command::Redo, "Ctrl Shift Z", "redo"),
     ctrl(&["y"], false, Command::Redo, "Ctrl Y", "redo"),

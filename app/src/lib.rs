@@ -15,6 +15,7 @@ mod address;
 mod advise;
 mod charts;
 mod communication;
+mod compare;
 mod content;
 #[cfg(feature = "page")]
 mod curves;
@@ -33,6 +34,7 @@ mod link;
 mod meter;
 #[cfg(feature = "page")]
 mod panic;
+mod plans;
 mod presets;
 mod program;
 mod reason;
@@ -51,6 +53,8 @@ mod suggest;
 mod theme;
 #[cfg(feature = "page")]
 mod views;
+#[cfg(feature = "page")]
+mod wire;
 
 /// Shows the page.
 #[cfg(feature = "page")]

@@ -73,6 +73,7 @@ impl Example {
             micro_batches: self.micro_batches,
             rest: Rest::default(),
             recompute: None,
+            a: None,
         };
         engine::split(&mut inputs, self.stages);
         inputs

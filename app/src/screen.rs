@@ -6,6 +6,8 @@ pub enum Screen {
     /// Timeline of one plan.
     #[default]
     Plan,
+    /// Two plans on one time axis, and which others there are.
+    Compare,
     /// What less memory costs.
     Recompute,
     /// How gradients travel.
@@ -14,12 +16,14 @@ pub enum Screen {
 
 impl Screen {
     /// In the order of tabs and number keys.
-    pub const ALL: [Screen; 3] = [Screen::Plan, Screen::Recompute, Screen::Communication];
+    pub const ALL: [Screen; 4] =
+        [Screen::Plan, Screen::Compare, Screen::Recompute, Screen::Communication];
 
     /// Its tab.
     pub const fn title(self) -> &'static str {
         match self {
             Screen::Plan => "Plan",
+            Screen::Compare => "Compare",
             Screen::Recompute => "Recompute",
             Screen::Communication => "Communication",
         }
@@ -29,6 +33,7 @@ impl Screen {
     pub fn word(self) -> &'static str {
         match self {
             Screen::Plan => "plan",
+            Screen::Compare => "compare",
             Screen::Recompute => "recompute",
             Screen::Communication => "communication",
         }

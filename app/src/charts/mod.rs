@@ -11,11 +11,13 @@ pub mod fill;
 #[cfg(feature = "page")]
 pub mod frame;
 pub mod gaps;
+pub mod hit;
 pub mod layers;
 pub mod layout;
 #[cfg(feature = "page")]
 pub mod overlay;
 pub mod palette;
+pub mod pareto;
 pub mod raster;
 pub mod recompute;
 pub mod speedup;

@@ -1,6 +1,7 @@
 //! The page.
 
 use super::communication::CommunicationView;
+use super::compare::CompareView;
 use super::header::{Export, Header, typing};
 use super::help::Help;
 use super::inputs::Inputs;
@@ -10,10 +11,11 @@ use super::results::{Suggestion, Summary};
 use super::selection::Selection;
 use super::timeline::TimelinePane;
 use super::tray::Tray;
+use crate::files::{self, Side};
 use crate::keys::{self, Command, Scope};
 use crate::screen::Screen;
 use crate::state::State;
-use crate::{address, advise, curves, files, presets, theme};
+use crate::{address, advise, curves, presets, theme};
 use leptos::ev;
 use leptos::prelude::*;
 use pipewright_core::schedule::{Action, ActionKind};
@@ -30,7 +32,8 @@ pub fn App() -> impl IntoView {
     // What was found stays when one looks at the plan again.
     let visited =
         |screen| Memo::new(move |before| before == Some(&true) || state.screen.get() == screen);
-    let [recompute, communication] = [Screen::Recompute, Screen::Communication].map(visited);
+    let [compare, recompute, communication] =
+        [Screen::Compare, Screen::Recompute, Screen::Communication].map(visited);
     Effect::new(move |_| {
         let name = state.inputs.with(|i| i.model.title());
         let lanes = state.inputs.with(|i| i.stages());
@@ -49,6 +52,9 @@ pub fn App() -> impl IntoView {
             </aside>
             <Tray />
         </main>
+        <Show when=move || compare.get()>
+            <main class="app cmp" hidden=move || state.screen.get() != Screen::Compare><CompareView /></main>
+        </Show>
         <Show when=move || recompute.get()>
             <main class="app rec" hidden=move || state.screen.get() != Screen::Recompute><RecomputeView /></main>
         </Show>
@@ -111,7 +117,7 @@ fn listen(state: State) {
     let dropped = window_event_listener(ev::drop, move |event| {
         event.prevent_default();
         if let Some(files) = event.data_transfer().and_then(|d| d.files()) {
-            files::read_all(state, files);
+            files::read_all(state, files, Side::B);
         }
     });
     let back = window_event_listener(ev::popstate, move |_| {

@@ -2,6 +2,7 @@
 
 pub mod app;
 mod communication;
+mod compare;
 mod header;
 mod help;
 mod icons;
