@@ -251,16 +251,17 @@ fn because(a: &Terms, b: &Terms, down: bool, clock: &Clock) -> String {
     } else {
         format!("its busiest lane, {} instead of {}, works", b.lane, a.lane)
     };
+    // What changed by how much, and what it is about.
     let mut terms = [
-        (change(a.pace, b.pace), pace),
-        (change(a.idle, b.idle), "that lane waits to fill and to drain".into()),
-        (change(a.messages, b.messages), "messages on the critical path take".into()),
+        (change(a.pace, b.pace), pace, ""),
+        (change(a.idle, b.idle), "its busiest lane waits".into(), " to fill and to drain"),
+        (change(a.messages, b.messages), "messages on the critical path take".into(), ""),
     ];
     let along = |by: i64| if down { -by } else { by };
-    terms.sort_by_key(|(by, _)| -along(*by));
-    let say = |(by, what): &(i64, String)| {
+    terms.sort_by_key(|(by, ..)| -along(*by));
+    let say = |(by, what, why): &(i64, String, &str)| {
         let word = if *by < 0 { "less" } else { "more" };
-        format!("{what} {} {word}", clock.short(Nanos(by.unsigned_abs())))
+        format!("{what} {} {word}{why}", clock.short(Nanos(by.unsigned_abs())))
     };
     let (most, against) = (&terms[0], &terms[2]);
     // What takes back less than a fifth is not worth a second look.

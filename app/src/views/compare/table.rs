@@ -52,7 +52,9 @@ fn row(row: Row) -> impl IntoView {
                 Some(false) => "num bad",
                 None => "num",
             };
-            view! { <td class=class>{format!("{arrow} {amount} {word}")}</td> }.into_any()
+            let words = [arrow, amount.as_str(), word].into_iter().filter(|part| !part.is_empty());
+            let text = words.collect::<Vec<&str>>().join(" ");
+            view! { <td class=class>{text}</td> }.into_any()
         }
     };
     view! {

@@ -79,7 +79,7 @@ fn said(search: PlanSearch) -> String {
     }
     let (tried, best) = search.progress.with(|p| (p.tried + p.skipped, p.front.len()));
     match (search.running.get(), tried) {
-        (false, 0) => "stages, replicas, micro-batches, schedule, recomputation".into(),
+        (false, 0) => "Stages, replicas, schedule and more".into(),
         (true, _) => format!("{tried} plans judged, {best} best so far"),
         (false, _) => format!("{tried} plans judged, {best} best; search again to go on"),
     }
