@@ -4,7 +4,8 @@
 # Trains caffenet-mini and googlenet-mini on four hosts (hosts.sh): in single precision, in fp8, by
 # table(1) without feedback, each bucket the fastest way (adaptive), and chosen while training among
 # all of these (spec). OUT/NET-RANKS/ gets plans and runs, OUT/NET-RANKS.txt the table of
-# `runner curves` and OUT/NET-RANKS.svg its picture. RUNNER names the program.
+# `runner curves` and OUT/NET-RANKS.svg its picture. RUNNER names the program, RATE the course of the
+# learning rate (constant).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -33,7 +34,8 @@ train() { # NET RANKS MBIT STEPS
     shift
     "$runner" plan --model "$net" --stages 1 --schedule gpipe --micro-batches 1 \
       --replicas "$ranks" --mini-batch 64 --data shapes --steps "$steps" --bucket-mib 1 \
-      --learning-rate 0.003 --momentum 0.9 --weight-decay 0.0005 --warmup 40 "$@" -o "$dir/$name.json"
+      --learning-rate 0.003 --momentum 0.9 --weight-decay 0.0005 --warmup 40 \
+      --rate "${RATE:-constant}" "$@" -o "$dir/$name.json"
   }
   plan fp32
   on_hosts "$mbit" "$ranks" profile "$dir/fp32.json" -o "$dir/cluster.json"

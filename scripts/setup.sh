@@ -114,6 +114,18 @@ put both on PATH or name them, then run make again:" "export CHROMIUM=... CHROME
   done
 }
 
+# Deque's checks of accessibility, which the tests run in the page.
+need_axe() {
+  [ -f "$cache/axe/node_modules/axe-core/axe.min.js" ] && return 0
+  have npm || { packages=(npm) && refresh_lists && install_packages; }
+  say "Downloading axe-core into .cache/axe (about 5 s)"
+  npm install --prefix "$cache/axe" --no-fund --no-audit --ignore-scripts axe-core@4 >"$log" 2>&1 || {
+    tail -n 20 "$log" >&2
+    give_up "The download failed. Put an axe.min.js of version 4 there, then run make again:" \
+      "$cache/axe/node_modules/axe-core/axe.min.js"
+  }
+}
+
 need_rust_components() {
   cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
   say "Installing rustfmt and clippy (about 10 s)"
@@ -150,5 +162,6 @@ need_compiler
 [ "$goal" != test ] || need_browser
 install_packages
 [ "$goal" != test ] || need_browser_without_package
+[ "$goal" != test ] || need_axe
 [ "$goal" != test ] || need_rust_components
 need_wasm_target

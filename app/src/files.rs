@@ -4,6 +4,7 @@
 //! what is wrong and what to do.
 
 use crate::content::{self, Content, recognise};
+use crate::exports::Format;
 use crate::inputs::Inputs;
 use crate::later::Missing;
 use crate::screen::Screen;
@@ -139,7 +140,7 @@ pub fn export(state: State) {
         match made.unwrap_or_else(|missing| Err(missing.to_string())) {
             Ok((text, ranks)) => match download("plan.json", &text) {
                 Ok(()) => state
-                    .say(format!("plan.json saved. Run it: mpirun -n {ranks} runner plan.json")),
+                    .say(format!("plan.json saved. Run it: {}", crate::exports::command(ranks))),
                 Err(_) => state.complain("The browser refused to save plan.json."),
             },
             Err(why) => state.complain(format!("Nothing saved: {why}.")),
@@ -147,16 +148,69 @@ pub fn export(state: State) {
     });
 }
 
+/// The text of a format; what makes them comes when it is first asked for.
+#[wasm_split(exports, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn put(format: Format, state: State) -> Result<Result<String, String>, Missing> {
+    let graph = state.graph.get_untracked();
+    Ok(state.shown.with_untracked(|shown| format.text(&shown.solved, &graph)))
+}
+
+/// Saves what is shown in another format.
+pub fn save(state: State, format: Format) {
+    spawn_local(async move {
+        let made = put(format, state).await.unwrap_or_else(|missing| Err(missing.to_string()));
+        let name = format.file();
+        match made.map(|text| download(name, &text)) {
+            Ok(Ok(())) => state.say(format!("{name} saved.")),
+            Ok(Err(_)) => state.complain(format!("The browser refused to save {name}.")),
+            Err(why) => state.complain(format!("{name} was not saved: {why}.")),
+        }
+    });
+}
+
+/// Saves the timeline's picture as it is seen.
+pub fn save_picture(state: State) {
+    let canvas = document().get_element_by_id("timeline");
+    let canvas = canvas.and_then(|e| e.dyn_into::<web_sys::HtmlCanvasElement>().ok());
+    let saved = canvas.and_then(|c| c.to_data_url().ok()).map(|url| follow(&url, "timeline.png"));
+    match saved {
+        Some(Ok(())) => state.say("timeline.png saved."),
+        _ => state.complain("The browser refused to save timeline.png."),
+    }
+}
+
+/// Puts the command that runs the exported plan on the clipboard.
+pub fn copy_command(state: State) {
+    let ranks = state.inputs.with_untracked(|i| i.stages() * i.rest.data_parallel.replicas);
+    let command = crate::exports::command(ranks);
+    spawn_local(async move {
+        match JsFuture::from(window().navigator().clipboard().write_text(&command)).await {
+            Ok(_) => state.say(format!("Copied: {command}")),
+            Err(_) => state.say(format!("In a shell: {command}")),
+        }
+    });
+}
+
+/// Downloads what an address holds.
+fn follow(url: &str, name: &str) -> Result<(), JsValue> {
+    let anchor: web_sys::HtmlAnchorElement = document().create_element("a")?.unchecked_into();
+    anchor.set_href(url);
+    anchor.set_download(name);
+    anchor.click();
+    Ok(())
+}
+
 pub fn download(name: &str, text: &str) -> Result<(), JsValue> {
     let parts = js_sys::Array::of1(&JsValue::from_str(text));
     let options = web_sys::BlobPropertyBag::new();
-    options.set_type("application/json");
+    options.set_type(match name.rsplit('.').next() {
+        Some("json") => "application/json",
+        Some("svg") => "image/svg+xml",
+        _ => "text/plain",
+    });
     let blob = web_sys::Blob::new_with_str_sequence_and_options(&parts, &options)?;
     let url = web_sys::Url::create_object_url_with_blob(&blob)?;
-    let anchor: web_sys::HtmlAnchorElement = document().create_element("a")?.unchecked_into();
-    anchor.set_href(&url);
-    anchor.set_download(name);
-    anchor.click();
+    follow(&url, name)?;
     // Some browsers start reading after the click returned.
     set_timeout(
         move || {

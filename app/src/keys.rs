@@ -14,6 +14,7 @@ pub enum Command {
     Export,
     Help,
     Screen(Screen),
+    Palette,
     ZoomIn,
     ZoomOut,
     PanLeft,
@@ -95,7 +96,7 @@ const fn screen(keys: &'static [&'static str], screen: Screen, shown: &'static s
 }
 
 /// The table.
-pub const KEYS: [Binding; 29] = [
+pub const KEYS: [Binding; 30] = [
     screen(&["1"], Screen::Plan, "1"),
     screen(&["2"], Screen::Compare, "2"),
     screen(&["3"], Screen::Recompute, "3"),
@@ -103,6 +104,7 @@ pub const KEYS: [Binding; 29] = [
     ctrl(&["z"], false, Command::Undo, "Ctrl Z", "undo"),
     ctrl(&["z"], true, Command::Redo, "Ctrl Shift Z", "redo"),
     ctrl(&["y"], false, Command::Redo, "Ctrl Y", "redo"),
+    ctrl(&["k"], false, Command::Palette, "Ctrl K", "do anything by name"),
     ctrl(&["s"], false, Command::Export, "Ctrl S", "export plan.json"),
     plain(Scope::Page, &["Escape"], Command::Clear, "Esc", "close help, clear the selection"),
     plain(Scope::Timeline, &["w", "+", "="], Command::ZoomIn, "W +", "zoom in"),

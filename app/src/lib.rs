@@ -21,6 +21,7 @@ mod content;
 mod curves;
 mod details;
 mod engine;
+mod exports;
 #[cfg(feature = "page")]
 mod files;
 mod format;
@@ -32,6 +33,7 @@ mod later;
 mod link;
 #[cfg(feature = "page")]
 mod meter;
+mod palette;
 #[cfg(feature = "page")]
 mod panic;
 mod plans;

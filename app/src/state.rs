@@ -81,6 +81,8 @@ pub struct State {
     pub show_measured: RwSignal<bool>,
     pub note: RwSignal<Note>,
     pub help: RwSignal<bool>,
+    /// Whether the command palette is open.
+    pub palette: RwSignal<bool>,
     pub finding: RwSignal<bool>,
     pub sheet: RwSignal<bool>,
     pub tab: RwSignal<Tab>,
@@ -149,6 +151,7 @@ impl State {
             show_measured: RwSignal::new(false),
             note: RwSignal::new(Note::default()),
             help: RwSignal::new(false),
+            palette: RwSignal::new(false),
             finding: RwSignal::new(false),
             sheet: RwSignal::new(false),
             tab: RwSignal::new(Tab::SpeedUp),

@@ -128,6 +128,16 @@ impl Browser {
         self.post(&format!("/element/{element}/value"), json!({ "text": text })).map(drop)
     }
 
+    /// Presses keys together, wherever the focus is: `"\u{E009}k"` is Ctrl K.
+    pub fn press(&self, keys: &str) -> Outcome<()> {
+        let event = |kind: &str, key: char| json!({ "type": kind, "value": key.to_string() });
+        let down = keys.chars().map(|key| event("keyDown", key));
+        let up = keys.chars().rev().map(|key| event("keyUp", key));
+        let actions: Vec<Value> = down.chain(up).collect();
+        let keyboard = json!({ "type": "key", "id": "keyboard", "actions": actions });
+        self.post("/actions", json!({ "actions": [keyboard] })).map(drop)
+    }
+
     /// Drags with the mouse from the middle of the first match by (`dx`, `dy`) CSS pixels.
     ///
     /// In two moves: code that waits for a first movement before it starts a drag sees one.

@@ -25,4 +25,5 @@ pub mod speedup;
 pub mod strips;
 #[cfg(feature = "page")]
 pub mod style;
+pub mod svg;
 pub mod ticks;

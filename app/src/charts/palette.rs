@@ -60,6 +60,25 @@ pub(super) const KINDS: [&str; 9] = ["f", "f-2", "b", "b-2", "b", "b-2", "w", "w
 pub(super) const HUES: [&str; 8] =
     ["#2b70b6", "#995e24", "#1d7c4d", "#c62f7a", "#8f49d4", "#4a781c", "#ca2f2f", "#1c7878"];
 
+/// What drawings that leave the page are coloured by: kinds, on a light ground.
+pub const HUES_OF_KINDS: [(&str, &str); 4] = [
+    ("forward", "#0072b2"),
+    ("backward", "#b84a00"),
+    ("weight gradient", "#00795a"),
+    ("update", "#6b7480"),
+];
+
+/// The colour of a piece of work in such a drawing.
+pub fn colour_of(work: Work) -> &'static str {
+    let Work::Run(action) = work else { return HUES_OF_KINDS[3].1 };
+    let kind = match action.kind {
+        ActionKind::Forward => 0,
+        ActionKind::Backward | ActionKind::BackwardInput => 1,
+        ActionKind::BackwardWeight => 2,
+    };
+    HUES_OF_KINDS[kind].1
+}
+
 impl Palette {
     /// Place of a piece of work's colour in [`Palette::actions`].
     pub fn index(by: ColourBy, work: Work) -> usize {

@@ -6,6 +6,7 @@ use super::header::{Export, Header, typing};
 use super::help::Help;
 use super::inputs::Inputs;
 use super::lanes::Lanes;
+use super::palette::Palette;
 use super::recompute::RecomputeView;
 use super::results::{Suggestion, Summary};
 use super::selection::Selection;
@@ -71,6 +72,7 @@ pub fn App() -> impl IntoView {
         </footer>
         <Note />
         <Help />
+        <Palette />
     }
 }
 
@@ -103,15 +105,7 @@ fn listen(state: State) {
         if command != Command::Clear {
             event.prevent_default();
         }
-        match command {
-            Command::Undo => state.undo(),
-            Command::Redo => state.redo(),
-            Command::Export => files::export(state),
-            Command::Help => state.help.set(true),
-            Command::Screen(screen) => state.go(screen),
-            Command::Clear => clear(state),
-            _ => {}
-        }
+        perform(state, command);
     });
     let over = window_event_listener(ev::dragover, |event| event.prevent_default());
     let dropped = window_event_listener(ev::drop, move |event| {
@@ -134,9 +128,25 @@ fn listen(state: State) {
     });
 }
 
+/// Does what a key of the page does.
+pub fn perform(state: State, command: Command) {
+    match command {
+        Command::Undo => state.undo(),
+        Command::Redo => state.redo(),
+        Command::Export => files::export(state),
+        Command::Help => state.help.set(true),
+        Command::Palette => state.palette.set(true),
+        Command::Screen(screen) => state.go(screen),
+        Command::Clear => clear(state),
+        _ => {}
+    }
+}
+
 /// One thing at a time, the topmost first.
 fn clear(state: State) {
-    if state.help.get_untracked() {
+    if state.palette.get_untracked() {
+        state.palette.set(false);
+    } else if state.help.get_untracked() {
         state.help.set(false);
         super::help::focus("help");
     } else if state.sheet.get_untracked() {

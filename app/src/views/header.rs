@@ -1,5 +1,6 @@
 //! Name, what is shown, undo, link, theme, help, files.
 
+use super::exports::Exports;
 use super::icons::{Icon, icon};
 use crate::compare;
 use crate::files::{self, Side};
@@ -60,6 +61,7 @@ pub fn Header() -> impl IntoView {
                 <span class="sep"></span>
                 <Open />
                 <Export id="export" />
+                <Exports />
             </div>
         </header>
     }

@@ -12,6 +12,7 @@ pub enum Icon {
     Open,
     Chevron,
     Close,
+    More,
 }
 
 impl Icon {
@@ -29,6 +30,7 @@ impl Icon {
             Icon::Open => "M2.500 12.500v-9h4l1.500 2h5.500v7zM8 11V7.500M6.500 9 8 7.500 9.500 9",
             Icon::Chevron => "m6 4 4 4-4 4",
             Icon::Close => "m4 4 8 8M12 4l-8 8",
+            Icon::More => "m4 6 4 4 4-4",
         }
     }
 }

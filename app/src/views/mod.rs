@@ -3,6 +3,7 @@
 pub mod app;
 mod communication;
 mod compare;
+mod exports;
 mod header;
 mod help;
 mod icons;
@@ -10,6 +11,7 @@ mod inputs;
 mod lanes;
 mod moves;
 mod painter;
+mod palette;
 mod pointer;
 mod program;
 mod recompute;

@@ -2,15 +2,23 @@
 
 use super::program::Program;
 use super::speedup::SpeedUp;
+use crate::later::{self, Missing};
 use crate::state::{State, Tab};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
+use leptos::wasm_split::wasm_split;
 
 const TABS: [(Tab, &str, &str); 2] =
     [(Tab::SpeedUp, "tab-speedup", "Speed-up"), (Tab::Program, "tab-program", "Program")];
 
 #[component]
 pub fn Tray() -> impl IntoView {
+    view! { <section class="tray" aria-label="Speed-up and program">{later::view(content())}</section> }
+}
+
+/// Head and panel; fetched after the first picture, which does not wait for them.
+#[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn content() -> Result<AnyView, Missing> {
     let state = expect_context::<State>();
     let key = move |event: KeyboardEvent| {
         if matches!(event.key().as_str(), "ArrowLeft" | "ArrowRight") {
@@ -30,21 +38,20 @@ pub fn Tray() -> impl IntoView {
         }
     });
     let current = Memo::new(move |_| state.tab.get());
-    view! {
-        <section class="tray" aria-label="Speed-up and program">
-            <div class="th" on:keydown=key>
-                <div role="tablist">
-                {tabs.collect_view()}</div>
-                <Show when=move || state.tab.get() == Tab::SpeedUp><Axis /></Show>
-            </div>
-            <div class="tbody" id="tray-panel" role="tabpanel">
-                {move || match current.get() {
-                    Tab::SpeedUp => view! { <SpeedUp /> }.into_any(),
-                    Tab::Program => view! { <Program /> }.into_any(),
-                }}
-            </div>
-        </section>
-    }
+    let shown = view! {
+        <div class="th" on:keydown=key>
+            <div role="tablist">
+            {tabs.collect_view()}</div>
+            <Show when=move || state.tab.get() == Tab::SpeedUp><Axis /></Show>
+        </div>
+        <div class="tbody" id="tray-panel" role="tabpanel">
+            {move || match current.get() {
+                Tab::SpeedUp => view! { <SpeedUp /> }.into_any(),
+                Tab::Program => view! { <Program /> }.into_any(),
+            }}
+        </div>
+    };
+    Ok(shown.into_any())
 }
 
 /// The scale of m.

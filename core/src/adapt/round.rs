@@ -88,8 +88,8 @@ const LASTING: f64 = 0.005;
 /// table(1) is behind by 0.4 and more, fp8 by 0.007.
 const LASTING_UNKNOWN: f64 = 0.02;
 
-/// Standard deviations that chance is given.
-const CHANCE: f64 = 2.0;
+/// Standard deviations that chance is given: of twenty such judgements one is too kind.
+const CHANCE: f64 = 1.645;
 
 impl Round {
     /// Takes the candidate with the largest expected gain for its time (Oyama), of those that do no

@@ -5,9 +5,7 @@ mod weights;
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::failure::Failure;
-use pipewright_core::graph::Graph;
-use pipewright_core::plan::Plan;
-use pipewright_core::plan::export::{Layout, layer_kinds, modules_by_stage, split_points};
+use pipewright_core::plan::export::{megatron_layout, modules_by_stage, split_points};
 use std::fmt::Display;
 use std::path::Path;
 
@@ -39,26 +37,12 @@ fn plan(source: &Path, format: ExportFormat, output: &Path) -> Result<(), Failur
             let modules = modules_by_stage(&graph, &plan.cuts).map_err(refused)?;
             serde_json::to_string_pretty(&modules).expect("plain data")
         }
-        ExportFormat::MegatronLayout => layout(&plan, &graph)?,
+        ExportFormat::MegatronLayout => {
+            megatron_layout(&graph, &plan.cuts, plan.ranks()).map_err(refused)?.to_string()
+        }
     };
     let end = if text.ends_with('\n') { "" } else { "\n" };
     super::write_text(output, &format!("{text}{end}"))
-}
-
-fn layout(plan: &Plan, graph: &Graph) -> Result<String, Failure> {
-    let kinds = layer_kinds(graph).map_err(refused)?;
-    let layer_at = |node: &u32| {
-        let layer = graph.layers().iter().position(|layer| layer.first_node.0 == *node);
-        layer.ok_or_else(|| {
-            Failure::usage(format!(
-                "the cut at node {node} is inside of a layer; Megatron splits between layers"
-            ))
-        })
-    };
-    let cuts = plan.cuts.iter().map(layer_at).collect::<Result<Vec<usize>, Failure>>()?;
-    let layout = Layout::new(&kinds, &cuts).map_err(refused)?;
-    layout.chunks(plan.ranks()).map_err(refused)?;
-    Ok(layout.to_string())
 }
 
 fn refused(error: impl Display) -> Failure {

@@ -101,7 +101,7 @@ impl Bundle<'_> {
         }
         let names = Names { app: &app, worker: &worker };
         let page = page::render(&sources.page, &sources.links, &css, &names);
-        self.add(Path::new("index.html"), page.as_bytes())
+        self.add(Path::new("index.html"), page::allow_own_scripts(&page)?.as_bytes())
     }
 
     fn add(&mut self, name: &Path, bytes: &[u8]) -> Result<(), Failure> {

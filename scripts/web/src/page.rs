@@ -4,6 +4,8 @@
 //! the page uses and refuse any other: nothing is dropped silently.
 
 use crate::Failure;
+use base64::Engine as _;
+use sha2::{Digest as _, Sha256};
 
 /// What a `data-trunk` link asks for.
 #[derive(Debug, PartialEq)]
@@ -77,6 +79,33 @@ pub fn render(page: &str, links: &[(usize, Link)], css: &[String], names: &Names
     out
 }
 
+/// Where the page's policy allows scripts; hashes of its own follow.
+const SCRIPTS: &str = "script-src 'self' 'wasm-unsafe-eval'";
+
+/// The page with the hashes of its inline scripts in its Content-Security-Policy: no other inline script
+/// runs.
+///
+/// # Errors
+/// When the page has no such policy.
+pub fn allow_own_scripts(page: &str) -> Result<String, Failure> {
+    if !page.contains(SCRIPTS) {
+        return Err(format!("index.html has no Content-Security-Policy with {SCRIPTS}").into());
+    }
+    let hash = |script: &str| {
+        let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script));
+        format!(" 'sha256-{hash}'")
+    };
+    let hashes: String = inline_scripts(page).into_iter().map(hash).collect();
+    Ok(page.replacen(SCRIPTS, &format!("{SCRIPTS}{hashes}"), 1))
+}
+
+/// What stands between the tags of scripts without a file.
+fn inline_scripts(page: &str) -> Vec<&str> {
+    let parts = page.split("<script").skip(1).filter_map(|part| part.split_once('>'));
+    let inline = parts.filter(|(tag, _)| !tag.contains("src="));
+    inline.filter_map(|(_, rest)| rest.split_once("</script>")).map(|(body, _)| body).collect()
+}
+
 /// Fetches wasm and glue side by side, then starts; the event is the one that trunk sends.
 fn start_script(Names { app, .. }: &Names) -> String {
     format!(
@@ -116,6 +145,19 @@ mod tests {
             "{out}"
         );
         assert!(out.ends_with("<p>y</p>\n") && !out.contains("data-trunk"), "{out}");
+    }
+
+    #[test]
+    fn own_scripts_are_allowed_and_no_others() {
+        let page = format!(
+            "<meta content=\"{SCRIPTS}; x\"><script>alert(1)</script><script src=\"a\"></script>"
+        );
+        // openssl's answer for `alert(1)`.
+        let hash = "'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='";
+        let allowed = format!("<meta content=\"{SCRIPTS} {hash}; x\">");
+        assert!(allow_own_scripts(&page).unwrap().starts_with(&allowed));
+        let error = allow_own_scripts("<script></script>").unwrap_err().to_string();
+        assert!(error.contains("has no Content-Security-Policy"), "{error}");
     }
 
     #[test]

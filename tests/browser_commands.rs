@@ -1,0 +1,102 @@
+//! Everything by keyboard: screens, palette, menu of formats; and what the menu saves.
+
+use pipewright::Outcome;
+use pipewright::browser::Browser;
+use pipewright::explorer::explorer;
+use pipewright_core::timeline::chrome;
+
+const CTRL: &str = "\u{E009}";
+const ENTER: &str = "\u{E007}";
+const ESCAPE: &str = "\u{E00C}";
+const DOWN: &str = "\u{E015}";
+
+/// The id of what has the focus.
+fn focused(browser: &Browser) -> Outcome<String> {
+    let id = browser.js("return document.activeElement?.id ?? ''")?;
+    Ok(id.as_str().unwrap_or_default().to_owned())
+}
+
+/// The tab that is shown.
+fn screen(browser: &Browser) -> Outcome<String> {
+    browser.text(".tab[aria-current=page]")
+}
+
+fn palette(browser: &Browser, query: &str) -> Outcome<()> {
+    browser.press(&format!("{CTRL}k"))?;
+    browser.until("the palette has the focus", |b| Ok(focused(b)? == "palette"))?;
+    for letter in query.chars() {
+        browser.press(&letter.to_string())?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn number_keys_change_the_screen_until_they_are_turned_off() -> Outcome<()> {
+    let Some(browser) = explorer("number-keys", "")? else { return Ok(()) };
+    browser.press("2")?;
+    browser.until("the second screen", |b| Ok(screen(b)? == "Recompute"))?;
+    browser.press("1")?;
+    browser.until("the first screen", |b| Ok(screen(b)? == "Plan"))?;
+    browser.press("?")?;
+    browser.until("the help is there", |b| Ok(b.count("#number-keys")? == 1))?;
+    browser.click("#number-keys")?;
+    browser.press(ESCAPE)?;
+    browser.press("2")?;
+    browser.press("z")?;
+    assert_eq!(screen(&browser)?, "Plan");
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn the_palette_does_what_is_typed() -> Outcome<()> {
+    let Some(browser) = explorer("palette", "")? else { return Ok(()) };
+    palette(&browser, "gpipe")?;
+    browser.until("one entry is left", |b| Ok(b.count("#acts li")? == 1))?;
+    browser.press(ENTER)?;
+    let schedule = "return document.querySelector('#schedule').value";
+    browser.until("the schedule is GPipe", |b| Ok(b.js(schedule)? == "gpipe"))?;
+    assert_eq!(browser.count(".pal")?, 0);
+    palette(&browser, "undo")?;
+    browser.press(ENTER)?;
+    browser.until("and was not", |b| Ok(b.js(schedule)? == "1f1b"))?;
+    palette(&browser, "no such thing")?;
+    browser.until("nothing is found", |b| Ok(b.count("#acts li")? == 0))?;
+    browser.press(ESCAPE)?;
+    browser.until("it is closed", |b| Ok(b.count(".pal")? == 0))?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn formats_are_saved_by_keyboard() -> Outcome<()> {
+    let Some(browser) = explorer("formats", "")? else { return Ok(()) };
+    let saved = |name: &str| -> Outcome<String> {
+        let file = browser.downloads.join(name);
+        browser.until(&format!("{name} is saved"), |_| Ok(file.is_file()))?;
+        Ok(std::fs::read_to_string(file)?)
+    };
+    let item = |steps: usize| -> Outcome<()> {
+        browser.js("document.querySelector('#formats').focus()")?;
+        browser.press(ENTER)?;
+        browser.until("the menu has the focus", |b| Ok(focused(b)? == "format-0"))?;
+        (0..steps).try_for_each(|_| browser.press(DOWN))?;
+        browser.press(ENTER)
+    };
+    item(0)?;
+    let trace = chrome::read(&saved("predicted.json")?)?;
+    assert_eq!(trace.steps[0].timeline.lanes.len(), 4);
+    item(2)?;
+    assert!(saved("timeline.svg")?.starts_with("<svg"));
+    item(3)?;
+    assert!(saved("schedule.csv")?.starts_with("0F0,"));
+    item(5)?;
+    browser.until("it is refused in a sentence", |b| {
+        Ok(b.text("#note")?.contains("layout.txt was not saved: "))
+    })?;
+    assert_eq!(focused(&browser)?, "formats", "the focus is where it was");
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
