@@ -85,7 +85,10 @@ fn the_sentence_names_what_changed_most() {
     let many = EXAMPLES[1].inputs();
     let (finding, because) = sentence(&solved(&many), &solved(&few));
     assert!(finding.contains("slower than A:"), "{finding}");
-    assert!(because.starts_with(" its busiest lane waits") && because.contains("more to fill"), "{because}");
+    assert!(
+        because.starts_with(" its busiest lane waits") && because.contains("more to fill"),
+        "{because}"
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub mod bars;
 pub mod canvas;
 pub mod chart;
 pub mod communication;
+pub mod differences;
 pub mod fill;
 #[cfg(feature = "page")]
 pub mod frame;
