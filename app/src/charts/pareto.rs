@@ -124,7 +124,11 @@ fn marks((from, to): (f64, f64), unit: f64, count: f64) -> Vec<f64> {
         return ticks::multiples(from, to, step).map(round).collect();
     }
     let decades = from.log10().floor() as i32..=to.log10().ceil() as i32;
-    let every: &[f64] = if to / from > 60.0 { &[1.0, 4.0] } else { &[1.0, 2.0, 5.0] };
+    let every: &[f64] = match to / from {
+        near if near < 12.0 => &[1.0, 2.0, 3.0, 5.0, 7.0],
+        far if far > 60.0 && count < 8.0 => &[1.0, 4.0],
+        _ => &[1.0, 2.0, 5.0],
+    };
     let all = decades.flat_map(|power| every.iter().map(move |k| k * 10f64.powi(power)));
     all.filter(|v| (from..=to).contains(v)).map(round).collect()
 }
@@ -310,6 +314,7 @@ mod tests {
     #[test]
     fn axes_have_round_numbers() {
         assert_eq!(marks((0.97e9, 1.3e9), 1e6, 4.0), [1000.0, 1100.0, 1200.0, 1300.0]);
+        assert_eq!(marks((0.9, 7.5), 1.0, 4.0), [1.0, 2.0, 3.0, 5.0, 7.0]);
         assert_eq!(marks((0.9, 22.0), 1.0, 4.0), [1.0, 2.0, 5.0, 10.0, 20.0]);
         assert_eq!(marks((0.5, 90.0), 1.0, 4.0), [1.0, 4.0, 10.0, 40.0]);
     }

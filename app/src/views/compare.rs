@@ -69,10 +69,13 @@ impl Compare {
             let ground = page.ground.with_untracked(|now| Ground::near(&inputs, now));
             solve(&inputs, &ground).map(Seen::new)
         });
-        let b = Memo::new(move |_| Seen {
-            solved: page.shown.with(|s| s.solved.clone()),
-            arrivals: page.arrivals.get(),
-            path: page.path.get(),
+        let b = Memo::new(move |old: Option<&Seen>| match old {
+            Some(old) if !looked_at() => old.clone(),
+            _ => Seen {
+                solved: page.shown.with(|s| s.solved.clone()),
+                arrivals: page.arrivals.get(),
+                path: page.path.get(),
+            },
         });
         Self { page, a, b, view: RwSignal::new(None) }
     }
