@@ -99,7 +99,9 @@ mod tests {
         let html = rows(&compare::rows(&a, &b));
         assert_eq!(html.matches("<tr").count(), 9);
         assert_eq!(html.matches("class='cho diff'").count(), 3, "{html}");
-        assert!(html.contains("▲ 8 more") && html.contains("≠ differs") && html.contains("<i>s</i>"));
+        assert!(
+            html.contains("▲ 8 more") && html.contains("≠ differs") && html.contains("<i>s</i>")
+        );
         let html = lanes(&a, &b);
         assert_eq!((html.matches("<tr>").count(), html.matches("<td").count()), (4, 16));
         assert!(html.contains("▲ 76.1 GiB"), "lane 0 is nearly full: {html}");
