@@ -7,9 +7,10 @@ use pipewright::{Outcome, tools};
 use serde_json::Value;
 
 /// Screens by their links, and what is there when they are ready.
-const SCREENS: [(&str, &str); 4] = [
+const SCREENS: [(&str, &str); 5] = [
     ("#v=1", "#step-time"),
     ("#v=1&model=unet&view=model", ".ch-rows .ch-row"),
+    ("#v=1&mb=16&a=&view=compare", "#differences tbody tr"),
     ("#v=1&model=vgg16&cluster=dgx-a100&d=4&batch=128&mb=8&view=recompute", "#budget-line"),
     (
         "#v=1&model=alexnet&cluster=reedbush-l&d=1&batch=128&mb=1&replicas=4&view=communication",

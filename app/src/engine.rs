@@ -64,6 +64,12 @@ impl Ground {
             && inputs.typed() == self.times.as_ref()
     }
 
+    /// That of `inputs`, with what `now` has of it already.
+    pub fn near(inputs: &Inputs, now: &Ground) -> Self {
+        let ground = if now.is_of(inputs) { now.clone() } else { Ground::of(inputs) };
+        ground.with_samples(samples(inputs))
+    }
+
     /// The same for another micro-batch size.
     pub fn with_samples(&self, samples: u64) -> Self {
         if self.costs.samples == samples {
@@ -164,10 +170,13 @@ pub fn balanced_cuts(ground: &Ground, stages: u32) -> Vec<u32> {
     balanced(&ground.graph, &ground.costs, stages).unwrap_or_default()
 }
 
-/// Plan A: the same choices, split by layer count.
+/// Plan A: what was pinned, else the same choices, split by layer count.
 pub fn baseline(inputs: &Inputs, graph: &Graph) -> Option<Inputs> {
+    if let Some(pinned) = &inputs.a {
+        return Some((**pinned).clone());
+    }
     let cuts = uniform(graph, inputs.stages()).ok()?;
-    Some(Inputs { cuts, ..inputs.clone() })
+    Some(Inputs { cuts, ..inputs.alone() })
 }
 
 /// A layer of the split editor.

@@ -31,10 +31,23 @@ fn write(inputs: Inputs) -> Result<Result<(String, u32), String>, Missing> {
     Ok(made.map(|(plan, _)| (plan.to_json(), plan.ranks())))
 }
 
+/// What a plan's file becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// What is compared with.
+    A,
+    /// What is edited.
+    B,
+}
+
 /// Shows a file's content.
-async fn take(state: State, name: &str, text: String) {
+async fn take(state: State, name: &str, text: String, side: Side) {
     let content = read(name.to_owned(), text).await;
     match content.unwrap_or_else(|missing| Err(format!("{name} was not read: {missing}."))) {
+        Ok(Content::Plan(inputs)) if side == Side::A => {
+            state.pin(Some(*inputs));
+            state.say(format!("{name} is A now. Ctrl Z takes it back."));
+        }
         Ok(Content::Plan(inputs)) => {
             let stages = inputs.stages();
             state.load(*inputs);
@@ -57,7 +70,7 @@ async fn take(state: State, name: &str, text: String) {
 }
 
 /// Reads the files of an input or a drop, one after the other: a plan before its trace.
-pub fn read_all(state: State, files: web_sys::FileList) {
+pub fn read_all(state: State, files: web_sys::FileList, side: Side) {
     spawn_local(async move {
         let mut texts = vec![];
         for i in 0..files.length() {
@@ -83,7 +96,7 @@ pub fn read_all(state: State, files: web_sys::FileList) {
         }
         texts.sort_by_key(|(_, text)| text.contains("\"traceEvents\""));
         for (name, text) in texts {
-            take(state, &name, text).await;
+            take(state, &name, text, side).await;
         }
     });
 }
@@ -102,7 +115,7 @@ pub fn fetch_all(state: State, plan: Option<String>, trace: Option<String>) {
     spawn_local(async move {
         for path in [plan, trace].into_iter().flatten() {
             match fetch(&path).await {
-                Ok(text) => take(state, &path, text).await,
+                Ok(text) => take(state, &path, text, Side::B).await,
                 Err(why) => state.complain(format!("{path} could not be fetched: {why}.")),
             }
         }

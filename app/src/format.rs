@@ -24,6 +24,11 @@ impl Clock {
         Self { unit, nanos, decimals }
     }
 
+    /// Nanoseconds of its unit.
+    pub fn nanos(&self) -> f64 {
+        self.nanos
+    }
+
     /// `12.4`
     pub fn number(&self, t: Nanos) -> String {
         format!("{:.*}", self.decimals, t.0 as f64 / self.nanos)

@@ -40,6 +40,8 @@ pub struct Inputs {
     pub recompute: Option<Shared<Recomputed>>,
     /// Times of layers that were typed over.
     pub times: Option<Shared<Times>>,
+    /// A, what this plan B is compared with, where it was pinned. It has no A of its own.
+    pub a: Option<Box<Inputs>>,
 }
 
 /// Sequences by what the stages hold, so that moving a cut there and back loses none.
@@ -215,6 +217,11 @@ pub fn cluster_title(name: &str) -> String {
 }
 
 impl Inputs {
+    /// The same choices, compared with nothing.
+    pub fn alone(&self) -> Self {
+        Self { a: None, ..self.clone() }
+    }
+
     pub fn stages(&self) -> u32 {
         self.cuts.len() as u32 + 1
     }
@@ -328,6 +335,7 @@ impl Inputs {
             },
             recompute: None,
             times: None,
+            a: None,
         };
         for (stage, sequence) in (0..).zip(&plan.recompute).filter(|(_, s)| !s.0.is_empty()) {
             inputs.recompute(stage, sequence.clone());

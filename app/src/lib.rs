@@ -15,6 +15,7 @@ mod address;
 mod advise;
 mod charts;
 mod communication;
+mod compare;
 mod content;
 #[cfg(feature = "page")]
 mod curves;
@@ -36,6 +37,7 @@ mod model;
 mod palette;
 #[cfg(feature = "page")]
 mod panic;
+mod plans;
 mod presets;
 mod program;
 mod reason;
@@ -55,6 +57,8 @@ mod theme;
 mod times;
 #[cfg(feature = "page")]
 mod views;
+#[cfg(feature = "page")]
+mod wire;
 
 /// Shows the page.
 #[cfg(feature = "page")]

@@ -11,7 +11,8 @@
 //! | `s` | schedule |
 //! | `replicas` | copies of the pipeline |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
-//! | `view` | a screen: `model`, `communication`; `recompute` with `stage` and `keep`, the percentage of memory to keep |
+//! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
+//! | `a` | what it is compared with: a link without `v`, escaped; the first picture where it is empty |
 //! | `plan`, `trace` | files beside the page to load |
 
 use crate::engine::{self, Ground};
@@ -92,11 +93,18 @@ pub fn write(inputs: &Inputs, screen: Screen, asked: Asked) -> String {
         put("stage", asked.stage.to_string(), "0".into());
         put("keep", format!("{:.1}", asked.keep * 100.0), String::new());
     }
+    if let Some(a) = &inputs.a {
+        let text = write(a, Screen::default(), Asked::default());
+        words.push(format!("a={}", escape(text.strip_prefix(VERSION).unwrap_or(&text))));
+    }
     if words.is_empty() {
         return String::new();
     }
-    format!("v=1&{}", words.join("&"))
+    format!("{VERSION}{}", words.join("&"))
 }
+
+/// What a link begins with.
+const VERSION: &str = "v=1&";
 
 /// Reads a fragment, with or without `#`: everything valid is used, the rest is listed.
 /// `current` lends what links do not carry: a model or cluster that came with a plan.
@@ -122,13 +130,17 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     rest.communication.hierarchical = false;
     rest.communication.edges.across = CodecKind::Fp32;
     let mut stages = link.inputs.stages();
-    let mut cuts = None;
+    let (mut cuts, mut a) = (None, None);
     for word in fragment.split('&').filter(|w| !w.is_empty()) {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let value = unescape(value);
         let taken = match key {
             "d" => number(&value, 1, STAGES_MAX.into()).map(|n| stages = n as u32),
             "cuts" => list(&value).map(|nodes| cuts = Some(nodes)),
+            "a" => {
+                a = Some(value.clone());
+                Ok(())
+            }
             "plan" => local(&value).map(|path| link.plan = Some(path)),
             "view" => Screen::of_word(&value).map(|screen| link.screen = screen),
             "stage" => {
@@ -141,6 +153,9 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
         if let Err(why) = taken {
             link.problems.push(format!("`{word}`: {why}"));
         }
+    }
+    if let Some(a) = a {
+        compared(&mut link, &a, current);
     }
     let layers = link.inputs.model.graph().layers().len() as u32;
     if stages > layers {
@@ -159,6 +174,19 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
         }
     }
     link
+}
+
+/// Takes what the plan is compared with, and only its inputs.
+fn compared(link: &mut Link, a: &str, current: Option<&Inputs>) {
+    // A link inside of the link inside of the link would go on for ever.
+    let words: Vec<&str> = a.split('&').filter(|word| !word.starts_with("a=")).collect();
+    let lent = current.map(|now| match &now.a {
+        Some(a) => (**a).clone(),
+        None => Inputs { recompute: None, ..now.alone() },
+    });
+    let read = read(&words.join("&"), lent.as_ref());
+    link.problems.extend(read.problems.into_iter().map(|why| format!("in A, {why}")));
+    link.inputs.a = Some(Box::new(read.inputs));
 }
 
 /// Takes one word of the inputs proper.
@@ -246,6 +274,11 @@ fn local(path: &str) -> Result<String, String> {
     if outside { Err("must be a file beside this page".into()) } else { Ok(path.into()) }
 }
 
+/// What would end a word or mean something else in it.
+fn escape(text: &str) -> String {
+    text.replace('%', "%25").replace('&', "%26").replace('=', "%3D").replace('#', "%23")
+}
+
 /// `%2C` to `,`; anything malformed stays as it is.
 fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
@@ -300,6 +333,19 @@ mod tests {
         let text = write(&encoded, Screen::Communication, Asked::default());
         let link = read(&text, None);
         assert_eq!((link.inputs, link.screen), (encoded.clone(), Screen::Communication), "{text}");
+        // A goes with it, and only its inputs.
+        let mut pinned = moved.clone();
+        pinned.a = Some(Box::new(encoded.clone()));
+        let text = plain(&pinned);
+        assert!(text.contains("&a=replicas%3D4%26codec%3Done-bit"), "{text}");
+        assert_eq!(read(&text, None).inputs, pinned);
+        pinned.a = Some(Box::new(presets::first()));
+        assert!(plain(&pinned).ends_with("&a="), "{}", plain(&pinned));
+        assert_eq!(read(&plain(&pinned), None).inputs, pinned);
+        let inside = read("a=mb%3D16%26a%3Dmb%253D4%26plan%3Dx.json%26mb%3D0", None);
+        let a = inside.inputs.a.unwrap();
+        assert_eq!((a.micro_batches, a.a, inside.plan), (16, None, None));
+        assert_eq!(inside.problems.len(), 1, "{:?}", inside.problems);
         // Back: what a link does not say is not so.
         assert_eq!(read("", Some(&encoded)).inputs, presets::first());
         for bad in ["codec=fp7", "codec=bf16+operator", "edges=power-sgd:2", "replicas=0"] {

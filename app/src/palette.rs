@@ -15,6 +15,9 @@ pub enum Act {
     Command(Command),
     Theme,
     CopyLink,
+    /// What is shown becomes what is compared with.
+    Pin,
+    Swap,
     OpenFile,
     Save(Format),
     SavePicture,
@@ -61,6 +64,8 @@ pub fn entries() -> Vec<Entry> {
         act: Act::Command(Command::Help),
     });
     found.push(Entry::new("copy a link to this state", Act::CopyLink));
+    found.push(Entry::new("pin this plan as A", Act::Pin));
+    found.push(Entry::new("swap A and B", Act::Swap));
     found.push(Entry::new("open a plan, trace or graph", Act::OpenFile));
     found.push(Entry::new("theme: the other one", Act::Theme));
     let save = |f: Format| Entry::new(format!("save {}: {}", f.file(), f.title()), Act::Save(f));

@@ -74,6 +74,7 @@ impl Example {
             rest: Rest::default(),
             recompute: None,
             times: None,
+            a: None,
         };
         engine::split(&mut inputs, self.stages);
         inputs

@@ -1,16 +1,14 @@
 //! The state of the Recompute view, and its side of the conversation with the worker.
 
-mod wire;
-
 use crate::shared::Shared;
 use crate::state::{Source, State};
+use crate::wire::Wire;
 use leptos::prelude::*;
 use pipewright_worker::protocol::{
     Described, Opened, Point, Progress, Reply, Request, Shown, Taken,
 };
 use std::cell::Cell;
 use std::time::Duration;
-use wire::Wire;
 
 thread_local! {
     /// Workers are told apart by numbers.
@@ -158,6 +156,7 @@ impl Recompute {
             Reply::Shown(shown) => self.shown.set(Shared::new(*shown)),
             Reply::Described(node) => self.picked.set(Some(node)),
             Reply::Taken(taken) => self.take_away(taken),
+            Reply::Plans(_) => {}
             Reply::Failed { why } => {
                 self.running.set(false);
                 self.failed.set(Some(why));

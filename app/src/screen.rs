@@ -8,6 +8,8 @@ pub enum Screen {
     Plan,
     /// Layers, their costs, and where the plan cuts them.
     Model,
+    /// Two plans on one time axis, and which others there are.
+    Compare,
     /// What less memory costs.
     Recompute,
     /// How gradients travel.
@@ -16,14 +18,15 @@ pub enum Screen {
 
 impl Screen {
     /// In the order of tabs and number keys.
-    pub const ALL: [Screen; 4] =
-        [Screen::Plan, Screen::Model, Screen::Recompute, Screen::Communication];
+    pub const ALL: [Screen; 5] =
+        [Screen::Plan, Screen::Model, Screen::Compare, Screen::Recompute, Screen::Communication];
 
     /// Its tab.
     pub const fn title(self) -> &'static str {
         match self {
             Screen::Plan => "Plan",
             Screen::Model => "Model",
+            Screen::Compare => "Compare",
             Screen::Recompute => "Recompute",
             Screen::Communication => "Communication",
         }
@@ -34,6 +37,7 @@ impl Screen {
         match self {
             Screen::Plan => "plan",
             Screen::Model => "model",
+            Screen::Compare => "compare",
             Screen::Recompute => "recompute",
             Screen::Communication => "communication",
         }

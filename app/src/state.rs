@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! inputs -> graph, cluster -> costs -> solved -> arrivals -> critical path
-//!    \-> before the last edit -> figures      \-> A: split by layer count -> figures
+//!    \-> before the last edit -> figures      \-> A: pinned, or split by layer count -> figures
 //! ```
 
 use crate::charts::layout::View;
@@ -203,11 +203,31 @@ impl State {
         self.release();
     }
 
-    /// Another state altogether, from a file, a link or an example.
+    /// Another plan altogether, from a file or an example; A stays.
     pub fn load(self, inputs: Inputs) {
         self.view.set(None);
         self.range.set(None);
-        self.edit(move |i| *i = inputs);
+        self.replace(inputs);
+    }
+
+    /// Other choices for the same purpose; A stays.
+    pub fn replace(self, inputs: Inputs) {
+        self.edit(move |i| *i = Inputs { a: i.a.take(), ..inputs });
+    }
+
+    /// Another A; none: the plan itself, split by layer count.
+    pub fn pin(self, a: Option<Inputs>) {
+        self.edit(|i| i.a = a.map(|a| Box::new(a.alone())));
+    }
+
+    /// A becomes what is edited, and what was edited A.
+    pub fn swap(self) {
+        let other = self
+            .inputs
+            .with_untracked(|i| self.graph.with_untracked(|graph| engine::baseline(i, graph)));
+        if let Some(other) = other {
+            self.edit(|i| *i = Inputs { a: Some(Box::new(i.alone())), ..other });
+        }
     }
 
     pub fn undo(self) {
@@ -309,7 +329,7 @@ const KNOWN_MAX: usize = 12;
 
 fn remember(inputs: &Inputs, figures: Figures) {
     KNOWN.with_borrow_mut(|known| {
-        known.push_front((inputs.clone(), figures));
+        known.push_front((inputs.alone(), figures));
         known.truncate(KNOWN_MAX);
     });
 }
@@ -319,16 +339,14 @@ fn figures(
     other: impl Fn() -> Option<Inputs> + Send + Sync + 'static,
     ground: Memo<Ground>,
 ) -> Memo<Option<Figures>> {
-    let inputs = Memo::new(move |_| other());
+    let inputs = Memo::new(move |_| other().map(|inputs| inputs.alone()));
     Memo::new(move |_| {
         let inputs = inputs.get()?;
         let known = KNOWN.with_borrow(|k| k.iter().find(|(i, _)| *i == inputs).map(|(_, f)| *f));
         if known.is_some() {
             return known;
         }
-        let now = ground.get_untracked();
-        let ground = if now.is_of(&inputs) { now } else { Ground::of(&inputs) };
-        let ground = ground.with_samples(engine::samples(&inputs));
+        let ground = ground.with_untracked(|now| Ground::near(&inputs, now));
         let figures = engine::solve(&inputs, &ground).ok()?.figures;
         remember(&inputs, figures);
         Some(figures)

@@ -1,6 +1,7 @@
 //! The page.
 
 use super::communication::CommunicationView;
+use super::compare::CompareView;
 use super::header::{Export, Header, typing};
 use super::help::Help;
 use super::inputs::Inputs;
@@ -12,10 +13,11 @@ use super::results::{Suggestion, Summary};
 use super::selection::Selection;
 use super::timeline::TimelinePane;
 use super::tray::Tray;
+use crate::files::{self, Side};
 use crate::keys::{self, Command, Scope};
 use crate::screen::Screen;
 use crate::state::State;
-use crate::{address, advise, curves, files, presets, theme};
+use crate::{address, advise, curves, presets, theme};
 use leptos::ev;
 use leptos::prelude::*;
 use pipewright_core::schedule::{Action, ActionKind};
@@ -32,8 +34,8 @@ pub fn App() -> impl IntoView {
     // What was found stays when one looks at the plan again.
     let visited =
         |screen| Memo::new(move |before| before == Some(&true) || state.screen.get() == screen);
-    let [model, recompute, communication] =
-        [Screen::Model, Screen::Recompute, Screen::Communication].map(visited);
+    let [model, compare] = [Screen::Model, Screen::Compare].map(visited);
+    let [recompute, communication] = [Screen::Recompute, Screen::Communication].map(visited);
     Effect::new(move |_| {
         let name = state.inputs.with(|i| i.model.title());
         let lanes = state.inputs.with(|i| i.stages());
@@ -54,6 +56,9 @@ pub fn App() -> impl IntoView {
         </main>
         <Show when=move || model.get()>
             <main class="app mod" hidden=move || state.screen.get() != Screen::Model><ModelView /></main>
+        </Show>
+        <Show when=move || compare.get()>
+            <main class="app cmp" hidden=move || state.screen.get() != Screen::Compare><CompareView /></main>
         </Show>
         <Show when=move || recompute.get()>
             <main class="app rec" hidden=move || state.screen.get() != Screen::Recompute><RecomputeView /></main>
@@ -110,7 +115,7 @@ fn listen(state: State) {
     let dropped = window_event_listener(ev::drop, move |event| {
         event.prevent_default();
         if let Some(files) = event.data_transfer().and_then(|d| d.files()) {
-            files::read_all(state, files);
+            files::read_all(state, files, Side::B);
         }
     });
     let back = window_event_listener(ev::popstate, move |_| {

@@ -2,7 +2,8 @@
 
 use super::exports::Exports;
 use super::icons::{Icon, icon};
-use crate::files;
+use crate::compare;
+use crate::files::{self, Side};
 use crate::format;
 use crate::history::History;
 use crate::screen::Screen;
@@ -24,6 +25,7 @@ pub fn Header() -> impl IntoView {
         (_, 1) => "on 1 lane".to_owned(),
         (_, n) => format!("on {n} lanes"),
     };
+    let against = move || state.inputs.with(|i| format!("compared with A, {}", compare::title(i)));
     view! {
         <header class="bar">
             <h1 class="brand">
@@ -38,7 +40,7 @@ pub fn Header() -> impl IntoView {
             <p class="doc">
                 <b>{title}</b> <span>{lanes}</span>
                 <Show when=move || state.screen.get() == Screen::Plan>
-                    <span>"·"</span> <span>"compared with A, split by layer count"</span>
+                    <span>"·"</span> <span>{against}</span>
                 </Show>
             </p>
             <div class="tools">
@@ -85,7 +87,7 @@ fn Open() -> impl IntoView {
     let chosen = move |event: web_sys::Event| {
         let input: web_sys::HtmlInputElement = event_target(&event);
         if let Some(files) = input.files() {
-            files::read_all(state, files);
+            files::read_all(state, files, Side::B);
         }
         // The same file may be chosen again after it changed. Cleared later: the list is live.
         let clear = move || input.set_value("");

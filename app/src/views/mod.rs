@@ -2,6 +2,7 @@
 
 pub mod app;
 mod communication;
+mod compare;
 mod exports;
 mod header;
 mod help;

@@ -106,6 +106,8 @@ fn act_on(state: State, act: Act) {
     match act {
         Act::Command(command) => perform(state, command),
         Act::Theme => theme::toggle(state),
+        Act::Pin => state.pin(Some(state.inputs.get_untracked())),
+        Act::Swap => state.swap(),
         Act::CopyLink => files::copy_link(state),
         Act::OpenFile => {
             focus("import");

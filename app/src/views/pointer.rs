@@ -2,11 +2,11 @@
 //! zoom, the minimap's window can be dragged and stretched.
 
 use super::painter::Painter;
+use crate::charts::hit::hit;
 use crate::charts::layout::{Layout, MINIMAP, Scale, View};
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
-use pipewright_core::timeline::Work;
 use std::cell::RefCell;
 use std::rc::Rc;
 use web_sys::{PointerEvent, WheelEvent};
@@ -191,27 +191,8 @@ impl Hand {
         }
     }
 
-    /// The action under a point; a near one counts, since thin ones are hard to meet.
     fn hit(&self, layout: &Layout, scale: &Scale, x: f64, y: f64) -> Option<Action> {
-        if x < layout.left - 2.0 || x > layout.right + 2.0 {
-            return None;
-        }
-        let lane = layout.lane_at(y)?;
-        let moment = scale.nanos(x);
-        let reach = 3.0 / scale.px_per_ns();
-        self.state.shown.with_untracked(|shown| {
-            let spans = &shown.solved.timeline.lanes[lane].spans;
-            let first = spans.partition_point(|s| (s.end.0 as f64) <= moment - reach);
-            let near = spans[first..].iter().take_while(|s| s.start.0 as f64 <= moment + reach);
-            let distance = |s: &&pipewright_core::timeline::Span| {
-                let (a, b) = (s.start.0 as f64, s.end.0 as f64);
-                (a - moment).max(moment - b).max(0.0) as u64
-            };
-            match near.min_by_key(distance)?.work {
-                Work::Run(action) => Some(action),
-                Work::Optimizer(_) => None,
-            }
-        })
+        self.state.shown.with_untracked(|shown| hit(&shown.solved.timeline, layout, scale, (x, y)))
     }
 
     fn picture(&self) -> Option<(Layout, Scale)> {

@@ -1,6 +1,7 @@
 //! The right column's head: five numbers against the last edit and A, why they are so, and what
 //! would help.
 
+use crate::compare;
 use crate::engine::Figures;
 use crate::format::{self, Delta};
 use crate::history::History;
@@ -58,9 +59,29 @@ pub fn Summary() -> impl IntoView {
                         delta=|a, b| format::relative(a.traffic.0 as f64, b.traffic.0 as f64) />
                 </tbody>
             </table>
+            <Against />
             <MeasuredLine />
             <Why />
         </section>
+    }
+}
+
+/// What A is, and the way to make this plan A.
+#[component]
+fn Against() -> impl IntoView {
+    let state = expect_context::<State>();
+    let title = move || state.inputs.with(compare::title);
+    let pinned = move || state.inputs.with(|i| i.a.is_some());
+    view! {
+        <p class="against">
+            <span title=title><b>"A"</b>" "{title}</span>
+            <button class="ib" id="pin-plan" title="Compare with this plan from now on"
+                on:click=move |_| state.pin(Some(state.inputs.get_untracked()))>"Pin as A"</button>
+            <Show when=pinned>
+                <button class="ib" id="unpin-plan" title="Compare with the same plan, split by layer count"
+                    on:click=move |_| state.pin(None)>"Unpin"</button>
+            </Show>
+        </p>
     }
 }
 
@@ -175,7 +196,7 @@ pub fn Suggestion() -> impl IntoView {
                         <p>{advice.title}</p>
                         <p><span class="good">{first}</span>" · "{second}</p>
                         <button class="btn acc" id="apply"
-                            on:click=move |_| state.edit(|i| i.clone_from(&inputs))>"Apply"</button>
+                            on:click=move |_| state.replace(inputs.clone())>"Apply"</button>
                     }.into_any()
                 }
                 None => {

@@ -2,7 +2,8 @@
 //!
 //! `worker.js` owns the thread's event loop and drives a [`Session`] through its `Door`; the page and
 //! the session send each other [`protocol`] messages as JSON. Reading order: `protocol`, `session`,
-//! `open` (what is worked on), `working`, `picture` and `grid` (what is shown of it).
+//! `open` (what is worked on), `working`, `picture` and `grid` (what is shown of it); `plans` looks for
+//! whole plans.
 
 mod curve;
 #[cfg(feature = "worker")]
@@ -12,6 +13,7 @@ mod grid;
 mod meter;
 mod open;
 mod picture;
+mod plans;
 pub mod protocol;
 mod session;
 #[cfg(test)]

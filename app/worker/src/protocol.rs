@@ -23,6 +23,13 @@ pub enum Request {
         /// Whether to search for just that, too; not while a hand is moving it.
         search: bool,
     },
+    /// Look for plans like this one: same network, cluster and mini-batch.
+    Plans {
+        /// The plan's text.
+        plan: String,
+        /// Devices to use at most.
+        devices: u32,
+    },
     /// Search or rest.
     Run {
         /// Whether to search.
@@ -53,6 +60,8 @@ pub enum Reply {
     Described(Described),
     /// The answer that was asked for.
     Taken(Taken),
+    /// How far the search for plans is.
+    Plans(Plans),
     /// What was asked for cannot be done; `worker.js` writes this, too.
     Failed {
         /// Why, a sentence.
@@ -186,4 +195,42 @@ pub struct Taken {
     pub text: String,
     /// What it costs.
     pub cost: Point,
+}
+
+/// How far a search for plans is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plans {
+    /// Plans that were estimated.
+    pub tried: u64,
+    /// Plans that were certain to be no better.
+    pub skipped: u64,
+    /// Plans that were predicted since the last report; each is said once. They are numbered from 0
+    /// in the order in which they are said.
+    pub found: Vec<FoundPlan>,
+    /// Numbers of those that fit and that no other is better than in step, peak and traffic; the
+    /// fastest first.
+    pub front: Vec<u32>,
+    /// Whether it has rested: nothing is left to try, or enough was tried.
+    pub done: bool,
+}
+
+/// A plan with what a prediction says of it, to the byte.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FoundPlan {
+    /// First nodes of the stages after the first.
+    pub cuts: Vec<u32>,
+    /// The schedule's word.
+    pub schedule: String,
+    /// Micro-batches of a replica's step.
+    pub micro_batches: u32,
+    /// Copies of the pipeline.
+    pub replicas: u32,
+    /// Sequences of the stages, as plans write them; empty where none recomputes.
+    pub recompute: Vec<String>,
+    /// Nanoseconds of a step.
+    pub step: u64,
+    /// Most bytes that a device holds.
+    pub peak: u64,
+    /// Bytes sent in a step.
+    pub traffic: u64,
 }

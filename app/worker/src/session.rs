@@ -1,6 +1,7 @@
-//! A worker's whole life: one graph, and what is asked about it.
+//! A worker's whole life: one graph or one question for plans, and what is asked about it.
 
 use crate::open::{self, Work};
+use crate::plans::Planning;
 use crate::protocol::{Reply, Request};
 use crate::working::Working;
 use std::collections::VecDeque;
@@ -8,18 +9,30 @@ use std::collections::VecDeque;
 /// Works on what it is asked; replies wait until they are taken.
 #[derive(Default)]
 pub struct Session {
-    work: Option<Working>,
+    work: Option<Task>,
     out: VecDeque<Reply>,
 }
 
+/// What a worker works on.
+enum Task {
+    Graph(Box<Working>),
+    Plans(Box<Planning>),
+}
+
 impl Session {
-    /// Does what is asked; what comes of it is in the replies. Before a graph is open, and to open a
-    /// second one, nothing is done.
+    /// Does what is asked; what comes of it is in the replies. Before something is open, and to open
+    /// a second thing, nothing is done.
     pub fn receive(&mut self, request: Request) {
         match (request, &mut self.work) {
             (Request::Stage { plan, stage }, None) => self.open(open::stage(&plan, stage)),
+            (Request::Plans { plan, devices }, None) => match Planning::new(&plan, devices) {
+                Ok(planning) => self.work = Some(Task::Plans(Box::new(planning))),
+                Err(why) => self.out.push_back(Reply::Failed { why }),
+            },
             (_, None) => {}
-            (request, Some(working)) => working.receive(request, &mut self.out),
+            (request, Some(Task::Graph(working))) => working.receive(request, &mut self.out),
+            (Request::Run { on }, Some(Task::Plans(planning))) => planning.run(on),
+            (_, Some(Task::Plans(_))) => {}
         }
     }
 
@@ -38,7 +51,7 @@ impl Session {
                 let mut working = Working::new(Box::leak(Box::new(work)));
                 self.out.push_back(Reply::Opened(working.opened()));
                 working.show(&mut self.out);
-                self.work = Some(working);
+                self.work = Some(Task::Graph(Box::new(working)));
             }
             Err(why) => self.out.push_back(Reply::Failed { why }),
         }
@@ -46,13 +59,19 @@ impl Session {
 
     /// Searches for about `moves` moves; whether there is more to do.
     pub fn step(&mut self, moves: u64) -> bool {
-        self.work.as_mut().is_some_and(|working| working.step(moves))
+        match &mut self.work {
+            Some(Task::Graph(working)) => working.step(moves),
+            Some(Task::Plans(planning)) => planning.step(moves),
+            None => false,
+        }
     }
 
     /// Says how far it is, and shows the answer if there is another one.
     pub fn report(&mut self) {
-        if let Some(working) = &mut self.work {
-            working.report(&mut self.out);
+        match &mut self.work {
+            Some(Task::Graph(working)) => working.report(&mut self.out),
+            Some(Task::Plans(planning)) => self.out.push_back(planning.report()),
+            None => {}
         }
     }
 

@@ -1,5 +1,7 @@
 //! A whole conversation with a session, natively.
 
+mod plans;
+
 use crate::Session;
 use crate::protocol::{COLUMNS, Opened, Progress, Reply, Request, Shown};
 use pipewright_core::cost::Cluster;

@@ -74,7 +74,7 @@ impl Working {
 
     pub fn receive(&mut self, request: Request, out: &mut VecDeque<Reply>) {
         match request {
-            Request::Stage { .. } => {}
+            Request::Stage { .. } | Request::Plans { .. } => {}
             Request::Budget { bytes, search } => {
                 self.budget = bytes;
                 if search {

@@ -10,7 +10,7 @@ const WASM_BUDGET: usize = 500_000;
 /// Page, style and glue together, compressed.
 const REST_BUDGET: usize = 40_000;
 /// The worker, compressed: whoever starts a search has the page already and waits for this alone.
-const WORKER_BUDGET: usize = 450_000;
+const WORKER_BUDGET: usize = 550_000;
 
 /// All chunks together, compressed: each hides behind the first click that needs it, and each screen
 /// and dialog has one of its own.

@@ -1,0 +1,122 @@
+//! The left column: what A is and where it comes from, and the choices of B that one tries first.
+
+use super::Compare;
+use crate::compare;
+use crate::engine;
+use crate::files::{self, Side};
+use crate::link::{MICRO_BATCHES_MAX, STAGES_MAX};
+use crate::speedup::divisors;
+use crate::views::icons::{Icon, icon};
+use crate::views::slider::Slider;
+use leptos::prelude::*;
+use pipewright_core::schedule::ScheduleKind;
+
+/// Stages that the slider reaches; its box takes more.
+const SLIDER_MAX: u64 = 64;
+
+#[component]
+pub fn Sides() -> impl IntoView {
+    let page = expect_context::<Compare>().page;
+    view! {
+        <aside class="inp" class:open=move || page.sheet.get() aria-label="A and B">
+            <details class="grp" open>
+                <summary>{icon(Icon::Chevron)} <h2>"A"</h2> <span>"fixed"</span></summary>
+                <Fixed />
+            </details>
+            <details class="grp" open>
+                <summary>{icon(Icon::Chevron)} <h2>"B"</h2> <span>"edited"</span></summary>
+                <Edited />
+            </details>
+        </aside>
+    }
+}
+
+#[component]
+fn Fixed() -> impl IntoView {
+    let page = expect_context::<Compare>().page;
+    let pinned = Memo::new(move |_| page.inputs.with(|i| i.a.is_some()));
+    let what = move || match page.inputs.with(|i| i.a.as_deref().map(compare::describe)) {
+        Some(a) => a,
+        None => {
+            "The same choices as B, split by layer count. Pin B to keep it while you change it."
+                .into()
+        }
+    };
+    let chosen = move |event: web_sys::Event| {
+        let input: web_sys::HtmlInputElement = event_target(&event);
+        if let Some(files) = input.files() {
+            files::read_all(page, files, Side::A);
+        }
+        // The same file may be chosen again after it changed. Cleared later: the list is live.
+        set_timeout(move || input.set_value(""), std::time::Duration::from_secs(1));
+    };
+    view! {
+        <p class="what" id="what-a">{what}</p>
+        <div class="two">
+            <button class="btn" id="pin" title="A becomes what B is now"
+                on:click=move |_| page.pin(Some(page.inputs.get_untracked()))>"Pin B as A"</button>
+            <button class="btn" id="swap" title="A becomes B, and B becomes A"
+                on:click=move |_| page.swap()>"Swap A and B"</button>
+            <label class="btn open" title="A plan.json; or drop one on A's timeline">
+                {icon(Icon::Open)} <span>"Open as A"</span>
+                <input id="import-a" type="file" accept=".json,application/json"
+                    aria-label="Open a plan as A" on:change=chosen />
+            </label>
+            <button class="btn" id="unpin" title="A is B, split by layer count"
+                prop:disabled=move || !pinned.get() on:click=move |_| page.pin(None)>"Unpin A"</button>
+        </div>
+    }
+}
+
+#[component]
+fn Edited() -> impl IntoView {
+    let page = expect_context::<Compare>().page;
+    let most = Memo::new(move |_| page.graph.with(|g| g.layers().len() as u64));
+    let batch = Memo::new(move |_| page.inputs.with(|i| i.mini_batch));
+    let done = move |dragging: bool| {
+        if !dragging {
+            page.release();
+        }
+    };
+    let set_stages = Callback::new(move |(n, dragging): (u64, bool)| {
+        let layers = most.get_untracked();
+        if n > layers.min(STAGES_MAX.into()) {
+            return page
+                .complain(format!("{n} stages need as many layers; this model has {layers}."));
+        }
+        page.drag(|i| {
+            if u64::from(i.stages()) != n {
+                engine::split(i, n as u32);
+            }
+        });
+        done(dragging);
+    });
+    let set_m = Callback::new(move |(n, dragging): (u64, bool)| {
+        page.drag(|i| i.micro_batches = n as u32);
+        done(dragging);
+    });
+    view! {
+        <Slider id="b-stages" label="Stages" set=set_stages usual=4 most=STAGES_MAX.into()
+            unit=Signal::derive(move || format!("of {}", most.get().min(SLIDER_MAX)))
+            values=Signal::derive(move || (1..=most.get().min(SLIDER_MAX)).collect())
+            value=Signal::derive(move || page.inputs.with(|i| u64::from(i.stages()))) />
+        <Slider id="b-micro-batches" label="Micro-batches" set=set_m usual=8 most=MICRO_BATCHES_MAX.into()
+            unit=Signal::derive(String::new)
+            values=Signal::derive(move || divisors(batch.get(), 1024))
+            value=Signal::derive(move || page.inputs.with(|i| u64::from(i.micro_batches))) />
+        <div class="row">
+            <label for="b-schedule">"Schedule"</label>
+            <span class="sel"><select id="b-schedule" on:change=move |e| {
+                if let Ok(kind) = event_target_value(&e).parse() {
+                    page.edit(|i| i.schedule = kind);
+                }
+            }>
+                {ScheduleKind::STRAIGHT.map(|kind| {
+                    let mine = move || page.inputs.with(|i| i.schedule == kind);
+                    view! { <option value=kind.to_string() prop:selected=mine>{kind.title()}</option> }
+                }).collect_view()}
+            </select></span>
+        </div>
+        <p class="note wide">"Everything else of B is on the Plan screen."</p>
+    }
+}

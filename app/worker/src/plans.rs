@@ -1,0 +1,259 @@
+//! A search for whole plans. Estimates say which plans are worth a look, and each of these is
+//! predicted before it is shown: a plan that is taken is what its point said, to the byte.
+
+use crate::protocol::{FoundPlan, Plans, Reply};
+use pipewright_core::cost::{Costs, Workload};
+use pipewright_core::graph::Graph;
+use pipewright_core::plan::{Plan, ScheduleText, Sequence};
+use pipewright_core::predict::search::{Choice, Encoding, Fixed, Scored, Search, Space};
+use pipewright_core::predict::{FitError, Prediction, fit, predict};
+use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::units::Bytes;
+use std::collections::BTreeSet;
+
+/// Estimates between two rests, for each schedule.
+const BUDGET: u64 = 2000;
+
+/// Moves of a search for a sequence that take about as long as one estimate.
+const MOVES: u64 = 50;
+
+/// Moves for each node when a stage's sequence is looked for: a glance, as there are many plans.
+const EFFORT: u64 = 20;
+
+/// Plans that are predicted of each schedule's, at most: the fastest.
+const LOOKED_AT: usize = 48;
+
+/// One schedule's search.
+struct Half {
+    search: Search<'static>,
+    tried: u64,
+    until: u64,
+    /// Nothing is left to try, and why if nothing fits.
+    over: Option<Option<String>>,
+}
+
+/// A question for plans and what was found so far.
+pub struct Planning {
+    /// What is asked about; plans that are found differ from it in what was left open.
+    plan: Plan,
+    /// First nodes of the blocks that are not cut.
+    blocks: Vec<u32>,
+    halves: Vec<Half>,
+    /// Choices that were predicted.
+    known: BTreeSet<String>,
+    found: Vec<FoundPlan>,
+    /// How many of them were said.
+    said: usize,
+    on: bool,
+    /// Which half is next, or one more: a prediction.
+    turn: usize,
+}
+
+impl Planning {
+    /// Plans for the network, cluster and mini-batch of `plan`, on so many devices at most.
+    ///
+    /// # Errors
+    /// A sentence for the person.
+    pub fn new(plan: &str, devices: u32) -> Result<Self, String> {
+        let plan = Plan::from_json(plan).map_err(|e| e.to_string())?;
+        let (graph, _) = plan.check().map_err(|e| e.to_string())?;
+        let blocks: Vec<u32> = graph.layers().iter().map(|layer| layer.first_node.0).collect();
+        // A worker asks one question and ends with it, so what searches borrow is never given back.
+        let graph: &'static Graph = Box::leak(Box::new(graph));
+        let cluster = Box::leak(Box::new(plan.cluster.clone()));
+        let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples));
+        let model: &'static (dyn Fn(u64) -> Workload + Sync) = Box::leak(Box::new(model));
+        let mut halves = vec![];
+        // What the page edits: the schedules with one stage a lane.
+        for schedule in ScheduleKind::STRAIGHT {
+            let space = space(&plan, blocks.clone(), model, schedule, devices);
+            let space: &'static Space = Box::leak(Box::new(space));
+            let search = Search::new(space).map_err(|e| e.to_string())?;
+            halves.push(Half { search, tried: 0, until: BUDGET, over: None });
+        }
+        let (known, found) = (BTreeSet::new(), vec![]);
+        Ok(Self { plan, blocks, halves, known, found, said: 0, on: false, turn: 0 })
+    }
+
+    /// Searches on, or rests.
+    pub fn run(&mut self, on: bool) {
+        self.on = on;
+        if on && self.rested() {
+            self.halves.iter_mut().for_each(|half| half.until += BUDGET);
+        }
+    }
+
+    /// Estimates a few plans or predicts one; whether there is more to do.
+    pub fn step(&mut self, moves: u64) -> bool {
+        if !self.on {
+            return false;
+        }
+        let count = (moves / MOVES).max(1);
+        self.turn = (self.turn + 1) % (self.halves.len() + 1);
+        match self.halves.get_mut(self.turn) {
+            Some(half) => half.advance(count),
+            None => drop(self.look()),
+        }
+        if self.rested() && !self.look() {
+            self.on = false;
+        }
+        self.on
+    }
+
+    /// Predicts the fastest plan that was not yet; whether there was one.
+    fn look(&mut self) -> bool {
+        let worth = |half: &Half| {
+            let entries = half.search.front().entries().iter().take(LOOKED_AT);
+            entries.cloned().collect::<Vec<Scored>>()
+        };
+        let mut all: Vec<Scored> = self.halves.iter().flat_map(worth).collect();
+        all.sort_by_key(|scored| scored.step);
+        let next = all.into_iter().find(|scored| self.known.insert(key(&scored.choice)));
+        let Some(next) = next else { return false };
+        if let Some(found) = self.predicted(&next) {
+            self.found.push(found);
+        }
+        true
+    }
+
+    /// The plan of a choice, with sequences where it recomputes or does not fit.
+    fn predicted(&self, scored: &Scored) -> Option<FoundPlan> {
+        let choice = &scored.choice;
+        let cuts: Vec<u32> =
+            choice.starts.iter().map(|block| self.blocks[*block as usize]).collect();
+        let schedule = ScheduleText::of(choice.schedule, choice.stages(), choice.micro_batches);
+        let mut plan = Plan {
+            cuts,
+            schedule: schedule.ok()?,
+            recompute: vec![],
+            micro_batches: choice.micro_batches,
+            ..self.plan.clone()
+        };
+        plan.data_parallel.replicas = choice.replicas;
+        let whole = plan.cluster.device.memory;
+        let mut prediction = predict(&plan).ok()?;
+        let peak = |p: &Prediction| p.timeline.peak().map_or(Bytes::ZERO, |(_, bytes)| bytes);
+        let again = choice.recompute.contains(&true);
+        let limit = if again { scored.peak.min(whole) } else { whole };
+        if peak(&prediction) > limit {
+            (plan.recompute, prediction) = within(&plan, limit)?;
+        }
+        Some(FoundPlan {
+            cuts: plan.cuts,
+            schedule: choice.schedule.to_string(),
+            micro_batches: choice.micro_batches,
+            replicas: choice.replicas,
+            recompute: plan.recompute.iter().map(Sequence::to_string).collect(),
+            step: prediction.timeline.step.0,
+            peak: peak(&prediction).0,
+            traffic: prediction.timeline.traffic().0,
+        })
+    }
+
+    fn rested(&self) -> bool {
+        self.halves.iter().all(Half::rested)
+    }
+
+    /// How far it is.
+    pub fn report(&mut self) -> Reply {
+        let why = || {
+            let over = self.halves.iter().map(|half| half.over.clone().flatten());
+            over.collect::<Option<Vec<String>>>()?.into_iter().next()
+        };
+        if let Some(why) = why().filter(|_| self.found.is_empty()) {
+            return Reply::Failed { why };
+        }
+        let counts = self.halves.iter().map(|half| half.search.counts());
+        let (tried, skipped) = counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        let found = self.found[self.said..].to_vec();
+        self.said = self.found.len();
+        let front = front(&self.found, self.plan.cluster.device.memory.0);
+        Reply::Plans(Plans { tried, skipped, found, front, done: !self.on })
+    }
+}
+
+impl Half {
+    fn advance(&mut self, count: u64) {
+        let count = count.min(self.until.saturating_sub(self.tried));
+        if self.over.is_some() || count == 0 {
+            return;
+        }
+        match self.search.advance(count) {
+            Ok(tried) => {
+                self.tried += tried;
+                self.over = (tried < count).then_some(None);
+            }
+            Err(why) => self.over = Some(Some(why.to_string())),
+        }
+    }
+
+    fn rested(&self) -> bool {
+        self.over.is_some() || self.tried >= self.until
+    }
+}
+
+/// What is left open: lanes, replicas, micro-batches, cuts, recomputation.
+fn space(
+    plan: &Plan,
+    blocks: Vec<u32>,
+    model: &'static (dyn Fn(u64) -> Workload + Sync),
+    schedule: ScheduleKind,
+    devices: u32,
+) -> Space<'static> {
+    let own = &plan.communication;
+    // Gradients and activations travel as the plan says: lossy codecs train something else.
+    let own = Encoding { gradients: own.gradients, by_hosts: own.hierarchical, edges: own.edges };
+    let plain = own == Encoding::default();
+    let fixed = Fixed {
+        schedule: Some(schedule),
+        encoding: Some((!plain).then_some(0)),
+        ..Fixed::default()
+    };
+    Space {
+        model,
+        blocks,
+        cluster: plan.cluster.clone(),
+        devices: devices.max(1),
+        memory: plan.cluster.device.memory,
+        mini_batch: plan.mini_batch,
+        states: plan.optimizer.states(),
+        parameter_bytes: 4,
+        fixed: fixed.plain(),
+        encodings: if plain { vec![] } else { vec![own] },
+        seed: 1,
+    }
+}
+
+/// Sequences with which no lane takes more than `limit`, or as little more as can be.
+fn within(plan: &Plan, limit: Bytes) -> Option<(Vec<Sequence>, Prediction)> {
+    let mut small = plan.clone();
+    small.cluster.device.memory = limit;
+    let mut fitted = fit(&small, EFFORT);
+    if let Err(FitError::Memory { lanes, .. }) = &fitted {
+        small.cluster.device.memory = lanes.iter().map(|(_, least)| *least).max()?;
+        fitted = fit(&small, EFFORT);
+    }
+    let (fitted, prediction) = fitted.ok()?;
+    Some((fitted.recompute, prediction))
+}
+
+fn key(choice: &Choice) -> String {
+    format!("{choice:?}")
+}
+
+/// Numbers of the plans within `memory` that no other is better than, the fastest first.
+fn front(found: &[FoundPlan], memory: u64) -> Vec<u32> {
+    let covers = |a: &FoundPlan, b: &FoundPlan| {
+        a.step <= b.step && a.peak <= b.peak && a.traffic <= b.traffic
+    };
+    let mut front: Vec<u32> = vec![];
+    for (number, plan) in (0..).zip(found).filter(|(_, plan)| plan.peak <= memory) {
+        let of = |number: &u32| &found[*number as usize];
+        if !front.iter().any(|other| covers(of(other), plan)) {
+            front.retain(|other| !covers(plan, of(other)));
+            front.push(number);
+        }
+    }
+    front.sort_by_key(|number| (found[*number as usize].step, *number));
+    front
+}
