@@ -14,8 +14,11 @@ use std::collections::BTreeSet;
 /// Estimates between two rests, for each schedule.
 const BUDGET: u64 = 2000;
 
-/// Moves of a search for a sequence that take about as long as one estimate.
-const MOVES: u64 = 50;
+/// Estimates at a time: always as many, so that a slow machine is led to the same plans as a fast one.
+const AT_ONCE: u64 = 8;
+
+/// Moves of a search for a sequence that take about as long as these.
+const MOVES: u64 = 400;
 
 /// Moves for each node when a stage's sequence is looked for: a glance, as there are many plans.
 const EFFORT: u64 = 20;
@@ -88,10 +91,9 @@ impl Planning {
         if !self.on {
             return false;
         }
-        let count = (moves / MOVES).max(1);
         self.turn = (self.turn + 1) % (self.halves.len() + 1);
         match self.halves.get_mut(self.turn) {
-            Some(half) => half.advance(count),
+            Some(half) => (0..(moves / MOVES).max(1)).for_each(|_| half.advance(AT_ONCE)),
             None => drop(self.look()),
         }
         if self.rested() && !self.look() {
