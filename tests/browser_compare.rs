@@ -69,7 +69,7 @@ fn b_is_pinned_edited_swapped_and_linked() -> Outcome<()> {
     browser.keys("body", "1")?;
     browser.until("the Plan screen", |b| Ok(b.text(".against span")?.contains("m 8, 1F1B")))?;
     assert!(browser.text(".doc")?.contains("compared with A, AlexNet"));
-    browser.keys("body", "2")?;
+    browser.keys("body", "3")?;
     browser.click("#swap")?;
     is(&browser, "swapped", "micro-batches", 2, "8")?;
     assert_eq!(cell(&browser, "micro-batches", 1)?, "16");
