@@ -80,16 +80,20 @@ impl Chosen {
 /// Points whose mean is the accuracy now: single ones are noisy.
 const NOW: usize = 5;
 
-/// What a candidate may leave behind at the end of the training.
+/// What all rounds together may leave behind at the end of the training.
 const LASTING: f64 = 0.005;
+
+/// The last part of the training, in which hardly anything is made good any more: what rounds leave behind
+/// there adds up.
+const LATE: f64 = 0.2;
 
 /// What a candidate may be behind while nobody can tell what of it lasts. Early harm did last: a network
 /// that began with 100 steps by table(1) ended 18 points below, with fp8 for all other steps. There
 /// table(1) is behind by 0.4 and more, fp8 by 0.007.
 const LASTING_UNKNOWN: f64 = 0.02;
 
-/// Standard deviations that chance is given: of twenty such judgements one is too kind.
-const CHANCE: f64 = 1.645;
+/// Standard deviations that chance is given.
+const CHANCE: f64 = 2.0;
 
 impl Round {
     /// Takes the candidate with the largest expected gain for its time (Oyama), of those that do no
@@ -107,7 +111,7 @@ impl Round {
             _ => self.now(),
         };
         let expected: Vec<Expected> = self.trials.iter().map(|t| self.expected(t, &base)).collect();
-        let most = if self.foretells_the_end() { LASTING } else { LASTING_UNKNOWN };
+        let most = if self.foretells_the_end() { self.share() } else { LASTING_UNKNOWN };
         let admits = |at: &usize| *at == 0 || expected[*at].lasting <= most;
         let mut admitted: Vec<usize> = (0..expected.len()).filter(admits).collect();
         if admitted.iter().all(|at| expected[*at].accuracy <= now) {
@@ -126,6 +130,11 @@ impl Round {
         let (steps, trial_seconds) = (self.every, self.trial_seconds);
         let decision = choose(Question { candidates, steps, trial_seconds })?;
         Ok(Chosen { round: self, expected, admitted, decision })
+    }
+
+    /// What this round may leave behind at the end: late rounds share what all of them may.
+    fn share(&self) -> f64 {
+        LASTING / (LATE * self.end as f64 / self.every.max(1) as f64).max(1.0)
     }
 
     /// Accuracy before the trials.
