@@ -117,12 +117,10 @@ put both on PATH or name them, then run make again:" "export CHROMIUM=... CHROME
 # Deque's checks of accessibility, which the tests run in the page.
 need_axe() {
   [ -f "$cache/axe/node_modules/axe-core/axe.min.js" ] && return 0
-  have npm || { packages=(npm) && refresh_lists && install_packages; }
-  say "Downloading axe-core into .cache/axe (about 5 s)"
+  say "Downloading axe-core into .cache/axe by npm (about 5 s)"
   npm install --prefix "$cache/axe" --no-fund --no-audit --ignore-scripts axe-core@4 >"$log" 2>&1 || {
-    tail -n 20 "$log" >&2
-    give_up "The download failed. Put an axe.min.js of version 4 there, then run make again:" \
-      "$cache/axe/node_modules/axe-core/axe.min.js"
+    tail -n 5 "$log" >&2
+    say "It was not downloaded: the test of accessibility will say so and be skipped"
   }
 }
 

@@ -31,7 +31,7 @@ const RUN: &str = "
 fn axe() -> Outcome<Option<String>> {
     let file = tools::root().join(".cache/axe/node_modules/axe-core/axe.min.js");
     if !file.is_file() {
-        tools::skip("axe-core");
+        tools::refused("axe-core is not in .cache/axe; `make setup` downloads it");
         return Ok(None);
     }
     Ok(Some(std::fs::read_to_string(file)?))
