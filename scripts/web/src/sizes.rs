@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 const WASM_BUDGET: usize = 500_000;
 /// Page, style and glue together, compressed.
 const REST_BUDGET: usize = 40_000;
-/// The worker, compressed: whoever starts a search has the page already and waits for this alone.
+/// The worker, compressed: whoever starts a search has the page already and waits for this alone. It
+/// holds lowering, simulation and the search for sequences, as it predicts what it proposes.
 const WORKER_BUDGET: usize = 550_000;
 
 /// All chunks together, compressed: each hides behind the first click that needs it, and each screen
