@@ -67,7 +67,8 @@ mod wire;
 #[cfg(feature = "page")]
 pub fn run() {
     panic::install();
-    leptos::task::spawn_local(async {
+    // leptos has no executor before something is mounted.
+    wasm_bindgen_futures::spawn_local(async {
         // English is there from the start, and better than no page.
         let spoken = language::speak(language::wished()).await;
         leptos::mount::mount_to_body(views::app::App);
