@@ -45,6 +45,7 @@ mod program;
 mod reason;
 #[cfg(feature = "page")]
 mod recompute;
+mod repair;
 mod screen;
 #[cfg(feature = "page")]
 mod settings;

@@ -17,6 +17,7 @@ mod pointer;
 mod program;
 mod recompute;
 mod results;
+mod schedule;
 mod selection;
 mod size;
 mod slider;
