@@ -73,7 +73,7 @@ impl Format {
             Format::Drawing => {
                 let lanes = solved.timeline.lanes.len();
                 let time = Clock::of(solved.timeline.step).text(solved.timeline.step);
-                let schedule = solved.inputs.schedule.title();
+                let schedule = solved.inputs.order_title();
                 let title = tr!(
                     "{model} on {lanes} lanes, {schedule}: {time}",
                     model = graph.name(),

@@ -29,7 +29,7 @@ fn read(name: String, text: String) -> Result<Result<Content, String>, Missing> 
 /// The plan file's text with its number of ranks, or what contradicts it.
 #[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn write(inputs: Inputs) -> Result<Result<(String, u32), String>, Missing> {
-    let made = inputs.draft().plan().map_err(|why| why.to_string());
+    let made = inputs.plan();
     Ok(made.map(|(plan, _)| (plan.to_json(), plan.ranks())))
 }
 

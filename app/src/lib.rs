@@ -36,6 +36,7 @@ mod link;
 #[cfg(feature = "page")]
 mod meter;
 mod model;
+mod networks;
 mod palette;
 #[cfg(feature = "page")]
 mod panic;
