@@ -168,7 +168,8 @@ mod tests {
         format!("{{\"traceEvents\":[{events}],\"pipewright\":{header}}}")
     }
 
-    const ONE: &str = r#"{"version":1,"model":"x","arena":[64],"steps":[{"number":0,"start":0,"end":9}]}"#;
+    const ONE: &str =
+        r#"{"version":1,"model":"x","arena":[64],"steps":[{"number":0,"start":0,"end":9}]}"#;
 
     #[test]
     fn hostile_traces_are_refused_in_a_sentence() {
@@ -195,7 +196,10 @@ mod tests {
             (with("", &header("[]", "[]")), "no lanes"),
             (with("", &header("[1]", r#"[{"number":0,"start":9,"end":1}]"#)), "before it begins"),
             (
-                with("", &header("[1]", &format!("[{0},{0}]", r#"{"number":0,"start":9,"end":10}"#))),
+                with(
+                    "",
+                    &header("[1]", &format!("[{0},{0}]", r#"{"number":0,"start":9,"end":10}"#)),
+                ),
                 "not in order",
             ),
             (with("", "{}"), "the trace's field `pipewright`"),
@@ -213,10 +217,8 @@ mod tests {
         let arena = format!("[1{}]", ",1".repeat(99_999));
         let step = |n: u64| format!(r#"{{"number":{n},"start":{n},"end":{n}}}"#);
         let steps: Vec<String> = (0..100_000).map(step).collect();
-        let header = format!(
-            r#"{{"version":1,"model":"x","arena":{arena},"steps":[{}]}}"#,
-            steps.join(",")
-        );
+        let header =
+            format!(r#"{{"version":1,"model":"x","arena":{arena},"steps":[{}]}}"#, steps.join(","));
         let message = read(&with("", &header)).unwrap_err().to_string();
         assert!(message.contains("more than can be read"), "{message}");
     }
