@@ -3,16 +3,20 @@
 //! A file that cannot be used leaves everything as it was and says in one line what was read,
 //! what is wrong and what to do.
 
-use crate::content::{self, Content, recognise};
+use crate::content::{self, Content, Kind, recognise};
 use crate::exports::Format;
 use crate::inputs::Inputs;
 use crate::later::Missing;
+use crate::measured::Measured;
+use crate::run::metrics;
 use crate::screen::Screen;
 use crate::state::{Source, State};
 use crate::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
+use pipewright_core::timeline::chrome;
+use std::pin::Pin;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 
@@ -56,31 +60,36 @@ async fn take(state: State, name: &str, text: String, side: Side) {
             state.load(*inputs);
             state.say(tr!("{name}: a plan for {stages} lanes, shown.", name, stages));
         }
-        Ok(Content::Trace(measured)) => {
-            let lanes = measured.timeline.lanes.len();
-            let steps = measured.steps;
-            state.measured.set(Some(measured));
-            state.show_measured.set(true);
-            let planned = state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
-            if lanes == planned {
-                state.say(tr!("{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.", name, steps, lanes));
-            } else {
-                state.complain(tr!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both.", name, lanes, planned));
-            }
-        }
+        Ok(Content::Trace(measured)) => show(state, measured),
         Err(why) => state.complain(why),
+    }
+}
+
+/// Draws a trace over the prediction.
+fn show(state: State, measured: Measured) {
+    let name = measured.name.clone();
+    let (lanes, steps) = (measured.timeline.lanes.len(), measured.trace.steps.len());
+    state.measured.set(Some(measured));
+    state.show_measured.set(true);
+    let planned = state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
+    if lanes == planned {
+        state.say(tr!("{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.", name, steps, lanes));
+    } else {
+        state.complain(tr!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both.", name, lanes, planned));
     }
 }
 
 /// Reads the files of an input or a drop, one after the other: a plan before its trace.
 pub fn read_all(state: State, files: web_sys::FileList, side: Side) {
+    // The list is live: what it holds now is what was meant.
+    let files: Vec<web_sys::File> = (0..files.length()).filter_map(|i| files.get(i)).collect();
     spawn_local(async move {
-        let mut texts = vec![];
-        for i in 0..files.length() {
-            let Some(file) = files.get(i) else { continue };
+        let (mut texts, mut long) = (vec![], vec![]);
+        for file in files {
             let name = file.name();
+            let kind = kind(&file).await;
             // Graphs can be large and packed: the worker reads them.
-            if is_graph(&file).await {
+            if kind == Kind::Graph {
                 state.source.set(Source::File(file));
                 state.go(Screen::Recompute);
                 continue;
@@ -93,6 +102,10 @@ pub fn read_all(state: State, files: web_sys::FileList, side: Side) {
                 ));
                 continue;
             }
+            if kind != Kind::Other {
+                long.push((name, kind, web_sys::Blob::from(file)));
+                continue;
+            }
             match JsFuture::from(file.text()).await {
                 Ok(text) => texts.push((name, text.as_string().unwrap_or_default())),
                 Err(_) => state.complain(tr!("{name} could not be read; is it a folder?", name)),
@@ -102,31 +115,118 @@ pub fn read_all(state: State, files: web_sys::FileList, side: Side) {
         for (name, text) in texts {
             take(state, &name, text, side).await;
         }
+        measure_all(state, long).await;
     });
 }
 
-/// Whether a file is packed or says in its first lines that it is a graph to recompute.
-async fn is_graph(file: &web_sys::File) -> bool {
+/// What a file's first bytes say that it is.
+async fn kind(file: &web_sys::Blob) -> Kind {
     const LOOK: f64 = 4096.0;
-    let Ok(head) = file.slice_with_f64_and_f64(0.0, LOOK) else { return false };
-    let Ok(bytes) = JsFuture::from(head.array_buffer()).await else { return false };
-    let head = js_sys::Uint8Array::new(&bytes).to_vec();
-    content::is_graph(&head)
+    let Ok(head) = file.slice_with_f64_and_f64(0.0, LOOK) else { return Kind::Other };
+    let Ok(bytes) = JsFuture::from(head.array_buffer()).await else { return Kind::Other };
+    Kind::of(&js_sys::Uint8Array::new(&bytes).to_vec())
+}
+
+/// What a run left behind.
+enum Left {
+    Trace(Measured),
+    Metrics(metrics::File),
+}
+
+/// A file that is being read.
+type Reading = Pin<Box<dyn Future<Output = Result<Left, String>>>>;
+
+/// Reads traces and metrics piece by piece, so that the page lives on and never holds their texts.
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn measure(name: String, kind: Kind, file: web_sys::Blob) -> Result<Reading, Missing> {
+    Ok(Box::pin(async move {
+        if kind == Kind::Metrics {
+            let mut reader = metrics::Reader::default();
+            let refuse = |why| tr!("{name}, read as metrics: {why}. Nothing was changed.", name, why);
+            pieces(&name, &file, |bytes| reader.push(bytes).map_err(refuse)).await?;
+            return reader.finish(&name).map(Left::Metrics).map_err(refuse);
+        }
+        let mut reader = chrome::Reader::default();
+        let mut wrong = None;
+        let read = |bytes: &[u8]| {
+            reader.push(bytes).map_err(|why| {
+                wrong = Some(why);
+                String::new()
+            })
+        };
+        match pieces(&name, &file, read).await {
+            Err(why) if wrong.is_none() => return Err(why),
+            _ => {}
+        }
+        let trace = wrong.map_or_else(|| reader.finish(), Err);
+        content::measured(&name, trace).map(Left::Trace)
+    }))
+}
+
+/// Hands out a file piece by piece; the browser breathes between them.
+async fn pieces(
+    name: &str,
+    file: &web_sys::Blob,
+    mut each: impl FnMut(&[u8]) -> Result<(), String>,
+) -> Result<(), String> {
+    // Some milliseconds of reading.
+    const PIECE: f64 = 131_072.0;
+    let lost = |_: JsValue| tr!("{name} could not be read; is it a folder?", name);
+    let mut from = 0.0;
+    while from < file.size() {
+        let piece = file.slice_with_f64_and_f64(from, from + PIECE).map_err(lost)?;
+        let bytes = JsFuture::from(piece.array_buffer()).await.map_err(lost)?;
+        each(&js_sys::Uint8Array::new(&bytes).to_vec())?;
+        from += PIECE;
+    }
+    Ok(())
+}
+
+/// Shows traces and metrics; ranks of one run come together.
+async fn measure_all(state: State, files: Vec<(String, Kind, web_sys::Blob)>) {
+    let mut found = vec![];
+    for (name, kind, file) in files {
+        let reading = measure(name.clone(), kind, file).await;
+        let left = match reading {
+            Ok(reading) => reading.await,
+            Err(missing) => Err(tr!("{name} was not read: {why}.", name, why = missing)),
+        };
+        match left {
+            Ok(Left::Trace(measured)) => show(state, measured),
+            Ok(Left::Metrics(file)) => found.push(file),
+            Err(why) => state.complain(why),
+        }
+    }
+    if !found.is_empty() {
+        let joined = metrics::join(found);
+        state.runs.update(|runs| runs.extend(joined));
+        state.go(Screen::Run);
+    }
 }
 
 /// Fetches the files that the link names and shows them.
 pub fn fetch_all(state: State, plan: Option<String>, trace: Option<String>) {
     spawn_local(async move {
         for path in [plan, trace].into_iter().flatten() {
-            match fetch(&path).await {
-                Ok(text) => take(state, &path, text, Side::B).await,
+            let fetched = fetch(&path).await;
+            match fetched {
+                Ok(file) => match kind(&file).await {
+                    Kind::Other | Kind::Graph => match JsFuture::from(file.text()).await {
+                        Ok(text) => {
+                            let text = text.as_string().unwrap_or_default();
+                            take(state, &path, text, Side::B).await;
+                        }
+                        Err(_) => state.complain(tr!("{path} could not be fetched: {why}.", path, why = t("not a text"))),
+                    },
+                    kind => measure_all(state, vec![(path, kind, file)]).await,
+                },
                 Err(why) => state.complain(tr!("{path} could not be fetched: {why}.", path, why)),
             }
         }
     });
 }
 
-async fn fetch(path: &str) -> Result<String, String> {
+async fn fetch(path: &str) -> Result<web_sys::Blob, String> {
     let failed = |_: JsValue| t("no answer").to_owned();
     let answer = JsFuture::from(window().fetch_with_str(path)).await.map_err(failed)?;
     let answer: web_sys::Response = answer.dyn_into().map_err(failed)?;
@@ -136,8 +236,8 @@ async fn fetch(path: &str) -> Result<String, String> {
             status = format_args!("{} {}", answer.status(), answer.status_text())
         ));
     }
-    let text = JsFuture::from(answer.text().map_err(failed)?).await.map_err(failed)?;
-    text.as_string().ok_or_else(|| t("not a text").into())
+    let blob = JsFuture::from(answer.blob().map_err(failed)?).await.map_err(failed)?;
+    blob.dyn_into().map_err(failed)
 }
 
 /// Saves the plan.

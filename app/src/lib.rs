@@ -33,6 +33,7 @@ mod language;
 #[cfg(feature = "page")]
 mod later;
 mod link;
+mod measured;
 #[cfg(feature = "page")]
 mod meter;
 mod model;
@@ -45,6 +46,7 @@ mod program;
 mod reason;
 #[cfg(feature = "page")]
 mod recompute;
+mod run;
 mod screen;
 #[cfg(feature = "page")]
 mod settings;

@@ -1,0 +1,190 @@
+//! The Run screen's table of drift and the strip of steps, as markup.
+
+use crate::format::Clock;
+use crate::run::drift::{Row, Table, kind, ratio, signed};
+use crate::texts::t;
+use pipewright_core::predict::Rest;
+use pipewright_core::units::Nanos;
+use std::fmt::Write;
+
+/// The body of the table: a line for each part, then what is not work, then the whole.
+pub fn rows(table: &Table, by_share: bool) -> String {
+    let clock = Clock::of(table.predicted.max(table.measured));
+    let most = table.rows.iter().filter_map(|row| row.share).map(i64::unsigned_abs).max();
+    let mut out = String::new();
+    for row in table.sorted(by_share) {
+        part(&mut out, &row, most.unwrap_or(0), &clock);
+    }
+    if let Some(rest) = table.rest {
+        ends(&mut out, table, rest, &clock);
+    }
+    out
+}
+
+fn part(out: &mut String, row: &Row, most: u64, clock: &Clock) {
+    let times = &row.times;
+    let (stage, busy) = (times.part.stage, times.part.busy);
+    let piece = Clock::of(times.predicted.max(times.measured));
+    let share = row.share.map_or("…".into(), |share| signed(share, clock));
+    let class = match row.share {
+        Some(share) if share != 0 && share.unsigned_abs() == most => "num top",
+        _ => "num",
+    };
+    let letter = busy.letter();
+    let chip = letter.to_ascii_lowercase();
+    let _ = write!(
+        out,
+        "<tr data-part='{stage}{letter}'><th scope='row'><span class='chip {chip}' aria-hidden='true'>{letter}</span> {stage}</th>\
+         <td>{}</td><td class='num dim'>{}</td><td class='num'>{}</td><td class='num'>{}</td><td class='num'>{}</td><td class='{class}'>{share}</td></tr>",
+        t(kind(busy)),
+        times.count,
+        quantity(&piece.text(times.predicted)),
+        quantity(&piece.text(times.measured)),
+        ratio(times),
+    );
+}
+
+fn ends(out: &mut String, table: &Table, rest: Rest, clock: &Clock) {
+    let mut line = |id: &str, class: &str, name: &str, cells: String| {
+        let _ = write!(
+            out,
+            "<tr data-part='{id}' class='{class}'><th scope='row' colspan='3'>{name}</th>{cells}</tr>"
+        );
+    };
+    let only = |share: i64| {
+        let share = signed(share, clock);
+        format!("<td></td><td></td><td></td><td class='num'>{share}</td>")
+    };
+    line("work", "sum", t("All work together"), only(rest.work));
+    line("before", "", t("Before the first pass"), only(rest.before));
+    line("between", "", t("Messages, sums, waiting"), only(rest.between));
+    line("after", "", t("After the last work"), only(rest.after));
+    let (predicted, measured) = (table.predicted, table.measured);
+    let all = measured.0 as i64 - predicted.0 as i64;
+    let ratio = measured.secs() / predicted.secs();
+    let ratio = if ratio.is_finite() { format!("{ratio:.2}") } else { String::new() };
+    let cells = format!(
+        "<td class='num'>{}</td><td class='num'>{}</td><td class='num'>{ratio}</td><td class='num'>{}</td>",
+        quantity(&clock.text(predicted)),
+        quantity(&clock.text(measured)),
+        signed(all, clock)
+    );
+    line("step", "sum", t("Step"), cells);
+}
+
+/// A number with a lighter unit.
+fn quantity(text: &str) -> String {
+    match text.rsplit_once(' ') {
+        Some((number, unit)) => format!("{number} <i>{unit}</i>"),
+        None => text.to_owned(),
+    }
+}
+
+const LEFT: f64 = 8.0;
+const RIGHT: f64 = 8.0;
+
+/// Bars of the strip: as many as there are steps, or as fit.
+fn bars(steps: usize, width: f64) -> usize {
+    steps.min(((width - LEFT - RIGHT) / 3.0).max(1.0) as usize).max(1)
+}
+
+/// The index of the step under a place of the strip: of several in a bar, the longest one.
+pub fn step_at(durations: &[Nanos], width: f64, x: f64) -> Option<usize> {
+    let count = bars(durations.len(), width);
+    let share = (x - LEFT) / (width - LEFT - RIGHT);
+    let bar = (share.clamp(0.0, 1.0) * count as f64) as usize;
+    longest(durations, count, bar.min(count - 1))
+}
+
+/// The longest of the steps in a bar.
+fn longest(durations: &[Nanos], count: usize, bar: usize) -> Option<usize> {
+    let (from, to) = (bar * durations.len() / count, (bar + 1) * durations.len() / count);
+    (from..to).max_by_key(|at| (durations[*at], std::cmp::Reverse(*at)))
+}
+
+/// What each step took, beside the predicted one as a line; the one that is looked at is marked.
+pub fn strip(
+    durations: &[Nanos],
+    at: usize,
+    predicted: Nanos,
+    (width, height): (f64, f64),
+) -> String {
+    let label = t("What each step took; the line is the predicted step.");
+    let mut out = format!(
+        "<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}' role='img' aria-label='{label}'>"
+    );
+    let count = bars(durations.len(), width);
+    let top = durations.iter().copied().max().unwrap_or_default().max(predicted);
+    let room = height - 14.0;
+    let y = |time: Nanos| height - 1.0 - time.0 as f64 / top.0.max(1) as f64 * room;
+    let pitch = (width - LEFT - RIGHT) / count as f64;
+    for bar in 0..count {
+        let Some(step) = longest(durations, count, bar) else { continue };
+        let (from, to) = (bar * durations.len() / count, (bar + 1) * durations.len() / count);
+        let class = if (from..to).contains(&at) { "sb on" } else { "sb" };
+        // The one that is looked at, where several share a bar.
+        let shown = if class == "sb" { step } else { at };
+        let (x, wide) = (LEFT + bar as f64 * pitch, (pitch - 1.0).min(40.0));
+        let (high, time) = (y(durations[shown]), durations[shown]);
+        let _ = write!(
+            out,
+            "<rect x='{x:.1}' y='{high:.1}' width='{wide:.1}' height='{:.1}' class='{class}'><title>{}</title></rect>",
+            (height - 1.0 - high).max(1.0),
+            Clock::of(time).text(time)
+        );
+    }
+    let line = y(predicted).round() + 0.5;
+    let right = width - RIGHT;
+    let above = if line < 14.0 { line + 11.0 } else { line - 3.0 };
+    let _ = write!(
+        out,
+        "<path d='M{LEFT} {line}H{right}' class='pl'/><text x='{right}' y='{above:.1}' text-anchor='end' class='lb2'>{}</text>",
+        t("predicted")
+    );
+    out + "</svg>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets::EXAMPLES;
+    use crate::run::Ready;
+    use pipewright_core::predict::Drift;
+
+    #[test]
+    fn the_table_has_a_line_for_each_part_and_adds_up() {
+        let inputs = EXAMPLES[0].inputs();
+        let ready = Ready::new(&inputs).unwrap();
+        let measured = ready.prediction.timeline.clone();
+        let drift = Drift::new(&ready.plan, &ready.prediction, &measured).unwrap();
+        let mut table = Table::new(&drift, measured.step, measured.step).unwrap();
+        let html = rows(&table, false);
+        let parts = table.rows.len();
+        assert_eq!(parts, 3 * inputs.stages() as usize);
+        assert_eq!(html.matches("<tr").count(), parts + 5);
+        assert_eq!(html.matches('…').count(), parts, "shares are yet to come");
+        table.rows[4].share = Some(-3_000_000);
+        let html = rows(&table, true);
+        assert!(html.contains("num top'>−3.0 ms"), "{html}");
+        assert!(html.starts_with("<tr data-part='1"), "what matters most comes first: {html}");
+        assert!(!html.contains("NaN") && html.contains("1.00"));
+    }
+
+    #[test]
+    fn every_step_has_a_bar_and_is_found_under_it() {
+        let durations: Vec<Nanos> = (1..=8).map(|n| Nanos(n * 1_000_000)).collect();
+        let svg = strip(&durations, 2, Nanos(4_000_000), (300.0, 60.0));
+        assert_eq!((svg.matches("class='sb'").count(), svg.matches("class='sb on'").count()), (7, 1));
+        for (at, x) in [(0, 0.0), (0, 20.0), (2, 100.0), (7, 299.0)] {
+            assert_eq!(step_at(&durations, 300.0, x), Some(at), "{x}");
+        }
+        let many: Vec<Nanos> = (0..5000).map(|n| Nanos(n % 977)).collect();
+        let svg = strip(&many, 4999, Nanos(0), (300.0, 60.0));
+        assert_eq!(svg.matches("<rect").count(), 94);
+        let at = step_at(&many, 300.0, 298.0).unwrap();
+        assert_eq!(many[at], *many[4947..].iter().max().unwrap());
+        assert_eq!(step_at(&[], 300.0, 5.0), None);
+        let empty = strip(&[], 0, Nanos(0), (0.0, 0.0));
+        assert!(!empty.contains("NaN") && !empty.contains("inf"), "{empty}");
+    }
+}
