@@ -5,8 +5,8 @@ use crate::measured::Measured;
 use crate::run::metrics;
 use crate::texts::tr;
 use pipewright_core::plan::Plan;
-use pipewright_core::timeline::chrome::{self, TraceError};
 use pipewright_core::timeline::Trace;
+use pipewright_core::timeline::chrome::{self, TraceError};
 
 /// What a file turned out to be.
 pub enum Content {

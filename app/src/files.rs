@@ -73,7 +73,12 @@ fn show(state: State, measured: Measured) {
     state.show_measured.set(true);
     let planned = state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
     if lanes == planned {
-        state.say(tr!("{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.", name, steps, lanes));
+        state.say(tr!(
+            "{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.",
+            name,
+            steps,
+            lanes
+        ));
     } else {
         state.complain(tr!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both.", name, lanes, planned));
     }
@@ -142,7 +147,8 @@ fn measure(name: String, kind: Kind, file: web_sys::Blob) -> Result<Reading, Mis
     Ok(Box::pin(async move {
         if kind == Kind::Metrics {
             let mut reader = metrics::Reader::default();
-            let refuse = |why| tr!("{name}, read as metrics: {why}. Nothing was changed.", name, why);
+            let refuse =
+                |why| tr!("{name}, read as metrics: {why}. Nothing was changed.", name, why);
             pieces(&name, &file, |bytes| reader.push(bytes).map_err(refuse)).await?;
             return reader.finish(&name).map(Left::Metrics).map_err(refuse);
         }
@@ -216,7 +222,11 @@ pub fn fetch_all(state: State, plan: Option<String>, trace: Option<String>) {
                             let text = text.as_string().unwrap_or_default();
                             take(state, &path, text, Side::B).await;
                         }
-                        Err(_) => state.complain(tr!("{path} could not be fetched: {why}.", path, why = t("not a text"))),
+                        Err(_) => state.complain(tr!(
+                            "{path} could not be fetched: {why}.",
+                            path,
+                            why = t("not a text")
+                        )),
                     },
                     kind => measure_all(state, vec![(path, kind, file)]).await,
                 },
@@ -293,7 +303,11 @@ pub fn save_picture(state: State) {
 /// Puts the command that runs the exported plan on the clipboard.
 pub fn copy_command(state: State) {
     let ranks = state.inputs.with_untracked(|i| i.stages() * i.rest.data_parallel.replicas);
-    let command = crate::exports::command(ranks);
+    copy(state, crate::exports::command(ranks));
+}
+
+/// Puts a command on the clipboard, or says it where the browser refuses.
+pub fn copy(state: State, command: String) {
     spawn_local(async move {
         match JsFuture::from(window().navigator().clipboard().write_text(&command)).await {
             Ok(_) => state.say(tr!("Copied: {command}", command)),

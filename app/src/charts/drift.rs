@@ -174,7 +174,10 @@ mod tests {
     fn every_step_has_a_bar_and_is_found_under_it() {
         let durations: Vec<Nanos> = (1..=8).map(|n| Nanos(n * 1_000_000)).collect();
         let svg = strip(&durations, 2, Nanos(4_000_000), (300.0, 60.0));
-        assert_eq!((svg.matches("class='sb'").count(), svg.matches("class='sb on'").count()), (7, 1));
+        assert_eq!(
+            (svg.matches("class='sb'").count(), svg.matches("class='sb on'").count()),
+            (7, 1)
+        );
         for (at, x) in [(0, 0.0), (0, 20.0), (2, 100.0), (7, 299.0)] {
             assert_eq!(step_at(&durations, 300.0, x), Some(at), "{x}");
         }

@@ -73,7 +73,7 @@ impl Frame {
             y.0 = 0.0;
         }
         for range in [&mut x, &mut y] {
-            if !(range.1 > range.0) {
+            if range.1.partial_cmp(&range.0) != Some(std::cmp::Ordering::Greater) {
                 let at = if range.0.is_finite() { range.0 } else { 0.0 };
                 *range = (at, at + 1.0);
             }
@@ -125,7 +125,8 @@ pub fn draw(plot: &Plot, size: (f64, f64)) -> String {
             let y = plot.quantity.of(near);
             if y.is_finite() {
                 let x = frame.px(place(plot, near));
-                let _ = write!(out, "<circle cx='{x:.1}' cy='{:.1}' r='3' class='pk'/>", frame.py(y));
+                let _ =
+                    write!(out, "<circle cx='{x:.1}' cy='{:.1}' r='3' class='pk'/>", frame.py(y));
             }
         }
     }
@@ -151,8 +152,7 @@ pub fn read<'a>(
 /// The step of the first run that is nearest to a place of the picture.
 pub fn step_at(runs: &[Run], by_time: bool, width: f64, x: f64) -> Option<usize> {
     let steps = &runs.first()?.steps;
-    let plot =
-        Plot { quantity: Quantity::StepTime, runs, by_time, predicted: None, at: None };
+    let plot = Plot { quantity: Quantity::StepTime, runs, by_time, predicted: None, at: None };
     let frame = Frame::new(&plot, (width, 100.0));
     let distance = |at: &usize| (frame.px(place(&plot, &steps[*at])) - x).abs();
     (0..steps.len()).min_by(|a, b| distance(a).total_cmp(&distance(b)))
@@ -276,7 +276,10 @@ mod tests {
                 draw(&plot, (400.0, 160.0))
             };
             let loss = of(Quantity::Loss, None);
-            assert_eq!((loss.matches("class='ml m").count(), loss.matches("<circle").count()), (2, 2));
+            assert_eq!(
+                (loss.matches("class='ml m").count(), loss.matches("<circle").count()),
+                (2, 2)
+            );
             assert!(loss.contains("&lt;a&gt;") && !loss.contains("<a>"));
             let time = of(Quantity::StepTime, Some(0.4));
             assert!(time.contains("class='pl'") && time.contains("ms"), "{time}");
@@ -287,7 +290,13 @@ mod tests {
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
             }
         }
-        let empty = Plot { quantity: Quantity::Loss, runs: &[], by_time: true, predicted: None, at: Some(3) };
+        let empty = Plot {
+            quantity: Quantity::Loss,
+            runs: &[],
+            by_time: true,
+            predicted: None,
+            at: Some(3),
+        };
         assert!(!draw(&empty, (0.0, 0.0)).contains("NaN"));
     }
 
@@ -295,7 +304,13 @@ mod tests {
     fn long_runs_have_two_points_a_pixel_and_lose_no_peak() {
         let mut long = run(100_000);
         long.steps[54_321].loss = 7.0;
-        let plot = Plot { quantity: Quantity::Loss, runs: &[long], by_time: false, predicted: None, at: None };
+        let plot = Plot {
+            quantity: Quantity::Loss,
+            runs: &[long],
+            by_time: false,
+            predicted: None,
+            at: None,
+        };
         let svg = draw(&plot, (400.0, 160.0));
         assert!(svg.len() < 20_000, "{}", svg.len());
         let top = Frame::new(&plot, (400.0, 160.0)).py(7.0);

@@ -93,7 +93,10 @@ impl Table {
                 )
             }
             Cause::Before => {
-                tr!("The first pass begins late, for samples or for ranks: {time} of the step.", time)
+                tr!(
+                    "The first pass begins late, for samples or for ranks: {time} of the step.",
+                    time
+                )
             }
             Cause::After => {
                 tr!("After the last work the step goes on: {time} of the step.", time)

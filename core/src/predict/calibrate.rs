@@ -12,7 +12,7 @@ use crate::cost::{Cluster, Link, MeasuredNode, Profile, Sample};
 use crate::ids::{NodeId, StageId};
 use crate::plan::Plan;
 use crate::schedule::ActionKind;
-use crate::timeline::{Lane, Message, Timeline, Trace, Wait, What, Work};
+use crate::timeline::{Aside, Lane, Message, Timeline, Trace, Wait, What, Work};
 use crate::units::Nanos;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -71,9 +71,10 @@ impl TraceFit {
         let spans: Vec<SpanSample<Busy>> = timelines().flat_map(samples).collect();
         let mut messages = vec![];
         for timeline in timelines() {
+            let waits: Vec<Vec<Aside>> = timeline.lanes.iter().map(waits).collect();
             for message in &timeline.messages {
-                let Some(lane) = timeline.lanes.get(message.to.index()) else { continue };
-                messages.push(MessageSample { bytes: message.bytes, time: travel(lane, message) });
+                let Some(waits) = waits.get(message.to.index()) else { continue };
+                messages.push(MessageSample { bytes: message.bytes, time: travel(waits, message) });
             }
         }
         Ok(Self { stages: stages(&spans)?, link: link(&messages) })
@@ -127,14 +128,19 @@ fn samples(timeline: &Timeline) -> impl Iterator<Item = SpanSample<Busy>> + '_ {
     })
 }
 
+/// When the lane waited for messages, ascending in the end.
+fn waits(lane: &Lane) -> Vec<Aside> {
+    let for_messages = |aside: &&Aside| aside.what == What::Wait(Wait::Message);
+    let mut waits: Vec<Aside> = lane.asides.iter().filter(for_messages).copied().collect();
+    waits.sort_by_key(|aside| aside.end);
+    waits
+}
+
 /// How long a message took once both sides were there: from when it was sent, or from when the
 /// receiver came for it if that was later, until it had it.
-fn travel(lane: &Lane, message: &Message) -> Nanos {
-    let came = lane
-        .asides
-        .iter()
-        .find(|aside| aside.what == What::Wait(Wait::Message) && aside.end == message.received);
-    let since = came.map_or(message.sent, |aside| aside.start.max(message.sent));
+fn travel(waits: &[Aside], message: &Message) -> Nanos {
+    let came = waits.binary_search_by_key(&message.received, |aside| aside.end);
+    let since = came.map_or(message.sent, |at| waits[at].start.max(message.sent));
     message.received.saturating_sub(since)
 }
 
