@@ -7,6 +7,7 @@ pub use hand::Hand;
 pub use painter::Painter;
 
 use super::moves::act;
+use super::size::observe;
 use crate::charts::layout::View;
 use crate::engine::Solved;
 use crate::keys::{self, Command, Scope};
@@ -17,8 +18,6 @@ use leptos::html;
 use leptos::prelude::*;
 use pipewright_core::timeline::Timeline;
 use pipewright_core::timeline::causes::{self, Arrivals};
-use wasm_bindgen::JsCast;
-use wasm_bindgen::prelude::Closure;
 use web_sys::PointerEvent;
 
 /// A step with what its picture is drawn from.
@@ -139,12 +138,7 @@ pub fn attach(canvases: [NodeRef<html::Canvas>; 2], painter: Painter) {
                 painter.resize(index, (width.into(), height.into()));
             };
             sized();
-            let changed = Closure::<dyn Fn()>::new(sized);
-            if let Ok(observer) = web_sys::ResizeObserver::new(changed.as_ref().unchecked_ref()) {
-                observer.observe(&parent);
-            }
-            // Lives as long as the page.
-            changed.forget();
+            observe(&parent, sized);
         }
     });
 }
