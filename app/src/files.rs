@@ -15,12 +15,9 @@ use crate::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
-<<<<<<< HEAD
 use pipewright_core::timeline::chrome;
-use std::pin::Pin;
-=======
 use pipewright_core::units::Bytes;
->>>>>>> main
+use std::pin::Pin;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 
