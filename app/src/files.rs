@@ -1,34 +1,21 @@
-//! Files in and out: plans and traces.
+//! Files in and out: plans and traces. What reads them is in [`crate::opening`].
 //!
 //! A file that cannot be used leaves everything as it was and says in one line what was read,
 //! what is wrong and what to do.
 
-use crate::content::{self, Content, Kind, recognise};
 use crate::exports::Format;
 use crate::inputs::Inputs;
 use crate::later::Missing;
-use crate::measured::Measured;
-use crate::run::metrics;
-use crate::screen::Screen;
-use crate::state::{Source, State};
+use crate::opening;
+use crate::state::State;
 use crate::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
-use pipewright_core::timeline::chrome;
 use pipewright_core::units::Bytes;
 use std::pin::Pin;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
-
-/// Larger files are refused before they fill the page's memory.
-const BYTES_MAX: f64 = 300e6;
-
-/// [`recognise`], fetched when the first file comes: nothing else on the page reads JSON.
-#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn read(name: String, text: String) -> Result<Result<Content, String>, Missing> {
-    Ok(recognise(&name, &text))
-}
 
 /// The plan file's text with its number of ranks, or what contradicts it.
 #[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
@@ -52,209 +39,42 @@ pub enum Side {
     B,
 }
 
-/// Shows a file's content.
-async fn take(state: State, name: &str, text: String, side: Side) {
-    let content = read(name.to_owned(), text).await;
-    match content
-        .unwrap_or_else(|missing| Err(tr!("{name} was not read: {why}.", name, why = missing)))
-    {
-        Ok(Content::Plan(inputs)) if side == Side::A => {
-            state.pin(Some(*inputs));
-            state.say(tr!("{name} is A now. Ctrl Z takes it back.", name));
-        }
-        Ok(Content::Plan(inputs)) => {
-            let stages = inputs.stages();
-            state.load(*inputs);
-            state.say(tr!("{name}: a plan for {stages} lanes, shown.", name, stages));
-        }
-        Ok(Content::Trace(measured)) => show(state, measured),
-        Err(why) => state.complain(why),
-    }
+/// What reads files; nothing else on the page reads JSON, so it comes with the first of them.
+type Reading = Pin<Box<dyn Future<Output = ()>>>;
+
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn opening(state: State, files: Vec<web_sys::File>, side: Side) -> Result<Reading, Missing> {
+    Ok(Box::pin(opening::open(state, files, side)))
 }
 
-/// Draws a trace over the prediction.
-fn show(state: State, measured: Measured) {
-    let name = measured.name.clone();
-    let (lanes, steps) = (measured.timeline.lanes.len(), measured.trace.steps.len());
-    state.measured.set(Some(measured));
-    state.show_measured.set(true);
-    let planned = state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
-    if lanes == planned {
-        state.say(tr!(
-            "{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.",
-            name,
-            steps,
-            lanes
-        ));
-    } else {
-        state.complain(tr!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both.", name, lanes, planned));
-    }
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn fetching(state: State, paths: Vec<String>) -> Result<Reading, Missing> {
+    Ok(Box::pin(opening::fetch(state, paths)))
 }
 
 /// Reads the files of an input or a drop, one after the other: a plan before its trace.
 pub fn read_all(state: State, files: web_sys::FileList, side: Side) {
     // The list is live: what it holds now is what was meant.
     let files: Vec<web_sys::File> = (0..files.length()).filter_map(|i| files.get(i)).collect();
+    let Some(name) = files.first().map(web_sys::File::name) else { return };
     spawn_local(async move {
-        let (mut texts, mut long) = (vec![], vec![]);
-        for file in files {
-            let name = file.name();
-            let kind = kind(&file).await;
-            // Graphs can be large and packed: the worker reads them.
-            if kind == Kind::Graph {
-                state.source.set(Source::File(file));
-                state.go(Screen::Recompute);
-                continue;
-            }
-            if file.size() > BYTES_MAX {
-                state.complain(tr!(
-                    "{name} has {size} MB, more than a page can hold.",
-                    name,
-                    size = format_args!("{:.0}", file.size() / 1e6)
-                ));
-                continue;
-            }
-            if kind != Kind::Other {
-                long.push((name, kind, web_sys::Blob::from(file)));
-                continue;
-            }
-            match JsFuture::from(file.text()).await {
-                Ok(text) => texts.push((name, text.as_string().unwrap_or_default())),
-                Err(_) => state.complain(tr!("{name} could not be read; is it a folder?", name)),
-            }
-        }
-        texts.sort_by_key(|(_, text)| text.contains("\"traceEvents\""));
-        for (name, text) in texts {
-            take(state, &name, text, side).await;
-        }
-        measure_all(state, long).await;
-    });
-}
-
-/// What a file's first bytes say that it is.
-async fn kind(file: &web_sys::Blob) -> Kind {
-    const LOOK: f64 = 4096.0;
-    let Ok(head) = file.slice_with_f64_and_f64(0.0, LOOK) else { return Kind::Other };
-    let Ok(bytes) = JsFuture::from(head.array_buffer()).await else { return Kind::Other };
-    Kind::of(&js_sys::Uint8Array::new(&bytes).to_vec())
-}
-
-/// What a run left behind.
-enum Left {
-    Trace(Measured),
-    Metrics(metrics::File),
-}
-
-/// A file that is being read.
-type Reading = Pin<Box<dyn Future<Output = Result<Left, String>>>>;
-
-/// Reads traces and metrics piece by piece, so that the page lives on and never holds their texts.
-#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn measure(name: String, kind: Kind, file: web_sys::Blob) -> Result<Reading, Missing> {
-    Ok(Box::pin(async move {
-        if kind == Kind::Metrics {
-            let mut reader = metrics::Reader::default();
-            let refuse =
-                |why| tr!("{name}, read as metrics: {why}. Nothing was changed.", name, why);
-            pieces(&name, &file, |bytes| reader.push(bytes).map_err(refuse)).await?;
-            return reader.finish(&name).map(Left::Metrics).map_err(refuse);
-        }
-        let mut reader = chrome::Reader::default();
-        let mut wrong = None;
-        let read = |bytes: &[u8]| {
-            reader.push(bytes).map_err(|why| {
-                wrong = Some(why);
-                String::new()
-            })
-        };
-        match pieces(&name, &file, read).await {
-            Err(why) if wrong.is_none() => return Err(why),
-            _ => {}
-        }
-        let trace = wrong.map_or_else(|| reader.finish(), Err);
-        content::measured(&name, trace).map(Left::Trace)
-    }))
-}
-
-/// Hands out a file piece by piece; the browser breathes between them.
-async fn pieces(
-    name: &str,
-    file: &web_sys::Blob,
-    mut each: impl FnMut(&[u8]) -> Result<(), String>,
-) -> Result<(), String> {
-    // Some milliseconds of reading.
-    const PIECE: f64 = 131_072.0;
-    let lost = |_: JsValue| tr!("{name} could not be read; is it a folder?", name);
-    let mut from = 0.0;
-    while from < file.size() {
-        let piece = file.slice_with_f64_and_f64(from, from + PIECE).map_err(lost)?;
-        let bytes = JsFuture::from(piece.array_buffer()).await.map_err(lost)?;
-        each(&js_sys::Uint8Array::new(&bytes).to_vec())?;
-        from += PIECE;
-    }
-    Ok(())
-}
-
-/// Shows traces and metrics; ranks of one run come together.
-async fn measure_all(state: State, files: Vec<(String, Kind, web_sys::Blob)>) {
-    let mut found = vec![];
-    for (name, kind, file) in files {
-        let reading = measure(name.clone(), kind, file).await;
-        let left = match reading {
+        match opening(state, files, side).await {
             Ok(reading) => reading.await,
-            Err(missing) => Err(tr!("{name} was not read: {why}.", name, why = missing)),
-        };
-        match left {
-            Ok(Left::Trace(measured)) => show(state, measured),
-            Ok(Left::Metrics(file)) => found.push(file),
-            Err(why) => state.complain(why),
+            Err(why) => state.complain(tr!("{name} was not read: {why}.", name, why)),
         }
-    }
-    if !found.is_empty() {
-        let joined = metrics::join(found);
-        state.runs.update(|runs| runs.extend(joined));
-        state.go(Screen::Run);
-    }
+    });
 }
 
 /// Fetches the files that the link names and shows them.
 pub fn fetch_all(state: State, plan: Option<String>, trace: Option<String>) {
+    let paths: Vec<String> = [plan, trace].into_iter().flatten().collect();
+    let name = paths.join(", ");
     spawn_local(async move {
-        for path in [plan, trace].into_iter().flatten() {
-            let fetched = fetch(&path).await;
-            match fetched {
-                Ok(file) => match kind(&file).await {
-                    Kind::Other | Kind::Graph => match JsFuture::from(file.text()).await {
-                        Ok(text) => {
-                            let text = text.as_string().unwrap_or_default();
-                            take(state, &path, text, Side::B).await;
-                        }
-                        Err(_) => state.complain(tr!(
-                            "{path} could not be fetched: {why}.",
-                            path,
-                            why = t("not a text")
-                        )),
-                    },
-                    kind => measure_all(state, vec![(path, kind, file)]).await,
-                },
-                Err(why) => state.complain(tr!("{path} could not be fetched: {why}.", path, why)),
-            }
+        match fetching(state, paths).await {
+            Ok(reading) => reading.await,
+            Err(why) => state.complain(tr!("{name} was not read: {why}.", name, why)),
         }
     });
-}
-
-async fn fetch(path: &str) -> Result<web_sys::Blob, String> {
-    let failed = |_: JsValue| t("no answer").to_owned();
-    let answer = JsFuture::from(window().fetch_with_str(path)).await.map_err(failed)?;
-    let answer: web_sys::Response = answer.dyn_into().map_err(failed)?;
-    if !answer.ok() {
-        return Err(tr!(
-            "the server says {status}",
-            status = format_args!("{} {}", answer.status(), answer.status_text())
-        ));
-    }
-    let blob = JsFuture::from(answer.blob().map_err(failed)?).await.map_err(failed)?;
-    blob.dyn_into().map_err(failed)
 }
 
 /// Saves the plan.

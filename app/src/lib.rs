@@ -37,6 +37,8 @@ mod measured;
 #[cfg(feature = "page")]
 mod meter;
 mod model;
+#[cfg(feature = "page")]
+mod opening;
 mod palette;
 #[cfg(feature = "page")]
 mod panic;

@@ -1,11 +1,32 @@
 //! The Run screen's table of drift and the strip of steps, as markup.
 
-use crate::format::Clock;
+use crate::format::{self, Clock};
 use crate::run::drift::{Row, Table, kind, ratio, signed};
 use crate::texts::t;
 use pipewright_core::predict::Rest;
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
+
+/// Predicted and measured step with their idle shares, and how far apart they are.
+pub fn headline(predicted: (Nanos, f64), measured: (Nanos, f64)) -> String {
+    let line = |class: &str, name: &str, id: &str, (step, idle): (Nanos, f64)| {
+        let (value, unit) = format::hero(step);
+        let idle = format::percent(idle, 1);
+        format!(
+            "<tr class='{class}'><th scope='row'>{name}</th>\
+             <td class='num v' id='{id}' data-value='{}'>{value}</td><td class='u'>{unit}</td>\
+             <td class='num'>{idle} <i>%</i></td></tr>",
+            step.0
+        )
+    };
+    let drift = format::signed_percent(measured.0.secs(), predicted.0.secs());
+    line("big", t("Measured"), "run-measured", measured)
+        + &line("", t("Predicted"), "run-predicted", predicted)
+        + &format!(
+            "<tr><th scope='row'>{}</th><td class='num v' id='run-drift' colspan='2'>{drift}</td><td></td></tr>",
+            t("Drift")
+        )
+}
 
 /// The body of the table: a line for each part, then what is not work, then the whole.
 pub fn rows(table: &Table, by_share: bool) -> String {
@@ -168,6 +189,14 @@ mod tests {
         assert!(html.contains("num top'>−3.0 ms"), "{html}");
         assert!(html.starts_with("<tr data-part='1"), "what matters most comes first: {html}");
         assert!(!html.contains("NaN") && html.contains("1.00"));
+    }
+
+    #[test]
+    fn the_headline_says_both_and_how_far_apart_they_are() {
+        let html = headline((Nanos(100_000_000), 0.25), (Nanos(118_000_000), 0.3));
+        assert_eq!(html.matches("<tr").count(), 3);
+        assert!(html.contains(">118.0<") && html.contains(">+18 %<") && html.contains("25.0 <i>%"));
+        assert!(!headline((Nanos(0), 0.0), (Nanos(0), 0.0)).contains("NaN"));
     }
 
     #[test]

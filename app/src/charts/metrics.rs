@@ -3,7 +3,7 @@
 use super::ticks;
 use crate::format::{self, escape};
 use crate::run::metrics::{Quantity, Run, StepMetrics};
-use crate::texts::{n, t};
+use crate::texts::{n, t, tr};
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
 
@@ -131,6 +131,76 @@ pub fn draw(plot: &Plot, size: (f64, f64)) -> String {
         }
     }
     out + "</svg>"
+}
+
+/// The pictures of all quantities, side by side.
+pub fn plots(
+    runs: &[Run],
+    by_time: bool,
+    at: Option<usize>,
+    predicted: impl Fn(Quantity) -> Option<f64>,
+    size: (f64, f64),
+) -> String {
+    let mut out = String::new();
+    for quantity in Quantity::ALL {
+        let plot = Plot { quantity, runs, by_time, predicted: predicted(quantity), at };
+        let (name, svg) = (title(quantity), draw(&plot, size));
+        let _ = write!(out, "<div class='plot' data-plot='{name}'>{svg}</div>");
+    }
+    out
+}
+
+/// Runs by name, each with the line that it is drawn with.
+pub fn names(runs: &[Run]) -> String {
+    let mut out = String::new();
+    for (at, run) in runs.iter().enumerate() {
+        let (title, steps, ranks) = (run.title(at), run.steps.len(), run.ranks);
+        let text = tr!("{title}: {steps} steps of {ranks} ranks", title, steps, ranks);
+        let _ = write!(
+            out,
+            "<span class='key'><svg width='22' height='8' aria-hidden='true'><path d='M0 4H22' class='ml m{}'/></svg>{}</span>",
+            at % 4,
+            escape(&text)
+        );
+    }
+    out
+}
+
+/// What all runs say where the first one is at its step `at`, a sentence each.
+pub fn said(runs: &[Run], by_time: bool, at: usize) -> Vec<String> {
+    let Some(step) = runs.first().and_then(|run| run.steps.get(at)) else { return vec![] };
+    let line = |(number, near): (usize, &StepMetrics)| {
+        let of = |quantity: Quantity| value(quantity, quantity.of(near));
+        tr!(
+            "{run}, step {step}: loss {loss}, accuracy {accuracy}, {time}, bubble {bubble}",
+            run = runs[number].title(number),
+            step = near.step,
+            loss = of(Quantity::Loss),
+            accuracy = of(Quantity::Accuracy),
+            time = of(Quantity::StepTime),
+            bubble = of(Quantity::Bubble)
+        )
+    };
+    read(runs, by_time, step).into_iter().map(line).collect()
+}
+
+/// The body of the table: at most so many steps, spread over the first run.
+pub fn table(runs: &[Run], by_time: bool, most: usize) -> String {
+    let Some(first) = runs.first() else { return String::new() };
+    let every = first.steps.len().div_ceil(most).max(1);
+    let mut out = String::new();
+    for step in first.steps.iter().step_by(every) {
+        for (number, near) in read(runs, by_time, step) {
+            let name = escape(&runs[number].title(number));
+            let _ =
+                write!(out, "<tr><th scope='row'>{name}</th><td class='num'>{}</td>", near.step);
+            for quantity in Quantity::ALL {
+                let _ = write!(out, "<td class='num'>{}</td>", value(quantity, quantity.of(near)));
+            }
+            out += "</tr>";
+        }
+    }
+    out
 }
 
 /// What each run says where the first one is at `step`: the last of its steps up to there.
@@ -328,6 +398,10 @@ mod tests {
         assert_eq!(step_at(&[], false, 400.0, 5.0), None);
         assert_eq!(value(Quantity::StepTime, 0.0125), "12.50 ms");
         assert_eq!(value(Quantity::Loss, f64::NAN), "–");
+        assert!(said(&runs, false, 9)[1].contains("step 3: loss 0.2500, accuracy –, 500.0 ms"));
+        let table = table(&runs, false, 5);
+        assert_eq!((table.matches("<tr>").count(), table.matches("<td").count()), (10, 50));
+        assert!(names(&runs).contains("&lt;a&gt;: 10 steps of 1 ranks"));
         let sheet = sheet(&runs, false, |_| Some(0.3));
         assert_eq!(sheet.matches("<svg").count(), 5);
         assert!(sheet.ends_with("</svg>\n"));

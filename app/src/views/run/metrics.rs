@@ -1,7 +1,7 @@
 //! How the training went: loss, accuracy, step time and idle share of one run or several.
 
 use super::Run;
-use crate::charts::metrics::{Plot, draw, read, sheet, step_at, title, value};
+use crate::charts::metrics::{names, plots, said, sheet, step_at, table, title};
 use crate::files;
 use crate::run::metrics::Quantity;
 use crate::texts::{t, tr};
@@ -37,25 +37,13 @@ pub fn Metrics() -> impl IntoView {
         let on = move || (by_time.get() == time).to_string();
         view! { <button aria-pressed=on on:click=move |_| by_time.set(time)>{name}</button> }
     });
-    let names = move || {
-        page.runs.with(|runs| {
-            let name = |(at, run): (usize, &crate::run::metrics::Run)| {
-                let class = format!("ml m{}", at % 4);
-                let (title, steps, ranks) = (run.title(at), run.steps.len(), run.ranks);
-                let text = tr!("{title}: {steps} steps of {ranks} ranks", title, steps, ranks);
-                view! {
-                    <span class="key"><svg width="22" height="8" aria-hidden="true"><path d="M0 4H22" class=class></path></svg>{text}</span>
-                }
-            };
-            runs.iter().enumerate().map(name).collect_view()
-        })
-    };
+    let named = move || page.runs.with(|runs| names(runs));
     view! {
         <div class="metrics">
             <div class="th">
                 <h2>{t("Metrics")}</h2>
                 <div class="seg" role="group" aria-label=t("Axis of the metrics")>{axis.collect_view()}</div>
-                <span class="names">{names}</span>
+                <span class="names" inner_html=named></span>
                 <button class="ib" id="metrics-save" on:click=save>{t("Save as SVG")}</button>
                 <button class="ib" id="metrics-remove" on:click=remove>{t("Remove")}</button>
             </div>
@@ -87,26 +75,7 @@ fn Reading() -> impl IntoView {
         page.runs.with(|runs| runs.first().map_or(0, |run| run.steps.len().saturating_sub(1)))
     };
     let at = move || state.at.get().unwrap_or_else(last).min(last());
-    let said = move || {
-        page.runs.with(|runs| {
-            let Some(step) = runs.first().and_then(|run| run.steps.get(at())) else {
-                return vec![];
-            };
-            let line = |(number, near): (usize, &crate::run::metrics::StepMetrics)| {
-                let of = |quantity: Quantity| value(quantity, quantity.of(near));
-                tr!(
-                    "{run}, step {step}: loss {loss}, accuracy {accuracy}, {time}, bubble {bubble}",
-                    run = runs[number].title(number),
-                    step = near.step,
-                    loss = of(Quantity::Loss),
-                    accuracy = of(Quantity::Accuracy),
-                    time = of(Quantity::StepTime),
-                    bubble = of(Quantity::Bubble)
-                )
-            };
-            read(runs, state.by_time.get(), step).into_iter().map(line).collect::<Vec<String>>()
-        })
-    };
+    let said = move || page.runs.with(|runs| said(runs, state.by_time.get(), at()));
     let slid = move |event: web_sys::Event| {
         state.at.set(event_target_value(&event).parse().ok());
     };
@@ -119,7 +88,7 @@ fn Reading() -> impl IntoView {
                 prop:value=move || at().to_string() on:input=slid
                 aria-valuetext=move || said().join("; ") />
             <output id="metrics-said" for="metrics-at">
-                {move || said().into_iter().map(|line| view! { <span>{line}</span> }).collect_view()}
+                {move || said().join("\n")}
             </output>
         </div>
     }
@@ -139,22 +108,16 @@ fn Plots() -> impl IntoView {
             state.at.set(found);
         }
     };
-    let plots = Quantity::ALL.map(|quantity| {
-        let picture = move || {
-            page.runs.with(|runs| {
-                let plot = Plot {
-                    quantity,
-                    runs,
-                    by_time: state.by_time.get(),
-                    predicted: predicted(state, quantity),
-                    at: state.at.get(),
-                };
-                draw(&plot, size.get())
-            })
-        };
-        view! { <div class="plot" data-plot=title(quantity) on:pointermove=hovered inner_html=picture></div> }
-    });
-    view! { <div class="plots"><div class="probe" node_ref=frame aria-hidden="true"></div>{plots.collect_view()}</div> }
+    let pictures = move || {
+        let (by_time, at) = (state.by_time.get(), state.at.get());
+        page.runs.with(|runs| plots(runs, by_time, at, |q| predicted(state, q), size.get()))
+    };
+    view! {
+        <div class="plots">
+            <div class="probe" node_ref=frame aria-hidden="true"></div>
+            <div class="four" on:pointermove=hovered inner_html=pictures></div>
+        </div>
+    }
 }
 
 /// The same as numbers: steps spread over the run.
@@ -162,25 +125,7 @@ fn Plots() -> impl IntoView {
 fn Steps() -> impl IntoView {
     let state = expect_context::<Run>();
     let page = state.page;
-    let rows = move || {
-        page.runs.with(|runs| {
-            let Some(first) = runs.first() else { return vec![] };
-            let every = first.steps.len().div_ceil(ROWS).max(1);
-            let shown = first.steps.iter().step_by(every);
-            shown
-                .flat_map(|step| read(runs, state.by_time.get(), step))
-                .map(|(number, step)| {
-                    let cell = move |quantity: Quantity| {
-                        view! { <td class="num">{value(quantity, quantity.of(step))}</td> }
-                    };
-                    view! {
-                        <tr><th scope="row">{runs[number].title(number)}</th><td class="num">{step.step}</td>
-                            {Quantity::ALL.map(cell).collect_view()}</tr>
-                    }
-                })
-                .collect::<Vec<_>>()
-        })
-    };
+    let rows = move || page.runs.with(|runs| table(runs, state.by_time.get(), ROWS));
     let heads = Quantity::ALL.map(|quantity| {
         view! { <th scope="col" class="num">{t(title(quantity))}</th> }
     });
@@ -192,7 +137,7 @@ fn Steps() -> impl IntoView {
                 <table id="metrics-table">
                     <thead><tr><th scope="col">{t("run")}</th><th scope="col" class="num">{t("step")}</th>
                         {heads.clone().collect_view()}</tr></thead>
-                    <tbody>{rows}</tbody>
+                    <tbody inner_html=rows></tbody>
                 </table>
             </Show>
         </details>

@@ -1,6 +1,7 @@
 //! The right column: predicted, measured, why they differ, and times that would fit.
 
 use super::Run;
+use crate::charts::drift::headline;
 use crate::format;
 use crate::run::fit::Fitted;
 use crate::texts::{t, tr};
@@ -27,12 +28,11 @@ fn Headline() -> impl IntoView {
     let measured = Memo::new(move |_| {
         page.measured.with(|m| m.as_ref().map_or(Nanos::ZERO, |m| m.timeline.step))
     });
-    let drift = move || format::signed_percent(measured.get().secs(), predicted.get().secs());
-    let idle = |index: usize| {
-        move || {
-            let bubble = state.pair.sides[index].with(|s| Some(s.as_ref()?.timeline().bubble()));
-            bubble.map_or(String::new(), |bubble| format::percent(bubble, 1))
-        }
+    let body = move || {
+        let idle = |index: usize| {
+            state.pair.sides[index].with(|s| s.as_ref().map_or(0.0, |s| s.timeline().bubble()))
+        };
+        headline((predicted.get(), idle(0)), (measured.get(), idle(1)))
     };
     let remove = move |_| {
         page.measured.set(None);
@@ -43,27 +43,7 @@ fn Headline() -> impl IntoView {
             <table>
                 <caption class="sr">{t("The step, predicted and measured")}</caption>
                 <thead><tr><th></th><th class="num">{t("step")}</th><th></th><th class="num">{t("idle")}</th></tr></thead>
-                <tbody>
-                    <tr class="big">
-                        <th scope="row">{t("Measured")}</th>
-                        <td class="num v" id="run-measured" data-value=move || measured.get().0.to_string()>
-                            {move || format::hero(measured.get()).0}</td>
-                        <td class="u">{move || format::hero(measured.get()).1}</td>
-                        <td class="num">{idle(1)}" "<i>"%"</i></td>
-                    </tr>
-                    <tr>
-                        <th scope="row">{t("Predicted")}</th>
-                        <td class="num v" id="run-predicted" data-value=move || predicted.get().0.to_string()>
-                            {move || format::hero(predicted.get()).0}</td>
-                        <td class="u">{move || format::hero(predicted.get()).1}</td>
-                        <td class="num">{idle(0)}" "<i>"%"</i></td>
-                    </tr>
-                    <tr>
-                        <th scope="row">{t("Drift")}</th>
-                        <td class="num v" id="run-drift" colspan="2">{drift}</td>
-                        <td></td>
-                    </tr>
-                </tbody>
+                <tbody inner_html=body></tbody>
             </table>
             <p class="against">
                 <span>{move || page.measured.with(|m| m.as_ref().map(|m| m.name.clone()))}</span>
