@@ -1,7 +1,7 @@
 //! The Run screen's table of drift and the strip of steps, as markup.
 
 use crate::format::{self, Clock};
-use crate::run::drift::{Row, Table, kind, ratio, signed};
+use crate::run::drift::{Row, Table, kind, ratio, signed_number};
 use crate::texts::t;
 use pipewright_core::predict::Rest;
 use pipewright_core::units::Nanos;
@@ -20,10 +20,11 @@ pub fn headline(predicted: (Nanos, f64), measured: (Nanos, f64)) -> String {
         )
     };
     let drift = format::signed_percent(measured.0.secs(), predicted.0.secs());
+    let (drift, unit) = drift.rsplit_once(' ').unwrap_or((&drift, ""));
     line("big", t("Measured"), "run-measured", measured)
         + &line("", t("Predicted"), "run-predicted", predicted)
         + &format!(
-            "<tr><th scope='row'>{}</th><td class='num v' id='run-drift' colspan='2'>{drift}</td><td></td></tr>",
+            "<tr><th scope='row'>{}</th><td class='num v' id='run-drift'>{drift}</td><td class='u'>{unit}</td><td></td></tr>",
             t("Drift")
         )
 }
@@ -33,8 +34,11 @@ pub fn rows(table: &Table, by_share: bool) -> String {
     let clock = Clock::of(table.predicted.max(table.measured));
     let most = table.rows.iter().filter_map(|row| row.share).map(i64::unsigned_abs).max();
     let mut out = String::new();
+    // One unit for all, so that they can be compared.
+    let longest = table.rows.iter().map(|row| row.times.predicted.max(row.times.measured)).max();
+    let piece = Clock::of(longest.unwrap_or_default());
     for row in table.sorted(by_share) {
-        part(&mut out, &row, most.unwrap_or(0), &clock);
+        part(&mut out, &row, most.unwrap_or(0), (&piece, &clock));
     }
     if let Some(rest) = table.rest {
         ends(&mut out, table, rest, &clock);
@@ -42,11 +46,11 @@ pub fn rows(table: &Table, by_share: bool) -> String {
     out
 }
 
-fn part(out: &mut String, row: &Row, most: u64, clock: &Clock) {
+fn part(out: &mut String, row: &Row, most: u64, (piece, clock): (&Clock, &Clock)) {
     let times = &row.times;
     let (stage, busy) = (times.part.stage, times.part.busy);
-    let piece = Clock::of(times.predicted.max(times.measured));
-    let share = row.share.map_or("…".into(), |share| signed(share, clock));
+    let share = row.share.map_or("…".into(), |share| amount(share, clock));
+    let exact = row.share.map_or(String::new(), |share| share.to_string());
     let class = match row.share {
         Some(share) if share != 0 && share.unsigned_abs() == most => "num top",
         _ => "num",
@@ -55,12 +59,12 @@ fn part(out: &mut String, row: &Row, most: u64, clock: &Clock) {
     let chip = letter.to_ascii_lowercase();
     let _ = write!(
         out,
-        "<tr data-part='{stage}{letter}'><th scope='row'><span class='chip {chip}' aria-hidden='true'>{letter}</span> {stage}</th>\
+        "<tr data-part='{stage}{letter}' data-share='{exact}'><th scope='row'><span class='chip {chip}' aria-hidden='true'>{letter}</span> {stage}</th>\
          <td>{}</td><td class='num dim'>{}</td><td class='num'>{}</td><td class='num'>{}</td><td class='num'>{}</td><td class='{class}'>{share}</td></tr>",
         t(kind(busy)),
         times.count,
-        quantity(&piece.text(times.predicted)),
-        quantity(&piece.text(times.measured)),
+        quantity(times.predicted, piece),
+        quantity(times.measured, piece),
         ratio(times),
     );
 }
@@ -73,7 +77,7 @@ fn ends(out: &mut String, table: &Table, rest: Rest, clock: &Clock) {
         );
     };
     let only = |share: i64| {
-        let share = signed(share, clock);
+        let share = amount(share, clock);
         format!("<td></td><td></td><td></td><td class='num'>{share}</td>")
     };
     line("work", "sum", t("All work together"), only(rest.work));
@@ -86,23 +90,26 @@ fn ends(out: &mut String, table: &Table, rest: Rest, clock: &Clock) {
     let ratio = if ratio.is_finite() { format!("{ratio:.2}") } else { String::new() };
     let cells = format!(
         "<td class='num'>{}</td><td class='num'>{}</td><td class='num'>{ratio}</td><td class='num'>{}</td>",
-        quantity(&clock.text(predicted)),
-        quantity(&clock.text(measured)),
-        signed(all, clock)
+        quantity(predicted, clock),
+        quantity(measured, clock),
+        amount(all, clock)
     );
     line("step", "sum", t("Step"), cells);
 }
 
 /// A number with a lighter unit.
-fn quantity(text: &str) -> String {
-    match text.rsplit_once(' ') {
-        Some((number, unit)) => format!("{number} <i>{unit}</i>"),
-        None => text.to_owned(),
-    }
+fn quantity(time: Nanos, clock: &Clock) -> String {
+    format!("{} <i>{}</i>", clock.precise(time), clock.unit)
+}
+
+/// The same with a sign.
+fn amount(nanos: i64, clock: &Clock) -> String {
+    format!("{} <i>{}</i>", signed_number(nanos, clock), clock.unit)
 }
 
 const LEFT: f64 = 8.0;
-const RIGHT: f64 = 8.0;
+/// Room for the name of the line.
+const RIGHT: f64 = 66.0;
 
 /// Bars of the strip: as many as there are steps, or as fit.
 fn bars(steps: usize, width: f64) -> usize {
@@ -145,7 +152,7 @@ pub fn strip(
         let class = if (from..to).contains(&at) { "sb on" } else { "sb" };
         // The one that is looked at, where several share a bar.
         let shown = if class == "sb" { step } else { at };
-        let (x, wide) = (LEFT + bar as f64 * pitch, (pitch - 1.0).min(40.0));
+        let (x, wide) = (LEFT + bar as f64 * pitch, (pitch - 1.0).max(0.5));
         let (high, time) = (y(durations[shown]), durations[shown]);
         let _ = write!(
             out,
@@ -156,10 +163,11 @@ pub fn strip(
     }
     let line = y(predicted).round() + 0.5;
     let right = width - RIGHT;
-    let above = if line < 14.0 { line + 11.0 } else { line - 3.0 };
     let _ = write!(
         out,
-        "<path d='M{LEFT} {line}H{right}' class='pl'/><text x='{right}' y='{above:.1}' text-anchor='end' class='lb2'>{}</text>",
+        "<path d='M{LEFT} {line}H{right}' class='pl'/><text x='{:.1}' y='{:.1}' class='lb2'>{}</text>",
+        right + 6.0,
+        (line + 4.0).max(11.0),
         t("predicted")
     );
     out + "</svg>"
@@ -186,7 +194,7 @@ mod tests {
         assert_eq!(html.matches('…').count(), parts, "shares are yet to come");
         table.rows[4].share = Some(-3_000_000);
         let html = rows(&table, true);
-        assert!(html.contains("num top'>−3.0 ms"), "{html}");
+        assert!(html.contains("num top'>−3.0 <i>ms</i>"), "{html}");
         assert!(html.starts_with("<tr data-part='1"), "what matters most comes first: {html}");
         assert!(!html.contains("NaN") && html.contains("1.00"));
     }
@@ -195,7 +203,7 @@ mod tests {
     fn the_headline_says_both_and_how_far_apart_they_are() {
         let html = headline((Nanos(100_000_000), 0.25), (Nanos(118_000_000), 0.3));
         assert_eq!(html.matches("<tr").count(), 3);
-        assert!(html.contains(">118.0<") && html.contains(">+18 %<") && html.contains("25.0 <i>%"));
+        assert!(html.contains(">118.0<") && html.contains(">+18<") && html.contains("25.0 <i>%"));
         assert!(!headline((Nanos(0), 0.0), (Nanos(0), 0.0)).contains("NaN"));
     }
 
@@ -207,14 +215,14 @@ mod tests {
             (svg.matches("class='sb'").count(), svg.matches("class='sb on'").count()),
             (7, 1)
         );
-        for (at, x) in [(0, 0.0), (0, 20.0), (2, 100.0), (7, 299.0)] {
+        for (at, x) in [(0, 0.0), (0, 20.0), (2, 80.0), (7, 299.0)] {
             assert_eq!(step_at(&durations, 300.0, x), Some(at), "{x}");
         }
         let many: Vec<Nanos> = (0..5000).map(|n| Nanos(n % 977)).collect();
         let svg = strip(&many, 4999, Nanos(0), (300.0, 60.0));
-        assert_eq!(svg.matches("<rect").count(), 94);
+        assert_eq!(svg.matches("<rect").count(), 75);
         let at = step_at(&many, 300.0, 298.0).unwrap();
-        assert_eq!(many[at], *many[4947..].iter().max().unwrap());
+        assert_eq!(many[at], *many[4933..].iter().max().unwrap());
         assert_eq!(step_at(&[], 300.0, 5.0), None);
         let empty = strip(&[], 0, Nanos(0), (0.0, 0.0));
         assert!(!empty.contains("NaN") && !empty.contains("inf"), "{empty}");

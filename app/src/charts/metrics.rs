@@ -1,7 +1,7 @@
 //! Metrics of runs over steps or time: a line a run, a reading where the hand is.
 
 use super::ticks;
-use crate::format::{self, escape};
+use crate::format::{self, Clock, escape};
 use crate::run::metrics::{Quantity, Run, StepMetrics};
 use crate::texts::{n, t, tr};
 use pipewright_core::units::Nanos;
@@ -111,7 +111,8 @@ pub fn draw(plot: &Plot, size: (f64, f64)) -> String {
         let _ = write!(
             out,
             "<path d='M{LEFT} {y}H{right}' class='pl'/><text x='{right}' y='{:.1}' text-anchor='end' class='lb2'>{}</text>",
-            if y < ABOVE + 12.0 { y + 12.0 } else { y - 4.0 },
+            // On the side where the runs are not.
+            if above(plot, predicted) || y < ABOVE + 12.0 { y + 12.0 } else { y - 4.0 },
             t("predicted")
         );
     }
@@ -131,6 +132,12 @@ pub fn draw(plot: &Plot, size: (f64, f64)) -> String {
         }
     }
     out + "</svg>"
+}
+
+/// Whether the first run ends above a value.
+fn above(plot: &Plot, than: f64) -> bool {
+    let last = plot.runs.first().and_then(|run| run.steps.last());
+    last.is_some_and(|step| plot.quantity.of(step) > than)
 }
 
 /// The pictures of all quantities, side by side.
@@ -231,11 +238,13 @@ pub fn step_at(runs: &[Run], by_time: bool, width: f64, x: f64) -> Option<usize>
 fn axes(plot: &Plot, frame: &Frame, out: &mut String) {
     let (right, bottom) = (frame.width - RIGHT, frame.height - BELOW);
     let step = ticks::step((frame.y.1 - frame.y.0) / ((bottom - ABOVE) / 30.0).max(2.0));
+    let clock = Clock::of(Nanos::from_secs(frame.y.1));
     for v in ticks::multiples(frame.y.0, frame.y.1, step) {
         let y = frame.py(v).round() + 0.5;
         let text = match plot.quantity {
             Quantity::Loss => format::count(v),
-            _ => value(plot.quantity, v),
+            Quantity::StepTime => format!("{} {}", clock.axis(v * 1e9, step * 1e9), clock.unit),
+            Quantity::Accuracy | Quantity::Bubble => format!("{} %", format::percent(v, 0)),
         };
         let _ = write!(
             out,

@@ -1,7 +1,7 @@
 //! The table of what makes a measured step longer or shorter than the predicted one, and the
 //! sentence that names the most of it.
 
-use crate::format::{self, Clock};
+use crate::format::{self, Clock, Delta};
 use crate::texts::{n, t, tr};
 use pipewright_core::predict::{Busy, Drift, Part, PartTimes, Rest};
 use pipewright_core::schedule::ActionKind;
@@ -83,14 +83,30 @@ impl Table {
         let time = signed(share, &clock);
         match cause {
             Cause::Part(times) => {
-                let change = format::signed_percent(times.measured.secs(), times.predicted.secs());
-                tr!(
-                    "{what} of stage {stage} takes {change} of what was planned: {time} of the step by that alone.",
-                    what = t(subject(times.part.busy)),
-                    stage = times.part.stage,
-                    change,
-                    time
-                )
+                let what = t(subject(times.part.busy));
+                let stage = times.part.stage;
+                match format::relative(times.measured.secs(), times.predicted.secs()) {
+                    Delta::By { down: false, text } => tr!(
+                        "{what} of stage {stage} is {percent} slower than planned: {time} of the step by that alone.",
+                        what,
+                        stage,
+                        percent = text,
+                        time
+                    ),
+                    Delta::By { down: true, text } => tr!(
+                        "{what} of stage {stage} is {percent} faster than planned: {time} of the step by that alone.",
+                        what,
+                        stage,
+                        percent = text,
+                        time
+                    ),
+                    Delta::Same => tr!(
+                        "{what} of stage {stage} takes other times than planned, with the same median: {time} of the step by that alone.",
+                        what,
+                        stage,
+                        time
+                    ),
+                }
             }
             Cause::Before => {
                 tr!(
@@ -133,10 +149,15 @@ pub fn kind(busy: Busy) -> &'static str {
 
 /// `+3.1 ms`, with a real minus sign.
 pub fn signed(nanos: i64, clock: &Clock) -> String {
-    let size = clock.text(Nanos(nanos.unsigned_abs()));
+    format!("{} {}", signed_number(nanos, clock), clock.unit)
+}
+
+/// `+3.1` in the clock's unit.
+pub fn signed_number(nanos: i64, clock: &Clock) -> String {
+    let size = clock.number(Nanos(nanos.unsigned_abs()));
     match nanos {
-        0 => size,
         n if n < 0 => format!("−{size}"),
+        0 => size,
         _ => format!("+{size}"),
     }
 }
@@ -196,8 +217,8 @@ mod tests {
         };
         let table = table(slow, 0);
         let said = table.sentence();
-        assert!(said.starts_with("The backward pass of stage 2 takes +"), "{said}");
-        assert!(said.contains("of the step by that alone"), "{said}");
+        assert!(said.starts_with("The backward pass of stage 2 is "), "{said}");
+        assert!(said.contains(" slower than planned: +"), "{said}");
         let first = table.sorted(true)[0].times;
         assert_eq!((first.part.stage, kind(first.part.busy)), (StageId(2), "backward"));
         assert_eq!(first.measured.0 - first.predicted.0, 30_000_000);

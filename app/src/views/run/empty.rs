@@ -24,7 +24,7 @@ pub fn Empty() -> impl IntoView {
                     <button class="btn" id="run-export" on:click=move |_| files::export(page)>{t("Export plan.json")}</button>
                 </li>
                 <li>
-                    <h3>{t("Run it where it shall run")}</h3>
+                    <h3>{t("Run it where it will train")}</h3>
                     <p class="cmd"><code id="run-command">{command}</code></p>
                     <button class="btn" id="run-copy" on:click=move |_| files::copy(page, untrack(command))>{t("Copy the command")}</button>
                     <p class="dim">{t("Without mpirun the ranks are threads of one process.")}</p>
