@@ -1,5 +1,6 @@
 //! Outside programs: where they are, and what a test does without them.
 
+use crate::Outcome;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

@@ -11,6 +11,7 @@ use super::size::observe;
 use crate::charts::layout::View;
 use crate::engine::Solved;
 use crate::keys::{self, Command, Scope};
+use crate::measured;
 use crate::shared::Shared;
 use crate::state::State;
 use leptos::ev::KeyboardEvent;
@@ -47,9 +48,8 @@ impl Seen {
 
     /// A measured step of that plan.
     pub fn measured(solved: Shared<Solved>, timeline: Shared<Timeline>) -> Self {
-        let arrivals = Arrivals::new(&timeline);
-        let path = causes::critical_path(&timeline, &arrivals);
-        let (arrivals, path) = (Shared::new(arrivals), Shared::new(path));
+        let arrivals = Shared::new(Arrivals::new(&timeline));
+        let path = Shared::new(measured::critical_path(&timeline));
         Self { solved, arrivals, path, measured: Some(timeline) }
     }
 

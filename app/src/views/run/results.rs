@@ -109,7 +109,7 @@ fn UseTimes() -> impl IntoView {
                     view! {
                         <p>{title}</p>
                         <p id="run-preview" data-value=fitted.step.0.to_string()>
-                            {tr!("predicted {time}; measured is {left} of that", time = format!("{value} {unit}"), left)}</p>
+                            {tr!("predicts {time}; remaining drift {left}", time = format!("{value} {unit}"), left)}</p>
                         <button class="btn acc" id="use-times" prop:disabled=same
                             on:click=move |_| take(&fitted)>{t("Use these times")}</button>
                     }.into_any()
