@@ -33,10 +33,13 @@ mod language;
 #[cfg(feature = "page")]
 mod later;
 mod link;
+mod measured;
 #[cfg(feature = "page")]
 mod meter;
 mod model;
 mod networks;
+#[cfg(feature = "page")]
+mod opening;
 mod palette;
 #[cfg(feature = "page")]
 mod panic;
@@ -47,6 +50,7 @@ mod reason;
 #[cfg(feature = "page")]
 mod recompute;
 mod repair;
+mod run;
 mod screen;
 #[cfg(feature = "page")]
 mod settings;

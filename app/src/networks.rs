@@ -12,9 +12,9 @@ use pipewright_core::schedule::Schedule;
 /// Something that takes the place of a part of the inputs.
 pub enum Part {
     /// A network, with what was measured of it.
-    Network(Graph, Option<Profile>),
+    Network(Shared<Graph>, Option<Box<Profile>>),
     /// A machine.
-    Machine(Cluster),
+    Machine(Shared<Cluster>),
     /// An order of actions.
     Order(Own),
 }
@@ -28,6 +28,12 @@ pub struct Found {
 /// Whether the first bytes are those of an ONNX file: a protocol buffer that begins with its version.
 pub fn is_onnx(head: &[u8]) -> bool {
     matches!(head, [0x08, version, 0x12 | 0x1a | 0x22 | 0x3a | 0x42, ..] if (1..=32).contains(version))
+}
+
+/// Whether a text may be one of others: not if it is a plan, a trace or empty.
+pub fn may_be(text: &str) -> bool {
+    let ours = ["\"cuts\"", "\"traceEvents\""];
+    !text.trim().is_empty() && !ours.iter().any(|word| text.contains(word))
 }
 
 /// Reads an ONNX file. Weights in other files are not needed to plan.
@@ -53,7 +59,7 @@ pub fn of_onnx(name: &str, bytes: Vec<u8>) -> Result<Found, String> {
             node = first.node
         ),
     };
-    Ok(Found { part: Part::Network(imported.graph, None), said })
+    Ok(Found { part: Part::Network(Shared::new(imported.graph), None), said })
 }
 
 /// Reads a text that is none of the project's own: a cluster, a profile, a schedule as CSV. None for
@@ -103,7 +109,7 @@ fn machine(name: &str, text: &str) -> Result<Found, String> {
     let cluster: Cluster = serde_json::from_str(text).map_err(|why| refuse(&why))?;
     cluster.check().map_err(|why| refuse(&why))?;
     let said = tr!("{name}: {devices} devices.", name, devices = cluster.ranks());
-    Ok(Found { part: Part::Machine(cluster), said })
+    Ok(Found { part: Part::Machine(Shared::new(cluster)), said })
 }
 
 fn profile(name: &str, text: &str) -> Result<Found, String> {
@@ -116,7 +122,7 @@ fn profile(name: &str, text: &str) -> Result<Found, String> {
     let (layers, nodes) = (graph.layers().len(), graph.nodes().len());
     let said =
         tr!("{name}: {layers} layers, {nodes} operations, with their times.", name, layers, nodes);
-    Ok(Found { part: Part::Network(graph, Some(profile)), said })
+    Ok(Found { part: Part::Network(Shared::new(graph), Some(Box::new(profile))), said })
 }
 
 /// The inputs with this part in place of their own; lanes stay as far as they can.
@@ -125,15 +131,15 @@ pub fn with(inputs: &Inputs, part: Part) -> Inputs {
     let lanes = inputs.lanes();
     match part {
         Part::Network(graph, profile) => {
-            next.model = ModelChoice::File(Shared::new(graph));
+            next.model = ModelChoice::File(graph);
             if let Some(profile) = profile {
                 let mut cluster = (*next.cluster.cluster()).clone();
-                cluster.profile = Some(profile);
+                cluster.profile = Some(*profile);
                 next.cluster = ClusterChoice::File(Shared::new(cluster));
             }
             engine::split(&mut next, lanes);
         }
-        Part::Machine(cluster) => next.cluster = ClusterChoice::File(Shared::new(cluster)),
+        Part::Machine(cluster) => next.cluster = ClusterChoice::File(cluster),
         Part::Order(own) => {
             let (stages, lanes) = (own.schedule.stages(), own.schedule.lanes.len() as u32);
             next.micro_batches = own.schedule.micro_batches;

@@ -1,11 +1,15 @@
 //! All arrows of the house in one call: costs, lowering, simulation.
 
+mod calibrate;
+mod drift;
 mod explain;
 mod fit;
 pub mod search;
 mod stage;
 mod sums;
 
+pub use calibrate::{Busy, ForeignTrace, TraceFit};
+pub use drift::{Drift, DriftError, Part, PartTimes, Rest};
 pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
 };
@@ -16,7 +20,7 @@ pub use sums::{Offer, adaptive, offers, with_communication};
 
 use crate::cost::Costs;
 use crate::graph::Graph;
-use crate::graph::autodiff::{Part, TrainingGraph};
+use crate::graph::autodiff::{self, TrainingGraph};
 use crate::ids::{LaneId, StageId};
 use crate::plan::{
     Draft, Expectation, Instruction, Kernel, Plan, PlanError, Program, ScheduleText, VERSION,
@@ -94,9 +98,9 @@ fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
     for (at, computation) in (0..).zip(&graph.computations) {
         if costs.node(computation.node).of(computation.kind).0 > 0 {
             count[match graph.part(at) {
-                Part::Forward => 0,
-                Part::InputGradient => 1,
-                Part::WeightGradient => 2,
+                autodiff::Part::Forward => 0,
+                autodiff::Part::InputGradient => 1,
+                autodiff::Part::WeightGradient => 2,
             }] += 1;
         }
     }
