@@ -55,8 +55,11 @@ fn profiles_bring_their_times() {
 #[test]
 fn an_order_from_a_file_is_the_plan_s_and_goes_through_its_file() {
     let mut count = 0;
-    let order =
-        |p: &PathBuf| p.extension().is_some_and(|e| e == "csv") && !p.ends_with("expected.csv");
+    // Beside the schedules stand a table of facts, and files that PyTorch itself wrote wrongly.
+    let order = |p: &PathBuf| {
+        let named = name(p);
+        named.ends_with(".csv") && named != "expected.csv" && !named.starts_with("upstream-bug")
+    };
     for path in files("schedules").into_iter().filter(order) {
         let text = std::fs::read_to_string(&path).unwrap();
         let found = match of_text(&name(&path), &text) {
