@@ -20,7 +20,7 @@ use wasm_bindgen_futures::JsFuture;
 /// The plan file's text with its number of ranks, or what contradicts it.
 #[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn write(inputs: Inputs) -> Result<Result<(String, u32), String>, Missing> {
-    let made = inputs.draft().plan().map_err(|why| why.to_string());
+    let made = inputs.plan();
     Ok(made.map(|(plan, _)| (plan.to_json(), plan.ranks())))
 }
 
@@ -129,7 +129,7 @@ pub fn save_picture(state: State) {
 
 /// Puts the command that runs the exported plan on the clipboard.
 pub fn copy_command(state: State) {
-    let ranks = state.inputs.with_untracked(|i| i.stages() * i.rest.data_parallel.replicas);
+    let ranks = state.inputs.with_untracked(Inputs::ranks);
     copy(state, crate::exports::command(ranks));
 }
 

@@ -37,6 +37,7 @@ mod measured;
 #[cfg(feature = "page")]
 mod meter;
 mod model;
+mod networks;
 #[cfg(feature = "page")]
 mod opening;
 mod palette;
@@ -48,6 +49,7 @@ mod program;
 mod reason;
 #[cfg(feature = "page")]
 mod recompute;
+mod repair;
 mod run;
 mod screen;
 #[cfg(feature = "page")]

@@ -26,9 +26,9 @@ fn take(state: State, name: &str, text: String, side: Side) {
             state.say(tr!("{name} is A now. Ctrl Z takes it back.", name));
         }
         Ok(Content::Plan(inputs)) => {
-            let stages = inputs.stages();
+            let lanes = inputs.lanes();
             state.load(*inputs);
-            state.say(tr!("{name}: a plan for {stages} lanes, shown.", name, stages));
+            state.say(tr!("{name}: a plan for {lanes} lanes, shown.", name, lanes));
         }
         Ok(Content::Trace(measured)) => show(state, measured),
         Err(why) => state.complain(why),

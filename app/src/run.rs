@@ -22,7 +22,7 @@ impl Ready {
     /// # Errors
     /// What contradicts itself in them.
     pub fn new(inputs: &Inputs) -> Result<Self, String> {
-        let (plan, prediction) = inputs.draft().plan().map_err(|e| e.to_string())?;
+        let (plan, prediction) = inputs.plan()?;
         Ok(Self { plan, prediction })
     }
 }

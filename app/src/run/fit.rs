@@ -95,7 +95,7 @@ mod tests {
             let fitted = Fitted::new(&inputs, &ready, &trace(truth)).unwrap();
             let off = |predicted: Nanos| (predicted.secs() / step.secs() - 1.0).abs();
             assert!(off(before) > 0.1 && off(fitted.step) < 0.02, "{}", example.title);
-            let (plan, _) = fitted.inputs.draft().plan().unwrap();
+            let (plan, _) = fitted.inputs.plan().unwrap();
             let Ok(Content::Plan(read)) = recognise("plan.json", &plan.to_json()) else { panic!() };
             assert_eq!(engine::solve(&read, &Ground::of(&read)).unwrap().figures.step, fitted.step);
             assert_eq!(fitted.stages as u32, inputs.stages());

@@ -19,6 +19,7 @@ mod program;
 mod recompute;
 mod results;
 mod run;
+mod schedule;
 mod selection;
 mod size;
 mod slider;
