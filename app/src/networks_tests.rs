@@ -1,3 +1,5 @@
+//! What others wrote, read and planned.
+
 use super::*;
 use crate::engine::{Ground, solve};
 use crate::presets::first;

@@ -1,3 +1,5 @@
+//! All texts are found in the sources and have translations.
+
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

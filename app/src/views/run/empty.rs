@@ -2,6 +2,7 @@
 
 use crate::exports;
 use crate::files::{self, Side};
+use crate::inputs::Inputs;
 use crate::state::State;
 use crate::texts::t;
 use crate::views::icons::{Icon, icon};
@@ -11,7 +12,7 @@ use leptos::prelude::*;
 pub fn Empty() -> impl IntoView {
     let page = expect_context::<State>();
     let command = move || {
-        let ranks = page.inputs.with(|i| i.ranks());
+        let ranks = page.inputs.with(Inputs::ranks);
         exports::measuring(ranks)
     };
     view! {
