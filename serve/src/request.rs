@@ -13,8 +13,7 @@ const HEADERS_MAX: usize = 64;
 
 /// Headers that decide who asks and where the body ends: twice one of them is two readings of one
 /// request.
-const ONCE: [&str; 5] =
-    ["host", "origin", "content-length", "transfer-encoding", "content-type"];
+const ONCE: [&str; 5] = ["host", "origin", "content-length", "transfer-encoding", "content-type"];
 
 /// A request whose head has been read.
 pub struct Request<'a> {

@@ -95,7 +95,8 @@ fn echo(patience: Duration) -> String {
 #[test]
 fn bodies_are_read_to_their_length() {
     let address = echo(PATIENCE);
-    let post = |rest: &str| raw(&address, format!("POST / HTTP/1.1\r\nHost: x\r\n{rest}").as_bytes());
+    let post =
+        |rest: &str| raw(&address, format!("POST / HTTP/1.1\r\nHost: x\r\n{rest}").as_bytes());
     assert!(post("Content-Length: 5\r\n\r\nhello, and more").ends_with("\r\n\r\nhello"));
     assert!(post("\r\n").ends_with("\r\n\r\n"));
     let waiting = post("Expect: 100-continue\r\nContent-Length: 2\r\n\r\nab");
