@@ -5,6 +5,7 @@ use crate::charts::layers::{HEIGHT, Places, layer_marks, stage_marks};
 use crate::keys::{self, Command, Scope};
 use crate::shared::Shared;
 use crate::state::State;
+use crate::texts::{t, tr};
 use leptos::ev::{KeyboardEvent, PointerEvent};
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -27,17 +28,17 @@ pub fn Split() -> impl IntoView {
     let near = Callback::new(move |y: f64| places.with_untracked(|p| p.near(y / HEIGHT)));
     let crowded = Callback::new(move |_| cuts.get() > 8);
     view! {
-        <div id="split" node_ref=frame role="group" aria-label="Split editor">
+        <div id="split" node_ref=frame role="group" aria-label=t("Split editor")>
             <svg height=HEIGHT width="100%" aria-hidden="true">
                 <g inner_html=layers></g>
                 <g inner_html=stages></g>
             </svg>
             <Handles count=cuts places frame top near crowded says=Callback::new(|_| String::new()) />
         </div>
-        <p class="eq"><i></i>"cut here for equal time"</p>
+        <p class="eq"><i></i>{t("cut here for equal time")}</p>
         <Show when=move || { cuts.get() > 0 }>
-            <div class="cuts" role="group" aria-label="Layers before each cut">
-                <span class="cuts-h">"Layers before cut"</span>
+            <div class="cuts" role="group" aria-label=t("Layers before each cut")>
+                <span class="cuts-h">{t("Layers before cut")}</span>
                 <For each=move || 0..cuts.get() key=|i| *i let(index)>
                     <Number index places />
                 </For>
@@ -84,9 +85,9 @@ fn Handle(
     let place = move || cut().map_or(0, |c| places.with(|p| p.of(c)));
     let shift = move || if crowded.run(index) { (index % 3) as f64 * -34.0 } else { 0.0 };
     let after = move || {
-        state
-            .layers
-            .with(|l| l.get(place()).map(|l| format!("after {}", l.name)).unwrap_or_default())
+        state.layers.with(|l| {
+            l.get(place()).map(|l| tr!("after {layer}", layer = l.name)).unwrap_or_default()
+        })
     };
     let spoken = move || match says.run(index) {
         text if text.is_empty() => after(),
@@ -116,7 +117,7 @@ fn Handle(
     let key = move |event: KeyboardEvent| key(state, places, index, place(), &event);
     view! {
         <div class="cut" class:crowded=move || crowded.run(index) data-cut=index.to_string() tabindex="0" role="slider"
-            aria-orientation="vertical" aria-label=format!("Cut {}", index + 1)
+            aria-orientation="vertical" aria-label=tr!("Cut {number}", number = index + 1)
             aria-valuemin="1" aria-valuemax=move || places.with(|p| p.nodes.len()).to_string()
             aria-valuenow=move || (place() + 1).to_string() aria-valuetext=spoken title=after
             style=move || format!("top:{:.1}px;--dx:{}px", top.run(index), shift())
@@ -182,7 +183,7 @@ fn Number(index: usize, places: Memo<Shared<Places>>) -> impl IntoView {
     view! {
         <input type="number" id=format!("cut-{index}") min="1" inputmode="numeric"
             max=move || places.with(|p| p.nodes.len()).to_string()
-            aria-label=format!("Layers before cut {}", index + 1)
+            aria-label=tr!("Layers before cut {number}", number = index + 1)
             prop:value=move || value().to_string() on:change=typed />
     }
 }

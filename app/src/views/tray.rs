@@ -4,16 +4,17 @@ use super::program::Program;
 use super::speedup::SpeedUp;
 use crate::later::{self, Missing};
 use crate::state::{State, Tab};
+use crate::texts::{n, t};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 
 const TABS: [(Tab, &str, &str); 2] =
-    [(Tab::SpeedUp, "tab-speedup", "Speed-up"), (Tab::Program, "tab-program", "Program")];
+    [(Tab::SpeedUp, "tab-speedup", n("Speed-up")), (Tab::Program, "tab-program", n("Program"))];
 
 #[component]
 pub fn Tray() -> impl IntoView {
-    view! { <section class="tray" aria-label="Speed-up and program">{later::view(content())}</section> }
+    view! { <section class="tray" aria-label=t("Speed-up and program")>{later::view(content())}</section> }
 }
 
 /// Head and panel; fetched after the first picture, which does not wait for them.
@@ -34,7 +35,7 @@ fn content() -> Result<AnyView, Missing> {
         view! {
             <button role="tab" id=id aria-selected=move || on().to_string() aria-controls="tray-panel"
                 tabindex=move || if on() { "0" } else { "-1" }
-                on:click=move |_| state.tab.set(tab)>{name}</button>
+                on:click=move |_| state.tab.set(tab)>{t(name)}</button>
         }
     });
     let current = Memo::new(move |_| state.tab.get());
@@ -58,9 +59,9 @@ fn content() -> Result<AnyView, Missing> {
 #[component]
 fn Axis() -> impl IntoView {
     let state = expect_context::<State>();
-    let scale = [(true, "log m"), (false, "linear")].map(|(log, name)| {
+    let scale = [(true, t("log m")), (false, t("linear"))].map(|(log, name)| {
         let on = move || (state.log_axis.get() == log).to_string();
         view! { <button aria-pressed=on on:click=move |_| state.log_axis.set(log)>{name}</button> }
     });
-    view! { <div class="seg axis" role="group" aria-label="Axis of m">{scale.collect_view()}</div> }
+    view! { <div class="seg axis" role="group" aria-label=t("Axis of m")>{scale.collect_view()}</div> }
 }

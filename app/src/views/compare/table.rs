@@ -5,6 +5,7 @@ use crate::charts::differences::{lanes, rows};
 use crate::compare;
 use crate::engine::Solved;
 use crate::shared::Shared;
+use crate::texts::{t, tr};
 use leptos::prelude::*;
 
 #[component]
@@ -16,23 +17,23 @@ pub fn Differences() -> impl IntoView {
         move || both.with(|both| both.as_ref().map(|(a, b)| markup(a, b)).unwrap_or_default())
     };
     view! {
-        <aside class="out" aria-label="Differences">
+        <aside class="out" aria-label=t("Differences")>
             <section class="sum">
                 <table id="differences">
                     <thead><tr>
-                        <th><h2>"Difference"</h2></th>
-                        <th class="num">"A"</th><th class="num">"B"</th><th class="num">"B against A"</th>
+                        <th><h2>{t("Difference")}</h2></th>
+                        <th class="num">"A"</th><th class="num">"B"</th><th class="num">{t("B against A")}</th>
                     </tr></thead>
                     <tbody inner_html=of(|a, b| rows(&compare::rows(a, b)))></tbody>
                 </table>
                 <p class="why" id="difference-why">{move || why(state, both.get())}</p>
             </section>
-            <section class="lanesec" aria-label="Lanes of A and B">
-                <div class="sec"><h2>"Lanes"</h2></div>
+            <section class="lanesec" aria-label=t("Lanes of A and B")>
+                <div class="sec"><h2>{t("Lanes")}</h2></div>
                 <table class="lanes">
                     <thead><tr>
-                        <th>"lane"</th><th class="num">"busy A"</th><th class="num">"B"</th>
-                        <th class="num">"memory A"</th><th class="num">"B"</th>
+                        <th>{t("lane")}</th><th class="num">{t("busy A")}</th><th class="num">"B"</th>
+                        <th class="num">{t("memory A")}</th><th class="num">"B"</th>
                     </tr></thead>
                     <tbody inner_html=of(lanes)></tbody>
                 </table>
@@ -46,7 +47,7 @@ fn why(state: Compare, both: Option<(Shared<Solved>, Shared<Solved>)>) -> impl I
     let problem = state.page.shown.with(|s| s.problem.clone());
     let full = |name: &str, solved: &Solved| {
         let over = solved.figures.peak > solved.capacity;
-        over.then(|| format!("✕ {name} does not fit its device. "))
+        over.then(|| tr!("✕ {name} does not fit its device. ", name))
     };
     let said = match &both {
         Some((a, b)) => {
@@ -56,11 +57,11 @@ fn why(state: Compare, both: Option<(Shared<Solved>, Shared<Solved>)>) -> impl I
         }
         None => {
             let why = state.a.with(|a| a.as_ref().err().cloned()).unwrap_or_default();
-            view! { <b class="bad">{format!("A cannot be shown: {why}")}</b> }.into_any()
+            view! { <b class="bad">{tr!("A cannot be shown: {why}", why)}</b> }.into_any()
         }
     };
     view! {
-        {problem.map(|why| view! { <b class="bad">{format!("B from before: {why}. ")}</b> })}
+        {problem.map(|why| view! { <b class="bad">{tr!("B from before: {why}. ", why)}</b> })}
         {said}
     }
 }

@@ -9,6 +9,7 @@ use crate::details::one_line;
 use crate::files::{self, Side};
 use crate::format;
 use crate::keys::{self, Command, Scope};
+use crate::texts::{t, tr};
 use crate::views::moves::act;
 use leptos::ev::KeyboardEvent;
 use leptos::html;
@@ -30,15 +31,17 @@ pub fn Timelines() -> impl IntoView {
     let hand = Hand::new(state, painter);
     let label = move || {
         let step = |seen: Option<super::Seen>| {
-            seen.map_or("not shown".into(), |seen| {
+            seen.map_or(t("not shown").into(), |seen| {
                 let (value, unit) = format::hero(seen.solved.timeline.step);
                 format!("{value} {unit}")
             })
         };
         let (a, b) = (step(state.side(0)), step(state.side(1)));
-        format!(
+        tr!(
             "One step of A, {a}, and of B, {b}, on one time axis. Arrow keys select actions of B; \
-             the tables of differences and lanes say the same."
+             the tables of differences and lanes say the same.",
+            a,
+            b
         )
     };
     let dropped = move |event: DragEvent| {
@@ -50,7 +53,7 @@ pub fn Timelines() -> impl IntoView {
         }
     };
     view! {
-        <section class="time" aria-label="Timelines of A and B">
+        <section class="time" aria-label=t("Timelines of A and B")>
             <ToolBar />
             <div class="halves" id="compare-timelines" tabindex="0" role="application" aria-label=label
                 on:keydown=move |e| key(state, &e)>
@@ -60,10 +63,10 @@ pub fn Timelines() -> impl IntoView {
                 <div class="half"><Head index=1 /> <Picture index=1 canvas=canvases[1] hand /></div>
             </div>
             <div class="tfoot" aria-hidden="true">
-                <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" zoom"</span>
-                <span><kbd>"A"</kbd>" "<kbd>"D"</kbd>" pan"</span>
-                <span><kbd>"←"</kbd>" "<kbd>"→"</kbd>" select"</span>
-                <span><kbd>"0"</kbd>" all"</span>
+                <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" "{t("zoom")}</span>
+                <span><kbd>"A"</kbd>" "<kbd>"D"</kbd>" "{t("pan")}</span>
+                <span><kbd>"←"</kbd>" "<kbd>"→"</kbd>" "{t("select")}</span>
+                <span><kbd>"0"</kbd>" "{t("all")}</span>
                 <span class="say">{move || said(state)}</span>
             </div>
             <p class="sr" aria-live="polite">{move || said(state)}</p>
@@ -76,16 +79,16 @@ fn ToolBar() -> impl IntoView {
     let page = expect_context::<Compare>().page;
     view! {
         <div class="tbar">
-            <h2>"One time axis"</h2>
+            <h2>{t("One time axis")}</h2>
             <label class="chk">
                 <input type="checkbox" id="compare-critical" prop:checked=move || page.critical.get()
                     on:change=move |e| page.critical.set(event_target_checked(&e)) />
-                <span>"Critical paths"</span>
+                <span>{t("Critical paths")}</span>
             </label>
             <div class="keys">
-                <span class="key"><i class="f"></i>"forward"</span>
-                <span class="key"><i class="b"></i>"backward"</span>
-                <span class="key"><i class="idle"></i>"idle"</span>
+                <span class="key"><i class="f"></i>{t("forward")}</span>
+                <span class="key"><i class="b"></i>{t("backward")}</span>
+                <span class="key"><i class="idle"></i>{t("idle")}</span>
             </div>
         </div>
     }
@@ -113,7 +116,7 @@ fn Picture(index: usize, canvas: NodeRef<html::Canvas>, hand: Hand) -> impl Into
     let state = expect_context::<Compare>();
     let problem = move || match index {
         0 => state.a.with(|a| a.as_ref().err().map(|why| format!("A: {why}"))),
-        _ => state.page.shown.with(|s| s.problem.as_ref().map(|_| "from before".to_owned())),
+        _ => state.page.shown.with(|s| s.problem.as_ref().map(|_| t("from before").to_owned())),
     };
     let stale = Memo::new(move |_| problem().is_some());
     let on = |act: fn(&Hand, usize, &PointerEvent)| {

@@ -4,6 +4,7 @@ use crate::charts::recompute::{Unit, progress};
 use crate::format::{self, Clock};
 use crate::recompute::{Recompute, SPAN, STEPS};
 use crate::state::Source;
+use crate::texts::{t, tr};
 use crate::views::icons::{Icon, icon};
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
@@ -13,11 +14,11 @@ use pipewright_worker::protocol::Point;
 pub fn Inputs() -> impl IntoView {
     let page = expect_context::<Recompute>().page;
     view! {
-        <aside class="inp" class:open=move || page.sheet.get() aria-label="Inputs of recomputation">
-            <Group title="Graph" hint=""><Which /></Group>
-            <Group title="Budget" hint="also: drag the line"><Budget /></Group>
-            <Group title="Solved budgets" hint="click to load"><Solved /></Group>
-            <Group title="Search" hint=""><Search /></Group>
+        <aside class="inp" class:open=move || page.sheet.get() aria-label=t("Inputs of recomputation")>
+            <Group title=t("Graph") hint=""><Which /></Group>
+            <Group title=t("Budget") hint=t("also: drag the line")><Budget /></Group>
+            <Group title=t("Solved budgets") hint=t("click to load")><Solved /></Group>
+            <Group title=t("Search") hint=""><Search /></Group>
         </aside>
     }
 }
@@ -51,26 +52,33 @@ fn Which() -> impl IntoView {
     let facts = move || {
         state.opened.with(|o| {
             let o = o.as_ref()?;
-            let flight =
-                if o.copies > 1 { format!(" · {} in flight", o.copies) } else { String::new() };
-            Some(format!("{} nodes · {} edges{flight}", o.nodes, o.edges))
+            let (nodes, edges) = (o.nodes, o.edges);
+            Some(match o.copies {
+                2.. => tr!(
+                    "{nodes} nodes · {edges} edges · {copies} in flight",
+                    nodes,
+                    edges,
+                    copies = o.copies
+                ),
+                _ => tr!("{nodes} nodes · {edges} edges", nodes, edges),
+            })
         })
     };
     view! {
         <div class="row">
-            <label for="graph">"Graph"</label>
+            <label for="graph">{t("Graph")}</label>
             <span class="sel">
                 <select id="graph" on:change=chosen>
                     {move || (0..stages.get()).map(|stage| {
                         let mine = move || matches!(page.source.get(), Source::Stage(s) if s == stage);
-                        view! { <option value=stage.to_string() prop:selected=mine>{format!("Stage {stage} of the plan")}</option> }
+                        view! { <option value=stage.to_string() prop:selected=mine>{tr!("Stage {stage} of the plan", stage)}</option> }
                     }).collect_view()}
                     {file}
                 </select>
             </span>
             <p class="note" id="graph-facts">{facts}</p>
         </div>
-        <p class="note wide">"or drop a training graph: graph.json or graph.json.gz"</p>
+        <p class="note wide">{t("or drop a training graph: graph.json or graph.json.gz")}</p>
     }
 }
 
@@ -104,7 +112,7 @@ fn Budget() -> impl IntoView {
     let device = move || {
         let room = state.opened.with(|o| o.as_ref().and_then(|o| o.room));
         let room = room.filter(|room| *room < base())?;
-        let text = format!("Fit the device: {}", format::bytes_text(Bytes(room)));
+        let text = tr!("Fit the device: {room}", room = format::bytes_text(Bytes(room)));
         Some(
             view! { <button class="btn" id="fit-device" on:click=move |_| state.set_budget(room, false)>{text}</button> },
         )
@@ -113,22 +121,22 @@ fn Budget() -> impl IntoView {
         let (best, budget) = (state.progress.with(|p| p.best.peak), state.budget.get());
         (best > budget).then(|| {
             let over = format::bytes_text(Bytes(best - budget));
-            view! { <p class="note wide bad" role="status">{format!("not met so far: {over} over")}</p> }
+            view! { <p class="note wide bad" role="status">{tr!("not met so far: {over} over", over)}</p> }
         })
     };
     view! {
         <div class="sl rsl">
-            <input id="budget" type="range" step="1" aria-label="Budget" style=filled
+            <input id="budget" type="range" step="1" aria-label=t("Budget") style=filled
                 min=move || least().to_string() max=STEPS.to_string()
                 prop:value=move || { least(); at().to_string() }
                 aria-valuetext=move || format::bytes_text(Bytes(state.budget.get()))
                 on:input=move |e| slide(e, true) on:change=move |e| slide(e, false) />
-            <input id="budget-n" type="number" step="any" min="0" inputmode="decimal" aria-label="Budget"
+            <input id="budget-n" type="number" step="any" min="0" inputmode="decimal" aria-label=t("Budget")
                 prop:value=move || unit().number(state.budget.get()) on:change=typed />
             <i>{move || unit().name}</i>
         </div>
-        <p class="ends"><span>{move || format!("least {}", unit().number(floor()))}</span>
-            <span>{move || format!("all {}", unit().number(base()))}</span></p>
+        <p class="ends"><span>{move || tr!("least {bytes}", bytes = unit().number(floor()))}</span>
+            <span>{move || tr!("all {bytes}", bytes = unit().number(base()))}</span></p>
         {missed}
         {device}
     }
@@ -156,7 +164,7 @@ fn Solved() -> impl IntoView {
     };
     view! {
         <table class="solved">
-            <thead><tr><th>"budget"</th><th class="num">"peak"</th><th class="num">"time"</th></tr></thead>
+            <thead><tr><th>{t("budget")}</th><th class="num">{t("peak")}</th><th class="num">{t("time")}</th></tr></thead>
             <tbody>{rows}</tbody>
         </table>
     }
@@ -169,32 +177,37 @@ fn Search() -> impl IntoView {
     let done = move || format!("width:{:.1}%", (state.spent.get().0 / SPAN * 100.0).min(100.0));
     let rate = move || {
         let (spent, from, to) = state.spent.get();
-        (spent > 300.0).then(|| format!("{:.2} M moves/s", (to - from) as f64 / spent / 1e3))
+        (spent > 300.0).then(|| {
+            tr!(
+                "{millions} M moves/s",
+                millions = format_args!("{:.2}", (to - from) as f64 / spent / 1e3)
+            )
+        })
     };
     let picture = move || state.history.with(|h| progress::draw(h, (243.0, 96.0)));
     let best = move || {
         state.progress.with(|p| {
             let time = Nanos(p.best.time as u64);
-            format!("best {}", Clock::of(time).text(time))
+            tr!("best {time}", time = Clock::of(time).text(time))
         })
     };
     let toggle = move |_| if state.running.get_untracked() { state.stop() } else { state.start() };
     view! {
         <p class="live" role="status" class:on=move || state.running.get()>
-            {move || if state.running.get() { "running" } else { "resting" }}
+            {move || if state.running.get() { t("running") } else { t("resting") }}
         </p>
         <div class="bar1"><i style=done></i></div>
-        <p class="ends"><span id="moves">{move || state.progress.with(|p| format!("{} moves", millions(p.moves)))}</span>
+        <p class="ends"><span id="moves">{move || state.progress.with(|p| tr!("{count} moves", count = millions(p.moves)))}</span>
             <span id="rate">{rate}</span></p>
         <div class="spark" inner_html=picture></div>
-        <p class="ends"><span>{move || format!("{} trade-offs", state.progress.with(|p| p.front.len()))}</span>
+        <p class="ends"><span>{move || tr!("{count} trade-offs", count = state.progress.with(|p| p.front.len()))}</span>
             <span>{best}</span></p>
         <div class="two">
             <button class="btn" id="search" on:click=toggle>
-                {move || if state.running.get() { "Stop, keep best" } else { "Search on" }}
+                {move || if state.running.get() { t("Stop, keep best") } else { t("Search on") }}
             </button>
-            <button class="btn" id="reseed" on:click=move |_| state.reseed()>"New seed"</button>
+            <button class="btn" id="reseed" on:click=move |_| state.reseed()>{t("New seed")}</button>
         </div>
-        <p class="note wide">"The page stays live. The best sequence so far is drawn."</p>
+        <p class="note wide">{t("The page stays live. The best sequence so far is drawn.")}</p>
     }
 }

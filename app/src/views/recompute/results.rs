@@ -2,6 +2,7 @@
 
 use crate::format::{self, Clock, Delta};
 use crate::recompute::Recompute;
+use crate::texts::{t, tr};
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
 use pipewright_worker::protocol::{Opened, Point, Share};
@@ -10,22 +11,22 @@ use pipewright_worker::protocol::{Opened, Point, Share};
 pub fn Results() -> impl IntoView {
     let state = expect_context::<Recompute>();
     let take = move || match state.page.source.get() {
-        crate::state::Source::Stage(_) => "Use in plan",
-        crate::state::Source::File(_) => "Save sequence",
+        crate::state::Source::Stage(_) => t("Use in plan"),
+        crate::state::Source::File(_) => t("Save sequence"),
     };
     view! {
-        <aside class="out" aria-label="Results of recomputation">
+        <aside class="out" aria-label=t("Results of recomputation")>
             <Best />
             <div class="more">
             <button class="btn pri" id="take" on:click=move |_| state.take()>{take}</button>
             <section>
-                <div class="sec"><h2>"Most recomputed"</h2><span class="dim small">{move || total(state)}</span></div>
-                <Shares head=["operation", "runs", "time"] list=Signal::derive(move || state.shown.get().again.clone())
+                <div class="sec"><h2>{t("Most recomputed")}</h2><span class="dim small">{move || total(state)}</span></div>
+                <Shares head=[t("operation"), t("runs"), t("time")] list=Signal::derive(move || state.shown.get().again.clone())
                     amount=|share| { let t = Nanos(share.amount as u64); Clock::of(t).text(t) } class="r" />
             </section>
             <section>
-                <div class="sec"><h2>"Held at the peak"</h2><span class="dim small">{move || peak(state)}</span></div>
-                <Shares head=["values of", "count", "bytes"] list=Signal::derive(move || state.shown.get().alive.clone())
+                <div class="sec"><h2>{t("Held at the peak")}</h2><span class="dim small">{move || peak(state)}</span></div>
+                <Shares head=[t("values of"), t("count"), t("bytes")] list=Signal::derive(move || state.shown.get().alive.clone())
                     amount=|share| format::bytes_text(Bytes(share.amount as u64)) class="m" />
             </section>
             <Others />
@@ -38,14 +39,14 @@ fn total(state: Recompute) -> String {
     state.shown.with(|shown| {
         let runs: u32 = shown.again.iter().map(|share| share.count).sum();
         let time = Nanos(shown.again.iter().map(|share| share.amount).sum::<f64>() as u64);
-        format!("{runs} runs, {}", Clock::of(time).text(time))
+        tr!("{runs} runs, {time}", runs, time = Clock::of(time).text(time))
     })
 }
 
 fn peak(state: Recompute) -> String {
     state.shown.with(|shown| {
         let moment = Nanos(shown.peaks[1] as u64);
-        format!("at {}", Clock::of(Nanos(shown.end as u64)).text(moment))
+        tr!("at {moment}", moment = Clock::of(Nanos(shown.end as u64)).text(moment))
     })
 }
 
@@ -61,35 +62,36 @@ fn Best() -> impl IntoView {
     let bound = move || format::bytes(Bytes(opened().map_or(0, |o| o.floor)));
     let above = move || {
         let floor = opened().map_or(0, |o| o.floor).max(1);
-        format!("{:.0} % above", (now.get().peak as f64 / floor as f64 - 1.0) * 100.0)
+        let above = (now.get().peak as f64 / floor as f64 - 1.0) * 100.0;
+        tr!("{share} % above", share = format_args!("{above:.0}"))
     };
     let kept = move || state.shown.with(|s| s.kept);
     view! {
         <section class="sum">
             <table>
-                <thead><tr><th colspan="3"><h2>"Best so far"</h2></th><th class="num">"vs keep all"</th></tr></thead>
+                <thead><tr><th colspan="3"><h2>{t("Best so far")}</h2></th><th class="num">{t("vs keep all")}</th></tr></thead>
                 <tbody>
                     <tr class="big">
-                        <th scope="row">"Peak memory"</th>
+                        <th scope="row">{t("Peak memory")}</th>
                         <td class="num v" id="recompute-peak" data-value=move || now.get().peak.to_string()>{move || memory().0}</td>
                         <td class="u">{move || memory().1}</td>
                         {move || change(now.get().peak as f64, base().peak as f64)}
                     </tr>
                     <tr>
-                        <th scope="row">"Time"</th>
+                        <th scope="row">{t("Time")}</th>
                         <td class="num v" id="recompute-time" data-value=move || now.get().time.to_string()>{move || time().0}</td>
                         <td class="u">{move || time().1}</td>
                         {move || change(now.get().time, base().time)}
                     </tr>
                     <tr>
-                        <th scope="row">"Lower bound"</th>
+                        <th scope="row">{t("Lower bound")}</th>
                         <td class="num v">{move || bound().0}</td><td class="u">{move || bound().1}</td>
                         <td class="num dim">{above}</td>
                     </tr>
                     <tr>
-                        <th scope="row">"Kept"</th>
+                        <th scope="row">{t("Kept")}</th>
                         <td class="num v" id="kept">{move || kept().0}</td><td class="u"></td>
-                        <td class="num dim">{move || format!("of {} values", kept().1)}</td>
+                        <td class="num dim">{move || tr!("of {count} values", count = kept().1)}</td>
                     </tr>
                 </tbody>
             </table>
@@ -115,8 +117,8 @@ fn why(state: Recompute) -> String {
             shown.alive.iter().take(2).map(|share| share.name.as_str()).collect();
         match names[..] {
             [] => String::new(),
-            [one] => format!("At the peak {one} is all that is held."),
-            _ => format!("Most of what is held at the peak: {} and {}.", names[0], names[1]),
+            [one] => tr!("At the peak {one} is all that is held.", one),
+            _ => tr!("Most of what is held at the peak: {a} and {b}.", a = names[0], b = names[1]),
         }
     })
 }
@@ -169,15 +171,15 @@ fn Others() -> impl IntoView {
             }
         };
         Some((
-            row("this search", best, true),
-            least.map(|point| row("segments (Chen 2016)", point, false)),
-            row("keep everything", base, false),
+            row(t("this search"), best, true),
+            least.map(|point| row(t("segments (Chen 2016)"), point, false)),
+            row(t("keep everything"), base, false),
         ))
     };
     view! {
         <section>
-            <div class="sec"><h2>"Other ways on this graph"</h2></div>
-            <table class="shares"><thead><tr><th>"method"</th><th class="num">"memory"</th><th class="num">"time"</th></tr></thead>
+            <div class="sec"><h2>{t("Other ways on this graph")}</h2></div>
+            <table class="shares"><thead><tr><th>{t("method")}</th><th class="num">{t("memory")}</th><th class="num">{t("time")}</th></tr></thead>
             <tbody>{rows}</tbody></table>
         </section>
     }
