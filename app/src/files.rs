@@ -42,7 +42,7 @@ pub enum Side {
 }
 
 /// Shows a file's content.
-async fn take(state: State, name: &str, text: String, side: Side) {
+pub async fn take(state: State, name: &str, text: String, side: Side) {
     let content = read(name.to_owned(), text).await;
     match content
         .unwrap_or_else(|missing| Err(tr!("{name} was not read: {why}.", name, why = missing)))
@@ -140,11 +140,18 @@ async fn fetch(path: &str) -> Result<String, String> {
     text.as_string().ok_or_else(|| t("not a text").into())
 }
 
+/// The plan file's text with its number of ranks.
+///
+/// # Errors
+/// Why there is none, a sentence without its full stop.
+pub async fn plan(inputs: Inputs) -> Result<(String, u32), String> {
+    write(inputs).await.unwrap_or_else(|missing| Err(missing.to_string()))
+}
+
 /// Saves the plan.
 pub fn export(state: State) {
     spawn_local(async move {
-        let made = write(state.inputs.get_untracked()).await;
-        match made.unwrap_or_else(|missing| Err(missing.to_string())) {
+        match plan(state.inputs.get_untracked()).await {
             Ok((text, ranks)) => match download("plan.json", &text) {
                 Ok(()) => state.say(tr!(
                     "plan.json saved. Run it: {command}",
