@@ -13,6 +13,7 @@ use crate::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
+use pipewright_core::units::Bytes;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 
@@ -30,6 +31,12 @@ fn read(name: String, text: String) -> Result<Result<Content, String>, Missing> 
 fn write(inputs: Inputs) -> Result<Result<(String, u32), String>, Missing> {
     let made = inputs.draft().plan().map_err(|why| why.to_string());
     Ok(made.map(|(plan, _)| (plan.to_json(), plan.ranks())))
+}
+
+/// The size of the plan file; none where nothing can be saved.
+pub async fn size(inputs: Inputs) -> Option<Bytes> {
+    let (text, _) = write(inputs).await.ok()?.ok()?;
+    Some(Bytes(text.len() as u64))
 }
 
 /// What a plan's file becomes.

@@ -154,10 +154,12 @@ pub fn Export(id: &'static str) -> impl IntoView {
             if inputs.stages() * inputs.micro_batches > LONG {
                 return set_size.set(String::new());
             }
-            if let Ok((plan, _)) = inputs.draft().plan() {
-                let length = plan.to_json().len() as u64;
-                set_size.set(format::bytes_text(pipewright_core::units::Bytes(length)));
-            }
+            spawn_local(async move {
+                let size = files::size(inputs).await;
+                if waiting.try_get_value() == Some(mine) {
+                    set_size.set(size.map(format::bytes_text).unwrap_or_default());
+                }
+            });
         };
         set_timeout(measure, std::time::Duration::from_millis(600));
     });
