@@ -1,13 +1,14 @@
 //! Runs on the machine that serves the page: what `runner explore` offers, what is asked of it, and how
 //! a run goes. Without that server nothing of it is seen and nothing asks for it.
 
+pub mod markup;
 #[cfg(feature = "page")]
 pub mod wire;
 
 use crate::format::hero;
 use crate::texts::{t, tr};
 use pipewright_core::units::Nanos;
-use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::VecDeque;
 
 /// Steps whose median is shown as the step time.
@@ -39,69 +40,79 @@ pub struct Offer {
 }
 
 /// How ranks are started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum How {
     Mpirun,
     #[default]
     Threads,
 }
 
-/// What the server says when it is asked what it can do.
-#[derive(Debug, Deserialize)]
-pub struct Facts {
-    pub how: How,
-    pub folder: String,
-    /// The plan that it was started with.
-    pub plan: Option<Given>,
-}
-
-/// A file of the server's.
-#[derive(Debug, Deserialize)]
-pub struct Given {
-    pub name: String,
-    pub text: String,
+impl How {
+    fn of(word: &str) -> Self {
+        if word == "mpirun" { How::Mpirun } else { How::Threads }
+    }
 }
 
 /// How the next run is to be.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Form {
     /// None: the plan's.
     pub steps: Option<u64>,
     /// Of each rank; none: the cores are shared.
-    pub threads: Option<u32>,
-    pub device: Device,
+    pub threads: Option<u64>,
+    /// Whether planned times pass in place of computing.
+    pub model: bool,
     /// Whether weights are saved.
     pub save: bool,
-}
-
-/// What computes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Device {
-    #[default]
-    Cpu,
-    Model,
 }
 
 impl Form {
     /// The question that starts a run.
     pub fn question(&self, plan: &str) -> String {
-        #[derive(Serialize)]
-        struct Question<'a> {
-            plan: &'a str,
-            #[serde(flatten)]
-            form: &'a Form,
-        }
-        serde_json::to_string(&Question { plan, form: self }).expect("plain data")
+        let plan = quoted(plan);
+        let number = |n: Option<u64>| n.map_or_else(|| "null".into(), |n| n.to_string());
+        let (steps, threads) = (number(self.steps), number(self.threads));
+        let device = if self.model { "model" } else { "cpu" };
+        let save = self.save && !self.model;
+        format!(
+            r#"{{"plan":{plan},"steps":{steps},"threads":{threads},"device":"{device}","save":{save}}}"#
+        )
     }
+}
+
+/// A text as JSON.
+pub fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("a text")
+}
+
+/// The session that the server gives for a token.
+pub fn session(answer: &str) -> Option<String> {
+    let answer: Value = serde_json::from_str(answer).ok()?;
+    text(&answer, "session")
+}
+
+/// What the server can do, and the plan that it was started with: its file's name and text.
+pub fn facts(answer: &str, session: String) -> Option<(Offer, Option<(String, String)>)> {
+    let answer: Value = serde_json::from_str(answer).ok()?;
+    let offer =
+        Offer { session, how: How::of(&text(&answer, "how")?), folder: text(&answer, "folder")? };
+    let plan = answer.get("plan").and_then(|p| Some((text(p, "name")?, text(p, "text")?)));
+    Some((offer, plan))
+}
+
+fn text(value: &Value, name: &str) -> Option<String> {
+    value.get(name)?.as_str().map(str::to_owned)
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value.get(name).and_then(Value::as_u64).unwrap_or_default()
 }
 
 /// A run, as far as it has been told.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     pub how: How,
-    pub ranks: u32,
+    pub ranks: u64,
     pub steps: u64,
     pub folder: String,
     pub predicted: Nanos,
@@ -126,35 +137,11 @@ pub struct Ended {
     pub said: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Done,
     Stopped,
     Failed,
-}
-
-/// A line of the server's, whatever it is about.
-#[derive(Debug, Deserialize)]
-struct Line {
-    event: String,
-    how: Option<How>,
-    ranks: Option<u32>,
-    steps: Option<u64>,
-    folder: Option<String>,
-    predicted_step_ns: Option<u64>,
-    record: Option<Record>,
-    status: Option<Status>,
-    why: Option<String>,
-    said: Option<Vec<String>>,
-}
-
-/// A step, as rank 0's metrics have it.
-#[derive(Debug, Deserialize)]
-struct Record {
-    step: u64,
-    loss: Option<f64>,
-    step_ns: u64,
 }
 
 /// What lines brought besides numbers.
@@ -170,27 +157,14 @@ impl Here {
     /// Takes lines in; what is no line of the server's is passed over.
     pub fn hear(&mut self, lines: &[String]) -> Heard {
         let mut heard = Heard::default();
-        for line in lines.iter().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
-            match (line.event.as_str(), &mut self.run) {
-                ("begin", run) => {
-                    *run = Some(Run {
-                        how: line.how.unwrap_or_default(),
-                        ranks: line.ranks.unwrap_or_default(),
-                        steps: line.steps.unwrap_or_default(),
-                        folder: line.folder.unwrap_or_default(),
-                        predicted: Nanos(line.predicted_step_ns.unwrap_or_default()),
-                        ..Run::default()
-                    });
-                }
-                ("step", Some(run)) => line.record.into_iter().for_each(|r| run.step(&r)),
+        for line in lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            match (line.get("event").and_then(Value::as_str).unwrap_or_default(), &mut self.run) {
+                ("begin", run) => *run = Some(Run::begin(&line)),
+                ("step", Some(run)) => line.get("record").into_iter().for_each(|r| run.step(r)),
                 ("trace", Some(run)) => (run.traced, heard.trace) = (true, true),
                 ("end", Some(run)) => {
                     heard.end = true;
-                    run.ended = Some(Ended {
-                        status: line.status.unwrap_or(Status::Failed),
-                        why: line.why.unwrap_or_default(),
-                        said: line.said.unwrap_or_default(),
-                    });
+                    run.ended = Some(Ended::read(&line));
                 }
                 _ => {}
             }
@@ -210,12 +184,36 @@ impl Here {
     }
 }
 
+impl Ended {
+    fn read(line: &Value) -> Self {
+        let status = match line.get("status").and_then(Value::as_str) {
+            Some("done") => Status::Done,
+            Some("stopped") => Status::Stopped,
+            _ => Status::Failed,
+        };
+        let said = line.get("said").and_then(Value::as_array);
+        let said = said.into_iter().flatten().filter_map(|line| Some(line.as_str()?.to_owned()));
+        Self { status, why: text(line, "why").unwrap_or_default(), said: said.collect() }
+    }
+}
+
 impl Run {
-    fn step(&mut self, record: &Record) {
-        self.done = record.step + 1;
-        self.loss = record.loss;
+    fn begin(line: &Value) -> Self {
+        Self {
+            how: How::of(&text(line, "how").unwrap_or_default()),
+            ranks: number(line, "ranks"),
+            steps: number(line, "steps"),
+            folder: text(line, "folder").unwrap_or_default(),
+            predicted: Nanos(number(line, "predicted_step_ns")),
+            ..Self::default()
+        }
+    }
+
+    fn step(&mut self, record: &Value) {
+        self.done = number(record, "step") + 1;
+        self.loss = record.get("loss").and_then(Value::as_f64);
         self.recent.truncate(RECENT - 1);
-        self.recent.push_front(record.step_ns);
+        self.recent.push_front(number(record, "step_ns"));
     }
 
     /// Median time of the last steps.
@@ -381,5 +379,21 @@ mod tests {
             text,
             r#"{"plan":"{\"a\"}","steps":5,"threads":null,"device":"cpu","save":true}"#
         );
+        let modelled = Form { model: true, threads: Some(2), ..form }.question("");
+        assert!(modelled.ends_with(r#""threads":2,"device":"model","save":false}"#), "{modelled}");
+    }
+
+    #[test]
+    fn the_server_says_what_it_can() {
+        let answer = r#"{"how":"mpirun","folder":"runs","plan":{"name":"p.json","text":"{}"}}"#;
+        let (offer, plan) = facts(answer, "7".into()).unwrap();
+        assert_eq!((offer.how, offer.folder.as_str()), (How::Mpirun, "runs"));
+        assert_eq!(plan, Some(("p.json".into(), "{}".into())));
+        let (_, plan) = facts(r#"{"how":"threads","folder":"a","plan":null}"#, "".into()).unwrap();
+        assert_eq!(plan, None);
+        assert_eq!(session(r#"{"session":"12"}"#), Some("12".into()));
+        for strange in ["", "<html>", "[]", "{}", r#"{"session":3}"#] {
+            assert!(session(strange).is_none() && facts(strange, "".into()).is_none(), "{strange}");
+        }
     }
 }

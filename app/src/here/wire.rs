@@ -3,7 +3,7 @@
 //! The token of the opened address becomes a session, which the tab keeps, so that a page that is
 //! reloaded is still the one that may ask.
 
-use super::{Facts, Heard, Here, Lines, Offer};
+use super::{Heard, Here, Lines, quoted};
 use crate::files::{self, Side};
 use crate::later::Missing;
 use crate::state::State;
@@ -96,16 +96,9 @@ fn act_on(state: State, act: Act) -> Result<(), Missing> {
 }
 
 async fn exchange(state: State, token: String) -> Result<(), String> {
-    #[derive(serde::Serialize, serde::Deserialize)]
-    struct Session {
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        token: String,
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        session: String,
-    }
-    let question = serde_json::to_string(&Session { token, session: String::new() });
-    let answer = text(post("", "session", &question.unwrap_or_default()).await?).await?;
-    let Ok(Session { session, .. }) = serde_json::from_str(&answer) else { return Err(strange()) };
+    let question = format!(r#"{{"token":{}}}"#, quoted(&token));
+    let answer = text(post("", "session", &question).await?).await?;
+    let session = super::session(&answer).ok_or_else(strange)?;
     if let Some(storage) = storage() {
         let _ = storage.set_item(KEPT, &session);
     }
@@ -125,12 +118,10 @@ async fn resume(state: State, session: String, fresh: bool) -> Result<(), String
             return Err(why);
         }
     };
-    let Ok(Facts { how, folder, plan }) = serde_json::from_str(&answer) else {
-        return Err(strange());
-    };
-    state.here.update(|here| here.offer = Some(Offer { session, how, folder }));
-    if let Some(plan) = plan.filter(|_| fresh) {
-        files::take(state, &plan.name, plan.text, Side::B).await;
+    let (offer, plan) = super::facts(&answer, session).ok_or_else(strange)?;
+    state.here.update(|here| here.offer = Some(offer));
+    if let Some((name, text)) = plan.filter(|_| fresh) {
+        files::take(state, &name, text, Side::B).await;
     }
     listen(state).await
 }

@@ -3,19 +3,14 @@
 use super::help::focus;
 use super::icons::{Icon, icon};
 use crate::here::wire::{Act, perform};
-use crate::here::{Device, Here, How, Run, Status, time};
+use crate::here::{Form, Here, Run, Status, markup};
 use crate::later::{self, Missing};
 use crate::state::State;
-use crate::texts::{t, tr};
+use crate::texts::t;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
-
-/// Most steps that can be asked for.
-const STEPS_MAX: u64 = 10_000_000;
-
-/// Most threads of a rank.
-const THREADS_MAX: u32 = 1024;
+use wasm_bindgen::JsCast;
 
 /// Opens the panel; it is there where runs are offered, and says how far one is.
 #[component]
@@ -67,145 +62,91 @@ fn panel() -> Result<AnyView, Missing> {
             open(state, false);
         }
     };
-    let has_run = Memo::new(move |_| state.here.with(|here| here.run.is_some()));
-    let goes_on = Memo::new(move |_| state.here.with(Here::goes_on));
-    let refused = Memo::new(move |_| state.here.with(|here| here.refused.clone()));
+    let said = move || {
+        let here = state.here.get();
+        let failed = here.run.as_ref().and_then(|run| run.ended.as_ref());
+        let failed = failed.is_some_and(|ended| ended.status == Status::Failed);
+        let text = here.run.as_ref().map(Run::sentence).unwrap_or_default();
+        (text, if failed { "rfail" } else { "" })
+    };
+    let said = Memo::new(move |_| said());
+    let refused = Memo::new(move |_| state.here.with(|h| h.refused.clone()).unwrap_or_default());
+    let progress = Memo::new(move |_| {
+        state.here.with(|here| here.run.as_ref().map(markup::progress).unwrap_or_default())
+    });
+    let how = Memo::new(move |_| {
+        let ranks = state.inputs.with(|i| i.stages() * i.rest.data_parallel.replicas);
+        let here = state.here.get();
+        let offer = here.offer.as_ref().filter(|_| !here.goes_on());
+        offer.map(|offer| markup::how(offer, ranks)).unwrap_or_default()
+    });
+    let asked = asked(state);
+    // The button that was pressed is replaced by the one that follows from it.
+    Effect::new(move |before: Option<()>| {
+        asked.track();
+        if before.is_some() && document().active_element().is_none_or(|e| e.tag_name() == "BODY") {
+            for id in ["here-start", "here-stop", "here-listen"] {
+                focus(id);
+            }
+        }
+    });
     let shown = view! {
         <section class="here" id="here" aria-label=t("Run here") on:keydown=key>
             <div class="sec">
                 <h2>{t("Run here")}</h2>
                 <button class="ib" node_ref=close aria-label=t("Close") on:click=move |_| open(state, false)>{icon(Icon::Close)}</button>
             </div>
-            <Show when=move || has_run.get()><Progress /></Show>
-            <Show when=move || refused.with(Option::is_some)>
-                <p class="rfail" id="here-refused" role="alert">{move || refused.get()}</p>
-            </Show>
-            <Show when=move || !goes_on.get() fallback=move || view! { <Going /> }><Ask /></Show>
+            <p id="here-status" role="status" class=move || said.get().1>{move || said.get().0}</p>
+            <div inner_html=move || progress.get()></div>
+            <p id="here-refused" class="rfail" role="alert" hidden=move || refused.get().is_empty()>{move || refused.get()}</p>
+            <p class="note" id="here-how">{move || how.get()}</p>
+            <div class="here-ask" inner_html=move || asked.get() on:click=move |event| pressed(state, &event)></div>
         </section>
     };
     Ok(shown.into_any())
 }
 
-/// How the newest run goes or went.
-#[component]
-fn Progress() -> impl IntoView {
-    let state = expect_context::<State>();
-    let run = Memo::new(move |_| state.here.with(|here| here.run.clone()).unwrap_or_default());
-    let percent = move || run.with(|r| (100.0 * r.share()).round());
-    let sentence = Memo::new(move |_| run.with(Run::sentence));
-    let failed = move || run.with(|r| r.ended.as_ref().is_some_and(|e| e.status == Status::Failed));
-    let step = move || run.with(|r| tr!("{done} of {steps}", done = r.done, steps = r.steps));
-    let loss = move || run.with(|r| r.loss.map_or_else(|| "–".into(), |loss| format!("{loss:.4}")));
-    let measured = move || run.with(|r| r.time().map_or_else(|| "–".into(), time));
-    let predicted = move || run.with(|r| time(r.predicted));
-    let drift = move || run.with(|r| r.drift().unwrap_or_else(|| "–".into()));
-    let said =
-        move || run.with(|r| r.ended.as_ref().map(|e| e.said.join("\n")).unwrap_or_default());
-    view! {
-        <div class="bar1" role="progressbar" aria-label=t("Steps of the run") aria-valuemin="0" aria-valuemax="100"
-            aria-valuenow=move || percent().to_string()><i style=move || format!("width:{}%", percent())></i></div>
-        <p id="here-status" role="status" class:rfail=failed>{move || sentence.get()}</p>
-        <table class="shares"><tbody>
-            <tr><th scope="row">{t("Step")}</th><td class="num" id="here-step">{step}</td></tr>
-            <tr><th scope="row">{t("Loss")}</th><td class="num" id="here-loss">{loss}</td></tr>
-            <tr><th scope="row">{t("Step time, measured")}</th><td class="num" id="here-time">{measured}</td></tr>
-            <tr><th scope="row">{t("Step time, predicted")}</th><td class="num">{predicted}</td></tr>
-            <tr><th scope="row">{t("Difference")}</th><td class="num">{drift}</td></tr>
-        </tbody></table>
-        <Show when=failed><pre class="log" tabindex="0" aria-label=t("The last lines of the run")>{said}</pre></Show>
-    }
+/// The form, or the button of a run that goes on. It stays what the browser has while nothing changes
+/// that it depends on.
+fn asked(state: State) -> Memo<String> {
+    Memo::new(move |_| {
+        let here = state.here.get();
+        match &here.run {
+            Some(run) if run.ended.is_none() => markup::going(run, here.listening),
+            _ => markup::form(&here.form, state.inputs.with(|inputs| inputs.rest.steps)),
+        }
+    })
 }
 
-/// While a run goes on.
-#[component]
-fn Going() -> impl IntoView {
-    let state = expect_context::<State>();
-    let stopping = Memo::new(move |_| {
-        state.here.with(|here| here.run.as_ref().is_some_and(|run| run.stopping))
-    });
-    let listening = Memo::new(move |_| state.here.with(|here| here.listening));
-    let label = move || if stopping.get() { t("Stop at once") } else { t("Stop after this step") };
-    view! {
-        <Show when=move || listening.get() fallback=move || view! {
-            <button class="btn" id="here-listen" on:click=move |_| perform(state, Act::Listen)>{t("Ask again")}</button>
-        }>
-            <button class="btn" id="here-stop" on:click=move |_| perform(state, Act::Stop)>{label}</button>
-        </Show>
-    }
-}
-
-/// What the next run is to be.
-#[component]
-fn Ask() -> impl IntoView {
-    let state = expect_context::<State>();
-    let planned = move || state.inputs.with(|i| i.rest.steps);
-    let steps = move || state.here.with(|h| h.form.steps).unwrap_or_else(planned).to_string();
-    let threads =
-        move || state.here.with(|h| h.form.threads).map_or_else(String::new, |n| n.to_string());
-    let take_steps = move |event| {
-        let typed = number(&event, STEPS_MAX);
-        state.here.update(|h| h.form.steps = typed.or(h.form.steps));
-        show(&event, &steps());
-    };
-    let take_threads = move |event| {
-        let typed = number(&event, THREADS_MAX.into());
-        state.here.update(|h| h.form.threads = typed.map(|n| n as u32));
-        show(&event, &threads());
-    };
-    let modelled = move || state.here.with(|h| h.form.device == Device::Model);
-    let take_device = move |event| {
-        let device =
-            if event_target_value(&event) == "model" { Device::Model } else { Device::Cpu };
-        state.here.update(|h| h.form.device = device);
-    };
-    let ranks = move || state.inputs.with(|i| i.stages() * i.rest.data_parallel.replicas);
-    let how = move || {
-        let offer = state.here.with(|h| h.offer.clone());
-        offer.map_or_else(String::new, |offer| match (offer.how, offer.folder) {
-            (How::Mpirun, folder) => {
-                tr!(
-                    "{ranks} lanes as processes of mpirun; files go to {folder}.",
-                    ranks = ranks(),
-                    folder
-                )
+/// A click somewhere in it.
+fn pressed(state: State, event: &web_sys::MouseEvent) {
+    let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+    match target.map(|element| element.id()).as_deref() {
+        Some("here-stop") => perform(state, Act::Stop),
+        Some("here-listen") => perform(state, Act::Listen),
+        Some("here-start") => match filled() {
+            Ok(form) => {
+                state.here.update(|here| here.form = form);
+                perform(state, Act::Start);
             }
-            (How::Threads, folder) => {
-                tr!(
-                    "{ranks} lanes as threads, for want of mpirun; files go to {folder}.",
-                    ranks = ranks(),
-                    folder
-                )
-            }
-        })
-    };
-    view! {
-        <div class="row"><label for="here-steps">{t("Steps")}</label>
-            <input id="here-steps" type="number" min="1" max=STEPS_MAX.to_string() prop:value=steps on:change=take_steps /></div>
-        <div class="row"><label for="here-device">{t("Computes")}</label>
-            <span class="sel"><select id="here-device" on:change=take_device>
-                <option value="cpu" prop:selected=move || !modelled()>{t("this machine")}</option>
-                <option value="model" prop:selected=modelled>{t("nothing: planned times pass")}</option>
-            </select></span></div>
-        <div class="row"><label for="here-threads">{t("Threads")}</label>
-            <input id="here-threads" type="number" min="1" max=THREADS_MAX.to_string() placeholder=t("shared among ranks")
-                prop:value=threads on:change=take_threads /></div>
-        <p class="row tight"><label class="wide"><input id="here-save" type="checkbox"
-            prop:checked=move || state.here.with(|h| h.form.save) prop:disabled=modelled
-            on:change=move |e| state.here.update(|h| h.form.save = event_target_checked(&e)) />" "
-            {t("Save the weights at the end and when stopped")}</label></p>
-        <p class="note wide">{how}</p>
-        <button class="btn pri" id="here-start" on:click=move |_| perform(state, Act::Start)>{t("Start")}</button>
+            Err(why) => state.here.update(|here| here.refused = Some(why)),
+        },
+        _ => {}
     }
 }
 
-/// The whole number from 1 on that was typed.
-fn number(event: &web_sys::Event, max: u64) -> Option<u64> {
-    let typed = event_target_value(event).trim().parse::<u64>().ok()?;
-    (1..=max).contains(&typed).then_some(typed)
-}
-
-/// What counts, where something else was typed.
-fn show(event: &web_sys::Event, value: &str) {
-    let input: web_sys::HtmlInputElement = event_target(event);
-    input.set_value(value);
+/// The form as it is filled in.
+fn filled() -> Result<Form, String> {
+    let input = |id: &str| {
+        let found = document().get_element_by_id(id);
+        found.and_then(|e| e.dyn_into::<web_sys::HtmlInputElement>().ok())
+    };
+    let value = |id: &str| input(id).map(|input| input.value()).unwrap_or_default();
+    let device = document().query_selector("#here-device option[value=model]:checked");
+    Ok(Form {
+        steps: markup::typed(&value("here-steps"), markup::STEPS_MAX)?,
+        threads: markup::typed(&value("here-threads"), markup::THREADS_MAX)?,
+        model: matches!(device, Ok(Some(_))),
+        save: input("here-save").is_some_and(|input| input.checked()),
+    })
 }
