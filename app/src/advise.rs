@@ -18,7 +18,7 @@ thread_local! {
 pub fn start(state: State) {
     Effect::new(move |_| {
         // Suggestions are in the language of the page.
-        crate::language::track();
+        crate::language::spoken();
         let shown = state.shown.get();
         let dragging = state.history.with(|h| h.dragging());
         let mine = NEWEST.get() + 1;

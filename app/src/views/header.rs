@@ -91,7 +91,7 @@ fn Screens() -> impl IntoView {
 #[component]
 fn Language() -> impl IntoView {
     let state = expect_context::<State>();
-    let (other, name) = language::spoken().other();
+    let (other, name) = language::spoken().unwrap_or_default().other();
     let speak = move |_| {
         spawn_local(async move {
             if language::speak(other).await.is_err() {
@@ -99,7 +99,8 @@ fn Language() -> impl IntoView {
                 return;
             }
             language::keep(other);
-            // The page was written anew, and with it what had the focus.
+            // The page is written anew, and with it what had the focus.
+            leptos::task::tick().await;
             super::help::focus("language");
             state.say(name);
         });

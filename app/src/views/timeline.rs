@@ -4,6 +4,7 @@ use super::header::typing;
 use super::moves::{act, select};
 use super::painter::Painter;
 use super::pointer::Hand;
+use super::size::observe;
 use crate::charts::palette::ColourBy;
 use crate::details::one_line;
 use crate::format;
@@ -14,8 +15,6 @@ use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
 use pipewright_core::timeline::causes;
-use wasm_bindgen::JsCast;
-use wasm_bindgen::prelude::Closure;
 
 #[component]
 pub fn TimelinePane() -> impl IntoView {
@@ -215,14 +214,9 @@ fn attach(
             }
         };
         sized();
-        let changed = Closure::<dyn Fn()>::new(sized);
-        if let (Ok(observer), Some(parent)) =
-            (web_sys::ResizeObserver::new(changed.as_ref().unchecked_ref()), base.parent_element())
-        {
-            observer.observe(&parent);
+        if let Some(parent) = base.parent_element() {
+            observe(&parent, sized);
         }
-        // Lives as long as the page.
-        changed.forget();
     });
 }
 

@@ -11,12 +11,11 @@ use crate::format;
 use crate::keys::{self, Command, Scope};
 use crate::texts::{t, tr};
 use crate::views::moves::act;
+use crate::views::size::observe;
 use leptos::ev::KeyboardEvent;
 use leptos::html;
 use leptos::prelude::*;
 use pipewright_core::timeline::causes;
-use wasm_bindgen::JsCast;
-use wasm_bindgen::prelude::Closure;
 use web_sys::{DragEvent, PointerEvent};
 
 const NAMES: [&str; 2] = ["A", "B"];
@@ -154,12 +153,7 @@ fn attach(canvases: [NodeRef<html::Canvas>; 2], painter: Painter) {
                 painter.resize(index, (width.into(), height.into()));
             };
             sized();
-            let changed = Closure::<dyn Fn()>::new(sized);
-            if let Ok(observer) = web_sys::ResizeObserver::new(changed.as_ref().unchecked_ref()) {
-                observer.observe(&parent);
-            }
-            // Lives as long as the page.
-            changed.forget();
+            observe(&parent, sized);
         }
     });
 }
