@@ -39,7 +39,7 @@ pub fn holds(solved: &Solved, action: Action, lane: usize, clock: &Clock) -> Opt
     if action.kind != ActionKind::Forward {
         return Some(t("released").into());
     }
-    let end = solved.timeline.lanes[lane].spans.iter().find(|s| match s.work {
+    let end = solved.timeline.lanes[lane].spans.iter().rfind(|s| match s.work {
         Work::Run(a) => {
             a.stage == action.stage
                 && a.micro_batch == action.micro_batch

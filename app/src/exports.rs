@@ -85,7 +85,7 @@ impl Format {
             }
             Format::Schedule => Ok(solved.schedule.to_csv()),
             Format::SplitPoints => split_points(graph, cuts).map_err(|e| e.to_string()),
-            Format::Megatron => megatron_layout(graph, cuts, solved.inputs.stages())
+            Format::Megatron => megatron_layout(graph, cuts, solved.inputs.lanes())
                 .map(|layout| format!("{layout}\n"))
                 .map_err(|e| e.to_string()),
         }

@@ -227,6 +227,17 @@ impl Inputs {
         self.cuts.len() as u32 + 1
     }
 
+    /// Lanes that the stages are placed on; rounded where they do not divide.
+    pub fn lanes(&self) -> u32 {
+        let placement = self.schedule.placement();
+        placement.lanes(self.stages()).unwrap_or(self.stages() / placement.stages(1)).max(1)
+    }
+
+    /// Ranks that execute the plan.
+    pub fn ranks(&self) -> u32 {
+        self.lanes().saturating_mul(self.rest.data_parallel.replicas)
+    }
+
     /// Samples of a micro-batch, when the mini-batch divides evenly.
     pub fn samples(&self) -> Option<u64> {
         let parts = u64::from(self.micro_batches) * u64::from(self.rest.data_parallel.replicas);
@@ -310,12 +321,13 @@ impl Inputs {
             None => ClusterChoice::File(Shared::new(plan.cluster.clone())),
         };
         let stages = plan.cuts.len() as u32 + 1;
-        let schedule = ScheduleKind::STRAIGHT.into_iter().find(|kind| {
+        let named = plan.schedule.name.parse::<ScheduleKind>().ok();
+        let schedule = named.into_iter().chain(ScheduleKind::ALL).find(|kind| {
             ScheduleText::of(*kind, stages, plan.micro_batches)
                 .is_ok_and(|text| text.lanes == plan.schedule.lanes)
         });
         let schedule = schedule.ok_or_else(|| {
-            tr!("its schedule `{name}` is neither GPipe nor 1F1B", name = plan.schedule.name)
+            tr!("its schedule `{name}` is none that has a name", name = plan.schedule.name)
         })?;
         let mut inputs = Self {
             model,

@@ -46,6 +46,7 @@ mod program;
 mod reason;
 #[cfg(feature = "page")]
 mod recompute;
+mod repair;
 mod screen;
 #[cfg(feature = "page")]
 mod settings;

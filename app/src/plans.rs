@@ -41,7 +41,7 @@ impl Question {
 
 /// Devices that a plan uses.
 pub fn devices(inputs: &Inputs) -> u32 {
-    inputs.stages().saturating_mul(inputs.rest.data_parallel.replicas)
+    inputs.ranks()
 }
 
 /// The inputs with what was found in place of what was open.

@@ -55,11 +55,11 @@ pub fn fits(inputs: &Inputs, layers: usize) -> Vec<(String, Inputs)> {
     if inputs.schedule == GPipe {
         found.push((t("Use 1F1B").into(), Inputs { schedule: OneFOneB, ..inputs.clone() }));
     }
-    for stages in [inputs.stages() + 1, inputs.stages() * 2] {
-        if stages as usize <= layers && stages <= 64 {
+    for lanes in [inputs.lanes() + 1, inputs.lanes() * 2] {
+        if inputs.schedule.placement().stages(lanes) as usize <= layers && lanes <= 64 {
             let mut wider = inputs.clone();
-            engine::split(&mut wider, stages);
-            found.push((tr!("Use {stages} lanes", stages), wider));
+            engine::split(&mut wider, lanes);
+            found.push((tr!("Use {lanes} lanes", lanes), wider));
         }
     }
     found
