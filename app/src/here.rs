@@ -5,7 +5,6 @@ pub mod markup;
 #[cfg(feature = "page")]
 pub mod wire;
 
-use crate::format::hero;
 use crate::texts::{t, tr};
 use pipewright_core::units::Nanos;
 use serde_json::Value;
@@ -259,12 +258,6 @@ impl Run {
             Status::Failed => tr!("The run failed: {why}.", why = ended.why.trim_end_matches('.')),
         }
     }
-}
-
-/// A time as it is written here: `18.2 ms`.
-pub fn time(time: Nanos) -> String {
-    let (value, unit) = hero(time);
-    format!("{value} {unit}")
 }
 
 /// Lines out of bytes that come in any portions.

@@ -1,10 +1,11 @@
 //! What the integration tests share: outside programs, found or visibly missed.
 //!
-//! [`browser`] drives a real Chromium, [`explorer`] opens the page in it, [`mpirun`] starts ranks, [`hosts`] starts them on several
-//! hosts with a network of a known speed, [`tools`] decides what happens when
-//! one of them is not installed. Pages are served by `pipewright_serve::Server`, the server of
+//! [`browser`] drives a real Chromium, [`axe`] checks a page in it, [`explorer`] opens the page in it,
+//! [`mpirun`] starts ranks, [`hosts`] starts them on several hosts with a network of a known speed,
+//! [`tools`] decides what happens when one of them is not installed. Pages are served by `pipewright_serve::Server`, the server of
 //! `make demo`.
 
+pub mod axe;
 pub mod browser;
 pub mod explorer;
 pub mod hosts;

@@ -1,9 +1,10 @@
 //! The panel's parts as markup: a table that changes with every step, a form that is filled in by the
 //! browser. As views they were twice the code.
 
-use super::{Form, How, Offer, Run, Status, time};
-use crate::format::escape;
+use super::{Form, How, Offer, Run, Status};
+use crate::format::{escape, hero};
 use crate::texts::{t, tr};
+use pipewright_core::units::Nanos;
 
 /// Most steps that can be asked for.
 pub const STEPS_MAX: u64 = 10_000_000;
@@ -36,6 +37,11 @@ pub fn progress(run: &Run) -> String {
         out += &format!("<pre class=\"log\" tabindex=\"0\" aria-label=\"{label}\">{said}</pre>");
     }
     out
+}
+
+fn time(time: Nanos) -> String {
+    let (value, unit) = hero(time);
+    format!("{value} <span class=\"dim\">{unit}</span>")
 }
 
 /// How the next run is started.
@@ -75,10 +81,10 @@ pub fn form(form: &Form, planned: u64) -> String {
         t("this machine"),
         checked(form.model, "selected"),
         t("nothing: planned times pass"),
-        t("Threads of a rank"),
-        t("share the cores"),
+        t("Threads"),
+        t("cores are shared"),
         checked(form.save, "checked"),
-        t("Save the weights at the end and when stopped"),
+        t("Save the weights when it ends"),
         t("Start"),
     )
 }

@@ -20,7 +20,7 @@ pub fn RunHere(id: &'static str) -> impl IntoView {
     let progress = Memo::new(move |_| state.here.with(Here::progress));
     view! {
         <Show when=move || offered.get()>
-            <button class="btn run-here" id=id title=t("Run this plan on this machine") aria-controls="here"
+            <button class="btn run-here" id=id title=t("Run this plan on this machine") aria-label=t("Run here") aria-controls="here"
                 aria-expanded=move || state.here.with(|h| h.open).to_string()
                 on:click=move |_| open(state, state.here.with_untracked(|h| !h.open))>
                 {icon(Icon::Run)} <span>{t("Run here")}</span> <small>{move || progress.get()}</small>

@@ -24,7 +24,6 @@ use std::sync::Arc;
 
 /// Runs the command.
 pub fn explore(args: &ExploreArgs) -> Result<(), Failure> {
-    let site = Site::find(args.dir.as_deref())?;
     let plan = match &args.plan {
         None => None,
         Some(path) => {
@@ -33,6 +32,7 @@ pub fn explore(args: &ExploreArgs) -> Result<(), Failure> {
             Some(Given { name: name.to_string_lossy().into_owned(), text: plan.to_json() })
         }
     };
+    let site = Site::find(args.dir.as_deref())?;
     let failed = |e| Failure::new(Code::Failed, format!("port {}: {e}", args.port));
     let listener = listen(args.port).map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();

@@ -3,12 +3,15 @@
 //! files, from their beginning: a page that comes late misses nothing.
 
 use super::jobs::Job;
+use super::process::How;
 use crate::report::{ResultRecord, Status};
 use pipewright_serve::Reply;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -51,7 +54,7 @@ fn watch(job: &Job, out: &mut dyn Write) -> io::Result<()> {
             told = true;
         }
         if let Some(exit) = exit {
-            return say(&end(job, exit.to_string()));
+            return say(&end(job, exit));
         }
         if told {
             last = Instant::now();
@@ -81,7 +84,7 @@ fn modified(job: &Job) -> Option<SystemTime> {
 }
 
 /// How the run ended. Its own record says so; mpirun's exit code does not always.
-fn end(job: &Job, exit: String) -> Value {
+fn end(job: &Job, exit: ExitStatus) -> Value {
     let record = std::fs::read(job.folder.join("result.json")).unwrap_or_default();
     let record = serde_json::from_slice::<ResultRecord>(&record).ok();
     let log = std::fs::read(job.folder.join("log.txt")).unwrap_or_default();
@@ -98,9 +101,21 @@ fn end(job: &Job, exit: String) -> Value {
     json!({
         "event": "end",
         "status": status,
-        "why": (status == "failed").then(|| why.unwrap_or(exit)),
+        "why": (status == "failed").then(|| why.unwrap_or_else(|| unexplained(job.begun.how, exit))),
         "said": &lines[lines.len().saturating_sub(SAID)..],
     })
+}
+
+/// What is known of an end that nobody explained.
+fn unexplained(how: How, exit: ExitStatus) -> String {
+    let what = match how {
+        How::Mpirun => "mpirun",
+        How::Threads => "the runner",
+    };
+    match (exit.code(), exit.signal()) {
+        (None, Some(signal)) => format!("{what} was ended by signal {signal}"),
+        (code, _) => format!("{what} ended with exit code {}", code.unwrap_or_default()),
+    }
 }
 
 /// The lines of a file that another process writes.
