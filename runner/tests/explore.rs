@@ -101,6 +101,7 @@ fn every_question_needs_the_session() {
         ("run", json!({ "plan": "{}", "args": ["--out", "/"] }).to_string(), 400),
         ("run", json!({ "plan": "{}", "steps": "1; true" }).to_string(), 400),
         ("run", json!({ "plan": "{}", "device": "cuda" }).to_string(), 400),
+        ("run", json!({ "plan": small_plan().to_json(), "threads": 5000 }).to_string(), 400),
     ] {
         assert_eq!(explorer.post(&session, name, &body).status, status, "{name} {body:.60}");
     }
@@ -191,6 +192,24 @@ fn a_run_goes_on_without_the_page_until_it_is_stopped() {
     assert_eq!(common::result(&folder)["status"], "interrupted");
     assert!(folder.join("trace.json").is_file() && folder.join("checkpoints").is_dir());
     assert_eq!(explorer.ranks(&begin["run"]), Vec::<u32>::new(), "nobody is left");
+}
+
+#[test]
+fn a_run_can_be_stopped_while_it_starts() {
+    let explorer = Explorer::start("explore-at-once", &[]);
+    let session = explorer.open();
+    let asked = json!({ "plan": four_ranks(ENDLESS).to_json() }).to_string();
+    // Before mpirun listens, before there are ranks, before they listen.
+    for wait in [0, 20, 100, 300] {
+        assert_eq!(explorer.post(&session, "run", &asked).status, 200);
+        std::thread::sleep(Duration::from_millis(wait));
+        assert_eq!(explorer.post(&session, "stop", "{}").status, 200);
+        let mut watch = explorer.watch(&session);
+        let begin = watch.until("begin");
+        let end = watch.until("end");
+        assert_eq!(end["status"], "stopped", "after {wait} ms: {end}");
+        assert_eq!(explorer.ranks(&begin["run"]), Vec::<u32>::new(), "after {wait} ms");
+    }
 }
 
 #[test]

@@ -13,8 +13,14 @@ use std::time::{Duration, Instant};
 /// How long a run may take for its step and its last files when this program is closed.
 const LAST_STEP: Duration = Duration::from_secs(10);
 
+/// A run that has been told to stop is told again after that.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// How long after the signal that ends a process it may still be there.
 const LAST_BREATH: Duration = Duration::from_secs(5);
+
+/// Threads beyond this are refused.
+const THREADS_MAX: u32 = 1024;
 
 /// What the page wants to run, and all that it may choose.
 #[derive(Debug, Deserialize)]
@@ -122,6 +128,9 @@ impl Jobs {
     pub fn start(&self, asked: &Asked) -> Result<Arc<Job>, Refusal> {
         let plan = Plan::from_json(&asked.plan).map_err(|e| Refusal::Plan(e.to_string()))?;
         let steps = asked.steps.unwrap_or(plan.steps);
+        if asked.threads.is_some_and(|threads| threads > THREADS_MAX) {
+            return Err(Refusal::Plan(format!("threads of a rank: at most {THREADS_MAX}")));
+        }
         // Held until the run is there: of two that ask at once, one is refused.
         let mut state = self.lock();
         if state.closed || state.newest.as_ref().is_some_and(|job| job.goes_on()) {
@@ -172,8 +181,12 @@ impl Jobs {
         if let Some(job) = self.newest() {
             let mut process = job.lock();
             match process.asked_to_stop() {
-                false => process.stop(),
                 true => process.end(),
+                false => {
+                    process.stop();
+                    let job = Arc::clone(&job);
+                    std::thread::spawn(move || job.stop_within(Duration::MAX));
+                }
             }
         }
     }
@@ -182,8 +195,7 @@ impl Jobs {
     pub fn close(&self) {
         self.lock().closed = true;
         let Some(job) = self.newest() else { return };
-        job.lock().stop();
-        if !job.wait(LAST_STEP) {
+        if !job.stop_within(LAST_STEP) {
             self.end_now();
         }
     }
@@ -221,6 +233,22 @@ impl Job {
     /// How the process ended, once it has.
     pub fn exit(&self) -> Option<std::process::ExitStatus> {
         self.lock().exit()
+    }
+
+    /// Tells it to stop after its step until it does or the time is over; whether it did. mpirun hands
+    /// a signal on to the ranks that there are, and while it starts there are none.
+    fn stop_within(&self, time: Duration) -> bool {
+        let begin = Instant::now();
+        loop {
+            self.lock().stop();
+            let left = time.saturating_sub(begin.elapsed());
+            if self.wait(left.min(AGAIN)) {
+                return true;
+            }
+            if left.is_zero() {
+                return false;
+            }
+        }
     }
 
     /// Waits for the end, but not longer than that; whether it came.

@@ -7,7 +7,7 @@ use rustix::process::{
 use serde::Serialize;
 use std::fs::File;
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -126,8 +126,8 @@ impl Process {
 
     /// Takes note of how it ended.
     pub fn bury(&mut self) {
-        // The process has ended, so this cannot fail; a status of failure if it does.
-        self.exit = Some(self.child.wait().unwrap_or_default());
+        // The process has ended, so this cannot fail; exit code 1 if it does.
+        self.exit = Some(self.child.wait().unwrap_or_else(|_| ExitStatus::from_raw(1 << 8)));
     }
 
     /// How it ended, once it has.
