@@ -200,7 +200,8 @@ async fn trace(state: State, last: bool, again: bool) {
         state.show_measured.set(seen);
     }
     if !last {
-        state.note.set(note);
+        // An earlier message that all is well has been read; one that something is wrong stays.
+        state.note.set(if note.bad { note } else { Default::default() });
     }
 }
 
