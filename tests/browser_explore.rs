@@ -75,7 +75,7 @@ fn status(browser: &Browser) -> Outcome<String> {
 }
 
 fn offered(browser: &Browser) -> Outcome<()> {
-    browser.until("runs are offered", |b| Ok(b.count("#run-here")? == 1))
+    browser.until("runs are offered", |b| Ok(b.count("#run-here:not([hidden])")? == 1))
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn one_file_is_enough() -> Outcome<()> {
     let Some(browser) = Browser::start("explore-guest")? else { return Ok(()) };
     browser.open(address)?;
     browser.until("a prediction", |b| Ok(!b.text("#step-time")?.is_empty()))?;
-    assert_eq!(browser.count("#run-here")?, 0);
+    assert_eq!(browser.count("#run-here:not([hidden])")?, 0);
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }

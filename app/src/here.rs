@@ -18,8 +18,6 @@ const RECENT: usize = 9;
 pub struct Here {
     /// Nothing is offered where the page came from elsewhere.
     pub offer: Option<Offer>,
-    /// Whether the panel is open.
-    pub open: bool,
     pub form: Form,
     pub run: Option<Run>,
     /// Whether somebody listens to the server.

@@ -9,7 +9,7 @@ use crate::charts::layout::View;
 use crate::charts::palette::ColourBy;
 use crate::content::Measured;
 use crate::engine::{self, Figures, Ground, LayerTime, Shown};
-use crate::here::Here;
+use crate::here::wire::Seen;
 use crate::history::History;
 use crate::inputs::{Inputs, ModelChoice};
 use crate::link;
@@ -96,7 +96,7 @@ pub struct State {
     /// Whether keys without Ctrl act outside of a widget (WCAG 2.1.4).
     pub number_keys: RwSignal<bool>,
     /// What the machine offers that serves the page.
-    pub here: RwSignal<Here>,
+    pub here: Seen,
     /// Changes when colours do.
     pub theme: RwSignal<u32>,
 }
@@ -167,7 +167,7 @@ impl State {
             source: RwSignal::new_local(Source::Stage(0)),
             keep: RwSignal::new(link::Asked::default().keep),
             number_keys: RwSignal::new(settings::number_keys()),
-            here: RwSignal::new(Here::default()),
+            here: Seen::new(),
             theme: RwSignal::new(0),
         }
     }

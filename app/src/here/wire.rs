@@ -11,12 +11,50 @@ use crate::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
+use std::sync::LazyLock;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{Headers, ReadableStreamDefaultReader, RequestInit, Response};
 
 /// The session's name in the tab's storage.
 const KEPT: &str = "pipewright-here";
+
+/// All that is known of the server; only the chunk reaches it.
+pub static HERE: LazyLock<ArcRwSignal<Here>> = LazyLock::new(ArcRwSignal::default);
+
+/// What the first load knows of it: a signal of each is code that the page has anyway.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    /// Whether runs are offered.
+    pub offered: RwSignal<bool>,
+    /// Whether the panel is open.
+    pub open: RwSignal<bool>,
+    /// How far a run is, where one goes on.
+    pub progress: RwSignal<String>,
+}
+
+impl Seen {
+    /// Nothing, as on other servers.
+    pub fn new() -> Self {
+        Self {
+            offered: RwSignal::new(false),
+            open: RwSignal::new(false),
+            progress: RwSignal::new(String::new()),
+        }
+    }
+}
+
+/// Changes what is known, and with it what is seen of it.
+pub fn tell(state: State, change: impl FnOnce(&mut Here)) {
+    HERE.update(change);
+    let (offered, progress) = HERE.with_untracked(|h| (h.offer.is_some(), h.progress()));
+    if offered != state.here.offered.get_untracked() {
+        state.here.offered.set(offered);
+    }
+    if state.here.progress.with_untracked(|now| *now != progress) {
+        state.here.progress.set(progress);
+    }
+}
 
 /// What is done in the chunk.
 #[derive(Clone, Debug)]
@@ -86,8 +124,8 @@ fn act_on(state: State, act: Act) -> Result<(), Missing> {
             Act::Listen => listen(state).await,
         };
         if let Err(why) = done {
-            match state.here.with_untracked(|here| here.open) {
-                true => state.here.update(|here| here.refused = Some(why)),
+            match state.here.open.get_untracked() {
+                true => tell(state, |here| here.refused = Some(why)),
                 false => state.complain(why),
             }
         }
@@ -119,7 +157,7 @@ async fn resume(state: State, session: String, fresh: bool) -> Result<(), String
         }
     };
     let (offer, plan) = super::facts(&answer, session).ok_or_else(strange)?;
-    state.here.update(|here| here.offer = Some(offer));
+    tell(state, |here| here.offer = Some(offer));
     if let Some((name, text)) = plan.filter(|_| fresh) {
         files::take(state, &name, text, Side::B).await;
     }
@@ -128,40 +166,40 @@ async fn resume(state: State, session: String, fresh: bool) -> Result<(), String
 
 async fn start(state: State) -> Result<(), String> {
     let (plan, _) = files::plan(state.inputs.get_untracked()).await?;
-    let question = state.here.with_untracked(|here| here.form.question(&plan));
-    state.here.update(|here| here.refused = None);
-    post(&session(state), "run", &question).await?;
+    let question = HERE.with_untracked(|here| here.form.question(&plan));
+    tell(state, |here| here.refused = None);
+    post(&session(), "run", &question).await?;
     listen(state).await
 }
 
 async fn stop(state: State) -> Result<(), String> {
-    post(&session(state), "stop", "{}").await?;
-    state.here.update(|here| here.run.iter_mut().for_each(|run| run.stopping = true));
+    post(&session(), "stop", "{}").await?;
+    tell(state, |here| here.run.iter_mut().for_each(|run| run.stopping = true));
     Ok(())
 }
 
-fn session(state: State) -> String {
+fn session() -> String {
     let session = |here: &Here| here.offer.as_ref().map(|offer| offer.session.clone());
-    state.here.with_untracked(session).unwrap_or_default()
+    HERE.with_untracked(session).unwrap_or_default()
 }
 
 /// Hears the newest run until it ends.
 async fn listen(state: State) -> Result<(), String> {
-    if state.here.with_untracked(|here| here.listening) {
+    if HERE.with_untracked(|here| here.listening) {
         return Ok(());
     }
-    state.here.update(|here| (here.listening, here.refused) = (true, None));
+    tell(state, |here| (here.listening, here.refused) = (true, None));
     let heard = follow(state).await;
-    state.here.update(|here| here.listening = false);
+    tell(state, |here| here.listening = false);
     // The stream may break off in the middle of a run.
-    match state.here.with_untracked(Here::goes_on) {
+    match HERE.with_untracked(Here::goes_on) {
         true => Err(heard.err().unwrap_or_else(|| gone().into())),
         false => heard,
     }
 }
 
 async fn follow(state: State) -> Result<(), String> {
-    let answer = post(&session(state), "watch", "{}").await?;
+    let answer = post(&session(), "watch", "{}").await?;
     let Some(body) = answer.body() else { return Err(strange()) };
     let reader: ReadableStreamDefaultReader = body.get_reader().unchecked_into();
     let (mut lines, mut shown) = (Lines::default(), false);
@@ -173,7 +211,7 @@ async fn follow(state: State) -> Result<(), String> {
         }
         let lines = lines.take(&js_sys::Uint8Array::new(&bytes).to_vec());
         let mut heard = Heard::default();
-        state.here.update(|here| heard = here.hear(&lines));
+        tell(state, |here| heard = here.hear(&lines));
         if heard.trace || heard.end {
             trace(state, heard.end, shown).await;
             shown = true;
@@ -184,11 +222,11 @@ async fn follow(state: State) -> Result<(), String> {
 /// Shows the newest trace as if it had been dropped. Only the last one is talked about, and whoever
 /// looked away from those before is not shown another.
 async fn trace(state: State, last: bool, again: bool) {
-    if !state.here.with_untracked(|here| here.run.as_ref().is_some_and(|run| run.traced)) {
+    if !HERE.with_untracked(|here| here.run.as_ref().is_some_and(|run| run.traced)) {
         return;
     }
     let (note, seen) = (state.note.get_untracked(), state.show_measured.get_untracked());
-    let answer = match post(&session(state), "trace", "{}").await {
+    let answer = match post(&session(), "trace", "{}").await {
         Ok(answer) => text(answer).await,
         Err(why) => Err(why),
     };

@@ -2,8 +2,8 @@
 
 use super::help::focus;
 use super::icons::{Icon, icon};
-use crate::here::wire::{Act, perform};
-use crate::here::{Form, Here, Run, Status, markup};
+use crate::here::wire::{Act, HERE, perform, tell};
+use crate::here::{Form, Run, Status, markup};
 use crate::later::{self, Missing};
 use crate::state::State;
 use crate::texts::t;
@@ -16,22 +16,19 @@ use wasm_bindgen::JsCast;
 #[component]
 pub fn RunHere(id: &'static str) -> impl IntoView {
     let state = expect_context::<State>();
-    let offered = Memo::new(move |_| state.here.with(|here| here.offer.is_some()));
-    let progress = Memo::new(move |_| state.here.with(Here::progress));
+    let seen = state.here;
     view! {
-        <Show when=move || offered.get()>
-            <button class="btn run-here" id=id title=t("Run this plan on this machine") aria-label=t("Run here") aria-controls="here"
-                aria-expanded=move || state.here.with(|h| h.open).to_string()
-                on:click=move |_| open(state, state.here.with_untracked(|h| !h.open))>
-                {icon(Icon::Run)} <span>{t("Run here")}</span> <small>{move || progress.get()}</small>
-            </button>
-        </Show>
+        <button class="btn run-here" id=id title=t("Run this plan on this machine") aria-label=t("Run here") aria-controls="here"
+            hidden=move || !seen.offered.get() aria-expanded=move || seen.open.get().to_string()
+            on:click=move |_| open(state, !seen.open.get_untracked())>
+            {icon(Icon::Run)} <span>{t("Run here")}</span> <small>{move || seen.progress.get()}</small>
+        </button>
     }
 }
 
 /// Opens or closes the panel.
 pub fn open(state: State, open: bool) {
-    state.here.update(|here| here.open = open);
+    state.here.open.set(open);
     if !open {
         // Of the two buttons one is seen.
         focus("run-here");
@@ -42,8 +39,7 @@ pub fn open(state: State, open: bool) {
 #[component]
 pub fn HerePanel() -> impl IntoView {
     let state = expect_context::<State>();
-    let open = Memo::new(move |_| state.here.with(|here| here.open));
-    view! { <Show when=move || open.get()>{move || later::view(panel())}</Show> }
+    move || state.here.open.get().then(|| later::view(panel()))
 }
 
 /// The panel, open.
@@ -63,20 +59,20 @@ fn panel() -> Result<AnyView, Missing> {
         }
     };
     let said = move || {
-        let here = state.here.get();
+        let here = HERE.get();
         let failed = here.run.as_ref().and_then(|run| run.ended.as_ref());
         let failed = failed.is_some_and(|ended| ended.status == Status::Failed);
         let text = here.run.as_ref().map(Run::sentence).unwrap_or_default();
         (text, if failed { "rfail" } else { "" })
     };
     let said = Memo::new(move |_| said());
-    let refused = Memo::new(move |_| state.here.with(|h| h.refused.clone()).unwrap_or_default());
+    let refused = Memo::new(move |_| HERE.with(|h| h.refused.clone()).unwrap_or_default());
     let progress = Memo::new(move |_| {
-        state.here.with(|here| here.run.as_ref().map(markup::progress).unwrap_or_default())
+        HERE.with(|here| here.run.as_ref().map(markup::progress).unwrap_or_default())
     });
     let how = Memo::new(move |_| {
         let ranks = state.inputs.with(|i| i.stages() * i.rest.data_parallel.replicas);
-        let here = state.here.get();
+        let here = HERE.get();
         let offer = here.offer.as_ref().filter(|_| !here.goes_on());
         offer.map(|offer| markup::how(offer, ranks)).unwrap_or_default()
     });
@@ -110,7 +106,7 @@ fn panel() -> Result<AnyView, Missing> {
 /// that it depends on.
 fn asked(state: State) -> Memo<String> {
     Memo::new(move |_| {
-        let here = state.here.get();
+        let here = HERE.get();
         match &here.run {
             Some(run) if run.ended.is_none() => markup::going(run, here.listening),
             _ => markup::form(&here.form, state.inputs.with(|inputs| inputs.rest.steps)),
@@ -126,10 +122,10 @@ fn pressed(state: State, event: &web_sys::MouseEvent) {
         Some("here-listen") => perform(state, Act::Listen),
         Some("here-start") => match filled() {
             Ok(form) => {
-                state.here.update(|here| here.form = form);
+                tell(state, |here| here.form = form);
                 perform(state, Act::Start);
             }
-            Err(why) => state.here.update(|here| here.refused = Some(why)),
+            Err(why) => tell(state, |here| here.refused = Some(why)),
         },
         _ => {}
     }
