@@ -3,13 +3,38 @@
 
 use pipewright::Outcome;
 use pipewright::axe::{axe, violations};
+use pipewright::browser::Browser;
 use pipewright::explorer::explorer;
 
+/// The Run screen; it is looked at with a trace and metrics.
+const RUN_LINK: &str = "#v=1&view=run";
+
+/// Opens what a run would leave: the predicted step of the plan that is shown, and two steps' metrics.
+fn run_left(browser: &Browser) -> Outcome<()> {
+    browser.click("#formats")?;
+    browser.until("the formats", |b| Ok(b.count("#format-0")? == 1))?;
+    browser.click("#format-0")?;
+    let trace = browser.downloads.join("predicted.json");
+    browser.until("a trace is saved", |_| Ok(trace.is_file()))?;
+    let metrics = browser.downloads.join("rank-000.jsonl");
+    let line = |step: u32| {
+        format!(
+            "{{\"step\":{step},\"loss\":2.5,\"accuracy\":0.5,\"step_ns\":9000000,\"busy_ns\":4000000}}\n"
+        )
+    };
+    std::fs::write(&metrics, line(0) + &line(1))?;
+    browser.keys("#import", &format!("{}\n{}", trace.display(), metrics.display()))?;
+    browser.until("drift and metrics", |b| {
+        Ok(b.count("#drift tbody tr")? > 0 && b.count(".four svg")? == 4)
+    })
+}
+
 /// Screens by their links, and what is there when they are ready.
-const SCREENS: [(&str, &str); 5] = [
+const SCREENS: [(&str, &str); 6] = [
     ("#v=1", "#step-time"),
     ("#v=1&model=unet&view=model", ".ch-rows .ch-row"),
     ("#v=1&mb=16&a=&view=compare", "#differences tbody tr"),
+    (RUN_LINK, "#run-command"),
     ("#v=1&model=vgg16&cluster=dgx-a100&d=4&batch=128&mb=8&view=recompute", "#budget-line"),
     (
         "#v=1&model=alexnet&cluster=reedbush-l&d=1&batch=128&mb=1&replicas=4&view=communication",
@@ -25,6 +50,12 @@ fn no_screen_violates_wcag_in_either_theme() -> Outcome<()> {
     for (link, ready) in SCREENS {
         let Some(browser) = explorer("access", link)? else { return Ok(()) };
         browser.until("the screen is there", |b| Ok(b.count(ready)? > 0))?;
+        if link == RUN_LINK {
+            wrong.extend(
+                violations(&browser, &axe)?.into_iter().map(|v| format!("{link} empty: {v}")),
+            );
+            run_left(&browser)?;
+        }
         for theme in ["light", "dark"] {
             browser.emulate("prefers-color-scheme", theme)?;
             for (width, height) in [(1440, 900), (360, 800)] {

@@ -14,16 +14,6 @@ use std::path::{Path, PathBuf};
 /// A network that trains in a second, on a cluster that every machine can play.
 const FRAGMENT: &str = "#v=1&model=digits-cnn&cluster=laptop&d=4&batch=96&mb=8";
 
-/// The runner that cargo built beside this test.
-fn runner() -> Outcome<PathBuf> {
-    let program = std::env::current_exe()?;
-    let runner = program.ancestors().nth(2).map(|dir| dir.join("runner"));
-    match runner.filter(|path| path.is_file()) {
-        Some(path) => Ok(path),
-        None => Err("no runner beside the tests: cargo build -p pipewright-runner".into()),
-    }
-}
-
 fn wait_for_download(browser: &Browser, name: &str) -> Outcome<PathBuf> {
     let file = browser.downloads.join(name);
     browser.until("the file is saved", |_| Ok(file.is_file()))?;
@@ -62,7 +52,7 @@ fn tune_export_run_compare() -> Outcome<()> {
 
     let work = tools::scratch("journey")?;
     let args = [path(&plan)?, "--steps", "20", "--out", "run"];
-    let Some(run) = mpirun(4, &runner()?, &args, &work, 300)? else { return Ok(()) };
+    let Some(run) = mpirun(4, &tools::runner()?, &args, &work, 300)? else { return Ok(()) };
     assert!(run.stdout.contains("done: 20 steps"), "{run:#?}");
     assert!(run.stdout.contains("to the byte"), "{run:#?}");
 

@@ -1,10 +1,13 @@
 //! What a file is: a plan or a trace, recognised by what is in it, never by its name.
 
 use crate::inputs::Inputs;
-use crate::shared::Shared;
+use crate::measured::Measured;
+use crate::networks;
+use crate::run::metrics;
 use crate::texts::tr;
 use pipewright_core::plan::Plan;
-use pipewright_core::timeline::{Timeline, chrome};
+use pipewright_core::timeline::Trace;
+use pipewright_core::timeline::chrome::{self, TraceError};
 
 /// What a file turned out to be.
 pub enum Content {
@@ -12,17 +15,41 @@ pub enum Content {
     Trace(Measured),
 }
 
-/// A measured step.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
-    pub timeline: Shared<Timeline>,
-    pub name: String,
-    /// Steps in the file; the one of median duration is shown.
-    pub steps: usize,
+/// What a file's first bytes say that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A graph to recompute, plain or packed.
+    Graph,
+    /// A trace; it can be large.
+    Trace,
+    /// Metrics of a run.
+    Metrics,
+    /// A network of another framework.
+    Onnx,
+    /// Something small, which is read as a whole.
+    Other,
+}
+
+impl Kind {
+    /// Looks at the first bytes.
+    pub fn of(head: &[u8]) -> Self {
+        const EVENTS: &[u8] = b"\"traceEvents\"";
+        if is_graph(head) {
+            Kind::Graph
+        } else if metrics::is_metrics(head) {
+            Kind::Metrics
+        } else if networks::is_onnx(head) {
+            Kind::Onnx
+        } else if head.windows(EVENTS.len()).any(|part| part == EVENTS) {
+            Kind::Trace
+        } else {
+            Kind::Other
+        }
+    }
 }
 
 /// Whether the first bytes of a file are those of a graph to recompute, plain or packed by gzip.
-pub fn is_graph(head: &[u8]) -> bool {
+fn is_graph(head: &[u8]) -> bool {
     const FORMAT: &[u8] = b"recompute-graph/";
     head.starts_with(&[0x1f, 0x8b]) || head.windows(FORMAT.len()).any(|part| part == FORMAT)
 }
@@ -38,22 +65,7 @@ pub fn recognise(name: &str, text: &str) -> Result<Content, String> {
     // Traces can be large: look at the words before parsing.
     let is_trace = text.contains("\"traceEvents\"") || text.trim_start().starts_with('[');
     if is_trace {
-        let trace = chrome::read(text).map_err(|e| {
-            tr!(
-                "{name}, read as a trace: {why}. The runner writes one that opens here.",
-                name,
-                why = e
-            )
-        })?;
-        let step = trace.median().ok_or_else(|| {
-            tr!("{name}, read as a trace: it has no finished step. Run more steps.", name)
-        })?;
-        let timeline = Shared::new(step.timeline.clone());
-        return Ok(Content::Trace(Measured {
-            timeline,
-            name: name.into(),
-            steps: trace.steps.len(),
-        }));
+        return measured(name, chrome::read(text)).map(Content::Trace);
     }
     if !text.trim_start().starts_with('{') {
         return Err(tr!("{name} is no JSON. Drop a plan.json or a trace.json.", name));
@@ -70,6 +82,19 @@ pub fn recognise(name: &str, text: &str) -> Result<Content, String> {
     Ok(Content::Plan(Box::new(inputs)))
 }
 
+/// A trace at its median step.
+///
+/// # Errors
+/// One sentence for the person.
+pub fn measured(name: &str, read: Result<Trace, TraceError>) -> Result<Measured, String> {
+    let trace = read.map_err(|e| {
+        tr!("{name}, read as a trace: {why}. The runner writes one that opens here.", name, why = e)
+    })?;
+    Measured::new(trace, name).ok_or_else(|| {
+        tr!("{name}, read as a trace: it has no finished step. Run more steps.", name)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,7 +104,7 @@ mod tests {
     fn plans_are_recognised_by_content_and_come_back_unchanged() {
         for example in &EXAMPLES {
             let inputs = example.inputs();
-            let (plan, _) = inputs.draft().plan().unwrap();
+            let (plan, _) = inputs.plan().unwrap();
             match recognise("anything.txt", &plan.to_json()) {
                 Ok(Content::Plan(read)) => assert_eq!(*read, inputs),
                 Ok(Content::Trace(_)) => panic!("a plan taken for a trace"),
@@ -89,9 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn graphs_are_recognised_packed_or_plain() {
-        assert!(is_graph(&[0x1f, 0x8b, 8]) && is_graph(b"{ \"format\": \"recompute-graph/1\""));
-        assert!(!is_graph(b"{\"version\": 1}") && !is_graph(b""));
+    fn large_files_are_recognised_by_their_first_bytes() {
+        for (head, kind) in [
+            (&[0x1f, 0x8b, 8][..], Kind::Graph),
+            (b"{ \"format\": \"recompute-graph/1\"", Kind::Graph),
+            (b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", Kind::Trace),
+            (b"{\"step\":0,\"loss\":2.0,\"step_ns\":5}\n", Kind::Metrics),
+            (b"{\"version\": 1}", Kind::Other),
+            (&[8, 7, 0x12, 4], Kind::Onnx),
+            (b"", Kind::Other),
+        ] {
+            assert_eq!(Kind::of(head), kind);
+        }
     }
 
     #[test]

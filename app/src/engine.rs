@@ -97,8 +97,7 @@ pub fn samples(inputs: &Inputs) -> u64 {
 pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let graph = &*ground.graph;
     check(inputs, graph).map_err(|e| e.to_string())?;
-    let schedule = inputs.schedule.generate(inputs.stages(), inputs.micro_batches);
-    let schedule = schedule.map_err(|e| e.to_string())?;
+    let schedule = inputs.order()?;
     let lowering = plan::Inputs {
         graph,
         cuts: &inputs.cuts,
@@ -175,7 +174,14 @@ fn figures(timeline: &Timeline, mini_batch: u64) -> Figures {
 /// many lanes as there are layers for at most.
 pub fn split(inputs: &mut Inputs, lanes: u32) {
     let ground = Ground::of(inputs);
-    inputs.cuts = lane_cuts(&ground, inputs.schedule, lanes);
+    inputs.cuts = match &inputs.own {
+        // Other lanes than those of an order from a file are said, not made to fit.
+        Some(own) if own.schedule.lanes.len() as u32 == lanes => {
+            balanced_cuts(&ground, own.schedule.stages())
+        }
+        Some(_) => balanced_cuts(&ground, lanes),
+        None => lane_cuts(&ground, inputs.schedule, lanes),
+    };
 }
 
 /// The cuts for stages of about equal time on so many lanes.
@@ -192,7 +198,7 @@ pub fn most_lanes(graph: &Graph, schedule: ScheduleKind) -> u32 {
 /// Another schedule on the same lanes; the model is cut anew where it needs other stages.
 pub fn reschedule(inputs: &mut Inputs, schedule: ScheduleKind) {
     let lanes = inputs.lanes();
-    inputs.schedule = schedule;
+    (inputs.schedule, inputs.own) = (schedule, None);
     if schedule.placement().lanes(inputs.stages()) != Some(lanes) {
         split(inputs, lanes);
     }

@@ -73,7 +73,7 @@ impl Format {
             Format::Drawing => {
                 let lanes = solved.timeline.lanes.len();
                 let time = Clock::of(solved.timeline.step).text(solved.timeline.step);
-                let schedule = solved.inputs.schedule.title();
+                let schedule = solved.inputs.order_title();
                 let title = tr!(
                     "{model} on {lanes} lanes, {schedule}: {time}",
                     model = graph.name(),
@@ -95,6 +95,11 @@ impl Format {
 /// The command that runs the saved plan on `ranks` ranks.
 pub fn command(ranks: u32) -> String {
     format!("mpirun -n {ranks} runner plan.json")
+}
+
+/// The command that also keeps what it measures, in the folder `run`.
+pub fn measuring(ranks: u32) -> String {
+    format!("{} --out run", command(ranks))
 }
 
 fn trace(timeline: &Timeline, model: &str) -> String {

@@ -1,35 +1,26 @@
-//! Files in and out: plans and traces.
+//! Files in and out: plans and traces. What reads them is in [`crate::opening`].
 //!
 //! A file that cannot be used leaves everything as it was and says in one line what was read,
 //! what is wrong and what to do.
 
-use crate::content::{self, Content, recognise};
 use crate::exports::Format;
 use crate::inputs::Inputs;
 use crate::later::Missing;
-use crate::screen::Screen;
-use crate::state::{Source, State};
+use crate::opening;
+use crate::state::State;
 use crate::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
 use pipewright_core::units::Bytes;
+use std::pin::Pin;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
-
-/// Larger files are refused before they fill the page's memory.
-const BYTES_MAX: f64 = 300e6;
-
-/// [`recognise`], fetched when the first file comes: nothing else on the page reads JSON.
-#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn read(name: String, text: String) -> Result<Result<Content, String>, Missing> {
-    Ok(recognise(&name, &text))
-}
 
 /// The plan file's text with its number of ranks, or what contradicts it.
 #[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn write(inputs: Inputs) -> Result<Result<(String, u32), String>, Missing> {
-    let made = inputs.draft().plan().map_err(|why| why.to_string());
+    let made = inputs.plan();
     Ok(made.map(|(plan, _)| (plan.to_json(), plan.ranks())))
 }
 
@@ -48,103 +39,52 @@ pub enum Side {
     B,
 }
 
-/// Shows a file's content.
-pub async fn take(state: State, name: &str, text: String, side: Side) {
-    let content = read(name.to_owned(), text).await;
-    match content
-        .unwrap_or_else(|missing| Err(tr!("{name} was not read: {why}.", name, why = missing)))
-    {
-        Ok(Content::Plan(inputs)) if side == Side::A => {
-            state.pin(Some(*inputs));
-            state.say(tr!("{name} is A now. Ctrl Z takes it back.", name));
-        }
-        Ok(Content::Plan(inputs)) => {
-            let lanes = inputs.lanes();
-            state.load(*inputs);
-            state.say(tr!("{name}: a plan for {lanes} lanes, shown.", name, lanes));
-        }
-        Ok(Content::Trace(measured)) => {
-            let lanes = measured.timeline.lanes.len();
-            let steps = measured.steps;
-            state.measured.set(Some(measured));
-            state.show_measured.set(true);
-            let planned = state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
-            if lanes == planned {
-                state.say(tr!("{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.", name, steps, lanes));
-            } else {
-                state.complain(tr!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both.", name, lanes, planned));
-            }
-        }
-        Err(why) => state.complain(why),
-    }
+/// What reads files; nothing else on the page reads JSON, so it comes with the first of them.
+type Reading = Pin<Box<dyn Future<Output = ()>>>;
+
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn opening(state: State, files: Vec<web_sys::File>, side: Side) -> Result<Reading, Missing> {
+    Ok(Box::pin(opening::open(state, files, side)))
+}
+
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn fetching(state: State, paths: Vec<String>) -> Result<Reading, Missing> {
+    Ok(Box::pin(opening::fetch(state, paths)))
 }
 
 /// Reads the files of an input or a drop, one after the other: a plan before its trace.
 pub fn read_all(state: State, files: web_sys::FileList, side: Side) {
-    spawn_local(async move {
-        let mut texts = vec![];
-        for i in 0..files.length() {
-            let Some(file) = files.get(i) else { continue };
-            let name = file.name();
-            // Graphs can be large and packed: the worker reads them.
-            if is_graph(&file).await {
-                state.source.set(Source::File(file));
-                state.go(Screen::Recompute);
-                continue;
-            }
-            if file.size() > BYTES_MAX {
-                state.complain(tr!(
-                    "{name} has {size} MB, more than a page can hold.",
-                    name,
-                    size = format_args!("{:.0}", file.size() / 1e6)
-                ));
-                continue;
-            }
-            match JsFuture::from(file.text()).await {
-                Ok(text) => texts.push((name, text.as_string().unwrap_or_default())),
-                Err(_) => state.complain(tr!("{name} could not be read; is it a folder?", name)),
-            }
-        }
-        texts.sort_by_key(|(_, text)| text.contains("\"traceEvents\""));
-        for (name, text) in texts {
-            take(state, &name, text, side).await;
-        }
-    });
+    // The list is live: what it holds now is what was meant.
+    let files: Vec<web_sys::File> = (0..files.length()).filter_map(|i| files.get(i)).collect();
+    let Some(name) = files.first().map(web_sys::File::name) else { return };
+    spawn_local(async move { open(state, name, files, side).await });
 }
 
-/// Whether a file is packed or says in its first lines that it is a graph to recompute.
-async fn is_graph(file: &web_sys::File) -> bool {
-    const LOOK: f64 = 4096.0;
-    let Ok(head) = file.slice_with_f64_and_f64(0.0, LOOK) else { return false };
-    let Ok(bytes) = JsFuture::from(head.array_buffer()).await else { return false };
-    let head = js_sys::Uint8Array::new(&bytes).to_vec();
-    content::is_graph(&head)
+/// Shows a text as if a file of it had been dropped.
+pub async fn open_text(state: State, name: &str, text: &str) {
+    let parts = js_sys::Array::of1(&JsValue::from_str(text));
+    if let Ok(file) = web_sys::File::new_with_str_sequence(&parts, name) {
+        open(state, name.to_owned(), vec![file], Side::B).await;
+    }
+}
+
+async fn open(state: State, name: String, files: Vec<web_sys::File>, side: Side) {
+    match opening(state, files, side).await {
+        Ok(reading) => reading.await,
+        Err(why) => state.complain(tr!("{name} was not read: {why}.", name, why)),
+    }
 }
 
 /// Fetches the files that the link names and shows them.
 pub fn fetch_all(state: State, plan: Option<String>, trace: Option<String>) {
+    let paths: Vec<String> = [plan, trace].into_iter().flatten().collect();
+    let name = paths.join(", ");
     spawn_local(async move {
-        for path in [plan, trace].into_iter().flatten() {
-            match fetch(&path).await {
-                Ok(text) => take(state, &path, text, Side::B).await,
-                Err(why) => state.complain(tr!("{path} could not be fetched: {why}.", path, why)),
-            }
+        match fetching(state, paths).await {
+            Ok(reading) => reading.await,
+            Err(why) => state.complain(tr!("{name} was not read: {why}.", name, why)),
         }
     });
-}
-
-async fn fetch(path: &str) -> Result<String, String> {
-    let failed = |_: JsValue| t("no answer").to_owned();
-    let answer = JsFuture::from(window().fetch_with_str(path)).await.map_err(failed)?;
-    let answer: web_sys::Response = answer.dyn_into().map_err(failed)?;
-    if !answer.ok() {
-        return Err(tr!(
-            "the server says {status}",
-            status = format_args!("{} {}", answer.status(), answer.status_text())
-        ));
-    }
-    let text = JsFuture::from(answer.text().map_err(failed)?).await.map_err(failed)?;
-    text.as_string().ok_or_else(|| t("not a text").into())
 }
 
 /// The plan file's text with its number of ranks.
@@ -207,7 +147,11 @@ pub fn save_picture(state: State) {
 /// Puts the command that runs the exported plan on the clipboard.
 pub fn copy_command(state: State) {
     let ranks = state.inputs.with_untracked(Inputs::ranks);
-    let command = crate::exports::command(ranks);
+    copy(state, crate::exports::command(ranks));
+}
+
+/// Puts a command on the clipboard, or says it where the browser refuses.
+pub fn copy(state: State, command: String) {
     spawn_local(async move {
         match JsFuture::from(window().navigator().clipboard().write_text(&command)).await {
             Ok(_) => state.say(tr!("Copied: {command}", command)),

@@ -35,6 +35,11 @@ impl Clock {
         format!("{:.*}", self.decimals, t.0 as f64 / self.nanos)
     }
 
+    /// `12.400`: a tenth of a percent of what is shown can still be told.
+    pub fn precise(&self, t: Nanos) -> String {
+        format!("{:.*}", self.decimals + 1, t.0 as f64 / self.nanos)
+    }
+
     /// `12 ms`: for captions inside the picture.
     pub fn short(&self, t: Nanos) -> String {
         let value = t.0 as f64 / self.nanos;

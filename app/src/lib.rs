@@ -34,9 +34,13 @@ mod language;
 #[cfg(feature = "page")]
 mod later;
 mod link;
+mod measured;
 #[cfg(feature = "page")]
 mod meter;
 mod model;
+mod networks;
+#[cfg(feature = "page")]
+mod opening;
 mod palette;
 #[cfg(feature = "page")]
 mod panic;
@@ -47,6 +51,7 @@ mod reason;
 #[cfg(feature = "page")]
 mod recompute;
 mod repair;
+mod run;
 mod screen;
 #[cfg(feature = "page")]
 mod settings;

@@ -75,11 +75,19 @@ pub fn write(inputs: &Inputs, screen: Screen, asked: Asked) -> String {
     put("cluster", inputs.cluster.key(), first.cluster.key());
     put("batch", inputs.mini_batch.to_string(), first.mini_batch.to_string());
     put("mb", inputs.micro_batches.to_string(), first.micro_batches.to_string());
-    put("s", inputs.schedule.to_string(), first.schedule.to_string());
+    let order = match &inputs.own {
+        Some(_) => "file".to_owned(),
+        None => inputs.schedule.to_string(),
+    };
+    put("s", order, first.schedule.to_string());
     // Who opens the link lacks typed times, so "equal" would mean other cuts.
     let typed = inputs.typed().is_some();
     let lanes = inputs.lanes();
-    if !typed && engine::lane_cuts(&Ground::of(inputs), inputs.schedule, lanes) == inputs.cuts {
+    let named = inputs.own.is_none();
+    if named
+        && !typed
+        && engine::lane_cuts(&Ground::of(inputs), inputs.schedule, lanes) == inputs.cuts
+    {
         put("d", lanes.to_string(), first.lanes().to_string());
     } else {
         let list: Vec<String> = inputs.cuts.iter().map(u32::to_string).collect();
@@ -226,6 +234,10 @@ fn choose(
         "codec" => inputs.rest.communication.gradients = codec(value)?,
         "hosts" => inputs.rest.communication.hierarchical = number(value, 0, 1)? == 1,
         "edges" => inputs.rest.communication.edges.across = edge(value)?,
+        "s" if value == "file" => match current.and_then(|c| c.own.as_ref()) {
+            Some(own) => inputs.own = Some(own.clone()),
+            _ => return Err(t("that order came with a file, which a link does not carry").into()),
+        },
         "s" => {
             let kind: ScheduleKind = value.parse().map_err(|e| format!("{e}"))?;
             inputs.schedule = kind;

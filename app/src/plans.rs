@@ -90,7 +90,7 @@ mod tests {
 
     /// What a search for `inputs` finds.
     fn searched(inputs: &Inputs) -> Vec<FoundPlan> {
-        let (plan, _) = inputs.draft().plan().unwrap();
+        let (plan, _) = inputs.plan().unwrap();
         let mut session = Session::default();
         let devices = devices(inputs);
         session.receive(Request::Plans { plan: plan.to_json(), devices });

@@ -30,7 +30,7 @@ const TRIED: usize = 24;
 pub fn repair(inputs: &Inputs) -> Option<Repair> {
     let fits = |stages: u32, m: u32| inputs.schedule.generate(stages, m).is_ok();
     let (stages, m) = (inputs.stages(), inputs.micro_batches);
-    if inputs.samples().is_none() || fits(stages, m) {
+    if inputs.own.is_some() || inputs.samples().is_none() || fits(stages, m) {
         return None;
     }
     let replicas = u64::from(inputs.rest.data_parallel.replicas);

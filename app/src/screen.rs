@@ -12,6 +12,8 @@ pub enum Screen {
     Model,
     /// Two plans on one time axis, and which others there are.
     Compare,
+    /// What was measured, and why it differs from what was predicted.
+    Run,
     /// What less memory costs.
     Recompute,
     /// How gradients travel.
@@ -20,8 +22,14 @@ pub enum Screen {
 
 impl Screen {
     /// In the order of tabs and number keys.
-    pub const ALL: [Screen; 5] =
-        [Screen::Plan, Screen::Model, Screen::Compare, Screen::Recompute, Screen::Communication];
+    pub const ALL: [Screen; 6] = [
+        Screen::Plan,
+        Screen::Model,
+        Screen::Compare,
+        Screen::Run,
+        Screen::Recompute,
+        Screen::Communication,
+    ];
 
     /// Its tab, for [`crate::texts::t`].
     pub const fn title(self) -> &'static str {
@@ -29,6 +37,7 @@ impl Screen {
             Screen::Plan => n("Plan"),
             Screen::Model => n("Model"),
             Screen::Compare => n("Compare"),
+            Screen::Run => n("Run"),
             Screen::Recompute => n("Recompute"),
             Screen::Communication => n("Communication"),
         }
@@ -40,6 +49,7 @@ impl Screen {
             Screen::Plan => "plan",
             Screen::Model => "model",
             Screen::Compare => "compare",
+            Screen::Run => "run",
             Screen::Recompute => "recompute",
             Screen::Communication => "communication",
         }

@@ -7,13 +7,14 @@
 
 use crate::charts::layout::View;
 use crate::charts::palette::ColourBy;
-use crate::content::Measured;
 use crate::engine::{self, Figures, Ground, LayerTime, Shown};
 use crate::here::wire::Seen;
 use crate::history::History;
 use crate::inputs::{Inputs, ModelChoice};
 use crate::link;
+use crate::measured::Measured;
 use crate::meter;
+use crate::run::metrics::Run;
 use crate::screen::Screen;
 use crate::settings;
 use crate::shared::Shared;
@@ -80,6 +81,8 @@ pub struct State {
     pub critical: RwSignal<bool>,
     pub measured: RwSignal<Option<Measured>>,
     pub show_measured: RwSignal<bool>,
+    /// Metrics of runs, in the order in which they were opened.
+    pub runs: RwSignal<Vec<Run>>,
     pub note: RwSignal<Note>,
     pub help: RwSignal<bool>,
     /// Whether the command palette is open.
@@ -156,6 +159,7 @@ impl State {
             critical: RwSignal::new(true),
             measured: RwSignal::new(None),
             show_measured: RwSignal::new(false),
+            runs: RwSignal::new(vec![]),
             note: RwSignal::new(Note::default()),
             help: RwSignal::new(false),
             palette: RwSignal::new(false),

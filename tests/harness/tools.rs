@@ -1,5 +1,6 @@
 //! Outside programs: where they are, and what a test does without them.
 
+use crate::Outcome;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -69,4 +70,14 @@ pub fn copy(from: &Path, to: &Path, wanted: &dyn Fn(&str) -> bool) -> std::io::R
         }
     }
     Ok(())
+}
+
+/// The runner that cargo built beside this test.
+pub fn runner() -> Outcome<PathBuf> {
+    let program = std::env::current_exe()?;
+    let runner = program.ancestors().nth(2).map(|dir| dir.join("runner"));
+    match runner.filter(|path| path.is_file()) {
+        Some(path) => Ok(path),
+        None => Err("no runner beside the tests: cargo build -p pipewright-runner".into()),
+    }
 }

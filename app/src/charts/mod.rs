@@ -9,6 +9,7 @@ pub mod chain;
 pub mod chart;
 pub mod communication;
 pub mod differences;
+pub mod drift;
 pub mod fill;
 #[cfg(feature = "page")]
 pub mod frame;
@@ -17,6 +18,7 @@ pub mod hit;
 pub mod layer;
 pub mod layers;
 pub mod layout;
+pub mod metrics;
 #[cfg(feature = "page")]
 pub mod overlay;
 pub mod palette;

@@ -4,7 +4,7 @@
 //! reloaded is still the one that may ask.
 
 use super::{Heard, Here, Lines, quoted};
-use crate::files::{self, Side};
+use crate::files;
 use crate::later::Missing;
 use crate::state::State;
 use crate::texts::{t, tr};
@@ -159,7 +159,7 @@ async fn resume(state: State, session: String, fresh: bool) -> Result<(), String
     let (offer, plan) = super::facts(&answer, session).ok_or_else(strange)?;
     tell(state, |here| here.offer = Some(offer));
     if let Some((name, text)) = plan.filter(|_| fresh) {
-        files::take(state, &name, text, Side::B).await;
+        files::open_text(state, &name, &text).await;
     }
     listen(state).await
 }
@@ -231,7 +231,7 @@ async fn trace(state: State, last: bool, again: bool) {
         Err(why) => Err(why),
     };
     match answer {
-        Ok(text) => files::take(state, "trace.json", text, Side::B).await,
+        Ok(text) => files::open_text(state, "trace.json", &text).await,
         Err(why) => return state.complain(why),
     }
     if again {

@@ -11,6 +11,7 @@ use super::model::ModelView;
 use super::palette::Palette;
 use super::recompute::RecomputeView;
 use super::results::{Suggestion, Summary};
+use super::run::RunView;
 use super::selection::Selection;
 use super::timeline::TimelinePane;
 use super::tray::Tray;
@@ -73,6 +74,9 @@ fn page(state: State, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView
         <Show when=visited(Screen::Compare)>
             <main class="app cmp" hidden=move || state.screen.get() != Screen::Compare><CompareView /></main>
         </Show>
+        <Show when=visited(Screen::Run)>
+            <main class="app ran" hidden=move || state.screen.get() != Screen::Run><RunView /></main>
+        </Show>
         <Show when=visited(Screen::Recompute)>
             <main class="app rec" hidden=move || state.screen.get() != Screen::Recompute><RecomputeView /></main>
         </Show>
@@ -80,7 +84,7 @@ fn page(state: State, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView
             <main class="app com" hidden=move || state.screen.get() != Screen::Communication><CommunicationView /></main>
         </Show>
         <footer class="foot only-m">
-            <button class="btn" id="sheet" aria-controls="inputs"
+            <button class="btn" id="sheet" aria-controls="inputs" hidden=move || state.screen.get() == Screen::Run
                 aria-expanded=move || state.sheet.get().to_string()
                 on:click=move |_| state.sheet.update(|s| *s = !*s)>
                 {move || if state.sheet.get() { t("Close inputs") } else { t("Inputs") }}

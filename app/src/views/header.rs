@@ -127,7 +127,7 @@ fn Open() -> impl IntoView {
     view! {
         <label class="btn open" title=t("Open a plan.json, a trace.json or a graph.json; or drop one anywhere")>
             {icon(Icon::Open)} <span>{t("Open")}</span>
-            <input id="import" type="file" accept=".json,.gz,application/json,application/gzip" multiple
+            <input id="import" type="file" accept=".json,.jsonl,.gz,.onnx,.csv,.txt,application/json,application/gzip" multiple
                 aria-label=t("Open plan, trace or graph") on:change=chosen />
         </label>
     }

@@ -139,12 +139,14 @@ fn MeasuredLine() -> impl IntoView {
             let (value, unit) = format::hero(m.timeline.step);
             let predicted = state.shown.with(|s| s.solved.timeline.step.secs());
             let change = format::signed_percent(m.timeline.step.secs(), predicted);
-            let steps = tr!("median of {steps} steps of {name}", steps = m.steps, name = m.name);
+            let steps = tr!("step {number} of {name}", number = m.number(), name = m.name);
             view! {
                 <p class="measured" title=steps>
                     <span>{t("Measured")}" "</span>
                     <b id="measured-step" data-value=m.timeline.step.0.to_string()>{format!("{value} {unit}")}</b>
                     <span>{tr!("{change} of predicted", change)}</span>
+                    <button class="ib why-run" title=t("Why it differs, on the Run screen")
+                        on:click=move |_| state.go(Screen::Run)>{t("Why?")}</button>
                     <button class="ib" aria-label=t("Remove the trace") title=t("Remove the trace")
                         on:click=move |_| {
                             state.measured.set(None);
@@ -202,7 +204,8 @@ pub fn Suggestion() -> impl IntoView {
                 }
                 None => {
                     let over = state.shown.with(|s| s.solved.figures.peak > s.solved.capacity);
-                    let (title, text) = words(over, state.shown.with(|s| s.solved.inputs.schedule));
+                    let kind = state.shown.with(|s| s.solved.inputs.schedule);
+                    let (title, text) = words(over, kind);
                     view! { <p>{title}</p><p>{text}</p> }.into_any()
                 }
             }}

@@ -14,6 +14,7 @@ const NUMBER_MAX: u32 = 64;
 pub fn ScheduleSelect(id: &'static str) -> impl IntoView {
     let state = expect_context::<State>();
     let kind = Memo::new(move |_| state.inputs.with(|i| i.schedule));
+    let own = Memo::new(move |_| state.inputs.with(|i| i.own.as_ref().map(|own| own.name.clone())));
     let chosen = move |event: web_sys::Event| {
         if let Ok(kind) = event_target_value(&event).parse() {
             choose(state, kind);
@@ -25,13 +26,14 @@ pub fn ScheduleSelect(id: &'static str) -> impl IntoView {
             <span class="sel">
                 <select id=id on:change=chosen>
                     {ScheduleKind::ALL.map(|one| {
-                        let mine = move || one.is_like(kind.get());
+                        let mine = move || own.with(Option::is_none) && one.is_like(kind.get());
                         view! { <option value=one.to_string() prop:selected=mine>{one.title()}</option> }
                     }).collect_view()}
+                    {move || own.get().map(|name| view! { <option value="file" selected>{name}</option> })}
                 </select>
             </span>
         </div>
-        <Number id kind />
+        <Show when=move || own.with(Option::is_none)><Number id kind /></Show>
         <Unfit />
     }
 }

@@ -1,11 +1,15 @@
 //! All arrows of the house in one call: costs, lowering, simulation.
 
+mod calibrate;
+mod drift;
 mod explain;
 mod fit;
 pub mod search;
 mod stage;
 mod sums;
 
+pub use calibrate::{Busy, ForeignTrace, TraceFit};
+pub use drift::{Drift, DriftError, Part, PartTimes, Rest};
 pub use explain::{
     BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
 };
@@ -16,7 +20,7 @@ pub use sums::{Offer, adaptive, offers, with_communication};
 
 use crate::cost::Costs;
 use crate::graph::Graph;
-use crate::graph::autodiff::{Part, TrainingGraph};
+use crate::graph::autodiff::{self, TrainingGraph};
 use crate::ids::{LaneId, StageId};
 use crate::plan::{
     Draft, Expectation, Instruction, Kernel, Plan, PlanError, Program, ScheduleText, VERSION,
@@ -94,9 +98,9 @@ fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
     for (at, computation) in (0..).zip(&graph.computations) {
         if costs.node(computation.node).of(computation.kind).0 > 0 {
             count[match graph.part(at) {
-                Part::Forward => 0,
-                Part::InputGradient => 1,
-                Part::WeightGradient => 2,
+                autodiff::Part::Forward => 0,
+                autodiff::Part::InputGradient => 1,
+                autodiff::Part::WeightGradient => 2,
             }] += 1;
         }
     }
@@ -139,7 +143,16 @@ impl Draft {
     /// # Errors
     /// The first choice that does not fit.
     pub fn plan(self) -> Result<(Plan, Prediction), PredictError> {
-        let mut plan = self.unpredicted()?;
+        let schedule = self.order()?;
+        self.plan_in(schedule)
+    }
+
+    /// The checked plan in an order of one's own in place of [`Draft::schedule`], with its prediction.
+    ///
+    /// # Errors
+    /// As [`Self::plan`].
+    pub fn plan_in(self, schedule: ScheduleText) -> Result<(Plan, Prediction), PredictError> {
+        let mut plan = self.unpredicted(schedule);
         let prediction = predict(&plan)?;
         plan.prediction = prediction.expectation();
         Ok((plan, prediction))
@@ -150,17 +163,20 @@ impl Draft {
     /// # Errors
     /// The first one that does not.
     pub fn check(&self) -> Result<(), PlanError> {
-        self.clone().unpredicted()?.check().map(drop)
+        self.clone().unpredicted(self.order()?).check().map(drop)
     }
 
-    fn unpredicted(self) -> Result<Plan, PlanError> {
-        let stages = self.cuts.len() as u32 + 1;
-        Ok(Plan {
+    fn order(&self) -> Result<ScheduleText, PlanError> {
+        Ok(ScheduleText::of(self.schedule, self.cuts.len() as u32 + 1, self.micro_batches)?)
+    }
+
+    fn unpredicted(self, schedule: ScheduleText) -> Plan {
+        Plan {
             version: VERSION,
             model: self.model,
             cluster: self.cluster,
             cuts: self.cuts,
-            schedule: ScheduleText::of(self.schedule, stages, self.micro_batches)?,
+            schedule,
             recompute: self.recompute,
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
@@ -174,6 +190,6 @@ impl Draft {
             seed: self.seed,
             steps: self.steps,
             prediction: Expectation::default(),
-        })
+        }
     }
 }

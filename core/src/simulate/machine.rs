@@ -5,7 +5,7 @@ use super::reduce::Reductions;
 use super::{Copies, StageCost};
 use crate::cost::Cluster;
 use crate::ids::LaneId;
-use crate::plan::{Encoded, Instruction, Program};
+use crate::plan::{Encoded, Instruction, Program, StageProgram};
 use crate::timeline::{Aside, Lane, Message, Span, Timeline, Wait, What, Work};
 use crate::units::Nanos;
 use thiserror::Error;
@@ -74,6 +74,8 @@ pub(super) struct Machine<'a> {
     tags: usize,
     reductions: Reductions<'a>,
     stages: &'a [StageCost],
+    /// What each lane's work takes, in its order, instead of what the stages say.
+    given: Option<&'a [Vec<Nanos>]>,
     cluster: &'a Cluster,
     pub lanes: Vec<LaneState>,
     mail: Vec<Mail>,
@@ -118,12 +120,31 @@ impl<'a> Machine<'a> {
             tags,
             reductions,
             stages,
+            given: None,
             cluster,
             lanes,
             mail,
             meeting,
             woken,
         }
+    }
+
+    /// The same with other times of the lanes' work.
+    pub fn with(self, given: &'a [Vec<Nanos>]) -> Self {
+        Self { given: Some(given), ..self }
+    }
+
+    /// How long the next work of `lane` takes. What was given has everything in it that delayed it.
+    fn time(&mut self, lane: LaneId, work: Work, completes: Option<&StageProgram>) -> Nanos {
+        if let Some(given) = self.given {
+            let done = self.lanes[lane.index()].spans.len();
+            return given[lane.index()].get(done).copied().unwrap_or_default();
+        }
+        let time = match work {
+            Work::Run(action) => self.stages[action.stage.index()].of(action.kind),
+            Work::Optimizer(stage) => self.stages[stage.index()].update,
+        };
+        time + self.reductions.delay(lane, time, completes)
     }
 
     fn program(&self, lane: LaneId) -> &'a Program {
@@ -171,15 +192,13 @@ impl<'a> Machine<'a> {
             let pause = match *instruction {
                 Instruction::Load { .. } => None,
                 Instruction::Run { action, reduces, .. } => {
-                    let time = self.stages[action.stage.index()].of(action.kind);
                     let completes = program.stage(action.stage).filter(|_| reduces);
-                    let longer = self.reductions.delay(lane, time, completes);
-                    Some(Next::Compute(time + longer, Work::Run(action)))
+                    let work = Work::Run(action);
+                    Some(Next::Compute(self.time(lane, work, completes), work))
                 }
                 Instruction::Optimizer { stage, .. } => {
-                    let time = self.stages[stage.index()].update;
-                    let longer = self.reductions.delay(lane, time, None);
-                    Some(Next::Compute(time + longer, Work::Optimizer(stage)))
+                    let work = Work::Optimizer(stage);
+                    Some(Next::Compute(self.time(lane, work, None), work))
                 }
                 Instruction::Send { .. } => self.send(lane, instruction),
                 Instruction::Recv { tag, decode, .. } => self.receive(lane, tag, decode),

@@ -131,3 +131,25 @@ pub fn simulate(
         shared::run(Machine::new(programs, stages, cluster, copies, replicas), cluster)
     }
 }
+
+/// The step that follows when each lane's work takes these times, in the order of its program: those
+/// of a timeline give that timeline again, and what a measured one adds to it can be asked one piece
+/// of work at a time. Nobody shares a device: times as they passed have that in them.
+///
+/// `times` has the lanes of one replica or of all, as timelines have; work without a time takes none.
+///
+/// # Errors
+/// When programs wait for each other.
+///
+/// # Panics
+/// When `times` has other lanes: a mistake of the caller.
+pub fn replay(
+    programs: &[Program],
+    times: &[Vec<Nanos>],
+    cluster: &Cluster,
+    copies: Copies,
+) -> Result<Timeline, Stuck> {
+    let replicas = times.len() / programs.len().max(1);
+    assert!(replicas > 0 && times.len() == programs.len() * replicas, "lanes of whole replicas");
+    Machine::new(programs, &[], cluster, copies, replicas as u32).with(times).run()
+}

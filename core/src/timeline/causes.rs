@@ -139,6 +139,59 @@ pub fn critical_path(timeline: &Timeline, arrivals: &Arrivals) -> Vec<(usize, us
     path
 }
 
+/// What went on while a lane was idle, as far as the end of its wait hung on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Time of lanes at work, each lane once, the longest first.
+    pub working: Vec<(LaneId, Nanos)>,
+    /// Time of messages on their way.
+    pub messages: Nanos,
+}
+
+/// What the idle time before span `index` of `lane` is made of: its causes, followed back until the lane
+/// began to wait. Adds up to the idle time but for what lanes on that way were idle themselves.
+pub fn waiting(timeline: &Timeline, arrivals: &Arrivals, lane: usize, index: usize) -> Waiting {
+    let (idle, cause) = arrivals.wait(timeline, lane, index);
+    let until = timeline.lanes[lane].spans[index].start;
+    let from = until.saturating_sub(idle);
+    let inside = |a: Nanos, b: Nanos| b.min(until).saturating_sub(a.max(from));
+    let mut found = Waiting::default();
+    let mut next = Some(cause);
+    let (mut lane, mut index) = (lane, index);
+    let total: usize = timeline.lanes.iter().map(|l| l.spans.len()).sum();
+    for _ in 0..total {
+        let place = match next.take() {
+            Some(Cause::Message(i)) => {
+                let message = &timeline.messages[i];
+                found.messages += inside(message.sent, message.received);
+                producer(timeline, message)
+            }
+            Some(Cause::Lane) if index > 0 => Some((lane, before_it(&timeline.lanes[lane], index))),
+            _ => None,
+        };
+        let Some(place) = place else { break };
+        (lane, index) = place;
+        let span = timeline.lanes[lane].spans[index];
+        if span.end <= from {
+            break;
+        }
+        found.add(LaneId(lane as u32), inside(span.start, span.end));
+        next = Some(arrivals.wait(timeline, lane, index).1);
+    }
+    found.working.sort_by_key(|(lane, time)| (std::cmp::Reverse(*time), *lane));
+    found
+}
+
+impl Waiting {
+    fn add(&mut self, lane: LaneId, time: Nanos) {
+        match self.working.iter_mut().find(|(known, _)| *known == lane) {
+            _ if time == Nanos::ZERO => {}
+            Some((_, sum)) => *sum += time,
+            None => self.working.push((lane, time)),
+        }
+    }
+}
+
 /// The span after which the lane was free: not the one that a span overlaps with.
 fn before_it(lane: &Lane, index: usize) -> usize {
     let start = lane.spans[index].start;
@@ -212,6 +265,27 @@ mod tests {
                 assert!(a.end <= b.start, "{kind}: {a:?} and {b:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_wait_is_made_of_work_elsewhere_and_messages() {
+        let t = timeline(Preset::Vgg16, 4);
+        let arrivals = Arrivals::new(&t);
+        let mut seen = 0;
+        for lane in 0..4 {
+            for index in 0..t.lanes[lane].spans.len() {
+                let (idle, cause) = arrivals.wait(&t, lane, index);
+                let made = waiting(&t, &arrivals, lane, index);
+                let sum: Nanos = made.working.iter().map(|(_, time)| *time).sum();
+                assert!(sum + made.messages <= idle, "{made:?} of {idle:?}");
+                if idle > Nanos::ZERO && matches!(cause, Cause::Message(_)) {
+                    assert_eq!(sum + made.messages, idle, "nothing else goes on in a pipeline");
+                    assert!(made.working.iter().all(|(l, _)| l.index() != lane) || lane == 0);
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 4, "{seen}");
     }
 
     #[test]

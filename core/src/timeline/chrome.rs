@@ -6,9 +6,11 @@
 //! `pipewright` beside the events holds what the format has no place for.
 
 mod read;
+mod scan;
+mod steps;
 mod write;
 
-pub use read::{TraceError, read};
+pub use read::{Reader, TraceError, read};
 pub use write::write;
 
 use crate::timeline::Wait;
@@ -142,6 +144,82 @@ mod tests {
             assert!(message.contains(says), "{text}: {message}");
         }
         let text = write(&trace());
-        assert!(read(&text[..text.len() / 2]).is_err());
+        for length in [1, 40, text.len() / 2, text.len() - 3] {
+            assert_eq!(read(&text[..length]).unwrap_err(), TraceError::Cut, "{length}");
+        }
+        assert!(matches!(read(&(text + "x")), Err(TraceError::Json(_))));
+    }
+
+    #[test]
+    fn a_trace_may_come_in_pieces_of_any_size() {
+        let trace = trace();
+        let text = write(&trace);
+        for size in [1, 2, 61, 4096] {
+            let mut reader = Reader::default();
+            for piece in text.as_bytes().chunks(size) {
+                reader.push(piece).unwrap();
+            }
+            assert_eq!(reader.finish().unwrap(), trace, "{size}");
+        }
+    }
+
+    /// A trace of one lane and one step with these events.
+    fn with(events: &str, header: &str) -> String {
+        format!("{{\"traceEvents\":[{events}],\"pipewright\":{header}}}")
+    }
+
+    const ONE: &str =
+        r#"{"version":1,"model":"x","arena":[64],"steps":[{"number":0,"start":0,"end":9}]}"#;
+
+    #[test]
+    fn hostile_traces_are_refused_in_a_sentence() {
+        let event = |ts: &str, dur: &str, args: &str| {
+            format!(r#"{{"ph":"X","pid":0,"tid":0,"ts":{ts},"dur":{dur},"args":{args}}}"#)
+        };
+        let run = r#"{"step":0,"action":"0F0"}"#;
+        assert!(read(&with(&event("0", "1", run), ONE)).is_ok());
+        let header = |arena: &str, steps: &str| {
+            format!(r#"{{"version":1,"model":"x","arena":{arena},"steps":{steps}}}"#)
+        };
+        let message = r#"{"ph":"X","pid":0,"tid":1,"ts":1,"args":{"step":0,"message":0,"from":0,"to":0,"stage":0,"micro_batch":4000000000,"gradient":false,"bytes":8}}"#;
+        for (text, says) in [
+            (with(&event("-3", "1", run), ONE), "-3 µs is no time"),
+            (with(&event("0", "-1", run), ONE), "-1 µs is no time"),
+            (with(&event("0", "1e300", run), ONE), "is no time"),
+            (with(&event("NaN", "1", run), ONE), "not JSON (event 0"),
+            (with(&event("0", "1", "{}"), ONE), "event 0: no step"),
+            (with(&event("0", "1", r#"{"step":7,"action":"0F0"}"#), ONE), "step 7"),
+            (with(&event("0", "1", r#"{"step":0,"action":"F"}"#), ONE), "event 0"),
+            (with(&event("0", "1", run).replace("\"pid\":0", "\"pid\":5"), ONE), "lane 5"),
+            (with(&event("0", "1", r#"{"step":"a"}"#), ONE), "event 0"),
+            (with(&format!("{message},{message}"), ONE), "micro-batch 4000000000"),
+            (with("", &header("[]", "[]")), "no lanes"),
+            (with("", &header("[1]", r#"[{"number":0,"start":9,"end":1}]"#)), "before it begins"),
+            (
+                with(
+                    "",
+                    &header("[1]", &format!("[{0},{0}]", r#"{"number":0,"start":9,"end":10}"#)),
+                ),
+                "not in order",
+            ),
+            (with("", "{}"), "the trace's field `pipewright`"),
+            (with(&event("0", "1", "3"), "null").replace("pipewright", "other"), "not written by"),
+            (with(",", ONE), "commas"),
+            (with(&format!("{0}{0}", event("0", "1", run)), ONE), "commas"),
+        ] {
+            let message = read(&text).unwrap_err().to_string();
+            assert!(message.contains(says) && !message.contains('\n'), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn more_lanes_than_fit_are_not_made() {
+        let arena = format!("[1{}]", ",1".repeat(99_999));
+        let step = |n: u64| format!(r#"{{"number":{n},"start":{n},"end":{n}}}"#);
+        let steps: Vec<String> = (0..100_000).map(step).collect();
+        let header =
+            format!(r#"{{"version":1,"model":"x","arena":{arena},"steps":[{}]}}"#, steps.join(","));
+        let message = read(&with("", &header)).unwrap_err().to_string();
+        assert!(message.contains("more than can be read"), "{message}");
     }
 }

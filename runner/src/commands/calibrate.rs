@@ -1,13 +1,10 @@
 //! `runner calibrate`: parameters of the cost model from measurements, with their uncertainty.
 
-mod cluster;
-
 use crate::args::CalibrateArgs;
 use crate::failure::Failure;
-use cluster::{Busy, calibrated};
-use pipewright_core::cost::calibrate::{MessageSample, Point, SpanSample, link, pipeline, stages};
-use pipewright_core::timeline::{Lane, Message, Trace, Wait, What, Work, chrome};
-use pipewright_core::units::Nanos;
+use pipewright_core::cost::calibrate::{Point, pipeline};
+use pipewright_core::predict::{TraceFit, predict};
+use pipewright_core::timeline::{Trace, chrome};
 
 /// Runs the command.
 pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
@@ -54,56 +51,25 @@ fn points(text: &str) -> Result<Vec<Point>, String> {
 /// Means of every stage's passes, latency and bandwidth of the messages; the cluster file that
 /// follows from them, where one is wanted.
 fn from_trace(args: &CalibrateArgs, trace: &Trace) -> Result<(), Failure> {
-    let (mut spans, mut messages) = (vec![], vec![]);
-    for step in &trace.steps {
-        let lanes = &step.timeline.lanes;
-        for span in lanes.iter().flat_map(|lane| &lane.spans) {
-            let (stage, kind) = match span.work {
-                Work::Run(action) => (action.stage, Busy::Pass(action.kind)),
-                Work::Optimizer(stage) => (stage, Busy::Update),
-            };
-            spans.push(SpanSample { stage, kind, time: span.end.saturating_sub(span.start) });
-        }
-        for message in &step.timeline.messages {
-            let Some(lane) = lanes.get(message.to.index()) else { continue };
-            messages.push(MessageSample { bytes: message.bytes, time: travel(lane, message) });
-        }
-    }
-    let found = stages(&spans).map_err(|e| Failure::usage(e.to_string()))?;
+    let found = TraceFit::new(trace).map_err(|e| Failure::usage(e.to_string()))?;
     say!("stage  pass   count        mean");
-    for fit in &found {
-        let letter = match fit.kind {
-            Busy::Pass(kind) => kind.letter(),
-            Busy::Update => 'U',
-        };
+    for fit in &found.stages {
+        let letter = fit.kind.letter();
         let (stage, count) = (fit.stage, fit.count);
         let spread = fit.mean.deviation.map_or(String::new(), |d| format!(" ± {:.4}", 1e3 * d));
         say!("{stage:>5}  {letter:>4}  {count:>6}  {:>10.4}{spread} ms", 1e3 * fit.mean.value);
     }
-    let link = match link(&messages) {
+    match &found.link {
         Ok((link, fit)) => {
             let rate = link.bytes_per_sec / 1e9;
             say!("\nlink: {} and {rate:.3} GB/s\n{fit}", link.latency_ns);
-            Some(link)
         }
-        Err(why) => {
-            say!("\nlink: {why}");
-            None
-        }
-    };
+        Err(why) => say!("\nlink: {why}"),
+    }
     let Some((plan, output)) = args.plan.as_ref().zip(args.output.as_ref()) else { return Ok(()) };
-    let cluster = calibrated(&super::read_plan(plan)?, &found, link)?;
+    let plan = super::read_plan(plan)?;
+    let cluster = found.cluster(&plan, &predict(&plan)?);
+    let cluster = cluster.map_err(|e| Failure::usage(e.to_string()))?;
     let text = serde_json::to_string_pretty(&cluster).expect("plain data") + "\n";
     super::write_text(output, &text)
-}
-
-/// How long a message took once both sides were there: from when it was sent, or from when the
-/// receiver came for it if that was later, until it had it.
-fn travel(lane: &Lane, message: &Message) -> Nanos {
-    let came = lane
-        .asides
-        .iter()
-        .find(|aside| aside.what == What::Wait(Wait::Message) && aside.end == message.received);
-    let since = came.map_or(message.sent, |aside| aside.start.max(message.sent));
-    message.received.saturating_sub(since)
 }

@@ -1,22 +1,15 @@
 //! The centre: A's step above B's, on one time axis.
 
 use super::Compare;
-use super::hand::Hand;
-use super::painter::Painter;
-use crate::charts::layout::View;
 use crate::compare;
 use crate::details::one_line;
 use crate::files::{self, Side};
 use crate::format;
-use crate::keys::{self, Command, Scope};
 use crate::texts::{t, tr};
-use crate::views::moves::act;
-use crate::views::size::observe;
-use leptos::ev::KeyboardEvent;
+use crate::views::pair::{Hand, Painter, Picture, attach, follow, key};
 use leptos::html;
 use leptos::prelude::*;
-use pipewright_core::timeline::causes;
-use web_sys::{DragEvent, PointerEvent};
+use web_sys::DragEvent;
 
 const NAMES: [&str; 2] = ["A", "B"];
 
@@ -24,10 +17,10 @@ const NAMES: [&str; 2] = ["A", "B"];
 pub fn Timelines() -> impl IntoView {
     let state = expect_context::<Compare>();
     let canvases: [NodeRef<html::Canvas>; 2] = [NodeRef::new(), NodeRef::new()];
-    let painter = Painter::new(state);
+    let painter = Painter::new(state.pair);
     attach(canvases, painter.clone());
-    follow(state, painter.clone());
-    let hand = Hand::new(state, painter);
+    follow(state.pair, painter.clone());
+    let hand = Hand::new(state.pair, painter);
     let label = move || {
         let step = |seen: Option<super::Seen>| {
             seen.map_or(t("not shown").into(), |seen| {
@@ -55,11 +48,11 @@ pub fn Timelines() -> impl IntoView {
         <section class="time" aria-label=t("Timelines of A and B")>
             <ToolBar />
             <div class="halves" id="compare-timelines" tabindex="0" role="application" aria-label=label
-                on:keydown=move |e| key(state, &e)>
+                on:keydown=move |e| key(state.pair, &e)>
                 <div class="half" id="half-a" on:drop=dropped>
-                    <Head index=0 /> <Picture index=0 canvas=canvases[0] hand=hand.clone() />
+                    <Head index=0 /> <Picture index=0 canvas=canvases[0] hand=hand.clone() problem=problem(state, 0) />
                 </div>
-                <div class="half"><Head index=1 /> <Picture index=1 canvas=canvases[1] hand /></div>
+                <div class="half"><Head index=1 /> <Picture index=1 canvas=canvases[1] hand problem=problem(state, 1) /></div>
             </div>
             <div class="tfoot" aria-hidden="true">
                 <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" "{t("zoom")}</span>
@@ -110,66 +103,12 @@ fn Head(index: usize) -> impl IntoView {
     view! { <p class="half-h"><b>{NAMES[index]}</b> <span class="nm">{what}</span> {step}</p> }
 }
 
-#[component]
-fn Picture(index: usize, canvas: NodeRef<html::Canvas>, hand: Hand) -> impl IntoView {
-    let state = expect_context::<Compare>();
-    let problem = move || match index {
+/// Why a half does not show the newest plan.
+fn problem(state: Compare, index: usize) -> Signal<Option<String>> {
+    Signal::derive(move || match index {
         0 => state.a.with(|a| a.as_ref().err().map(|why| format!("A: {why}"))),
         _ => state.page.shown.with(|s| s.problem.as_ref().map(|_| t("from before").to_owned())),
-    };
-    let stale = Memo::new(move |_| problem().is_some());
-    let on = |act: fn(&Hand, usize, &PointerEvent)| {
-        let hand = hand.clone();
-        move |event: PointerEvent| act(&hand, index, &event)
-    };
-    let pressed = hand.clone();
-    let down = move |event: PointerEvent| {
-        if let Some(canvas) = canvas.get_untracked() {
-            let _ = canvas.set_pointer_capture(event.pointer_id());
-        }
-        pressed.pressed(index, &event);
-    };
-    let wheel = hand.clone();
-    view! {
-        <div class="pic" class:stale=move || stale.get()>
-            <canvas node_ref=canvas aria-hidden="true"
-                on:pointerdown=down on:pointermove=on(Hand::moved) on:pointerup=on(Hand::released)
-                on:pointercancel=on(Hand::released) on:wheel=move |e| wheel.wheel(index, &e)></canvas>
-            {move || problem().map(|text| view! { <p class="before">{text}</p> })}
-        </div>
-    }
-}
-
-/// Hands the canvases to the painter and keeps their sizes.
-fn attach(canvases: [NodeRef<html::Canvas>; 2], painter: Painter) {
-    Effect::new(move |_| {
-        let [Some(a), Some(b)] = canvases.map(|canvas| canvas.get()) else { return };
-        painter.attach([a.clone(), b.clone()]);
-        for (index, canvas) in [a, b].into_iter().enumerate() {
-            let Some(parent) = canvas.parent_element() else { continue };
-            let (painter, around) = (painter.clone(), parent.clone());
-            let sized = move || {
-                let (width, height) = (around.client_width(), around.client_height());
-                painter.resize(index, (width.into(), height.into()));
-            };
-            sized();
-            observe(&parent, sized);
-        }
-    });
-}
-
-/// Draws again when what is drawn from changes.
-fn follow(state: Compare, painter: Painter) {
-    Effect::new(move |_| {
-        state.a.track();
-        state.b.track();
-        state.view.track();
-        state.page.selected.track();
-        state.page.critical.track();
-        state.page.colour_by.track();
-        state.page.theme.track();
-        painter.ask();
-    });
+    })
 }
 
 /// The selected action in both plans.
@@ -181,38 +120,4 @@ fn said(state: Compare) -> String {
         Some(format!("{}: {line}", NAMES[index]))
     };
     [line(0), line(1)].into_iter().flatten().collect::<Vec<String>>().join("  ")
-}
-
-fn key(state: Compare, event: &KeyboardEvent) {
-    let with_ctrl = event.ctrl_key() || event.meta_key();
-    let found = keys::find(Scope::Timeline, &event.key(), with_ctrl, event.shift_key());
-    let Some(command) = found else { return };
-    let (full, view) = untrack(|| (state.full(), state.visible()));
-    let centre = (view.from + view.to) / 2.0;
-    let next = match command {
-        Command::ZoomIn => view.zoom(0.75, centre, full),
-        Command::ZoomOut => view.zoom(1.0 / 0.75, centre, full),
-        Command::PanLeft => view.pan(-0.12, full),
-        Command::PanRight => view.pan(0.12, full),
-        Command::Everything => None,
-        Command::Focus => focus(state, view, full),
-        Command::Next | Command::Previous | Command::LaneUp | Command::LaneDown | Command::Help => {
-            event.prevent_default();
-            return act(state.page, command);
-        }
-        _ => return,
-    };
-    event.prevent_default();
-    state.view.set(next);
-}
-
-/// First B's selected action, then everything.
-fn focus(state: Compare, view: View, full: f64) -> Option<View> {
-    let action = state.page.selected.get_untracked()?;
-    let near = state.b.with_untracked(|b| {
-        let (lane, index) = causes::find(&b.solved.timeline, action)?;
-        let span = b.solved.timeline.lanes[lane].spans[index];
-        View::around(span.start.0 as f64, span.end.0 as f64, full)
-    });
-    near.filter(|near| *near != view)
 }

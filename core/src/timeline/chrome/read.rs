@@ -1,20 +1,27 @@
-//! Reading.
+//! Reading, piece by piece.
 
-use super::{AsideArgs, Header, INPUT, MessageArgs, VERSION, WAIT, WorkArgs};
+use super::scan::{Piece, Scan, json};
+use super::steps::Steps;
+use super::{ALL_REDUCE, Header, INPUT, VERSION, WAIT};
 use crate::ids::{LaneId, MicroBatch, StageId};
-use crate::timeline::{Aside, Lane, Message, Span, Step, Timeline, Trace, What, Work};
+use crate::schedule::ParseError;
+use crate::timeline::{Aside, Message, Span, Trace, Wait, What, Work};
 use crate::units::{Bytes, Nanos};
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::IgnoredAny;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Why a text is no trace of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
-    /// Not JSON, or cut off.
+    /// Not JSON.
     #[error("not a trace: not JSON ({0})")]
     Json(String),
+    /// It ends before it is over.
+    #[error("the trace ends in the middle; copy it again")]
+    Cut,
     /// JSON without events.
     #[error("not a trace: no `traceEvents`")]
     NoEvents,
@@ -24,6 +31,9 @@ pub enum TraceError {
     /// From a newer version.
     #[error("the trace has version {0}, this program reads up to {VERSION}; use a newer one")]
     Version(u32),
+    /// A header that nothing can be shown of.
+    #[error("the trace's field `pipewright`: {0}")]
+    Header(String),
     /// An event that contradicts the rest.
     #[error("trace, event {index}: {why}")]
     Event {
@@ -35,15 +45,9 @@ pub enum TraceError {
 }
 
 #[derive(Deserialize)]
-struct File {
-    #[serde(rename = "traceEvents")]
-    events: Option<Vec<Event>>,
-    pipewright: Option<Header>,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    ph: String,
+struct Event<'a> {
+    #[serde(borrow)]
+    ph: Cow<'a, str>,
     pid: u32,
     #[serde(default)]
     tid: u32,
@@ -51,149 +55,235 @@ struct Event {
     ts: f64,
     #[serde(default)]
     dur: f64,
-    #[serde(default)]
-    args: Value,
+    #[serde(default, borrow)]
+    args: Args<'a>,
 }
 
-/// Reads a trace that [`super::write`] wrote.
+/// All that the events' `args` hold, see [`super::WorkArgs`] and its neighbours.
+#[derive(Default, Deserialize)]
+struct Args<'a> {
+    step: Option<u64>,
+    #[serde(borrow)]
+    action: Option<Cow<'a, str>>,
+    optimizer: Option<u32>,
+    wait: Option<Wait>,
+    stage: Option<u32>,
+    duration: Option<u64>,
+    message: Option<u64>,
+    from: Option<u32>,
+    to: Option<u32>,
+    micro_batch: Option<u32>,
+    gradient: Option<bool>,
+    bytes: Option<u64>,
+}
+
+/// An event, small: there may be millions, and the header stands behind them.
+pub(super) enum Entry {
+    /// Moments of what lies in a step count from the start of the run until that step is known.
+    Span(Span),
+    Aside(Aside),
+    Message(Message),
+    Memory(Nanos, Bytes),
+}
+
+/// Where an [`Entry`] belongs.
+pub(super) struct Place {
+    pub index: u32,
+    /// Counters have none.
+    pub step: u64,
+    pub lane: u32,
+}
+
+/// Reads a trace that [`super::write`] wrote, as it comes.
+///
+/// ```
+/// use pipewright_core::timeline::{Trace, chrome};
+///
+/// let text = "{\"traceEvents\":[],\"pipewright\":{\"version\":1,\"model\":\"x\",\"arena\":[0],\"steps\":[]}}";
+/// let mut reader = chrome::Reader::default();
+/// for bytes in text.as_bytes().chunks(7) {
+///     reader.push(bytes)?;
+/// }
+/// assert_eq!(reader.finish()?, Trace { model: "x".into(), steps: vec![] });
+/// # Ok::<(), chrome::TraceError>(())
+/// ```
+#[derive(Default)]
+pub struct Reader {
+    scan: Scan,
+    found: Found,
+}
+
+#[derive(Default)]
+struct Found {
+    header: Option<Header>,
+    has_events: bool,
+    events: u32,
+    entries: Vec<(Place, Entry)>,
+    /// One end of each message, until the other comes.
+    halves: BTreeMap<u64, Nanos>,
+    /// What is wrong with the first event that is; a foreign trace is told so before.
+    wrong: Option<TraceError>,
+}
+
+/// Reads a whole trace, see [`Reader`].
 ///
 /// # Errors
 /// What the text is instead, or which event contradicts the rest.
 pub fn read(text: &str) -> Result<Trace, TraceError> {
-    let file: File = serde_json::from_str(text).map_err(|e| TraceError::Json(e.to_string()))?;
-    let events = file.events.ok_or(TraceError::NoEvents)?;
-    let header = file.pipewright.ok_or(TraceError::Foreign)?;
-    if header.version > VERSION {
-        return Err(TraceError::Version(header.version));
+    let mut reader = Reader::default();
+    reader.push(text.as_bytes())?;
+    reader.finish()
+}
+
+impl Reader {
+    /// The next bytes of the file.
+    ///
+    /// # Errors
+    /// Where it is no JSON.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
+        let found = &mut self.found;
+        self.scan.push(bytes, |piece| found.take(piece))
     }
-    let mut steps = Steps::new(&header);
-    for (index, event) in events.iter().enumerate() {
-        let refuse = |why| TraceError::Event { index, why };
-        match (event.ph.as_str(), event.tid) {
-            ("X", 0) => steps.work(event),
-            ("X", WAIT | INPUT) | ("b", _) => steps.aside(event),
-            ("X", _) => steps.message(event),
-            ("C", _) => steps.memory(event),
-            _ => Ok(()),
+
+    /// All bytes have come.
+    ///
+    /// # Errors
+    /// What the text is instead, or which event contradicts the rest.
+    pub fn finish(self) -> Result<Trace, TraceError> {
+        self.scan.finish()?;
+        let Found { header, has_events, entries, wrong, .. } = self.found;
+        if !has_events {
+            return Err(TraceError::NoEvents);
         }
-        .map_err(refuse)?;
+        let header = header.ok_or(TraceError::Foreign)?;
+        if let Some(wrong) = wrong {
+            return Err(wrong);
+        }
+        let mut steps = Steps::new(&header).map_err(TraceError::Header)?;
+        for (place, entry) in entries {
+            let index = place.index as usize;
+            steps.add(&place, entry).map_err(|why| TraceError::Event { index, why })?;
+        }
+        Ok(steps.finish(header.model))
     }
-    Ok(steps.finish(header.model))
 }
 
-struct Steps {
-    steps: Vec<Step>,
-    /// One end of each message, until the other comes.
-    halves: BTreeMap<u64, Nanos>,
-}
+impl Found {
+    fn take(&mut self, piece: Piece) -> Result<(), TraceError> {
+        match piece {
+            Piece::Events => self.has_events = true,
+            Piece::Field("pipewright", text) => {
+                let header: Header = parse(text, |e| TraceError::Header(e.to_string()))?;
+                if header.version > VERSION {
+                    return Err(TraceError::Version(header.version));
+                }
+                self.header = Some(header);
+            }
+            Piece::Field(name, text) => {
+                parse::<IgnoredAny>(text, |e| json(e.to_string()))?;
+                if name == "traceEvents" {
+                    return Err(TraceError::NoEvents);
+                }
+            }
+            Piece::Event(text) => {
+                let index = self.events;
+                self.events += 1;
+                let refuse = |why| TraceError::Event { index: index as usize, why };
+                let read = match serde_json::from_slice::<Event>(text) {
+                    Ok(event) => self.event(index, &event).map_err(refuse),
+                    Err(e) if e.is_data() => Err(refuse(e.to_string())),
+                    Err(e) => return Err(json(format!("event {index}: {e}"))),
+                };
+                if let Err(why) = read {
+                    self.wrong.get_or_insert(why);
+                }
+            }
+        }
+        Ok(())
+    }
 
-fn nanos(micros: f64) -> Nanos {
-    Nanos((micros * 1000.0 + 0.5).max(0.0) as u64)
-}
-
-impl Steps {
-    fn new(header: &Header) -> Self {
-        let lane = |arena: &Bytes| Lane { arena: *arena, ..Lane::default() };
-        let step = |s: &super::StepHeader| Step {
-            number: s.number,
-            start: Nanos(s.start),
-            timeline: Timeline {
-                lanes: header.arena.iter().map(lane).collect(),
-                messages: vec![],
-                step: Nanos(s.end.saturating_sub(s.start)),
+    fn event(&mut self, index: u32, event: &Event) -> Result<(), String> {
+        let moment = nanos(event.ts)?;
+        let length = nanos(event.dur)?;
+        let step = || event.args.step.ok_or("no step");
+        let span = (moment, moment + length);
+        let (step, lane, entry) = match (&*event.ph, event.tid) {
+            ("X", 0) => (step()?, event.pid, work(&event.args, span)?),
+            ("X", WAIT | INPUT) => (step()?, event.pid, aside(&event.args, span)),
+            ("b", ALL_REDUCE) => {
+                let length = event.args.duration.map_or(length, |d| Nanos(d.min(MOST)));
+                (step()?, event.pid, aside(&event.args, (moment, moment + length)))
+            }
+            ("X", _) => match self.message(&event.args, moment)? {
+                Some((step, message)) => (step, message.from.0, Entry::Message(message)),
+                None => return Ok(()),
             },
-        };
-        Self { steps: header.steps.iter().map(step).collect(), halves: BTreeMap::new() }
-    }
-
-    fn step(&mut self, number: u64) -> Result<&mut Step, String> {
-        let found = self.steps.iter_mut().find(|s| s.number == number);
-        found.ok_or_else(|| format!("step {number} is not in the trace's list of steps"))
-    }
-
-    fn work(&mut self, event: &Event) -> Result<(), String> {
-        let args: WorkArgs = parse(event)?;
-        let step = self.step(args.step)?;
-        let work = match (&args.action, args.optimizer) {
-            (Some(action), _) => {
-                Work::Run(action.parse().map_err(|e: crate::schedule::ParseError| e.to_string())?)
+            ("C", _) => {
+                let bytes = event.args.bytes.ok_or("a counter without bytes")?;
+                (0, event.pid, Entry::Memory(moment, Bytes(bytes)))
             }
-            (None, Some(stage)) => Work::Optimizer(StageId(stage)),
-            (None, None) => return Err("neither an action nor an optimizer update".into()),
+            _ => return Ok(()),
         };
-        let start = nanos(event.ts).saturating_sub(step.start);
-        let lane = lane(step, event.pid)?;
-        lane.spans.push(Span { start, end: start + nanos(event.dur), work });
+        self.entries.push((Place { index, step, lane }, entry));
         Ok(())
     }
 
-    fn aside(&mut self, event: &Event) -> Result<(), String> {
-        let args: AsideArgs = parse(event)?;
-        let what = match (args.wait, args.stage) {
-            (Some(wait), _) => What::Wait(wait),
-            (None, Some(stage)) => What::AllReduce(StageId(stage)),
-            (None, None) => What::Input,
+    /// The message, once both of its ends have come.
+    fn message(&mut self, args: &Args, at: Nanos) -> Result<Option<(u64, Message)>, String> {
+        let Some(number) = args.message else { return Err("a message without number".into()) };
+        let Some(sent) = self.halves.remove(&number) else {
+            self.halves.insert(number, at);
+            return Ok(None);
         };
-        let step = self.step(args.step)?;
-        let start = nanos(event.ts).saturating_sub(step.start);
-        let end = start + args.duration.map_or_else(|| nanos(event.dur), Nanos);
-        lane(step, event.pid)?.asides.push(Aside { start, end, what });
-        Ok(())
-    }
-
-    fn memory(&mut self, event: &Event) -> Result<(), String> {
-        let bytes = event.args["bytes"].as_u64().ok_or("a counter without bytes")?;
-        let moment = nanos(event.ts);
-        // Counters carry no step number, which would be drawn as a curve of its own.
-        let within = |s: &&mut Step| s.start <= moment && moment <= s.start + s.timeline.step;
-        if let Some(step) = self.steps.iter_mut().find(within) {
-            let moment = moment - step.start;
-            lane(step, event.pid)?.memory.push((moment, Bytes(bytes)));
-        }
-        Ok(())
-    }
-
-    fn message(&mut self, event: &Event) -> Result<(), String> {
-        let args: MessageArgs = parse(event)?;
-        let Some(sent) = self.halves.remove(&args.message) else {
-            self.halves.insert(args.message, nanos(event.ts));
-            return Ok(());
+        let whole = || {
+            let message = Message {
+                from: LaneId(args.from?),
+                to: LaneId(args.to?),
+                stage: StageId(args.stage?),
+                micro_batch: MicroBatch(args.micro_batch?),
+                gradient: args.gradient?,
+                bytes: Bytes(args.bytes?),
+                sent,
+                received: at,
+            };
+            Some((args.step?, message))
         };
-        let step = self.step(args.step)?;
-        let start = step.start;
-        for pid in [args.from, args.to] {
-            lane(step, pid)?;
-        }
-        step.timeline.messages.push(Message {
-            from: LaneId(args.from),
-            to: LaneId(args.to),
-            stage: StageId(args.stage),
-            micro_batch: MicroBatch(args.micro_batch),
-            gradient: args.gradient,
-            bytes: Bytes(args.bytes),
-            sent: sent.saturating_sub(start),
-            received: nanos(event.ts).saturating_sub(start),
-        });
-        Ok(())
-    }
-
-    fn finish(mut self, model: String) -> Trace {
-        for step in &mut self.steps {
-            for lane in &mut step.timeline.lanes {
-                lane.spans.sort_by_key(|s| s.start);
-                lane.asides.sort_by_key(|a| a.start);
-            }
-        }
-        Trace { model, steps: self.steps }
+        whole().map(Some).ok_or_else(|| "a message without all that belongs to it".into())
     }
 }
 
-fn parse<T: serde::de::DeserializeOwned>(event: &Event) -> Result<T, String> {
-    T::deserialize(&event.args).map_err(|e| e.to_string())
+fn parse<'a, T: Deserialize<'a>>(
+    text: &'a [u8],
+    refuse: impl FnOnce(serde_json::Error) -> TraceError,
+) -> Result<T, TraceError> {
+    serde_json::from_slice(text).map_err(refuse)
 }
 
-fn lane(step: &mut Step, pid: u32) -> Result<&mut Lane, String> {
-    let lanes = step.timeline.lanes.len();
-    let found = step.timeline.lanes.get_mut(pid as usize);
-    found.ok_or_else(|| format!("lane {pid}, but the trace has {lanes} lanes"))
+/// Thirty years: no run is longer, and sums of a few such times are still times.
+const MOST: u64 = 1_000_000_000_000_000_000;
+
+fn nanos(micros: f64) -> Result<Nanos, String> {
+    let nanos = micros * 1000.0;
+    if !(0.0..=MOST as f64).contains(&nanos) {
+        return Err(format!("{micros} µs is no time of a run"));
+    }
+    Ok(Nanos((nanos + 0.5) as u64))
+}
+
+fn work(args: &Args, (start, end): (Nanos, Nanos)) -> Result<Entry, String> {
+    let work = match (&args.action, args.optimizer) {
+        (Some(action), _) => Work::Run(action.parse().map_err(|e: ParseError| e.to_string())?),
+        (None, Some(stage)) => Work::Optimizer(StageId(stage)),
+        (None, None) => return Err("neither an action nor an optimizer update".into()),
+    };
+    Ok(Entry::Span(Span { start, end, work }))
+}
+
+fn aside(args: &Args, (start, end): (Nanos, Nanos)) -> Entry {
+    let what = match (args.wait, args.stage) {
+        (Some(wait), _) => What::Wait(wait),
+        (None, Some(stage)) => What::AllReduce(StageId(stage)),
+        (None, None) => What::Input,
+    };
+    Entry::Aside(Aside { start, end, what })
 }

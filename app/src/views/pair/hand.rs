@@ -1,6 +1,6 @@
 //! The hand on both timelines: click selects, drag moves, wheel zooms; one axis, so both follow.
 
-use super::Compare;
+use super::Pair;
 use super::painter::Painter;
 use crate::charts::hit::hit;
 use crate::charts::layout::{MINIMAP, View};
@@ -21,7 +21,7 @@ enum Gesture {
 /// The pointer on the timelines.
 #[derive(Clone)]
 pub struct Hand {
-    state: Compare,
+    state: Pair,
     painter: Painter,
     gesture: Rc<Cell<Option<Gesture>>>,
 }
@@ -30,7 +30,7 @@ pub struct Hand {
 const SLACK: f64 = 4.0;
 
 impl Hand {
-    pub fn new(state: Compare, painter: Painter) -> Self {
+    pub fn new(state: Pair, painter: Painter) -> Self {
         Self { state, painter, gesture: Rc::default() }
     }
 
@@ -78,7 +78,7 @@ impl Hand {
         let Some(((layout, scale), seen)) = picture.zip(untrack(|| self.state.side(index))) else {
             return;
         };
-        let found = hit(&seen.solved.timeline, &layout, &scale, at(event));
+        let found = hit(seen.timeline(), &layout, &scale, at(event));
         self.state.page.selected.set(found);
     }
 

@@ -1,6 +1,6 @@
 //! Draws both timelines, once per animation frame at most.
 
-use super::{Compare, Seen};
+use super::{Pair, Seen};
 use crate::charts::bars::{self, Scene};
 use crate::charts::canvas::Canvas;
 use crate::charts::frame::{self, Frame};
@@ -9,9 +9,7 @@ use crate::charts::overlay::{self, Marks};
 use crate::charts::palette::Palette;
 use crate::charts::raster::Image;
 use crate::charts::strips::{self, Strips};
-use crate::engine::Solved;
 use crate::format::Clock;
-use crate::shared::Shared;
 use leptos::prelude::*;
 use pipewright_core::units::Nanos;
 use std::cell::{Cell, RefCell};
@@ -23,7 +21,7 @@ struct Half {
     canvas: Canvas,
     /// The whole step, kept until what it is of changes.
     minimap: Canvas,
-    drawn: Option<(Shared<Solved>, u64, usize, u32)>,
+    drawn: Option<(Seen, u64, usize, u32)>,
     size: (f64, f64),
 }
 
@@ -54,11 +52,11 @@ impl Tools {
 pub struct Painter {
     tools: Rc<RefCell<Option<Tools>>>,
     asked: Rc<Cell<bool>>,
-    state: Compare,
+    state: Pair,
 }
 
 impl Painter {
-    pub fn new(state: Compare) -> Self {
+    pub fn new(state: Pair) -> Self {
         Self { tools: Rc::default(), asked: Rc::default(), state }
     }
 
@@ -81,7 +79,7 @@ impl Painter {
         let (width, height) = tools.as_ref()?.halves[index].size;
         let seen = untrack(|| self.state.side(index))?;
         let view = untrack(|| self.state.visible());
-        let layout = Layout::new(width, height, seen.solved.timeline.lanes.len());
+        let layout = Layout::new(width, height, seen.timeline().lanes.len());
         (width > 0.0).then(|| (layout, layout.scale(view.from, view.to)))
     }
 
@@ -123,9 +121,9 @@ impl Painter {
         let clock = Clock::of(Nanos(full as u64));
         let Tools { halves, pixels, image, palette, theme } = tools;
         let half = &mut halves[index];
-        let timeline = &seen.solved.timeline;
+        let timeline = seen.timeline();
         let width = ((layout.right - layout.left) * half.canvas.ratio).round() as usize;
-        let key = (seen.solved.clone(), full as u64, width, *theme);
+        let key = (seen.clone(), full as u64, width, *theme);
         if half.drawn.as_ref() != Some(&key) {
             bars::minimap(timeline, full, width, palette, image);
             half.minimap.put(width, timeline.lanes.len(), &image.pixels);
