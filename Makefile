@@ -1,5 +1,5 @@
 # Every recipe is one line; the work is in scripts/. `make demo` and `make test` need no preparation.
-.PHONY: help demo test check web serve setup bench pytorch clean
+.PHONY: help demo test check web serve runner setup bench pytorch clean
 help:  ; @sed -n 's/^#: //p' Makefile
 #: make demo     set up, plan a small network on 4 stages, train it under MPI, show the plan in the
 #:               browser explorer (SERVE=0 stops before serving, PORT=8080 chooses the port)
@@ -12,6 +12,8 @@ check: ; @scripts/test.sh quick
 web:   ; @scripts/web.sh build
 #: make serve    the explorer on a local address
 serve: ; @scripts/web.sh serve
+#: make runner   target/release/runner with the explorer in it, for `runner explore`
+runner: ; @scripts/runner.sh
 #: make setup    only install what is missing for all of the above
 setup: ; @scripts/setup.sh test
 #: make bench    predicted beside measured step times of compute-bound plans on this machine

@@ -1,10 +1,10 @@
 //! Accessibility and safety of the page: axe-core finds no violation on any screen in either theme, and
 //! the page's policy lets nothing out.
 
+use pipewright::Outcome;
+use pipewright::axe::{axe, violations};
 use pipewright::browser::Browser;
 use pipewright::explorer::explorer;
-use pipewright::{Outcome, tools};
-use serde_json::Value;
 
 /// The Run screen; it is looked at with a trace and metrics.
 const RUN_LINK: &str = "#v=1&view=run";
@@ -41,34 +41,6 @@ const SCREENS: [(&str, &str); 6] = [
         "#codecs tbody tr",
     ),
 ];
-
-/// Rules of WCAG 2.2, A and AA.
-const RUN: &str = "
-    const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
-    return axe.run(document, { runOnly: { type: 'tag', values: tags } }).then((found) => ({
-        passes: found.passes.length,
-        violations: found.violations.map((v) =>
-            `${v.id}: ${v.help}: ` + v.nodes.map((n) => n.html.slice(0, 160)).join(' | ')),
-    }));";
-
-/// Deque's script, fetched by `make setup`.
-fn axe() -> Outcome<Option<String>> {
-    let file = tools::root().join(".cache/axe/node_modules/axe-core/axe.min.js");
-    if !file.is_file() {
-        tools::refused("axe-core is not in .cache/axe; `make setup` downloads it");
-        return Ok(None);
-    }
-    Ok(Some(std::fs::read_to_string(file)?))
-}
-
-/// What axe says of the page as it stands.
-fn violations(browser: &Browser, axe: &str) -> Outcome<Vec<String>> {
-    browser.js(&format!("{axe}; window.axe ??= axe;"))?;
-    let found = browser.js(RUN)?;
-    assert!(found["passes"].as_u64() > Some(10), "axe has looked: {found}");
-    let list = found["violations"].as_array().cloned().unwrap_or_default();
-    Ok(list.iter().filter_map(Value::as_str).map(str::to_owned).collect())
-}
 
 #[test]
 #[ignore = "needs dist/, a browser and axe-core: make test"]

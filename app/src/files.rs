@@ -57,12 +57,22 @@ pub fn read_all(state: State, files: web_sys::FileList, side: Side) {
     // The list is live: what it holds now is what was meant.
     let files: Vec<web_sys::File> = (0..files.length()).filter_map(|i| files.get(i)).collect();
     let Some(name) = files.first().map(web_sys::File::name) else { return };
-    spawn_local(async move {
-        match opening(state, files, side).await {
-            Ok(reading) => reading.await,
-            Err(why) => state.complain(tr!("{name} was not read: {why}.", name, why)),
-        }
-    });
+    spawn_local(async move { open(state, name, files, side).await });
+}
+
+/// Shows a text as if a file of it had been dropped.
+pub async fn open_text(state: State, name: &str, text: &str) {
+    let parts = js_sys::Array::of1(&JsValue::from_str(text));
+    if let Ok(file) = web_sys::File::new_with_str_sequence(&parts, name) {
+        open(state, name.to_owned(), vec![file], Side::B).await;
+    }
+}
+
+async fn open(state: State, name: String, files: Vec<web_sys::File>, side: Side) {
+    match opening(state, files, side).await {
+        Ok(reading) => reading.await,
+        Err(why) => state.complain(tr!("{name} was not read: {why}.", name, why)),
+    }
 }
 
 /// Fetches the files that the link names and shows them.
@@ -77,11 +87,18 @@ pub fn fetch_all(state: State, plan: Option<String>, trace: Option<String>) {
     });
 }
 
+/// The plan file's text with its number of ranks.
+///
+/// # Errors
+/// Why there is none, a sentence without its full stop.
+pub async fn plan(inputs: Inputs) -> Result<(String, u32), String> {
+    write(inputs).await.unwrap_or_else(|missing| Err(missing.to_string()))
+}
+
 /// Saves the plan.
 pub fn export(state: State) {
     spawn_local(async move {
-        let made = write(state.inputs.get_untracked()).await;
-        match made.unwrap_or_else(|missing| Err(missing.to_string())) {
+        match plan(state.inputs.get_untracked()).await {
             Ok((text, ranks)) => match download("plan.json", &text) {
                 Ok(()) => state.say(tr!(
                     "plan.json saved. Run it: {command}",

@@ -20,6 +20,8 @@ pub enum Act {
     Pin,
     Swap,
     OpenFile,
+    /// Runs on the machine that serves the page.
+    RunHere,
     Save(Format),
     SavePicture,
     CopyCommand,
@@ -45,8 +47,8 @@ impl Entry {
     }
 }
 
-/// All entries: what keys do first, then choices.
-pub fn entries() -> Vec<Entry> {
+/// All entries: what keys do first, then choices. Runs are among them where they are `offered`.
+pub fn entries(offered: bool) -> Vec<Entry> {
     let mut found: Vec<Entry> = vec![];
     let page = KEYS.iter().filter(|b| b.scope == Scope::Page);
     for binding in page.filter(|b| !matches!(b.command, Command::Palette | Command::Clear)) {
@@ -69,6 +71,9 @@ pub fn entries() -> Vec<Entry> {
     found.push(Entry::new(t("swap A and B"), Act::Swap));
     found.push(Entry::new(t("open a plan, trace or graph"), Act::OpenFile));
     found.push(Entry::new(t("theme: the other one"), Act::Theme));
+    if offered {
+        found.push(Entry::new(t("run this plan on this machine"), Act::RunHere));
+    }
     let save = |f: Format| {
         Entry::new(tr!("save {file}: {what}", file = f.file(), what = t(f.title())), Act::Save(f))
     };
@@ -114,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_begins_so_comes_before_what_contains_it() {
-        let all = entries();
+        let all = entries(true);
         let titles = |query: &str| -> Vec<&str> {
             find(&all, query).into_iter().map(|at| all[at].title.as_str()).collect()
         };
@@ -128,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_command_is_there_once() {
-        let all = entries();
+        let all = entries(true);
         for (at, entry) in all.iter().enumerate() {
             assert!(!entry.title.is_empty());
             assert!(all[at + 1..].iter().all(|other| other.act != entry.act), "{}", entry.title);

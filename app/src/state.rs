@@ -8,6 +8,7 @@
 use crate::charts::layout::View;
 use crate::charts::palette::ColourBy;
 use crate::engine::{self, Figures, Ground, LayerTime, Shown};
+use crate::here::wire::Seen;
 use crate::history::History;
 use crate::inputs::{Inputs, ModelChoice};
 use crate::link;
@@ -97,6 +98,8 @@ pub struct State {
     pub keep: RwSignal<f64>,
     /// Whether keys without Ctrl act outside of a widget (WCAG 2.1.4).
     pub number_keys: RwSignal<bool>,
+    /// What the machine offers that serves the page.
+    pub here: Seen,
     /// Changes when colours do.
     pub theme: RwSignal<u32>,
 }
@@ -168,6 +171,7 @@ impl State {
             source: RwSignal::new_local(Source::Stage(0)),
             keep: RwSignal::new(link::Asked::default().keep),
             number_keys: RwSignal::new(settings::number_keys()),
+            here: Seen::new(),
             theme: RwSignal::new(0),
         }
     }

@@ -3,6 +3,7 @@
 mod bench;
 mod communication;
 mod curves;
+mod explore;
 mod onnx;
 mod recompute;
 mod training;
@@ -10,6 +11,7 @@ mod training;
 pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, Way};
 pub use communication::{Codec, CommunicationArgs};
 pub use curves::{CurvesArgs, Measure};
+pub use explore::ExploreArgs;
 pub use onnx::{LossKind, OnnxArgs};
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
@@ -70,6 +72,8 @@ pub enum Command {
     Recompute(RecomputeArgs),
     /// Measure codecs, and sums of gradients over ranks: mpirun -n 4 runner bench allreduce
     Bench(BenchArgs),
+    /// Open the explorer in the browser, with runs on this machine: runner explore plan.json
+    Explore(ExploreArgs),
     /// Print the JSON Schema of plan files: runner schema > plan.schema.json
     Schema,
 }
@@ -129,6 +133,9 @@ pub struct RunArgs {
     /// Evaluate the test samples every so many steps as well as at the end; 0: only at the end.
     #[arg(long, value_name = "STEPS", default_value_t = 0)]
     pub eval_every: u64,
+    /// Write trace.json every so many steps as well as at the end; 0: only at the end.
+    #[arg(long, value_name = "STEPS", default_value_t = 0, requires = "out")]
+    pub trace_every: u64,
     /// How ranks talk.
     #[arg(long, value_enum, default_value = "auto")]
     pub transport: TransportKind,

@@ -4,6 +4,7 @@ use super::communication::CommunicationView;
 use super::compare::CompareView;
 use super::header::{Export, Header, typing};
 use super::help::Help;
+use super::here::{HerePanel, RunHere};
 use super::inputs::Inputs;
 use super::lanes::Lanes;
 use super::model::ModelView;
@@ -19,7 +20,7 @@ use crate::keys::{self, Command, Scope};
 use crate::screen::Screen;
 use crate::state::State;
 use crate::texts::{t, tr};
-use crate::{address, advise, curves, language, presets, theme};
+use crate::{address, advise, curves, here, language, presets, theme};
 use leptos::ev;
 use leptos::prelude::*;
 use pipewright_core::schedule::{Action, ActionKind};
@@ -29,6 +30,7 @@ pub fn App() -> impl IntoView {
     let state = State::new(presets::first());
     provide_context(state);
     theme::start(state);
+    here::wire::begin(state);
     open(state);
     advise::start(state);
     curves::start(state);
@@ -87,11 +89,13 @@ fn page(state: State, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView
                 on:click=move |_| state.sheet.update(|s| *s = !*s)>
                 {move || if state.sheet.get() { t("Close inputs") } else { t("Inputs") }}
             </button>
+            <RunHere id="run-here-m" />
             <Export id="export-m" />
         </footer>
         <Note />
         <Help />
         <Palette />
+        <HerePanel />
     }
 }
 
@@ -134,6 +138,7 @@ fn listen(state: State) {
         }
     });
     let back = window_event_listener(ev::popstate, move |_| {
+        here::wire::begin_again(state);
         let (plan, trace) = address::take(state);
         if plan.is_some() || trace.is_some() {
             files::fetch_all(state, plan, trace);

@@ -1,6 +1,7 @@
 //! Name, what is shown, undo, link, theme, help, files.
 
 use super::exports::Exports;
+use super::here::RunHere;
 use super::icons::{Icon, icon};
 use crate::compare;
 use crate::files::{self, Side};
@@ -65,6 +66,7 @@ pub fn Header() -> impl IntoView {
                     on:click=move |_| state.help.update(|h| *h = !*h)>{icon(Icon::Help)}</button>
                 <span class="sep"></span>
                 <Open />
+                <RunHere id="run-here" />
                 <Export id="export" />
                 <Exports />
             </div>

@@ -13,6 +13,7 @@ pub enum Icon {
     Chevron,
     Close,
     More,
+    Run,
 }
 
 impl Icon {
@@ -31,6 +32,7 @@ impl Icon {
             Icon::Chevron => "m6 4 4 4-4 4",
             Icon::Close => "m4 4 8 8M12 4l-8 8",
             Icon::More => "m4 6 4 4 4-4",
+            Icon::Run => "M5 3.500v9l7-4.500z",
         }
     }
 }

@@ -6,6 +6,7 @@ mod compare;
 mod exports;
 mod header;
 mod help;
+mod here;
 mod icons;
 mod inputs;
 mod lanes;

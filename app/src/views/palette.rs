@@ -35,7 +35,7 @@ fn close(state: State, before: &Option<web_sys::Element>) {
 fn dialog() -> Result<AnyView, Missing> {
     let state = expect_context::<State>();
     let before = StoredValue::new_local(document().active_element());
-    let all = StoredValue::new(entries());
+    let all = StoredValue::new(entries(state.here.offered.get_untracked()));
     let query = RwSignal::new(String::new());
     let chosen = RwSignal::new(0usize);
     let found = Memo::new(move |_| query.with(|q| all.with_value(|all| find(all, q))));
@@ -117,6 +117,7 @@ fn act_on(state: State, act: Act) {
                 input.click();
             }
         }
+        Act::RunHere => super::here::open(state, true),
         Act::Save(format) => files::save(state, format),
         Act::SavePicture => files::save_picture(state),
         Act::CopyCommand => files::copy_command(state),

@@ -12,6 +12,7 @@ mod bench;
 mod calibrate;
 mod check;
 mod curves;
+mod explore;
 mod export;
 mod forms;
 mod frame;
@@ -49,6 +50,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Profile(args) => profile::profile(&args),
         Command::Recompute(args) => recompute::recompute(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Explore(args) => explore::explore(&args),
         Command::Schema => schema::schema(),
     };
     match result {

@@ -31,6 +31,7 @@ struct Run {
     output: Output,
     state: State,
     eval_every: u64,
+    trace_every: u64,
     stop: StopFlag,
     threads: usize,
     device: DeviceKind,
@@ -188,6 +189,7 @@ impl Run {
             output,
             state,
             eval_every: args.eval_every,
+            trace_every: args.trace_every,
             stop,
             threads,
             device: args.device,
@@ -254,6 +256,8 @@ impl Run {
                 stop: self.stop.clone(),
                 begun,
                 saver: self.state.saver.as_ref(),
+                trace_every: self.trace_every,
+                take_trace: &|trace| self.output.trace(trace),
             };
             train(&mut rank, &context, &mut metrics, &mut progress)
         });

@@ -40,6 +40,10 @@ pub struct Context<'a> {
     pub begun: Begun,
     /// When and where to save checkpoints.
     pub saver: Option<&'a Saver>,
+    /// Steps between two traces besides the one at the end; 0 for none.
+    pub trace_every: u64,
+    /// Takes those traces, on rank 0.
+    pub take_trace: &'a (dyn Fn(&Trace) -> Result<(), RunError> + Sync),
 }
 
 /// How a run went, the same on every rank except for the trace.
@@ -94,7 +98,8 @@ pub fn train<T: Transport>(
         }
         return Ok(outcome);
     }
-    let mut training = Training { outcome, times, chooser, metrics, progress, before: begin };
+    let mut training =
+        Training { outcome, times, chooser, metrics, progress, begin, before: begin };
     while training.outcome.steps < plan.steps && !training.outcome.interrupted {
         training.advance(rank, context)?;
     }
@@ -121,6 +126,8 @@ struct Training<'a, 'b> {
     chooser: Option<Chooser<'a>>,
     metrics: &'b mut Metrics,
     progress: &'b mut Progress,
+    /// When the first step began.
+    begin: u64,
     /// When the last step ended.
     before: u64,
 }
@@ -152,6 +159,28 @@ impl Training<'_, '_> {
         if keep(rank, context, self.metrics, (&self.outcome, step, history))? {
             self.before = rank.transport.now_ns();
         }
+        self.trace(rank, context, step)
+    }
+
+    /// A trace on the way, where one is due after the steps since `start`. The one at the end is not
+    /// written here.
+    fn trace<T: Transport>(
+        &mut self,
+        rank: &mut Rank<T>,
+        context: &Context,
+        start: u64,
+    ) -> Result<(), RunError> {
+        let (every, end) = (context.trace_every, self.outcome.steps);
+        let last = self.outcome.interrupted || end == context.plan.steps;
+        if every == 0 || end / every == start / every || last {
+            return Ok(());
+        }
+        let at = |source| RunError::Agreement { step: end, source };
+        if let (_, Some(trace)) = collect(rank, context, self.begin).map_err(at)? {
+            (context.take_trace)(&trace)?;
+        }
+        // What is written for the one who looks on is none of the next step's time.
+        self.before = rank.transport.now_ns();
         Ok(())
     }
 

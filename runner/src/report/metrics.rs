@@ -6,14 +6,19 @@ use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 /// The file of choices in a run's folder.
 pub(super) const CHOICES: &str = "choices.jsonl";
 
+/// Who looks on while a run goes on is no further behind than this and a step.
+const BEHIND: Duration = Duration::from_millis(200);
+
 /// Where a rank's metrics go.
 pub struct Metrics {
     file: Option<(PathBuf, BufWriter<File>)>,
+    /// When the last lines were handed to the system.
+    flushed: Option<Instant>,
     /// Where rank 0 keeps choices; the file is made with the first.
     folder: Option<PathBuf>,
     choices: Option<File>,
@@ -80,7 +85,7 @@ pub struct StepRecord {
 impl Metrics {
     /// Metrics that go nowhere.
     pub fn none() -> Self {
-        Self { file: None, folder: None, choices: None }
+        Self { file: None, flushed: None, folder: None, choices: None }
     }
 
     /// Begins `rank-NNN.jsonl` in `folder`, or goes on with it where steps before `first_step`
@@ -101,7 +106,7 @@ impl Metrics {
             false => None,
         };
         let folder = (rank == 0).then(|| folder.to_owned());
-        Ok(Self { file: Some((path, BufWriter::new(file))), choices, folder })
+        Ok(Self { file: Some((path, BufWriter::new(file))), flushed: None, choices, folder })
     }
 
     /// Adds a choice; rank 0 alone keeps them.
@@ -140,7 +145,12 @@ impl Metrics {
         serde_json::to_writer(&mut *file, &record)
             .map_err(std::io::Error::from)
             .and_then(|()| file.write_all(b"\n"))
-            .map_err(|source| RunError::Write { path: path.display().to_string(), source })
+            .map_err(|source| RunError::Write { path: path.display().to_string(), source })?;
+        if self.flushed.is_none_or(|moment| moment.elapsed() >= BEHIND) {
+            self.flushed = Some(Instant::now());
+            self.flush()?;
+        }
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ mod optimise;
 mod page;
 mod sizes;
 
-use pipewright_web::Server;
+use pipewright_serve::Server;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -6,7 +6,7 @@ use crate::execute::{Outcome, RunError};
 use crate::failure::Failure;
 use crate::report::{Metrics, ResultRecord, Status};
 use pipewright_core::predict::Prediction;
-use pipewright_core::timeline::chrome;
+use pipewright_core::timeline::{Trace, chrome};
 use std::path::{Path, PathBuf};
 
 /// Where a run's files go, if anywhere.
@@ -72,14 +72,21 @@ impl Output {
         }
     }
 
+    /// Writes `trace.json`; who reads it sees the old one or the new one, never half.
+    pub fn trace(&self, trace: &Trace) -> Result<(), RunError> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let (path, beside) = (folder.join("trace.json"), folder.join(".trace.json"));
+        let written = std::fs::write(&beside, chrome::write(trace))
+            .and_then(|()| std::fs::rename(&beside, &path));
+        written.map_err(|source| RunError::Write { path: path.display().to_string(), source })
+    }
+
     /// Writes trace and record of a run that ended; returns the record.
     pub fn finish(&self, outcome: &Outcome) -> Result<ResultRecord, Failure> {
         let record = self.record(Status::Done).with(outcome);
         if let Some(folder) = &self.folder {
             if let Some(trace) = &outcome.trace {
-                let path = folder.join("trace.json");
-                std::fs::write(&path, chrome::write(trace))
-                    .map_err(|e| Failure::file(&path, &e))?;
+                self.trace(trace).map_err(|e| Failure::usage(e.to_string()))?;
             }
             record.write(folder).map_err(|e| Failure::file(folder, &e))?;
         }

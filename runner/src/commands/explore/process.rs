@@ -1,0 +1,190 @@
+//! A run as processes of the system: mpirun and its ranks, or one runner with threads.
+
+use super::jobs::{Asked, Begun, Device};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
+use serde::Serialize;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// Variables of mpirun where ranks outnumber cores; those that let root start it are for root to set.
+const CROWDED: &str = include_str!("../../../../scripts/mpi.env");
+
+/// How ranks are started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// As processes.
+    Mpirun,
+    /// As threads of one process.
+    Threads,
+}
+
+impl How {
+    /// What this machine has.
+    pub fn here() -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&path).any(|dir| dir.join("mpirun").is_file());
+        if cfg!(feature = "mpi") && found { How::Mpirun } else { How::Threads }
+    }
+
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            How::Mpirun => "mpirun",
+            How::Threads => "threads of one process",
+        }
+    }
+}
+
+/// How much there is to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Steps {
+    /// Steps.
+    pub count: u64,
+    /// Actions of a step.
+    pub actions: usize,
+}
+
+impl Steps {
+    /// Traces that a run writes on its way.
+    const TRACES: u64 = 10;
+
+    /// Steps of more actions are only traced at the end: a trace on the way would cost too much.
+    const ACTIONS_MAX: usize = 8192;
+
+    /// Steps between two traces; none where only the end is traced.
+    fn between_traces(self) -> Option<u64> {
+        (self.actions <= Self::ACTIONS_MAX).then(|| self.count.div_ceil(Self::TRACES).max(1))
+    }
+}
+
+/// The command of a run. What the page chose stands behind flags, as numbers and names of ours.
+pub fn command(asked: &Asked, begun: Begun, folder: &Path, steps: Steps) -> io::Result<Command> {
+    let runner = std::env::current_exe()?;
+    let mut command = match begun.how {
+        How::Threads => Command::new(runner),
+        How::Mpirun => {
+            let mut command = Command::new("mpirun");
+            command.arg("-n").arg(begun.ranks.to_string()).arg(runner);
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            if begun.ranks as usize > cores {
+                command.envs(crowded().filter(|(name, _)| std::env::var_os(name).is_none()));
+            }
+            command
+        }
+    };
+    command.arg("run").arg(folder.join("plan.json")).arg("--out").arg(folder);
+    command.arg("--steps").arg(begun.steps.to_string());
+    command.arg("--threads").arg(asked.threads.unwrap_or(0).to_string());
+    if let Some(every) = steps.between_traces() {
+        command.arg("--trace-every").arg(every.to_string());
+    }
+    match asked.device {
+        Device::Model => drop(command.args(["--device", "model"])),
+        Device::Cpu if asked.save => drop(command.args(["--save-every", "0"])),
+        Device::Cpu => {}
+    }
+    Ok(command)
+}
+
+fn crowded() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = CROWDED.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once('=')).filter(|(name, _)| !name.contains("AS_ROOT"))
+}
+
+/// The process that is signalled. Its number means it until it is buried, so signals and burial
+/// exclude each other: whoever holds this has both.
+pub struct Process {
+    child: Child,
+    exit: Option<ExitStatus>,
+    asked: bool,
+}
+
+impl Process {
+    /// Starts it in a group of its own, so that a terminal's Ctrl-C reaches this program alone.
+    pub fn start(mut command: Command, log: File) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        Ok(Self { child: command.spawn()?, exit: None, asked: false })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it has ended, and leaves it to be buried: until then nobody else gets its number.
+    pub fn wait_for(id: u32) {
+        let Some(pid) = pid(id) else { return };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
+    }
+
+    /// Takes note of how it ended.
+    pub fn bury(&mut self) {
+        // The process has ended, so this cannot fail; exit code 1 if it does.
+        self.exit = Some(self.child.wait().unwrap_or_else(|_| ExitStatus::from_raw(1 << 8)));
+    }
+
+    /// How it ended, once it has.
+    pub fn exit(&self) -> Option<ExitStatus> {
+        self.exit
+    }
+
+    /// Whether it has been told to stop.
+    pub fn asked_to_stop(&self) -> bool {
+        self.asked
+    }
+
+    /// Tells it to stop after its step. SIGUSR1 is what mpirun hands on without killing a second later.
+    pub fn stop(&mut self) {
+        self.asked = true;
+        self.signal(|pid| kill_process(pid, Signal::USR1));
+    }
+
+    /// Tells it to end.
+    pub fn end(&mut self) {
+        self.asked = true;
+        self.signal(|pid| kill_process(pid, Signal::TERM));
+    }
+
+    /// Ends it and its group.
+    pub fn kill(&mut self) {
+        self.signal(|pid| kill_process_group(pid, Signal::KILL));
+    }
+
+    fn signal(&self, send: impl FnOnce(Pid) -> rustix::io::Result<()>) {
+        if let Some(pid) = pid(self.child.id()).filter(|_| self.exit.is_none()) {
+            // That it has ended just now is no error.
+            let _ = send(pid);
+        }
+    }
+}
+
+fn pid(id: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(id).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traces_on_the_way_are_few() {
+        let between = |count, actions| Steps { count, actions }.between_traces();
+        assert_eq!([between(5, 100), between(20, 100), between(0, 1)], [Some(1), Some(2), Some(1)]);
+        assert_eq!(between(1005, 8192), Some(101));
+        assert_eq!(between(1005, 8193), None);
+    }
+
+    #[test]
+    fn who_is_root_is_not_decided_here() {
+        let names: Vec<&str> = crowded().map(|(name, _)| name).collect();
+        assert!(names.contains(&"OMPI_MCA_rmaps_base_oversubscribe"), "{names:?}");
+        assert!(names.iter().all(|name| !name.contains("ROOT")), "{names:?}");
+    }
+}
