@@ -29,6 +29,8 @@ mod history;
 mod inputs;
 mod keys;
 #[cfg(feature = "page")]
+mod language;
+#[cfg(feature = "page")]
 mod later;
 mod link;
 #[cfg(feature = "page")]
@@ -52,6 +54,7 @@ mod speedup;
 mod state;
 mod stops;
 mod suggest;
+mod texts;
 #[cfg(feature = "page")]
 mod theme;
 mod times;
@@ -64,5 +67,12 @@ mod wire;
 #[cfg(feature = "page")]
 pub fn run() {
     panic::install();
-    leptos::mount::mount_to_body(views::app::App);
+    leptos::task::spawn_local(async {
+        // English is there from the start, and better than no page.
+        let spoken = language::speak(language::wished()).await;
+        leptos::mount::mount_to_body(views::app::App);
+        if spoken.is_err() {
+            leptos::logging::warn!("the page's texts in {} did not come", language::wished().tag());
+        }
+    });
 }

@@ -1,5 +1,7 @@
 //! What the page can show: tabs, number keys, links and help all read this table.
 
+use crate::texts::n;
+
 /// A screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Screen {
@@ -21,14 +23,14 @@ impl Screen {
     pub const ALL: [Screen; 5] =
         [Screen::Plan, Screen::Model, Screen::Compare, Screen::Recompute, Screen::Communication];
 
-    /// Its tab.
+    /// Its tab, for [`crate::texts::t`].
     pub const fn title(self) -> &'static str {
         match self {
-            Screen::Plan => "Plan",
-            Screen::Model => "Model",
-            Screen::Compare => "Compare",
-            Screen::Recompute => "Recompute",
-            Screen::Communication => "Communication",
+            Screen::Plan => n("Plan"),
+            Screen::Model => n("Model"),
+            Screen::Compare => n("Compare"),
+            Screen::Recompute => n("Recompute"),
+            Screen::Communication => n("Communication"),
         }
     }
 

@@ -17,7 +17,8 @@ use crate::files::{self, Side};
 use crate::keys::{self, Command, Scope};
 use crate::screen::Screen;
 use crate::state::State;
-use crate::{address, advise, curves, presets, theme};
+use crate::texts::{t, tr};
+use crate::{address, advise, curves, language, presets, theme};
 use leptos::ev;
 use leptos::prelude::*;
 use pipewright_core::schedule::{Action, ActionKind};
@@ -34,19 +35,32 @@ pub fn App() -> impl IntoView {
     // What was found stays when one looks at the plan again.
     let visited =
         |screen| Memo::new(move |before| before == Some(&true) || state.screen.get() == screen);
-    let [model, compare] = [Screen::Model, Screen::Compare].map(visited);
-    let [recompute, communication] = [Screen::Recompute, Screen::Communication].map(visited);
+    let visited = Screen::ALL.map(visited);
     Effect::new(move |_| {
         let name = state.inputs.with(|i| i.model.title());
         let lanes = state.inputs.with(|i| i.stages());
-        document().set_title(&format!("{name} on {lanes} lanes - Pipewright"));
+        document().set_title(&tr!("{name} on {lanes} lanes - Pipewright", name, lanes));
     });
+    // Another language writes the page anew; the state stays.
+    let page = move || {
+        language::track();
+        page(state, visited)
+    };
+    view! { {page} }
+}
+
+/// Everything that is seen; screens are made when they are first visited.
+fn page(state: State, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView {
+    let visited = move |screen: Screen| {
+        let at = Screen::ALL.iter().position(|other| *other == screen);
+        move || at.is_some_and(|at| visited[at].get())
+    };
     view! {
         <Header />
         <main class="app" hidden=move || state.screen.get() != Screen::Plan>
             <Inputs />
             <TimelinePane />
-            <aside class="out" aria-label="Results">
+            <aside class="out" aria-label=t("Results")>
                 <Summary />
                 <Suggestion />
                 <Selection />
@@ -54,23 +68,23 @@ pub fn App() -> impl IntoView {
             </aside>
             <Tray />
         </main>
-        <Show when=move || model.get()>
+        <Show when=visited(Screen::Model)>
             <main class="app mod" hidden=move || state.screen.get() != Screen::Model><ModelView /></main>
         </Show>
-        <Show when=move || compare.get()>
+        <Show when=visited(Screen::Compare)>
             <main class="app cmp" hidden=move || state.screen.get() != Screen::Compare><CompareView /></main>
         </Show>
-        <Show when=move || recompute.get()>
+        <Show when=visited(Screen::Recompute)>
             <main class="app rec" hidden=move || state.screen.get() != Screen::Recompute><RecomputeView /></main>
         </Show>
-        <Show when=move || communication.get()>
+        <Show when=visited(Screen::Communication)>
             <main class="app com" hidden=move || state.screen.get() != Screen::Communication><CommunicationView /></main>
         </Show>
         <footer class="foot only-m">
             <button class="btn" id="sheet" aria-controls="inputs"
                 aria-expanded=move || state.sheet.get().to_string()
                 on:click=move |_| state.sheet.update(|s| *s = !*s)>
-                {move || if state.sheet.get() { "Close inputs" } else { "Inputs" }}
+                {move || if state.sheet.get() { t("Close inputs") } else { t("Inputs") }}
             </button>
             <Export id="export-m" />
         </footer>
@@ -186,7 +200,7 @@ fn Note() -> impl IntoView {
     view! {
         <div class="toast" class:bad=move || state.note.with(|n| n.bad) class:none=empty>
             <p id="note" role="status">{move || state.note.with(|n| n.text.clone())}</p>
-            <button class="ib" aria-label="Close the message" tabindex=move || if empty() { "-1" } else { "0" }
+            <button class="ib" aria-label=t("Close the message") tabindex=move || if empty() { "-1" } else { "0" }
                 on:click=move |_| state.note.set(Default::default())>"×"</button>
         </div>
     }

@@ -6,6 +6,7 @@ use crate::format;
 use crate::later::{self, Missing};
 use crate::screen::Screen;
 use crate::state::State;
+use crate::texts::t;
 use crate::views::icons::{Icon, icon};
 use crate::views::size::watch;
 use leptos::prelude::*;
@@ -124,22 +125,22 @@ fn Choices() -> impl IntoView {
         state.asked.update(|asked| set(asked, event_target_checked(&event)));
     };
     view! {
-        <aside class="inp" class:open=move || page.sheet.get() aria-label="Inputs of communication">
+        <aside class="inp" class:open=move || page.sheet.get() aria-label=t("Inputs of communication")>
             <details class="grp" open>
-                <summary>{icon(Icon::Chevron)} <h2>"Gradients"</h2></summary>
-                <div class="row"><label for="replicas">"Replicas"</label>
+                <summary>{icon(Icon::Chevron)} <h2>{t("Gradients")}</h2></summary>
+                <div class="row"><label for="replicas">{t("Replicas")}</label>
                     <input id="replicas" class="box" type="number" min="1" max=crate::link::REPLICAS_MAX.to_string()
                         prop:value=move || replicas().to_string() on:change=copies /></div>
                 <p class="row tight"><label class="wide"><input id="feedback" type="checkbox"
                     prop:checked=move || state.asked.get().feedback
-                    on:change=move |e| check(e, |asked, on| asked.feedback = on) />" Error feedback"</label></p>
+                    on:change=move |e| check(e, |asked, on| asked.feedback = on) />" "{t("Error feedback")}</label></p>
                 <p class="row tight"><label class="wide"><input id="by-hosts" type="checkbox"
                     prop:checked=move || state.asked.get().by_hosts
-                    on:change=move |e| check(e, |asked, on| asked.by_hosts = on) />" Encode between hosts only"</label></p>
+                    on:change=move |e| check(e, |asked, on| asked.by_hosts = on) />" "{t("Encode between hosts only")}</label></p>
             </details>
-            <details class="grp" open><summary>{icon(Icon::Chevron)} <h2>"Stages"</h2></summary><Edge /></details>
+            <details class="grp" open><summary>{icon(Icon::Chevron)} <h2>{t("Stages")}</h2></summary><Edge /></details>
             <details class="grp" open>
-                <summary>{icon(Icon::Chevron)} <h2>"Link"</h2> <span>"to try out"</span></summary>
+                <summary>{icon(Icon::Chevron)} <h2>{t("Link")}</h2> <span>{t("to try out")}</span></summary>
                 <Bandwidth />
             </details>
         </aside>
@@ -158,7 +159,7 @@ fn Edge() -> impl IntoView {
         }
     };
     view! {
-        <div class="row"><label for="edges">"Across nodes"</label>
+        <div class="row"><label for="edges">{t("Across nodes")}</label>
             <span class="sel"><select id="edges" on:change=chosen>
                 {names.map(|name| view! {
                     <option value=name prop:selected=move || now() == name>{name}</option>
@@ -184,7 +185,7 @@ fn Bandwidth() -> impl IntoView {
         if between { "between nodes" } else { "within the node" }
     };
     view! {
-        <div class="row"><label for="bandwidth">"Bandwidth"</label><output>{move || format::speed(state.speed())}</output></div>
+        <div class="row"><label for="bandwidth">{t("Bandwidth")}</label><output>{move || format::speed(state.speed())}</output></div>
         <div class="sl rsl wide1">
             <input id="bandwidth" type="range" min="0" max=STEPS.to_string() step="1"
                 style=move || format!("--p:{:.1}%", at() / STEPS * 100.0)
@@ -193,7 +194,7 @@ fn Bandwidth() -> impl IntoView {
         </div>
         <p class="note wide">{which}</p>
         <Show when=move || state.tried.get().is_some()>
-            <button class="btn" id="own-link" on:click=move |_| state.tried.set(None)>"The cluster's own"</button>
+            <button class="btn" id="own-link" on:click=move |_| state.tried.set(None)>{t("The cluster's own")}</button>
         </Show>
     }
 }
@@ -210,8 +211,8 @@ fn Picture() -> impl IntoView {
         })
     };
     view! {
-        <section class="compic" aria-label="Step time over bandwidth">
-            <div class="tbar"><h2>"Step time over the link's bandwidth"</h2></div>
+        <section class="compic" aria-label=t("Step time over bandwidth")>
+            <div class="tbar"><h2>{t("Step time over the link's bandwidth")}</h2></div>
             <div class="rpic" node_ref=frame><div class="plot" id="over-bandwidth" inner_html=picture></div></div>
         </section>
     }
@@ -240,12 +241,12 @@ fn Codecs() -> impl IntoView {
         })
     };
     view! {
-        <section class="comtab front" aria-label="Codecs">
+        <section class="comtab front" aria-label=t("Codecs")>
             {move || said().map(|text| view! { <p class="rfail" role="status">{text}</p> })}
             <table id="codecs">
                 <thead><tr>
-                    <th>"gradients as"</th><th class="num">"sent"</th><th class="num">"sums"</th>
-                    <th class="num">"step"</th><th class="num">"error"</th><th class="say">"here"</th>
+                    <th>{t("gradients as")}</th><th class="num">{t("sent")}</th><th class="num">{t("sums")}</th>
+                    <th class="num">{t("step")}</th><th class="num">{t("error")}</th><th class="say">{t("here")}</th>
                 </tr></thead>
                 <tbody>{rows}</tbody>
             </table>
@@ -267,7 +268,7 @@ fn row(state: Comparison, offer: Offer, error: f64, own: (Reduction, bool)) -> i
     };
     view! {
         <tr class:me=mine data-codec=way.to_string() data-step=step.0.to_string() data-sent=sent.0.to_string()>
-            <td><button class="pick" title="Use it in the plan" on:click=take>{way.to_string()}</button></td>
+            <td><button class="pick" title=t("Use it in the plan") on:click=take>{way.to_string()}</button></td>
             <td class="num">{format::bytes_text(sent)}</td>
             <td class="num">{time(exchange)}</td><td class="num">{time(step)}</td>
             <td class="num">{format!("{error:.3}")}</td><td class=class>{verdict}</td>

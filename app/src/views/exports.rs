@@ -6,6 +6,7 @@ use crate::exports::{Format, command};
 use crate::files;
 use crate::later::{self, Missing};
 use crate::state::State;
+use crate::texts::t;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
@@ -18,7 +19,7 @@ pub fn Exports() -> impl IntoView {
     let open = RwSignal::new(false);
     view! {
         <div class="formats">
-            <button class="ib" id="formats" title="Other formats" aria-label="Save in other formats"
+            <button class="ib" id="formats" title=t("Other formats") aria-label=t("Save in other formats")
                 aria-haspopup="menu" aria-expanded=move || open.get().to_string()
                 on:click=move |_| open.update(|o| *o = !*o)>{icon(Icon::More)}</button>
             <Show when=move || open.get()>{move || later::view(menu(open))}</Show>
@@ -81,7 +82,7 @@ fn menu(open: RwSignal<bool>) -> Result<AnyView, Missing> {
     items.push((ITEMS - 2, "Timeline as PNG", "timeline.png".into(), Act::Picture));
     items.push((ITEMS - 1, "Copy the command that runs it", command(ranks), Act::Command));
     let shown = view! {
-        <div class="menu" role="menu" aria-label="Other formats" node_ref=menu on:keydown=key>
+        <div class="menu" role="menu" aria-label=t("Other formats") node_ref=menu on:keydown=key>
             {items.into_iter().map(item).collect_view()}
         </div>
         <button class="shade clear" tabindex="-1" aria-hidden="true" on:click=move |_| shut()></button>

@@ -6,10 +6,13 @@ use crate::compare;
 use crate::files::{self, Side};
 use crate::format;
 use crate::history::History;
+use crate::language;
 use crate::screen::Screen;
 use crate::state::{Source, State};
+use crate::texts::{t, tr};
 use crate::theme;
 use leptos::prelude::*;
+use leptos::task::spawn_local;
 use wasm_bindgen::JsCast;
 
 #[component]
@@ -22,10 +25,11 @@ pub fn Header() -> impl IntoView {
     let title = move || file().unwrap_or_else(|| state.inputs.with(|i| i.model.title()));
     let lanes = move || match (file(), state.inputs.with(|i| i.stages())) {
         (Some(_), _) => String::new(),
-        (_, 1) => "on 1 lane".to_owned(),
-        (_, n) => format!("on {n} lanes"),
+        (_, 1) => t("on 1 lane").to_owned(),
+        (_, n) => tr!("on {n} lanes", n),
     };
-    let against = move || state.inputs.with(|i| format!("compared with A, {}", compare::title(i)));
+    let against =
+        move || state.inputs.with(|i| tr!("compared with A, {title}", title = compare::title(i)));
     view! {
         <header class="bar">
             <h1 class="brand">
@@ -44,18 +48,19 @@ pub fn Header() -> impl IntoView {
                 </Show>
             </p>
             <div class="tools">
-                <button class="ib" id="undo" title="Undo (Ctrl Z)" aria-label="Undo"
+                <button class="ib" id="undo" title=t("Undo (Ctrl Z)") aria-label=t("Undo")
                     prop:disabled=move || !state.history.with(History::can_undo)
                     on:click=move |_| state.undo()>{icon(Icon::Undo)}</button>
-                <button class="ib" id="redo" title="Redo (Ctrl Shift Z)" aria-label="Redo"
+                <button class="ib" id="redo" title=t("Redo (Ctrl Shift Z)") aria-label=t("Redo")
                     prop:disabled=move || !state.history.with(History::can_redo)
                     on:click=move |_| state.redo()>{icon(Icon::Redo)}</button>
                 <span class="sep"></span>
-                <button class="ib" id="link" title="Copy a link to this state" aria-label="Copy link"
+                <button class="ib" id="link" title=t("Copy a link to this state") aria-label=t("Copy link")
                     on:click=move |_| files::copy_link(state)>{icon(Icon::Link)}</button>
-                <button class="ib" id="theme" title="Theme: the other one, this one, as the system"
-                    aria-label="Theme" on:click=move |_| theme::toggle(state)>{icon(Icon::Theme)}</button>
-                <button class="ib" id="help" title="Keys and help (?)" aria-label="Keys and help"
+                <Language />
+                <button class="ib" id="theme" title=t("Theme: the other one, this one, as the system")
+                    aria-label=t("Theme") on:click=move |_| theme::toggle(state)>{icon(Icon::Theme)}</button>
+                <button class="ib" id="help" title=t("Keys and help (?)") aria-label=t("Keys and help")
                     aria-expanded=move || state.help.get().to_string()
                     on:click=move |_| state.help.update(|h| *h = !*h)>{icon(Icon::Help)}</button>
                 <span class="sep"></span>
@@ -74,10 +79,33 @@ fn Screens() -> impl IntoView {
     let tabs = Screen::ALL.map(|screen| {
         let current = move || (state.screen.get() == screen).then_some("page");
         view! {
-            <button class="ib tab" aria-current=current on:click=move |_| state.go(screen)>{screen.title()}</button>
+            <button class="ib tab" aria-current=current on:click=move |_| state.go(screen)>{t(screen.title())}</button>
         }
     });
-    view! { <nav class="tabs" aria-label="Screens">{tabs.collect_view()}</nav> }
+    view! { <nav class="tabs" aria-label=t("Screens")>{tabs.collect_view()}</nav> }
+}
+
+/// To the other language, whose name the button has.
+#[component]
+fn Language() -> impl IntoView {
+    let state = expect_context::<State>();
+    let (other, name) = language::spoken().other();
+    let speak = move |_| {
+        spawn_local(async move {
+            if language::speak(other).await.is_err() {
+                state.complain(tr!("The texts in {name} could not be loaded; try again.", name));
+                return;
+            }
+            language::keep(other);
+            // The page was written anew, and with it what had the focus.
+            super::help::focus("language");
+            state.say(name);
+        });
+    };
+    view! {
+        <button class="ib lang" id="language" lang=other.tag() title=name
+            on:click=speak>{name}</button>
+    }
 }
 
 /// The file input, drawn as a button; the input itself keeps focus and keys.
@@ -94,10 +122,10 @@ fn Open() -> impl IntoView {
         set_timeout(clear, std::time::Duration::from_secs(1));
     };
     view! {
-        <label class="btn open" title="Open a plan.json, a trace.json or a graph.json; or drop one anywhere">
-            {icon(Icon::Open)} <span>"Open"</span>
+        <label class="btn open" title=t("Open a plan.json, a trace.json or a graph.json; or drop one anywhere")>
+            {icon(Icon::Open)} <span>{t("Open")}</span>
             <input id="import" type="file" accept=".json,.gz,application/json,application/gzip" multiple
-                aria-label="Open plan, trace or graph" on:change=chosen />
+                aria-label=t("Open plan, trace or graph") on:change=chosen />
         </label>
     }
 }
@@ -132,9 +160,9 @@ pub fn Export(id: &'static str) -> impl IntoView {
         set_timeout(measure, std::time::Duration::from_millis(600));
     });
     view! {
-        <button class="btn pri" id=id title="Save plan.json (Ctrl S)"
+        <button class="btn pri" id=id title=t("Save plan.json (Ctrl S)")
             on:click=move |_| files::export(state)>
-            <span>"Export plan"</span> <small>{size}</small>
+            <span>{t("Export plan")}</span> <small>{size}</small>
         </button>
     }
 }

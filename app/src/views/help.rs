@@ -5,6 +5,7 @@ use crate::keys::{KEYS, Scope};
 use crate::later::{self, Missing};
 use crate::settings;
 use crate::state::State;
+use crate::texts::t;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 
@@ -35,20 +36,20 @@ fn dialog() -> Result<AnyView, Missing> {
         state.number_keys.set(on);
     };
     let shown = view! {
-        <section class="help" role="dialog" aria-label="Keys and help">
+        <section class="help" role="dialog" aria-label=t("Keys and help")>
             <div class="sec">
-                <h2>"Keys"</h2>
-                <button class="ib" node_ref=close aria-label="Close" on:click=shut>{icon(Icon::Close)}</button>
+                <h2>{t("Keys")}</h2>
+                <button class="ib" node_ref=close aria-label=t("Close") on:click=shut>{icon(Icon::Close)}</button>
             </div>
             <div class="help-cols">
                 {Scope::ALL.map(|scope| view! { <Keys scope /> }).collect_view()}
             </div>
             <p><label><input id="number-keys" type="checkbox"
-                prop:checked=move || state.number_keys.get() on:change=switch />" Number keys change the screen"</label></p>
+                prop:checked=move || state.number_keys.get() on:change=switch />" "{t("Number keys change the screen")}</label></p>
             <p class="mut">
-                "Every slider: arrows one step, Shift ten, Page up and down double and halve, double click
+                {t("Every slider: arrows one step, Shift ten, Page up and down double and halve, double click
                 the usual value. Drop a plan.json or the runner's trace.json anywhere on the page.
-                Nothing leaves your browser."
+                Nothing leaves your browser.")}
             </p>
         </section>
     };

@@ -11,6 +11,7 @@ use crate::presets::EXAMPLES;
 use crate::speedup::divisors;
 use crate::state::State;
 use crate::stops::multiples;
+use crate::texts::t;
 use leptos::prelude::*;
 use pipewright_core::cost::CLUSTERS;
 use pipewright_core::graph::presets::PRESETS;
@@ -20,16 +21,16 @@ use pipewright_core::schedule::ScheduleKind;
 pub fn Inputs() -> impl IntoView {
     let state = expect_context::<State>();
     view! {
-        <aside class="inp" id="inputs" class:open=move || state.sheet.get() aria-label="Inputs">
-            <Group title="Model and cluster" hint="">
+        <aside class="inp" id="inputs" class:open=move || state.sheet.get() aria-label=t("Inputs")>
+            <Group title=t("Model and cluster") hint="">
                 <ModelSelect id="model" />
                 <ClusterSelect id="cluster" />
                 <Examples />
             </Group>
-            <Group title="Split" hint="height = time">
+            <Group title=t("Split") hint="height = time">
                 <Split />
             </Group>
-            <Group title="Pipeline" hint="">
+            <Group title=t("Pipeline") hint="">
                 <Pipeline />
             </Group>
         </aside>
@@ -74,7 +75,7 @@ pub fn ModelSelect(id: &'static str) -> impl IntoView {
     };
     view! {
         <div class="row">
-            <label for=id>"Model"</label>
+            <label for=id>{t("Model")}</label>
             <span class="sel">
                 <select id=id on:change=chosen>
                     {PRESETS.map(|p| {
@@ -118,7 +119,7 @@ pub fn ClusterSelect(id: &'static str) -> impl IntoView {
     };
     view! {
         <div class="row">
-            <label for=id>"Cluster"</label>
+            <label for=id>{t("Cluster")}</label>
             <span class="sel">
                 <select id=id on:change=chosen>
                     {CLUSTERS.map(|name| {
@@ -138,12 +139,12 @@ pub fn ClusterSelect(id: &'static str) -> impl IntoView {
 fn Examples() -> impl IntoView {
     let state = expect_context::<State>();
     view! {
-        <div class="ex" role="group" aria-label="Examples">
+        <div class="ex" role="group" aria-label=t("Examples")>
             {EXAMPLES.iter().map(|example| view! {
                 <button title=example.why on:click=move |_| state.load(example.inputs())>{example.title}</button>
             }).collect_view()}
         </div>
-        <p class="note wide">"or drop a plan.json or trace.json anywhere"</p>
+        <p class="note wide">{t("or drop a plan.json or trace.json anywhere")}</p>
     }
 }
 
@@ -179,19 +180,19 @@ fn Pipeline() -> impl IntoView {
     let micro = Memo::new(move |_| state.inputs.with(|i| u64::from(i.micro_batches)));
     let batch = Memo::new(move |_| state.inputs.with(|i| i.mini_batch));
     view! {
-        <Slider id="stages" label="Lanes" set=set_stages usual=4 most=STAGES_MAX.into()
+        <Slider id="stages" label=t("Lanes") set=set_stages usual=4 most=STAGES_MAX.into()
             unit=Signal::derive(move || format!("of {}", stages_most()))
             values=Signal::derive(move || (1..=stages_most()).collect())
             value=Signal::derive(move || state.inputs.with(|i| u64::from(i.stages()))) />
-        <Slider id="micro-batches" label="Micro-batches" set=set_m usual=8 most=MICRO_BATCHES_MAX.into()
+        <Slider id="micro-batches" label=t("Micro-batches") set=set_m usual=8 most=MICRO_BATCHES_MAX.into()
             unit=Signal::derive(String::new)
             values=Signal::derive(move || divisors(batch.get(), 1024)) value=micro />
         <MicroBatchNote />
-        <Slider id="mini-batch" label="Mini-batch" set=set_batch usual=EXAMPLES[0].mini_batch most=MINI_BATCH_MAX
+        <Slider id="mini-batch" label=t("Mini-batch") set=set_batch usual=EXAMPLES[0].mini_batch most=MINI_BATCH_MAX
             unit=Signal::derive(|| "smp".to_owned())
             values=Signal::derive(move || multiples(micro.get())) value=batch />
         <div class="row">
-            <label for="schedule">"Schedule"</label>
+            <label for="schedule">{t("Schedule")}</label>
             <span class="sel">
                 <select id="schedule" on:change=move |e| {
                     if let Ok(kind) = event_target_value(&e).parse() {
@@ -230,7 +231,7 @@ fn MicroBatchNote() -> impl IntoView {
     view! {
         <div class="row tight">
             <p class="note" id="micro-batches-note" class:bad=move || conflict.get()
-                title="Micro-batches must divide the mini-batch; the slider only stops where they do">
+                title=t("Micro-batches must divide the mini-batch; the slider only stops where they do")>
                 {says}
                 <Show when=move || conflict.get()>
                     <button class="fix" on:click=move |_| {

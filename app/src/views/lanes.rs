@@ -3,6 +3,7 @@
 use super::results::{memory, share};
 use crate::format::{Clock, percent};
 use crate::state::State;
+use crate::texts::t;
 use leptos::prelude::*;
 
 #[component]
@@ -10,12 +11,12 @@ pub fn Lanes() -> impl IntoView {
     let state = expect_context::<State>();
     let count = Memo::new(move |_| state.shown.with(|s| s.solved.timeline.lanes.len()));
     view! {
-        <section class="lanesec" aria-label="Lanes">
-            <div class="sec"><h2>"Lanes"</h2></div>
+        <section class="lanesec" aria-label=t("Lanes")>
+            <div class="sec"><h2>{t("Lanes")}</h2></div>
             <table class="lanes">
                 <thead><tr>
-                    <th>"lane"</th><th>"busy"</th><th></th>
-                    <th class="num">"idle"</th><th class="num">"memory"</th>
+                    <th>{t("lane")}</th><th>{t("busy")}</th><th></th>
+                    <th class="num">{t("idle")}</th><th class="num">{t("memory")}</th>
                 </tr></thead>
                 <tbody>
                     <For each=move || 0..count.get() key=|lane| *lane let(lane)>

@@ -8,6 +8,7 @@ use crate::later::{self, Missing};
 use crate::palette::{Act, entries, find};
 use crate::presets::EXAMPLES;
 use crate::state::State;
+use crate::texts::t;
 use crate::{engine, theme};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
@@ -89,13 +90,13 @@ fn dialog() -> Result<AnyView, Missing> {
     };
     let none = move || found.with(Vec::is_empty);
     let shown = view! {
-        <section class="pal" role="dialog" aria-label="Do anything by name" on:keydown=key>
+        <section class="pal" role="dialog" aria-label=t("Do anything by name") on:keydown=key>
             <input id="palette" type="text" role="combobox" aria-expanded="true" aria-controls="acts"
                 aria-activedescendant=move || format!("act-{}", chosen.get()) autocomplete="off"
-                aria-label="What to do" placeholder="What to do: a model, a schedule, a command" node_ref=input
+                aria-label=t("What to do") placeholder=t("What to do: a model, a schedule, a command") node_ref=input
                 on:input=move |e| { query.set(event_target_value(&e)); chosen.set(0); } />
-            <ul id="acts" role="listbox" aria-label="Commands">{rows}</ul>
-            <p class="mut" role="status" hidden=move || !none()>"Nothing is called that."</p>
+            <ul id="acts" role="listbox" aria-label=t("Commands")>{rows}</ul>
+            <p class="mut" role="status" hidden=move || !none()>{t("Nothing is called that.")}</p>
         </section>
         <button class="shade" tabindex="-1" aria-hidden="true" on:click=move |_| close(state, &before.get_value())></button>
     };

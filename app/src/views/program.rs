@@ -2,6 +2,7 @@
 
 use crate::program::lines;
 use crate::state::State;
+use crate::texts::t;
 use leptos::prelude::*;
 
 #[component]
@@ -9,8 +10,8 @@ pub fn Program() -> impl IntoView {
     let state = expect_context::<State>();
     let text = move || state.shown.with(|s| lines(&s.solved.schedule));
     view! {
-        <div class="prog" tabindex="0" role="region" aria-label="Order of actions on every lane">
-            <p class="mut">"Stage, F or B, micro-batch, in the order in which each lane works. plan.json has the same lines."</p>
+        <div class="prog" tabindex="0" role="region" aria-label=t("Order of actions on every lane")>
+            <p class="mut">{t("Stage, F or B, micro-batch, in the order in which each lane works. plan.json has the same lines.")}</p>
             <pre>{text}</pre>
         </div>
     }

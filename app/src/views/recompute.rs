@@ -7,6 +7,7 @@ mod results;
 use crate::later::{self, Missing};
 use crate::recompute::Recompute;
 use crate::state::State;
+use crate::texts::t;
 use inputs::Inputs;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
@@ -28,9 +29,9 @@ fn regions() -> Result<AnyView, Missing> {
         move || state.failed.get().map(|why| view! { <p class="rfail" role="alert">{why}</p> });
     let shown = view! {
         <Inputs />
-        <section class="rmem" aria-label="Memory over one step">{failed}<Memory /></section>
-        <section class="rpar" aria-label="Memory against time"><TradeOffs /></section>
-        <section class="rgra" aria-label="Graph"><Graph /></section>
+        <section class="rmem" aria-label=t("Memory over one step")>{failed}<Memory /></section>
+        <section class="rpar" aria-label=t("Memory against time")><TradeOffs /></section>
+        <section class="rgra" aria-label=t("Graph")><Graph /></section>
         <Results />
     };
     Ok(shown.into_any())

@@ -9,6 +9,7 @@ use crate::reason::{reason, words};
 use crate::screen::Screen;
 use crate::state::{Source, State};
 use crate::suggest;
+use crate::texts::t;
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
 
@@ -30,30 +31,30 @@ pub fn Summary() -> impl IntoView {
         <section class="sum">
             <table>
                 <thead><tr>
-                    <th colspan="3"><h2>"This plan"</h2></th>
-                    <th class="num">"last edit"</th>
-                    <th class="num">"vs A"</th>
+                    <th colspan="3"><h2>{t("This plan")}</h2></th>
+                    <th class="num">{t("last edit")}</th>
+                    <th class="num">{t("vs A")}</th>
                 </tr></thead>
                 <tbody>
-                    <Row id="step-time" name="Step time" big=true better=Better::Less
+                    <Row id="step-time" name=t("Step time") big=true better=Better::Less
                         exact=Signal::derive(move || now.get().step.0.to_string())
                         value=Signal::derive(move || step().0) unit=Signal::derive(move || step().1.to_owned())
                         delta=|a, b| format::relative(a.step.secs(), b.step.secs()) />
-                    <Row id="bubble" name="Bubble" better=Better::Less
+                    <Row id="bubble" name=t("Bubble") better=Better::Less
                         exact=Signal::derive(move || now.get().bubble.to_string())
                         value=Signal::derive(move || format::percent(now.get().bubble, 1))
                         unit=Signal::derive(|| "%".to_owned())
                         delta=|a, b| format::points(a.bubble, b.bubble) />
-                    <Row id="peak-memory" name="Peak memory" better=Better::Less
+                    <Row id="peak-memory" name=t("Peak memory") better=Better::Less
                         exact=Signal::derive(move || now.get().peak.0.to_string())
                         value=Signal::derive(move || peak().0) unit=Signal::derive(move || peak().1.to_owned())
                         delta=|a, b| format::relative(a.peak.0 as f64, b.peak.0 as f64) />
-                    <Row id="throughput" name="Throughput" better=Better::More
+                    <Row id="throughput" name=t("Throughput") better=Better::More
                         exact=Signal::derive(move || now.get().samples_per_sec.to_string())
                         value=Signal::derive(move || format::count(now.get().samples_per_sec))
                         unit=Signal::derive(|| "smp/s".to_owned())
                         delta=|a, b| format::relative(a.samples_per_sec, b.samples_per_sec) />
-                    <Row id="traffic" name="Traffic" better=Better::Less
+                    <Row id="traffic" name=t("Traffic") better=Better::Less
                         exact=Signal::derive(move || now.get().traffic.0.to_string())
                         value=Signal::derive(move || traffic().0) unit=Signal::derive(move || traffic().1.to_owned())
                         delta=|a, b| format::relative(a.traffic.0 as f64, b.traffic.0 as f64) />
@@ -75,11 +76,11 @@ fn Against() -> impl IntoView {
     view! {
         <p class="against">
             <span title=title><b>"A"</b>" "{title}</span>
-            <button class="ib" id="pin-plan" title="Compare with this plan from now on"
-                on:click=move |_| state.pin(Some(state.inputs.get_untracked()))>"Pin as A"</button>
+            <button class="ib" id="pin-plan" title=t("Compare with this plan from now on")
+                on:click=move |_| state.pin(Some(state.inputs.get_untracked()))>{t("Pin as A")}</button>
             <Show when=pinned>
-                <button class="ib" id="unpin-plan" title="Compare with the same plan, split by layer count"
-                    on:click=move |_| state.pin(None)>"Unpin"</button>
+                <button class="ib" id="unpin-plan" title=t("Compare with the same plan, split by layer count")
+                    on:click=move |_| state.pin(None)>{t("Unpin")}</button>
             </Show>
         </p>
     }
@@ -141,10 +142,10 @@ fn MeasuredLine() -> impl IntoView {
             let steps = format!("median of {} steps of {}", m.steps, m.name);
             view! {
                 <p class="measured" title=steps>
-                    <span>"Measured "</span>
+                    <span>{t("Measured")}" "</span>
                     <b id="measured-step" data-value=m.timeline.step.0.to_string()>{format!("{value} {unit}")}</b>
                     <span>{format!("{change} of predicted")}</span>
-                    <button class="ib" aria-label="Remove the trace" title="Remove the trace"
+                    <button class="ib" aria-label=t("Remove the trace") title=t("Remove the trace")
                         on:click=move |_| {
                             state.measured.set(None);
                             state.show_measured.set(false);
@@ -186,7 +187,7 @@ pub fn Suggestion() -> impl IntoView {
         })
     });
     view! {
-        <section class="card sug" aria-label="Suggestion">
+        <section class="card sug" aria-label=t("Suggestion")>
             {move || match state.advice.get().filter(|_| !busy()) {
                 Some(advice) => {
                     let now = state.shown.with(|s| s.solved.figures);
@@ -196,7 +197,7 @@ pub fn Suggestion() -> impl IntoView {
                         <p>{advice.title}</p>
                         <p><span class="good">{first}</span>" · "{second}</p>
                         <button class="btn acc" id="apply"
-                            on:click=move |_| state.replace(inputs.clone())>"Apply"</button>
+                            on:click=move |_| state.replace(inputs.clone())>{t("Apply")}</button>
                     }.into_any()
                 }
                 None => {

@@ -4,6 +4,7 @@ use crate::details::{drift, holds, waited, way};
 use crate::engine::Solved;
 use crate::format::{self, Clock};
 use crate::state::State;
+use crate::texts::t;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
 use pipewright_core::timeline::causes;
@@ -12,10 +13,10 @@ use pipewright_core::timeline::causes;
 pub fn Selection() -> impl IntoView {
     let state = expect_context::<State>();
     view! {
-        <section class="selsec" aria-label="Selection">
+        <section class="selsec" aria-label=t("Selection")>
             <div class="sec">
-                <h2>"Selected"</h2>
-                <span class="dim small"><kbd>","</kbd>" "<kbd>"."</kbd>" step · "<kbd>"Esc"</kbd>" clear"</span>
+                <h2>{t("Selected")}</h2>
+                <span class="dim small"><kbd>","</kbd>" "<kbd>"."</kbd>{t(" step · ")}<kbd>"Esc"</kbd>" "{t("clear")}</span>
             </div>
             {move || {
                 let solved = state.shown.get().solved;
@@ -25,7 +26,7 @@ pub fn Selection() -> impl IntoView {
                 match found {
                     Some((action, place)) => card(state, &solved, action, place).into_any(),
                     None => view! {
-                        <p class="card mut">"Click an action of the timeline, or go there with Tab and the arrow keys."</p>
+                        <p class="card mut">{t("Click an action of the timeline, or go there with Tab and the arrow keys.")}</p>
                     }.into_any(),
                 }
             }}

@@ -4,6 +4,7 @@ use crate::charts::speedup::draw;
 use crate::engine;
 use crate::speedup::published;
 use crate::state::State;
+use crate::texts::t;
 use leptos::prelude::*;
 use pipewright_core::cost::takisawa::MeasuredSpeedup;
 
@@ -47,7 +48,7 @@ fn Best(points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
             Some(view! {
                 <tr class:me=d == now>
                     <td>
-                        <button class="pick" title="Take this d and m" on:click=move |_| {
+                        <button class="pick" title=t("Take this d and m") on:click=move |_| {
                             state.edit(|i| {
                                 i.micro_batches = best.m as u32;
                                 engine::split(i, d);
@@ -68,8 +69,8 @@ fn Best(points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
         <div class="front">
             <table>
                 <thead><tr>
-                    <th>"balanced split"</th><th class="num">"best m"</th><th class="num">"speed-up"</th>
-                    <th class="num">"of d"</th><th class="num">{measured}</th>
+                    <th>{t("balanced split")}</th><th class="num">{t("best m")}</th><th class="num">{t("speed-up")}</th>
+                    <th class="num">{t("of d")}</th><th class="num">{measured}</th>
                 </tr></thead>
                 <tbody>{rows}</tbody>
             </table>

@@ -5,6 +5,7 @@ use crate::charts::layers::{HEIGHT, Places, layer_marks, stage_marks};
 use crate::keys::{self, Command, Scope};
 use crate::shared::Shared;
 use crate::state::State;
+use crate::texts::t;
 use leptos::ev::{KeyboardEvent, PointerEvent};
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -27,17 +28,17 @@ pub fn Split() -> impl IntoView {
     let near = Callback::new(move |y: f64| places.with_untracked(|p| p.near(y / HEIGHT)));
     let crowded = Callback::new(move |_| cuts.get() > 8);
     view! {
-        <div id="split" node_ref=frame role="group" aria-label="Split editor">
+        <div id="split" node_ref=frame role="group" aria-label=t("Split editor")>
             <svg height=HEIGHT width="100%" aria-hidden="true">
                 <g inner_html=layers></g>
                 <g inner_html=stages></g>
             </svg>
             <Handles count=cuts places frame top near crowded says=Callback::new(|_| String::new()) />
         </div>
-        <p class="eq"><i></i>"cut here for equal time"</p>
+        <p class="eq"><i></i>{t("cut here for equal time")}</p>
         <Show when=move || { cuts.get() > 0 }>
-            <div class="cuts" role="group" aria-label="Layers before each cut">
-                <span class="cuts-h">"Layers before cut"</span>
+            <div class="cuts" role="group" aria-label=t("Layers before each cut")>
+                <span class="cuts-h">{t("Layers before cut")}</span>
                 <For each=move || 0..cuts.get() key=|i| *i let(index)>
                     <Number index places />
                 </For>

@@ -9,6 +9,7 @@ use crate::details::one_line;
 use crate::format;
 use crate::keys::{self, Scope};
 use crate::state::State;
+use crate::texts::t;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
@@ -20,16 +21,16 @@ use wasm_bindgen::prelude::Closure;
 pub fn TimelinePane() -> impl IntoView {
     let state = expect_context::<State>();
     view! {
-        <section class="time" aria-label="Timeline">
+        <section class="time" aria-label=t("Timeline")>
             <ToolBar />
             <Picture />
             <div class="tfoot" aria-hidden="true">
-                <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" zoom"</span>
-                <span><kbd>"A"</kbd>" "<kbd>"D"</kbd>" pan"</span>
-                <span><kbd>"←"</kbd>" "<kbd>"→"</kbd>" select"</span>
-                <span><kbd>"F"</kbd>" fit"</span>
-                <span><kbd>"/"</kbd>" find"</span>
-                <span><kbd>"?"</kbd>" all keys"</span>
+                <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" "{t("zoom")}</span>
+                <span><kbd>"A"</kbd>" "<kbd>"D"</kbd>" "{t("pan")}</span>
+                <span><kbd>"←"</kbd>" "<kbd>"→"</kbd>" "{t("select")}</span>
+                <span><kbd>"F"</kbd>" "{t("fit")}</span>
+                <span><kbd>"/"</kbd>" "{t("find")}</span>
+                <span><kbd>"?"</kbd>" "{t("all keys")}</span>
                 <span class="say">{move || said(state)}</span>
             </div>
             // The same words for those who hear the page.
@@ -55,22 +56,22 @@ fn ToolBar() -> impl IntoView {
     });
     view! {
         <div class="tbar">
-            <h2>"Timeline"</h2>
-            <div class="seg" role="group" aria-label="Colour by">{colours.collect_view()}</div>
+            <h2>{t("Timeline")}</h2>
+            <div class="seg" role="group" aria-label=t("Colour by")>{colours.collect_view()}</div>
             <label class="chk">
                 <input type="checkbox" id="critical" prop:checked=move || state.critical.get()
                     on:change=move |e| state.critical.set(event_target_checked(&e)) />
-                <span>"Critical path"</span>
+                <span>{t("Critical path")}</span>
             </label>
             <label class="chk" class:off=move || state.measured.with(Option::is_none)
-                title="Drop the runner's trace.json to see what was measured over what was predicted">
+                title=t("Drop the runner's trace.json to see what was measured over what was predicted")>
                 <input type="checkbox" id="measured" prop:checked=move || state.show_measured.get()
                     prop:disabled=move || state.measured.with(Option::is_none)
                     on:change=move |e| {
                         state.view.set(None);
                         state.show_measured.set(event_target_checked(&e));
                     } />
-                <span>"Measured"</span>
+                <span>{t("Measured")}</span>
             </label>
             <Find />
             <Legend />
@@ -116,7 +117,7 @@ fn Find() -> impl IntoView {
     };
     view! {
         <Show when=move || state.finding.get()>
-            <input class="find" node_ref=input placeholder="3F7" aria-label="Find an action"
+            <input class="find" node_ref=input placeholder="3F7" aria-label=t("Find an action")
                 on:keydown=typed on:blur=move |_| state.finding.set(false) />
         </Show>
     }
@@ -135,11 +136,11 @@ fn Legend() -> impl IntoView {
     view! {
         <div class="keys">
             <Show when=kinds>
-                <span class="key"><i class="f"></i>"forward"</span>
-                <span class="key"><i class="b"></i>"backward"</span>
+                <span class="key"><i class="f"></i>{t("forward")}</span>
+                <span class="key"><i class="b"></i>{t("backward")}</span>
             </Show>
-            <span class="key"><i class="idle"></i>"idle"</span>
-            <span class="key"><i class="send"></i>"send"</span>
+            <span class="key"><i class="idle"></i>{t("idle")}</span>
+            <span class="key"><i class="send"></i>{t("send")}</span>
             {move || measured().map(|text| view! {
                 <span class="key"><i class="meas"></i>{text}</span>
             })}
@@ -189,7 +190,7 @@ fn Picture() -> impl IntoView {
             <canvas class="marks" node_ref=marks aria-hidden="true"></canvas>
             <Tip />
             <Show when=move || state.shown.with(|s| s.problem.is_some())>
-                <p class="before">"from before"</p>
+                <p class="before">{t("from before")}</p>
             </Show>
         </div>
     }

@@ -4,6 +4,7 @@ use super::program::Program;
 use super::speedup::SpeedUp;
 use crate::later::{self, Missing};
 use crate::state::{State, Tab};
+use crate::texts::t;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
@@ -13,7 +14,7 @@ const TABS: [(Tab, &str, &str); 2] =
 
 #[component]
 pub fn Tray() -> impl IntoView {
-    view! { <section class="tray" aria-label="Speed-up and program">{later::view(content())}</section> }
+    view! { <section class="tray" aria-label=t("Speed-up and program")>{later::view(content())}</section> }
 }
 
 /// Head and panel; fetched after the first picture, which does not wait for them.
@@ -62,5 +63,5 @@ fn Axis() -> impl IntoView {
         let on = move || (state.log_axis.get() == log).to_string();
         view! { <button aria-pressed=on on:click=move |_| state.log_axis.set(log)>{name}</button> }
     });
-    view! { <div class="seg axis" role="group" aria-label="Axis of m">{scale.collect_view()}</div> }
+    view! { <div class="seg axis" role="group" aria-label=t("Axis of m")>{scale.collect_view()}</div> }
 }

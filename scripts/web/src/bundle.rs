@@ -20,8 +20,8 @@ const WORKER_SCRIPT: &str = "app/worker/worker.js";
 struct Sources {
     page: String,
     links: Vec<(usize, Link)>,
-    /// Path and content of each style sheet, in the page's order.
-    styles: Vec<(String, Vec<u8>)>,
+    /// Path and content of each file that is bundled as it is, in the page's order.
+    files: Vec<(String, Vec<u8>)>,
     app: PathBuf,
     worker: PathBuf,
     worker_script: String,
@@ -59,15 +59,12 @@ impl Sources {
         let page = fs::read_to_string(root.join("index.html"))?;
         let links = page::links(&page)?;
         let read = |path: &str| fs::read(root.join(path)).map_err(|e| format!("{path}: {e}"));
-        let styles = links.iter().filter_map(|(_, link)| match link {
-            Link::Css(path) => Some(path.clone()),
-            Link::App | Link::Worker => None,
-        });
-        let styles = styles.map(|path| read(&path).map(|bytes| (path, bytes)));
-        let styles = styles.collect::<Result<Vec<_>, _>>()?;
+        let files = links.iter().filter_map(|(_, link)| link.file());
+        let files = files.map(|path| read(path).map(|bytes| (path.to_string(), bytes)));
+        let files = files.collect::<Result<Vec<_>, _>>()?;
         let worker_script = String::from_utf8(read(WORKER_SCRIPT)?)?;
         let optimiser = Optimiser::find()?;
-        Ok(Self { page, links, styles, app, worker, worker_script, optimiser })
+        Ok(Self { page, links, files, app, worker, worker_script, optimiser })
     }
 
     fn fingerprint(&self) -> Result<String, Failure> {
@@ -76,7 +73,7 @@ impl Sources {
         let mut seed = format!("{text}{}", self.worker_script).into_bytes();
         seed.extend(fs::read(&self.app)?);
         seed.extend(fs::read(&self.worker)?);
-        self.styles.iter().for_each(|(_, bytes)| seed.extend(bytes));
+        self.files.iter().for_each(|(_, bytes)| seed.extend(bytes));
         // This program is an input too: a new bundler may write other files from the same sources.
         seed.extend(fs::read(std::env::current_exe()?)?);
         Ok(hash(&seed))
@@ -95,12 +92,12 @@ impl Bundle<'_> {
         let worker = bind(&sources.worker, &WORKER, optimiser)?;
         fs::write(worker.join("worker.js"), &sources.worker_script)?;
         let worker = self.add_folder("worker", &worker)?;
-        let mut css = Vec::new();
-        for (path, bytes) in &sources.styles {
-            css.push(self.add_hashed(Path::new(path), bytes)?);
+        let mut files = Vec::new();
+        for (path, bytes) in &sources.files {
+            files.push(self.add_hashed(Path::new(path), bytes)?);
         }
         let names = Names { app: &app, worker: &worker };
-        let page = page::render(&sources.page, &sources.links, &css, &names);
+        let page = page::render(&sources.page, &sources.links, &files, &names);
         self.add(Path::new("index.html"), page::allow_own_scripts(&page)?.as_bytes())
     }
 

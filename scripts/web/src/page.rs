@@ -1,6 +1,6 @@
 //! Turns the root `index.html` into the page of `dist/`.
 //!
-//! What is to be bundled stands there as links in the syntax of trunk. We understand the three that
+//! What is to be bundled stands there as links in the syntax of trunk. We understand the four that
 //! the page uses and refuse any other: nothing is dropped silently.
 
 use crate::Failure;
@@ -16,6 +16,18 @@ pub enum Link {
     Worker,
     /// A style sheet, path relative to `index.html`.
     Css(String),
+    /// A file for later, and the name of the `meta` in which the page finds its address.
+    File { path: String, name: String },
+}
+
+impl Link {
+    /// The file that is bundled as it is.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Link::Css(path) | Link::File { path, .. } => Some(path),
+            Link::App | Link::Worker => None,
+        }
+    }
 }
 
 /// Names of the bundled folders, relative to `dist/`.
@@ -48,7 +60,11 @@ fn parse(line: &str) -> Result<Link, String> {
         (Some("rust"), None) => Ok(Link::App),
         (Some("rust"), Some("worker")) => Ok(Link::Worker),
         (Some("css"), _) => Ok(Link::Css(href.to_string())),
-        _ => Err("only rel=\"rust\" and rel=\"css\" links are bundled, one a line".to_string()),
+        (Some("copy-file"), _) => {
+            let name = attribute(line, "data-name").ok_or("a file without data-name")?.to_string();
+            Ok(Link::File { path: href.to_string(), name })
+        }
+        _ => Err("only links of rust, css and copy-file are bundled, one a line".to_string()),
     }
 }
 
@@ -57,9 +73,10 @@ fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     Some(rest.split_once('"')?.0)
 }
 
-/// The page with every link replaced; `css` gives the bundled name of each style sheet, in order.
-pub fn render(page: &str, links: &[(usize, Link)], css: &[String], names: &Names) -> String {
-    let mut css = css.iter();
+/// The page with every link replaced; `files` gives the bundled name of each [`Link::file`], in order.
+pub fn render(page: &str, links: &[(usize, Link)], files: &[String], names: &Names) -> String {
+    let mut files = files.iter().map(String::as_str);
+    let mut file = || files.next().unwrap_or_default();
     let mut out = String::with_capacity(page.len() + 512);
     for (index, line) in page.lines().enumerate() {
         match links.iter().find(|(at, _)| *at == index) {
@@ -70,8 +87,10 @@ pub fn render(page: &str, links: &[(usize, Link)], css: &[String], names: &Names
                 out.push_str(&format!("<meta name=\"pipewright-worker\" content=\"{script}\">"));
             }
             Some((_, Link::Css(_))) => {
-                let name = css.next().map(String::as_str).unwrap_or_default();
-                out.push_str(&format!("<link rel=\"stylesheet\" href=\"./{name}\">"));
+                out.push_str(&format!("<link rel=\"stylesheet\" href=\"./{}\">", file()));
+            }
+            Some((_, Link::File { name, .. })) => {
+                out.push_str(&format!("<meta name=\"{name}\" content=\"./{}\">", file()));
             }
         }
         out.push('\n');
@@ -131,11 +150,13 @@ mod tests {
 
     #[test]
     fn links_are_replaced_and_the_rest_is_kept() {
-        let page = format!("<title>x</title>\n{CSS}\n{RUST}\n{WORKER}\n<p>y</p>");
+        let text = r#"<link data-trunk rel="copy-file" href="t/ja.json" data-name="ja">"#;
+        let page = format!("<title>x</title>\n{CSS}\n{text}\n{RUST}\n{WORKER}\n<p>y</p>");
         let links = links(&page).unwrap();
         assert_eq!(links[0], (1, Link::Css("app/style.css".into())));
         let names = Names { app: "app-1", worker: "worker-2" };
-        let out = render(&page, &links, &["style-3.css".into()], &names);
+        let out = render(&page, &links, &["style-3.css".into(), "ja-4.json".into()], &names);
+        assert!(out.contains("<meta name=\"ja\" content=\"./ja-4.json\">"), "{out}");
         assert!(
             out.starts_with("<title>x</title>\n<link rel=\"stylesheet\" href=\"./style-3.css\">")
         );

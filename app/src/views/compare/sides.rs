@@ -6,6 +6,7 @@ use crate::engine;
 use crate::files::{self, Side};
 use crate::link::{MICRO_BATCHES_MAX, STAGES_MAX};
 use crate::speedup::divisors;
+use crate::texts::t;
 use crate::views::icons::{Icon, icon};
 use crate::views::slider::Slider;
 use leptos::prelude::*;
@@ -18,13 +19,13 @@ const SLIDER_MAX: u64 = 64;
 pub fn Sides() -> impl IntoView {
     let page = expect_context::<Compare>().page;
     view! {
-        <aside class="inp" class:open=move || page.sheet.get() aria-label="A and B">
+        <aside class="inp" class:open=move || page.sheet.get() aria-label=t("A and B")>
             <details class="grp" open>
-                <summary>{icon(Icon::Chevron)} <h2>"A"</h2> <span>"fixed"</span></summary>
+                <summary>{icon(Icon::Chevron)} <h2>"A"</h2> <span>{t("fixed")}</span></summary>
                 <Fixed />
             </details>
             <details class="grp" open>
-                <summary>{icon(Icon::Chevron)} <h2>"B"</h2> <span>"edited"</span></summary>
+                <summary>{icon(Icon::Chevron)} <h2>"B"</h2> <span>{t("edited")}</span></summary>
                 <Edited />
             </details>
         </aside>
@@ -53,17 +54,17 @@ fn Fixed() -> impl IntoView {
     view! {
         <p class="what" id="what-a">{what}</p>
         <div class="two">
-            <button class="btn" id="pin" title="A becomes what B is now"
-                on:click=move |_| page.pin(Some(page.inputs.get_untracked()))>"Pin B as A"</button>
-            <button class="btn" id="swap" title="A becomes B, and B becomes A"
-                on:click=move |_| page.swap()>"Swap A and B"</button>
-            <label class="btn open" title="A plan.json; or drop one on A's timeline">
-                {icon(Icon::Open)} <span>"Open as A"</span>
+            <button class="btn" id="pin" title=t("A becomes what B is now")
+                on:click=move |_| page.pin(Some(page.inputs.get_untracked()))>{t("Pin B as A")}</button>
+            <button class="btn" id="swap" title=t("A becomes B, and B becomes A")
+                on:click=move |_| page.swap()>{t("Swap A and B")}</button>
+            <label class="btn open" title=t("A plan.json; or drop one on A's timeline")>
+                {icon(Icon::Open)} <span>{t("Open as A")}</span>
                 <input id="import-a" type="file" accept=".json,application/json"
-                    aria-label="Open a plan as A" on:change=chosen />
+                    aria-label=t("Open a plan as A") on:change=chosen />
             </label>
-            <button class="btn" id="unpin" title="A is B, split by layer count"
-                prop:disabled=move || !pinned.get() on:click=move |_| page.pin(None)>"Unpin A"</button>
+            <button class="btn" id="unpin" title=t("A is B, split by layer count")
+                prop:disabled=move || !pinned.get() on:click=move |_| page.pin(None)>{t("Unpin A")}</button>
         </div>
     }
 }
@@ -96,16 +97,16 @@ fn Edited() -> impl IntoView {
         done(dragging);
     });
     view! {
-        <Slider id="b-stages" label="Stages" set=set_stages usual=4 most=STAGES_MAX.into()
+        <Slider id="b-stages" label=t("Stages") set=set_stages usual=4 most=STAGES_MAX.into()
             unit=Signal::derive(move || format!("of {}", most.get().min(SLIDER_MAX)))
             values=Signal::derive(move || (1..=most.get().min(SLIDER_MAX)).collect())
             value=Signal::derive(move || page.inputs.with(|i| u64::from(i.stages()))) />
-        <Slider id="b-micro-batches" label="Micro-batches" set=set_m usual=8 most=MICRO_BATCHES_MAX.into()
+        <Slider id="b-micro-batches" label=t("Micro-batches") set=set_m usual=8 most=MICRO_BATCHES_MAX.into()
             unit=Signal::derive(String::new)
             values=Signal::derive(move || divisors(batch.get(), 1024))
             value=Signal::derive(move || page.inputs.with(|i| u64::from(i.micro_batches))) />
         <div class="row">
-            <label for="b-schedule">"Schedule"</label>
+            <label for="b-schedule">{t("Schedule")}</label>
             <span class="sel"><select id="b-schedule" on:change=move |e| {
                 if let Ok(kind) = event_target_value(&e).parse() {
                     page.edit(|i| i.schedule = kind);
@@ -117,6 +118,6 @@ fn Edited() -> impl IntoView {
                 }).collect_view()}
             </select></span>
         </div>
-        <p class="note wide">"Everything else of B is on the Plan screen."</p>
+        <p class="note wide">{t("Everything else of B is on the Plan screen.")}</p>
     }
 }

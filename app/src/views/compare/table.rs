@@ -5,6 +5,7 @@ use crate::charts::differences::{lanes, rows};
 use crate::compare;
 use crate::engine::Solved;
 use crate::shared::Shared;
+use crate::texts::t;
 use leptos::prelude::*;
 
 #[component]
@@ -16,23 +17,23 @@ pub fn Differences() -> impl IntoView {
         move || both.with(|both| both.as_ref().map(|(a, b)| markup(a, b)).unwrap_or_default())
     };
     view! {
-        <aside class="out" aria-label="Differences">
+        <aside class="out" aria-label=t("Differences")>
             <section class="sum">
                 <table id="differences">
                     <thead><tr>
-                        <th><h2>"Difference"</h2></th>
-                        <th class="num">"A"</th><th class="num">"B"</th><th class="num">"B against A"</th>
+                        <th><h2>{t("Difference")}</h2></th>
+                        <th class="num">"A"</th><th class="num">"B"</th><th class="num">{t("B against A")}</th>
                     </tr></thead>
                     <tbody inner_html=of(|a, b| rows(&compare::rows(a, b)))></tbody>
                 </table>
                 <p class="why" id="difference-why">{move || why(state, both.get())}</p>
             </section>
-            <section class="lanesec" aria-label="Lanes of A and B">
-                <div class="sec"><h2>"Lanes"</h2></div>
+            <section class="lanesec" aria-label=t("Lanes of A and B")>
+                <div class="sec"><h2>{t("Lanes")}</h2></div>
                 <table class="lanes">
                     <thead><tr>
-                        <th>"lane"</th><th class="num">"busy A"</th><th class="num">"B"</th>
-                        <th class="num">"memory A"</th><th class="num">"B"</th>
+                        <th>{t("lane")}</th><th class="num">{t("busy A")}</th><th class="num">"B"</th>
+                        <th class="num">{t("memory A")}</th><th class="num">"B"</th>
                     </tr></thead>
                     <tbody inner_html=of(lanes)></tbody>
                 </table>

@@ -9,6 +9,7 @@ use crate::details::one_line;
 use crate::files::{self, Side};
 use crate::format;
 use crate::keys::{self, Command, Scope};
+use crate::texts::t;
 use crate::views::moves::act;
 use leptos::ev::KeyboardEvent;
 use leptos::html;
@@ -50,7 +51,7 @@ pub fn Timelines() -> impl IntoView {
         }
     };
     view! {
-        <section class="time" aria-label="Timelines of A and B">
+        <section class="time" aria-label=t("Timelines of A and B")>
             <ToolBar />
             <div class="halves" id="compare-timelines" tabindex="0" role="application" aria-label=label
                 on:keydown=move |e| key(state, &e)>
@@ -60,10 +61,10 @@ pub fn Timelines() -> impl IntoView {
                 <div class="half"><Head index=1 /> <Picture index=1 canvas=canvases[1] hand /></div>
             </div>
             <div class="tfoot" aria-hidden="true">
-                <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" zoom"</span>
-                <span><kbd>"A"</kbd>" "<kbd>"D"</kbd>" pan"</span>
-                <span><kbd>"←"</kbd>" "<kbd>"→"</kbd>" select"</span>
-                <span><kbd>"0"</kbd>" all"</span>
+                <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" "{t("zoom")}</span>
+                <span><kbd>"A"</kbd>" "<kbd>"D"</kbd>" "{t("pan")}</span>
+                <span><kbd>"←"</kbd>" "<kbd>"→"</kbd>" "{t("select")}</span>
+                <span><kbd>"0"</kbd>" "{t("all")}</span>
                 <span class="say">{move || said(state)}</span>
             </div>
             <p class="sr" aria-live="polite">{move || said(state)}</p>
@@ -76,16 +77,16 @@ fn ToolBar() -> impl IntoView {
     let page = expect_context::<Compare>().page;
     view! {
         <div class="tbar">
-            <h2>"One time axis"</h2>
+            <h2>{t("One time axis")}</h2>
             <label class="chk">
                 <input type="checkbox" id="compare-critical" prop:checked=move || page.critical.get()
                     on:change=move |e| page.critical.set(event_target_checked(&e)) />
-                <span>"Critical paths"</span>
+                <span>{t("Critical paths")}</span>
             </label>
             <div class="keys">
-                <span class="key"><i class="f"></i>"forward"</span>
-                <span class="key"><i class="b"></i>"backward"</span>
-                <span class="key"><i class="idle"></i>"idle"</span>
+                <span class="key"><i class="f"></i>{t("forward")}</span>
+                <span class="key"><i class="b"></i>{t("backward")}</span>
+                <span class="key"><i class="idle"></i>{t("idle")}</span>
             </div>
         </div>
     }

@@ -4,6 +4,7 @@ use super::Compare;
 use crate::charts::pareto::{Axis, Frame, Mark, draw};
 use crate::format::{self, hero};
 use crate::plans::{self, PlanSearch};
+use crate::texts::t;
 use crate::views::help::focus;
 use crate::views::size::watch;
 use leptos::ev::KeyboardEvent;
@@ -29,7 +30,7 @@ pub fn TradeOffs() -> impl IntoView {
     let (axis, near) = (RwSignal::new(Axis::Memory), RwSignal::new(None));
     provide_context(Shown { search, front, axis, near });
     view! {
-        <section class="tray" aria-label="Search for plans">
+        <section class="tray" aria-label=t("Search for plans")>
             <Head />
             <div class="tbody"><Chart /><List /></div>
         </section>
@@ -58,15 +59,15 @@ fn Head() -> impl IntoView {
     };
     view! {
         <div class="th cmp-th">
-            <h2>"Other plans"</h2>
+            <h2>{t("Other plans")}</h2>
             <button class="btn acc" id="search" on:click=turn>
                 {move || if running() { "Stop" } else { "Search" }}
             </button>
-            <label class="on-devices" for="devices">"on"</label>
+            <label class="on-devices" for="devices">{t("on")}</label>
             <input id="devices" class="box" type="number" min="1" max=move || there().to_string()
                 prop:value=move || search.most().to_string() on:change=typed />
             <span class="dim small">{move || format!("of {} devices", there())}</span>
-            <div class="seg" role="group" aria-label="Upwards">{axes.collect_view()}</div>
+            <div class="seg" role="group" aria-label=t("Upwards")>{axes.collect_view()}</div>
             <p class="live" class:on=running id="search-said" role="status">{move || said(search)}</p>
         </div>
     }
@@ -176,8 +177,8 @@ fn List() -> impl IntoView {
         <div class="front" tabindex="-1">
             <table id="plans">
                 <thead><tr>
-                    <th>"stages × replicas"</th><th class="num">"step"</th>
-                    <th class="num">"memory"</th><th class="num">"sent"</th>
+                    <th>{t("stages × replicas")}</th><th class="num">{t("step")}</th>
+                    <th class="num">{t("memory")}</th><th class="num">{t("sent")}</th>
                 </tr></thead>
                 <tbody>
                     <For each=move || shown.front.get() key=|(number, _)| *number
@@ -202,7 +203,7 @@ fn Line(number: u32, plan: FoundPlan) -> impl IntoView {
         <tr class:me=move || mine.get() class:near=move || shown.near.get() == Some(number)
             data-step=step data-peak=peak data-traffic=traffic
             on:mouseenter=move |_| shown.near.set(Some(number))>
-            <td><button class="pick" title="Use it as B" on:click={
+            <td><button class="pick" title=t("Use it as B") on:click={
                 let plan = plan.clone();
                 move |_| search.take(&plan)
             }>{plans::name(&plan)}</button></td>

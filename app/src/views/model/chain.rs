@@ -7,6 +7,7 @@ use crate::format::{self, Clock};
 use crate::keys::{self, Command, Scope};
 use crate::model::chain::ROW;
 use crate::model::fold::Kind;
+use crate::texts::t;
 use crate::views::help::focus;
 use crate::views::size::watch;
 use crate::views::split::{Handles, select};
@@ -67,11 +68,11 @@ pub fn ChainPane() -> impl IntoView {
     };
     let head = move || picture::head(looked.scene.with(|s| s.longest));
     view! {
-        <section class="chain" aria-label="Layers">
+        <section class="chain" aria-label=t("Layers")>
             <div class="tbar" inner_html=TITLE></div>
             <div class="ch-frame" node_ref=frame on:scroll=scrolled>
                 <div class="ch-all" node_ref=body>
-                    <div id="chain" role="treegrid" tabindex="0" aria-label="Layers and their costs"
+                    <div id="chain" role="treegrid" tabindex="0" aria-label=t("Layers and their costs")
                         on:keydown=move |event| key(looked, &event) on:click=click>
                         <div role="rowgroup" class="ch-head" inner_html=head></div>
                         <div class="ch-rows" role="rowgroup" inner_html=rows></div>

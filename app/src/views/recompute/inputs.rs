@@ -4,6 +4,7 @@ use crate::charts::recompute::{Unit, progress};
 use crate::format::{self, Clock};
 use crate::recompute::{Recompute, SPAN, STEPS};
 use crate::state::Source;
+use crate::texts::t;
 use crate::views::icons::{Icon, icon};
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
@@ -13,11 +14,11 @@ use pipewright_worker::protocol::Point;
 pub fn Inputs() -> impl IntoView {
     let page = expect_context::<Recompute>().page;
     view! {
-        <aside class="inp" class:open=move || page.sheet.get() aria-label="Inputs of recomputation">
-            <Group title="Graph" hint=""><Which /></Group>
-            <Group title="Budget" hint="also: drag the line"><Budget /></Group>
-            <Group title="Solved budgets" hint="click to load"><Solved /></Group>
-            <Group title="Search" hint=""><Search /></Group>
+        <aside class="inp" class:open=move || page.sheet.get() aria-label=t("Inputs of recomputation")>
+            <Group title=t("Graph") hint=""><Which /></Group>
+            <Group title=t("Budget") hint="also: drag the line"><Budget /></Group>
+            <Group title=t("Solved budgets") hint="click to load"><Solved /></Group>
+            <Group title=t("Search") hint=""><Search /></Group>
         </aside>
     }
 }
@@ -58,7 +59,7 @@ fn Which() -> impl IntoView {
     };
     view! {
         <div class="row">
-            <label for="graph">"Graph"</label>
+            <label for="graph">{t("Graph")}</label>
             <span class="sel">
                 <select id="graph" on:change=chosen>
                     {move || (0..stages.get()).map(|stage| {
@@ -70,7 +71,7 @@ fn Which() -> impl IntoView {
             </span>
             <p class="note" id="graph-facts">{facts}</p>
         </div>
-        <p class="note wide">"or drop a training graph: graph.json or graph.json.gz"</p>
+        <p class="note wide">{t("or drop a training graph: graph.json or graph.json.gz")}</p>
     }
 }
 
@@ -118,12 +119,12 @@ fn Budget() -> impl IntoView {
     };
     view! {
         <div class="sl rsl">
-            <input id="budget" type="range" step="1" aria-label="Budget" style=filled
+            <input id="budget" type="range" step="1" aria-label=t("Budget") style=filled
                 min=move || least().to_string() max=STEPS.to_string()
                 prop:value=move || { least(); at().to_string() }
                 aria-valuetext=move || format::bytes_text(Bytes(state.budget.get()))
                 on:input=move |e| slide(e, true) on:change=move |e| slide(e, false) />
-            <input id="budget-n" type="number" step="any" min="0" inputmode="decimal" aria-label="Budget"
+            <input id="budget-n" type="number" step="any" min="0" inputmode="decimal" aria-label=t("Budget")
                 prop:value=move || unit().number(state.budget.get()) on:change=typed />
             <i>{move || unit().name}</i>
         </div>
@@ -156,7 +157,7 @@ fn Solved() -> impl IntoView {
     };
     view! {
         <table class="solved">
-            <thead><tr><th>"budget"</th><th class="num">"peak"</th><th class="num">"time"</th></tr></thead>
+            <thead><tr><th>{t("budget")}</th><th class="num">{t("peak")}</th><th class="num">{t("time")}</th></tr></thead>
             <tbody>{rows}</tbody>
         </table>
     }
@@ -193,8 +194,8 @@ fn Search() -> impl IntoView {
             <button class="btn" id="search" on:click=toggle>
                 {move || if state.running.get() { "Stop, keep best" } else { "Search on" }}
             </button>
-            <button class="btn" id="reseed" on:click=move |_| state.reseed()>"New seed"</button>
+            <button class="btn" id="reseed" on:click=move |_| state.reseed()>{t("New seed")}</button>
         </div>
-        <p class="note wide">"The page stays live. The best sequence so far is drawn."</p>
+        <p class="note wide">{t("The page stays live. The best sequence so far is drawn.")}</p>
     }
 }

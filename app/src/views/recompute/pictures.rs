@@ -3,6 +3,7 @@
 use crate::charts::recompute::{Unit, cells, memory, trade_offs};
 use crate::format::{self, Clock};
 use crate::recompute::{Recompute, STEPS};
+use crate::texts::t;
 use crate::views::size::watch;
 use leptos::ev::{KeyboardEvent, MouseEvent, PointerEvent};
 use leptos::prelude::*;
@@ -27,12 +28,12 @@ pub fn Memory() -> impl IntoView {
     };
     view! {
         <div class="tbar">
-            <h2>"Memory over one step"</h2>
+            <h2>{t("Memory over one step")}</h2>
             <div class="keys">
-                <span class="key"><i class="wo-k"></i>"keep everything"</span>
-                <span class="key"><i class="wi-k"></i>"with recompute"</span>
+                <span class="key"><i class="wo-k"></i>{t("keep everything")}</span>
+                <span class="key"><i class="wi-k"></i>{t("with recompute")}</span>
                 <span class="key"><i class="f"></i>"F"</span>
-                <span class="key"><i class="r"></i>"R recompute"</span>
+                <span class="key"><i class="r"></i>{t("R recompute")}</span>
                 <span class="key"><i class="b"></i>"B"</span>
             </div>
         </div>
@@ -86,12 +87,12 @@ fn Line(frame: NodeRef<leptos::html::Div>, place: Memo<memory::Frame>) -> impl I
     let least = move || state.opened.with(|o| o.as_ref().map_or(0, |o| o.floor)).to_string();
     view! {
         <div class="bline" id="budget-line" tabindex="0" role="slider" aria-orientation="vertical"
-            aria-label="Budget" aria-valuemin=least aria-valuemax=move || base(state).peak.to_string()
+            aria-label=t("Budget") aria-valuemin=least aria-valuemax=move || base(state).peak.to_string()
             aria-valuenow=move || state.budget.get().to_string()
             aria-valuetext=move || format::bytes_text(Bytes(state.budget.get())) style=style
             on:pointerdown=down on:pointermove=move |e| to(&e, true) on:pointerup=move |e| to(&e, false)
             on:keydown=key>
-            <span><b>{move || unit().number(state.budget.get())}" "{move || unit().name}</b> <small>"budget"</small></span>
+            <span><b>{move || unit().number(state.budget.get())}" "{move || unit().name}</b> <small>{t("budget")}</small></span>
         </div>
     }
 }
@@ -121,10 +122,10 @@ pub fn TradeOffs() -> impl IntoView {
         }
     };
     view! {
-        <div class="tbar"><h2>"Memory against time"</h2>
+        <div class="tbar"><h2>{t("Memory against time")}</h2>
             <div class="keys">
-                <span class="key"><i class="fr-k"></i>"best trade-offs"</span>
-                <span class="key"><i class="sg-k"></i>"segments"</span>
+                <span class="key"><i class="fr-k"></i>{t("best trade-offs")}</span>
+                <span class="key"><i class="sg-k"></i>{t("segments")}</span>
             </div>
         </div>
         // The same by keyboard: the list of solved budgets.
@@ -168,9 +169,9 @@ pub fn Graph() -> impl IntoView {
         }
     };
     view! {
-        <div class="tbar"><h2>"What the backward pass finds"</h2></div>
+        <div class="tbar"><h2>{t("What the backward pass finds")}</h2></div>
         <div class="rpic" id="cells" tabindex="0" role="application"
-            aria-label="Values of the forward pass; arrows walk from one to the next" node_ref=frame
+            aria-label=t("Values of the forward pass; arrows walk from one to the next") node_ref=frame
             on:mousemove=over on:mouseleave=move |_| state.describe(None) on:keydown=key>
             <div class="plot" inner_html=move || picture().unwrap_or_default()></div>
             <p class="say" id="node" aria-live="polite">{move || state.picked.get().map(|node| words(&node))}</p>

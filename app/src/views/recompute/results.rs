@@ -2,6 +2,7 @@
 
 use crate::format::{self, Clock, Delta};
 use crate::recompute::Recompute;
+use crate::texts::t;
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
 use pipewright_worker::protocol::{Opened, Point, Share};
@@ -14,17 +15,17 @@ pub fn Results() -> impl IntoView {
         crate::state::Source::File(_) => "Save sequence",
     };
     view! {
-        <aside class="out" aria-label="Results of recomputation">
+        <aside class="out" aria-label=t("Results of recomputation")>
             <Best />
             <div class="more">
             <button class="btn pri" id="take" on:click=move |_| state.take()>{take}</button>
             <section>
-                <div class="sec"><h2>"Most recomputed"</h2><span class="dim small">{move || total(state)}</span></div>
+                <div class="sec"><h2>{t("Most recomputed")}</h2><span class="dim small">{move || total(state)}</span></div>
                 <Shares head=["operation", "runs", "time"] list=Signal::derive(move || state.shown.get().again.clone())
                     amount=|share| { let t = Nanos(share.amount as u64); Clock::of(t).text(t) } class="r" />
             </section>
             <section>
-                <div class="sec"><h2>"Held at the peak"</h2><span class="dim small">{move || peak(state)}</span></div>
+                <div class="sec"><h2>{t("Held at the peak")}</h2><span class="dim small">{move || peak(state)}</span></div>
                 <Shares head=["values of", "count", "bytes"] list=Signal::derive(move || state.shown.get().alive.clone())
                     amount=|share| format::bytes_text(Bytes(share.amount as u64)) class="m" />
             </section>
@@ -67,27 +68,27 @@ fn Best() -> impl IntoView {
     view! {
         <section class="sum">
             <table>
-                <thead><tr><th colspan="3"><h2>"Best so far"</h2></th><th class="num">"vs keep all"</th></tr></thead>
+                <thead><tr><th colspan="3"><h2>{t("Best so far")}</h2></th><th class="num">{t("vs keep all")}</th></tr></thead>
                 <tbody>
                     <tr class="big">
-                        <th scope="row">"Peak memory"</th>
+                        <th scope="row">{t("Peak memory")}</th>
                         <td class="num v" id="recompute-peak" data-value=move || now.get().peak.to_string()>{move || memory().0}</td>
                         <td class="u">{move || memory().1}</td>
                         {move || change(now.get().peak as f64, base().peak as f64)}
                     </tr>
                     <tr>
-                        <th scope="row">"Time"</th>
+                        <th scope="row">{t("Time")}</th>
                         <td class="num v" id="recompute-time" data-value=move || now.get().time.to_string()>{move || time().0}</td>
                         <td class="u">{move || time().1}</td>
                         {move || change(now.get().time, base().time)}
                     </tr>
                     <tr>
-                        <th scope="row">"Lower bound"</th>
+                        <th scope="row">{t("Lower bound")}</th>
                         <td class="num v">{move || bound().0}</td><td class="u">{move || bound().1}</td>
                         <td class="num dim">{above}</td>
                     </tr>
                     <tr>
-                        <th scope="row">"Kept"</th>
+                        <th scope="row">{t("Kept")}</th>
                         <td class="num v" id="kept">{move || kept().0}</td><td class="u"></td>
                         <td class="num dim">{move || format!("of {} values", kept().1)}</td>
                     </tr>
@@ -176,8 +177,8 @@ fn Others() -> impl IntoView {
     };
     view! {
         <section>
-            <div class="sec"><h2>"Other ways on this graph"</h2></div>
-            <table class="shares"><thead><tr><th>"method"</th><th class="num">"memory"</th><th class="num">"time"</th></tr></thead>
+            <div class="sec"><h2>{t("Other ways on this graph")}</h2></div>
+            <table class="shares"><thead><tr><th>{t("method")}</th><th class="num">{t("memory")}</th><th class="num">{t("time")}</th></tr></thead>
             <tbody>{rows}</tbody></table>
         </section>
     }

@@ -1,0 +1,102 @@
+//! The page's language: as chosen before, else as the browser asks.
+
+use crate::settings;
+use crate::texts;
+use leptos::prelude::*;
+use std::sync::LazyLock;
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+
+const KEY: &str = "pipewright-language";
+
+/// What the page can speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    #[default]
+    English,
+    Japanese,
+}
+
+impl Language {
+    /// Its tag, in the page and in the browser's wishes.
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Language::English => "en",
+            Language::Japanese => "ja",
+        }
+    }
+
+    /// The other one, with its own name.
+    pub const fn other(self) -> (Self, &'static str) {
+        match self {
+            Language::English => (Language::Japanese, "日本語"),
+            Language::Japanese => (Language::English, "English"),
+        }
+    }
+}
+
+/// Outside of the state: texts are asked for where no state is at hand.
+static SPOKEN: LazyLock<ArcRwSignal<Language>> = LazyLock::new(ArcRwSignal::default);
+
+/// The page's language.
+pub fn spoken() -> Language {
+    SPOKEN.get()
+}
+
+/// Runs what calls it again when the language changes.
+pub fn track() {
+    SPOKEN.track();
+}
+
+/// What was chosen before, or what the browser asks for.
+pub fn wished() -> Language {
+    let tag = settings::kept(KEY).or_else(|| window().navigator().language());
+    match tag.as_deref() {
+        Some(tag) if tag.starts_with(Language::Japanese.tag()) => Language::Japanese,
+        _ => Language::English,
+    }
+}
+
+/// Speaks a language once its texts are there.
+///
+/// # Errors
+/// When they could not be fetched; the language stays as it was.
+pub async fn speak(language: Language) -> Result<(), ()> {
+    let pairs = match language {
+        Language::English => vec![],
+        Language::Japanese => fetch().await.map_err(|_| ())?,
+    };
+    texts::speak(pairs);
+    if let Some(root) = document().document_element() {
+        let _ = root.set_attribute("lang", language.tag());
+    }
+    SPOKEN.set(language);
+    Ok(())
+}
+
+/// Speaks this language also at the next visit.
+pub fn keep(language: Language) {
+    settings::keep(KEY, Some(language.tag()));
+}
+
+/// The translations; the page says where they are.
+async fn fetch() -> Result<Vec<(&'static str, &'static str)>, JsValue> {
+    let place = document().query_selector("meta[name='pipewright-ja']")?;
+    let place = place.and_then(|meta| meta.get_attribute("content")).unwrap_or_default();
+    let answer = JsFuture::from(window().fetch_with_str(&place)).await?;
+    let answer: web_sys::Response = answer.dyn_into()?;
+    if !answer.ok() {
+        return Err(JsValue::NULL);
+    }
+    let table = JsFuture::from(answer.json()?).await?.dyn_into::<js_sys::Object>()?;
+    // Texts last as long as the page.
+    let text = |value: JsValue| -> &'static str {
+        Box::leak(value.as_string().unwrap_or_default().into_boxed_str())
+    };
+    let entries = js_sys::Object::entries(&table);
+    let pairs = entries.iter().map(|pair| {
+        let pair: js_sys::Array = pair.unchecked_into();
+        (text(pair.get(0)), text(pair.get(1)))
+    });
+    Ok(pairs.collect())
+}

@@ -1,0 +1,138 @@
+use super::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const MANIFEST: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Text of a source file without comments of whole lines, and without its tests.
+fn code(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn sources(folder: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "texts.rs" {
+            found.push(code(&path));
+        }
+    }
+}
+
+/// The string literal at the start of `code`, read as Rust reads it, and what follows.
+fn literal(code: &str) -> Option<(String, &str)> {
+    let body = code.trim_start().strip_prefix('"')?;
+    let mut end = None;
+    let mut escaped = false;
+    for (at, c) in body.char_indices() {
+        match c {
+            '"' if !escaped => {
+                end = Some(at);
+                break;
+            }
+            _ => escaped = c == '\\' && !escaped,
+        }
+    }
+    let (raw, rest) = body.split_at(end?);
+    let mut text = String::new();
+    let mut chars = raw.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            text.push(c);
+            continue;
+        }
+        match chars.next()? {
+            'n' => text.push('\n'),
+            '\n' => while chars.next_if(|c| c.is_whitespace()).is_some() {},
+            c => text.push(c),
+        }
+    }
+    Some((text, &rest[1..]))
+}
+
+/// The calls of `name` with a literal, each with the code after it.
+fn calls<'a>(code: &'a str, name: &str) -> Vec<(String, &'a str)> {
+    let mut found = vec![];
+    for (at, _) in code.match_indices(name) {
+        let whole = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
+        found.extend(literal(&code[at + name.len()..]).filter(|_| whole));
+    }
+    found
+}
+
+/// Names in braces.
+fn names(text: &str) -> BTreeSet<&str> {
+    text.split('{').skip(1).filter_map(|part| Some(part.split_once('}')?.0)).collect()
+}
+
+/// Names that a call of `tr!` gives, as they stand before the closing parenthesis.
+fn given(rest: &str) -> BTreeSet<&str> {
+    let (mut depth, mut start, mut parts) = (0, 0, vec![]);
+    for (at, c) in rest.char_indices() {
+        match c {
+            ')' | ']' | '}' if depth == 0 => {
+                parts.push(&rest[start..at]);
+                break;
+            }
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&rest[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    let name = |part: &'_ str| part.find('=').map_or(part.len(), |end| end);
+    parts.into_iter().map(|p| p[..name(p)].trim()).filter(|p| !p.is_empty()).collect()
+}
+
+fn every_text() -> BTreeSet<String> {
+    let mut files = vec![];
+    sources(&Path::new(MANIFEST).join("src"), &mut files);
+    let mut found = BTreeSet::new();
+    for code in &files {
+        for (text, rest) in calls(code, "tr!(") {
+            assert_eq!(names(&text), given(rest), "what {text:?} needs, and what it is given");
+            found.insert(text);
+        }
+        for name in ["t(", "n("] {
+            for (text, _) in calls(code, name) {
+                assert!(names(&text).is_empty(), "{text:?} has values: tr! fills them in");
+                found.insert(text);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_text_says_which_values_it_takes() {
+    assert!(!every_text().is_empty());
+}
+
+#[test]
+fn a_text_is_translated_filled_in_and_otherwise_english() {
+    let (count, name) = (3, "VGG-16");
+    let english = || tr!("{count} layers of {name}", count, name = name.to_lowercase());
+    assert_eq!((t("Undo"), english()), ("Undo", "3 layers of vgg-16".to_owned()));
+    speak(vec![("Undo", "元に戻す"), ("{count} layers of {name}", "{name} の {count} 層")]);
+    assert_eq!((t("Undo"), english()), ("元に戻す", "vgg-16 の 3 層".to_owned()));
+    assert_eq!(t("Redo"), "Redo");
+    speak(vec![]);
+}
+
+#[test]
+fn the_finder_sees_what_rust_sees() {
+    let code = r#"t("a \"b\" c"), format("x"), fit("y"), n("d"), tr!("{e} f", e = g(1, "h)"), )"#;
+    assert_eq!(calls(code, "t(")[0].0, "a \"b\" c");
+    assert_eq!(calls(code, "t(").len(), 1);
+    let (text, rest) = calls(code, "tr!(").remove(0);
+    assert_eq!((names(&text), given(rest)), (["e"].into(), ["e"].into()));
+    assert_eq!(literal("\"a \\\n   b\"").unwrap().0, "a b");
+}
