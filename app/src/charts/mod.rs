@@ -21,6 +21,7 @@ pub mod layout;
 pub mod overlay;
 pub mod palette;
 pub mod pareto;
+pub mod playground;
 pub mod raster;
 pub mod recompute;
 pub mod speedup;

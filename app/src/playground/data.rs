@@ -7,12 +7,11 @@ use std::f64::consts::{PI, TAU};
 pub const POINTS: usize = 512;
 
 /// How the classes lie.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
     /// Two arms around each other.
     Spiral,
     /// A disc within a ring.
-    #[default]
     Circles,
     /// Two crescents.
     Moons,

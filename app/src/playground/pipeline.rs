@@ -122,7 +122,10 @@ mod tests {
                 };
                 for m in 0..m {
                     for stage in 1..stages {
-                        assert!(at(Action::new(stage - 1, Forward, m)) < at(Action::new(stage, Forward, m)));
+                        assert!(
+                            at(Action::new(stage - 1, Forward, m))
+                                < at(Action::new(stage, Forward, m))
+                        );
                         assert!(back(stage, m) < back(stage - 1, m), "{kind} {stage} {m}");
                     }
                     assert!(at(Action::new(stages - 1, Forward, m)) < back(stages - 1, m));

@@ -1,0 +1,8 @@
+//! Pictures of the Playground: what networks say of the plane, their curves, gradients, the schedule's step.
+
+pub mod boundary;
+pub mod curves;
+pub mod histogram;
+pub mod step;
+#[cfg(feature = "page")]
+pub mod tile;
