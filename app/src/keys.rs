@@ -108,12 +108,13 @@ const fn screen(keys: &'static [&'static str], screen: Screen, shown: &'static s
 }
 
 /// The table.
-pub const KEYS: [Binding; 43] = [
+pub const KEYS: [Binding; 44] = [
     screen(&["1"], Screen::Plan, "1"),
     screen(&["2"], Screen::Model, "2"),
     screen(&["3"], Screen::Compare, "3"),
     screen(&["4"], Screen::Recompute, "4"),
     screen(&["5"], Screen::Communication, "5"),
+    screen(&["6"], Screen::Playground, "6"),
     ctrl(&["z"], false, Command::Undo, "Ctrl Z", "undo"),
     ctrl(&["z"], true, Command::Redo, "Ctrl Shift Z", "redo"),
     ctrl(&["y"], false, Command::Redo, "Ctrl Y", "redo"),

@@ -16,12 +16,20 @@ pub enum Screen {
     Recompute,
     /// How gradients travel.
     Communication,
+    /// A small network, trained while one looks.
+    Playground,
 }
 
 impl Screen {
     /// In the order of tabs and number keys.
-    pub const ALL: [Screen; 5] =
-        [Screen::Plan, Screen::Model, Screen::Compare, Screen::Recompute, Screen::Communication];
+    pub const ALL: [Screen; 6] = [
+        Screen::Plan,
+        Screen::Model,
+        Screen::Compare,
+        Screen::Recompute,
+        Screen::Communication,
+        Screen::Playground,
+    ];
 
     /// Its tab, for [`crate::texts::t`].
     pub const fn title(self) -> &'static str {
@@ -31,6 +39,7 @@ impl Screen {
             Screen::Compare => n("Compare"),
             Screen::Recompute => n("Recompute"),
             Screen::Communication => n("Communication"),
+            Screen::Playground => n("Playground"),
         }
     }
 
@@ -42,6 +51,7 @@ impl Screen {
             Screen::Compare => "compare",
             Screen::Recompute => "recompute",
             Screen::Communication => "communication",
+            Screen::Playground => "playground",
         }
     }
 

@@ -13,6 +13,7 @@ mod model;
 mod moves;
 mod painter;
 mod palette;
+mod playground;
 mod pointer;
 mod program;
 mod recompute;
