@@ -4,6 +4,7 @@
 use crate::link;
 use crate::screen::Screen;
 use crate::state::{Source, State};
+use crate::texts::tr;
 use leptos::prelude::*;
 use std::cell::Cell;
 use std::time::Duration;
@@ -76,7 +77,7 @@ pub fn take(state: State) -> (Option<String>, Option<String>) {
     state.screen.set(link.screen);
     if !link.problems.is_empty() {
         let list = link.problems.join("; ");
-        state.complain(format!("Not everything in the link could be used: {list}."));
+        state.complain(tr!("Not everything in the link could be used: {list}.", list));
     }
     (link.plan, link.trace)
 }

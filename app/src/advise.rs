@@ -17,6 +17,8 @@ thread_local! {
 /// Looks for a suggestion whenever the inputs have been quiet for a moment.
 pub fn start(state: State) {
     Effect::new(move |_| {
+        // Suggestions are in the language of the page.
+        crate::language::spoken();
         let shown = state.shown.get();
         let dragging = state.history.with(|h| h.dragging());
         let mine = NEWEST.get() + 1;

@@ -3,6 +3,7 @@
 use crate::engine::{Figures, Solved};
 use crate::format::{self, Clock, Delta};
 use crate::inputs::{ClusterChoice, Inputs, cluster_title};
+use crate::texts::{n, t, tr};
 use pipewright_core::timeline::Timeline;
 use pipewright_core::timeline::causes::{Arrivals, Cause, critical_path};
 use pipewright_core::units::{Bytes, Nanos};
@@ -49,25 +50,25 @@ fn figures(a: &Figures, b: &Figures) -> Vec<Row> {
     let time = |f: &Figures| Value { text: format::hero(f.step).0, unit: format::hero(f.step).1 };
     let bytes = |b: Bytes| Value { text: format::bytes(b).0, unit: format::bytes(b).1 };
     let share = |f: &Figures| Value { text: format::percent(f.bubble, 1), unit: "%" };
-    let rate = |f: &Figures| Value { text: format::count(f.samples_per_sec), unit: "smp/s" };
+    let rate = |f: &Figures| Value { text: format::count(f.samples_per_sec), unit: t("smp/s") };
     let row = |id, name, (a, b): (Value, Value), delta, words, less_is_better| {
         let change = change(delta, words, less_is_better);
         Row { id, name, a, b, change, chosen: false }
     };
     let of = |new: u64, old: u64| format::relative(new as f64, old as f64);
-    let amount = ["less", "more"];
+    let amount = [n("less"), n("more")];
     vec![
         row(
             "step",
-            "Step time",
+            n("Step time"),
             (time(a), time(b)),
             of(b.step.0, a.step.0),
-            ["faster", "slower"],
+            [n("faster"), n("slower")],
             true,
         ),
         row(
             "bubble",
-            "Bubble",
+            n("Bubble"),
             (share(a), share(b)),
             format::points(b.bubble, a.bubble),
             amount,
@@ -75,7 +76,7 @@ fn figures(a: &Figures, b: &Figures) -> Vec<Row> {
         ),
         row(
             "peak",
-            "Peak memory",
+            n("Peak memory"),
             (bytes(a.peak), bytes(b.peak)),
             of(b.peak.0, a.peak.0),
             amount,
@@ -83,7 +84,7 @@ fn figures(a: &Figures, b: &Figures) -> Vec<Row> {
         ),
         row(
             "throughput",
-            "Throughput",
+            n("Throughput"),
             (rate(a), rate(b)),
             format::relative(b.samples_per_sec, a.samples_per_sec),
             amount,
@@ -91,7 +92,7 @@ fn figures(a: &Figures, b: &Figures) -> Vec<Row> {
         ),
         row(
             "traffic",
-            "Traffic",
+            n("Traffic"),
             (bytes(a.traffic), bytes(b.traffic)),
             of(b.traffic.0, a.traffic.0),
             amount,
@@ -111,7 +112,8 @@ fn choices(a: &Inputs, b: &Inputs) -> Vec<Row> {
     let row = |id, name, of: &dyn Fn(&Inputs) -> String| {
         let text = |inputs| Value { text: of(inputs), unit: "" };
         let (a, b) = (text(a), text(b));
-        let differs = Change { arrow: "≠", amount: String::new(), word: "differs", good: None };
+        let differs =
+            Change { arrow: "≠", amount: String::new(), word: n("differs"), good: None };
         let change = (a != b).then_some(differs);
         Row { id, name, a, b, change, chosen: true }
     };
@@ -119,25 +121,25 @@ fn choices(a: &Inputs, b: &Inputs) -> Vec<Row> {
         let mut row = row(id, name, &|inputs| of(inputs).to_string());
         let (old, new) = (of(a), of(b));
         if let Some(change) = &mut row.change {
-            let (arrow, word) = if new < old { ("▼", "fewer") } else { ("▲", "more") };
+            let (arrow, word) = if new < old { ("▼", n("fewer")) } else { ("▲", n("more")) };
             *change = Change { arrow, amount: old.abs_diff(new).to_string(), word, good: None };
         }
         row
     };
     let always = [
-        count("stages", "Stages", &|i| i.stages().into()),
-        count("micro-batches", "Micro-batches", &|i| i.micro_batches.into()),
-        row("schedule", "Schedule", &|i| i.schedule.title().into()),
-        row("cuts", "Cuts", &cuts),
+        count("stages", n("Stages"), &|i| i.stages().into()),
+        count("micro-batches", n("Micro-batches"), &|i| i.micro_batches.into()),
+        row("schedule", n("Schedule"), &|i| i.schedule.title().into()),
+        row("cuts", n("Cuts"), &cuts),
     ];
     let differing = [
-        row("model", "Model", &|i| i.model.title()),
-        row("cluster", "Cluster", &cluster),
-        count("mini-batch", "Mini-batch", &|i| i.mini_batch),
-        count("replicas-row", "Replicas", &|i| i.rest.data_parallel.replicas.into()),
-        row("recompute", "Recompute", &recompute),
-        row("gradients", "Gradients as", &|i| i.rest.communication.gradients.to_string()),
-        row("edges-row", "Between nodes", &|i| i.rest.communication.edges.across.to_string()),
+        row("model", n("Model"), &|i| i.model.title()),
+        row("cluster", n("Cluster"), &cluster),
+        count("mini-batch", n("Mini-batch"), &|i| i.mini_batch),
+        count("replicas-row", n("Replicas"), &|i| i.rest.data_parallel.replicas.into()),
+        row("recompute", n("Recompute"), &recompute),
+        row("gradients", n("Gradients as"), &|i| i.rest.communication.gradients.to_string()),
+        row("edges-row", n("Between nodes"), &|i| i.rest.communication.edges.across.to_string()),
     ];
     always.into_iter().chain(differing.into_iter().filter(|row| row.change.is_some())).collect()
 }
@@ -149,7 +151,7 @@ fn cuts(inputs: &Inputs) -> String {
     if inputs.cuts.len() > SHOWN {
         text.push("…".into());
     }
-    if text.is_empty() { "none".into() } else { text.join(" ") }
+    if text.is_empty() { t("none").into() } else { text.join(" ") }
 }
 
 fn cluster(inputs: &Inputs) -> String {
@@ -162,16 +164,16 @@ fn cluster(inputs: &Inputs) -> String {
 fn recompute(inputs: &Inputs) -> String {
     let again = inputs.sequences().iter().filter(|sequence| !sequence.0.is_empty()).count();
     match again {
-        0 => "nothing".into(),
-        1 => "1 stage".into(),
-        n => format!("{n} stages"),
+        0 => t("nothing").into(),
+        1 => t("1 stage").into(),
+        n => tr!("{n} stages", n),
     }
 }
 
 /// What A is, in a line.
 pub fn title(inputs: &Inputs) -> String {
     match &inputs.a {
-        None => "split by layer count".into(),
+        None => t("split by layer count").into(),
         Some(a) => describe(a),
     }
 }
@@ -179,8 +181,8 @@ pub fn title(inputs: &Inputs) -> String {
 /// `VGG16 · 224 px, 4 stages, m 8, 1F1B`
 pub fn describe(inputs: &Inputs) -> String {
     let stages = match inputs.stages() {
-        1 => "1 stage".to_owned(),
-        n => format!("{n} stages"),
+        1 => t("1 stage").to_owned(),
+        n => tr!("{n} stages", n),
     };
     let copies = match inputs.rest.data_parallel.replicas {
         1 => String::new(),
@@ -230,54 +232,87 @@ pub fn sentence(a: &Solved, b: &Solved) -> (String, String) {
     if a.inputs.mini_batch != b.inputs.mini_batch {
         let rate = format::signed_percent(b.figures.samples_per_sec, a.figures.samples_per_sec);
         let finding =
-            format!("Steps of A and B train different numbers of samples: throughput {rate}.");
+            tr!("Steps of A and B train different numbers of samples: throughput {rate}.", rate);
         return (finding, String::new());
     }
     let clock = Clock::of(old.max(new));
     let Delta::By { down, text } = format::relative(new.secs(), old.secs()) else {
-        return ("B takes as long as A.".into(), memory(a, b));
+        return (t("B takes as long as A.").into(), memory(a, b));
     };
     let by = clock.short(Nanos(old.0.abs_diff(new.0)));
-    let word = if down { "faster" } else { "slower" };
-    let finding = format!("B is {by} ({text}) {word} than A:");
+    let finding = match down {
+        true => tr!("B is {by} ({share}) faster than A:", by, share = text),
+        false => tr!("B is {by} ({share}) slower than A:", by, share = text),
+    };
     (finding, because(&Terms::of(&a.timeline), &Terms::of(&b.timeline), down, &clock))
 }
 
 /// The largest term that changed as the step did, and what went against it.
 fn because(a: &Terms, b: &Terms, down: bool, clock: &Clock) -> String {
     let change = |old: Nanos, new: Nanos| new.0 as i64 - old.0 as i64;
-    let pace = if a.lane == b.lane {
-        format!("its busiest lane, {}, works", b.lane)
-    } else {
-        format!("its busiest lane, {} instead of {}, works", b.lane, a.lane)
-    };
-    // What changed by how much, and what it is about.
     let mut terms = [
-        (change(a.pace, b.pace), pace, ""),
-        (change(a.idle, b.idle), "its busiest lane waits".into(), " to fill and to drain"),
-        (change(a.messages, b.messages), "messages on the critical path take".into(), ""),
+        (change(a.pace, b.pace), Term::Pace),
+        (change(a.idle, b.idle), Term::Idle),
+        (change(a.messages, b.messages), Term::Messages),
     ];
     let along = |by: i64| if down { -by } else { by };
-    terms.sort_by_key(|(by, ..)| -along(*by));
-    let say = |(by, what, why): &(i64, String, &str)| {
-        let word = if *by < 0 { "less" } else { "more" };
-        format!("{what} {} {word}{why}", clock.short(Nanos(by.unsigned_abs())))
+    terms.sort_by_key(|(by, _)| -along(*by));
+    let say = |(by, term): &(i64, Term)| {
+        let time = clock.short(Nanos(by.unsigned_abs()));
+        term.words(*by < 0, &time, (a.lane, b.lane))
     };
     let (most, against) = (&terms[0], &terms[2]);
     // What takes back less than a fifth is not worth a second look.
     let notable = -along(against.0) * 5 > along(most.0);
-    let but = if notable { format!(", though {}", say(against)) } else { String::new() };
-    format!(" {}{but}.", say(most))
+    match notable {
+        true => tr!(" {most}, though {against}.", most = say(most), against = say(against)),
+        false => tr!(" {most}.", most = say(most)),
+    }
+}
+
+/// A part of a step that changed.
+#[derive(Clone, Copy)]
+enum Term {
+    Pace,
+    Idle,
+    Messages,
+}
+
+impl Term {
+    /// That it became less or more, by how much; `lanes` are the busiest before and after.
+    fn words(self, less: bool, by: &str, (old, new): (usize, usize)) -> String {
+        match (self, less) {
+            (Term::Pace, true) if old == new => {
+                tr!("its busiest lane, {new}, works {by} less", new, by)
+            }
+            (Term::Pace, false) if old == new => {
+                tr!("its busiest lane, {new}, works {by} more", new, by)
+            }
+            (Term::Pace, true) => {
+                tr!("its busiest lane, {new} instead of {old}, works {by} less", new, old, by)
+            }
+            (Term::Pace, false) => {
+                tr!("its busiest lane, {new} instead of {old}, works {by} more", new, old, by)
+            }
+            (Term::Idle, true) => tr!("its busiest lane waits {by} less to fill and to drain", by),
+            (Term::Idle, false) => tr!("its busiest lane waits {by} more to fill and to drain", by),
+            (Term::Messages, true) => tr!("messages on the critical path take {by} less", by),
+            (Term::Messages, false) => tr!("messages on the critical path take {by} more", by),
+        }
+    }
 }
 
 /// Where time does not differ, memory may.
 fn memory(a: &Solved, b: &Solved) -> String {
     let (old, new) = (a.figures.peak, b.figures.peak);
     match format::relative(new.0 as f64, old.0 as f64) {
-        Delta::Same => " Its peak is the same, too.".into(),
+        Delta::Same => t(" Its peak is the same, too.").into(),
         Delta::By { down, .. } => {
             let by = format::bytes_text(Bytes(old.0.abs_diff(new.0)));
-            format!(" Its peak is {by} {}.", if down { "lower" } else { "higher" })
+            match down {
+                true => tr!(" Its peak is {by} lower.", by),
+                false => tr!(" Its peak is {by} higher.", by),
+            }
         }
     }
 }

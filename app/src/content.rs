@@ -2,6 +2,7 @@
 
 use crate::inputs::Inputs;
 use crate::shared::Shared;
+use crate::texts::tr;
 use pipewright_core::plan::Plan;
 use pipewright_core::timeline::{Timeline, chrome};
 
@@ -32,16 +33,20 @@ pub fn is_graph(head: &[u8]) -> bool {
 /// One sentence for the person.
 pub fn recognise(name: &str, text: &str) -> Result<Content, String> {
     if text.trim().is_empty() {
-        return Err(format!("{name} is empty. Drop a plan.json, a trace.json or a graph.json."));
+        return Err(tr!("{name} is empty. Drop a plan.json, a trace.json or a graph.json.", name));
     }
     // Traces can be large: look at the words before parsing.
     let is_trace = text.contains("\"traceEvents\"") || text.trim_start().starts_with('[');
     if is_trace {
         let trace = chrome::read(text).map_err(|e| {
-            format!("{name}, read as a trace: {e}. `runner trace` writes one that opens here.")
+            tr!(
+                "{name}, read as a trace: {why}. The runner writes one that opens here.",
+                name,
+                why = e
+            )
         })?;
         let step = trace.median().ok_or_else(|| {
-            format!("{name}, read as a trace: it has no finished step. Run more steps.")
+            tr!("{name}, read as a trace: it has no finished step. Run more steps.", name)
         })?;
         let timeline = Shared::new(step.timeline.clone());
         return Ok(Content::Trace(Measured {
@@ -51,13 +56,17 @@ pub fn recognise(name: &str, text: &str) -> Result<Content, String> {
         }));
     }
     if !text.trim_start().starts_with('{') {
-        return Err(format!("{name} is no JSON. Drop a plan.json or a trace.json."));
+        return Err(tr!("{name} is no JSON. Drop a plan.json or a trace.json.", name));
     }
-    let advice = "The last picture stays; drop a plan.json or a trace.json.";
-    let plan =
-        Plan::from_json(text).map_err(|e| format!("{name}, read as a plan: {e}. {advice}"))?;
-    let inputs =
-        Inputs::of_plan(&plan).map_err(|e| format!("{name}, read as a plan: {e}. {advice}"))?;
+    let refuse = |why: &dyn std::fmt::Display| {
+        tr!(
+            "{name}, read as a plan: {why}. The last picture stays; drop a plan.json or a trace.json.",
+            name,
+            why
+        )
+    };
+    let plan = Plan::from_json(text).map_err(|why| refuse(&why))?;
+    let inputs = Inputs::of_plan(&plan).map_err(|why| refuse(&why))?;
     Ok(Content::Plan(Box::new(inputs)))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::engine::Solved;
 use crate::format::{self, Clock};
+use crate::texts::{t, tr};
 use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::timeline::causes::{self, Arrivals, Cause};
 use pipewright_core::timeline::{Timeline, Work};
@@ -18,15 +19,15 @@ pub fn waited(
 ) -> String {
     let (idle, cause) = arrivals.wait(t, lane, index);
     match cause {
-        _ if idle == Nanos::ZERO => "not at all".into(),
+        _ if idle == Nanos::ZERO => tr!("not at all"),
         Cause::Message(i) => {
             let message = &t.messages[i];
             let kind = if message.gradient { 'B' } else { 'F' };
-            format!(
-                "{} for {kind} {} of lane {}",
-                clock.text(idle),
-                message.micro_batch,
-                message.from
+            tr!(
+                "{time} for {what} of lane {lane}",
+                time = clock.text(idle),
+                what = format_args!("{kind} {}", message.micro_batch),
+                lane = message.from
             )
         }
         Cause::Lane => clock.text(idle),
@@ -36,7 +37,7 @@ pub fn waited(
 /// What a forward pass keeps until its backward pass.
 pub fn holds(solved: &Solved, action: Action, lane: usize, clock: &Clock) -> Option<String> {
     if action.kind != ActionKind::Forward {
-        return Some("released".into());
+        return Some(t("released").into());
     }
     let end = solved.timeline.lanes[lane].spans.iter().find(|s| match s.work {
         Work::Run(a) => {
@@ -47,13 +48,13 @@ pub fn holds(solved: &Solved, action: Action, lane: usize, clock: &Clock) -> Opt
         Work::Optimizer(_) => false,
     })?;
     let stash = format::bytes_text(*solved.stash.get(action.stage.index())?);
-    Some(format!("{stash} until {}", clock.text(end.end)))
+    Some(tr!("{stash} until {end}", stash, end = clock.text(end.end)))
 }
 
 /// How the measured lane's working time differs from the predicted one's.
 pub fn drift(predicted: &Timeline, measured: &Timeline, lane: usize) -> String {
     let (a, b) = (measured.lanes[lane].busy(), predicted.lanes[lane].busy());
-    format!("{} busy time", format::signed_percent(a.secs(), b.secs()))
+    tr!("{change} busy time", change = format::signed_percent(a.secs(), b.secs()))
 }
 
 /// A small picture of the micro-batch's way: markup, since it is drawn anew as a whole.
@@ -97,15 +98,15 @@ pub fn way(t: &Timeline, action: Action, clock: &Clock) -> (String, String) {
     }
     let height = row * lanes as f64;
     let svg = format!(
-        "<svg viewBox='0 0 {WIDTH} {height:.0}' preserveAspectRatio='none' height='{height:.0}' role='img' aria-label='Way of micro-batch {} through the lanes'>{marks}</svg>",
-        action.micro_batch
+        "<svg viewBox='0 0 {WIDTH} {height:.0}' preserveAspectRatio='none' height='{height:.0}' role='img' aria-label='{}'>{marks}</svg>",
+        tr!("Way of micro-batch {number} through the lanes", number = action.micro_batch)
     );
     let waiting = (last - start).saturating_sub(busy);
-    let caption = format!(
-        "{}: {} computing, {} waiting",
-        clock.short(last - start),
-        clock.short(busy),
-        clock.short(waiting)
+    let caption = tr!(
+        "{all}: {busy} computing, {waiting} waiting",
+        all = clock.short(last - start),
+        busy = clock.short(busy),
+        waiting = clock.short(waiting)
     );
     (svg, caption)
 }
@@ -116,15 +117,17 @@ pub fn one_line(t: &Timeline, arrivals: &Arrivals, action: Action) -> Option<Str
     let clock = Clock::of(t.step);
     let span = t.lanes[lane].spans[index];
     let kind = action.kind.letter();
-    let mut line = format!(
-        "{kind} {} · stage {} · lane {lane} · {} ({})",
-        action.micro_batch,
-        action.stage,
-        clock.span(span.start, span.end),
-        clock.text(span.end - span.start)
+    let mut line = tr!(
+        "{action} · stage {stage} · lane {lane} · {span} ({time})",
+        action = format_args!("{kind} {}", action.micro_batch),
+        stage = action.stage,
+        lane,
+        span = clock.span(span.start, span.end),
+        time = clock.text(span.end - span.start)
     );
     if arrivals.wait(t, lane, index).0 > Nanos::ZERO {
-        let _ = write!(line, " · waited {}", waited(t, arrivals, lane, index, &clock));
+        let waited = waited(t, arrivals, lane, index, &clock);
+        let _ = write!(line, " · {}", tr!("waited {time}", time = waited));
     }
     Some(line)
 }

@@ -3,6 +3,7 @@
 use crate::charts::svg;
 use crate::engine::Solved;
 use crate::format::Clock;
+use crate::texts::{n, tr};
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::export::{megatron_layout, split_points};
 use pipewright_core::timeline::{Step, Timeline, Trace, Work, chrome};
@@ -39,12 +40,12 @@ impl Format {
     /// What it is, for people.
     pub fn title(self) -> &'static str {
         match self {
-            Format::Trace => "Predicted step for Perfetto",
-            Format::Spans => "Times of all actions",
-            Format::Drawing => "Timeline as SVG",
-            Format::Schedule => "PyTorch schedule",
-            Format::SplitPoints => "PyTorch split points",
-            Format::Megatron => "Megatron-LM layout",
+            Format::Trace => n("Predicted step for Perfetto"),
+            Format::Spans => n("Times of all actions"),
+            Format::Drawing => n("Timeline as SVG"),
+            Format::Schedule => n("PyTorch schedule"),
+            Format::SplitPoints => n("PyTorch split points"),
+            Format::Megatron => n("Megatron-LM layout"),
         }
     }
 
@@ -73,7 +74,13 @@ impl Format {
                 let lanes = solved.timeline.lanes.len();
                 let time = Clock::of(solved.timeline.step).text(solved.timeline.step);
                 let schedule = solved.inputs.schedule.title();
-                let title = format!("{} on {lanes} lanes, {schedule}: {time}", graph.name());
+                let title = tr!(
+                    "{model} on {lanes} lanes, {schedule}: {time}",
+                    model = graph.name(),
+                    lanes,
+                    schedule,
+                    time
+                );
                 svg::draw(&solved.timeline, &title)
             }
             Format::Schedule => Ok(solved.schedule.to_csv()),

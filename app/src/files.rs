@@ -9,9 +9,11 @@ use crate::inputs::Inputs;
 use crate::later::Missing;
 use crate::screen::Screen;
 use crate::state::{Source, State};
+use crate::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
+use pipewright_core::units::Bytes;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 
@@ -31,6 +33,12 @@ fn write(inputs: Inputs) -> Result<Result<(String, u32), String>, Missing> {
     Ok(made.map(|(plan, _)| (plan.to_json(), plan.ranks())))
 }
 
+/// The size of the plan file; none where nothing can be saved.
+pub async fn size(inputs: Inputs) -> Option<Bytes> {
+    let (text, _) = write(inputs).await.ok()?.ok()?;
+    Some(Bytes(text.len() as u64))
+}
+
 /// What a plan's file becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -43,15 +51,17 @@ pub enum Side {
 /// Shows a file's content.
 async fn take(state: State, name: &str, text: String, side: Side) {
     let content = read(name.to_owned(), text).await;
-    match content.unwrap_or_else(|missing| Err(format!("{name} was not read: {missing}."))) {
+    match content
+        .unwrap_or_else(|missing| Err(tr!("{name} was not read: {why}.", name, why = missing)))
+    {
         Ok(Content::Plan(inputs)) if side == Side::A => {
             state.pin(Some(*inputs));
-            state.say(format!("{name} is A now. Ctrl Z takes it back."));
+            state.say(tr!("{name} is A now. Ctrl Z takes it back.", name));
         }
         Ok(Content::Plan(inputs)) => {
             let stages = inputs.stages();
             state.load(*inputs);
-            state.say(format!("{name}: a plan for {stages} lanes, shown."));
+            state.say(tr!("{name}: a plan for {stages} lanes, shown.", name, stages));
         }
         Ok(Content::Trace(measured)) => {
             let lanes = measured.timeline.lanes.len();
@@ -60,9 +70,9 @@ async fn take(state: State, name: &str, text: String, side: Side) {
             state.show_measured.set(true);
             let planned = state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
             if lanes == planned {
-                state.say(format!("{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction."));
+                state.say(tr!("{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.", name, steps, lanes));
             } else {
-                state.complain(format!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both."));
+                state.complain(tr!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both.", name, lanes, planned));
             }
         }
         Err(why) => state.complain(why),
@@ -83,15 +93,16 @@ pub fn read_all(state: State, files: web_sys::FileList, side: Side) {
                 continue;
             }
             if file.size() > BYTES_MAX {
-                state.complain(format!(
-                    "{name} has {:.0} MB, more than a page can hold.",
-                    file.size() / 1e6
+                state.complain(tr!(
+                    "{name} has {size} MB, more than a page can hold.",
+                    name,
+                    size = format_args!("{:.0}", file.size() / 1e6)
                 ));
                 continue;
             }
             match JsFuture::from(file.text()).await {
                 Ok(text) => texts.push((name, text.as_string().unwrap_or_default())),
-                Err(_) => state.complain(format!("{name} could not be read; is it a folder?")),
+                Err(_) => state.complain(tr!("{name} could not be read; is it a folder?", name)),
             }
         }
         texts.sort_by_key(|(_, text)| text.contains("\"traceEvents\""));
@@ -116,21 +127,24 @@ pub fn fetch_all(state: State, plan: Option<String>, trace: Option<String>) {
         for path in [plan, trace].into_iter().flatten() {
             match fetch(&path).await {
                 Ok(text) => take(state, &path, text, Side::B).await,
-                Err(why) => state.complain(format!("{path} could not be fetched: {why}.")),
+                Err(why) => state.complain(tr!("{path} could not be fetched: {why}.", path, why)),
             }
         }
     });
 }
 
 async fn fetch(path: &str) -> Result<String, String> {
-    let failed = |_: JsValue| "no answer".to_owned();
+    let failed = |_: JsValue| t("no answer").to_owned();
     let answer = JsFuture::from(window().fetch_with_str(path)).await.map_err(failed)?;
     let answer: web_sys::Response = answer.dyn_into().map_err(failed)?;
     if !answer.ok() {
-        return Err(format!("the server says {} {}", answer.status(), answer.status_text()));
+        return Err(tr!(
+            "the server says {status}",
+            status = format_args!("{} {}", answer.status(), answer.status_text())
+        ));
     }
     let text = JsFuture::from(answer.text().map_err(failed)?).await.map_err(failed)?;
-    text.as_string().ok_or_else(|| "not a text".into())
+    text.as_string().ok_or_else(|| t("not a text").into())
 }
 
 /// Saves the plan.
@@ -139,11 +153,15 @@ pub fn export(state: State) {
         let made = write(state.inputs.get_untracked()).await;
         match made.unwrap_or_else(|missing| Err(missing.to_string())) {
             Ok((text, ranks)) => match download("plan.json", &text) {
-                Ok(()) => state
-                    .say(format!("plan.json saved. Run it: {}", crate::exports::command(ranks))),
-                Err(_) => state.complain("The browser refused to save plan.json."),
+                Ok(()) => state.say(tr!(
+                    "plan.json saved. Run it: {command}",
+                    command = crate::exports::command(ranks)
+                )),
+                Err(_) => {
+                    state.complain(tr!("The browser refused to save {name}.", name = "plan.json"))
+                }
             },
-            Err(why) => state.complain(format!("Nothing saved: {why}.")),
+            Err(why) => state.complain(tr!("Nothing saved: {why}.", why)),
         }
     });
 }
@@ -161,9 +179,9 @@ pub fn save(state: State, format: Format) {
         let made = put(format, state).await.unwrap_or_else(|missing| Err(missing.to_string()));
         let name = format.file();
         match made.map(|text| download(name, &text)) {
-            Ok(Ok(())) => state.say(format!("{name} saved.")),
-            Ok(Err(_)) => state.complain(format!("The browser refused to save {name}.")),
-            Err(why) => state.complain(format!("{name} was not saved: {why}.")),
+            Ok(Ok(())) => state.say(tr!("{name} saved.", name)),
+            Ok(Err(_)) => state.complain(tr!("The browser refused to save {name}.", name)),
+            Err(why) => state.complain(tr!("{name} was not saved: {why}.", name, why)),
         }
     });
 }
@@ -174,8 +192,8 @@ pub fn save_picture(state: State) {
     let canvas = canvas.and_then(|e| e.dyn_into::<web_sys::HtmlCanvasElement>().ok());
     let saved = canvas.and_then(|c| c.to_data_url().ok()).map(|url| follow(&url, "timeline.png"));
     match saved {
-        Some(Ok(())) => state.say("timeline.png saved."),
-        _ => state.complain("The browser refused to save timeline.png."),
+        Some(Ok(())) => state.say(tr!("{name} saved.", name = "timeline.png")),
+        _ => state.complain(tr!("The browser refused to save {name}.", name = "timeline.png")),
     }
 }
 
@@ -185,8 +203,8 @@ pub fn copy_command(state: State) {
     let command = crate::exports::command(ranks);
     spawn_local(async move {
         match JsFuture::from(window().navigator().clipboard().write_text(&command)).await {
-            Ok(_) => state.say(format!("Copied: {command}")),
-            Err(_) => state.say(format!("In a shell: {command}")),
+            Ok(_) => state.say(tr!("Copied: {command}", command)),
+            Err(_) => state.say(tr!("In a shell: {command}", command)),
         }
     });
 }
@@ -232,14 +250,14 @@ pub fn copy_link(state: State) {
     spawn_local(async move {
         let copied = JsFuture::from(window().navigator().clipboard().write_text(&address)).await;
         match copied {
-            Ok(_) if own_file => state.say(
+            Ok(_) if own_file => state.say(t(
                 "Link copied. It has your settings, not your files; save the plan to share both.",
-            ),
+            )),
             Ok(_) if own_times => {
-                state.say("Link copied. It has your settings, not your times; save the plan.");
+                state.say(t("Link copied. It has your settings, not your times; save the plan."));
             }
-            Ok(_) => state.say("Link copied: it shows exactly this state."),
-            Err(_) => state.say(format!("Copy this link: {address}")),
+            Ok(_) => state.say(t("Link copied: it shows exactly this state.")),
+            Err(_) => state.say(tr!("Copy this link: {address}", address)),
         }
     });
 }

@@ -1,6 +1,7 @@
 //! Numbers as the page writes them. A quantity keeps its unit and its number of decimals while a
 //! slider is dragged, so that no digit moves sideways.
 
+use crate::texts::{t, tr};
 use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::units::{Bytes, Nanos};
 
@@ -195,12 +196,12 @@ pub fn escape(text: &str) -> String {
 /// The words for an action: `Forward of micro-batch 4`.
 pub fn action_title(action: Action) -> String {
     let pass = match action.kind {
-        ActionKind::Forward => "Forward",
-        ActionKind::Backward => "Backward",
-        ActionKind::BackwardInput => "Input gradient",
-        ActionKind::BackwardWeight => "Weight gradient",
+        ActionKind::Forward => t("Forward"),
+        ActionKind::Backward => t("Backward"),
+        ActionKind::BackwardInput => t("Input gradient"),
+        ActionKind::BackwardWeight => t("Weight gradient"),
     };
-    format!("{pass} of micro-batch {}", action.micro_batch)
+    tr!("{pass} of micro-batch {number}", pass, number = action.micro_batch)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a person chooses; everything else on the page follows from it.
 
 use crate::shared::Shared;
+use crate::texts::tr;
 use crate::times::Times;
 use pipewright_core::cost::{CLUSTERS, Cluster};
 use pipewright_core::graph::Graph;
@@ -104,7 +105,7 @@ impl ModelChoice {
     pub fn title(&self) -> String {
         match self {
             ModelChoice::Preset(p) => preset_title(*p),
-            ModelChoice::File(graph) => format!("{} (from plan)", graph.name()),
+            ModelChoice::File(graph) => tr!("{name} (from plan)", name = graph.name()),
         }
     }
 
@@ -314,7 +315,7 @@ impl Inputs {
                 .is_ok_and(|text| text.lanes == plan.schedule.lanes)
         });
         let schedule = schedule.ok_or_else(|| {
-            format!("its schedule `{}` is neither GPipe nor 1F1B", plan.schedule.name)
+            tr!("its schedule `{name}` is neither GPipe nor 1F1B", name = plan.schedule.name)
         })?;
         let mut inputs = Self {
             model,

@@ -5,6 +5,7 @@
 //! help's switch turns them off.
 
 use crate::screen::Screen;
+use crate::texts::n;
 
 /// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +59,13 @@ pub enum Scope {
 impl Scope {
     pub const ALL: [Scope; 4] = [Scope::Page, Scope::Timeline, Scope::Cut, Scope::Chain];
 
+    /// For [`crate::texts::t`].
     pub fn title(self) -> &'static str {
         match self {
-            Scope::Page => "Anywhere",
-            Scope::Timeline => "Timeline (click it or Tab to it)",
-            Scope::Cut => "Cuts of the split",
-            Scope::Chain => "Layers of the model",
+            Scope::Page => n("Anywhere"),
+            Scope::Timeline => n("Timeline (click it or Tab to it)"),
+            Scope::Cut => n("Cuts of the split"),
+            Scope::Chain => n("Layers of the model"),
         }
     }
 }
@@ -115,62 +117,74 @@ pub const KEYS: [Binding; 44] = [
     screen(&["4"], Screen::Recompute, "4"),
     screen(&["5"], Screen::Communication, "5"),
     screen(&["6"], Screen::Playground, "6"),
-    ctrl(&["z"], false, Command::Undo, "Ctrl Z", "undo"),
-    ctrl(&["z"], true, Command::Redo, "Ctrl Shift Z", "redo"),
-    ctrl(&["y"], false, Command::Redo, "Ctrl Y", "redo"),
-    ctrl(&["k"], false, Command::Palette, "Ctrl K", "do anything by name"),
-    ctrl(&["s"], false, Command::Export, "Ctrl S", "export plan.json"),
-    plain(Scope::Page, &["Escape"], Command::Clear, "Esc", "close help, clear the selection"),
-    plain(Scope::Timeline, &["w", "+", "="], Command::ZoomIn, "W +", "zoom in"),
-    plain(Scope::Timeline, &["s", "-"], Command::ZoomOut, "S −", "zoom out"),
-    plain(Scope::Timeline, &["a"], Command::PanLeft, "A", "earlier"),
-    plain(Scope::Timeline, &["d"], Command::PanRight, "D", "later"),
-    plain(Scope::Timeline, &["0"], Command::Everything, "0", "the whole step"),
+    ctrl(&["z"], false, Command::Undo, "Ctrl Z", n("undo")),
+    ctrl(&["z"], true, Command::Redo, "Ctrl Shift Z", n("redo")),
+    ctrl(&["y"], false, Command::Redo, "Ctrl Y", n("redo")),
+    ctrl(&["k"], false, Command::Palette, "Ctrl K", n("do anything by name")),
+    ctrl(&["s"], false, Command::Export, "Ctrl S", n("export plan.json")),
+    plain(Scope::Page, &["Escape"], Command::Clear, "Esc", n("close help, clear the selection")),
+    plain(Scope::Timeline, &["w", "+", "="], Command::ZoomIn, "W +", n("zoom in")),
+    plain(Scope::Timeline, &["s", "-"], Command::ZoomOut, "S −", n("zoom out")),
+    plain(Scope::Timeline, &["a"], Command::PanLeft, "A", n("earlier")),
+    plain(Scope::Timeline, &["d"], Command::PanRight, "D", n("later")),
+    plain(Scope::Timeline, &["0"], Command::Everything, "0", n("the whole step")),
     plain(
         Scope::Timeline,
         &["f"],
         Command::Focus,
         "F",
-        "zoom to the selection, again: the whole step",
+        n("zoom to the selection, again: the whole step"),
     ),
-    plain(Scope::Timeline, &["ArrowRight", "."], Command::Next, "→ .", "next action of the lane"),
-    plain(Scope::Timeline, &["ArrowLeft", ","], Command::Previous, "← ,", "previous action"),
-    plain(Scope::Timeline, &["ArrowUp"], Command::LaneUp, "↑", "same micro-batch, lane above"),
-    plain(Scope::Timeline, &["ArrowDown"], Command::LaneDown, "↓", "same micro-batch, lane below"),
-    plain(Scope::Timeline, &["/"], Command::Find, "/", "find an action: 3F7"),
-    plain(Scope::Timeline, &["?"], Command::Help, "?", "this list"),
-    plain(Scope::Timeline, &["["], Command::PreviousCut, "[", "go to the previous cut"),
-    plain(Scope::Timeline, &["]"], Command::NextCut, "]", "go to the next cut"),
+    plain(
+        Scope::Timeline,
+        &["ArrowRight", "."],
+        Command::Next,
+        "→ .",
+        n("next action of the lane"),
+    ),
+    plain(Scope::Timeline, &["ArrowLeft", ","], Command::Previous, "← ,", n("previous action")),
+    plain(Scope::Timeline, &["ArrowUp"], Command::LaneUp, "↑", n("same micro-batch, lane above")),
+    plain(
+        Scope::Timeline,
+        &["ArrowDown"],
+        Command::LaneDown,
+        "↓",
+        n("same micro-batch, lane below"),
+    ),
+    plain(Scope::Timeline, &["/"], Command::Find, "/", n("find an action: 3F7")),
+    plain(Scope::Timeline, &["?"], Command::Help, "?", n("this list")),
+    plain(Scope::Timeline, &["["], Command::PreviousCut, "[", n("go to the previous cut")),
+    plain(Scope::Timeline, &["]"], Command::NextCut, "]", n("go to the next cut")),
     plain(
         Scope::Cut,
         &["ArrowUp", "ArrowLeft"],
         Command::CutBack,
         "↑ ←",
-        "one layer back; Shift: ten",
+        n("one layer back; Shift: ten"),
     ),
     plain(
         Scope::Cut,
         &["ArrowDown", "ArrowRight"],
         Command::CutForward,
         "↓ →",
-        "one layer on; Shift: ten",
+        n("one layer on; Shift: ten"),
     ),
-    plain(Scope::Cut, &["PageUp"], Command::CutBack, "Page up", "four layers back"),
-    plain(Scope::Cut, &["PageDown"], Command::CutForward, "Page down", "four layers on"),
-    plain(Scope::Cut, &["["], Command::PreviousCut, "[", "previous cut"),
-    plain(Scope::Cut, &["]"], Command::NextCut, "]", "next cut"),
-    plain(Scope::Chain, &["ArrowUp"], Command::RowUp, "↑", "layer before"),
-    plain(Scope::Chain, &["ArrowDown"], Command::RowDown, "↓", "layer after"),
-    plain(Scope::Chain, &["PageUp"], Command::PageUp, "Page up", "ten layers back"),
-    plain(Scope::Chain, &["PageDown"], Command::PageDown, "Page down", "ten layers on"),
-    plain(Scope::Chain, &["Home"], Command::FirstRow, "Home", "first layer"),
-    plain(Scope::Chain, &["End"], Command::LastRow, "End", "last layer"),
-    plain(Scope::Chain, &["ArrowRight"], Command::Unfold, "→", "unfold, or into the block"),
-    plain(Scope::Chain, &["ArrowLeft"], Command::Fold, "←", "fold, or to the block"),
-    plain(Scope::Chain, &["Enter", " "], Command::Enter, "Enter", "fold or unfold; edit a time"),
-    plain(Scope::Chain, &["/"], Command::Find, "/", "find a layer"),
-    plain(Scope::Chain, &["["], Command::PreviousCut, "[", "to the cut before"),
-    plain(Scope::Chain, &["]"], Command::NextCut, "]", "to the cut after"),
+    plain(Scope::Cut, &["PageUp"], Command::CutBack, "Page up", n("four layers back")),
+    plain(Scope::Cut, &["PageDown"], Command::CutForward, "Page down", n("four layers on")),
+    plain(Scope::Cut, &["["], Command::PreviousCut, "[", n("previous cut")),
+    plain(Scope::Cut, &["]"], Command::NextCut, "]", n("next cut")),
+    plain(Scope::Chain, &["ArrowUp"], Command::RowUp, "↑", n("layer before")),
+    plain(Scope::Chain, &["ArrowDown"], Command::RowDown, "↓", n("layer after")),
+    plain(Scope::Chain, &["PageUp"], Command::PageUp, "Page up", n("ten layers back")),
+    plain(Scope::Chain, &["PageDown"], Command::PageDown, "Page down", n("ten layers on")),
+    plain(Scope::Chain, &["Home"], Command::FirstRow, "Home", n("first layer")),
+    plain(Scope::Chain, &["End"], Command::LastRow, "End", n("last layer")),
+    plain(Scope::Chain, &["ArrowRight"], Command::Unfold, "→", n("unfold, or into the block")),
+    plain(Scope::Chain, &["ArrowLeft"], Command::Fold, "←", n("fold, or to the block")),
+    plain(Scope::Chain, &["Enter", " "], Command::Enter, "Enter", n("fold or unfold; edit a time")),
+    plain(Scope::Chain, &["/"], Command::Find, "/", n("find a layer")),
+    plain(Scope::Chain, &["["], Command::PreviousCut, "[", n("to the cut before")),
+    plain(Scope::Chain, &["]"], Command::NextCut, "]", n("to the cut after")),
 ];
 
 /// The command of a key in a scope. `ctrl` is also the Mac's command key.

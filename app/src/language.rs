@@ -35,21 +35,24 @@ impl Language {
     }
 }
 
-/// Outside of the state: texts are asked for where no state is at hand.
-static SPOKEN: LazyLock<ArcRwSignal<Language>> = LazyLock::new(ArcRwSignal::default);
+/// None while the texts change: then nothing of the old page is there to be confused by them.
+static SPOKEN: LazyLock<ArcRwSignal<Option<Language>>> = LazyLock::new(ArcRwSignal::default);
 
-/// The page's language.
-pub fn spoken() -> Language {
+/// The page's language; none at the moment where it changes.
+pub fn spoken() -> Option<Language> {
     SPOKEN.get()
 }
 
-/// Runs what calls it again when the language changes.
-pub fn track() {
-    SPOKEN.track();
+/// The language that was chosen before, or that the browser asks for; English where its texts do not come.
+pub async fn start() {
+    let wished = wished();
+    if speak(wished).await.is_err() {
+        leptos::logging::warn!("the page's texts in {} did not come", wished.tag());
+        let _ = speak(Language::English).await;
+    }
 }
 
-/// What was chosen before, or what the browser asks for.
-pub fn wished() -> Language {
+fn wished() -> Language {
     let tag = settings::kept(KEY).or_else(|| window().navigator().language());
     match tag.as_deref() {
         Some(tag) if tag.starts_with(Language::Japanese.tag()) => Language::Japanese,
@@ -66,11 +69,13 @@ pub async fn speak(language: Language) -> Result<(), ()> {
         Language::English => vec![],
         Language::Japanese => fetch().await.map_err(|_| ())?,
     };
+    SPOKEN.set(None);
+    leptos::task::tick().await;
     texts::speak(pairs);
     if let Some(root) = document().document_element() {
         let _ = root.set_attribute("lang", language.tag());
     }
-    SPOKEN.set(language);
+    SPOKEN.set(Some(language));
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! compiled into a chunk of that name, together with all that only it uses. It becomes `async`, and
 //! its callers get [`Missing`] where the chunk does not come. [`view`] shows a view made by one.
 
+use crate::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::wasm_split::SplitLoaderError;
 use std::fmt;
@@ -20,7 +21,7 @@ impl From<SplitLoaderError> for Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this part of the page could not be loaded; try again, or reload the page")
+        f.write_str(t("this part of the page could not be loaded; try again, or reload the page"))
     }
 }
 
@@ -28,7 +29,8 @@ impl fmt::Display for Missing {
 pub fn view(made: impl Future<Output = Result<AnyView, Missing>> + Send + 'static) -> AnyView {
     Suspend::new(async move {
         made.await.unwrap_or_else(|missing| {
-            view! { <p class="mut" role="alert">{format!("Sorry, {missing}.")}</p> }.into_any()
+            view! { <p class="mut" role="alert">{tr!("Sorry, {why}.", why = missing)}</p> }
+                .into_any()
         })
     })
     .into_any()

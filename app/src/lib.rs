@@ -68,12 +68,5 @@ mod wire;
 #[cfg(feature = "page")]
 pub fn run() {
     panic::install();
-    leptos::task::spawn_local(async {
-        // English is there from the start, and better than no page.
-        let spoken = language::speak(language::wished()).await;
-        leptos::mount::mount_to_body(views::app::App);
-        if spoken.is_err() {
-            leptos::logging::warn!("the page's texts in {} did not come", language::wished().tag());
-        }
-    });
+    leptos::mount::mount_to_body(views::app::App);
 }

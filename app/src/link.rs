@@ -20,6 +20,7 @@ use crate::engine::{self, Ground};
 use crate::inputs::{ClusterChoice, Inputs, ModelChoice};
 use crate::presets;
 use crate::screen::Screen;
+use crate::texts::{t, tr};
 use pipewright_core::compress::{CodecKind, Reduction};
 use pipewright_core::schedule::ScheduleKind;
 
@@ -167,7 +168,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     }
     let layers = link.inputs.model.graph().layers().len() as u32;
     if stages > layers {
-        link.problems.push(format!("`d={stages}`: the model has {layers} layers"));
+        link.problems.push(tr!("`d={stages}`: the model has {layers} layers", stages, layers));
     }
     engine::split(&mut link.inputs, stages);
     if let Some(cuts) = cuts {
@@ -177,8 +178,8 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
         if rising && inside && cuts.len() < STAGES_MAX as usize {
             link.inputs.cuts = cuts;
         } else {
-            let why = format!("cuts must ascend between 1 and {}", nodes - 1);
-            link.problems.push(format!("`cuts`: {why}"));
+            let why = tr!("`cuts`: cuts must ascend between 1 and {last}", last = nodes - 1);
+            link.problems.push(why);
         }
     }
     link
@@ -193,7 +194,7 @@ fn compared(link: &mut Link, a: &str, current: Option<&Inputs>) {
         None => Inputs { recompute: None, ..now.alone() },
     });
     let read = read(&words.join("&"), lent.as_ref());
-    link.problems.extend(read.problems.into_iter().map(|why| format!("in A, {why}")));
+    link.problems.extend(read.problems.into_iter().map(|why| tr!("in A, {why}", why)));
     link.inputs.a = Some(Box::new(read.inputs));
 }
 
@@ -206,21 +207,21 @@ fn choose(
 ) -> Result<(), String> {
     match key {
         "v" if value == "1" => {}
-        "v" => return Err("this page knows links of version 1".into()),
+        "v" => return Err(t("this page knows links of version 1").into()),
         "model" if value == "file" => match current.map(|c| &c.model) {
             Some(own @ ModelChoice::File(_)) => inputs.model = own.clone(),
-            _ => return Err("that model came with a plan, which a link does not carry".into()),
+            _ => return Err(t("that model came with a plan, which a link does not carry").into()),
         },
         "cluster" if value == "file" => match current.map(|c| &c.cluster) {
             Some(own @ ClusterChoice::File(_)) => inputs.cluster = own.clone(),
-            _ => return Err("that cluster came with a plan, which a link does not carry".into()),
+            _ => return Err(t("that cluster came with a plan, which a link does not carry").into()),
         },
         "model" => {
             inputs.model = ModelChoice::Preset(value.parse().map_err(|e| format!("{e}"))?);
         }
         "cluster" => {
             let known = ClusterChoice::by_name(value);
-            inputs.cluster = known.ok_or("no cluster has that name")?;
+            inputs.cluster = known.ok_or_else(|| t("no cluster has that name"))?;
         }
         "batch" => inputs.mini_batch = number(value, 1, MINI_BATCH_MAX)?,
         "mb" => inputs.micro_batches = number(value, 1, MICRO_BATCHES_MAX.into())? as u32,
@@ -234,18 +235,21 @@ fn choose(
         "s" => {
             let kind: ScheduleKind = value.parse().map_err(|e| format!("{e}"))?;
             if !ScheduleKind::STRAIGHT.contains(&kind) {
-                return Err(format!("{} is not shown here yet; use 1f1b or gpipe", kind.title()));
+                return Err(tr!(
+                    "{schedule} is not shown here yet; use 1f1b or gpipe",
+                    schedule = kind.title()
+                ));
             }
             inputs.schedule = kind;
         }
-        _ => return Err("unknown".into()),
+        _ => return Err(t("unknown").into()),
     }
     Ok(())
 }
 
 fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let value = text.parse::<u64>().ok().filter(|n| (least..=most).contains(n));
-    value.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
+    value.ok_or_else(|| tr!("must be a whole number from {least} to {most}", least, most))
 }
 
 fn codec(text: &str) -> Result<Reduction, String> {
@@ -255,13 +259,13 @@ fn codec(text: &str) -> Result<Reduction, String> {
 
 fn edge(text: &str) -> Result<CodecKind, String> {
     let codec: CodecKind = text.parse().map_err(|e| format!("{e}"))?;
-    let keeps = "it keeps something from message to message; choose bf16 or fp8-e4m3";
+    let keeps = t("it keeps something from message to message; choose bf16 or fp8-e4m3");
     if codec.is_stateless() && codec.has_sound_settings() { Ok(codec) } else { Err(keeps.into()) }
 }
 
 fn percent(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|n| (0.0..=100.0).contains(n));
-    value.map(|n| n / 100.0).ok_or_else(|| "must be a percentage from 0 to 100".into())
+    value.map(|n| n / 100.0).ok_or_else(|| t("must be a percentage from 0 to 100").into())
 }
 
 fn list(text: &str) -> Result<Vec<u32>, String> {
@@ -269,7 +273,7 @@ fn list(text: &str) -> Result<Vec<u32>, String> {
         return Ok(vec![]);
     }
     let nodes: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
-    nodes.map_err(|_| "must be numbers with commas between".into())
+    nodes.map_err(|_| t("must be numbers with commas between").into())
 }
 
 /// Only files beside the page: a link must not make the page fetch from anywhere else.
@@ -279,7 +283,7 @@ fn local(path: &str) -> Result<String, String> {
         || path.contains('\\')
         || path.starts_with('/')
         || path.split('/').any(|part| part == "..");
-    if outside { Err("must be a file beside this page".into()) } else { Ok(path.into()) }
+    if outside { Err(t("must be a file beside this page").into()) } else { Ok(path.into()) }
 }
 
 /// What would end a word or mean something else in it.

@@ -4,6 +4,7 @@ use crate::exports::Format;
 use crate::inputs::{cluster_title, preset_title};
 use crate::keys::{Command, KEYS, Scope};
 use crate::presets::EXAMPLES;
+use crate::texts::{t, tr};
 use pipewright_core::cost::CLUSTERS;
 use pipewright_core::graph::presets::{PRESETS, Preset};
 use pipewright_core::schedule::ScheduleKind;
@@ -52,37 +53,41 @@ pub fn entries() -> Vec<Entry> {
         let act = Act::Command(binding.command);
         if found.iter().all(|entry| entry.act != act) {
             let what = match binding.command {
-                Command::Screen(screen) => format!("go to {}", screen.title()),
-                _ => binding.what.to_owned(),
+                Command::Screen(screen) => tr!("go to {screen}", screen = t(screen.title())),
+                _ => t(binding.what).to_owned(),
             };
             found.push(Entry { title: what, keys: binding.shown, act });
         }
     }
     found.push(Entry {
-        title: "keys and help".into(),
+        title: t("keys and help").into(),
         keys: "?",
         act: Act::Command(Command::Help),
     });
-    found.push(Entry::new("copy a link to this state", Act::CopyLink));
-    found.push(Entry::new("pin this plan as A", Act::Pin));
-    found.push(Entry::new("swap A and B", Act::Swap));
-    found.push(Entry::new("open a plan, trace or graph", Act::OpenFile));
-    found.push(Entry::new("theme: the other one", Act::Theme));
-    let save = |f: Format| Entry::new(format!("save {}: {}", f.file(), f.title()), Act::Save(f));
+    found.push(Entry::new(t("copy a link to this state"), Act::CopyLink));
+    found.push(Entry::new(t("pin this plan as A"), Act::Pin));
+    found.push(Entry::new(t("swap A and B"), Act::Swap));
+    found.push(Entry::new(t("open a plan, trace or graph"), Act::OpenFile));
+    found.push(Entry::new(t("theme: the other one"), Act::Theme));
+    let save = |f: Format| {
+        Entry::new(tr!("save {file}: {what}", file = f.file(), what = t(f.title())), Act::Save(f))
+    };
     found.extend(Format::ALL.map(save));
-    found.push(Entry::new("save timeline.png: the timeline as it is seen", Act::SavePicture));
-    found.push(Entry::new("copy the command that runs the plan", Act::CopyCommand));
+    found.push(Entry::new(t("save timeline.png: the timeline as it is seen"), Act::SavePicture));
+    found.push(Entry::new(t("copy the command that runs the plan"), Act::CopyCommand));
     let example = |(at, e): (usize, &crate::presets::Example)| {
-        Entry::new(format!("example {}: {}", e.title, e.why), Act::Example(at))
+        Entry::new(tr!("example {name}: {what}", name = e.title, what = t(e.why)), Act::Example(at))
     };
     found.extend(EXAMPLES.iter().enumerate().map(example));
-    let schedule =
-        |kind: ScheduleKind| Entry::new(format!("schedule: {}", kind.title()), Act::Schedule(kind));
+    let schedule = |kind: ScheduleKind| {
+        Entry::new(tr!("schedule: {name}", name = kind.title()), Act::Schedule(kind))
+    };
     found.extend(ScheduleKind::STRAIGHT.map(schedule));
-    let model = |preset| Entry::new(format!("model: {}", preset_title(preset)), Act::Model(preset));
+    let model =
+        |preset| Entry::new(tr!("model: {name}", name = preset_title(preset)), Act::Model(preset));
     found.extend(PRESETS.map(model));
     let cluster =
-        |name| Entry::new(format!("cluster: {}", cluster_title(name)), Act::Cluster(name));
+        |name| Entry::new(tr!("cluster: {name}", name = cluster_title(name)), Act::Cluster(name));
     found.extend(CLUSTERS.map(cluster));
     found
 }

@@ -2,6 +2,7 @@
 
 use crate::engine;
 use crate::inputs::{ClusterChoice, Inputs, ModelChoice, Rest};
+use crate::texts::n;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::schedule::ScheduleKind;
 
@@ -22,7 +23,7 @@ pub struct Example {
 pub const EXAMPLES: [Example; 4] = [
     Example {
         title: "VGG16",
-        why: "4 lanes of A100: unequal layers leave gaps, lane 0 is nearly full",
+        why: n("4 lanes of A100: unequal layers leave gaps, lane 0 is nearly full"),
         model: Preset::Vgg16,
         cluster: "dgx-a100",
         stages: 4,
@@ -32,7 +33,7 @@ pub const EXAMPLES: [Example; 4] = [
     },
     Example {
         title: "Fig. 7",
-        why: "Takisawa 2022: 32 dense layers on 8 P100, measured speed-ups",
+        why: n("Takisawa 2022: 32 dense layers on 8 P100, measured speed-ups"),
         model: Preset::Fc32 { width: 5000 },
         cluster: "reedbush-l",
         stages: 8,
@@ -42,7 +43,7 @@ pub const EXAMPLES: [Example; 4] = [
     },
     Example {
         title: "ResNet-50",
-        why: "8 lanes of H100, 64 micro-batches",
+        why: n("8 lanes of H100, 64 micro-batches"),
         model: Preset::Resnet50,
         cluster: "dgx-h100",
         stages: 8,
@@ -52,7 +53,7 @@ pub const EXAMPLES: [Example; 4] = [
     },
     Example {
         title: "Digits",
-        why: "trains in seconds on a laptop: export it and run it",
+        why: n("trains in seconds on a laptop: export it and run it"),
         model: Preset::DigitsCnn,
         cluster: "laptop",
         stages: 4,

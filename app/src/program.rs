@@ -1,5 +1,6 @@
 //! The schedule as text, a line a lane: `0F0 0F1 0B0`.
 
+use crate::texts::tr;
 use pipewright_core::schedule::Schedule;
 
 /// Actions of a lane that are written out; the rest is counted.
@@ -9,9 +10,14 @@ pub fn lines(schedule: &Schedule) -> String {
     let mut out = String::new();
     for (lane, actions) in schedule.lanes.iter().enumerate() {
         let words: Vec<String> = actions.iter().take(SHOWN_MAX).map(ToString::to_string).collect();
-        out += &format!("lane {lane:<3} {}", words.join(" "));
+        out += &tr!(
+            "lane {lane} {actions}",
+            lane = format_args!("{lane:<3}"),
+            actions = words.join(" ")
+        );
         if let Some(more) = actions.len().checked_sub(SHOWN_MAX + 1) {
-            out += &format!(" … and {} more", more + 1);
+            out += " … ";
+            out += &tr!("and {count} more", count = more + 1);
         }
         out.push('\n');
     }

@@ -2,6 +2,7 @@
 
 use crate::engine::Solved;
 use crate::format;
+use crate::texts::{t, tr};
 use pipewright_core::schedule::ScheduleKind;
 
 /// A sentence in two parts: the finding and its reason.
@@ -15,7 +16,11 @@ pub fn reason(solved: &Solved) -> Reason {
     let figures = solved.figures;
     let bad = (figures.peak > solved.capacity).then(|| {
         let over = format::bytes_text(figures.peak.saturating_sub(solved.capacity));
-        format!("✕ Lane {} does not fit: it needs {over} more than it has. ", figures.worst)
+        tr!(
+            "✕ Lane {lane} does not fit: it needs {over} more than it has. ",
+            lane = figures.worst,
+            over
+        )
     });
     let (finding, because) = pace(solved);
     Reason { bad, finding, because }
@@ -27,8 +32,8 @@ fn pace(solved: &Solved) -> (String, String) {
     let lanes = t.lanes.len();
     if lanes == 1 {
         return (
-            "One lane computes alone:".into(),
-            " nothing waits, nothing runs side by side.".into(),
+            tr!("One lane computes alone:"),
+            tr!(" nothing waits, nothing runs side by side."),
         );
     }
     let total = |s: usize| solved.stages[s].forward + solved.stages[s].backward();
@@ -42,27 +47,33 @@ fn pace(solved: &Solved) -> (String, String) {
     let m = f64::from(solved.inputs.micro_batches);
     let ramp = (d - 1.0) / (m + d - 1.0);
     let travel = t.messages.iter().map(|x| x.received - x.sent).max().unwrap_or_default();
-    let finding = format!("Lane {lazy} is idle {} % of the step:", format::percent(idle, 0));
+    let finding = tr!(
+        "Lane {lane} is idle {share} % of the step:",
+        lane = lazy,
+        share = format::percent(idle, 0)
+    );
     if travel.0 as f64 > 0.5 * total(slow).0 as f64 {
-        let because = format!(
-            " a message travels up to {}, as a stage computes {} on a micro-batch.",
-            clock.short(travel),
-            clock.short(total(slow))
+        let because = tr!(
+            " a message travels up to {travel}, as a stage computes {work} on a micro-batch.",
+            travel = clock.short(travel),
+            work = clock.short(total(slow))
         );
         return (finding, because);
     }
     if uneven > 1.12 && lazy != slow {
-        let because = format!(
-            " it works {} on a micro-batch, stage {slow} needs {} and sets the pace.",
-            clock.short(total(lazy)),
-            clock.short(total(slow))
+        let because = tr!(
+            " it works {work} on a micro-batch, stage {slow} needs {most} and sets the pace.",
+            work = clock.short(total(lazy)),
+            slow,
+            most = clock.short(total(slow))
         );
         return (finding, because);
     }
-    let because = format!(
-        " with {} micro-batches on {lanes} lanes, filling and draining alone takes {} %.",
-        solved.inputs.micro_batches,
-        format::percent(ramp, 0)
+    let because = tr!(
+        " with {m} micro-batches on {lanes} lanes, filling and draining alone takes {share} %.",
+        m = solved.inputs.micro_batches,
+        lanes,
+        share = format::percent(ramp, 0)
     );
     (finding, because)
 }
@@ -70,13 +81,16 @@ fn pace(solved: &Solved) -> (String, String) {
 /// Title and text where there is no suggestion.
 pub fn words(over: bool, schedule: ScheduleKind) -> (&'static str, &'static str) {
     match (over, schedule) {
-        (true, _) => {
-            ("No single change makes it fit", "try more lanes and smaller micro-batches together")
-        }
+        (true, _) => (
+            t("No single change makes it fit"),
+            t("try more lanes and smaller micro-batches together"),
+        ),
         (false, ScheduleKind::GPipe) => {
-            ("No single cut is better", "1F1B keeps fewer micro-batches in memory")
+            (t("No single cut is better"), t("1F1B keeps fewer micro-batches in memory"))
         }
-        (false, _) => ("No single cut is better", "more micro-batches shorten fill and drain"),
+        (false, _) => {
+            (t("No single cut is better"), t("more micro-batches shorten fill and drain"))
+        }
     }
 }
 

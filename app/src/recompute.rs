@@ -2,6 +2,7 @@
 
 use crate::shared::Shared;
 use crate::state::{Source, State};
+use crate::texts::{t, tr};
 use crate::wire::Wire;
 use leptos::prelude::*;
 use pipewright_worker::protocol::{
@@ -276,19 +277,21 @@ impl Recompute {
         let page = self.page;
         let Some(stage) = taken.stage else {
             return match crate::files::download("sequence.json", &taken.text) {
-                Ok(()) => page.say("sequence.json saved: the computations in their order."),
-                Err(_) => page.complain("The browser refused to save sequence.json."),
+                Ok(()) => page.say(t("sequence.json saved: the computations in their order.")),
+                Err(_) => page
+                    .complain(tr!("The browser refused to save {name}.", name = "sequence.json")),
             };
         };
         match taken.text.parse() {
             Ok(sequence) => {
                 page.edit(|inputs| inputs.recompute(stage, sequence));
                 page.screen.set(crate::screen::Screen::Plan);
-                page.say(format!(
-                    "Stage {stage} computes in this sequence now. Ctrl Z takes it back."
+                page.say(tr!(
+                    "Stage {stage} computes in this sequence now. Ctrl Z takes it back.",
+                    stage
                 ));
             }
-            Err(why) => page.complain(format!("The sequence cannot be used: {why}.")),
+            Err(why) => page.complain(tr!("The sequence cannot be used: {why}.", why)),
         }
     }
 

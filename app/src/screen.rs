@@ -1,6 +1,6 @@
 //! What the page can show: tabs, number keys, links and help all read this table.
 
-use crate::texts::n;
+use crate::texts::{n, tr};
 
 /// A screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +62,6 @@ impl Screen {
     pub fn of_word(word: &str) -> Result<Self, String> {
         let words = Self::ALL.map(Self::word);
         let found = Self::ALL.into_iter().find(|screen| screen.word() == word);
-        found.ok_or_else(|| format!("the views are {}", words.join(", ")))
+        found.ok_or_else(|| tr!("the views are {list}", list = words.join(", ")))
     }
 }

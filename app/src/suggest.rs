@@ -6,6 +6,7 @@
 use crate::engine::{self, Figures, Ground, LayerTime, Solved};
 use crate::format;
 use crate::inputs::Inputs;
+use crate::texts::{t, tr};
 use pipewright_core::partition;
 use pipewright_core::units::Nanos;
 
@@ -28,7 +29,7 @@ pub fn moves(inputs: &Inputs, layers: &[LayerTime]) -> Vec<(String, Inputs)> {
     let change = |(cut, to): (usize, usize)| {
         let mut moved = inputs.clone();
         moved.cuts[cut] = layers[to].first_node;
-        (format!("Move cut {} after {}", cut + 1, layers[to - 1].name), moved)
+        (tr!("Move cut {cut} after {layer}", cut = cut + 1, layer = layers[to - 1].name), moved)
     };
     let ranked = partition::moves(&bounds(inputs, layers), &times);
     ranked.into_iter().take(TRIED_MAX).map(change).collect()
@@ -48,17 +49,17 @@ pub fn fits(inputs: &Inputs, layers: usize) -> Vec<(String, Inputs)> {
     let more = (u64::from(inputs.micro_batches) + 1..=inputs.mini_batch.min(4096)).filter(divides);
     for m in more.take(3) {
         let smaller = Inputs { micro_batches: m as u32, ..inputs.clone() };
-        found.push((format!("Use {m} micro-batches"), smaller));
+        found.push((tr!("Use {m} micro-batches", m), smaller));
     }
     use pipewright_core::schedule::ScheduleKind::{GPipe, OneFOneB};
     if inputs.schedule == GPipe {
-        found.push(("Use 1F1B".into(), Inputs { schedule: OneFOneB, ..inputs.clone() }));
+        found.push((t("Use 1F1B").into(), Inputs { schedule: OneFOneB, ..inputs.clone() }));
     }
     for stages in [inputs.stages() + 1, inputs.stages() * 2] {
         if stages as usize <= layers && stages <= 64 {
             let mut wider = inputs.clone();
             engine::split(&mut wider, stages);
-            found.push((format!("Use {stages} lanes"), wider));
+            found.push((tr!("Use {stages} lanes", stages), wider));
         }
     }
     found
@@ -84,17 +85,17 @@ pub fn price(advice: &Advice, now: &Figures) -> (String, String) {
     let memory = format::relative(advice.figures.peak.0 as f64, now.peak.0 as f64);
     if advice.to_fit {
         let peak = format::bytes_text(advice.figures.peak);
-        return (format!("fits with {peak}"), format!("{time} time"));
+        return (tr!("fits with {peak}", peak), tr!("{change} time", change = time));
     }
     let first = time.replace('−', "▼ ").replace('+', "▲ ");
     let second = match memory {
-        format::Delta::Same => "same memory".into(),
+        format::Delta::Same => t("same memory").into(),
         _ => {
             let change = format::signed_percent(advice.figures.peak.0 as f64, now.peak.0 as f64);
-            format!("{change} memory")
+            tr!("{change} memory", change)
         }
     };
-    (format!("{first} step time"), second)
+    (tr!("{change} step time", change = first), second)
 }
 
 #[cfg(test)]

@@ -25,10 +25,8 @@ pub fn speak(mut pairs: Vec<Pair>) {
     TRANSLATED.set(pairs);
 }
 
-/// The text in the page's language; what reads it runs again when that changes.
+/// The text in the page's language. The page is written anew when that changes.
 pub fn t(english: &'static str) -> &'static str {
-    #[cfg(feature = "page")]
-    crate::language::track();
     TRANSLATED.with_borrow(|pairs| {
         let at = pairs.binary_search_by_key(&english, |(text, _)| *text);
         at.map_or(english, |at| pairs[at].1)

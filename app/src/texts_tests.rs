@@ -1,5 +1,5 @@
 use super::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const MANIFEST: &str = env!("CARGO_MANIFEST_DIR");
@@ -112,8 +112,17 @@ fn every_text() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_text_says_which_values_it_takes() {
-    assert!(!every_text().is_empty());
+fn every_text_has_a_japanese_translation_with_the_same_values() {
+    let file = std::fs::read_to_string(Path::new(MANIFEST).join("texts/ja.json")).unwrap();
+    let table: BTreeMap<String, String> = serde_json::from_str(&file).unwrap();
+    let texts = every_text();
+    let missing: Vec<_> = texts.iter().filter(|text| !table.contains_key(*text)).collect();
+    assert!(missing.is_empty(), "{} texts without translation: {missing:#?}", missing.len());
+    let unused: Vec<_> = table.keys().filter(|text| !texts.contains(*text)).collect();
+    assert!(unused.is_empty(), "{} translations of no text: {unused:#?}", unused.len());
+    for (english, japanese) in &table {
+        assert_eq!(names(english), names(japanese), "{english}");
+    }
 }
 
 #[test]

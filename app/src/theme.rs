@@ -2,6 +2,7 @@
 
 use crate::settings;
 use crate::state::State;
+use crate::texts::t;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::Closure;
@@ -41,15 +42,17 @@ pub fn start(state: State) {
 
 /// From the system's theme to the other one, then to its own, then back to following it.
 pub fn toggle(state: State) {
-    let system = if system_dark() { "dark" } else { "light" };
-    let other = if system_dark() { "light" } else { "dark" };
+    let (system, says_system) =
+        if system_dark() { ("dark", t("Theme: dark.")) } else { ("light", t("Theme: light.")) };
+    let (other, says_other) =
+        if system_dark() { ("light", t("Theme: light.")) } else { ("dark", t("Theme: dark.")) };
     let now = document().document_element().and_then(|root| root.get_attribute("data-theme"));
     let (next, says) = match now.as_deref() {
-        None => (Some(other), other),
-        Some(theme) if theme == other => (Some(system), system),
-        Some(_) => (None, "as the system"),
+        None => (Some(other), says_other),
+        Some(theme) if theme == other => (Some(system), says_system),
+        Some(_) => (None, t("Theme: as the system.")),
     };
     set(next);
-    state.say(format!("Theme: {says}."));
+    state.say(says);
     state.theme.update(|t| *t += 1);
 }

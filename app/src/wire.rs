@@ -1,5 +1,6 @@
 //! A worker of the browser's, with JSON in both directions.
 
+use crate::texts::{t, tr};
 use leptos::prelude::document;
 use pipewright_worker::protocol::{Reply, Request};
 use wasm_bindgen::prelude::Closure;
@@ -20,11 +21,11 @@ impl Wire {
     /// A sentence, where the browser refuses.
     pub fn start(hear: impl Fn(Reply) + Copy + 'static) -> Result<Self, String> {
         let refused =
-            |_: JsValue| "The browser refuses to start the worker; reload the page.".to_owned();
+            |_: JsValue| t("The browser refuses to start the worker; reload the page.").to_owned();
         let meta = document().query_selector("meta[name=pipewright-worker]").map_err(refused)?;
         let script = meta.and_then(|m| m.get_attribute("content"));
-        let script =
-            script.ok_or("The page was built without its worker; `make web` builds both.")?;
+        let script = script
+            .ok_or_else(|| t("The page was built without its worker; `make web` builds both."))?;
         let options = WorkerOptions::new();
         options.set_type(WorkerType::Module);
         let worker = Worker::new_with_options(&script, &options).map_err(refused)?;
@@ -33,12 +34,14 @@ impl Wire {
             match serde_json::from_str(&text) {
                 Ok(reply) => hear(reply),
                 Err(why) => {
-                    hear(Reply::Failed { why: format!("The worker is not understood: {why}") })
+                    hear(Reply::Failed { why: tr!("The worker is not understood: {why}", why) })
                 }
             }
         });
         let failed = Closure::new(move |event: ErrorEvent| {
-            hear(Reply::Failed { why: format!("The worker could not start: {}", event.message()) });
+            hear(Reply::Failed {
+                why: tr!("The worker could not start: {why}", why = event.message()),
+            });
         });
         worker.set_onmessage(Some(heard.as_ref().unchecked_ref()));
         worker.set_onerror(Some(failed.as_ref().unchecked_ref()));

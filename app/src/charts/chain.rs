@@ -8,6 +8,7 @@ use crate::model::arcs::{Arc, COLUMNS};
 use crate::model::chain::{Chain, ROW};
 use crate::model::fold::{Group, Kind, Row};
 use crate::model::{Anatomy, Passes};
+use crate::texts::{t, tr};
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
 use std::ops::Range;
@@ -65,7 +66,9 @@ impl Look<'_> {
         let first = &layers[0].ops;
         match row.kind {
             Kind::Layer => first.clone(),
-            _ if layers.iter().all(|l| l.ops == *first) => format!("each {first}"),
+            _ if layers.iter().all(|l| l.ops == *first) => {
+                tr!("each {operations}", operations = first)
+            }
             _ => String::new(),
         }
     }
@@ -81,12 +84,12 @@ pub fn longest(rows: &[Row], times: &[Passes]) -> Nanos {
 /// The names of the columns.
 pub fn head(longest: Nanos) -> String {
     let columns = [
-        ("ch-n", "layer"),
-        ("ch-o", "operations"),
-        ("ch-b", "forward and backward"),
-        ("ch-t", &*format!("time, {}", Clock::of(longest).unit)),
-        ("ch-p", "params"),
-        ("ch-s", "cut sends"),
+        ("ch-n", t("layer")),
+        ("ch-o", t("operations")),
+        ("ch-b", t("forward and backward")),
+        ("ch-t", &*tr!("time, {unit}", unit = Clock::of(longest).unit)),
+        ("ch-p", t("params")),
+        ("ch-s", t("cut sends")),
     ];
     let mut out = String::from("<div role='row' class='ch-row' aria-rowindex='1'>");
     for (class, name) in columns {
@@ -146,7 +149,10 @@ fn row(chain: &Chain, index: usize, look: &Look, longest: Nanos, clock: &Clock, 
         "<span role='gridcell' class='ch-n' title='{name}'>{name}{count}</span><span role='gridcell' class='ch-o' title='{ops}'>{ops}</span>"
     );
     bar(row, time, longest, clock, out);
-    let mark = if look.is_typed(row) { "<b title='typed over'>* </b>" } else { "" };
+    let mark = match look.is_typed(row) {
+        true => format!("<b title='{}'>* </b>", t("typed over")),
+        false => String::new(),
+    };
     let layers = &look.anatomy.layers[row.first..row.end];
     let params = look.params(row);
     let sends = layers[layers.len() - 1].sends * look.samples;
@@ -168,12 +174,9 @@ fn bar(row: &Row, time: Passes, longest: Nanos, clock: &Clock, out: &mut String)
             let _ = write!(out, "<i class='{class}' style='width:{share:.2}%'></i>");
         }
     }
-    let _ = write!(
-        out,
-        "<span class='sr'>forward {}, backward {}</span></span>",
-        clock.text(time.forward),
-        clock.text(time.backward),
-    );
+    let (forward, backward) = (clock.text(time.forward), clock.text(time.backward));
+    let spoken = tr!("forward {forward}, backward {backward}", forward, backward);
+    let _ = write!(out, "<span class='sr'>{spoken}</span></span>");
 }
 
 /// The stages beside the rows: a bracket each with time and memory, the slowest marked. `borders` are
@@ -194,13 +197,13 @@ pub fn stages(chain: &Chain, borders: &[usize], solved: &Solved) -> String {
         );
         if let Some(time) = times.get(stage).filter(|_| height >= 15.0) {
             let time = clock.text(*time);
-            let _ = write!(out, "<p><span><i>stage </i>{stage}</span><b>{time}</b></p>");
+            let _ = write!(out, "<p><span><i>{} </i>{stage}</span><b>{time}</b></p>", t("stage"));
             let lane = solved.timeline.lanes.get(stage).filter(|_| height >= 34.0);
             if let Some(lane) = lane {
                 let fill = Fill::of(lane.arena, solved.capacity);
                 let (sign, class) = (fill.sign(), fill.class());
                 let memory = format::bytes_text(lane.arena);
-                let word = if slow { "slowest" } else { "" };
+                let word = if slow { t("slowest") } else { "" };
                 let _ = write!(
                     out,
                     "<p><span class='{class}'>{sign}{memory}</span><span>{word}</span></p>"

@@ -3,6 +3,7 @@
 use crate::charts::chart::place;
 use crate::communication::{Curve, SPAN};
 use crate::format;
+use crate::texts::{t, tr};
 use pipewright_core::compress::Reduction;
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
@@ -45,7 +46,8 @@ pub fn draw(curves: &[Curve], now: f64, own: Reduction, size: (f64, f64)) -> Str
     let (width, height) = size;
     let mut out = format!(
         "<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}' role='img' \
-         aria-label='Step time over the bandwidth of the link, a line for each codec'>"
+         aria-label='{}'>",
+        t("Step time over the bandwidth of the link, a line for each codec")
     );
     axes(&frame, &mut out);
     let x = frame.x(now);
@@ -88,8 +90,9 @@ fn axes(frame: &Frame, out: &mut String) {
     }
     let _ = write!(
         out,
-        "<text x='{LEFT}' y='{}' class='cap'>↑ step time; dots: where a codec begins to pay</text>",
-        frame.height - 5.0
+        "<text x='{LEFT}' y='{}' class='cap'>{}</text>",
+        frame.height - 5.0,
+        t("↑ step time; dots: where a codec begins to pay")
     );
 }
 
@@ -104,13 +107,13 @@ fn lines(frame: &Frame, curves: &[Curve], own: Reduction, out: &mut String) {
         let _ = write!(out, "<path d='M{}' class='{class}'/>", path.join("L"));
         if let Some(speed) = curve.pays_below.filter(|speed| *speed < SPAN.1) {
             let step = along(curve, speed);
+            let says =
+                tr!("{codec} pays below {speed}", codec = curve.way, speed = format::speed(speed));
             let _ = write!(
                 out,
-                "<circle cx='{:.1}' cy='{:.1}' r='3.5' class='{class} best'><title>{} pays below {}</title></circle>",
+                "<circle cx='{:.1}' cy='{:.1}' r='3.5' class='{class} best'><title>{says}</title></circle>",
                 frame.x(speed),
-                frame.y(step),
-                curve.way,
-                format::speed(speed)
+                frame.y(step)
             );
         }
     }

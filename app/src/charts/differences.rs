@@ -4,6 +4,7 @@ use super::fill::Fill;
 use crate::compare::{Row, Value};
 use crate::engine::Solved;
 use crate::format::{bytes_text, escape, percent};
+use crate::texts::t;
 use std::fmt::Write;
 
 /// A line for each row: name, A, B, and B against A.
@@ -19,7 +20,7 @@ pub fn rows(rows: &[Row]) -> String {
             out,
             "<tr class='{class}' data-row='{}'><th scope='row'>{}</th>{}{}",
             row.id,
-            row.name,
+            t(row.name),
             value(&row.a),
             value(&row.b)
         );
@@ -32,7 +33,8 @@ pub fn rows(rows: &[Row]) -> String {
                     None => "num",
                 };
                 let amount = if change.amount.is_empty() { "" } else { " " };
-                let (arrow, word) = (change.arrow, change.word);
+                let (arrow, word) =
+                    (change.arrow, if change.word.is_empty() { "" } else { t(change.word) });
                 let text = format!("{arrow}{amount}{} {word}", change.amount);
                 write!(out, "<td class='{class}'>{text}</td></tr>")
             }

@@ -5,6 +5,7 @@ use super::layout::{AXIS, Layout, MINIMAP, Scale};
 use super::palette::Palette;
 use super::ticks;
 use crate::format::{Clock, percent};
+use crate::texts::tr;
 use pipewright_core::timeline::Timeline;
 
 /// What the frame is drawn from.
@@ -56,7 +57,7 @@ pub fn names(f: &Frame, timeline: &Timeline) {
         f.canvas.fill(&f.palette.text);
         f.canvas.font(600, 12, &f.palette.font);
         if !two_lines {
-            let name = if small { format!("L{lane}") } else { format!("Lane {lane}") };
+            let name = if small { format!("L{lane}") } else { tr!("Lane {lane}", lane) };
             f.canvas.text(&name, if small { 10.0 } else { 12.0 }, middle + 4.0, Align::Left);
             if !small {
                 f.canvas.fill(&f.palette.text_2);
@@ -70,10 +71,11 @@ pub fn names(f: &Frame, timeline: &Timeline) {
             }
             continue;
         }
-        f.canvas.text(&format!("Lane {lane}"), 12.0, middle - 3.0, Align::Left);
+        f.canvas.text(&tr!("Lane {lane}", lane), 12.0, middle - 3.0, Align::Left);
         f.canvas.fill(&f.palette.text_2);
         f.canvas.font(400, 11, &f.palette.font);
-        f.canvas.text(&format!("{} busy", busy(timeline, lane)), 12.0, middle + 12.0, Align::Left);
+        let says = tr!("{share} busy", share = busy(timeline, lane));
+        f.canvas.text(&says, 12.0, middle + 12.0, Align::Left);
     }
 }
 

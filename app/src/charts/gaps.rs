@@ -1,6 +1,7 @@
 //! The idle stretches of a lane that are wide enough to say why.
 
 use super::layout::Scale;
+use crate::texts::tr;
 use pipewright_core::timeline::causes::{Arrivals, Cause};
 use pipewright_core::timeline::{Timeline, Work};
 use pipewright_core::units::Nanos;
@@ -52,7 +53,7 @@ pub fn widest(
     found.truncate(most);
     let caption = |(_, from, to, index): (f64, Nanos, Nanos, Option<usize>)| {
         let (why, short) = index.map_or_else(
-            || ("step done".to_owned(), "step done".to_owned()),
+            || (tr!("step done"), tr!("step done")),
             |index| words(t, arrivals, lane, index),
         );
         Gap { from, to, why, short }
@@ -66,7 +67,8 @@ fn words(t: &Timeline, arrivals: &Arrivals, lane: usize, index: usize) -> (Strin
             let message = &t.messages[i];
             let kind = action.kind.letter();
             let what = format!("{kind} {}", message.micro_batch);
-            (format!("waits for {what} of lane {}", message.from), format!("for {what}"))
+            let lane = message.from;
+            (tr!("waits for {what} of lane {lane}", what, lane), tr!("for {what}", what))
         }
         _ => (String::new(), String::new()),
     }

@@ -5,6 +5,7 @@ use crate::engine::Figures;
 use crate::format::{self, Clock, Delta, escape};
 use crate::model::Passes;
 use crate::model::fold::Row;
+use crate::texts::{t, tr};
 use pipewright_core::graph::Graph;
 use pipewright_core::units::Bytes;
 use std::fmt::Write;
@@ -14,20 +15,25 @@ const OPERATIONS: usize = 40;
 
 /// Step time and peak memory against the last edit and A.
 pub fn results(now: &Figures, others: [Option<Figures>; 2], problem: Option<&str>) -> String {
-    let mut out = String::from(
-        "<table><thead><tr><th colspan='3'><h2>This plan</h2></th><th class='num'>last edit</th><th class='num'>vs A</th></tr></thead><tbody>",
+    let mut out = format!(
+        "<table><thead><tr><th colspan='3'><h2>{}</h2></th><th class='num'>{}</th><th class='num'>{}</th></tr></thead><tbody>",
+        t("This plan"),
+        t("last edit"),
+        t("vs A")
     );
     let (step, unit) = format::hero(now.step);
     let _ = write!(
         out,
-        "<tr class='big'><th scope='row'>Step time</th><td class='num v' id='model-step' data-value='{}'>{step}</td><td class='u'>{unit}</td>",
+        "<tr class='big'><th scope='row'>{}</th><td class='num v' id='model-step' data-value='{}'>{step}</td><td class='u'>{unit}</td>",
+        t("Step time"),
         now.step.0
     );
     changes(others, |other| format::relative(now.step.secs(), other.step.secs()), &mut out);
     let (peak, unit) = format::bytes(now.peak);
     let _ = write!(
         out,
-        "</tr><tr><th scope='row'>Peak memory</th><td class='num v'>{peak}</td><td class='u'>{unit}</td>"
+        "</tr><tr><th scope='row'>{}</th><td class='num v'>{peak}</td><td class='u'>{unit}</td>",
+        t("Peak memory")
     );
     changes(others, |other| format::relative(now.peak.0 as f64, other.peak.0 as f64), &mut out);
     out.push_str("</tr></tbody></table>");
@@ -54,10 +60,11 @@ pub fn heading(row: &Row, look: &Look, borders: &[usize]) -> String {
     let (name, count) = look.name(row);
     let stage = |layer: usize| borders.partition_point(|b| *b <= layer);
     let stages = match (stage(row.first), stage(row.end - 1)) {
-        (a, b) if a == b => format!("stage {a}"),
-        (a, b) => format!("stages {a} to {b}"),
+        (a, b) if a == b => tr!("stage {stage}", stage = a),
+        (a, b) => tr!("stages {a} to {b}", a, b),
     };
-    let layers = if count > 1 { format!(" · {count} layers") } else { String::new() };
+    let layers =
+        if count > 1 { format!(" · {}", tr!("{count} layers", count)) } else { String::new() };
     let name = escape(name);
     format!("<h2 id='layer-name'>{name}</h2><span class='dim small'>{stages}{layers}</span>")
 }
@@ -74,14 +81,14 @@ pub fn facts(row: &Row, look: &Look, graph: &Graph) -> String {
     let flops: u64 = layers.iter().map(|l| l.flops).sum();
     let mut list = vec![];
     if row.group().is_some() {
-        list.push(("Forward", clock.text(time.forward)));
-        list.push(("Backward", clock.text(time.backward)));
+        list.push((t("Forward"), clock.text(time.forward)));
+        list.push((t("Backward"), clock.text(time.backward)));
     }
-    list.push(("Share of all layers", format!("{} %", format::percent(share, 1))));
-    list.push(("Parameters", look.params(row)));
-    list.push(("Forward, one sample", format!("{}FLOP", format::scaled(flops as f64))));
-    list.push(("Kept for backward", format::bytes_text(kept)));
-    list.push(("A cut after it sends", format::bytes_text(sends)));
+    list.push((t("Share of all layers"), format!("{} %", format::percent(share, 1))));
+    list.push((t("Parameters"), look.params(row)));
+    list.push((t("Forward, one sample"), format!("{}FLOP", format::scaled(flops as f64))));
+    list.push((t("Kept for backward"), format::bytes_text(kept)));
+    list.push((t("A cut after it sends"), format::bytes_text(sends)));
     let mut out = String::from("<dl class='facts'>");
     for (name, value) in list {
         let _ = write!(out, "<dt>{name}</dt><dd>{value}</dd>");
@@ -95,7 +102,11 @@ pub fn facts(row: &Row, look: &Look, graph: &Graph) -> String {
 
 fn operations(graph: &Graph, first: usize, end: usize, out: &mut String) {
     let nodes = graph.nodes().get(first..end).unwrap_or_default();
-    out.push_str("<table class='shares ops'><thead><tr><th>operation</th><th class='num'>gives, one sample</th></tr></thead><tbody>");
+    let (operation, gives) = (t("operation"), t("gives, one sample"));
+    let _ = write!(
+        out,
+        "<table class='shares ops'><thead><tr><th>{operation}</th><th class='num'>{gives}</th></tr></thead><tbody>"
+    );
     for node in nodes.iter().take(OPERATIONS) {
         let shape: Vec<String> = node.output.shape.iter().map(u64::to_string).collect();
         let _ = write!(
@@ -108,7 +119,11 @@ fn operations(graph: &Graph, first: usize, end: usize, out: &mut String) {
     }
     out.push_str("</tbody></table>");
     if nodes.len() > OPERATIONS {
-        let _ = write!(out, "<p class='note'>and {} more</p>", nodes.len() - OPERATIONS);
+        let _ = write!(
+            out,
+            "<p class='note'>{}</p>",
+            tr!("and {count} more", count = nodes.len() - OPERATIONS)
+        );
     }
 }
 

@@ -3,6 +3,7 @@
 use super::fill::Fill;
 use crate::engine::{LayerTime, Solved};
 use crate::format::{self, Clock, escape};
+use crate::texts::{t, tr};
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
 
@@ -152,7 +153,7 @@ pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places) -> String {
         let two = b - a >= 32.0;
         let y = (a + b) / 2.0 + if two { -4.0 } else { 4.0 };
         let left = BAR + 22.0;
-        let _ = write!(out, "<text x='{left}' y='{y:.1}'>stage {stage}</text>");
+        let _ = write!(out, "<text x='{left}' y='{y:.1}'>{}</text>", tr!("stage {stage}", stage));
         if let Some(time) = times.get(stage) {
             let text = clock.text(*time);
             let _ = write!(out, "<text x='100%' y='{y:.1}' class='st'>{text}</text>");
@@ -164,7 +165,7 @@ pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places) -> String {
         let y = y + 15.0;
         let _ = write!(out, "<text x='{left}' y='{y:.1}' class='sm {class}'>{sign}{memory}</text>");
         if stage == slowest && n > 1 {
-            let _ = write!(out, "<text x='100%' y='{y:.1}' class='slow'>slowest</text>");
+            let _ = write!(out, "<text x='100%' y='{y:.1}' class='slow'>{}</text>", t("slowest"));
         }
     }
     for stage in 1..n {

@@ -1,6 +1,7 @@
 //! The style sheet's colours for the canvas: read once per theme (`style`), so that both draw alike.
 
 use super::raster::Rgb;
+use crate::texts::n;
 use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::Work;
 
@@ -14,9 +15,9 @@ pub enum ColourBy {
 
 impl ColourBy {
     pub const ALL: [(ColourBy, &'static str); 3] = [
-        (ColourBy::Kind, "Kind"),
-        (ColourBy::MicroBatch, "Micro-batch"),
-        (ColourBy::Stage, "Stage"),
+        (ColourBy::Kind, n("Kind")),
+        (ColourBy::MicroBatch, n("Micro-batch")),
+        (ColourBy::Stage, n("Stage")),
     ];
 }
 
@@ -62,10 +63,10 @@ pub(super) const HUES: [&str; 8] =
 
 /// What drawings that leave the page are coloured by: kinds, on a light ground.
 pub const HUES_OF_KINDS: [(&str, &str); 4] = [
-    ("forward", "#0072b2"),
-    ("backward", "#b84a00"),
-    ("weight gradient", "#00795a"),
-    ("update", "#6b7480"),
+    (n("forward"), "#0072b2"),
+    (n("backward"), "#b84a00"),
+    (n("weight gradient"), "#00795a"),
+    (n("update"), "#6b7480"),
 ];
 
 /// The colour of a piece of work in such a drawing.

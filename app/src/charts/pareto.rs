@@ -5,6 +5,7 @@ use super::recompute::Unit;
 use super::ticks;
 use crate::engine::Figures;
 use crate::format::Clock;
+use crate::texts::tr;
 use pipewright_core::units::Nanos;
 use pipewright_worker::protocol::FoundPlan;
 use std::fmt::Write;
@@ -143,11 +144,10 @@ pub fn draw(
 ) -> String {
     let Frame { width, height, .. } = *frame;
     let mut out = format!(
-        "<svg width='{width}' height='{height}' role='img' aria-label='{} plans by step time and {}'>",
-        found.len(),
+        "<svg width='{width}' height='{height}' role='img' aria-label='{}'>",
         match frame.axis {
-            Axis::Memory => "peak memory",
-            Axis::Traffic => "traffic",
+            Axis::Memory => tr!("{count} plans by step time and peak memory", count = found.len()),
+            Axis::Traffic => tr!("{count} plans by step time and traffic", count = found.len()),
         }
     );
     axes(frame, &mut out);
@@ -212,17 +212,16 @@ fn axes(frame: &Frame, out: &mut String) {
         );
     }
     let up = match frame.axis {
-        Axis::Memory => "peak memory",
-        Axis::Traffic => "traffic of a step",
+        Axis::Memory => tr!("↑ peak memory, {unit}", unit = unit.name),
+        Axis::Traffic => tr!("↑ traffic of a step, {unit}", unit = unit.name),
     };
     let _ = write!(
         out,
         "<path d='M{LEFT} {bottom}H{right}' class='gr'/>\
-         <text x='8' y='14' class='cap'>↑ {up}, {}</text>\
-         <text x='{right}' y='{}' text-anchor='end' class='cap'>step time, {}</text>",
-        unit.name,
+         <text x='8' y='14' class='cap'>{up}</text>\
+         <text x='{right}' y='{}' text-anchor='end' class='cap'>{}</text>",
         frame.height - 6.0,
-        clock.unit
+        tr!("step time, {unit}", unit = clock.unit)
     );
 }
 

@@ -2,6 +2,7 @@
 
 use super::chart::{self, BELOW, Chart, LEFT, RIGHT};
 use crate::speedup::{Curves, Point};
+use crate::texts::{t, tr};
 use pipewright_core::cost::takisawa::MeasuredSpeedup;
 use std::fmt::Write;
 
@@ -20,7 +21,8 @@ pub fn draw(
     let top = seen.map(|p| p.speedup).chain(measured).chain([own]).fold(1.2, f64::max) * 1.08;
     let c = Chart { width, height, m_max: m_max.max(m), top, log };
     let mut out = format!(
-        "<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}' role='img' aria-label='Speed-up over the number of micro-batches, a curve for each number of lanes'>"
+        "<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}' role='img' aria-label='{}'>",
+        t("Speed-up over the number of micro-batches, a curve for each number of lanes")
     );
     axes(&c, &mut out);
     lines(&c, curves, d, (c.x(m), c.y(own)), &mut out);
@@ -28,20 +30,24 @@ pub fn draw(
         let (x, y) = (c.x(p.m as f64), c.y(p.speedup));
         let _ = write!(
             out,
-            "<path d='M{x:.1} {:.1}l5 5-5 5-5-5z' class='pt'><title>measured, d = {}: {} at m = {} (Takisawa 2022, Fig. 7)</title></path>",
+            "<path d='M{x:.1} {:.1}l5 5-5 5-5-5z' class='pt'><title>{}</title></path>",
             y - 5.0,
-            p.d,
-            p.speedup,
-            p.m
+            tr!(
+                "measured, d = {d}: {speedup} at m = {m} (Takisawa 2022, Fig. 7)",
+                d = p.d,
+                speedup = p.speedup,
+                m = p.m
+            )
         );
     }
     if !points.is_empty() {
         let x = LEFT + 8.0;
         let _ = write!(
             out,
-            "<path d='M{} 9l5 5-5 5-5-5z' class='pt'/><text x='{}' y='18' class='tx'>measured (Fig. 7)</text>",
+            "<path d='M{} 9l5 5-5 5-5-5z' class='pt'/><text x='{}' y='18' class='tx'>{}</text>",
             x + 5.0,
-            x + 16.0
+            x + 16.0,
+            t("measured (Fig. 7)")
         );
     }
     if speedup.is_finite() && speedup > 0.0 {
@@ -49,9 +55,10 @@ pub fn draw(
         let anchor = if x > width - RIGHT - 40.0 { "end" } else { "middle" };
         let _ = write!(
             out,
-            "<circle cx='{x:.1}' cy='{y:.1}' r='7' class='me-o'/><circle cx='{x:.1}' cy='{y:.1}' r='3' class='me-i'/><text x='{x:.1}' y='{:.1}' text-anchor='{anchor}' class='me-t'>this plan</text>",
+            "<circle cx='{x:.1}' cy='{y:.1}' r='7' class='me-o'/><circle cx='{x:.1}' cy='{y:.1}' r='3' class='me-i'/><text x='{x:.1}' y='{:.1}' text-anchor='{anchor}' class='me-t'>{}</text>",
             // Above stand the names of the curves.
-            if y > height - BELOW - 24.0 { y - 12.0 } else { y + 21.0 }
+            if y > height - BELOW - 24.0 { y - 12.0 } else { y + 21.0 },
+            t("this plan")
         );
     }
     out + "</svg>"
@@ -78,13 +85,15 @@ fn axes(c: &Chart, out: &mut String) {
     }
     let _ = write!(
         out,
-        "<text x='{LEFT}' y='{}' class='cap'>↑ speed-up over one process</text>",
-        c.height - 5.0
+        "<text x='{LEFT}' y='{}' class='cap'>{}</text>",
+        c.height - 5.0,
+        t("↑ speed-up over one process")
     );
     let _ = write!(
         out,
-        "<text x='{right}' y='{}' text-anchor='end' class='cap'>micro-batches m</text>",
-        c.height - 5.0
+        "<text x='{right}' y='{}' text-anchor='end' class='cap'>{}</text>",
+        c.height - 5.0,
+        t("micro-batches m")
     );
 }
 
@@ -110,10 +119,14 @@ fn lines(c: &Chart, curves: &Curves, own: u32, plan: (f64, f64), out: &mut Strin
         if d > 1 {
             let _ = write!(
                 out,
-                "<circle cx='{x:.1}' cy='{:.1}' r='3' class='{strong} best'><title>d = {d}: best m = {}, speed-up {:.2}</title></circle>",
+                "<circle cx='{x:.1}' cy='{:.1}' r='3' class='{strong} best'><title>{}</title></circle>",
                 c.y(best.speedup),
-                best.m,
-                best.speedup
+                tr!(
+                    "d = {d}: best m = {m}, speed-up {speedup}",
+                    d,
+                    m = best.m,
+                    speedup = format_args!("{:.2}", best.speedup)
+                )
             );
         }
         let strong = if d == own { " own" } else { "" };

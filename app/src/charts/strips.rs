@@ -7,6 +7,7 @@ use super::layout::{Layout, Scale};
 use super::palette::{Colour, Palette};
 use super::raster::{self, Image};
 use crate::format;
+use crate::texts::{t, tr};
 use pipewright_core::timeline::{Lane, Timeline};
 use pipewright_core::units::Bytes;
 
@@ -42,15 +43,15 @@ fn caption(s: &Strips) {
     s.canvas.ctx.set_text_baseline("alphabetic");
     s.canvas.fill(&s.palette.text);
     s.canvas.font(600, 12, &s.palette.font);
-    s.canvas.text("Memory", if small { 10.0 } else { 12.0 }, memory_top - 10.0, Align::Left);
+    s.canvas.text(t("Memory"), if small { 10.0 } else { 12.0 }, memory_top - 10.0, Align::Left);
     if !small {
         s.canvas.fill(&s.palette.text_3);
         s.canvas.font(400, 11, &s.palette.font);
         let capacity = format::bytes_text(s.capacity);
         let text = if s.layout.curves() {
-            format!("each strip 0 to {capacity} · dashed: capacity · dot: peak")
+            tr!("each strip 0 to {capacity} · dashed: capacity · dot: peak", capacity)
         } else {
-            format!("darker is fuller · red is over {capacity}")
+            tr!("darker is fuller · red is over {capacity}", capacity)
         };
         s.canvas.text(&text, right, memory_top - 10.0, Align::Right);
     }
@@ -158,7 +159,7 @@ fn label(s: &Strips, lane: usize, peak: Bytes, fill: Fill) {
     let text = if small {
         format!("{}{} %", fill.sign().trim(), format::percent(share, 0))
     } else if fill == Fill::Over {
-        format!("✕ {} over", format::bytes_text(peak.saturating_sub(s.capacity)))
+        tr!("✕ {bytes} over", bytes = format::bytes_text(peak.saturating_sub(s.capacity)))
     } else {
         let size = format::bytes_text(peak);
         format!("{}{size} · {} %", fill.sign(), format::percent(share, usize::from(share < 0.0995)))
@@ -173,7 +174,7 @@ fn label(s: &Strips, lane: usize, peak: Bytes, fill: Fill) {
     }
     s.canvas.fill(&s.palette.text);
     s.canvas.font(600, 12, &s.palette.font);
-    s.canvas.text(&format!("Lane {lane}"), 12.0, middle - 2.0, Align::Left);
+    s.canvas.text(&tr!("Lane {lane}", lane), 12.0, middle - 2.0, Align::Left);
     s.canvas.fill(tone(s.palette, fill));
     s.canvas.font(weight, 11, &s.palette.font);
     s.canvas.text(&text, 12.0, middle + 12.0, Align::Left);

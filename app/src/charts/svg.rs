@@ -2,6 +2,7 @@
 
 use super::palette::{HUES_OF_KINDS, colour_of};
 use crate::format::{Clock, escape};
+use crate::texts::{t, tr};
 use pipewright_core::timeline::{Timeline, Work};
 use std::fmt::Write;
 
@@ -22,8 +23,10 @@ const MOST: usize = 50_000;
 pub fn draw(timeline: &Timeline, title: &str) -> Result<String, String> {
     let work: usize = timeline.lanes.iter().map(|lane| lane.spans.len()).sum();
     if work > MOST {
-        return Err(format!(
-            "{work} actions are too many for a drawing, {MOST} fit; use fewer micro-batches"
+        return Err(tr!(
+            "{work} actions are too many for a drawing, {most} fit; use fewer micro-batches",
+            work,
+            most = MOST
         ));
     }
     let height = TOP + PITCH * timeline.lanes.len() as f64 + 28.0;
@@ -74,7 +77,7 @@ fn foot(out: &mut String, timeline: &Timeline, height: f64) {
     for (at, (name, colour)) in HUES_OF_KINDS.iter().enumerate() {
         let x = LEFT + 60.0 + 120.0 * at as f64;
         let _ = writeln!(out, "<circle cx='{x}' cy='{}' r='4' fill='{colour}'/>", y - 4.0);
-        let _ = writeln!(out, "<text x='{}' y='{y}' fill='#555555'>{name}</text>", x + 8.0);
+        let _ = writeln!(out, "<text x='{}' y='{y}' fill='#555555'>{}</text>", x + 8.0, t(name));
     }
 }
 

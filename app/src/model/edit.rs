@@ -5,6 +5,7 @@ use super::Anatomy;
 use crate::engine;
 use crate::inputs::Inputs;
 use crate::shared::Shared;
+use crate::texts::{t, tr};
 use crate::times::{Times, Typed, TypedLayer};
 use pipewright_core::cost::{Cluster, Costs, MeasuredNode, NodeCost, Sample, SplitSample};
 use pipewright_core::graph::Graph;
@@ -44,8 +45,9 @@ pub fn parse(text: &str) -> Result<Nanos, String> {
     let number = text.trim().replace(',', ".").parse::<f64>().ok();
     let number = number.filter(|ms| (0.0..=MOST_MS).contains(ms));
     let nanos = number.map(|ms| Nanos((ms * 1e6).round() as u64));
-    nanos
-        .ok_or_else(|| "A time is a number of milliseconds from 0 to 3600000, such as 1.25.".into())
+    nanos.ok_or_else(|| {
+        t("A time is a number of milliseconds from 0 to 3600000, such as 1.25.").into()
+    })
 }
 
 /// A time as a box shows it: milliseconds, to a tenth of a microsecond.
@@ -70,7 +72,10 @@ pub fn typed(
         anatomy.work[layer].iter().copied().filter(|(_, kind)| pass.has(*kind)).collect();
     if parts.is_empty() {
         let name = &anatomy.layers[layer].name;
-        return Err(format!("{name} computes nothing in its {} pass.", pass.name()));
+        return Err(match pass {
+            Pass::Forward => tr!("{name} computes nothing in its forward pass.", name),
+            Pass::Backward => tr!("{name} computes nothing in its backward pass.", name),
+        });
     }
     let now = Typed { time, samples: engine::samples(inputs) };
     let chosen = inputs.cluster.cluster();

@@ -2,6 +2,7 @@
 
 use super::{Question, apply, devices, name};
 use crate::state::State;
+use crate::texts::tr;
 use crate::wire::Wire;
 use leptos::prelude::*;
 use pipewright_worker::protocol::{FoundPlan, Plans, Reply, Request};
@@ -77,7 +78,7 @@ impl PlanSearch {
             let plan = self.page.inputs.with_untracked(|i| i.alone().draft().plan());
             let plan = match plan {
                 Ok((plan, _)) => plan,
-                Err(why) => return self.failed.set(Some(format!("Nothing searched: {why}."))),
+                Err(why) => return self.failed.set(Some(tr!("Nothing searched: {why}.", why))),
             };
             self.forget();
             match Wire::start(move |reply| self.hear(reply)) {
@@ -138,9 +139,9 @@ impl PlanSearch {
         match self.page.inputs.with_untracked(|inputs| apply(found, inputs)) {
             Ok(next) => {
                 self.page.replace(next);
-                self.page.say(format!("B is {} now. Ctrl Z takes it back.", name(found)));
+                self.page.say(tr!("B is {plan} now. Ctrl Z takes it back.", plan = name(found)));
             }
-            Err(why) => self.page.complain(format!("The plan cannot be used: {why}.")),
+            Err(why) => self.page.complain(tr!("The plan cannot be used: {why}.", why)),
         }
     }
 }

@@ -43,11 +43,8 @@ pub fn App() -> impl IntoView {
         document().set_title(&tr!("{name} on {lanes} lanes - Pipewright", name, lanes));
     });
     // Another language writes the page anew; the state stays.
-    let page = move || {
-        language::track();
-        page(state, visited)
-    };
-    view! { {page} }
+    leptos::task::spawn_local(language::start());
+    move || language::spoken().map(|_| page(state, visited))
 }
 
 /// Everything that is seen; screens are made when they are first visited.

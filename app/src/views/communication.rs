@@ -182,7 +182,7 @@ fn Bandwidth() -> impl IntoView {
     };
     let which = move || {
         let between = state.base.with(|b| b.get().is_some_and(|b| b.between_nodes));
-        if between { "between nodes" } else { "within the node" }
+        if between { t("between nodes") } else { t("within the node") }
     };
     view! {
         <div class="row"><label for="bandwidth">{t("Bandwidth")}</label><output>{move || format::speed(state.speed())}</output></div>
@@ -234,9 +234,9 @@ fn Codecs() -> impl IntoView {
     let said = move || {
         state.rows.with(|rows| match &*rows.0 {
             Err(why) => Some(why.clone()),
-            Ok(rows) if rows.is_empty() => {
-                Some("One replica alone sums no gradients: choose two or more on the left.".into())
-            }
+            Ok(rows) if rows.is_empty() => Some(
+                t("One replica alone sums no gradients: choose two or more on the left.").into(),
+            ),
             Ok(_) => None,
         })
     };

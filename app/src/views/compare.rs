@@ -15,6 +15,7 @@ use crate::plans::PlanSearch;
 use crate::screen::Screen;
 use crate::shared::Shared;
 use crate::state::State;
+use crate::texts::t;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 use pipewright_core::timeline::causes::{self, Arrivals};
@@ -65,7 +66,7 @@ impl Compare {
             _ => page.inputs.with(|i| page.graph.with(|g| engine::baseline(i, g))),
         });
         let a = Memo::new(move |_| {
-            let inputs = asked.get().ok_or("The model has fewer layers than stages.")?;
+            let inputs = asked.get().ok_or_else(|| t("The model has fewer layers than stages."))?;
             let ground = page.ground.with_untracked(|now| Ground::near(&inputs, now));
             solve(&inputs, &ground).map(Seen::new)
         });

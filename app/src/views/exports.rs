@@ -77,10 +77,10 @@ fn menu(open: RwSignal<bool>) -> Result<AnyView, Missing> {
     let ranks = state.inputs.with(|i| i.stages() * i.rest.data_parallel.replicas);
     let mut items: Vec<(usize, &'static str, String, Act)> = vec![];
     for (at, format) in Format::ALL.into_iter().enumerate() {
-        items.push((at, format.title(), format.file().into(), Act::Save(format)));
+        items.push((at, t(format.title()), format.file().into(), Act::Save(format)));
     }
-    items.push((ITEMS - 2, "Timeline as PNG", "timeline.png".into(), Act::Picture));
-    items.push((ITEMS - 1, "Copy the command that runs it", command(ranks), Act::Command));
+    items.push((ITEMS - 2, t("Timeline as PNG"), "timeline.png".into(), Act::Picture));
+    items.push((ITEMS - 1, t("Copy the command that runs it"), command(ranks), Act::Command));
     let shown = view! {
         <div class="menu" role="menu" aria-label=t("Other formats") node_ref=menu on:keydown=key>
             {items.into_iter().map(item).collect_view()}

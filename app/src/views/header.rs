@@ -89,7 +89,7 @@ fn Screens() -> impl IntoView {
 #[component]
 fn Language() -> impl IntoView {
     let state = expect_context::<State>();
-    let (other, name) = language::spoken().other();
+    let (other, name) = language::spoken().unwrap_or_default().other();
     let speak = move |_| {
         spawn_local(async move {
             if language::speak(other).await.is_err() {
@@ -97,7 +97,8 @@ fn Language() -> impl IntoView {
                 return;
             }
             language::keep(other);
-            // The page was written anew, and with it what had the focus.
+            // The page is written anew, and with it what had the focus.
+            leptos::task::tick().await;
             super::help::focus("language");
             state.say(name);
         });
@@ -152,10 +153,12 @@ pub fn Export(id: &'static str) -> impl IntoView {
             if inputs.stages() * inputs.micro_batches > LONG {
                 return set_size.set(String::new());
             }
-            if let Ok((plan, _)) = inputs.draft().plan() {
-                let length = plan.to_json().len() as u64;
-                set_size.set(format::bytes_text(pipewright_core::units::Bytes(length)));
-            }
+            spawn_local(async move {
+                let size = files::size(inputs).await;
+                if waiting.try_get_value() == Some(mine) {
+                    set_size.set(size.map(format::bytes_text).unwrap_or_default());
+                }
+            });
         };
         set_timeout(measure, std::time::Duration::from_millis(600));
     });

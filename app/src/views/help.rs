@@ -47,8 +47,8 @@ fn dialog() -> Result<AnyView, Missing> {
             <p><label><input id="number-keys" type="checkbox"
                 prop:checked=move || state.number_keys.get() on:change=switch />" "{t("Number keys change the screen")}</label></p>
             <p class="mut">
-                {t("Every slider: arrows one step, Shift ten, Page up and down double and halve, double click
-                the usual value. Drop a plan.json or the runner's trace.json anywhere on the page.
+                {t("Every slider: arrows one step, Shift ten, Page up and down double and halve, double click \
+                the usual value. Drop a plan.json or the runner's trace.json anywhere on the page. \
                 Nothing leaves your browser.")}
             </p>
         </section>
@@ -59,11 +59,11 @@ fn dialog() -> Result<AnyView, Missing> {
 #[component]
 fn Keys(scope: Scope) -> impl IntoView {
     let rows = KEYS.iter().filter(|b| b.scope == scope).map(|b| {
-        view! { <tr><td><kbd>{b.shown}</kbd></td><td>{b.what}</td></tr> }
+        view! { <tr><td><kbd>{b.shown}</kbd></td><td>{t(b.what)}</td></tr> }
     });
     view! {
         <div>
-            <h3>{scope.title()}</h3>
+            <h3>{t(scope.title())}</h3>
             <table><tbody>{rows.collect_view()}</tbody></table>
         </div>
     }

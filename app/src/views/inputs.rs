@@ -11,7 +11,7 @@ use crate::presets::EXAMPLES;
 use crate::speedup::divisors;
 use crate::state::State;
 use crate::stops::multiples;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use leptos::prelude::*;
 use pipewright_core::cost::CLUSTERS;
 use pipewright_core::graph::presets::PRESETS;
@@ -27,7 +27,7 @@ pub fn Inputs() -> impl IntoView {
                 <ClusterSelect id="cluster" />
                 <Examples />
             </Group>
-            <Group title=t("Split") hint="height = time">
+            <Group title=t("Split") hint=t("height = time")>
                 <Split />
             </Group>
             <Group title=t("Pipeline") hint="">
@@ -70,7 +70,11 @@ pub fn ModelSelect(id: &'static str) -> impl IntoView {
     let facts = move || {
         state.graph.with(|g| {
             let params = format::scaled(g.trainable_elements() as f64);
-            format!("{params} params · {}FLOP", format::scaled(g.forward_flops() as f64))
+            tr!(
+                "{params} params · {flops}FLOP",
+                params,
+                flops = format::scaled(g.forward_flops() as f64)
+            )
         })
     };
     view! {
@@ -96,7 +100,7 @@ pub fn ClusterSelect(id: &'static str) -> impl IntoView {
     let own = move || {
         let cluster = state.inputs.with(|i| i.cluster.clone());
         matches!(cluster, ClusterChoice::File(_)).then(|| {
-            let title = format!("{} (from plan)", cluster.cluster().name);
+            let title = tr!("{name} (from plan)", name = cluster.cluster().name);
             view! { <option value="file" selected>{title}</option> }
         })
     };
@@ -141,7 +145,7 @@ fn Examples() -> impl IntoView {
     view! {
         <div class="ex" role="group" aria-label=t("Examples")>
             {EXAMPLES.iter().map(|example| view! {
-                <button title=example.why on:click=move |_| state.load(example.inputs())>{example.title}</button>
+                <button title=t(example.why) on:click=move |_| state.load(example.inputs())>{example.title}</button>
             }).collect_view()}
         </div>
         <p class="note wide">{t("or drop a plan.json or trace.json anywhere")}</p>
@@ -162,7 +166,7 @@ fn Pipeline() -> impl IntoView {
     let set_stages = Callback::new(move |(n, dragging): (u64, bool)| {
         let most = layers.get_untracked().min(u64::from(STAGES_MAX));
         if n > most {
-            state.complain(format!("{n} lanes need as many layers; this model has {most}."));
+            state.complain(tr!("{n} lanes need as many layers; this model has {most}.", n, most));
             return;
         }
         change(dragging, &|i| {
@@ -181,7 +185,7 @@ fn Pipeline() -> impl IntoView {
     let batch = Memo::new(move |_| state.inputs.with(|i| i.mini_batch));
     view! {
         <Slider id="stages" label=t("Lanes") set=set_stages usual=4 most=STAGES_MAX.into()
-            unit=Signal::derive(move || format!("of {}", stages_most()))
+            unit=Signal::derive(move || tr!("of {most}", most = stages_most()))
             values=Signal::derive(move || (1..=stages_most()).collect())
             value=Signal::derive(move || state.inputs.with(|i| u64::from(i.stages()))) />
         <Slider id="micro-batches" label=t("Micro-batches") set=set_m usual=8 most=MICRO_BATCHES_MAX.into()
@@ -189,7 +193,7 @@ fn Pipeline() -> impl IntoView {
             values=Signal::derive(move || divisors(batch.get(), 1024)) value=micro />
         <MicroBatchNote />
         <Slider id="mini-batch" label=t("Mini-batch") set=set_batch usual=EXAMPLES[0].mini_batch most=MINI_BATCH_MAX
-            unit=Signal::derive(|| "smp".to_owned())
+            unit=Signal::derive(|| t("smp").to_owned())
             values=Signal::derive(move || multiples(micro.get())) value=batch />
         <div class="row">
             <label for="schedule">{t("Schedule")}</label>
@@ -222,9 +226,9 @@ fn MicroBatchNote() -> impl IntoView {
     };
     let says = move || {
         state.inputs.with(|i| match i.samples() {
-            Some(1) => format!("divisors of {} · 1 each", i.mini_batch),
-            Some(n) => format!("divisors of {} · {n} each", i.mini_batch),
-            None => format!("{} does not divide {}", i.micro_batches, i.mini_batch),
+            Some(1) => tr!("divisors of {batch} · 1 each", batch = i.mini_batch),
+            Some(n) => tr!("divisors of {batch} · {n} each", batch = i.mini_batch, n),
+            None => tr!("{m} does not divide {batch}", m = i.micro_batches, batch = i.mini_batch),
         })
     };
     let conflict = Memo::new(move |_| state.inputs.with(|i| i.samples().is_none()));
@@ -237,7 +241,7 @@ fn MicroBatchNote() -> impl IntoView {
                     <button class="fix" on:click=move |_| {
                         let m = nearest();
                         state.edit(|i| i.micro_batches = m as u32);
-                    }>{move || format!("Use {}", nearest())}</button>
+                    }>{move || tr!("Use {m}", m = nearest())}</button>
                 </Show>
             </p>
         </div>

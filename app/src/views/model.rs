@@ -12,6 +12,7 @@ use super::inputs::{ClusterSelect, Group, ModelSelect};
 use crate::later::{self, Missing};
 use crate::model::chain::{around, find};
 use crate::model::edit;
+use crate::texts::{t, tr};
 use chain::ChainPane;
 use details::Details;
 use leptos::ev::{Event, KeyboardEvent, MouseEvent};
@@ -75,49 +76,62 @@ fn Choices() -> impl IntoView {
     let hits = move || {
         found.with(|f| match f.layers.len() {
             _ if f.text.trim().is_empty() => String::new(),
-            0 => "No layer has that in its name.".into(),
-            n => format!("{} of {n} · Enter: next", f.at + 1),
+            0 => t("No layer has that in its name.").into(),
+            n => tr!("{at} of {n} · Enter: next", at = f.at + 1, n),
         })
     };
     let rows = move || {
         looked.scene.with(|s| {
             let layers = s.net.anatomy.layers.len();
-            format!("{layers} layers in {} rows", s.chain.rows.len())
+            tr!("{layers} layers in {rows} rows", layers, rows = s.chain.rows.len())
         })
     };
     let edited = move || looked.scene.with(|s| edited(s.typed.len()));
     view! {
-        <aside class="inp" class:open=move || page.sheet.get() aria-label="Inputs of the model"
+        <aside class="inp" class:open=move || page.sheet.get() aria-label=t("Inputs of the model")
             on:click=click on:input=typed on:keydown=key>
-            <Group title="Model and cluster" hint="">
+            <Group title=t("Model and cluster") hint="">
                 <ModelSelect id="model-model" />
                 <ClusterSelect id="model-cluster" />
             </Group>
-            <section class="grp ff" inner_html=FIND></section>
+            <section class="grp ff" inner_html=find_box()></section>
             <div class="grp"><p class="note wide" role="status" id="found">{hits}</p><p class="note wide" id="row-count">{rows}</p></div>
             <section class="grp" id="typed" inner_html=edited></section>
         </aside>
     }
 }
 
-const FIND: &str = "<h2 class='gh'>Layers</h2><div class='row'><label for='find-layer'>Find</label>\
-    <input id='find-layer' class='find wide' type='search' placeholder='a layer' autocomplete='off'></div>\
-    <div class='two'><button class='btn' id='fold-all'>Fold all</button><button class='btn' id='unfold-all'>Unfold all</button></div>";
+fn find_box() -> String {
+    format!(
+        "<h2 class='gh'>{}</h2><div class='row'><label for='find-layer'>{}</label>\
+         <input id='find-layer' class='find wide' type='search' placeholder='{}' autocomplete='off'></div>\
+         <div class='two'><button class='btn' id='fold-all'>{}</button>\
+         <button class='btn' id='unfold-all'>{}</button></div>",
+        t("Layers"),
+        t("Find"),
+        t("a layer"),
+        t("Fold all"),
+        t("Unfold all")
+    )
+}
 
 /// How many times are typed, and the way back.
 fn edited(count: usize) -> String {
     let says = match count {
-        0 => "None. Select a layer and type how long it takes.".to_owned(),
-        1 => "1 layer, marked *".to_owned(),
-        n => format!("{n} layers, marked *"),
+        0 => t("None. Select a layer and type how long it takes.").to_owned(),
+        1 => t("1 layer, marked *").to_owned(),
+        n => tr!("{n} layers, marked *", n),
     };
-    let reset = if count == 0 {
-        ""
-    } else {
-        "<p class='note wide'>The link has your settings, not your times; save the plan.</p>\
-         <button class='btn' id='reset-all'>Reset all times</button>"
-    };
-    format!("<h2 class='gh'>Typed times</h2><p class='note wide'>{says}</p>{reset}")
+    let mut out =
+        format!("<h2 class='gh'>{}</h2><p class='note wide'>{says}</p>", t("Typed times"));
+    if count > 0 {
+        let (link, reset) =
+            (t("The link has your settings, not your times; save the plan."), t("Reset all times"));
+        out += &format!(
+            "<p class='note wide'>{link}</p><button class='btn' id='reset-all'>{reset}</button>"
+        );
+    }
+    out
 }
 
 /// Selects what was found, unfolded.

@@ -9,7 +9,7 @@ use crate::reason::{reason, words};
 use crate::screen::Screen;
 use crate::state::{Source, State};
 use crate::suggest;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
 
@@ -52,7 +52,7 @@ pub fn Summary() -> impl IntoView {
                     <Row id="throughput" name=t("Throughput") better=Better::More
                         exact=Signal::derive(move || now.get().samples_per_sec.to_string())
                         value=Signal::derive(move || format::count(now.get().samples_per_sec))
-                        unit=Signal::derive(|| "smp/s".to_owned())
+                        unit=Signal::derive(|| t("smp/s").to_owned())
                         delta=|a, b| format::relative(a.samples_per_sec, b.samples_per_sec) />
                     <Row id="traffic" name=t("Traffic") better=Better::Less
                         exact=Signal::derive(move || now.get().traffic.0.to_string())
@@ -139,12 +139,12 @@ fn MeasuredLine() -> impl IntoView {
             let (value, unit) = format::hero(m.timeline.step);
             let predicted = state.shown.with(|s| s.solved.timeline.step.secs());
             let change = format::signed_percent(m.timeline.step.secs(), predicted);
-            let steps = format!("median of {} steps of {}", m.steps, m.name);
+            let steps = tr!("median of {steps} steps of {name}", steps = m.steps, name = m.name);
             view! {
                 <p class="measured" title=steps>
                     <span>{t("Measured")}" "</span>
                     <b id="measured-step" data-value=m.timeline.step.0.to_string()>{format!("{value} {unit}")}</b>
-                    <span>{format!("{change} of predicted")}</span>
+                    <span>{tr!("{change} of predicted", change)}</span>
                     <button class="ib" aria-label=t("Remove the trace") title=t("Remove the trace")
                         on:click=move |_| {
                             state.measured.set(None);
@@ -165,7 +165,7 @@ fn Why() -> impl IntoView {
                 let shown = state.shown.get();
                 let reason = reason(&shown.solved);
                 view! {
-                    {shown.problem.map(|why| view! { <b class="bad">{format!("From before: {why}. ")}</b> })}
+                    {shown.problem.map(|why| view! { <b class="bad">{tr!("From before: {why}. ", why)}</b> })}
                     {reason.bad.map(|bad| view! { <b class="bad">{bad}</b> })}
                     <b>{reason.finding}</b> {reason.because}
                 }
@@ -210,7 +210,7 @@ pub fn Suggestion() -> impl IntoView {
                 <button class="btn acc also" id="recompute-lane" on:click=move |_| {
                     state.source.set(Source::Stage(lane));
                     state.go(Screen::Recompute);
-                }>{format!("Or recompute on lane {lane}")}</button>
+                }>{tr!("Or recompute on lane {lane}", lane)}</button>
             })}
         </section>
     }

@@ -4,7 +4,7 @@ use crate::details::{drift, holds, waited, way};
 use crate::engine::Solved;
 use crate::format::{self, Clock};
 use crate::state::State;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
 use pipewright_core::timeline::causes;
@@ -16,7 +16,7 @@ pub fn Selection() -> impl IntoView {
         <section class="selsec" aria-label=t("Selection")>
             <div class="sec">
                 <h2>{t("Selected")}</h2>
-                <span class="dim small"><kbd>","</kbd>" "<kbd>"."</kbd>{t(" step · ")}<kbd>"Esc"</kbd>" "{t("clear")}</span>
+                <span class="dim small"><kbd>","</kbd>" "<kbd>"."</kbd>" "{t("step")}" · "<kbd>"Esc"</kbd>" "{t("clear")}</span>
             </div>
             {move || {
                 let solved = state.shown.get().solved;
@@ -40,17 +40,17 @@ fn card(
     action: Action,
     (lane, index): (usize, usize),
 ) -> impl IntoView {
-    let t = &solved.timeline;
-    let clock = Clock::of(t.step);
-    let span = t.lanes[lane].spans[index];
+    let timeline = &solved.timeline;
+    let clock = Clock::of(timeline.step);
+    let span = timeline.lanes[lane].spans[index];
     let mut facts = vec![
-        ("Where", format!("stage {} · lane {lane}", action.stage)),
-        ("When", clock.span(span.start, span.end)),
-        ("Takes", clock.text(span.end - span.start)),
-        ("Waited", state.arrivals.with(|a| waited(t, a, lane, index, &clock))),
+        (t("Where"), tr!("stage {stage} · lane {lane}", stage = action.stage, lane)),
+        (t("When"), clock.span(span.start, span.end)),
+        (t("Takes"), clock.text(span.end - span.start)),
+        (t("Waited"), state.arrivals.with(|a| waited(timeline, a, lane, index, &clock))),
     ];
     if let Some(text) = holds(solved, action, lane, &clock) {
-        facts.push(("Holds", text));
+        facts.push((t("Holds"), text));
     }
     if let Some(measured) = state.overlay()
         && let Some((l, i)) = causes::find(&measured, action)
@@ -58,11 +58,11 @@ fn card(
         let m = measured.lanes[l].spans[i];
         let (real, planned) = (m.end - m.start, span.end - span.start);
         let change = format::signed_percent(real.secs(), planned.secs());
-        facts.push(("Measured", format!("{} ({change})", clock.text(real))));
-        facts.push(("Lane drift", drift(t, &measured, lane)));
+        facts.push((t("Measured"), format!("{} ({change})", clock.text(real))));
+        facts.push((t("Lane drift"), drift(timeline, &measured, lane)));
     }
     let class = format!("chip {}", action.kind.letter().to_ascii_lowercase());
-    let (way, caption) = way(t, action, &clock);
+    let (way, caption) = way(timeline, action, &clock);
     view! {
         <div class="card">
             <p class="sel-h"><span class=class>{action.kind.letter().to_string()}</span>{format::action_title(action)}</p>

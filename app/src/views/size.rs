@@ -10,21 +10,26 @@ pub fn watch(frame: NodeRef<leptos::html::Div>, first: (f64, f64)) -> ReadSignal
     Effect::new(move |_| {
         let Some(element) = frame.get() else { return };
         let measured = element.clone();
-        let changed = Closure::<dyn Fn()>::new(move || {
+        observe(&element, move || {
             let size = (f64::from(measured.client_width()), f64::from(measured.client_height()));
             if size.0 > 0.0 {
                 // The element may have gone since.
                 set_size.try_set(size);
             }
         });
-        if let Ok(observer) = web_sys::ResizeObserver::new(changed.as_ref().unchecked_ref()) {
-            observer.observe(&element);
-            let observer = StoredValue::new_local(observer);
-            on_cleanup(move || {
-                observer.try_with_value(web_sys::ResizeObserver::disconnect);
-            });
-        }
-        changed.forget();
     });
     size
+}
+
+/// Calls `changed` whenever the element gets another size, as long as the effect around it lives.
+pub fn observe(element: &web_sys::Element, changed: impl Fn() + 'static) {
+    let changed = Closure::<dyn Fn()>::new(changed);
+    let Ok(observer) = web_sys::ResizeObserver::new(changed.as_ref().unchecked_ref()) else {
+        return;
+    };
+    observer.observe(element);
+    let kept = StoredValue::new_local((observer, changed));
+    on_cleanup(move || {
+        kept.try_with_value(|(observer, _)| observer.disconnect());
+    });
 }

@@ -4,7 +4,7 @@ use crate::charts::speedup::draw;
 use crate::engine;
 use crate::speedup::published;
 use crate::state::State;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use leptos::prelude::*;
 use pipewright_core::cost::takisawa::MeasuredSpeedup;
 
@@ -44,7 +44,11 @@ fn Best(points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
             let best = curve.best()?;
             let d = curve.d;
             let real = points.get().into_iter().find(|p| p.d == u64::from(d));
-            let real = real.map(|p| format!("{:.2} at {}", p.speedup, p.m)).unwrap_or_default();
+            let real = real
+                .map(|p| {
+                    tr!("{speedup} at {m}", speedup = format_args!("{:.2}", p.speedup), m = p.m)
+                })
+                .unwrap_or_default();
             Some(view! {
                 <tr class:me=d == now>
                     <td>
@@ -53,7 +57,7 @@ fn Best(points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
                                 i.micro_batches = best.m as u32;
                                 engine::split(i, d);
                             });
-                        }>{if d == 1 { "1 lane".to_owned() } else { format!("{d} lanes") }}</button>
+                        }>{if d == 1 { t("1 lane").to_owned() } else { tr!("{d} lanes", d) }}</button>
                     </td>
                     <td class="num">{best.m}</td>
                     <td class="num">{format!("{:.2} ×", best.speedup)}</td>
@@ -64,7 +68,7 @@ fn Best(points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
         };
         curves.curves.into_iter().filter_map(row).collect_view()
     };
-    let measured = move || if points.get().is_empty() { "" } else { "measured" };
+    let measured = move || if points.get().is_empty() { "" } else { t("measured") };
     view! {
         <div class="front">
             <table>

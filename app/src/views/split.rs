@@ -5,7 +5,7 @@ use crate::charts::layers::{HEIGHT, Places, layer_marks, stage_marks};
 use crate::keys::{self, Command, Scope};
 use crate::shared::Shared;
 use crate::state::State;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use leptos::ev::{KeyboardEvent, PointerEvent};
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -85,9 +85,9 @@ fn Handle(
     let place = move || cut().map_or(0, |c| places.with(|p| p.of(c)));
     let shift = move || if crowded.run(index) { (index % 3) as f64 * -34.0 } else { 0.0 };
     let after = move || {
-        state
-            .layers
-            .with(|l| l.get(place()).map(|l| format!("after {}", l.name)).unwrap_or_default())
+        state.layers.with(|l| {
+            l.get(place()).map(|l| tr!("after {layer}", layer = l.name)).unwrap_or_default()
+        })
     };
     let spoken = move || match says.run(index) {
         text if text.is_empty() => after(),
@@ -117,7 +117,7 @@ fn Handle(
     let key = move |event: KeyboardEvent| key(state, places, index, place(), &event);
     view! {
         <div class="cut" class:crowded=move || crowded.run(index) data-cut=index.to_string() tabindex="0" role="slider"
-            aria-orientation="vertical" aria-label=format!("Cut {}", index + 1)
+            aria-orientation="vertical" aria-label=tr!("Cut {number}", number = index + 1)
             aria-valuemin="1" aria-valuemax=move || places.with(|p| p.nodes.len()).to_string()
             aria-valuenow=move || (place() + 1).to_string() aria-valuetext=spoken title=after
             style=move || format!("top:{:.1}px;--dx:{}px", top.run(index), shift())
@@ -183,7 +183,7 @@ fn Number(index: usize, places: Memo<Shared<Places>>) -> impl IntoView {
     view! {
         <input type="number" id=format!("cut-{index}") min="1" inputmode="numeric"
             max=move || places.with(|p| p.nodes.len()).to_string()
-            aria-label=format!("Layers before cut {}", index + 1)
+            aria-label=tr!("Layers before cut {number}", number = index + 1)
             prop:value=move || value().to_string() on:change=typed />
     }
 }

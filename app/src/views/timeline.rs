@@ -4,18 +4,17 @@ use super::header::typing;
 use super::moves::{act, select};
 use super::painter::Painter;
 use super::pointer::Hand;
+use super::size::observe;
 use crate::charts::palette::ColourBy;
 use crate::details::one_line;
 use crate::format;
 use crate::keys::{self, Scope};
 use crate::state::State;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
 use pipewright_core::timeline::causes;
-use wasm_bindgen::JsCast;
-use wasm_bindgen::prelude::Closure;
 
 #[component]
 pub fn TimelinePane() -> impl IntoView {
@@ -52,7 +51,7 @@ fn ToolBar() -> impl IntoView {
     let state = expect_context::<State>();
     let colours = ColourBy::ALL.map(|(by, name)| {
         let on = move || (state.colour_by.get() == by).to_string();
-        view! { <button aria-pressed=on on:click=move |_| state.colour_by.set(by)>{name}</button> }
+        view! { <button aria-pressed=on on:click=move |_| state.colour_by.set(by)>{t(name)}</button> }
     });
     view! {
         <div class="tbar">
@@ -104,8 +103,9 @@ fn Find() -> impl IntoView {
                     select(state, action);
                     close();
                 }
-                None => state.complain(format!(
-                    "No action `{text}`; write stage, F or B, micro-batch: 3F7."
+                None => state.complain(tr!(
+                    "No action `{text}`; write stage, F or B, micro-batch: 3F7.",
+                    text
                 )),
             }
         }
@@ -130,7 +130,7 @@ fn Legend() -> impl IntoView {
     let measured = move || {
         state.overlay().map(|m| {
             let predicted = state.shown.with(|s| s.solved.timeline.step.secs());
-            format!("measured {}", format::signed_percent(m.step.secs(), predicted))
+            tr!("measured {change}", change = format::signed_percent(m.step.secs(), predicted))
         })
     };
     view! {
@@ -160,11 +160,12 @@ fn Picture() -> impl IntoView {
     follow(state, painter.clone());
     let label = move || {
         let solved = state.shown.get().solved;
-        let t = &solved.timeline;
-        format!(
-            "Timeline of one step: {} lanes, {}. Arrow keys select actions; the table of lanes says the same.",
-            t.lanes.len(),
-            format::hero(t.step).0 + " " + format::hero(t.step).1,
+        let (time, unit) = format::hero(solved.timeline.step);
+        tr!(
+            "Timeline of one step: {lanes} lanes, {time}. Arrow keys select actions; the table of \
+             lanes says the same.",
+            lanes = solved.timeline.lanes.len(),
+            time = format_args!("{time} {unit}")
         )
     };
     let on = |f: fn(&Hand, &web_sys::PointerEvent)| {
@@ -213,14 +214,9 @@ fn attach(
             }
         };
         sized();
-        let changed = Closure::<dyn Fn()>::new(sized);
-        if let (Ok(observer), Some(parent)) =
-            (web_sys::ResizeObserver::new(changed.as_ref().unchecked_ref()), base.parent_element())
-        {
-            observer.observe(&parent);
+        if let Some(parent) = base.parent_element() {
+            observe(&parent, sized);
         }
-        // Lives as long as the page.
-        changed.forget();
     });
 }
 

@@ -4,13 +4,13 @@ use super::program::Program;
 use super::speedup::SpeedUp;
 use crate::later::{self, Missing};
 use crate::state::{State, Tab};
-use crate::texts::t;
+use crate::texts::{n, t};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 
 const TABS: [(Tab, &str, &str); 2] =
-    [(Tab::SpeedUp, "tab-speedup", "Speed-up"), (Tab::Program, "tab-program", "Program")];
+    [(Tab::SpeedUp, "tab-speedup", n("Speed-up")), (Tab::Program, "tab-program", n("Program"))];
 
 #[component]
 pub fn Tray() -> impl IntoView {
@@ -35,7 +35,7 @@ fn content() -> Result<AnyView, Missing> {
         view! {
             <button role="tab" id=id aria-selected=move || on().to_string() aria-controls="tray-panel"
                 tabindex=move || if on() { "0" } else { "-1" }
-                on:click=move |_| state.tab.set(tab)>{name}</button>
+                on:click=move |_| state.tab.set(tab)>{t(name)}</button>
         }
     });
     let current = Memo::new(move |_| state.tab.get());
@@ -59,7 +59,7 @@ fn content() -> Result<AnyView, Missing> {
 #[component]
 fn Axis() -> impl IntoView {
     let state = expect_context::<State>();
-    let scale = [(true, "log m"), (false, "linear")].map(|(log, name)| {
+    let scale = [(true, t("log m")), (false, t("linear"))].map(|(log, name)| {
         let on = move || (state.log_axis.get() == log).to_string();
         view! { <button aria-pressed=on on:click=move |_| state.log_axis.set(log)>{name}</button> }
     });

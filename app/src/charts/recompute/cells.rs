@@ -1,6 +1,7 @@
 //! The graph: values of the forward pass that the backward pass reads, a column a layer.
 
 use crate::format::escape;
+use crate::texts::{n, t, tr};
 use pipewright_worker::protocol::{Described, Grid};
 use std::fmt::Write;
 
@@ -86,9 +87,9 @@ impl Frame {
 /// States of a cell: letter test, class and name.
 type State = (fn(char) -> bool, &'static str, &'static str);
 const STATES: [State; 3] = [
-    (|c| c == 'k', "kp", "kept"),
-    (|c| c.is_ascii_digit(), "ra", "recomputed"),
-    (|c| c == '.', "nn", "not kept, not run again"),
+    (|c| c == 'k', "kp", n("kept")),
+    (|c| c.is_ascii_digit(), "ra", n("recomputed")),
+    (|c| c == '.', "nn", n("not kept, not run again")),
 ];
 
 /// `cells`: a letter a cell, see [`pipewright_worker::protocol::Shown::cells`].
@@ -97,10 +98,12 @@ pub fn draw(frame: &Frame, grid: &Grid, cells: &str, picked: Option<&Described>)
     let letters: Vec<char> = cells.chars().collect();
     let count = |test: fn(char) -> bool| letters.iter().filter(|c| test(**c)).count();
     let mut out = format!(
-        "<svg width='{width}' height='{height}' role='img' aria-label='Values of the forward pass: \
-         {} kept, {} recomputed'>",
-        count(STATES[0].0),
-        count(STATES[1].0)
+        "<svg width='{width}' height='{height}' role='img' aria-label='{}'>",
+        tr!(
+            "Values of the forward pass: {kept} kept, {again} recomputed",
+            kept = count(STATES[0].0),
+            again = count(STATES[1].0)
+        )
     );
     // One path a state: thousands of cells are three elements of the page.
     for (test, class, _) in STATES {
@@ -117,6 +120,7 @@ pub fn draw(frame: &Frame, grid: &Grid, cells: &str, picked: Option<&Described>)
     }
     let mut x = 12.0;
     for (_, class, name) in STATES {
+        let name = t(name);
         let y = height - 17.0;
         let _ = write!(
             out,
@@ -125,9 +129,14 @@ pub fn draw(frame: &Frame, grid: &Grid, cells: &str, picked: Option<&Described>)
             x + 16.0,
             y + 9.0
         );
-        x += 28.0 + name.len() as f64 * 6.2;
+        x += 28.0 + name.chars().map(wide).sum::<f64>();
     }
     out + "</svg>"
+}
+
+/// About how wide a letter of the key is.
+fn wide(letter: char) -> f64 {
+    if letter.is_ascii() { 6.2 } else { 11.0 }
 }
 
 /// Rows, layers, and how often a cell is run where it is more than twice.
@@ -157,8 +166,9 @@ fn names(frame: &Frame, grid: &Grid, letters: &[char], out: &mut String) {
         }
         let _ = write!(
             out,
-            "<text x='{:.1}' y='{y:.1}' text-anchor='end' class='ax'>layer</text>",
-            frame.left - 8.0
+            "<text x='{:.1}' y='{y:.1}' text-anchor='end' class='ax'>{}</text>",
+            frame.left - 8.0,
+            t("layer")
         );
     }
     if wide < 11.0 || high < 11.0 {

@@ -3,6 +3,7 @@
 use super::{Unit, bytes, label};
 use crate::charts::ticks;
 use crate::format::{self, Clock};
+use crate::texts::{t, tr};
 use pipewright_core::units::Nanos;
 use pipewright_worker::protocol::{COLUMNS, Point, Shown};
 use std::fmt::Write;
@@ -60,12 +61,14 @@ impl Frame {
 pub fn draw(frame: &Frame, shown: &Shown, base: Point, budget: u64) -> String {
     let Frame { width, height, .. } = *frame;
     let mut out = format!(
-        "<svg width='{width}' height='{height}' role='img' aria-label='Memory over one step: {} with \
-         recomputation at most, {} without'><defs><pattern id='rh' width='7' height='7' \
+        "<svg width='{width}' height='{height}' role='img' aria-label='{}'><defs><pattern id='rh' width='7' height='7' \
          patternUnits='userSpaceOnUse' patternTransform='rotate(45)'><path d='M0 0V7' class='ht'/>\
          </pattern><clipPath id='rc'><rect x='0' y='0' width='{width}' height='{:.1}'/></clipPath></defs>",
-        bytes(shown.cost.peak),
-        bytes(base.peak),
+        tr!(
+            "Memory over one step: {with} with recomputation at most, {without} without",
+            with = bytes(shown.cost.peak),
+            without = bytes(base.peak)
+        ),
         frame.y(budget as f64).max(0.0)
     );
     levels(frame, base, &mut out);
@@ -85,7 +88,7 @@ pub fn draw(frame: &Frame, shown: &Shown, base: Point, budget: u64) -> String {
     let y = if frame.small() { zero - 20.0 } else { zero + 12.0 };
     let more = Nanos((shown.cost.time - base.time).max(0.0) as u64);
     let clock = Clock::of(Nanos(base.time as u64));
-    let percent = format!("+{} % time", format::percent(share.max(0.0), 1));
+    let percent = tr!("+{share} % time", share = format::percent(share.max(0.0), 1));
     label(&mut out, (x, y), &percent, &format!("+{}", clock.text(more)), anchor);
     out + "</svg>"
 }
@@ -152,9 +155,10 @@ fn runs(frame: &Frame, shown: &Shown, out: &mut String) {
     if !frame.small() {
         let _ = write!(
             out,
-            "<text x='{:.1}' y='{}' class='ls'>backward begins</text>",
+            "<text x='{:.1}' y='{}' class='ls'>{}</text>",
             backward + 6.0,
-            ABOVE + 10.0
+            ABOVE + 10.0,
+            t("backward begins")
         );
     }
     let clock = Clock::of(Nanos(shown.end as u64));
@@ -179,7 +183,7 @@ fn peaks(frame: &Frame, shown: &Shown, base: Point, out: &mut String) {
     let _ = write!(out, "<circle cx='{x:.1}' cy='{y:.1}' r='3.5' class='pk wo-p'/>");
     let end = x > frame.right() - 130.0;
     let (x, anchor) = if end { (x - 14.0, "end") } else { (x + 14.0, "start") };
-    label(out, (x, y + 6.0), &bytes(base.peak), "keep everything", anchor);
+    label(out, (x, y + 6.0), &bytes(base.peak), t("keep everything"), anchor);
     let (x, y) = at(shown.peaks[1], shown.cost.peak);
     let _ = write!(out, "<circle cx='{x:.1}' cy='{y:.1}' r='3.5' class='pk'/>");
 }

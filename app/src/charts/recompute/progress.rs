@@ -1,19 +1,22 @@
 //! The best time within the budget over the moves of a search.
 
 use crate::format::Clock;
+use crate::texts::t;
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
 
 /// `history`: moves and nanoseconds, the newest last.
 pub fn draw(history: &[(u64, f64)], (width, height): (f64, f64)) -> String {
     let mut out = format!(
-        "<svg viewBox='0 0 {width} {height}' role='img' aria-label='Best time so far over the \
-         moves of the search'><rect width='{width}' height='{height}' rx='4' class='pg'/>"
+        "<svg viewBox='0 0 {width} {height}' role='img' aria-label='{}'><rect \
+         width='{width}' height='{height}' rx='4' class='pg'/>",
+        t("Best time so far over the moves of the search")
     );
     let _ = write!(
         out,
-        "<text x='{}' y='14' text-anchor='end' class='ax'>best time so far</text>",
-        width - 6.0
+        "<text x='{}' y='14' text-anchor='end' class='ax'>{}</text>",
+        width - 6.0,
+        t("best time so far")
     );
     let (Some(first), Some(last)) = (history.first(), history.last()) else {
         return out + "</svg>";

@@ -1,6 +1,7 @@
 //! Memory against time: every trade-off found, the one that is shown, and where none can be.
 
 use crate::charts::ticks;
+use crate::texts::{t, tr};
 use pipewright_worker::protocol::{Opened, Point, Progress};
 use std::fmt::Write;
 
@@ -55,6 +56,10 @@ impl Frame {
     }
 }
 
+fn tenths(percent: f64) -> String {
+    format!("{percent:.1}")
+}
+
 fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole * 100.0 } else { 100.0 }
 }
@@ -62,10 +67,9 @@ fn percent(part: f64, whole: f64) -> f64 {
 pub fn draw(frame: &Frame, opened: &Opened, progress: &Progress, budget: u64) -> String {
     let Frame { width, height, .. } = *frame;
     let mut out = format!(
-        "<svg width='{width}' height='{height}' role='img' aria-label='Memory against time: {} \
-         trade-offs found'><defs><pattern id='rf' width='7' height='7' patternUnits='userSpaceOnUse' \
+        "<svg width='{width}' height='{height}' role='img' aria-label='{}'><defs><pattern id='rf' width='7' height='7' patternUnits='userSpaceOnUse' \
          patternTransform='rotate(45)'><path d='M0 0V7' class='ht'/></pattern></defs>",
-        progress.front.len()
+        tr!("Memory against time: {count} trade-offs found", count = progress.front.len())
     );
     axes(frame, &mut out);
     bound(frame, opened, &mut out);
@@ -73,13 +77,15 @@ pub fn draw(frame: &Frame, opened: &Opened, progress: &Progress, budget: u64) ->
     for point in &opened.segments {
         let (x, y) = frame.at(*point);
         if x <= width - RIGHT {
+            let says = tr!(
+                "segments of the forward pass: {memory} % memory, {time} % time",
+                memory = tenths(percent(point.peak as f64, opened.base.peak as f64)),
+                time = tenths(percent(point.time, opened.base.time))
+            );
             let _ = write!(
                 out,
-                "<path d='M{x:.1} {:.1}l4 4-4 4-4-4z' class='sg'><title>segments of the forward \
-                 pass: {:.1} % memory, {:.1} % time</title></path>",
-                y - 4.0,
-                percent(point.peak as f64, opened.base.peak as f64),
-                percent(point.time, opened.base.time)
+                "<path d='M{x:.1} {:.1}l4 4-4 4-4-4z' class='sg'><title>{says}</title></path>",
+                y - 4.0
             );
         }
     }
@@ -88,9 +94,10 @@ pub fn draw(frame: &Frame, opened: &Opened, progress: &Progress, budget: u64) ->
     let _ = write!(
         out,
         "<path d='M{LEFT} {level:.1}H{right}' class='bu'/><text x='{:.1}' y='{:.1}' \
-         text-anchor='end' class='bt'>budget</text>",
+         text-anchor='end' class='bt'>{}</text>",
         right - 4.0,
-        level - 6.0
+        level - 6.0,
+        t("budget")
     );
     pins(frame, opened, progress.best, &mut out);
     out + "</svg>"
@@ -121,8 +128,10 @@ fn axes(frame: &Frame, out: &mut String) {
     let caption = frame.height - 8.0;
     let _ = write!(
         out,
-        "<text x='{right}' y='{caption}' text-anchor='end' class='cap'>time</text>\
-         <text x='{LEFT}' y='{caption}' class='cap'>↑ peak memory, of keeping everything</text>"
+        "<text x='{right}' y='{caption}' text-anchor='end' class='cap'>{}</text>\
+         <text x='{LEFT}' y='{caption}' class='cap'>{}</text>",
+        t("time"),
+        t("↑ peak memory, of keeping everything")
     );
 }
 
@@ -140,9 +149,10 @@ fn bound(frame: &Frame, opened: &Opened, out: &mut String) {
     if bottom - top > 18.0 {
         let _ = write!(
             out,
-            "<text x='{}' y='{:.1}' class='ls'>no sequence needs less than {share:.1} %</text>",
+            "<text x='{}' y='{:.1}' class='ls'>{}</text>",
             LEFT + 8.0,
-            top + 15.0
+            top + 15.0,
+            tr!("no sequence needs less than {share} %", share = tenths(share))
         );
     }
 }
@@ -174,9 +184,10 @@ fn pins(frame: &Frame, opened: &Opened, best: Point, out: &mut String) {
     let _ = write!(
         out,
         "<circle cx='{x:.1}' cy='{y:.1}' r='5' class='pk'/><text x='{:.1}' y='{:.1}' \
-         class='ls'>keep everything</text>",
+         class='ls'>{}</text>",
         x + 11.0,
-        y + 4.0
+        y + 4.0,
+        t("keep everything")
     );
     if best == opened.base || best == Point::default() {
         return;
@@ -187,11 +198,13 @@ fn pins(frame: &Frame, opened: &Opened, best: Point, out: &mut String) {
     let _ = write!(
         out,
         "<circle cx='{x:.1}' cy='{y:.1}' r='8' class='me-o'/><circle cx='{x:.1}' cy='{y:.1}' \
-         r='3.5' class='me-i'/><text x='{tx:.1}' y='{:.1}' text-anchor='{anchor}' class='me-t'>best \
-         so far {:.1} / {:.1}</text>",
+         r='3.5' class='me-i'/><text x='{tx:.1}' y='{:.1}' text-anchor='{anchor}' class='me-t'>{}</text>",
         y - 8.0,
-        percent(best.peak as f64, opened.base.peak as f64),
-        percent(best.time, opened.base.time)
+        tr!(
+            "best so far {memory} / {time}",
+            memory = tenths(percent(best.peak as f64, opened.base.peak as f64)),
+            time = tenths(percent(best.time, opened.base.time))
+        )
     );
 }
 

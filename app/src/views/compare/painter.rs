@@ -93,7 +93,10 @@ impl Painter {
         let painter = self.clone();
         request_animation_frame(move || {
             painter.asked.set(false);
-            untrack(|| painter.draw());
+            // The screen may have gone since, for another language.
+            if painter.state.view.try_get_untracked().is_some() {
+                untrack(|| painter.draw());
+            }
         });
     }
 

@@ -6,7 +6,7 @@ use crate::engine;
 use crate::files::{self, Side};
 use crate::link::{MICRO_BATCHES_MAX, STAGES_MAX};
 use crate::speedup::divisors;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use crate::views::icons::{Icon, icon};
 use crate::views::slider::Slider;
 use leptos::prelude::*;
@@ -39,7 +39,7 @@ fn Fixed() -> impl IntoView {
     let what = move || match page.inputs.with(|i| i.a.as_deref().map(compare::describe)) {
         Some(a) => a,
         None => {
-            "The same choices as B, split by layer count. Pin B to keep it while you change it."
+            t("The same choices as B, split by layer count. Pin B to keep it while you change it.")
                 .into()
         }
     };
@@ -82,8 +82,11 @@ fn Edited() -> impl IntoView {
     let set_stages = Callback::new(move |(n, dragging): (u64, bool)| {
         let layers = most.get_untracked();
         if n > layers.min(STAGES_MAX.into()) {
-            return page
-                .complain(format!("{n} stages need as many layers; this model has {layers}."));
+            return page.complain(tr!(
+                "{n} stages need as many layers; this model has {layers}.",
+                n,
+                layers
+            ));
         }
         page.drag(|i| {
             if u64::from(i.stages()) != n {
@@ -98,7 +101,7 @@ fn Edited() -> impl IntoView {
     });
     view! {
         <Slider id="b-stages" label=t("Stages") set=set_stages usual=4 most=STAGES_MAX.into()
-            unit=Signal::derive(move || format!("of {}", most.get().min(SLIDER_MAX)))
+            unit=Signal::derive(move || tr!("of {most}", most = most.get().min(SLIDER_MAX)))
             values=Signal::derive(move || (1..=most.get().min(SLIDER_MAX)).collect())
             value=Signal::derive(move || page.inputs.with(|i| u64::from(i.stages()))) />
         <Slider id="b-micro-batches" label=t("Micro-batches") set=set_m usual=8 most=MICRO_BATCHES_MAX.into()

@@ -5,7 +5,7 @@ use crate::charts::differences::{lanes, rows};
 use crate::compare;
 use crate::engine::Solved;
 use crate::shared::Shared;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use leptos::prelude::*;
 
 #[component]
@@ -47,7 +47,7 @@ fn why(state: Compare, both: Option<(Shared<Solved>, Shared<Solved>)>) -> impl I
     let problem = state.page.shown.with(|s| s.problem.clone());
     let full = |name: &str, solved: &Solved| {
         let over = solved.figures.peak > solved.capacity;
-        over.then(|| format!("✕ {name} does not fit its device. "))
+        over.then(|| tr!("✕ {name} does not fit its device. ", name))
     };
     let said = match &both {
         Some((a, b)) => {
@@ -57,11 +57,11 @@ fn why(state: Compare, both: Option<(Shared<Solved>, Shared<Solved>)>) -> impl I
         }
         None => {
             let why = state.a.with(|a| a.as_ref().err().cloned()).unwrap_or_default();
-            view! { <b class="bad">{format!("A cannot be shown: {why}")}</b> }.into_any()
+            view! { <b class="bad">{tr!("A cannot be shown: {why}", why)}</b> }.into_any()
         }
     };
     view! {
-        {problem.map(|why| view! { <b class="bad">{format!("B from before: {why}. ")}</b> })}
+        {problem.map(|why| view! { <b class="bad">{tr!("B from before: {why}. ", why)}</b> })}
         {said}
     }
 }

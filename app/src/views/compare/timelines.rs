@@ -9,14 +9,13 @@ use crate::details::one_line;
 use crate::files::{self, Side};
 use crate::format;
 use crate::keys::{self, Command, Scope};
-use crate::texts::t;
+use crate::texts::{t, tr};
 use crate::views::moves::act;
+use crate::views::size::observe;
 use leptos::ev::KeyboardEvent;
 use leptos::html;
 use leptos::prelude::*;
 use pipewright_core::timeline::causes;
-use wasm_bindgen::JsCast;
-use wasm_bindgen::prelude::Closure;
 use web_sys::{DragEvent, PointerEvent};
 
 const NAMES: [&str; 2] = ["A", "B"];
@@ -31,15 +30,17 @@ pub fn Timelines() -> impl IntoView {
     let hand = Hand::new(state, painter);
     let label = move || {
         let step = |seen: Option<super::Seen>| {
-            seen.map_or("not shown".into(), |seen| {
+            seen.map_or(t("not shown").into(), |seen| {
                 let (value, unit) = format::hero(seen.solved.timeline.step);
                 format!("{value} {unit}")
             })
         };
         let (a, b) = (step(state.side(0)), step(state.side(1)));
-        format!(
+        tr!(
             "One step of A, {a}, and of B, {b}, on one time axis. Arrow keys select actions of B; \
-             the tables of differences and lanes say the same."
+             the tables of differences and lanes say the same.",
+            a,
+            b
         )
     };
     let dropped = move |event: DragEvent| {
@@ -114,7 +115,7 @@ fn Picture(index: usize, canvas: NodeRef<html::Canvas>, hand: Hand) -> impl Into
     let state = expect_context::<Compare>();
     let problem = move || match index {
         0 => state.a.with(|a| a.as_ref().err().map(|why| format!("A: {why}"))),
-        _ => state.page.shown.with(|s| s.problem.as_ref().map(|_| "from before".to_owned())),
+        _ => state.page.shown.with(|s| s.problem.as_ref().map(|_| t("from before").to_owned())),
     };
     let stale = Memo::new(move |_| problem().is_some());
     let on = |act: fn(&Hand, usize, &PointerEvent)| {
@@ -152,12 +153,7 @@ fn attach(canvases: [NodeRef<html::Canvas>; 2], painter: Painter) {
                 painter.resize(index, (width.into(), height.into()));
             };
             sized();
-            let changed = Closure::<dyn Fn()>::new(sized);
-            if let Ok(observer) = web_sys::ResizeObserver::new(changed.as_ref().unchecked_ref()) {
-                observer.observe(&parent);
-            }
-            // Lives as long as the page.
-            changed.forget();
+            observe(&parent, sized);
         }
     });
 }

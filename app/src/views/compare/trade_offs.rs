@@ -4,7 +4,7 @@ use super::Compare;
 use crate::charts::pareto::{Axis, Frame, Mark, draw};
 use crate::format::{self, hero};
 use crate::plans::{self, PlanSearch};
-use crate::texts::t;
+use crate::texts::{t, tr};
 use crate::views::help::focus;
 use crate::views::size::watch;
 use leptos::ev::KeyboardEvent;
@@ -40,7 +40,7 @@ pub fn TradeOffs() -> impl IntoView {
 #[component]
 fn Head() -> impl IntoView {
     let Shown { search, axis, .. } = expect_context();
-    let axes = [(Axis::Memory, "Memory"), (Axis::Traffic, "Traffic")].map(|(one, name)| {
+    let axes = [(Axis::Memory, t("Memory")), (Axis::Traffic, t("Traffic"))].map(|(one, name)| {
         let on = move || (axis.get() == one).to_string();
         view! { <button aria-pressed=on on:click=move |_| axis.set(one)>{name}</button> }
     });
@@ -52,7 +52,9 @@ fn Head() -> impl IntoView {
         match input.value().trim().parse::<u32>() {
             Ok(n) if (1..=untrack(there)).contains(&u64::from(n)) => search.devices.set(Some(n)),
             _ => {
-                search.page.complain(format!("The cluster has 1 to {} devices.", untrack(there)));
+                search
+                    .page
+                    .complain(tr!("The cluster has 1 to {most} devices.", most = untrack(there)));
                 input.set_value(&untrack(|| search.most()).to_string());
             }
         }
@@ -61,12 +63,12 @@ fn Head() -> impl IntoView {
         <div class="th cmp-th">
             <h2>{t("Other plans")}</h2>
             <button class="btn acc" id="search" on:click=turn>
-                {move || if running() { "Stop" } else { "Search" }}
+                {move || if running() { t("Stop") } else { t("Search") }}
             </button>
             <label class="on-devices" for="devices">{t("on")}</label>
             <input id="devices" class="box" type="number" min="1" max=move || there().to_string()
                 prop:value=move || search.most().to_string() on:change=typed />
-            <span class="dim small">{move || format!("of {} devices", there())}</span>
+            <span class="dim small">{move || tr!("of {most} devices", most = there())}</span>
             <div class="seg" role="group" aria-label=t("Upwards")>{axes.collect_view()}</div>
             <p class="live" class:on=running id="search-said" role="status">{move || said(search)}</p>
         </div>
@@ -80,9 +82,9 @@ fn said(search: PlanSearch) -> String {
     }
     let (tried, best) = search.progress.with(|p| (p.tried + p.skipped, p.front.len()));
     match (search.running.get(), tried) {
-        (false, 0) => "Stages, replicas, schedule and more".into(),
-        (true, _) => format!("{tried} plans judged, {best} best so far"),
-        (false, _) => format!("{tried} plans judged, {best} best; search again to go on"),
+        (false, 0) => t("Stages, replicas, schedule and more").into(),
+        (true, _) => tr!("{tried} plans judged, {best} best so far", tried, best),
+        (false, _) => tr!("{tried} plans judged, {best} best; search again to go on", tried, best),
     }
 }
 
@@ -133,7 +135,7 @@ fn Point(number: u32, plan: FoundPlan, place: Memo<Frame>) -> impl IntoView {
     let label = words(&plan);
     view! {
         <button class="disc" id=format!("plan-{number}") style=style tabindex=tab title=label.clone()
-            aria-label=format!("Use as B: {label}")
+            aria-label=tr!("Use as B: {label}", label)
             on:focus=move |_| shown.near.set(Some(number))
             on:mouseenter=move |_| shown.near.set(Some(number))
             on:keydown=move |e| key(shown, number, &e)
@@ -166,7 +168,13 @@ fn words(plan: &FoundPlan) -> String {
     let (time, unit) = hero(Nanos(plan.step));
     let bytes = |n| format::bytes_text(Bytes(n));
     let (peak, sent) = (bytes(plan.peak), bytes(plan.traffic));
-    format!("{}: {time} {unit}, {peak}, sends {sent}", plans::name(plan))
+    tr!(
+        "{plan}: {time}, {peak}, sends {sent}",
+        plan = plans::name(plan),
+        time = format_args!("{time} {unit}"),
+        peak,
+        sent
+    )
 }
 
 /// The same plans as the chart's.

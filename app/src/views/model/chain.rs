@@ -7,7 +7,7 @@ use crate::format::{self, Clock};
 use crate::keys::{self, Command, Scope};
 use crate::model::chain::ROW;
 use crate::model::fold::Kind;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use crate::views::help::focus;
 use crate::views::size::watch;
 use crate::views::split::{Handles, select};
@@ -23,9 +23,20 @@ const BEYOND: f64 = 8.0 * ROW;
 /// A drag this near to an edge scrolls.
 const EDGE: f64 = 40.0;
 
-const TITLE: &str = "<h2>Layers</h2><span class='dim small'>one micro-batch</span><div class='keys'>\
-    <span class='key'><i class='f'></i>forward</span><span class='key'><i class='b'></i>backward</span>\
-    <span class='key'><svg width='14' height='12' aria-hidden='true'><path class='ch-arc' d='M12 1Q3 1 3 5V7Q3 11 12 11'/></svg>skip connection</span></div>";
+/// What the chain shows, and what its signs mean.
+fn title() -> String {
+    format!(
+        "<h2>{}</h2><span class='dim small'>{}</span><div class='keys'>\
+         <span class='key'><i class='f'></i>{}</span><span class='key'><i class='b'></i>{}</span>\
+         <span class='key'><svg width='14' height='12' aria-hidden='true'>\
+         <path class='ch-arc' d='M12 1Q3 1 3 5V7Q3 11 12 11'/></svg>{}</span></div>",
+        t("Layers"),
+        t("one micro-batch"),
+        t("forward"),
+        t("backward"),
+        t("skip connection")
+    )
+}
 
 #[component]
 pub fn ChainPane() -> impl IntoView {
@@ -69,7 +80,7 @@ pub fn ChainPane() -> impl IntoView {
     let head = move || picture::head(looked.scene.with(|s| s.longest));
     view! {
         <section class="chain" aria-label=t("Layers")>
-            <div class="tbar" inner_html=TITLE></div>
+            <div class="tbar" inner_html=title()></div>
             <div class="ch-frame" node_ref=frame on:scroll=scrolled>
                 <div class="ch-all" node_ref=body>
                     <div id="chain" role="treegrid" tabindex="0" aria-label=t("Layers and their costs")
@@ -155,7 +166,12 @@ fn neighbours(looked: Looked, index: usize) -> String {
             let time = cost.forward + cost.backward();
             let sign = Fill::of(lane.arena, s.solved.capacity).sign();
             let memory = format::bytes_text(lane.arena);
-            Some(format!("stage {stage}: {} · {sign}{memory}", Clock::of(time).text(time)))
+            Some(tr!(
+                "stage {stage}: {time} · {memory}",
+                stage,
+                time = Clock::of(time).text(time),
+                memory = format_args!("{sign}{memory}")
+            ))
         };
         [stage(index), stage(index + 1)].into_iter().flatten().collect::<Vec<_>>().join("\n")
     })

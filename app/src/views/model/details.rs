@@ -6,6 +6,7 @@ use crate::charts::layer as picture;
 use crate::model::Passes;
 use crate::model::edit::{self, Pass};
 use crate::shared::Shared;
+use crate::texts::{t, tr};
 use crate::views::help::focus;
 use leptos::ev::{Event, KeyboardEvent, MouseEvent};
 use leptos::prelude::*;
@@ -22,7 +23,7 @@ pub fn Details() -> impl IntoView {
     };
     let heading = move || match looked.selected() {
         Some((_, row)) => looked.look(|s, look| picture::heading(&row, look, &s.borders)),
-        None => NOTHING.to_owned(),
+        None => nothing(),
     };
     let facts = move || match looked.selected() {
         Some((_, row)) => page.graph.with(|g| looked.look(|_, look| picture::facts(&row, look, g))),
@@ -54,29 +55,42 @@ pub fn Details() -> impl IntoView {
         }
     };
     view! {
-        <aside class="out" aria-label="Selected layer and results"
+        <aside class="out" aria-label=t("Selected layer and results")
             on:change=take on:keydown=key on:click=click>
             <section class="sum" inner_html=results></section>
             <section class="lay">
                 <div class="sec" inner_html=heading></div>
-                <div class="card times" id="times" role="group" aria-label="Times of one micro-batch" hidden inner_html=BOXES></div>
+                <div class="card times" id="times" role="group" aria-label=t("Times of one micro-batch") hidden inner_html=boxes()></div>
                 <div inner_html=facts></div>
             </section>
         </aside>
     }
 }
 
-const NOTHING: &str =
-    "<h2>Selected</h2><span class='dim small'>click a layer, or press ↓ in the list</span>";
+/// The heading while no layer is selected.
+fn nothing() -> String {
+    let (selected, how) = (t("Selected"), t("click a layer, or press ↓ in the list"));
+    format!("<h2>{selected}</h2><span class='dim small'>{how}</span>")
+}
 
-const BOXES: &str = "<div class='row'><label for='time-forward'>Forward</label><div class='sl'>\
-    <input id='time-forward' class='find' type='text' inputmode='decimal' autocomplete='off'><i>ms</i>\
-    <span class='dim small' id='own-forward'></span></div></div>\
-    <div class='row'><label for='time-backward'>Backward</label><div class='sl'>\
-    <input id='time-backward' class='find' type='text' inputmode='decimal' autocomplete='off'><i>ms</i>\
-    <span class='dim small' id='own-backward'></span></div></div>\
-    <div id='typed-here' hidden><button class='btn' id='reset-layer'>Reset this layer</button>\
-    <p class='note'>The link has your settings, not your times; save the plan.</p></div>";
+/// A box for the time of each pass, and the way back.
+fn boxes() -> String {
+    let row = |name: &str, id: &str| {
+        format!(
+            "<div class='row'><label for='time-{id}'>{name}</label><div class='sl'>\
+             <input id='time-{id}' class='find' type='text' inputmode='decimal' autocomplete='off'><i>ms</i>\
+             <span class='dim small' id='own-{id}'></span></div></div>"
+        )
+    };
+    format!(
+        "{}{}<div id='typed-here' hidden><button class='btn' id='reset-layer'>{}</button>\
+         <p class='note'>{}</p></div>",
+        row(t("Forward"), "forward"),
+        row(t("Backward"), "backward"),
+        t("Reset this layer"),
+        t("The link has your settings, not your times; save the plan.")
+    )
+}
 
 fn id(pass: Pass) -> String {
     format!("time-{}", pass.name())
@@ -104,7 +118,8 @@ fn fill(looked: Looked, layer: Option<usize>) {
             input.set_value(&edit::written(now));
             let _ = input.class_list().toggle_with_force("typed", now != own);
         }
-        let text = if now == own { String::new() } else { format!("* not {}", edit::written(own)) };
+        let text =
+            if now == own { String::new() } else { tr!("* not {own}", own = edit::written(own)) };
         if let Some(note) = document().get_element_by_id(&format!("own-{}", pass.name())) {
             note.set_text_content(Some(&text));
         }

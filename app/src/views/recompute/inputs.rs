@@ -4,7 +4,7 @@ use crate::charts::recompute::{Unit, progress};
 use crate::format::{self, Clock};
 use crate::recompute::{Recompute, SPAN, STEPS};
 use crate::state::Source;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use crate::views::icons::{Icon, icon};
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
@@ -16,8 +16,8 @@ pub fn Inputs() -> impl IntoView {
     view! {
         <aside class="inp" class:open=move || page.sheet.get() aria-label=t("Inputs of recomputation")>
             <Group title=t("Graph") hint=""><Which /></Group>
-            <Group title=t("Budget") hint="also: drag the line"><Budget /></Group>
-            <Group title=t("Solved budgets") hint="click to load"><Solved /></Group>
+            <Group title=t("Budget") hint=t("also: drag the line")><Budget /></Group>
+            <Group title=t("Solved budgets") hint=t("click to load")><Solved /></Group>
             <Group title=t("Search") hint=""><Search /></Group>
         </aside>
     }
@@ -52,9 +52,16 @@ fn Which() -> impl IntoView {
     let facts = move || {
         state.opened.with(|o| {
             let o = o.as_ref()?;
-            let flight =
-                if o.copies > 1 { format!(" · {} in flight", o.copies) } else { String::new() };
-            Some(format!("{} nodes · {} edges{flight}", o.nodes, o.edges))
+            let (nodes, edges) = (o.nodes, o.edges);
+            Some(match o.copies {
+                2.. => tr!(
+                    "{nodes} nodes · {edges} edges · {copies} in flight",
+                    nodes,
+                    edges,
+                    copies = o.copies
+                ),
+                _ => tr!("{nodes} nodes · {edges} edges", nodes, edges),
+            })
         })
     };
     view! {
@@ -64,7 +71,7 @@ fn Which() -> impl IntoView {
                 <select id="graph" on:change=chosen>
                     {move || (0..stages.get()).map(|stage| {
                         let mine = move || matches!(page.source.get(), Source::Stage(s) if s == stage);
-                        view! { <option value=stage.to_string() prop:selected=mine>{format!("Stage {stage} of the plan")}</option> }
+                        view! { <option value=stage.to_string() prop:selected=mine>{tr!("Stage {stage} of the plan", stage)}</option> }
                     }).collect_view()}
                     {file}
                 </select>
@@ -105,7 +112,7 @@ fn Budget() -> impl IntoView {
     let device = move || {
         let room = state.opened.with(|o| o.as_ref().and_then(|o| o.room));
         let room = room.filter(|room| *room < base())?;
-        let text = format!("Fit the device: {}", format::bytes_text(Bytes(room)));
+        let text = tr!("Fit the device: {room}", room = format::bytes_text(Bytes(room)));
         Some(
             view! { <button class="btn" id="fit-device" on:click=move |_| state.set_budget(room, false)>{text}</button> },
         )
@@ -114,7 +121,7 @@ fn Budget() -> impl IntoView {
         let (best, budget) = (state.progress.with(|p| p.best.peak), state.budget.get());
         (best > budget).then(|| {
             let over = format::bytes_text(Bytes(best - budget));
-            view! { <p class="note wide bad" role="status">{format!("not met so far: {over} over")}</p> }
+            view! { <p class="note wide bad" role="status">{tr!("not met so far: {over} over", over)}</p> }
         })
     };
     view! {
@@ -128,8 +135,8 @@ fn Budget() -> impl IntoView {
                 prop:value=move || unit().number(state.budget.get()) on:change=typed />
             <i>{move || unit().name}</i>
         </div>
-        <p class="ends"><span>{move || format!("least {}", unit().number(floor()))}</span>
-            <span>{move || format!("all {}", unit().number(base()))}</span></p>
+        <p class="ends"><span>{move || tr!("least {bytes}", bytes = unit().number(floor()))}</span>
+            <span>{move || tr!("all {bytes}", bytes = unit().number(base()))}</span></p>
         {missed}
         {device}
     }
@@ -170,29 +177,34 @@ fn Search() -> impl IntoView {
     let done = move || format!("width:{:.1}%", (state.spent.get().0 / SPAN * 100.0).min(100.0));
     let rate = move || {
         let (spent, from, to) = state.spent.get();
-        (spent > 300.0).then(|| format!("{:.2} M moves/s", (to - from) as f64 / spent / 1e3))
+        (spent > 300.0).then(|| {
+            tr!(
+                "{millions} M moves/s",
+                millions = format_args!("{:.2}", (to - from) as f64 / spent / 1e3)
+            )
+        })
     };
     let picture = move || state.history.with(|h| progress::draw(h, (243.0, 96.0)));
     let best = move || {
         state.progress.with(|p| {
             let time = Nanos(p.best.time as u64);
-            format!("best {}", Clock::of(time).text(time))
+            tr!("best {time}", time = Clock::of(time).text(time))
         })
     };
     let toggle = move |_| if state.running.get_untracked() { state.stop() } else { state.start() };
     view! {
         <p class="live" role="status" class:on=move || state.running.get()>
-            {move || if state.running.get() { "running" } else { "resting" }}
+            {move || if state.running.get() { t("running") } else { t("resting") }}
         </p>
         <div class="bar1"><i style=done></i></div>
-        <p class="ends"><span id="moves">{move || state.progress.with(|p| format!("{} moves", millions(p.moves)))}</span>
+        <p class="ends"><span id="moves">{move || state.progress.with(|p| tr!("{count} moves", count = millions(p.moves)))}</span>
             <span id="rate">{rate}</span></p>
         <div class="spark" inner_html=picture></div>
-        <p class="ends"><span>{move || format!("{} trade-offs", state.progress.with(|p| p.front.len()))}</span>
+        <p class="ends"><span>{move || tr!("{count} trade-offs", count = state.progress.with(|p| p.front.len()))}</span>
             <span>{best}</span></p>
         <div class="two">
             <button class="btn" id="search" on:click=toggle>
-                {move || if state.running.get() { "Stop, keep best" } else { "Search on" }}
+                {move || if state.running.get() { t("Stop, keep best") } else { t("Search on") }}
             </button>
             <button class="btn" id="reseed" on:click=move |_| state.reseed()>{t("New seed")}</button>
         </div>

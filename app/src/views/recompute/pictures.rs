@@ -3,7 +3,7 @@
 use crate::charts::recompute::{Unit, cells, memory, trade_offs};
 use crate::format::{self, Clock};
 use crate::recompute::{Recompute, STEPS};
-use crate::texts::t;
+use crate::texts::{t, tr};
 use crate::views::size::watch;
 use leptos::ev::{KeyboardEvent, MouseEvent, PointerEvent};
 use leptos::prelude::*;
@@ -183,14 +183,14 @@ pub fn Graph() -> impl IntoView {
 fn words(node: &pipewright_worker::protocol::Described) -> String {
     let time = Nanos(node.time as u64);
     let runs = match node.times {
-        1 => format!("run once, {}", Clock::of(time).text(time)),
-        n => format!("run {n} ×, {} each", Clock::of(time).text(time)),
+        1 => tr!("run once, {time}", time = Clock::of(time).text(time)),
+        n => tr!("run {n} ×, {time} each", n, time = Clock::of(time).text(time)),
     };
-    let read = format!(
-        "reads {}, read by {} and {} backward",
-        node.inputs.len(),
-        node.readers.len(),
-        node.backward
+    let read = tr!(
+        "reads {inputs}, read by {readers} and {backward} backward",
+        inputs = node.inputs.len(),
+        readers = node.readers.len(),
+        backward = node.backward
     );
     format!(
         "{} · {} · {} · {runs} · {read}",

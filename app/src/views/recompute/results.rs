@@ -2,7 +2,7 @@
 
 use crate::format::{self, Clock, Delta};
 use crate::recompute::Recompute;
-use crate::texts::t;
+use crate::texts::{t, tr};
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
 use pipewright_worker::protocol::{Opened, Point, Share};
@@ -11,8 +11,8 @@ use pipewright_worker::protocol::{Opened, Point, Share};
 pub fn Results() -> impl IntoView {
     let state = expect_context::<Recompute>();
     let take = move || match state.page.source.get() {
-        crate::state::Source::Stage(_) => "Use in plan",
-        crate::state::Source::File(_) => "Save sequence",
+        crate::state::Source::Stage(_) => t("Use in plan"),
+        crate::state::Source::File(_) => t("Save sequence"),
     };
     view! {
         <aside class="out" aria-label=t("Results of recomputation")>
@@ -21,12 +21,12 @@ pub fn Results() -> impl IntoView {
             <button class="btn pri" id="take" on:click=move |_| state.take()>{take}</button>
             <section>
                 <div class="sec"><h2>{t("Most recomputed")}</h2><span class="dim small">{move || total(state)}</span></div>
-                <Shares head=["operation", "runs", "time"] list=Signal::derive(move || state.shown.get().again.clone())
+                <Shares head=[t("operation"), t("runs"), t("time")] list=Signal::derive(move || state.shown.get().again.clone())
                     amount=|share| { let t = Nanos(share.amount as u64); Clock::of(t).text(t) } class="r" />
             </section>
             <section>
                 <div class="sec"><h2>{t("Held at the peak")}</h2><span class="dim small">{move || peak(state)}</span></div>
-                <Shares head=["values of", "count", "bytes"] list=Signal::derive(move || state.shown.get().alive.clone())
+                <Shares head=[t("values of"), t("count"), t("bytes")] list=Signal::derive(move || state.shown.get().alive.clone())
                     amount=|share| format::bytes_text(Bytes(share.amount as u64)) class="m" />
             </section>
             <Others />
@@ -39,14 +39,14 @@ fn total(state: Recompute) -> String {
     state.shown.with(|shown| {
         let runs: u32 = shown.again.iter().map(|share| share.count).sum();
         let time = Nanos(shown.again.iter().map(|share| share.amount).sum::<f64>() as u64);
-        format!("{runs} runs, {}", Clock::of(time).text(time))
+        tr!("{runs} runs, {time}", runs, time = Clock::of(time).text(time))
     })
 }
 
 fn peak(state: Recompute) -> String {
     state.shown.with(|shown| {
         let moment = Nanos(shown.peaks[1] as u64);
-        format!("at {}", Clock::of(Nanos(shown.end as u64)).text(moment))
+        tr!("at {moment}", moment = Clock::of(Nanos(shown.end as u64)).text(moment))
     })
 }
 
@@ -62,7 +62,8 @@ fn Best() -> impl IntoView {
     let bound = move || format::bytes(Bytes(opened().map_or(0, |o| o.floor)));
     let above = move || {
         let floor = opened().map_or(0, |o| o.floor).max(1);
-        format!("{:.0} % above", (now.get().peak as f64 / floor as f64 - 1.0) * 100.0)
+        let above = (now.get().peak as f64 / floor as f64 - 1.0) * 100.0;
+        tr!("{share} % above", share = format_args!("{above:.0}"))
     };
     let kept = move || state.shown.with(|s| s.kept);
     view! {
@@ -90,7 +91,7 @@ fn Best() -> impl IntoView {
                     <tr>
                         <th scope="row">{t("Kept")}</th>
                         <td class="num v" id="kept">{move || kept().0}</td><td class="u"></td>
-                        <td class="num dim">{move || format!("of {} values", kept().1)}</td>
+                        <td class="num dim">{move || tr!("of {count} values", count = kept().1)}</td>
                     </tr>
                 </tbody>
             </table>
@@ -116,8 +117,8 @@ fn why(state: Recompute) -> String {
             shown.alive.iter().take(2).map(|share| share.name.as_str()).collect();
         match names[..] {
             [] => String::new(),
-            [one] => format!("At the peak {one} is all that is held."),
-            _ => format!("Most of what is held at the peak: {} and {}.", names[0], names[1]),
+            [one] => tr!("At the peak {one} is all that is held.", one),
+            _ => tr!("Most of what is held at the peak: {a} and {b}.", a = names[0], b = names[1]),
         }
     })
 }
@@ -170,9 +171,9 @@ fn Others() -> impl IntoView {
             }
         };
         Some((
-            row("this search", best, true),
-            least.map(|point| row("segments (Chen 2016)", point, false)),
-            row("keep everything", base, false),
+            row(t("this search"), best, true),
+            least.map(|point| row(t("segments (Chen 2016)"), point, false)),
+            row(t("keep everything"), base, false),
         ))
     };
     view! {
