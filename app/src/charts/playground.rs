@@ -2,7 +2,9 @@
 
 pub mod boundary;
 pub mod curves;
+pub mod form;
 pub mod histogram;
+pub mod page;
 pub mod step;
 #[cfg(feature = "page")]
 pub mod tile;

@@ -9,30 +9,32 @@ use super::network::Activation;
 use pipewright_core::compress::Reduction;
 
 impl Choice {
-    /// The word; empty for the first choice.
+    /// Every word with its value.
+    pub fn words(&self) -> [(&'static str, String); 15] {
+        let ways: Vec<String> = self.ways.iter().map(Reduction::to_string).collect();
+        let relu = self.activation == Activation::Relu;
+        [
+            ("data", self.set.word().to_owned()),
+            ("noise", self.noise.to_string()),
+            ("seed", self.seed.to_string()),
+            ("layers", self.layers.to_string()),
+            ("width", self.width.to_string()),
+            ("act", if relu { "relu" } else { "tanh" }.to_owned()),
+            ("rate", self.rate.to_string()),
+            ("momentum", self.momentum.to_string()),
+            ("batch", self.batch.to_string()),
+            ("ranks", self.ranks.to_string()),
+            ("stages", self.stages.to_string()),
+            ("mb", self.micro_batches.to_string()),
+            ("s", self.schedule.to_string()),
+            ("slow", self.slowness.to_string()),
+            ("runs", ways.join(",")),
+        ]
+    }
+
+    /// The words that differ from the first choice; empty for it.
     pub fn to_link(&self) -> String {
-        let pairs = |choice: &Choice| {
-            let ways: Vec<String> = choice.ways.iter().map(Reduction::to_string).collect();
-            let relu = choice.activation == Activation::Relu;
-            [
-                ("data", choice.set.word().to_owned()),
-                ("noise", choice.noise.to_string()),
-                ("seed", choice.seed.to_string()),
-                ("layers", choice.layers.to_string()),
-                ("width", choice.width.to_string()),
-                ("act", if relu { "relu" } else { "tanh" }.to_owned()),
-                ("rate", choice.rate.to_string()),
-                ("momentum", choice.momentum.to_string()),
-                ("batch", choice.batch.to_string()),
-                ("ranks", choice.ranks.to_string()),
-                ("stages", choice.stages.to_string()),
-                ("mb", choice.micro_batches.to_string()),
-                ("s", choice.schedule.to_string()),
-                ("slow", choice.slowness.to_string()),
-                ("runs", ways.join(",")),
-            ]
-        };
-        let (mine, first) = (pairs(self), pairs(&Choice::default()));
+        let (mine, first) = (self.words(), Self::default().words());
         let differs = mine.iter().zip(&first).filter(|(mine, first)| mine != first);
         let words: Vec<String> =
             differs.map(|((key, value), _)| format!("{key}={value}")).collect();
@@ -51,7 +53,11 @@ impl Choice {
         (choice, problems)
     }
 
-    fn take(&mut self, key: &str, value: &str) -> Result<(), String> {
+    /// Takes the value of a word.
+    ///
+    /// # Errors
+    /// What may stand there.
+    pub fn take(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
             "data" => {
                 let words = Set::ALL.map(Set::word).join(", ");

@@ -74,7 +74,7 @@ fn the_same_choice_gives_the_same_bits() {
     assert_ne!(a.runs[0].trainer.hash(), other.runs[0].trainer.hash());
     // Known bits: the page's test expects the same of the browser.
     let hash = after(&presets::ALL[3].choice(), 10).runs[0].trainer.hash();
-    assert_eq!(format!("{hash:016x}"), "0");
+    assert_eq!(format!("{hash:016x}"), "5e3a4886dc7772ad");
 }
 
 #[test]
@@ -122,24 +122,44 @@ fn a_training_that_leaves_the_numbers_says_so_and_the_others_go_on() {
     assert!(race.runs[1].lost.is_some() && race.runs[1].now().accuracy.is_nan());
 }
 
+/// Mean of what the curve of training `run` says, over steps in a range.
+fn mean(race: &Race, run: usize, steps: std::ops::Range<u64>, of: fn(&Moment) -> f64) -> f64 {
+    let curve = race.runs[run].curve.iter().filter(|m| steps.contains(&m.step));
+    let values: Vec<f64> = curve.map(of).collect();
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
 #[test]
 fn presets_show_what_they_say() {
-    for preset in &presets::ALL {
-        let race = after(&preset.choice(), 400);
-        let says: Vec<String> = (race.runs.iter())
-            .map(|run| {
-                let late: Vec<_> = run.curve.iter().filter(|m| m.step > 200).collect();
-                let mean = late.iter().map(|m| m.accuracy).sum::<f64>() / late.len() as f64;
-                let loss = late.iter().map(|m| m.loss).sum::<f64>() / late.len() as f64;
-                let early = run.curve.iter().find(|m| m.accuracy > 0.9).map(|m| m.step);
-                format!(
-                    "{}: {:.3} {mean:.3} loss {loss:.4} at 0.9 {early:?} carried {:.2}",
-                    run.way,
-                    run.now().accuracy,
-                    run.now().carried
-                )
-            })
-            .collect();
-        println!("{}\n  {}", preset.title, says.join("\n  "));
-    }
+    let right = |m: &Moment| m.accuracy;
+    let [one_bit, table, ranks, pipeline, no_flush] = presets::ALL.each_ref().map(|preset| {
+        let race = after(&preset.choice(), 600);
+        for run in 0..race.runs.len() {
+            println!(
+                "{} {}: {:.3} then {:.3}, loss {:.3}, {:?}",
+                preset.title,
+                race.runs[run].way,
+                mean(&race, run, 30..90, right),
+                mean(&race, run, 400..600, right),
+                mean(&race, run, 400..600, |m| m.loss),
+                race.runs[run].twin()
+            );
+        }
+        race
+    });
+    let late = |race: &Race, run| mean(race, run, 400..600, right);
+    // One bit stays behind, with feedback it does not.
+    let middle = |race: &Race, run| mean(race, run, 150..350, right);
+    assert!(middle(&one_bit, 1) < middle(&one_bit, 0) - 0.1);
+    assert!((middle(&one_bit, 0) - middle(&one_bit, 2)).abs() < 0.01);
+    // table(1) leads, then is passed; feedback spoils it, means do not.
+    let early = |run| mean(&table, run, 30..90, right);
+    assert!(early(1) > early(0) + 0.01 && late(&table, 1) < late(&table, 0) - 0.005);
+    assert!(late(&table, 2) < late(&table, 1) - 0.1 && late(&table, 3) > late(&table, 1));
+    // Two roundings are harmless, fifteen truncations are not.
+    assert!((middle(&ranks, 0) - middle(&ranks, 1)).abs() < 0.01);
+    assert!(middle(&ranks, 2) < middle(&ranks, 0) - 0.05);
+    assert!(pipeline.runs.iter().all(|run| matches!(run.twin(), Twin::Same(_))));
+    assert!(no_flush.runs.iter().all(|run| matches!(run.twin(), Twin::Apart(_))));
+    assert_eq!(no_flush.runs[0].trainer.staleness, 3);
 }

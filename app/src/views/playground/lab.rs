@@ -1,125 +1,126 @@
-//! What the Playground's regions share: the choice, the trainings, and the loop that runs them in slices
-//! of a frame.
+//! The Playground at work: the choice, the trainings, and the loop that runs them in slices of a frame.
 
+use crate::charts::canvas::Canvas;
 use crate::charts::palette::Palette;
-use crate::charts::playground::curves::{Across, Up};
 use crate::meter;
 use crate::playground::choice::{Choice, Problem};
-use crate::playground::presets;
 use crate::playground::race::Race;
 use crate::screen::Screen;
 use crate::state::State;
 use crate::texts::tr;
 use leptos::prelude::*;
 
-/// How fast the trainings run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// About ten steps a second.
-    Slow,
-    /// A step a frame.
-    Steady,
-    /// As many as fit into a frame.
-    Fast,
-}
-
-/// Milliseconds of a frame for training: what is left draws.
+/// Milliseconds of a frame for training at the fast pace: what is left draws.
 const SLICE_MS: f64 = 5.0;
 /// Frames between two steps at the slow pace.
 const SLOW: u64 = 6;
-/// Frames between two drawings of what is not a picture of a network.
+/// Frames between two writings of what is not a picture of a network.
 const CALM: u64 = 4;
 /// Steps after which trainings pause by themselves.
 const ENOUGH: u64 = 1500;
 
-/// Copied into every region.
+/// Everything that changes.
+pub struct Inner {
+    pub choice: Choice,
+    pub problem: Option<Problem>,
+    pub race: Option<Race>,
+    pub playing: bool,
+    /// Slow, a step a frame, as many as fit.
+    pub pace: usize,
+    /// Places in the tables of the chart's axes.
+    pub across: usize,
+    pub up: usize,
+    pub palette: Palette,
+    /// By training, and one for pixels on their way.
+    pub canvases: Vec<Canvas>,
+    pub room: Option<Canvas>,
+    /// What was last written, by element.
+    pub written: Vec<(String, String)>,
+    frame: u64,
+    /// Whether a frame is asked for.
+    asked: bool,
+    /// The step at which trainings pause.
+    until: u64,
+}
+
+/// A handle to all of it.
 #[derive(Clone, Copy)]
 pub struct Lab {
     pub page: State,
-    pub choice: RwSignal<Choice>,
-    pub problem: RwSignal<Option<Problem>>,
-    pub playing: RwSignal<bool>,
-    pub pace: RwSignal<Pace>,
-    pub across: RwSignal<Across>,
-    pub up: RwSignal<Up>,
-    race: StoredValue<Option<Race>, LocalStorage>,
-    palette: StoredValue<(u32, Palette), LocalStorage>,
-    /// The frame, and which network's picture is to be drawn in it; all without.
-    pub turn: RwSignal<(u64, Option<usize>)>,
-    /// Changes when numbers and curves are to be read again.
-    pub seen: RwSignal<u64>,
-    /// Whether a frame is asked for.
-    asked: StoredValue<bool>,
-    /// The step at which trainings pause.
-    until: StoredValue<u64>,
+    inner: StoredValue<Inner, LocalStorage>,
 }
 
 impl Lab {
     pub fn new(page: State) -> Self {
-        let lab = Self {
-            page,
-            choice: RwSignal::new(Choice::default()),
-            problem: RwSignal::new(None),
-            playing: RwSignal::new(false),
-            pace: RwSignal::new(Pace::Steady),
-            across: RwSignal::new(Across::Steps),
-            up: RwSignal::new(Up::Accuracy),
-            race: StoredValue::new_local(None),
-            palette: StoredValue::new_local((page.theme.get_untracked(), Palette::read())),
-            turn: RwSignal::new((0, None)),
-            seen: RwSignal::new(0),
-            asked: StoredValue::new(false),
-            until: StoredValue::new(0),
+        let inner = Inner {
+            choice: Choice::default(),
+            problem: None,
+            race: None,
+            playing: false,
+            pace: 1,
+            across: 0,
+            up: 0,
+            palette: Palette::read(),
+            canvases: vec![],
+            room: Canvas::offscreen(),
+            written: vec![],
+            frame: 0,
+            asked: false,
+            until: ENOUGH,
         };
-        lab.restart();
-        // Links, and the browser's own back and forward.
-        Effect::new(move |_| {
+        Self { page, inner: StoredValue::new_local(inner) }
+    }
+
+    /// Works on what changes; nothing once the region has gone.
+    pub fn with<T>(self, work: impl FnOnce(&mut Inner) -> T) -> Option<T> {
+        self.inner.try_update_value(work)
+    }
+
+    /// The regions are on the page: follows links, themes, the screen; begins, unless less motion was
+    /// asked for.
+    pub fn start(self) {
+        let page = self.page;
+        Effect::new(move |before: Option<()>| {
             let text = page.play.get();
-            if text != lab.choice.with_untracked(Choice::to_link) {
+            let old = self.with(|lab| lab.choice.to_link()).unwrap_or_default();
+            if before.is_none() || text != old {
                 let (choice, problems) = Choice::of_link(&text);
                 if !problems.is_empty() {
                     let list = problems.join("; ");
                     page.complain(tr!("Not everything in the link could be used: {list}.", list));
                 }
-                lab.choice.set(choice);
-                lab.restart();
-            }
-        });
-        // What nobody looks at does not run.
-        Effect::new(move |_| {
-            if page.screen.get() == Screen::Playground && lab.playing.get() {
-                lab.ask();
+                self.with(|lab| lab.choice = choice);
+                self.restart();
             }
         });
         Effect::new(move |_| {
             page.theme.track();
-            lab.palette.set_value((page.theme.get_untracked(), Palette::read()));
-            lab.show_all();
+            self.with(|lab| lab.palette = Palette::read());
+            self.show();
         });
+        // What nobody looks at does not run; it goes on when it is seen again.
+        Effect::new(move |_| {
+            if page.screen.get() == Screen::Playground {
+                self.show();
+                self.ask();
+            }
+        });
+        Effect::new(move |_| super::show::sheet(page.sheet.get()));
+        super::show::follow_size(self);
         if !calm() {
-            lab.play(true);
+            self.play(true);
         }
-        lab
-    }
-
-    /// Looks at the trainings; none when the first choice does not fit together.
-    pub fn with<T>(self, look: impl FnOnce(&Race) -> T) -> Option<T> {
-        self.race.with_value(|race| race.as_ref().map(look))
-    }
-
-    /// The colours that hold.
-    pub fn with_palette<T>(self, look: impl FnOnce(&Palette) -> T) -> T {
-        self.palette.with_value(|(_, palette)| look(palette))
     }
 
     /// Changes the choice and begins anew; a step of the browser's history unless the hand is dragging.
     pub fn edit(self, dragging: bool, change: impl FnOnce(&mut Choice)) {
-        let before = self.choice.get_untracked();
-        let mut choice = before.clone();
-        change(&mut choice);
-        if choice != before {
-            let text = choice.to_link();
-            self.choice.set(choice);
+        let changed = self.with(|lab| {
+            let before = lab.choice.to_link();
+            change(&mut lab.choice);
+            let now = lab.choice.to_link();
+            (now != before).then_some(now)
+        });
+        if let Some(text) = changed.flatten() {
             self.page.play.set(text);
             self.restart();
         }
@@ -132,98 +133,97 @@ impl Lab {
 
     /// Back to the first weights. What does not fit together is said; the last trainings stay.
     pub fn restart(self) {
-        match Race::new(&self.choice.get_untracked()) {
+        self.with(|lab| match Race::new(&lab.choice) {
             Ok(race) => {
-                self.race.set_value(Some(race));
-                self.problem.set(None);
-                self.until.set_value(ENOUGH);
+                (lab.race, lab.problem, lab.until) = (Some(race), None, ENOUGH);
             }
-            Err(problem) => {
-                self.problem.set(Some(problem));
-                self.playing.set(false);
-            }
-        }
-        self.show_all();
+            Err(problem) => (lab.problem, lab.playing) = (Some(problem), false),
+        });
+        self.show();
     }
 
     /// One step, by hand.
     pub fn step(self) {
-        self.playing.set(false);
-        self.advance();
-        self.show_all();
+        self.with(|lab| {
+            lab.playing = false;
+            lab.advance();
+        });
+        self.show();
     }
 
     /// Runs or pauses.
     pub fn play(self, on: bool) {
-        let fits = self.problem.with_untracked(Option::is_none);
-        if on && fits {
-            let step = self.with(|race| race.step).unwrap_or(0);
-            self.until.set_value(step + ENOUGH);
-        }
-        self.playing.set(on && fits);
-        if !on {
-            self.show_all();
-        }
+        self.with(|lab| {
+            lab.playing = on && lab.problem.is_none();
+            lab.until = lab.race.as_ref().map_or(0, |race| race.step) + ENOUGH;
+        });
+        self.show();
+        self.ask();
     }
 
-    fn show_all(self) {
-        self.turn.update(|turn| *turn = (turn.0 + 1, None));
-        self.seen.update(|seen| *seen += 1);
+    /// Writes everything anew.
+    pub fn show(self) {
+        self.with(|lab| {
+            super::show::choice(lab);
+            super::show::numbers(lab);
+            (0..lab.choice.ways.len()).for_each(|at| super::show::picture(lab, at));
+        });
     }
 
-    fn advance(self) {
-        if self.problem.with_untracked(Option::is_none) {
-            self.race.update_value(|race| race.iter_mut().for_each(Race::advance));
-        }
-    }
-
-    /// Asks for a frame, once.
+    /// Asks for a frame, once, while there is something to run.
     fn ask(self) {
-        if !self.asked.get_value() {
-            self.asked.set_value(true);
+        let ask = self.with(|lab| lab.playing && !std::mem::replace(&mut lab.asked, true));
+        if ask == Some(true) {
             request_animation_frame(move || self.frame());
         }
     }
 
     /// A slice of training, and one of the pictures.
     fn frame(self) {
-        // The region may have gone since.
-        if self.asked.try_set_value(false).is_some() {
-            return;
+        let looked_at = self.page.screen.try_get_untracked() == Some(Screen::Playground);
+        let from = meter::now();
+        let ended = self.with(|lab| {
+            lab.asked = false;
+            if !looked_at || !lab.playing {
+                return false;
+            }
+            lab.slice(from);
+            let runs = lab.choice.ways.len().max(1);
+            super::show::picture(lab, lab.frame as usize % runs);
+            if lab.frame.is_multiple_of(CALM) {
+                super::show::numbers(lab);
+            }
+            lab.frame += 1;
+            lab.race.as_ref().is_some_and(|race| race.step >= lab.until)
+        });
+        meter::trained(from);
+        match ended {
+            Some(true) => self.play(false),
+            Some(false) if looked_at => self.ask(),
+            _ => {}
         }
-        let looked_at = self.page.screen.get_untracked() == Screen::Playground;
-        if !looked_at || !self.playing.get_untracked() {
-            return;
+    }
+}
+
+impl Inner {
+    fn advance(&mut self) {
+        if self.problem.is_none() {
+            self.race.iter_mut().for_each(Race::advance);
         }
-        let (from, frame) = (meter::now(), self.turn.get_untracked().0);
-        match self.pace.get_untracked() {
-            Pace::Slow if frame.is_multiple_of(SLOW) => self.advance(),
-            Pace::Slow => {}
-            Pace::Steady => self.advance(),
-            Pace::Fast => {
+    }
+
+    /// As many steps as the pace has in a frame that began at `from`.
+    fn slice(&mut self, from: f64) {
+        match self.pace {
+            0 if !self.frame.is_multiple_of(SLOW) => {}
+            2 => {
                 self.advance();
                 while meter::now() - from < SLICE_MS {
                     self.advance();
                 }
             }
+            _ => self.advance(),
         }
-        let (step, runs) = self.with(|race| (race.step, race.runs.len())).unwrap_or((0, 1));
-        let turn = frame as usize % runs.max(1);
-        self.turn.set((frame + 1, Some(turn)));
-        if frame.is_multiple_of(CALM) {
-            self.seen.update(|seen| *seen += 1);
-        }
-        meter::trained(from);
-        if step >= self.until.get_value() {
-            self.play(false);
-        } else {
-            self.ask();
-        }
-    }
-
-    /// The preset that the choice is, if it is one.
-    pub fn preset(self) -> Option<usize> {
-        self.choice.with(|now| presets::ALL.iter().position(|preset| preset.choice() == *now))
     }
 }
 
