@@ -3,7 +3,7 @@
 use crate::charts::raster::Rgb;
 
 /// How much of a class's colour the ground shows where the network is sure.
-const DEEPEST: f32 = 0.62;
+const DEEPEST: f32 = 0.5;
 
 /// Pixels, four bytes each, of shares of class 1: the ground where it does not know, towards the
 /// colours of the classes where it does.
@@ -61,7 +61,7 @@ mod tests {
     fn unsure_is_the_ground_and_sure_is_the_class() {
         let found = pixels(&[0.5, 0.0, 1.0, f32::NAN], [0; 3], [[100, 0, 0], [0, 0, 100]]);
         assert_eq!(found[..4], [0, 0, 0, 255]);
-        assert_eq!((found[4], found[10], found[12]), (62, 62, 0));
+        assert_eq!((found[4], found[10], found[12]), (50, 50, 0));
     }
 
     #[test]

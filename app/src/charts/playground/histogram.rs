@@ -24,7 +24,7 @@ pub fn draw(exact: &[f32], received: &[f32], (width, height): (f64, f64)) -> Str
     };
     let most = largest(exact).max(largest(received)).max(f32::MIN_POSITIVE);
     let (before, after) = (columns(exact, most), columns(received, most));
-    let bottom = height - 14.0;
+    let (bottom, low) = (height - 16.0, height - 3.0);
     // Roots: a codec of two values would leave nothing else to see.
     let top = before.iter().chain(&after).copied().fold(1e-9, f64::max).sqrt();
     let pitch = width / COLUMNS as f64;
@@ -51,9 +51,9 @@ pub fn draw(exact: &[f32], received: &[f32], (width, height): (f64, f64)) -> Str
     let _ = write!(
         out,
         "<path d='{path}L{width:.1} {bottom:.1}' class='ha'/>\
-         <text x='0' y='{height:.1}' class='ax'>−{most:.1e}</text>\
-         <text x='{:.1}' y='{height:.1}' class='ax' text-anchor='middle'>0</text>\
-         <text x='{width:.1}' y='{height:.1}' class='ax' text-anchor='end'>{most:.1e}</text></svg>",
+         <text x='0' y='{low:.1}' class='ax'>−{most:.1e}</text>\
+         <text x='{:.1}' y='{low:.1}' class='ax' text-anchor='middle'>0</text>\
+         <text x='{width:.1}' y='{low:.1}' class='ax' text-anchor='end'>{most:.1e}</text></svg>",
         width / 2.0
     );
     out

@@ -98,7 +98,7 @@ pub fn tiles(count: usize) -> String {
             out,
             "<article class='tile' aria-label='{}'><div class='tile-h'>{}<span class='sel'>\
              <select id='pg-codec-{at}' data-way='{at}' aria-label='{}'>{options}</select></span>{remove}\
-             <label class='chk' title='{}'><input type='checkbox' id='pg-feedback-{at}' data-way='{at}'>\
+             <label class='chk' id='pg-owed-{at}' title='{}'><input type='checkbox' id='pg-feedback-{at}' data-way='{at}'>\
              <span>{}</span></label></div>\
              <canvas class='plane' id='pg-plane-{at}' role='img' aria-label='{}'></canvas>\
              <p class='tile-n' id='pg-now-{at}'></p><div class='hist' id='pg-hist-{at}'></div></article>",
@@ -183,10 +183,14 @@ pub fn facts(race: &Race) -> String {
 
 /// Whether the weights of each training are those of the one beside it.
 pub fn bits(race: &Race) -> String {
+    if race.runs.iter().all(|run| run.twin() == Twin::None) {
+        let text = t("One stage and one micro-batch are that device. Choose more on the left.");
+        return format!("<li class='dim'>{text}</li>");
+    }
     let mut out = String::new();
     for run in &race.runs {
         let (class, text) = match run.twin() {
-            Twin::None => ("dim", t("the same thing").to_owned()),
+            Twin::None => ("dim", String::new()),
             Twin::Same(hash) => {
                 let hash = format!("{:08x}", hash >> 32);
                 ("good", tr!("✓ all weights bit-identical: {hash}", hash))
@@ -213,6 +217,7 @@ pub fn bits(race: &Race) -> String {
 pub fn why(race: &Race) -> &'static str {
     let pipeline = &race.recipe.pipeline;
     match pipeline.schedule.updates {
+        _ if pipeline.order.len() == 2 => "",
         Updates::Stashed => t(
             "Every stage updates after every micro-batch; a backward pass uses the weights of its forward pass, which are stashed.",
         ),

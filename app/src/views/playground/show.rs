@@ -119,6 +119,9 @@ fn ways(lab: &mut Inner) {
         fill(&format!("pg-codec-{at}"), &bare.to_string());
         switch(&format!("pg-feedback-{at}"), "checked", way.method.feedback);
         switch(&format!("pg-feedback-{at}"), "disabled", way.is_plain());
+        if let Some(label) = element(&format!("pg-owed-{at}")) {
+            let _ = label.class_list().toggle_with_force("off", way.is_plain());
+        }
     }
     switch("pg-add", "disabled", ways.len() >= crate::playground::choice::RUNS_MAX);
 }
