@@ -33,7 +33,10 @@ fn steps(browser: &Browser) -> Outcome<u64> {
 
 /// What the table says of a training, as shown.
 fn row(browser: &Browser, way: &str) -> Outcome<String> {
-    browser.text(&format!("#pg-rows tr[data-run='{way}']"))
+    // In one call: the row is written anew while it is read.
+    let text =
+        format!("return document.querySelector(`#pg-rows tr[data-run='{way}']`)?.innerText ?? ''");
+    Ok(browser.js(&text)?.as_str().unwrap_or_default().to_owned())
 }
 
 #[test]

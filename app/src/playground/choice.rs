@@ -206,10 +206,18 @@ impl Choice {
             Choice { stages, micro_batches, batch, ..self.clone() }
         });
         let to = choices.find(Choice::fits)?;
-        let (stages, micro) = (to.stages, to.micro_batches);
-        let text = match stages == self.stages {
-            true => tr!("Take {micro} micro-batches", micro),
-            false => tr!("Take {stages} stages and {micro} micro-batches", stages, micro),
+        let (stages, micro, batch) = (to.stages, to.micro_batches, to.batch);
+        let same = (stages == self.stages, micro == self.micro_batches, batch == self.batch);
+        let text = match same {
+            (true, _, true) => tr!("Take {micro} micro-batches", micro),
+            (_, true, true) => tr!("Take {stages} stages", stages),
+            (_, _, true) => tr!("Take {stages} stages and {micro} micro-batches", stages, micro),
+            _ => tr!(
+                "Take {stages} stages, {micro} micro-batches and {batch} samples",
+                stages,
+                micro,
+                batch
+            ),
         };
         Some((text, Box::new(to)))
     }

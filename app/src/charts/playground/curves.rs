@@ -69,7 +69,7 @@ impl Up {
     fn of(self, moment: &Moment) -> f64 {
         match self {
             Up::Accuracy => moment.accuracy,
-            Up::Loss => moment.loss.max(1e-6),
+            Up::Loss => moment.loss,
             Up::Carried => moment.carried,
         }
     }
@@ -77,7 +77,7 @@ impl Up {
     fn caption(self) -> &'static str {
         match self {
             Up::Accuracy => t("↑ test points that are right"),
-            Up::Loss => t("↑ loss of the training"),
+            Up::Loss => t("↑ loss of the training, smoothed"),
             Up::Carried => t("↑ what feedback carries over, in gradients"),
         }
     }
@@ -95,6 +95,10 @@ const LEFT: f64 = 52.0;
 const RIGHT: f64 = 16.0;
 const ABOVE: f64 = 22.0;
 const BELOW: f64 = 34.0;
+/// How far the axis goes on behind the end of the shortest curve, as a multiple of it.
+const BEYOND: f64 = 2.5;
+/// How much of a smoothed loss is the newest.
+const NEWEST: f64 = 0.25;
 
 struct Frame {
     across: Across,
@@ -110,6 +114,10 @@ impl Frame {
     fn new(lines: &[Line], across: Across, up: Up, (width, height): (f64, f64)) -> Self {
         let moments = || lines.iter().flat_map(|line| line.points);
         let most = moments().map(|m| across.of(m)).fold(0.0, f64::max);
+        // Where trainings get along at very different speeds the slowest ends early: what is compared
+        // is what all have reached.
+        let ends = lines.iter().filter_map(|line| line.points.last()).map(|m| across.of(m));
+        let most = most.min(BEYOND * ends.filter(|end| *end > 0.0).fold(f64::INFINITY, f64::min));
         let values = || moments().map(|m| up.of(m)).filter(|v| v.is_finite());
         let range = match up {
             Up::Accuracy => (values().fold(0.5, f64::min), 1.0),
@@ -136,6 +144,25 @@ impl Frame {
         let value = if self.up == Up::Loss { value.max(1e-6).log10() } else { value };
         let share = (value - self.range.0) / (self.range.1 - self.range.0).max(1e-9);
         self.height - BELOW - share.clamp(-0.02, 1.02) * (self.height - ABOVE - BELOW)
+    }
+
+    /// Where the moments of a curve lie, as far as the axis goes; losses are smoothed.
+    fn points(&self, moments: &[Moment]) -> Vec<(f64, f64)> {
+        let mut kept = None;
+        let mut points = vec![];
+        for moment in moments.iter().filter(|m| self.across.of(m) <= self.most) {
+            let value = self.up.of(moment);
+            if !value.is_finite() {
+                continue;
+            }
+            let smooth = match (self.up, kept) {
+                (Up::Loss, Some(before)) => before + NEWEST * (value - before),
+                _ => value,
+            };
+            kept = Some(smooth);
+            points.push((self.x(self.across.of(moment)), self.y(smooth)));
+        }
+        points
     }
 
     fn marks(&self) -> Vec<(f64, String)> {
@@ -172,19 +199,9 @@ pub fn draw(lines: &[Line], across: Across, up: Up, size: (f64, f64)) -> String 
     axes(&frame, &mut out);
     let mut ends = vec![];
     for (at, line) in lines.iter().enumerate() {
-        let known = |m: &&Moment| frame.up.of(m).is_finite();
-        let place = |m: &Moment| (frame.x(frame.across.of(m)), frame.y(frame.up.of(m)));
-        let path: Vec<String> = line
-            .points
-            .iter()
-            .filter(known)
-            .map(|m| {
-                let (x, y) = place(m);
-                format!("{x:.1} {y:.1}")
-            })
-            .collect();
-        if let Some(last) = line.points.iter().rev().find(known) {
-            let (x, y) = place(last);
+        let points = frame.points(line.points);
+        let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+        if let Some(&(x, y)) = points.last() {
             ends.push((at, x, y));
             let _ = write!(out, "<path d='M{}' class='pl p{at}'/>", path.join("L"));
             let _ = write!(out, "<circle cx='{x:.1}' cy='{y:.1}' r='3' class='pe p{at}'/>");
@@ -271,6 +288,15 @@ mod tests {
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
             }
         }
+    }
+
+    #[test]
+    fn the_axis_ends_soon_after_the_shortest_curve() {
+        let (long, short) = (curve(), curve());
+        let lines = [&long[..], &short[..20]].map(|points| Line { name: "x".into(), points });
+        let frame = Frame::new(&lines, Across::Sent, Up::Loss, (600.0, 300.0));
+        assert_eq!(frame.most, 2.5 * short[19].sent);
+        assert!(frame.points(&long).len() < 60 && frame.points(&short[..20]).len() == 20);
     }
 
     #[test]

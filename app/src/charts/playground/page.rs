@@ -41,7 +41,7 @@ pub fn work() -> String {
         t("Start again"),
         buttons(t("Pace"), "seg", paces),
         t("Add a codec"),
-        t("These trainings are from before: the choices do not fit together."),
+        t("The choices do not fit together: these trainings are of others."),
         t("Curves"),
         buttons(t("What is drawn upwards"), "seg", ups),
         buttons(t("What is drawn to the right"), "seg", across),
@@ -158,10 +158,10 @@ pub fn rows(race: &Race) -> String {
         let owed = if way.method.feedback { now.carried } else { f64::NAN };
         let _ = write!(
             out,
-            "<tr data-run='{way}' data-loss='{}'><th scope='row'>{} <span>{way}</span></th>\
+            "<tr data-run='{way}'><th scope='row'>{} <span>{}</span></th>\
              <td class='num'>{}</td><td class='num'>{}</td><td class='num'>{}</td><td class='num'>{}</td></tr>",
-            now.loss,
             sample(at),
+            way.to_string().replace('+', "<wbr>+"),
             or_dash(now.accuracy, format!("{} %", format::percent(now.accuracy, 1))),
             or_dash(now.loss, format!("{:.3}", now.loss)),
             format::bytes_text(Bytes(now.sent as u64)),

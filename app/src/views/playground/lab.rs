@@ -137,7 +137,14 @@ impl Lab {
             Ok(race) => {
                 (lab.race, lab.problem, lab.until) = (Some(race), None, ENOUGH);
             }
-            Err(problem) => (lab.problem, lab.playing) = (Some(problem), false),
+            Err(problem) => {
+                (lab.problem, lab.playing) = (Some(problem), false);
+                if lab.race.as_ref().is_none_or(|race| race.runs.len() != lab.choice.ways.len()) {
+                    // There is nothing from before to look at.
+                    let usual = Choice { ways: lab.choice.ways.clone(), ..Choice::default() };
+                    lab.race = Race::new(&usual).ok();
+                }
+            }
         });
         self.show();
     }
