@@ -152,10 +152,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
                 number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| link.asked.stage = n as u32)
             }
             "keep" => percent(&value).map(|share| link.asked.keep = share),
-            "play" => {
-                link.play = value;
-                Ok(())
-            }
+            "play" => Ok(link.play = value),
             "trace" => local(&value).map(|path| link.trace = Some(path)),
             _ => choose(&mut link.inputs, key, &value, current),
         };

@@ -213,8 +213,12 @@ pub fn draw(lines: &[Line], across: Across, up: Up, size: (f64, f64)) -> String 
     for ((at, ..), (x, y)) in ends.iter().zip(placed) {
         let y = y.min(height - BELOW - 4.0);
         let name = format::escape(&lines[*at].name);
-        let _ =
-            write!(out, "<text x='{x:.1}' y='{y:.1}' class='pn' text-anchor='end'>{name}</text>");
+        // At the beginning there is no room to the left.
+        let (x, anchor) = if x < LEFT + 160.0 { (x + 14.0, "start") } else { (x, "end") };
+        let _ = write!(
+            out,
+            "<text x='{x:.1}' y='{y:.1}' class='pn' text-anchor='{anchor}'>{name}</text>"
+        );
     }
     out + "</svg>"
 }

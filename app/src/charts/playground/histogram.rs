@@ -48,12 +48,15 @@ pub fn draw(exact: &[f32], received: &[f32], (width, height): (f64, f64)) -> Str
         let (x, y) = (at as f64 * pitch, y(*share));
         let _ = write!(path, "L{x:.1} {y:.1}L{:.1} {y:.1}", x + pitch);
     }
+    let _ = write!(out, "<path d='{path}L{width:.1} {bottom:.1}' class='ha'/>");
+    // Before the first step there is nothing to measure.
+    let end = if most > f32::MIN_POSITIVE { format!("{most:.1e}") } else { String::new() };
     let _ = write!(
         out,
-        "<path d='{path}L{width:.1} {bottom:.1}' class='ha'/>\
-         <text x='0' y='{low:.1}' class='ax'>−{most:.1e}</text>\
+        "<text x='0' y='{low:.1}' class='ax'>{}{end}</text>\
          <text x='{:.1}' y='{low:.1}' class='ax' text-anchor='middle'>0</text>\
-         <text x='{width:.1}' y='{low:.1}' class='ax' text-anchor='end'>{most:.1e}</text></svg>",
+         <text x='{width:.1}' y='{low:.1}' class='ax' text-anchor='end'>{end}</text></svg>",
+        if end.is_empty() { "" } else { "−" },
         width / 2.0
     );
     out
