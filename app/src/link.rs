@@ -152,7 +152,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
                 number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| link.asked.stage = n as u32)
             }
             "keep" => percent(&value).map(|share| link.asked.keep = share),
-            "play" => Ok(link.play = value),
+            "play" => keep(&value, &mut link.play),
             "trace" => local(&value).map(|path| link.trace = Some(path)),
             _ => choose(&mut link.inputs, key, &value, current),
         };
@@ -263,6 +263,12 @@ fn edge(text: &str) -> Result<CodecKind, String> {
 fn percent(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|n| (0.0..=100.0).contains(n));
     value.map(|n| n / 100.0).ok_or_else(|| t("must be a percentage from 0 to 100").into())
+}
+
+/// What others read.
+fn keep(text: &str, place: &mut String) -> Result<(), String> {
+    text.clone_into(place);
+    Ok(())
 }
 
 fn list(text: &str) -> Result<Vec<u32>, String> {
