@@ -45,7 +45,7 @@ impl Base {
     /// # Errors
     /// The choices that contradict each other.
     pub fn new(inputs: &Inputs) -> Result<Self, String> {
-        let (plan, prediction) = inputs.draft().plan().map_err(|e| e.to_string())?;
+        let (plan, prediction) = inputs.plan()?;
         let apart = |group: &Vec<LaneId>| {
             let node = |rank: Option<&LaneId>| rank.map(|rank| plan.cluster.node_of(*rank));
             node(group.first()) != node(group.last())
@@ -179,7 +179,7 @@ mod tests {
         assert!(base.rows(asked, 1e13).unwrap().iter().all(|row| !row.pays));
         for row in base.rows(asked, base.bytes_per_sec).unwrap() {
             inputs.rest.communication = taken(&Communication::default(), row.way, false);
-            let (_, prediction) = inputs.draft().plan().unwrap();
+            let (_, prediction) = inputs.plan().unwrap();
             assert_eq!(prediction.timeline.step, row.step, "{}", row.way);
         }
         inputs.rest.data_parallel.replicas = 1;

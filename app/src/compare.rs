@@ -129,7 +129,7 @@ fn choices(a: &Inputs, b: &Inputs) -> Vec<Row> {
     let always = [
         count("stages", n("Stages"), &|i| i.stages().into()),
         count("micro-batches", n("Micro-batches"), &|i| i.micro_batches.into()),
-        row("schedule", n("Schedule"), &|i| i.schedule.title().into()),
+        row("schedule", n("Schedule"), &Inputs::order_title),
         row("cuts", n("Cuts"), &cuts),
     ];
     let differing = [
@@ -189,7 +189,7 @@ pub fn describe(inputs: &Inputs) -> String {
         n => format!(" × {n}"),
     };
     let (model, m) = (inputs.model.title(), inputs.micro_batches);
-    format!("{model}, {stages}{copies}, m {m}, {}", inputs.schedule.title())
+    format!("{model}, {stages}{copies}, m {m}, {}", inputs.order_title())
 }
 
 /// What a step is made of: three terms that add up to it.

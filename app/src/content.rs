@@ -79,7 +79,7 @@ mod tests {
     fn plans_are_recognised_by_content_and_come_back_unchanged() {
         for example in &EXAMPLES {
             let inputs = example.inputs();
-            let (plan, _) = inputs.draft().plan().unwrap();
+            let (plan, _) = inputs.plan().unwrap();
             match recognise("anything.txt", &plan.to_json()) {
                 Ok(Content::Plan(read)) => assert_eq!(*read, inputs),
                 Ok(Content::Trace(_)) => panic!("a plan taken for a trace"),

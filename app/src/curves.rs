@@ -31,8 +31,8 @@ pub fn start(state: State) {
             base.schedule = ScheduleKind::GPipe;
             let ground = Ground::of(&base);
             let Ok(alone) = engine::solve(&base, &ground) else { return };
-            let layers = ground.graph.layers().len() as u32;
-            let ds: Vec<u32> = STAGES.into_iter().filter(|d| *d <= layers).collect();
+            let most = engine::most_lanes(&ground.graph, key.schedule);
+            let ds: Vec<u32> = STAGES.into_iter().filter(|d| *d <= most).collect();
             let curves = ds.iter().map(|d| Curve { d: *d, points: vec![] }).collect();
             let alone = alone.figures.step;
             state.curves.set(Curves { key: Some(key.clone()), alone, curves, done: false });
@@ -65,7 +65,7 @@ fn work(
     while let Some((m, curve)) = jobs.pop() {
         let d = state.curves.with_untracked(|c| c.curves[curve].d);
         let ground = ground.with_samples(base.mini_batch / m);
-        let cuts = engine::balanced_cuts(&ground, d);
+        let cuts = engine::lane_cuts(&ground, base.schedule, d);
         let inputs = Inputs { micro_batches: m as u32, cuts, ..base.clone() };
         if let Ok(solved) = engine::solve(&inputs, &ground) {
             let speedup = alone.secs() / solved.figures.step.secs();

@@ -3,6 +3,7 @@
 use crate::engine::Solved;
 use crate::format::{self, Clock};
 use crate::texts::{t, tr};
+use pipewright_core::ids::LaneId;
 use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_core::timeline::causes::{self, Arrivals, Cause};
 use pipewright_core::timeline::{Timeline, Work};
@@ -34,12 +35,35 @@ pub fn waited(
     }
 }
 
+/// What went on elsewhere while the lane was idle before; none where it was not, or hardly.
+pub fn because(
+    t: &Timeline,
+    arrivals: &Arrivals,
+    lane: usize,
+    index: usize,
+    clock: &Clock,
+) -> Option<String> {
+    let made = causes::waiting(t, arrivals, lane, index);
+    let part = |(lane, time): &(LaneId, Nanos)| {
+        tr!("lane {lane} works {time}", lane, time = clock.short(*time))
+    };
+    let mut parts: Vec<String> = made.working.iter().take(3).map(part).collect();
+    let rest: Nanos = made.working.iter().skip(3).map(|(_, time)| *time).sum();
+    if rest > Nanos::ZERO {
+        parts.push(tr!("others {time}", time = clock.short(rest)));
+    }
+    if made.messages > Nanos::ZERO {
+        parts.push(tr!("messages {time}", time = clock.short(made.messages)));
+    }
+    (!parts.is_empty()).then(|| parts.join(crate::texts::t(", ")))
+}
+
 /// What a forward pass keeps until its backward pass.
 pub fn holds(solved: &Solved, action: Action, lane: usize, clock: &Clock) -> Option<String> {
     if action.kind != ActionKind::Forward {
         return Some(t("released").into());
     }
-    let end = solved.timeline.lanes[lane].spans.iter().find(|s| match s.work {
+    let end = solved.timeline.lanes[lane].spans.iter().rfind(|s| match s.work {
         Work::Run(a) => {
             a.stage == action.stage
                 && a.micro_batch == action.micro_batch

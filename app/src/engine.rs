@@ -5,9 +5,10 @@ use crate::shared::Shared;
 use crate::times::Times;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::{Graph, Layer};
+use pipewright_core::ids::StageId;
 use pipewright_core::partition::{self, balanced, uniform};
 use pipewright_core::plan::{self, PlanError};
-use pipewright_core::schedule::Schedule;
+use pipewright_core::schedule::{Schedule, ScheduleKind};
 use pipewright_core::simulate::{Copies, StageCost, simulate};
 use pipewright_core::timeline::Timeline;
 use pipewright_core::units::{Bytes, Nanos};
@@ -19,6 +20,8 @@ pub struct Solved {
     pub schedule: Schedule,
     pub timeline: Timeline,
     pub stages: Vec<StageCost>,
+    /// The lane of each stage; of those that run on several, the first micro-batch's.
+    pub lane_of: Vec<usize>,
     /// What each stage keeps of one micro-batch between its passes.
     pub stash: Vec<Bytes>,
     /// What each lane always holds: parameters, their gradients, the optimizer's state.
@@ -94,8 +97,7 @@ pub fn samples(inputs: &Inputs) -> u64 {
 pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let graph = &*ground.graph;
     check(inputs, graph).map_err(|e| e.to_string())?;
-    let schedule = inputs.schedule.generate(inputs.stages(), inputs.micro_batches);
-    let schedule = schedule.map_err(|e| e.to_string())?;
+    let schedule = inputs.order()?;
     let lowering = plan::Inputs {
         graph,
         cuts: &inputs.cuts,
@@ -122,10 +124,20 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         simulate(&programs, &stages, &ground.cluster, copies).map_err(|e| e.to_string())?;
     let figures = figures(&timeline, inputs.mini_batch);
     let capacity = ground.cluster.device.memory;
-    let stash = programs.iter().flat_map(|p| &p.stages).map(|s| s.slots.bytes).collect();
+    let lane_of: Vec<usize> = schedule.routes[0].iter().map(|lane| lane.index()).collect();
+    let kept = |stage| programs.iter().find_map(|p| p.stage(stage)).map(|s| s.slots.bytes);
+    let stash = (0..inputs.stages()).map(|s| kept(StageId(s)).unwrap_or_default()).collect();
     let persistent = programs.iter().map(|p| p.persistent).collect();
     let inputs = inputs.clone();
-    Ok(Solved { inputs, schedule, timeline, stages, stash, persistent, capacity, figures })
+    Ok(Solved { inputs, schedule, timeline, stages, lane_of, stash, persistent, capacity, figures })
+}
+
+impl Solved {
+    /// Whether every lane has one stage, of its own number.
+    pub fn is_straight(&self) -> bool {
+        self.lane_of.len() == self.timeline.lanes.len()
+            && self.lane_of.iter().enumerate().all(|(stage, lane)| stage == *lane)
+    }
 }
 
 /// What lowering relies on and a hand at the controls can break.
@@ -158,10 +170,38 @@ fn figures(timeline: &Timeline, mini_batch: u64) -> Figures {
     }
 }
 
-/// Cuts the model into `stages` stages of about equal time; as many as it has layers at most.
-pub fn split(inputs: &mut Inputs, stages: u32) {
+/// Cuts the model into stages of about equal time, as many as the schedule has on so many lanes; as
+/// many lanes as there are layers for at most.
+pub fn split(inputs: &mut Inputs, lanes: u32) {
     let ground = Ground::of(inputs);
-    inputs.cuts = balanced_cuts(&ground, stages);
+    inputs.cuts = match &inputs.own {
+        // Other lanes than those of an order from a file are said, not made to fit.
+        Some(own) if own.schedule.lanes.len() as u32 == lanes => {
+            balanced_cuts(&ground, own.schedule.stages())
+        }
+        Some(_) => balanced_cuts(&ground, lanes),
+        None => lane_cuts(&ground, inputs.schedule, lanes),
+    };
+}
+
+/// The cuts for stages of about equal time on so many lanes.
+pub fn lane_cuts(ground: &Ground, schedule: ScheduleKind, lanes: u32) -> Vec<u32> {
+    let most = most_lanes(&ground.graph, schedule);
+    balanced_cuts(ground, schedule.placement().stages(lanes.clamp(1, most)))
+}
+
+/// Lanes that the model has layers for.
+pub fn most_lanes(graph: &Graph, schedule: ScheduleKind) -> u32 {
+    (graph.layers().len() as u32 / schedule.placement().stages(1)).max(1)
+}
+
+/// Another schedule on the same lanes; the model is cut anew where it needs other stages.
+pub fn reschedule(inputs: &mut Inputs, schedule: ScheduleKind) {
+    let lanes = inputs.lanes();
+    (inputs.schedule, inputs.own) = (schedule, None);
+    if schedule.placement().lanes(inputs.stages()) != Some(lanes) {
+        split(inputs, lanes);
+    }
 }
 
 /// The cuts that [`split`] makes.

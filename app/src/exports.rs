@@ -73,7 +73,7 @@ impl Format {
             Format::Drawing => {
                 let lanes = solved.timeline.lanes.len();
                 let time = Clock::of(solved.timeline.step).text(solved.timeline.step);
-                let schedule = solved.inputs.schedule.title();
+                let schedule = solved.inputs.order_title();
                 let title = tr!(
                     "{model} on {lanes} lanes, {schedule}: {time}",
                     model = graph.name(),
@@ -85,7 +85,7 @@ impl Format {
             }
             Format::Schedule => Ok(solved.schedule.to_csv()),
             Format::SplitPoints => split_points(graph, cuts).map_err(|e| e.to_string()),
-            Format::Megatron => megatron_layout(graph, cuts, solved.inputs.stages())
+            Format::Megatron => megatron_layout(graph, cuts, solved.inputs.lanes())
                 .map(|layout| format!("{layout}\n"))
                 .map_err(|e| e.to_string()),
         }

@@ -29,7 +29,7 @@ fn read(name: String, text: String) -> Result<Result<Content, String>, Missing> 
 /// The plan file's text with its number of ranks, or what contradicts it.
 #[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn write(inputs: Inputs) -> Result<Result<(String, u32), String>, Missing> {
-    let made = inputs.draft().plan().map_err(|why| why.to_string());
+    let made = inputs.plan();
     Ok(made.map(|(plan, _)| (plan.to_json(), plan.ranks())))
 }
 
@@ -59,9 +59,9 @@ async fn take(state: State, name: &str, text: String, side: Side) {
             state.say(tr!("{name} is A now. Ctrl Z takes it back.", name));
         }
         Ok(Content::Plan(inputs)) => {
-            let stages = inputs.stages();
+            let lanes = inputs.lanes();
             state.load(*inputs);
-            state.say(tr!("{name}: a plan for {stages} lanes, shown.", name, stages));
+            state.say(tr!("{name}: a plan for {lanes} lanes, shown.", name, lanes));
         }
         Ok(Content::Trace(measured)) => {
             let lanes = measured.timeline.lanes.len();
@@ -199,7 +199,7 @@ pub fn save_picture(state: State) {
 
 /// Puts the command that runs the exported plan on the clipboard.
 pub fn copy_command(state: State) {
-    let ranks = state.inputs.with_untracked(|i| i.stages() * i.rest.data_parallel.replicas);
+    let ranks = state.inputs.with_untracked(Inputs::ranks);
     let command = crate::exports::command(ranks);
     spawn_local(async move {
         match JsFuture::from(window().navigator().clipboard().write_text(&command)).await {

@@ -10,7 +10,8 @@ use pipewright_core::plan::{
     Communication, Data, DataParallel, Draft, Model, Optimizer, Plan, ScheduleText, Sequence,
     Training,
 };
-use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::predict::Prediction;
+use pipewright_core::schedule::{Schedule, ScheduleKind};
 
 /// A model by name, or one that came with a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,8 +42,18 @@ pub struct Inputs {
     pub recompute: Option<Shared<Recomputed>>,
     /// Times of layers that were typed over.
     pub times: Option<Shared<Times>>,
+    /// An order of actions from a file, in place of the schedule's.
+    pub own: Option<Shared<Own>>,
     /// A, what this plan B is compared with, where it was pinned. It has no A of its own.
     pub a: Option<Box<Inputs>>,
+}
+
+/// An order of actions that a file gave.
+#[derive(Debug, PartialEq)]
+pub struct Own {
+    /// Of the file, or what its plan calls it.
+    pub name: String,
+    pub schedule: Schedule,
 }
 
 /// Sequences by what the stages hold, so that moving a cut there and back loses none.
@@ -227,6 +238,20 @@ impl Inputs {
         self.cuts.len() as u32 + 1
     }
 
+    /// Lanes that the stages are placed on; rounded where they do not divide.
+    pub fn lanes(&self) -> u32 {
+        if let Some(own) = &self.own {
+            return own.schedule.lanes.len() as u32;
+        }
+        let placement = self.schedule.placement();
+        placement.lanes(self.stages()).unwrap_or(self.stages() / placement.stages(1)).max(1)
+    }
+
+    /// Ranks that execute the plan.
+    pub fn ranks(&self) -> u32 {
+        self.lanes().saturating_mul(self.rest.data_parallel.replicas)
+    }
+
     /// Samples of a micro-batch, when the mini-batch divides evenly.
     pub fn samples(&self) -> Option<u64> {
         let parts = u64::from(self.micro_batches) * u64::from(self.rest.data_parallel.replicas);
@@ -274,8 +299,52 @@ impl Inputs {
         self.recompute = Some(Shared::new(Recomputed { model: self.model.clone(), stages }));
     }
 
-    /// The same choices as the core takes them.
-    pub fn draft(&self) -> Draft {
+    /// The order of actions.
+    ///
+    /// # Errors
+    /// Numbers that the schedule cannot have, or that an order from a file is not for.
+    pub fn order(&self) -> Result<Schedule, String> {
+        let (stages, m) = (self.stages(), self.micro_batches);
+        let Some(own) = &self.own else {
+            return self.schedule.generate(stages, m).map_err(|why| why.to_string());
+        };
+        let (its_stages, its_m) = (own.schedule.stages(), own.schedule.micro_batches);
+        if (its_stages, its_m) == (stages, m) {
+            return Ok(own.schedule.clone());
+        }
+        Err(tr!(
+            "{name} is an order for {its_stages} stages and {its_m} micro-batches, the plan has \
+             {stages} and {m}; choose a schedule that has a name",
+            name = own.name,
+            its_stages,
+            its_m,
+            stages,
+            m
+        ))
+    }
+
+    /// The name of the order.
+    pub fn order_title(&self) -> String {
+        self.own.as_ref().map_or(self.schedule.title().into(), |own| own.name.clone())
+    }
+
+    /// The checked plan with its prediction.
+    ///
+    /// # Errors
+    /// The first choice that does not fit.
+    pub fn plan(&self) -> Result<(Plan, Prediction), String> {
+        let made = match &self.own {
+            None => self.draft().plan(),
+            Some(own) => {
+                let lanes = own.schedule.lines();
+                self.draft().plan_in(ScheduleText { name: own.name.clone(), lanes })
+            }
+        };
+        made.map_err(|why| why.to_string())
+    }
+
+    /// The same choices as the core takes them, but for an order of their own.
+    fn draft(&self) -> Draft {
         Draft {
             model: self.model.model(),
             cluster: (*self.cluster()).clone(),
@@ -298,7 +367,7 @@ impl Inputs {
     /// The choices that make `plan`. A cluster equal to a preset becomes that preset.
     ///
     /// # Errors
-    /// For a schedule that has no name here: it could be shown but not edited.
+    /// For a schedule that is none.
     pub fn of_plan(plan: &Plan) -> Result<Self, String> {
         let model = match &plan.model {
             Model::Preset(p) => ModelChoice::Preset(*p),
@@ -310,13 +379,20 @@ impl Inputs {
             None => ClusterChoice::File(Shared::new(plan.cluster.clone())),
         };
         let stages = plan.cuts.len() as u32 + 1;
-        let schedule = ScheduleKind::STRAIGHT.into_iter().find(|kind| {
+        let named = plan.schedule.name.parse::<ScheduleKind>().ok();
+        let schedule = named.into_iter().chain(ScheduleKind::ALL).find(|kind| {
             ScheduleText::of(*kind, stages, plan.micro_batches)
                 .is_ok_and(|text| text.lanes == plan.schedule.lanes)
         });
-        let schedule = schedule.ok_or_else(|| {
-            tr!("its schedule `{name}` is neither GPipe nor 1F1B", name = plan.schedule.name)
-        })?;
+        let own = match schedule {
+            Some(_) => None,
+            None => {
+                let (name, read) = (plan.schedule.name.clone(), plan.schedule.parse());
+                let schedule = read.map_err(|why| why.to_string())?;
+                Some(Shared::new(Own { name, schedule }))
+            }
+        };
+        let schedule = schedule.unwrap_or(ScheduleKind::OneFOneB);
         let mut inputs = Self {
             model,
             cluster,
@@ -336,6 +412,7 @@ impl Inputs {
             },
             recompute: None,
             times: None,
+            own,
             a: None,
         };
         for (stage, sequence) in (0..).zip(&plan.recompute).filter(|(_, s)| !s.0.is_empty()) {

@@ -36,6 +36,7 @@ mod link;
 #[cfg(feature = "page")]
 mod meter;
 mod model;
+mod networks;
 mod palette;
 #[cfg(feature = "page")]
 mod panic;
@@ -46,6 +47,7 @@ mod program;
 mod reason;
 #[cfg(feature = "page")]
 mod recompute;
+mod repair;
 mod screen;
 #[cfg(feature = "page")]
 mod settings;

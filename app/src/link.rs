@@ -78,11 +78,20 @@ pub fn write(inputs: &Inputs, screen: Screen, asked: Asked) -> String {
     put("cluster", inputs.cluster.key(), first.cluster.key());
     put("batch", inputs.mini_batch.to_string(), first.mini_batch.to_string());
     put("mb", inputs.micro_batches.to_string(), first.micro_batches.to_string());
-    put("s", inputs.schedule.to_string(), first.schedule.to_string());
+    let order = match &inputs.own {
+        Some(_) => "file".to_owned(),
+        None => inputs.schedule.to_string(),
+    };
+    put("s", order, first.schedule.to_string());
     // Who opens the link lacks typed times, so "equal" would mean other cuts.
     let typed = inputs.typed().is_some();
-    if !typed && engine::balanced_cuts(&Ground::of(inputs), inputs.stages()) == inputs.cuts {
-        put("d", inputs.stages().to_string(), first.stages().to_string());
+    let lanes = inputs.lanes();
+    let named = inputs.own.is_none();
+    if named
+        && !typed
+        && engine::lane_cuts(&Ground::of(inputs), inputs.schedule, lanes) == inputs.cuts
+    {
+        put("d", lanes.to_string(), first.lanes().to_string());
     } else {
         let list: Vec<String> = inputs.cuts.iter().map(u32::to_string).collect();
         put("cuts", list.join(","), String::new());
@@ -134,13 +143,13 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     rest.communication.gradients = Reduction::default();
     rest.communication.hierarchical = false;
     rest.communication.edges.across = CodecKind::Fp32;
-    let mut stages = link.inputs.stages();
+    let mut lanes = link.inputs.lanes();
     let (mut cuts, mut a) = (None, None);
     for word in fragment.split('&').filter(|w| !w.is_empty()) {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let value = unescape(value);
         let taken = match key {
-            "d" => number(&value, 1, STAGES_MAX.into()).map(|n| stages = n as u32),
+            "d" => number(&value, 1, STAGES_MAX.into()).map(|n| lanes = n as u32),
             "cuts" => list(&value).map(|nodes| cuts = Some(nodes)),
             "a" => {
                 a = Some(value.clone());
@@ -163,11 +172,12 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     if let Some(a) = a {
         compared(&mut link, &a, current);
     }
-    let layers = link.inputs.model.graph().layers().len() as u32;
-    if stages > layers {
-        link.problems.push(tr!("`d={stages}`: the model has {layers} layers", stages, layers));
+    let graph = link.inputs.model.graph();
+    if lanes > engine::most_lanes(&graph, link.inputs.schedule) {
+        let layers = graph.layers().len();
+        link.problems.push(tr!("`d={lanes}`: the model has {layers} layers", lanes, layers));
     }
-    engine::split(&mut link.inputs, stages);
+    engine::split(&mut link.inputs, lanes);
     if let Some(cuts) = cuts {
         let nodes = link.inputs.model.graph().nodes().len() as u32;
         let rising = cuts.windows(2).all(|w| w[0] < w[1]);
@@ -229,14 +239,12 @@ fn choose(
         "codec" => inputs.rest.communication.gradients = codec(value)?,
         "hosts" => inputs.rest.communication.hierarchical = number(value, 0, 1)? == 1,
         "edges" => inputs.rest.communication.edges.across = edge(value)?,
+        "s" if value == "file" => match current.and_then(|c| c.own.as_ref()) {
+            Some(own) => inputs.own = Some(own.clone()),
+            _ => return Err(t("that order came with a file, which a link does not carry").into()),
+        },
         "s" => {
             let kind: ScheduleKind = value.parse().map_err(|e| format!("{e}"))?;
-            if !ScheduleKind::STRAIGHT.contains(&kind) {
-                return Err(tr!(
-                    "{schedule} is not shown here yet; use 1f1b or gpipe",
-                    schedule = kind.title()
-                ));
-            }
             inputs.schedule = kind;
         }
         _ => return Err(t("unknown").into()),

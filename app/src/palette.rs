@@ -82,7 +82,7 @@ pub fn entries() -> Vec<Entry> {
     let schedule = |kind: ScheduleKind| {
         Entry::new(tr!("schedule: {name}", name = kind.title()), Act::Schedule(kind))
     };
-    found.extend(ScheduleKind::STRAIGHT.map(schedule));
+    found.extend(ScheduleKind::ALL.map(schedule));
     let model =
         |preset| Entry::new(tr!("model: {name}", name = preset_title(preset)), Act::Model(preset));
     found.extend(PRESETS.map(model));

@@ -41,7 +41,7 @@ impl Question {
 
 /// Devices that a plan uses.
 pub fn devices(inputs: &Inputs) -> u32 {
-    inputs.stages().saturating_mul(inputs.rest.data_parallel.replicas)
+    inputs.ranks()
 }
 
 /// The inputs with what was found in place of what was open.
@@ -90,7 +90,7 @@ mod tests {
 
     /// What a search for `inputs` finds.
     fn searched(inputs: &Inputs) -> Vec<FoundPlan> {
-        let (plan, _) = inputs.draft().plan().unwrap();
+        let (plan, _) = inputs.plan().unwrap();
         let mut session = Session::default();
         let devices = devices(inputs);
         session.receive(Request::Plans { plan: plan.to_json(), devices });

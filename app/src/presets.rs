@@ -70,6 +70,7 @@ impl Example {
             cluster: ClusterChoice::Preset(self.cluster),
             cuts: vec![],
             schedule: self.schedule,
+            own: None,
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             rest: Rest::default(),

@@ -4,6 +4,7 @@ use crate::engine::Solved;
 use crate::format;
 use crate::texts::{t, tr};
 use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::units::Nanos;
 
 /// A sentence in two parts: the finding and its reason.
 pub struct Reason {
@@ -36,7 +37,10 @@ fn pace(solved: &Solved) -> (String, String) {
             tr!(" nothing waits, nothing runs side by side."),
         );
     }
-    let total = |s: usize| solved.stages[s].forward + solved.stages[s].backward();
+    let total = |lane: usize| -> Nanos {
+        let here = (0..solved.stages.len()).filter(|stage| solved.lane_of[*stage] == lane);
+        here.map(|stage| solved.stages[stage].forward + solved.stages[stage].backward()).sum()
+    };
     let slow = (0..lanes).max_by_key(|s| (total(*s), usize::MAX - s)).unwrap_or(0);
     let lazy = (0..lanes).min_by_key(|s| t.lanes[*s].busy()).unwrap_or(0);
     let idle = 1.0 - t.lanes[lazy].busy().0 as f64 / t.step.0.max(1) as f64;
@@ -62,7 +66,7 @@ fn pace(solved: &Solved) -> (String, String) {
     }
     if uneven > 1.12 && lazy != slow {
         let because = tr!(
-            " it works {work} on a micro-batch, stage {slow} needs {most} and sets the pace.",
+            " it works {work} on a micro-batch, lane {slow} needs {most} and sets the pace.",
             work = clock.short(total(lazy)),
             slow,
             most = clock.short(total(slow))

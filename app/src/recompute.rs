@@ -108,7 +108,7 @@ impl Recompute {
         let request = match source {
             Source::File(_) => None,
             Source::Stage(stage) => {
-                let plan = self.page.inputs.with_untracked(|i| i.draft().plan());
+                let plan = self.page.inputs.with_untracked(|i| i.plan());
                 match plan {
                     // What it recomputes already is no part of the question.
                     Ok((plan, _)) => {

@@ -47,19 +47,21 @@ pub fn fits(inputs: &Inputs, layers: usize) -> Vec<(String, Inputs)> {
     let mut found = vec![];
     let divides = |m: &u64| inputs.mini_batch.is_multiple_of(*m);
     let more = (u64::from(inputs.micro_batches) + 1..=inputs.mini_batch.min(4096)).filter(divides);
-    for m in more.take(3) {
+    // An order from a file has its own number of micro-batches and lanes.
+    let named = inputs.own.is_none();
+    for m in more.take(if named { 3 } else { 0 }) {
         let smaller = Inputs { micro_batches: m as u32, ..inputs.clone() };
         found.push((tr!("Use {m} micro-batches", m), smaller));
     }
     use pipewright_core::schedule::ScheduleKind::{GPipe, OneFOneB};
-    if inputs.schedule == GPipe {
+    if inputs.schedule == GPipe && inputs.own.is_none() {
         found.push((t("Use 1F1B").into(), Inputs { schedule: OneFOneB, ..inputs.clone() }));
     }
-    for stages in [inputs.stages() + 1, inputs.stages() * 2] {
-        if stages as usize <= layers && stages <= 64 {
+    for lanes in [inputs.lanes() + 1, inputs.lanes() * 2] {
+        if named && inputs.schedule.placement().stages(lanes) as usize <= layers && lanes <= 64 {
             let mut wider = inputs.clone();
-            engine::split(&mut wider, stages);
-            found.push((tr!("Use {stages} lanes", stages), wider));
+            engine::split(&mut wider, lanes);
+            found.push((tr!("Use {lanes} lanes", lanes), wider));
         }
     }
     found

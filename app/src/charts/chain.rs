@@ -2,6 +2,7 @@
 //! connections.
 
 use super::fill::Fill;
+use super::layers::lane_beside;
 use crate::engine::Solved;
 use crate::format::{self, Clock, escape};
 use crate::model::arcs::{Arc, COLUMNS};
@@ -198,7 +199,12 @@ pub fn stages(chain: &Chain, borders: &[usize], solved: &Solved) -> String {
         if let Some(time) = times.get(stage).filter(|_| height >= 15.0) {
             let time = clock.text(*time);
             let _ = write!(out, "<p><span><i>{} </i>{stage}</span><b>{time}</b></p>", t("stage"));
-            let lane = solved.timeline.lanes.get(stage).filter(|_| height >= 34.0);
+            let lane = lane_beside(solved, stage).filter(|_| height >= 34.0);
+            if let (None, Some(lane)) = (lane, solved.lane_of.get(stage).filter(|_| height >= 34.0))
+            {
+                let lane = tr!("lane {lane}", lane);
+                let _ = write!(out, "<p><span>{lane}</span></p>");
+            }
             if let Some(lane) = lane {
                 let fill = Fill::of(lane.arena, solved.capacity);
                 let (sign, class) = (fill.sign(), fill.class());

@@ -24,6 +24,19 @@ pub fn hit(t: &Timeline, layout: &Layout, scale: &Scale, (x, y): (f64, f64)) -> 
     }
 }
 
+/// The action that a lane waits for where it is idle: the next one.
+pub fn awaited(t: &Timeline, layout: &Layout, scale: &Scale, (x, y): (f64, f64)) -> Option<Action> {
+    if x < layout.left - 2.0 || x > layout.right + 2.0 {
+        return None;
+    }
+    let moment = scale.nanos(x);
+    let spans = &t.lanes.get(layout.lane_at(y)?)?.spans;
+    match spans.iter().find(|span| span.start.0 as f64 > moment)?.work {
+        Work::Run(action) => Some(action),
+        Work::Optimizer(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

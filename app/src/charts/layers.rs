@@ -4,6 +4,7 @@ use super::fill::Fill;
 use crate::engine::{LayerTime, Solved};
 use crate::format::{self, Clock, escape};
 use crate::texts::{t, tr};
+use pipewright_core::timeline::Lane;
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
 
@@ -130,6 +131,11 @@ fn runs(layers: &[LayerTime], tops: &[f64], out: &mut String) {
     }
 }
 
+/// The lane whose memory stands beside a stage: where it has no other.
+pub fn lane_beside(solved: &Solved, stage: usize) -> Option<&Lane> {
+    solved.timeline.lanes.get(stage).filter(|_| solved.is_straight())
+}
+
 /// Brackets, times and memory of the stages, and where equal times would cut.
 pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places) -> String {
     let mut out = String::new();
@@ -158,11 +164,20 @@ pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places) -> String {
             let text = clock.text(*time);
             let _ = write!(out, "<text x='100%' y='{y:.1}' class='st'>{text}</text>");
         }
-        let Some(lane) = solved.timeline.lanes.get(stage).filter(|_| two) else { continue };
+        if !two {
+            continue;
+        }
+        let y = y + 15.0;
+        let Some(lane) = lane_beside(solved, stage) else {
+            if let Some(lane) = solved.lane_of.get(stage) {
+                let lane = tr!("lane {lane}", lane);
+                let _ = write!(out, "<text x='{left}' y='{y:.1}' class='sm'>{lane}</text>");
+            }
+            continue;
+        };
         let fill = Fill::of(lane.arena, solved.capacity);
         let (sign, class) = (fill.sign(), fill.class());
         let memory = format::bytes_text(lane.arena);
-        let y = y + 15.0;
         let _ = write!(out, "<text x='{left}' y='{y:.1}' class='sm {class}'>{sign}{memory}</text>");
         if stage == slowest && n > 1 {
             let _ = write!(out, "<text x='100%' y='{y:.1}' class='slow'>{}</text>", t("slowest"));

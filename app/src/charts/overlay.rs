@@ -4,8 +4,9 @@
 use super::bars::Scene;
 use super::canvas::Align;
 use super::layout::Layout;
-use pipewright_core::schedule::Action;
-use pipewright_core::timeline::Work;
+use pipewright_core::schedule::{Action, ActionKind};
+use pipewright_core::timeline::causes;
+use pipewright_core::timeline::{Message, Work};
 use pipewright_core::units::Nanos;
 
 /// What is marked.
@@ -50,6 +51,40 @@ fn hover(scene: &Scene, action: Action) {
             scene.canvas.outline(x - 0.5, y - 0.5, w + 1.0, h + 1.0, 3.0);
         }
     });
+    arrows(scene, action);
+}
+
+/// The messages of an action as arrows: the one that it waited for, and those that carry what it computed.
+fn arrows(scene: &Scene, action: Action) {
+    let timeline = scene.timeline;
+    let Some((lane, _)) = causes::find(timeline, action) else { return };
+    let awaited = scene.arrivals.message(timeline, lane, action);
+    let backward = action.kind != ActionKind::Forward;
+    for (at, message) in timeline.messages.iter().enumerate() {
+        let sent = message.stage == action.stage
+            && message.micro_batch == action.micro_batch
+            && message.gradient == backward
+            && action.kind != ActionKind::BackwardWeight;
+        if sent || Some(at) == awaited {
+            arrow(scene, message);
+        }
+    }
+}
+
+fn arrow(scene: &Scene, message: &Message) {
+    let (canvas, bar) = (scene.canvas, scene.layout.bar);
+    let middle = |lane: usize| scene.layout.lane_y(lane) + bar / 2.0;
+    let (from, to) = (middle(message.from.index()), middle(message.to.index()));
+    let towards = if to > from { 1.0 } else { -1.0 };
+    let (x0, y0) = (scene.scale.x(message.sent.0 as f64), from + towards * bar / 2.0);
+    let (x1, y1) = (scene.scale.x(message.received.0 as f64), to - towards * bar / 2.0);
+    // Readable on bars of any colour.
+    for (colour, width) in [(&scene.palette.path_case, 4.0), (&scene.palette.path, 1.5)] {
+        canvas.stroke(colour, width);
+        canvas.line(x0, y0, x1, y1);
+        canvas.line(x1, y1, x1 - 4.0, y1 - towards * 6.0);
+        canvas.line(x1, y1, x1 + 4.0, y1 - towards * 6.0);
+    }
 }
 
 fn selection(scene: &Scene, action: Action) {

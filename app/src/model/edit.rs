@@ -322,7 +322,7 @@ mod tests {
         bench.edit(5, Pass::Forward, 900_000_000);
         let step = bench.step();
         assert!(step > usual);
-        let (plan, _) = bench.inputs.draft().plan().unwrap();
+        let (plan, _) = bench.inputs.plan().unwrap();
         assert!(plan.cluster.profile.as_ref().is_some_and(|p| p.check().is_ok()));
         let Ok(Content::Plan(read)) = recognise("plan.json", &plan.to_json()) else {
             panic!("no plan")

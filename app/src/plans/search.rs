@@ -75,7 +75,7 @@ impl PlanSearch {
         let question = untrack(|| self.question());
         let again = self.asked.with_untracked(|asked| asked.as_ref() == Some(&question));
         if !again || self.failed.with_untracked(Option::is_some) {
-            let plan = self.page.inputs.with_untracked(|i| i.alone().draft().plan());
+            let plan = self.page.inputs.with_untracked(|i| i.alone().plan());
             let plan = match plan {
                 Ok((plan, _)) => plan,
                 Err(why) => return self.failed.set(Some(tr!("Nothing searched: {why}.", why))),

@@ -39,7 +39,7 @@ pub fn App() -> impl IntoView {
     let visited = Screen::ALL.map(visited);
     Effect::new(move |_| {
         let name = state.inputs.with(|i| i.model.title());
-        let lanes = state.inputs.with(|i| i.stages());
+        let lanes = state.inputs.with(|i| i.lanes());
         document().set_title(&tr!("{name} on {lanes} lanes - Pipewright", name, lanes));
     });
     // Another language writes the page anew; the state stays.

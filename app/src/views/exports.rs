@@ -74,7 +74,7 @@ fn menu(open: RwSignal<bool>) -> Result<AnyView, Missing> {
             </button>
         }
     };
-    let ranks = state.inputs.with(|i| i.stages() * i.rest.data_parallel.replicas);
+    let ranks = state.inputs.with(crate::inputs::Inputs::ranks);
     let mut items: Vec<(usize, &'static str, String, Act)> = vec![];
     for (at, format) in Format::ALL.into_iter().enumerate() {
         items.push((at, t(format.title()), format.file().into(), Act::Save(format)));

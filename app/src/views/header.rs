@@ -23,7 +23,7 @@ pub fn Header() -> impl IntoView {
         _ => None,
     };
     let title = move || file().unwrap_or_else(|| state.inputs.with(|i| i.model.title()));
-    let lanes = move || match (file(), state.inputs.with(|i| i.stages())) {
+    let lanes = move || match (file(), state.inputs.with(|i| i.lanes())) {
         (Some(_), _) => String::new(),
         (_, 1) => t("on 1 lane").to_owned(),
         (_, n) => tr!("on {n} lanes", n),

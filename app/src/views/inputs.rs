@@ -1,6 +1,7 @@
 //! The left column: what is chosen.
 
 use super::icons::{Icon, icon};
+use super::schedule::ScheduleSelect;
 use super::slider::Slider;
 use super::split::Split;
 use crate::engine;
@@ -15,7 +16,6 @@ use crate::texts::{t, tr};
 use leptos::prelude::*;
 use pipewright_core::cost::CLUSTERS;
 use pipewright_core::graph::presets::PRESETS;
-use pipewright_core::schedule::ScheduleKind;
 
 #[component]
 pub fn Inputs() -> impl IntoView {
@@ -61,9 +61,9 @@ pub fn ModelSelect(id: &'static str) -> impl IntoView {
         if let Ok(preset) = event_target_value(&event).parse() {
             state.view.set(None);
             state.edit(|inputs| {
-                let stages = inputs.stages();
+                let lanes = inputs.lanes();
                 inputs.model = ModelChoice::Preset(preset);
-                engine::split(inputs, stages);
+                engine::split(inputs, lanes);
             });
         }
     };
@@ -155,8 +155,10 @@ fn Examples() -> impl IntoView {
 #[component]
 fn Pipeline() -> impl IntoView {
     let state = expect_context::<State>();
-    let layers = Memo::new(move |_| state.graph.with(|g| g.layers().len() as u64));
-    let stages_most = move || layers.get().min(64);
+    let schedule = Memo::new(move |_| state.inputs.with(|i| i.schedule));
+    let room =
+        Memo::new(move |_| state.graph.with(|g| u64::from(engine::most_lanes(g, schedule.get()))));
+    let lanes_most = move || room.get().min(64);
     let change = move |dragging: bool, f: &dyn Fn(&mut crate::inputs::Inputs)| {
         state.drag(f);
         if !dragging {
@@ -164,13 +166,13 @@ fn Pipeline() -> impl IntoView {
         }
     };
     let set_stages = Callback::new(move |(n, dragging): (u64, bool)| {
-        let most = layers.get_untracked().min(u64::from(STAGES_MAX));
+        let most = room.get_untracked().min(u64::from(STAGES_MAX));
         if n > most {
-            state.complain(tr!("{n} lanes need as many layers; this model has {most}.", n, most));
+            state.complain(tr!("{n} lanes: this model has layers for {most}.", n, most));
             return;
         }
         change(dragging, &|i| {
-            if u64::from(i.stages()) != n {
+            if u64::from(i.lanes()) != n {
                 engine::split(i, n as u32);
             }
         });
@@ -185,9 +187,9 @@ fn Pipeline() -> impl IntoView {
     let batch = Memo::new(move |_| state.inputs.with(|i| i.mini_batch));
     view! {
         <Slider id="stages" label=t("Lanes") set=set_stages usual=4 most=STAGES_MAX.into()
-            unit=Signal::derive(move || tr!("of {most}", most = stages_most()))
-            values=Signal::derive(move || (1..=stages_most()).collect())
-            value=Signal::derive(move || state.inputs.with(|i| u64::from(i.stages()))) />
+            unit=Signal::derive(move || tr!("of {most}", most = lanes_most()))
+            values=Signal::derive(move || (1..=lanes_most()).collect())
+            value=Signal::derive(move || state.inputs.with(|i| u64::from(i.lanes()))) />
         <Slider id="micro-batches" label=t("Micro-batches") set=set_m usual=8 most=MICRO_BATCHES_MAX.into()
             unit=Signal::derive(String::new)
             values=Signal::derive(move || divisors(batch.get(), 1024)) value=micro />
@@ -195,21 +197,7 @@ fn Pipeline() -> impl IntoView {
         <Slider id="mini-batch" label=t("Mini-batch") set=set_batch usual=EXAMPLES[0].mini_batch most=MINI_BATCH_MAX
             unit=Signal::derive(|| t("smp").to_owned())
             values=Signal::derive(move || multiples(micro.get())) value=batch />
-        <div class="row">
-            <label for="schedule">{t("Schedule")}</label>
-            <span class="sel">
-                <select id="schedule" on:change=move |e| {
-                    if let Ok(kind) = event_target_value(&e).parse() {
-                        state.edit(|i| i.schedule = kind);
-                    }
-                }>
-                    {ScheduleKind::STRAIGHT.map(|kind| {
-                        let mine = move || state.inputs.with(|i| i.schedule == kind);
-                        view! { <option value=kind.to_string() prop:selected=mine>{kind.title()}</option> }
-                    }).collect_view()}
-                </select>
-            </span>
-        </div>
+        <ScheduleSelect id="schedule" />
     }
 }
 

@@ -18,6 +18,7 @@ mod pointer;
 mod program;
 mod recompute;
 mod results;
+mod schedule;
 mod selection;
 mod size;
 mod slider;

@@ -122,15 +122,15 @@ fn act_on(state: State, act: Act) {
         Act::CopyCommand => files::copy_command(state),
         Act::Example(at) => state.load(EXAMPLES[at].inputs()),
         Act::Model(preset) => state.edit(|inputs| {
-            let stages = inputs.stages();
+            let lanes = inputs.lanes();
             inputs.model = ModelChoice::Preset(preset);
-            engine::split(inputs, stages);
+            engine::split(inputs, lanes);
         }),
         Act::Cluster(name) => {
             if let Some(cluster) = ClusterChoice::by_name(name) {
                 state.edit(|inputs| inputs.cluster = cluster);
             }
         }
-        Act::Schedule(kind) => state.edit(|inputs| inputs.schedule = kind),
+        Act::Schedule(kind) => state.edit(|inputs| engine::reschedule(inputs, kind)),
     }
 }

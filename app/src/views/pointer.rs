@@ -2,7 +2,7 @@
 //! zoom, the minimap's window can be dragged and stretched.
 
 use super::painter::Painter;
-use crate::charts::hit::hit;
+use crate::charts::hit::{awaited, hit};
 use crate::charts::layout::{Layout, MINIMAP, Scale, View};
 use crate::state::State;
 use leptos::prelude::*;
@@ -155,7 +155,13 @@ impl Hand {
             && let Some((layout, scale)) = self.picture()
         {
             self.state.range.set(None);
-            self.state.selected.set(self.hit(&layout, &scale, x, y));
+            // On a gap: what the lane waits for there, whose details say why.
+            let awaited = || {
+                self.state.shown.with_untracked(|shown| {
+                    awaited(&shown.solved.timeline, &layout, &scale, (x, y))
+                })
+            };
+            self.state.selected.set(self.hit(&layout, &scale, x, y).or_else(awaited));
         }
     }
 

@@ -202,7 +202,8 @@ pub fn Suggestion() -> impl IntoView {
                 }
                 None => {
                     let over = state.shown.with(|s| s.solved.figures.peak > s.solved.capacity);
-                    let (title, text) = words(over, state.shown.with(|s| s.solved.inputs.schedule));
+                    let kind = state.shown.with(|s| s.solved.inputs.schedule);
+                    let (title, text) = words(over, kind);
                     view! { <p>{title}</p><p>{text}</p> }.into_any()
                 }
             }}

@@ -1,6 +1,6 @@
 //! The selected action in full, and its micro-batch's way through the lanes.
 
-use crate::details::{drift, holds, waited, way};
+use crate::details::{because, drift, holds, waited, way};
 use crate::engine::Solved;
 use crate::format::{self, Clock};
 use crate::state::State;
@@ -49,6 +49,9 @@ fn card(
         (t("Takes"), clock.text(span.end - span.start)),
         (t("Waited"), state.arrivals.with(|a| waited(timeline, a, lane, index, &clock))),
     ];
+    if let Some(text) = state.arrivals.with(|a| because(timeline, a, lane, index, &clock)) {
+        facts.push((t("Meanwhile"), text));
+    }
     if let Some(text) = holds(solved, action, lane, &clock) {
         facts.push((t("Holds"), text));
     }

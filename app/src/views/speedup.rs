@@ -18,7 +18,7 @@ pub fn SpeedUp() -> impl IntoView {
         let (width, height) = size.get();
         let now = state.shown.with(|s| {
             let i = &s.solved.inputs;
-            (i.stages(), f64::from(i.micro_batches), s.solved.figures.step)
+            (i.lanes(), f64::from(i.micro_batches), s.solved.figures.step)
         });
         state.curves.with(|c| {
             let plan = (now.0, now.1, c.alone.secs() / now.2.secs());
@@ -39,7 +39,7 @@ fn Best(points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
     let state = expect_context::<State>();
     let rows = move || {
         let curves = state.curves.get();
-        let now = state.inputs.with(|i| i.stages());
+        let now = state.inputs.with(|i| i.lanes());
         let row = move |curve: crate::speedup::Curve| {
             let best = curve.best()?;
             let d = curve.d;

@@ -138,6 +138,9 @@ fn Legend() -> impl IntoView {
             <Show when=kinds>
                 <span class="key"><i class="f"></i>{t("forward")}</span>
                 <span class="key"><i class="b"></i>{t("backward")}</span>
+                <Show when=move || state.shown.with(|s| s.solved.schedule.splits_backward())>
+                    <span class="key"><i class="w"></i>{t("weight gradient")}</span>
+                </Show>
             </Show>
             <span class="key"><i class="idle"></i>{t("idle")}</span>
             <span class="key"><i class="send"></i>{t("send")}</span>

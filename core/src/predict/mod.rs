@@ -139,7 +139,16 @@ impl Draft {
     /// # Errors
     /// The first choice that does not fit.
     pub fn plan(self) -> Result<(Plan, Prediction), PredictError> {
-        let mut plan = self.unpredicted()?;
+        let schedule = self.order()?;
+        self.plan_in(schedule)
+    }
+
+    /// The checked plan in an order of one's own in place of [`Draft::schedule`], with its prediction.
+    ///
+    /// # Errors
+    /// As [`Self::plan`].
+    pub fn plan_in(self, schedule: ScheduleText) -> Result<(Plan, Prediction), PredictError> {
+        let mut plan = self.unpredicted(schedule);
         let prediction = predict(&plan)?;
         plan.prediction = prediction.expectation();
         Ok((plan, prediction))
@@ -150,17 +159,20 @@ impl Draft {
     /// # Errors
     /// The first one that does not.
     pub fn check(&self) -> Result<(), PlanError> {
-        self.clone().unpredicted()?.check().map(drop)
+        self.clone().unpredicted(self.order()?).check().map(drop)
     }
 
-    fn unpredicted(self) -> Result<Plan, PlanError> {
-        let stages = self.cuts.len() as u32 + 1;
-        Ok(Plan {
+    fn order(&self) -> Result<ScheduleText, PlanError> {
+        Ok(ScheduleText::of(self.schedule, self.cuts.len() as u32 + 1, self.micro_batches)?)
+    }
+
+    fn unpredicted(self, schedule: ScheduleText) -> Plan {
+        Plan {
             version: VERSION,
             model: self.model,
             cluster: self.cluster,
             cuts: self.cuts,
-            schedule: ScheduleText::of(self.schedule, stages, self.micro_batches)?,
+            schedule,
             recompute: self.recompute,
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
@@ -174,6 +186,6 @@ impl Draft {
             seed: self.seed,
             steps: self.steps,
             prediction: Expectation::default(),
-        })
+        }
     }
 }

@@ -155,6 +155,16 @@ impl ScheduleKind {
         }
     }
 
+    /// The number behind its name, if it has one: stages of a lane, or waves.
+    pub fn number(self) -> Option<u32> {
+        self.facts().number
+    }
+
+    /// Whether it is the same kind, with any number.
+    pub fn is_like(self, other: ScheduleKind) -> bool {
+        self.facts().name == other.facts().name
+    }
+
     /// The name for people.
     pub fn title(self) -> &'static str {
         self.facts().title

@@ -9,13 +9,15 @@ use crate::ids::{LaneId, MicroBatch};
 use crate::schedule::{Action, ActionKind};
 use crate::units::Nanos;
 
-/// The last message that each lane receives for each micro-batch and direction. Built in one pass
-/// over the messages, asked in constant time.
+/// The messages that each lane receives for each micro-batch and direction. Built in two passes over the
+/// messages, asked in the time of the few that a lane's stages receive for one micro-batch.
 #[derive(Debug)]
 pub struct Arrivals {
     micro_batches: usize,
-    /// Index of the message plus one; zero where there is none.
-    by_lane: Vec<u32>,
+    /// Where the messages of each lane, micro-batch and direction begin in `order`; the end of all.
+    first: Vec<u32>,
+    /// Indices of messages.
+    order: Vec<u32>,
 }
 
 /// What an action waited for.
@@ -30,29 +32,46 @@ pub enum Cause {
 impl Arrivals {
     /// Linear in the messages.
     pub fn new(timeline: &Timeline) -> Self {
-        let micro_batches = timeline.messages.iter().map(|m| m.micro_batch.index() + 1).max();
-        let micro_batches = micro_batches.unwrap_or(0);
-        let mut by_lane = vec![0u32; timeline.lanes.len() * micro_batches * 2];
-        for (i, message) in timeline.messages.iter().enumerate() {
-            let at = (message.to.index() * micro_batches + message.micro_batch.index()) * 2
-                + usize::from(message.gradient);
-            let Some(slot) = by_lane.get_mut(at) else { continue };
-            let later = |old: u32| timeline.messages[old as usize - 1].received < message.received;
-            if *slot == 0 || later(*slot) {
-                *slot = i as u32 + 1;
-            }
+        let messages = &timeline.messages;
+        let micro_batches = messages.iter().map(|m| m.micro_batch.index() + 1).max().unwrap_or(0);
+        let slots = timeline.lanes.len() * micro_batches * 2;
+        let slot = |m: &Message| {
+            let at = m.to.index() * micro_batches + m.micro_batch.index();
+            Some(at * 2 + usize::from(m.gradient)).filter(|slot| *slot < slots)
+        };
+        let mut first = vec![0u32; slots + 1];
+        for slot in messages.iter().filter_map(slot) {
+            first[slot + 1] += 1;
         }
-        Self { micro_batches, by_lane }
+        for at in 0..slots {
+            first[at + 1] += first[at];
+        }
+        let mut free = first.clone();
+        let mut order = vec![0; first[slots] as usize];
+        for (i, message) in messages.iter().enumerate() {
+            let Some(slot) = slot(message) else { continue };
+            order[free[slot] as usize] = i as u32;
+            free[slot] += 1;
+        }
+        Self { micro_batches, first, order }
     }
 
-    /// The message without which `action` could not begin on `lane`.
-    pub fn message(&self, lane: usize, action: Action) -> Option<usize> {
-        let gradient = usize::from(action.kind != ActionKind::Forward);
+    /// The message without which `action` could not begin on `lane`: the last of those that come from
+    /// stages before its own, or with gradients from stages behind it.
+    pub fn message(&self, timeline: &Timeline, lane: usize, action: Action) -> Option<usize> {
         if action.micro_batch.index() >= self.micro_batches {
             return None;
         }
-        let at = (lane * self.micro_batches + action.micro_batch.index()) * 2 + gradient;
-        self.by_lane.get(at).copied().filter(|i| *i > 0).map(|i| i as usize - 1)
+        let backward = action.kind != ActionKind::Forward;
+        let at = (lane * self.micro_batches + action.micro_batch.index()) * 2;
+        let slot = at + usize::from(backward);
+        let (from, to) = (*self.first.get(slot)?, *self.first.get(slot + 1)?);
+        let here = self.order[from as usize..to as usize].iter().map(|i| *i as usize);
+        let comes = |i: &usize| {
+            let stage = timeline.messages[*i].stage;
+            if backward { stage > action.stage } else { stage < action.stage }
+        };
+        here.filter(comes).max_by_key(|i| timeline.messages[*i].received)
     }
 
     /// How long the lane was idle before its span `index`, and what it waited for.
@@ -61,7 +80,7 @@ impl Arrivals {
         let free = if index == 0 { Nanos::ZERO } else { spans[index - 1].end };
         let idle = spans[index].start.saturating_sub(free);
         let Work::Run(action) = spans[index].work else { return (idle, Cause::Lane) };
-        match self.message(lane, action) {
+        match self.message(timeline, lane, action) {
             Some(i) if timeline.messages[i].received > free => (idle, Cause::Message(i)),
             _ => (idle, Cause::Lane),
         }
@@ -111,13 +130,72 @@ pub fn critical_path(timeline: &Timeline, arrivals: &Arrivals) -> Vec<(usize, us
         };
         match before {
             Some(found) => (lane, index) = found,
-            None if index > 0 => index -= 1,
+            None if index > 0 => index = before_it(&timeline.lanes[lane], index),
             None => break,
         }
         path.push((lane, index));
     }
     path.reverse();
     path
+}
+
+/// What went on while a lane was idle, as far as the end of its wait hung on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Time of lanes at work, each lane once, the longest first.
+    pub working: Vec<(LaneId, Nanos)>,
+    /// Time of messages on their way.
+    pub messages: Nanos,
+}
+
+/// What the idle time before span `index` of `lane` is made of: its causes, followed back until the lane
+/// began to wait. Adds up to the idle time but for what lanes on that way were idle themselves.
+pub fn waiting(timeline: &Timeline, arrivals: &Arrivals, lane: usize, index: usize) -> Waiting {
+    let (idle, cause) = arrivals.wait(timeline, lane, index);
+    let until = timeline.lanes[lane].spans[index].start;
+    let from = until.saturating_sub(idle);
+    let inside = |a: Nanos, b: Nanos| b.min(until).saturating_sub(a.max(from));
+    let mut found = Waiting::default();
+    let mut next = Some(cause);
+    let (mut lane, mut index) = (lane, index);
+    let total: usize = timeline.lanes.iter().map(|l| l.spans.len()).sum();
+    for _ in 0..total {
+        let place = match next.take() {
+            Some(Cause::Message(i)) => {
+                let message = &timeline.messages[i];
+                found.messages += inside(message.sent, message.received);
+                producer(timeline, message)
+            }
+            Some(Cause::Lane) if index > 0 => Some((lane, before_it(&timeline.lanes[lane], index))),
+            _ => None,
+        };
+        let Some(place) = place else { break };
+        (lane, index) = place;
+        let span = timeline.lanes[lane].spans[index];
+        if span.end <= from {
+            break;
+        }
+        found.add(LaneId(lane as u32), inside(span.start, span.end));
+        next = Some(arrivals.wait(timeline, lane, index).1);
+    }
+    found.working.sort_by_key(|(lane, time)| (std::cmp::Reverse(*time), *lane));
+    found
+}
+
+impl Waiting {
+    fn add(&mut self, lane: LaneId, time: Nanos) {
+        match self.working.iter_mut().find(|(known, _)| *known == lane) {
+            _ if time == Nanos::ZERO => {}
+            Some((_, sum)) => *sum += time,
+            None => self.working.push((lane, time)),
+        }
+    }
+}
+
+/// The span after which the lane was free: not the one that a span overlaps with.
+fn before_it(lane: &Lane, index: usize) -> usize {
+    let start = lane.spans[index].start;
+    lane.spans[..index].iter().rposition(|span| span.end <= start).unwrap_or(index - 1)
 }
 
 /// All spans of one micro-batch by time: lane and span.
@@ -149,6 +227,7 @@ mod tests {
     use crate::graph::presets::Preset;
     use crate::partition::uniform;
     use crate::plan::{Draft, Model};
+    use crate::schedule::ScheduleKind;
 
     fn timeline(preset: Preset, stages: u32) -> Timeline {
         let cuts = uniform(&preset.graph().unwrap(), stages).unwrap();
@@ -166,6 +245,47 @@ mod tests {
             assert_eq!(span(*path.last().unwrap()).end, t.step);
             assert!(path.windows(2).all(|w| span(w[0]).end <= span(w[1]).start));
         }
+    }
+
+    #[test]
+    fn the_path_is_unbroken_where_lanes_have_several_stages() {
+        for kind in ScheduleKind::ALL {
+            let stages = kind.placement().stages(4);
+            let cuts = uniform(&Preset::Vgg16.graph().unwrap(), stages).unwrap();
+            let cluster = Cluster::preset("dgx-a100").unwrap();
+            let mut draft = Draft::new(Model::Preset(Preset::Vgg16), cluster, cuts);
+            (draft.schedule, draft.micro_batches) = (kind, 8);
+            let t = draft.plan().unwrap().1.timeline;
+            let path = critical_path(&t, &Arrivals::new(&t));
+            let span = |(lane, index): (usize, usize)| t.lanes[lane].spans[index];
+            assert_eq!(span(path[0]).start, Nanos::ZERO, "{kind}");
+            assert_eq!(span(*path.last().unwrap()).end, t.step, "{kind}");
+            for pair in path.windows(2) {
+                let (a, b) = (span(pair[0]), span(pair[1]));
+                assert!(a.end <= b.start, "{kind}: {a:?} and {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wait_is_made_of_work_elsewhere_and_messages() {
+        let t = timeline(Preset::Vgg16, 4);
+        let arrivals = Arrivals::new(&t);
+        let mut seen = 0;
+        for lane in 0..4 {
+            for index in 0..t.lanes[lane].spans.len() {
+                let (idle, cause) = arrivals.wait(&t, lane, index);
+                let made = waiting(&t, &arrivals, lane, index);
+                let sum: Nanos = made.working.iter().map(|(_, time)| *time).sum();
+                assert!(sum + made.messages <= idle, "{made:?} of {idle:?}");
+                if idle > Nanos::ZERO && matches!(cause, Cause::Message(_)) {
+                    assert_eq!(sum + made.messages, idle, "nothing else goes on in a pipeline");
+                    assert!(made.working.iter().all(|(l, _)| l.index() != lane) || lane == 0);
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 4, "{seen}");
     }
 
     #[test]

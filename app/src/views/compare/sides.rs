@@ -8,9 +8,9 @@ use crate::link::{MICRO_BATCHES_MAX, STAGES_MAX};
 use crate::speedup::divisors;
 use crate::texts::{t, tr};
 use crate::views::icons::{Icon, icon};
+use crate::views::schedule::ScheduleSelect;
 use crate::views::slider::Slider;
 use leptos::prelude::*;
-use pipewright_core::schedule::ScheduleKind;
 
 /// Stages that the slider reaches; its box takes more.
 const SLIDER_MAX: u64 = 64;
@@ -72,24 +72,22 @@ fn Fixed() -> impl IntoView {
 #[component]
 fn Edited() -> impl IntoView {
     let page = expect_context::<Compare>().page;
-    let most = Memo::new(move |_| page.graph.with(|g| g.layers().len() as u64));
+    let schedule = Memo::new(move |_| page.inputs.with(|i| i.schedule));
+    let most =
+        Memo::new(move |_| page.graph.with(|g| u64::from(engine::most_lanes(g, schedule.get()))));
     let batch = Memo::new(move |_| page.inputs.with(|i| i.mini_batch));
     let done = move |dragging: bool| {
         if !dragging {
             page.release();
         }
     };
-    let set_stages = Callback::new(move |(n, dragging): (u64, bool)| {
-        let layers = most.get_untracked();
-        if n > layers.min(STAGES_MAX.into()) {
-            return page.complain(tr!(
-                "{n} stages need as many layers; this model has {layers}.",
-                n,
-                layers
-            ));
+    let set_lanes = Callback::new(move |(n, dragging): (u64, bool)| {
+        let most = most.get_untracked().min(STAGES_MAX.into());
+        if n > most {
+            return page.complain(tr!("{n} lanes: this model has layers for {most}.", n, most));
         }
         page.drag(|i| {
-            if u64::from(i.stages()) != n {
+            if u64::from(i.lanes()) != n {
                 engine::split(i, n as u32);
             }
         });
@@ -100,27 +98,15 @@ fn Edited() -> impl IntoView {
         done(dragging);
     });
     view! {
-        <Slider id="b-stages" label=t("Stages") set=set_stages usual=4 most=STAGES_MAX.into()
+        <Slider id="b-stages" label=t("Lanes") set=set_lanes usual=4 most=STAGES_MAX.into()
             unit=Signal::derive(move || tr!("of {most}", most = most.get().min(SLIDER_MAX)))
             values=Signal::derive(move || (1..=most.get().min(SLIDER_MAX)).collect())
-            value=Signal::derive(move || page.inputs.with(|i| u64::from(i.stages()))) />
+            value=Signal::derive(move || page.inputs.with(|i| u64::from(i.lanes()))) />
         <Slider id="b-micro-batches" label=t("Micro-batches") set=set_m usual=8 most=MICRO_BATCHES_MAX.into()
             unit=Signal::derive(String::new)
             values=Signal::derive(move || divisors(batch.get(), 1024))
             value=Signal::derive(move || page.inputs.with(|i| u64::from(i.micro_batches))) />
-        <div class="row">
-            <label for="b-schedule">{t("Schedule")}</label>
-            <span class="sel"><select id="b-schedule" on:change=move |e| {
-                if let Ok(kind) = event_target_value(&e).parse() {
-                    page.edit(|i| i.schedule = kind);
-                }
-            }>
-                {ScheduleKind::STRAIGHT.map(|kind| {
-                    let mine = move || page.inputs.with(|i| i.schedule == kind);
-                    view! { <option value=kind.to_string() prop:selected=mine>{kind.title()}</option> }
-                }).collect_view()}
-            </select></span>
-        </div>
+        <ScheduleSelect id="b-schedule" />
         <p class="note wide">{t("Everything else of B is on the Plan screen.")}</p>
     }
 }

@@ -162,7 +162,8 @@ fn follow(looked: Looked, body: NodeRef<Div>) {
 fn neighbours(looked: Looked, index: usize) -> String {
     looked.page.shown.with(|s| {
         let stage = |stage: usize| {
-            let (cost, lane) = (s.solved.stages.get(stage)?, s.solved.timeline.lanes.get(stage)?);
+            let lane = *s.solved.lane_of.get(stage)?;
+            let (cost, lane) = (s.solved.stages.get(stage)?, s.solved.timeline.lanes.get(lane)?);
             let time = cost.forward + cost.backward();
             let sign = Fill::of(lane.arena, s.solved.capacity).sign();
             let memory = format::bytes_text(lane.arena);
