@@ -30,7 +30,7 @@ fn run_left(browser: &Browser) -> Outcome<()> {
 }
 
 /// Screens by their links, and what is there when they are ready.
-const SCREENS: [(&str, &str); 6] = [
+const SCREENS: [(&str, &str); 8] = [
     ("#v=1", "#step-time"),
     ("#v=1&model=unet&view=model", ".ch-rows .ch-row"),
     ("#v=1&mb=16&a=&view=compare", "#differences tbody tr"),
@@ -40,6 +40,9 @@ const SCREENS: [(&str, &str); 6] = [
         "#v=1&model=alexnet&cluster=reedbush-l&d=1&batch=128&mb=1&replicas=4&view=communication",
         "#codecs tbody tr",
     ),
+    // As many schedules' pictures, problems and numbers as one link can ask for.
+    ("#v=1&view=playground&play=ranks=2;layers=3;stages=4;mb=8;s=zb-h1", "#pg-bits li"),
+    ("#v=1&view=playground&play=ranks=16;mb=8", "#pg-fix"),
 ];
 
 #[test]

@@ -71,6 +71,9 @@ pub fn take(state: State) -> (Option<String>, Option<String>) {
         state.source.set(Source::Stage(link.asked.stage.min(stages - 1)));
         state.keep.set(link.asked.keep);
     }
+    if link.screen == Screen::Playground {
+        state.play.set(link.play);
+    }
     state.screen.set(link.screen);
     if !link.problems.is_empty() {
         let list = link.problems.join("; ");

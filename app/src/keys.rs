@@ -110,13 +110,14 @@ const fn screen(keys: &'static [&'static str], screen: Screen, shown: &'static s
 }
 
 /// The table.
-pub const KEYS: [Binding; 44] = [
+pub const KEYS: [Binding; 45] = [
     screen(&["1"], Screen::Plan, "1"),
     screen(&["2"], Screen::Model, "2"),
     screen(&["3"], Screen::Compare, "3"),
     screen(&["4"], Screen::Run, "4"),
     screen(&["5"], Screen::Recompute, "5"),
     screen(&["6"], Screen::Communication, "6"),
+    screen(&["7"], Screen::Playground, "7"),
     ctrl(&["z"], false, Command::Undo, "Ctrl Z", n("undo")),
     ctrl(&["z"], true, Command::Redo, "Ctrl Shift Z", n("redo")),
     ctrl(&["y"], false, Command::Redo, "Ctrl Y", n("redo")),

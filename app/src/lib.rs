@@ -45,6 +45,7 @@ mod palette;
 #[cfg(feature = "page")]
 mod panic;
 mod plans;
+mod playground;
 mod presets;
 mod program;
 mod reason;

@@ -12,6 +12,7 @@
 //! | `replicas` | copies of the pipeline |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
 //! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
+//! | `play` | choices of the Playground: see `playground/link.rs` |
 //! | `a` | what it is compared with: a link without `v`, escaped; the first picture where it is empty |
 //! | `plan`, `trace` | files beside the page to load |
 
@@ -33,6 +34,8 @@ pub struct Link {
     /// What is to be shown.
     pub screen: Screen,
     pub asked: Asked,
+    /// What the Playground is asked, which reads it itself.
+    pub play: String,
     /// What could not be used, a sentence each.
     pub problems: Vec<String>,
 }
@@ -126,6 +129,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
         trace: None,
         screen: Screen::default(),
         asked: Asked::default(),
+        play: String::new(),
         problems: vec![],
     };
     if let Some(current) = current {
@@ -157,6 +161,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
                 number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| link.asked.stage = n as u32)
             }
             "keep" => percent(&value).map(|share| link.asked.keep = share),
+            "play" => keep(&value, &mut link.play),
             "trace" => local(&value).map(|path| link.trace = Some(path)),
             _ => choose(&mut link.inputs, key, &value, current),
         };
@@ -266,6 +271,12 @@ fn edge(text: &str) -> Result<CodecKind, String> {
 fn percent(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|n| (0.0..=100.0).contains(n));
     value.map(|n| n / 100.0).ok_or_else(|| t("must be a percentage from 0 to 100").into())
+}
+
+/// What others read.
+fn keep(text: &str, place: &mut String) -> Result<(), String> {
+    text.clone_into(place);
+    Ok(())
 }
 
 fn list(text: &str) -> Result<Vec<u32>, String> {

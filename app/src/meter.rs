@@ -56,6 +56,11 @@ pub fn drawn(from: f64) {
     }
 }
 
+/// The Playground has trained and drawn in a frame, since `from`.
+pub fn trained(from: f64) {
+    publish("__pipewright_play_ms", now() - from);
+}
+
 fn publish(name: &str, value: f64) {
     let _ = js_sys::Reflect::set(&window(), &JsValue::from_str(name), &JsValue::from_f64(value));
 }

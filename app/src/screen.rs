@@ -18,17 +18,20 @@ pub enum Screen {
     Recompute,
     /// How gradients travel.
     Communication,
+    /// A small network, trained while one looks.
+    Playground,
 }
 
 impl Screen {
     /// In the order of tabs and number keys.
-    pub const ALL: [Screen; 6] = [
+    pub const ALL: [Screen; 7] = [
         Screen::Plan,
         Screen::Model,
         Screen::Compare,
         Screen::Run,
         Screen::Recompute,
         Screen::Communication,
+        Screen::Playground,
     ];
 
     /// Its tab, for [`crate::texts::t`].
@@ -40,6 +43,7 @@ impl Screen {
             Screen::Run => n("Run"),
             Screen::Recompute => n("Recompute"),
             Screen::Communication => n("Communication"),
+            Screen::Playground => n("Playground"),
         }
     }
 
@@ -52,6 +56,7 @@ impl Screen {
             Screen::Run => "run",
             Screen::Recompute => "recompute",
             Screen::Communication => "communication",
+            Screen::Playground => "playground",
         }
     }
 

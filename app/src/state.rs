@@ -96,6 +96,8 @@ pub struct State {
     pub source: RwSignal<Source, LocalStorage>,
     /// The share of its memory that the Recompute view lets a graph keep.
     pub keep: RwSignal<f64>,
+    /// What the Playground was asked, as its word in links.
+    pub play: RwSignal<String>,
     /// Whether keys without Ctrl act outside of a widget (WCAG 2.1.4).
     pub number_keys: RwSignal<bool>,
     /// What the machine offers that serves the page.
@@ -170,6 +172,7 @@ impl State {
             screen: RwSignal::new(Screen::Plan),
             source: RwSignal::new_local(Source::Stage(0)),
             keep: RwSignal::new(link::Asked::default().keep),
+            play: RwSignal::new(String::new()),
             number_keys: RwSignal::new(settings::number_keys()),
             here: Seen::new(),
             theme: RwSignal::new(0),
@@ -295,7 +298,12 @@ impl State {
         };
         let asked = link::Asked { stage, keep: self.keep.get_untracked() };
         let screen = self.screen.get_untracked();
-        self.inputs.with_untracked(|inputs| link::write(inputs, screen, asked))
+        let mut link = self.inputs.with_untracked(|inputs| link::write(inputs, screen, asked));
+        let play = self.play.get_untracked();
+        if screen == Screen::Playground && !play.is_empty() {
+            link = link + "&play=" + &play;
+        }
+        link
     }
 
     /// Another screen, as a step of the browser's history.

@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod overlay;
 pub mod palette;
 pub mod pareto;
+pub mod playground;
 pub mod raster;
 pub mod recompute;
 pub mod speedup;

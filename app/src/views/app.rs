@@ -9,6 +9,7 @@ use super::inputs::Inputs;
 use super::lanes::Lanes;
 use super::model::ModelView;
 use super::palette::Palette;
+use super::playground::PlaygroundView;
 use super::recompute::RecomputeView;
 use super::results::{Suggestion, Summary};
 use super::run::RunView;
@@ -82,6 +83,9 @@ fn page(state: State, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView
         </Show>
         <Show when=visited(Screen::Communication)>
             <main class="app com" hidden=move || state.screen.get() != Screen::Communication><CommunicationView /></main>
+        </Show>
+        <Show when=visited(Screen::Playground)>
+            <main class="app play" hidden=move || state.screen.get() != Screen::Playground><PlaygroundView /></main>
         </Show>
         <footer class="foot only-m">
             <button class="btn" id="sheet" aria-controls="inputs" hidden=move || state.screen.get() == Screen::Run

@@ -15,6 +15,7 @@ mod moves;
 mod painter;
 mod pair;
 mod palette;
+mod playground;
 mod pointer;
 mod program;
 mod recompute;
