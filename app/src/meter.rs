@@ -1,5 +1,6 @@
 //! How long the page computed and drew for the last change, for whoever measures the budget:
-//! `window.__pipewright_frame_ms`. Waiting for the browser's next frame is not counted.
+//! `window.__pipewright_frame_ms`. Waiting for the browser's next frame is not counted. When the first
+//! picture was there, since the page was asked for: `window.__pipewright_first_ms`.
 
 use leptos::prelude::window;
 use pipewright_core::schedule::{ScheduleKind, check};
@@ -13,6 +14,8 @@ thread_local! {
     static STARTED: Cell<f64> = const { Cell::new(0.0) };
     static COMPUTED: Cell<f64> = const { Cell::new(0.0) };
     static SOLVED: Cell<f64> = const { Cell::new(0.0) };
+    /// Whether there was a picture already.
+    static FIRST: Cell<bool> = const { Cell::new(false) };
 }
 
 pub fn now() -> f64 {
@@ -49,6 +52,9 @@ pub fn computed() {
 pub fn drawn(from: f64) {
     let drawing = now() - from;
     publish("__pipewright_draw_ms", drawing);
+    if !FIRST.replace(true) {
+        publish("__pipewright_first_ms", now());
+    }
     if COMPUTED.get() > 0.0 {
         let computing = COMPUTED.take();
         publish("__pipewright_compute_ms", computing);

@@ -117,13 +117,7 @@ impl State {
             machine.track();
             inputs.with_untracked(Inputs::cluster)
         });
-        let samples = Memo::new(move |_| inputs.with(engine::samples));
-        let ground = Memo::new(move |_| {
-            let (graph, cluster) = (graph.get(), cluster.get());
-            let costs = pipewright_core::cost::Costs::new(&graph, &cluster, samples.get());
-            let times = machine.with(|(_, times)| times.clone());
-            Ground { graph, cluster, costs: Shared::new(costs), times }
-        });
+        let ground = ground(inputs, graph, cluster);
         let layers = Memo::new(move |_| {
             ground.with(|g| Shared::new(engine::layer_times(&g.graph, &g.costs)))
         });
@@ -313,6 +307,21 @@ impl State {
             crate::address::push(self);
         }
     }
+}
+
+/// What the inputs are solved on; `graph` and `cluster` are theirs.
+fn ground(
+    inputs: RwSignal<Inputs>,
+    graph: Memo<Shared<Graph>>,
+    cluster: Memo<Shared<Cluster>>,
+) -> Memo<Ground> {
+    let samples = Memo::new(move |_| inputs.with(engine::samples));
+    Memo::new(move |_| {
+        let (graph, cluster) = (graph.get(), cluster.get());
+        let costs = pipewright_core::cost::Costs::new(&graph, &cluster, samples.get());
+        let times = inputs.with_untracked(|i| i.typed().cloned());
+        Ground { graph, cluster, costs: Shared::new(costs), times }
+    })
 }
 
 /// The last plan that worked, and why the newest one does not.

@@ -163,7 +163,7 @@ impl Browser {
     pub fn resize(&self, width: u32, height: u32) -> Outcome<()> {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1,
             "mobile": false });
-        self.devtools("Emulation.setDeviceMetricsOverride", size)
+        self.devtools("Emulation.setDeviceMetricsOverride", size).map(drop)
     }
 
     /// Sets a media feature for the page: `("prefers-color-scheme", "dark")`,
@@ -171,11 +171,26 @@ impl Browser {
     /// can look at the same page both ways.
     pub fn emulate(&self, feature: &str, value: &str) -> Outcome<()> {
         let features = json!({ "features": [{ "name": feature, "value": value }] });
-        self.devtools("Emulation.setEmulatedMedia", features)
+        self.devtools("Emulation.setEmulatedMedia", features).map(drop)
     }
 
-    fn devtools(&self, command: &str, params: Value) -> Outcome<()> {
-        self.post("/goog/cdp/execute", json!({ "cmd": command, "params": params })).map(drop)
+    fn devtools(&self, command: &str, params: Value) -> Outcome<Value> {
+        self.post("/goog/cdp/execute", json!({ "cmd": command, "params": params }))
+    }
+
+    /// Saves the window as a small WebP, `scale` as large as it is.
+    pub fn small_picture(
+        &self,
+        file: &Path,
+        (width, height): (u32, u32),
+        scale: f64,
+    ) -> Outcome<()> {
+        let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": scale });
+        let asked = json!({ "format": "webp", "quality": 72, "clip": clip });
+        let made = self.devtools("Page.captureScreenshot", asked)?;
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(made["data"].as_str().unwrap_or_default())?;
+        Ok(std::fs::write(file, bytes)?)
     }
 
     /// Writes the viewport as PNG.

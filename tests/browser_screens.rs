@@ -1,0 +1,84 @@
+//! Every screen at three widths, in both themes and both languages: nothing is wider than its window,
+//! and in Japanese no sentence is left in English. With `PIPEWRIGHT_SCREENS=docs/screens` the
+//! pictures are kept.
+
+use pipewright::browser::Browser;
+use pipewright::explorer::explorer;
+use pipewright::{Outcome, tools};
+use std::path::PathBuf;
+
+/// Names, links, and what is there when they are ready.
+const SCREENS: [(&str, &str, &str); 7] = [
+    ("plan", "#v=1", "#step-time"),
+    ("model", "#v=1&model=resnet50&cluster=dgx-h100&d=8&mb=64&batch=2048&view=model", ".ch-row"),
+    ("compare", "#v=1&view=compare", "#differences tbody tr"),
+    ("run", "#v=1&view=run", ".mono, code"),
+    ("recompute", "#v=1&view=recompute&keep=50.0", "#cells svg"),
+    (
+        "communication",
+        "#v=1&model=alexnet&cluster=reedbush-l&d=1&batch=128&mb=1&replicas=4&view=communication",
+        "#codecs tbody tr",
+    ),
+    ("playground", "#v=1&view=playground&play=data=moons;stages=2;mb=4;s=zb-h1", "#pg-bits li"),
+];
+
+/// Window sizes, and by how much their pictures shrink.
+const SIZES: [(u32, u32, f64); 3] = [(1440, 900, 0.5), (900, 1100, 0.5), (360, 800, 0.75)];
+
+/// Sentences without a Japanese letter. What core says of a plan stays in English, and so do names.
+const ENGLISH: &str = "
+    const out = [];
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const node = walk.currentNode, around = node.parentElement;
+        if (around.closest('option, code, kbd, script, style, noscript, [hidden], td.say, .nm, .h1')) continue;
+        if (/[a-z]{2,} [a-z]{2,} [a-z]{2,}/i.test(node.data) && !/[\\u3040-\\u30ff\\u4e00-\\u9fff]/.test(node.data))
+            out.push(node.data);
+    }
+    return out;";
+
+fn look(browser: &Browser, place: &str, folder: Option<&PathBuf>) -> Outcome<()> {
+    for (width, height, scale) in SIZES {
+        browser.resize(width, height)?;
+        let frames =
+            "requestAnimationFrame(() => requestAnimationFrame(() => window.drawn = true));";
+        browser.js(&format!("window.drawn = false; {frames}"))?;
+        browser.until("two frames", |b| Ok(b.js("return window.drawn")? == true))?;
+        let wide = browser.js("return document.documentElement.scrollWidth")?.as_u64();
+        assert!(wide <= Some(width.into()), "{place} is {wide:?} wide in a window of {width}");
+        if let Some(folder) = folder {
+            let file = folder.join(format!("{place}-{width}.webp"));
+            browser.small_picture(&file, (width, height), scale)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn every_screen_fits_every_window_in_both_themes_and_languages() -> Outcome<()> {
+    let Some(browser) = explorer("screens", "")? else { return Ok(()) };
+    let page = browser.js("return location.origin + location.pathname")?;
+    let page = page.as_str().unwrap_or_default();
+    let folder = std::env::var_os("PIPEWRIGHT_SCREENS").map(|dir| tools::root().join(dir));
+    if let Some(folder) = &folder {
+        std::fs::create_dir_all(folder)?;
+    }
+    for language in ["en", "ja"] {
+        browser.js(&format!("localStorage.setItem('pipewright-language', '{language}')"))?;
+        for theme in ["dark", "light"] {
+            browser.emulate("prefers-color-scheme", theme)?;
+            for (name, link, ready) in SCREENS {
+                browser.open("about:blank")?;
+                browser.open(&format!("{page}{link}"))?;
+                browser.until(name, |b| Ok(b.count(ready)? > 0))?;
+                assert_eq!(browser.js("return document.documentElement.lang")?, language);
+                look(&browser, &format!("{name}-{theme}-{language}"), folder.as_ref())?;
+                let english = browser.js(ENGLISH)?;
+                assert!(language == "en" || english == serde_json::json!([]), "{name}: {english}");
+            }
+        }
+    }
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
