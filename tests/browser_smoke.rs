@@ -67,7 +67,8 @@ fn chunks_come_when_they_are_needed() -> Outcome<()> {
     let fetched = |wanted: &[&str]| -> Outcome<()> {
         browser.until(&format!("{wanted:?}"), |b| Ok(b.js(FETCHED)? == serde_json::json!(wanted)))
     };
-    fetched(&["tray"])?;
+    // Plans are written once the hand rests, to say how large the file is.
+    fetched(&["tray", "files"])?;
     for _ in 0..2 {
         browser.click("#help")?;
         browser.until("the keys are shown", |b| Ok(b.count(".help kbd")? > 10))?;
@@ -81,7 +82,7 @@ fn chunks_come_when_they_are_needed() -> Outcome<()> {
     browser.keys("input[type=file]", &file.display().to_string())?;
     browser
         .until("the plan is read", |b| Ok(b.text("#note")?.contains("plan.json: a plan for")))?;
-    fetched(&["tray", "help", "files"])?;
+    fetched(&["tray", "files", "help"])?;
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }

@@ -114,8 +114,8 @@ impl State {
         let machine = Memo::new(move |_| inputs.with(|i| (i.cluster.clone(), i.typed().cloned())));
         let graph = Memo::new(move |_| model.with(ModelChoice::graph));
         let cluster = Memo::new(move |_| {
-            machine.track();
-            inputs.with_untracked(Inputs::cluster)
+            // Reading it also makes it follow the inputs; tracking alone does not.
+            machine.with(|_| inputs.with_untracked(Inputs::cluster))
         });
         let ground = ground(inputs, graph, cluster);
         let layers = Memo::new(move |_| {
