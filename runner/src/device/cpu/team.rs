@@ -6,13 +6,16 @@
 //! microsecond.
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, Yield};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
     // Lives as long as its thread: the thread stays one of the pool's, and would wait for ever for
     // workers that have gone.
     static POOL: OnceCell<ThreadPool> = const { OnceCell::new() };
+
+    /// How many [`both`] this thread is inside of.
+    static HALVES: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Looks for jobs before other processes are let to the core: some 50 microseconds.
@@ -42,7 +45,10 @@ pub fn awake<R>(threads: usize, work: impl FnOnce() -> R) -> R {
     rayon::in_place_scope(|scope| {
         let over = &over;
         scope.spawn_broadcast(move |_, worker| {
-            if Some(worker.index()) != caller && worker.index() < threads {
+            // A worker that took a half before it saw this must not wait here on top of it: the
+            // work would wait for that half, and the half for the end of the work.
+            let busy = HALVES.get() > 0;
+            if Some(worker.index()) != caller && worker.index() < threads && !busy {
                 until(over);
             }
         });
@@ -55,6 +61,7 @@ pub fn awake<R>(threads: usize, work: impl FnOnce() -> R) -> R {
 /// Runs both, at the same time where a thread has time for the second.
 pub fn both(first: impl FnOnce(), second: impl FnOnce() + Send) {
     let done = AtomicBool::new(false);
+    let _inside = Inside::enter();
     rayon::in_place_scope(|scope| {
         let done = &done;
         scope.spawn(move |_| {
@@ -64,6 +71,22 @@ pub fn both(first: impl FnOnce(), second: impl FnOnce() + Send) {
         first();
         until(done);
     });
+}
+
+/// Counts a [`both`] that its thread is inside of, also when it panics.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Self {
+        HALVES.set(HALVES.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        HALVES.set(HALVES.get() - 1);
+    }
 }
 
 /// Does the pool's jobs until a flag is raised.
@@ -117,6 +140,50 @@ mod tests {
             };
             std::thread::spawn(run).join().expect("no panic");
         }
+    }
+
+    /// A worker is in the middle of a half when it is asked to stay awake, and its own half's half was
+    /// taken by the caller: it looks for jobs, finds the request, and must not stay there.
+    #[test]
+    fn a_worker_that_is_asked_to_stay_awake_inside_of_a_half_goes_on() {
+        let run = || {
+            join(2).expect("threads");
+            let [begun, asked, held, over] = [const { AtomicBool::new(false) }; 4];
+            let spin = |flag: &AtomicBool| {
+                while !flag.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            };
+            rayon::in_place_scope(|scope| {
+                scope.spawn(|_| {
+                    begun.store(true, Ordering::Release);
+                    spin(&asked);
+                    // The caller takes the second of these, and takes its time: the worker looks for
+                    // other jobs.
+                    both(
+                        || spin(&held),
+                        || {
+                            held.store(true, Ordering::Release);
+                            std::thread::sleep(std::time::Duration::from_millis(50));
+                        },
+                    );
+                    over.store(true, Ordering::Release);
+                });
+                spin(&begun);
+                awake(2, || {
+                    asked.store(true, Ordering::Release);
+                    while !held.load(Ordering::Acquire) {
+                        rayon::yield_now();
+                    }
+                    let begin = std::time::Instant::now();
+                    while !over.load(Ordering::Acquire) {
+                        assert!(begin.elapsed().as_secs() < 20, "the worker waits for the caller");
+                        std::thread::yield_now();
+                    }
+                });
+            });
+        };
+        std::thread::spawn(run).join().expect("no panic");
     }
 
     #[test]
