@@ -25,6 +25,7 @@ mod exports;
 #[cfg(feature = "page")]
 mod files;
 mod format;
+mod forms;
 mod here;
 mod history;
 mod inputs;

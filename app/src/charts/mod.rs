@@ -11,6 +11,7 @@ pub mod communication;
 pub mod differences;
 pub mod drift;
 pub mod fill;
+pub mod forms;
 #[cfg(feature = "page")]
 pub mod frame;
 pub mod gaps;

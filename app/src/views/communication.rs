@@ -7,6 +7,7 @@ use crate::later::{self, Missing};
 use crate::screen::Screen;
 use crate::state::State;
 use crate::texts::t;
+use crate::views::forms::FormsView;
 use crate::views::icons::{Icon, icon};
 use crate::views::size::watch;
 use leptos::prelude::*;
@@ -101,7 +102,9 @@ impl Comparison {
 fn regions() -> Result<AnyView, Missing> {
     let state = Comparison::new(expect_context::<State>());
     provide_context(state);
-    Ok(view! { <Choices /> <Picture /> <Codecs /> }.into_any())
+    Ok(view! { <Choices /> <Picture /> <Codecs />
+    <section class="comfrm" aria-label=t("Parallel forms side by side")><FormsView /></section> }
+    .into_any())
 }
 
 #[component]

@@ -4,6 +4,7 @@ pub mod app;
 mod communication;
 mod compare;
 mod exports;
+mod forms;
 mod header;
 mod help;
 mod here;
