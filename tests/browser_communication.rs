@@ -97,3 +97,35 @@ fn one_replica_is_told_what_is_missing() -> Outcome<()> {
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }
+
+/// All forms on one clock: it goes on by keys, by hand and by itself, and stops at the end.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn forms_are_played_side_by_side() -> Outcome<()> {
+    let Some(browser) = explorer("forms", "#v=1&view=communication")? else { return Ok(()) };
+    browser.until("six forms", |b| {
+        Ok(b.count(".form svg")? == 6 && b.count(".colls tbody tr")? == 8)
+    })?;
+    let steps =
+        "return [...document.querySelectorAll('[data-form-step]')].map(b => +b.dataset.formStep)";
+    let steps: Vec<u64> = serde_json::from_value(browser.js(steps)?)?;
+    assert_eq!(steps.len(), 6);
+    assert!(steps[3] > steps[4], "micro-batches keep devices at work: {steps:?}");
+    let said = "return [...document.querySelectorAll('.form .say')].map(p => p.textContent)";
+    assert_eq!(browser.js(said)?[0], "scatter samples");
+    browser.keys("#form-next", "\u{e007}")?;
+    browser.until("the clock goes on", |b| {
+        Ok(b.js("return document.querySelector('#form-at').value")? != "0")
+    })?;
+    browser.keys("#form-at", "\u{e010}")?;
+    browser.until("the end", |b| {
+        Ok(b.js(said)?.as_array().is_some_and(|all| all.iter().any(|s| s == "step done")))
+    })?;
+    browser.click("#form-play")?;
+    browser.until("it begins anew and moves", |b| {
+        let at = b.js("return +document.querySelector('#form-at').value")?.as_f64();
+        Ok(at.is_some_and(|at| at > 0.0 && at < 900.0))
+    })?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
