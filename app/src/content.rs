@@ -129,6 +129,12 @@ mod tests {
     }
 
     #[test]
+    fn old_plan_files_open() {
+        let text = include_str!("../../tests/data/plans/v1-digits-cnn.json");
+        assert!(matches!(recognise("v1-digits-cnn.json", text), Ok(Content::Plan(_))));
+    }
+
+    #[test]
     fn useless_files_are_refused_in_one_line() {
         for text in ["", "  ", "hello", "{}", "[]", "{\"version\": 9}", "{\"traceEvents\": 3}", "{"]
         {

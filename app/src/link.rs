@@ -403,3 +403,7 @@ mod tests {
         assert_eq!(read("#model=fc32%3A512", None).inputs.model.key(), "fc32:512");
     }
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod old;

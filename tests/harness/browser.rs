@@ -102,11 +102,18 @@ impl Browser {
 
     /// The rendered text of the first match; empty where nothing matches, as before a page starts.
     pub fn text(&self, css: &str) -> Outcome<String> {
-        if self.count(css)? == 0 {
-            return Ok(String::new());
+        let gone = ["stale element", "no such element"];
+        loop {
+            if self.count(css)? == 0 {
+                return Ok(String::new());
+            }
+            let read = self.element(css).and_then(|e| self.get(&format!("/element/{e}/text")));
+            match read {
+                // The page wrote it anew between two questions.
+                Err(why) if gone.iter().any(|word| why.to_string().contains(word)) => {}
+                read => return Ok(read?.as_str().unwrap_or_default().to_string()),
+            }
         }
-        let text = self.get(&format!("/element/{}/text", self.element(css)?))?;
-        Ok(text.as_str().unwrap_or_default().to_string())
     }
 
     /// How many elements match.
