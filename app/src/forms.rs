@@ -5,7 +5,7 @@ use crate::engine::Ground;
 use crate::inputs::Inputs;
 use crate::texts::{n, t};
 use pipewright_core::cost::collective::{Collective, bus_bandwidth, time};
-use pipewright_core::cost::forms::{Case, Doing, Form, FormCost, cost};
+use pipewright_core::cost::forms::{Case, Doing, Form, FormCost, Part, cost};
 use pipewright_core::cost::memory::States;
 use pipewright_core::cost::{Costs, Workload};
 use pipewright_core::ids::LaneId;
@@ -63,10 +63,8 @@ pub fn title(form: Form) -> (&'static str, &'static str) {
     }
 }
 
-/// All forms of these inputs on so many devices.
-///
-/// # Errors
-/// For a model that cannot be priced, a sentence without its full stop.
+/// All forms of these inputs on so many devices, each priced for one mini-batch or with the reason why it
+/// does not apply, a sentence without its full stop.
 pub fn rows(inputs: &Inputs, ground: &Ground, devices: u32) -> Vec<Row> {
     let costs = Costs::new(&ground.graph, &ground.cluster, inputs.mini_batch);
     let work = Workload::of(&ground.graph, &costs);
@@ -91,9 +89,7 @@ pub fn rows(inputs: &Inputs, ground: &Ground, devices: u32) -> Vec<Row> {
 
 /// What a device does at a moment; none: it is idle. Work hides communication beside it.
 pub fn doing(cost: &FormCost, device: u32, at: Nanos) -> Option<Doing> {
-    let here = |part: &&pipewright_core::cost::forms::Part| {
-        part.device == device && part.start <= at && at < part.end
-    };
+    let here = |part: &&Part| part.device == device && part.start <= at && at < part.end;
     cost.parts.iter().filter(here).map(|part| part.doing).min_by_key(|doing| match doing {
         Doing::Communication => 1,
         _ => 0,
@@ -157,9 +153,8 @@ fn across(cost: &FormCost, at: Nanos) -> Travel {
         Form::Hybrid => cost.devices / 2,
         _ => cost.devices,
     };
-    let summed = |part: &&pipewright_core::cost::forms::Part| {
-        part.doing == Doing::Communication && part.start <= at && at < part.end
-    };
+    let summed =
+        |part: &&Part| part.doing == Doing::Communication && part.start <= at && at < part.end;
     let sums: Vec<(u32, u32)> = cost
         .parts
         .iter()
@@ -189,11 +184,7 @@ fn across(cost: &FormCost, at: Nanos) -> Travel {
     found
 }
 
-fn runs(
-    cost: &FormCost,
-    device: u32,
-    doing: Doing,
-) -> impl Iterator<Item = &pipewright_core::cost::forms::Part> {
+fn runs(cost: &FormCost, device: u32, doing: Doing) -> impl Iterator<Item = &Part> {
     cost.parts.iter().filter(move |part| part.device == device && part.doing == doing)
 }
 

@@ -70,9 +70,11 @@ pub fn of_onnx(name: &str, bytes: Vec<u8>) -> Result<Found, String> {
 pub fn of_text(name: &str, text: &str) -> Option<Result<Found, String>> {
     let has = |word: &str| text.contains(word);
     if !text.trim_start().starts_with('{') {
-        let first = text.split([',', ' ', '\n']).find(|cell| !cell.trim().is_empty())?;
-        let is_order = Schedule::from_csv(first.trim()).is_ok()
-            || first.contains(['F', 'B']) && first.starts_with(|c: char| c.is_ascii_digit());
+        // Some files begin with empty slots, some with cells that hold no pass.
+        let is_pass = |cell: &str| {
+            cell.trim().starts_with(|c: char| c.is_ascii_digit()) && cell.contains(['F', 'B'])
+        };
+        let is_order = text.lines().next()?.split(',').any(is_pass);
         return match (is_order, has(" -- ")) {
             (true, false) => Some(order(name, text)),
             (_, true) => Some(profile(name, text)),

@@ -14,6 +14,7 @@ use crate::keys::{self, Command, Scope};
 use crate::measured;
 use crate::shared::Shared;
 use crate::state::State;
+use crate::texts::t;
 use leptos::ev::KeyboardEvent;
 use leptos::html;
 use leptos::prelude::*;
@@ -191,4 +192,19 @@ fn focus(state: Pair, view: View, full: f64) -> Option<View> {
         View::around(span.start.0 as f64, span.end.0 as f64, full)
     });
     near.filter(|near| *near != view)
+}
+
+/// The keys, and what is selected, also for those who hear the page.
+#[component]
+pub fn Foot(said: Signal<String>) -> impl IntoView {
+    view! {
+        <div class="tfoot" aria-hidden="true">
+            <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" "{t("zoom")}</span>
+            <span><kbd>"A"</kbd>" "<kbd>"D"</kbd>" "{t("pan")}</span>
+            <span><kbd>"←"</kbd>" "<kbd>"→"</kbd>" "{t("select")}</span>
+            <span><kbd>"0"</kbd>" "{t("all")}</span>
+            <span class="say">{said}</span>
+        </div>
+        <p class="sr" aria-live="polite">{said}</p>
+    }
 }

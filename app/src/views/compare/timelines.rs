@@ -6,7 +6,7 @@ use crate::details::one_line;
 use crate::files::{self, Side};
 use crate::format;
 use crate::texts::{t, tr};
-use crate::views::pair::{Hand, Painter, Picture, attach, follow, key};
+use crate::views::pair::{Foot, Hand, Painter, Picture, attach, follow, key};
 use leptos::html;
 use leptos::prelude::*;
 use web_sys::DragEvent;
@@ -54,14 +54,7 @@ pub fn Timelines() -> impl IntoView {
                 </div>
                 <div class="half"><Head index=1 /> <Picture index=1 canvas=canvases[1] hand problem=problem(state, 1) /></div>
             </div>
-            <div class="tfoot" aria-hidden="true">
-                <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" "{t("zoom")}</span>
-                <span><kbd>"A"</kbd>" "<kbd>"D"</kbd>" "{t("pan")}</span>
-                <span><kbd>"←"</kbd>" "<kbd>"→"</kbd>" "{t("select")}</span>
-                <span><kbd>"0"</kbd>" "{t("all")}</span>
-                <span class="say">{move || said(state)}</span>
-            </div>
-            <p class="sr" aria-live="polite">{move || said(state)}</p>
+            <Foot said=Signal::derive(move || said(state)) />
         </section>
     }
 }

@@ -5,7 +5,7 @@ use super::steps::Steps;
 use crate::details::one_line;
 use crate::format;
 use crate::texts::{n, t, tr};
-use crate::views::pair::{Hand, Painter, Picture, attach, follow, key};
+use crate::views::pair::{Foot, Hand, Painter, Picture, attach, follow, key};
 use leptos::html;
 use leptos::prelude::*;
 
@@ -58,14 +58,7 @@ pub fn Timelines() -> impl IntoView {
                     <Head index=1 /> <Picture index=1 canvas=canvases[1] hand problem=Signal::derive(|| None) />
                 </div>
             </div>
-            <div class="tfoot" aria-hidden="true">
-                <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" "{t("zoom")}</span>
-                <span><kbd>"A"</kbd>" "<kbd>"D"</kbd>" "{t("pan")}</span>
-                <span><kbd>"←"</kbd>" "<kbd>"→"</kbd>" "{t("select")}</span>
-                <span><kbd>"0"</kbd>" "{t("all")}</span>
-                <span class="say">{move || said(state)}</span>
-            </div>
-            <p class="sr" aria-live="polite">{move || said(state)}</p>
+            <Foot said=Signal::derive(move || said(state)) />
         </section>
     }
 }
