@@ -1,11 +1,13 @@
 # Every recipe is one line; the work is in scripts/. `make demo` and `make test` need no preparation.
-.PHONY: help demo test check web serve runner setup bench pytorch clean
+.PHONY: help demo test soak check web serve runner setup bench pytorch clean
 help:  ; @sed -n 's/^#: //p' Makefile
 #: make demo     set up, plan a small network on 4 stages, train it under MPI, show the plan in the
 #:               browser explorer (SERVE=0 stops before serving, PORT=8080 chooses the port)
 demo:  ; @scripts/demo.sh
 #: make test     set up, then every check and test there is; CI runs this
 test:  ; @scripts/test.sh
+#: make soak     kill ranks of elastic jobs for half an hour; writes docs/reliability.md
+soak:  ; @scripts/soak.sh
 #: make check    the fast inner loop: format, clippy, unit tests of the native crates
 check: ; @scripts/test.sh quick
 #: make web      the explorer into dist/, with its sizes

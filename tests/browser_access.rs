@@ -22,7 +22,7 @@ fn run_left(browser: &Browser) -> Outcome<()> {
             "{{\"step\":{step},\"loss\":2.5,\"accuracy\":0.5,\"step_ns\":9000000,\"busy_ns\":4000000}}\n"
         )
     };
-    std::fs::write(&metrics, line(0) + &line(1))?;
+    std::fs::write(&metrics, [line(0), line(1)].concat())?;
     browser.keys("#import", &format!("{}\n{}", trace.display(), metrics.display()))?;
     browser.until("drift and metrics", |b| {
         Ok(b.count("#drift tbody tr")? > 0 && b.count(".four svg")? == 4)
@@ -30,7 +30,7 @@ fn run_left(browser: &Browser) -> Outcome<()> {
 }
 
 /// Screens by their links, and what is there when they are ready.
-const SCREENS: [(&str, &str); 8] = [
+const SCREENS: [(&str, &str); 10] = [
     ("#v=1", "#step-time"),
     ("#v=1&model=unet&view=model", ".ch-rows .ch-row"),
     ("#v=1&mb=16&a=&view=compare", "#differences tbody tr"),
@@ -43,11 +43,14 @@ const SCREENS: [(&str, &str); 8] = [
     // As many schedules' pictures, problems and numbers as one link can ask for.
     ("#v=1&view=playground&play=ranks=2;layers=3;stages=4;mb=8;s=zb-h1", "#pg-bits li"),
     ("#v=1&view=playground&play=ranks=16;mb=8", "#pg-fix"),
+    ("#v=1&view=elastic", "#el-totals [data-row=goodput]"),
+    // What is wrong with policies, and who waits.
+    ("#v=1&view=elastic&job=ev=kills;a=min-max:9:2;b=ex:exact_size", "#el-wrong-a:not(:empty)"),
 ];
 
 #[test]
 #[ignore = "needs dist/, a browser and axe-core: make test"]
-fn no_screen_violates_wcag_in_either_theme() -> Outcome<()> {
+fn no_screen_violates_wcag_in_either_theme_or_language() -> Outcome<()> {
     let Some(axe) = axe()? else { return Ok(()) };
     let mut wrong = vec![];
     for (link, ready) in SCREENS {
@@ -72,6 +75,12 @@ fn no_screen_violates_wcag_in_either_theme() -> Outcome<()> {
         browser.until("the help is there", |b| Ok(b.count("[role=dialog]")? > 0))?;
         let found = violations(&browser, &axe)?;
         wrong.extend(found.into_iter().map(|v| format!("{link} help: {v}")));
+        browser.js("localStorage.setItem('pipewright-language', 'ja'); location.reload()")?;
+        browser.until("the screen is there in Japanese", |b| {
+            Ok(b.js("return document.documentElement.lang")? == "ja" && b.count(ready)? > 0)
+        })?;
+        let found = violations(&browser, &axe)?;
+        wrong.extend(found.into_iter().map(|v| format!("{link} Japanese: {v}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())

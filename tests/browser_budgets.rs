@@ -26,6 +26,7 @@ const CHANGES: &str = "
             press(window.cut, key);
             await frame(); await frame(); await frame();
             cost.push(window.__pipewright_frame_ms);
+            (window.parts ??= []).push([window.__pipewright_solve_ms, window.__pipewright_compute_ms, window.__pipewright_draw_ms]);
         }
         return cost;
     })();";
@@ -105,6 +106,12 @@ fn pictures_come_within_their_budgets() -> Outcome<()> {
         percentile(&cost, 50),
         percentile(&cost, 95)
     );
+    let parts: Vec<[f64; 3]> = serde_json::from_value(browser.js("return window.parts")?)?;
+    for (at, name) in ["solve", "compute", "draw"].iter().enumerate() {
+        let mut list: Vec<f64> = parts.iter().map(|p| p[at]).collect();
+        list.sort_by(f64::total_cmp);
+        println!("  {name}: median {:.1} p95 {:.1}", percentile(&list, 50), percentile(&list, 95));
+    }
     let drag = numbers(browser.js(DRAG)?)?;
     println!(
         "drag there, between frames: median {:.1} ms, p95 {:.1} ms, longest {:.1} ms (budget 33)",

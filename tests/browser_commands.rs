@@ -100,3 +100,51 @@ fn formats_are_saved_by_keyboard() -> Outcome<()> {
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }
+
+/// Every chart of every screen that has one, as a drawing that opens by itself, and the first as PNG.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn any_chart_is_saved() -> Outcome<()> {
+    for (screen, least) in [("", 1), ("compare", 1), ("communication", 2), ("playground", 3)] {
+        let name = format!("charts-{screen}");
+        let Some(browser) = explorer(&name, &format!("#v=1&view={screen}"))? else { return Ok(()) };
+        let drawings = "[...document.querySelectorAll('svg[role=img]')]
+            .filter((e) => e.getBoundingClientRect().width >= 1).length";
+        let count = |b: &Browser| -> Outcome<u64> {
+            Ok(b.js(&format!("return {drawings}"))?.as_u64().unwrap_or(0))
+        };
+        browser.until("its charts", |b| Ok(count(b)? >= least))?;
+        browser.click("#formats")?;
+        browser.until("the menu", |b| Ok(b.count("#format-8")? == 1))?;
+        let files = "return [...document.querySelectorAll('.menu small')].map((e) => e.textContent)
+            .slice(8)";
+        let files: Vec<String> = serde_json::from_value(browser.js(files)?)?;
+        let svgs: Vec<&String> = files.iter().filter(|name| name.ends_with(".svg")).collect();
+        assert_eq!(svgs.len() as u64, count(&browser)?, "{screen}: {files:?}");
+        browser.press(ESCAPE)?;
+        for (at, file) in files.iter().enumerate() {
+            if !file.ends_with(".svg") && at > 1 {
+                continue;
+            }
+            browser.click("#formats")?;
+            let item = format!("#format-{}", at + 8);
+            browser.until("the menu", |b| Ok(b.count(&item)? == 1))?;
+            browser.click(&item)?;
+            let path = browser.downloads.join(file);
+            browser.until(&format!("{screen}: {file}"), |_| {
+                Ok(std::fs::metadata(&path).is_ok_and(|known| known.len() > 200))
+            })?;
+            let bytes = std::fs::read(&path)?;
+            match file.ends_with(".svg") {
+                true => {
+                    let text = String::from_utf8(bytes)?;
+                    assert!(text.starts_with("<svg") && text.contains("viewBox"), "{text:.200}");
+                    assert!(!text.contains("class=") && text.contains("fill="), "{text:.200}");
+                }
+                false => assert!(bytes.starts_with(b"\x89PNG"), "{file}"),
+            }
+        }
+        assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    }
+    Ok(())
+}

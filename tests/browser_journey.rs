@@ -44,7 +44,8 @@ fn tune_export_run_compare() -> Outcome<()> {
     let before = browser.text("#step-time")?;
     browser.drag("[data-cut='2']", 0, 100)?;
     browser.until("the step time follows the cut", |b| Ok(b.text("#step-time")? != before))?;
-    assert!(browser.js("return location.hash")?.as_str().is_some_and(|h| h.contains("cuts=")));
+    let cuts = "return location.hash.includes('cuts=')";
+    browser.until("the link follows", |b| Ok(b.js(cuts)? == true))?;
 
     browser.click("#export")?;
     let plan = wait_for_download(&browser, "plan.json")?;

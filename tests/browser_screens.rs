@@ -8,7 +8,7 @@ use pipewright::{Outcome, tools};
 use std::path::PathBuf;
 
 /// Names, links, and what is there when they are ready.
-const SCREENS: [(&str, &str, &str); 7] = [
+const SCREENS: [(&str, &str, &str); 8] = [
     ("plan", "#v=1", "#step-time"),
     ("model", "#v=1&model=resnet50&cluster=dgx-h100&d=8&mb=64&batch=2048&view=model", ".ch-row"),
     ("compare", "#v=1&view=compare", "#differences tbody tr"),
@@ -20,6 +20,11 @@ const SCREENS: [(&str, &str, &str); 7] = [
         "#codecs tbody tr",
     ),
     ("playground", "#v=1&view=playground&play=data=moons;stages=2;mb=4;s=zb-h1", "#pg-bits li"),
+    (
+        "elastic",
+        "#v=1&view=elastic&job=ev=spot;work=8h;b=ex:patient",
+        "#el-totals [data-row=goodput]",
+    ),
 ];
 
 /// Window sizes, and by how much their pictures shrink.

@@ -4,17 +4,24 @@
 use pipewright::Outcome;
 use pipewright::explorer::explorer;
 
-/// Calls the function that the page's own module exports.
+/// Calls the function that the worker's module exports: the best of nine times of each part.
 const MEASURE: &str = "
-    const module = document.querySelector('link[rel=modulepreload]').href;
-    return import(module).then((page) => Array.from(page.measure_schedule(64, 512)));
-";
+    const best = [0, 1, 2].map((part) => {
+        let least = Infinity;
+        for (let round = 0; round < 9; round++) {
+            const begin = performance.now();
+            if (!worker.measure_schedule(64, 512, part + 1)) return NaN;
+            least = Math.min(least, performance.now() - begin);
+        }
+        return least;
+    });
+    return [best[0], best[1] - best[0], best[2] - best[1]];";
 
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn schedules_of_64_lanes_and_512_micro_batches() -> Outcome<()> {
     let Some(browser) = explorer("speed", "")? else { return Ok(()) };
-    let times = browser.js(MEASURE)?;
+    let times = browser.in_worker(MEASURE)?;
     let times: Vec<f64> = serde_json::from_value(times)?;
     let [generate, check, estimate] = times[..] else { return Err("three times".into()) };
     assert!(times.iter().all(|ms| ms.is_finite()), "{times:?}");

@@ -12,10 +12,14 @@ use wasm_bindgen::JsValue;
 
 thread_local! {
     static WAITING: Cell<bool> = const { Cell::new(false) };
+    static PUSHING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Browsers allow about 100 changes in 30 s.
 const PAUSE: Duration = Duration::from_millis(350);
+
+/// Longer than until the next frame.
+const FRAME: Duration = Duration::from_millis(40);
 
 /// The address of the page with this state.
 pub fn of(state: State) -> String {
@@ -46,15 +50,22 @@ pub fn replace_soon(state: State) {
     set_timeout(replace, PAUSE);
 }
 
-/// Makes a step of the browser's history.
+/// Makes a step of the browser's history once the picture is there: it would take 3 ms of its frame.
 pub fn push(state: State) {
-    let address = of(state);
-    if window().location().href().is_ok_and(|now| now == address) {
+    if PUSHING.replace(true) {
         return;
     }
-    if let Ok(history) = window().history() {
-        let _ = history.push_state_with_url(&JsValue::NULL, "", Some(&address));
-    }
+    let push = move || {
+        PUSHING.set(false);
+        let address = of(state);
+        if window().location().href().is_ok_and(|now| now == address) {
+            return;
+        }
+        if let Ok(history) = window().history() {
+            let _ = history.push_state_with_url(&JsValue::NULL, "", Some(&address));
+        }
+    };
+    set_timeout(push, FRAME);
 }
 
 /// Takes the state of the address bar; returns the files it names.
@@ -73,6 +84,9 @@ pub fn take(state: State) -> (Option<String>, Option<String>) {
     }
     if link.screen == Screen::Playground {
         state.play.set(link.play);
+    }
+    if link.screen == Screen::Elastic {
+        state.job.set(link.job);
     }
     state.screen.set(link.screen);
     if !link.problems.is_empty() {

@@ -1,5 +1,6 @@
 //! What a file is: a plan or a trace, recognised by what is in it, never by its name.
 
+use crate::elastic;
 use crate::inputs::Inputs;
 use crate::measured::Measured;
 use crate::networks;
@@ -24,6 +25,8 @@ pub enum Kind {
     Trace,
     /// Metrics of a run.
     Metrics,
+    /// What became of an elastic job.
+    Elastic,
     /// A network of another framework.
     Onnx,
     /// Something small, which is read as a whole.
@@ -38,6 +41,8 @@ impl Kind {
             Kind::Graph
         } else if metrics::is_metrics(head) {
             Kind::Metrics
+        } else if elastic::is_record(head) {
+            Kind::Elastic
         } else if networks::is_onnx(head) {
             Kind::Onnx
         } else if head.windows(EVENTS.len()).any(|part| part == EVENTS) {
@@ -120,6 +125,7 @@ mod tests {
             (b"{ \"format\": \"recompute-graph/1\"", Kind::Graph),
             (b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", Kind::Trace),
             (b"{\"step\":0,\"loss\":2.0,\"step_ns\":5}\n", Kind::Metrics),
+            (b"{\"event\":\"started\",\"at_ms\":0,\"unix_ms\":1}\n{\"ev", Kind::Elastic),
             (b"{\"version\": 1}", Kind::Other),
             (&[8, 7, 0x12, 4], Kind::Onnx),
             (b"", Kind::Other),

@@ -9,7 +9,7 @@ use pipewright_core::ids::StageId;
 use pipewright_core::partition::{self, balanced, uniform};
 use pipewright_core::plan::{self, PlanError};
 use pipewright_core::schedule::{Schedule, ScheduleKind};
-use pipewright_core::simulate::{Copies, StageCost, simulate};
+use pipewright_core::simulate::{Copies, StageCost, simulate, simulate_chain};
 use pipewright_core::timeline::Timeline;
 use pipewright_core::units::{Bytes, Nanos};
 
@@ -89,7 +89,7 @@ pub fn samples(inputs: &Inputs) -> u64 {
     (inputs.mini_batch / parts.max(1)).max(1)
 }
 
-/// Generates, lowers and simulates: the arrows of [`pipewright_core::predict`] without the plan
+/// Generates, lays out and simulates: the arrows of [`pipewright_core::predict`] without the plan
 /// file's text, which is written on export only.
 ///
 /// # Errors
@@ -111,7 +111,7 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     };
     let graphs = plan::training_graphs(&lowering);
     let graphs = plan::in_sequences(graphs, &inputs.sequences()).map_err(|e| e.to_string())?;
-    let programs = plan::lower(&lowering, &graphs);
+    let programs = plan::lay_out(&lowering, &graphs);
     let costs = (*ground.costs).clone().with_backward(schedule.splits_backward());
     let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
     let groups = plan::groups(&lowering);
@@ -120,8 +120,14 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         groups: &groups,
         by_hosts: lowering.communication.hierarchical,
     };
-    let timeline =
-        simulate(&programs, &stages, &ground.cluster, copies).map_err(|e| e.to_string())?;
+    // Most plans are chains: a quarter of the work, so that a picture comes within a frame.
+    let timeline = match simulate_chain(&lowering, &graphs, &programs, &stages, copies) {
+        Some(timeline) => timeline,
+        None => {
+            let programs = plan::lower(&lowering, &graphs);
+            simulate(&programs, &stages, &ground.cluster, copies).map_err(|e| e.to_string())?
+        }
+    };
     let figures = figures(&timeline, inputs.mini_batch);
     let capacity = ground.cluster.device.memory;
     let lane_of: Vec<usize> = schedule.routes[0].iter().map(|lane| lane.index()).collect();

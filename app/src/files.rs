@@ -161,7 +161,7 @@ pub fn copy(state: State, command: String) {
 }
 
 /// Downloads what an address holds.
-fn follow(url: &str, name: &str) -> Result<(), JsValue> {
+pub fn follow(url: &str, name: &str) -> Result<(), JsValue> {
     let anchor: web_sys::HtmlAnchorElement = document().create_element("a")?.unchecked_into();
     anchor.set_href(url);
     anchor.set_download(name);

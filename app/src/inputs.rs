@@ -12,6 +12,7 @@ use pipewright_core::plan::{
 };
 use pipewright_core::predict::Prediction;
 use pipewright_core::schedule::{Schedule, ScheduleKind};
+use std::cell::RefCell;
 
 /// A model by name, or one that came with a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,8 +99,7 @@ impl Default for Rest {
 impl ModelChoice {
     pub fn graph(&self) -> Shared<Graph> {
         match self {
-            // Sizes that make no network are refused where texts are parsed.
-            ModelChoice::Preset(p) => Shared::new(p.graph().expect("presets make networks")),
+            ModelChoice::Preset(preset) => preset_graph(*preset),
             ModelChoice::File(graph) => graph.clone(),
         }
     }
@@ -142,6 +142,22 @@ impl ModelChoice {
             ModelChoice::File(graph) => Model::Graph((**graph).clone()),
         }
     }
+}
+
+/// The network of a preset; the one that was asked for last is kept, as every link asks again.
+fn preset_graph(preset: Preset) -> Shared<Graph> {
+    thread_local! {
+        static LAST: RefCell<Option<(Preset, Shared<Graph>)>> = const { RefCell::new(None) };
+    }
+    LAST.with_borrow_mut(|last| match last {
+        Some((known, graph)) if *known == preset => graph.clone(),
+        _ => {
+            // Sizes that make no network are refused where texts are parsed.
+            let graph = Shared::new(preset.graph().expect("presets make networks"));
+            *last = Some((preset, graph.clone()));
+            graph
+        }
+    })
 }
 
 /// The name for people.

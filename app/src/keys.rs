@@ -110,7 +110,7 @@ const fn screen(keys: &'static [&'static str], screen: Screen, shown: &'static s
 }
 
 /// The table.
-pub const KEYS: [Binding; 45] = [
+pub const KEYS: [Binding; 46] = [
     screen(&["1"], Screen::Plan, "1"),
     screen(&["2"], Screen::Model, "2"),
     screen(&["3"], Screen::Compare, "3"),
@@ -118,6 +118,7 @@ pub const KEYS: [Binding; 45] = [
     screen(&["5"], Screen::Recompute, "5"),
     screen(&["6"], Screen::Communication, "6"),
     screen(&["7"], Screen::Playground, "7"),
+    screen(&["8"], Screen::Elastic, "8"),
     ctrl(&["z"], false, Command::Undo, "Ctrl Z", n("undo")),
     ctrl(&["z"], true, Command::Redo, "Ctrl Shift Z", n("redo")),
     ctrl(&["y"], false, Command::Redo, "Ctrl Y", n("redo")),
@@ -190,7 +191,7 @@ pub const KEYS: [Binding; 45] = [
 
 /// The command of a key in a scope. `ctrl` is also the Mac's command key.
 pub fn find(scope: Scope, key: &str, with_ctrl: bool, with_shift: bool) -> Option<Command> {
-    let lower = if key.chars().count() == 1 { key.to_lowercase() } else { key.to_owned() };
+    let lower = if key.chars().count() == 1 { key.to_ascii_lowercase() } else { key.to_owned() };
     let fits = |b: &&Binding| {
         b.scope == scope
             && b.ctrl == with_ctrl

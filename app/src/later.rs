@@ -8,6 +8,7 @@ use crate::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::wasm_split::SplitLoaderError;
 use std::fmt;
+use wasm_bindgen_futures::JsFuture;
 
 /// A chunk that could not be loaded; the next call tries again.
 #[derive(Clone, Copy, Debug)]
@@ -35,3 +36,15 @@ pub fn view(made: impl Future<Output = Result<AnyView, Missing>> + Send + 'stati
     })
     .into_any()
 }
+
+/// Lets the browser do what waits, and show it.
+pub async fn breathe() {
+    let promise = js_sys::Promise::new(&mut |resolve, _| {
+        let _ = window()
+            .set_timeout_with_callback_and_timeout_and_arguments_0(&resolve, FRAME_MILLISECONDS);
+    });
+    let _ = JsFuture::from(promise).await;
+}
+
+/// As long as a frame takes.
+const FRAME_MILLISECONDS: i32 = 17;

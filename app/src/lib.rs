@@ -20,6 +20,7 @@ mod content;
 #[cfg(feature = "page")]
 mod curves;
 mod details;
+mod elastic;
 mod engine;
 mod exports;
 #[cfg(feature = "page")]
@@ -71,6 +72,7 @@ mod times;
 mod views;
 #[cfg(feature = "page")]
 mod wire;
+mod words;
 
 /// Shows the page.
 #[cfg(feature = "page")]

@@ -13,6 +13,7 @@
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
 //! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
 //! | `play` | choices of the Playground: see `playground/link.rs` |
+//! | `job` | events and policies of the Elastic view: see `elastic/link.rs` |
 //! | `a` | what it is compared with: a link without `v`, escaped; the first picture where it is empty |
 //! | `plan`, `trace` | files beside the page to load |
 
@@ -36,6 +37,8 @@ pub struct Link {
     pub asked: Asked,
     /// What the Playground is asked, which reads it itself.
     pub play: String,
+    /// What the Elastic view is asked, as it stands in the link.
+    pub job: String,
     /// What could not be used, a sentence each.
     pub problems: Vec<String>,
 }
@@ -66,7 +69,7 @@ pub const MICRO_BATCHES_MAX: u32 = 8192;
 pub const MINI_BATCH_MAX: u64 = 1 << 24;
 
 /// The fragment without `#`; empty for the first picture.
-pub fn write(inputs: &Inputs, screen: Screen, asked: Asked) -> String {
+pub fn write(inputs: &Inputs, near: Option<&Ground>, screen: Screen, asked: Asked) -> String {
     let first = presets::first();
     let mut words = vec![];
     let mut put = |key: &str, value: String, default: String| {
@@ -87,10 +90,11 @@ pub fn write(inputs: &Inputs, screen: Screen, asked: Asked) -> String {
     let typed = inputs.typed().is_some();
     let lanes = inputs.lanes();
     let named = inputs.own.is_none();
-    if named
-        && !typed
-        && engine::lane_cuts(&Ground::of(inputs), inputs.schedule, lanes) == inputs.cuts
-    {
+    let equal = || {
+        let ground = near.map_or_else(|| Ground::of(inputs), |near| Ground::near(inputs, near));
+        engine::lane_cuts(&ground, inputs.schedule, lanes) == inputs.cuts
+    };
+    if named && !typed && equal() {
         put("d", lanes.to_string(), first.lanes().to_string());
     } else {
         let list: Vec<String> = inputs.cuts.iter().map(u32::to_string).collect();
@@ -107,7 +111,7 @@ pub fn write(inputs: &Inputs, screen: Screen, asked: Asked) -> String {
         put("keep", format!("{:.1}", asked.keep * 100.0), String::new());
     }
     if let Some(a) = &inputs.a {
-        let text = write(a, Screen::default(), Asked::default());
+        let text = write(a, near, Screen::default(), Asked::default());
         words.push(format!("a={}", escape(text.strip_prefix(VERSION).unwrap_or(&text))));
     }
     if words.is_empty() {
@@ -130,6 +134,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
         screen: Screen::default(),
         asked: Asked::default(),
         play: String::new(),
+        job: String::new(),
         problems: vec![],
     };
     if let Some(current) = current {
@@ -147,6 +152,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     let (mut cuts, mut a) = (None, None);
     for word in fragment.split('&').filter(|w| !w.is_empty()) {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let raw = value;
         let value = unescape(value);
         let taken = match key {
             "d" => number(&value, 1, STAGES_MAX.into()).map(|n| lanes = n as u32),
@@ -162,6 +168,8 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             }
             "keep" => percent(&value).map(|share| link.asked.keep = share),
             "play" => keep(&value, &mut link.play),
+            // Scripts hold what would end a word: it is read word by word.
+            "job" => keep(raw, &mut link.job),
             "trace" => local(&value).map(|path| link.trace = Some(path)),
             _ => choose(&mut link.inputs, key, &value, current),
         };
@@ -172,6 +180,12 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     if let Some(a) = a {
         compared(&mut link, &a, current);
     }
+    place_cuts(&mut link, lanes, cuts);
+    link
+}
+
+/// Cuts the model for so many lanes, or as the link says.
+fn place_cuts(link: &mut Link, lanes: u32, cuts: Option<Vec<u32>>) {
     let graph = link.inputs.model.graph();
     if lanes > engine::most_lanes(&graph, link.inputs.schedule) {
         let layers = graph.layers().len();
@@ -189,7 +203,6 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             link.problems.push(why);
         }
     }
-    link
 }
 
 /// Takes what the plan is compared with, and only its inputs.
@@ -303,7 +316,7 @@ fn escape(text: &str) -> String {
 }
 
 /// `%2C` to `,`; anything malformed stays as it is.
-fn unescape(text: &str) -> String {
+pub fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = vec![];
     let mut i = 0;
@@ -329,7 +342,7 @@ mod tests {
     use crate::presets::EXAMPLES;
 
     fn plain(inputs: &Inputs) -> String {
-        write(inputs, Screen::Plan, Asked::default())
+        write(inputs, None, Screen::Plan, Asked::default())
     }
 
     #[test]
@@ -345,7 +358,7 @@ mod tests {
         assert_eq!(read(&format!("#{}", plain(&moved)), None).inputs, moved);
         assert_eq!(plain(&presets::first()), "");
         let asked = Asked { stage: 2, keep: 0.305 };
-        let text = write(&presets::first(), Screen::Recompute, asked);
+        let text = write(&presets::first(), None, Screen::Recompute, asked);
         assert_eq!(text, "v=1&view=recompute&stage=2&keep=30.5");
         assert_eq!((read(&text, None).screen, read(&text, None).asked), (Screen::Recompute, asked));
         let mut encoded = presets::first();
@@ -353,7 +366,7 @@ mod tests {
         encoded.rest.communication.gradients = "one-bit+feedback".parse().unwrap();
         encoded.rest.communication.hierarchical = true;
         encoded.rest.communication.edges.across = CodecKind::Bf16;
-        let text = write(&encoded, Screen::Communication, Asked::default());
+        let text = write(&encoded, None, Screen::Communication, Asked::default());
         let link = read(&text, None);
         assert_eq!((link.inputs, link.screen), (encoded.clone(), Screen::Communication), "{text}");
         // A goes with it, and only its inputs.

@@ -3,12 +3,9 @@
 //! picture was there, since the page was asked for: `window.__pipewright_first_ms`.
 
 use leptos::prelude::window;
-use pipewright_core::schedule::{ScheduleKind, check};
-use pipewright_core::simulate::{Footprint, Sends, StageCost, estimate};
-use pipewright_core::units::{Bytes, Nanos};
 use std::cell::Cell;
 use wasm_bindgen::JsValue;
-use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
 
 thread_local! {
     static STARTED: Cell<f64> = const { Cell::new(0.0) };
@@ -41,12 +38,24 @@ pub fn start() {
     STARTED.set(now());
 }
 
-/// All memos are up to date and a frame was asked for.
+/// All memos are up to date and a frame was asked for. What else follows the change is done in the turns
+/// of the queue behind this one, and counted.
 pub fn computed() {
-    if STARTED.get() > 0.0 {
-        COMPUTED.set(now() - STARTED.take());
+    if STARTED.get() == 0.0 {
+        return;
     }
+    let started = STARTED.take();
+    COMPUTED.set(now() - started);
+    spawn_local(async move {
+        for _ in 0..TURNS {
+            let _ = JsFuture::from(js_sys::Promise::resolve(&JsValue::UNDEFINED)).await;
+            COMPUTED.set(now() - started);
+        }
+    });
 }
+
+/// Each takes what was put into the queue by the one before.
+const TURNS: usize = 4;
 
 /// The picture is drawn; drawing began at `from`.
 pub fn drawn(from: f64) {
@@ -69,38 +78,4 @@ pub fn trained(from: f64) {
 
 fn publish(name: &str, value: f64) {
     let _ = js_sys::Reflect::set(&window(), &JsValue::from_str(name), &JsValue::from_f64(value));
-}
-
-/// Milliseconds to generate, to check and to estimate 1F1B of that size, best of nine: what the
-/// planner's inner loop costs in this browser. Exported by the page's module.
-#[wasm_bindgen]
-pub fn measure_schedule(lanes: u32, micro_batches: u32) -> Vec<f64> {
-    let costs = vec![
-        StageCost {
-            forward: Nanos(1000),
-            backward_input: Nanos(1100),
-            backward_weight: Nanos(900),
-            update: Nanos(500),
-        };
-        lanes as usize
-    ];
-    let footprints = vec![Footprint { stash: Bytes(10), ..Footprint::default() }; costs.len()];
-    let mut best = vec![f64::INFINITY; 3];
-    for _ in 0..9 {
-        let begin = now();
-        let Ok(schedule) = ScheduleKind::OneFOneB.generate(lanes, micro_batches) else { break };
-        let generated = now();
-        let sound = check(&schedule).is_ok();
-        let checked = now();
-        let run = estimate(&schedule, &costs, &footprints, Sends::Outbox, |_| Nanos(50));
-        let estimated = now();
-        if !sound || run.is_err() {
-            break;
-        }
-        let times = [generated - begin, checked - generated, estimated - checked];
-        for (least, time) in best.iter_mut().zip(times) {
-            *least = time.min(*least);
-        }
-    }
-    best
 }

@@ -36,14 +36,15 @@ pub fn may_be(text: &str) -> bool {
     !text.trim().is_empty() && !ours.iter().any(|word| text.contains(word))
 }
 
-/// Reads an ONNX file. Weights in other files are not needed to plan.
+/// Reads an ONNX file, awaiting `rest` now and then. Weights in other files are not needed to plan.
 ///
 /// # Errors
 /// One sentence for the person.
-pub fn of_onnx(name: &str, bytes: Vec<u8>) -> Result<Found, String> {
+pub async fn of_onnx(name: &str, bytes: Vec<u8>, rest: impl AsyncFn()) -> Result<Found, String> {
     let stem = name.strip_suffix(".onnx").unwrap_or(name).to_owned();
     let options = Options { name: stem, ..Options::default() };
-    let imported = onnx::read(bytes, &options)
+    let imported = onnx::read_in_pieces(bytes, &options, &|_| None, rest)
+        .await
         .map_err(|why| tr!("{name}, read as ONNX: {why}. The last picture stays.", name, why))?;
     let (layers, nodes) = (imported.graph.layers().len(), imported.graph.nodes().len());
     let said = match imported.unsupported.first() {

@@ -4,6 +4,8 @@ use super::*;
 use crate::engine::{Ground, solve};
 use crate::presets::first;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 fn data(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(path)
@@ -22,6 +24,14 @@ fn files(folder: &str) -> Vec<PathBuf> {
     found
 }
 
+/// What a future gives that waits for nothing.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(found) => found,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
 fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
@@ -32,7 +42,7 @@ fn networks_of_other_tools_are_recognised_and_planned() {
     for path in files("onnx").into_iter().filter(|p| p.extension().is_some_and(|e| e == "onnx")) {
         let bytes = std::fs::read(&path).unwrap();
         assert!(is_onnx(&bytes), "{}", path.display());
-        let Ok(found) = of_onnx(&name(&path), bytes) else { continue };
+        let Ok(found) = at_once(of_onnx(&name(&path), bytes, async || ())) else { continue };
         let inputs = with(&first(), found.part);
         solve(&inputs, &Ground::of(&inputs)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         count += 1;
@@ -105,6 +115,6 @@ fn machines_are_taken_and_bad_files_are_one_sentence() {
         assert!(why.starts_with(name) && !why.contains('\n'), "{why}");
     }
     assert!(of_text("x", "hello").is_none() && of_text("x", "{}").is_none());
-    let why = of_onnx("x.onnx", vec![8, 7, 0x12, 200, 1]).err().unwrap();
+    let why = at_once(of_onnx("x.onnx", vec![8, 7, 0x12, 200, 1], async || ())).err().unwrap();
     assert!(why.starts_with("x.onnx, read as ONNX: "), "{why}");
 }

@@ -4,17 +4,20 @@
 //! what is wrong and what to do. All of this is in a chunk that comes with the first file.
 
 use crate::content::{self, Content, Kind, recognise};
+use crate::elastic;
 use crate::files::Side;
-use crate::later::Missing;
+use crate::later::{self, Missing};
 use crate::measured::Measured;
 use crate::networks::{self, Found};
 use crate::run::metrics;
 use crate::screen::Screen;
+use crate::shared::Shared;
 use crate::state::{Source, State};
 use crate::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 use pipewright_core::timeline::chrome;
+use std::pin::Pin;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 
@@ -26,7 +29,7 @@ async fn take(state: State, name: &str, text: String, side: Side) {
     if networks::may_be(&text) {
         match foreign(name.to_owned(), text.clone()).await {
             Ok(None) => {}
-            Ok(Some(found)) => return replace(state, found),
+            Ok(Some(found)) => return replace(state, found).await,
             Err(why) => {
                 return state.complain(tr!("{name} was not read: {why}.", name, why));
             }
@@ -54,15 +57,21 @@ fn foreign(name: String, text: String) -> Result<Option<Result<Found, String>>, 
 }
 
 #[wasm_split(networks, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn onnx(name: String, bytes: Vec<u8>) -> Result<Result<Found, String>, Missing> {
-    Ok(networks::of_onnx(&name, bytes))
+fn onnx(name: String, bytes: Vec<u8>) -> Result<Reading, Missing> {
+    Ok(Box::pin(async move { networks::of_onnx(&name, bytes, later::breathe).await }))
 }
 
-/// Puts a network, a machine or an order of actions in place of the plan's.
-fn replace(state: State, found: Result<Found, String>) {
+/// A file that is read with a frame between pieces of work.
+type Reading = Pin<Box<dyn Future<Output = Result<Found, String>>>>;
+
+/// Puts a network, a machine or an order of actions in place of the plan's. A large network takes a while
+/// to read, to cut and to solve: the page shows a frame between.
+async fn replace(state: State, found: Result<Found, String>) {
     match found {
         Ok(Found { part, said }) => {
+            later::breathe().await;
             let next = state.inputs.with_untracked(|inputs| networks::with(inputs, part));
+            later::breathe().await;
             state.load(next);
             state.say(said);
         }
@@ -113,6 +122,10 @@ pub async fn open(state: State, files: Vec<web_sys::File>, side: Side) {
             network(state, &name, &file).await;
             continue;
         }
+        if kind == Kind::Elastic {
+            records(state, &name, &file).await;
+            continue;
+        }
         if kind != Kind::Other {
             long.push((name, kind, web_sys::Blob::from(file)));
             continue;
@@ -135,8 +148,30 @@ async fn network(state: State, name: &str, file: &web_sys::Blob) {
         return state.complain(tr!("{name} could not be read; is it a folder?", name));
     };
     match onnx(name.to_owned(), js_sys::Uint8Array::new(&bytes).to_vec()).await {
-        Ok(found) => replace(state, found),
+        Ok(reading) => replace(state, reading.await).await,
         Err(why) => state.complain(tr!("{name} was not read: {why}.", name, why)),
+    }
+}
+
+/// Shows what became of an elastic job.
+async fn records(state: State, name: &str, file: &web_sys::Blob) {
+    let Ok(text) = JsFuture::from(file.text()).await else {
+        return state.complain(tr!("{name} could not be read; is it a folder?", name));
+    };
+    match elastic::read(name, &text.as_string().unwrap_or_default()) {
+        Ok(record) => {
+            let count = record.life.generations.len();
+            state.record.set(Some(Shared::new(record)));
+            state.go(Screen::Elastic);
+            state.say(tr!("{name}: an elastic job of {count} generations, shown.", name, count));
+        }
+        Err(why) => {
+            state.complain(tr!(
+                "{name}, read as a job's records: {why}. Nothing was changed.",
+                name,
+                why
+            ));
+        }
     }
 }
 
@@ -231,6 +266,7 @@ pub async fn fetch(state: State, paths: Vec<String>) {
                 measure_all(state, vec![(path, kind, file)]).await;
             }
             Kind::Onnx => network(state, &path, &file).await,
+            Kind::Elastic => records(state, &path, &file).await,
             Kind::Other | Kind::Graph => match JsFuture::from(file.text()).await {
                 Ok(text) => {
                     take(state, &path, text.as_string().unwrap_or_default(), Side::B).await;

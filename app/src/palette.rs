@@ -99,9 +99,9 @@ pub fn entries(offered: bool) -> Vec<Entry> {
 
 /// Indices of the entries that have all words of `query` in them: those with a word's beginning first.
 pub fn find(entries: &[Entry], query: &str) -> Vec<usize> {
-    let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
+    let words: Vec<String> = query.split_whitespace().map(str::to_ascii_lowercase).collect();
     let rank = |entry: &Entry| {
-        let title = entry.title.to_lowercase();
+        let title = entry.title.to_ascii_lowercase();
         let begins = |word: &String| {
             title.split(|c: char| !c.is_alphanumeric()).any(|part| part.starts_with(word.as_str()))
         };

@@ -20,11 +20,13 @@ pub enum Screen {
     Communication,
     /// A small network, trained while one looks.
     Playground,
+    /// What becomes of a job when nodes come and go.
+    Elastic,
 }
 
 impl Screen {
     /// In the order of tabs and number keys.
-    pub const ALL: [Screen; 7] = [
+    pub const ALL: [Screen; 8] = [
         Screen::Plan,
         Screen::Model,
         Screen::Compare,
@@ -32,6 +34,7 @@ impl Screen {
         Screen::Recompute,
         Screen::Communication,
         Screen::Playground,
+        Screen::Elastic,
     ];
 
     /// Its tab, for [`crate::texts::t`].
@@ -44,6 +47,7 @@ impl Screen {
             Screen::Recompute => n("Recompute"),
             Screen::Communication => n("Communication"),
             Screen::Playground => n("Playground"),
+            Screen::Elastic => n("Elastic"),
         }
     }
 
@@ -57,6 +61,7 @@ impl Screen {
             Screen::Recompute => "recompute",
             Screen::Communication => "communication",
             Screen::Playground => "playground",
+            Screen::Elastic => "elastic",
         }
     }
 

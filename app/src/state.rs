@@ -7,6 +7,7 @@
 
 use crate::charts::layout::View;
 use crate::charts::palette::ColourBy;
+use crate::elastic::Recorded;
 use crate::engine::{self, Figures, Ground, LayerTime, Shown};
 use crate::here::wire::Seen;
 use crate::history::History;
@@ -98,6 +99,12 @@ pub struct State {
     pub keep: RwSignal<f64>,
     /// What the Playground was asked, as its word in links.
     pub play: RwSignal<String>,
+    /// What the Elastic view was asked, as its word in links.
+    pub job: RwSignal<String>,
+    /// What it was asked before, and what was undone.
+    jobs: RwSignal<[Vec<String>; 2]>,
+    /// A job's records, to be shown there.
+    pub record: RwSignal<Option<Shared<Recorded>>>,
     /// Whether keys without Ctrl act outside of a widget (WCAG 2.1.4).
     pub number_keys: RwSignal<bool>,
     /// What the machine offers that serves the page.
@@ -167,6 +174,9 @@ impl State {
             source: RwSignal::new_local(Source::Stage(0)),
             keep: RwSignal::new(link::Asked::default().keep),
             play: RwSignal::new(String::new()),
+            job: RwSignal::new(String::new()),
+            jobs: RwSignal::new([vec![], vec![]]),
+            record: RwSignal::new(None),
             number_keys: RwSignal::new(settings::number_keys()),
             here: Seen::new(),
             theme: RwSignal::new(0),
@@ -235,11 +245,62 @@ impl State {
         }
     }
 
+    /// Another job to simulate: shown at once, a step of undo where it is `kept`.
+    pub fn ask(self, job: String, kept: bool) {
+        let before = self.job.get_untracked();
+        if kept && job != before {
+            self.jobs.update(|[past, future]| {
+                past.push(before);
+                future.clear();
+            });
+        }
+        self.job.set(job);
+        if kept {
+            crate::address::push(self);
+        } else {
+            crate::address::replace_soon(self);
+        }
+    }
+
+    /// Whether [`State::undo`] (0) or [`State::redo`] (1) would change something.
+    pub fn can_travel(self, way: usize) -> bool {
+        match self.screen.get() {
+            Screen::Elastic => self.jobs.with(|jobs| !jobs[way].is_empty()),
+            _ if way == 0 => self.history.with(History::can_undo),
+            _ => self.history.with(History::can_redo),
+        }
+    }
+
+    /// Undo and redo of what the Elastic view is asked; whether that is what is looked at.
+    fn travel_jobs(self, way: usize) -> bool {
+        let here = self.screen.get_untracked() == Screen::Elastic;
+        if here {
+            let mut to = None;
+            let now = self.job.get_untracked();
+            self.jobs.update(|jobs| {
+                to = jobs[way].pop();
+                if to.is_some() {
+                    jobs[1 - way].push(now);
+                }
+            });
+            if let Some(job) = to {
+                self.ask(job, false);
+            }
+        }
+        here
+    }
+
     pub fn undo(self) {
+        if self.travel_jobs(0) {
+            return;
+        }
         self.travel(|history, now| history.undo(now));
     }
 
     pub fn redo(self) {
+        if self.travel_jobs(1) {
+            return;
+        }
         self.travel(|history, now| history.redo(now));
     }
 
@@ -292,10 +353,16 @@ impl State {
         };
         let asked = link::Asked { stage, keep: self.keep.get_untracked() };
         let screen = self.screen.get_untracked();
-        let mut link = self.inputs.with_untracked(|inputs| link::write(inputs, screen, asked));
+        let ground = self.ground.get_untracked();
+        let write = |inputs: &Inputs| link::write(inputs, Some(&ground), screen, asked);
+        let mut link = self.inputs.with_untracked(write);
         let play = self.play.get_untracked();
         if screen == Screen::Playground && !play.is_empty() {
-            link = link + "&play=" + &play;
+            link = link + "&play=" + play.as_str();
+        }
+        let job = self.job.get_untracked();
+        if screen == Screen::Elastic && !job.is_empty() {
+            link = link + "&job=" + job.as_str();
         }
         link
     }

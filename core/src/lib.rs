@@ -31,6 +31,7 @@
 pub mod adapt;
 pub mod compress;
 pub mod cost;
+pub mod elastic;
 pub mod graph;
 pub mod ids;
 pub mod onnx;

@@ -212,7 +212,7 @@ fn errors_name_the_line_or_the_path() {
              activation_size=1, parameter_size=0\n"
         )
     };
-    let nodes = node("node1", "1") + &node("node2", "1");
+    let nodes = [node("node1", "1"), node("node2", "1")].concat();
     let cases = [
         (String::new(), "the profile has no node with work"),
         ("hello".into(), "not a profile: neither lines"),
@@ -220,7 +220,10 @@ fn errors_name_the_line_or_the_path() {
         (node("node1", "NaN"), "line 1, forward_compute_time is NaN, must be a time from 0"),
         (node("node1", "1e300"), "line 1, forward_compute_time is 1"),
         (node("node1", "abc"), "line 1, forward_compute_time is `abc`, must be a number"),
-        (node("node1", "1") + &node("node1", "1"), "line 2: node `node1` was there before"),
+        (
+            [node("node1", "1"), node("node1", "1")].concat(),
+            "line 2: node `node1` was there before",
+        ),
         (nodes.clone() + "\tnode1 -- node7\n", "line 3: there is no node `node7`"),
         (nodes.clone() + "\tnode1 node2\n", "line 3 is `node1 node2`, must be an edge"),
         (

@@ -3,13 +3,17 @@
 //! For each network `mpirun -n 2 runner profile`, then a plan per schedule from the cluster file,
 //! then several runs of it; and device `model` with 16 ranks, whose costs are given and whose link
 //! is the measured one. Predictions are made before the runs. Of several runs the median counts.
+//! Then the same of jobs that have lost a rank and go on re-routed.
 //!
-//! `cargo bench -p pipewright-runner --bench truth`, with words to choose cases: `-- gpt model`.
-//! `BENCH_PREFIX="chrt --rr 10"` puts a command in front of every program: on a machine that
+//! `cargo bench -p pipewright-runner --bench truth`, with words to choose cases: `-- gpt model`, `-- lost`,
+//! `-- computed`. `BENCH_PREFIX="chrt --rr 10"` puts a command in front of every program: on a machine that
 //! others use, ranks with a real-time priority measure the runner and not the others. Linux still
 //! takes such ranks off their core for 50 ms of each second: steps are short, so that most have
 //! none of that.
 
+use pipewright_core::elastic::{Place, reroute};
+use pipewright_core::plan::Plan;
+use pipewright_core::predict::predict;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,6 +39,10 @@ const NETWORKS: [(&str, &str); 4] = [
 const MODELLED: [(&str, &str); 4] =
     [("gpipe", "16"), ("1f1b", "16"), ("zb-h1", "16"), ("interleaved:2", "32")];
 
+/// Stages, replicas and the rank that is lost.
+const LOST: [(&str, &str, u32); 5] =
+    [("2", "2", 0), ("2", "2", 3), ("4", "2", 5), ("4", "4", 2), ("4", "4", 13)];
+
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let wanted = |name: &str| chosen.is_empty() || chosen.iter().any(|word| name.contains(word));
@@ -54,6 +62,12 @@ fn main() {
     if wanted("model") {
         modelled(&dir);
     }
+    if wanted("lost") {
+        lost(&dir);
+    }
+    if wanted("lost computed") {
+        lost_computed(&dir);
+    }
 }
 
 /// 16 ranks that spend the time of a device of 80 GFLOP/s each.
@@ -62,26 +76,78 @@ fn modelled(dir: &Path) {
     let model = |stages| -> Vec<&str> { model.split(' ').chain(["--stages", stages]).collect() };
     for mpirun in [false, true] {
         plan(dir, &model("16"), "laptop", "gpipe");
-        let profile = ["profile", "plan.json", "-o", "cluster.json", "--repeats", "1"];
-        let transport = if mpirun { "mpirun" } else { "threads" };
-        match mpirun {
-            true => mpi(dir, 2, &profile),
-            false => alone(dir, &profile),
-        };
-        let mut cluster = read(&dir.join("cluster.json"));
-        cluster["device"] = json!({
-            "name": "80 GFLOP/s", "flops_per_sec": 1e11, "efficiency": 0.8,
-            "memory_bytes_per_sec": 1e10, "memory": 1u64 << 34, "overhead_ns": 2000
-        });
-        (cluster["devices_per_node"], cluster["ranks_per_node"]) = (json!(16), json!(16));
-        cluster.as_object_mut().expect("an object").remove("profile");
-        write(&dir.join("cluster.json"), &cluster);
+        let transport = modelled_cluster(dir, mpirun);
         for (schedule, stages) in MODELLED {
             let plan = plan(dir, &model(stages), "cluster.json", schedule);
             let name = format!("model, 16 {transport} {schedule}");
             compare(dir, &name, &plan, 16, &["plan.json", "--device", "model"], mpirun);
         }
     }
+}
+
+/// Makes `cluster.json` one of 16 such devices, with links as they are measured between threads or
+/// processes; which.
+fn modelled_cluster(dir: &Path, mpirun: bool) -> &'static str {
+    let profile = ["profile", "plan.json", "-o", "cluster.json", "--repeats", "1"];
+    match mpirun {
+        true => mpi(dir, 2, &profile),
+        false => alone(dir, &profile),
+    };
+    let mut cluster = read(&dir.join("cluster.json"));
+    cluster["device"] = json!({
+        "name": "80 GFLOP/s", "flops_per_sec": 1e11, "efficiency": 0.8,
+        "memory_bytes_per_sec": 1e10, "memory": 1u64 << 34, "overhead_ns": 2000
+    });
+    (cluster["devices_per_node"], cluster["ranks_per_node"]) = (json!(16), json!(16));
+    cluster.as_object_mut().expect("an object").remove("profile");
+    write(&dir.join("cluster.json"), &cluster);
+    if mpirun { "mpirun" } else { "threads" }
+}
+
+/// Plans that go on without a rank, on the modelled device.
+fn lost(dir: &Path) {
+    let model = "--model fc32:512 --split uniform --mini-batch 2048";
+    let of = |stages: &'static str, replicas: &'static str| -> Vec<&str> {
+        let division = ["--stages", stages, "--replicas", replicas, "--micro-batches", "8"];
+        model.split(' ').chain(division).collect()
+    };
+    for mpirun in [false, true] {
+        plan(dir, &of("4", "2"), "laptop", "1f1b");
+        let transport = modelled_cluster(dir, mpirun);
+        for (stages, replicas, rank) in LOST {
+            let whole = plan(dir, &of(stages, replicas), "cluster.json", "1f1b");
+            let name = format!("model, {transport} {stages} x {replicas}");
+            let run = ["plan.json", "--device", "model"];
+            compare_lost(dir, &name, (&whole, rank), &run, mpirun);
+        }
+    }
+}
+
+/// Two networks that are computed, on two stages of two replicas each, of which a rank is lost.
+fn lost_computed(dir: &Path) {
+    for (name, model) in [NETWORKS[0], NETWORKS[3]] {
+        let model = model.split_whitespace().chain(["--stages", "2"]);
+        let whole: Vec<&str> = model.clone().chain(["--replicas", "2"]).collect();
+        plan(dir, &model.collect::<Vec<_>>(), "laptop", "1f1b");
+        mpi(dir, 2, &["profile", "plan.json", "-o", "cluster.json", "--repeats", "15"]);
+        for rank in [0, 3] {
+            let whole = plan(dir, &whole, "cluster.json", "1f1b");
+            let run = ["plan.json", "--threads", "1"];
+            compare_lost(dir, &format!("{name} 2 x 2"), (&whole, rank), &run, true);
+        }
+    }
+}
+
+/// The same without `rank`.
+fn compare_lost(dir: &Path, name: &str, (whole, rank): (&Value, u32), run: &[&str], mpirun: bool) {
+    let whole = Plan::from_json(&whole.to_string()).expect("the runner wrote it");
+    let prediction = predict(&whole).expect("it was predicted before");
+    let (lane, replica) = whole.data_parallel.place(rank);
+    let found = reroute(&whole, &prediction, &[Place { lane, replica }]).expect("a peer");
+    let plan = serde_json::to_value(&found.plan).expect("plain data");
+    write(&dir.join("plan.json"), &plan);
+    let name = format!("{name}, lost {rank} (all: {})", found.healthy);
+    compare(dir, &name, &plan, found.plan.ranks(), run, mpirun);
 }
 
 /// Writes `plan.json` and returns it.

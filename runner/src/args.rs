@@ -3,6 +3,7 @@
 mod bench;
 mod communication;
 mod curves;
+mod elastic;
 mod explore;
 mod onnx;
 mod recompute;
@@ -11,6 +12,7 @@ mod training;
 pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, Way};
 pub use communication::{Codec, CommunicationArgs};
 pub use curves::{CurvesArgs, Measure};
+pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
 pub use explore::ExploreArgs;
 pub use onnx::{LossKind, OnnxArgs};
 pub use recompute::{Budget, RecomputeArgs};
@@ -50,6 +52,12 @@ machine, 5 peers lost, 130 interrupted.";
 pub enum Command {
     /// Train by a plan: mpirun -n 4 runner plan.json --out run
     Run(RunArgs),
+    /// Train with ranks that may die and join: runner elastic plan.json --out run
+    Elastic(ElasticArgs),
+    /// Offer ranks to an elastic job: runner join --slots 2
+    Join(JoinArgs),
+    /// Ask a member of an elastic job to leave: runner leave node2
+    Leave(LeaveArgs),
     /// Make a plan: runner plan --model vgg16 --stages 4 -o plan.json
     Plan(PlanArgs),
     /// Read, lower and verify a plan, print each rank's memory and program: runner check plan.json
@@ -74,6 +82,8 @@ pub enum Command {
     Bench(BenchArgs),
     /// Open the explorer in the browser, with runs on this machine: runner explore plan.json
     Explore(ExploreArgs),
+    /// List processors, GPUs and NVIDIA's libraries, and why some cannot be used: runner devices
+    Devices(DevicesArgs),
     /// Print the JSON Schema of plan files: runner schema > plan.schema.json
     Schema,
 }
@@ -94,9 +104,19 @@ pub enum TransportKind {
 pub enum DeviceKind {
     /// This machine's processors.
     Cpu,
+    /// NVIDIA's GPUs.
+    Cuda,
     /// Nothing: the times of the plan's costs are spent, messages are real. Trains nothing; shows
     /// how a plan would run on a cluster that is not there.
     Model,
+}
+
+/// `runner devices`.
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `runner run`.
@@ -110,6 +130,14 @@ pub struct RunArgs {
     /// Seed, in place of the plan's.
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Skip steps whose gradients are not finite, at most so many in a row, in place of what the plan
+    /// says of that.
+    #[arg(long, value_name = "STEPS")]
+    pub skip_nonfinite: Option<u32>,
+    /// Compare the weights of replicas every so many steps, and before a checkpoint is saved; 0: never.
+    /// They differ where a memory or a processor has failed, and then the run ends.
+    #[arg(long, value_name = "STEPS", default_value_t = 0)]
+    pub check_replicas: u64,
     /// Folder for metrics, trace.json and result.json; without it nothing is written.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -152,6 +180,21 @@ pub struct RunArgs {
     /// Print the result record as JSON instead of progress and summary.
     #[arg(long)]
     pub json: bool,
+    /// The folder of the elastic job whose rank this is; its supervisor says so.
+    #[arg(long, hide = true, requires_all = ["generation", "out"])]
+    pub session: Option<PathBuf>,
+    /// Steps between two states in memory.
+    #[arg(long, hide = true, requires = "session", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub state_every: u64,
+    /// Whether the ranks of an elastic job are to survive the loss of others.
+    #[arg(long, hide = true, requires = "session")]
+    pub survives: bool,
+    /// Where ranks of an elastic job say that they live, where not in that folder.
+    #[arg(long, hide = true, requires = "session")]
+    pub beats: Option<PathBuf>,
+    /// Number of the generation of an elastic job.
+    #[arg(long, hide = true, requires = "session")]
+    pub generation: Option<u64>,
 }
 
 /// How to choose cuts.

@@ -30,6 +30,9 @@ pub enum Code {
 }
 
 impl Code {
+    /// An elastic job's policy ended it: of those, no plan is ever wrong so late.
+    pub const POLICY: Self = Self::Plan;
+
     /// The code with that number; unknown ones are failures.
     pub fn from_number(number: u8) -> Self {
         let all = [Code::Usage, Code::Plan, Code::Hardware, Code::Peers, Code::Interrupted];

@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod commands;
 pub mod data;
 pub mod device;
+pub mod elastic;
 pub mod exchange;
 pub mod execute;
 pub mod failure;

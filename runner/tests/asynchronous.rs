@@ -109,7 +109,7 @@ impl Stage {
 fn batch(plan: &Plan, graph: &Graph, step: u64, micro_batch: u32) -> (Vec<Vec<f64>>, Vec<usize>) {
     let data = open(&plan.data, &graph.sample().unwrap(), plan.seed).unwrap();
     let sequence = Sequence::Shuffled { seed: plan.seed };
-    let order = Order { sequence, samples: data.train.len(), mini_batch: plan.mini_batch };
+    let order = Order::new(sequence, data.train.len(), plan.mini_batch);
     let mut samples = (vec![], vec![]);
     for i in 0..SAMPLES as u64 {
         let place = u64::from(micro_batch) * SAMPLES as u64 + i;

@@ -57,7 +57,7 @@ fn samples_and_their_order() {
         let sample = Preset::DigitsCnn.graph().unwrap().sample().unwrap();
         let train = open(&data, &sample, 1).unwrap().train;
         let sequence = Sequence::Shuffled { seed: 1 };
-        let order = Order { sequence, samples: train.len(), mini_batch: 4 };
+        let order = Order::new(sequence, train.len(), 4);
         let reader = Reader::new(train, order);
         let (mut input, mut target) = ([0; 256], [0; 4]);
         let count = allocations(|| {

@@ -106,6 +106,7 @@ const PLAIN: Training = Training {
     clip_norm: None,
     batch_norm: BatchNorm::PerMicroBatch,
     precision: Precision::F32,
+    skip_nonfinite: None,
 };
 
 #[test]

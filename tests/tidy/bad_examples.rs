@@ -86,6 +86,9 @@ fn strangers_that_meet() {
     bad(strangers, "app/src/a.rs", 1, "use pipewright_runner::report;");
     bad(strangers, "runner/src/a.rs", 1, "fn f() { pipewright_app::view(); }");
     bad(strangers, "app/Cargo.toml", 2, "[dependencies]\npipewright-runner.workspace = true");
+    let clock = "use std::time::{Duration, SystemTime};";
+    bad(strangers, "runner/src/elastic/supervisor/mod.rs", 1, clock);
+    good(strangers, "runner/src/elastic/journal.rs", clock);
     good(strangers, "runner/src/main.rs", "use pipewright_runner::report;");
     good(strangers, "runner/Cargo.toml", "name = \"pipewright-runner\"");
 }

@@ -42,13 +42,21 @@ impl Scene<'_> {
     }
 }
 
+/// Where lanes whose actions are too narrow for rectangles become pixels, a row each.
+pub enum Raster<'a> {
+    /// They are there: the minimap's, where all of the step is seen in its colours.
+    Drawn(&'a Canvas),
+    /// A canvas and an image to draw them with.
+    Empty(&'a Canvas, &'a mut Image),
+}
+
 /// Draws all lanes.
-pub fn draw(scene: &Scene, pixels: &Canvas, image: &mut Image) {
+pub fn draw(scene: &Scene, raster: Raster) {
     let Layout { left, right, lanes_top, pitch, lanes, .. } = *scene.layout;
     let _clip = scene.canvas.clip(left, lanes_top - 4.0, right - left, pitch * lanes as f64 + 8.0);
     idle(scene);
     if scene.thin() {
-        shades(scene, pixels, image);
+        shades(scene, raster);
     } else {
         rectangles(scene);
         if scene.layout.bar >= 10.0 {
@@ -81,13 +89,19 @@ fn idle(scene: &Scene) {
 }
 
 /// One pixel row per lane; constant cost for any number of actions.
-fn shades(scene: &Scene, pixels: &Canvas, image: &mut Image) {
+fn shades(scene: &Scene, raster: Raster) {
     let layout = scene.layout;
-    let width = ((layout.right - layout.left) * scene.canvas.ratio).round() as usize;
-    image.reset(width, layout.lanes);
-    let scale = Scale { left: 0.0, right: width as f64, ..scene.scale };
-    fill(image, scene.timeline, &scale, scene.palette, scene.colour_by);
-    pixels.put(width, layout.lanes, &image.pixels);
+    let pixels = match raster {
+        Raster::Drawn(pixels) => pixels,
+        Raster::Empty(pixels, image) => {
+            let width = layout.columns(scene.canvas.ratio);
+            image.reset(width, layout.lanes);
+            let scale = Scale { left: 0.0, right: width as f64, ..scene.scale };
+            fill(image, scene.timeline, &scale, scene.palette, scene.colour_by);
+            pixels.put(width, layout.lanes, &image.pixels);
+            pixels
+        }
+    };
     for lane in 0..layout.lanes {
         let to = [layout.left, layout.lane_y(lane), layout.right - layout.left, layout.bar];
         scene.canvas.stretch(pixels, lane, 1, to);

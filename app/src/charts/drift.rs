@@ -22,11 +22,12 @@ pub fn headline(predicted: (Nanos, f64), measured: (Nanos, f64)) -> String {
     let drift = format::signed_percent(measured.0.secs(), predicted.0.secs());
     let (drift, unit) = drift.rsplit_once(' ').unwrap_or((&drift, ""));
     line("big", t("Measured"), "run-measured", measured)
-        + &line("", t("Predicted"), "run-predicted", predicted)
-        + &format!(
+        + line("", t("Predicted"), "run-predicted", predicted).as_str()
+        + format!(
             "<tr><th scope='row'>{}</th><td class='num v' id='run-drift'>{drift}</td><td class='u'>{unit}</td><td></td></tr>",
             t("Drift")
         )
+        .as_str()
 }
 
 /// The body of the table: a line for each part, then what is not work, then the whole.

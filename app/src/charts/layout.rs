@@ -68,6 +68,11 @@ impl Layout {
         }
     }
 
+    /// Device pixels from the left end of the time axis to the right.
+    pub fn columns(&self, ratio: f64) -> usize {
+        ((self.right - self.left) * ratio).round() as usize
+    }
+
     pub fn lane_y(&self, lane: usize) -> f64 {
         self.lanes_top + lane as f64 * self.pitch
     }

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "page")]
 pub mod bars;
+pub mod buttons;
 #[cfg(feature = "page")]
 pub mod canvas;
 pub mod chain;
@@ -10,6 +11,7 @@ pub mod chart;
 pub mod communication;
 pub mod differences;
 pub mod drift;
+pub mod elastic;
 pub mod fill;
 pub mod forms;
 #[cfg(feature = "page")]

@@ -55,15 +55,14 @@ pub fn lane(
         }
         let from = ((span.start.0 as f64 - scale.from) * per_ns).max(0.0);
         let to = ((span.end.0 as f64 - scale.from) * per_ns).min(width as f64);
-        let colour = paint(span);
         let (a, b) = (from as usize, (to as usize).min(width));
         let mut add = |pixel: usize, share: f32| {
             if open.0 != pixel {
                 put(pixels, open);
-                open = (pixel, 0.0, colour, 0.0);
+                open = (pixel, 0.0, [0; 3], 0.0);
             }
             if share > open.1 {
-                (open.1, open.2) = (share, colour);
+                (open.1, open.2) = (share, paint(span));
             }
             open.3 += share;
         };
@@ -92,18 +91,32 @@ fn put(pixels: &mut [u8], (pixel, _, colour, busy): (usize, f32, Rgb, f32)) {
 pub fn memory(steps: &[(Nanos, Bytes)], end: Nanos, scale: &Scale, width: usize) -> Vec<u64> {
     let mut most = vec![0u64; if steps.is_empty() { 0 } else { width }];
     let per_ns = scale.px_per_ns();
-    let pixel = |t: Nanos| (t.0 as f64 - scale.from) * per_ns;
+    let pixel = |t: Nanos| ((t.0 as f64 - scale.from) * per_ns).max(0.0);
     let first = steps.partition_point(|(t, _)| t.0 as f64 <= scale.from).saturating_sub(1);
-    for (i, (from, bytes)) in steps.iter().enumerate().skip(first) {
+    let steps = &steps[first.min(steps.len())..];
+    // The pixel in which a step begins, and a moment before which it ends there too: most do.
+    let mut a = steps.first().map_or(0.0, |(from, _)| pixel(*from)) as usize;
+    let mut edge = 0;
+    for (i, (from, bytes)) in steps.iter().enumerate() {
         if from.0 as f64 >= scale.to {
             break;
         }
-        let until = steps.get(i + 1).map_or(end, |(t, _)| *t);
-        let a = pixel(*from).max(0.0) as usize;
-        let b = (pixel(until).ceil().max(0.0) as usize).clamp(a + 1, width.max(a + 1));
-        for slot in most.iter_mut().take(b).skip(a) {
+        let next = steps.get(i + 1).map_or(end, |(next, _)| *next);
+        if next.0 < edge {
+            if let Some(slot) = most.get_mut(a) {
+                *slot = (*slot).max(bytes.0);
+            }
+            continue;
+        }
+        let until = pixel(next);
+        let b = (until.ceil() as usize).clamp(a + 1, width.max(a + 1));
+        for slot in &mut most[a.min(width)..b.min(width)] {
             *slot = (*slot).max(bytes.0);
         }
+        a = until as usize;
+        edge = (scale.from + (a + 1) as f64 / per_ns) as u64;
+        // What is rounded here must not be on the other side there.
+        edge = edge.saturating_sub(1 + edge / (1 << 40));
     }
     most
 }

@@ -137,7 +137,8 @@ fn area(s: &Strips, columns: &[u64], base: f64, height: &impl Fn(u64) -> f64) {
 }
 
 fn peak(s: &Strips, content: &Lane, y: f64, fill: Fill) {
-    let Some((at, _)) = content.memory.iter().find(|(_, b)| *b == content.peak()) else { return };
+    let peak = content.peak();
+    let Some((at, _)) = content.memory.iter().find(|(_, bytes)| *bytes == peak) else { return };
     let x = s.scale.x(at.0 as f64);
     if !(s.layout.left..=s.layout.right).contains(&x) {
         return;
@@ -180,20 +181,31 @@ fn label(s: &Strips, lane: usize, peak: Bytes, fill: Fill) {
     s.canvas.text(&text, 12.0, middle + 12.0, Align::Left);
 }
 
+/// The colour of so many bytes: red, green, blue, opacity.
+fn shade(s: &Strips, bytes: u64) -> [u8; 4] {
+    if bytes > s.capacity.0 {
+        let [r, g, b] = s.palette.bad.rgb;
+        return [r, g, b, 255];
+    }
+    let [r, g, b] = s.palette.mem_2.rgb;
+    let share = bytes as f64 / s.capacity.0.max(1) as f64;
+    [r, g, b, (30.0 + 225.0 * share) as u8]
+}
+
 /// Rows of shades for many lanes: one image, whatever the number of actions.
 fn shades(s: &Strips, pixels: &Canvas, image: &mut Image) {
     let Layout { left, right, lanes, memory_bar, memory_pitch, .. } = *s.layout;
     let width = (right - left).ceil() as usize;
     image.reset(width, lanes);
     for (row, lane) in s.timeline.lanes.iter().enumerate() {
-        for (x, bytes) in columns(s, lane).into_iter().enumerate() {
-            let share = (bytes as f64 / s.capacity.0.max(1) as f64).min(1.0);
-            let over = bytes > s.capacity.0;
-            let rgb = if over { s.palette.bad.rgb } else { s.palette.mem_2.rgb };
-            let at = (row * width + x) * 4;
-            let out = &mut image.pixels[at..at + 4];
-            out[..3].copy_from_slice(&rgb);
-            out[3] = if over { 255 } else { (30.0 + 225.0 * share) as u8 };
+        // Neighbours are mostly alike.
+        let mut before = (None, [0; 4]);
+        let out = image.pixels[row * width * 4..].chunks_exact_mut(4);
+        for (bytes, out) in columns(s, lane).into_iter().zip(out) {
+            if before.0 != Some(bytes) {
+                before = (Some(bytes), shade(s, bytes));
+            }
+            out.copy_from_slice(&before.1);
         }
     }
     pixels.put(width, lanes, &image.pixels);

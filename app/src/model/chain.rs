@@ -106,11 +106,11 @@ impl Chain {
 
 /// Layers whose name has a text in it, whatever the case.
 pub fn find<'a>(names: impl Iterator<Item = &'a str>, text: &str) -> Vec<usize> {
-    let text = text.trim().to_lowercase();
+    let text = text.trim().to_ascii_lowercase();
     if text.is_empty() {
         return vec![];
     }
-    let fits = |(at, name): (usize, &str)| name.to_lowercase().contains(&text).then_some(at);
+    let fits = |(at, name): (usize, &str)| name.to_ascii_lowercase().contains(&text).then_some(at);
     names.enumerate().filter_map(fits).collect()
 }
 

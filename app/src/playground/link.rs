@@ -6,6 +6,7 @@ use super::choice::{
 };
 use super::data::Set;
 use super::network::Activation;
+use crate::words;
 use pipewright_core::compress::Reduction;
 
 impl Choice {
@@ -34,22 +35,13 @@ impl Choice {
 
     /// The words that differ from the first choice; empty for it.
     pub fn to_link(&self) -> String {
-        let (mine, first) = (self.words(), Self::default().words());
-        let differs = mine.iter().zip(&first).filter(|(mine, first)| mine != first);
-        let words: Vec<String> =
-            differs.map(|((key, value), _)| format!("{key}={value}")).collect();
-        words.join(";")
+        words::differing(&self.words(), &Self::default().words())
     }
 
     /// Reads a word: everything valid is used, the rest is listed, a sentence each.
     pub fn of_link(text: &str) -> (Self, Vec<String>) {
-        let (mut choice, mut problems) = (Self::default(), vec![]);
-        for word in text.split(';').filter(|word| !word.is_empty()) {
-            let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            if let Err(why) = choice.take(key, value) {
-                problems.push(format!("`{word}`: {why}"));
-            }
-        }
+        let mut choice = Self::default();
+        let problems = words::read(text, |key, value| choice.take(key, value));
         (choice, problems)
     }
 

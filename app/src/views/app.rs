@@ -2,6 +2,7 @@
 
 use super::communication::CommunicationView;
 use super::compare::CompareView;
+use super::elastic::ElasticView;
 use super::header::{Export, Header, typing};
 use super::help::Help;
 use super::here::{HerePanel, RunHere};
@@ -86,6 +87,9 @@ fn page(state: State, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView
         </Show>
         <Show when=visited(Screen::Playground)>
             <main class="app play" hidden=move || state.screen.get() != Screen::Playground><PlaygroundView /></main>
+        </Show>
+        <Show when=visited(Screen::Elastic)>
+            <main class="app ela" hidden=move || state.screen.get() != Screen::Elastic><ElasticView /></main>
         </Show>
         <footer class="foot only-m">
             <button class="btn" id="sheet" aria-controls="inputs" hidden=move || state.screen.get() == Screen::Run

@@ -2,17 +2,16 @@
 
 use super::help::focus;
 use super::icons::{Icon, icon};
+use super::pictures::{self, Chart};
 use crate::exports::{Format, command};
 use crate::files;
 use crate::later::{self, Missing};
-use crate::state::State;
-use crate::texts::t;
+use crate::state::{Note, State};
+use crate::texts::{t, tr};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
+use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
-
-/// Items: the formats, the picture, the command.
-const ITEMS: usize = Format::ALL.len() + 2;
 
 #[component]
 pub fn Exports() -> impl IntoView {
@@ -37,6 +36,10 @@ fn menu(open: RwSignal<bool>) -> Result<AnyView, Missing> {
             focus("format-0");
         }
     });
+    let charts = pictures::charts();
+    let items = items(state, &charts);
+    let charts = StoredValue::new_local(charts);
+    let count = items.len();
     let shut = move || {
         open.set(false);
         focus("formats");
@@ -45,10 +48,10 @@ fn menu(open: RwSignal<bool>) -> Result<AnyView, Missing> {
         let at = document().active_element().map(|e| e.id()).and_then(|id| number(&id));
         let at = at.unwrap_or(0);
         let next = match event.key().as_str() {
-            "ArrowDown" => (at + 1) % ITEMS,
-            "ArrowUp" => (at + ITEMS - 1) % ITEMS,
+            "ArrowDown" => (at + 1) % count,
+            "ArrowUp" => (at + count - 1) % count,
             "Home" => 0,
-            "End" => ITEMS - 1,
+            "End" => count - 1,
             "Escape" | "Tab" => {
                 event.prevent_default();
                 event.stop_propagation();
@@ -59,13 +62,20 @@ fn menu(open: RwSignal<bool>) -> Result<AnyView, Missing> {
         event.prevent_default();
         focus(&format!("format-{next}"));
     };
-    let item = move |(at, title, note, act): (usize, &'static str, String, Act)| {
+    let item = move |(at, Item { title, note, act }): (usize, Item)| {
         let take = move |_| {
             shut();
             match act {
                 Act::Save(format) => files::save(state, format),
                 Act::Picture => files::save_picture(state),
                 Act::Command => files::copy_command(state),
+                Act::Chart(at, ending) => {
+                    let chart = charts.with_value(|charts| charts[at].clone());
+                    spawn_local(async move {
+                        let (text, bad) = chart.save(ending).await;
+                        state.note.set(Note { text, bad });
+                    });
+                }
             }
         };
         view! {
@@ -74,28 +84,55 @@ fn menu(open: RwSignal<bool>) -> Result<AnyView, Missing> {
             </button>
         }
     };
-    let ranks = state.inputs.with(crate::inputs::Inputs::ranks);
-    let mut items: Vec<(usize, &'static str, String, Act)> = vec![];
-    for (at, format) in Format::ALL.into_iter().enumerate() {
-        items.push((at, t(format.title()), format.file().into(), Act::Save(format)));
-    }
-    items.push((ITEMS - 2, t("Timeline as PNG"), "timeline.png".into(), Act::Picture));
-    items.push((ITEMS - 1, t("Copy the command that runs it"), command(ranks), Act::Command));
     let shown = view! {
         <div class="menu" role="menu" aria-label=t("Other formats") node_ref=menu on:keydown=key>
-            {items.into_iter().map(item).collect_view()}
+            {items.into_iter().enumerate().map(item).collect_view()}
         </div>
         <button class="shade clear" tabindex="-1" aria-hidden="true" on:click=move |_| shut()></button>
     };
     Ok(shown.into_any())
 }
 
-/// What an item does.
+/// A line of the menu.
+struct Item {
+    title: String,
+    note: String,
+    act: Act,
+}
+
+/// What it does.
 #[derive(Clone, Copy)]
 enum Act {
     Save(Format),
     Picture,
     Command,
+    /// Saves the chart of that number as a file with that ending.
+    Chart(usize, &'static str),
+}
+
+/// The formats, the picture, the command, and the charts of the screen.
+fn items(state: State, charts: &[Chart]) -> Vec<Item> {
+    let save = |format: Format| Item {
+        title: t(format.title()).into(),
+        note: format.file().into(),
+        act: Act::Save(format),
+    };
+    let mut items: Vec<Item> = Format::ALL.into_iter().map(save).collect();
+    let (title, note) = (t("Timeline as PNG").into(), "timeline.png".into());
+    items.push(Item { title, note, act: Act::Picture });
+    let ranks = state.inputs.with(crate::inputs::Inputs::ranks);
+    let title = t("Copy the command that runs it").into();
+    items.push(Item { title, note: command(ranks), act: Act::Command });
+    for (at, chart) in charts.iter().enumerate() {
+        for ending in ["svg", "png"] {
+            if ending == "png" || chart.is_drawing() {
+                let kind = ending.to_ascii_uppercase();
+                let title = tr!("{chart} as {kind}", chart = chart.name, kind);
+                items.push(Item { title, note: chart.file(ending), act: Act::Chart(at, ending) });
+            }
+        }
+    }
+    items
 }
 
 /// The number of an item's id.

@@ -6,7 +6,6 @@ use super::icons::{Icon, icon};
 use crate::compare;
 use crate::files::{self, Side};
 use crate::format;
-use crate::history::History;
 use crate::language;
 use crate::screen::Screen;
 use crate::state::{Source, State};
@@ -50,10 +49,10 @@ pub fn Header() -> impl IntoView {
             </p>
             <div class="tools">
                 <button class="ib" id="undo" title=t("Undo (Ctrl Z)") aria-label=t("Undo")
-                    prop:disabled=move || !state.history.with(History::can_undo)
+                    prop:disabled=move || !state.can_travel(0)
                     on:click=move |_| state.undo()>{icon(Icon::Undo)}</button>
                 <button class="ib" id="redo" title=t("Redo (Ctrl Shift Z)") aria-label=t("Redo")
-                    prop:disabled=move || !state.history.with(History::can_redo)
+                    prop:disabled=move || !state.can_travel(1)
                     on:click=move |_| state.redo()>{icon(Icon::Redo)}</button>
                 <span class="sep"></span>
                 <button class="ib" id="link" title=t("Copy a link to this state") aria-label=t("Copy link")
@@ -177,6 +176,6 @@ pub fn typing() -> bool {
     let Some(element) = document().active_element() else { return false };
     match element.dyn_ref::<web_sys::HtmlInputElement>() {
         Some(input) => !matches!(input.type_().as_str(), "range" | "checkbox" | "file"),
-        None => element.tag_name() == "SELECT",
+        None => matches!(element.tag_name().as_str(), "SELECT" | "TEXTAREA"),
     }
 }

@@ -3,6 +3,7 @@
 pub mod app;
 mod communication;
 mod compare;
+mod elastic;
 mod exports;
 mod forms;
 mod header;
@@ -16,6 +17,8 @@ mod moves;
 mod painter;
 mod pair;
 mod palette;
+
+mod pictures;
 mod playground;
 mod pointer;
 mod program;
@@ -28,5 +31,6 @@ mod size;
 mod slider;
 mod speedup;
 mod split;
+mod stands;
 mod timeline;
 mod tray;

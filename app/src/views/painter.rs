@@ -1,11 +1,11 @@
 //! Draws the timeline's two canvases, once per animation frame at most.
 
-use crate::charts::bars::{self, Scene};
+use crate::charts::bars::{self, Raster, Scene};
 use crate::charts::canvas::Canvas;
 use crate::charts::frame::{self, Frame};
 use crate::charts::layout::{Layout, Scale};
 use crate::charts::overlay::{self, Marks};
-use crate::charts::palette::Palette;
+use crate::charts::palette::{ColourBy, Palette};
 use crate::charts::raster::Image;
 use crate::charts::strips::{self, Strips};
 use crate::format::Clock;
@@ -159,7 +159,11 @@ impl Painter {
             colour_by,
             clock,
         };
-        bars::draw(&scene, pixels, image);
+        let whole = view.from == 0.0 && view.to == full && colour_by == ColourBy::Kind;
+        bars::draw(
+            &scene,
+            if whole { Raster::Drawn(minimap) } else { Raster::Empty(pixels, image) },
+        );
         if let Some(measured) = state.overlay() {
             bars::measured(&scene, &measured);
         }
@@ -180,7 +184,7 @@ impl Painter {
         solved: &Shared<crate::engine::Solved>,
         full: f64,
     ) {
-        let width = ((layout.right - layout.left) * tools.base.ratio).round() as usize;
+        let width = layout.columns(tools.base.ratio);
         let key =
             (solved.clone(), (width as u64) << 40 | (full as u64 & 0xff_ffff_ffff), tools.theme);
         if tools.drawn.as_ref() == Some(&key) {

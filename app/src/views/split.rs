@@ -6,6 +6,7 @@ use crate::keys::{self, Command, Scope};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::texts::{t, tr};
+use crate::views::stands::{Shown, Stand, Stands};
 use leptos::ev::{KeyboardEvent, PointerEvent};
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -21,26 +22,27 @@ pub fn Split() -> impl IntoView {
     };
     let cuts = Memo::new(move |_| state.inputs.with(|i| i.cuts.len()));
     let frame: NodeRef<leptos::html::Div> = NodeRef::new();
-    let top = Callback::new(move |index: usize| {
-        let cut = state.inputs.with(|i| i.cuts.get(index).copied());
-        cut.map_or(0.0, |c| places.with(|p| p.share(c)) * HEIGHT)
-    });
     let near = Callback::new(move |y: f64| places.with_untracked(|p| p.near(y / HEIGHT)));
-    let crowded = Callback::new(move |_| cuts.get() > 8);
+    let shown = Callback::new(move |index: usize| {
+        let cut = state.inputs.with(|i| i.cuts.get(index).copied());
+        let top = cut.map_or(0.0, |c| places.with(|p| p.share(c)) * HEIGHT);
+        Shown { top, crowded: cuts.get() > 8, says: String::new() }
+    });
+    let stands = Stands::new(state, places, shown);
     view! {
         <div id="split" node_ref=frame role="group" aria-label=t("Split editor")>
             <svg height=HEIGHT width="100%" aria-hidden="true">
                 <g inner_html=layers></g>
                 <g inner_html=stages></g>
             </svg>
-            <Handles count=cuts places frame top near crowded says=Callback::new(|_| String::new()) />
+            <Handles count=cuts places frame near stands />
         </div>
         <p class="eq"><i></i>{t("cut here for equal time")}</p>
         <Show when=move || { cuts.get() > 0 }>
             <div class="cuts" role="group" aria-label=t("Layers before each cut")>
                 <span class="cuts-h">{t("Layers before cut")}</span>
                 <For each=move || 0..cuts.get() key=|i| *i let(index)>
-                    <Number index places />
+                    <Number index places stand=stands.of(index) />
                 </For>
             </div>
         </Show>
@@ -54,18 +56,13 @@ pub fn Handles(
     places: Memo<Shared<Places>>,
     /// The picture.
     frame: NodeRef<leptos::html::Div>,
-    /// Where a cut is in it, CSS pixels.
-    top: Callback<usize, f64>,
-    /// The place nearest to a height.
+    /// The place nearest to a height in it.
     near: Callback<f64, usize>,
-    /// Whether a cut's neighbours are so near that grips take columns, so that each can be caught.
-    crowded: Callback<usize, bool>,
-    /// Said beside a cut while it moves.
-    says: Callback<usize, String>,
+    stands: Stands,
 ) -> impl IntoView {
     view! {
         <For each=move || 0..count.get() key=|i| *i let(index)>
-            <Handle index places frame top near crowded says />
+            <Handle index places frame near stand=stands.of(index) />
         </For>
     }
 }
@@ -75,23 +72,15 @@ fn Handle(
     index: usize,
     places: Memo<Shared<Places>>,
     frame: NodeRef<leptos::html::Div>,
-    top: Callback<usize, f64>,
     near: Callback<f64, usize>,
-    crowded: Callback<usize, bool>,
-    says: Callback<usize, String>,
+    stand: RwSignal<Stand>,
 ) -> impl IntoView {
     let state = expect_context::<State>();
-    let cut = move || state.inputs.with(|i| i.cuts.get(index).copied());
-    let place = move || cut().map_or(0, |c| places.with(|p| p.of(c)));
-    let shift = move || if crowded.run(index) { (index % 3) as f64 * -34.0 } else { 0.0 };
-    let after = move || {
-        state.layers.with(|l| {
-            l.get(place()).map(|l| tr!("after {layer}", layer = l.name)).unwrap_or_default()
+    let spoken = move || {
+        stand.with(|s| match s.shown.says.as_str() {
+            "" => s.after.clone(),
+            says => format!("{}: {says}", s.after),
         })
-    };
-    let spoken = move || match says.run(index) {
-        text if text.is_empty() => after(),
-        text => format!("{}: {text}", after()),
     };
     let to = move |place: usize| move_to(state, places, index, place);
     let down = move |event: PointerEvent| {
@@ -114,20 +103,30 @@ fn Handle(
         let y = f64::from(event.client_y()) - frame.get_bounding_client_rect().top();
         to(near.run(y));
     };
-    let key = move |event: KeyboardEvent| key(state, places, index, place(), &event);
+    let key = move |event: KeyboardEvent| {
+        let at = stand.with_untracked(|s| s.place);
+        key(state, places, index, at, &event);
+    };
     view! {
-        <div class="cut" class:crowded=move || crowded.run(index) data-cut=index.to_string() tabindex="0" role="slider"
+        <div class="cut" class:crowded=move || stand.with(|s| s.shown.crowded) data-cut=index.to_string() tabindex="0" role="slider"
             aria-orientation="vertical" aria-label=tr!("Cut {number}", number = index + 1)
-            aria-valuemin="1" aria-valuemax=move || places.with(|p| p.nodes.len()).to_string()
-            aria-valuenow=move || (place() + 1).to_string() aria-valuetext=spoken title=after
-            style=move || format!("top:{:.1}px;--dx:{}px", top.run(index), shift())
+            aria-valuemin="1" aria-valuemax=move || stand.with(|s| s.places.to_string())
+            aria-valuenow=move || stand.with(|s| (s.place + 1).to_string())
+            aria-valuetext=spoken title=move || stand.with(|s| s.after.clone())
+            style=move || stand.with(|s| style(index, &s.shown))
             on:pointerdown=down on:pointermove=drag
             on:pointerup=move |_| state.release() on:pointercancel=move |_| state.release()
             on:lostpointercapture=move |_| state.release() on:keydown=key>
             <i></i>
-            <span class="says" aria-hidden="true">{move || says.run(index)}</span>
+            <span class="says" aria-hidden="true">{move || stand.with(|s| s.shown.says.clone())}</span>
         </div>
     }
+}
+
+/// Grips of a crowd stand in three columns.
+fn style(index: usize, shown: &Shown) -> String {
+    let shift = if shown.crowded { index as i32 % 3 * -34 } else { 0 };
+    format!("top:{:.1}px;--dx:{shift}px", shown.top)
 }
 
 /// Moves a cut to a place, as far as its neighbours allow.
@@ -159,14 +158,10 @@ fn key(state: State, places: Memo<Shared<Places>>, index: usize, at: usize, even
     state.release();
 }
 
-/// A cut as a number: how many layers stand before it.
+/// A cut as a number: how many layers stand before it, of how many.
 #[component]
-fn Number(index: usize, places: Memo<Shared<Places>>) -> impl IntoView {
+fn Number(index: usize, places: Memo<Shared<Places>>, stand: RwSignal<Stand>) -> impl IntoView {
     let state = expect_context::<State>();
-    let value = move || {
-        let cut = state.inputs.with(|i| i.cuts.get(index).copied());
-        cut.map_or(0, |c| places.with(|p| p.of(c))) + 1
-    };
     let typed = move |event: web_sys::Event| {
         let number = event_target_value(&event).trim().parse::<usize>().unwrap_or(0);
         if number > 0 {
@@ -178,13 +173,13 @@ fn Number(index: usize, places: Memo<Shared<Places>>) -> impl IntoView {
         }
         // What was typed may have been more than the neighbours allow.
         let input: web_sys::HtmlInputElement = event_target(&event);
-        input.set_value(&value().to_string());
+        input.set_value(&stand.with_untracked(|s| s.place + 1).to_string());
     };
     view! {
         <input type="number" id=format!("cut-{index}") min="1" inputmode="numeric"
-            max=move || places.with(|p| p.nodes.len()).to_string()
+            max=move || stand.with(|s| s.places.to_string())
             aria-label=tr!("Layers before cut {number}", number = index + 1)
-            prop:value=move || value().to_string() on:change=typed />
+            prop:value=move || stand.with(|s| (s.place + 1).to_string()) on:change=typed />
     }
 }
 

@@ -95,7 +95,7 @@ fn Find() -> impl IntoView {
     let typed = move |event: KeyboardEvent| match event.key().as_str() {
         "Enter" => {
             let text = input.get_untracked().map(|i| i.value()).unwrap_or_default();
-            let found = text.trim().to_uppercase().parse::<Action>().ok().filter(|action| {
+            let found = text.trim().to_ascii_uppercase().parse::<Action>().ok().filter(|action| {
                 state.shown.with_untracked(|s| causes::find(&s.solved.timeline, *action).is_some())
             });
             match found {
@@ -228,7 +228,6 @@ fn follow(state: State, painter: Painter) {
     let everything = painter.clone();
     Effect::new(move |_| {
         state.shown.track();
-        state.arrivals.track();
         state.view.track();
         state.colour_by.track();
         if state.critical.get() {

@@ -1,5 +1,5 @@
-//! How many moves FastSA evaluates in a second in this browser, and what a forecast of a learning
-//! curve takes, for whoever measures it.
+//! How many moves FastSA evaluates in a second in this browser, what a forecast of a learning curve takes,
+//! and the inner loop of a search for plans, for whoever measures it.
 
 #[path = "../../../core/benches/recompute_moves/graph.rs"]
 mod graph;
@@ -7,6 +7,9 @@ mod graph;
 use pipewright_core::adapt::{Point, forecast};
 use pipewright_core::recompute::fastsa::{Annealing, Settings};
 use pipewright_core::recompute::{cost, without_recomputation};
+use pipewright_core::schedule::{ScheduleKind, check};
+use pipewright_core::simulate::{Footprint, Sends, StageCost, estimate};
+use pipewright_core::units::{Bytes, Nanos};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// Anneals a graph of `nodes` nodes towards a third of its memory with so many moves: how many of
@@ -39,4 +42,26 @@ pub fn measure_forecasts(points: u32, times: u32) -> f64 {
         found = forecast(&points, horizon).ok();
     }
     found.map_or(f64::NAN, |forecast| forecast.accuracy)
+}
+
+/// 1F1B of that size as far as asked: generated (1), checked too (2), estimated too (3). False where
+/// something of it fails.
+#[wasm_bindgen]
+pub fn measure_schedule(lanes: u32, micro_batches: u32, parts: u32) -> bool {
+    let Ok(schedule) = ScheduleKind::OneFOneB.generate(lanes, micro_batches) else { return false };
+    let cost = StageCost {
+        forward: Nanos(1000),
+        backward_input: Nanos(1100),
+        backward_weight: Nanos(900),
+        update: Nanos(500),
+    };
+    let costs = vec![cost; lanes as usize];
+    let footprints = vec![Footprint { stash: Bytes(10), ..Footprint::default() }; costs.len()];
+    let estimated =
+        || estimate(&schedule, &costs, &footprints, Sends::Outbox, |_| Nanos(50)).is_ok();
+    match parts {
+        1 => !schedule.lanes.is_empty(),
+        2 => check(&schedule).is_ok(),
+        _ => check(&schedule).is_ok() && estimated(),
+    }
 }

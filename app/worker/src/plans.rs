@@ -11,7 +11,7 @@ use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use std::collections::BTreeSet;
 
-/// Estimates between two rests, for each schedule.
+/// Estimates between two rests, for each part of the search.
 const BUDGET: u64 = 2000;
 
 /// Estimates at a time: always as many, so that a slow machine is led to the same plans as a fast one.
@@ -23,11 +23,11 @@ const MOVES: u64 = 400;
 /// Moves for each node when a stage's sequence is looked for: a glance, as there are many plans.
 const EFFORT: u64 = 20;
 
-/// Plans that are predicted of each schedule's, at most: the fastest.
+/// Plans that are predicted of each part's, at most: the fastest.
 const LOOKED_AT: usize = 48;
 
-/// One schedule's search.
-struct Half {
+/// The search of one schedule, or of all.
+struct Part {
     search: Search<'static>,
     tried: u64,
     until: u64,
@@ -41,14 +41,14 @@ pub struct Planning {
     plan: Plan,
     /// First nodes of the blocks that are not cut.
     blocks: Vec<u32>,
-    halves: Vec<Half>,
+    parts: Vec<Part>,
     /// Choices that were predicted.
     known: BTreeSet<String>,
     found: Vec<FoundPlan>,
     /// How many of them were said.
     said: usize,
     on: bool,
-    /// Which half is next, or one more: a prediction.
+    /// Which part is next, or one more: a prediction.
     turn: usize,
 }
 
@@ -66,23 +66,25 @@ impl Planning {
         let cluster = Box::leak(Box::new(plan.cluster.clone()));
         let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples));
         let model: &'static (dyn Fn(u64) -> Workload + Sync) = Box::leak(Box::new(model));
-        let mut halves = vec![];
-        // What the page edits: the schedules with one stage a lane.
-        for schedule in ScheduleKind::STRAIGHT {
+        let mut parts = vec![];
+        // Those with one stage a lane are soon through and lead the way; then all that keep a stage on one
+        // lane and train the same.
+        let straight = ScheduleKind::STRAIGHT.map(Some);
+        for schedule in straight.into_iter().chain([None]) {
             let space = space(&plan, blocks.clone(), model, schedule, devices);
             let space: &'static Space = Box::leak(Box::new(space));
             let search = Search::new(space).map_err(|e| e.to_string())?;
-            halves.push(Half { search, tried: 0, until: BUDGET, over: None });
+            parts.push(Part { search, tried: 0, until: BUDGET, over: None });
         }
         let (known, found) = (BTreeSet::new(), vec![]);
-        Ok(Self { plan, blocks, halves, known, found, said: 0, on: false, turn: 0 })
+        Ok(Self { plan, blocks, parts, known, found, said: 0, on: false, turn: 0 })
     }
 
     /// Searches on, or rests.
     pub fn run(&mut self, on: bool) {
         self.on = on;
         if on && self.rested() {
-            self.halves.iter_mut().for_each(|half| half.until += BUDGET);
+            self.parts.iter_mut().for_each(|part| part.until += BUDGET);
         }
     }
 
@@ -91,9 +93,9 @@ impl Planning {
         if !self.on {
             return false;
         }
-        self.turn = (self.turn + 1) % (self.halves.len() + 1);
-        match self.halves.get_mut(self.turn) {
-            Some(half) => (0..(moves / MOVES).max(1)).for_each(|_| half.advance(AT_ONCE)),
+        self.turn = (self.turn + 1) % (self.parts.len() + 1);
+        match self.parts.get_mut(self.turn) {
+            Some(part) => (0..(moves / MOVES).max(1)).for_each(|_| part.advance(AT_ONCE)),
             None => drop(self.look()),
         }
         if self.rested() && !self.look() {
@@ -104,11 +106,11 @@ impl Planning {
 
     /// Predicts the fastest plan that was not yet; whether there was one.
     fn look(&mut self) -> bool {
-        let worth = |half: &Half| {
-            let entries = half.search.front().entries().iter().take(LOOKED_AT);
+        let worth = |part: &Part| {
+            let entries = part.search.front().entries().iter().take(LOOKED_AT);
             entries.cloned().collect::<Vec<Scored>>()
         };
-        let mut all: Vec<Scored> = self.halves.iter().flat_map(worth).collect();
+        let mut all: Vec<Scored> = self.parts.iter().flat_map(worth).collect();
         all.sort_by_key(|scored| scored.step);
         let next = all.into_iter().find(|scored| self.known.insert(key(&scored.choice)));
         let Some(next) = next else { return false };
@@ -153,19 +155,19 @@ impl Planning {
     }
 
     fn rested(&self) -> bool {
-        self.halves.iter().all(Half::rested)
+        self.parts.iter().all(Part::rested)
     }
 
     /// How far it is.
     pub fn report(&mut self) -> Reply {
         let why = || {
-            let over = self.halves.iter().map(|half| half.over.clone().flatten());
+            let over = self.parts.iter().map(|part| part.over.clone().flatten());
             over.collect::<Option<Vec<String>>>()?.into_iter().next()
         };
         if let Some(why) = why().filter(|_| self.found.is_empty()) {
             return Reply::Failed { why };
         }
-        let counts = self.halves.iter().map(|half| half.search.counts());
+        let counts = self.parts.iter().map(|part| part.search.counts());
         let (tried, skipped) = counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         let found = self.found[self.said..].to_vec();
         self.said = self.found.len();
@@ -174,7 +176,7 @@ impl Planning {
     }
 }
 
-impl Half {
+impl Part {
     fn advance(&mut self, count: u64) {
         let count = count.min(self.until.saturating_sub(self.tried));
         if self.over.is_some() || count == 0 {
@@ -199,7 +201,7 @@ fn space(
     plan: &Plan,
     blocks: Vec<u32>,
     model: &'static (dyn Fn(u64) -> Workload + Sync),
-    schedule: ScheduleKind,
+    schedule: Option<ScheduleKind>,
     devices: u32,
 ) -> Space<'static> {
     let own = &plan.communication;
@@ -207,7 +209,8 @@ fn space(
     let own = Encoding { gradients: own.gradients, by_hosts: own.hierarchical, edges: own.edges };
     let plain = own == Encoding::default();
     let fixed = Fixed {
-        schedule: Some(schedule),
+        schedule,
+        one_route: true,
         encoding: Some((!plain).then_some(0)),
         ..Fixed::default()
     };

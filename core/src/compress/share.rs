@@ -112,10 +112,12 @@ impl Share {
         (worker, if with(Some(Algorithm::TwoShot)) { own() } else { 0 })
     }
 
-    /// Bytes that a rank keeps for sums of the bucket by any of `reductions`: buffers and residuals.
-    pub fn bytes(&self, reductions: &[Reduction]) -> u64 {
+    /// Bytes that a rank keeps for sums of the bucket by any of `reductions`: buffers and residuals,
+    /// and copies of these where a sum may have to be `undone`.
+    pub fn bytes(&self, reductions: &[Reduction], undone: bool) -> u64 {
         let (worker, server) = self.residuals(reductions);
-        self.buffers(reductions).total() + 4 * (worker + server) as u64
+        let copies = 1 + u64::from(undone);
+        self.buffers(reductions).total() + 4 * copies * (worker + server) as u64
     }
 
     /// Buffers that any of `reductions` fits in.

@@ -6,18 +6,21 @@
 //! order: `((g_last + ..) + g_first)`.
 
 mod backward;
+mod flow;
 mod sequence;
 #[cfg(test)]
 mod tests;
 
 pub use sequence::{Part, SequenceError};
 
+use flow::Flow;
+
 use super::{Crossing, DType, Division, Graph, Node, Op, Pair, TensorSpec};
 use crate::ids::{NodeId, StageId, ValueId};
 use crate::units::Bytes;
 
 /// What one stage computes for one micro-batch, in an order that works.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainingGraph {
     /// All tensors, except parameters and their gradients.
     pub values: Vec<Value>,
@@ -176,85 +179,69 @@ pub enum BackwardStyle {
     Split,
 }
 
-/// Derives the training graph of stage `stage` of `division`.
+/// Derives the training graph of stage `stage` of `division`. Linear in the whole graph.
 pub fn training_graph(
     graph: &Graph,
     division: &Division,
     stage: StageId,
     style: BackwardStyle,
 ) -> TrainingGraph {
-    let mut context = Context::new(graph, division, stage);
-    context.forward();
-    context.backward(style);
-    context.out
+    Context::new(graph, division, &Flow::new(graph)).training_graph(stage, style)
 }
 
-/// Whether gradients flow through each node: a trained parameter lies at or before it, and the
-/// loss at or after it.
-fn differentiable(graph: &Graph) -> Vec<bool> {
-    let nodes = graph.nodes();
-    let trained = |n: &Node| n.params.iter().any(|p| graph.param(*p).trainable);
-    let mut behind = vec![false; nodes.len()];
-    for (i, node) in nodes.iter().enumerate() {
-        behind[i] = trained(node) || node.inputs.iter().any(|input| behind[input.index()]);
-    }
-    let mut ahead = vec![false; nodes.len()];
-    for (i, node) in nodes.iter().enumerate().rev() {
-        ahead[i] |= node.op.is_loss();
-        for input in &node.inputs {
-            ahead[input.index()] |= ahead[i];
-        }
-    }
-    behind.iter().zip(&ahead).map(|(b, a)| *b && *a).collect()
+/// Those of all stages, in order. Linear in the graph and in what crosses.
+pub fn training_graphs(
+    graph: &Graph,
+    division: &Division,
+    style: BackwardStyle,
+) -> Vec<TrainingGraph> {
+    let flow = Flow::new(graph);
+    let mut context = Context::new(graph, division, &flow);
+    let stages = (0..division.stages.len() as u32).map(StageId);
+    stages.map(|stage| context.training_graph(stage, style)).collect()
 }
 
+/// What is being built; entries of nodes of the stage, and of what it receives, are set.
 struct Context<'a> {
     graph: &'a Graph,
     division: &'a Division,
+    flow: &'a Flow,
     stage: StageId,
-    /// Whether gradients flow through a node, over the whole graph.
-    differentiable: Vec<bool>,
     /// The value that holds a node's output here, where there is one.
     activation: Vec<Option<ValueId>>,
     saved: Vec<Option<ValueId>>,
     /// Contributions to a node's gradient known so far: (use index, value).
     contributions: Vec<Vec<(u32, ValueId)>>,
-    /// Readers of each node over the whole graph, ascending: (reader, its input index).
-    uses: Vec<Vec<(NodeId, u32)>>,
     out: TrainingGraph,
 }
 
 impl<'a> Context<'a> {
-    fn new(graph: &'a Graph, division: &'a Division, stage: StageId) -> Self {
+    fn new(graph: &'a Graph, division: &'a Division, flow: &'a Flow) -> Self {
         let count = graph.nodes().len();
-        let mut uses = vec![vec![]; count];
-        for (i, node) in graph.nodes().iter().enumerate() {
-            for (slot, input) in node.inputs.iter().enumerate() {
-                uses[input.index()].push((NodeId(i as u32), slot as u32));
-            }
-        }
         Self {
             graph,
             division,
-            stage,
-            differentiable: differentiable(graph),
+            flow,
+            stage: StageId(0),
             activation: vec![None; count],
             saved: vec![None; count],
             contributions: vec![vec![]; count],
-            uses,
-            out: TrainingGraph {
-                values: vec![],
-                computations: vec![],
-                forward_end: 0,
-                input_gradient_end: 0,
-                loads: vec![],
-                receives: vec![],
-                sends: vec![],
-                gradient_receives: vec![],
-                gradient_sends: vec![],
-                loss: None,
-            },
+            out: TrainingGraph::default(),
         }
+    }
+
+    /// That of a stage; the context is as before afterwards.
+    fn training_graph(&mut self, stage: StageId, style: BackwardStyle) -> TrainingGraph {
+        self.stage = stage;
+        self.forward();
+        self.backward(style);
+        let received = self.division.received_by(stage).map(|crossing| crossing.node.0);
+        for node in self.division.stages[stage.index()].clone().chain(received) {
+            let node = node as usize;
+            (self.activation[node], self.saved[node]) = (None, None);
+            self.contributions[node].clear();
+        }
+        std::mem::take(&mut self.out)
     }
 
     fn value(&mut self, node: NodeId, role: Role, extent: Extent) -> ValueId {

@@ -19,7 +19,7 @@ pub struct Division {
 }
 
 /// A value that travels between two stages in the forward pass; its gradient travels back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Crossing {
     /// The node whose value it is.
     pub node: NodeId,
@@ -97,7 +97,7 @@ impl Graph {
                 }
             }
         }
-        division.crossings.sort_by_key(|c| (c.node, c.to));
+        division.crossings.sort_unstable();
         division
     }
 }

@@ -50,8 +50,16 @@ struct Emit<'a> {
     scope: String,
 }
 
+/// Nodes between two rests.
+const PIECE: usize = 10_000;
+
 /// Makes the graph.
-pub(super) fn emit(ir: Ir<'_>, name: String, loss: Loss) -> Result<Imported, OnnxError> {
+pub(super) async fn emit(
+    ir: Ir<'_>,
+    name: String,
+    loss: Loss,
+    rest: impl AsyncFn(),
+) -> Result<Imported, OnnxError> {
     let parts = GraphParts { name, nodes: vec![], params: vec![], layers: vec![] };
     let mut emit = Emit {
         ir,
@@ -70,6 +78,9 @@ pub(super) fn emit(ir: Ir<'_>, name: String, loss: Loss) -> Result<Imported, Onn
         if emit.ir.matters(i) {
             emit.node(i)?;
         }
+        if i % PIECE == PIECE - 1 {
+            rest().await;
+        }
     }
     emit.scope = String::new();
     emit.loss(loss)?;
@@ -78,6 +89,7 @@ pub(super) fn emit(ir: Ir<'_>, name: String, loss: Loss) -> Result<Imported, Onn
         let why = "behind them are opaque as well, because shapes are not known";
         ir.warnings.push(format!("{behind} operations {why}"));
     }
+    rest().await;
     parts.layers = layers::layers(&parts, &scopes);
     Ok(Imported { graph: Graph::new(parts)?, weights, unsupported, warnings: ir.warnings })
 }

@@ -33,6 +33,8 @@ use crate::graph::{Graph, GraphError};
 use bytes::Bytes;
 use prost::Message;
 use std::collections::BTreeMap;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use thiserror::Error;
 
 /// A network that was imported.
@@ -211,6 +213,24 @@ pub fn read_with(
     options: &Options,
     beside: Beside<'_>,
 ) -> Result<Imported, OnnxError> {
+    let read = pin!(read_in_pieces(bytes, options, beside, async || ()));
+    match read.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(found) => found,
+        Poll::Pending => unreachable!("there is nothing to wait for"),
+    }
+}
+
+/// As [`read_with`], awaiting `rest` between pieces of work of some ten thousand nodes, for callers
+/// that have other things to do as well.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_in_pieces(
+    bytes: impl Into<Bytes>,
+    options: &Options,
+    beside: Beside<'_>,
+    rest: impl AsyncFn(),
+) -> Result<Imported, OnnxError> {
     let model = proto::Model::decode(bytes.into()).map_err(|e| OnnxError::Decode(e.to_string()))?;
     let graph = model.graph.as_ref().filter(|g| !g.node.is_empty()).ok_or(OnnxError::Empty)?;
     let standard = |o: &&proto::OperatorSet| matches!(o.domain.as_str(), "" | "ai.onnx");
@@ -220,15 +240,18 @@ pub fn read_with(
     }
     let known = build::known(&model);
     let nodes = flat::nodes(&model, &known)?;
+    rest().await;
     let mut ir = build::build(&model, &nodes, options, beside)?;
     if !(13..=21).contains(&version) {
         let tested = "13 to 21 are those that imports are tested with";
         ir.warnings.push(format!("operator set {version}: {tested}"));
     }
+    rest().await;
     fuse::fuse(&mut ir);
+    rest().await;
     let name = match options.name.is_empty() {
         true => graph.name.clone(),
         false => options.name.clone(),
     };
-    emit::emit(ir, name, options.loss)
+    emit::emit(ir, name, options.loss, rest).await
 }

@@ -235,6 +235,7 @@ impl Plan {
             let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
             let excluded = [
                 (self.training.clip_norm.is_some(), "clipping the gradient of all stages together"),
+                (self.training.skip_nonfinite.is_some(), "skipping a step on all stages together"),
                 (tied, "parameters that several stages share"),
                 (self.training.batch_norm != BatchNorm::PerMicroBatch, "deferred batch norm"),
             ];
@@ -253,6 +254,10 @@ impl Plan {
         }
         if !(1..=1 << 32).contains(&self.mini_batch) {
             return refuse("mini_batch", self.mini_batch.to_string(), "between 1 and 2^32");
+        }
+        let planned = self.planned_batch();
+        if !(1..=1 << 32).contains(&planned) {
+            return refuse("resized.mini_batch", planned.to_string(), "between 1 and 2^32");
         }
         let DataParallel { replicas, bucket, .. } = self.data_parallel;
         if !(1..=1 << 20).contains(&replicas) {

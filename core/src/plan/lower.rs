@@ -23,9 +23,10 @@ pub(crate) use stage::{AreaBytes, area_bytes};
 use super::{Area, Communication, DataParallel, Instruction, Optimizer, Program, Training};
 use crate::cost::Cluster;
 use crate::graph::Graph;
-use crate::graph::autodiff::{BackwardStyle, TrainingGraph, training_graph};
-use crate::ids::{LaneId, NodeId, StageId};
+use crate::graph::autodiff::{self, BackwardStyle, TrainingGraph};
+use crate::ids::{LaneId, NodeId, StageId, ValueId};
 use crate::schedule::{Hands, Schedule};
+use crate::units::Bytes;
 
 /// Everything that lowering needs; all of it was checked.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +67,7 @@ pub fn training_graphs(inputs: &Inputs) -> Vec<TrainingGraph> {
         true => BackwardStyle::Split,
         false => BackwardStyle::Fused,
     };
-    (0..inputs.schedule.stages())
-        .map(|stage| training_graph(inputs.graph, &division, StageId(stage), style))
-        .collect()
+    autodiff::training_graphs(inputs.graph, &division, style)
 }
 
 /// Lowers the training graphs of `inputs` to one program per lane. Linear in actions, quadratic
@@ -77,6 +76,18 @@ pub fn lower(inputs: &Inputs, graphs: &[TrainingGraph]) -> Vec<Program> {
     let edges = Edges::new(inputs, graphs);
     let lanes = inputs.schedule.lanes.len() as u32;
     (0..lanes).map(|lane| lane::lower_lane(inputs, graphs, &edges, LaneId(lane))).collect()
+}
+
+/// The programs without their instructions: where everything lies, and how large the arenas are.
+pub fn lay_out(inputs: &Inputs, graphs: &[TrainingGraph]) -> Vec<Program> {
+    let edges = Edges::new(inputs, graphs);
+    let lanes = inputs.schedule.lanes.len() as u32;
+    (0..lanes).map(|lane| lane::lay_out_lane(inputs, graphs, &edges, LaneId(lane))).collect()
+}
+
+/// Bytes of a value of a stage, as it is kept and sent.
+pub(crate) fn value_bytes(inputs: &Inputs, graph: &TrainingGraph, value: ValueId) -> Bytes {
+    stored(inputs, &graph.values[value.index()])
 }
 
 /// The instructions of an evaluation on each lane: forward passes of one mini-batch, in the arenas

@@ -10,20 +10,22 @@ mod lower;
 mod optimizer;
 mod program;
 mod recompute;
+mod resized;
 mod training;
 
 pub use check::PlanError;
 pub use communication::{Choose, Communication, Edges, Way};
 pub use data::{DATA_KINDS, Data};
 pub use data_parallel::{DataParallel, DataParallelMode};
-pub(crate) use lower::{AreaBytes, area_bytes};
-pub use lower::{Inputs, groups, lower, lower_evaluation, training_graphs};
+pub(crate) use lower::{AreaBytes, area_bytes, value_bytes};
+pub use lower::{Inputs, groups, lay_out, lower, lower_evaluation, training_graphs};
 pub use optimizer::Optimizer;
 pub use program::{
     Area, Bucket, Encoded, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
     StageProgram, Tie, Versions,
 };
 pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem, in_sequences};
+pub use resized::{RateRule, Resized};
 pub use training::{BatchNorm, Decay, Precision, RateSchedule, Training};
 
 use crate::cost::Cluster;
@@ -58,6 +60,9 @@ pub struct Plan {
     pub recompute: Vec<Sequence>,
     /// Samples of an optimizer step.
     pub mini_batch: u64,
+    /// Where that is not the mini-batch that the job was planned with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resized: Option<Resized>,
     /// Micro-batches of a step; with the number of replicas it divides `mini_batch`.
     pub micro_batches: u32,
     /// Copies of the pipeline.
@@ -81,7 +86,7 @@ pub struct Plan {
     pub shuffle: bool,
     /// Weights and the order of samples follow from it.
     pub seed: u64,
-    /// Steps to train.
+    /// Steps to train, of the mini-batch that the job was planned with.
     pub steps: u64,
     /// What the planner expects.
     pub prediction: Expectation,

@@ -290,8 +290,9 @@ pub enum Instruction {
         handle: u32,
     },
     /// Adds up the squares of all gradients of all ranks; updates that follow in this step shorten
-    /// theirs so that the gradient is no longer than the plan allows. Every rank waits for all.
-    ClipGradients,
+    /// theirs so that the gradient is no longer than the plan allows, or leave everything as it is
+    /// where the plan skips what is not finite. Every rank waits for all.
+    JudgeGradients,
     /// Waits until the buckets of a stage are summed.
     WaitReduce {
         /// The stage.
@@ -349,6 +350,11 @@ impl StageProgram {
 }
 
 impl Program {
+    /// Bytes of the arena that its kernels and messages use; behind them lies [`Self::exchange`].
+    pub fn tensors(&self) -> Bytes {
+        self.exchange.offset
+    }
+
     /// The program of one of this lane's stages.
     pub fn stage(&self, stage: StageId) -> Option<&StageProgram> {
         self.stages.iter().find(|s| s.stage == stage)

@@ -23,6 +23,10 @@ pub struct Training {
     /// How activations and their gradients are stored.
     #[serde(skip_serializing_if = "is_default")]
     pub precision: Precision,
+    /// A step whose gradients are not finite changes nothing; so many in a row end the run. Without it
+    /// they are applied, and training ends by its loss.
+    #[serde(skip_serializing_if = "is_default")]
+    pub skip_nonfinite: Option<u32>,
 }
 
 /// Whether a field need not be written.
@@ -119,7 +123,14 @@ impl Training {
         let base = (self.rate.base_batch == Some(0))
             .then(|| ("training.rate.base_batch", "0".into(), "at least 1"));
         let clip = self.clip_norm.and_then(|n| check("training.clip_norm", n, Range::Positive));
-        decay.or(base).or(clip)
+        let skip = (self.skip_nonfinite == Some(0))
+            .then(|| ("training.skip_nonfinite", "0".into(), "at least 1"));
+        decay.or(base).or(clip).or(skip)
+    }
+
+    /// Whether all ranks look at the whole gradient together before they apply it.
+    pub fn judges_gradients(&self) -> bool {
+        self.clip_norm.is_some() || self.skip_nonfinite.is_some()
     }
 }
 
@@ -193,5 +204,7 @@ mod tests {
         let training = Training { clip_norm: Some(0.0), ..Training::default() };
         assert_eq!(training.wrong_number().expect("refused").0, "training.clip_norm");
         assert_eq!(Training::default().wrong_number(), None);
+        let training = Training { skip_nonfinite: Some(0), ..Training::default() };
+        assert_eq!(training.wrong_number().expect("refused").0, "training.skip_nonfinite");
     }
 }

@@ -186,6 +186,7 @@ impl Draft {
             training: self.training,
             data: self.data,
             weights: None,
+            resized: None,
             shuffle: self.shuffle,
             seed: self.seed,
             steps: self.steps,

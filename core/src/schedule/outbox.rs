@@ -23,16 +23,15 @@ impl Schedule {
     ///
     /// Each stage hands its gradients to the one before it; [`Self::outboxes_to`] is for others.
     pub fn outboxes(&self) -> Outboxes {
-        let before = |stage: u32| Hands {
-            receivers: stage.checked_sub(1).map(StageId).into_iter().collect(),
-            from_slot: false,
-        };
         let hands: Vec<Hands> = (0..self.stages()).map(before).collect();
         self.outboxes_to(&hands)
     }
 
     /// The same with what each stage hands to whom.
     pub fn outboxes_to(&self, hands: &[Hands]) -> Outboxes {
+        if self.is_straight(hands) {
+            return Outboxes::new(self, LEAST.min(self.micro_batches));
+        }
         let mut walk = Walk::new(self, hands);
         loop {
             walk.go();
@@ -46,6 +45,36 @@ impl Schedule {
             walk.ready.push(lane);
         }
     }
+}
+
+impl Schedule {
+    /// Whether every lane has the stage of its own number, hands gradients to its neighbour alone, and
+    /// takes backward passes in the same order of micro-batches. Then one entry is enough:
+    /// lanes that wait for each other are neighbours; the later one cannot wait for an entry, since the
+    /// earlier one, waiting for its gradient, has had all it sent before; so they would wait without
+    /// outboxes too.
+    fn is_straight(&self, hands: &[Hands]) -> bool {
+        let straight = self.placement().is_some_and(|lanes| {
+            lanes.len() == self.lanes.len() && (0..).zip(lanes).all(|(at, lane)| lane.0 == at)
+        });
+        straight
+            && self.overlaps.iter().all(Vec::is_empty)
+            && (0..).zip(hands).all(|(stage, hands)| *hands == before(stage))
+            && self.lanes.iter().all(|lane| backwards(lane).eq(backwards(&self.lanes[0])))
+    }
+}
+
+/// What a stage of a chain hands to the one before it.
+fn before(stage: u32) -> Hands {
+    let receivers = stage.checked_sub(1).map(StageId).into_iter().collect();
+    Hands { receivers, from_slot: false }
+}
+
+/// Micro-batches in the order in which a lane sends their gradients.
+fn backwards(lane: &[Action]) -> impl Iterator<Item = MicroBatch> {
+    let sends =
+        |action: &&Action| matches!(action.kind, ActionKind::Backward | ActionKind::BackwardInput);
+    lane.iter().filter(sends).map(|action| action.micro_batch)
 }
 
 /// What a stage hands to earlier ones after the input part of a backward pass.
@@ -267,10 +296,34 @@ impl<'a> Walk<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::schedule::{Schedule, ScheduleKind};
+    use super::*;
+    use crate::schedule::ScheduleKind;
 
     fn by_stage(schedule: &Schedule) -> Vec<u32> {
         schedule.outboxes().by_stage().unwrap().to_vec()
+    }
+
+    #[test]
+    fn straight_pipelines_need_no_walk() {
+        for kind in ScheduleKind::STRAIGHT {
+            for (stages, m) in [(1, 5), (2, 3), (4, 1), (4, 16), (8, 20)] {
+                let Ok(schedule) = kind.generate(stages, m) else { continue };
+                let hands: Vec<Hands> = (0..stages).map(before).collect();
+                let mut walk = Walk::new(&schedule, &hands);
+                walk.go();
+                assert!(walk.full.is_empty(), "{kind}");
+                let done = |(lane, head): (usize, &Head)| {
+                    head.actions(&schedule, LaneId(lane as u32)).is_empty()
+                };
+                assert!(walk.heads.iter().enumerate().all(done), "{kind}: {stages} x {m}");
+                if schedule.is_straight(&hands) {
+                    assert_eq!(schedule.outboxes_to(&hands), walk.outboxes, "{kind}");
+                }
+            }
+        }
+        let one = ScheduleKind::OneFOneB.generate(4, 16).unwrap();
+        let hands: Vec<Hands> = (0..4).map(before).collect();
+        assert!(one.is_straight(&hands));
     }
 
     #[test]

@@ -46,27 +46,45 @@ struct LaneState {
     parked: bool,
 }
 
+/// When what an action waits for besides its lane is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// The activation or gradient that it computes with.
+    pub message: Nanos,
+    /// A place for the gradient that it sends.
+    pub entry: Nanos,
+}
+
+impl Needs {
+    fn and(self, other: Self) -> Self {
+        Self { message: self.message.max(other.message), entry: self.entry.max(other.entry) }
+    }
+}
+
 /// Before it is known.
 const NEVER: Nanos = Nanos(u64::MAX);
 
 pub(super) struct Run<'a, H> {
     pub schedule: &'a Schedule,
+    /// The lane of each stage, where there is one route: asked for every action.
+    route: Option<&'a [LaneId]>,
     stages: &'a [StageCost],
     hop: H,
     /// Entries by stage; none when sends are free.
-    outboxes: Vec<u32>,
+    outboxes: Box<[u32]>,
     /// By stage, as a ring: the micro-batches whose gradients lie in the outbox, and the number of
     /// backwards so far.
-    sent: Vec<(Vec<MicroBatch>, u32)>,
-    lanes: Vec<LaneState>,
+    sent: Box<[(Vec<MicroBatch>, u32)]>,
+    // Slices and not vectors: where code is compiled for size, indexing a vector is a call.
+    lanes: Box<[LaneState]>,
     ready: Ready,
     /// By stage and micro-batch.
-    forward_end: Vec<Nanos>,
+    forward_end: Box<[Nanos]>,
     /// Entries of a stage: a cache line more than micro-batches, so that the lanes, which are at
     /// much the same micro-batch, do not meet in one cache set.
     width: usize,
-    backward_start: Vec<Nanos>,
-    pub backward_end: Vec<Nanos>,
+    backward_start: Box<[Nanos]>,
+    pub backward_end: Box<[Nanos]>,
 }
 
 impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
@@ -83,16 +101,24 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
         let ring = |size: &u32| (Vec::with_capacity(*size as usize), 0);
         Self {
             schedule,
+            route: schedule.placement(),
             stages,
             hop,
             sent: outboxes.iter().map(ring).collect(),
-            lanes: vec![LaneState::default(); lanes],
+            lanes: vec![LaneState::default(); lanes].into(),
             ready: Ready::all(lanes),
-            forward_end: vec![NEVER; cells],
+            forward_end: vec![NEVER; cells].into(),
             width,
-            backward_start: if outboxes.is_empty() { vec![] } else { vec![NEVER; cells] },
-            backward_end: vec![NEVER; cells],
-            outboxes,
+            backward_start: vec![NEVER; if outboxes.is_empty() { 0 } else { cells }].into(),
+            backward_end: vec![NEVER; cells].into(),
+            outboxes: outboxes.into(),
+        }
+    }
+
+    fn lane_of(&self, stage: u32, micro_batch: MicroBatch) -> LaneId {
+        match self.route {
+            Some(lanes) => lanes[stage as usize],
+            None => self.schedule.lane_of(StageId(stage), micro_batch),
         }
     }
 
@@ -100,11 +126,15 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
         stage as usize * self.width + micro_batch.index()
     }
 
-    /// Runs all lanes; `each` gets every action with its start and end, those of a lane in order.
+    /// Runs all lanes; `each` gets every action with when what it needs was there, its start and its end,
+    /// those of a lane in order.
     ///
     /// # Errors
     /// The lanes that wait for each other.
-    pub fn all(&mut self, mut each: impl FnMut(LaneId, Action, Nanos, Nanos)) -> Result<(), Stuck> {
+    pub fn all(
+        &mut self,
+        mut each: impl FnMut(LaneId, Action, Needs, (Nanos, Nanos)),
+    ) -> Result<(), Stuck> {
         let schedule = self.schedule;
         while let Some(lane) = self.ready.pop() {
             let actions = schedule.lanes[lane.index()].as_slice();
@@ -114,18 +144,19 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
                 let paired = overlaps.get(state.pair).is_some_and(|at| *at as usize == state.next);
                 let count = if paired { 2 } else { 1 };
                 let next = &actions[state.next..state.next + count];
-                let ready = next.iter().try_fold(state.now, |start, action| {
-                    self.ready_at(lane, *action).map(|moment| start.max(moment))
+                let ready = next.iter().try_fold(Needs::default(), |needs, action| {
+                    self.needs(lane, *action).map(|more| needs.and(more))
                 });
-                let Some(start) = ready else {
+                let Some(needs) = ready else {
                     state.parked = true;
                     break;
                 };
+                let start = state.now.max(needs.entry).max(needs.message);
                 let mut end = start;
                 for action in next {
                     let begin = end;
                     end += self.stages[action.stage.index()].of(action.kind);
-                    each(lane, *action, begin, end);
+                    each(lane, *action, needs, (begin, end));
                 }
                 state.next += count;
                 state.pair += usize::from(paired);
@@ -140,22 +171,24 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
     }
 
     /// When what `action` needs is there, if that is known.
-    fn ready_at(&self, lane: LaneId, action: Action) -> Option<Nanos> {
+    fn needs(&self, lane: LaneId, action: Action) -> Option<Needs> {
         let Action { stage: StageId(stage), kind, micro_batch } = action;
         let arrival = |end: Nanos, from: u32, gradient: bool| {
             let known = (end != NEVER).then_some(end)?;
-            let from = self.schedule.lane_of(StageId(from), micro_batch);
+            let from = self.lane_of(from, micro_batch);
             if from == lane {
                 return Some(known);
             }
             let boundary = StageId(if gradient { stage } else { stage - 1 });
             Some(known + (self.hop)(Hop { boundary, gradient, from, to: lane }))
         };
+        let only = |message| Needs { message, entry: Nanos::ZERO };
         match kind {
-            ActionKind::BackwardWeight => Some(Nanos::ZERO),
-            ActionKind::Forward if stage == 0 => Some(Nanos::ZERO),
+            ActionKind::BackwardWeight => Some(Needs::default()),
+            ActionKind::Forward if stage == 0 => Some(Needs::default()),
             ActionKind::Forward => {
                 arrival(self.forward_end[self.at(stage - 1, micro_batch)], stage - 1, false)
+                    .map(only)
             }
             ActionKind::Backward | ActionKind::BackwardInput => {
                 // Of a pair with its own forward: neither can start.
@@ -163,7 +196,7 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
                 if own == NEVER {
                     return None;
                 }
-                let gradient = match stage + 1 < self.schedule.stages() {
+                let message = match stage + 1 < self.schedule.stages() {
                     true => arrival(
                         self.backward_end[self.at(stage + 1, micro_batch)],
                         stage + 1,
@@ -171,7 +204,7 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
                     )?,
                     false => Nanos::ZERO,
                 };
-                Some(gradient.max(self.entry_free_at(stage)?))
+                Some(Needs { message, entry: self.entry_free_at(stage)? })
             }
         }
     }
@@ -221,11 +254,26 @@ impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
         if stage >= self.schedule.stages() {
             return;
         }
-        let lane = self.schedule.lane_of(StageId(stage), micro_batch);
+        let lane = self.lane_of(stage, micro_batch);
         let state = &mut self.lanes[lane.index()];
         if lane != running && std::mem::take(&mut state.parked) {
             self.ready.push(lane);
         }
+    }
+
+    /// When `stage` sent what it computed, by micro-batch: activations, or gradients.
+    pub fn ends_of(&self, stage: StageId, gradient: bool) -> &[Nanos] {
+        let ends = if gradient { &self.backward_end } else { &self.forward_end };
+        let from = self.at(stage.0, MicroBatch(0));
+        &ends[from..from + self.schedule.micro_batches as usize]
+    }
+
+    /// When the gradients that lie in the outbox of `stage` at the end are taken, entry by entry. None
+    /// where sends are free.
+    pub fn taken(&self, stage: StageId) -> impl Iterator<Item = Nanos> + '_ {
+        let rings = self.sent.get(stage.index()).filter(|_| stage.0 > 0);
+        let sent = rings.into_iter().flat_map(|(ring, _)| ring);
+        sent.map(move |mb| self.backward_start[self.at(stage.0 - 1, *mb)])
     }
 
     /// Moment at which each lane is done with its actions.

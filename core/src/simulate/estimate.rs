@@ -99,7 +99,7 @@ fn estimate_with(
         lane.start = Nanos(u64::MAX);
     }
     let mut run = Run::new(schedule, stages, hop, outboxes);
-    run.all(|lane, _, start, _| {
+    run.all(|lane, _, _, (start, _)| {
         let first = &mut lanes[lane.index()].start;
         *first = start.min(*first);
     })?;
@@ -132,7 +132,7 @@ pub fn lanes_over_time(
     let spans_with = |outboxes| {
         let room = |actions: &Vec<Action>| Vec::with_capacity(actions.len() + 1);
         let mut spans: Vec<Vec<Span>> = schedule.lanes.iter().map(room).collect();
-        Run::new(schedule, stages, hop, outboxes).all(|lane, action, start, end| {
+        Run::new(schedule, stages, hop, outboxes).all(|lane, action, _, (start, end)| {
             spans[lane.index()].push(Span { start, end, work: Work::Run(action) });
         })?;
         Ok(spans)

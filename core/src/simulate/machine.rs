@@ -2,7 +2,7 @@
 
 use super::meeting::Meeting;
 use super::reduce::Reductions;
-use super::{Copies, StageCost};
+use super::{Copies, StageCost, in_order};
 use crate::cost::Cluster;
 use crate::ids::LaneId;
 use crate::plan::{Encoded, Instruction, Program, StageProgram};
@@ -188,7 +188,8 @@ impl<'a> Machine<'a> {
         let program = self.program(lane);
         loop {
             let state = &self.lanes[lane.index()];
-            let Some(instruction) = program.train.get(state.next) else { return Next::Done };
+            let at = state.next;
+            let Some(instruction) = program.train.get(at) else { return Next::Done };
             let pause = match *instruction {
                 Instruction::Load { .. } => None,
                 Instruction::Run { action, reduces, .. } => {
@@ -203,7 +204,7 @@ impl<'a> Machine<'a> {
                 Instruction::Send { .. } => self.send(lane, instruction),
                 Instruction::Recv { tag, decode, .. } => self.receive(lane, tag, decode),
                 Instruction::WaitSend { handle } => self.wait_send(lane, handle),
-                Instruction::ClipGradients
+                Instruction::JudgeGradients
                 | Instruction::WaitReduce { .. }
                 | Instruction::Tie { .. }
                 | Instruction::Broadcast { .. }
@@ -211,7 +212,9 @@ impl<'a> Machine<'a> {
             };
             if let Some(next) = pause {
                 let state = &mut self.lanes[lane.index()];
-                if !matches!(next, Next::Compute(..)) {
+                // What took the lane's own time is behind it, and noted.
+                let stands = state.next == at;
+                if stands && !matches!(next, Next::Compute(..)) {
                     state.waits.get_or_insert(state.now);
                 }
                 return next;
@@ -338,7 +341,7 @@ impl<'a> Machine<'a> {
         let now = self.lanes[lane.index()].now;
         let pause = |machine: &mut Self, time: Nanos| Some(machine.spend(lane, time, Wait::Ranks));
         match *instruction {
-            Instruction::ClipGradients => match self.meeting.come(lane, now) {
+            Instruction::JudgeGradients => match self.meeting.come(lane, now) {
                 (None, _) => Some(Next::Blocked),
                 (Some(end), last) => {
                     if last {
@@ -415,7 +418,7 @@ impl<'a> Machine<'a> {
                         format!("message {} to be received", state.handles[*handle as usize])
                     }
                     Instruction::WaitReduce { stage } => format!("gradients of stage {stage}"),
-                    Instruction::ClipGradients => "the other lanes' gradients".into(),
+                    Instruction::JudgeGradients => "the other lanes' gradients".into(),
                     other => format!("{other:?}"),
                 };
                 stuck.push(Waiting { lane, instruction: state.next, what });
@@ -428,7 +431,7 @@ impl<'a> Machine<'a> {
         let programs = self.programs.iter().flat_map(all);
         let messages = self.mail.into_iter().filter_map(|mail| mail.sent).collect();
         let lane = |(mut state, program): (LaneState, &Program)| {
-            state.asides.sort_by_key(|aside| aside.start);
+            in_order(&mut state.asides);
             Lane { asides: state.asides, ..Lane::new(program, state.spans) }
         };
         let lanes: Vec<Lane> = self.lanes.into_iter().zip(programs).map(lane).collect();

@@ -18,7 +18,8 @@
 //! waits for the sums costs nothing more: it is in their price.
 //!
 //! [`simulate`] is the truth for plans. [`estimate`] does the same for a schedule alone, without
-//! programs, for searches and for schedules that no plan can hold.
+//! programs, for searches and for schedules that no plan can hold; [`simulate_chain`] is the whole
+//! timeline of a plan that is a chain, without its instructions.
 //!
 //! Where receivers copy (processes of one machine), a message is there after the link's latency,
 //! and the receiver is busy with its bytes from when it comes for it.
@@ -26,6 +27,7 @@
 //! Linear in instructions without sharing. Known limit: links are not shared between messages.
 
 mod actions;
+mod chain;
 mod estimate;
 mod footprint;
 mod machine;
@@ -36,6 +38,7 @@ mod reduce;
 mod shared;
 
 pub use actions::{Hop, Sends};
+pub use chain::simulate_chain;
 pub use estimate::{Estimate, LaneEstimate, estimate, lanes_over_time, links};
 pub use footprint::Footprint;
 pub use machine::{Stuck, Waiting};
@@ -45,7 +48,7 @@ use crate::graph::autodiff::{ComputationKind, Part, TrainingGraph};
 use crate::ids::LaneId;
 use crate::plan::{DataParallel, Program};
 use crate::schedule::ActionKind;
-use crate::timeline::Timeline;
+use crate::timeline::{Aside, Timeline};
 use crate::units::Nanos;
 use machine::Machine;
 
@@ -119,17 +122,26 @@ pub fn simulate(
     cluster: &Cluster,
     copies: Copies,
 ) -> Result<Timeline, Stuck> {
-    let ranks = programs.len() as u32 * copies.data_parallel.replicas;
-    let mut ranks_on = std::collections::BTreeMap::<u32, u32>::new();
-    for rank in 0..ranks {
-        *ranks_on.entry(cluster.node_of(LaneId(rank))).or_default() += 1;
-    }
-    if ranks_on.values().all(|ranks| *ranks <= cluster.devices_per_node) {
+    if have_own_devices(cluster, programs.len() as u32 * copies.data_parallel.replicas) {
         Machine::new(programs, stages, cluster, copies, 1).run()
     } else {
         let replicas = copies.data_parallel.replicas;
         shared::run(Machine::new(programs, stages, cluster, copies, replicas), cluster)
     }
+}
+
+/// Whether each of so many ranks has a device of its own.
+fn have_own_devices(cluster: &Cluster, ranks: u32) -> bool {
+    let mut ranks_on = std::collections::BTreeMap::<u32, u32>::new();
+    for rank in 0..ranks {
+        *ranks_on.entry(cluster.node_of(LaneId(rank))).or_default() += 1;
+    }
+    ranks_on.values().all(|ranks| *ranks <= cluster.devices_per_node)
+}
+
+/// What a lane did besides its work, ascending in its start.
+fn in_order(asides: &mut [Aside]) {
+    asides.sort_by_key(|aside| aside.start);
 }
 
 /// The step that follows when each lane's work takes these times, in the order of its program: those

@@ -4,7 +4,7 @@ use crate::ids::LaneId;
 
 /// Lanes of a group. Each lane has several places in memory where it reads and writes; those of a
 /// group fit the caches, those of a thousand lanes do not (address translation above all).
-const GROUP: usize = 32;
+const GROUP: usize = 64;
 
 /// A set of lanes. A group of neighbours is taken until none of it is left, then the next group up
 /// to the last one, and back: between two visits a group's neighbours have made much progress, so

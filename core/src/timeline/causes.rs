@@ -14,11 +14,14 @@ use crate::units::Nanos;
 #[derive(Debug)]
 pub struct Arrivals {
     micro_batches: usize,
-    /// Where the messages of each lane, micro-batch and direction begin in `order`; the end of all.
-    first: Vec<u32>,
-    /// Indices of messages.
-    order: Vec<u32>,
+    /// The first message of each lane, micro-batch and direction, or [`NONE`].
+    first: Box<[u32]>,
+    /// By message: the next one of the same lane, micro-batch and direction, or [`NONE`].
+    next: Box<[u32]>,
 }
+
+/// No message.
+const NONE: u32 = u32::MAX;
 
 /// What an action waited for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,25 +38,16 @@ impl Arrivals {
         let messages = &timeline.messages;
         let micro_batches = messages.iter().map(|m| m.micro_batch.index() + 1).max().unwrap_or(0);
         let slots = timeline.lanes.len() * micro_batches * 2;
-        let slot = |m: &Message| {
-            let at = m.to.index() * micro_batches + m.micro_batch.index();
-            Some(at * 2 + usize::from(m.gradient)).filter(|slot| *slot < slots)
-        };
-        let mut first = vec![0u32; slots + 1];
-        for slot in messages.iter().filter_map(slot) {
-            first[slot + 1] += 1;
+        let mut first: Box<[u32]> = vec![NONE; slots].into();
+        let mut next: Box<[u32]> = vec![NONE; messages.len()].into();
+        // From the last to the first: each list is in the order of the messages.
+        for (i, message) in messages.iter().enumerate().rev() {
+            let at = message.to.index() * micro_batches + message.micro_batch.index();
+            if let Some(first) = first.get_mut(at * 2 + usize::from(message.gradient)) {
+                next[i] = std::mem::replace(first, i as u32);
+            }
         }
-        for at in 0..slots {
-            first[at + 1] += first[at];
-        }
-        let mut free = first.clone();
-        let mut order = vec![0; first[slots] as usize];
-        for (i, message) in messages.iter().enumerate() {
-            let Some(slot) = slot(message) else { continue };
-            order[free[slot] as usize] = i as u32;
-            free[slot] += 1;
-        }
-        Self { micro_batches, first, order }
+        Self { micro_batches, first, next }
     }
 
     /// The message without which `action` could not begin on `lane`: the last of those that come from
@@ -64,9 +58,10 @@ impl Arrivals {
         }
         let backward = action.kind != ActionKind::Forward;
         let at = (lane * self.micro_batches + action.micro_batch.index()) * 2;
-        let slot = at + usize::from(backward);
-        let (from, to) = (*self.first.get(slot)?, *self.first.get(slot + 1)?);
-        let here = self.order[from as usize..to as usize].iter().map(|i| *i as usize);
+        let known = |i: &u32| *i != NONE;
+        let first = self.first.get(at + usize::from(backward)).copied().filter(known);
+        let all = std::iter::successors(first, |i| Some(self.next[*i as usize]).filter(known));
+        let here = all.map(|i| i as usize);
         let comes = |i: &usize| {
             let stage = timeline.messages[*i].stage;
             if backward { stage > action.stage } else { stage < action.stage }

@@ -3,7 +3,7 @@
 use super::{Lane, Span, Work};
 use crate::plan::Program;
 use crate::schedule::ActionKind;
-use crate::units::{Bytes, Nanos};
+use crate::units::Nanos;
 
 impl Lane {
     /// A lane that executed `program` with these spans. Parameters are there all the time, a slot
@@ -11,13 +11,14 @@ impl Lane {
     /// while an action runs.
     pub fn new(program: &Program, spans: Vec<Span>) -> Self {
         let mut held = program.persistent;
-        let mut memory: Vec<(Nanos, Bytes)> = Vec::with_capacity(2 * spans.len() + 1);
+        let mut memory = vec![(Nanos::ZERO, held); 2 * spans.len() + 1];
+        let mut last = 0;
+        let slots = memory.as_mut_slice();
         // Of several entries of one moment the last one counts.
-        let mut set = |moment, bytes| match memory.last_mut() {
-            Some(last) if last.0 == moment => last.1 = bytes,
-            _ => memory.push((moment, bytes)),
+        let mut set = |moment, bytes| {
+            last += usize::from(slots[last].0 != moment);
+            slots[last] = (moment, bytes);
         };
-        set(Nanos::ZERO, held);
         for span in &spans {
             let Work::Run(action) = span.work else { continue };
             let Some(stage) = program.stage(action.stage) else { continue };
@@ -36,6 +37,7 @@ impl Lane {
             }
             set(span.end, held);
         }
+        memory.truncate(last + 1);
         Self { spans, memory, arena: program.arena, asides: vec![] }
     }
 }

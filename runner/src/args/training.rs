@@ -44,6 +44,10 @@ pub struct TrainingArgs {
     /// Shorten the gradient of all parameters together to this length.
     #[arg(long, value_name = "NORM")]
     pub clip_norm: Option<f32>,
+    /// Skip steps whose gradients are not finite: nothing changes by them, and so many in a row end
+    /// the run.
+    #[arg(long, value_name = "STEPS")]
+    pub skip_nonfinite: Option<u32>,
     /// Update batch normalisation's running statistics once a mini-batch.
     #[arg(long)]
     pub deferred_batch_norm: bool,
@@ -120,6 +124,7 @@ impl TrainingArgs {
                 base_batch: self.base_batch,
             },
             clip_norm: self.clip_norm,
+            skip_nonfinite: self.skip_nonfinite,
             batch_norm: match self.deferred_batch_norm {
                 true => BatchNorm::Deferred,
                 false => BatchNorm::PerMicroBatch,

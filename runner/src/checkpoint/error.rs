@@ -1,6 +1,7 @@
 //! Why a checkpoint cannot be saved, read or continued.
 
 use super::manifest::VERSION;
+use crate::elastic::Fenced;
 use crate::tensor_file::TensorFileError;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -11,6 +12,9 @@ pub enum CheckpointError {
     /// A file of tensors could not be read or written.
     #[error(transparent)]
     Tensors(#[from] TensorFileError),
+    /// A rank of a generation that was given up.
+    #[error("{0}")]
+    Fenced(#[from] Fenced),
     /// Another file or a folder could not be read or written.
     #[error("{}: {source}", path.display())]
     File {

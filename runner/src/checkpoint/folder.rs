@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The checkpoint that a run may go on from, or several, the first that is whole being meant.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Resume {
     /// Newest first.
     pub candidates: Vec<Candidate>,
@@ -18,7 +18,7 @@ pub struct Resume {
 }
 
 /// A checkpoint, not yet looked into.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Candidate {
     /// Its folder.
     pub folder: PathBuf,
@@ -52,6 +52,18 @@ impl Resume {
         Ok(Self { candidates, folder, falls_back: true })
     }
 
+    /// Goes on from what a job's memory holds as well, which is newer unless it was lost.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn with_memory(mut self, folder: &Path) -> Result<Self, CheckpointError> {
+        let in_memory = list(folder)?;
+        self.candidates.retain(|disk| in_memory.iter().all(|memory| memory.step != disk.step));
+        self.candidates.extend(in_memory);
+        self.candidates.sort_by_key(|candidate| Reverse(candidate.step));
+        Ok(self)
+    }
+
     /// Refuses when the newest checkpoint that can be read belongs to other training, or when one
     /// is of a newer program: going on from an older one would give up what that one trained.
     ///
@@ -79,7 +91,7 @@ impl Resume {
 }
 
 /// The checkpoints in a folder, newest first; none when there is no folder.
-fn list(folder: &Path) -> Result<Vec<Candidate>, CheckpointError> {
+pub(super) fn list(folder: &Path) -> Result<Vec<Candidate>, CheckpointError> {
     let mut steps = steps(folder)?;
     steps.sort_unstable_by_key(|step| Reverse(*step));
     let candidate = |step| Candidate { folder: folder.join(name(step)), step };
@@ -87,7 +99,7 @@ fn list(folder: &Path) -> Result<Vec<Candidate>, CheckpointError> {
 }
 
 /// The name of a checkpoint's folder.
-pub(super) fn name(step: u64) -> String {
+pub fn name(step: u64) -> String {
     format!("step-{step}")
 }
 
@@ -100,6 +112,14 @@ pub(super) fn part(step: u64) -> String {
 fn steps(folder: &Path) -> Result<Vec<u64>, CheckpointError> {
     let step = |name: &str| name.strip_prefix("step-")?.parse().ok();
     Ok(entries(folder)?.iter().filter_map(|name| step(name)).collect())
+}
+
+/// The step of the newest checkpoint in a folder of checkpoints.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn newest(folder: &Path) -> Result<Option<u64>, CheckpointError> {
+    Ok(steps(folder)?.into_iter().max())
 }
 
 fn entries(folder: &Path) -> Result<Vec<String>, CheckpointError> {
@@ -144,15 +164,28 @@ pub(super) fn remove_begun(folder: &Path) -> Result<(), CheckpointError> {
     entries(folder)?.iter().filter(begun).try_for_each(|name| remove(&folder.join(name)))
 }
 
-/// Keeps the checkpoint of `step` and the newest before it, `keep` in all. Those of later steps
-/// were of another continuation, which this run has left.
-pub(super) fn prune(folder: &Path, step: u64, keep: usize) -> Result<(), CheckpointError> {
+/// Keeps the checkpoint of `step` and the newest before it, `keep` in all, and the one to `spare`.
+/// Those of later steps were of another continuation, which this run has left.
+pub(super) fn prune(
+    folder: &Path,
+    step: u64,
+    (keep, spare): (usize, Option<u64>),
+) -> Result<(), CheckpointError> {
     let (mut mine, others): (Vec<u64>, Vec<u64>) =
         steps(folder)?.into_iter().partition(|other| *other <= step);
     mine.sort_unstable_by_key(|step| Reverse(*step));
-    let old = mine.into_iter().skip(keep.max(1));
+    let old = mine.into_iter().skip(keep.max(1)).filter(|old| Some(*old) != spare);
     others.into_iter().chain(old).try_for_each(|step| remove(&folder.join(name(step))))?;
     remove_begun(folder)
+}
+
+/// Removes all checkpoints of a folder that are of more than `step` steps.
+///
+/// # Errors
+/// When one cannot be removed.
+pub fn forget_after(folder: &Path, step: u64) -> Result<(), CheckpointError> {
+    let newer = steps(folder)?.into_iter().filter(|other| *other > step);
+    newer.into_iter().try_for_each(|newer| remove(&folder.join(name(newer))))
 }
 
 /// Removes a checkpoint. Its manifest goes first: what is left, if anything, is none.

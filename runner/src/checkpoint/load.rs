@@ -5,21 +5,32 @@ use super::carried::read_carried;
 use super::{
     Candidate, CheckpointError, ChoiceRecord, FileRecord, Identity, Manifest, Resume, SplitRecord,
 };
-use crate::execute::{Rank, RunError};
+use crate::execute::{Rank, RunError, Skipped};
 use crate::tensor_file::{TensorFile, checksum};
 use crate::transport::{ReduceOp, Transport};
+use pipewright_core::elastic::Origin;
+use pipewright_core::plan::Plan;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Where training begins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Begun {
-    /// Steps that were trained already.
-    pub step: u64,
+    /// Steps that were trained already, and their samples.
+    pub origin: Origin,
     /// Mean loss of the last of them; 0 at the very beginning.
     pub loss: f64,
+    /// Those that changed nothing.
+    pub skipped: Skipped,
     /// What was learned where the way of gradients is chosen while training.
     pub choice: Option<ChoiceRecord>,
+}
+
+impl Begun {
+    /// Steps in all, these included, when a plan is trained to its end: as many as its samples make.
+    pub fn steps(&self, plan: &Plan) -> u64 {
+        self.origin.steps(plan.mini_batch, plan.samples_total())
+    }
 }
 
 /// Sets every tensor of this rank that outlives a step to what the newest whole checkpoint says.
@@ -78,11 +89,13 @@ fn read<T: Transport>(
     let ranks = rank.transport.ranks() as usize;
     let share = manifest.files.iter().skip(rank.transport.rank() as usize).step_by(ranks);
     share.into_iter().try_for_each(|file| verify(folder, file))?;
-    rank.go_on_at(manifest.step);
+    rank.go_on_at(manifest.origin());
     let same = manifest.split == *split;
     read_tensors(rank, folder, &manifest, same)?;
     read_carried(rank, folder, &manifest, same)?;
-    Ok(Begun { step: manifest.step, loss: manifest.loss, choice: manifest.choice })
+    let origin = manifest.origin();
+    let Manifest { loss, skipped, choice, .. } = manifest;
+    Ok(Begun { origin, loss, skipped, choice })
 }
 
 /// Compares a file of the checkpoint in `folder` with what the manifest says of it.

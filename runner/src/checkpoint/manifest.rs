@@ -1,7 +1,10 @@
 //! `manifest.json`: which training the tensors belong to and where each of them lies.
 
+use super::seal::{is_whole, seal};
 use super::{CheckpointError, MANIFEST};
+use crate::execute::Skipped;
 use pipewright_core::adapt::History;
+use pipewright_core::elastic::Origin;
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::{Decay, Plan};
 use pipewright_core::schedule::Updates;
@@ -11,8 +14,9 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Version of the format that this code writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+/// Version of the format that this code writes, and the newest that it reads. Those of version 1 have no
+/// sum, and their mini-batches were all of one size.
+pub const VERSION: u32 = 2;
 
 /// Fields of a plan that may change between a checkpoint and its continuation: where work happens
 /// and how long. All others decide what is computed.
@@ -44,6 +48,9 @@ pub struct Manifest {
     pub samples: u64,
     /// Mean loss of the last step.
     pub loss: f64,
+    /// Steps among them that changed nothing.
+    #[serde(default, skip_serializing_if = "Skipped::is_none")]
+    pub skipped: Skipped,
     /// Which training this is.
     pub identity: Identity,
     /// How it was divided, for people: any other division can go on from here.
@@ -56,6 +63,9 @@ pub struct Manifest {
     pub choice: Option<ChoiceRecord>,
     /// The files of tensors.
     pub files: Vec<FileRecord>,
+    /// CRC-32C of all that stands before it in the file; none in a file of version 1, and in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crc32c: Option<u32>,
 }
 
 /// What a choice while training goes on from.
@@ -149,13 +159,29 @@ impl Manifest {
         if found > u64::from(VERSION) {
             return Err(CheckpointError::Version { path, found });
         }
-        let manifest: Self = serde_json::from_str(&text).map_err(broken)?;
+        let mut manifest: Self = serde_json::from_str(&text).map_err(broken)?;
+        if (found > 1 || manifest.crc32c.is_some()) && !is_whole(&text) {
+            let why = "its checksum is not that of its content".into();
+            return Err(CheckpointError::Manifest { path, why });
+        }
+        manifest.crc32c = None;
         let inside = |file: &FileRecord| !file.name.contains('/') && !file.name.starts_with('.');
         if let Some(file) = manifest.files.iter().find(|file| !inside(file)) {
             let why = format!("`{}` is no file of its folder", file.name);
             return Err(CheckpointError::Manifest { path, why });
         }
         Ok(manifest)
+    }
+
+    /// The file.
+    pub fn text(&self) -> String {
+        let plain = Self { version: VERSION, crc32c: None, ..self.clone() };
+        seal(&serde_json::to_string_pretty(&plain).expect("plain data"))
+    }
+
+    /// Where training goes on.
+    pub fn origin(&self) -> Origin {
+        Origin { step: self.step, samples: self.samples }
     }
 
     /// Whether a plan can go on from here; `folder` is for the message.
@@ -202,6 +228,12 @@ impl Manifest {
 impl Identity {
     /// Of a plan that trains on `train_samples` samples.
     pub fn new(plan: &Plan, graph: &Graph, train_samples: u64) -> Self {
+        // What becomes of steps that cannot be applied is no part of what is computed. A plan that
+        // says itself by which rule its mini-batch is another one goes on with its job's training.
+        let mut plan = plan.clone();
+        plan.training.skip_nonfinite = None;
+        (plan.mini_batch, plan.resized) = (plan.planned_batch(), None);
+        let plan = &plan;
         // By way of the text: there, single precision has as many digits as it needs.
         let value = serde_json::to_string(plan).and_then(|text| serde_json::from_str(&text));
         let mut settings: BTreeMap<String, Value> = value.expect("plain data");

@@ -13,14 +13,14 @@
 //! their own, `stage-000-rank-002.safetensors`. Schedules that keep two versions of the weights
 //! save the older as `NAME@version-1`.
 //!
-//! Samples, dropout and the learning rate follow from the step and the seed, so tensors and the
-//! step are all there is to keep. Tensors are found by name: another division into stages, another
-//! schedule or number of ranks goes on from the same files.
+//! Samples, dropout and the learning rate follow from the seed and from how many steps and samples
+//! were trained, so tensors and these two numbers are all there is to keep. Tensors are found by name:
+//! another division into stages, another schedule or number of ranks goes on from the same files.
 //!
 //! How one comes to be, so that a crash at any moment leaves the one before as it was:
 //! 1. rank 0 makes `.step-100.part`;
 //! 2. every rank writes its stages there and waits for the disk;
-//! 3. rank 0 writes the manifest, waits for the disk, and renames the folder: only now does the
+//! 3. rank 0 writes the manifest with a sum of itself, waits for the disk, and renames the folder: only now does the
 //!    checkpoint exist;
 //! 4. rank 0 removes older ones, all but the newest few.
 //!
@@ -28,19 +28,24 @@
 
 mod agree;
 mod carried;
+mod copy;
 mod error;
 mod folder;
 mod load;
 mod manifest;
 mod save;
+mod seal;
+mod spread;
 
+pub use copy::keep_newest;
 pub use error::CheckpointError;
-pub use folder::{Candidate, Resume, has_checkpoints, remove_all};
+pub use folder::{Candidate, Resume, forget_after, has_checkpoints, name, newest, remove_all};
 pub use load::{Begun, load, verify};
 pub use manifest::{
     ChoiceRecord, FileRecord, Identity, Manifest, ModelRecord, SplitRecord, VERSION,
 };
-pub use save::{Saver, save};
+pub use save::{Saver, Steps, save};
+pub use spread::{Hosts, bring_together};
 
 /// The folder of a run's checkpoints, in the run's.
 pub const FOLDER: &str = "checkpoints";

@@ -4,11 +4,14 @@ use super::agree::agree;
 use super::carried::write_carried;
 use super::folder::{name, part, prune, remove, remove_begun, sync};
 use super::{
-    CheckpointError, ChoiceRecord, FileRecord, Identity, MANIFEST, Manifest, SplitRecord, VERSION,
+    CheckpointError, ChoiceRecord, FileRecord, Hosts, Identity, MANIFEST, Manifest, SplitRecord,
+    VERSION, spread,
 };
-use crate::execute::{Lasting, Rank, RunError};
+use crate::elastic::Fence;
+use crate::execute::{Lasting, Place, Rank, RunError, Skipped};
 use crate::tensor_file::{Tensor, write};
 use crate::transport::{Transport, TransportError};
+use pipewright_core::elastic::Origin;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,8 +29,30 @@ pub struct Saver {
     pub identity: Identity,
     /// How it is divided.
     pub split: SplitRecord,
-    /// Samples of a step.
-    pub mini_batch: u64,
+    /// Whether this rank may still write, in an elastic job.
+    pub fence: Option<Fence>,
+    /// Where the folder is another one on each host: in their memory.
+    pub hosts: Option<Hosts>,
+}
+
+/// The steps that a checkpoint is of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps {
+    /// How many were trained, and on how many samples.
+    pub trained: Origin,
+    /// Mean loss of the last.
+    pub loss: f64,
+    /// Those among them that changed nothing.
+    pub skipped: Skipped,
+    /// The checkpoint after so many steps stays, however many newer ones there are.
+    pub spare: Option<u64>,
+}
+
+/// What a manifest says beside the files.
+pub(super) struct Known {
+    pub steps: Steps,
+    pub carried: Option<String>,
+    pub choice: Option<ChoiceRecord>,
 }
 
 impl Saver {
@@ -37,9 +62,8 @@ impl Saver {
     }
 }
 
-/// Saves a checkpoint after `step` steps of training, the last of which had the mean loss `loss`.
-/// Collective: when this returns without error on one rank, the checkpoint is on the disk and all
-/// ranks know. Allocates little more than the list of tensors.
+/// Saves a checkpoint after `steps` of training. Collective: when this returns without error on one
+/// rank, the checkpoint is on the disk and all ranks know. Allocates little more than the list of tensors.
 ///
 /// # Errors
 /// The same on all ranks: rank 0 knows which rank failed and why. The checkpoints before this one
@@ -47,9 +71,14 @@ impl Saver {
 pub fn save<T: Transport>(
     rank: &mut Rank<T>,
     saver: &Saver,
-    (step, loss): (u64, f64),
+    steps: Steps,
     choice: Option<ChoiceRecord>,
 ) -> Result<(), RunError> {
+    let known = Known { steps, carried: rank.carried_layout(), choice };
+    let step = steps.trained.step;
+    if let Some(hosts) = &saver.hosts {
+        return spread::save(rank, saver, hosts, known);
+    }
     let lost = |source| RunError::Agreement { step, source };
     let failed = |source| RunError::Checkpoint { step, source };
     let first = rank.transport.rank() == 0;
@@ -58,22 +87,21 @@ pub fn save<T: Transport>(
     agree(&mut rank.transport, made).map_err(lost)?.map_err(failed)?;
     let written = write_stages(rank, &begun).map_err(|e| e.to_string());
     let reports = collect(&mut rank.transport, &written).map_err(lost)?;
-    let carried = rank.carried_layout();
-    let known = (step, loss, carried, choice);
+    rank.at(Place::Rename);
     let committed = reports.map_or(Ok(()), |all| commit(saver, &begun, known, all));
     if committed.is_err() {
         // What counts is the first error; this folder is no checkpoint in any case.
         let _ = remove(&begun);
     }
     agree(&mut rank.transport, committed).map_err(lost)?.map_err(failed)?;
-    if first && let Err(e) = prune(&saver.folder, step, saver.keep) {
+    if first && let Err(e) = prune(&saver.folder, step, (saver.keep, steps.spare)) {
         eprintln!("warning: older checkpoints stay: {e}");
     }
     Ok(())
 }
 
 /// Makes the folder that this checkpoint is written in.
-fn begin(folder: &Path, begun: &Path) -> Result<(), CheckpointError> {
+pub(super) fn begin(folder: &Path, begun: &Path) -> Result<(), CheckpointError> {
     remove_begun(folder)?;
     std::fs::create_dir_all(begun)
         .map_err(|source| CheckpointError::File { path: begun.into(), source })
@@ -81,12 +109,14 @@ fn begin(folder: &Path, begun: &Path) -> Result<(), CheckpointError> {
 
 /// Writes one file for each stage that this rank saves something of; after an error none of them is
 /// left.
-fn write_stages<T: Transport>(
+pub(super) fn write_stages<T: Transport>(
     rank: &mut Rank<T>,
     folder: &Path,
 ) -> Result<Vec<FileRecord>, CheckpointError> {
     let tensors: Vec<Lasting> = rank.lasting().into_iter().filter(|tensor| tensor.saves).collect();
     let mut files = vec![];
+    rank.at(Place::Checkpoint);
+    rank.fetch_lasting();
     for of_stage in tensors.chunk_by(|a, b| a.stage == b.stage) {
         match write_stage(rank, folder, of_stage) {
             Ok(file) => files.push(file),
@@ -135,10 +165,10 @@ fn write_stage<T: Transport>(
 }
 
 /// What a rank wrote, or why it could not.
-type Report = Result<Vec<FileRecord>, String>;
+pub(super) type Report = Result<Vec<FileRecord>, String>;
 
 /// Brings the reports of all ranks to rank 0. Collective.
-fn collect<T: Transport>(
+pub(super) fn collect<T: Transport>(
     transport: &mut T,
     mine: &Report,
 ) -> Result<Option<Vec<Report>>, TransportError> {
@@ -169,30 +199,60 @@ fn all_files(begun: &Path, reports: Vec<Report>) -> Result<Vec<FileRecord>, Chec
 fn commit(
     saver: &Saver,
     begun: &Path,
-    (step, loss, carried, choice): (u64, f64, Option<String>, Option<ChoiceRecord>),
+    known: Known,
     reports: Vec<Report>,
 ) -> Result<(), CheckpointError> {
+    let step = known.steps.trained.step;
     let files = all_files(begun, reports)?;
+    make_exist(saver, begun, step, &text_of(saver, known, files))
+}
+
+/// The manifest of what all ranks have written, if all of them have.
+pub(super) fn manifest(
+    saver: &Saver,
+    known: Known,
+    reports: Vec<Report>,
+) -> Result<Vec<u8>, CheckpointError> {
+    let of_rank =
+        |(rank, report): (u32, Report)| report.map_err(|why| CheckpointError::OnRank { rank, why });
+    let files = (0..).zip(reports).map(of_rank).collect::<Result<Vec<_>, _>>()?.concat();
+    Ok(text_of(saver, known, files))
+}
+
+fn text_of(saver: &Saver, known: Known, files: Vec<FileRecord>) -> Vec<u8> {
+    let Known { steps: Steps { trained, loss, skipped, .. }, carried, choice } = known;
     let manifest = Manifest {
         version: VERSION,
-        step,
-        samples: step * saver.mini_batch,
+        step: trained.step,
+        samples: trained.samples,
         loss,
+        skipped,
         identity: saver.identity.clone(),
         split: saver.split.clone(),
         carried,
         choice,
         files,
+        crc32c: None,
     };
-    let text = serde_json::to_string_pretty(&manifest).expect("plain data") + "\n";
+    manifest.text().into_bytes()
+}
+
+/// Writes the manifest and renames the folder, unless this rank's generation was given up.
+pub(super) fn make_exist(
+    saver: &Saver,
+    begun: &Path,
+    step: u64,
+    manifest: &[u8],
+) -> Result<(), CheckpointError> {
     let path = begun.join(MANIFEST);
     let write = || -> std::io::Result<()> {
         let mut file = File::create(&path)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(manifest)?;
         file.sync_all()
     };
     write().map_err(|source| CheckpointError::File { path: path.clone(), source })?;
     sync(begun)?;
+    saver.fence.as_ref().map_or(Ok(()), Fence::check)?;
     let folder = saver.folder.join(name(step));
     // A checkpoint of the same step is of another continuation, which this run has left.
     remove(&folder)?;

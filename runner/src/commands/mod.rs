@@ -12,6 +12,8 @@ mod bench;
 mod calibrate;
 mod check;
 mod curves;
+mod devices;
+mod elastic;
 mod explore;
 mod export;
 mod forms;
@@ -39,6 +41,9 @@ use std::process::ExitCode;
 pub fn main(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(args),
+        Command::Elastic(args) => elastic::elastic(args),
+        Command::Join(args) => elastic::members::join(&args),
+        Command::Leave(args) => elastic::members::leave(&args),
         Command::Plan(args) => plan::plan(&args),
         Command::Check(args) => check::check(&args),
         Command::Simulate(args) => simulate::simulate(&args),
@@ -51,6 +56,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Recompute(args) => recompute::recompute(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Explore(args) => explore::explore(&args),
+        Command::Devices(args) => devices::devices(&args),
         Command::Schema => schema::schema(),
     };
     match result {

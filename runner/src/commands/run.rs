@@ -1,14 +1,21 @@
 //! `runner run`: trains by a plan, each rank a thread or an MPI process.
 
+mod gpu;
 mod launch;
 mod output;
 mod state;
+#[cfg(feature = "mpi")]
+mod survive;
 
 use crate::args::{DeviceKind, RunArgs, TransportKind};
+use crate::checkpoint::CheckpointError;
 use crate::data::{self, DataSet};
+use crate::device::DeviceError;
+use crate::device::cuda::Gpu;
 use crate::device::model::Model;
+use crate::elastic::Seat;
 use crate::execute::{
-    Context, Outcome, Rank, RunError, StopFlag, available_memory, predictions, train,
+    Context, Outcome, Place, Probe, Rank, RunError, StopFlag, available_memory, predictions, train,
 };
 use crate::failure::{Code, Failure};
 use crate::report::{Metrics, Progress, summary};
@@ -32,12 +39,20 @@ struct Run {
     state: State,
     eval_every: u64,
     trace_every: u64,
+    check_replicas: u64,
     stop: StopFlag,
     threads: usize,
     device: DeviceKind,
+    /// For device `cuda`: one at least.
+    gpus: Vec<Gpu>,
+    are_processes: bool,
     json: bool,
     /// Crews of threads.
     crews: u32,
+    /// This rank's, in an elastic job.
+    seat: Option<Seat>,
+    /// Whether this rank goes on after the loss of others.
+    survives: bool,
 }
 
 /// Runs the command.
@@ -46,8 +61,8 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         Some(_) if args.crews > 1 => Err(Failure::usage(
             "--crews is for threads; under mpirun start as many ranks for each crew",
         )),
-        Some(_) => launch::processes(&args),
-        None => launch::threads(&Run::prepare(&args, None)?),
+        Some(_) => launch::processes(args),
+        None => launch::threads(&Run::prepare(&args, None, None)?),
     }
 }
 
@@ -105,11 +120,15 @@ fn fits(
     let Some(available) = available_memory().filter(|available| all > *available) else {
         return Ok(());
     };
-    let who = rank.map_or("all ranks together".into(), |rank| format!("rank {rank}"));
+    let who = rank.map_or("all ranks together".into(), |rank| {
+        let program = &programs[plan.data_parallel.place(rank).0.index()];
+        let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
+        format!("rank {rank} (stage {})", stages.join(", "))
+    });
     Err(Failure::new(
         Code::Hardware,
         format!(
-            "{who} would need {all} for tensors, this machine has {available} left. \
+            "{who} would need {all} for tensors, and {available} are left. \
              Use more stages on more machines, a smaller mini-batch or more micro-batches"
         ),
     ))
@@ -142,24 +161,39 @@ pub(super) fn stop_flag() -> Result<StopFlag, Failure> {
     Ok(flag)
 }
 
+/// The plan with what the command line says instead, for so many ranks as there are processes.
+fn plan_of(args: &RunArgs, process: Option<(u32, u32, u32)>) -> Result<Plan, Failure> {
+    let mut plan = super::read_plan(&args.plan)?;
+    plan.steps = args.steps.unwrap_or(plan.steps);
+    plan.seed = args.seed.unwrap_or(plan.seed);
+    plan.training.skip_nonfinite = args.skip_nonfinite.or(plan.training.skip_nonfinite);
+    if let Some((_, ranks, _)) = process.filter(|(_, ranks, _)| *ranks != plan.ranks()) {
+        let message = super::check::wrong_ranks(&plan, ranks, "mpirun");
+        return Err(Failure::new(Code::Hardware, message));
+    }
+    if args.crews > 1 && plan.communication.choose.is_none() {
+        return Err(Failure::usage(
+            "--crews share trials, and this plan makes none: runner plan --choose ..",
+        ));
+    }
+    Ok(plan)
+}
+
 impl Run {
     /// Everything that can go wrong before training does so here. `process` is this rank, the
-    /// number of ranks and the crew where they are processes.
-    fn prepare(args: &RunArgs, process: Option<(u32, u32, u32)>) -> Result<Self, Failure> {
-        let mut plan = super::read_plan(&args.plan)?;
-        plan.steps = args.steps.unwrap_or(plan.steps);
-        plan.seed = args.seed.unwrap_or(plan.seed);
-        if let Some((_, ranks, _)) = process.filter(|(_, ranks, _)| *ranks != plan.ranks()) {
-            let message = super::check::wrong_ranks(&plan, ranks, "mpirun");
-            return Err(Failure::new(Code::Hardware, message));
-        }
-        if args.crews > 1 && plan.communication.choose.is_none() {
-            return Err(Failure::usage(
-                "--crews share trials, and this plan makes none: runner plan --choose ..",
-            ));
-        }
+    /// number of ranks and the crew where they are processes; `seat` is its in an elastic job.
+    fn prepare(
+        args: &RunArgs,
+        process: Option<(u32, u32, u32)>,
+        seat: Option<Seat>,
+    ) -> Result<Self, Failure> {
+        let mut plan = plan_of(args, process)?;
         let prediction = predict(&plan)?;
         let modelled = args.device == DeviceKind::Model;
+        let gpus = match args.device {
+            DeviceKind::Cuda => super::devices::usable_gpus()?,
+            DeviceKind::Cpu | DeviceKind::Model => vec![],
+        };
         if modelled {
             nothing_is_trained(args)?;
             // Samples are not looked at, and need not be here.
@@ -174,8 +208,13 @@ impl Run {
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
         let first = process.is_none_or(|(rank, _, crew)| rank == 0 && crew == 0);
         let parts = (&plan, &prediction.graph);
-        let state = State::prepare(args, parts, data.train.len(), first)?;
-        let output = Output::new(args, &prediction);
+        let state = State::prepare(
+            args,
+            parts,
+            (data.train.len(), first),
+            (seat.as_ref(), sends(&prediction)),
+        )?;
+        let output = Output::new(args, &prediction, seat.as_ref().map(|seat| seat.fence.clone()));
         if first {
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
         }
@@ -190,26 +229,31 @@ impl Run {
             state,
             eval_every: args.eval_every,
             trace_every: args.trace_every,
+            check_replicas: if modelled { 0 } else { args.check_replicas },
             stop,
             threads,
             device: args.device,
+            gpus,
+            are_processes: process.is_some(),
             json: args.json,
             crews: args.crews,
+            seat,
+            survives: args.survives,
         })
     }
 
-    /// Most sends that a rank has under way.
+    /// Most sends that a rank has under way; one more is for states in other hosts' memory.
     fn handles(&self) -> usize {
-        self.prediction.programs.iter().map(|p| p.handles).max().unwrap_or(0) as usize
+        sends(&self.prediction) + usize::from(self.seat.is_some())
     }
 
     /// One rank, from its first weight to its last metric. `end` is told how it went while the
-    /// rank is still connected.
+    /// rank is still connected; where it says so, the transport is for another generation.
     fn rank<T: Transport>(
         &self,
         transport: T,
-        end: impl FnOnce(&Result<Outcome, RunError>, &mut T),
-    ) -> Result<Outcome, RunError> {
+        end: impl FnOnce(&Result<Outcome, RunError>, &mut T) -> bool,
+    ) -> (Result<Outcome, RunError>, Option<T>) {
         let index = transport.rank();
         let trains = transport.crew().0 == 0;
         let speaks = index == 0 && trains && !self.json;
@@ -217,7 +261,7 @@ impl Run {
         let mut progress = if speaks {
             let timeline = &prediction.timeline;
             let peak = timeline.peak().map_or(Bytes::ZERO, |(_, bytes)| bytes);
-            Progress::new(plan.steps, plan.ranks(), timeline.bubble(), peak)
+            Progress::new(plan.ranks(), timeline.bubble(), peak)
         } else {
             Progress::silent()
         };
@@ -225,55 +269,111 @@ impl Run {
         let parts = (plan, &prediction.graph, program);
         let mut rank = match self.device {
             DeviceKind::Cpu => Rank::new(parts, &self.data, transport, self.threads),
+            DeviceKind::Cuda => match gpu::open(&self.gpus, (index, self.are_processes), program) {
+                Ok(engine) => {
+                    Rank::on(Box::new(engine), parts, &self.data, transport, self.threads)
+                }
+                Err(source) => return (Err(self.no_device(source, transport)), None),
+            },
             DeviceKind::Model => {
                 let model = Model::new(&prediction.costs, &prediction.stages);
                 Rank::modelled(parts, &self.data, transport, model)
             }
         };
-        // Metrics are dropped, and so written, before `abort` may end the process. That they cannot
-        // be made is an error like those of training: the other ranks must hear of it.
-        let connected = rank.connect(&prediction.groups);
-        let connected = connected.map_err(|source| RunError::Agreement { step: 0, source });
-        let result = connected.and_then(|()| self.state.begin(&mut rank)).and_then(|begun| {
-            let mut metrics = match trains {
-                true => self.output.metrics(index, begun.step)?,
-                false => Metrics::none(),
-            };
-            let context = Context {
-                plan,
-                prediction,
-                evaluation: &self.evaluation,
-                test_samples: match self.device {
-                    DeviceKind::Cpu => self.data.test.len(),
-                    DeviceKind::Model => 0,
-                },
-                trains: self.device == DeviceKind::Cpu,
-                predictions: match self.device {
-                    DeviceKind::Cpu => predictions(&prediction.graph),
-                    DeviceKind::Model => None,
-                },
-                eval_every: self.eval_every,
-                stop: self.stop.clone(),
-                begun,
-                saver: self.state.saver.as_ref(),
-                trace_every: self.trace_every,
-                take_trace: &|trace| self.output.trace(trace),
-            };
-            train(&mut rank, &context, &mut metrics, &mut progress)
-        });
+        rank.probe = self.seat.as_ref().map(|seat| seat as &dyn Probe);
+        rank.at(Place::Start);
+        let result = self.train(&mut rank, trains, &mut progress);
+        let is_over = !result.as_ref().is_err_and(|error| self.goes_on_after(error));
+        if is_over {
+            rank.at(Place::Exit);
+        }
         if let Err(error) = &result
+            && is_over
             && (index == 0 || !known_to_all(error))
         {
             self.output.fail(error);
         }
-        end(&result, &mut rank.transport);
+        if end(&result, &mut rank.transport) {
+            return (result, Some(rank.into_transport()));
+        }
         if let Err(error) = &result
             && !caused_by_peer(error)
             && !known_to_all(error)
         {
             rank.transport.abort(i32::from(Code::Failed as u8), &error.to_string());
         }
-        result
+        (result, None)
+    }
+
+    /// A rank has no device: says so, and ends the others.
+    fn no_device<T: Transport>(&self, source: DeviceError, mut transport: T) -> RunError {
+        let error = RunError::Device { step: 0, instruction: 0, source };
+        self.output.fail(&error);
+        let code = failure(transport.rank(), &error).code;
+        transport.abort(i32::from(code as u8), &error.to_string());
+        error
+    }
+
+    /// Whether this rank goes on after an error: others were lost, which it noticed itself or hears
+    /// from the supervisor, who has given this generation up.
+    fn goes_on_after(&self, error: &RunError) -> bool {
+        self.survives && (error.is_loss() || self.is_given_up())
+    }
+
+    /// Whether the supervisor has given this rank's generation up.
+    fn is_given_up(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.fence.check().is_err())
+    }
+
+    /// A rank's training, from its first message to its last metric. Metrics are dropped, and so
+    /// written, when it returns: `abort` may end the process after that. That they cannot be made is
+    /// an error like those of training: the other ranks must hear of it.
+    fn train<T: Transport>(
+        &self,
+        rank: &mut Rank<T>,
+        trains: bool,
+        progress: &mut Progress,
+    ) -> Result<Outcome, RunError> {
+        let (plan, prediction) = (&self.plan, &self.prediction);
+        let connected = rank.connect(&prediction.groups);
+        connected.map_err(|source| RunError::Agreement { step: 0, source })?;
+        let memory = self.state.memory(rank)?;
+        let begun = self.state.begin(rank, memory.as_ref())?;
+        if let Some(probe) = rank.probe {
+            probe.begun(begun.origin);
+        }
+        rank.at(Place::Begun);
+        let steps = begun.steps(plan);
+        progress.begin(steps);
+        let mut metrics = match trains {
+            true => self.output.metrics(rank.transport.rank(), begun.origin.step)?,
+            false => Metrics::none(),
+        };
+        let context = Context {
+            plan,
+            prediction,
+            evaluation: &self.evaluation,
+            test_samples: match self.device {
+                DeviceKind::Cpu | DeviceKind::Cuda => self.data.test.len(),
+                DeviceKind::Model => 0,
+            },
+            trains: self.device != DeviceKind::Model,
+            predictions: match self.device {
+                DeviceKind::Cpu | DeviceKind::Cuda => predictions(&prediction.graph),
+                DeviceKind::Model => None,
+            },
+            eval_every: self.eval_every,
+            check_replicas: self.check_replicas,
+            stop: self.stop.clone(),
+            begun,
+            steps,
+            saver: self.state.saver.as_ref(),
+            memory: memory.as_ref(),
+            generation: self.seat.as_ref().map(|seat| seat.fence.generation()),
+            trace_every: self.trace_every,
+            take_trace: &|trace| self.output.trace(trace),
+        };
+        train(rank, &context, &mut metrics, progress)
     }
 
     /// What rank 0 does with the outcome.
@@ -284,13 +384,19 @@ impl Run {
         } else {
             say!("{}", summary(&self.prediction, outcome).trim_end());
         }
-        if outcome.interrupted {
-            let during = if outcome.steps == self.plan.steps { ", while testing" } else { "" };
+        // A supervisor asked for it and reads the record; mpirun would only shout about codes.
+        if outcome.interrupted && self.seat.is_none() {
+            let during = if outcome.complete { ", while testing" } else { "" };
             let message = format!("interrupted after step {}{during}", outcome.steps);
             return Err(Failure::new(Code::Interrupted, message));
         }
         Ok(())
     }
+}
+
+/// Most sends that the program of a rank has under way.
+fn sends(prediction: &Prediction) -> usize {
+    prediction.programs.iter().map(|p| p.handles).max().unwrap_or(0) as usize
 }
 
 /// Whether another rank failed first and says why itself.
@@ -299,9 +405,15 @@ fn caused_by_peer(error: &RunError) -> bool {
         RunError::Transport { source, .. } | RunError::Agreement { source, .. } => {
             matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
         }
+        RunError::Fenced(_) | RunError::Checkpoint { source: CheckpointError::Fenced(_), .. } => {
+            true
+        }
         RunError::Data { .. }
         | RunError::Codec { .. }
+        | RunError::Device { .. }
         | RunError::Diverged { .. }
+        | RunError::NotFinite { .. }
+        | RunError::Replicas { .. }
         | RunError::Checkpoint { .. }
         | RunError::Resume(_)
         | RunError::Weights(_)
@@ -313,12 +425,18 @@ fn caused_by_peer(error: &RunError) -> bool {
 /// themselves.
 fn known_to_all(error: &RunError) -> bool {
     match error {
-        RunError::Diverged { .. } | RunError::Checkpoint { .. } | RunError::Resume(_) => true,
+        RunError::Diverged { .. }
+        | RunError::NotFinite { .. }
+        | RunError::Replicas { .. }
+        | RunError::Checkpoint { .. }
+        | RunError::Resume(_) => true,
         RunError::Transport { .. }
         | RunError::Agreement { .. }
         | RunError::Data { .. }
         | RunError::Codec { .. }
+        | RunError::Device { .. }
         | RunError::Weights(_)
+        | RunError::Fenced(_)
         | RunError::Write { .. } => false,
     }
 }
@@ -327,6 +445,7 @@ fn known_to_all(error: &RunError) -> bool {
 fn failure(rank: u32, error: &RunError) -> Failure {
     let code = match error {
         RunError::Resume(_) => Code::Usage,
+        RunError::Device { source: DeviceError::OutOfMemory { .. }, .. } => Code::Hardware,
         _ if caused_by_peer(error) => Code::Peers,
         _ => Code::Failed,
     };

@@ -255,7 +255,7 @@ mod tests {
         let data = Data::Synthetic { train: 100, test: 1 };
         let split = open(&data, &classes(&[3], 4), 1).unwrap().train;
         let sequence = Sequence::Shuffled { seed: 3 };
-        Reader::new(split, Order { sequence, samples: 100, mini_batch: 8 })
+        Reader::new(split, Order::new(sequence, 100, 8))
     }
 
     fn direct(reader: &Reader, step: u64, load: Load) -> Vec<u32> {
@@ -335,7 +335,7 @@ mod tests {
         let data = Data::Tokens16 { path: folder.path("t.bin") };
         let split = open(&data, &language(4, 60_000), 0).unwrap().train;
         let samples = split.len();
-        let order = Order { sequence: Sequence::Repeated, samples, mini_batch: 1 };
+        let order = Order::new(Sequence::Repeated, samples, 1);
         let load = Load { source: Source::Input, first: 0, words: 4 };
         (Feed::new(Reader::new(split, order), vec![load], 0).unwrap(), load)
     }

@@ -10,6 +10,8 @@
 //! fewer than four times as many elements as there are samples. Limit: statistically random, not
 //! secret; a domain of four elements does not reach all of its permutations equally often.
 
+use pipewright_core::elastic::Origin;
+
 /// Rounds of the network. Three suffice in theory with random functions; small domains mix
 /// slower, and eight cost 20 ns.
 const ROUNDS: usize = 8;
@@ -25,6 +27,8 @@ pub struct Order {
     pub samples: u64,
     /// Samples of a mini-batch.
     pub mini_batch: u64,
+    /// The steps before the first one, which may have been of other mini-batches.
+    pub origin: Origin,
 }
 
 /// How samples follow each other.
@@ -42,15 +46,20 @@ pub enum Sequence {
 }
 
 impl Order {
+    /// From the beginning on, by mini-batches of one size.
+    pub fn new(sequence: Sequence, samples: u64, mini_batch: u64) -> Self {
+        Self { sequence, samples, mini_batch, origin: Origin::default() }
+    }
+
     /// The sample at `place` of mini-batch `step`; none past the end of [`Sequence::Once`]. Of R
     /// replicas, replica r takes the places from r · `mini_batch` / R on.
     ///
     /// # Panics
-    /// When there are no samples.
+    /// When there are no samples, or the step is before the origin.
     pub fn index(&self, step: u64, place: u64) -> Option<u64> {
         assert!(self.samples > 0, "a sequence over no samples");
-        // In 128 bits, so that no number of steps overflows.
-        let position = u128::from(step) * u128::from(self.mini_batch) + u128::from(place);
+        let position = self.origin.position(self.mini_batch, step, place);
+        let position = position.expect("a step that is not before the first");
         let samples = u128::from(self.samples);
         let (epoch, place) = ((position / samples) as u64, (position % samples) as u64);
         match self.sequence {
@@ -116,7 +125,7 @@ mod tests {
 
     /// The sample at `position` of the endless sequence.
     fn sample_index(seed: u64, samples: u64, position: u64) -> u64 {
-        let order = Order { sequence: Sequence::Shuffled { seed }, samples, mini_batch: 1 };
+        let order = Order::new(Sequence::Shuffled { seed }, samples, 1);
         order.index(position, 0).unwrap()
     }
 
@@ -140,7 +149,7 @@ mod tests {
             seed: u64, samples in 1u64..500, mini_batch in 1u64..100, step in 0u64..1000,
         ) {
             for sequence in [Sequence::Shuffled { seed }, Sequence::Repeated, Sequence::Once] {
-                let order = Order { sequence, samples, mini_batch };
+                let order = Order::new(sequence, samples, mini_batch);
                 let single = Order { mini_batch: 1, ..order };
                 for place in 0..mini_batch {
                     let position = step * mini_batch + place;
@@ -148,6 +157,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Mini-batches of other sizes go on in the same sequence.
+    #[test]
+    fn a_mini_batch_that_changes_leaves_no_sample_out() {
+        let sequence = Sequence::Shuffled { seed: 5 };
+        let mut order = Order::new(sequence, 40, 8);
+        let mut taken = vec![];
+        for (mini_batch, until) in [(8, 3), (4, 6), (16, 8), (8, 10)] {
+            order.mini_batch = mini_batch;
+            for step in order.origin.step..until {
+                taken.extend((0..mini_batch).map(|place| order.index(step, place).unwrap()));
+            }
+            order.origin = order.origin.after(mini_batch, until);
+        }
+        let single = Order::new(sequence, 40, 1);
+        let expected: Vec<u64> = (0..84).map(|step| single.index(step, 0).unwrap()).collect();
+        assert_eq!(taken, expected);
+        let mut epoch = taken[40..80].to_vec();
+        epoch.sort_unstable();
+        assert!(epoch.into_iter().eq(0..40), "each sample once");
     }
 
     #[test]
@@ -183,13 +213,13 @@ mod tests {
 
     #[test]
     fn without_shuffling_samples_come_as_they_lie() {
-        let order = Order { sequence: Sequence::Repeated, samples: 5, mini_batch: 4 };
+        let order = Order::new(Sequence::Repeated, 5, 4);
         let second: Vec<_> = (0..4).map(|place| order.index(1, place).unwrap()).collect();
         assert_eq!(second, [4, 0, 1, 2]);
         let once = Order { sequence: Sequence::Once, ..order };
         let second: Vec<_> = (0..4).map(|place| once.index(1, place)).collect();
         assert_eq!(second, [Some(4), None, None, None]);
-        let far = Order { sequence: Sequence::Repeated, samples: 7, mini_batch: u64::MAX };
+        let far = Order::new(Sequence::Repeated, 7, u64::MAX);
         assert!(far.index(u64::MAX, u64::MAX).unwrap() < 7, "no overflow");
     }
 }

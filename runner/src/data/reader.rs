@@ -1,6 +1,7 @@
 //! Reads what a rank loads, in the order of training.
 
 use super::{DataError, Order, Split};
+use pipewright_core::elastic::Origin;
 use pipewright_core::plan::Source;
 
 /// Target of a sample that only fills up a mini-batch: the kernels leave it out. As a
@@ -33,6 +34,11 @@ impl Reader {
     pub fn new(split: Split, order: Order) -> Self {
         assert_eq!(split.len(), order.samples, "an order of other samples");
         Self { split, order }
+    }
+
+    /// Has the sequence go on where other mini-batches ended.
+    pub fn go_on_at(&mut self, origin: Origin) {
+        self.order.origin = origin;
     }
 
     /// Fills `out` with what `load` says, for mini-batch `step`. What lies past the end is
@@ -72,7 +78,7 @@ mod tests {
     fn reader(samples: u64, sequence: Sequence) -> (Reader, Split) {
         let data = Data::Synthetic { train: samples, test: 1 };
         let split = open(&data, &classes(&[3], 4), 1).unwrap().train;
-        let reader = Reader::new(split.clone(), Order { sequence, samples, mini_batch: 4 });
+        let reader = Reader::new(split.clone(), Order::new(sequence, samples, 4));
         (reader, split)
     }
 

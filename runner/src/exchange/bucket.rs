@@ -109,6 +109,14 @@ impl Bucket {
         });
     }
 
+    pub fn allow_undo(&mut self) {
+        self.residuals.allow_undo();
+    }
+
+    pub fn settle(&mut self, undo: bool) {
+        self.residuals.settle(undo);
+    }
+
     pub fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Idle)
     }
@@ -120,6 +128,7 @@ impl Bucket {
         values: Values,
         tools: &mut Tools,
     ) -> Result<(), TransportError> {
+        self.residuals.remember();
         self.values = Some(values);
         (self.reduction, self.layout) = (self.reductions[reduction], reduction);
         let encodes = !self.share.across.is_empty() || self.share.inside.is_some();

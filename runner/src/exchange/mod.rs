@@ -179,6 +179,24 @@ impl Exchange {
         self.bytes
     }
 
+    /// From now on sums can be [undone](Self::settle): takes memory for a copy of what is carried over.
+    pub fn allow_undo(&mut self) {
+        let mut engine = self.driver.engine();
+        engine.buckets.iter_mut().for_each(Bucket::allow_undo);
+        self.bytes = engine.buckets.iter().map(Bucket::bytes).sum();
+    }
+
+    /// The sums since the last call stay, or are to be as if they had not been: what is carried over
+    /// is what it was before them.
+    ///
+    /// # Panics
+    /// While a bucket is under way.
+    pub fn settle(&mut self, undo: bool) {
+        let mut engine = self.driver.engine();
+        assert!(engine.is_idle(), "residuals change while buckets are summed");
+        engine.buckets.iter_mut().for_each(|bucket| bucket.settle(undo));
+    }
+
     /// Shows what is carried over to the next step, to save or to load it: by bucket, whose it is, its
     /// places in the bucket and the values there.
     ///

@@ -19,6 +19,15 @@ pub(super) struct Residuals {
     server: Vec<f32>,
     /// Where the own part begins among them.
     own: usize,
+    before: Option<Before>,
+}
+
+/// Both as they were before a sum.
+struct Before {
+    worker: Vec<f32>,
+    server: Vec<f32>,
+    /// Whether there was a sum since they were settled.
+    summed: bool,
 }
 
 impl Residuals {
@@ -26,7 +35,7 @@ impl Residuals {
     pub fn new((worker, server): (usize, usize), parts: &Parts, own: usize) -> Self {
         let first = parts.get(own).into_iter().flatten().flatten().next();
         let own = first.map_or(0, |piece| piece.at);
-        Self { worker: vec![0.0; worker], server: vec![0.0; server], own }
+        Self { worker: vec![0.0; worker], server: vec![0.0; server], own, before: None }
     }
 
     pub fn worker(&mut self, piece: &Piece) -> &mut [f32] {
@@ -39,7 +48,32 @@ impl Residuals {
     }
 
     pub fn bytes(&self) -> u64 {
-        4 * (self.worker.len() + self.server.len()) as u64
+        let copies = 1 + u64::from(self.before.is_some());
+        4 * copies * (self.worker.len() + self.server.len()) as u64
+    }
+
+    /// Takes memory for a copy.
+    pub fn allow_undo(&mut self) {
+        let (worker, server) = (self.worker.clone(), self.server.clone());
+        self.before = Some(Before { worker, server, summed: false });
+    }
+
+    /// A sum begins.
+    pub fn remember(&mut self) {
+        if let Some(before) = &mut self.before {
+            before.worker.copy_from_slice(&self.worker);
+            before.server.copy_from_slice(&self.server);
+            before.summed = true;
+        }
+    }
+
+    /// What sums since the last call made stays, or is what it was before them.
+    pub fn settle(&mut self, undo: bool) {
+        let Some(before) = &mut self.before else { return };
+        if std::mem::take(&mut before.summed) && undo {
+            self.worker.copy_from_slice(&before.worker);
+            self.server.copy_from_slice(&before.server);
+        }
     }
 
     /// Shows the residuals of each piece, with its places in the bucket.

@@ -1,5 +1,12 @@
 //! The memory of one rank: allocated once, divided as the plan says.
+//!
+//! A device with memory of its own has a copy of it, laid out alike; see [`newest`] for who has what. All
+//! that the host does with tensors, messages, samples and checkpoints, stays as it is.
 
+mod newest;
+
+use crate::device::{Accelerator, DeviceError};
+use newest::{Access, Newest, Side};
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
 use smallvec::SmallVec;
@@ -22,6 +29,47 @@ pub type Slices<T> = SmallVec<[T; 16]>;
 /// All tensors of a rank.
 pub struct Arena {
     lines: Vec<Line>,
+    device: Option<Distant>,
+}
+
+/// The device's copy.
+struct Distant {
+    accelerator: Box<dyn Accelerator>,
+    newest: Newest,
+    /// The first thing that went wrong; nothing on either side means anything after it.
+    fault: Option<DeviceError>,
+}
+
+impl Distant {
+    /// The host is about to touch a region: fetches what only the device has.
+    fn fetch(&mut self, lines: &mut [Line], region: Region, access: Access) {
+        let all: &mut [u8] = bytemuck::cast_slice_mut(lines);
+        let accelerator = &mut self.accelerator;
+        let fetched = self.newest.touch(bytes_of(region), (Side::Host, access), |part| {
+            accelerator.download(part.start, &mut all[part.start as usize..part.end as usize])
+        });
+        self.note(fetched);
+    }
+
+    /// The device is about to touch a region: hands it what only the host has.
+    fn hand_over(&mut self, lines: &[Line], region: Region, access: Access) {
+        let all: &[u8] = bytemuck::cast_slice(lines);
+        let accelerator = &mut self.accelerator;
+        let handed = self.newest.touch(bytes_of(region), (Side::Device, access), |part| {
+            accelerator.upload(part.start, &all[part.start as usize..part.end as usize])
+        });
+        self.note(handed);
+    }
+
+    fn note(&mut self, result: Result<(), DeviceError>) {
+        if let Err(error) = result {
+            self.fault.get_or_insert(error);
+        }
+    }
+}
+
+fn bytes_of(region: Region) -> std::ops::Range<u64> {
+    region.offset.0..region.offset.0 + region.bytes.0
 }
 
 impl Arena {
@@ -31,7 +79,59 @@ impl Arena {
     /// When it is no multiple: plans are laid out in such units.
     pub fn new(bytes: Bytes) -> Self {
         assert_eq!(bytes.0 % LINE, 0, "arenas are whole cache lines");
-        Self { lines: bytemuck::zeroed_vec((bytes.0 / LINE) as usize) }
+        Self { lines: bytemuck::zeroed_vec((bytes.0 / LINE) as usize), device: None }
+    }
+
+    /// The same with a copy on a device, whose memory is as large and zeroed.
+    pub fn with_copy(bytes: Bytes, accelerator: Box<dyn Accelerator>) -> Self {
+        let device = Distant { accelerator, newest: Newest::default(), fault: None };
+        Self { device: Some(device), ..Self::new(bytes) }
+    }
+
+    /// Whether a device computes.
+    pub fn is_distant(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// Has the device do something that reads and writes these regions; what it writes, it may also
+    /// read. What goes wrong is told by [`Self::check`].
+    ///
+    /// # Panics
+    /// Without a device.
+    pub fn compute(
+        &mut self,
+        reads: &[Region],
+        writes: &[Region],
+        work: impl FnOnce(&mut dyn Accelerator) -> Result<(), DeviceError>,
+    ) {
+        let device = self.device.as_mut().expect("a device computes");
+        for region in reads {
+            device.hand_over(&self.lines, *region, Access::Read);
+        }
+        for region in writes {
+            device.hand_over(&self.lines, *region, Access::ReadWrite);
+        }
+        if device.fault.is_none() {
+            let done = work(&mut *device.accelerator);
+            device.note(done);
+        }
+    }
+
+    /// What went wrong on the device since it was asked last.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check(&mut self) -> Result<(), DeviceError> {
+        match self.device.as_mut().and_then(|device| device.fault.take()) {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+
+    fn touch(&mut self, region: Region, access: Access) {
+        if let Some(device) = &mut self.device {
+            device.fetch(&mut self.lines, region, access);
+        }
     }
 
     /// What was allocated.
@@ -43,20 +143,33 @@ impl Arena {
         bytemuck::cast_slice_mut(&mut self.lines)
     }
 
+    /// Has the host have a region, for [`Self::at_home`].
+    pub fn fetch(&mut self, region: Region) {
+        self.touch(region, Access::Read);
+    }
+
     /// A region as bytes, to send.
-    pub fn raw(&self, region: Region) -> &[u8] {
+    pub fn raw(&mut self, region: Region) -> &[u8] {
+        self.fetch(region);
+        self.at_home(region)
+    }
+
+    /// A region as bytes that the host has: nothing but the host wrote there since it was fetched.
+    pub fn at_home(&self, region: Region) -> &[u8] {
         let all: &[u8] = bytemuck::cast_slice(&self.lines);
         &all[region.offset.0 as usize..][..region.bytes.0 as usize]
     }
 
-    /// A region as bytes, to receive into.
+    /// A region as bytes, to write all of them.
     pub fn raw_mut(&mut self, region: Region) -> &mut [u8] {
+        self.touch(region, Access::Overwrite);
         let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines);
         &mut all[region.offset.0 as usize..][..region.bytes.0 as usize]
     }
 
     /// A region as numbers.
     pub fn floats(&mut self, region: Region) -> &mut [f32] {
+        self.touch(region, Access::ReadWrite);
         let (start, len) = words_of(region);
         &mut self.words()[start..start + len]
     }
@@ -66,6 +179,8 @@ impl Arena {
     /// # Panics
     /// When they overlap: a defect of the memory plan.
     pub fn values_and_bytes(&mut self, values: Region, bytes: Region) -> (&mut [f32], &mut [u8]) {
+        self.touch(values, Access::ReadWrite);
+        self.touch(bytes, Access::ReadWrite);
         let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines);
         let [a, b] = [values, bytes].map(|region| {
             let start = region.offset.0 as usize;
@@ -91,10 +206,14 @@ impl Arena {
         reads: impl Iterator<Item = Region>,
         writes: impl Iterator<Item = Region>,
     ) -> (Slices<&[f32]>, Slices<&mut [f32]>) {
+        let reads: Slices<Region> = reads.collect();
+        let writes: Slices<Region> = writes.collect();
+        reads.iter().for_each(|region| self.touch(*region, Access::Read));
+        writes.iter().for_each(|region| self.touch(*region, Access::ReadWrite));
         let words = self.words();
         let (base, count) = (words.as_mut_ptr(), words.len());
-        let reads: Slices<(usize, usize)> = reads.map(words_of).collect();
-        let writes: Slices<(usize, usize)> = writes.map(words_of).collect();
+        let reads: Slices<(usize, usize)> = reads.into_iter().map(words_of).collect();
+        let writes: Slices<(usize, usize)> = writes.into_iter().map(words_of).collect();
         let apart = |a: &(usize, usize), b: &(usize, usize)| {
             a.0 + a.1 <= b.0 || b.0 + b.1 <= a.0 || a.1 == 0 || b.1 == 0
         };

@@ -111,7 +111,7 @@ impl<'a> Chooser<'a> {
         let round = Round {
             step,
             every: self.choose.every,
-            end: context.plan.steps,
+            end: context.steps,
             samples: context.plan.mini_batch * context.predictions.unwrap_or(1),
             history: self.history.points().to_vec(),
             trials: self.trials.iter().enumerate().map(trial).collect(),

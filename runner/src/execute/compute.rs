@@ -1,8 +1,9 @@
 //! What a rank computes: kernels of passes, updates of parameters.
 
-use super::arena::Slices;
+use super::arena::{Arena, Slices};
 use super::rank::{Batch, Rank, StepCounts};
 use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Turn, Update, bf16, launch};
+use crate::device::{Accelerator, Conversion, ParameterPlaces, Places};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::ids::{MicroBatch, StageId};
 use pipewright_core::plan::{Kernel, Operand, ParamPlace, Region, StageProgram};
@@ -19,6 +20,49 @@ pub(super) struct Pass {
     pub outbox: u32,
     /// Version of the parameters.
     pub version: u32,
+}
+
+/// Where the tensors of a computation lie; see [`Places`].
+struct KernelPlaces {
+    reads: Slices<Region>,
+    writes: Slices<Region>,
+    params: Slices<Region>,
+    gradients: Slices<Region>,
+    deferred: Slices<Region>,
+    workspace: Option<Region>,
+}
+
+impl KernelPlaces {
+    /// On this processor.
+    fn launch_here(&self, call: &Call, arena: &mut Arena) {
+        let written = self.writes.iter().chain(&self.params).chain(&self.gradients);
+        let written = written.chain(&self.deferred).chain(&self.workspace).copied();
+        let (reads, mut writes) = arena.views(self.reads.iter().copied(), written);
+        let (values, rest) = writes.split_at_mut(self.writes.len());
+        let (params, rest) = rest.split_at_mut(self.params.len());
+        let (gradients, rest) = rest.split_at_mut(self.gradients.len());
+        let (deferred, scratch) = rest.split_at_mut(self.deferred.len());
+        let workspace = scratch.first_mut().map_or(&mut [][..], |slice| &mut **slice);
+        let operands =
+            Operands { reads: &reads, writes: values, params, gradients, deferred, workspace };
+        launch(call, operands);
+    }
+
+    /// On the device that has a copy of the arena.
+    fn launch_there(&self, call: &Call, arena: &mut Arena) {
+        let written = self.writes.iter().chain(&self.params).chain(&self.gradients);
+        let written: Slices<Region> =
+            written.chain(&self.deferred).chain(&self.workspace).copied().collect();
+        let places = Places {
+            reads: &self.reads,
+            writes: &self.writes,
+            params: &self.params,
+            gradients: &self.gradients,
+            deferred: &self.deferred,
+            workspace: self.workspace,
+        };
+        arena.compute(&self.reads, &written, |device| device.launch(call, &places));
+    }
 }
 
 impl<T: Transport> Rank<'_, T> {
@@ -108,43 +152,55 @@ impl<T: Transport> Rank<'_, T> {
         };
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
         for (packed, f32) in &kernel.unpack {
-            self.arena.convert(region(packed), region(f32), |from, into| {
-                bf16::unpack(call.threads, from, into);
-            });
+            self.convert(region(packed), region(f32), Conversion::Unpack);
         }
+        let places = self.places(stage, kernel, pass);
+        match self.arena.is_distant() {
+            false => places.launch_here(&call, &mut self.arena),
+            true => places.launch_there(&call, &mut self.arena),
+        }
+        for (f32, packed) in &kernel.pack {
+            self.convert(region(f32), region(packed), Conversion::Pack);
+        }
+    }
+
+    /// Where the tensors of a computation lie.
+    fn places(&self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) -> KernelPlaces {
+        let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
         let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
         let weights = params.iter().map(|p| match p.gradient {
             Some(_) => stage.versions.place(p.weight, pass.version, self.step),
             None => p.weight,
         });
-        let gradients = params.iter().filter_map(|p| p.gradient);
         let untrained = params.iter().filter(|p| p.gradient.is_none());
-        let deferred = untrained.filter_map(|p| p.state[0]);
-        let scratch = kernel.workspace.iter().map(region);
-        let written = kernel.writes.iter().map(region).chain(weights).chain(gradients);
-        let written = written.chain(deferred);
-        let (reads, mut writes) =
-            self.arena.views(kernel.reads.iter().map(region), written.chain(scratch));
-        let (values, rest) = writes.split_at_mut(kernel.writes.len());
-        let (weights, rest) = rest.split_at_mut(params.len());
-        let trained = params.iter().filter(|p| p.gradient.is_some()).count();
-        let (gradients, rest) = rest.split_at_mut(trained);
-        let (deferred, scratch) = rest.split_at_mut(rest.len() - kernel.workspace.iter().len());
-        let workspace = scratch.first_mut().map_or(&mut [][..], |slice| &mut **slice);
-        let operands = Operands {
-            reads: &reads,
-            writes: values,
-            params: weights,
-            gradients,
-            deferred,
-            workspace,
-        };
-        launch(&call, operands);
-        drop((reads, writes));
-        for (f32, packed) in &kernel.pack {
-            self.arena.convert(region(f32), region(packed), |from, into| {
-                bf16::pack(call.threads, from, into);
-            });
+        KernelPlaces {
+            reads: kernel.reads.iter().map(region).collect(),
+            writes: kernel.writes.iter().map(region).collect(),
+            params: weights.collect(),
+            gradients: params.iter().filter_map(|p| p.gradient).collect(),
+            deferred: untrained.filter_map(|p| p.state[0]).collect(),
+            workspace: kernel.workspace.as_ref().map(region),
+        }
+    }
+
+    /// Writes one region from another.
+    fn convert(&mut self, from: Region, into: Region, conversion: Conversion) {
+        if self.arena.is_distant() {
+            let work = |device: &mut dyn Accelerator| device.convert(from, into, conversion);
+            return self.arena.compute(&[from], &[into], work);
+        }
+        let threads = self.threads;
+        self.arena.convert(from, into, |from, into| match conversion {
+            Conversion::Copy => into.copy_from_slice(from),
+            Conversion::Unpack => bf16::unpack(threads, from, into),
+            Conversion::Pack => bf16::pack(threads, from, into),
+        });
+    }
+
+    fn zero(&mut self, region: Region) {
+        match self.arena.is_distant() {
+            true => self.arena.compute(&[], &[region], |device| device.zero(region)),
+            false => self.arena.floats(region).fill(0.0),
         }
     }
 
@@ -156,32 +212,59 @@ impl<T: Transport> Rank<'_, T> {
         if let Some(model) = &mut self.model {
             return model.owe_update(stage.stage);
         }
+        // A device takes all of them at once.
+        let mut distant: Vec<ParameterPlaces> = vec![];
         for place in &stage.params {
             let Some(gradient) = place.gradient else { continue };
             if !self.replica.updates {
                 // The first replica hands out its parameters before the next step.
-                self.arena.floats(gradient).fill(0.0);
+                self.zero(gradient);
                 continue;
             }
             let [old, new] = [from, to].map(|v| stage.versions.place(place.weight, v, step));
             if old != new {
-                let (reads, mut writes) = self.arena.views([old].into_iter(), [new].into_iter());
-                writes[0].copy_from_slice(reads[0]);
+                self.convert(old, new, Conversion::Copy);
             }
-            self.update_param(place, new, index);
+            match self.judge.bad() {
+                None if self.arena.is_distant() => {
+                    let (state, axes) = (place.state, self.axes(place));
+                    distant.push(ParameterPlaces { weight: new, gradient, state, axes });
+                }
+                None => self.update_param(place, new, index),
+                Some(_) => self.zero(gradient),
+            }
         }
+        if !distant.is_empty() {
+            self.update_there(&distant, index);
+        }
+    }
+
+    fn axes(&self, place: &ParamPlace) -> usize {
+        self.graph.param(place.param).shape.len()
+    }
+
+    fn update_number(&self, index: u32) -> Update {
+        let updates = u64::from(self.program.updates);
+        Update {
+            rate: self.rates.at(self.step),
+            number: self.step * updates + u64::from(index) + 1,
+            scale: self.judge.scale(),
+            threads: self.threads,
+        }
+    }
+
+    fn update_there(&mut self, parameters: &[ParameterPlaces], index: u32) {
+        let (update, rule) = (self.update_number(index), &self.rule);
+        let regions =
+            |p: &ParameterPlaces| [Some(p.weight), Some(p.gradient), p.state[0], p.state[1]];
+        let written: Vec<Region> = parameters.iter().flat_map(regions).flatten().collect();
+        let work = |device: &mut dyn Accelerator| device.update(rule, &update, parameters);
+        self.arena.compute(&[], &written, work);
     }
 
     pub(super) fn update_param(&mut self, place: &ParamPlace, weight: Region, index: u32) {
         let Some(gradient) = place.gradient else { return };
-        let updates = u64::from(self.program.updates);
-        let update = Update {
-            rate: self.rates.at(self.step),
-            number: self.step * updates + u64::from(index) + 1,
-            scale: self.clip.scale(),
-            threads: self.threads,
-        };
-        let axes = self.graph.param(place.param).shape.len();
+        let (update, axes) = (self.update_number(index), self.axes(place));
         let written = [weight, gradient].into_iter().chain(place.state.into_iter().flatten());
         let (_, mut slices) = self.arena.views(std::iter::empty(), written);
         if let [weight, gradient, state @ ..] = &mut slices[..] {

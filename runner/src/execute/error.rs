@@ -1,7 +1,10 @@
 //! Why a rank cannot go on.
 
+use super::replicas::Difference;
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
+use crate::device::DeviceError;
+use crate::elastic::Fenced;
 use crate::tensor_file::TensorFileError;
 use crate::transport::TransportError;
 use pipewright_core::compress::CodecError;
@@ -46,6 +49,16 @@ pub enum RunError {
         /// What is wrong with the message.
         source: CodecError,
     },
+    /// The device failed.
+    #[error("step {step}, instruction {instruction}: {source}")]
+    Device {
+        /// The step.
+        step: u64,
+        /// Position in the rank's program.
+        instruction: usize,
+        /// What is wrong.
+        source: DeviceError,
+    },
     /// Training diverged.
     #[error("step {step}: the loss is {loss}; lower the learning rate ({rate})")]
     Diverged {
@@ -55,6 +68,29 @@ pub enum RunError {
         loss: f64,
         /// The learning rate of the step.
         rate: f64,
+    },
+    /// Too many steps in a row whose gradients are not finite.
+    #[error(
+        "step {step}: the gradient of `{param}` is not finite, for {steps} steps in a row; none of them \
+         was applied. Lower the learning rate ({rate}) or look at the samples of these steps"
+    )]
+    NotFinite {
+        /// The last of them.
+        step: u64,
+        /// How many.
+        steps: u32,
+        /// The parameter, as far back from the loss as it began.
+        param: String,
+        /// The learning rate of the step.
+        rate: f64,
+    },
+    /// Replicas do not have the same weights any more.
+    #[error("after step {step}: {difference}")]
+    Replicas {
+        /// Steps that were trained.
+        step: u64,
+        /// What differs.
+        difference: Box<Difference>,
     },
     /// A checkpoint could not be saved.
     #[error("step {step}: no checkpoint was saved: {source}")]
@@ -70,6 +106,9 @@ pub enum RunError {
     /// Initial weights could not be read.
     #[error("{0}")]
     Weights(#[from] TensorFileError),
+    /// A rank of a generation that was given up.
+    #[error("{0}")]
+    Fenced(#[from] Fenced),
     /// A file could not be written.
     #[error("{path}: {source}")]
     Write {
@@ -80,11 +119,30 @@ pub enum RunError {
     },
 }
 
+impl RunError {
+    /// Whether a rank was lost, under an MPI that others survive with.
+    pub fn is_loss(&self) -> bool {
+        match self {
+            RunError::Transport { source, .. } | RunError::Agreement { source, .. } => {
+                matches!(source, TransportError::Lost { .. })
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Why an instruction failed.
 pub(super) enum Fault {
     Transport(TransportError),
     Data(DataError),
     Codec(CodecError),
+    Device(DeviceError),
+}
+
+impl From<DeviceError> for Fault {
+    fn from(error: DeviceError) -> Self {
+        Fault::Device(error)
+    }
 }
 
 impl From<CodecError> for Fault {

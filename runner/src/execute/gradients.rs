@@ -109,7 +109,11 @@ impl Gradients {
             None => "flat".into(),
             Some(hosts) => format!("hosts {:?}", numbered(hosts)),
         });
-        self.exchange = Some(Exchange::new(transport, &specs, communication.hierarchical)?);
+        let mut exchange = Exchange::new(transport, &specs, communication.hierarchical)?;
+        if plan.training.skip_nonfinite.is_some() {
+            exchange.allow_undo();
+        }
+        self.exchange = Some(exchange);
         Ok(())
     }
 
@@ -190,6 +194,13 @@ impl Gradients {
     /// Lets sums under way advance.
     pub fn progress(&mut self) -> Result<(), TransportError> {
         self.exchange.as_mut().map_or(Ok(()), Exchange::progress)
+    }
+
+    /// The sums of a step are to be kept, or to be undone: what is carried over is as it was before.
+    pub fn settle(&mut self, undo: bool) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.settle(undo);
+        }
     }
 
     /// Bytes of encoded gradients that this rank has sent so far.

@@ -5,6 +5,7 @@ use super::rank::{Batch, Rank};
 use super::replica::Replica;
 use crate::data::{DataError, DataSet, Feed, Load, Order, Reader, Sequence};
 use crate::transport::Transport;
+use pipewright_core::elastic::Origin;
 use pipewright_core::ids::MicroBatch;
 use pipewright_core::plan::{Instruction, Plan, Region, Source};
 
@@ -50,11 +51,17 @@ impl Input {
             true => Sequence::Shuffled { seed: plan.seed },
             false => Sequence::Repeated,
         };
-        let order = |sequence, samples| Order { sequence, samples, mini_batch: plan.mini_batch };
+        let order = |sequence, samples| Order::new(sequence, samples, plan.mini_batch);
         let train = Reader::new(data.train.clone(), order(sequence, data.train.len()));
         let test = (!data.test.is_empty())
             .then(|| Reader::new(data.test.clone(), order(Sequence::Once, data.test.len())));
         Self { train, test, feed: None, ahead: true, waited_ns: 0 }
+    }
+
+    /// Has training go on where other mini-batches ended.
+    pub fn go_on_at(&mut self, origin: Origin) {
+        self.feed = None;
+        self.train.go_on_at(origin);
     }
 
     /// Nanoseconds that loads took since the last call.

@@ -44,9 +44,16 @@ impl<T> Rank<'_, T> {
         all
     }
 
-    /// The values of one of [`Rank::lasting`].
+    /// Has the host have what lasts, where a device computes: for [`Rank::values`].
+    pub fn fetch_lasting(&mut self) {
+        for tensor in self.lasting() {
+            self.arena.fetch(tensor.region);
+        }
+    }
+
+    /// The values of one of [`Rank::lasting`], after [`Rank::fetch_lasting`].
     pub fn values(&self, tensor: &Lasting) -> &[f32] {
-        bytemuck::cast_slice(self.arena.raw(tensor.region))
+        bytemuck::cast_slice(self.arena.at_home(tensor.region))
     }
 
     /// The same, to set them.

@@ -1,19 +1,22 @@
 //! One rank: its arena, its program, its messages.
 
 use super::arena::Arena;
-use super::clip::Clip;
 use super::edges::{EdgeError, Edges};
 use super::error::{Fault, RunError};
 use super::gradients::Gradients;
 use super::input::{Input, loads};
+use super::judge::Judge;
+use super::probe::{Place, Probe};
 use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
 use crate::data::DataSet;
+use crate::device::Accelerator;
 use crate::device::cpu::{Rule, team};
 use crate::device::model::Model;
 use crate::init::init_param;
 use crate::transport::{Transport, TransportError};
+use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Graph, Op, Param};
 use pipewright_core::ids::ParamId;
 use pipewright_core::plan::{Instruction, Plan, Program, Region, StageProgram};
@@ -42,8 +45,10 @@ pub struct StepCounts {
     pub input_ns: u64,
     /// What messages to other stages lost, of the step's first micro-batch.
     pub edge_error: EdgeError,
-    /// Length of the gradient of all parameters of all ranks before clipping; 0 without clipping.
+    /// Length of the gradient of all parameters of all ranks before clipping; 0 where nobody asks.
     pub gradient_norm: f64,
+    /// The parameter for whose gradient the step was skipped.
+    pub skipped: Option<ParamId>,
 }
 
 /// One rank in training.
@@ -62,7 +67,7 @@ pub struct Rank<'a, T> {
     pub(super) threads: usize,
     pub(super) rule: Rule,
     pub(super) rates: Rates,
-    pub(super) clip: Clip,
+    pub(super) judge: Judge,
     /// Forward passes of each of the program's stages: in this step so far, and in a whole step.
     pub(super) turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
@@ -71,6 +76,10 @@ pub struct Rank<'a, T> {
     pub(super) step: u64,
     /// Spends the modelled time in place of computing.
     pub(super) model: Option<Model<'a>>,
+    /// How many times as long as it needs it computes: 1, but in tests.
+    pub(super) slow: u32,
+    /// Hears where this rank is.
+    pub probe: Option<&'a dyn Probe>,
 }
 
 impl<'a, T: Transport> Rank<'a, T> {
@@ -81,7 +90,29 @@ impl<'a, T: Transport> Rank<'a, T> {
         transport: T,
         threads: usize,
     ) -> Self {
-        let mut rank = Self::empty(parts, data, transport, threads);
+        let arena = Arena::new(parts.2.tensors());
+        Self::beginning((parts, arena), data, transport, threads)
+    }
+
+    /// The same on a device with memory of its own, which has [`Program::tensors`] zeroed bytes.
+    pub fn on(
+        accelerator: Box<dyn Accelerator>,
+        parts: (&'a Plan, &'a Graph, &'a Program),
+        data: &DataSet,
+        transport: T,
+        threads: usize,
+    ) -> Self {
+        let arena = Arena::with_copy(parts.2.tensors(), accelerator);
+        Self::beginning((parts, arena), data, transport, threads)
+    }
+
+    fn beginning(
+        (parts, arena): ((&'a Plan, &'a Graph, &'a Program), Arena),
+        data: &DataSet,
+        transport: T,
+        threads: usize,
+    ) -> Self {
+        let mut rank = Self::empty((parts, arena), data, transport, threads);
         let (plan, graph, program) = parts;
         for stage in &program.stages {
             for place in &stage.params {
@@ -103,17 +134,16 @@ impl<'a, T: Transport> Rank<'a, T> {
         transport: T,
         model: Model<'a>,
     ) -> Self {
-        Self { model: Some(model), ..Self::empty(parts, data, transport, 1) }
+        let arena = Arena::new(parts.2.tensors());
+        Self { model: Some(model), ..Self::empty((parts, arena), data, transport, 1) }
     }
 
     fn empty(
-        (plan, graph, program): (&'a Plan, &'a Graph, &'a Program),
+        ((plan, graph, program), arena): ((&'a Plan, &'a Graph, &'a Program), Arena),
         data: &DataSet,
         transport: T,
         threads: usize,
     ) -> Self {
-        // What encoded sums need, the exchange allocates.
-        let arena = Arena::new(program.exchange.offset);
         // A system without more threads still has this one.
         let threads = if team::join(threads).is_ok() { threads } else { 1 };
         let forwards = |stage: &StageProgram| {
@@ -125,7 +155,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         };
         let turns = program.stages.iter().map(forwards).collect();
         let (rule, rates) = (Rule::new(plan.optimizer), Rates::new(plan));
-        let clip = Clip::new(plan.training.clip_norm, graph);
+        let judge = Judge::new(&plan.training, graph, &program.stages);
         let replica = Replica::new(plan, transport.rank());
         let recorder = Recorder::new(program, loads(&replica, &program.train).len());
         Self {
@@ -140,12 +170,14 @@ impl<'a, T: Transport> Rank<'a, T> {
             threads,
             rule,
             rates,
-            clip,
+            judge,
             turns,
             replica,
             edges: Edges::new(program),
             step: 0,
             model: None,
+            slow: 1,
+            probe: None,
         }
     }
 
@@ -156,9 +188,16 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.arena.bytes().0 + sums.0.max(self.gradients.bytes())
     }
 
-    /// The next step will be `step`; tensors must be set as they are before it.
-    pub fn go_on_at(&mut self, step: u64) {
-        self.step = step;
+    /// The messages, without the rank: when none of its memory is under way any more.
+    pub fn into_transport(self) -> T {
+        self.transport
+    }
+
+    /// The next step is the one after these; tensors must be set as they are before it.
+    pub fn go_on_at(&mut self, origin: Origin) {
+        self.step = origin.step;
+        self.rates.go_on_at(origin);
+        self.input.go_on_at(origin);
     }
 
     /// What the last steps recorded.
@@ -174,6 +213,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.recorder.begin(step, self.transport.now_ns());
         let program = self.program;
         self.begin_step(step);
+        self.remember();
         match &mut self.model {
             Some(model) => model.begin(),
             None => self.read_ahead(&program.train, Batch::Train(step))?,
@@ -206,12 +246,19 @@ impl<'a, T: Transport> Rank<'a, T> {
     ) -> Result<StepCounts, RunError> {
         let mut counts = StepCounts::default();
         for (index, instruction) in instructions.iter().enumerate() {
-            self.instruction(instruction, batch, &mut counts).map_err(|fault| match fault {
+            if let Some(place) = Place::before(instruction) {
+                self.at(place);
+            }
+            let done = self.instruction(instruction, batch, &mut counts);
+            // What a message may have failed for.
+            let done = self.arena.check().map_err(Fault::from).and(done);
+            done.map_err(|fault| match fault {
                 Fault::Transport(source) => {
                     RunError::Transport { step, instruction: index, source }
                 }
                 Fault::Data(source) => RunError::Data { step, source },
                 Fault::Codec(source) => RunError::Codec { step, instruction: index, source },
+                Fault::Device(source) => RunError::Device { step, instruction: index, source },
             })?;
         }
         counts.input_ns = self.input.waited();
@@ -268,14 +315,16 @@ impl<'a, T: Transport> Rank<'a, T> {
                 self.waiting(Wait::Ranks, |rank| rank.broadcast(stage))?;
             }
             Instruction::Scatter { .. } => self.scatter(batch, instruction)?,
-            Instruction::ClipGradients => {
+            Instruction::JudgeGradients => {
                 let start = self.transport.now_ns();
                 if self.model.is_none() {
-                    self.clip_gradients();
+                    self.look_at_gradients();
                 }
                 counts.busy_ns += self.transport.now_ns() - start;
-                self.waiting(Wait::Ranks, |rank| rank.clip.meet(&mut rank.transport))?;
-                counts.gradient_norm = self.clip.norm();
+                self.waiting(Wait::Ranks, |rank| rank.judge.meet(&mut rank.transport))?;
+                self.judged();
+                counts.gradient_norm = self.judge.norm();
+                counts.skipped = self.judge.bad();
             }
             Instruction::Optimizer { stage, from, to, index } => {
                 self.working(Work::Optimizer(stage), counts, |rank, _| {
@@ -285,6 +334,13 @@ impl<'a, T: Transport> Rank<'a, T> {
             }
         }
         Ok(())
+    }
+
+    /// Tells whoever watches that this rank is at a place of the step under way.
+    pub fn at(&mut self, place: Place) {
+        if let Some(injury) = self.probe.and_then(|probe| probe.at(place, self.step)) {
+            self.injure(injury);
+        }
     }
 
     /// Does work that counts as such.
@@ -299,6 +355,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             model.start(start);
         }
         team::awake(self.threads, || body(self, counts))?;
+        self.dawdle(start);
         if let Some(model) = &mut self.model {
             model.finish(&self.transport);
         }
@@ -335,21 +392,6 @@ impl<'a, T: Transport> Rank<'a, T> {
         // SAFETY: the program waits for the handle before anything writes to the region, and the
         // transport is dropped before the arena.
         unsafe { self.transport.start_send(to, tag, bytes, handle as usize) }
-    }
-
-    /// Adds what this rank knows of the gradient's length. One rank speaks for a parameter that
-    /// several hold.
-    fn clip_gradients(&mut self) {
-        let program = self.program;
-        let mine =
-            program.stages.iter().filter(|stage| stage.first_copy && self.replica.index == 0);
-        for place in mine.flat_map(|stage| &stage.params) {
-            if let Some(gradient) = place.gradient
-                && tied_to(self.graph, place.param).is_none()
-            {
-                self.clip.add(place.param, self.arena.floats(gradient), self.threads);
-            }
-        }
     }
 
     pub(super) fn begin_step(&mut self, step: u64) {

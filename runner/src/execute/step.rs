@@ -2,10 +2,12 @@
 
 use super::edges::EdgeError;
 use super::error::RunError;
+use super::probe::Place;
 use super::rank::Rank;
 use super::train::Context;
 use crate::report::StepRecord;
 use crate::transport::{ReduceOp, Transport};
+use pipewright_core::ids::ParamId;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::atomic::Ordering;
 
@@ -19,6 +21,8 @@ pub(super) struct Stepped {
     pub loss: f64,
     /// Time that all ranks together computed.
     pub busy_ns: f64,
+    /// The parameter for whose gradient it was skipped.
+    pub skipped: Option<ParamId>,
     /// Whether a rank was asked to stop.
     pub stop: bool,
 }
@@ -42,11 +46,15 @@ pub(super) fn step_once<T: Transport>(
     let plan = context.plan;
     let sent_before = rank.gradients.sent_bytes();
     let counts = rank.step(step)?;
+    if let Some(probe) = rank.probe {
+        probe.computed(counts.busy_ns);
+    }
     let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
     let EdgeError { lost, sent } = counts.edge_error;
     let (correct, busy) = (counts.correct as f64, counts.busy_ns as f64);
     let mut sums = [counts.loss, correct, busy, stop, lost, sent];
     let at = |source| RunError::Agreement { step, source };
+    rank.at(Place::AllReduce);
     rank.transport.all_reduce(&mut sums, ReduceOp::Sum).map_err(at)?;
     let now = rank.transport.now_ns();
     let [loss, correct, busy_ns, stop, lost, sent] = sums;
@@ -54,10 +62,12 @@ pub(super) fn step_once<T: Transport>(
     let several = rank.gradients.ways().len() > 1;
     let record = StepRecord {
         step,
+        generation: context.generation,
         loss: context.trains.then_some(loss),
         accuracy: context.predictions.map(|each| correct / (plan.mini_batch * each) as f64),
         learning_rate: Some(rank.rates.at(step)),
-        gradient_norm: plan.training.clip_norm.map(|_| counts.gradient_norm),
+        gradient_norm: Some(counts.gradient_norm).filter(|_| plan.training.judges_gradients()),
+        skipped: counts.skipped.is_some(),
         edge_error: (sent > 0.0).then(|| EdgeError { lost, sent }.relative()),
         way: several.then(|| rank.gradients.way() as u32),
         encoded_bytes: Some(rank.gradients.sent_bytes() - sent_before).filter(|bytes| *bytes > 0),
@@ -68,5 +78,5 @@ pub(super) fn step_once<T: Transport>(
         input_ns: counts.input_ns,
         unix_ms: None,
     };
-    Ok(Stepped { record, loss, busy_ns, stop: stop > 0.0 })
+    Ok(Stepped { record, loss, busy_ns, skipped: counts.skipped, stop: stop > 0.0 })
 }

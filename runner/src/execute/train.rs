@@ -3,10 +3,13 @@
 use super::choose::{Chooser, Ended, next_round};
 use super::error::RunError;
 use super::evaluate::{Tested, evaluate};
+use super::judge::Skipped;
+use super::probe::Place;
 use super::rank::Rank;
 use super::record::{RankTrace, merge};
+use super::replicas::verify;
 use super::step::{Stepped, step_once};
-use crate::checkpoint::{Begun, ChoiceRecord, Saver, save};
+use crate::checkpoint::{Begun, ChoiceRecord, Saver, Steps, save};
 use crate::report::{Metrics, Progress};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::plan::{Instruction, Plan};
@@ -34,12 +37,20 @@ pub struct Context<'a> {
     pub trains: bool,
     /// Steps between two evaluations besides the one at the end; 0 for none.
     pub eval_every: u64,
+    /// Steps between two comparisons of replicas; 0 for none.
+    pub check_replicas: u64,
     /// Whether to stop early.
     pub stop: StopFlag,
     /// Where training begins: at the start or where a checkpoint was saved.
     pub begun: Begun,
+    /// Steps in all, [`Begun::steps`] of the plan.
+    pub steps: u64,
     /// When and where to save checkpoints.
     pub saver: Option<&'a Saver>,
+    /// Where the state of every step is kept besides, in an elastic job.
+    pub memory: Option<&'a Saver>,
+    /// The generation of an elastic job.
+    pub generation: Option<u64>,
     /// Steps between two traces besides the one at the end; 0 for none.
     pub trace_every: u64,
     /// Takes those traces, on rank 0.
@@ -65,6 +76,11 @@ pub struct Outcome {
     pub total_ns: u64,
     /// Whether a signal ended it.
     pub interrupted: bool,
+    /// Whether all steps were trained; the test at the end may be missing.
+    pub complete: bool,
+    /// Steps that changed nothing because their gradients were not finite, those before a checkpoint
+    /// included; none where the plan does not look.
+    pub skipped: Option<u64>,
     /// Bytes that each rank allocated for tensors.
     pub arena: Vec<u64>,
     /// The last steps, on rank 0.
@@ -85,12 +101,15 @@ pub fn train<T: Transport>(
     progress: &mut Progress,
 ) -> Result<Outcome, RunError> {
     let plan = context.plan;
-    let Begun { step: first, loss, .. } = context.begun;
+    let Begun { origin, loss, skipped, .. } = context.begun;
+    let first = origin.step;
     let outcome = Outcome { steps: first, loss, trained: context.trains, ..Outcome::default() };
+    // All replicas of a stage begin with one and the same file.
+    let alike = first;
     let at = |step| move |source| RunError::Agreement { step, source };
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
-    let times = Vec::with_capacity(plan.steps.saturating_sub(first) as usize);
+    let times = Vec::with_capacity(context.steps.saturating_sub(first) as usize);
     let chooser = Chooser::begin(rank, context);
     if rank.transport.crew().0 > 0 {
         if let Some(mut chooser) = chooser {
@@ -98,20 +117,31 @@ pub fn train<T: Transport>(
         }
         return Ok(outcome);
     }
-    let mut training =
-        Training { outcome, times, chooser, metrics, progress, begin, before: begin };
-    while training.outcome.steps < plan.steps && !training.outcome.interrupted {
+    let mut training = Training {
+        outcome,
+        skipped,
+        alike,
+        times,
+        chooser,
+        metrics,
+        progress,
+        begin,
+        before: begin,
+    };
+    while training.outcome.steps < context.steps && !training.outcome.interrupted {
         training.advance(rank, context)?;
     }
     if training.chooser.is_some() {
         next_round(rank, Some(None)).map_err(at(training.outcome.steps))?;
     }
-    let Training { mut outcome, mut times, before, .. } = training;
+    training.outcome.complete = training.outcome.steps == context.steps;
+    let Training { mut outcome, skipped, mut times, before, .. } = training;
+    outcome.skipped = plan.training.skip_nonfinite.map(|_| skipped.total);
     outcome.total_ns = before - begin;
     (outcome.step_ns, outcome.bubble) = summary(&mut times, plan.ranks() as usize);
     progress.finish();
     if !outcome.interrupted && context.test_samples > 0 && outcome.test.is_none() {
-        outcome.test = evaluate(rank, context, plan.steps)?;
+        outcome.test = evaluate(rank, context, context.steps)?;
         outcome.interrupted = outcome.test.is_none();
     }
     (outcome.arena, outcome.trace) = collect(rank, context, begin).map_err(at(outcome.steps))?;
@@ -121,6 +151,9 @@ pub fn train<T: Transport>(
 /// A training under way.
 struct Training<'a, 'b> {
     outcome: Outcome,
+    skipped: Skipped,
+    /// Steps after which replicas were known to be alike.
+    alike: u64,
     /// Of each step: its time, and the time that all ranks computed.
     times: Vec<(u64, f64)>,
     chooser: Option<Chooser<'a>>,
@@ -140,8 +173,7 @@ impl Training<'_, '_> {
         context: &Context,
     ) -> Result<(), RunError> {
         let step = self.outcome.steps;
-        let plan = context.plan;
-        match self.chooser.as_mut().filter(|chooser| chooser.is_due(step, plan.steps)) {
+        match self.chooser.as_mut().filter(|chooser| chooser.is_due(step, context.steps)) {
             None => {
                 let stepped = step_once(rank, context, step, self.before)?;
                 self.count(rank, context, &[stepped])?;
@@ -155,11 +187,39 @@ impl Training<'_, '_> {
                 Ended::Interrupted => self.outcome.interrupted = true,
             },
         }
+        self.verify(rank, context, step)?;
         let history = self.chooser.as_ref().map(|chooser| chooser.record(rank));
-        if keep(rank, context, self.metrics, (&self.outcome, step, history))? {
+        if keep(rank, context, self.metrics, (&self.outcome, self.kept(), step, history))? {
             self.before = rank.transport.now_ns();
+            rank.at(Place::Committed);
         }
         self.trace(rank, context, step)
+    }
+
+    /// Compares replicas after the steps since `start` where that is due: every so many steps, and
+    /// before anything goes to the disk, so that what is there is right.
+    fn verify<T: Transport>(
+        &mut self,
+        rank: &mut Rank<T>,
+        context: &Context,
+        start: u64,
+    ) -> Result<(), RunError> {
+        let (every, end) = (context.check_replicas, self.outcome.steps);
+        let ends = self.outcome.interrupted || end == context.steps;
+        let saves = context.saver.is_some_and(|saver| saver.is_due(start, end));
+        if every == 0 || !(end / every > start / every || ends || saves) {
+            return Ok(());
+        }
+        verify(rank, context, (self.alike, end))?;
+        self.alike = end;
+        // What is looked at between steps is none of the next one's time.
+        self.before = rank.transport.now_ns();
+        Ok(())
+    }
+
+    /// What a checkpoint says of the steps besides their number.
+    fn kept(&self) -> Kept {
+        Kept { skipped: self.skipped, alike: self.alike }
     }
 
     /// A trace on the way, where one is due after the steps since `start`. The one at the end is not
@@ -171,7 +231,7 @@ impl Training<'_, '_> {
         start: u64,
     ) -> Result<(), RunError> {
         let (every, end) = (context.trace_every, self.outcome.steps);
-        let last = self.outcome.interrupted || end == context.plan.steps;
+        let last = self.outcome.interrupted || end == context.steps;
         if every == 0 || end / every == start / every || last {
             return Ok(());
         }
@@ -194,15 +254,16 @@ impl Training<'_, '_> {
         let first = self.outcome.steps;
         let Some((last, others)) = stepped.split_last() else { return Ok(()) };
         for stepped in others {
+            self.judge(stepped, context)?;
             self.tell(stepped, None)?;
         }
+        self.judge(last, context)?;
         let Stepped { record, loss, stop, .. } = *last;
-        if !loss.is_finite() {
-            let rate = record.learning_rate.unwrap_or_default();
-            return Err(RunError::Diverged { step: record.step, loss, rate });
-        }
         let outcome = &mut self.outcome;
-        (outcome.steps, outcome.loss, outcome.interrupted) = (record.step + 1, loss, stop);
+        (outcome.steps, outcome.interrupted) = (record.step + 1, stop);
+        if loss.is_finite() {
+            outcome.loss = loss;
+        }
         outcome.test = None;
         self.before = rank.transport.now_ns();
         if context.tests_between(first, outcome.steps) && !outcome.interrupted {
@@ -211,6 +272,27 @@ impl Training<'_, '_> {
             self.before = rank.transport.now_ns();
         }
         self.tell(last, self.outcome.test)
+    }
+
+    /// Whether a step is one to go on from; the same on all ranks.
+    fn judge(&mut self, stepped: &Stepped, context: &Context) -> Result<(), RunError> {
+        let Stepped { record, loss, skipped, .. } = *stepped;
+        let rate = record.learning_rate.unwrap_or_default();
+        self.skipped.count(skipped.is_some());
+        let Some(param) = skipped else {
+            return match loss.is_finite() {
+                true => Ok(()),
+                false => Err(RunError::Diverged { step: record.step, loss, rate }),
+            };
+        };
+        let param = &context.prediction.graph.param(param).name;
+        let steps = self.skipped.in_row;
+        if context.plan.training.skip_nonfinite.is_some_and(|most| steps >= most) {
+            let (step, param) = (record.step, param.clone());
+            return Err(RunError::NotFinite { step, steps, param, rate });
+        }
+        self.progress.skipped(record.step, param);
+        Ok(())
     }
 
     fn tell(&mut self, stepped: &Stepped, test: Option<Tested>) -> Result<(), RunError> {
@@ -235,20 +317,48 @@ impl Context<'_> {
     }
 }
 
+/// What is kept besides tensors.
+#[derive(Clone, Copy)]
+struct Kept {
+    skipped: Skipped,
+    alike: u64,
+}
+
 /// Saves a checkpoint after the steps since `start`, where one is due or the run ends; whether it did.
 fn keep<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
     metrics: &mut Metrics,
-    (outcome, start, choice): (&Outcome, u64, Option<ChoiceRecord>),
+    (outcome, known, start, choice): (&Outcome, Kept, u64, Option<ChoiceRecord>),
 ) -> Result<bool, RunError> {
-    let ends = outcome.interrupted || outcome.steps == context.plan.steps;
-    let due = |saver: &&Saver| ends || saver.is_due(start, outcome.steps);
-    let Some(saver) = context.saver.filter(due) else { return Ok(false) };
-    // What a continuation finds of the metrics is at least what its checkpoint has.
-    metrics.flush()?;
-    save(rank, saver, (outcome.steps, outcome.loss), choice)?;
-    Ok(true)
+    let ends = outcome.interrupted || outcome.steps == context.steps;
+    // In memory the last state stays that is known to be right.
+    let spare = Some(known.alike).filter(|_| context.check_replicas > 0);
+    let savers = [(context.memory, spare), (context.saver, None)];
+    let in_memory = context.memory.map(|saver| &saver.folder);
+    let mut kept = false;
+    for (saver, spare) in savers.into_iter().filter_map(|(saver, spare)| Some((saver?, spare))) {
+        let known_right = spare == Some(outcome.steps);
+        let is_spare = in_memory.is_some_and(|memory| *memory != saver.folder);
+        if !(ends || known_right || saver.is_due(start, outcome.steps)) {
+            continue;
+        }
+        // What a continuation finds of the metrics is at least what its checkpoint has.
+        metrics.flush()?;
+        let trained = context.begun.origin.after(context.plan.mini_batch, outcome.steps);
+        let steps = Steps { trained, loss: outcome.loss, skipped: known.skipped, spare };
+        match save(rank, saver, steps, choice.clone()) {
+            Ok(()) => kept = true,
+            // The last state is in memory, and the disk has the one before: all go on, and try again.
+            Err(error @ RunError::Checkpoint { .. }) if is_spare && !ends => {
+                if rank.transport.rank() == 0 {
+                    eprintln!("warning: {error}; the checkpoint before it stays");
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(kept)
 }
 
 /// Median step time, and the idle share over the same steps.

@@ -1,5 +1,6 @@
 //! Metrics of one rank: a JSON object a line in `rank-NNN.jsonl`.
 
+use crate::elastic::Fence;
 use crate::execute::RunError;
 use pipewright_core::adapt::Chosen;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub struct Metrics {
     /// Where rank 0 keeps choices; the file is made with the first.
     folder: Option<PathBuf>,
     choices: Option<File>,
+    /// Whether this rank may still write, in an elastic job.
+    fence: Option<Fence>,
 }
 
 /// A choice of the way of gradients, with all that led to it.
@@ -42,6 +45,9 @@ pub struct Choice {
 pub struct StepRecord {
     /// Which, from 0.
     pub step: u64,
+    /// Which generation of an elastic job made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
     /// Mean over the mini-batch; none where nothing is trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
@@ -51,9 +57,12 @@ pub struct StepRecord {
     /// The step's learning rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learning_rate: Option<f64>,
-    /// Length of the gradient before clipping, where it is clipped.
+    /// Length of the gradient before clipping, where the plan has somebody look at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_norm: Option<f64>,
+    /// Whether it changed nothing because its gradient was not finite.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
     /// What messages between stages lost of their values by being encoded, relative to them; none
     /// where they travel as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +94,7 @@ pub struct StepRecord {
 impl Metrics {
     /// Metrics that go nowhere.
     pub fn none() -> Self {
-        Self { file: None, flushed: None, folder: None, choices: None }
+        Self { file: None, flushed: None, folder: None, choices: None, fence: None }
     }
 
     /// Begins `rank-NNN.jsonl` in `folder`, or goes on with it where steps before `first_step`
@@ -93,7 +102,13 @@ impl Metrics {
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn create(folder: &Path, rank: u32, first_step: u64) -> Result<Self, RunError> {
+    pub fn create(
+        folder: &Path,
+        rank: u32,
+        first_step: u64,
+        fence: Option<Fence>,
+    ) -> Result<Self, RunError> {
+        fence.as_ref().map_or(Ok(()), Fence::check)?;
         let path = folder.join(format!("rank-{rank:03}.jsonl"));
         let open = |path: &Path| {
             let failed = |source| RunError::Write { path: path.display().to_string(), source };
@@ -106,7 +121,7 @@ impl Metrics {
             false => None,
         };
         let folder = (rank == 0).then(|| folder.to_owned());
-        Ok(Self { file: Some((path, BufWriter::new(file))), flushed: None, choices, folder })
+        Ok(Self { file: Some((path, BufWriter::new(file))), flushed: None, choices, folder, fence })
     }
 
     /// Adds a choice; rank 0 alone keeps them.
@@ -115,6 +130,7 @@ impl Metrics {
     /// When the disk does not take it.
     pub fn choice(&mut self, choice: &Choice) -> Result<(), RunError> {
         let Some(folder) = &self.folder else { return Ok(()) };
+        self.fence.as_ref().map_or(Ok(()), Fence::check)?;
         let path = folder.join(CHOICES);
         let failed = |source| RunError::Write { path: path.display().to_string(), source };
         let file = match &mut self.choices {
@@ -131,6 +147,7 @@ impl Metrics {
     /// When the disk does not take them.
     pub fn flush(&mut self) -> Result<(), RunError> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
+        self.fence.as_ref().map_or(Ok(()), Fence::check)?;
         file.flush().map_err(|source| RunError::Write { path: path.display().to_string(), source })
     }
 
@@ -140,6 +157,7 @@ impl Metrics {
     /// When the disk does not take it.
     pub fn step(&mut self, record: StepRecord) -> Result<(), RunError> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
+        self.fence.as_ref().map_or(Ok(()), Fence::check)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let record = StepRecord { unix_ms: Some(now.as_millis() as u64), ..record };
         serde_json::to_writer(&mut *file, &record)

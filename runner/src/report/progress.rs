@@ -31,17 +31,25 @@ impl Progress {
         Self { kind: Kind::Silent, steps: 0, ranks: 1.0, planned_bubble: 0.0, peak: Bytes::ZERO }
     }
 
-    /// For a run of `steps` steps on `ranks` ranks.
-    pub fn new(steps: u64, ranks: u32, planned_bubble: f64, peak: Bytes) -> Self {
+    /// For a run on `ranks` ranks.
+    pub fn new(ranks: u32, planned_bubble: f64, peak: Bytes) -> Self {
         let kind = if std::io::stderr().is_terminal() {
-            let bar = ProgressBar::new(steps);
+            let bar = ProgressBar::new(0);
             let style = "{bar:32} {pos}/{len}  {msg}  {eta} left";
             bar.set_style(ProgressStyle::with_template(style).expect("a constant"));
             Kind::Bar(bar)
         } else {
             Kind::Plain { last: None }
         };
-        Self { kind, steps, ranks: f64::from(ranks), planned_bubble, peak }
+        Self { kind, steps: 0, ranks: f64::from(ranks), planned_bubble, peak }
+    }
+
+    /// Training begins, and ends after `steps` steps.
+    pub fn begin(&mut self, steps: u64) {
+        self.steps = steps;
+        if let Kind::Bar(bar) = &self.kind {
+            bar.set_length(steps);
+        }
     }
 
     /// A step ended; `busy_ns` is the sum over all ranks.
@@ -81,6 +89,16 @@ impl Progress {
         match &self.kind {
             Kind::Silent => {}
             Kind::Plain { .. } => eprintln!("{text}"),
+            Kind::Bar(bar) => bar.println(text),
+        }
+    }
+
+    /// A step changed nothing.
+    pub fn skipped(&self, step: u64, param: &str) {
+        let text = format!("step {step} is skipped: the gradient of `{param}` is not finite");
+        match &self.kind {
+            Kind::Silent => {}
+            Kind::Plain { .. } => eprintln!("warning: {text}"),
             Kind::Bar(bar) => bar.println(text),
         }
     }

@@ -1,7 +1,7 @@
 //! `result.json`: whether and how a run ended. Supervisors read it instead of mpirun's exit code,
 //! which does not always tell.
 
-use crate::execute::Outcome;
+use crate::execute::{Difference, Outcome};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +27,10 @@ pub struct ResultRecord {
     pub status: Status,
     /// Steps that were trained, those before a checkpoint included.
     pub steps: u64,
+    /// Steps among them that changed nothing because their gradients were not finite; none where the
+    /// plan does not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<u64>,
     /// Mean loss of the last step; none on device `model`, which trains nothing.
     pub loss: Option<f64>,
     /// Mean loss of the test samples.
@@ -45,6 +49,12 @@ pub struct ResultRecord {
     pub predicted_bubble: f64,
     /// Why it failed.
     pub error: Option<String>,
+    /// What replicas did not have alike any more, where it failed for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Difference>,
+    /// The generation of an elastic job that wrote this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
 }
 
 impl ResultRecord {
@@ -53,6 +63,7 @@ impl ResultRecord {
         Self {
             status,
             steps: 0,
+            skipped: None,
             loss: None,
             test_loss: None,
             test_accuracy: None,
@@ -62,6 +73,8 @@ impl ResultRecord {
             predicted_step_ns,
             predicted_bubble,
             error: None,
+            difference: None,
+            generation: None,
         }
     }
 
@@ -69,6 +82,7 @@ impl ResultRecord {
     pub fn with(mut self, outcome: &Outcome) -> Self {
         self.status = if outcome.interrupted { Status::Interrupted } else { Status::Done };
         self.steps = outcome.steps;
+        self.skipped = outcome.skipped;
         self.loss = outcome.trained.then_some(outcome.loss);
         self.test_loss = outcome.test.map(|test| test.loss);
         self.test_accuracy = outcome.test.and_then(|test| test.accuracy());

@@ -22,6 +22,9 @@ pub fn summary(prediction: &Prediction, outcome: &Outcome) -> String {
             let _ = write!(out, ", test accuracy {share:.1} % ({correct}/{all})");
         }
     }
+    if let Some(skipped @ 1..) = outcome.skipped {
+        let _ = write!(out, ", {skipped} steps skipped: gradients were not finite");
+    }
     if outcome.step_ns == 0 {
         // A continued run that had nothing left to train.
         out.push('\n');

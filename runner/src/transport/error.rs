@@ -37,6 +37,12 @@ pub enum TransportError {
         /// What was being tried.
         call: &'static str,
     },
+    /// A process died that an MPI which survives that needs for this call.
+    #[error("{call}: a rank was lost")]
+    Lost {
+        /// The MPI function.
+        call: &'static str,
+    },
     /// The MPI library refused.
     #[error("{call} failed with code {code}: {text}")]
     Mpi {

@@ -5,6 +5,9 @@
 
 use std::env;
 
+/// Variables of mpirun where ranks outnumber cores; those that let root start it are for root to set.
+const CROWDED: &str = include_str!("../../../scripts/mpi.env");
+
 /// Variables with the number of processes, in order of trust.
 const SIZES: [&str; 4] = [
     "OMPI_COMM_WORLD_SIZE", // Open MPI 4 and 5
@@ -21,6 +24,12 @@ const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_
 /// know. So `None | Some(1)` is alone and all else is not.
 pub fn launched_by_mpi() -> Option<u32> {
     launched(|name| env::var(name).ok())
+}
+
+/// What mpirun is told where ranks outnumber cores.
+pub fn crowded() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = CROWDED.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once('=')).filter(|(name, _)| !name.contains("AS_ROOT"))
 }
 
 fn launched(get: impl Fn(&str) -> Option<String>) -> Option<u32> {
@@ -43,6 +52,13 @@ mod tests {
 
     fn with(vars: &[(&str, &str)]) -> Option<u32> {
         launched(|name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).into()))
+    }
+
+    #[test]
+    fn who_is_root_is_not_decided_here() {
+        let names: Vec<&str> = crowded().map(|(name, _)| name).collect();
+        assert!(names.contains(&"OMPI_MCA_rmaps_base_oversubscribe"), "{names:?}");
+        assert!(names.iter().all(|name| !name.contains("ROOT")), "{names:?}");
     }
 
     #[test]

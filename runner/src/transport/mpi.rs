@@ -7,18 +7,23 @@
 
 mod comm;
 mod links;
+mod request;
 mod start;
+mod survive;
+mod ulfm;
 
 use super::clock::monotonic_ns;
 use super::{Circle, Collective, Links, REDUCE_MAX, ReduceOp, Transport, TransportError};
-use comm::{Comm, InPlace, Request};
+use comm::{Comm, InPlace};
 use links::MpiLinks;
+use request::Request;
 pub use start::ClockOffset;
 use start::{Peers, Started};
 use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use survive::Survivors;
 
 /// Largest piece that a message is cut into: MPI counts bytes in 32 signed bits.
 const PIECE_BYTES: usize = 1 << 30;
@@ -40,14 +45,18 @@ pub struct Settings {
     pub crew: Option<u32>,
     /// So many consecutive ranks say that they are on one host, in place of what MPI knows.
     pub ranks_a_host: Option<u32>,
+    /// Whether the loss of a rank is to be survived, where the library can: see
+    /// [`MpiTransport::withdraw`].
+    pub survives: bool,
 }
 
 impl Settings {
     /// For up to `slots` outstanding sends.
     pub fn new(slots: usize) -> Self {
         let (piece_bytes, measure_clock) = (PIECE_BYTES, false);
-        let threads = false;
-        Self { slots, piece_bytes, measure_clock, threads, crew: None, ranks_a_host: None }
+        let (threads, survives) = (false, false);
+        let (crew, ranks_a_host) = (None, None);
+        Self { slots, piece_bytes, measure_clock, threads, crew, ranks_a_host, survives }
     }
 }
 
@@ -76,6 +85,9 @@ pub struct MpiTransport {
     ranks_a_host: Option<u32>,
     /// The ranks of this number in all crews.
     peers: Option<Peers>,
+    /// All processes that live, where losses are survived.
+    survivors: Option<Survivors>,
+    measure_clock: bool,
     /// Whether an endpoint of [`Transport::links`] failed.
     failed: Arc<AtomicBool>,
     /// MPI calls must come from the starting thread, also where handles happen to be `Send`.
@@ -100,7 +112,7 @@ impl MpiTransport {
     /// # Panics
     /// When called twice in one process: MPI cannot be started again.
     pub fn start(settings: Settings) -> Result<Self, TransportError> {
-        let Started { data, control, peers, rank, ranks, host, clock, threaded } =
+        let Started { data, control, peers, survivors, rank, ranks, host, clock, threaded } =
             start::start(settings)?;
         Ok(Self {
             rank,
@@ -118,6 +130,8 @@ impl MpiTransport {
             threaded,
             ranks_a_host: settings.ranks_a_host,
             peers,
+            survivors,
+            measure_clock: settings.measure_clock,
             failed: Arc::default(),
             this_thread: PhantomData,
         })
@@ -303,7 +317,8 @@ impl Transport for MpiTransport {
     ) -> Result<Box<dyn Links>, TransportError> {
         let (threaded, failed) = (self.threaded, self.failed.clone());
         let room = (circles, tickets);
-        let made = MpiLinks::new(&self.control, room, self.in_place, threaded, failed);
+        let losses = self.survivors.as_ref().map(Survivors::losses);
+        let made = MpiLinks::new(&self.control, room, self.in_place, (threaded, losses), failed);
         Ok(Box::new(self.settle(made)?))
     }
 

@@ -4,10 +4,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bytes;
 mod disk;
 mod endings;
 mod held;
 mod killed;
 mod refused;
+mod resized;
 mod resume;
 mod run;

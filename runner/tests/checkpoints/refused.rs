@@ -5,6 +5,7 @@ use crate::run::{STEPS, at, checkpoints, plan, plan_file};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Data, Plan};
 use pipewright_core::schedule::ScheduleKind;
+use pipewright_runner::checkpoint::Manifest;
 use std::path::{Path, PathBuf};
 
 /// A run with checkpoints of the steps 6 and 8.
@@ -25,12 +26,17 @@ fn last_file(folder: &Path) -> PathBuf {
 /// A way to damage a checkpoint, and what is said of it.
 type Damage = (&'static str, fn(&Path), &'static str);
 
-const DAMAGES: [Damage; 7] = [
+const DAMAGES: [Damage; 8] = [
     ("cut off", |folder| cut(&last_file(folder), 2), "damaged: it has"),
     ("empty", |folder| std::fs::write(last_file(folder), "").unwrap(), "damaged: it has 0 bytes"),
     ("one bit", |folder| flip(&last_file(folder)), "damaged: its checksum is"),
     ("gone", |folder| std::fs::remove_file(last_file(folder)).unwrap(), "No such file"),
     ("manifest cut off", |folder| cut(&folder.join("manifest.json"), 2), "manifest.json: damaged"),
+    (
+        "a number in it",
+        |folder| another_loss(folder),
+        "manifest.json: damaged: its checksum is not",
+    ),
     ("manifest of nothing", |folder| empty(folder), "no tensor `conv1.weight`"),
     (
         "manifest of bytes",
@@ -52,13 +58,19 @@ fn flip(path: &Path) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// A manifest without files.
-fn empty(folder: &Path) {
+/// A manifest with another digit, which means something as well.
+fn another_loss(folder: &Path) {
     let path = folder.join("manifest.json");
     let text = std::fs::read_to_string(&path).unwrap();
-    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
-    value["files"] = serde_json::json!([]);
-    std::fs::write(path, value.to_string()).unwrap();
+    let (before, after) = text.split_once("\"loss\": ").unwrap();
+    std::fs::write(path, format!("{before}\"loss\": 1{after}")).unwrap();
+}
+
+/// A manifest without files.
+fn empty(folder: &Path) {
+    let mut manifest = Manifest::read(folder).unwrap();
+    manifest.files.clear();
+    std::fs::write(folder.join("manifest.json"), manifest.text()).unwrap();
 }
 
 #[test]
@@ -150,10 +162,10 @@ fn places_without_a_checkpoint() {
     runner_in(&dir, &[&plan, "--keep", "0"]).refused(2, "--keep");
     let manifest = at(&dir.join("out"), STEPS).join("manifest.json");
     let newer =
-        std::fs::read_to_string(&manifest).unwrap().replace("\"version\": 1", "\"version\": 9");
+        std::fs::read_to_string(&manifest).unwrap().replace("\"version\": 2", "\"version\": 9");
     std::fs::write(manifest, newer).unwrap();
     let run = runner_in(&dir, &[&plan, "--out", "out", "--resume"]);
-    run.refused(2, "the checkpoint has version 9, this program reads up to 1; use a newer one");
+    run.refused(2, "the checkpoint has version 9, this program reads up to 2; use a newer one");
 }
 
 #[test]

@@ -15,8 +15,10 @@ const WORKER_BUDGET: usize = 550_000;
 
 /// A chunk, compressed: it hides behind the first click that needs it, half a second on that line.
 const CHUNK_BUDGET: usize = 160_000;
+/// The interpreter of policies written as scripts, compressed: who writes one waits for it once.
+const SCRIPTS_BUDGET: usize = 270_000;
 /// All chunks together, compressed; nobody needs all of them at once.
-const CHUNKS_BUDGET: usize = 1_000_000;
+const CHUNKS_BUDGET: usize = 1_500_000;
 
 /// Texts in other languages than English, compressed: who speaks one waits for it before the first picture.
 const TEXTS_BUDGET: usize = 40_000;
@@ -39,8 +41,9 @@ pub fn report(dist: &Path, files: &[PathBuf]) -> Result<(), Failure> {
         let packed = gzip_len(&bytes)?;
         println!("{:>10} {:>10}  {}", bytes.len(), packed, file.display());
         sizes[part(file)] += packed;
-        if PARTS[part(file)].0.starts_with("chunks") && packed >= CHUNK_BUDGET {
-            let over = packed - CHUNK_BUDGET + 1;
+        let budget = chunk_budget(file);
+        if PARTS[part(file)].0.starts_with("chunks") && packed >= budget {
+            let over = packed - budget + 1;
             return Err(format!("{} is over its budget by {over} bytes", file.display()).into());
         }
     }
@@ -51,6 +54,12 @@ pub fn report(dist: &Path, files: &[PathBuf]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What a chunk may weigh.
+fn chunk_budget(file: &Path) -> usize {
+    let scripts = file.ends_with("split_scripts.wasm");
+    if scripts { SCRIPTS_BUDGET } else { CHUNK_BUDGET }
 }
 
 /// The index in [`PARTS`] of what a bundled file counts towards.

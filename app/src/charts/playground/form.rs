@@ -1,6 +1,7 @@
 //! The Playground's controls as markup, written once: every control is a word of the link, whose value is
 //! put into it later and whose text is read by the link's own reader.
 
+use crate::charts::buttons::buttons;
 use crate::format::escape;
 use crate::playground::choice::{
     BATCHES, Control, LAYERS_MAX, MICRO_BATCHES, MOMENTA, NOISE_MAX, Problem, RANKS, RATES,
@@ -97,7 +98,7 @@ pub fn controls() -> String {
     let note = t(
         "How long the sum takes in single precision, in steps' computing. The axis Time counts both.",
     );
-    out + &group(t("Link"), &format!("{slow}<p class='note wide'>{note}</p>"))
+    out + group(t("Link"), &format!("{slow}<p class='note wide'>{note}</p>")).as_str()
 }
 
 fn group(title: &str, body: &str) -> String {
@@ -131,19 +132,6 @@ fn select(key: &str, label: &str, options: &[(String, String)]) -> String {
         let _ = write!(out, "<option value='{value}'>{name}</option>");
     }
     out + "</select></span></div>"
-}
-
-/// Buttons of which one is pressed: what each does, and its name.
-pub fn buttons<'a>(
-    label: &str,
-    class: &str,
-    each: impl IntoIterator<Item = (String, &'a str)>,
-) -> String {
-    let mut out = format!("<div class='{class}' role='group' aria-label='{}'>", escape(label));
-    for (does, name) in each {
-        let _ = write!(out, "<button data-do='{does}' aria-pressed='false'>{name}</button>");
-    }
-    out + "</div>"
 }
 
 /// Where a control's problem is said.

@@ -2,8 +2,8 @@
 //! trainings run.
 
 use super::curves::{Across, Up};
-use super::form::buttons;
 use super::histogram;
+use crate::charts::buttons::buttons;
 use crate::format::{self, escape};
 use crate::playground::choice::{CODECS, Choice};
 use crate::playground::presets;

@@ -11,6 +11,7 @@ use crate::texts::{t, tr};
 use crate::views::help::focus;
 use crate::views::size::watch;
 use crate::views::split::{Handles, select};
+use crate::views::stands::{Shown, Stands};
 use leptos::ev::{KeyboardEvent, MouseEvent};
 use leptos::html::Div;
 use leptos::prelude::*;
@@ -59,7 +60,7 @@ pub fn ChainPane() -> impl IntoView {
         looked.look(|scene, look| {
             let arcs = picture::arcs(&scene.chain, &scene.arcs, window, look.selected);
             let shown = &looked.page.shown;
-            arcs + &shown.with(|s| picture::stages(&scene.chain, &scene.borders, &s.solved))
+            arcs + shown.with(|s| picture::stages(&scene.chain, &scene.borders, &s.solved)).as_str()
         })
     };
     let scrolled = move |_| {
@@ -115,15 +116,14 @@ fn Cuts(frame: NodeRef<Div>, body: NodeRef<Div>) -> impl IntoView {
         }
         looked.scene.with_untracked(|s| s.chain.near(y - HEAD)).saturating_sub(1)
     });
-    let crowded = Callback::new(move |index: usize| {
-        let here = place(index);
-        let close = |other: usize| other < count.get() && (place(other) - here).abs() < 24.0;
-        close(index + 1) || index.checked_sub(1).is_some_and(close)
+    let shown = Callback::new(move |index: usize| {
+        let top = place(index);
+        let close = |other: usize| other < count.get() && (place(other) - top).abs() < 24.0;
+        let crowded = close(index + 1) || index.checked_sub(1).is_some_and(close);
+        Shown { top, crowded, says: neighbours(looked, index) }
     });
-    let says = Callback::new(move |index| neighbours(looked, index));
-    view! {
-        <Handles count places=looked.places frame=body near top=Callback::new(place) crowded says />
-    }
+    let stands = Stands::new(looked.page, looked.places, shown);
+    view! { <Handles count places=looked.places frame=body near stands /> }
 }
 
 /// Scrolls to the selected row when that is wished for.

@@ -1,7 +1,7 @@
 //! Draws both timelines, once per animation frame at most.
 
 use super::{Pair, Seen};
-use crate::charts::bars::{self, Scene};
+use crate::charts::bars::{self, Raster, Scene};
 use crate::charts::canvas::Canvas;
 use crate::charts::frame::{self, Frame};
 use crate::charts::layout::{Layout, Scale};
@@ -122,7 +122,7 @@ impl Painter {
         let Tools { halves, pixels, image, palette, theme } = tools;
         let half = &mut halves[index];
         let timeline = seen.timeline();
-        let width = ((layout.right - layout.left) * half.canvas.ratio).round() as usize;
+        let width = layout.columns(half.canvas.ratio);
         let key = (seen.clone(), full as u64, width, *theme);
         if half.drawn.as_ref() != Some(&key) {
             bars::minimap(timeline, full, width, palette, image);
@@ -137,7 +137,7 @@ impl Painter {
         let page = self.state.page;
         let (arrivals, colour_by) = (&*seen.arrivals, page.colour_by.get());
         let scene = Scene { canvas, palette, layout, scale, timeline, arrivals, colour_by, clock };
-        bars::draw(&scene, pixels, image);
+        bars::draw(&scene, Raster::Empty(pixels, image));
         if page.critical.get() {
             bars::critical(&scene, &seen.path);
         }

@@ -3,6 +3,7 @@
 
 use super::Run;
 use crate::engine::Solved;
+use crate::later::breathe;
 use crate::meter;
 use crate::run::Ready;
 use crate::run::drift::{Table, next};
@@ -13,7 +14,6 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 use pipewright_core::predict::Drift;
 use pipewright_core::timeline::{Timeline, Trace};
-use wasm_bindgen_futures::JsFuture;
 
 /// Milliseconds of a slice.
 const SLICE: f64 = 10.0;
@@ -105,12 +105,4 @@ async fn table(state: Run, ready: &Ready, measured: &Timeline, current: impl Fn(
     }
     table.done = true;
     state.table.set(Some(Ok(table)));
-}
-
-/// Lets the browser do what waits.
-async fn breathe() {
-    let promise = js_sys::Promise::new(&mut |resolve, _| {
-        let _ = window().set_timeout_with_callback(&resolve);
-    });
-    let _ = JsFuture::from(promise).await;
 }

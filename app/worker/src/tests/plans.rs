@@ -5,6 +5,7 @@ use crate::Session;
 use crate::protocol::{FoundPlan, Plans, Reply, Request};
 use pipewright_core::plan::{Plan, ScheduleText};
 use pipewright_core::predict::predict;
+use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 
 /// Everything that a search says until it rests.
@@ -45,6 +46,8 @@ fn what_is_found_is_better_and_exactly_what_it_says() {
     let last = said.last().unwrap();
     assert!(last.done && last.tried > 100, "{last:?}");
     let found: Vec<&FoundPlan> = said.iter().flat_map(|plans| &plans.found).collect();
+    let straight = ScheduleKind::STRAIGHT.map(|kind| kind.to_string());
+    assert!(found.iter().any(|f| !straight.contains(&f.schedule)), "no other schedule is tried");
     let front: Vec<&FoundPlan> = last.front.iter().map(|n| found[*n as usize]).collect();
     assert!(front.windows(2).all(|two| two[0].step <= two[1].step));
     let now = predict(&asked).unwrap();

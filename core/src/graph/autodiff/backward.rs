@@ -62,13 +62,13 @@ impl Context<'_> {
     /// How the readers on stage `to` contribute to the gradient of `node`; none when no gradient
     /// flows there.
     fn route(&self, node: NodeId, to: StageId) -> Option<Route> {
-        if !self.differentiable[node.index()] {
+        if !self.flow.differentiable[node.index()] {
             return None;
         }
         let mut uses = vec![];
         let mut last = None;
-        for (i, (reader, _)) in self.uses[node.index()].iter().enumerate() {
-            if !self.differentiable[reader.index()] {
+        for (i, (reader, _)) in self.flow.uses(node).iter().enumerate() {
+            if !self.flow.differentiable[reader.index()] {
                 continue;
             }
             let stage = self.division.stage_of(*reader);
@@ -83,7 +83,8 @@ impl Context<'_> {
     /// The gradient of a node's output: its readers' contributions, summed from the last reader.
     fn gradient(&mut self, node: NodeId) -> Option<ValueId> {
         let mut parts = std::mem::take(&mut self.contributions[node.index()]);
-        parts.sort_unstable_by(|a, b| b.cmp(a));
+        parts.sort_unstable();
+        parts.reverse();
         if parts.len() <= 1 {
             return parts.first().map(|(_, value)| *value);
         }
@@ -103,7 +104,7 @@ impl Context<'_> {
 
     /// Adds what one node does in the backward pass; returns the weight part when it comes later.
     fn backward_node(&mut self, id: NodeId, style: BackwardStyle) -> Option<Computation> {
-        if !self.differentiable[id.index()] {
+        if !self.flow.differentiable[id.index()] {
             return None;
         }
         let node = self.graph.node(id);
@@ -137,7 +138,7 @@ impl Context<'_> {
         let node = self.graph.node(id);
         let wanted: Vec<(u32, NodeId)> = (0u32..)
             .zip(node.inputs.iter().copied())
-            .filter(|(_, input)| self.differentiable[input.index()])
+            .filter(|(_, input)| self.flow.differentiable[input.index()])
             .collect();
         if wanted.is_empty() {
             return;
@@ -156,7 +157,7 @@ impl Context<'_> {
                     value
                 }
             };
-            let use_index = self.uses[input.index()].iter().position(|u| *u == (id, slot));
+            let use_index = self.flow.uses(input).iter().position(|u| *u == (id, slot));
             let use_index = use_index.expect("every input is a use") as u32;
             self.contributions[input.index()].push((use_index, value));
         }

@@ -49,7 +49,7 @@ impl<'a> Emit<'a> {
             let at = self.stages.iter().position(|s| s.id == action.stage).expect("its lane");
             let stage = &self.stages[at];
             // An evaluation takes the newest version.
-            let used = if train { stage.uses[done[at]] } else { Default::default() };
+            let used = if train { stage.uses.of(done[at]) } else { Default::default() };
             done[at] += 1;
             let ends = matches!(action.kind, ActionKind::Backward | ActionKind::BackwardWeight);
             let all_done = done[at] == stage.uses.len();
@@ -86,8 +86,8 @@ impl<'a> Emit<'a> {
         let stages = self.stages;
         stages.iter().for_each(|stage| self.wait_reduce(stage));
         self.out.extend((0..ties).map(|index| Instruction::Tie { index }));
-        if self.inputs.training.clip_norm.is_some() {
-            self.out.push(Instruction::ClipGradients);
+        if self.inputs.training.judges_gradients() {
+            self.out.push(Instruction::JudgeGradients);
         }
         let to = u32::from(self.inputs.schedule.updates == Updates::DoubleBuffered);
         let update = |s: &Stage| Instruction::Optimizer { stage: s.id, from: 0, to, index: 0 };

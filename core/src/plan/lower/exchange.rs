@@ -6,7 +6,7 @@ use super::lane::Stage;
 use crate::compress::Reduction;
 use crate::compress::share::Share;
 use crate::ids::LaneId;
-use crate::plan::StageProgram;
+use crate::plan::{Region, StageProgram};
 use crate::units::Bytes;
 use std::ops::Range;
 
@@ -21,6 +21,7 @@ pub(super) fn exchange_bytes(
     stages: &[Stage],
 ) -> Bytes {
     let ways = inputs.communication.ways();
+    let undone = inputs.training.skip_nonfinite.is_some();
     let of_replica = |replica: u32| {
         let rank = inputs.data_parallel.rank(lane, replica);
         let mut bytes = 0;
@@ -40,7 +41,7 @@ pub(super) fn exchange_bytes(
                         inputs.cluster.node_of(LaneId(rank))
                     }),
                 };
-                bytes += share.bytes(&reductions);
+                bytes += share.bytes(&reductions, undone);
             }
         }
         bytes
@@ -53,12 +54,11 @@ pub(super) fn exchange_bytes(
 fn tensors(program: &StageProgram, offset: Bytes, bytes: Bytes) -> Vec<Range<usize>> {
     let gradients = program.params.iter().filter_map(|place| place.gradient);
     let inside = gradients.filter(|g| offset <= g.offset && g.offset < offset + bytes);
-    let mut places: Vec<Range<usize>> = inside
-        .map(|gradient| {
-            let start = (gradient.offset - offset).0 as usize / 4;
-            start..start + gradient.bytes.0 as usize / 4
-        })
-        .collect();
-    places.sort_by_key(|places| places.start);
-    places
+    let place = |gradient: Region| {
+        let start = (gradient.offset - offset).0 / 4;
+        [start, start + gradient.bytes.0 / 4, 0]
+    };
+    let mut places: Vec<[u64; 3]> = inside.map(place).collect();
+    places.sort_unstable();
+    places.into_iter().map(|[start, end, _]| start as usize..end as usize).collect()
 }

@@ -4,7 +4,7 @@ use super::emit::Emit;
 use super::groups::holders;
 use super::place::{Sizes, place};
 use super::stage::Places;
-use super::versions::{Use, uses};
+use super::versions::{Uses, uses};
 use super::{Edge, Edges, Inputs};
 use crate::graph::autodiff::{Port, TrainingGraph};
 use crate::ids::{LaneId, NodeId, StageId};
@@ -25,7 +25,7 @@ pub(super) struct Stage<'a> {
     handles: u32,
     pub edges: PortEdges,
     /// What each of its actions does with the versions of the parameters.
-    pub uses: Vec<Use>,
+    pub uses: Uses,
     /// Where what it sends is encoded, by handle from [`Stage::handles`] on; empty: nothing is.
     pub wires: Vec<Region>,
     /// Where what it receives lies until it is decoded.
@@ -137,6 +137,28 @@ impl<'a> Layout<'a> {
         let emit = Emit::new(inputs, self.lane, &self.stages, self.handles, edges);
         emit.all(actions, train, self.ties.len() as u32)
     }
+
+    /// The program, still without instructions.
+    fn program(self, inputs: &Inputs) -> Program {
+        let Sizes { arena, persistent, exchange } = self.sizes;
+        let m = inputs.schedule.micro_batches;
+        let updates = if inputs.schedule.updates == Updates::Stashed { m } else { 1 };
+        let all = inputs.samples * u64::from(m) * u64::from(inputs.data_parallel.replicas);
+        Program {
+            lane: self.lane,
+            stages: self.stages.into_iter().map(|s| s.program).collect(),
+            train: vec![],
+            arena,
+            persistent,
+            exchange,
+            // One more for scattered samples, one more for ties and broadcasts.
+            handles: self.handles + 1,
+            collectives: self.collectives + 1,
+            ties: self.ties,
+            batch: all / u64::from(updates),
+            updates,
+        }
+    }
 }
 
 /// Lowers one lane.
@@ -150,26 +172,17 @@ pub(super) fn lower_lane(
     let actions = inputs.schedule.lanes[lane.index()].iter().copied();
     let actions = actions.zip(layout.slots.iter().copied());
     let train = layout.emit(inputs, edges, actions, true);
-    let Layout { stages, sizes, handles, collectives, ties, .. } = layout;
-    let Sizes { arena, persistent, exchange } = sizes;
-    let stages = stages.into_iter().map(|s| s.program).collect();
-    let m = inputs.schedule.micro_batches;
-    let updates = if inputs.schedule.updates == Updates::Stashed { m } else { 1 };
-    let all = inputs.samples * u64::from(m) * u64::from(inputs.data_parallel.replicas);
-    Program {
-        lane,
-        stages,
-        train,
-        arena,
-        persistent,
-        exchange,
-        // One more for scattered samples, one more for ties and broadcasts.
-        handles: handles + 1,
-        collectives: collectives + 1,
-        ties,
-        batch: all / u64::from(updates),
-        updates,
-    }
+    Program { train, ..layout.program(inputs) }
+}
+
+/// The same without instructions.
+pub(super) fn lay_out_lane(
+    inputs: &Inputs,
+    graphs: &[TrainingGraph],
+    edges: &Edges,
+    lane: LaneId,
+) -> Program {
+    Layout::new(inputs, graphs, edges, lane).program(inputs)
 }
 
 /// The instructions of an evaluation on one lane: every micro-batch through every stage, slots in

@@ -17,7 +17,6 @@ use crate::ids::{LaneId, ParamId};
 use crate::plan::layout::aligned;
 use crate::plan::{BatchNorm, Bucket, ParamPlace, Region, StageProgram};
 use crate::units::Bytes;
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Hands out memory from the start of the arena.
@@ -133,23 +132,28 @@ fn place_gradients(
     program: &mut StageProgram,
     arena: &mut Arena,
 ) {
-    let mut order = vec![];
-    for (index, place) in program.params.iter().enumerate() {
-        if !inputs.graph.param(place.param).trainable {
-            continue;
+    // The kernel that completes each gradient.
+    let mut ready: Vec<Option<usize>> = vec![None; program.params.len()];
+    for (at, kernel) in program.kernels.iter().enumerate() {
+        if kernel.kind == ComputationKind::WeightGradient {
+            kernel.params.clone().for_each(|param| ready[param as usize] = Some(at));
         }
-        let computes = |kernel: &crate::plan::Kernel| {
-            kernel.kind == ComputationKind::WeightGradient
-                && kernel.params.contains(&(index as u32))
-        };
-        let ready = program.kernels.iter().rposition(computes);
-        let node = ready.map(|at| Reverse(program.kernels[at].node));
-        order.push((groups.is_tied(place.param), node, index, ready.unwrap_or(0) as u32));
+    }
+    // Tied ones last; then the last nodes first, those without a kernel before all.
+    let mut order: Vec<[u64; 3]> = vec![];
+    for (index, place) in program.params.iter().enumerate() {
+        if inputs.graph.param(place.param).trainable {
+            let node = ready[index].map(|at| program.kernels[at].node);
+            let node = node.map_or(0, |node| u64::from(u32::MAX - node.0) + 1);
+            order.push([groups.is_tied(place.param).into(), node, index as u64]);
+        }
     }
     order.sort_unstable();
     let group = groups.of_stage(program.stage);
     let mut open: Option<Bucket> = None;
-    for (tied, _, index, ready) in order {
+    for [tied, _, index] in order {
+        let (tied, index) = (tied > 0, index as usize);
+        let ready = ready[index].unwrap_or(0) as u32;
         let place = &mut program.params[index];
         let region = arena.take(Bytes(4) * inputs.graph.param(place.param).elements());
         place.gradient = Some(region);

@@ -17,14 +17,42 @@ pub(super) struct Use {
     pub update: Option<(u32, u32, u32)>,
 }
 
+/// The uses of all actions of a stage, in their order.
+pub(super) enum Uses {
+    /// So many alike.
+    Alike(Use, usize),
+    Each(Vec<Use>),
+}
+
+impl Uses {
+    /// How many actions there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Uses::Alike(_, count) => *count,
+            Uses::Each(uses) => uses.len(),
+        }
+    }
+
+    /// That of the action of this number.
+    pub fn of(&self, number: usize) -> Use {
+        match self {
+            Uses::Alike(all, _) => *all,
+            Uses::Each(uses) => uses[number],
+        }
+    }
+}
+
 /// The use of every action of `stage` in `actions`, others skipped, and how many versions there
 /// are.
-pub(super) fn uses(actions: &[Action], stage: StageId, updates: Updates) -> (Vec<Use>, u32) {
+pub(super) fn uses(actions: &[Action], stage: StageId, updates: Updates) -> (Uses, u32) {
     let mine = actions.iter().filter(|action| action.stage == stage);
     match updates {
-        Updates::Synchronous => (mine.map(|_| Use::default()).collect(), 1),
-        Updates::DoubleBuffered => (mine.map(|_| Use { version: 1, update: None }).collect(), 2),
-        Updates::Stashed => stashed(mine.copied().collect()),
+        Updates::Synchronous => (Uses::Alike(Use::default(), mine.count()), 1),
+        Updates::DoubleBuffered => (Uses::Alike(Use { version: 1, update: None }, mine.count()), 2),
+        Updates::Stashed => {
+            let (uses, count) = stashed(mine.copied().collect());
+            (Uses::Each(uses), count)
+        }
     }
 }
 
@@ -72,12 +100,17 @@ mod tests {
     use crate::ids::LaneId;
     use crate::schedule::ScheduleKind;
 
+    fn each(actions: &[Action], stage: StageId, updates: Updates) -> (Vec<Use>, u32) {
+        let (uses, count) = uses(actions, stage, updates);
+        ((0..uses.len()).map(|at| uses.of(at)).collect(), count)
+    }
+
     #[test]
     fn pipedream_keeps_as_many_versions_as_micro_batches_in_flight() {
         let schedule = ScheduleKind::PipeDream.generate(4, 12).unwrap();
         for lane in 0..4 {
             let actions = &schedule.lanes[lane as usize];
-            let (uses, count) = uses(actions, StageId(lane), schedule.updates);
+            let (uses, count) = each(actions, StageId(lane), schedule.updates);
             assert_eq!(count, schedule.versions(LaneId(lane)), "lane {lane}");
             let updates: Vec<_> = uses.iter().filter_map(|u| u.update).collect();
             assert_eq!(updates.len(), 12);
@@ -91,7 +124,7 @@ mod tests {
     fn a_version_in_use_is_never_overwritten() {
         let schedule = ScheduleKind::PipeDream.generate(3, 9).unwrap();
         for (lane, actions) in (0..).zip(&schedule.lanes) {
-            let (uses, _) = uses(actions, StageId(lane), schedule.updates);
+            let (uses, _) = each(actions, StageId(lane), schedule.updates);
             let mut in_flight = std::collections::BTreeMap::new();
             for (action, used) in actions.iter().zip(uses) {
                 match action.kind {

@@ -75,7 +75,8 @@ impl Nest {
             Goal::Budget(limit) => (limit as f64 * 1.03, limit as f64 * 0.8),
             Goal::Front => (cost(problem, &super::without_recomputation(problem)).peak as f64, 0.0),
         };
-        let least = least.max((1.0 + LAST) * floor);
+        // Where nothing is needed, steps towards the bound would get smaller for ever.
+        let least = least.max((1.0 + LAST) * floor).max(1.0);
         Some(Self { locals, kinds, cuts, next: 0, planner: None, limit, least, floor })
     }
 

@@ -1,7 +1,7 @@
 //! Blocks solved alone and put together.
 
-use super::problem;
 use super::search::layers;
+use super::{node, output, problem};
 use crate::recompute::front::Front;
 use crate::recompute::nest::Nest;
 use crate::recompute::{Goal, Problem, check, cost, exact, least_time, without_recomputation};
@@ -35,6 +35,17 @@ fn equal_layers_are_solved_once_and_chained() {
         assert!(once.cost.peak * 4 <= base.peak, "{} of {}", once.cost.peak, base.peak);
         assert!(front.answers()[0].cost.peak < once.cost.peak, "and parts of it twice");
     }
+}
+
+#[test]
+fn a_problem_whose_results_have_no_size_has_an_end() {
+    let mut nodes: Vec<_> = (1..12u32).map(|i| node(4, 1.0, &[i - 1])).collect();
+    nodes.insert(0, node(4, 1.0, &[]));
+    nodes.push(output(0, 1.0, &[]));
+    let problem = Problem::new(nodes).unwrap();
+    assert_eq!(crate::recompute::least_peak(&problem), 0);
+    let nest = |size| nested(&problem, size);
+    assert!((2..6).any(|size| nest(size).is_some()), "it is cut");
 }
 
 proptest! {

@@ -179,7 +179,7 @@ fn too_large<T: Transport>(
         false => Share::flat(&spec.group, &spec.tensors, t.rank()),
     };
     // Values, their source and the exact sum; a quarter for what MPI keeps of its own.
-    let needed = (12 * spec.len as u64 + share.bytes(&spec.reductions)) * together * 5 / 4;
+    let needed = (12 * spec.len as u64 + share.bytes(&spec.reductions, false)) * together * 5 / 4;
     let available = crate::execute::available_memory();
     let lacks = available.is_some_and(|available| needed > available.0);
     let mut worst = [if lacks { needed as f64 } else { 0.0 }];

@@ -1,6 +1,7 @@
 //! A run as processes of the system: mpirun and its ranks, or one runner with threads.
 
 use super::jobs::{Asked, Begun, Device};
+use crate::transport::crowded;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
 };
@@ -10,9 +11,6 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-
-/// Variables of mpirun where ranks outnumber cores; those that let root start it are for root to set.
-const CROWDED: &str = include_str!("../../../../scripts/mpi.env");
 
 /// How ranks are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -90,11 +88,6 @@ pub fn command(asked: &Asked, begun: Begun, folder: &Path, steps: Steps) -> io::
         Device::Cpu => {}
     }
     Ok(command)
-}
-
-fn crowded() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let lines = CROWDED.lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| line.split_once('=')).filter(|(name, _)| !name.contains("AS_ROOT"))
 }
 
 /// The process that is signalled. Its number means it until it is buried, so signals and burial
@@ -179,12 +172,5 @@ mod tests {
         assert_eq!([between(5, 100), between(20, 100), between(0, 1)], [Some(1), Some(2), Some(1)]);
         assert_eq!(between(1005, 8192), Some(101));
         assert_eq!(between(1005, 8193), None);
-    }
-
-    #[test]
-    fn who_is_root_is_not_decided_here() {
-        let names: Vec<&str> = crowded().map(|(name, _)| name).collect();
-        assert!(names.contains(&"OMPI_MCA_rmaps_base_oversubscribe"), "{names:?}");
-        assert!(names.iter().all(|name| !name.contains("ROOT")), "{names:?}");
     }
 }

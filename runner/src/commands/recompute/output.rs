@@ -106,7 +106,7 @@ impl Context<'_> {
             shown += 1;
             let proven = point.bound_time_us.map(|time| percent(time, without.time));
             let proven = proven.map_or(String::new(), |share| format!("   at least {share}"));
-            self.tell(&(row("", answer.cost, without) + &proven));
+            self.tell(&(row("", answer.cost, without) + proven.as_str()));
         }
         self.tell(&row("without recomputation", without, without));
         let share = percent(self.bound as f64, without.peak as f64);

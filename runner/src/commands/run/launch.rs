@@ -2,9 +2,13 @@
 
 use super::{Run, failure};
 use crate::args::RunArgs;
+#[cfg(feature = "mpi")]
+use crate::elastic::{Seat, end_with_parent};
 use crate::execute::{Outcome, RunError};
 use crate::failure::{Code, Failure};
 use crate::transport::local::local_crews;
+#[cfg(feature = "mpi")]
+use crate::transport::{ReduceOp, Transport, TransportError, mpi::MpiTransport};
 
 /// All ranks as threads of this process.
 pub(super) fn threads(run: &Run) -> Result<(), Failure> {
@@ -14,7 +18,7 @@ pub(super) fn threads(run: &Run) -> Result<(), Failure> {
         let start = |transport| {
             std::thread::Builder::new()
                 .name("rank".into())
-                .spawn_scoped(scope, move || run.rank(transport, |_, _| {}))
+                .spawn_scoped(scope, move || run.rank(transport, |_, _| false).0)
         };
         let threads: Vec<_> = transports.into_iter().map(start).collect();
         threads.into_iter().filter_map(|t| t.ok()?.join().ok()).collect()
@@ -40,88 +44,84 @@ pub(super) fn threads(run: &Run) -> Result<(), Failure> {
 /// MPI starts first: what a rank finds wrong with plan, data or machine is then known to all, one
 /// of them says it, and all end with the same code. None waits for a rank that will not come.
 #[cfg(feature = "mpi")]
-pub(super) fn processes(args: &RunArgs) -> Result<(), Failure> {
-    use crate::transport::Transport;
-    use crate::transport::mpi::{MpiTransport, Settings};
+pub(super) fn processes(mut args: RunArgs) -> Result<(), Failure> {
+    use super::survive::{Generation, generation, next};
+    use crate::transport::mpi::Settings;
     let mpi = |e| Failure::new(Code::Failed, format!("MPI: {e}"));
+    if args.session.is_some() {
+        end_with_parent();
+    }
     // Sums of encoded gradients go on in a thread of their own, for which MPI must be asked. What is
     // wrong with the plan is said below.
     let plan = crate::commands::read_plan(&args.plan).ok();
     let threads = plan.as_ref().is_some_and(|plan| plan.communication.encodes());
     let chooses = plan.filter(|plan| plan.communication.choose.is_some());
     let crew = chooses.map(|plan| plan.ranks());
-    let settings = Settings { threads, crew, ..Settings::new(0) };
+    let settings = Settings { threads, crew, survives: args.survives, ..Settings::new(0) };
     let transport = MpiTransport::start(settings).map_err(mpi)?;
-    let (rank, ranks, (crew, _)) = (transport.rank(), transport.ranks(), transport.crew());
-    let prepared = Run::prepare(args, Some((rank, ranks, crew)));
-    let (mut transport, run) = together(transport, prepared)?;
-    transport.reserve(run.handles());
-    let mut ended = Ok(());
-    let _ = run.rank(transport, |result, transport| {
-        ended = match result {
-            Ok(outcome) if rank == 0 && crew == 0 => run.finish(outcome),
-            Ok(outcome) if outcome.interrupted => Err(Failure::silent(Code::Interrupted)),
-            Ok(_) => Ok(()),
-            Err(error) if rank > 0 && super::known_to_all(error) => {
-                Err(Failure::silent(failure(rank, error).code))
-            }
-            Err(error) => Err(failure(rank, error)),
+    let seat = Seat::take(&args, transport.rank());
+    let mut now = generation(transport, &args, seat);
+    loop {
+        now = match now {
+            Generation::Over(ended) => return ended,
+            Generation::Lost(transport, seat) => next(transport, &mut args, seat),
         };
-        if let Err(failure) = &mut ended {
-            say(failure);
-        }
-        if result.as_ref().err().is_none_or(super::known_to_all) {
-            // An error of the connection itself changes nothing any more.
-            let _ = transport.barrier();
-        }
-    });
-    ended
+    }
 }
 
 /// Goes on when all ranks can. Else the lowest rank that cannot says why, all end MPI in order and
 /// fail with the same code.
 #[cfg(feature = "mpi")]
 pub(in crate::commands) fn together<P>(
-    mut transport: crate::transport::mpi::MpiTransport,
+    mut transport: MpiTransport,
     prepared: Result<P, Failure>,
-) -> Result<(crate::transport::mpi::MpiTransport, P), Failure> {
-    use crate::transport::{ReduceOp, Transport};
+) -> Result<(MpiTransport, P), Failure> {
     let mpi = |e| Failure::new(Code::Failed, format!("MPI: {e}"));
+    match all_can(&mut transport, &prepared).map_err(mpi)? {
+        None => prepared.map(|prepared| (transport, prepared)),
+        Some(failure) => {
+            transport.finish().map_err(mpi)?;
+            Err(failure)
+        }
+    }
+}
+
+/// Nothing when all ranks can go on. Else the failure with which all end, said by the lowest rank that
+/// has one.
+#[cfg(feature = "mpi")]
+pub(super) fn all_can<P>(
+    transport: &mut MpiTransport,
+    prepared: &Result<P, Failure>,
+) -> Result<Option<Failure>, TransportError> {
     let (rank, ranks) = (transport.rank(), transport.ranks());
     // The lowest rank with an error, and its code.
     let mut first = [prepared.as_ref().map_or(f64::from(rank), |_| f64::from(ranks))];
-    transport.all_reduce(&mut first, ReduceOp::Min).map_err(mpi)?;
-    let speaks = first[0] == f64::from(rank);
-    let mut code = [prepared.as_ref().map_or_else(|f| f64::from(f.code as u8), |_| 0.0)];
-    if !speaks {
-        code[0] = 0.0;
+    transport.all_reduce(&mut first, ReduceOp::Min)?;
+    let mine = prepared.as_ref().err().filter(|_| first[0] == f64::from(rank));
+    let mut code = [mine.map_or(0.0, |failure| f64::from(failure.code as u8))];
+    transport.all_reduce(&mut code, ReduceOp::Max)?;
+    if code[0] == 0.0 {
+        return Ok(None);
     }
-    transport.all_reduce(&mut code, ReduceOp::Max).map_err(mpi)?;
-    let failure = match prepared {
-        Ok(prepared) if code[0] == 0.0 => return Ok((transport, prepared)),
-        Err(mut failure) if speaks => {
-            say(&mut failure);
-            failure
-        }
-        Ok(_) | Err(_) => Failure::silent(Code::from_number(code[0] as u8)),
-    };
-    transport.barrier().map_err(mpi)?;
-    transport.finish().map_err(mpi)?;
-    Err(failure)
+    if let Some(failure) = mine {
+        say(&failure.message);
+    }
+    transport.barrier()?;
+    Ok(Some(Failure::silent(Code::from_number(code[0] as u8))))
 }
 
-/// Prints a failure now, and no second time. Under mpirun a rank that ends with an error has all
-/// others killed, so what is to be said is said before any rank may end.
+/// Prints a failure before any rank may end: under mpirun a rank that ends with an error has all
+/// others killed.
 #[cfg(feature = "mpi")]
-fn say(failure: &mut Failure) {
-    if !failure.message.is_empty() {
-        eprintln!("error: {}", std::mem::take(&mut failure.message));
+pub(super) fn say(message: &str) {
+    if !message.is_empty() {
+        eprintln!("error: {message}");
     }
 }
 
 /// This build has no MPI.
 #[cfg(not(feature = "mpi"))]
-pub(super) fn processes(_: &RunArgs) -> Result<(), Failure> {
+pub(super) fn processes(_: RunArgs) -> Result<(), Failure> {
     Err(Failure::new(
         Code::Hardware,
         "this runner was built without MPI; build it with the feature `mpi`, \

@@ -2,8 +2,9 @@
 
 use crate::args::RunArgs;
 use crate::checkpoint::{CheckpointError, has_checkpoints, remove_all};
-use crate::execute::{Outcome, RunError};
-use crate::failure::Failure;
+use crate::elastic::{Fence, Fenced};
+use crate::execute::{Difference, Outcome, RunError};
+use crate::failure::{Code, Failure};
 use crate::report::{Metrics, ResultRecord, Status};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::{Trace, chrome};
@@ -14,33 +15,44 @@ pub(super) struct Output {
     folder: Option<PathBuf>,
     predicted_step_ns: u64,
     predicted_bubble: f64,
+    fence: Option<Fence>,
 }
 
 impl Output {
-    pub fn new(args: &RunArgs, prediction: &Prediction) -> Self {
+    pub fn new(args: &RunArgs, prediction: &Prediction, fence: Option<Fence>) -> Self {
         Self {
             folder: args.out.clone(),
             predicted_step_ns: prediction.timeline.step.0,
             predicted_bubble: prediction.timeline.bubble(),
+            fence,
         }
     }
 
     /// Where a rank's metrics go, from `first_step` on.
     pub fn metrics(&self, rank: u32, first_step: u64) -> Result<Metrics, RunError> {
         match &self.folder {
-            Some(folder) => Metrics::create(folder, rank, first_step),
+            Some(folder) => Metrics::create(folder, rank, first_step, self.fence.clone()),
             None => Ok(Metrics::none()),
         }
     }
 
     fn record(&self, status: Status) -> ResultRecord {
-        ResultRecord::new(status, self.predicted_step_ns, self.predicted_bubble)
+        let generation = self.fence.as_ref().map(Fence::generation);
+        let record = ResultRecord::new(status, self.predicted_step_ns, self.predicted_bubble);
+        ResultRecord { generation, ..record }
+    }
+
+    /// Refuses to write where this run is of a generation that was given up.
+    fn may_write(&self) -> Result<(), Failure> {
+        let fenced = |e: Fenced| Failure::new(Code::Peers, e.to_string());
+        self.fence.as_ref().map_or(Ok(()), Fence::check).map_err(fenced)
     }
 
     /// Makes the folder and the record that says that a run began. An earlier run in it stays
     /// unless `overwrite`, or unless this run `continues` it on so many ranks.
     pub fn begin(&self, overwrite: bool, continues: Option<u32>) -> Result<(), Failure> {
         let Some(folder) = &self.folder else { return Ok(()) };
+        self.may_write()?;
         let checkpoints = |e: CheckpointError| Failure::usage(e.to_string());
         let earlier =
             folder.join("result.json").exists() || has_checkpoints(folder).map_err(checkpoints)?;
@@ -62,11 +74,14 @@ impl Output {
     /// kept, not what follows from it.
     pub fn fail(&self, error: &RunError) {
         let Some(folder) = &self.folder else { return };
-        if super::caused_by_peer(error) {
+        if super::caused_by_peer(error) || self.may_write().is_err() {
             return;
         }
         let mut record = self.record(Status::Failed);
         record.error = Some(error.to_string());
+        if let RunError::Replicas { difference, .. } = error {
+            record.difference = Some(Difference::clone(difference));
+        }
         if let Err(e) = record.write(folder) {
             eprintln!("error: {}: {e}", folder.display());
         }
@@ -84,6 +99,7 @@ impl Output {
     /// Writes trace and record of a run that ended; returns the record.
     pub fn finish(&self, outcome: &Outcome) -> Result<ResultRecord, Failure> {
         let record = self.record(Status::Done).with(outcome);
+        self.may_write()?;
         if let Some(folder) = &self.folder {
             if let Some(trace) = &outcome.trace {
                 self.trace(trace).map_err(|e| Failure::usage(e.to_string()))?;

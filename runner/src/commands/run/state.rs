@@ -2,8 +2,10 @@
 
 use crate::args::RunArgs;
 use crate::checkpoint::{
-    Begun, CheckpointError, FOLDER, Identity, LATEST, Resume, Saver, SplitRecord, load,
+    Begun, CheckpointError, FOLDER, Hosts, Identity, LATEST, Resume, Saver, SplitRecord,
+    bring_together, load,
 };
+use crate::elastic::Seat;
 use crate::execute::{Rank, RunError};
 use crate::failure::Failure;
 use crate::transport::Transport;
@@ -21,6 +23,10 @@ pub(super) struct State {
     weights: Option<Box<dyn WeightSource>>,
     /// When and where to save.
     pub saver: Option<Saver>,
+    /// Where the state of each step is kept, in an elastic job on one host.
+    memory: Option<Saver>,
+    /// A handle for sends that no program uses.
+    handle: usize,
 }
 
 impl State {
@@ -29,8 +35,8 @@ impl State {
     pub fn prepare(
         args: &RunArgs,
         (plan, graph): (&Plan, &Graph),
-        train_samples: u64,
-        speaks: bool,
+        (train_samples, speaks): (u64, bool),
+        (seat, handle): (Option<&Seat>, usize),
     ) -> Result<Self, Failure> {
         let refused = |e: CheckpointError| Failure::usage(e.to_string());
         let identity = Identity::new(plan, graph, train_samples);
@@ -44,17 +50,22 @@ impl State {
             Some(name) => Some(Resume::find(name, args.out.as_deref()).map_err(refused)?),
             None => None,
         };
+        let memory = seat.map(|seat| seat.session.state());
         if let Some(resume) = &resume {
             resume.check(&identity).map_err(refused)?;
         }
-        let saver = args.save_every.zip(args.out.as_ref()).map(|(every, out)| Saver {
-            folder: out.join(FOLDER),
+        let saver = |folder, every, keep| Saver {
+            folder,
             every,
-            keep: args.keep as usize,
+            keep,
             identity: identity.clone(),
             split: split.clone(),
-            mini_batch: plan.mini_batch,
-        });
+            fence: seat.map(|seat| seat.fence.clone()),
+            hosts: None,
+        };
+        let memory = memory.map(|folder| saver(folder, args.state_every, 1));
+        let disk = args.save_every.zip(args.out.as_ref());
+        let saver = disk.map(|(every, out)| saver(out.join(FOLDER), every, args.keep as usize));
         // A run that goes on does not look at what it began with: the file may be gone.
         let begins = resume.as_ref().is_none_or(|resume| resume.candidates.is_empty());
         let named = args.weights.as_deref().or(plan.weights.as_deref().map(Path::new));
@@ -62,7 +73,7 @@ impl State {
             Some(path) => Some(initial(path, graph, speaks)?),
             None => None,
         };
-        Ok(Self { identity, split, resume, weights, saver })
+        Ok(Self { identity, split, resume, weights, saver, memory, handle })
     }
 
     /// Whether the run goes on with the one whose files are in its folder.
@@ -70,9 +81,30 @@ impl State {
         self.resume.as_ref().zip(args.out.as_ref()).is_some_and(|(resume, out)| resume.is_of(out))
     }
 
+    /// Where the state of each step is kept, in an elastic job. Collective: on several hosts each has
+    /// a folder of its own, and first of all whatever is left on any of them.
+    pub fn memory<T: Transport>(&self, rank: &mut Rank<T>) -> Result<Option<Saver>, RunError> {
+        let Some(memory) = &self.memory else { return Ok(None) };
+        let hosts = Hosts::find(&mut rank.transport, self.handle);
+        let hosts = hosts.map_err(|source| RunError::Agreement { step: 0, source })?;
+        let Some(hosts) = hosts else { return Ok(Some(memory.clone())) };
+        let folder = memory.folder.join(rank.transport.host());
+        bring_together(&mut rank.transport, &hosts, &folder)?;
+        Ok(Some(Saver { folder, hosts: Some(hosts), keep: 2, ..memory.clone() }))
+    }
+
     /// Gives a rank the tensors that it begins with. Collective.
-    pub fn begin<T: Transport>(&self, rank: &mut Rank<T>) -> Result<Begun, RunError> {
-        if let Some(resume) = &self.resume
+    pub fn begin<T: Transport>(
+        &self,
+        rank: &mut Rank<T>,
+        memory: Option<&Saver>,
+    ) -> Result<Begun, RunError> {
+        let resume = self.resume.clone().map(|resume| match memory {
+            Some(memory) => resume.with_memory(&memory.folder),
+            None => Ok(resume),
+        });
+        let resume = resume.transpose().map_err(RunError::Resume)?;
+        if let Some(resume) = &resume
             && let Some(begun) = load(rank, resume, (&self.identity, &self.split))?
         {
             return Ok(begun);

@@ -23,15 +23,12 @@ pub fn apply(call: &Call, probability: f32, operands: Operands) {
         y.copy_from_slice(x);
         return;
     }
-    // Below it an element is dropped: the share to the nearest 65536th, which the scale allows for.
-    let limit = (f64::from(probability) * 65_536.0).round().min(65_535.0);
-    let scale = (65_536.0 / (65_536.0 - limit)) as f32;
-    let limit = limit as u32;
+    let Mask { key, limit, scale } = Mask::new(&call.draw, probability);
     let elements = call.output.elements() as usize;
     let threads = chunks::worth(call.threads, x.len());
     let samples = x.chunks_exact(elements).zip(y.chunks_exact_mut(elements));
     for (index, (x, y)) in (0..).zip(samples) {
-        let sample = Sample::new(&call.draw, call.draw.first_sample + index);
+        let sample = Sample::new(key, call.draw.step, call.draw.first_sample + index);
         chunks::for_each(threads, y, chunks::ELEMENTWISE, |chunk, y| {
             let start = chunk * chunks::ELEMENTWISE;
             let groups = x[start..][..y.len()].chunks(GROUP).zip(y.chunks_mut(GROUP));
@@ -48,6 +45,27 @@ pub fn apply(call: &Call, probability: f32, operands: Operands) {
     }
 }
 
+/// What does not change from sample to sample and from step to step.
+#[derive(Clone, Copy, Debug)]
+pub struct Mask {
+    /// Key of the random numbers.
+    pub key: [u32; 2],
+    /// Below it, of 65536, an element is dropped.
+    pub limit: u32,
+    /// Factor of what is kept.
+    pub scale: f32,
+}
+
+impl Mask {
+    /// The share that is dropped is `probability` to the nearest 65536th, which the scale allows for.
+    pub fn new(draw: &Draw, probability: f32) -> Self {
+        let key = mix(draw.seed ^ mix(u64::from(draw.node)));
+        let limit = (f64::from(probability) * 65_536.0).round().min(65_535.0);
+        let scale = (65_536.0 / (65_536.0 - limit)) as f32;
+        Self { key: [key as u32, (key >> 32) as u32], limit: limit as u32, scale }
+    }
+}
+
 /// The random numbers of one sample.
 struct Sample {
     key: [u32; 2],
@@ -55,11 +73,9 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(draw: &Draw, sample: u64) -> Self {
-        let key = mix(draw.seed ^ mix(u64::from(draw.node)));
+    fn new(key: [u32; 2], step: u64, sample: u64) -> Self {
         // A mini-batch has at most 2^32 samples.
-        let counter = [sample as u32, draw.step as u32, (draw.step >> 32) as u32];
-        Self { key: [key as u32, (key >> 32) as u32], counter }
+        Self { key, counter: [sample as u32, step as u32, (step >> 32) as u32] }
     }
 
     /// Numbers for the elements from `group * GROUP` on.

@@ -36,6 +36,8 @@ pub mod team;
 mod upsample;
 mod vector;
 
+pub(super) use conv::Geometry;
+pub(super) use dropout::Mask;
 pub use launch::{launch, without_kernel};
 pub use matmul::{Matrix, MatrixMut, Product, matmul};
 pub use optimizer::{Parameter, Rule, Update, decimal};

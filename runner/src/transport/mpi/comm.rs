@@ -4,11 +4,12 @@
 //! possibly empty. So a receiver sees where a message ends even when it expected another length,
 //! instead of waiting for pieces that never come.
 
+use super::request::{Request, Wait};
+use super::ulfm::is_loss;
 use crate::transport::{Collective, TransportError};
 use mpi::ffi;
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::time::Duration;
 
 /// A communicator. MPI must be running: only [`super::start`] makes one.
 #[derive(Debug)]
@@ -16,67 +17,6 @@ pub(super) struct Comm {
     pub(super) raw: ffi::MPI_Comm,
     piece: usize,
     wait: Wait,
-}
-
-/// How a rank waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
-    /// On its core, until MPI returns: soonest.
-    Awake,
-    /// Asleep, looking from time to time. Where ranks outnumber cores those that wait would
-    /// otherwise take turns on the cores with those that compute, even when each gives its turn
-    /// away at once.
-    Asleep,
-}
-
-/// Looks before the first sleep, and the sleep, to which the system adds some 50 microseconds.
-const LOOKS: u32 = 20;
-const SLEEP: Duration = Duration::from_micros(20);
-
-/// One outstanding operation, such as a piece of a send.
-#[derive(Debug)]
-pub(super) struct Request {
-    pub(super) raw: ffi::MPI_Request,
-    wait: Wait,
-}
-
-impl Request {
-    /// Lets it advance.
-    pub(super) fn test(&mut self) -> Result<(), TransportError> {
-        check("MPI_Test", self.look(ignored()).1)
-    }
-
-    /// Waits until the bytes may change.
-    pub(super) fn wait(&mut self) -> Result<(), TransportError> {
-        check("MPI_Wait", self.finish(ignored()))
-    }
-
-    /// Whether it is done, and MPI's code.
-    fn look(&mut self, status: *mut ffi::MPI_Status) -> (bool, c_int) {
-        let mut done = 0;
-        // SAFETY: the request is one that MPI gave; once done it is MPI_REQUEST_NULL, for which
-        // the call says so again. `status` is one that may be written, or ignored.
-        let code = unsafe { ffi::MPI_Test(&mut self.raw, &mut done, status) };
-        (done != 0, code)
-    }
-
-    /// Waits until it is done; MPI's code.
-    fn finish(&mut self, status: *mut ffi::MPI_Status) -> c_int {
-        if self.wait == Wait::Awake {
-            // SAFETY: as in `look`.
-            return unsafe { ffi::MPI_Wait(&mut self.raw, status) };
-        }
-        for look in 0u32.. {
-            match self.look(status) {
-                (false, code) if code == ffi::MPI_SUCCESS as c_int => {}
-                (_, code) => return code,
-            }
-            if look > LOOKS {
-                std::thread::sleep(SLEEP);
-            }
-        }
-        unreachable!("looks are not counted that far")
-    }
 }
 
 impl Comm {
@@ -91,6 +31,33 @@ impl Comm {
             check("MPI_Comm_set_errhandler", code)?;
             Ok(Self { raw, piece: piece_bytes, wait })
         }
+    }
+
+    /// Another communicator that is used like this one; its errors are returned.
+    pub(super) fn like(&self, raw: ffi::MPI_Comm) -> Result<Self, TransportError> {
+        // SAFETY: the communicator is valid.
+        let code = unsafe { ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN) };
+        check("MPI_Comm_set_errhandler", code)?;
+        Ok(Self { raw, ..*self })
+    }
+
+    /// A request of MPI's, waited for as calls of this communicator are.
+    pub(super) fn request(&self, raw: ffi::MPI_Request) -> Request {
+        Request { raw, wait: self.wait }
+    }
+
+    /// The same communicator for a rank that waits for long.
+    pub(super) fn asleep(&self) -> Self {
+        Self { wait: Wait::Asleep, ..*self }
+    }
+
+    /// Has errors that belong to no communicator of ours be returned.
+    pub(super) fn no_fatal_errors() -> Result<(), TransportError> {
+        // SAFETY: MPI runs, and the world is always valid.
+        let code = unsafe {
+            ffi::MPI_Comm_set_errhandler(ffi::RSMPI_COMM_WORLD, ffi::RSMPI_ERRORS_RETURN)
+        };
+        check("MPI_Comm_set_errhandler", code)
     }
 
     /// This rank and the number of ranks.
@@ -131,7 +98,7 @@ impl Comm {
                     &mut request,
                 );
                 check("MPI_Isend", code)?;
-                requests.push(Request { raw: request, wait: self.wait });
+                requests.push(self.request(request));
             }
         }
         Ok(())
@@ -170,7 +137,7 @@ impl Comm {
                     &mut raw,
                 );
                 check("MPI_Irecv", code)?;
-                Request { raw, wait: self.wait }.finish(&mut status)
+                self.request(raw).finish(&mut status)
             };
             if class(code) == ffi::MPI_ERR_TRUNCATE as c_int {
                 return Err(size(None));
@@ -204,7 +171,7 @@ impl Comm {
                 &mut raw,
             );
             check("MPI_Iallgather", code)?;
-            Request { raw, wait: self.wait }.wait()
+            self.request(raw).wait()
         }
     }
 
@@ -224,9 +191,7 @@ impl Comm {
             check("MPI_Comm_create_group", code)?;
             check("MPI_Group_free", ffi::MPI_Group_free(&mut some))?;
             check("MPI_Group_free", ffi::MPI_Group_free(&mut all))?;
-            let code = ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN);
-            check("MPI_Comm_set_errhandler", code)?;
-            Ok(Self { raw, ..*self })
+            self.like(raw)
         }
     }
 
@@ -265,7 +230,7 @@ impl Comm {
                 }
             };
             check(name, code)?;
-            Ok(Request { raw: request, wait: self.wait })
+            Ok(self.request(request))
         }
     }
 
@@ -328,7 +293,7 @@ impl Comm {
             check("MPI_Ibarrier", ffi::MPI_Ibarrier(self.raw, &mut raw))?;
             raw
         };
-        Request { raw, wait: self.wait }.wait()
+        self.request(raw).wait()
     }
 
     /// The pieces of `len` bytes; the last one is shorter than the others.
@@ -353,12 +318,6 @@ impl InPlace {
         check("MPI_Get_library_version", code)?;
         Ok(Self(if text(&buffer, len).contains("Open MPI") { 1 } else { -1 }))
     }
-}
-
-/// The status of whoever does not ask.
-fn ignored() -> *mut ffi::MPI_Status {
-    // SAFETY: reads a constant of the library.
-    unsafe { ffi::RSMPI_STATUS_IGNORE }
 }
 
 pub(super) fn tag_of(tag: u32) -> c_int {
@@ -404,6 +363,9 @@ pub(super) fn processor_name() -> Result<String, TransportError> {
 pub(super) fn check(call: &'static str, code: c_int) -> Result<(), TransportError> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
+    }
+    if is_loss(code) {
+        return Err(TransportError::Lost { call });
     }
     let mut buffer = vec![0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut len = 0;

@@ -1,6 +1,8 @@
 //! Calls that nobody waits for, over MPI: a communicator for each circle, a request for each ticket.
 
 use super::comm::{Comm, InPlace, check, class, tag_of};
+use super::survive::Losses;
+use super::ulfm::LETTING_GO;
 use crate::transport::links::{Joint, Links, Ticket};
 use crate::transport::{Circle, TransportError};
 use mpi::ffi;
@@ -8,6 +10,7 @@ use pipewright_core::compress::{Rounding, e5m2_sum};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// One rank's endpoint.
 pub(super) struct MpiLinks {
@@ -24,6 +27,8 @@ pub(super) struct MpiLinks {
     in_place: InPlace,
     sent: u64,
     threaded: bool,
+    /// Where losses are survived.
+    losses: Option<Losses>,
     /// The transport's, which ends the job instead of MPI once something failed.
     failed: Arc<AtomicBool>,
 }
@@ -48,7 +53,7 @@ impl MpiLinks {
         world: &Comm,
         (circles, tickets): (&[Circle], usize),
         in_place: InPlace,
-        threaded: bool,
+        (threaded, losses): (bool, Option<Losses>),
         failed: Arc<AtomicBool>,
     ) -> Result<Self, TransportError> {
         // Sorted, so that ranks in several circles meet in the same one, whatever each calls it.
@@ -70,6 +75,7 @@ impl MpiLinks {
             in_place,
             sent: 0,
             threaded,
+            losses,
             failed,
         })
     }
@@ -90,6 +96,22 @@ impl MpiLinks {
 
     fn outstanding(&self) -> bool {
         self.free.len() < self.requests.len()
+    }
+
+    /// Has everything under way end, here and for those who wait for it; whether MPI lets go of it.
+    fn take_back(&mut self) -> bool {
+        let Some(losses) = &self.losses else { return false };
+        self.circles.iter().for_each(|(comm, _)| losses.ulfm.revoke(comm));
+        let Some((comm, _)) = self.circles.first() else { return true };
+        let limit = Instant::now() + LETTING_GO;
+        for raw in &mut self.raw {
+            if comm.request(*raw).end(limit).is_err() {
+                return false;
+            }
+            *raw = none();
+        }
+        self.free = (0..self.requests.len()).collect();
+        true
     }
 
     /// Notes how a request ended.
@@ -238,9 +260,12 @@ impl Links for MpiLinks {
         self.sent
     }
 
-    /// MPI may still use memory that was given to it: from now on this process only ends.
+    /// Where calls cannot be taken back, MPI may still use memory that was given to it: from now on this
+    /// process only ends.
     fn abandon(&mut self) {
-        self.failed.store(true, Ordering::Relaxed);
+        if !self.take_back() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
     }
 
     fn threaded(&self) -> bool {
@@ -252,7 +277,9 @@ impl Drop for MpiLinks {
     /// Frees what MPI made, when all is well. Else ends the job: peers could only wait for ever, and
     /// MPI would write to memory that is about to be freed.
     fn drop(&mut self) {
-        if self.outstanding() {
+        // Others may wait for this rank although it waits for nobody.
+        let lost = self.losses.as_ref().is_some_and(|losses| losses.lost.load(Ordering::Relaxed));
+        if (lost || self.outstanding()) && !self.take_back() {
             super::abort(1);
         }
         let mut finished = 0;
@@ -260,7 +287,10 @@ impl Drop for MpiLinks {
         unsafe { ffi::MPI_Finalized(&mut finished) };
         if finished == 0 && !self.failed.load(Ordering::Relaxed) {
             self.operators.free();
-            self.circles.iter_mut().for_each(|(comm, _)| comm.free());
+            // Where losses are survived some of them may have been revoked; those stay as they are.
+            if self.losses.is_none() {
+                self.circles.iter_mut().for_each(|(comm, _)| comm.free());
+            }
         }
     }
 }

@@ -1,7 +1,9 @@
 //! From nothing to a running MPI with synchronised clocks.
 
 use super::Settings;
-use super::comm::{self, Comm, Wait};
+use super::comm::{self, Comm};
+use super::request::Wait;
+use super::survive::Survivors;
 use crate::init::fnv1a;
 use crate::transport::TransportError;
 use crate::transport::clock::{clock_domain, monotonic_ns};
@@ -17,6 +19,7 @@ pub(super) struct Started {
     pub data: Comm,
     pub control: Comm,
     pub peers: Option<Peers>,
+    pub survivors: Option<Survivors>,
     pub rank: u32,
     pub ranks: u32,
     pub host: String,
@@ -43,13 +46,24 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
     let threaded = comm::init(settings.threads)?;
     let data = Comm::world(settings.piece_bytes, wait)?;
     let control = Comm::world(settings.piece_bytes, wait)?;
+    let survivors = Survivors::of_world(settings, wait)?;
     let place = control.place()?;
     let (data, control, peers) = crews(data, control, place, settings.crew)?;
     let (rank, ranks) = control.place()?;
     let host = comm::processor_name()?;
-    let domain = fnv1a(clock_domain(&host).as_bytes());
-    let clock = synchronise(&control, rank, ranks, domain, settings.measure_clock)?;
-    Ok(Started { data, control, peers, rank, ranks, host, clock, threaded })
+    let clock = clock(&control, (rank, ranks), (&host, settings.measure_clock))?;
+    Ok(Started { data, control, peers, survivors, rank, ranks, host, clock, threaded })
+}
+
+/// The way to rank 0's clock from that of `host`, measured even where both are the same if so wanted.
+/// Collective.
+pub(super) fn clock(
+    control: &Comm,
+    (rank, ranks): (u32, u32),
+    (host, measure): (&str, bool),
+) -> Result<ClockOffset, TransportError> {
+    let domain = fnv1a(clock_domain(host).as_bytes());
+    synchronise(control, rank, ranks, domain, measure)
 }
 
 /// The ranks of one number in all crews.

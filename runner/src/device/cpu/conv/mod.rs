@@ -27,7 +27,8 @@ use depthwise::depthwise;
 use several::Several;
 use std::ops::Range;
 use transpose::transpose;
-use unfold::{Geometry, fold_add, unfold};
+pub use unfold::Geometry;
+use unfold::{fold_add, unfold};
 
 /// Words of unfolded image that stay in the second-level cache beside the weights: 1 MiB.
 const UNFOLDED_WORDS: usize = 1 << 18;

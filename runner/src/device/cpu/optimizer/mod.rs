@@ -61,6 +61,11 @@ impl Rule {
         Self { optimizer, beta1: decimal(beta1), beta2: decimal(beta2), decay: decimal(decay) }
     }
 
+    /// Which optimizer.
+    pub fn optimizer(&self) -> Optimizer {
+        self.optimizer
+    }
+
     /// Changes a parameter by its gradient, which is zero afterwards.
     ///
     /// # Panics

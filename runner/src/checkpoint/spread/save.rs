@@ -1,0 +1,100 @@
+//! Saving into several hosts' memory.
+
+use super::Hosts;
+use super::mail::{from_first, recv, send};
+use crate::checkpoint::agree::agree;
+use crate::checkpoint::folder::{part, prune, remove};
+use crate::checkpoint::save::{Known, begin, collect, make_exist, manifest, write_stages};
+use crate::checkpoint::{CheckpointError, FileRecord, Saver, Steps};
+use crate::execute::{Place, Rank, RunError};
+use crate::transport::{Transport, TransportError};
+use pipewright_core::elastic::Origin;
+use std::path::Path;
+
+/// As [`crate::checkpoint::save`], each file on its host and the next.
+pub(in crate::checkpoint) fn save<T: Transport>(
+    rank: &mut Rank<T>,
+    saver: &Saver,
+    hosts: &Hosts,
+    known: Known,
+) -> Result<(), RunError> {
+    let Steps { trained: Origin { step, .. }, spare, .. } = known.steps;
+    let lost = |source| RunError::Agreement { step, source };
+    let failed = |source| RunError::Checkpoint { step, source };
+    let begun = saver.folder.join(part(step));
+    let made = if hosts.leads() { begin(&saver.folder, &begun) } else { Ok(()) };
+    agree(&mut rank.transport, made).map_err(lost)?.map_err(failed)?;
+    let written = write_stages(rank, &begun);
+    let mine = written.as_ref().map_or(&[][..], |files| files);
+    let copied = copy(&mut rank.transport, hosts, &begun, mine).map_err(lost)?;
+    let report = written.and_then(|files| copied.map(|()| files)).map_err(|e| e.to_string());
+    let reports = collect(&mut rank.transport, &report).map_err(lost)?;
+    rank.at(Place::Rename);
+    let text = reports.map_or(Ok(vec![]), |reports| manifest(saver, known, reports));
+    let (text, whole) = match text {
+        Ok(text) => (text, Ok(())),
+        Err(error) => (vec![], Err(error)),
+    };
+    let whole = agree(&mut rank.transport, whole).map_err(lost)?;
+    let kept = match whole {
+        Ok(()) => {
+            let text = from_first(&mut rank.transport, hosts, text).map_err(lost)?;
+            let made = if hosts.leads() { make_exist(saver, &begun, step, &text) } else { Ok(()) };
+            agree(&mut rank.transport, made).map_err(lost)?
+        }
+        Err(error) => Err(error),
+    };
+    if kept.is_err() && hosts.leads() {
+        // What counts is the first error; this folder is no checkpoint in any case.
+        let _ = remove(&begun);
+    }
+    kept.map_err(failed)?;
+    if hosts.leads()
+        && let Err(e) = prune(&saver.folder, step, (saver.keep, spare))
+    {
+        eprintln!("warning: older states stay: {e}");
+    }
+    Ok(())
+}
+
+/// Gives the partner what this rank wrote, and keeps what others give. Everybody in the order of ranks,
+/// so that nobody waits for one who waits. A disk that fails is an error of this rank alone.
+fn copy<T: Transport>(
+    transport: &mut T,
+    hosts: &Hosts,
+    folder: &Path,
+    mine: &[FileRecord],
+) -> Result<Result<(), CheckpointError>, TransportError> {
+    let mut kept = Ok(());
+    for rank in 0..transport.ranks() {
+        let partner = hosts.partner(rank);
+        if rank == hosts.rank {
+            let read: Vec<Vec<u8>> = mine
+                .iter()
+                .map(|file| std::fs::read(folder.join(&file.name)).unwrap_or_default())
+                .collect();
+            let names: Vec<(&str, usize)> = mine
+                .iter()
+                .zip(&read)
+                .map(|(file, read)| (file.name.as_str(), read.len()))
+                .collect();
+            let names = serde_json::to_vec(&names).expect("plain data");
+            send(transport, hosts, partner, &names)?;
+            send(transport, hosts, partner, &read.concat())?;
+        } else if partner == hosts.rank {
+            let names = recv(transport, rank)?;
+            let names: Vec<(String, usize)> =
+                serde_json::from_slice(&names).expect("written by the same program");
+            let contents = recv(transport, rank)?;
+            let mut rest = &contents[..];
+            for (name, length) in names {
+                let (contents, behind) = rest.split_at(length);
+                rest = behind;
+                let path = folder.join(name);
+                let written = std::fs::write(&path, contents);
+                kept = kept.and(written.map_err(|source| CheckpointError::File { path, source }));
+            }
+        }
+    }
+    Ok(kept)
+}

@@ -1,0 +1,112 @@
+//! `runner join` and `runner leave`: members come and go while a job runs.
+
+use super::meeting::{Meeting, failed, host};
+use crate::args::{JoinArgs, LeaveArgs};
+use crate::elastic::membership::{Held, Lease, Membership, MembershipError, Node};
+use crate::failure::{Code, Failure};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// How often a lease is looked at, and a member that is to leave.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A member leaves within this time: the job makes its step and begins anew without it.
+const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+
+/// Time between two attempts to join again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A member, until it is told to go or this process is.
+pub fn join(args: &JoinArgs) -> Result<(), Failure> {
+    let meeting = Meeting::find(&args.meeting)?;
+    let membership = meeting.membership();
+    let host = args.host.clone().unwrap_or_else(host);
+    let name = args.name.clone().unwrap_or_else(|| format!("{host}-{}", std::process::id()));
+    let node = Node { name, slots: args.slots, host, leaving: false };
+    let mut lease = membership.join(&node).map_err(failed)?;
+    say!("joined as `{}` with {} slots; Ctrl-C or `runner leave` ends it", node.name, node.slots);
+    let signals = signals()?;
+    let mut leaves = None;
+    // An etcd comes back one day; a supervisor that held the meeting is gone with its job.
+    let patience = if args.meeting.etcd.is_some() { Duration::MAX } else { LEAVES_WITHIN };
+    loop {
+        match signals.recv_timeout(LOOK) {
+            Ok(()) if leaves.is_none() => {
+                leaves = Some(Instant::now());
+                membership.leave(&node.name).map_err(failed)?;
+            }
+            Ok(()) => return Err(Failure::new(Code::Interrupted, "left without a word")),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        let late = leaves.is_some_and(|since| since.elapsed() > LEAVES_WITHIN);
+        match lease.held() {
+            Held::Removed => break,
+            Held::Yes | Held::Expired if late => {
+                return Err(Failure::new(
+                    Code::Peers,
+                    "the job did not let this member go in time",
+                ));
+            }
+            Held::Yes => {}
+            Held::Expired if leaves.is_some() => break,
+            Held::Expired => match rejoin(membership, &node, (&signals, patience))? {
+                Some(again) => lease = again,
+                None => break,
+            },
+        }
+    }
+    say!("left");
+    Ok(())
+}
+
+/// Joins again when the coordinator is back; `None` when this process is told to end meanwhile, or the
+/// job is over.
+fn rejoin(
+    membership: &dyn Membership,
+    node: &Node,
+    (signals, patience): (&Receiver<()>, Duration),
+) -> Result<Option<Box<dyn Lease>>, Failure> {
+    eprintln!("warning: the lease was lost; joining again");
+    let begin = Instant::now();
+    loop {
+        match membership.join(node) {
+            Ok(lease) => return Ok(Some(lease)),
+            // One's own, which has not expired yet.
+            Err(MembershipError::Taken(_)) => {}
+            Err(e @ MembershipError::Unreachable { .. }) if begin.elapsed() > patience => {
+                return Err(failed(e));
+            }
+            Err(MembershipError::Unreachable { .. }) => {}
+            Err(e) => return Err(failed(e)),
+        }
+        if signals.recv_timeout(AGAIN).is_ok() {
+            return Ok(None);
+        }
+    }
+}
+
+fn signals() -> Result<Receiver<()>, Failure> {
+    let failed = |e: std::io::Error| Failure::new(Code::Failed, format!("signals: {e}"));
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || signals.forever().try_for_each(|_| sender.send(())));
+    Ok(receiver)
+}
+
+/// Asks a member to leave, and waits until it has.
+pub fn leave(args: &LeaveArgs) -> Result<(), Failure> {
+    let meeting = Meeting::find(&args.meeting)?;
+    let membership = meeting.membership();
+    membership.leave(&args.name).map_err(failed)?;
+    let begin = Instant::now();
+    while membership.members().map_err(failed)?.iter().any(|node| node.name == args.name) {
+        if begin.elapsed() > LEAVES_WITHIN {
+            let message = format!("`{}` was asked to leave and is still a member", args.name);
+            return Err(Failure::new(Code::Peers, message));
+        }
+        std::thread::sleep(LOOK);
+    }
+    say!("`{}` has left", args.name);
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Ranks on GPUs.
+
+use crate::device::DeviceError;
+use crate::device::cuda::{Driver, Engine, Gpu};
+use pipewright_core::plan::Program;
+use std::env;
+
+/// What launchers tell a process of its number among those of its host.
+const LOCAL_RANKS: [&str; 4] =
+    ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"];
+
+/// The GPU of rank `rank`: those of a host take one after the other, and share them where there are more
+/// ranks than GPUs. As threads, all ranks are of this host.
+fn gpu_of(gpus: &[Gpu], rank: u32, are_processes: bool) -> &Gpu {
+    let told = LOCAL_RANKS.iter().find_map(|name| env::var(name).ok()?.parse().ok());
+    let local = told.filter(|_| are_processes).unwrap_or(rank);
+    &gpus[local as usize % gpus.len()]
+}
+
+/// Opens the GPU of a rank, with room for its tensors.
+///
+/// # Errors
+/// When the GPU has not so much memory, or the driver refuses.
+pub fn open(
+    gpus: &[Gpu],
+    (rank, are_processes): (u32, bool),
+    program: &Program,
+) -> Result<Engine<Driver>, DeviceError> {
+    let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
+    let what = format!("the tensors of rank {rank} (stage {})", stages.join(", "));
+    Engine::new(Driver::open(gpu_of(gpus, rank, are_processes))?, program.tensors(), &what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cuda::Architecture;
+    use pipewright_core::units::Bytes;
+
+    #[test]
+    fn ranks_of_a_host_take_turns() {
+        let gpu = |index| Gpu {
+            index,
+            name: "H200".into(),
+            architecture: Architecture { major: 9, minor: 0 },
+            memory: Bytes(1),
+            multiprocessors: 132,
+            memory_bytes_per_sec: 4.8e12,
+            unusable: None,
+        };
+        let gpus = [gpu(0), gpu(1)];
+        let of = |rank| gpu_of(&gpus, rank, false).index;
+        assert_eq!([of(0), of(1), of(2), of(3)], [0, 1, 0, 1]);
+    }
+}

@@ -1,0 +1,202 @@
+//! The kernels: their sources, what they are given, and the launches that each computation of the
+//! training graph becomes.
+//!
+//! Nothing here needs a GPU or a library: [`steps`] says what to launch, the host launches it, and
+//! the tests run the same launches in an emulator, against [`cpu`](crate::device::cpu).
+//!
+//! Storage: activations, gradients of activations and trained parameters are of one [`Storage`] type;
+//! gradients of parameters, statistics (saved and running), log-sum-exps, optimizer state and losses
+//! are f32; indexes are u32. Arithmetic is f32, sums over many terms f64. A launch always gives the
+//! same bits: there are no atomics, and how sums are divided follows from shapes alone.
+
+mod arguments;
+mod attention;
+mod axes;
+pub mod bulk;
+mod channels;
+mod convolution;
+mod elementwise;
+mod layout;
+mod rows;
+mod steps;
+
+pub use arguments::*;
+pub use steps::{Buffers, Operand, Plan, ProductStep, Step, is_stored, missing, steps};
+
+/// An address on the device; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DevicePtr(pub u64);
+
+impl DevicePtr {
+    /// None: a tensor that a kernel does without.
+    pub const NULL: Self = Self(0);
+
+    /// The address `bytes` further on; none stays none.
+    pub fn after(self, bytes: u64) -> Self {
+        Self(if self.0 == 0 { 0 } else { self.0 + bytes })
+    }
+}
+
+/// How tensors are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Storage {
+    /// Single precision.
+    F32,
+    /// bfloat16.
+    Bf16,
+    /// IEEE half.
+    F16,
+}
+
+impl Storage {
+    /// Bytes of an element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+
+    /// How names of kernels end.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+}
+
+/// A file of kernels, compiled by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// One pass over memory.
+    Elementwise,
+    /// Along axes.
+    Layout,
+    /// Softmax, norms and losses of rows.
+    Rows,
+    /// Norms, pooling and depthwise convolutions of images.
+    Channels,
+    /// Attention.
+    Attention,
+    /// Matrix products on the plain cores.
+    Product,
+    /// Updates of parameters.
+    Optimizer,
+    /// Codecs of gradients.
+    Codecs,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Elementwise,
+        Self::Layout,
+        Self::Rows,
+        Self::Channels,
+        Self::Attention,
+        Self::Product,
+        Self::Optimizer,
+        Self::Codecs,
+    ];
+
+    /// Its file.
+    pub fn file(self) -> &'static str {
+        match self {
+            Self::Elementwise => "elementwise.cu",
+            Self::Layout => "layout.cu",
+            Self::Rows => "rows.cu",
+            Self::Channels => "channels.cu",
+            Self::Attention => "attention.cu",
+            Self::Product => "product.cu",
+            Self::Optimizer => "optimizer.cu",
+            Self::Codecs => "codecs.cu",
+        }
+    }
+
+    fn own_text(self) -> &'static str {
+        match self {
+            Self::Elementwise => include_str!("kernels/elementwise.cu"),
+            Self::Layout => include_str!("kernels/layout.cu"),
+            Self::Rows => include_str!("kernels/rows.cu"),
+            Self::Channels => include_str!("kernels/channels.cu"),
+            Self::Attention => include_str!("kernels/attention.cu"),
+            Self::Product => include_str!("kernels/product.cu"),
+            Self::Optimizer => include_str!("kernels/optimizer.cu"),
+            Self::Codecs => include_str!("kernels/codecs.cu"),
+        }
+    }
+
+    /// What the compiler is given: complete, without any header.
+    pub fn text(self) -> String {
+        let common = include_str!("kernels/common.cuh");
+        let (declarations, own) = (declarations(), self.own_text());
+        let file = self.file();
+        format!("#line 1 \"common.cuh\"\n{common}\n{declarations}\n#line 1 \"{file}\"\n{own}")
+    }
+
+    /// Names of its kernels.
+    pub fn kernels(self) -> Vec<String> {
+        let mut names = vec![];
+        for line in self.own_text().lines() {
+            let Some((_, rest)) = line.split_once("KERNEL(") else { continue };
+            let name = rest.split(',').next().unwrap_or(rest);
+            if name.contains("##") {
+                let widths: &[&str] =
+                    if name.contains("WIDE") { &["64", "128", "256"] } else { &[""] };
+                for storage in [Storage::F32, Storage::Bf16, Storage::F16] {
+                    for width in widths {
+                        let name = name.replace("##", "").replace("WIDE", width);
+                        names.push(name.replace("suffix", storage.suffix()));
+                    }
+                }
+            } else {
+                names.push(name.to_string());
+            }
+        }
+        names
+    }
+}
+
+/// Options of NVRTC besides the architecture: products and sums are not fused, so that a kernel gives
+/// the bits that the same lines give on the processor.
+pub const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
+
+/// One launch of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// Where the kernel is.
+    pub source: Source,
+    /// Its name.
+    pub kernel: String,
+    /// Blocks along x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block, along x.
+    pub block: u32,
+    /// Bytes of dynamic shared memory; above 48 KiB the host has to ask for it.
+    pub shared: u32,
+    /// The one argument, as C lays it out.
+    pub args: Vec<u8>,
+}
+
+/// Threads of a block where nothing speaks for another number.
+pub const BLOCK: u32 = 256;
+
+/// Most blocks of a launch whose threads go through items in steps: several times what a GPU runs
+/// at once.
+const MOST_BLOCKS: u64 = 1 << 12;
+
+impl Launch {
+    /// A launch whose threads go through `items` in steps.
+    pub fn over(source: Source, kernel: String, items: u64, args: &impl Arguments) -> Self {
+        let blocks = items.div_ceil(BLOCK.into()).clamp(1, MOST_BLOCKS) as u32;
+        Self { source, kernel, grid: [blocks, 1, 1], block: BLOCK, shared: 0, args: args.bytes() }
+    }
+
+    /// A launch with a block for each of `blocks`, at most so many as a grid has.
+    pub fn blocks(source: Source, kernel: String, blocks: u64, args: &impl Arguments) -> Self {
+        let blocks = blocks.clamp(1, 1 << 30) as u32;
+        Self { source, kernel, grid: [blocks, 1, 1], block: BLOCK, shared: 0, args: args.bytes() }
+    }
+}

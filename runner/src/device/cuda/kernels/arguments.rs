@@ -1,0 +1,319 @@
+//! What kernels are given: structs that exist once, here, and of which C declarations are made.
+
+use super::DevicePtr;
+
+/// The one argument of a kernel.
+pub trait Arguments {
+    /// As C lays it out.
+    fn bytes(&self) -> Vec<u8>;
+}
+
+/// A field of an argument.
+trait Field {
+    /// Its alignment: the size of a number.
+    const ALIGN: usize;
+
+    /// Its declaration in C.
+    fn declare(name: &str) -> String;
+
+    /// Appends its bytes.
+    fn put(&self, bytes: &mut Vec<u8>);
+}
+
+macro_rules! numbers {
+    ($($type:ty: $c:literal,)*) => {$(
+        impl Field for $type {
+            const ALIGN: usize = size_of::<$type>();
+
+            fn declare(name: &str) -> String {
+                format!(concat!($c, " {};"), name)
+            }
+
+            fn put(&self, bytes: &mut Vec<u8>) {
+                bytes.extend(self.to_ne_bytes());
+            }
+        }
+    )*};
+}
+
+numbers! {
+    u32: "u32",
+    u64: "u64",
+    f32: "f32",
+}
+
+impl Field for DevicePtr {
+    const ALIGN: usize = 8;
+
+    fn declare(name: &str) -> String {
+        format!("void *{name};")
+    }
+
+    fn put(&self, bytes: &mut Vec<u8>) {
+        self.0.put(bytes);
+    }
+}
+
+impl<F: Field, const N: usize> Field for [F; N] {
+    const ALIGN: usize = F::ALIGN;
+
+    fn declare(name: &str) -> String {
+        F::declare(&format!("{name}[{N}]"))
+    }
+
+    fn put(&self, bytes: &mut Vec<u8>) {
+        self.iter().for_each(|field| field.put(bytes));
+    }
+}
+
+fn put<F: Field>(bytes: &mut Vec<u8>, field: &F) {
+    bytes.resize(bytes.len().next_multiple_of(F::ALIGN), 0);
+    field.put(bytes);
+}
+
+/// Structs of arguments, with addresses first: C pads their ends to 8 bytes.
+macro_rules! arguments {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, Default, PartialEq)]
+            #[allow(missing_docs)]
+            pub struct $name {
+                $(pub $field: $type,)*
+            }
+
+            impl Arguments for $name {
+                fn bytes(&self) -> Vec<u8> {
+                    let mut bytes = Vec::new();
+                    $(put(&mut bytes, &self.$field);)*
+                    bytes.resize(bytes.len().next_multiple_of(8), 0);
+                    bytes
+                }
+            }
+        )*
+
+        /// All structs as C.
+        fn structs() -> String {
+            let mut text = String::new();
+            $(
+                text += concat!("struct ", stringify!($name), " {\n");
+                $(text += &format!("    {}\n", <$type as Field>::declare(stringify!($field)));)*
+                text += "};\n";
+            )*
+            text
+        }
+    };
+}
+
+/// Enumerations that kernels switch by.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident { $($code:ident,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            #[allow(missing_docs)]
+            pub enum $name {
+                $($code,)*
+            }
+        )*
+
+        /// All enumerations as C.
+        fn enumerations() -> String {
+            let mut text = String::new();
+            $(
+                text += "enum {\n";
+                $(text += concat!("    ", stringify!($name), "_", stringify!($code), ",\n");)*
+                text += "};\n";
+            )*
+            text
+        }
+    };
+}
+
+/// What every source is given besides its own text.
+pub fn declarations() -> String {
+    enumerations() + structs().as_str()
+}
+
+codes! {
+    /// What `map` computes.
+    Map { Copy, Relu, ReluGradient, Affine, Clip, ClipGradient, SwiGlu, SwiGluGate, }
+
+    /// What `activation` computes: one a function of the graph.
+    Curve {
+        Gelu, Silu, Tanh, LeakyRelu, GeluTanh, Sigmoid, Exp, Log, HardSwish, HardSigmoid, Erf, Square,
+        Sqrt, Reciprocal,
+    }
+
+    /// What `broadcast` and `reduce` make of two operands and, in gradients, of the output's gradient.
+    Combine {
+        Sum, Difference, Product, Quotient, Same, Negative, ProductLeft, ProductRight, QuotientLeft,
+        QuotientRight,
+    }
+
+    /// How eight-bit floats round.
+    Float8 { Truncate, NearestEven, Saturating, E4m3, }
+}
+
+/// Most axes of a walk, neighbouring ones that every tensor runs through in one go being one.
+pub const MOST_AXES: usize = 8;
+
+/// Most terms of one sum.
+pub const MOST_TERMS: usize = 8;
+
+arguments! {
+    /// Of up to three tensors to one, each of `count` elements; `p` and `q` are the operation's.
+    Elementwise {
+        x: DevicePtr, y: DevicePtr, z: DevicePtr, out: DevicePtr,
+        count: u64, op: u32, p: f32, q: f32,
+    }
+
+    /// `number` tensors of `count` elements, added in order.
+    SumTerms { terms: [DevicePtr; MOST_TERMS], out: DevicePtr, count: u64, number: u32, }
+
+    /// `step` is the address of a u64, so that a recorded launch can be replayed in every step.
+    Dropout {
+        x: DevicePtr, out: DevicePtr, step: DevicePtr,
+        elements: u64, samples: u64, key: [u32; 2], first_sample: u32, limit: u32, scale: f32,
+    }
+
+    /// `out [sizes]` from two tensors with strides along these axes.
+    Broadcast {
+        a: DevicePtr, b: DevicePtr, out: DevicePtr,
+        count: u64, a_strides: [u64; MOST_AXES], b_strides: [u64; MOST_AXES],
+        sizes: [u32; MOST_AXES], rank: u32, op: u32,
+    }
+
+    /// A copy between strides, times `scale`.
+    Strided {
+        x: DevicePtr, out: DevicePtr,
+        count: u64, from: [u64; MOST_AXES], to: [u64; MOST_AXES],
+        sizes: [u32; MOST_AXES], rank: u32, scale: f32,
+    }
+
+    /// The first `kept` axes are the output's, the others are summed.
+    Reduce {
+        a: DevicePtr, b: DevicePtr, g: DevicePtr, out: DevicePtr,
+        outputs: u64, terms: u64,
+        a_strides: [u64; MOST_AXES], b_strides: [u64; MOST_AXES], g_strides: [u64; MOST_AXES],
+        sizes: [u32; MOST_AXES], kept: u32, rank: u32, op: u32, accumulate: u32, scale: f32,
+    }
+
+    /// Backwards `table` is the gradient that came and `out` the table's.
+    Embedding {
+        tokens: DevicePtr, table: DevicePtr, positions: DevicePtr, kinds: DevicePtr, out: DevicePtr,
+        rows: u64, length: u64, features: u64,
+    }
+
+    /// `vectors` of `width` elements, positions repeating after `length`.
+    Rope {
+        x: DevicePtr, table: DevicePtr, out: DevicePtr,
+        vectors: u64, length: u64, width: u64, base: f32, sign: f32,
+    }
+
+    /// One group of `samples` images, which begin `sample_stride` elements apart.
+    Unfold {
+        x: DevicePtr, out: DevicePtr,
+        samples: u64, sample_stride: u64, channels: u32,
+        size: [u32; 2], out_size: [u32; 2], kernel: [u32; 2], stride: [u32; 2], padding: [u32; 2],
+        dilation: [u32; 2],
+    }
+
+    /// Rows of `n` elements.
+    Rows { x: DevicePtr, gy: DevicePtr, out: DevicePtr, rows: u64, n: u64, logarithm: u32, }
+
+    /// Rows that are normalised, each by itself.
+    NormRows {
+        x: DevicePtr, gy: DevicePtr, out: DevicePtr, weight: DevicePtr, bias: DevicePtr,
+        saved: DevicePtr, rows: u64, n: u64, eps: f32, centred: u32,
+    }
+
+    /// Sums over rows, in `parts` that are added up afterwards.
+    ColumnSums {
+        x: DevicePtr, gy: DevicePtr, saved: DevicePtr, plain: DevicePtr, along: DevicePtr,
+        scratch: DevicePtr, rows: u64, n: u64, parts: u64, centred: u32,
+    }
+
+    /// Rows of `n` with their targets; `scratch` has what each row says until `tally` adds it up.
+    Loss {
+        x: DevicePtr, target: DevicePtr, out: DevicePtr, loss: DevicePtr, scratch: DevicePtr,
+        rows: u64, n: u64, scale: f32, smoothing: f32, divisor: f32,
+    }
+
+    /// Images whose channels are normalised over samples and positions.
+    NormChannels {
+        x: DevicePtr, gy: DevicePtr, out: DevicePtr, weight: DevicePtr, bias: DevicePtr,
+        saved: DevicePtr, running_mean: DevicePtr, running_variance: DevicePtr,
+        all_mean: DevicePtr, all_variance: DevicePtr,
+        weight_gradient: DevicePtr, bias_gradient: DevicePtr,
+        samples: u64, channels: u64, plane: u64, eps: f32, momentum: f32,
+        update: u32, turn: u32, turns: u32,
+    }
+
+    /// Images of which `together` channels of a sample are normalised; `groups` of all samples.
+    NormGroups {
+        x: DevicePtr, gy: DevicePtr, out: DevicePtr, weight: DevicePtr, bias: DevicePtr,
+        saved: DevicePtr, weight_gradient: DevicePtr, bias_gradient: DevicePtr,
+        groups: u64, together: u64, channels: u64, plane: u64, eps: f32,
+    }
+
+    /// `share` is alpha / size.
+    LocalResponse {
+        x: DevicePtr, gy: DevicePtr, out: DevicePtr, saved: DevicePtr,
+        count: u64, channels: u64, plane: u64, size: u32, share: f32, beta: f32, k: f32,
+    }
+
+    /// `planes` images.
+    Pool {
+        x: DevicePtr, out: DevicePtr, positions: DevicePtr,
+        planes: u64, size: [u32; 2], out_size: [u32; 2], kernel: [u32; 2], stride: [u32; 2],
+        padding: [u32; 2], count_padding: u32,
+    }
+
+    /// `size` is that of the smaller image.
+    Bilinear { x: DevicePtr, out: DevicePtr, planes: u64, size: [u32; 2], factor: u32, }
+
+    /// `multiplier` outputs a channel.
+    Depthwise {
+        x: DevicePtr, gy: DevicePtr, weight: DevicePtr, bias: DevicePtr, out: DevicePtr,
+        samples: u64, channels: u64, multiplier: u32,
+        size: [u32; 2], out_size: [u32; 2], kernel: [u32; 2], stride: [u32; 2], padding: [u32; 2],
+        dilation: [u32; 2],
+    }
+
+    /// Strides are those of samples, heads and positions; gradients lie as what they belong to.
+    Attention {
+        q: DevicePtr, k: DevicePtr, v: DevicePtr, y: DevicePtr, gy: DevicePtr, saved: DevicePtr,
+        gq: DevicePtr, gk: DevicePtr, gv: DevicePtr,
+        q_strides: [u64; 3], k_strides: [u64; 3], v_strides: [u64; 3], y_strides: [u64; 3],
+        n: u32, s: u32, d: u32, e: u32, heads: u32, heads_together: u32, causal: u32, scale: f32,
+    }
+
+    /// `c [m, n] = a [m, k] b [k, n]`, plus `c` where it accumulates. Strides of rows, then of columns;
+    /// a batch has two axes.
+    Product {
+        a: DevicePtr, b: DevicePtr, c: DevicePtr,
+        a_strides: [u64; 2], b_strides: [u64; 2], c_strides: [u64; 2],
+        a_batch: [u64; 2], b_batch: [u64; 2], c_batch: [u64; 2],
+        m: u32, n: u32, k: u32, batch: [u32; 2], accumulate: u32,
+    }
+
+    /// Tables of tensors and of their chunks, and the numbers of the step; see `bulk.rs`.
+    Optimizer {
+        tensors: DevicePtr, chunks: DevicePtr, numbers: DevicePtr,
+        momentum: f32, decay: f32, new_mean: f32, beta2: f32, new_square: f32, eps: f32,
+        nesterov: u32,
+    }
+
+    /// `scratch` has two f64 for each of `number` chunks.
+    Squares {
+        tensors: DevicePtr, chunks: DevicePtr, numbers: DevicePtr, scratch: DevicePtr,
+        total: DevicePtr, number: u64, trust: f32, decay: f32,
+    }
+
+    /// Pieces of a bucket. Values that share a scale are `block`: of eight-bit floats, 0 for no scale.
+    Codec {
+        pieces: DevicePtr, values: DevicePtr, residual: DevicePtr, wire: DevicePtr,
+        decoded: DevicePtr, block: u64, format: u32, percentile: u32, width: u32, add: u32,
+    }
+}

@@ -1,0 +1,441 @@
+// Images, [samples, channels, rows, columns]: norms of channels, pooling, larger images, depthwise
+// convolutions.
+
+// Calls visit(element's index) for a channel's elements, shared by the block's threads.
+template <class F> DEVICE void over_channel(const NormChannels &a, u64 channel, F visit) {
+    for (u64 i = threadIdx.x; i < a.samples * a.plane; i += blockDim.x) {
+        visit((i / a.plane * a.channels + channel) * a.plane + i % a.plane);
+    }
+}
+
+DEVICE void blend(float *running, float value, float momentum) {
+    *running = (1 - momentum) * *running + momentum * value;
+}
+
+// Moves the running statistics: by those of the micro-batch, or once a step by those of all
+// micro-batches of the step, which are gathered by Chan's update.
+DEVICE void track(const NormChannels &a, u64 channel, float mean, float variance) {
+    float *running_mean = (float *)a.running_mean + channel;
+    float *running_variance = (float *)a.running_variance + channel;
+    double count = (double)(a.samples * a.plane);
+    if (!a.all_mean) {
+        blend(running_mean, mean, a.momentum);
+        blend(running_variance, (float)(count / max(count - 1, 1.0)) * variance, a.momentum);
+        return;
+    }
+    float *all_mean = (float *)a.all_mean + channel, *all_variance = (float *)a.all_variance + channel;
+    float before = (float)a.turn, after = before + 1, difference = mean - *all_mean;
+    *all_mean += difference / after;
+    *all_variance += (variance - *all_variance + difference * difference * before / after) / after;
+    if (a.turn + 1 == a.turns) {
+        count *= a.turns;
+        blend(running_mean, *all_mean, a.momentum);
+        blend(running_variance, (float)(count / max(count - 1, 1.0)) * *all_variance, a.momentum);
+        *all_mean = 0;
+        *all_variance = 0;
+    }
+}
+
+// A channel's mean and 1 / standard deviation, in two passes.
+template <class T> DEVICE void channel_statistics(const NormChannels &a) {
+    u64 channel = blockIdx.x;
+    const T *x = (const T *)a.x;
+    double count = (double)(a.samples * a.plane), total = 0, squares = 0;
+    over_channel(a, channel, [&](u64 i) { total += load(x[i]); });
+    float mean = (float)(block_sum(total) / count);
+    over_channel(a, channel, [&](u64 i) {
+        float distance = load(x[i]) - mean;
+        squares += distance * distance;
+    });
+    float variance = (float)(block_sum(squares) / count);
+    if (threadIdx.x == 0) {
+        if (a.update) track(a, channel, mean, variance);
+        ((float *)a.saved)[channel] = mean;
+        ((float *)a.saved)[a.channels + channel] = 1 / sqrtf(variance + a.eps);
+    }
+}
+
+// The running statistics as those of this call.
+KERNEL(running_statistics, NormChannels) {
+    FOR_EACH_ITEM(i, a.channels) {
+        ((float *)a.saved)[i] = ((const float *)a.running_mean)[i];
+        ((float *)a.saved)[a.channels + i] = 1 / sqrtf(((const float *)a.running_variance)[i] + a.eps);
+    }
+}
+
+template <class T> DEVICE void channel_norm(const NormChannels &a) {
+    FOR_EACH_ITEM(i, a.samples * a.channels * a.plane) {
+        u64 channel = i / a.plane % a.channels;
+        float mean = ((const float *)a.saved)[channel];
+        float scale = ((const float *)a.saved)[a.channels + channel] * load(((const T *)a.weight)[channel]);
+        float y = (load(((const T *)a.x)[i]) - mean) * scale + load(((const T *)a.bias)[channel]);
+        ((T *)a.out)[i] = store<T>(y);
+    }
+}
+
+// The sums of gy and of gy (x - mean) 1/std of a channel.
+template <class T>
+DEVICE void channel_gradient_sums(const NormChannels &a, u64 channel, double &plain, double &along) {
+    float mean = ((const float *)a.saved)[channel], scale = ((const float *)a.saved)[a.channels + channel];
+    double p = 0, s = 0;
+    over_channel(a, channel, [&](u64 i) {
+        float g = load(((const T *)a.gy)[i]);
+        p += g;
+        s += (load(((const T *)a.x)[i]) - mean) * g;
+    });
+    plain = block_sum(p);
+    along = block_sum(s) * scale;
+}
+
+template <class T> DEVICE void channel_norm_gradient(const NormChannels &a) {
+    u64 channel = blockIdx.x;
+    double plain, along, count = (double)(a.samples * a.plane);
+    channel_gradient_sums<T>(a, channel, plain, along);
+    float mean = ((const float *)a.saved)[channel], scale = ((const float *)a.saved)[a.channels + channel];
+    float offset = (float)(plain / count), slope = (float)(along / count) * scale;
+    float factor = load(((const T *)a.weight)[channel]) * scale;
+    over_channel(a, channel, [&](u64 i) {
+        float g = load(((const T *)a.gy)[i]), x = load(((const T *)a.x)[i]);
+        ((T *)a.out)[i] = store<T>(factor * (g - offset - (x - mean) * slope));
+    });
+}
+
+template <class T> DEVICE void channel_norm_weights(const NormChannels &a) {
+    double plain, along;
+    channel_gradient_sums<T>(a, blockIdx.x, plain, along);
+    if (threadIdx.x == 0) {
+        ((float *)a.weight_gradient)[blockIdx.x] += (float)along;
+        ((float *)a.bias_gradient)[blockIdx.x] += (float)plain;
+    }
+}
+
+// The sum of gy over a channel: a convolution's bias.
+template <class T> DEVICE void channel_sums(const NormChannels &a) {
+    double total = 0;
+    over_channel(a, blockIdx.x, [&](u64 i) { total += load(((const T *)a.gy)[i]); });
+    total = block_sum(total);
+    if (threadIdx.x == 0) ((float *)a.bias_gradient)[blockIdx.x] += (float)total;
+}
+
+// A group is a run of `together` channels of one sample, a block's.
+template <class T> DEVICE float of_channel(const void *parameter, u64 channel, float otherwise) {
+    return parameter ? load(((const T *)parameter)[channel]) : otherwise;
+}
+
+template <class T> DEVICE void group_norm(const NormGroups &a) {
+    u64 n = a.together * a.plane;
+    for (u64 group = blockIdx.x; group < a.groups; group += gridDim.x) {
+        const T *x = (const T *)a.x + group * n;
+        double total = 0, squares = 0;
+        for (u64 i = threadIdx.x; i < n; i += blockDim.x) total += load(x[i]);
+        float mean = (float)(block_sum(total) / n);
+        for (u64 i = threadIdx.x; i < n; i += blockDim.x) {
+            float distance = load(x[i]) - mean;
+            squares += distance * distance;
+        }
+        float scale = 1 / sqrtf((float)(block_sum(squares) / n) + a.eps);
+        if (threadIdx.x == 0) {
+            ((float *)a.saved)[2 * group] = mean;
+            ((float *)a.saved)[2 * group + 1] = scale;
+        }
+        for (u64 i = threadIdx.x; i < n; i += blockDim.x) {
+            u64 channel = (group * a.together + i / a.plane) % a.channels;
+            float y = (load(x[i]) - mean) * (scale * of_channel<T>(a.weight, channel, 1));
+            ((T *)a.out)[group * n + i] = store<T>(y + of_channel<T>(a.bias, channel, 0));
+        }
+    }
+}
+
+template <class T> DEVICE void group_norm_gradient(const NormGroups &a) {
+    u64 n = a.together * a.plane;
+    for (u64 group = blockIdx.x; group < a.groups; group += gridDim.x) {
+        const T *x = (const T *)a.x + group * n, *gy = (const T *)a.gy + group * n;
+        float mean = ((const float *)a.saved)[2 * group], scale = ((const float *)a.saved)[2 * group + 1];
+        double plain = 0, along = 0;
+        for (u64 i = threadIdx.x; i < n; i += blockDim.x) {
+            u64 channel = (group * a.together + i / a.plane) % a.channels;
+            float g = load(gy[i]) * of_channel<T>(a.weight, channel, 1);
+            plain += g;
+            along += g * (load(x[i]) - mean);
+        }
+        float offset = scale * (float)(block_sum(plain) / n);
+        float slope = scale * scale * scale * (float)(block_sum(along) / n);
+        for (u64 i = threadIdx.x; i < n; i += blockDim.x) {
+            u64 channel = (group * a.together + i / a.plane) % a.channels;
+            float g = load(gy[i]) * (scale * of_channel<T>(a.weight, channel, 1));
+            ((T *)a.out)[group * n + i] = store<T>(g - (load(x[i]) - mean) * slope - offset);
+        }
+    }
+}
+
+// A block a channel, sample after sample.
+template <class T> DEVICE void group_norm_weights(const NormGroups &a) {
+    u64 channel = blockIdx.x, samples = a.groups * a.together / a.channels;
+    double plain = 0, along = 0;
+    for (u64 i = threadIdx.x; i < samples * a.plane; i += blockDim.x) {
+        u64 row = i / a.plane * a.channels + channel, group = row / a.together;
+        u64 at = row * a.plane + i % a.plane;
+        float mean = ((const float *)a.saved)[2 * group], scale = ((const float *)a.saved)[2 * group + 1];
+        float g = load(((const T *)a.gy)[at]);
+        plain += g;
+        along += g * (load(((const T *)a.x)[at]) - mean) * scale;
+    }
+    along = block_sum(along);
+    plain = block_sum(plain);
+    if (threadIdx.x == 0) {
+        ((float *)a.weight_gradient)[channel] += (float)along;
+        ((float *)a.bias_gradient)[channel] += (float)plain;
+    }
+}
+
+// D^-beta; the usual power by square roots.
+DEVICE float response(float d, float beta) {
+    if (beta == 0.75f) return 1 / (sqrtf(d) * sqrtf(sqrtf(d)));
+    return powf(d, -beta);
+}
+
+template <class T> DEVICE void local_response(const LocalResponse &a) {
+    FOR_EACH_ITEM(i, a.count) {
+        i64 channel = (i64)(i / a.plane % a.channels);
+        i64 first = max(channel - (i64)(a.size / 2), (i64)0);
+        i64 until = min(channel + (i64)((a.size + 1) / 2), (i64)a.channels);
+        float d = a.k;
+        for (i64 c = first; c < until; c++) {
+            float x = load(((const T *)a.x)[i + (c - channel) * (i64)a.plane]);
+            d += a.share * x * x;
+        }
+        ((float *)a.saved)[i] = d;
+        ((T *)a.out)[i] = store<T>(load(((const T *)a.x)[i]) * response(d, a.beta));
+    }
+}
+
+template <class T> DEVICE void local_response_gradient(const LocalResponse &a) {
+    FOR_EACH_ITEM(i, a.count) {
+        i64 channel = (i64)(i / a.plane % a.channels);
+        i64 first = max(channel + 1 - (i64)((a.size + 1) / 2), (i64)0);
+        i64 until = min(channel + (i64)(a.size / 2) + 1, (i64)a.channels);
+        float total = 0;
+        for (i64 c = first; c < until; c++) {
+            u64 at = i + (c - channel) * (i64)a.plane;
+            float d = ((const float *)a.saved)[at];
+            total += load(((const T *)a.gy)[at]) * load(((const T *)a.x)[at]) * response(d, a.beta) / d;
+        }
+        float direct = load(((const T *)a.gy)[i]) * response(((const float *)a.saved)[i], a.beta);
+        float x = load(((const T *)a.x)[i]);
+        ((T *)a.out)[i] = store<T>(direct - 2 * a.share * a.beta * x * total);
+    }
+}
+
+// The inputs from `first` to `until` along an axis that a window covers, and how many elements with
+// padding: a window of ceil mode ends with the padding.
+DEVICE u32 covered(const Pool &a, int axis, u32 window, u32 &first, u32 &until) {
+    u32 padding = a.padding[axis], size = a.size[axis], start = window * a.stride[axis];
+    u32 end = min(start + a.kernel[axis], size + 2 * padding);
+    first = min(start > padding ? start - padding : 0, size);
+    until = min(max(end > padding ? end - padding : 0, first), size);
+    return end - start;
+}
+
+template <class T> DEVICE void max_pool(const Pool &a) {
+    u64 outputs = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
+    FOR_EACH_ITEM(i, a.planes * outputs) {
+        u32 r0, r1, c0, c1;
+        covered(a, 0, (u32)(i % outputs / a.out_size[1]), r0, r1);
+        covered(a, 1, (u32)(i % a.out_size[1]), c0, c1);
+        const T *x = (const T *)a.x + i / outputs * pixels;
+        float most = from_bits(0xff800000);
+        u32 where = r0 * a.size[1] + c0;
+        for (u32 r = r0; r < r1; r++) {
+            for (u32 c = c0; c < c1; c++) {
+                float value = load(x[r * a.size[1] + c]);
+                if (value > most || is_nan(value)) most = value, where = r * a.size[1] + c;
+            }
+        }
+        ((T *)a.out)[i] = store<T>(most);
+        ((u32 *)a.positions)[i] = where;
+    }
+}
+
+// The windows from `first` to `until` along an axis that may cover an input.
+DEVICE void reaching(const Pool &a, int axis, u32 at, u32 &first, u32 &until) {
+    u32 place = at + a.padding[axis], kernel = a.kernel[axis];
+    first = place < kernel ? 0 : (place - kernel) / a.stride[axis] + 1;
+    until = min(place / a.stride[axis] + 1, a.out_size[axis]);
+}
+
+// Each input gathers from the windows that cover it; windows come in their order.
+template <class T, bool MAX> DEVICE void pool_gradient(const Pool &a) {
+    u64 outputs = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
+    FOR_EACH_ITEM(i, a.planes * pixels) {
+        u32 at = (u32)(i % pixels), r0, r1, c0, c1;
+        reaching(a, 0, at / a.size[1], r0, r1);
+        reaching(a, 1, at % a.size[1], c0, c1);
+        float total = 0;
+        for (u32 r = r0; r < r1; r++) {
+            for (u32 c = c0; c < c1; c++) {
+                u64 window = i / pixels * outputs + (u64)r * a.out_size[1] + c;
+                float g = load(((const T *)a.x)[window]);
+                if (MAX) {
+                    if (((const u32 *)a.positions)[window] == at) total += g;
+                } else {
+                    u32 y0, y1, x0, x1, height = covered(a, 0, r, y0, y1), width = covered(a, 1, c, x0, x1);
+                    total += g / (a.count_padding ? height * width : (y1 - y0) * (x1 - x0));
+                }
+            }
+        }
+        ((T *)a.out)[i] = store<T>(total);
+    }
+}
+
+template <class T> DEVICE void average_pool(const Pool &a) {
+    u64 outputs = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
+    FOR_EACH_ITEM(i, a.planes * outputs) {
+        u32 r0, r1, c0, c1;
+        u32 height = covered(a, 0, (u32)(i % outputs / a.out_size[1]), r0, r1);
+        u32 width = covered(a, 1, (u32)(i % a.out_size[1]), c0, c1);
+        const T *x = (const T *)a.x + i / outputs * pixels;
+        float total = 0;
+        for (u32 r = r0; r < r1; r++) {
+            for (u32 c = c0; c < c1; c++) total += load(x[r * a.size[1] + c]);
+        }
+        ((T *)a.out)[i] = store<T>(total / (a.count_padding ? height * width : (r1 - r0) * (c1 - c0)));
+    }
+}
+
+// The two pixels between which one of the larger image lies, and the weight of the second.
+DEVICE float between(const Bilinear &a, int axis, u32 at, u32 &first, u32 &second) {
+    u32 last = a.size[axis] - 1;
+    float centre = ((float)at + 0.5f) / a.factor - 0.5f, low = centre < 0 ? 0 : centre;
+    first = min((u32)low, last);
+    second = min(first + 1, last);
+    return min(low - first, 1.0f);
+}
+
+template <class T> DEVICE void bilinear(const Bilinear &a) {
+    u64 wide = (u64)a.size[1] * a.factor, large = wide * a.size[0] * a.factor;
+    FOR_EACH_ITEM(i, a.planes * large) {
+        u32 above, below, left, right;
+        float down = between(a, 0, (u32)(i % large / wide), above, below);
+        float across = between(a, 1, (u32)(i % wide), left, right);
+        const T *x = (const T *)a.x + i / large * a.size[0] * a.size[1];
+        const T *upper = x + (u64)above * a.size[1], *lower = x + (u64)below * a.size[1];
+        float u = load(upper[left]) * (1 - across) + load(upper[right]) * across;
+        float l = load(lower[left]) * (1 - across) + load(lower[right]) * across;
+        ((T *)a.out)[i] = store<T>(u * (1 - down) + l * down);
+    }
+}
+
+// A pixel's share of one of the larger image.
+DEVICE float share(const Bilinear &a, int axis, u32 at, u32 pixel) {
+    u32 first, second;
+    float weight = between(a, axis, at, first, second);
+    return (first == pixel ? 1 - weight : 0) + (second == pixel ? weight : 0);
+}
+
+template <class T> DEVICE void bilinear_gradient(const Bilinear &a) {
+    u64 wide = (u64)a.size[1] * a.factor, large = wide * a.size[0] * a.factor;
+    u64 pixels = (u64)a.size[0] * a.size[1];
+    FOR_EACH_ITEM(i, a.planes * pixels) {
+        u32 row = (u32)(i % pixels / a.size[1]), column = (u32)(i % a.size[1]), f = a.factor;
+        u32 r0 = row == 0 ? 0 : (row - 1) * f, r1 = min((row + 2) * f, a.size[0] * f);
+        u32 c0 = column == 0 ? 0 : (column - 1) * f, c1 = min((column + 2) * f, a.size[1] * f);
+        float total = 0;
+        for (u32 r = r0; r < r1; r++) {
+            float down = share(a, 0, r, row);
+            for (u32 c = c0; c < c1; c++) {
+                total += load(((const T *)a.x)[i / pixels * large + r * wide + c]) * down * share(a, 1, c, column);
+            }
+        }
+        ((T *)a.out)[i] = store<T>(total);
+    }
+}
+
+// Convolutions with one input channel a group, directly. `multiplier` outputs follow from a channel.
+template <class T> DEVICE void depthwise(const Depthwise &a) {
+    u64 outputs = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
+    u64 out_channels = a.channels * a.multiplier, taps = (u64)a.kernel[0] * a.kernel[1];
+    FOR_EACH_ITEM(i, a.samples * out_channels * outputs) {
+        u64 channel = i / outputs % out_channels, sample = i / outputs / out_channels;
+        u32 r = (u32)(i % outputs / a.out_size[1]), c = (u32)(i % a.out_size[1]);
+        const T *x = (const T *)a.x + (sample * a.channels + channel / a.multiplier) * pixels;
+        const T *weight = (const T *)a.weight + channel * taps;
+        float total = a.bias ? load(((const T *)a.bias)[channel]) : 0;
+        for (u32 kr = 0; kr < a.kernel[0]; kr++) {
+            i32 row = (i32)(r * a.stride[0] + kr * a.dilation[0]) - (i32)a.padding[0];
+            if (row < 0 || row >= (i32)a.size[0]) continue;
+            for (u32 kc = 0; kc < a.kernel[1]; kc++) {
+                i32 column = (i32)(c * a.stride[1] + kc * a.dilation[1]) - (i32)a.padding[1];
+                if (column < 0 || column >= (i32)a.size[1]) continue;
+                total += load(x[(u64)row * a.size[1] + column]) * load(weight[kr * a.kernel[1] + kc]);
+            }
+        }
+        ((T *)a.out)[i] = store<T>(total);
+    }
+}
+
+template <class T> DEVICE void depthwise_gradient(const Depthwise &a) {
+    u64 outputs = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
+    u64 taps = (u64)a.kernel[0] * a.kernel[1];
+    FOR_EACH_ITEM(i, a.samples * a.channels * pixels) {
+        u64 channel = i / pixels % a.channels, sample = i / pixels / a.channels;
+        i32 row = (i32)(i % pixels / a.size[1]), column = (i32)(i % a.size[1]);
+        float total = 0;
+        for (u32 m = 0; m < a.multiplier; m++) {
+            u64 out = channel * a.multiplier + m;
+            const T *gy = (const T *)a.gy + (sample * a.channels * a.multiplier + out) * outputs;
+            for (u32 kr = 0; kr < a.kernel[0]; kr++) {
+                i32 r = row + (i32)a.padding[0] - (i32)(kr * a.dilation[0]);
+                if (r < 0 || r % (i32)a.stride[0] != 0 || r / (i32)a.stride[0] >= (i32)a.out_size[0]) continue;
+                for (u32 kc = 0; kc < a.kernel[1]; kc++) {
+                    i32 c = column + (i32)a.padding[1] - (i32)(kc * a.dilation[1]);
+                    if (c < 0 || c % (i32)a.stride[1] != 0 || c / (i32)a.stride[1] >= (i32)a.out_size[1]) continue;
+                    u64 at = (u64)(r / (i32)a.stride[0]) * a.out_size[1] + c / (i32)a.stride[1];
+                    total += load(gy[at]) * load(((const T *)a.weight)[out * taps + kr * a.kernel[1] + kc]);
+                }
+            }
+        }
+        ((T *)a.out)[i] = store<T>(total);
+    }
+}
+
+// A block for each element of the weight.
+template <class T> DEVICE void depthwise_weights(const Depthwise &a) {
+    u64 outputs = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
+    u64 out_channels = a.channels * a.multiplier, taps = (u64)a.kernel[0] * a.kernel[1];
+    u64 channel = blockIdx.x / taps;
+    u32 kr = (u32)(blockIdx.x % taps / a.kernel[1]), kc = (u32)(blockIdx.x % a.kernel[1]);
+    float total = 0;
+    for (u64 i = threadIdx.x; i < a.samples * outputs; i += blockDim.x) {
+        u64 sample = i / outputs;
+        i32 r = (i32)(i % outputs / a.out_size[1] * a.stride[0] + kr * a.dilation[0]) - (i32)a.padding[0];
+        i32 c = (i32)(i % a.out_size[1] * a.stride[1] + kc * a.dilation[1]) - (i32)a.padding[1];
+        if (r < 0 || c < 0 || r >= (i32)a.size[0] || c >= (i32)a.size[1]) continue;
+        u64 x = (sample * a.channels + channel / a.multiplier) * pixels + (u64)r * a.size[1] + c;
+        u64 g = (sample * out_channels + channel) * outputs + i % outputs;
+        total += load(((const T *)a.x)[x]) * load(((const T *)a.gy)[g]);
+    }
+    total = block_sum(total);
+    if (threadIdx.x == 0) ((float *)a.out)[blockIdx.x] += total;
+}
+
+#define ENTRY(suffix, T)                                                                           \
+    KERNEL(channel_statistics_##suffix, NormChannels) { channel_statistics<T>(a); }                \
+    KERNEL(channel_norm_##suffix, NormChannels) { channel_norm<T>(a); }                            \
+    KERNEL(channel_norm_gradient_##suffix, NormChannels) { channel_norm_gradient<T>(a); }          \
+    KERNEL(channel_norm_weights_##suffix, NormChannels) { channel_norm_weights<T>(a); }            \
+    KERNEL(channel_sums_##suffix, NormChannels) { channel_sums<T>(a); }                            \
+    KERNEL(group_norm_##suffix, NormGroups) { group_norm<T>(a); }                                  \
+    KERNEL(group_norm_gradient_##suffix, NormGroups) { group_norm_gradient<T>(a); }                \
+    KERNEL(group_norm_weights_##suffix, NormGroups) { group_norm_weights<T>(a); }                  \
+    KERNEL(local_response_##suffix, LocalResponse) { local_response<T>(a); }                       \
+    KERNEL(local_response_gradient_##suffix, LocalResponse) { local_response_gradient<T>(a); }     \
+    KERNEL(max_pool_##suffix, Pool) { max_pool<T>(a); }                                            \
+    KERNEL(max_pool_gradient_##suffix, Pool) { pool_gradient<T, true>(a); }                        \
+    KERNEL(average_pool_##suffix, Pool) { average_pool<T>(a); }                                    \
+    KERNEL(average_pool_gradient_##suffix, Pool) { pool_gradient<T, false>(a); }                   \
+    KERNEL(bilinear_##suffix, Bilinear) { bilinear<T>(a); }                                        \
+    KERNEL(bilinear_gradient_##suffix, Bilinear) { bilinear_gradient<T>(a); }                      \
+    KERNEL(depthwise_##suffix, Depthwise) { depthwise<T>(a); }                                     \
+    KERNEL(depthwise_gradient_##suffix, Depthwise) { depthwise_gradient<T>(a); }                   \
+    KERNEL(depthwise_weights_##suffix, Depthwise) { depthwise_weights<T>(a); }
+FOR_EACH_TYPE(ENTRY)

@@ -1,0 +1,323 @@
+//! From computations of the training graph to launches.
+
+use super::{
+    Arguments, Broadcast, Combine, DevicePtr, Launch, Product, Source, Storage, attention, axes,
+    channels, convolution, elementwise, layout, rows,
+};
+use crate::device::cpu::Call;
+use pipewright_core::graph::autodiff::ComputationKind;
+use pipewright_core::graph::{DType, Interpolation, Op};
+
+/// Where a computation's tensors are, as [`Operands`](crate::device::cpu::Operands) has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Buffers<'a> {
+    /// Values read, in the order of the table at `Computation`.
+    pub reads: &'a [DevicePtr],
+    /// Values written, likewise.
+    pub writes: &'a [DevicePtr],
+    /// All parameters of the node; running statistics are f32.
+    pub params: &'a [DevicePtr],
+    /// One gradient per trainable parameter, f32; kernels add to them.
+    pub gradients: &'a [DevicePtr],
+    /// The mini-batch's statistics so far, when they are deferred.
+    pub deferred: &'a [DevicePtr],
+    /// As many bytes as [`Plan::scratch`] says.
+    pub scratch: DevicePtr,
+    /// The number of the training step, a u64: random numbers follow from it.
+    pub step: DevicePtr,
+}
+
+/// One thing to be launched after what is before it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// A kernel of ours.
+    Kernel(Launch),
+    /// A matrix product, for the library or [`ProductStep::launches`].
+    Product(ProductStep),
+}
+
+/// A matrix product of tensors in the storage type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProductStep {
+    /// Sizes, places and strides.
+    pub args: Product,
+    /// Whether the result is f32: gradients of parameters.
+    pub to_f32: bool,
+    /// Added to every row of the result: a linear layer's bias, of the storage type.
+    pub bias: DevicePtr,
+}
+
+impl ProductStep {
+    /// The product by our own kernel, a bias by another.
+    pub fn launches(&self, storage: Storage) -> Vec<Launch> {
+        let (args, to) = (self.args, if self.to_f32 { "_to_f32" } else { "" });
+        let kernel = format!("product_{}{to}", storage.suffix());
+        let batch = args.batch[0].saturating_mul(args.batch[1]).min(1 << 15);
+        let mut launches = vec![Launch {
+            grid: [args.n.div_ceil(64), args.m.div_ceil(64), batch],
+            ..Launch::blocks(Source::Product, kernel, 1, &args)
+        }];
+        if self.bias != DevicePtr::NULL {
+            let count = u64::from(args.m) * u64::from(args.n);
+            let mut along = axes::Axes::<2>::new();
+            along.push(0, args.m.into(), [args.n.into(), 0]);
+            along.push(0, args.n.into(), [1, 1]);
+            let add = Broadcast {
+                a: args.c,
+                b: self.bias,
+                out: args.c,
+                count,
+                a_strides: along.strides[0],
+                b_strides: along.strides[1],
+                sizes: along.sizes,
+                rank: along.rank as u32,
+                op: Combine::Sum as u32,
+            };
+            let kernel = format!("broadcast_{}", storage.suffix());
+            launches.push(Launch::over(Source::Layout, kernel, count, &add));
+        }
+        launches
+    }
+}
+
+/// What a computation becomes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// In their order.
+    pub steps: Vec<Step>,
+    /// Bytes of scratch that they share.
+    pub scratch: u64,
+    storage: Storage,
+    base: DevicePtr,
+}
+
+impl Plan {
+    /// The storage type's bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.storage.bytes()
+    }
+
+    /// A launch whose threads go through `items`.
+    pub(super) fn over(&mut self, source: Source, kernel: &str, items: u64, args: impl Arguments) {
+        let kernel = format!("{kernel}_{}", self.storage.suffix());
+        self.steps.push(Step::Kernel(Launch::over(source, kernel, items, &args)));
+    }
+
+    /// A launch with a block for each of `blocks`.
+    pub(super) fn blocks(
+        &mut self,
+        source: Source,
+        kernel: &str,
+        blocks: u64,
+        args: impl Arguments,
+    ) {
+        let kernel = format!("{kernel}_{}", self.storage.suffix());
+        self.steps.push(Step::Kernel(Launch::blocks(source, kernel, blocks, &args)));
+    }
+
+    /// The launch that was added last.
+    pub(super) fn last(&mut self) -> &mut Launch {
+        match self.steps.last_mut() {
+            Some(Step::Kernel(launch)) => launch,
+            _ => unreachable!("a launch was added"),
+        }
+    }
+
+    /// A kernel that knows no storage type.
+    pub(super) fn plain(&mut self, launch: Launch) {
+        self.steps.push(Step::Kernel(launch));
+    }
+
+    pub(super) fn product(&mut self, args: Product, to_f32: bool) {
+        self.steps.push(Step::Product(ProductStep { args, to_f32, bias: DevicePtr::NULL }));
+    }
+
+    /// Scratch of so many bytes from the beginning on: valid until the next computation.
+    pub(super) fn scratch(&mut self, bytes: u64) -> DevicePtr {
+        self.scratch = self.scratch.max(bytes);
+        self.base
+    }
+}
+
+/// What no kernel computes of `call`, if there is something: the rest of [`steps`] holds for all
+/// others.
+pub fn missing(call: &Call) -> Option<String> {
+    let is_attention = matches!(call.op, Op::Attention { .. } | Op::ScaledDotProduct { .. });
+    (is_attention && attention::is_too_wide(call))
+        .then(|| format!("attention with heads wider than {}", attention::WIDEST))
+}
+
+/// What `call` becomes. With addresses of nothing it still says how much scratch is needed.
+///
+/// # Panics
+/// On a computation that autodiff never makes, as the processor's `launch`.
+pub fn steps(call: &Call, buffers: &Buffers, storage: Storage) -> Plan {
+    let mut plan = Plan { steps: vec![], scratch: 0, storage, base: buffers.scratch };
+    match call.kind {
+        ComputationKind::Forward => forward(call, buffers, &mut plan),
+        ComputationKind::InputGradient => input_gradient(call, buffers, &mut plan),
+        ComputationKind::WeightGradient => weight_gradient(call, buffers, &mut plan),
+        ComputationKind::SumGradients => elementwise::sum(call, buffers, &mut plan),
+    }
+    plan
+}
+
+fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
+    match call.op {
+        Op::Linear { .. } | Op::TiedLinear { .. } => convolution::linear(call, buffers, plan),
+        Op::Conv2d { .. } => convolution::forward(call, buffers, plan),
+        Op::ConvTranspose2d { .. } => convolution::transposed_forward(call, buffers, plan),
+        Op::MaxPool2d { .. } | Op::AvgPool2d { .. } => channels::pool(call, buffers, plan),
+        Op::GlobalAvgPool => layout::mean(call, &[1, 2], buffers, plan),
+        Op::Upsample { factor, mode: Interpolation::Nearest } => {
+            layout::nearest(call, *factor, buffers, plan);
+        }
+        Op::Upsample { mode: Interpolation::Bilinear, .. } => {
+            channels::bilinear(call, buffers, plan);
+        }
+        Op::Relu
+        | Op::Activation { .. }
+        | Op::Clip { .. }
+        | Op::Affine { .. }
+        | Op::SwiGlu
+        | Op::Dropout { .. } => elementwise::forward(call, buffers, plan),
+        Op::BatchNorm2d { .. } => channels::batch_norm(call, buffers, plan),
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => rows::norm(call, buffers, plan),
+        Op::GroupNorm { .. } | Op::InstanceNorm2d { .. } => {
+            channels::group_norm(call, buffers, plan);
+        }
+        Op::LocalResponseNorm { .. } => channels::local_response(call, buffers, plan),
+        Op::Slice { .. }
+        | Op::Permute { .. }
+        | Op::Concat { .. }
+        | Op::FirstPosition
+        | Op::Parameter { .. } => layout::forward(call, buffers, plan),
+        Op::Add | Op::Subtract | Op::Multiply | Op::Divide => layout::binary(call, buffers, plan),
+        Op::ReduceMean { axes, .. } => layout::mean(call, axes, buffers, plan),
+        Op::MatMul { .. } => convolution::matmul(call, buffers, plan),
+        Op::Softmax | Op::LogSoftmax => rows::softmax(call, buffers, plan),
+        Op::Attention { .. } | Op::ScaledDotProduct { .. } => {
+            attention::forward(call, buffers, plan);
+        }
+        Op::Rope { base } => layout::rope(call, *base, 1.0, buffers, plan),
+        Op::Embedding { .. } => layout::embedding(call, buffers, plan),
+        Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy | Op::MeanSquaredError => {
+            rows::loss(call, buffers, plan);
+        }
+        _ => never(call),
+    }
+}
+
+fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
+    match call.op {
+        Op::Linear { .. } | Op::TiedLinear { .. } => {
+            convolution::linear_input_gradient(call, buffers, plan);
+        }
+        Op::Conv2d { .. } => convolution::input_gradient(call, buffers, plan),
+        Op::ConvTranspose2d { .. } => {
+            convolution::transposed_input_gradient(call, buffers, plan);
+        }
+        Op::MaxPool2d { .. } | Op::AvgPool2d { .. } => {
+            channels::pool_gradient(call, buffers, plan);
+        }
+        Op::GlobalAvgPool => layout::mean_gradient(call, &[1, 2], buffers, plan),
+        Op::Upsample { factor, mode: Interpolation::Nearest } => {
+            layout::nearest_gradient(call, *factor, buffers, plan);
+        }
+        Op::Upsample { mode: Interpolation::Bilinear, .. } => {
+            channels::bilinear_gradient(call, buffers, plan);
+        }
+        Op::Relu
+        | Op::Activation { .. }
+        | Op::Clip { .. }
+        | Op::Affine { .. }
+        | Op::SwiGlu
+        | Op::Dropout { .. } => elementwise::input_gradient(call, buffers, plan),
+        Op::BatchNorm2d { .. } => channels::batch_norm_gradient(call, buffers, plan),
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => rows::norm_gradient(call, buffers, plan),
+        Op::GroupNorm { .. } | Op::InstanceNorm2d { .. } => {
+            channels::group_norm_gradient(call, buffers, plan);
+        }
+        Op::LocalResponseNorm { .. } => channels::local_response_gradient(call, buffers, plan),
+        Op::Slice { .. } | Op::Permute { .. } | Op::Concat { .. } | Op::FirstPosition => {
+            layout::input_gradient(call, buffers, plan);
+        }
+        Op::Add | Op::Subtract | Op::Multiply | Op::Divide => {
+            layout::binary_gradient(call, buffers, plan);
+        }
+        Op::ReduceMean { axes, .. } => layout::mean_gradient(call, axes, buffers, plan),
+        Op::MatMul { .. } => convolution::matmul_gradient(call, buffers, plan),
+        Op::Softmax | Op::LogSoftmax => rows::softmax_gradient(call, buffers, plan),
+        Op::Attention { .. } | Op::ScaledDotProduct { .. } => {
+            attention::input_gradient(call, buffers, plan);
+        }
+        Op::Rope { base } => layout::rope(call, *base, -1.0, buffers, plan),
+        Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy | Op::MeanSquaredError => {
+            rows::loss_gradient(call, buffers, plan);
+        }
+        _ => never(call),
+    }
+}
+
+fn weight_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
+    match call.op {
+        Op::Linear { .. } | Op::TiedLinear { .. } => {
+            convolution::linear_weight_gradient(call, buffers, plan);
+        }
+        Op::Conv2d { .. } => convolution::weight_gradient(call, buffers, plan),
+        Op::ConvTranspose2d { .. } => {
+            convolution::transposed_weight_gradient(call, buffers, plan);
+        }
+        Op::BatchNorm2d { .. } => channels::batch_norm_weights(call, buffers, plan),
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => rows::norm_weights(call, buffers, plan),
+        Op::GroupNorm { .. } => channels::group_norm_weights(call, buffers, plan),
+        Op::Embedding { .. } => layout::embedding_gradient(call, buffers, plan),
+        Op::Parameter { .. } => layout::parameter_gradient(call, buffers, plan),
+        _ => never(call),
+    }
+}
+
+fn never(call: &Call) {
+    unreachable!("no {:?} of {} in a training graph", call.kind, call.op.name())
+}
+
+/// One of a computation's operands, by its place in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A value that is read.
+    Read(usize),
+    /// A value that is written.
+    Write(usize),
+    /// A parameter.
+    Param(usize),
+}
+
+/// Whether an operand is of the storage type; the others are words of 4 bytes, f32 or u32.
+pub fn is_stored(call: &Call, operand: Operand) -> bool {
+    use ComputationKind::{Forward, InputGradient, WeightGradient};
+    let entropy = matches!(call.op, Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy);
+    let statistics = matches!(
+        call.op,
+        Op::BatchNorm2d { .. }
+            | Op::LayerNorm { .. }
+            | Op::RmsNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::InstanceNorm2d { .. }
+            | Op::LocalResponseNorm { .. }
+    );
+    let index = |i: usize| call.inputs.get(i).is_some_and(|spec| spec.dtype == DType::U32);
+    match (operand, call.kind) {
+        (Operand::Param(i), _) => i < 2 || !matches!(call.op, Op::BatchNorm2d { .. }),
+        (Operand::Read(i), Forward) => !index(i),
+        (Operand::Read(i), WeightGradient) => !(index(i) || statistics && i == 2),
+        (Operand::Read(i), InputGradient) => match call.op {
+            Op::MaxPool2d { .. } => i != 0,
+            Op::Attention { .. } => i != 3,
+            Op::ScaledDotProduct { .. } => i != 5,
+            _ => !(statistics && i == 2 || entropy && i == 1),
+        },
+        (Operand::Write(0), Forward) => !call.op.is_loss(),
+        (Operand::Write(_), Forward) => entropy,
+        _ => true,
+    }
+}

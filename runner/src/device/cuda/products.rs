@@ -1,0 +1,266 @@
+//! Products of matrices by cuBLASLt.
+
+mod shape;
+
+use super::kernels::{ProductStep, Storage};
+use crate::device::DeviceError;
+use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::sys;
+use cudarc::driver::sys::CUstream;
+use shape::{Operand, Shape};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr;
+
+/// What stays from product to product: the library's handle, and what it chose for shapes that it has
+/// seen. To choose takes some tenths of a millisecond, to multiply again nothing.
+pub struct Products {
+    device: String,
+    /// The library's; null where it is not on this machine.
+    handle: sys::cublasLtHandle_t,
+    chosen: BTreeMap<Key, Option<Chosen>>,
+    /// Memory of [`Self::WORKSPACE`] bytes.
+    pub workspace: super::kernels::DevicePtr,
+}
+
+/// All that the choice depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    shape: Shape,
+    storage: Storage,
+    to_f32: bool,
+    bias: bool,
+    /// By operand: the largest power of two that its address is a multiple of, 256 at most.
+    alignments: [u32; 3],
+}
+
+/// Descriptions in the library's memory; they live as long as the process.
+struct Chosen {
+    operation: sys::cublasLtMatmulDesc_t,
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+impl Products {
+    /// As much as NVIDIA recommends for Hopper.
+    pub const WORKSPACE: u64 = 32 << 20;
+
+    /// For a device that is current.
+    ///
+    /// # Errors
+    /// When the library is there and does not begin.
+    pub fn new(device: &str) -> Result<Self, DeviceError> {
+        let handle = match super::Library::CublasLt.is_present() {
+            true => result::create_handle().map_err(|e| failed(device, "begin", e))?,
+            false => ptr::null_mut(),
+        };
+        let workspace = super::kernels::DevicePtr::NULL;
+        Ok(Self { device: device.into(), handle, chosen: BTreeMap::new(), workspace })
+    }
+
+    /// Asks for a product, on a stream; `false` where the library is not here or has nothing for it.
+    ///
+    /// # Errors
+    /// When the library fails.
+    pub fn multiply(
+        &mut self,
+        product: &ProductStep,
+        storage: Storage,
+        stream: CUstream,
+    ) -> Result<bool, DeviceError> {
+        let Some(shape) = Shape::of(product).filter(|_| !self.handle.is_null()) else {
+            return Ok(false);
+        };
+        let own = storage.bytes();
+        let outer = u64::from(shape.repeats);
+        for repeat in 0..outer {
+            let [a, b, c] = shape.offsets(&product.args, repeat);
+            let bytes = if product.to_f32 { 4 } else { own };
+            let places = [
+                product.args.a.after(a * own).0,
+                product.args.b.after(b * own).0,
+                product.args.c.after(c * bytes).0,
+            ];
+            if !self.multiply_once((shape, product), storage, places, stream)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn multiply_once(
+        &mut self,
+        (shape, product): (Shape, &ProductStep),
+        storage: Storage,
+        places: [u64; 3],
+        stream: CUstream,
+    ) -> Result<bool, DeviceError> {
+        let bias = product.bias.0;
+        let alignments = places.map(|place| 1 << place.trailing_zeros().min(8));
+        let (to_f32, has_bias) = (product.to_f32, bias != 0);
+        let key = Key { shape, storage, to_f32, bias: has_bias, alignments };
+        if !self.chosen.contains_key(&key) {
+            let chosen = self.choose(&key)?;
+            self.chosen.insert(key, chosen);
+        }
+        let Some(Some(chosen)) = self.chosen.get(&key) else { return Ok(false) };
+        let told = |e| failed(&self.device, "multiply", e);
+        if has_bias {
+            set(chosen.operation, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)
+                .map_err(told)?;
+        }
+        let (alpha, beta) = (1.0_f32, if product.args.accumulate != 0 { 1.0_f32 } else { 0.0 });
+        let [a, b, c] = places.map(|place| place as *const c_void);
+        let (first, second) = if shape.swapped { (b, a) } else { (a, b) };
+        let [of_first, of_second, of_result] = chosen.layouts;
+        // SAFETY: descriptions are those of the operands, whose addresses are allocated; the factors are
+        // read before the call returns.
+        let asked = unsafe {
+            result::matmul(
+                self.handle,
+                chosen.operation,
+                (&raw const alpha).cast(),
+                (&raw const beta).cast(),
+                first,
+                of_first,
+                second,
+                of_second,
+                c,
+                of_result,
+                c.cast_mut(),
+                of_result,
+                &raw const chosen.algorithm,
+                self.workspace.0 as *mut c_void,
+                Self::WORKSPACE as usize,
+                stream.cast(),
+            )
+        };
+        asked.map_err(told).map(|()| true)
+    }
+
+    /// What the library would take for a shape; `None` where it has nothing.
+    fn choose(&self, key: &Key) -> Result<Option<Chosen>, DeviceError> {
+        let told = |e| failed(&self.device, "describe a product", e);
+        let own = match key.storage {
+            Storage::F32 => sys::cudaDataType::CUDA_R_32F,
+            Storage::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+            Storage::F16 => sys::cudaDataType::CUDA_R_16F,
+        };
+        let of_result = if key.to_f32 { sys::cudaDataType::CUDA_R_32F } else { own };
+        let operation = describe(key).map_err(told)?;
+        let Shape { first, second, result: c, batch, .. } = key.shape;
+        let layouts = [
+            layout(own, &first, batch).map_err(told)?,
+            layout(own, &second, batch).map_err(told)?,
+            layout(of_result, &c, batch).map_err(told)?,
+        ];
+        let preference = preference(key).map_err(told)?;
+        let [a, b, c] = layouts;
+        // SAFETY: all descriptions live.
+        let found = unsafe {
+            result::get_matmul_algo_heuristic(self.handle, operation, a, b, c, c, preference)
+        };
+        // SAFETY: nobody has it any more.
+        unsafe { result::destroy_matmul_pref(preference) }.map_err(told)?;
+        match found {
+            Ok(found) => Ok(Some(Chosen { operation, layouts, algorithm: found.algo })),
+            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => Ok(None),
+            Err(error) => Err(failed(&self.device, "choose how to multiply", error)),
+        }
+    }
+}
+
+impl Drop for Products {
+    fn drop(&mut self) {
+        if !self.handle.is_null() {
+            // SAFETY: made here, and nothing runs any more. A library that fails now harms nobody.
+            let _ = unsafe { result::destroy_handle(self.handle) };
+        }
+    }
+}
+
+use sys::cublasLtMatmulDescAttributes_t as Attribute;
+
+fn failed(device: &str, what: &str, error: CublasError) -> DeviceError {
+    let (device, what) = (device.into(), format!("cuBLASLt: {what}"));
+    DeviceError::Failed { device, what, why: format!("{:?}", error.0) }
+}
+
+fn set<T>(
+    operation: sys::cublasLtMatmulDesc_t,
+    attribute: Attribute,
+    value: &T,
+) -> Result<(), CublasError> {
+    let value = ptr::from_ref(value).cast();
+    // SAFETY: the description lives; attributes are of the size of `T`, as the library's manual says.
+    unsafe { result::set_matmul_desc_attribute(operation, attribute, value, size_of::<T>()) }
+}
+
+fn describe(key: &Key) -> Result<sys::cublasLtMatmulDesc_t, CublasError> {
+    let operation = result::create_matmul_desc(
+        sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        sys::cudaDataType::CUDA_R_32F,
+    )?;
+    // CUBLAS_OP_T and CUBLAS_OP_N of cublas_api.h; the bindings leave that header out.
+    let of = |operand: Operand| i32::from(operand.transposed);
+    set(operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &of(key.shape.first))?;
+    set(operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &of(key.shape.second))?;
+    if key.bias {
+        let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
+        set(operation, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+    }
+    Ok(operation)
+}
+
+fn layout(
+    kind: sys::cudaDataType,
+    operand: &Operand,
+    batch: u32,
+) -> Result<sys::cublasLtMatrixLayout_t, CublasError> {
+    use sys::cublasLtMatrixLayoutAttribute_t as Of;
+    let layout =
+        result::create_matrix_layout(kind, operand.rows, operand.columns, operand.leading as i64)?;
+    if batch > 1 {
+        let (count, stride) = (batch as i32, operand.stride as i64);
+        // SAFETY: the description lives; the attributes are an i32 and an i64.
+        unsafe {
+            let count = (&raw const count).cast();
+            result::set_matrix_layout_attribute(
+                layout,
+                Of::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                count,
+                4,
+            )?;
+            let stride = (&raw const stride).cast();
+            let attribute = Of::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
+            result::set_matrix_layout_attribute(layout, attribute, stride, 8)?;
+        }
+    }
+    Ok(layout)
+}
+
+fn preference(key: &Key) -> Result<sys::cublasLtMatmulPreference_t, CublasError> {
+    use sys::cublasLtMatmulPreferenceAttributes_t as Of;
+    let preference = result::create_matmul_pref()?;
+    let most = Products::WORKSPACE;
+    let [mut first, mut second, result_alignment] = key.alignments;
+    if key.shape.swapped {
+        (first, second) = (second, first);
+    }
+    let alignments = [
+        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first),
+        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second),
+        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result_alignment),
+        (Of::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result_alignment),
+    ];
+    // SAFETY: the description lives; the attributes are a u64 and u32s.
+    unsafe {
+        let workspace = Of::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+        result::set_matmul_pref_attribute(preference, workspace, (&raw const most).cast(), 8)?;
+        for (attribute, bytes) in alignments {
+            let bytes = (&raw const bytes).cast();
+            result::set_matmul_pref_attribute(preference, attribute, bytes, 4)?;
+        }
+    }
+    Ok(preference)
+}

@@ -1,0 +1,168 @@
+//! What all ranks say together of a step's gradient before it is applied: how long it is, and whether
+//! it is finite.
+//!
+//! Clipping by the common length (Pascanu et al. 2013) is as PyTorch's `clip_grad_norm_` does it:
+//! `scale = min(1, limit / (norm + 1e-6))`. Each parameter's sum of squares is made by the rank that
+//! holds it; the sums are brought together and every rank adds them in the order of parameters. The
+//! norm is thus the same to the last bit however the network is split.
+//!
+//! A sum of squares in double precision is finite where all values are, so it also says which
+//! parameter's gradient is not, to all ranks alike. Where the plan skips such steps, nothing of them
+//! stays: weights and optimizer are not touched, running statistics and what codecs carry over are as
+//! they were before.
+
+use super::rank::{Rank, tied_to};
+use crate::device::cpu::squares;
+use crate::transport::{REDUCE_MAX, ReduceOp, Transport, TransportError};
+use pipewright_core::graph::Graph;
+use pipewright_core::ids::ParamId;
+use pipewright_core::plan::{ParamPlace, Region, StageProgram, Training};
+use serde::{Deserialize, Serialize};
+
+/// Keeps the division finite for a gradient of length zero, as PyTorch does.
+const EPS: f64 = 1e-6;
+
+/// The gradient's length and what follows from it.
+#[derive(Debug)]
+pub struct Judge {
+    limit: Option<f64>,
+    skips: bool,
+    /// Sum of squares of each parameter of the network; empty where nobody asks.
+    squares: Vec<f64>,
+    norm: f64,
+    /// The parameter that makes this step one to skip.
+    bad: Option<ParamId>,
+    /// Running statistics before the step: some values a channel.
+    statistics: Vec<f32>,
+}
+
+impl Judge {
+    /// For what `training` asks of gradients on a rank with these `stages`.
+    pub fn new(training: &Training, graph: &Graph, stages: &[StageProgram]) -> Self {
+        let count = if training.judges_gradients() { graph.params().len() } else { 0 };
+        let values = statistics(stages).map(|region| region.bytes.0 as usize / 4).sum();
+        Self {
+            limit: training.clip_norm.map(crate::device::cpu::decimal),
+            skips: training.skip_nonfinite.is_some(),
+            squares: vec![0.0; count],
+            norm: 0.0,
+            bad: None,
+            statistics: Vec::with_capacity(if training.skip_nonfinite.is_some() {
+                values
+            } else {
+                0
+            }),
+        }
+    }
+
+    /// Brings the sums of all ranks together.
+    ///
+    /// # Errors
+    /// When the ranks cannot talk.
+    pub fn meet(&mut self, transport: &mut impl Transport) -> Result<(), TransportError> {
+        for sums in self.squares.chunks_mut(REDUCE_MAX) {
+            // One rank holds the parameter, the others add zeros: nothing is rounded.
+            transport.all_reduce(sums, ReduceOp::Sum)?;
+        }
+        self.norm = self.squares.iter().sum::<f64>().sqrt();
+        // Backward passes end with the first parameters, and carry on what is not finite: the last one
+        // is where it began, or next to it.
+        let last = self.squares.iter().rposition(|square| !square.is_finite());
+        self.bad = last.filter(|_| self.skips).map(|at| ParamId(at as u32));
+        self.squares.fill(0.0);
+        Ok(())
+    }
+
+    /// Length of the gradient at the last [`Self::meet`].
+    pub fn norm(&self) -> f64 {
+        self.norm
+    }
+
+    /// Factor of every gradient.
+    pub fn scale(&self) -> f32 {
+        self.limit.map_or(1.0, |limit| (limit / (self.norm + EPS)).min(1.0) as f32)
+    }
+
+    /// The parameter whose gradient is not finite, where the step under way is skipped for it.
+    pub fn bad(&self) -> Option<ParamId> {
+        self.bad
+    }
+}
+
+/// Steps whose gradients were not finite, which changed nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skipped {
+    /// All of them.
+    pub total: u64,
+    /// Those in a row up to the last step.
+    pub in_row: u32,
+}
+
+impl Skipped {
+    /// Counts a step.
+    pub fn count(&mut self, skipped: bool) {
+        self.total += u64::from(skipped);
+        self.in_row = if skipped { self.in_row + 1 } else { 0 };
+    }
+
+    /// Whether there were none.
+    pub fn is_none(&self) -> bool {
+        self.total == 0
+    }
+}
+
+/// Running statistics of stages.
+fn statistics(stages: &[StageProgram]) -> impl Iterator<Item = Region> {
+    let untrained = |place: &&ParamPlace| place.gradient.is_none();
+    stages.iter().flat_map(|stage| &stage.params).filter(untrained).map(|place| place.weight)
+}
+
+impl<T: Transport> Rank<'_, T> {
+    /// A step begins that may have to be undone.
+    pub(super) fn remember(&mut self) {
+        self.judge.bad = None;
+        if !self.judge.skips {
+            return;
+        }
+        let program = self.program;
+        self.judge.statistics.clear();
+        for region in statistics(&program.stages) {
+            self.judge.statistics.extend_from_slice(self.arena.floats(region));
+        }
+    }
+
+    /// Adds what this rank knows of the gradient. One rank speaks for a parameter that several hold.
+    pub(super) fn look_at_gradients(&mut self) {
+        let program = self.program;
+        let mine =
+            program.stages.iter().filter(|stage| stage.first_copy && self.replica.index == 0);
+        for place in mine.flat_map(|stage| &stage.params) {
+            if let Some(gradient) = place.gradient
+                && tied_to(self.graph, place.param).is_none()
+            {
+                let squares = squares(self.threads, self.arena.floats(gradient));
+                self.judge.squares[place.param.index()] = squares;
+            }
+        }
+    }
+
+    /// Undoes what the step has changed so far where it is to be skipped.
+    pub(super) fn judged(&mut self) {
+        if !self.judge.skips {
+            return;
+        }
+        let skip = self.judge.bad.is_some();
+        self.gradients.settle(skip);
+        if !skip {
+            return;
+        }
+        let (program, mut rest) = (self.program, &self.judge.statistics[..]);
+        for region in statistics(&program.stages) {
+            let values = self.arena.floats(region);
+            let (own, others) = rest.split_at(values.len());
+            values.copy_from_slice(own);
+            rest = others;
+        }
+    }
+}

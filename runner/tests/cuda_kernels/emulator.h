@@ -1,0 +1,231 @@
+// A grid of CUDA threads on one thread of the processor, for tests of kernels without a GPU.
+//
+// One fiber a thread, one block after another. Between two barriers a thread runs until it waits,
+// alone: what it reads of shared memory before another thread had its turn is old, so a missing barrier
+// shows as wrong numbers. The order of the threads turns round at every barrier and with every
+// block. Shared memory begins as NaN. Waiting for what never comes is an error and no hang.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <ucontext.h>
+#include <vector>
+
+struct uint3 {
+    unsigned x, y, z;
+};
+
+namespace emulator {
+
+constexpr size_t STACK = 256 << 10;
+constexpr unsigned WARP = 32;
+
+enum class State : uint8_t { Fresh, Ready, AtBarrier, AtWarp, Done };
+
+struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack;
+};
+
+inline std::mutex lock; // shared memory is static: one grid at a time
+inline uint3 grid_size, block_size, block_index, thread_index;
+inline ucontext_t scheduler;
+inline std::vector<State> states;
+inline std::vector<Fiber *> fibers; // by thread
+inline std::vector<Fiber *> idle;
+inline Fiber *starting = nullptr;
+inline std::function<void()> body;
+inline unsigned current = 0, started = 0, threads = 0;
+inline bool backwards = false;
+inline std::vector<uint32_t> masks, turns;
+inline std::vector<uint64_t> slots[2];
+inline std::vector<float> shared; // dynamic shared memory
+inline const char *error = nullptr;
+
+inline unsigned in_order(unsigned i) { return backwards ? threads - 1 - i : i; }
+
+inline void take_turn(unsigned thread) {
+    current = thread;
+    thread_index = {thread % block_size.x, thread / block_size.x % block_size.y,
+                    thread / block_size.x / block_size.y};
+}
+
+// Runs threads that have not begun, until one of them waits.
+inline void fiber_main() {
+    Fiber *self = starting;
+    for (;;) {
+        while (started < threads) {
+            unsigned thread = in_order(started++);
+            take_turn(thread);
+            fibers[thread] = self;
+            body();
+            states[current] = State::Done;
+        }
+        idle.push_back(self);
+        swapcontext(&self->context, &scheduler);
+    }
+}
+
+inline void wait(State state) {
+    unsigned thread = current;
+    states[thread] = state;
+    swapcontext(&fibers[thread]->context, &scheduler);
+}
+
+inline void begin_fiber() {
+    if (idle.empty()) {
+        Fiber *fiber = new Fiber;
+        fiber->stack.resize(STACK);
+        getcontext(&fiber->context);
+        fiber->context.uc_stack.ss_sp = fiber->stack.data();
+        fiber->context.uc_stack.ss_size = STACK;
+        fiber->context.uc_link = nullptr;
+        makecontext(&fiber->context, fiber_main, 0);
+        idle.push_back(fiber);
+    }
+    starting = idle.back();
+    idle.pop_back();
+    swapcontext(&scheduler, &starting->context);
+}
+
+// Lets the lanes of a warp go on that have met in one exchange.
+inline void release_warps() {
+    for (unsigned first = 0; first < threads; first += WARP) {
+        unsigned end = first + WARP < threads ? first + WARP : threads;
+        uint32_t waiting = 0, asked = 0;
+        for (unsigned t = first; t < end; t++) {
+            if (states[t] == State::AtWarp) {
+                waiting |= 1u << (t - first);
+                asked |= masks[t];
+            }
+        }
+        if (waiting != 0 && waiting == asked) {
+            for (unsigned t = first; t < end; t++) {
+                if (states[t] == State::AtWarp) states[t] = State::Ready;
+            }
+        }
+    }
+}
+
+inline bool run_ready() {
+    bool ran = false;
+    for (unsigned i = 0; i < threads; i++) {
+        unsigned thread = in_order(i);
+        if (states[thread] == State::Ready) {
+            take_turn(thread);
+            swapcontext(&scheduler, &fibers[thread]->context);
+            ran = true;
+        }
+    }
+    return ran;
+}
+
+// Lets all go on if all that have not ended wait at the barrier; false if nobody is left.
+inline bool release_barrier() {
+    unsigned waiting = 0, done = 0;
+    for (State state : states) {
+        waiting += state == State::AtBarrier;
+        done += state == State::Done;
+    }
+    if (done == threads) return false;
+    if (waiting + done != threads) {
+        error = "some threads wait at a barrier and others for lanes of their warp, or for lanes that ended";
+        return false;
+    }
+    for (State &state : states) {
+        if (state == State::AtBarrier) state = State::Ready;
+    }
+    backwards = !backwards;
+    return true;
+}
+
+inline void run_block() {
+    states.assign(threads, State::Fresh);
+    started = 0;
+    memset(shared.data(), 0xff, shared.size() * sizeof(float));
+    while (started < threads) begin_fiber();
+    do {
+        do release_warps();
+        while (run_ready());
+    } while (release_barrier());
+}
+
+// Why it went wrong, or null.
+inline const char *run(uint3 grid, uint3 block, unsigned bytes, std::function<void()> work) {
+    std::lock_guard<std::mutex> guard(lock);
+    grid_size = grid, block_size = block, body = work, error = nullptr;
+    threads = block.x * block.y * block.z;
+    fibers.assign(threads, nullptr);
+    masks.assign(threads, 0), turns.assign(threads, 0);
+    slots[0].assign(threads + WARP, ~0ull), slots[1] = slots[0];
+    shared.assign(bytes / sizeof(float) + 1, 0);
+    for (uint64_t at = 0, all = uint64_t(grid.x) * grid.y * grid.z; at < all && !error; at++) {
+        block_index = {unsigned(at % grid.x), unsigned(at / grid.x % grid.y),
+                       unsigned(at / grid.x / grid.y)};
+        backwards = at % 2 == 1;
+        run_block();
+    }
+    return error;
+}
+
+template <class V> V exchange(uint32_t mask, V value, unsigned lane) {
+    static_assert(sizeof(V) <= 8, "one register or two");
+    unsigned turn = turns[current]++ & 1, base = current / WARP * WARP;
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof(V));
+    slots[turn][current] = bits;
+    unsigned lanes = threads - base < WARP ? threads - base : WARP;
+    masks[current] = mask & (lanes == WARP ? ~0u : (1u << lanes) - 1);
+    wait(State::AtWarp);
+    memcpy(&value, &slots[turn][base + lane % WARP], sizeof(V));
+    return value;
+}
+
+template <class To, class From> To bits_of(From from) {
+    To to;
+    memcpy(&to, &from, sizeof(To));
+    return to;
+}
+
+} // namespace emulator
+
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static
+#define __restrict__ __restrict
+#define gridDim emulator::grid_size
+#define blockDim emulator::block_size
+#define blockIdx emulator::block_index
+#define threadIdx emulator::thread_index
+
+inline void __syncthreads() { emulator::wait(emulator::State::AtBarrier); }
+template <class V> V __shfl_xor_sync(uint32_t mask, V value, int lanes) {
+    return emulator::exchange(mask, value, emulator::current % emulator::WARP ^ lanes);
+}
+template <class V> V __shfl_sync(uint32_t mask, V value, int lane) {
+    return emulator::exchange(mask, value, lane);
+}
+inline uint32_t __ballot_sync(uint32_t mask, int predicate) {
+    unsigned base = emulator::current / emulator::WARP * emulator::WARP;
+    unsigned turn = emulator::turns[emulator::current] & 1;
+    emulator::exchange(mask, uint64_t(predicate != 0), 0);
+    uint32_t votes = 0;
+    for (unsigned lane = 0; lane < emulator::WARP && base + lane < emulator::threads; lane++) {
+        if (mask >> lane & 1) votes |= uint32_t(emulator::slots[turn][base + lane] & 1) << lane;
+    }
+    return votes;
+}
+inline uint32_t __float_as_uint(float x) { return emulator::bits_of<uint32_t>(x); }
+inline float __uint_as_float(uint32_t x) { return emulator::bits_of<float>(x); }
+inline unsigned long long __double_as_longlong(double x) {
+    return emulator::bits_of<unsigned long long>(x);
+}
+inline int __ffs(uint32_t x) { return __builtin_ffs(int(x)); }
+inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+template <class A> A min(A a, A b) { return b < a ? b : a; }
+template <class A> A max(A a, A b) { return a < b ? b : a; }

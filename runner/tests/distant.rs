@@ -1,0 +1,164 @@
+//! Ranks whose device has memory of its own train as others do, to the bit, whatever a plan asks for: all
+//! that the host has to do with tensors, messages, samples, sums, checkpoints, gets and leaves the bytes
+//! where they belong.
+
+mod common;
+#[path = "distant/processor.rs"]
+mod processor;
+
+use common::{draft_of, networks};
+use pipewright_core::compress::Reduction;
+use pipewright_core::plan::{
+    BatchNorm, Communication, DataParallel, DataParallelMode, Draft, Edges, Plan, Precision,
+};
+use pipewright_core::predict::predict;
+use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::units::Bytes;
+use pipewright_runner::data::{DataSet, open};
+use pipewright_runner::execute::{Rank, RunError};
+use pipewright_runner::transport::Transport;
+use pipewright_runner::transport::local::{LocalTransport, local};
+use processor::Distant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a rank has after each step: loss, and all that lasts.
+type Steps = Vec<(u64, Vec<(String, Vec<u32>)>)>;
+
+/// Trains on ranks that are threads, on their own processor or on distant ones; what each has after each
+/// step, and bytes copied between memories.
+fn train(plan: &Plan, distant: bool) -> (Vec<Steps>, u64) {
+    let prediction = predict(plan).unwrap();
+    let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
+    let copied = Arc::new(AtomicU64::new(0));
+    let on_rank = |transport: LocalTransport, data: &DataSet| {
+        let program = &prediction.programs[plan.data_parallel.place(transport.rank()).0.index()];
+        let parts = (plan, &prediction.graph, program);
+        let mut rank = match distant {
+            false => Rank::new(parts, data, transport, 1),
+            true => {
+                let device = Distant::new(program.tensors(), copied.clone());
+                Rank::on(Box::new(device), parts, data, transport, 1)
+            }
+        };
+        rank.connect(&prediction.groups).unwrap();
+        let step = |step| {
+            let loss = rank.step(step).unwrap().loss;
+            rank.fetch_lasting();
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
+            let lasting = rank.lasting();
+            (
+                loss.to_bits(),
+                lasting.iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect(),
+            )
+        };
+        (0..plan.steps).map(step).collect()
+    };
+    let ranks = std::thread::scope(|scope| {
+        let start = |transport| scope.spawn(|| on_rank(transport, &data));
+        let ranks: Vec<_> = local(plan.ranks(), 64).into_iter().map(start).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    (ranks, copied.load(Ordering::Relaxed))
+}
+
+fn draft(graph: usize, stages: u32) -> Draft {
+    let mut draft = draft_of(networks::all().swap_remove(graph), stages);
+    (draft.mini_batch, draft.micro_batches, draft.steps) = (16, 2, 3);
+    draft
+}
+
+#[track_caller]
+fn alike(what: &str, plan: &Plan) {
+    let ((here, _), (there, copied)) = (train(plan, false), train(plan, true));
+    assert!(copied > 0, "{what}: samples and losses at least");
+    for (rank, (here, there)) in here.iter().zip(&there).enumerate() {
+        for (step, (here, there)) in here.iter().zip(there).enumerate() {
+            assert_eq!(here.0, there.0, "{what}: loss of step {step}, rank {rank}");
+            for ((name, here), (_, there)) in here.1.iter().zip(&there.1) {
+                assert!(here == there, "{what}: `{name}` after step {step}, rank {rank}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operation() {
+    for graph in 0..networks::all().len() {
+        for stages in [1, 3] {
+            let plan = draft(graph, stages).plan().unwrap().0;
+            alike(&format!("network {graph}, {stages} stages"), &plan);
+        }
+    }
+}
+
+#[test]
+fn every_schedule() {
+    let mut tried = 0;
+    for kind in ScheduleKind::ALL {
+        let mut draft = draft(0, kind.placement().stages(2));
+        (draft.schedule, draft.micro_batches) = (kind, 4);
+        if kind.generate(2, 4).is_ok() {
+            alike(&kind.to_string(), &draft.plan().unwrap().0);
+            tried += 1;
+        }
+    }
+    assert!(tried > 12, "{tried}");
+}
+
+#[test]
+fn replicas_by_every_way_of_gradients() {
+    let small = DataParallel { bucket: Bytes(1 << 10), ..DataParallel::ddp(2) };
+    let first = DataParallel { mode: DataParallelMode::Dp, ..DataParallel::ddp(2) };
+    for data_parallel in [DataParallel::ddp(2), small, first] {
+        for gradients in ["fp32", "fp8-e5m2", "table:4", "one-bit+feedback"] {
+            let through_first = data_parallel.mode == DataParallelMode::Dp;
+            if through_first && gradients != "fp32" {
+                continue;
+            }
+            let mut draft = draft(0, if through_first { 1 } else { 2 });
+            draft.data_parallel = data_parallel;
+            let gradients: Reduction = gradients.parse().unwrap();
+            draft.communication = Communication { gradients, ..Communication::default() };
+            alike(&format!("{data_parallel:?} {gradients}"), &draft.plan().unwrap().0);
+        }
+    }
+}
+
+/// Encoded messages, two bytes a value, shared tables, clipping, statistics of the whole mini-batch.
+#[test]
+fn whatever_else_a_plan_asks_for() {
+    for graph in [0, 1] {
+        let mut draft = draft(graph, 3);
+        draft.training.precision = Precision::Bf16;
+        alike("bf16", &draft.clone().plan().unwrap().0);
+        draft.training.precision = Precision::F32;
+        let encoded = Edges { within: "fp8-e4m3".parse().unwrap(), ..Edges::default() };
+        draft.communication.edges = encoded;
+        alike("encoded messages", &draft.clone().plan().unwrap().0);
+        draft.training.clip_norm = Some(0.1);
+        draft.training.skip_nonfinite = Some(2);
+        draft.training.batch_norm = BatchNorm::Deferred;
+        draft.optimizer = "lars:lr=0.1".parse().unwrap();
+        alike("clipped", &draft.clone().plan().unwrap().0);
+    }
+}
+
+/// A device that fails ends the run with its words, on the rank where it does.
+#[test]
+fn what_a_device_says_is_told() {
+    let plan = draft(0, 1).plan().unwrap().0;
+    let prediction = predict(&plan).unwrap();
+    let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
+    let transport = local(1, 64).remove(0);
+    let program = &prediction.programs[0];
+    let mut device = Distant::new(program.tensors(), Arc::default());
+    device.fails_after = Some(40);
+    let parts = (&plan, &prediction.graph, program);
+    let mut rank = Rank::on(Box::new(device), parts, &data, transport, 1);
+    rank.connect(&prediction.groups).unwrap();
+    let error = (0..9).find_map(|step| rank.step(step).err()).expect("it fails");
+    assert!(matches!(error, RunError::Device { .. }), "{error}");
+    assert!(error.to_string().contains("distant:0: "), "{error}");
+    assert!(error.to_string().ends_with("it is meant to"), "{error}");
+}

@@ -1,0 +1,152 @@
+//! Ranks that are killed, at every place, each of them: at most the step under way is lost, and the
+//! losses are those of a run without faults, to the bit.
+
+use crate::common::scratch;
+use crate::job::{Job, two_by_two, whole};
+use pipewright_runner::elastic::journal::{Cause, Event};
+
+const STEPS: u64 = 20;
+
+/// What the journal says of losses: detected and recovered in milliseconds.
+fn times(job: &Job) -> String {
+    let mut text = String::new();
+    for line in job.journal() {
+        match line.event {
+            Event::Ended { rank: Some(rank), step, detect_ms, .. } => {
+                let detect = detect_ms.map_or("?".into(), |ms| ms.to_string());
+                text += &format!(" rank {rank} after step {step}: detected in {detect} ms,");
+            }
+            Event::Training { recover_ms: Some(ms), .. } => text += &format!(" trains in {ms} ms;"),
+            _ => {}
+        }
+    }
+    text
+}
+
+/// A job that is hit by `faults`, and ends as if nothing had been; its losses, in that order.
+#[track_caller]
+fn survives(place: &str, faults: &str, losses: &[String]) -> Vec<(u32, u64)> {
+    let dir = scratch(&format!("killed-{place}"));
+    crate::common::write(&dir, "plan.json", two_by_two(STEPS).to_json());
+    let mut job = Job::start(&dir, "out", &["--save-every", "5"], faults);
+    job.ends(0);
+    job.trained_like(losses);
+    println!("{place}:{}", times(&job));
+    let lost = job.journal().into_iter().filter_map(|line| match line.event {
+        Event::Ended { cause: Cause::RankLost, rank, step, .. } => Some((rank?, step)),
+        _ => None,
+    });
+    let lost = lost.collect();
+    std::fs::remove_dir_all(dir).unwrap();
+    lost
+}
+
+/// One rank after the other, each in a generation of its own.
+fn one_by_one(place: &str) -> String {
+    let fault = |rank: u64| format!("{rank}:{place}:{}@{}", 3 + 4 * rank, rank + 1);
+    (0..4).map(fault).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn every_rank_at_every_place_of_a_step() {
+    let dir = scratch("killed");
+    let Some(losses) = whole(&dir, &two_by_two(STEPS)) else { return };
+    for place in ["forward", "backward", "send", "recv", "all-reduce", "optimizer"] {
+        let lost = survives(place, &one_by_one(place), &losses);
+        // Before step s nothing of it is kept, and everything before it is, but for the last
+        // agreement: a rank may be past it when another dies in it.
+        for ((rank, step), expected) in lost.iter().zip(0..) {
+            let at = 3 + 4 * u64::from(expected);
+            assert!(*rank == expected && (*step == at || *step + 1 == at), "{place}: {lost:?}");
+        }
+        assert_eq!(lost.len(), 4, "{place}");
+    }
+}
+
+#[test]
+fn every_rank_while_state_is_kept() {
+    let dir = scratch("killed-keeping");
+    let Some(losses) = whole(&dir, &two_by_two(STEPS)) else { return };
+    // At steps 5, 10, .. the disk is written as well as the memory.
+    let at = |place: &str, step: fn(u64) -> u64| {
+        let fault = |rank: u64| format!("{rank}:{place}:{}@{}", step(rank), rank + 1);
+        (0..4).map(fault).collect::<Vec<_>>().join(",")
+    };
+    for place in ["checkpoint", "rename", "committed"] {
+        let lost = survives(place, &at(place, |rank| 3 + 4 * rank), &losses);
+        assert_eq!(lost.len(), 4, "{place}: {lost:?}");
+        let lost = survives(place, &at(place, |rank| 4 + 5 * rank), &losses);
+        assert!(lost.len() >= 3, "{place}: {lost:?}");
+    }
+}
+
+#[test]
+fn every_rank_at_the_begin_and_at_the_end() {
+    let dir = scratch("killed-ends");
+    let Some(losses) = whole(&dir, &two_by_two(STEPS)) else { return };
+    // A loss between, so that there is progress between the others.
+    for place in ["start", "begun"] {
+        let faults =
+            format!("0:{place}:0@1,1:{place}:0@2,3:forward:5@3,2:{place}:0@4,3:{place}:0@5");
+        let lost = survives(place, &faults, &losses);
+        assert_eq!(lost.len(), 5, "{place}: {lost:?}");
+    }
+    for rank in 0..4 {
+        // Everything is trained; whether the result is written already decides what follows.
+        let lost = survives("exit", &format!("{rank}:exit:0"), &losses);
+        assert!(lost.iter().all(|(_, step)| *step == STEPS), "{lost:?}");
+    }
+}
+
+#[test]
+fn two_at_a_time_and_one_while_it_begins_again() {
+    let dir = scratch("killed-twice");
+    let Some(losses) = whole(&dir, &two_by_two(STEPS)) else { return };
+    let lost = survives("two", "1:forward:6,2:recv:6", &losses);
+    assert_eq!(lost.len(), 1, "one loss of two ranks: {lost:?}");
+    let lost = survives("recovery", "1:forward:6,2:start:0@2,3:begun:0@3", &losses);
+    assert_eq!(lost.len(), 3, "{lost:?}");
+}
+
+#[test]
+fn states_that_are_rarer_than_steps() {
+    let dir = scratch("killed-rare");
+    let Some(losses) = whole(&dir, &two_by_two(STEPS)) else { return };
+    let mut job = Job::start(&dir, "out", &["--state-every", "4"], "1:forward:11,2:recv:14@2");
+    job.ends(0);
+    job.trained_like(&losses);
+    let kept = job.journal().into_iter().filter_map(|line| match line.event {
+        Event::Ended { step, .. } => Some(step),
+        _ => None,
+    });
+    assert_eq!(kept.collect::<Vec<_>>(), [8, 12, 20]);
+}
+
+#[test]
+fn memory_that_is_lost() {
+    let dir = scratch("killed-memory");
+    let Some(losses) = whole(&dir, &two_by_two(STEPS)) else { return };
+    let mut job = Job::start(&dir, "out", &["--save-every", "5"], "1:forward:12:stop");
+    // What is in memory goes with the machine; here somebody removes it while a rank stands still.
+    let quiet = |event: &Event| matches!(event, Event::Quiet { .. }).then_some(());
+    job.until("silence", quiet);
+    let state = pipewright_runner::elastic::Session::of(&job.name).state();
+    std::fs::remove_dir_all(state).unwrap();
+    job.ends(0);
+    let lost = job.until_lost();
+    assert_eq!(lost, (12, 10), "back to the disk's");
+    assert!(job.log().contains("the state of step 12 is lost with everybody"), "{}", job.log());
+    job.trained_like(&losses);
+    assert_eq!(job.causes(), [Cause::RankSilent, Cause::Done]);
+}
+
+impl Job {
+    /// The newest step that was lost with its state, and the one that was left.
+    fn until_lost(&self) -> (u64, u64) {
+        let lost = self.journal().into_iter().find_map(|line| match line.event {
+            Event::StateLost { step, left } => Some((step, left)),
+            _ => None,
+        });
+        lost.unwrap_or_else(|| panic!("nothing was lost: {:#?}", self.journal()))
+    }
+}
