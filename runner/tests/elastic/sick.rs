@@ -116,10 +116,25 @@ fn most_replicas_say_who_is_wrong() {
     }
 }
 
-/// A slow rank is no dead one. It is named within twenty steps.
+/// A slow rank is no dead one, and it is named. What others do on the machine is part of what ranks
+/// take, so here nothing is asked of when; [`slow_ranks_are_named_within_twenty_steps`] does, and
+/// `elastic::straggler` has tests with times of its own.
 #[test]
 fn slow_ranks_are_named_and_live() {
-    let dir = scratch("elastic-slow");
+    slow_ranks("elastic-slow", |_| true);
+}
+
+#[test]
+#[ignore = "needs a machine that does nothing else; make soak"]
+fn slow_ranks_are_named_within_twenty_steps() {
+    slow_ranks("elastic-slow-soon", |step| (SLOW_FROM..=SLOW_FROM + 20).contains(&step));
+}
+
+/// The first slow step.
+const SLOW_FROM: u64 = 30;
+
+fn slow_ranks(folder: &str, in_time: fn(u64) -> bool) {
+    let dir = scratch(folder);
     if !mpi() {
         return;
     }
@@ -129,7 +144,7 @@ fn slow_ranks_are_named_and_live() {
     write(&dir, "plan.json", plan.to_json());
     for (rank, factor) in [(1, 3), (2, 10)] {
         let out = format!("slow-{factor}");
-        let fault = format!("{rank}:forward:30:slow:{factor}");
+        let fault = format!("{rank}:forward:{SLOW_FROM}:slow:{factor}");
         let mut job = Job::start(&dir, &out, &["--silent-after", "2"], &fault);
         job.ends(0);
         assert_eq!(job.causes(), [Cause::Done], "nobody died");
@@ -141,10 +156,11 @@ fn slow_ranks_are_named_and_live() {
         });
         let Some((stages, times, step)) = slow else { panic!("{}", job.log()) };
         println!(
-            "{factor} times: rank {rank} computes {times:.1} times as long, after step {step}"
+            "reliability: | slow {factor} times from step {SLOW_FROM} on: rank {rank} computes \
+             {times:.1} times as long | named at step {step} |"
         );
         assert_eq!(stages, [plan.data_parallel.place(rank).0.0]);
-        assert!((30..=50).contains(&step), "after {step} steps");
+        assert!(in_time(step), "after {step} steps");
         let said = format!("rank {rank} (stage {}) computes ", stages[0]);
         assert!(job.log().contains(&said), "{}", job.log());
     }
