@@ -238,8 +238,11 @@ pub fn cluster_title(name: &str) -> String {
     match name {
         "reedbush-l" => "Reedbush-L · P100".into(),
         "laptop" => "Laptop · CPU cores".into(),
+        "dgx-1-p100" => "DGX-1 · P100 16 GB".into(),
+        "dgx-2" => "DGX-2 · V100 32 GB".into(),
         "dgx-a100" => "DGX A100 · 80 GB".into(),
         "dgx-h100" => "DGX H100 · 80 GB".into(),
+        "hgx-h200" => "HGX H200 · 141 GB".into(),
         other => other.into(),
     }
 }

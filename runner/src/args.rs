@@ -288,7 +288,8 @@ pub struct PlanArgs {
     /// Samples of an optimizer step.
     #[arg(long, default_value_t = 32)]
     pub mini_batch: u64,
-    /// reedbush-l, laptop, dgx-a100, dgx-h100 or a file that `runner profile` wrote.
+    /// reedbush-l, laptop, dgx-1-p100, dgx-2, dgx-a100, dgx-h100, hgx-h200, or a file that
+    /// `runner profile` wrote.
     #[arg(long, default_value = "laptop")]
     pub cluster: String,
     /// Memory of each device, such as 16GiB or 800MB, in place of the cluster's.
@@ -354,7 +355,8 @@ pub struct FormsArgs {
     /// Parts of a mini-batch in pipelines.
     #[arg(long, default_value_t = 4)]
     pub micro_batches: u32,
-    /// reedbush-l, laptop, dgx-a100, dgx-h100 or a file that `runner profile` wrote.
+    /// reedbush-l, laptop, dgx-1-p100, dgx-2, dgx-a100, dgx-h100, hgx-h200, or a file that
+    /// `runner profile` wrote.
     #[arg(long, default_value = "dgx-a100")]
     pub cluster: String,
 }
@@ -460,4 +462,7 @@ pub struct ProfileArgs {
     /// Times each operation is measured.
     #[arg(long, default_value_t = 10)]
     pub repeats: u32,
+    /// What computes: cpu or cuda.
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: DeviceKind,
 }

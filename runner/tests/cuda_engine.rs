@@ -16,11 +16,13 @@ use pipewright_runner::device::{Accelerator, DeviceError};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
+use std::time::Instant;
 
 /// The emulator as a device: its memory is the processor's, at the same addresses.
 #[derive(Default)]
 struct Emulated {
     memory: Vec<Vec<u128>>,
+    marks: Vec<Instant>,
 }
 
 impl Emulated {
@@ -73,6 +75,16 @@ impl Backend for Emulated {
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
+    }
+
+    fn mark(&mut self) -> Result<(), DeviceError> {
+        self.marks.push(Instant::now());
+        Ok(())
+    }
+
+    fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
+        ages.extend(self.marks.drain(..).map(|mark| mark.elapsed().as_nanos() as u64));
+        Ok(())
     }
 }
 

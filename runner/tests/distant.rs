@@ -15,7 +15,7 @@ use pipewright_core::predict::predict;
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
-use pipewright_runner::execute::{Rank, RunError};
+use pipewright_runner::execute::{Measured, Rank, RunError, merge};
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
 use processor::Distant;
@@ -161,4 +161,56 @@ fn what_a_device_says_is_told() {
     assert!(matches!(error, RunError::Device { .. }), "{error}");
     assert!(error.to_string().contains("distant:0: "), "{error}");
     assert!(error.to_string().ends_with("it is meant to"), "{error}");
+}
+
+/// What a device does, it does later than it is asked to: traces say when it did.
+#[test]
+fn work_is_where_the_device_did_it() {
+    const APART: u64 = 10; // far less than a step really takes
+    let plan = draft(0, 1).plan().unwrap().0;
+    let prediction = predict(&plan).unwrap();
+    let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
+    let program = &prediction.programs[0];
+    let mut device = Distant::new(program.tensors(), Arc::default());
+    device.apart = Some(APART);
+    let parts = (&plan, &prediction.graph, program);
+    let mut rank = Rank::on(Box::new(device), parts, &data, local(1, 64).remove(0), 1);
+    rank.connect(&prediction.groups).unwrap();
+    let busy_ns = rank.step(0).unwrap().busy_ns;
+    let trace = merge("m", &prediction.programs, &[rank.recorder().trace()], 0);
+    let spans = &trace.steps[0].timeline.lanes[0].spans;
+    // Forward and backward of two micro-batches, one update.
+    assert_eq!(spans.len(), 5);
+    assert!(spans.iter().all(|span| (span.end - span.start).0 == APART), "{spans:?}");
+    assert!(spans.windows(2).all(|pair| (pair[1].start - pair[0].end).0 == APART), "{spans:?}");
+    assert_eq!(busy_ns, 5 * APART);
+}
+
+/// Every operation has a time on a device, that of its own clock.
+#[test]
+fn operations_are_timed_by_the_device() {
+    const APART: u64 = 5_000;
+    for graph in 0..networks::all().len() {
+        let plan = draft(graph, 1).plan().unwrap().0;
+        let prediction = predict(&plan).unwrap();
+        let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
+        let measured = |distant: bool| {
+            let program = &prediction.programs[0];
+            let parts = (&plan, &prediction.graph, program);
+            let transport = local(1, program.handles as usize).remove(0);
+            let mut device = Distant::new(program.tensors(), Arc::default());
+            device.apart = Some(APART);
+            let mut rank = match distant {
+                false => Rank::new(parts, &data, transport, 1),
+                true => Rank::on(Box::new(device), parts, &data, transport, 1),
+            };
+            let mut all = vec![];
+            rank.measure_step(0, |what, ns| all.push((what, ns))).unwrap();
+            all
+        };
+        let (here, there) = (measured(false), measured(true));
+        let what = |all: &[(Measured, u64)]| all.iter().map(|(what, _)| *what).collect::<Vec<_>>();
+        assert_eq!(what(&here), what(&there), "network {graph}");
+        assert!(there.iter().all(|(_, ns)| *ns == APART), "network {graph}: {there:?}");
+    }
 }

@@ -161,12 +161,13 @@ pub enum ClusterError {
         must: &'static str,
     },
     /// No preset has that name.
-    #[error("no cluster is called `{0}`; known: reedbush-l, laptop, dgx-a100, dgx-h100, or a file")]
+    #[error("no cluster is called `{0}`; known: {known}, or a file", known = CLUSTERS.join(", "))]
     Unknown(String),
 }
 
 /// The presets, in the order in which they are offered.
-pub const CLUSTERS: [&str; 4] = ["reedbush-l", "laptop", "dgx-a100", "dgx-h100"];
+pub const CLUSTERS: [&str; 7] =
+    ["reedbush-l", "laptop", "dgx-1-p100", "dgx-2", "dgx-a100", "dgx-h100", "hgx-h200"];
 
 impl Cluster {
     /// A preset.
@@ -177,8 +178,11 @@ impl Cluster {
         let text = match name {
             "reedbush-l" => include_str!("clusters/reedbush-l.json"),
             "laptop" => include_str!("clusters/laptop.json"),
+            "dgx-1-p100" => include_str!("clusters/dgx-1-p100.json"),
+            "dgx-2" => include_str!("clusters/dgx-2.json"),
             "dgx-a100" => include_str!("clusters/dgx-a100.json"),
             "dgx-h100" => include_str!("clusters/dgx-h100.json"),
+            "hgx-h200" => include_str!("clusters/hgx-h200.json"),
             _ => return Err(ClusterError::Unknown(name.into())),
         };
         Ok(serde_json::from_str(text).expect("presets are tested"))

@@ -18,6 +18,7 @@ mod explore;
 mod export;
 mod forms;
 mod frame;
+mod gpu;
 mod model;
 mod plan;
 mod profile;

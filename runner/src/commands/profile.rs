@@ -4,10 +4,14 @@
 //! many threads as the machine has cores and the plan has ranks. All of them measure operations at
 //! the same time, because in a run all ranks compute at the same time and share memory bandwidth
 //! and caches. Links are measured when nobody computes.
+//!
+//! On GPUs operations are timed by the device's events. Messages go through the host, so that links
+//! are the hosts' with the copies from and to the devices.
 
 mod codecs;
 mod collective;
 mod cores;
+mod device;
 mod exposure;
 mod link;
 mod nodes;
@@ -17,6 +21,7 @@ use crate::execute::available_memory;
 use crate::failure::{Code, Failure};
 use crate::transport::local::local;
 use crate::transport::{Transport, TransportError, launched_by_mpi};
+use device::Device;
 use pipewright_core::cost::{Cluster, CodecSpeed, Sample};
 use pipewright_core::plan::Plan;
 use pipewright_core::units::{Bytes, Nanos};
@@ -32,14 +37,15 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Failure> {
 /// Ranks as threads of this process.
 fn threads(args: &ProfileArgs) -> Result<(), Failure> {
     let plan = super::read_plan(&args.plan)?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    let copies = cores.min(plan.ranks());
+    let device = Device::new(args.device, false)?;
+    let copies = device.count().min(plan.ranks());
     // A link has two ends, also where only one rank computes.
     let transports = local(copies.max(2), 1);
     let parts: Vec<Result<Option<Cluster>, Failure>> = std::thread::scope(|scope| {
         let start = |mut transport| {
-            let plan = &plan;
-            scope.spawn(move || part(&mut transport, plan, copies, args.repeats.max(1)))
+            let (plan, device) = (&plan, &device);
+            let effort = (copies, args.repeats.max(1));
+            scope.spawn(move || part(&mut transport, (plan, device), effort))
         };
         let threads: Vec<_> = transports.into_iter().map(start).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
@@ -59,10 +65,11 @@ fn processes(args: &ProfileArgs) -> Result<(), Failure> {
     let mpi = |e: TransportError| Failure::new(Code::Failed, format!("MPI: {e}"));
     let transport =
         MpiTransport::start(Settings { threads: true, ..Settings::new(1) }).map_err(mpi)?;
-    let plan = super::read_plan(&args.plan);
-    let (mut transport, plan) = super::run::together(transport, plan)?;
-    let ranks = transport.ranks();
-    let measured = part(&mut transport, &plan, ranks, args.repeats.max(1));
+    let begun =
+        super::read_plan(&args.plan).and_then(|plan| Ok((plan, Device::new(args.device, true)?)));
+    let (mut transport, (plan, device)) = super::run::together(transport, begun)?;
+    let effort = (transport.ranks(), args.repeats.max(1));
+    let measured = part(&mut transport, (&plan, &device), effort);
     let written = measured.and_then(|cluster| match cluster {
         Some(cluster) => write(args, &plan, &cluster),
         None => Ok(()),
@@ -85,9 +92,8 @@ const VALUES: [u64; 2] = [1 << 20, 64 << 20];
 /// What one rank measures; the first returns what all found. `copies` ranks compute.
 fn part<T: Transport>(
     transport: &mut T,
-    plan: &Plan,
-    copies: u32,
-    repeats: u32,
+    (plan, device): (&Plan, &Device),
+    (copies, repeats): (u32, u32),
 ) -> Result<Option<Cluster>, Failure> {
     let graph = plan.model.graph().map_err(|e| Failure::new(Code::Plan, e.to_string()))?;
     let bytes: u64 =
@@ -96,7 +102,8 @@ fn part<T: Transport>(
     let failed = |e: TransportError| Failure::new(Code::Failed, e.to_string());
     let mut cluster = machines(transport, plan, bytes).map_err(failed)?;
     cluster.codec_exposure = exposure::measure(transport, &cluster, bytes).map_err(failed)?;
-    cluster.profile = nodes::measure(transport, plan, copies, repeats)?;
+    device.describe(transport.rank(), &mut cluster)?;
+    cluster.profile = nodes::measure(transport, (plan, device), (copies, repeats))?;
     Ok((transport.rank() == 0).then_some(cluster))
 }
 

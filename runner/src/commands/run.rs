@@ -1,6 +1,5 @@
 //! `runner run`: trains by a plan, each rank a thread or an MPI process.
 
-mod gpu;
 mod launch;
 mod output;
 mod state;
@@ -269,12 +268,14 @@ impl Run {
         let parts = (plan, &prediction.graph, program);
         let mut rank = match self.device {
             DeviceKind::Cpu => Rank::new(parts, &self.data, transport, self.threads),
-            DeviceKind::Cuda => match gpu::open(&self.gpus, (index, self.are_processes), program) {
-                Ok(engine) => {
-                    Rank::on(Box::new(engine), parts, &self.data, transport, self.threads)
+            DeviceKind::Cuda => {
+                match super::gpu::open(&self.gpus, (index, self.are_processes), program) {
+                    Ok(engine) => {
+                        Rank::on(Box::new(engine), parts, &self.data, transport, self.threads)
+                    }
+                    Err(source) => return (Err(self.no_device(source, transport)), None),
                 }
-                Err(source) => return (Err(self.no_device(source, transport)), None),
-            },
+            }
             DeviceKind::Model => {
                 let model = Model::new(&prediction.costs, &prediction.stages);
                 Rank::modelled(parts, &self.data, transport, model)

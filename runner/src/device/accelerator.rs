@@ -130,4 +130,17 @@ pub trait Accelerator: Send {
     /// # Errors
     /// When the device has failed.
     fn zero(&mut self, region: Region) -> Result<(), DeviceError>;
+
+    /// Notes the moment at which all that was asked for before is done.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn mark(&mut self) -> Result<(), DeviceError>;
+
+    /// Waits until all is done, and adds how many nanoseconds ago each moment was that was noted since the
+    /// last call, in their order.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError>;
 }

@@ -117,6 +117,28 @@ impl Arena {
         }
     }
 
+    /// Notes the moment at which the device has done all that it was asked for so far.
+    ///
+    /// # Panics
+    /// Without a device.
+    pub fn mark(&mut self) {
+        let device = self.device.as_mut().expect("a device computes");
+        let marked = device.accelerator.mark();
+        device.note(marked);
+    }
+
+    /// Waits for the device; how many nanoseconds ago each of the moments was that were noted since the
+    /// last call. When the device has failed, they mean nothing.
+    ///
+    /// # Panics
+    /// Without a device.
+    pub fn ages(&mut self, ages: &mut Vec<u64>) {
+        ages.clear();
+        let device = self.device.as_mut().expect("a device computes");
+        let told = device.accelerator.ages(ages);
+        device.note(told);
+    }
+
     /// What went wrong on the device since it was asked last.
     ///
     /// # Errors

@@ -212,30 +212,41 @@ impl<T: Transport> Rank<'_, T> {
         if let Some(model) = &mut self.model {
             return model.owe_update(stage.stage);
         }
-        // A device takes all of them at once.
-        let mut distant: Vec<ParameterPlaces> = vec![];
+        // The first replica hands out its parameters before the next step.
+        let updates = self.replica.updates && self.judge.bad().is_none();
         for place in &stage.params {
             let Some(gradient) = place.gradient else { continue };
-            if !self.replica.updates {
-                // The first replica hands out its parameters before the next step.
-                self.zero(gradient);
-                continue;
-            }
             let [old, new] = [from, to].map(|v| stage.versions.place(place.weight, v, step));
-            if old != new {
+            if self.replica.updates && old != new {
                 self.convert(old, new, Conversion::Copy);
             }
-            match self.judge.bad() {
-                None if self.arena.is_distant() => {
-                    let (state, axes) = (place.state, self.axes(place));
-                    distant.push(ParameterPlaces { weight: new, gradient, state, axes });
-                }
-                None => self.update_param(place, new, index),
-                Some(_) => self.zero(gradient),
+            if !updates {
+                self.zero(gradient);
             }
         }
-        if !distant.is_empty() {
-            self.update_there(&distant, index);
+        if updates {
+            let place = |p: &ParamPlace| stage.versions.place(p.weight, to, step);
+            self.update_all(stage.params.iter().map(|p| (p, place(p))), index);
+        }
+    }
+
+    /// Updates parameters whose values are at these places; a device takes all of them at once.
+    pub(super) fn update_all<'p>(
+        &mut self,
+        parameters: impl Iterator<Item = (&'p ParamPlace, Region)>,
+        index: u32,
+    ) {
+        if !self.arena.is_distant() {
+            parameters.for_each(|(place, weight)| self.update_param(place, weight, index));
+            return;
+        }
+        let trained = |(place, weight): (&ParamPlace, Region)| {
+            let (state, axes) = (place.state, self.axes(place));
+            Some(ParameterPlaces { weight, gradient: place.gradient?, state, axes })
+        };
+        let parameters: Vec<ParameterPlaces> = parameters.filter_map(trained).collect();
+        if !parameters.is_empty() {
+            self.update_there(&parameters, index);
         }
     }
 
@@ -262,7 +273,7 @@ impl<T: Transport> Rank<'_, T> {
         self.arena.compute(&[], &written, work);
     }
 
-    pub(super) fn update_param(&mut self, place: &ParamPlace, weight: Region, index: u32) {
+    fn update_param(&mut self, place: &ParamPlace, weight: Region, index: u32) {
         let Some(gradient) = place.gradient else { return };
         let (update, axes) = (self.update_number(index), self.axes(place));
         let written = [weight, gradient].into_iter().chain(place.state.into_iter().flatten());

@@ -22,10 +22,11 @@ pub enum Measured {
 }
 
 impl<T: Transport> Rank<'_, T> {
-    /// One training step of a lone rank, with every kernel timed; samples are not read ahead.
+    /// One training step of a lone rank, with every kernel timed, on a device by its own clock; samples
+    /// are not read ahead.
     ///
     /// # Errors
-    /// When a sample cannot be read.
+    /// When a sample cannot be read, or the device has failed.
     pub fn measure_step(
         &mut self,
         step: u64,
@@ -34,7 +35,9 @@ impl<T: Transport> Rank<'_, T> {
         let batch = Batch::Train(step);
         let program = self.program;
         self.begin_step(step);
-        for instruction in &program.train {
+        // Moments, two for each of these: on the device's clock they are known when all is done.
+        let (mut measured, mut moments) = (vec![], vec![]);
+        for (index, instruction) in program.train.iter().enumerate() {
             match *instruction {
                 Instruction::Load { micro_batch, source, region } => {
                     self.load(batch, micro_batch, (source, region))
@@ -44,30 +47,55 @@ impl<T: Transport> Rank<'_, T> {
                     let stage = program.stage(action.stage).expect("its lane");
                     let pass = self.pass(action, (slot, outbox, version), batch);
                     for kernel in &stage.kernels[kernels(stage, action.kind)] {
-                        let start = self.transport.now_ns();
+                        self.moment(&mut moments);
                         self.kernel(stage, kernel, &pass);
-                        let time = self.transport.now_ns() - start;
-                        tell(Measured::Kernel(kernel.node, kernel.kind), time);
+                        self.moment(&mut moments);
+                        measured.push(Measured::Kernel(kernel.node, kernel.kind));
                     }
                 }
-                Instruction::Optimizer { stage, .. } => self.measure_update(stage, &mut tell),
+                Instruction::Optimizer { stage, .. } => {
+                    self.measure_update(stage, (&mut measured, &mut moments));
+                }
                 // A lone rank has nobody to talk to.
                 _ => {}
             }
+            let done = self.arena.check();
+            done.map_err(|source| RunError::Device { step, instruction: index, source })?;
+        }
+        if self.arena.is_distant() {
+            self.arena.ages(&mut moments);
+            let instruction = program.train.len();
+            let done = self.arena.check();
+            done.map_err(|source| RunError::Device { step, instruction, source })?;
+        }
+        for (what, pair) in measured.into_iter().zip(moments.chunks_exact(2)) {
+            tell(what, pair[0].abs_diff(pair[1]));
         }
         Ok(())
     }
 
-    fn measure_update(&mut self, stage: StageId, tell: &mut impl FnMut(Measured, u64)) {
+    fn moment(&mut self, moments: &mut Vec<u64>) {
+        match self.arena.is_distant() {
+            true => self.arena.mark(),
+            false => moments.push(self.transport.now_ns()),
+        }
+    }
+
+    fn measure_update(
+        &mut self,
+        stage: StageId,
+        (measured, moments): (&mut Vec<Measured>, &mut Vec<u64>),
+    ) {
         let stage = self.program.stage(stage).expect("its lane");
         for (node, owner) in (0..).map(NodeId).zip(self.graph.nodes()) {
-            let start = self.transport.now_ns();
-            for place in stage.params.iter().filter(|p| owner.params.contains(&p.param)) {
-                self.update_param(place, place.weight, 0);
+            if owner.params.is_empty() {
+                continue;
             }
-            if !owner.params.is_empty() {
-                tell(Measured::Update(node), self.transport.now_ns() - start);
-            }
+            self.moment(moments);
+            let of_node = stage.params.iter().filter(|p| owner.params.contains(&p.param));
+            self.update_all(of_node.map(|place| (place, place.weight)), 0);
+            self.moment(moments);
+            measured.push(Measured::Update(node));
         }
     }
 }

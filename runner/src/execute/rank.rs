@@ -11,9 +11,9 @@ use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
 use crate::data::DataSet;
-use crate::device::Accelerator;
 use crate::device::cpu::{Rule, team};
 use crate::device::model::Model;
+use crate::device::{Accelerator, DeviceError};
 use crate::init::init_param;
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
@@ -78,6 +78,8 @@ pub struct Rank<'a, T> {
     pub(super) model: Option<Model<'a>>,
     /// How many times as long as it needs it computes: 1, but in tests.
     pub(super) slow: u32,
+    /// How long ago a device worked, in nanoseconds.
+    pub(super) ages: Vec<u64>,
     /// Hears where this rank is.
     pub probe: Option<&'a dyn Probe>,
 }
@@ -177,6 +179,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             step: 0,
             model: None,
             slow: 1,
+            ages: vec![],
             probe: None,
         }
     }
@@ -218,7 +221,12 @@ impl<'a, T: Transport> Rank<'a, T> {
             Some(model) => model.begin(),
             None => self.read_ahead(&program.train, Batch::Train(step))?,
         }
-        let counts = self.execute(&program.train, Batch::Train(step), step)?;
+        let mut counts = self.execute(&program.train, Batch::Train(step), step)?;
+        self.tell_when(&mut counts).map_err(|source| RunError::Device {
+            step,
+            instruction: program.train.len(),
+            source,
+        })?;
         self.step = step + 1;
         Ok(counts)
     }
@@ -336,6 +344,19 @@ impl<'a, T: Transport> Rank<'a, T> {
         Ok(())
     }
 
+    /// What a device was asked for it did later: puts its work to where it was.
+    fn tell_when(&mut self, counts: &mut StepCounts) -> Result<(), DeviceError> {
+        if !self.arena.is_distant() {
+            return Ok(());
+        }
+        self.arena.ages(&mut self.ages);
+        self.arena.check()?;
+        let now = self.transport.now_ns();
+        let moments = self.ages.iter().map(|age| now.saturating_sub(*age));
+        counts.busy_ns += self.recorder.worked_at(moments);
+        Ok(())
+    }
+
     /// Tells whoever watches that this rank is at a place of the step under way.
     pub fn at(&mut self, place: Place) {
         if let Some(injury) = self.probe.and_then(|probe| probe.at(place, self.step)) {
@@ -350,6 +371,10 @@ impl<'a, T: Transport> Rank<'a, T> {
         counts: &mut StepCounts,
         body: impl FnOnce(&mut Self, &mut StepCounts) -> Result<(), TransportError>,
     ) -> Result<(), TransportError> {
+        let is_distant = self.arena.is_distant() && self.recorder.is_recording();
+        if is_distant {
+            self.arena.mark();
+        }
         let start = self.transport.now_ns();
         if let Some(model) = &mut self.model {
             model.start(start);
@@ -360,7 +385,11 @@ impl<'a, T: Transport> Rank<'a, T> {
             model.finish(&self.transport);
         }
         let end = self.transport.now_ns();
-        counts.busy_ns += end - start;
+        if is_distant {
+            self.arena.mark();
+        } else {
+            counts.busy_ns += end - start;
+        }
         self.recorder.worked(work, start, end);
         Ok(())
     }

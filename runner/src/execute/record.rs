@@ -98,6 +98,25 @@ impl Recorder {
         }
     }
 
+    /// Whether somebody may want to know what happens.
+    pub fn is_recording(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// When a device really worked in the step under way: start and end of all work, in order, on the
+    /// ranks' clock. Returns how long it was.
+    pub fn worked_at(&mut self, mut moments: impl Iterator<Item = u64>) -> u64 {
+        let Some(index) = self.current else { return 0 };
+        let mut busy = 0;
+        for (start, end, _) in &mut self.steps[index].spans {
+            if let (Some(begun), Some(done)) = (moments.next(), moments.next()) {
+                (*start, *end) = (begun, done);
+                busy += done - begun;
+            }
+        }
+        busy
+    }
+
     /// A message was handed over.
     pub fn sent(&mut self, tag: u32, now: u64) {
         if let Some(index) = self.current {

@@ -7,6 +7,7 @@ use pipewright_runner::device::{Accelerator, Conversion, DeviceError, ParameterP
 use pipewright_runner::execute::Arena;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// The device.
 pub struct Distant {
@@ -14,12 +15,15 @@ pub struct Distant {
     copied: Arc<AtomicU64>,
     /// Fails when so many computations are done.
     pub fails_after: Option<u64>,
+    /// Tells that moments were so many nanoseconds apart, the last one just now.
+    pub apart: Option<u64>,
+    marks: Vec<Instant>,
 }
 
 impl Distant {
     /// With so much memory; counts bytes that are copied.
     pub fn new(bytes: Bytes, copied: Arc<AtomicU64>) -> Self {
-        Self { memory: Arena::new(bytes), copied, fails_after: None }
+        Self { memory: Arena::new(bytes), copied, fails_after: None, apart: None, marks: vec![] }
     }
 
     fn region(offset: u64, bytes: usize) -> Region {
@@ -94,6 +98,21 @@ impl Accelerator for Distant {
 
     fn zero(&mut self, region: Region) -> Result<(), DeviceError> {
         self.memory.floats(region).fill(0.0);
+        Ok(())
+    }
+
+    fn mark(&mut self) -> Result<(), DeviceError> {
+        self.marks.push(Instant::now());
+        Ok(())
+    }
+
+    fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
+        let count = self.marks.len() as u64;
+        let marks = (1..).zip(self.marks.drain(..));
+        ages.extend(marks.map(|(number, mark)| match self.apart {
+            Some(apart) => (count - number) * apart,
+            None => mark.elapsed().as_nanos() as u64,
+        }));
         Ok(())
     }
 }

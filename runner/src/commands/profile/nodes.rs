@@ -1,7 +1,9 @@
 //! Operations: forward, input-gradient and weight-gradient part of every node, over micro-batch
 //! sizes, and the update of its parameters.
 
+use super::device::Device;
 use crate::data::DataSet;
+use crate::device::Accelerator;
 use crate::execute::{Measured, Rank, available_memory};
 use crate::failure::{Code, Failure};
 use crate::transport::local::local;
@@ -22,9 +24,8 @@ type NodeTimes = [Vec<u64>; 7];
 /// Measures on the first `copies` ranks; the result is rank 0's. All ranks call it.
 pub(super) fn measure<T: Transport>(
     transport: &mut T,
-    plan: &Plan,
-    copies: u32,
-    repeats: u32,
+    (plan, device): (&Plan, &Device),
+    (copies, repeats): (u32, u32),
 ) -> Result<Option<Profile>, Failure> {
     let graph = plan.model.graph().map_err(|e| Failure::new(Code::Plan, e.to_string()))?;
     super::super::runnable(&graph)?;
@@ -36,7 +37,7 @@ pub(super) fn measure<T: Transport>(
         profile.nodes.push(MeasuredNode { node: node.name.clone(), samples: vec![] });
     }
     for samples in sizes {
-        let measured = measure_size(transport, (plan, &graph), samples, (copies, repeats))?;
+        let measured = measure_size(transport, (plan, &graph, device), samples, (copies, repeats))?;
         for (node, sample) in profile.nodes.iter_mut().zip(measured.into_iter().flatten()) {
             node.samples.push(sample);
         }
@@ -50,7 +51,7 @@ pub(super) fn measure<T: Transport>(
 /// The whole model as one stage, one micro-batch of `samples` at a time; by node, on rank 0.
 fn measure_size<T: Transport>(
     transport: &mut T,
-    (plan, graph): (&Plan, &Graph),
+    (plan, graph, device): (&Plan, &Graph, &Device),
     samples: u64,
     (copies, repeats): (u32, u32),
 ) -> Result<Option<Vec<Sample>>, Failure> {
@@ -91,7 +92,10 @@ fn measure_size<T: Transport>(
     let nodes = graph.nodes().len();
     transport.barrier().map_err(failed)?;
     let mine = match transport.rank() < copies {
-        true => both_times((&alone, graph), &programs, &data, nodes, repeats),
+        true => {
+            let open = |program: &Program| device.open(transport.rank(), program);
+            both_times((&alone, graph), &programs, (&data, &open), (nodes, repeats))?
+        }
         false => vec![NodeTimes::default(); nodes],
     };
     let bytes = serde_json::to_vec(&mine).expect("plain data");
@@ -115,31 +119,35 @@ fn measure_size<T: Transport>(
     Ok(Some((0..nodes).map(sample).collect()))
 }
 
+/// Opens the device that has a program's tensors; none where this processor computes.
+type Open<'a> = dyn Fn(&Program) -> Result<Option<Box<dyn Accelerator>>, Failure> + 'a;
+
 /// By node, of both kinds of backward pass.
 fn both_times(
     (plan, graph): (&Plan, &Graph),
     [whole, split]: &[Program; 2],
-    data: &DataSet,
-    nodes: usize,
-    repeats: u32,
-) -> Vec<NodeTimes> {
-    let mut all = times((plan, graph, whole), data, nodes, repeats);
-    let split = times((plan, graph, split), data, nodes, repeats);
+    data: (&DataSet, &Open),
+    effort: (usize, u32),
+) -> Result<Vec<NodeTimes>, Failure> {
+    let mut all = times((plan, graph, whole), data, effort)?;
+    let split = times((plan, graph, split), data, effort)?;
     for (all, mut split) in all.iter_mut().zip(split) {
         (all[5], all[6]) = (std::mem::take(&mut split[1]), std::mem::take(&mut split[2]));
     }
-    all
+    Ok(all)
 }
 
 /// By node.
 fn times(
     parts: (&Plan, &Graph, &Program),
-    data: &DataSet,
-    nodes: usize,
-    repeats: u32,
-) -> Vec<NodeTimes> {
+    (data, open): (&DataSet, &Open),
+    (nodes, repeats): (usize, u32),
+) -> Result<Vec<NodeTimes>, Failure> {
     let transport = local(1, parts.2.handles as usize).remove(0);
-    let mut rank = Rank::new(parts, data, transport, 1);
+    let mut rank = match open(parts.2)? {
+        None => Rank::new(parts, data, transport, 1),
+        Some(accelerator) => Rank::on(accelerator, parts, data, transport, 1),
+    };
     let mut times = vec![NodeTimes::default(); nodes];
     // The first pass faults pages in and fills caches.
     for repeat in 0..=repeats {
@@ -156,9 +164,9 @@ fn times(
             };
             times[node.index()][index].push(ns);
         });
-        step.expect("synthetic samples come from no file");
+        step.map_err(|e| Failure::new(Code::Failed, e.to_string()))?;
     }
-    times
+    Ok(times)
 }
 
 /// The median: a step is as long as its operations usually take, interruptions included.

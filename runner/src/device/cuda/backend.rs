@@ -50,4 +50,16 @@ pub trait Backend: Send {
     /// # Errors
     /// When the device has failed.
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError>;
+
+    /// As [`Accelerator::mark`](crate::device::Accelerator::mark).
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn mark(&mut self) -> Result<(), DeviceError>;
+
+    /// As [`Accelerator::ages`](crate::device::Accelerator::ages).
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError>;
 }

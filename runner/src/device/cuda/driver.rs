@@ -29,6 +29,9 @@ pub struct Driver {
     functions: BTreeMap<(Source, String), sys::CUfunction>,
     products: Products,
     cache: Cache,
+    /// Events of moments that were noted, the first `marked` of them since it was asked last.
+    events: Vec<sys::CUevent>,
+    marked: usize,
 }
 
 // SAFETY: handles of the driver and of cuBLASLt may be used by any thread, one at a time, that has the
@@ -60,6 +63,8 @@ impl Driver {
             functions,
             products,
             cache: Cache::of_user(),
+            events: vec![],
+            marked: 0,
         };
         driver.products.workspace = driver.allocate(Products::WORKSPACE, "matrix products")?;
         Ok(driver)
@@ -217,6 +222,35 @@ impl Backend for Driver {
         // Matrices that the library does not take.
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
+
+    fn mark(&mut self) -> Result<(), DeviceError> {
+        self.current()?;
+        if self.marked == self.events.len() {
+            let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
+            self.events.push(self.told("make an event", event)?);
+        }
+        // SAFETY: events live as long as this.
+        let recorded =
+            unsafe { result::event::record(self.events[self.marked], self.stream.cu_stream()) };
+        self.told("record an event", recorded)?;
+        self.marked += 1;
+        Ok(())
+    }
+
+    fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
+        // Now, as the device has it.
+        self.mark()?;
+        let done = self.stream.synchronize();
+        self.told("wait for the device", done)?;
+        let count = std::mem::take(&mut self.marked) - 1;
+        for event in &self.events[..count] {
+            // SAFETY: both were recorded, and are over.
+            let ms = unsafe { result::event::elapsed(*event, self.events[count]) };
+            // A float has 24 bits: half a microsecond of 8 seconds, and the clock itself is no finer.
+            ages.push((f64::from(self.told("read an event", ms)?) * 1e6) as u64);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Driver {
@@ -227,6 +261,10 @@ impl Drop for Driver {
         for address in self.allocated.drain(..) {
             // SAFETY: allocated here, and nothing runs any more.
             let _ = unsafe { result::free_sync(address) };
+        }
+        for event in self.events.drain(..) {
+            // SAFETY: as above.
+            let _ = unsafe { result::event::destroy(event) };
         }
         for module in self.modules.values() {
             // SAFETY: as above.

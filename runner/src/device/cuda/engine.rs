@@ -203,4 +203,12 @@ impl<B: Backend> Accelerator for Engine<B> {
     fn zero(&mut self, region: Region) -> Result<(), DeviceError> {
         self.backend.zero(self.place(&region), region.bytes.0)
     }
+
+    fn mark(&mut self) -> Result<(), DeviceError> {
+        self.backend.mark()
+    }
+
+    fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
+        self.backend.ages(ages)
+    }
 }

@@ -11,7 +11,7 @@ const LOCAL_RANKS: [&str; 4] =
 
 /// The GPU of rank `rank`: those of a host take one after the other, and share them where there are more
 /// ranks than GPUs. As threads, all ranks are of this host.
-fn gpu_of(gpus: &[Gpu], rank: u32, are_processes: bool) -> &Gpu {
+pub fn gpu_of(gpus: &[Gpu], rank: u32, are_processes: bool) -> &Gpu {
     let told = LOCAL_RANKS.iter().find_map(|name| env::var(name).ok()?.parse().ok());
     let local = told.filter(|_| are_processes).unwrap_or(rank);
     &gpus[local as usize % gpus.len()]
