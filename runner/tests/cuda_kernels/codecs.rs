@@ -5,13 +5,19 @@ use crate::emulator;
 use crate::memory::Tensor;
 use pipewright_core::compress::{CodecKind, Rounding, Scale, e5m2_sum, feedback};
 use pipewright_runner::device::cuda::kernels::bulk::{
-    Bucket, Piece, add_codes, decode, encode, pieces,
+    Bucket, Piece, PieceTables, add_codes, decode, encode,
 };
 
 const ROUNDINGS: [Rounding; 3] = [Rounding::Truncate, Rounding::NearestEven, Rounding::Saturating];
 
 fn kinds() -> Vec<CodecKind> {
-    let scales = [Scale::None, Scale::PowerOfTwo, Scale::Percentile, Scale::Block(100)];
+    let scales = [
+        Scale::None,
+        Scale::PowerOfTwo,
+        Scale::Percentile,
+        Scale::Block(100),
+        Scale::Block(10_000),
+    ];
     let mut kinds = vec![CodecKind::OneBit { threshold: Default::default() }];
     kinds.extend([1, 2, 4, 8].map(|bits| CodecKind::Table { bits }));
     for scale in scales {
@@ -32,7 +38,7 @@ fn values(seed: u64, broken: bool) -> Vec<f32> {
         *value *= [1e-5, 1.0, 3e-39, 0.0, 300.0, -1e-3, 7e4][i % 7];
     }
     if broken {
-        (values[5], values[1040]) = (f32::NAN, f32::NEG_INFINITY);
+        (values[5], values[1040], values[9000]) = (f32::NAN, f32::NEG_INFINITY, f32::NAN);
     }
     values
 }
@@ -59,10 +65,15 @@ fn check(kind: CodecKind, with_feedback: bool, broken: bool) {
     let (mut on_device, mut residual) = (cast(&inputs), cast(&before));
     let mut wire = Tensor::from(&vec![0; wire_at as usize]);
     let (mut seen, mut decoded) = (cast(&inputs), cast(&inputs));
-    let mut list = Tensor::from(&pieces(&table));
+    let tables = PieceTables::new(kind, &table);
+    let (mut list, mut chunks) = (Tensor::from(&tables.pieces), Tensor::from(&tables.chunks));
+    let mut scratch = Tensor::from(&vec![0xff; tables.scratch() as usize]);
     let mut bucket = Bucket {
         pieces: list.at(),
-        count: table.len() as u32,
+        count: tables.count,
+        chunks: chunks.at(),
+        chunk_count: tables.chunk_count,
+        scratch: scratch.at(),
         values: on_device.at(),
         wire: wire.at(),
         decoded: seen.at(),
@@ -71,7 +82,7 @@ fn check(kind: CodecKind, with_feedback: bool, broken: bool) {
     if with_feedback {
         bucket.residual = residual.at();
     }
-    emulator::run(&encode(kind, &bucket).expect("it has a kernel"));
+    encode(kind, &bucket).expect("it has kernels").iter().for_each(emulator::run);
     bucket.decoded = decoded.at();
     emulator::run(&decode(kind, &bucket, true).expect("it has a kernel"));
     let floats = |tensor: &Tensor| -> Vec<f32> { bytemuck::pod_collect_to_vec(tensor.bytes()) };
@@ -119,10 +130,19 @@ fn sums_of_all_codes() {
         |pick: fn(usize) -> usize| -> Vec<u8> { (0..1 << 16).map(|i| pick(i) as u8).collect() };
     let (codes, totals) = (all(|i| i >> 8), all(|i| i & 0xff));
     for rounding in ROUNDINGS {
-        let mut list = Tensor::from(&pieces(&[Piece { values: 0, count: 1 << 16, wire: 0 }]));
+        let kind = CodecKind::Fp8E5m2 { rounding, scale: Scale::None };
+        let tables = PieceTables::new(kind, &[Piece { values: 0, count: 1 << 16, wire: 0 }]);
+        let (mut list, mut chunks) = (Tensor::from(&tables.pieces), Tensor::from(&tables.chunks));
         let (mut wire, mut sums) = (Tensor::from(&codes), Tensor::from(&totals));
-        let (pieces, wire, decoded) = (list.at(), wire.at(), sums.at());
-        let bucket = Bucket { pieces, count: 1, wire, decoded, ..Bucket::default() };
+        let bucket = Bucket {
+            pieces: list.at(),
+            count: tables.count,
+            chunks: chunks.at(),
+            chunk_count: tables.chunk_count,
+            wire: wire.at(),
+            decoded: sums.at(),
+            ..Bucket::default()
+        };
         emulator::run(&add_codes(rounding, &bucket));
         let mut expected = totals.clone();
         e5m2_sum::add(&codes, &mut expected, rounding);

@@ -84,13 +84,15 @@ pub enum Source {
     Product,
     /// Updates of parameters.
     Optimizer,
-    /// Codecs of gradients.
+    /// Codecs of gradients: eight-bit floats.
     Codecs,
+    /// Codecs of few levels.
+    Levels,
 }
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
@@ -99,6 +101,7 @@ impl Source {
         Self::Product,
         Self::Optimizer,
         Self::Codecs,
+        Self::Levels,
     ];
 
     /// Its file.
@@ -112,6 +115,7 @@ impl Source {
             Self::Product => "product.cu",
             Self::Optimizer => "optimizer.cu",
             Self::Codecs => "codecs.cu",
+            Self::Levels => "levels.cu",
         }
     }
 
@@ -124,7 +128,16 @@ impl Source {
             Self::Attention => include_str!("kernels/attention.cu"),
             Self::Product => include_str!("kernels/product.cu"),
             Self::Optimizer => include_str!("kernels/optimizer.cu"),
-            Self::Codecs => include_str!("kernels/codecs.cu"),
+            Self::Codecs => concat!(
+                include_str!("kernels/pieces.cuh"),
+                "#line 1 \"codecs.cu\"\n",
+                include_str!("kernels/codecs.cu")
+            ),
+            Self::Levels => concat!(
+                include_str!("kernels/pieces.cuh"),
+                "#line 1 \"levels.cu\"\n",
+                include_str!("kernels/levels.cu")
+            ),
         }
     }
 

@@ -311,9 +311,13 @@ arguments! {
         total: DevicePtr, number: u64, trust: f32, decay: f32,
     }
 
-    /// Pieces of a bucket. Values that share a scale are `block`: of eight-bit floats, 0 for no scale.
+    /// `count` pieces of a bucket, in chunks of `chunk` values. Values that share a scale are `block`: of
+    /// eight-bit floats, 0 for no scale, all ones for one a piece. It looks before it encodes, then
+    /// `scratch` has what was seen, with sums or without.
     Codec {
-        pieces: DevicePtr, values: DevicePtr, residual: DevicePtr, wire: DevicePtr,
-        decoded: DevicePtr, block: u64, format: u32, percentile: u32, width: u32, add: u32,
+        pieces: DevicePtr, chunks: DevicePtr, scratch: DevicePtr,
+        values: DevicePtr, residual: DevicePtr, wire: DevicePtr, decoded: DevicePtr,
+        count: u64, chunk: u64, block: u64, format: u32, percentile: u32, width: u32, add: u32,
+        looks: u32, sums: u32,
     }
 }

@@ -7,6 +7,7 @@ use super::{Codec, DevicePtr, Float8, Launch, Optimizer, Source, Squares, Storag
 use crate::device::cpu::decimal;
 use pipewright_core::compress::{CodecKind, Rounding, Scale};
 use pipewright_core::plan;
+use smallvec::SmallVec;
 
 /// Elements of a tensor that a block takes.
 pub const CHUNK: u64 = 4096;
@@ -164,19 +165,69 @@ pub struct Piece {
     pub wire: u64,
 }
 
-/// The table of pieces.
-pub fn pieces(list: &[Piece]) -> Vec<u8> {
-    let words = list.iter().flat_map(|piece| [piece.values, piece.count, piece.wire]);
-    words.flat_map(u64::to_ne_bytes).collect()
+/// Values of a piece that a block takes: whole ones of those that share a scale.
+fn chunk(kind: CodecKind) -> u64 {
+    const MOST: u64 = 8192;
+    match kind {
+        CodecKind::Fp8E5m2 { scale: Scale::Block(block), .. }
+        | CodecKind::Fp8E4m3 { scale: Scale::Block(block) } => {
+            let block = u64::from(block.max(1));
+            (MOST / block).max(1) * block
+        }
+        _ => MOST,
+    }
+}
+
+/// The tables of pieces and of their chunks for a codec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PieceTables {
+    /// The table of pieces.
+    pub pieces: Vec<u8>,
+    /// How many they are.
+    pub count: u32,
+    /// The table of chunks.
+    pub chunks: Vec<u8>,
+    /// How many they are.
+    pub chunk_count: u32,
+}
+
+impl PieceTables {
+    /// Of a codec's pieces.
+    pub fn new(kind: CodecKind, list: &[Piece]) -> Self {
+        let (mut pieces, mut chunks, each) = (vec![], vec![], chunk(kind));
+        for (number, Piece { values, count, wire }) in (0u32..).zip(list) {
+            let first = (chunks.len() / 8) as u64;
+            pieces.extend([*values, *count, *wire, first].into_iter().flat_map(u64::to_ne_bytes));
+            for index in 0..count.div_ceil(each) as u32 {
+                chunks.extend([number, index].into_iter().flat_map(u32::to_ne_bytes));
+            }
+        }
+        let (count, chunk_count) = (list.len() as u32, (chunks.len() / 8) as u32);
+        Self { pieces, count, chunks, chunk_count }
+    }
+
+    /// Bytes of scratch that encoding takes: what is seen of pieces and of chunks.
+    pub fn scratch(&self) -> u64 {
+        // Sizes of PieceStats and ChunkStats in pieces.cuh.
+        const OF_PIECE: u64 = 4 * (6 + 2 * 128);
+        const OF_CHUNK: u64 = 16 + 8 * 8 * 3;
+        OF_PIECE * u64::from(self.count) + OF_CHUNK * u64::from(self.chunk_count)
+    }
 }
 
 /// Where a bucket's values and messages are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bucket {
-    /// What [`pieces`] made.
+    /// The table of pieces.
     pub pieces: DevicePtr,
     /// How many they are.
     pub count: u32,
+    /// The table of chunks.
+    pub chunks: DevicePtr,
+    /// How many they are.
+    pub chunk_count: u32,
+    /// [`PieceTables::scratch`], for encoding.
+    pub scratch: DevicePtr,
     /// Values to encode.
     pub values: DevicePtr,
     /// What was lost before and is lost now; none without error feedback.
@@ -187,29 +238,50 @@ pub struct Bucket {
     pub decoded: DevicePtr,
 }
 
-/// Encodes all pieces; none for codecs that have no kernel.
-pub fn encode(kind: CodecKind, bucket: &Bucket) -> Option<Launch> {
-    codec(kind, "encode", bucket, 0)
+/// Encodes all pieces: launches, one after the other. None for codecs that have no kernel.
+pub fn encode(kind: CodecKind, bucket: &Bucket) -> Option<SmallVec<[Launch; 3]>> {
+    let (name, source, args) = codec(kind, bucket)?;
+    let sorts = args.width != 0 || args.percentile != 0;
+    // Without error feedback, numbers that need nothing else of their piece are encoded at once.
+    let alone = name == "fp8" && args.block != u64::MAX;
+    let looks = !alone || bucket.residual != DevicePtr::NULL;
+    let args = Codec { looks: looks.into(), sums: u32::from(name == "one_bit"), ..args };
+    let launch = |kernel: String, blocks: u32| Launch::blocks(source, kernel, blocks.into(), &args);
+    let mut all = SmallVec::new();
+    if looks {
+        all.push(launch("chunk_stats".into(), bucket.chunk_count));
+        let shared = if sorts { SAMPLE } else { 0 };
+        all.push(Launch { shared, ..launch(format!("{name}_piece"), bucket.count) });
+    }
+    all.push(launch(format!("{name}_encode"), bucket.chunk_count));
+    Some(all)
 }
 
 /// Decodes all pieces, or adds what they say; none for codecs that have no kernel.
 pub fn decode(kind: CodecKind, bucket: &Bucket, add: bool) -> Option<Launch> {
-    codec(kind, "decode", bucket, add.into())
+    let (name, source, args) = codec(kind, bucket)?;
+    let args = Codec { add: add.into(), ..args };
+    Some(Launch::blocks(source, format!("{name}_decode"), bucket.chunk_count.into(), &args))
 }
 
-/// Adds the E5M2 codes at `wire` to those at `decoded`.
+/// Adds the E5M2 codes at `wire` to those at `decoded`; chunks are those of unscaled codes.
 pub fn add_codes(rounding: Rounding, bucket: &Bucket) -> Launch {
-    let args = Codec { format: format(rounding) as u32, ..places(bucket) };
-    Launch::blocks(Source::Codecs, "e5m2_add".into(), bucket.count.into(), &args)
+    let kind = CodecKind::Fp8E5m2 { rounding, scale: Scale::None };
+    let args = Codec { format: format(rounding) as u32, ..places(kind, bucket) };
+    Launch::blocks(Source::Codecs, "e5m2_add".into(), bucket.chunk_count.into(), &args)
 }
 
-fn places(bucket: &Bucket) -> Codec {
+fn places(kind: CodecKind, bucket: &Bucket) -> Codec {
     Codec {
         pieces: bucket.pieces,
+        chunks: bucket.chunks,
+        scratch: bucket.scratch,
         values: bucket.values,
         residual: bucket.residual,
         wire: bucket.wire,
         decoded: bucket.decoded,
+        count: bucket.count.into(),
+        chunk: chunk(kind),
         ..Codec::default()
     }
 }
@@ -225,20 +297,22 @@ fn format(rounding: Rounding) -> Float8 {
 /// Bytes of a sample that is sorted.
 const SAMPLE: u32 = 4 * 4096;
 
-fn codec(kind: CodecKind, way: &str, bucket: &Bucket, add: u32) -> Option<Launch> {
-    let args = Codec { add, ..places(bucket) };
-    let (name, args) = match kind {
-        CodecKind::Fp8E5m2 { rounding, scale } => ("fp8", scaled(args, format(rounding), scale)),
-        CodecKind::Fp8E4m3 { scale } => ("fp8", scaled(args, Float8::E4m3, scale)),
-        CodecKind::Table { bits } => ("table", Codec { width: bits.into(), ..args }),
-        CodecKind::OneBit { threshold } if threshold == Default::default() => ("one_bit", args),
+/// How names of its kernels begin, where they are, and their arguments.
+fn codec(kind: CodecKind, bucket: &Bucket) -> Option<(&'static str, Source, Codec)> {
+    let args = places(kind, bucket);
+    Some(match kind {
+        CodecKind::Fp8E5m2 { rounding, scale } => {
+            ("fp8", Source::Codecs, scaled(args, format(rounding), scale))
+        }
+        CodecKind::Fp8E4m3 { scale } => ("fp8", Source::Codecs, scaled(args, Float8::E4m3, scale)),
+        CodecKind::Table { bits } => {
+            ("table", Source::Levels, Codec { width: bits.into(), ..args })
+        }
+        CodecKind::OneBit { threshold } if threshold == Default::default() => {
+            ("one_bit", Source::Levels, args)
+        }
         _ => return None,
-    };
-    let kernel = format!("{name}_{way}");
-    let mut launch = Launch::blocks(Source::Codecs, kernel, bucket.count.into(), &args);
-    let sorts = args.width != 0 || args.percentile != 0;
-    launch.shared = if sorts && way == "encode" { SAMPLE } else { 0 };
-    Some(launch)
+    })
 }
 
 fn scaled(args: Codec, format: Float8, scale: Scale) -> Codec {

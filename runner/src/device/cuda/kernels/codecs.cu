@@ -1,12 +1,4 @@
-// Codecs of gradients, bit for bit those of the processor (core::compress).
-//
-// A table on the device says where the pieces of a bucket are: a block encodes or decodes a piece, which
-// has scales of its own. With a residual, what was lost before is added first, and what is lost now is
-// kept (error feedback). Sums are added in the processor's order.
-
-struct Piece {
-    u64 values, count, wire; // places in the bucket and in the message
-};
+// Eight-bit floats, bit for bit those of the processor (core::compress); see pieces.cuh.
 
 // A short float: sign, exponent, mantissa; see core::compress::narrow.
 struct E5m2 {
@@ -56,72 +48,12 @@ DEVICE float short_value(u32 format, u32 code) {
     return format == Float8_E4m3 ? widen<E4m3>(code) : widen<E5m2>(code);
 }
 
-// Adds the values to the residual, if all are finite; what to encode. The same in all threads.
-DEVICE const float *carried(const Codec &a, const Piece &piece) {
-    const float *values = (const float *)a.values + piece.values;
-    if (!a.residual) return values;
-    float *residual = (float *)a.residual + piece.values;
-    u32 others = 0;
-    for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) others += !is_finite(values[i]);
-    if (block_sum(others) != 0) return values;
-    for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) residual[i] += values[i];
-    __syncthreads();
-    return residual;
-}
-
-// What receivers will see of value i, and what of it is lost.
-DEVICE void keep_lost(const Codec &a, const Piece &piece, const float *from, u64 i, float decoded) {
-    if (a.decoded) ((float *)a.decoded)[piece.values + i] = decoded;
-    float *residual = (float *)a.residual + piece.values;
-    if (!a.residual || from != residual) return;
-    float whole = residual[i], lost = whole - decoded;
-    residual[i] = is_finite(lost) ? lost : is_finite(whole) ? whole : 0;
-}
-
 // The power of two that brings the largest finite magnitude just within the format.
 DEVICE float power_of_two(u32 format, float largest) {
     if (largest == 0) return 1;
     double most = format == Float8_E4m3 ? 448.0 : 57344.0;
     i32 exponent = (i32)(__double_as_longlong(most / (double)largest) >> 52) - 1023;
     return from_bits((u32)(max(-126, min(exponent, 126)) + 127) << 23);
-}
-
-// The sorted magnitudes of a sample, in shared memory; what is not finite lies behind.
-#define SAMPLE 4096
-
-DEVICE u32 sort_sample(const float *from, u64 count, u32 *sorted) {
-    u32 taken = (u32)min(count, (u64)SAMPLE), finite = 0;
-    for (u32 i = threadIdx.x; i < SAMPLE; i += blockDim.x) {
-        u32 magnitude = i < taken ? bits(from[i * count / taken]) & 0x7fffffff : 0xffffffff;
-        if (magnitude >= 0x7f800000) magnitude = 0xffffffff;
-        else finite++;
-        sorted[i] = magnitude;
-    }
-    finite = block_sum(finite);
-    for (u32 size = 2; size <= SAMPLE; size *= 2) {
-        for (u32 step = size / 2; step > 0; step /= 2) {
-            __syncthreads();
-            for (u32 i = threadIdx.x; i < SAMPLE; i += blockDim.x) {
-                u32 other = i ^ step;
-                bool up = (i & size) == 0;
-                if (other > i && (sorted[i] > sorted[other]) == up) {
-                    u32 held = sorted[i];
-                    sorted[i] = sorted[other];
-                    sorted[other] = held;
-                }
-            }
-        }
-    }
-    __syncthreads();
-    return finite;
-}
-
-DEVICE double percentile(const u32 *sorted, u32 count, double percent) {
-    if (count == 0) return 0;
-    double place = (double)(count - 1) * percent / 100.0;
-    u32 below = min((u32)place, count - 1), above = min(below + 1, count - 1);
-    double low = (double)from_bits(sorted[below]), high = (double)from_bits(sorted[above]);
-    return low + (high - low) * (place - (double)below);
 }
 
 // The power of two that brings the sampled 99th percentile to three quarters of the exponents.
@@ -131,231 +63,104 @@ DEVICE float by_percentile(u32 format, double size) {
     return from_bits((u32)(max(-126, min(wanted, 126)) + 127) << 23);
 }
 
-// Eight-bit floats; `block` values share a scale: 0 says that there is none, all that there is one.
-KERNEL(fp8_encode, Codec) {
-    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
-    const float *from = carried(a, piece);
-    u8 *wire = (u8 *)a.wire + piece.wire;
-    u64 block = a.block == 0 ? piece.count : min(a.block, piece.count), first = 0;
-    if (piece.count == 0) return;
-    u64 scales = a.block == 0 ? 0 : (piece.count + block - 1) / block;
+// Eight-bit floats with one scale a piece.
+KERNEL(fp8_piece, Codec) {
     SHARED(u32, sorted);
+    Joined j = join(a);
     double size = 0;
-    if (a.percentile) size = percentile(sorted, sort_sample(from, piece.count, sorted), 99.0);
-    for (u64 b = 0; first < piece.count; b++, first += block) {
-        u64 end = min(first + block, piece.count);
-        float scale = 1;
-        if (a.block != 0) {
-            float largest = 0;
-            for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
-                float magnitude = fabsf(from[i]);
-                largest = is_finite(magnitude) && magnitude > largest ? magnitude : largest;
-            }
-            scale = power_of_two(a.format, block_max(largest));
-            if (size != 0) scale = by_percentile(a.format, size);
-            if (threadIdx.x == 0) wire[b] = (u8)(bits(scale) >> 23);
+    if (a.percentile) size = percentile(sorted, sort_sample(j.x, j.piece.count, sorted), 99.0);
+    if (threadIdx.x != 0) return;
+    PieceStats *stats = (PieceStats *)a.scratch + blockIdx.x;
+    stats->carries = j.x.residual != nullptr;
+    stats->scale = size != 0 ? by_percentile(a.format, size) : power_of_two(a.format, j.all.largest);
+}
+
+// Values from `first` on with one scale: thread `at` of `step` takes four at a time.
+DEVICE void fp8_encode_range(const Codec &a, const Piece &piece, Source x, u64 first, u64 end, float scale,
+                             u8 *wire, u32 at, u32 step) {
+    float back = 1 / scale;
+    bool whole_words = ((u64)(wire + first) & 3) == 0;
+    for (u64 i = first + 4 * at; i < end; i += 4 * step) {
+        u32 codes = 0;
+        for (u64 slot = 0; slot < 4 && i + slot < end; slot++) {
+            float whole = x[i + slot];
+            u32 code = short_code(a.format, whole * scale) & 0xff;
+            codes |= code << (8 * slot);
+            keep_lost(a, piece, x, i + slot, whole, short_value(a.format, code) * back);
         }
-        float back = 1 / scale;
-        for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
-            u32 code = short_code(a.format, from[i] * scale) & 0xff;
-            wire[scales + i] = (u8)code;
-            keep_lost(a, piece, from, i, short_value(a.format, code) * back);
+        if (whole_words && i + 4 <= end) *(u32 *)(wire + i) = codes;
+        else for (u64 slot = 0; slot < 4 && i + slot < end; slot++) wire[i + slot] = (u8)(codes >> (8 * slot));
+    }
+}
+
+// Bytes of scales before the codes: `block` values share one; 0 says that there is none, all that there is
+// one.
+DEVICE u64 fp8_scales(const Codec &a, const Piece &piece) {
+    if (a.block == 0) return 0;
+    u64 block = min(a.block, piece.count);
+    return (piece.count + block - 1) / block;
+}
+
+KERNEL(fp8_encode, Codec) {
+    Place at = place_of(a);
+    const PieceStats *stats = (const PieceStats *)a.scratch + at.number;
+    Source x = source_of(a, at.piece, a.looks && stats->carries);
+    u8 *wire = (u8 *)a.wire + at.piece.wire, *codes = wire + fp8_scales(a, at.piece);
+    if (a.block == 0 || a.block == ~0ull) {
+        float scale = a.block == 0 ? 1 : stats->scale;
+        if (a.block != 0 && at.first == 0 && threadIdx.x == 0) wire[0] = (u8)(bits(scale) >> 23);
+        return fp8_encode_range(a, at.piece, x, at.first, at.end, scale, codes, threadIdx.x, blockDim.x);
+    }
+    // A warp takes the values of a scale.
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (u64 first = at.first + warp * a.block; first < at.end; first += blockDim.x / 32 * a.block) {
+        u64 end = min(first + a.block, at.end);
+        float largest = 0;
+        for (u64 i = first + lane; i < end; i += 32) {
+            float magnitude = fabsf(x[i]);
+            largest = is_finite(magnitude) && magnitude > largest ? magnitude : largest;
+        }
+        float scale = power_of_two(a.format, over_warp<Largest>(largest));
+        if (lane == 0) wire[first / a.block] = (u8)(bits(scale) >> 23);
+        fp8_encode_range(a, at.piece, x, first, end, scale, codes, lane, 32);
+    }
+}
+
+DEVICE void fp8_decode_range(const Codec &a, const Piece &piece, u64 first, u64 end, float back,
+                             const u8 *codes, u32 at, u32 step) {
+    bool whole_words = ((u64)(codes + first) & 3) == 0;
+    for (u64 i = first + 4 * at; i < end; i += 4 * step) {
+        u32 word = 0;
+        if (whole_words && i + 4 <= end) word = *(const u32 *)(codes + i);
+        else for (u64 slot = 0; slot < 4 && i + slot < end; slot++) word |= (u32)codes[i + slot] << (8 * slot);
+        for (u64 slot = 0; slot < 4 && i + slot < end; slot++) {
+            decoded(a, piece, i + slot, short_value(a.format, word >> (8 * slot) & 0xff) * back);
         }
     }
 }
 
-// Decoded values are written, or added to what is there.
-DEVICE void decoded(const Codec &a, const Piece &piece, u64 i, float value) {
-    float *out = (float *)a.decoded + piece.values + i;
-    *out = a.add ? *out + value : value;
-}
-
 KERNEL(fp8_decode, Codec) {
-    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
-    const u8 *wire = (const u8 *)a.wire + piece.wire;
-    if (piece.count == 0) return;
-    u64 block = a.block == 0 ? piece.count : min(a.block, piece.count);
-    u64 scales = a.block == 0 ? 0 : (piece.count + block - 1) / block;
-    for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) {
-        float back = scales == 0 ? 1 : 1 / from_bits((u32)wire[i / block] << 23);
-        decoded(a, piece, i, short_value(a.format, wire[scales + i]) * back);
+    Place at = place_of(a);
+    const u8 *wire = (const u8 *)a.wire + at.piece.wire, *codes = wire + fp8_scales(a, at.piece);
+    if (a.block == 0 || a.block == ~0ull) {
+        float back = a.block == 0 ? 1 : 1 / from_bits((u32)wire[0] << 23);
+        return fp8_decode_range(a, at.piece, at.first, at.end, back, codes, threadIdx.x, blockDim.x);
+    }
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (u64 first = at.first + warp * a.block; first < at.end; first += blockDim.x / 32 * a.block) {
+        float back = 1 / from_bits((u32)wire[first / a.block] << 23);
+        fp8_decode_range(a, at.piece, first, min(first + a.block, at.end), back, codes, lane, 32);
     }
 }
 
 // Codes of E5M2 added to codes: the sum in single precision, rounded once more; no number is 0x7e.
 KERNEL(e5m2_add, Codec) {
-    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
-    const u8 *codes = (const u8 *)a.wire + piece.wire;
-    u8 *totals = (u8 *)a.decoded + piece.values;
-    for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) {
+    Place at = place_of(a);
+    const u8 *codes = (const u8 *)a.wire + at.piece.wire;
+    u8 *totals = (u8 *)a.decoded + at.piece.values;
+    for (u64 i = at.first + threadIdx.x; i < at.end; i += blockDim.x) {
         u32 code = short_code(a.format, widen<E5m2>(totals[i]) + widen<E5m2>(codes[i])) & 0xff;
         totals[i] = (u8)((code & 0x7f) > 0x7c ? 0x7e : code);
     }
 }
 
-// The processor's sums: chunks of 1024 in 16 lanes of f32, lanes and chunks in f64 one after another,
-// what is left behind the last chunk in f32 one after another. Of N terms, for all threads. A warp
-// half takes a chunk; 32 chunks are taken at a time.
-template <int N, class F> DEVICE void ordered_sums(const float *x, u64 count, F terms, double *totals) {
-    __shared__ float lanes[N][16][16];
-    __shared__ double sums[N];
-    u64 chunks = count / 1024;
-    for (int n = 0; n < N; n++) totals[n] = 0;
-    for (u64 first = 0; first < chunks; first += 16) {
-        u32 own = threadIdx.x / 16, lane = threadIdx.x % 16;
-        float at[N] = {}, term[N];
-        if (first + own < chunks) {
-            for (u32 i = 0; i < 64; i++) {
-                terms(x[(first + own) * 1024 + i * 16 + lane], term);
-                for (int n = 0; n < N; n++) at[n] += term[n];
-            }
-        }
-        __syncthreads();
-        for (int n = 0; n < N; n++) lanes[n][own][lane] = at[n];
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            for (u64 chunk = 0; chunk < 16 && first + chunk < chunks; chunk++) {
-                for (int n = 0; n < N; n++) {
-                    double total = 0;
-                    for (u32 l = 0; l < 16; l++) total += (double)lanes[n][chunk][l];
-                    totals[n] += total;
-                }
-            }
-        }
-    }
-    if (threadIdx.x == 0) {
-        float tail[N] = {}, term[N];
-        for (u64 i = chunks * 1024; i < count; i++) {
-            terms(x[i], term);
-            for (int n = 0; n < N; n++) tail[n] += term[n];
-        }
-        for (int n = 0; n < N; n++) sums[n] = totals[n] + (double)tail[n];
-    }
-    __syncthreads();
-    for (int n = 0; n < N; n++) totals[n] = sums[n];
-    __syncthreads();
-}
-
-struct Range {
-    float lower, upper;
-};
-
-DEVICE float level(Range range, u32 code) {
-    float step = (range.upper - range.lower) / 2;
-    return ((float)code + 0.5f) * step + range.lower;
-}
-
-// CNTK's two levels with their border at zero: the means of the negative values and of the others.
-DEVICE Range side_means(const float *x, u64 count) {
-    double totals[3];
-    ordered_sums<3>(x, count, [](float v, float *terms) {
-        terms[0] = v < 0 ? v : 0;
-        terms[1] = v < 0 ? 0 : v;
-        terms[2] = v < 0 ? 1 : 0;
-    }, totals);
-    float negatives = (float)totals[2], others = (float)count - negatives;
-    float low = negatives == 0 ? 0 : (float)totals[0] / negatives;
-    float high = others == 0 ? 0 : (float)totals[1] / others;
-    float middle = (low + high) / 2, width = 2 * (high - middle);
-    Range range = {middle - width, middle + width};
-    if (is_finite(range.lower) && is_finite(range.upper)) return range;
-    return {from_bits(0x7fc00000), from_bits(0x7fc00000)};
-}
-
-// A word holds the bits of values k, k + words, k + 2 words, ..
-KERNEL(one_bit_encode, Codec) {
-    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
-    const float *from = carried(a, piece);
-    u32 *wire = (u32 *)((u8 *)a.wire + piece.wire);
-    Range range = side_means(from, piece.count);
-    u64 words = (piece.count + 31) / 32;
-    float low = level(range, 0), high = level(range, 1);
-    if (threadIdx.x == 0) wire[0] = bits(range.lower), wire[1] = bits(range.upper);
-    for (u64 word = threadIdx.x; word < words; word += blockDim.x) {
-        u32 code = 0;
-        for (u64 i = word, bit = 0; i < piece.count; i += words, bit++) {
-            bool one = from[i] >= 0;
-            code |= (u32)one << bit;
-            keep_lost(a, piece, from, i, one ? high : low);
-        }
-        wire[2 + word] = code;
-    }
-}
-
-KERNEL(one_bit_decode, Codec) {
-    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
-    const u32 *wire = (const u32 *)((const u8 *)a.wire + piece.wire);
-    Range range = {from_bits(wire[0]), from_bits(wire[1])};
-    u64 words = (piece.count + 31) / 32;
-    float low = level(range, 0), high = level(range, 1);
-    for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) {
-        decoded(a, piece, i, wire[2 + i % words] >> (i / words) & 1 ? high : low);
-    }
-}
-
-// table(N). The border half way between two magnitudes; a tie goes to the smaller.
-DEVICE float border_of(float low, float high) {
-    double middle = ((double)low + (double)high) / 2.0;
-    float rounded = (float)middle;
-    if ((double)rounded > middle) rounded = from_bits(bits(rounded) - 1); // it is above 0
-    return rounded;
-}
-
-// Words of messages lie anywhere.
-DEVICE void put_word(u8 *to, u32 word) {
-    for (u32 i = 0; i < 4; i++) to[i] = (u8)(word >> (8 * i));
-}
-DEVICE u32 get_word(const u8 *from) {
-    return from[0] | from[1] << 8 | from[2] << 16 | (u32)from[3] << 24;
-}
-
-KERNEL(table_encode, Codec) {
-    SHARED(u32, sorted);
-    __shared__ float magnitudes[128], borders[128];
-    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
-    const float *from = carried(a, piece);
-    u32 width = a.width, levels = 1u << (width - 1), count = sort_sample(from, piece.count, sorted);
-    u8 *head = (u8 *)a.wire + piece.wire, *codes = head + 4 * levels;
-    u32 others = 0;
-    for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) others += !is_finite(from[i]);
-    others = block_sum(others);
-    if (threadIdx.x < levels) {
-        magnitudes[threadIdx.x] = (float)percentile(sorted, count, 99.0 * (threadIdx.x + 1) / levels);
-        u32 word = others == 0 ? bits(magnitudes[threadIdx.x]) : 0x7fc00000;
-        put_word(head + 4 * threadIdx.x, word);
-    }
-    __syncthreads();
-    if (threadIdx.x + 1 < levels) {
-        borders[threadIdx.x] = border_of(magnitudes[threadIdx.x], magnitudes[threadIdx.x + 1]);
-    }
-    __syncthreads();
-    u64 bytes = (piece.count * width + 7) / 8, each = 8 / width;
-    for (u64 byte = threadIdx.x; byte < bytes; byte += blockDim.x) {
-        u32 code = 0;
-        for (u64 slot = 0; slot < each && byte * each + slot < piece.count; slot++) {
-            u64 i = byte * each + slot;
-            u32 low = 0, high = levels - 1; // borders that are below
-            while (low < high) {
-                u32 middle = (low + high) / 2;
-                if (fabsf(from[i]) > borders[middle]) low = middle + 1;
-                else high = middle;
-            }
-            u32 negative = bits(from[i]) >> 31;
-            code |= (negative << (width - 1) | low) << (slot * width);
-            float value = others == 0 ? magnitudes[low] : from_bits(0x7fc00000);
-            keep_lost(a, piece, from, i, negative ? -value : value);
-        }
-        codes[byte] = (u8)code;
-    }
-}
-
-KERNEL(table_decode, Codec) {
-    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
-    u32 width = a.width, levels = 1u << (width - 1), each = 8 / width;
-    const u8 *head = (const u8 *)a.wire + piece.wire, *codes = head + 4 * levels;
-    for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) {
-        u32 code = codes[i / each] >> (i % each * width) & ((1u << width) - 1);
-        float value = from_bits(get_word(head + 4 * (code & (levels - 1))));
-        decoded(a, piece, i, code >> (width - 1) ? -value : value);
-    }
-}
