@@ -33,6 +33,7 @@ fn without_a_gpu_a_sentence_and_code_4() {
     let plan = write(&dir, "plan.json", small_plan().to_json());
     runner_in(&dir, &[plan, "--device", "cuda"]).refused(4, "--device cuda: the driver");
     runner_in(&dir, &["profile", plan, "--device", "cuda"]).refused(4, "--device cuda: the driver");
+    runner_in(&dir, &["bench", "codecs", "--device", "cuda"]).refused(4, "--device cuda");
     runner_in(&dir, &["profile", plan, "--device", "model"]).refused(2, "nothing to measure");
     let ranks = small_plan().ranks();
     if let Some(ended) = mpirun_in(&dir, ranks, &[plan, "--device", "cuda"]) {

@@ -1,5 +1,6 @@
 //! `runner bench`: what is measured.
 
+use super::DeviceKind;
 use clap::{Args, Subcommand, ValueEnum};
 use pipewright_core::compress::{CodecKind, Method, Reduction, Rounding, Scale, Threshold};
 use pipewright_core::units::Bytes;
@@ -54,6 +55,9 @@ pub struct CodecsArgs {
     /// Sizes and codecs.
     #[command(flatten)]
     pub common: CommonArgs,
+    /// What encodes: cpu, one core, or cuda, the first GPU, each size as one tensor.
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: DeviceKind,
 }
 
 /// What both have.

@@ -1,9 +1,14 @@
-//! `runner bench codecs`: encoding and decoding on one core, beside a copy of the same bytes in the same
-//! run.
+//! `runner bench codecs`: encoding and decoding on one core, or on a GPU, beside a copy of the same bytes
+//! in the same run.
 
+mod device;
+
+use super::super::devices::usable_gpus;
 use super::gradient::{gradient, relative_error};
 use super::{gigabytes, prints_table, write_json};
-use crate::args::CodecsArgs;
+use crate::args::{CodecsArgs, DeviceKind};
+use crate::device::DeviceError;
+use crate::device::cuda::Driver;
 use crate::failure::{Code, Failure};
 use pipewright_core::compress::{CodecError, Method};
 use pipewright_core::units::Bytes;
@@ -33,6 +38,14 @@ struct Row {
 pub(super) fn codecs(args: &CodecsArgs) -> Result<(), Failure> {
     let (common, mut rows) = (&args.common, vec![]);
     let table = prints_table(common.json.as_deref());
+    let failed = |e: DeviceError| Failure::new(Code::Hardware, e.to_string());
+    let gpu = match args.device {
+        DeviceKind::Cpu => None,
+        DeviceKind::Cuda => usable_gpus()?.into_iter().next(),
+        DeviceKind::Model => {
+            return Err(Failure::usage("--device model encodes nothing; measure cpu or cuda"));
+        }
+    };
     if table {
         say!(
             "{:>10}  {:<28} {:>16} {:>16} {:>8} {:>10}",
@@ -48,8 +61,19 @@ pub(super) fn codecs(args: &CodecsArgs) -> Result<(), Failure> {
         fits(size)?;
         let values = gradient((size.0 / 4) as usize, 0);
         for method in common.methods() {
-            let measured = measure(method, &values, common.seconds);
-            let row = measured.map_err(|e| Failure::usage(format!("--codecs: {e}")))?;
+            let row = match &gpu {
+                None => {
+                    let measured = measure(method, &values, common.seconds);
+                    measured.map_err(|e| Failure::usage(format!("--codecs: {e}")))?
+                }
+                // Opened for each: its memory goes with it.
+                Some(gpu) => {
+                    let measured = Driver::open(gpu)
+                        .and_then(|mut driver| device::measure(&mut driver, method, &values));
+                    let Some(row) = measured.map_err(failed)? else { continue };
+                    row
+                }
+            };
             if table {
                 say!("{row}");
             }
