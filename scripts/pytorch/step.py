@@ -1,11 +1,12 @@
 """Step time of PyTorch on the networks that `runner plan --model` calls by the same name.
 
-Usage: step.py NETWORK MINI_BATCH THREADS|cuda|cuda-compiled [STEPS]
+Usage: step.py NETWORK MINI_BATCH THREADS|cuda|cuda-compiled [STEPS] [fp32|tf32|bf16]
 
 Prints one line of JSON: the parameters, and the median, fastest and slowest step in milliseconds.
 A step is what a user's loop does: zero_grad, forward, loss, backward, SGD with momentum 0.9; data
 lies in memory (of the GPU). The convolutions run in channels_last as well, PyTorch's own advice, and
-the faster of the two layouts counts. On GPUs arithmetic is single precision without tf32.
+the faster of the two layouts counts. fp32 is single precision without tf32, tf32 with it in products
+and convolutions, bf16 is autocast: as users do it, weights stay in single precision.
 """
 
 import json
@@ -149,8 +150,11 @@ def build(name):
     return *families[family](int(rest or 224)), 1
 
 
-def measure(name, batch, steps, layout, device, compiled):
+def measure(name, batch, steps, layout, device, compiled, precision):
     torch.manual_seed(1)
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.benchmark = True
     net, shape, classes, positions = build(name)
     net = net.to(device, memory_format=layout)
     if shape is None:
@@ -165,7 +169,8 @@ def measure(name, batch, steps, layout, device, compiled):
     for _ in range(steps + 3):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(step(x), target)
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
+            loss = F.cross_entropy(step(x), target)
         loss.backward()
         optimizer.step()
         loss.item()
@@ -176,6 +181,7 @@ def measure(name, batch, steps, layout, device, compiled):
 def main():
     name, batch, where = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     steps = int(sys.argv[4]) if len(sys.argv) > 4 else 20
+    precision = sys.argv[5] if len(sys.argv) > 5 else "fp32"
     device = "cuda" if where.startswith("cuda") else "cpu"
     if device == "cpu":
         torch.set_num_threads(int(where))
@@ -184,7 +190,8 @@ def main():
         layouts["channels_last"] = torch.channels_last
     found = []
     for layout, value in layouts.items():
-        parameters, times = measure(name, batch, steps, value, device, where == "cuda-compiled")
+        compiled = where == "cuda-compiled"
+        parameters, times = measure(name, batch, steps, value, device, compiled, precision)
         found.append((statistics.median(times), min(times), max(times), layout))
     median, fastest, slowest, layout = min(found)
     line = {"torch": torch.__version__, "parameters": parameters, "layout": layout}
