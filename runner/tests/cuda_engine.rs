@@ -5,6 +5,8 @@ mod common;
 #[path = "cuda_kernels/emulator.rs"]
 #[allow(dead_code, reason = "sizes of arguments are compared elsewhere")]
 mod emulator;
+#[path = "cuda_engine/half.rs"]
+mod half;
 
 use common::{draft, draft_of, networks};
 use pipewright_core::plan::{Plan, Precision, Program};
@@ -16,11 +18,15 @@ use pipewright_runner::device::{Accelerator, DeviceError};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The emulator as a device: its memory is the processor's, at the same addresses.
 #[derive(Default)]
 struct Emulated {
     memory: Vec<Vec<u128>>,
+    /// Launches that only write numbers in another type.
+    converted: Arc<AtomicU64>,
 }
 
 impl Emulated {
@@ -67,6 +73,8 @@ impl Backend for Emulated {
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<(), DeviceError> {
+        let converts = ["narrow_", "widen_"].iter().any(|name| launch.kernel.starts_with(name));
+        self.converted.fetch_add(converts.into(), Ordering::Relaxed);
         emulator::run(launch);
         Ok(())
     }
@@ -87,6 +95,15 @@ fn emulated(program: &Program) -> Box<dyn Accelerator> {
 }
 
 fn train(plan: &Plan, make: Option<&Make>) -> Trained {
+    train_and(plan, make, &|_, _| ())
+}
+
+/// The same, with something that happens to each rank before each step.
+fn train_and(
+    plan: &Plan,
+    make: Option<&Make>,
+    before: &(dyn Fn(&mut Rank<LocalTransport>, u64) + Sync),
+) -> Trained {
     let prediction = predict(plan).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let on_rank = |transport: LocalTransport, data: &DataSet| {
@@ -97,7 +114,11 @@ fn train(plan: &Plan, make: Option<&Make>) -> Trained {
             Some(make) => Rank::on(make(program), parts, data, transport, 1),
         };
         rank.connect(&prediction.groups).unwrap();
-        let losses = (0..plan.steps).map(|step| rank.step(step).unwrap().loss).collect();
+        let step = |step| {
+            before(&mut rank, step);
+            rank.step(step).unwrap().loss
+        };
+        let losses = (0..plan.steps).map(step).collect();
         rank.fetch_lasting();
         let lasting = rank.lasting();
         (losses, lasting.iter().map(|t| (t.name.clone(), rank.values(t).to_vec())).collect())
@@ -113,7 +134,7 @@ fn train(plan: &Plan, make: Option<&Make>) -> Trained {
 fn trains_like_the_processor(make: &Make) {
     let optimizers = ["sgd:lr=0.002,momentum=0.9,nesterov=true", "adamw:lr=0.001", "lars:lr=0.1"];
     let precisions =
-        [(Precision::F32, 3, 1e-4), (Precision::F32, 3, 1e-4), (Precision::Bf16, 1, 5e-3)];
+        [(Precision::F32, 3, 1e-4), (Precision::F32, 3, 1e-4), (Precision::Bf16, 3, 5e-3)];
     let cases = (0..networks::all().len()).flat_map(|graph| [(graph, 1), (graph, 3), (graph, 3)]);
     for (number, (graph, stages)) in cases.enumerate() {
         let (optimizer, of_three) = (optimizers[(number + graph) % 3], precisions[number % 3]);

@@ -295,7 +295,6 @@ pub enum Operand {
 /// Whether an operand is of the storage type; the others are words of 4 bytes, f32 or u32.
 pub fn is_stored(call: &Call, operand: Operand) -> bool {
     use ComputationKind::{Forward, InputGradient, WeightGradient};
-    let entropy = matches!(call.op, Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy);
     let statistics = matches!(
         call.op,
         Op::BatchNorm2d { .. }
@@ -308,16 +307,20 @@ pub fn is_stored(call: &Call, operand: Operand) -> bool {
     let index = |i: usize| call.inputs.get(i).is_some_and(|spec| spec.dtype == DType::U32);
     match (operand, call.kind) {
         (Operand::Param(i), _) => i < 2 || !matches!(call.op, Op::BatchNorm2d { .. }),
+        // Predictions; targets are words, classes or numbers, and probabilities f32.
+        (Operand::Read(i), Forward) if call.op.is_loss() => i == 0,
+        (Operand::Read(i), InputGradient) if call.op.is_loss() => {
+            i == 0 && matches!(call.op, Op::MeanSquaredError)
+        }
         (Operand::Read(i), Forward) => !index(i),
         (Operand::Read(i), WeightGradient) => !(index(i) || statistics && i == 2),
         (Operand::Read(i), InputGradient) => match call.op {
             Op::MaxPool2d { .. } => i != 0,
             Op::Attention { .. } => i != 3,
             Op::ScaledDotProduct { .. } => i != 5,
-            _ => !(statistics && i == 2 || entropy && i == 1),
+            _ => !(statistics && i == 2),
         },
-        (Operand::Write(0), Forward) => !call.op.is_loss(),
-        (Operand::Write(_), Forward) => entropy,
+        (Operand::Write(i), Forward) => i == 0 && !call.op.is_loss(),
         _ => true,
     }
 }
