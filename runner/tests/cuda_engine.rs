@@ -5,8 +5,8 @@ mod common;
 #[path = "cuda_kernels/emulator.rs"]
 #[allow(dead_code, reason = "sizes of arguments are compared elsewhere")]
 mod emulator;
-#[path = "cuda_engine/half.rs"]
-mod half;
+#[path = "cuda_engine/precisions.rs"]
+mod precisions;
 
 use common::{draft, draft_of, networks};
 use pipewright_core::plan::{Plan, Precision, Program};
@@ -27,6 +27,8 @@ struct Emulated {
     memory: Vec<Vec<u128>>,
     /// Launches that only write numbers in another type.
     converted: Arc<AtomicU64>,
+    /// Products whose factors may be rounded to TF32.
+    rounded: Arc<AtomicU64>,
 }
 
 impl Emulated {
@@ -80,6 +82,7 @@ impl Backend for Emulated {
     }
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
+        self.rounded.fetch_add(product.tf32.into(), Ordering::Relaxed);
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
 }

@@ -146,6 +146,21 @@ fn other_optimizers() {
     }
 }
 
+/// On processors, and in memory, tf32 is f32.
+#[test]
+fn tf32_is_for_gpus() {
+    let dir = scratch("features-tf32");
+    let run = |precision: Precision| {
+        let training = Training { precision, ..PLAIN };
+        let case = Case { optimizer: "sgd:lr=0.05", training, dropout: 0.3 };
+        let plan = case.plan(2, ScheduleKind::GPipe, 4);
+        let arena = pipewright_core::predict::predict(&plan).unwrap().programs[0].arena;
+        (case.run(&dir, &plan).0.losses, arena)
+    };
+    assert_eq!(run(Precision::Tf32), run(Precision::F32));
+    std::fs::remove_dir_all(dir).ok();
+}
+
 /// Half the bytes for what micro-batches keep and send, the same arena as planned, and nearly the
 /// same losses.
 #[test]

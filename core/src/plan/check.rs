@@ -1,6 +1,6 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
-use super::{BatchNorm, DataParallel, Optimizer, Plan, Precision, RecomputeError, VERSION};
+use super::{BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, VERSION};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
@@ -219,11 +219,11 @@ impl Plan {
         }
         let edges = self.communication.edges;
         let encodes = !edges.within.is_lossless() || !edges.across.is_lossless();
-        if encodes && self.training.precision != Precision::F32 {
+        if encodes && self.training.precision.is_half() {
             return Err(PlanError::Value {
                 field: "communication.edges",
                 value: edges.across.to_string(),
-                must: "fp32 with bf16 activations, which already travel in half the bytes",
+                must: "fp32 where activations take two bytes and travel so",
             });
         }
         // The first replica hands out one version of its parameters.

@@ -98,8 +98,18 @@ pub enum Precision {
     /// Four bytes.
     #[default]
     F32,
+    /// As f32, but products of matrices on GPUs may round their factors to TF32: 10 bits of mantissa
+    /// in place of 23. What PyTorch's `allow_tf32` and `set_float32_matmul_precision("high")` allow.
+    Tf32,
     /// Two bytes: the upper half of an f32, rounded to nearest, ties to even.
     Bf16,
+}
+
+impl Precision {
+    /// Whether activations, their gradients and messages take two bytes an element.
+    pub fn is_half(self) -> bool {
+        self == Precision::Bf16
+    }
 }
 
 impl Training {

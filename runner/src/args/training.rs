@@ -12,6 +12,8 @@ use pipewright_core::plan::{
 pub enum Storage {
     /// Four bytes.
     F32,
+    /// Four bytes; products of matrices on GPUs may round to TF32.
+    Tf32,
     /// Two bytes, sums in f32.
     Bf16,
 }
@@ -131,6 +133,7 @@ impl TrainingArgs {
             },
             precision: match self.precision {
                 Storage::F32 => Precision::F32,
+                Storage::Tf32 => Precision::Tf32,
                 Storage::Bf16 => Precision::Bf16,
             },
         }

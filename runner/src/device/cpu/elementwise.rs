@@ -58,7 +58,7 @@ pub fn sum(call: &Call, operands: Operands) {
         for term in rest {
             let term = &term[part.clone()];
             match call.precision {
-                Precision::F32 => add(out, term),
+                Precision::F32 | Precision::Tf32 => add(out, term),
                 Precision::Bf16 => {
                     out.iter_mut().zip(term).for_each(|(out, term)| *out = bf16::round(*out) + term)
                 }

@@ -74,7 +74,7 @@ impl Storage {
 impl From<Precision> for Storage {
     fn from(precision: Precision) -> Self {
         match precision {
-            Precision::F32 => Self::F32,
+            Precision::F32 | Precision::Tf32 => Self::F32,
             Precision::Bf16 => Self::Bf16,
         }
     }

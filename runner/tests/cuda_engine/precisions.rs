@@ -1,9 +1,12 @@
-//! Activations in two bytes: kernels take them as they lie, and parameters from copies in two bytes.
+//! Activations in two bytes: kernels take them as they lie, and parameters from copies in two bytes. Products
+//! that may round to TF32.
 
 use super::common::{draft, draft_of, networks};
 use super::{Emulated, Make, Trained, emulated, emulator, train, train_and};
 use pipewright_core::graph::presets::Preset;
-use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, Precision, Region};
+use pipewright_core::plan::{
+    DataParallel, DataParallelMode, Draft, Plan, Precision, Program, Region,
+};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::device::cpu::{Call, Rule, Update};
 use pipewright_runner::device::cuda::Engine;
@@ -80,7 +83,7 @@ fn meddle(rank: &mut Rank<LocalTransport>, step: u64) {
     }
 }
 
-fn distrustful(program: &pipewright_core::plan::Program) -> Box<dyn Accelerator> {
+fn distrustful(program: &Program) -> Box<dyn Accelerator> {
     Box::new(Distrustful(emulated(program)))
 }
 
@@ -165,11 +168,13 @@ fn conversions() {
         draft.micro_batches = 2;
         let plan = draft.plan().unwrap().0;
         let converted = Arc::new(AtomicU64::new(0));
-        let make = |program: &pipewright_core::plan::Program| -> Box<dyn Accelerator> {
-            let backend = Emulated { converted: converted.clone(), ..Emulated::default() };
-            Box::new(Engine::new(backend, program.tensors(), "a rank").unwrap())
-        };
-        train(&plan, Some(&make));
+        train(
+            &plan,
+            Some(&|program| {
+                let backend = Emulated { converted: converted.clone(), ..Emulated::default() };
+                Box::new(Engine::new(backend, program.tensors(), "a rank").unwrap())
+            }),
+        );
         let graph = plan.model.graph().unwrap();
         let trained = graph.params().iter().filter(|param| param.trainable).count() as u64;
         let of_samples = of_samples * u64::from(plan.micro_batches) * plan.steps;
@@ -201,4 +206,30 @@ fn schedules_in_half_like_the_processor() {
             }
         }
     }
+}
+
+/// TF32 is asked for where the plan says it, for products alone: the emulator's, which do not round, give
+/// what they give in f32.
+#[test]
+fn products_alone_may_round_to_tf32() {
+    if !emulator::is_there() {
+        return;
+    }
+    let trained = |precision: Precision| {
+        let mut draft = in_half(small(2));
+        (draft.micro_batches, draft.steps, draft.training.precision) = (2, 2, precision);
+        let rounded = Arc::new(AtomicU64::new(0));
+        let trained = train(
+            &draft.plan().unwrap().0,
+            Some(&|program| {
+                let backend = Emulated { rounded: rounded.clone(), ..Emulated::default() };
+                Box::new(Engine::new(backend, program.tensors(), "a rank").unwrap())
+            }),
+        );
+        (trained, rounded.load(Ordering::Relaxed))
+    };
+    let [f32, tf32, bf16] = [Precision::F32, Precision::Tf32, Precision::Bf16].map(trained);
+    assert_eq!(tf32.0, f32.0);
+    assert!(tf32.1 > 0, "products are asked for");
+    assert_eq!((f32.1, bf16.1), (0, 0));
 }
