@@ -226,6 +226,13 @@ impl Plan {
                 must: "fp32 where activations take two bytes and travel so",
             });
         }
+        if self.communication.encodes() && self.training.precision.scales_loss() {
+            return Err(PlanError::Value {
+                field: "communication.gradients",
+                value: self.communication.gradients.to_string(),
+                must: "fp32 with f16 activations: what codecs carry over would be of another scale",
+            });
+        }
         // The first replica hands out one version of its parameters.
         if schedule.updates != Updates::Synchronous && self.data_parallel.through_first() {
             let (name, what) = (self.schedule.name.clone(), "data-parallel mode `dp`");
@@ -236,6 +243,7 @@ impl Plan {
             let excluded = [
                 (self.training.clip_norm.is_some(), "clipping the gradient of all stages together"),
                 (self.training.skip_nonfinite.is_some(), "skipping a step on all stages together"),
+                (self.training.precision.scales_loss(), "scaling the loss, as f16 needs it"),
                 (tied, "parameters that several stages share"),
                 (self.training.batch_norm != BatchNorm::PerMicroBatch, "deferred batch norm"),
             ];

@@ -16,6 +16,8 @@ pub enum Storage {
     Tf32,
     /// Two bytes, sums in f32.
     Bf16,
+    /// Two bytes, sums in f32, and a loss that is scaled so that gradients do not vanish.
+    F16,
 }
 
 /// How parameters change, and how training goes.
@@ -135,6 +137,7 @@ impl TrainingArgs {
                 Storage::F32 => Precision::F32,
                 Storage::Tf32 => Precision::Tf32,
                 Storage::Bf16 => Precision::Bf16,
+                Storage::F16 => Precision::F16,
             },
         }
     }

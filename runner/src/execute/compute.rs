@@ -2,7 +2,7 @@
 
 use super::arena::{Arena, Slices};
 use super::rank::{Batch, Rank, StepCounts};
-use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Turn, Update, bf16, launch};
+use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Turn, Update, launch, packed};
 use crate::device::{Accelerator, ParameterPlaces, Place, Places};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::ids::{MicroBatch, StageId};
@@ -141,7 +141,7 @@ impl<T: Transport> Rank<'_, T> {
                 Batch::Train(_) => Phase::Train,
                 Batch::Test(_) => Phase::Evaluate,
             },
-            loss_scale: 1.0 / self.program.batch as f32,
+            loss_scale: self.judge.factor() * (1.0 / self.program.batch as f32),
             wanted: kernel.wanted,
             threads: self.threads,
             draw: Draw {
@@ -160,15 +160,17 @@ impl<T: Transport> Rank<'_, T> {
             return places.launch_there(&call, &mut self.arena);
         }
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
-        let threads = self.threads;
-        for (packed, f32) in &kernel.unpack {
-            let work = |from: &[f32], into: &mut [f32]| bf16::unpack(threads, from, into);
-            self.arena.convert(region(packed), region(f32), work);
+        let (threads, precision) = (self.threads, call.precision);
+        for (lies, f32) in &kernel.unpack {
+            let work =
+                |from: &[f32], into: &mut [f32]| packed::unpack(precision, threads, from, into);
+            self.arena.convert(region(lies), region(f32), work);
         }
         places.launch_here(&call, &mut self.arena);
-        for (f32, packed) in &kernel.pack {
-            let work = |from: &[f32], into: &mut [f32]| bf16::pack(threads, from, into);
-            self.arena.convert(region(f32), region(packed), work);
+        for (f32, lies) in &kernel.pack {
+            let work =
+                |from: &[f32], into: &mut [f32]| packed::pack(precision, threads, from, into);
+            self.arena.convert(region(f32), region(lies), work);
         }
     }
 

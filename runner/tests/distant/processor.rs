@@ -2,7 +2,7 @@
 
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
-use pipewright_runner::device::cpu::{Call, Operands, Parameter, Rule, Update, bf16, launch};
+use pipewright_runner::device::cpu::{Call, Operands, Parameter, Rule, Update, launch, packed};
 use pipewright_runner::device::{Accelerator, DeviceError, ParameterPlaces, Place, Places};
 use pipewright_runner::execute::Arena;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ impl Distant {
     }
 
     /// A value as f32.
-    fn unpacked(&mut self, place: &Place) -> Vec<f32> {
+    fn unpacked(&mut self, precision: Precision, place: &Place) -> Vec<f32> {
         let lies = self.memory.floats(place.region);
         let mut values = vec![0.0; place.elements as usize];
         match place.packed {
-            true => bf16::unpack(1, lies, &mut values),
+            true => packed::unpack(precision, 1, lies, &mut values),
             false => values.copy_from_slice(lies),
         }
         values
@@ -84,14 +84,15 @@ impl Accelerator for Distant {
             })?;
         }
         // The processor's kernels know f32 alone.
-        let reads: Vec<Vec<f32>> = places.reads.iter().map(|place| self.unpacked(place)).collect();
+        let reads: Vec<Vec<f32>> =
+            places.reads.iter().map(|place| self.unpacked(call.precision, place)).collect();
         let mut writes: Vec<Vec<f32>> =
-            places.writes.iter().map(|place| self.unpacked(place)).collect();
+            places.writes.iter().map(|place| self.unpacked(call.precision, place)).collect();
         self.compute(call, places, (&reads, &mut writes));
         for (place, values) in places.writes.iter().zip(&writes) {
             let lies = self.memory.floats(place.region);
             match place.packed {
-                true => bf16::pack(1, values, lies),
+                true => packed::pack(call.precision, 1, values, lies),
                 false => lies.copy_from_slice(values),
             }
         }

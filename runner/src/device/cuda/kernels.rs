@@ -76,6 +76,7 @@ impl From<Precision> for Storage {
         match precision {
             Precision::F32 | Precision::Tf32 => Self::F32,
             Precision::Bf16 => Self::Bf16,
+            Precision::F16 => Self::F16,
         }
     }
 }
