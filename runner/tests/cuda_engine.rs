@@ -136,35 +136,50 @@ fn train_and(
 /// Every operation of the runner, on one rank and on three.
 fn trains_like_the_processor(make: &Make) {
     let optimizers = ["sgd:lr=0.002,momentum=0.9,nesterov=true", "adamw:lr=0.001", "lars:lr=0.1"];
-    let precisions =
-        [(Precision::F32, 3, 1e-4), (Precision::F32, 3, 1e-4), (Precision::Bf16, 3, 5e-3)];
-    let cases = (0..networks::all().len()).flat_map(|graph| [(graph, 1), (graph, 3), (graph, 3)]);
+    // How far losses may be, and tensors by their largest value. In two bytes a bit in the last place grows:
+    // parameters are rounded on the device alone, and gradients of biases are what is left of large sums.
+    let precisions = [
+        (Precision::F32, 1e-4, 1e-3),
+        (Precision::F32, 1e-4, 1e-3),
+        (Precision::Bf16, 5e-3, 0.3),
+        (Precision::F16, 1e-3, 0.1),
+    ];
+    let mut faults: Vec<String> = vec![];
+    let cases = (0..networks::all().len())
+        .flat_map(|graph| [(graph, 1), (graph, 3), (graph, 3), (graph, 1)]);
     for (number, (graph, stages)) in cases.enumerate() {
-        let (optimizer, of_three) = (optimizers[(number + graph) % 3], precisions[number % 3]);
-        // In bf16 a bit in the last place grows: training in it is as far from training in f32 after the
-        // second step of the second network as two such trainings are from each other.
-        let (precision, steps, far_at_most) = of_three;
+        let (optimizer, limits) = (optimizers[(number + graph) % 3], precisions[number % 4]);
+        let (precision, loss_at_most, value_at_most) = limits;
         let what = format!("network {graph}, {stages} stages, {optimizer}, {precision:?}");
         let mut draft = draft_of(networks::all().swap_remove(graph), stages);
-        (draft.mini_batch, draft.micro_batches, draft.steps) = (8, 2, steps);
+        (draft.mini_batch, draft.micro_batches, draft.steps) = (8, 2, 3);
         draft.optimizer = optimizer.parse().unwrap();
+        if precision.is_half() {
+            let rate = draft.optimizer.learning_rate() / 10.0;
+            draft.optimizer.replace("learning_rate", rate).unwrap();
+        }
         draft.training.precision = precision;
         let plan = draft.plan().unwrap().0;
         let (here, there) = (train(&plan, None), train(&plan, Some(make)));
         for ((losses, lasting), (found, of_device)) in here.iter().zip(&there) {
             for (step, (loss, found)) in losses.iter().zip(found).enumerate() {
                 let far = (loss - found).abs() / loss.abs().max(1e-3);
-                assert!(far < far_at_most, "{what}, step {step}: {found} is not {loss}");
+                if far >= loss_at_most {
+                    faults.push(format!("{what}, step {step}: {found} is not {loss}"));
+                }
             }
             // Adam makes whole steps of gradients that are zero but for rounding: biases before norms.
             let compared = lasting.iter().zip(of_device).filter(|_| !optimizer.starts_with("adam"));
             for ((name, values), (_, found)) in compared {
                 let most = values.iter().fold(1e-3_f32, |most, value| most.max(value.abs()));
                 let far = values.iter().zip(found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                assert!(far < 10.0 * far_at_most as f32 * most, "{what}: `{name}` is {far} off");
+                if far >= value_at_most as f32 * most {
+                    faults.push(format!("{what}: `{name}` is {far} off, of {most}"));
+                }
             }
         }
     }
+    assert!(faults.is_empty(), "{faults:#?}");
 }
 
 #[test]
