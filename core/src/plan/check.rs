@@ -223,7 +223,7 @@ impl Plan {
             return Err(PlanError::Value {
                 field: "communication.edges",
                 value: edges.across.to_string(),
-                must: "fp32 where activations take two bytes and travel so",
+                must: "fp32 with activations in two bytes, which already travel in half the bytes",
             });
         }
         if self.communication.encodes() && self.training.precision.scales_loss() {
