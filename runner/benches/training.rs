@@ -8,7 +8,7 @@ use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec};
 use pipewright_core::plan::{Optimizer, Precision};
 use pipewright_runner::device::cpu::{
-    Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, bf16, launch, squares,
+    Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, launch, packed, squares,
 };
 use std::time::{Duration, Instant};
 
@@ -25,9 +25,13 @@ fn main() {
     row("length of gradients", 1.0, || {
         std::hint::black_box(squares(1, &from));
     });
-    let mut packed = vec![0.0f32; WORDS / 2];
-    row("bf16: pack", 1.5, || bf16::pack(1, &from, &mut packed));
-    row("bf16: unpack", 1.5, || bf16::unpack(1, &packed, &mut into));
+    let mut words = vec![0.0f32; WORDS / 2];
+    for (name, precision) in [("bf16", Precision::Bf16), ("f16", Precision::F16)] {
+        let pack = || packed::pack(precision, 1, &from, &mut words);
+        row(&format!("{name}: pack"), 1.5, pack);
+        let unpack = || packed::unpack(precision, 1, &words, &mut into);
+        row(&format!("{name}: unpack"), 1.5, unpack);
+    }
     dropout(&from, &mut into);
     loss();
 }

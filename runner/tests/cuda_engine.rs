@@ -5,6 +5,8 @@ mod common;
 #[path = "cuda_kernels/emulator.rs"]
 #[allow(dead_code, reason = "sizes of arguments are compared elsewhere")]
 mod emulator;
+#[path = "cuda_engine/precisions.rs"]
+mod precisions;
 
 use common::{draft, draft_of, networks};
 use pipewright_core::plan::{Plan, Precision, Program};
@@ -16,6 +18,8 @@ use pipewright_runner::device::{Accelerator, DeviceError};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// The emulator as a device: its memory is the processor's, at the same addresses.
@@ -23,6 +27,10 @@ use std::time::Instant;
 struct Emulated {
     memory: Vec<Vec<u128>>,
     marks: Vec<Instant>,
+    /// Launches that only write numbers in another type.
+    converted: Arc<AtomicU64>,
+    /// Products whose factors may be rounded to TF32.
+    rounded: Arc<AtomicU64>,
 }
 
 impl Emulated {
@@ -69,11 +77,14 @@ impl Backend for Emulated {
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<(), DeviceError> {
+        let converts = ["narrow_", "widen_"].iter().any(|name| launch.kernel.starts_with(name));
+        self.converted.fetch_add(converts.into(), Ordering::Relaxed);
         emulator::run(launch);
         Ok(())
     }
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
+        self.rounded.fetch_add(product.tf32.into(), Ordering::Relaxed);
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
 
@@ -99,6 +110,15 @@ fn emulated(program: &Program) -> Box<dyn Accelerator> {
 }
 
 fn train(plan: &Plan, make: Option<&Make>) -> Trained {
+    train_and(plan, make, &|_, _| ())
+}
+
+/// The same, with something that happens to each rank before each step.
+fn train_and(
+    plan: &Plan,
+    make: Option<&Make>,
+    before: &(dyn Fn(&mut Rank<LocalTransport>, u64) + Sync),
+) -> Trained {
     let prediction = predict(plan).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let on_rank = |transport: LocalTransport, data: &DataSet| {
@@ -109,7 +129,11 @@ fn train(plan: &Plan, make: Option<&Make>) -> Trained {
             Some(make) => Rank::on(make(program), parts, data, transport, 1),
         };
         rank.connect(&prediction.groups).unwrap();
-        let losses = (0..plan.steps).map(|step| rank.step(step).unwrap().loss).collect();
+        let step = |step| {
+            before(&mut rank, step);
+            rank.step(step).unwrap().loss
+        };
+        let losses = (0..plan.steps).map(step).collect();
         rank.fetch_lasting();
         let lasting = rank.lasting();
         (losses, lasting.iter().map(|t| (t.name.clone(), rank.values(t).to_vec())).collect())
@@ -124,35 +148,50 @@ fn train(plan: &Plan, make: Option<&Make>) -> Trained {
 /// Every operation of the runner, on one rank and on three.
 fn trains_like_the_processor(make: &Make) {
     let optimizers = ["sgd:lr=0.002,momentum=0.9,nesterov=true", "adamw:lr=0.001", "lars:lr=0.1"];
-    let precisions =
-        [(Precision::F32, 3, 1e-4), (Precision::F32, 3, 1e-4), (Precision::Bf16, 1, 5e-3)];
-    let cases = (0..networks::all().len()).flat_map(|graph| [(graph, 1), (graph, 3), (graph, 3)]);
+    // How far losses may be, and tensors by their largest value. In two bytes a bit in the last place grows:
+    // parameters are rounded on the device alone, and gradients of biases are what is left of large sums.
+    let precisions = [
+        (Precision::F32, 1e-4, 1e-3),
+        (Precision::F32, 1e-4, 1e-3),
+        (Precision::Bf16, 5e-3, 0.3),
+        (Precision::F16, 1e-3, 0.1),
+    ];
+    let mut faults: Vec<String> = vec![];
+    let cases = (0..networks::all().len())
+        .flat_map(|graph| [(graph, 1), (graph, 3), (graph, 3), (graph, 1)]);
     for (number, (graph, stages)) in cases.enumerate() {
-        let (optimizer, of_three) = (optimizers[(number + graph) % 3], precisions[number % 3]);
-        // In bf16 a bit in the last place grows: training in it is as far from training in f32 after the
-        // second step of the second network as two such trainings are from each other.
-        let (precision, steps, far_at_most) = of_three;
+        let (optimizer, limits) = (optimizers[(number + graph) % 3], precisions[number % 4]);
+        let (precision, loss_at_most, value_at_most) = limits;
         let what = format!("network {graph}, {stages} stages, {optimizer}, {precision:?}");
         let mut draft = draft_of(networks::all().swap_remove(graph), stages);
-        (draft.mini_batch, draft.micro_batches, draft.steps) = (8, 2, steps);
+        (draft.mini_batch, draft.micro_batches, draft.steps) = (8, 2, 3);
         draft.optimizer = optimizer.parse().unwrap();
+        if precision.is_half() {
+            let rate = draft.optimizer.learning_rate() / 10.0;
+            draft.optimizer.replace("learning_rate", rate).unwrap();
+        }
         draft.training.precision = precision;
         let plan = draft.plan().unwrap().0;
         let (here, there) = (train(&plan, None), train(&plan, Some(make)));
         for ((losses, lasting), (found, of_device)) in here.iter().zip(&there) {
             for (step, (loss, found)) in losses.iter().zip(found).enumerate() {
                 let far = (loss - found).abs() / loss.abs().max(1e-3);
-                assert!(far < far_at_most, "{what}, step {step}: {found} is not {loss}");
+                if far >= loss_at_most {
+                    faults.push(format!("{what}, step {step}: {found} is not {loss}"));
+                }
             }
             // Adam makes whole steps of gradients that are zero but for rounding: biases before norms.
             let compared = lasting.iter().zip(of_device).filter(|_| !optimizer.starts_with("adam"));
             for ((name, values), (_, found)) in compared {
                 let most = values.iter().fold(1e-3_f32, |most, value| most.max(value.abs()));
                 let far = values.iter().zip(found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                assert!(far < 10.0 * far_at_most as f32 * most, "{what}: `{name}` is {far} off");
+                if far >= value_at_most as f32 * most {
+                    faults.push(format!("{what}: `{name}` is {far} off, of {most}"));
+                }
             }
         }
     }
+    assert!(faults.is_empty(), "{faults:#?}");
 }
 
 #[test]

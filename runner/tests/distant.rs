@@ -130,8 +130,10 @@ fn replicas_by_every_way_of_gradients() {
 fn whatever_else_a_plan_asks_for() {
     for graph in [0, 1] {
         let mut draft = draft(graph, 3);
-        draft.training.precision = Precision::Bf16;
-        alike("bf16", &draft.clone().plan().unwrap().0);
+        for precision in [Precision::Bf16, Precision::F16] {
+            draft.training.precision = precision;
+            alike(&format!("{precision:?}"), &draft.clone().plan().unwrap().0);
+        }
         draft.training.precision = Precision::F32;
         let encoded = Edges { within: "fp8-e4m3".parse().unwrap(), ..Edges::default() };
         draft.communication.edges = encoded;

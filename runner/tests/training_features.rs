@@ -146,19 +146,43 @@ fn other_optimizers() {
     }
 }
 
+/// On processors, and in memory, tf32 is f32.
+#[test]
+fn tf32_is_for_gpus() {
+    let dir = scratch("features-tf32");
+    let run = |precision: Precision| {
+        let training = Training { precision, ..PLAIN };
+        let case = Case { optimizer: "sgd:lr=0.05", training, dropout: 0.3 };
+        let plan = case.plan(2, ScheduleKind::GPipe, 4);
+        let arena = pipewright_core::predict::predict(&plan).unwrap().programs[0].arena;
+        (case.run(&dir, &plan).0.losses, arena)
+    };
+    assert_eq!(run(Precision::Tf32), run(Precision::F32));
+    std::fs::remove_dir_all(dir).ok();
+}
+
 /// Half the bytes for what micro-batches keep and send, the same arena as planned, and nearly the
 /// same losses.
 #[test]
 fn bf16_trains_the_same_under_every_split() {
-    let training = Training { precision: Precision::Bf16, ..PLAIN };
+    trains_in_half(Precision::Bf16, "bf16", 0.01);
+}
+
+#[test]
+fn f16_trains_the_same_under_every_split() {
+    trains_in_half(Precision::F16, "f16", 0.01);
+}
+
+fn trains_in_half(precision: Precision, name: &str, near: f64) {
+    let training = Training { precision, ..PLAIN };
     let case = Case { optimizer: "sgd:lr=0.05", training, dropout: 0.3 };
-    let (rounded, _) = case.check("features-bf16", 4);
+    let (rounded, _) = case.check(&format!("features-{name}"), 4);
     let single = Case { training: PLAIN, ..case };
-    let dir = scratch("features-f32");
+    let dir = scratch(&format!("features-{name}-f32"));
     let plan = |case: &Case| case.plan(4, ScheduleKind::GPipe, 4);
     let (exact, _) = single.run(&dir, &plan(&single));
     assert_ne!(rounded.losses, exact.losses);
-    rounded.is_near("bf16", &exact, 0.01);
+    rounded.is_near(name, &exact, near);
     let stash = |case: &Case| {
         let prediction = pipewright_core::predict::predict(&plan(case)).expect("a prediction");
         let stages = prediction.programs.iter().flat_map(|p| &p.stages);

@@ -1,6 +1,6 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
-use super::{BatchNorm, DataParallel, Optimizer, Plan, Precision, RecomputeError, VERSION};
+use super::{BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, VERSION};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
@@ -219,11 +219,18 @@ impl Plan {
         }
         let edges = self.communication.edges;
         let encodes = !edges.within.is_lossless() || !edges.across.is_lossless();
-        if encodes && self.training.precision != Precision::F32 {
+        if encodes && self.training.precision.is_half() {
             return Err(PlanError::Value {
                 field: "communication.edges",
                 value: edges.across.to_string(),
-                must: "fp32 with bf16 activations, which already travel in half the bytes",
+                must: "fp32 with activations in two bytes, which already travel in half the bytes",
+            });
+        }
+        if self.communication.encodes() && self.training.precision.scales_loss() {
+            return Err(PlanError::Value {
+                field: "communication.gradients",
+                value: self.communication.gradients.to_string(),
+                must: "fp32 with f16 activations: what codecs carry over would be of another scale",
             });
         }
         // The first replica hands out one version of its parameters.
@@ -236,6 +243,7 @@ impl Plan {
             let excluded = [
                 (self.training.clip_norm.is_some(), "clipping the gradient of all stages together"),
                 (self.training.skip_nonfinite.is_some(), "skipping a step on all stages together"),
+                (self.training.precision.scales_loss(), "scaling the loss, as f16 needs it"),
                 (tied, "parameters that several stages share"),
                 (self.training.batch_norm != BatchNorm::PerMicroBatch, "deferred batch norm"),
             ];

@@ -336,6 +336,15 @@ pub enum Instruction {
     },
 }
 
+impl Kernel {
+    /// Where the value lies packed that [`Self::reads`] or [`Self::writes`] names; none where it is not.
+    pub fn packed(&self, operand: &Operand) -> Option<Operand> {
+        let read = self.unpack.iter().find(|(_, f32)| f32 == operand).map(|(packed, _)| *packed);
+        let written = || self.pack.iter().find(|(f32, _)| f32 == operand);
+        read.or_else(|| written().map(|(_, packed)| *packed))
+    }
+}
+
 impl StageProgram {
     /// Where an operand lies, for a micro-batch in `slot` and an action with outbox entry
     /// `outbox`.

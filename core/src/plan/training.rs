@@ -98,9 +98,31 @@ pub enum Precision {
     /// Four bytes.
     #[default]
     F32,
+    /// As f32, but products of matrices on GPUs may round their factors to TF32: 10 bits of mantissa
+    /// in place of 23. What PyTorch's `allow_tf32` and `set_float32_matmul_precision("high")` allow.
+    Tf32,
     /// Two bytes: the upper half of an f32, rounded to nearest, ties to even.
     Bf16,
+    /// Two bytes: IEEE half precision, rounded to nearest, ties to even; infinite from 65520 on.
+    /// The loss is scaled, so that gradients do not vanish below 2^-24, by a factor that follows from
+    /// what training shows: PyTorch's `GradScaler`. A step whose gradients are not finite is skipped.
+    F16,
 }
+
+impl Precision {
+    /// Whether activations, their gradients and messages take two bytes an element.
+    pub fn is_half(self) -> bool {
+        matches!(self, Precision::Bf16 | Precision::F16)
+    }
+
+    /// Whether gradients are those of a loss times a factor.
+    pub fn scales_loss(self) -> bool {
+        self == Precision::F16
+    }
+}
+
+/// Steps in a row after which no smaller factor of the loss helps: from 2^16 down to 2^-16.
+const HALVINGS: u32 = 32;
 
 impl Training {
     /// The first number out of range: its field, its value, what may stand there.
@@ -130,7 +152,14 @@ impl Training {
 
     /// Whether all ranks look at the whole gradient together before they apply it.
     pub fn judges_gradients(&self) -> bool {
-        self.clip_norm.is_some() || self.skip_nonfinite.is_some()
+        self.clip_norm.is_some() || self.skips().is_some()
+    }
+
+    /// A step whose gradients are not finite changes nothing, and so many in a row end the run; none
+    /// where they are applied. Where the loss is scaled its factor finds its size by such steps.
+    pub fn skips(&self) -> Option<u32> {
+        let tried = self.precision.scales_loss().then_some(HALVINGS);
+        self.skip_nonfinite.or(tried)
     }
 }
 
@@ -206,5 +235,17 @@ mod tests {
         assert_eq!(Training::default().wrong_number(), None);
         let training = Training { skip_nonfinite: Some(0), ..Training::default() };
         assert_eq!(training.wrong_number().expect("refused").0, "training.skip_nonfinite");
+    }
+
+    #[test]
+    fn a_scaled_loss_needs_steps_that_may_be_skipped() {
+        let of = |precision, skip_nonfinite| {
+            let training = Training { precision, skip_nonfinite, ..Training::default() };
+            (training.skips(), training.judges_gradients())
+        };
+        assert_eq!(of(Precision::Bf16, None), (None, false));
+        assert_eq!(of(Precision::F16, None), (Some(32), true));
+        assert_eq!(of(Precision::F16, Some(3)), (Some(3), true));
+        assert_eq!(of(Precision::F32, Some(3)), (Some(3), true));
     }
 }

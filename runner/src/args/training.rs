@@ -12,8 +12,12 @@ use pipewright_core::plan::{
 pub enum Storage {
     /// Four bytes.
     F32,
+    /// Four bytes; products of matrices on GPUs may round to TF32.
+    Tf32,
     /// Two bytes, sums in f32.
     Bf16,
+    /// Two bytes, sums in f32, and a loss that is scaled so that gradients do not vanish.
+    F16,
 }
 
 /// How parameters change, and how training goes.
@@ -131,7 +135,9 @@ impl TrainingArgs {
             },
             precision: match self.precision {
                 Storage::F32 => Precision::F32,
+                Storage::Tf32 => Precision::Tf32,
                 Storage::Bf16 => Precision::Bf16,
+                Storage::F16 => Precision::F16,
             },
         }
     }

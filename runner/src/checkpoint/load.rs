@@ -93,6 +93,9 @@ fn read<T: Transport>(
     let same = manifest.split == *split;
     read_tensors(rank, folder, &manifest, same)?;
     read_carried(rank, folder, &manifest, same)?;
+    if let Some(scale) = manifest.loss_scale {
+        rank.set_loss_scale(scale);
+    }
     let origin = manifest.origin();
     let Manifest { loss, skipped, choice, .. } = manifest;
     Ok(Begun { origin, loss, skipped, choice })

@@ -2,7 +2,7 @@
 
 use super::seal::{is_whole, seal};
 use super::{CheckpointError, MANIFEST};
-use crate::execute::Skipped;
+use crate::execute::{LossScale, Skipped};
 use pipewright_core::adapt::History;
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::Graph;
@@ -51,6 +51,9 @@ pub struct Manifest {
     /// Steps among them that changed nothing.
     #[serde(default, skip_serializing_if = "Skipped::is_none")]
     pub skipped: Skipped,
+    /// The factor of the next step's loss, where the plan's precision needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
     /// Which training this is.
     pub identity: Identity,
     /// How it was divided, for people: any other division can go on from here.

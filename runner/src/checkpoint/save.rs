@@ -8,7 +8,7 @@ use super::{
     VERSION, spread,
 };
 use crate::elastic::Fence;
-use crate::execute::{Lasting, Place, Rank, RunError, Skipped};
+use crate::execute::{Lasting, LossScale, Place, Rank, RunError, Skipped};
 use crate::tensor_file::{Tensor, write};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
@@ -53,6 +53,7 @@ pub(super) struct Known {
     pub steps: Steps,
     pub carried: Option<String>,
     pub choice: Option<ChoiceRecord>,
+    pub loss_scale: Option<LossScale>,
 }
 
 impl Saver {
@@ -74,7 +75,8 @@ pub fn save<T: Transport>(
     steps: Steps,
     choice: Option<ChoiceRecord>,
 ) -> Result<(), RunError> {
-    let known = Known { steps, carried: rank.carried_layout(), choice };
+    let (carried, loss_scale) = (rank.carried_layout(), rank.loss_scale());
+    let known = Known { steps, carried, choice, loss_scale };
     let step = steps.trained.step;
     if let Some(hosts) = &saver.hosts {
         return spread::save(rank, saver, hosts, known);
@@ -220,13 +222,14 @@ pub(super) fn manifest(
 }
 
 fn text_of(saver: &Saver, known: Known, files: Vec<FileRecord>) -> Vec<u8> {
-    let Known { steps: Steps { trained, loss, skipped, .. }, carried, choice } = known;
+    let Known { steps: Steps { trained, loss, skipped, .. }, carried, choice, loss_scale } = known;
     let manifest = Manifest {
         version: VERSION,
         step: trained.step,
         samples: trained.samples,
         loss,
         skipped,
+        loss_scale,
         identity: saver.identity.clone(),
         split: saver.split.clone(),
         carried,

@@ -1,19 +1,30 @@
 //! Devices with memory of their own.
 
 use super::cpu::{Call, Rule, Update};
-use pipewright_core::plan::Region;
+use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
 use thiserror::Error;
+
+/// A value's place in the arena, and how it lies there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its bytes.
+    pub region: Region,
+    /// Its elements.
+    pub elements: u64,
+    /// Whether an element takes two bytes, by the plan's precision; the others take four, f32 or u32.
+    pub packed: bool,
+}
 
 /// A computation's tensors by their places in the arena; what they are says
 /// [`Operands`](super::cpu::Operands).
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     /// Values read.
-    pub reads: &'a [Region],
+    pub reads: &'a [Place],
     /// Values written.
-    pub writes: &'a [Region],
-    /// All parameters of the node.
+    pub writes: &'a [Place],
+    /// All parameters of the node, f32.
     pub params: &'a [Region],
     /// One gradient per trainable parameter; kernels add to them.
     pub gradients: &'a [Region],
@@ -34,17 +45,6 @@ pub struct ParameterPlaces {
     pub state: [Option<Region>; 2],
     /// Axes of its shape.
     pub axes: usize,
-}
-
-/// How one tensor is written from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Conversion {
-    /// As it is.
-    Copy,
-    /// f32 from bf16.
-    Unpack,
-    /// bf16 from f32.
-    Pack,
 }
 
 /// Why a device cannot go on.
@@ -103,7 +103,7 @@ pub trait Accelerator: Send {
     /// When the device has failed, or has no such kernel.
     fn launch(&mut self, call: &Call, places: &Places) -> Result<(), DeviceError>;
 
-    /// Updates parameters, those of a stage.
+    /// Updates parameters, those of a stage, which computations of `precision` read.
     ///
     /// # Errors
     /// When the device has failed.
@@ -111,19 +111,15 @@ pub trait Accelerator: Send {
         &mut self,
         rule: &Rule,
         update: &Update,
+        precision: Precision,
         parameters: &[ParameterPlaces],
     ) -> Result<(), DeviceError>;
 
-    /// Writes one region from another, which it does not overlap.
+    /// Copies one region to another, which it does not overlap.
     ///
     /// # Errors
     /// When the device has failed.
-    fn convert(
-        &mut self,
-        from: Region,
-        into: Region,
-        conversion: Conversion,
-    ) -> Result<(), DeviceError>;
+    fn copy(&mut self, from: Region, into: Region) -> Result<(), DeviceError>;
 
     /// Sets a region to zero.
     ///

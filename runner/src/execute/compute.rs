@@ -2,8 +2,8 @@
 
 use super::arena::{Arena, Slices};
 use super::rank::{Batch, Rank, StepCounts};
-use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Turn, Update, bf16, launch};
-use crate::device::{Accelerator, Conversion, ParameterPlaces, Places};
+use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Turn, Update, launch, packed};
+use crate::device::{Accelerator, ParameterPlaces, Place, Places};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::ids::{MicroBatch, StageId};
 use pipewright_core::plan::{Kernel, Operand, ParamPlace, Region, StageProgram};
@@ -24,8 +24,8 @@ pub(super) struct Pass {
 
 /// Where the tensors of a computation lie; see [`Places`].
 struct KernelPlaces {
-    reads: Slices<Region>,
-    writes: Slices<Region>,
+    reads: Slices<Place>,
+    writes: Slices<Place>,
     params: Slices<Region>,
     gradients: Slices<Region>,
     deferred: Slices<Region>,
@@ -33,11 +33,17 @@ struct KernelPlaces {
 }
 
 impl KernelPlaces {
+    /// All that may be written.
+    fn written(&self) -> impl Iterator<Item = Region> {
+        let others = self.params.iter().chain(&self.gradients).chain(&self.deferred);
+        let values = self.writes.iter().map(|place| place.region);
+        values.chain(others.chain(&self.workspace).copied())
+    }
+
     /// On this processor.
     fn launch_here(&self, call: &Call, arena: &mut Arena) {
-        let written = self.writes.iter().chain(&self.params).chain(&self.gradients);
-        let written = written.chain(&self.deferred).chain(&self.workspace).copied();
-        let (reads, mut writes) = arena.views(self.reads.iter().copied(), written);
+        let reads = self.reads.iter().map(|place| place.region);
+        let (reads, mut writes) = arena.views(reads, self.written());
         let (values, rest) = writes.split_at_mut(self.writes.len());
         let (params, rest) = rest.split_at_mut(self.params.len());
         let (gradients, rest) = rest.split_at_mut(self.gradients.len());
@@ -50,9 +56,8 @@ impl KernelPlaces {
 
     /// On the device that has a copy of the arena.
     fn launch_there(&self, call: &Call, arena: &mut Arena) {
-        let written = self.writes.iter().chain(&self.params).chain(&self.gradients);
-        let written: Slices<Region> =
-            written.chain(&self.deferred).chain(&self.workspace).copied().collect();
+        let reads: Slices<Region> = self.reads.iter().map(|place| place.region).collect();
+        let written: Slices<Region> = self.written().collect();
         let places = Places {
             reads: &self.reads,
             writes: &self.writes,
@@ -61,7 +66,7 @@ impl KernelPlaces {
             deferred: &self.deferred,
             workspace: self.workspace,
         };
-        arena.compute(&self.reads, &written, |device| device.launch(call, &places));
+        arena.compute(&reads, &written, |device| device.launch(call, &places));
     }
 }
 
@@ -136,7 +141,7 @@ impl<T: Transport> Rank<'_, T> {
                 Batch::Train(_) => Phase::Train,
                 Batch::Test(_) => Phase::Evaluate,
             },
-            loss_scale: 1.0 / self.program.batch as f32,
+            loss_scale: self.judge.factor() * (1.0 / self.program.batch as f32),
             wanted: kernel.wanted,
             threads: self.threads,
             draw: Draw {
@@ -150,21 +155,27 @@ impl<T: Transport> Rank<'_, T> {
             turn: pass.turn,
             precision: self.plan.training.precision,
         };
-        let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
-        for (packed, f32) in &kernel.unpack {
-            self.convert(region(packed), region(f32), Conversion::Unpack);
-        }
         let places = self.places(stage, kernel, pass);
-        match self.arena.is_distant() {
-            false => places.launch_here(&call, &mut self.arena),
-            true => places.launch_there(&call, &mut self.arena),
+        if self.arena.is_distant() {
+            return places.launch_there(&call, &mut self.arena);
         }
-        for (f32, packed) in &kernel.pack {
-            self.convert(region(f32), region(packed), Conversion::Pack);
+        let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
+        let (threads, precision) = (self.threads, call.precision);
+        for (lies, f32) in &kernel.unpack {
+            let work =
+                |from: &[f32], into: &mut [f32]| packed::unpack(precision, threads, from, into);
+            self.arena.convert(region(lies), region(f32), work);
+        }
+        places.launch_here(&call, &mut self.arena);
+        for (f32, lies) in &kernel.pack {
+            let work =
+                |from: &[f32], into: &mut [f32]| packed::pack(precision, threads, from, into);
+            self.arena.convert(region(f32), region(lies), work);
         }
     }
 
-    /// Where the tensors of a computation lie.
+    /// Where the tensors of a computation lie. A device takes packed values as they are; the kernels of this
+    /// processor know f32 alone, and find them unpacked.
     fn places(&self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) -> KernelPlaces {
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
         let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
@@ -172,10 +183,16 @@ impl<T: Transport> Rank<'_, T> {
             Some(_) => stage.versions.place(p.weight, pass.version, self.step),
             None => p.weight,
         });
+        let takes_packed = self.arena.is_distant();
+        let value = |operand: &Operand| {
+            let packed = kernel.packed(operand).filter(|_| takes_packed);
+            let region = region(&packed.unwrap_or(*operand));
+            Place { region, elements: operand.bytes.0 / 4, packed: packed.is_some() }
+        };
         let untrained = params.iter().filter(|p| p.gradient.is_none());
         KernelPlaces {
-            reads: kernel.reads.iter().map(region).collect(),
-            writes: kernel.writes.iter().map(region).collect(),
+            reads: kernel.reads.iter().map(value).collect(),
+            writes: kernel.writes.iter().map(value).collect(),
             params: weights.collect(),
             gradients: params.iter().filter_map(|p| p.gradient).collect(),
             deferred: untrained.filter_map(|p| p.state[0]).collect(),
@@ -183,18 +200,11 @@ impl<T: Transport> Rank<'_, T> {
         }
     }
 
-    /// Writes one region from another.
-    fn convert(&mut self, from: Region, into: Region, conversion: Conversion) {
-        if self.arena.is_distant() {
-            let work = |device: &mut dyn Accelerator| device.convert(from, into, conversion);
-            return self.arena.compute(&[from], &[into], work);
+    fn copy(&mut self, from: Region, into: Region) {
+        match self.arena.is_distant() {
+            true => self.arena.compute(&[from], &[into], |device| device.copy(from, into)),
+            false => self.arena.convert(from, into, |from, into| into.copy_from_slice(from)),
         }
-        let threads = self.threads;
-        self.arena.convert(from, into, |from, into| match conversion {
-            Conversion::Copy => into.copy_from_slice(from),
-            Conversion::Unpack => bf16::unpack(threads, from, into),
-            Conversion::Pack => bf16::pack(threads, from, into),
-        });
     }
 
     fn zero(&mut self, region: Region) {
@@ -218,7 +228,7 @@ impl<T: Transport> Rank<'_, T> {
             let Some(gradient) = place.gradient else { continue };
             let [old, new] = [from, to].map(|v| stage.versions.place(place.weight, v, step));
             if self.replica.updates && old != new {
-                self.convert(old, new, Conversion::Copy);
+                self.copy(old, new);
             }
             if !updates {
                 self.zero(gradient);
@@ -266,10 +276,12 @@ impl<T: Transport> Rank<'_, T> {
 
     fn update_there(&mut self, parameters: &[ParameterPlaces], index: u32) {
         let (update, rule) = (self.update_number(index), &self.rule);
+        let precision = self.plan.training.precision;
         let regions =
             |p: &ParameterPlaces| [Some(p.weight), Some(p.gradient), p.state[0], p.state[1]];
         let written: Vec<Region> = parameters.iter().flat_map(regions).flatten().collect();
-        let work = |device: &mut dyn Accelerator| device.update(rule, &update, parameters);
+        let work =
+            |device: &mut dyn Accelerator| device.update(rule, &update, precision, parameters);
         self.arena.compute(&[], &written, work);
     }
 

@@ -110,7 +110,7 @@ impl Gradients {
             Some(hosts) => format!("hosts {:?}", numbered(hosts)),
         });
         let mut exchange = Exchange::new(transport, &specs, communication.hierarchical)?;
-        if plan.training.skip_nonfinite.is_some() {
+        if plan.training.skips().is_some() {
             exchange.allow_undo();
         }
         self.exchange = Some(exchange);

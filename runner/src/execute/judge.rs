@@ -11,6 +11,7 @@
 //! stays: weights and optimizer are not touched, running statistics and what codecs carry over are as
 //! they were before.
 
+use super::loss_scale::LossScale;
 use super::rank::{Rank, tied_to};
 use crate::device::cpu::squares;
 use crate::transport::{REDUCE_MAX, ReduceOp, Transport, TransportError};
@@ -32,6 +33,8 @@ pub struct Judge {
     norm: f64,
     /// The parameter that makes this step one to skip.
     bad: Option<ParamId>,
+    /// The factor of the loss, where it has one: the next step's, from the end of a step on.
+    loss_scale: Option<LossScale>,
     /// Running statistics before the step: some values a channel.
     statistics: Vec<f32>,
 }
@@ -43,15 +46,12 @@ impl Judge {
         let values = statistics(stages).map(|region| region.bytes.0 as usize / 4).sum();
         Self {
             limit: training.clip_norm.map(crate::device::cpu::decimal),
-            skips: training.skip_nonfinite.is_some(),
+            skips: training.skips().is_some(),
             squares: vec![0.0; count],
             norm: 0.0,
             bad: None,
-            statistics: Vec::with_capacity(if training.skip_nonfinite.is_some() {
-                values
-            } else {
-                0
-            }),
+            loss_scale: training.precision.scales_loss().then(LossScale::default),
+            statistics: Vec::with_capacity(if training.skips().is_some() { values } else { 0 }),
         }
     }
 
@@ -64,7 +64,7 @@ impl Judge {
             // One rank holds the parameter, the others add zeros: nothing is rounded.
             transport.all_reduce(sums, ReduceOp::Sum)?;
         }
-        self.norm = self.squares.iter().sum::<f64>().sqrt();
+        self.norm = self.squares.iter().sum::<f64>().sqrt() / f64::from(self.factor());
         // Backward passes end with the first parameters, and carry on what is not finite: the last one
         // is where it began, or next to it.
         let last = self.squares.iter().rposition(|square| !square.is_finite());
@@ -78,9 +78,15 @@ impl Judge {
         self.norm
     }
 
-    /// Factor of every gradient.
+    /// Factor of every gradient. That of the loss is a power of two: taking it back rounds nothing.
     pub fn scale(&self) -> f32 {
-        self.limit.map_or(1.0, |limit| (limit / (self.norm + EPS)).min(1.0) as f32)
+        let clip = self.limit.map_or(1.0, |limit| (limit / (self.norm + EPS)).min(1.0) as f32);
+        clip / self.factor()
+    }
+
+    /// Factor of the loss.
+    pub fn factor(&self) -> f32 {
+        self.loss_scale.map_or(1.0, |scale| scale.factor)
     }
 
     /// The parameter whose gradient is not finite, where the step under way is skipped for it.
@@ -130,6 +136,24 @@ impl<T: Transport> Rank<'_, T> {
         for region in statistics(&program.stages) {
             self.judge.statistics.extend_from_slice(self.arena.floats(region));
         }
+    }
+
+    /// A step of training is over: the next one's factor of the loss follows.
+    pub(super) fn rescale(&mut self) {
+        let skipped = self.judge.bad.is_some();
+        if let Some(scale) = &mut self.judge.loss_scale {
+            scale.count(skipped);
+        }
+    }
+
+    /// The factor of the next step's loss, where it has one: all that a checkpoint keeps of it.
+    pub fn loss_scale(&self) -> Option<LossScale> {
+        self.judge.loss_scale
+    }
+
+    /// Sets it, where the loss has one.
+    pub fn set_loss_scale(&mut self, scale: LossScale) {
+        self.judge.loss_scale = self.judge.loss_scale.map(|_| scale);
     }
 
     /// Adds what this rank knows of the gradient. One rank speaks for a parameter that several hold.

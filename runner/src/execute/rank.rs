@@ -49,6 +49,8 @@ pub struct StepCounts {
     pub gradient_norm: f64,
     /// The parameter for whose gradient the step was skipped.
     pub skipped: Option<ParamId>,
+    /// The factor of the loss, where it has one.
+    pub loss_scale: Option<f32>,
 }
 
 /// One rank in training.
@@ -227,6 +229,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             instruction: program.train.len(),
             source,
         })?;
+        self.rescale();
         self.step = step + 1;
         Ok(counts)
     }
@@ -333,6 +336,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 self.judged();
                 counts.gradient_norm = self.judge.norm();
                 counts.skipped = self.judge.bad();
+                counts.loss_scale = self.loss_scale().map(|scale| scale.factor);
             }
             Instruction::Optimizer { stage, from, to, index } => {
                 self.working(Work::Optimizer(stage), counts, |rank, _| {

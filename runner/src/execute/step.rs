@@ -68,6 +68,7 @@ pub(super) fn step_once<T: Transport>(
         learning_rate: Some(rank.rates.at(step)),
         gradient_norm: Some(counts.gradient_norm).filter(|_| plan.training.judges_gradients()),
         skipped: counts.skipped.is_some(),
+        loss_scale: counts.loss_scale,
         edge_error: (sent > 0.0).then(|| EdgeError { lost, sent }.relative()),
         way: several.then(|| rank.gradients.way() as u32),
         encoded_bytes: Some(rank.gradients.sent_bytes() - sent_before).filter(|bytes| *bytes > 0),

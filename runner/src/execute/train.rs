@@ -136,7 +136,7 @@ pub fn train<T: Transport>(
     }
     training.outcome.complete = training.outcome.steps == context.steps;
     let Training { mut outcome, skipped, mut times, before, .. } = training;
-    outcome.skipped = plan.training.skip_nonfinite.map(|_| skipped.total);
+    outcome.skipped = plan.training.skips().map(|_| skipped.total);
     outcome.total_ns = before - begin;
     (outcome.step_ns, outcome.bubble) = summary(&mut times, plan.ranks() as usize);
     progress.finish();
@@ -287,7 +287,7 @@ impl Training<'_, '_> {
         };
         let param = &context.prediction.graph.param(param).name;
         let steps = self.skipped.in_row;
-        if context.plan.training.skip_nonfinite.is_some_and(|most| steps >= most) {
+        if context.plan.training.skips().is_some_and(|most| steps >= most) {
             let (step, param) = (record.step, param.clone());
             return Err(RunError::NotFinite { step, steps, param, rate });
         }

@@ -63,6 +63,9 @@ pub struct StepRecord {
     /// Whether it changed nothing because its gradient was not finite.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
+    /// The factor of the loss in the step, where the plan's precision needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<f32>,
     /// What messages between stages lost of their values by being encoded, relative to them; none
     /// where they travel as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,9 +1,9 @@
 //! A device that is this processor again, with memory of its own: bytes that nobody copied are not there.
 
-use pipewright_core::plan::Region;
+use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
-use pipewright_runner::device::cpu::{Call, Operands, Parameter, Rule, Update, bf16, launch};
-use pipewright_runner::device::{Accelerator, Conversion, DeviceError, ParameterPlaces, Places};
+use pipewright_runner::device::cpu::{Call, Operands, Parameter, Rule, Update, launch, packed};
+use pipewright_runner::device::{Accelerator, DeviceError, ParameterPlaces, Place, Places};
 use pipewright_runner::execute::Arena;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +24,41 @@ impl Distant {
     /// With so much memory; counts bytes that are copied.
     pub fn new(bytes: Bytes, copied: Arc<AtomicU64>) -> Self {
         Self { memory: Arena::new(bytes), copied, fails_after: None, apart: None, marks: vec![] }
+    }
+
+    /// A value as f32.
+    fn unpacked(&mut self, precision: Precision, place: &Place) -> Vec<f32> {
+        let lies = self.memory.floats(place.region);
+        let mut values = vec![0.0; place.elements as usize];
+        match place.packed {
+            true => packed::unpack(precision, 1, lies, &mut values),
+            false => values.copy_from_slice(lies),
+        }
+        values
+    }
+
+    /// Launches on values as f32.
+    fn compute(
+        &mut self,
+        call: &Call,
+        places: &Places,
+        (reads, writes): (&[Vec<f32>], &mut [Vec<f32>]),
+    ) {
+        let lists = [places.params, places.gradients, places.deferred];
+        let written = lists.into_iter().flatten().chain(&places.workspace).copied();
+        let (_, mut all) = self.memory.views([].into_iter(), written);
+        let mut rest = &mut all[..];
+        let [params, gradients, deferred] = lists.map(|list| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(list.len());
+            rest = others;
+            own
+        });
+        let workspace = rest.first_mut().map_or(&mut [][..], |slice| &mut **slice);
+        let reads: Vec<&[f32]> = reads.iter().map(|values| &values[..]).collect();
+        let mut writes: Vec<&mut [f32]> = writes.iter_mut().map(|values| &mut values[..]).collect();
+        let (reads, writes) = (&reads[..], &mut writes[..]);
+        let operands = Operands { reads, writes, params, gradients, deferred, workspace };
+        launch(call, operands);
     }
 
     fn region(offset: u64, bytes: usize) -> Region {
@@ -52,18 +87,19 @@ impl Accelerator for Distant {
                 why: "it is meant to".into(),
             })?;
         }
-        let lists = [places.writes, places.params, places.gradients, places.deferred];
-        let written = lists.into_iter().flatten().chain(&places.workspace).copied();
-        let (reads, mut all) = self.memory.views(places.reads.iter().copied(), written);
-        let mut rest = &mut all[..];
-        let [writes, params, gradients, deferred] = lists.map(|list| {
-            let (own, others) = std::mem::take(&mut rest).split_at_mut(list.len());
-            rest = others;
-            own
-        });
-        let workspace = rest.first_mut().map_or(&mut [][..], |slice| &mut **slice);
-        let operands = Operands { reads: &reads, writes, params, gradients, deferred, workspace };
-        launch(call, operands);
+        // The processor's kernels know f32 alone.
+        let reads: Vec<Vec<f32>> =
+            places.reads.iter().map(|place| self.unpacked(call.precision, place)).collect();
+        let mut writes: Vec<Vec<f32>> =
+            places.writes.iter().map(|place| self.unpacked(call.precision, place)).collect();
+        self.compute(call, places, (&reads, &mut writes));
+        for (place, values) in places.writes.iter().zip(&writes) {
+            let lies = self.memory.floats(place.region);
+            match place.packed {
+                true => packed::pack(call.precision, 1, values, lies),
+                false => lies.copy_from_slice(values),
+            }
+        }
         Ok(())
     }
 
@@ -71,6 +107,7 @@ impl Accelerator for Distant {
         &mut self,
         rule: &Rule,
         update: &Update,
+        _: Precision,
         parameters: &[ParameterPlaces],
     ) -> Result<(), DeviceError> {
         for ParameterPlaces { weight, gradient, state, axes } in parameters {
@@ -82,17 +119,8 @@ impl Accelerator for Distant {
         Ok(())
     }
 
-    fn convert(
-        &mut self,
-        from: Region,
-        into: Region,
-        conversion: Conversion,
-    ) -> Result<(), DeviceError> {
-        self.memory.convert(from, into, |from, into| match conversion {
-            Conversion::Copy => into.copy_from_slice(from),
-            Conversion::Unpack => bf16::unpack(1, from, into),
-            Conversion::Pack => bf16::pack(1, from, into),
-        });
+    fn copy(&mut self, from: Region, into: Region) -> Result<(), DeviceError> {
+        self.memory.convert(from, into, |from, into| into.copy_from_slice(from));
         Ok(())
     }
 

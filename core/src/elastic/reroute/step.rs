@@ -5,7 +5,7 @@ use super::order::Pipes;
 use super::{Guest, Place, ends};
 use crate::cost::Level;
 use crate::ids::LaneId;
-use crate::plan::{Plan, Precision};
+use crate::plan::Plan;
 use crate::predict::Prediction;
 use crate::schedule::{Action, ActionKind, Schedule};
 use crate::simulate::Hop;
@@ -38,7 +38,7 @@ impl Job<'_> {
     fn crossing(&self) -> Vec<Bytes> {
         let graph = &self.prediction.graph;
         let mut bytes = vec![Bytes::ZERO; self.base.stages() as usize];
-        let half = self.plan.training.precision == Precision::Bf16;
+        let half = self.plan.training.precision.is_half();
         for crossing in graph.division(&self.plan.cuts).crossings {
             let whole = graph.node(crossing.node).output.bytes() * self.plan.samples();
             bytes[crossing.to.index() - 1] += if half { Bytes(whole.0 / 2) } else { whole };

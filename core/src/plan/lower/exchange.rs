@@ -21,7 +21,7 @@ pub(super) fn exchange_bytes(
     stages: &[Stage],
 ) -> Bytes {
     let ways = inputs.communication.ways();
-    let undone = inputs.training.skip_nonfinite.is_some();
+    let undone = inputs.training.skips().is_some();
     let of_replica = |replica: u32| {
         let rank = inputs.data_parallel.rank(lane, replica);
         let mut bytes = 0;

@@ -8,13 +8,13 @@ use crate::plan::Precision;
 use crate::units::Bytes;
 use std::collections::BTreeSet;
 
-/// Whether a value is stored as bf16: activations and gradients are; samples, targets, statistics
+/// Whether a value is stored in two bytes an element: activations and gradients are; samples, targets, statistics
 /// and losses are not.
 ///
 /// A stage's value must be stored alike at both ends of a message, so this asks the graph and not
 /// the stage: a view is stored as what it shows.
 pub(super) fn is_packed(precision: Precision, graph: &Graph, value: &Value) -> bool {
-    if precision == Precision::F32 {
+    if !precision.is_half() {
         return false;
     }
     match value.role {

@@ -2,7 +2,7 @@
 //! memory, not arithmetic, sets their speed.
 
 use super::vector::vectorised;
-use super::{Call, Operands, bf16, chunks};
+use super::{Call, Operands, chunks, packed};
 use pipewright_core::plan::Precision;
 
 vectorised! {
@@ -58,10 +58,10 @@ pub fn sum(call: &Call, operands: Operands) {
         for term in rest {
             let term = &term[part.clone()];
             match call.precision {
-                Precision::F32 => add(out, term),
-                Precision::Bf16 => {
-                    out.iter_mut().zip(term).for_each(|(out, term)| *out = bf16::round(*out) + term)
-                }
+                Precision::F32 | Precision::Tf32 => add(out, term),
+                precision => out.iter_mut().zip(term).for_each(|(out, term)| {
+                    *out = packed::round(precision, *out) + term;
+                }),
             }
         }
     });

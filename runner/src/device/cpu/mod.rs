@@ -7,7 +7,6 @@
 
 mod activation;
 mod attention;
-pub mod bf16;
 mod broadcast;
 mod chunks;
 mod conv;
@@ -23,6 +22,7 @@ mod math;
 mod matmul;
 mod norm;
 mod optimizer;
+pub mod packed;
 mod philox;
 mod planes;
 mod pool;

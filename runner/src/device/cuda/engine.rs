@@ -1,15 +1,16 @@
 //! A rank's arena on a device: computations of the training graph become launches.
 
 use super::backend::Backend;
+use super::copies::Copies;
 use super::kernels::bulk::{
     Tables, Tensor, chunks, local_rates, numbers, squares, tensors, update as launch_update,
 };
 use super::kernels::{
-    Buffers, DevicePtr, Elementwise, Launch, Source, Step, Storage, missing, steps,
+    Buffers, DevicePtr, Operand, Plan, Step, Storage, is_stored, missing, narrow, steps, widen,
 };
 use crate::device::cpu::{Call, Rule, Update};
-use crate::device::{Accelerator, Conversion, DeviceError, ParameterPlaces, Places};
-use pipewright_core::plan::{Optimizer, Region};
+use crate::device::{Accelerator, DeviceError, ParameterPlaces, Place, Places};
+use pipewright_core::plan::{Optimizer, Precision, Region};
 use pipewright_core::units::Bytes;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub struct Engine<B> {
     step: (DevicePtr, Option<u64>),
     /// By the places of weights that are updated together.
     tables: BTreeMap<Vec<u64>, Table>,
+    copies: Copies,
 }
 
 /// Parameters that are updated together, on the device.
@@ -36,6 +38,30 @@ struct Table {
 
 type Pointers = SmallVec<[DevicePtr; 16]>;
 
+/// A value that lies otherwise than kernels take it, and scratch where it lies as they do.
+#[derive(Clone, Copy)]
+struct Odd {
+    lies: DevicePtr,
+    taken: DevicePtr,
+    elements: u64,
+    /// Whether kernels take it in the storage type.
+    is_stored: bool,
+}
+
+/// Scratch that is divided from its beginning on, in pieces that any kernel may use.
+struct Room {
+    base: DevicePtr,
+    used: u64,
+}
+
+impl Room {
+    fn take(&mut self, bytes: u64) -> DevicePtr {
+        let at = self.base.after(self.used);
+        self.used = (self.used + bytes).next_multiple_of(256);
+        at
+    }
+}
+
 impl<B: Backend> Engine<B> {
     /// An arena of so many zeroed bytes; `what` it is for, for messages.
     ///
@@ -45,7 +71,7 @@ impl<B: Backend> Engine<B> {
         let arena = backend.allocate(arena.0, what)?;
         let step = (backend.allocate(8, "the number of the step")?, None);
         let (scratch, tables) = ((DevicePtr::NULL, 0), BTreeMap::new());
-        Ok(Self { backend, arena, scratch, step, tables })
+        Ok(Self { backend, arena, scratch, step, tables, copies: Copies::default() })
     }
 
     fn place(&self, region: &Region) -> DevicePtr {
@@ -63,14 +89,16 @@ impl<B: Backend> Engine<B> {
         Ok(at)
     }
 
-    /// The table of parameters that are updated together, made when it is first asked for.
+    /// The table of parameters that are updated together, made when it is first asked for; `copies` are
+    /// where their copies in the storage type are.
     fn table(
         &mut self,
-        key: Vec<u64>,
         optimizer: Optimizer,
         parameters: &[ParameterPlaces],
+        copies: &[DevicePtr],
     ) -> Result<Table, DeviceError> {
         const WHAT: &str = "tables of parameters";
+        let key: Vec<u64> = parameters.iter().map(|p| p.weight.offset.0).collect();
         if let Some(table) = self.tables.get(&key) {
             return Ok(*table);
         }
@@ -82,15 +110,15 @@ impl<B: Backend> Engine<B> {
             let bytes: Vec<u8> = parameters.iter().flat_map(|p| rate(p).to_ne_bytes()).collect();
             rates = self.put(&bytes, WHAT)?;
         }
-        let tensor = |(number, p): (u64, &ParameterPlaces)| Tensor {
+        let tensor = |((number, p), copy): ((u64, &ParameterPlaces), &DevicePtr)| Tensor {
             weight: self.place(&p.weight),
             gradient: self.place(&p.gradient),
             state: p.state.map(|state| state.map_or(DevicePtr::NULL, |state| self.place(&state))),
-            copy: DevicePtr::NULL,
+            copy: *copy,
             count: p.weight.bytes.0 / 4,
             local: rates.after(8 * number),
         };
-        let list: Vec<Tensor> = (0..).zip(parameters).map(tensor).collect();
+        let list: Vec<Tensor> = (0..).zip(parameters).zip(copies).map(tensor).collect();
         let (of_chunks, chunk_count) = chunks(&list);
         let tables = Tables {
             tensors: self.put(&tensors(&list), WHAT)?,
@@ -114,6 +142,80 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
+    /// Where kernels find values, and those of them that lie otherwise.
+    fn values(
+        &self,
+        (call, storage): (&Call, Storage),
+        values: &[Place],
+        operand: fn(usize) -> Operand,
+        room: &mut Room,
+    ) -> (Pointers, Vec<Odd>) {
+        let mut odd = vec![];
+        let value = |(i, place): (usize, &Place)| {
+            let lies = self.place(&place.region);
+            let is_stored = storage != Storage::F32 && is_stored(call, operand(i));
+            if place.packed == is_stored {
+                return lies;
+            }
+            let elements = place.elements;
+            let taken = room.take(elements * if is_stored { storage.bytes() } else { 4 });
+            odd.push(Odd { lies, taken, elements, is_stored });
+            taken
+        };
+        (values.iter().enumerate().map(value).collect(), odd)
+    }
+
+    /// Where kernels find the parameters of a computation.
+    fn parameters(
+        &mut self,
+        (call, storage): (&Call, Storage),
+        params: &[Region],
+    ) -> Result<Pointers, DeviceError> {
+        let one = |(i, region): (usize, &Region)| {
+            let at = self.arena.after(region.offset.0);
+            match storage != Storage::F32 && is_stored(call, Operand::Param(i)) {
+                true => self.copies.read(&mut self.backend, (region, at), storage),
+                false => Ok(at),
+            }
+        };
+        params.iter().enumerate().map(one).collect()
+    }
+
+    /// What a computation becomes, with all of its scratch counted.
+    fn steps(
+        &self,
+        (call, storage): (&Call, Storage),
+        places: &Places,
+        params: &[DevicePtr],
+    ) -> Plan {
+        let mut room = Room { base: self.scratch.0, used: 0 };
+        let of = (call, storage);
+        let (reads, odd_reads) = self.values(of, places.reads, Operand::Read, &mut room);
+        let (writes, odd_writes) = self.values(of, places.writes, Operand::Write, &mut room);
+        let (gradients, deferred) = (self.places(places.gradients), self.places(places.deferred));
+        let buffers = Buffers {
+            reads: &reads,
+            writes: &writes,
+            params,
+            gradients: &gradients,
+            deferred: &deferred,
+            scratch: room.take(0),
+            step: self.step.0,
+        };
+        let mut all = steps(call, &buffers, storage);
+        all.scratch += room.used;
+        let before = odd_reads.iter().map(|odd| {
+            let convert = if odd.is_stored { narrow } else { widen };
+            Step::Kernel(convert(storage, odd.lies, odd.taken, odd.elements))
+        });
+        all.steps.splice(..0, before);
+        all.steps.extend(odd_writes.iter().map(|odd| {
+            let convert = if odd.is_stored { widen } else { narrow };
+            Step::Kernel(convert(storage, odd.taken, odd.lies, odd.elements))
+        }));
+        all
+    }
+
     fn tell_step(&mut self, step: u64) -> Result<(), DeviceError> {
         if self.step.1 != Some(step) {
             self.backend.upload(self.step.0, &step.to_le_bytes())?;
@@ -132,6 +234,7 @@ impl<B: Backend> Engine<B> {
 
 impl<B: Backend> Accelerator for Engine<B> {
     fn upload(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.copies.written(offset..offset + bytes.len() as u64);
         self.backend.upload(self.arena.after(offset), bytes)
     }
 
@@ -143,36 +246,31 @@ impl<B: Backend> Accelerator for Engine<B> {
         if let Some(what) = missing(call) {
             return Err(DeviceError::NoKernel { device: self.backend.name().into(), what });
         }
-        let lists = [places.reads, places.writes, places.params, places.gradients, places.deferred];
-        let [reads, writes, params, gradients, deferred] = lists.map(|list| self.places(list));
-        let mut buffers = Buffers {
-            reads: &reads,
-            writes: &writes,
-            params: &params,
-            gradients: &gradients,
-            deferred: &deferred,
-            scratch: self.scratch.0,
-            step: self.step.0,
-        };
-        let mut all = steps(call, &buffers, Storage::F32);
+        let storage = Storage::from(call.precision);
+        let params = self.parameters((call, storage), places.params)?;
+        let mut all = self.steps((call, storage), places, &params);
         if all.scratch > self.scratch.1 {
             self.need(all.scratch)?;
-            buffers.scratch = self.scratch.0;
-            all = steps(call, &buffers, Storage::F32);
+            all = self.steps((call, storage), places, &params);
         }
         self.tell_step(call.draw.step)?;
-        self.run(&all.steps, Storage::F32)
+        self.run(&all.steps, storage)
     }
 
     fn update(
         &mut self,
         rule: &Rule,
         update: &Update,
+        precision: Precision,
         parameters: &[ParameterPlaces],
     ) -> Result<(), DeviceError> {
-        let optimizer = rule.optimizer();
-        let key = parameters.iter().map(|p| p.weight.offset.0).collect();
-        let table = self.table(key, optimizer, parameters)?;
+        let (optimizer, storage) = (rule.optimizer(), Storage::from(precision));
+        let copy = |p: &ParameterPlaces| match storage {
+            Storage::F32 => Ok(DevicePtr::NULL),
+            _ => self.copies.overwritten(&mut self.backend, &p.weight, storage),
+        };
+        let copies: Pointers = parameters.iter().map(copy).collect::<Result<_, _>>()?;
+        let table = self.table(optimizer, parameters, &copies)?;
         let now = numbers(optimizer, update.rate, update.number, update.scale, false);
         self.backend.upload(table.tables.numbers, &now)?;
         if let Optimizer::Lars { trust, weight_decay, .. } = optimizer {
@@ -181,26 +279,16 @@ impl<B: Backend> Accelerator for Engine<B> {
             let rates = local_rates(&table.tables, table.scratch, (trust, weight_decay));
             self.backend.launch(&rates)?;
         }
-        self.backend.launch(&launch_update(optimizer, Storage::F32, &table.tables))
+        self.backend.launch(&launch_update(optimizer, storage, &table.tables))
     }
 
-    fn convert(
-        &mut self,
-        from: Region,
-        into: Region,
-        conversion: Conversion,
-    ) -> Result<(), DeviceError> {
-        let (x, out) = (self.place(&from), self.place(&into));
-        let (kernel, count) = match conversion {
-            Conversion::Copy => return self.backend.copy(x, out, into.bytes.0),
-            Conversion::Unpack => ("widen_bf16", into.bytes.0 / 4),
-            Conversion::Pack => ("narrow_bf16", from.bytes.0 / 4),
-        };
-        let args = Elementwise { x, out, count, ..Elementwise::default() };
-        self.backend.launch(&Launch::over(Source::Elementwise, kernel.into(), count, &args))
+    fn copy(&mut self, from: Region, into: Region) -> Result<(), DeviceError> {
+        self.copies.written(into.offset.0..into.offset.0 + into.bytes.0);
+        self.backend.copy(self.place(&from), self.place(&into), into.bytes.0)
     }
 
     fn zero(&mut self, region: Region) -> Result<(), DeviceError> {
+        self.copies.written(region.offset.0..region.offset.0 + region.bytes.0);
         self.backend.zero(self.place(&region), region.bytes.0)
     }
 

@@ -5,9 +5,10 @@
 //! the tests run the same launches in an emulator, against [`cpu`](crate::device::cpu).
 //!
 //! Storage: activations, gradients of activations and trained parameters are of one [`Storage`] type;
-//! gradients of parameters, statistics (saved and running), log-sum-exps, optimizer state and losses
-//! are f32; indexes are u32. Arithmetic is f32, sums over many terms f64. A launch always gives the
-//! same bits: there are no atomics, and how sums are divided follows from shapes alone.
+//! gradients of parameters, statistics (saved and running), log-sum-exps, probabilities and targets of
+//! losses, optimizer state and losses are f32; indexes are u32. Arithmetic is f32, sums over many terms
+//! f64. A launch always gives the same bits: there are no atomics, and how sums are divided follows from
+//! shapes alone.
 
 mod arguments;
 mod attention;
@@ -21,7 +22,10 @@ mod rows;
 mod steps;
 
 pub use arguments::*;
+pub use elementwise::{narrow, widen};
 pub use steps::{Buffers, Operand, Plan, ProductStep, Step, is_stored, missing, steps};
+
+use pipewright_core::plan::Precision;
 
 /// An address on the device; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +67,16 @@ impl Storage {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
             Self::F16 => "f16",
+        }
+    }
+}
+
+impl From<Precision> for Storage {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 | Precision::Tf32 => Self::F32,
+            Precision::Bf16 => Self::Bf16,
+            Precision::F16 => Self::F16,
         }
     }
 }

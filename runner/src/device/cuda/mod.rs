@@ -7,6 +7,7 @@
 //! compile    CUDA C++ to machine code by NVRTC, without a GPU as well
 //! cache      what was compiled, on the disk
 //! engine     a rank's arena on a device: computations become launches ...
+//! copies     parameters in 16 bits, which kernels of half precision read
 //! backend    ... which are handed to a device: the driver, or an emulator in tests
 //! driver     a GPU; products of matrices by cuBLASLt
 //! ```
@@ -17,6 +18,7 @@
 mod backend;
 pub mod cache;
 pub mod compile;
+mod copies;
 mod driver;
 mod engine;
 mod gpu;

@@ -30,6 +30,7 @@ struct Key {
     storage: Storage,
     to_f32: bool,
     bias: bool,
+    tf32: bool,
     /// By operand: the largest power of two that its address is a multiple of, 256 at most.
     alignments: [u32; 3],
 }
@@ -97,8 +98,9 @@ impl Products {
     ) -> Result<bool, DeviceError> {
         let bias = product.bias.0;
         let alignments = places.map(|place| 1 << place.trailing_zeros().min(8));
-        let (to_f32, has_bias) = (product.to_f32, bias != 0);
-        let key = Key { shape, storage, to_f32, bias: has_bias, alignments };
+        let ProductStep { to_f32, tf32, .. } = *product;
+        let has_bias = bias != 0;
+        let key = Key { shape, storage, to_f32, bias: has_bias, tf32, alignments };
         if !self.chosen.contains_key(&key) {
             let chosen = self.choose(&key)?;
             self.chosen.insert(key, chosen);
@@ -197,10 +199,11 @@ fn set<T>(
 }
 
 fn describe(key: &Key) -> Result<sys::cublasLtMatmulDesc_t, CublasError> {
-    let operation = result::create_matmul_desc(
-        sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-        sys::cudaDataType::CUDA_R_32F,
-    )?;
+    let computed = match key.tf32 {
+        true => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+        false => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+    };
+    let operation = result::create_matmul_desc(computed, sys::cudaDataType::CUDA_R_32F)?;
     // CUBLAS_OP_T and CUBLAS_OP_N of cublas_api.h; the bindings leave that header out.
     let of = |operand: Operand| i32::from(operand.transposed);
     set(operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &of(key.shape.first))?;

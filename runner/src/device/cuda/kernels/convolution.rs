@@ -7,8 +7,8 @@ use super::axes::elements;
 use super::channels::channel_sums;
 use super::elementwise::Wanted;
 use super::{
-    Broadcast, Buffers, ColumnSums, Combine, Depthwise, DevicePtr, Plan, Product, ProductStep,
-    Source, Step, Unfold, rows,
+    Broadcast, Buffers, ColumnSums, Combine, Depthwise, DevicePtr, Plan, Product, Source, Unfold,
+    rows,
 };
 use crate::device::cpu::{Call, Geometry};
 use pipewright_core::graph::Op;
@@ -59,7 +59,7 @@ pub fn linear(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let y = Matrix::new(buffers.writes[0], outputs);
     let args = product(x, weight, y, [rows, outputs, inputs]);
     let bias = buffers.params.get(1).copied().unwrap_or_default();
-    plan.steps.push(Step::Product(ProductStep { args, to_f32: false, bias }));
+    plan.product_and(args, bias);
 }
 
 /// `gx = gy W`

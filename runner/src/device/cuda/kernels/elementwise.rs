@@ -1,7 +1,8 @@
 //! Element-wise operations.
 
 use super::{
-    Buffers, Curve, DevicePtr, Dropout, Elementwise, MOST_TERMS, Map, Plan, Source, SumTerms,
+    Buffers, Curve, DevicePtr, Dropout, Elementwise, Launch, MOST_TERMS, Map, Plan, Source,
+    Storage, SumTerms,
 };
 use crate::device::cpu::{Call, Mask, Phase};
 use pipewright_core::graph::{Function, Op};
@@ -31,6 +32,21 @@ fn pass(plan: &mut Plan, kernel: &str, reads: &[DevicePtr], args: Elementwise) {
     let at = |i: usize| reads.get(i).copied().unwrap_or_default();
     let args = Elementwise { x: at(0), y: at(1), z: at(2), ..args };
     plan.over(Source::Elementwise, kernel, args.count.div_ceil(16 / plan.bytes()), args);
+}
+
+/// Writes f32 at `x` in the storage type to `out`.
+pub fn narrow(storage: Storage, x: DevicePtr, out: DevicePtr, count: u64) -> Launch {
+    conversion(format!("narrow_{}", storage.suffix()), x, out, count)
+}
+
+/// Writes the storage type's numbers at `x` as f32 to `out`.
+pub fn widen(storage: Storage, x: DevicePtr, out: DevicePtr, count: u64) -> Launch {
+    conversion(format!("widen_{}", storage.suffix()), x, out, count)
+}
+
+fn conversion(kernel: String, x: DevicePtr, out: DevicePtr, count: u64) -> Launch {
+    let args = Elementwise { x, out, count, ..Elementwise::default() };
+    Launch::over(Source::Elementwise, kernel, count, &args)
 }
 
 /// `out = map(x, y, z)`, of `count` elements.

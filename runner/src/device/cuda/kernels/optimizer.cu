@@ -8,7 +8,7 @@
 // What differs from step to step lies on the device, so that a recorded launch can be replayed.
 struct Numbers {
     float rate, scale, keep, root_correction, size;
-    u32 skip; // a step that changes nothing: gradients are cleared all the same
+    u32 skip; // a step that changes nothing: gradients are cleared and copies written all the same
 };
 
 struct Tensor {
@@ -36,14 +36,15 @@ template <class T> DEVICE void momentum_step(const Optimizer &a) {
     for (u64 i = (u64)chunk.index * CHUNK + threadIdx.x; i < end; i += blockDim.x) {
         float w = t.weight[i], d = local * (t.gradient[i] * n.scale + decay * w);
         t.gradient[i] = 0;
-        if (n.skip) continue;
-        if (t.first) {
-            float v = a.momentum * t.first[i] + d;
-            t.first[i] = v;
-            d = a.nesterov ? d + a.momentum * v : v;
+        if (!n.skip) {
+            if (t.first) {
+                float v = a.momentum * t.first[i] + d;
+                t.first[i] = v;
+                d = a.nesterov ? d + a.momentum * v : v;
+            }
+            w -= n.rate * d;
+            t.weight[i] = w;
         }
-        w -= n.rate * d;
-        t.weight[i] = w;
         write_copy<T>(t.copy, i, w);
     }
 }
@@ -54,17 +55,18 @@ template <class T> DEVICE void adam_step(const Optimizer &a) {
     const Tensor &t = ((const Tensor *)a.tensors)[chunk.tensor];
     u64 end = min((u64)(chunk.index + 1) * CHUNK, t.count);
     for (u64 i = (u64)chunk.index * CHUNK + threadIdx.x; i < end; i += blockDim.x) {
-        float kept = t.weight[i] * n.keep, d = t.gradient[i] * n.scale + a.decay * kept;
+        float w = t.weight[i], kept = w * n.keep, d = t.gradient[i] * n.scale + a.decay * kept;
         t.gradient[i] = 0;
-        if (n.skip) continue;
-        float m = t.first[i], s = t.second[i];
-        m += (d - m) * a.new_mean;
-        s = s * a.beta2 + a.new_square * d * d;
-        float root = sqrtf(s) / n.root_correction + a.eps;
-        float w = kept - n.size * (m / root);
-        t.first[i] = m;
-        t.second[i] = s;
-        t.weight[i] = w;
+        if (!n.skip) {
+            float m = t.first[i], s = t.second[i];
+            m += (d - m) * a.new_mean;
+            s = s * a.beta2 + a.new_square * d * d;
+            float root = sqrtf(s) / n.root_correction + a.eps;
+            w = kept - n.size * (m / root);
+            t.first[i] = m;
+            t.second[i] = s;
+            t.weight[i] = w;
+        }
         write_copy<T>(t.copy, i, w);
     }
 }

@@ -144,12 +144,12 @@ KERNEL(column_parts, ColumnSums) {
 
 #define PADDING 0xffffffffu
 
-// Softmax cross entropy: probabilities, and each row's loss and whether its prediction was right.
+// Softmax cross entropy: probabilities (f32), and each row's loss and whether its prediction was right.
 template <class T> DEVICE void cross_entropy(const Loss &a) {
     __shared__ u32 prediction;
     FOR_EACH_ROW(row, a.rows) {
         const T *x = (const T *)a.x + row * a.n;
-        T *p = (T *)a.out + row * a.n;
+        float *p = (float *)a.out + row * a.n;
         float most = row_max(x, a.n), total = row_exp_sum(x, a.n, most), factor = 1 / total;
         // The first of the largest; 0 if there is none, as among what is not a number.
         u32 first = 0xffffffff;
@@ -158,7 +158,7 @@ template <class T> DEVICE void cross_entropy(const Loss &a) {
             float v = load(x[i]);
             if (v == most && (u32)i < first) first = (u32)i;
             if (a.smoothing > 0) all += v - most;
-            p[i] = store<T>(expf(v - most) * factor);
+            p[i] = expf(v - most) * factor;
         }
         for (int lanes = 16; lanes > 0; lanes /= 2) {
             first = min(first, __shfl_xor_sync(0xffffffff, first, lanes));
@@ -190,11 +190,11 @@ template <class T> DEVICE void cross_entropy(const Loss &a) {
 template <class T> DEVICE void cross_entropy_gradient(const Loss &a) {
     float spread = a.smoothing / a.n, on_target = 1 - a.smoothing;
     FOR_EACH_ROW(row, a.rows) {
-        const T *p = (const T *)a.x + row * a.n;
+        const float *p = (const float *)a.x + row * a.n;
         T *g = (T *)a.out + row * a.n;
         u32 target = ((const u32 *)a.target)[row];
         FOR_EACH_COLUMN(i, a.n) {
-            float value = load(p[i]) - (i == target ? on_target : 0) - spread;
+            float value = p[i] - (i == target ? on_target : 0) - spread;
             g[i] = store<T>(target == PADDING ? 0 : value * a.scale);
         }
     }
@@ -209,7 +209,7 @@ template <class T> DEVICE void sigmoid_entropy(const Loss &a) {
         u32 correct = 0;
         FOR_EACH_COLUMN(i, a.n) {
             float v = load(x[i]), small = expf(-fabsf(v));
-            ((T *)a.out)[row * a.n + i] = store<T>((v < 0 ? small : 1) / (1 + small));
+            ((float *)a.out)[row * a.n + i] = (v < 0 ? small : 1) / (1 + small);
             if (targets[i] == PADDING) continue;
             loss += (v < 0 ? 0 : v) - (targets[i] == 1 ? v : 0) + log1pf(small);
             correct += (v > 0) == (targets[i] == 1);
@@ -223,23 +223,22 @@ template <class T> DEVICE void sigmoid_entropy(const Loss &a) {
 template <class T> DEVICE void sigmoid_entropy_gradient(const Loss &a) {
     FOR_EACH_ITEM(i, a.rows * a.n) {
         u32 target = ((const u32 *)a.target)[i];
-        float value = (load(((const T *)a.x)[i]) - (target == 1 ? 1 : 0)) * a.scale;
+        float value = (((const float *)a.x)[i] - (target == 1 ? 1 : 0)) * a.scale;
         ((T *)a.out)[i] = store<T>(target == PADDING ? 0 : value);
     }
 }
 
 // A target whose first element has all bits set says that there is no sample.
 DEVICE bool is_padding(float first) { return bits(first) == PADDING; }
-DEVICE bool is_padding(Bf16 first) { return first.bits == 0xffff; }
-DEVICE bool is_padding(F16 first) { return first.bits == 0xffff; }
 
 template <class T> DEVICE void squared_error(const Loss &a) {
     FOR_EACH_ROW(row, a.rows) {
-        const T *x = (const T *)a.x + row * a.n, *t = (const T *)a.target + row * a.n;
+        const T *x = (const T *)a.x + row * a.n;
+        const float *t = (const float *)a.target + row * a.n;
         bool padding = a.n > 0 && is_padding(t[0]);
         double loss = 0;
         FOR_EACH_COLUMN(i, padding ? 0 : a.n) {
-            float difference = load(x[i]) - load(t[i]);
+            float difference = load(x[i]) - t[i];
             loss += difference * difference;
         }
         loss = block_sum(loss);
@@ -249,11 +248,12 @@ template <class T> DEVICE void squared_error(const Loss &a) {
 
 template <class T> DEVICE void squared_error_gradient(const Loss &a) {
     FOR_EACH_ROW(row, a.rows) {
-        const T *x = (const T *)a.x + row * a.n, *t = (const T *)a.target + row * a.n;
+        const T *x = (const T *)a.x + row * a.n;
+        const float *t = (const float *)a.target + row * a.n;
         T *g = (T *)a.out + row * a.n;
         bool padding = is_padding(t[0]);
         FOR_EACH_COLUMN(i, a.n) {
-            g[i] = store<T>(padding ? 0 : (load(x[i]) - load(t[i])) * a.scale);
+            g[i] = store<T>(padding ? 0 : (load(x[i]) - t[i]) * a.scale);
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{
 use crate::device::cpu::Call;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Interpolation, Op};
+use pipewright_core::plan::Precision;
 
 /// Where a computation's tensors are, as [`Operands`](crate::device::cpu::Operands) has them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +46,8 @@ pub struct ProductStep {
     pub to_f32: bool,
     /// Added to every row of the result: a linear layer's bias, of the storage type.
     pub bias: DevicePtr,
+    /// Whether f32 factors may be rounded to TF32. Our own kernel does not.
+    pub tf32: bool,
 }
 
 impl ProductStep {
@@ -88,6 +91,7 @@ pub struct Plan {
     /// Bytes of scratch that they share.
     pub scratch: u64,
     storage: Storage,
+    tf32: bool,
     base: DevicePtr,
 }
 
@@ -129,7 +133,14 @@ impl Plan {
     }
 
     pub(super) fn product(&mut self, args: Product, to_f32: bool) {
-        self.steps.push(Step::Product(ProductStep { args, to_f32, bias: DevicePtr::NULL }));
+        let tf32 = self.tf32;
+        self.steps.push(Step::Product(ProductStep { args, to_f32, bias: DevicePtr::NULL, tf32 }));
+    }
+
+    /// A product with a bias.
+    pub(super) fn product_and(&mut self, args: Product, bias: DevicePtr) {
+        let tf32 = self.tf32;
+        self.steps.push(Step::Product(ProductStep { args, to_f32: false, bias, tf32 }));
     }
 
     /// Scratch of so many bytes from the beginning on: valid until the next computation.
@@ -152,7 +163,8 @@ pub fn missing(call: &Call) -> Option<String> {
 /// # Panics
 /// On a computation that autodiff never makes, as the processor's `launch`.
 pub fn steps(call: &Call, buffers: &Buffers, storage: Storage) -> Plan {
-    let mut plan = Plan { steps: vec![], scratch: 0, storage, base: buffers.scratch };
+    let tf32 = call.precision == Precision::Tf32;
+    let mut plan = Plan { steps: vec![], scratch: 0, storage, tf32, base: buffers.scratch };
     match call.kind {
         ComputationKind::Forward => forward(call, buffers, &mut plan),
         ComputationKind::InputGradient => input_gradient(call, buffers, &mut plan),
@@ -295,7 +307,6 @@ pub enum Operand {
 /// Whether an operand is of the storage type; the others are words of 4 bytes, f32 or u32.
 pub fn is_stored(call: &Call, operand: Operand) -> bool {
     use ComputationKind::{Forward, InputGradient, WeightGradient};
-    let entropy = matches!(call.op, Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy);
     let statistics = matches!(
         call.op,
         Op::BatchNorm2d { .. }
@@ -308,16 +319,20 @@ pub fn is_stored(call: &Call, operand: Operand) -> bool {
     let index = |i: usize| call.inputs.get(i).is_some_and(|spec| spec.dtype == DType::U32);
     match (operand, call.kind) {
         (Operand::Param(i), _) => i < 2 || !matches!(call.op, Op::BatchNorm2d { .. }),
+        // Predictions; targets are words, classes or numbers, and probabilities f32.
+        (Operand::Read(i), Forward) if call.op.is_loss() => i == 0,
+        (Operand::Read(i), InputGradient) if call.op.is_loss() => {
+            i == 0 && matches!(call.op, Op::MeanSquaredError)
+        }
         (Operand::Read(i), Forward) => !index(i),
         (Operand::Read(i), WeightGradient) => !(index(i) || statistics && i == 2),
         (Operand::Read(i), InputGradient) => match call.op {
             Op::MaxPool2d { .. } => i != 0,
             Op::Attention { .. } => i != 3,
             Op::ScaledDotProduct { .. } => i != 5,
-            _ => !(statistics && i == 2 || entropy && i == 1),
+            _ => !(statistics && i == 2),
         },
-        (Operand::Write(0), Forward) => !call.op.is_loss(),
-        (Operand::Write(_), Forward) => entropy,
+        (Operand::Write(i), Forward) => i == 0 && !call.op.is_loss(),
         _ => true,
     }
 }

@@ -1,10 +1,13 @@
-//! bf16 in memory, f32 in computations. A bf16 is the upper half of an f32: the same range, 8 bits
-//! of precision. Two lie in each word of the arena, the first in the lower half.
+//! Two bytes in memory, f32 in computations: bf16, the upper half of an f32 with its range and 8 bits of
+//! precision, or IEEE half precision with 11 bits and numbers up to 65504. Two lie in each word of the
+//! arena, the first in the lower half.
 
 use super::chunks;
+use pipewright_core::compress::narrow::{Half, narrow, widen};
+use pipewright_core::plan::Precision;
 
 /// The bf16 nearest to `value`, ties to even; what is not a number stays so.
-fn to_bits(value: f32) -> u16 {
+fn bf16_of(value: f32) -> u16 {
     let bits = value.to_bits();
     // Half of the last place that stays, less one if that place is even.
     let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
@@ -13,13 +16,44 @@ fn to_bits(value: f32) -> u16 {
     (if value.is_nan() { quiet } else { rounded }) as u16
 }
 
-/// The number that [`to_bits`] keeps.
-pub fn round(value: f32) -> f32 {
-    f32::from_bits(u32::from(to_bits(value)) << 16)
+fn of_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
-/// Rounds `from` into words of two numbers each.
-pub fn pack(threads: usize, from: &[f32], into: &mut [f32]) {
+fn f16_of(value: f32) -> u16 {
+    narrow::<Half>(value) as u16
+}
+
+fn of_f16(bits: u16) -> f32 {
+    widen::<Half>(bits.into())
+}
+
+/// The number that is left of `value` when it is stored: all of it in precisions of four bytes.
+pub fn round(precision: Precision, value: f32) -> f32 {
+    match precision {
+        Precision::F32 | Precision::Tf32 => value,
+        Precision::Bf16 => of_bf16(bf16_of(value)),
+        Precision::F16 => of_f16(f16_of(value)),
+    }
+}
+
+/// Rounds `from` into words of two numbers each, f16 or else bf16.
+pub fn pack(precision: Precision, threads: usize, from: &[f32], into: &mut [f32]) {
+    match precision {
+        Precision::F16 => pack_by(f16_of, threads, from, into),
+        _ => pack_by(bf16_of, threads, from, into),
+    }
+}
+
+/// The numbers of words of two each, f16 or else bf16.
+pub fn unpack(precision: Precision, threads: usize, from: &[f32], into: &mut [f32]) {
+    match precision {
+        Precision::F16 => unpack_by(of_f16, threads, from, into),
+        _ => unpack_by(of_bf16, threads, from, into),
+    }
+}
+
+fn pack_by(to_bits: impl Fn(f32) -> u16 + Sync, threads: usize, from: &[f32], into: &mut [f32]) {
     let into: &mut [u16] = bytemuck::cast_slice_mut(into);
     debug_assert!(into.len() == from.len().next_multiple_of(2));
     let threads = chunks::worth(threads, from.len());
@@ -29,16 +63,13 @@ pub fn pack(threads: usize, from: &[f32], into: &mut [f32]) {
     });
 }
 
-/// The numbers of words of two each.
-pub fn unpack(threads: usize, from: &[f32], into: &mut [f32]) {
+fn unpack_by(of_bits: impl Fn(u16) -> f32 + Sync, threads: usize, from: &[f32], into: &mut [f32]) {
     let from: &[u16] = bytemuck::cast_slice(from);
     debug_assert!(from.len() == into.len().next_multiple_of(2));
     let threads = chunks::worth(threads, into.len());
     chunks::for_each(threads, into, chunks::ELEMENTWISE, |chunk, into| {
         let from = &from[chunk * chunks::ELEMENTWISE..][..into.len()];
-        for (value, packed) in into.iter_mut().zip(from) {
-            *value = f32::from_bits(u32::from(*packed) << 16);
-        }
+        into.iter_mut().zip(from).for_each(|(value, packed)| *value = of_bits(*packed));
     });
 }
 
@@ -60,6 +91,27 @@ mod tests {
             ((f64::from(value) - f64::from(below)).abs(), (next - f64::from(value)).abs());
         let even = (value.to_bits() >> 16).is_multiple_of(2);
         if down < up || (down == up && even) { below } else { above }
+    }
+
+    fn round(value: f32) -> f32 {
+        super::round(Precision::Bf16, value)
+    }
+
+    /// Conversions are core's; that numbers take their way through the right ones is shown by some.
+    #[test]
+    fn half_precision() {
+        for (value, expected) in [
+            (1.0 + f32::powi(2.0, -11), 1.0),
+            (1.0 + f32::powi(2.0, -10), 1.0 + f32::powi(2.0, -10)),
+            (65519.0, 65504.0),
+            (65520.0, f32::INFINITY),
+            (f32::powi(2.0, -24), f32::powi(2.0, -24)),
+            (f32::powi(2.0, -26), 0.0),
+        ] {
+            assert_eq!(super::round(Precision::F16, value), expected, "{value}");
+        }
+        assert!(super::round(Precision::F16, f32::NAN).is_nan());
+        assert_eq!(super::round(Precision::Tf32, 1.0 + f32::EPSILON), 1.0 + f32::EPSILON);
     }
 
     #[test]
@@ -90,13 +142,16 @@ mod tests {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("threads");
         for len in [0usize, 1, 5, 100_001] {
             let values: Vec<f32> = (0..len).map(|i| (i as f32 * 0.37).sin()).collect();
-            let rounded: Vec<f32> = values.iter().map(|x| round(*x)).collect();
-            for threads in [1, 3] {
+            for (precision, threads) in
+                [Precision::Bf16, Precision::F16].into_iter().flat_map(|p| [(p, 1), (p, 3)])
+            {
+                let rounded: Vec<f32> =
+                    values.iter().map(|x| super::round(precision, *x)).collect();
                 let mut words = vec![0.0; len.div_ceil(2)];
                 let mut back = vec![f32::NAN; len];
                 pool.install(|| {
-                    pack(threads, &values, &mut words);
-                    unpack(threads, &words, &mut back);
+                    pack(precision, threads, &values, &mut words);
+                    unpack(precision, threads, &words, &mut back);
                 });
                 assert_eq!(back, rounded);
             }
