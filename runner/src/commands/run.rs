@@ -7,7 +7,7 @@ mod state;
 #[cfg(feature = "mpi")]
 mod survive;
 
-use crate::args::{DeviceKind, RunArgs, TransportKind};
+use crate::args::{DeviceKind, RunArgs, Switch, TransportKind};
 use crate::checkpoint::CheckpointError;
 use crate::data::{self, DataSet};
 use crate::device::DeviceError;
@@ -45,6 +45,7 @@ struct Run {
     device: DeviceKind,
     /// For device `cuda`: one at least.
     gpus: Vec<Gpu>,
+    cuda_graphs: Switch,
     are_processes: bool,
     json: bool,
     /// Crews of threads.
@@ -234,6 +235,7 @@ impl Run {
             threads,
             device: args.device,
             gpus,
+            cuda_graphs: args.cuda_graphs,
             are_processes: process.is_some(),
             json: args.json,
             crews: args.crews,
@@ -269,12 +271,15 @@ impl Run {
         let parts = (plan, &prediction.graph, program);
         let mut rank = match self.device {
             DeviceKind::Cpu => Rank::new(parts, &self.data, transport, self.threads),
-            DeviceKind::Cuda => match gpu::open(&self.gpus, (index, self.are_processes), program) {
-                Ok(engine) => {
-                    Rank::on(Box::new(engine), parts, &self.data, transport, self.threads)
+            DeviceKind::Cuda => {
+                let who = (index, self.are_processes);
+                match gpu::open(&self.gpus, who, program, self.cuda_graphs) {
+                    Ok(engine) => {
+                        Rank::on(Box::new(engine), parts, &self.data, transport, self.threads)
+                    }
+                    Err(source) => return (Err(self.no_device(source, transport)), None),
                 }
-                Err(source) => return (Err(self.no_device(source, transport)), None),
-            },
+            }
             DeviceKind::Model => {
                 let model = Model::new(&prediction.costs, &prediction.stages);
                 Rank::modelled(parts, &self.data, transport, model)

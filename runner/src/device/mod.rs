@@ -9,4 +9,4 @@ pub mod cpu;
 pub mod cuda;
 pub mod model;
 
-pub use accelerator::{Accelerator, Conversion, DeviceError, ParameterPlaces, Places};
+pub use accelerator::{Accelerator, Conversion, DeviceError, Graphs, ParameterPlaces, Places};

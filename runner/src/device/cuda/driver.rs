@@ -1,7 +1,12 @@
 //! A GPU by NVIDIA's driver.
 //!
-//! One stream: what is asked for is done in order, without events. Nobody but this has the context
-//! current on the rank's thread.
+//! One stream computes: what is asked for is done in order. Another one brings what is staged ([`places`]);
+//! events say when it is there and when it was read. Nobody but this has the context current on the rank's
+//! thread.
+
+mod graph;
+mod pinned;
+mod places;
 
 use super::backend::Backend;
 use super::cache::Cache;
@@ -11,6 +16,7 @@ use super::products::Products;
 use crate::device::DeviceError;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use pipewright_core::units::Bytes;
+use places::Place;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -24,6 +30,11 @@ pub struct Driver {
     name: String,
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
+    /// Brings what is staged.
+    bringing: Arc<CudaStream>,
+    places: Vec<Option<Place>>,
+    /// Of the graph that is being made: where the bytes of its next upload will lie.
+    capturing: Option<*mut u8>,
     allocated: Vec<sys::CUdeviceptr>,
     modules: BTreeMap<Source, sys::CUmodule>,
     functions: BTreeMap<(Source, String), sys::CUfunction>,
@@ -48,6 +59,7 @@ impl Driver {
         };
         let context = CudaContext::new(gpu.index as usize).map_err(told("open"))?;
         let stream = context.new_stream().map_err(told("make a stream"))?;
+        let bringing = context.new_stream().map_err(told("make a stream"))?;
         let products = Products::new(&name)?;
         let (modules, functions) = (BTreeMap::new(), BTreeMap::new());
         let mut driver = Self {
@@ -55,6 +67,9 @@ impl Driver {
             name,
             context,
             stream,
+            bringing,
+            places: vec![],
+            capturing: None,
             allocated: vec![],
             modules,
             functions,
@@ -147,8 +162,13 @@ impl Backend for Driver {
         Ok(address)
     }
 
-    fn upload(&mut self, to: DevicePtr, bytes: &[u8]) -> Result<(), DeviceError> {
+    fn upload(&mut self, to: DevicePtr, mut bytes: &[u8]) -> Result<(), DeviceError> {
         self.current()?;
+        if let Some(next) = &mut self.capturing {
+            // SAFETY: the graph has memory for all of its uploads, which lives as long as it does.
+            bytes = unsafe { std::slice::from_raw_parts(*next, bytes.len()) };
+            *next = next.wrapping_add(bytes.len());
+        }
         // SAFETY: the caller's addresses are allocated. From memory that is not pinned the driver has
         // taken the bytes when this returns.
         let copied = unsafe { result::memcpy_htod_async(to.0, bytes, self.stream.cu_stream()) };
@@ -217,6 +237,23 @@ impl Backend for Driver {
         // Matrices that the library does not take.
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
+
+    fn stage(
+        &mut self,
+        place: usize,
+        bytes: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<DevicePtr, DeviceError> {
+        self.stage_at(place, bytes, fill)
+    }
+
+    fn arrived(&mut self, place: usize) -> Result<(), DeviceError> {
+        self.arrived_at(place)
+    }
+
+    fn taken(&mut self, place: usize) -> Result<(), DeviceError> {
+        self.taken_from(place)
+    }
 }
 
 impl Drop for Driver {
@@ -224,6 +261,7 @@ impl Drop for Driver {
         // A device that has failed keeps its memory until the process ends.
         let _ = self.current();
         let _ = self.stream.synchronize();
+        let _ = self.bringing.synchronize();
         for address in self.allocated.drain(..) {
             // SAFETY: allocated here, and nothing runs any more.
             let _ = unsafe { result::free_sync(address) };

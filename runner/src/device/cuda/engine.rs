@@ -8,7 +8,7 @@ use super::kernels::{
     Buffers, DevicePtr, Elementwise, Launch, Source, Step, Storage, missing, steps,
 };
 use crate::device::cpu::{Call, Rule, Update};
-use crate::device::{Accelerator, Conversion, DeviceError, ParameterPlaces, Places};
+use crate::device::{Accelerator, Conversion, DeviceError, Graphs, ParameterPlaces, Places};
 use pipewright_core::plan::{Optimizer, Region};
 use pipewright_core::units::Bytes;
 use smallvec::SmallVec;
@@ -22,6 +22,10 @@ pub struct Engine<B> {
     scratch: (DevicePtr, u64),
     /// The number of the training step, as the device knows it.
     step: (DevicePtr, Option<u64>),
+    /// What is kept beside the arena, and its size.
+    kept: (DevicePtr, u64),
+    /// Where what is staged lies, by place.
+    staged: Vec<DevicePtr>,
     /// By the places of weights that are updated together.
     tables: BTreeMap<Vec<u64>, Table>,
 }
@@ -44,8 +48,23 @@ impl<B: Backend> Engine<B> {
     pub fn new(mut backend: B, arena: Bytes, what: &str) -> Result<Self, DeviceError> {
         let arena = backend.allocate(arena.0, what)?;
         let step = (backend.allocate(8, "the number of the step")?, None);
-        let (scratch, tables) = ((DevicePtr::NULL, 0), BTreeMap::new());
-        Ok(Self { backend, arena, scratch, step, tables })
+        let none = (DevicePtr::NULL, 0);
+        let (scratch, kept, staged, tables) = (none, none, vec![], BTreeMap::new());
+        Ok(Self { backend, arena, scratch, step, kept, staged, tables })
+    }
+
+    /// Keeps up to `bytes` bytes; those that are kept already stay.
+    fn keep_up_to(&mut self, bytes: u64) -> Result<(), DeviceError> {
+        let (before, size) = self.kept;
+        if bytes > size {
+            let size = bytes.next_power_of_two().max(1 << 10);
+            let now = self.backend.allocate(size, "losses")?;
+            if before != DevicePtr::NULL {
+                self.backend.copy(before, now, self.kept.1)?;
+            }
+            self.kept = (now, size);
+        }
+        Ok(())
     }
 
     fn place(&self, region: &Region) -> DevicePtr {
@@ -202,5 +221,50 @@ impl<B: Backend> Accelerator for Engine<B> {
 
     fn zero(&mut self, region: Region) -> Result<(), DeviceError> {
         self.backend.zero(self.place(&region), region.bytes.0)
+    }
+
+    fn keep(&mut self, from: Region, at: u64) -> Result<(), DeviceError> {
+        self.keep_up_to(at + from.bytes.0)?;
+        self.backend.copy(self.place(&from), self.kept.0.after(at), from.bytes.0)
+    }
+
+    fn kept(&mut self, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.keep_up_to(bytes.len() as u64)?;
+        self.backend.download(self.kept.0, bytes)
+    }
+
+    fn stage(
+        &mut self,
+        place: usize,
+        bytes: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        let at = self.backend.stage(place, bytes, fill)?;
+        if self.staged.len() <= place {
+            self.staged.resize(place + 1, DevicePtr::NULL);
+        }
+        self.staged[place] = at;
+        Ok(())
+    }
+
+    fn take(&mut self, place: usize, into: Region) -> Result<(), DeviceError> {
+        self.backend.arrived(place)?;
+        self.backend.copy(self.staged[place], self.place(&into), into.bytes.0)?;
+        self.backend.taken(place)
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.backend.flush()
+    }
+
+    fn end_batch(&mut self) -> Result<(), DeviceError> {
+        self.backend.flush()?;
+        // So that the next mini-batch asks for the same, whatever its number.
+        self.step.1 = None;
+        Ok(())
+    }
+
+    fn graphs(&self) -> Option<Graphs> {
+        self.backend.graphs()
     }
 }
