@@ -34,6 +34,7 @@ impl<T: Transport> Rank<'_, T> {
         let batch = Batch::Train(step);
         let program = self.program;
         self.begin_step(step);
+        self.input.begin(batch);
         for instruction in &program.train {
             match *instruction {
                 Instruction::Load { micro_batch, source, region } => {

@@ -120,6 +120,10 @@ impl<B: Capture> Recorder<B> {
     }
 
     fn ask(&mut self, command: Command) {
+        // Graphs have no copies of nothing.
+        if let Command::Copy { bytes: 0, .. } | Command::Zero { bytes: 0, .. } = command {
+            return;
+        }
         command.stamp(&mut self.pending.hasher);
         self.pending.commands.push(command);
     }
@@ -192,7 +196,7 @@ impl<B: Capture> Backend for Recorder<B> {
     }
 
     fn upload(&mut self, to: DevicePtr, bytes: &[u8]) -> Result<(), DeviceError> {
-        if !self.records() || bytes.len() > UPLOAD_MAX {
+        if !self.records() || bytes.is_empty() || bytes.len() > UPLOAD_MAX {
             self.flush()?;
             return self.backend.upload(to, bytes);
         }
