@@ -14,7 +14,7 @@ build() { # FOLDER
   cargo build --locked --release -p pipewright-runner --no-default-features
   cp "${CARGO_TARGET_DIR:-target}/release/runner" "$1/runner"
   cargo test --locked --release -p pipewright-runner --no-default-features --no-run \
-    --test cuda_engine --test devices --message-format=json |
+    --test cuda_engine --test cuda_graphs --test devices --message-format=json |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | while read -r test; do
     name=$(basename "$test")
     cp "$test" "$1/test-${name%-*}"
@@ -50,6 +50,7 @@ row() { # NAME COMMAND..
   fi
 }
 row 'training like the processor, 1 and 3 ranks' "$folder/test-cuda_engine" --exact on_a_gpu
+row 'CUDA graphs compute what commands do' "$folder/test-cuda_graphs" --exact training::on_a_gpu
 row 'memory that is not there is an error' "$folder/test-devices" --exact more_memory_than_there_is
 
 printf '\n%-10s %6s %10s %22s %22s %22s %7s\n' network batch precision 'PyTorch eager ms' \

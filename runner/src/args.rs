@@ -111,6 +111,15 @@ pub enum DeviceKind {
     Model,
 }
 
+/// Whether to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Do.
+    On,
+    /// Do not.
+    Off,
+}
+
 /// `runner devices`.
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
@@ -170,6 +179,10 @@ pub struct RunArgs {
     /// What computes.
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: DeviceKind,
+    /// With --device cuda: replay what a step asks of the GPU as one CUDA graph, where it is the same as
+    /// in the step before.
+    #[arg(long, value_enum, default_value = "on")]
+    pub cuda_graphs: Switch,
     /// Threads that each rank computes with; 0 shares the cores among the ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,

@@ -2,6 +2,8 @@
 //! one, train as those of the processor do, up to the order of sums.
 
 mod common;
+#[path = "cuda_graphs/emulated.rs"]
+mod emulated;
 #[path = "cuda_kernels/emulator.rs"]
 #[allow(dead_code, reason = "sizes of arguments are compared elsewhere")]
 mod emulator;
@@ -9,95 +11,17 @@ mod emulator;
 mod precisions;
 
 use common::{draft, draft_of, networks};
+use emulated::Emulated;
 use pipewright_core::plan::{Plan, Precision, Program};
 use pipewright_core::predict::predict;
 use pipewright_runner::data::{DataSet, open};
-use pipewright_runner::device::cuda::kernels::{DevicePtr, Launch, ProductStep, Storage};
-use pipewright_runner::device::cuda::{Backend, Driver, Engine, gpus};
-use pipewright_runner::device::{Accelerator, DeviceError};
+use pipewright_runner::device::Accelerator;
+use pipewright_runner::device::cuda::{Driver, Engine, Recorder, gpus};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
-
-/// The emulator as a device: its memory is the processor's, at the same addresses.
-#[derive(Default)]
-struct Emulated {
-    memory: Vec<Vec<u128>>,
-    marks: Vec<Instant>,
-    /// Launches that only write numbers in another type.
-    converted: Arc<AtomicU64>,
-    /// Products whose factors may be rounded to TF32.
-    rounded: Arc<AtomicU64>,
-}
-
-impl Emulated {
-    /// Bytes of the device's memory.
-    fn at(&mut self, at: DevicePtr, bytes: u64) -> &mut [u8] {
-        let holds = |memory: &&mut Vec<u128>| {
-            let begin = memory.as_ptr() as u64;
-            begin <= at.0 && at.0 + bytes <= begin + 16 * memory.len() as u64
-        };
-        let memory = self.memory.iter_mut().find(holds).expect("memory of the device");
-        let offset = (at.0 - memory.as_ptr() as u64) as usize;
-        &mut bytemuck::cast_slice_mut::<_, u8>(memory)[offset..offset + bytes as usize]
-    }
-}
-
-impl Backend for Emulated {
-    fn name(&self) -> &str {
-        "emulator"
-    }
-
-    fn allocate(&mut self, bytes: u64, _: &str) -> Result<DevicePtr, DeviceError> {
-        self.memory.push(vec![0; bytes.div_ceil(16).max(1) as usize]);
-        Ok(DevicePtr(self.memory.last().expect("it was added").as_ptr() as u64))
-    }
-
-    fn upload(&mut self, to: DevicePtr, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.at(to, bytes.len() as u64).copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn download(&mut self, from: DevicePtr, bytes: &mut [u8]) -> Result<(), DeviceError> {
-        bytes.copy_from_slice(self.at(from, bytes.len() as u64));
-        Ok(())
-    }
-
-    fn copy(&mut self, from: DevicePtr, to: DevicePtr, bytes: u64) -> Result<(), DeviceError> {
-        let copied = self.at(from, bytes).to_vec();
-        self.upload(to, &copied)
-    }
-
-    fn zero(&mut self, at: DevicePtr, bytes: u64) -> Result<(), DeviceError> {
-        self.at(at, bytes).fill(0);
-        Ok(())
-    }
-
-    fn launch(&mut self, launch: &Launch) -> Result<(), DeviceError> {
-        let converts = ["narrow_", "widen_"].iter().any(|name| launch.kernel.starts_with(name));
-        self.converted.fetch_add(converts.into(), Ordering::Relaxed);
-        emulator::run(launch);
-        Ok(())
-    }
-
-    fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
-        self.rounded.fetch_add(product.tf32.into(), Ordering::Relaxed);
-        product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
-    }
-
-    fn mark(&mut self) -> Result<(), DeviceError> {
-        self.marks.push(Instant::now());
-        Ok(())
-    }
-
-    fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
-        ages.extend(self.marks.drain(..).map(|mark| mark.elapsed().as_nanos() as u64));
-        Ok(())
-    }
-}
 
 /// Losses of all steps, and all that lasts after the last, by rank.
 type Trained = Vec<(Vec<f64>, Vec<(String, Vec<f32>)>)>;
@@ -231,6 +155,6 @@ fn on_a_gpu() {
     };
     trains_like_the_processor(&|program| {
         let driver = Driver::open(&gpus[0]).unwrap();
-        Box::new(Engine::new(driver, program.tensors(), "a rank").unwrap())
+        Box::new(Engine::new(Recorder::new(driver), program.tensors(), "a rank").unwrap())
     });
 }

@@ -1,7 +1,8 @@
 //! Ranks on GPUs.
 
+use crate::args::Switch;
 use crate::device::DeviceError;
-use crate::device::cuda::{Driver, Engine, Gpu};
+use crate::device::cuda::{Driver, Engine, Gpu, Recorder};
 use pipewright_core::plan::Program;
 use std::env;
 
@@ -25,10 +26,16 @@ pub fn open(
     gpus: &[Gpu],
     (rank, are_processes): (u32, bool),
     program: &Program,
-) -> Result<Engine<Driver>, DeviceError> {
+    graphs: Switch,
+) -> Result<Engine<Recorder<Driver>>, DeviceError> {
     let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
     let what = format!("the tensors of rank {rank} (stage {})", stages.join(", "));
-    Engine::new(Driver::open(gpu_of(gpus, rank, are_processes))?, program.tensors(), &what)
+    let driver = Driver::open(gpu_of(gpus, rank, are_processes))?;
+    let recorder = match graphs {
+        Switch::On => Recorder::new(driver),
+        Switch::Off => Recorder::without_graphs(driver, "--cuda-graphs off"),
+    };
+    Engine::new(recorder, program.tensors(), &what)
 }
 
 #[cfg(test)]

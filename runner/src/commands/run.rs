@@ -6,7 +6,7 @@ mod state;
 #[cfg(feature = "mpi")]
 mod survive;
 
-use crate::args::{DeviceKind, RunArgs, TransportKind};
+use crate::args::{DeviceKind, RunArgs, Switch, TransportKind};
 use crate::checkpoint::CheckpointError;
 use crate::data::{self, DataSet};
 use crate::device::DeviceError;
@@ -44,6 +44,7 @@ struct Run {
     device: DeviceKind,
     /// For device `cuda`: one at least.
     gpus: Vec<Gpu>,
+    cuda_graphs: Switch,
     are_processes: bool,
     json: bool,
     /// Crews of threads.
@@ -233,6 +234,7 @@ impl Run {
             threads,
             device: args.device,
             gpus,
+            cuda_graphs: args.cuda_graphs,
             are_processes: process.is_some(),
             json: args.json,
             crews: args.crews,
@@ -269,7 +271,8 @@ impl Run {
         let mut rank = match self.device {
             DeviceKind::Cpu => Rank::new(parts, &self.data, transport, self.threads),
             DeviceKind::Cuda => {
-                match super::gpu::open(&self.gpus, (index, self.are_processes), program) {
+                let who = (index, self.are_processes);
+                match super::gpu::open(&self.gpus, who, program, self.cuda_graphs) {
                     Ok(engine) => {
                         Rank::on(Box::new(engine), parts, &self.data, transport, self.threads)
                     }

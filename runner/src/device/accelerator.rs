@@ -3,6 +3,7 @@
 use super::cpu::{Call, Rule, Update};
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A value's place in the arena, and how it lies there.
@@ -82,8 +83,23 @@ pub enum DeviceError {
     },
 }
 
+/// How much of a device's work is replayed: commands that come again as they were, in one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Graphs {
+    /// Graphs that were made of commands.
+    pub captured: u64,
+    /// How often one of them was replayed.
+    pub replayed: u64,
+    /// Sequences of commands that were handed over one by one.
+    pub one_by_one: u64,
+    /// Why no graphs are made, or no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
 /// A processor with memory of its own: the rank's arena, at the same offsets. What is asked for is done in
-/// order; only [`Self::download`] waits until it is done.
+/// order; only [`Self::download`] and [`Self::kept`] wait until it is done. Until one of them is called, or
+/// [`Self::flush`], it may not have begun.
 pub trait Accelerator: Send {
     /// Writes bytes from `offset` on. They are the caller's again when it returns.
     ///
@@ -139,4 +155,52 @@ pub trait Accelerator: Send {
     /// # Errors
     /// When the device has failed.
     fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError>;
+
+    /// Keeps the bytes of a region as they are when all that was asked for before is done, beside the
+    /// arena, from `at` on. Nobody waits.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn keep(&mut self, region: Region, at: u64) -> Result<(), DeviceError>;
+
+    /// Reads the first bytes of what was kept, when all that was asked for before is done.
+    ///
+    /// # Errors
+    /// When the device has failed, at this or at something before.
+    fn kept(&mut self, bytes: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Sets bytes on their way to a place beside the arena, while the device goes on with what it was
+    /// asked for. `fill` writes them, all of them, before this returns. Places are numbered from 0.
+    ///
+    /// # Errors
+    /// When the device has failed, or has no memory for them.
+    fn stage(
+        &mut self,
+        place: usize,
+        bytes: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError>;
+
+    /// Writes a region from what was staged at a place, as many bytes, when they are there. Nobody waits.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn take(&mut self, place: usize, into: Region) -> Result<(), DeviceError>;
+
+    /// Has the device begin with what it was asked for: the host is about to wait for somebody else.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn flush(&mut self) -> Result<(), DeviceError>;
+
+    /// The same at the end of a mini-batch: the next one may be asked for in the same words.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn end_batch(&mut self) -> Result<(), DeviceError>;
+
+    /// How much is replayed; none where a device makes no graphs.
+    fn graphs(&self) -> Option<Graphs> {
+        None
+    }
 }

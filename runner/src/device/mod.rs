@@ -9,4 +9,4 @@ pub mod cpu;
 pub mod cuda;
 pub mod model;
 
-pub use accelerator::{Accelerator, DeviceError, ParameterPlaces, Place, Places};
+pub use accelerator::{Accelerator, DeviceError, Graphs, ParameterPlaces, Place, Places};

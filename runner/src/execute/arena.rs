@@ -5,7 +5,7 @@
 
 mod newest;
 
-use crate::device::{Accelerator, DeviceError};
+use crate::device::{Accelerator, DeviceError, Graphs};
 use newest::{Access, Newest, Side};
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
@@ -137,6 +137,55 @@ impl Arena {
         let device = self.device.as_mut().expect("a device computes");
         let told = device.accelerator.ages(ages);
         device.note(told);
+    }
+
+    /// Has the device, if there is one, do something with none of the arena's bytes, unless it has failed.
+    fn ask(&mut self, work: impl FnOnce(&mut dyn Accelerator) -> Result<(), DeviceError>) {
+        if let Some(device) = self.device.as_mut().filter(|device| device.fault.is_none()) {
+            let done = work(&mut *device.accelerator);
+            device.note(done);
+        }
+    }
+
+    /// Has the device begin with what it was asked for: the host is about to wait for somebody else.
+    pub fn flush(&mut self) {
+        self.ask(|device| device.flush());
+    }
+
+    /// The same at the end of a mini-batch.
+    pub fn end_batch(&mut self) {
+        self.ask(|device| device.end_batch());
+    }
+
+    /// Sets bytes on their way to the device, beside the arena; `fill` writes them. It is not called on a
+    /// device that has failed.
+    pub fn stage(&mut self, place: usize, bytes: Bytes, fill: &mut dyn FnMut(&mut [u8])) {
+        self.ask(|device| device.stage(place, bytes.0, fill));
+    }
+
+    /// Has the device write all of a region from what was staged.
+    ///
+    /// # Panics
+    /// Without a device.
+    pub fn take(&mut self, place: usize, into: Region) {
+        let device = self.device.as_mut().expect("a device computes");
+        device.hand_over(&self.lines, into, Access::Overwrite);
+        self.ask(|device| device.take(place, into));
+    }
+
+    /// Has the device keep a region as it is now, for [`Self::kept`].
+    pub fn keep(&mut self, from: Region, at: u64) {
+        self.compute(&[from], &[], |device| device.keep(from, at));
+    }
+
+    /// What was kept, when it is there; zeros on a device that has failed.
+    pub fn kept(&mut self, bytes: &mut [u8]) {
+        self.ask(|device| device.kept(bytes));
+    }
+
+    /// How much of the device's work is replayed.
+    pub fn graphs(&self) -> Option<Graphs> {
+        self.device.as_ref().and_then(|device| device.accelerator.graphs())
     }
 
     /// What went wrong on the device since it was asked last.

@@ -1,6 +1,7 @@
 //! What a rank computes: kernels of passes, updates of parameters.
 
 use super::arena::{Arena, Slices};
+use super::error::Fault;
 use super::rank::{Batch, Rank, StepCounts};
 use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Turn, Update, launch, packed};
 use crate::device::{Accelerator, ParameterPlaces, Place, Places};
@@ -21,6 +22,9 @@ pub(super) struct Pass {
     /// Version of the parameters.
     pub version: u32,
 }
+
+/// Bytes that the loss gives of a micro-batch: its value, and correct predictions.
+const KEPT: u64 = 8;
 
 /// Where the tensors of a computation lie; see [`Places`].
 struct KernelPlaces {
@@ -104,10 +108,36 @@ impl<T: Transport> Rank<'_, T> {
         }
         buckets.iter().try_for_each(|bucket| self.reduce(stage.stage, bucket))?;
         if let (ActionKind::Forward, Some(loss), None) = (action.kind, &stage.loss, &self.model) {
-            let words = self.arena.floats(stage.region(loss, pass.slot, pass.outbox));
-            counts.loss += f64::from(words[0]);
-            counts.correct += u64::from(words[1].to_bits());
+            let region = stage.region(loss, pass.slot, pass.outbox);
+            match self.arena.is_distant() {
+                // Nobody waits for it before the end of the mini-batch.
+                true => {
+                    self.arena.keep(region, KEPT * u64::from(self.kept));
+                    self.kept += 1;
+                }
+                false => counts.add(bytemuck::cast_slice(self.arena.floats(region))),
+            }
         }
+        Ok(())
+    }
+
+    /// Has the device do what it was asked for, reads ahead meanwhile, and adds up what the loss gave of
+    /// each micro-batch, in their order.
+    pub(super) fn end_batch(&mut self, batch: Batch, counts: &mut StepCounts) -> Result<(), Fault> {
+        if !self.arena.is_distant() {
+            return Ok(());
+        }
+        self.arena.end_batch();
+        self.stage_ahead(batch);
+        let start = self.transport.now_ns();
+        let mut kept = vec![[0_u32; 2]; std::mem::take(&mut self.kept) as usize];
+        if !kept.is_empty() {
+            self.arena.kept(bytemuck::cast_slice_mut(&mut kept));
+        }
+        kept.iter().for_each(|words| counts.add(words));
+        // The device has computed meanwhile.
+        counts.busy_ns += self.transport.now_ns() - start;
+        self.arena.check()?;
         Ok(())
     }
 

@@ -139,6 +139,19 @@ pub(super) enum Fault {
     Device(DeviceError),
 }
 
+impl Fault {
+    /// The error of a step, or of a round of an evaluation, at an instruction of the rank's program; past
+    /// the last one at its end.
+    pub(super) fn at(self, step: u64, instruction: usize) -> RunError {
+        match self {
+            Self::Transport(source) => RunError::Transport { step, instruction, source },
+            Self::Data(source) => RunError::Data { step, source },
+            Self::Codec(source) => RunError::Codec { step, instruction, source },
+            Self::Device(source) => RunError::Device { step, instruction, source },
+        }
+    }
+}
+
 impl From<DeviceError> for Fault {
     fn from(error: DeviceError) -> Self {
         Fault::Device(error)

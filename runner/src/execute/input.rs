@@ -8,6 +8,7 @@ use crate::transport::Transport;
 use pipewright_core::elastic::Origin;
 use pipewright_core::ids::MicroBatch;
 use pipewright_core::plan::{Instruction, Plan, Region, Source};
+use pipewright_core::units::Bytes;
 
 /// What a rank loads from.
 pub(super) struct Input {
@@ -18,8 +19,37 @@ pub(super) struct Input {
     feed: Option<(Pass, Feed)>,
     /// Whether to read ahead at all.
     ahead: bool,
+    /// Where samples of a device with memory of its own are on their way.
+    staged: Staged,
     /// Nanoseconds that loads took since somebody asked.
     waited_ns: u64,
+}
+
+/// Places of samples on their way to a device. Mini-batches take turns with two sets of them, so that
+/// the next one's travel while this one's are read.
+#[derive(Default)]
+struct Staged {
+    /// Which of the two sets the mini-batch under way has.
+    side: usize,
+    /// Loads of it so far.
+    loads: usize,
+    /// Whether all of its samples were staged before it began.
+    ready: bool,
+    /// The next mini-batch, when its samples are staged.
+    ahead: Option<Batch>,
+}
+
+impl Staged {
+    /// The place of the next load.
+    fn next(&mut self) -> usize {
+        self.loads += 1;
+        place(self.side, self.loads - 1)
+    }
+}
+
+/// The place of load `number` of a mini-batch.
+fn place(side: usize, number: usize) -> usize {
+    2 * number + side
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,13 +85,20 @@ impl Input {
         let train = Reader::new(data.train.clone(), order(sequence, data.train.len()));
         let test = (!data.test.is_empty())
             .then(|| Reader::new(data.test.clone(), order(Sequence::Once, data.test.len())));
-        Self { train, test, feed: None, ahead: true, waited_ns: 0 }
+        Self { train, test, feed: None, ahead: true, staged: Staged::default(), waited_ns: 0 }
     }
 
     /// Has training go on where other mini-batches ended.
     pub fn go_on_at(&mut self, origin: Origin) {
         self.feed = None;
+        self.staged.ahead = None;
         self.train.go_on_at(origin);
+    }
+
+    /// A mini-batch begins.
+    pub fn begin(&mut self, batch: Batch) {
+        let ready = self.staged.ahead.take() == Some(batch);
+        self.staged = Staged { side: 1 - self.staged.side, ready, ..Staged::default() };
     }
 
     /// Nanoseconds that loads took since the last call.
@@ -135,13 +172,52 @@ impl<T: Transport> Rank<'_, T> {
         (source, region): (Source, Region),
     ) -> Result<(), DataError> {
         let load = load_of(&self.replica, replica, micro_batch, (source, region));
-        let words = bytemuck::cast_slice_mut(self.arena.floats(region));
+        // What is for others leaves from the host.
+        if self.arena.is_distant() && replica == self.replica.index {
+            let place = self.input.staged.next();
+            if !self.input.staged.ready {
+                self.stage(place, batch, load)?;
+            }
+            self.arena.take(place, region);
+            return Ok(());
+        }
         let start = self.transport.now_ns();
-        self.input.load(batch, load, words)?;
+        self.input.load(batch, load, bytemuck::cast_slice_mut(self.arena.raw_mut(region)))?;
+        self.loaded(start);
+        Ok(())
+    }
+
+    fn loaded(&mut self, start: u64) {
         let end = self.transport.now_ns();
         self.input.waited_ns += end - start;
         self.recorder.loaded(start, end);
-        Ok(())
+    }
+
+    /// Sets samples on their way to the device.
+    fn stage(&mut self, place: usize, batch: Batch, load: Load) -> Result<(), DataError> {
+        let start = self.transport.now_ns();
+        let (input, mut done) = (&mut self.input, Ok(()));
+        self.arena.stage(place, Bytes(4 * load.words as u64), &mut |bytes| {
+            done = input.load(batch, load, bytemuck::cast_slice_mut(bytes));
+        });
+        self.loaded(start);
+        done
+    }
+
+    /// Stages the samples of the next step of training, while the device computes this one.
+    pub(super) fn stage_ahead(&mut self, batch: Batch) {
+        let Batch::Train(step) = batch else { return };
+        let program = &self.program.train;
+        let scatters = program.iter().any(|i| matches!(i, Instruction::Scatter { .. }));
+        if !self.input.ahead || scatters || step + 1 >= self.plan.steps {
+            return;
+        }
+        let (next, side) = (Batch::Train(step + 1), 1 - self.input.staged.side);
+        let loads = loads(&self.replica, program);
+        let mut all = (0..).zip(loads);
+        let staged = all.try_for_each(|(number, load)| self.stage(place(side, number), next, load));
+        // What cannot be read is an error of the step that needs it: there it is tried again.
+        self.input.staged.ahead = Some(next).filter(|_| staged.is_ok());
     }
 }
 

@@ -35,6 +35,7 @@ impl<T: Transport> Rank<'_, T> {
         let batch = Batch::Train(step);
         let program = self.program;
         self.begin_step(step);
+        self.input.begin(batch);
         // Moments, two for each of these: on the device's clock they are known when all is done.
         let (mut measured, mut moments) = (vec![], vec![]);
         for (index, instruction) in program.train.iter().enumerate() {
@@ -63,6 +64,7 @@ impl<T: Transport> Rank<'_, T> {
             done.map_err(|source| RunError::Device { step, instruction: index, source })?;
         }
         if self.arena.is_distant() {
+            self.arena.end_batch();
             self.arena.ages(&mut moments);
             let instruction = program.train.len();
             let done = self.arena.check();

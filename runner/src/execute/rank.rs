@@ -13,7 +13,7 @@ use super::replica::Replica;
 use crate::data::DataSet;
 use crate::device::cpu::{Rule, team};
 use crate::device::model::Model;
-use crate::device::{Accelerator, DeviceError};
+use crate::device::{Accelerator, DeviceError, Graphs};
 use crate::init::init_param;
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
@@ -53,6 +53,14 @@ pub struct StepCounts {
     pub loss_scale: Option<f32>,
 }
 
+impl StepCounts {
+    /// Adds what the loss gave of a micro-batch.
+    pub(super) fn add(&mut self, words: &[u32]) {
+        self.loss += f64::from(f32::from_bits(words[0]));
+        self.correct += u64::from(words[1]);
+    }
+}
+
 /// One rank in training.
 pub struct Rank<'a, T> {
     pub(super) plan: &'a Plan,
@@ -76,6 +84,8 @@ pub struct Rank<'a, T> {
     pub(super) edges: Edges,
     /// The step under way, or the next one.
     pub(super) step: u64,
+    /// Micro-batches of which the device keeps what the loss gave.
+    pub(super) kept: u32,
     /// Spends the modelled time in place of computing.
     pub(super) model: Option<Model<'a>>,
     /// How many times as long as it needs it computes: 1, but in tests.
@@ -179,6 +189,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             replica,
             edges: Edges::new(program),
             step: 0,
+            kept: 0,
             model: None,
             slow: 1,
             ages: vec![],
@@ -203,6 +214,11 @@ impl<'a, T: Transport> Rank<'a, T> {
         self.step = origin.step;
         self.rates.go_on_at(origin);
         self.input.go_on_at(origin);
+    }
+
+    /// How much of the device's work is replayed; none where there is no such device.
+    pub fn graphs(&self) -> Option<Graphs> {
+        self.arena.graphs()
     }
 
     /// What the last steps recorded.
@@ -256,6 +272,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         step: u64,
     ) -> Result<StepCounts, RunError> {
         let mut counts = StepCounts::default();
+        self.input.begin(batch);
         for (index, instruction) in instructions.iter().enumerate() {
             if let Some(place) = Place::before(instruction) {
                 self.at(place);
@@ -263,15 +280,10 @@ impl<'a, T: Transport> Rank<'a, T> {
             let done = self.instruction(instruction, batch, &mut counts);
             // What a message may have failed for.
             let done = self.arena.check().map_err(Fault::from).and(done);
-            done.map_err(|fault| match fault {
-                Fault::Transport(source) => {
-                    RunError::Transport { step, instruction: index, source }
-                }
-                Fault::Data(source) => RunError::Data { step, source },
-                Fault::Codec(source) => RunError::Codec { step, instruction: index, source },
-                Fault::Device(source) => RunError::Device { step, instruction: index, source },
-            })?;
+            done.map_err(|fault| fault.at(step, index))?;
         }
+        let done = self.end_batch(batch, &mut counts);
+        done.map_err(|fault| fault.at(step, instructions.len()))?;
         counts.input_ns = self.input.waited();
         counts.edge_error = self.edges.take_error();
         Ok(counts)
@@ -404,6 +416,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         wait: Wait,
         body: impl FnOnce(&mut Self) -> Result<(), TransportError>,
     ) -> Result<u64, TransportError> {
+        self.arena.flush();
         let start = self.transport.now_ns();
         body(self)?;
         let end = self.transport.now_ns();

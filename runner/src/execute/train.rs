@@ -10,6 +10,7 @@ use super::record::{RankTrace, merge};
 use super::replicas::verify;
 use super::step::{Stepped, step_once};
 use crate::checkpoint::{Begun, ChoiceRecord, Saver, Steps, save};
+use crate::device::Graphs;
 use crate::report::{Metrics, Progress};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::plan::{Instruction, Plan};
@@ -83,6 +84,8 @@ pub struct Outcome {
     pub skipped: Option<u64>,
     /// Bytes that each rank allocated for tensors.
     pub arena: Vec<u64>,
+    /// How much of each rank's device is replayed; of those whose devices make graphs.
+    pub graphs: Vec<Graphs>,
     /// The last steps, on rank 0.
     pub trace: Option<Trace>,
 }
@@ -144,7 +147,8 @@ pub fn train<T: Transport>(
         outcome.test = evaluate(rank, context, context.steps)?;
         outcome.interrupted = outcome.test.is_none();
     }
-    (outcome.arena, outcome.trace) = collect(rank, context, begin).map_err(at(outcome.steps))?;
+    let collected = collect(rank, context, begin).map_err(at(outcome.steps))?;
+    (outcome.arena, outcome.graphs, outcome.trace) = collected;
     Ok(outcome)
 }
 
@@ -236,7 +240,7 @@ impl Training<'_, '_> {
             return Ok(());
         }
         let at = |source| RunError::Agreement { step: end, source };
-        if let (_, Some(trace)) = collect(rank, context, self.begin).map_err(at)? {
+        if let (_, _, Some(trace)) = collect(rank, context, self.begin).map_err(at)? {
             (context.take_trace)(&trace)?;
         }
         // What is written for the one who looks on is none of the next step's time.
@@ -375,20 +379,21 @@ fn summary(times: &mut [(u64, f64)], ranks: usize) -> (u64, f64) {
     (times[times.len() / 2].0, bubble)
 }
 
-/// Gathers arena sizes and the ranks' records on rank 0.
+/// Gathers arena sizes, what devices replayed and the ranks' records on rank 0.
 fn collect<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
     begin: u64,
-) -> Result<(Vec<u64>, Option<Trace>), TransportError> {
-    let record = (rank.arena_bytes(), rank.recorder().trace());
+) -> Result<(Vec<u64>, Vec<Graphs>, Option<Trace>), TransportError> {
+    let record = ((rank.arena_bytes(), rank.graphs()), rank.recorder().trace());
     let bytes = serde_json::to_vec(&record).expect("plain data");
-    let Some(all) = rank.transport.gather(&bytes)? else { return Ok((vec![], None)) };
-    let parse = |bytes: &Vec<u8>| -> (u64, RankTrace) {
+    let Some(all) = rank.transport.gather(&bytes)? else { return Ok((vec![], vec![], None)) };
+    let parse = |bytes: &Vec<u8>| -> ((u64, Option<Graphs>), RankTrace) {
         serde_json::from_slice(bytes).expect("written by the same program")
     };
-    let (arena, ranks): (Vec<u64>, Vec<RankTrace>) = all.iter().map(parse).unzip();
+    let (sizes, ranks): (Vec<_>, Vec<RankTrace>) = all.iter().map(parse).unzip();
+    let (arena, graphs): (Vec<u64>, Vec<Option<Graphs>>) = sizes.into_iter().unzip();
     let prediction = context.prediction;
     let trace = merge(prediction.graph.name(), &prediction.programs, &ranks, begin);
-    Ok((arena, Some(trace)))
+    Ok((arena, graphs.into_iter().flatten().collect(), Some(trace)))
 }

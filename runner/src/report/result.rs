@@ -1,6 +1,7 @@
 //! `result.json`: whether and how a run ended. Supervisors read it instead of mpirun's exit code,
 //! which does not always tell.
 
+use crate::device::Graphs;
 use crate::execute::{Difference, Outcome};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -43,6 +44,9 @@ pub struct ResultRecord {
     pub bubble: Option<f64>,
     /// Bytes that each rank allocated for tensors.
     pub arena: Vec<u64>,
+    /// How much of each rank's device was replayed as graphs, and why not; none where devices make none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub graphs: Vec<Graphs>,
     /// What the planner expects on this machine: step time and bubble.
     pub predicted_step_ns: u64,
     /// See above.
@@ -70,6 +74,7 @@ impl ResultRecord {
             step_ns: None,
             bubble: None,
             arena: vec![],
+            graphs: vec![],
             predicted_step_ns,
             predicted_bubble,
             error: None,
@@ -91,6 +96,7 @@ impl ResultRecord {
             self.bubble = Some(outcome.bubble);
         }
         self.arena = outcome.arena.clone();
+        self.graphs = outcome.graphs.clone();
         self
     }
 

@@ -13,6 +13,8 @@ use std::time::Instant;
 pub struct Distant {
     memory: Arena,
     copied: Arc<AtomicU64>,
+    kept: Vec<u8>,
+    staged: Vec<Vec<u8>>,
     /// Fails when so many computations are done.
     pub fails_after: Option<u64>,
     /// Tells that moments were so many nanoseconds apart, the last one just now.
@@ -23,7 +25,15 @@ pub struct Distant {
 impl Distant {
     /// With so much memory; counts bytes that are copied.
     pub fn new(bytes: Bytes, copied: Arc<AtomicU64>) -> Self {
-        Self { memory: Arena::new(bytes), copied, fails_after: None, apart: None, marks: vec![] }
+        Self {
+            memory: Arena::new(bytes),
+            copied,
+            kept: vec![],
+            staged: vec![],
+            fails_after: None,
+            apart: None,
+            marks: vec![],
+        }
     }
 
     /// A value as f32.
@@ -141,6 +151,45 @@ impl Accelerator for Distant {
             Some(apart) => (count - number) * apart,
             None => mark.elapsed().as_nanos() as u64,
         }));
+        Ok(())
+    }
+
+    fn keep(&mut self, from: Region, at: u64) -> Result<(), DeviceError> {
+        let (at, bytes) = (at as usize, self.memory.raw(from).to_vec());
+        self.kept.resize(self.kept.len().max(at + bytes.len()), 0);
+        self.kept[at..at + bytes.len()].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn kept(&mut self, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.copied.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        bytes.copy_from_slice(&self.kept[..bytes.len()]);
+        Ok(())
+    }
+
+    fn stage(
+        &mut self,
+        place: usize,
+        bytes: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        self.copied.fetch_add(bytes, Ordering::Relaxed);
+        self.staged.resize(self.staged.len().max(place + 1), vec![]);
+        self.staged[place] = vec![0; bytes as usize];
+        fill(&mut self.staged[place]);
+        Ok(())
+    }
+
+    fn take(&mut self, place: usize, into: Region) -> Result<(), DeviceError> {
+        self.memory.raw_mut(into).copy_from_slice(&self.staged[place]);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn end_batch(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::devices::usable_gpus;
 use super::super::gpu::{gpu_of, open};
-use crate::args::DeviceKind;
+use crate::args::{DeviceKind, Switch};
 use crate::device::cuda::{Driver, Engine, Gpu};
 use crate::device::{Accelerator, DeviceError};
 use crate::failure::{Code, Failure};
@@ -56,7 +56,9 @@ impl Device {
         if self.gpus.is_empty() {
             return Ok(None);
         }
-        let engine = open(&self.gpus, (rank, self.are_processes), program).map_err(failure)?;
+        // With graphs, as runs are.
+        let who = (rank, self.are_processes);
+        let engine = open(&self.gpus, who, program, Switch::On).map_err(failure)?;
         Ok(Some(Box::new(engine)))
     }
 

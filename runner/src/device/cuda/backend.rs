@@ -1,10 +1,16 @@
 //! What launches are handed to.
 
 use super::kernels::{DevicePtr, Launch, ProductStep, Storage};
-use crate::device::DeviceError;
+use crate::device::{DeviceError, Graphs};
 
 /// A device's memory, and a queue of work on it: what is asked for is done in order. The driver is one;
 /// tests have another that needs no GPU.
+///
+/// Beside the queue bytes travel to numbered places:
+///
+/// ```text
+/// stage(0) ── on their way ──> arrived(0)   copies that read them   taken(0) ──> stage(0) again
+/// ```
 pub trait Backend: Send {
     /// For messages.
     fn name(&self) -> &str;
@@ -51,15 +57,78 @@ pub trait Backend: Send {
     /// When the device has failed.
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError>;
 
-    /// As [`Accelerator::mark`](crate::device::Accelerator::mark).
+    /// Notes moment `number`, at which all that was asked for before is done. Numbers are given from 0 on.
     ///
     /// # Errors
     /// When the device has failed.
-    fn mark(&mut self) -> Result<(), DeviceError>;
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError>;
 
-    /// As [`Accelerator::ages`](crate::device::Accelerator::ages).
+    /// Waits until all is done, and adds how many nanoseconds ago each of the first `count` moments was.
     ///
     /// # Errors
     /// When the device has failed.
-    fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError>;
+    fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError>;
+
+    /// Sets bytes on their way to a place; `fill` writes them before this returns. They get there when
+    /// what was asked for before [`Self::taken`] was last called for the place is done. Returns where the
+    /// place is, which changes only when it has to grow.
+    ///
+    /// # Errors
+    /// When the device has failed, or has no memory for them.
+    fn stage(
+        &mut self,
+        place: usize,
+        bytes: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<DevicePtr, DeviceError>;
+
+    /// What is asked for from now on begins when the bytes of a place are there.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn arrived(&mut self, place: usize) -> Result<(), DeviceError>;
+
+    /// What was asked for so far is the last that reads the bytes of a place.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn taken(&mut self, place: usize) -> Result<(), DeviceError>;
+
+    /// Begins with what was asked for, where it has not begun.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// How much is replayed; none where no graphs are made.
+    fn graphs(&self) -> Option<Graphs> {
+        None
+    }
+}
+
+/// A backend that does again what it was asked for once.
+pub trait Capture: Backend + Sized {
+    /// What it was asked for.
+    type Graph: Send;
+
+    /// What `issue` asks for is not done but becomes a graph. It asks for launches, products, copies,
+    /// zeros and uploads, and for nothing that it did not ask for before: memory is allocated and kernels
+    /// are loaded. Of uploads, of `uploads` bytes in all, places and sizes count.
+    ///
+    /// # Errors
+    /// When the device makes no graph of it; then it goes on as if nothing had been asked for.
+    fn capture(
+        &mut self,
+        uploads: usize,
+        issue: &mut dyn FnMut(&mut Self) -> Result<(), DeviceError>,
+    ) -> Result<Self::Graph, DeviceError>;
+
+    /// Asks for all of a graph, with these bytes for its uploads, in their order. They are the caller's
+    /// again when this returns.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn replay(&mut self, graph: &mut Self::Graph, uploads: &[u8]) -> Result<(), DeviceError>;
 }

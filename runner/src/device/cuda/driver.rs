@@ -1,7 +1,12 @@
 //! A GPU by NVIDIA's driver.
 //!
-//! One stream: what is asked for is done in order, without events. Nobody but this has the context
-//! current on the rank's thread.
+//! One stream computes: what is asked for is done in order. Another one brings what is staged ([`places`]);
+//! events say when it is there and when it was read. Nobody but this has the context current on the rank's
+//! thread.
+
+mod graph;
+mod pinned;
+mod places;
 
 use super::backend::Backend;
 use super::cache::Cache;
@@ -11,6 +16,7 @@ use super::products::Products;
 use crate::device::DeviceError;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use pipewright_core::units::Bytes;
+use places::Place;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -24,14 +30,18 @@ pub struct Driver {
     name: String,
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
+    /// Brings what is staged.
+    bringing: Arc<CudaStream>,
+    places: Vec<Option<Place>>,
+    /// Of the graph that is being made: where the bytes of its next upload will lie.
+    capturing: Option<*mut u8>,
     allocated: Vec<sys::CUdeviceptr>,
     modules: BTreeMap<Source, sys::CUmodule>,
     functions: BTreeMap<(Source, String), sys::CUfunction>,
     products: Products,
     cache: Cache,
-    /// Events of moments that were noted, the first `marked` of them since it was asked last.
+    /// Of moments that were noted, by their numbers.
     events: Vec<sys::CUevent>,
-    marked: usize,
 }
 
 // SAFETY: handles of the driver and of cuBLASLt may be used by any thread, one at a time, that has the
@@ -51,6 +61,7 @@ impl Driver {
         };
         let context = CudaContext::new(gpu.index as usize).map_err(told("open"))?;
         let stream = context.new_stream().map_err(told("make a stream"))?;
+        let bringing = context.new_stream().map_err(told("make a stream"))?;
         let products = Products::new(&name)?;
         let (modules, functions) = (BTreeMap::new(), BTreeMap::new());
         let mut driver = Self {
@@ -58,13 +69,15 @@ impl Driver {
             name,
             context,
             stream,
+            bringing,
+            places: vec![],
+            capturing: None,
             allocated: vec![],
             modules,
             functions,
             products,
             cache: Cache::of_user(),
             events: vec![],
-            marked: 0,
         };
         driver.products.workspace = driver.allocate(Products::WORKSPACE, "matrix products")?;
         Ok(driver)
@@ -152,8 +165,13 @@ impl Backend for Driver {
         Ok(address)
     }
 
-    fn upload(&mut self, to: DevicePtr, bytes: &[u8]) -> Result<(), DeviceError> {
+    fn upload(&mut self, to: DevicePtr, mut bytes: &[u8]) -> Result<(), DeviceError> {
         self.current()?;
+        if let Some(next) = &mut self.capturing {
+            // SAFETY: the graph has memory for all of its uploads, which lives as long as it does.
+            bytes = unsafe { std::slice::from_raw_parts(*next, bytes.len()) };
+            *next = next.wrapping_add(bytes.len());
+        }
         // SAFETY: the caller's addresses are allocated. From memory that is not pinned the driver has
         // taken the bytes when this returns.
         let copied = unsafe { result::memcpy_htod_async(to.0, bytes, self.stream.cu_stream()) };
@@ -223,26 +241,28 @@ impl Backend for Driver {
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
 
-    fn mark(&mut self) -> Result<(), DeviceError> {
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
         self.current()?;
-        if self.marked == self.events.len() {
+        while self.events.len() <= number {
             let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
             self.events.push(self.told("make an event", event)?);
         }
+        let (event, stream) = (self.events[number], self.stream.cu_stream());
+        // In a graph it is recorded at each replay, by its number as well.
+        let flags = match self.capturing {
+            Some(_) => sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL,
+            None => sys::CUevent_record_flags_enum::CU_EVENT_RECORD_DEFAULT,
+        };
         // SAFETY: events live as long as this.
-        let recorded =
-            unsafe { result::event::record(self.events[self.marked], self.stream.cu_stream()) };
-        self.told("record an event", recorded)?;
-        self.marked += 1;
-        Ok(())
+        let recorded = unsafe { sys::cuEventRecordWithFlags(event, stream, flags as u32) }.result();
+        self.told("record an event", recorded)
     }
 
-    fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
+    fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
         // Now, as the device has it.
-        self.mark()?;
+        self.mark(count)?;
         let done = self.stream.synchronize();
         self.told("wait for the device", done)?;
-        let count = std::mem::take(&mut self.marked) - 1;
         for event in &self.events[..count] {
             // SAFETY: both were recorded, and are over.
             let ms = unsafe { result::event::elapsed(*event, self.events[count]) };
@@ -251,6 +271,23 @@ impl Backend for Driver {
         }
         Ok(())
     }
+
+    fn stage(
+        &mut self,
+        place: usize,
+        bytes: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<DevicePtr, DeviceError> {
+        self.stage_at(place, bytes, fill)
+    }
+
+    fn arrived(&mut self, place: usize) -> Result<(), DeviceError> {
+        self.arrived_at(place)
+    }
+
+    fn taken(&mut self, place: usize) -> Result<(), DeviceError> {
+        self.taken_from(place)
+    }
 }
 
 impl Drop for Driver {
@@ -258,6 +295,7 @@ impl Drop for Driver {
         // A device that has failed keeps its memory until the process ends.
         let _ = self.current();
         let _ = self.stream.synchronize();
+        let _ = self.bringing.synchronize();
         for address in self.allocated.drain(..) {
             // SAFETY: allocated here, and nothing runs any more.
             let _ = unsafe { result::free_sync(address) };

@@ -9,7 +9,7 @@ use super::kernels::{
     Buffers, DevicePtr, Operand, Plan, Step, Storage, is_stored, missing, narrow, steps, widen,
 };
 use crate::device::cpu::{Call, Rule, Update};
-use crate::device::{Accelerator, DeviceError, ParameterPlaces, Place, Places};
+use crate::device::{Accelerator, DeviceError, Graphs, ParameterPlaces, Place, Places};
 use pipewright_core::plan::{Optimizer, Precision, Region};
 use pipewright_core::units::Bytes;
 use smallvec::SmallVec;
@@ -23,9 +23,15 @@ pub struct Engine<B> {
     scratch: (DevicePtr, u64),
     /// The number of the training step, as the device knows it.
     step: (DevicePtr, Option<u64>),
+    /// What is kept beside the arena, and its size.
+    kept: (DevicePtr, u64),
+    /// Where what is staged lies, by place.
+    staged: Vec<DevicePtr>,
     /// By the places of weights that are updated together.
     tables: BTreeMap<Vec<u64>, Table>,
     copies: Copies,
+    /// Moments that were noted since they were asked for.
+    marks: usize,
 }
 
 /// Parameters that are updated together, on the device.
@@ -70,8 +76,24 @@ impl<B: Backend> Engine<B> {
     pub fn new(mut backend: B, arena: Bytes, what: &str) -> Result<Self, DeviceError> {
         let arena = backend.allocate(arena.0, what)?;
         let step = (backend.allocate(8, "the number of the step")?, None);
-        let (scratch, tables) = ((DevicePtr::NULL, 0), BTreeMap::new());
-        Ok(Self { backend, arena, scratch, step, tables, copies: Copies::default() })
+        let none = (DevicePtr::NULL, 0);
+        let (scratch, kept, staged, tables) = (none, none, vec![], BTreeMap::new());
+        let (copies, marks) = (Copies::default(), 0);
+        Ok(Self { backend, arena, scratch, step, kept, staged, tables, copies, marks })
+    }
+
+    /// Keeps up to `bytes` bytes; those that are kept already stay.
+    fn keep_up_to(&mut self, bytes: u64) -> Result<(), DeviceError> {
+        let (before, size) = self.kept;
+        if bytes > size {
+            let size = bytes.next_power_of_two().max(1 << 10);
+            let now = self.backend.allocate(size, "losses")?;
+            if before != DevicePtr::NULL {
+                self.backend.copy(before, now, self.kept.1)?;
+            }
+            self.kept = (now, size);
+        }
+        Ok(())
     }
 
     fn place(&self, region: &Region) -> DevicePtr {
@@ -293,10 +315,56 @@ impl<B: Backend> Accelerator for Engine<B> {
     }
 
     fn mark(&mut self) -> Result<(), DeviceError> {
-        self.backend.mark()
+        self.marks += 1;
+        self.backend.mark(self.marks - 1)
     }
 
     fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
-        self.backend.ages(ages)
+        self.backend.ages(std::mem::take(&mut self.marks), ages)
+    }
+
+    fn keep(&mut self, from: Region, at: u64) -> Result<(), DeviceError> {
+        self.keep_up_to(at + from.bytes.0)?;
+        self.backend.copy(self.place(&from), self.kept.0.after(at), from.bytes.0)
+    }
+
+    fn kept(&mut self, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.keep_up_to(bytes.len() as u64)?;
+        self.backend.download(self.kept.0, bytes)
+    }
+
+    fn stage(
+        &mut self,
+        place: usize,
+        bytes: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        let at = self.backend.stage(place, bytes, fill)?;
+        if self.staged.len() <= place {
+            self.staged.resize(place + 1, DevicePtr::NULL);
+        }
+        self.staged[place] = at;
+        Ok(())
+    }
+
+    fn take(&mut self, place: usize, into: Region) -> Result<(), DeviceError> {
+        self.backend.arrived(place)?;
+        self.backend.copy(self.staged[place], self.place(&into), into.bytes.0)?;
+        self.backend.taken(place)
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.backend.flush()
+    }
+
+    fn end_batch(&mut self) -> Result<(), DeviceError> {
+        self.backend.flush()?;
+        // So that the next mini-batch asks for the same, whatever its number.
+        self.step.1 = None;
+        Ok(())
+    }
+
+    fn graphs(&self) -> Option<Graphs> {
+        self.backend.graphs()
     }
 }

@@ -8,8 +8,9 @@
 //! cache      what was compiled, on the disk
 //! engine     a rank's arena on a device: computations become launches ...
 //! copies     parameters in 16 bits, which kernels of half precision read
-//! backend    ... which are handed to a device: the driver, or an emulator in tests
-//! driver     a GPU; products of matrices by cuBLASLt
+//! recorder   ... which are collected, and replayed where they come again ...
+//! backend    ... and handed to a device: the driver, or an emulator in tests
+//! driver     a GPU: streams, graphs, memory that samples leave from; products of matrices by cuBLASLt
 //! ```
 //! Nothing is linked: libraries are loaded when they are first asked for, so one program starts on every
 //! machine. `cudarc` panics where a library is missing, hence [`Library::is_present`] comes before each
@@ -25,9 +26,11 @@ mod gpu;
 pub mod kernels;
 mod library;
 mod products;
+mod recorder;
 
-pub use backend::Backend;
+pub use backend::{Backend, Capture};
 pub use driver::Driver;
 pub use engine::Engine;
 pub use gpu::{Architecture, Gpu, Unusable, gpus};
 pub use library::Library;
+pub use recorder::Recorder;

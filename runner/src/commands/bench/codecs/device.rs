@@ -70,13 +70,13 @@ fn best<B: Backend>(
     device: &mut B,
     mut work: impl FnMut(&mut B) -> Result<(), DeviceError>,
 ) -> Result<f64, DeviceError> {
-    for _ in 0..TIMES {
-        device.mark()?;
+    for time in 0..TIMES {
+        device.mark(time)?;
         work(device)?;
     }
-    device.mark()?;
+    device.mark(TIMES)?;
     let mut ages = vec![];
-    device.ages(&mut ages)?;
+    device.ages(TIMES + 1, &mut ages)?;
     let shortest = ages.windows(2).map(|pair| pair[0] - pair[1]).min().unwrap_or(0);
     Ok(shortest.max(1) as f64 / 1e9)
 }
