@@ -74,6 +74,18 @@ impl Backend for Emulated {
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
+
+    fn mark(&mut self, _: usize) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn reached(&mut self, _: usize) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
+
+    fn beside(&mut self) -> Result<Option<Box<dyn Backend>>, DeviceError> {
+        Ok(None)
+    }
 }
 
 /// Losses of all steps, and all that lasts after the last, by rank.

@@ -5,7 +5,7 @@
 
 mod newest;
 
-use crate::device::{Accelerator, DeviceError};
+use crate::device::{Accelerator, Coder, DeviceError};
 use newest::{Access, Newest, Side};
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
@@ -91,6 +91,14 @@ impl Arena {
     /// Whether a device computes.
     pub fn is_distant(&self) -> bool {
         self.device.is_some()
+    }
+
+    /// The device's codecs, where a device computes and has some.
+    ///
+    /// # Errors
+    /// When it has failed.
+    pub fn coder(&mut self) -> Result<Option<Box<dyn Coder>>, DeviceError> {
+        self.device.as_mut().map_or(Ok(None), |device| device.accelerator.coder())
     }
 
     /// Has the device do something that reads and writes these regions; what it writes, it may also

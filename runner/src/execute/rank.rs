@@ -318,7 +318,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             Instruction::JudgeGradients => {
                 let start = self.transport.now_ns();
                 if self.model.is_none() {
-                    self.look_at_gradients();
+                    self.look_at_gradients()?;
                 }
                 counts.busy_ns += self.transport.now_ns() - start;
                 self.waiting(Wait::Ranks, |rank| rank.judge.meet(&mut rank.transport))?;

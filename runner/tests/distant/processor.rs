@@ -2,8 +2,12 @@
 
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
-use pipewright_runner::device::cpu::{Call, Operands, Parameter, Rule, Update, bf16, launch};
-use pipewright_runner::device::{Accelerator, Conversion, DeviceError, ParameterPlaces, Places};
+use pipewright_runner::device::cpu::{
+    Call, Operands, Parameter, Rule, Update, bf16, launch, squares,
+};
+use pipewright_runner::device::{
+    Accelerator, Coder, Conversion, DeviceError, ParameterPlaces, Places,
+};
 use pipewright_runner::execute::Arena;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Distant {
     memory: Arena,
     copied: Arc<AtomicU64>,
+    kept: Vec<Vec<f32>>,
     /// Fails when so many computations are done.
     pub fails_after: Option<u64>,
 }
@@ -19,7 +24,7 @@ pub struct Distant {
 impl Distant {
     /// With so much memory; counts bytes that are copied.
     pub fn new(bytes: Bytes, copied: Arc<AtomicU64>) -> Self {
-        Self { memory: Arena::new(bytes), copied, fails_after: None }
+        Self { memory: Arena::new(bytes), copied, kept: vec![], fails_after: None }
     }
 
     fn region(offset: u64, bytes: usize) -> Region {
@@ -95,5 +100,32 @@ impl Accelerator for Distant {
     fn zero(&mut self, region: Region) -> Result<(), DeviceError> {
         self.memory.floats(region).fill(0.0);
         Ok(())
+    }
+
+    fn squares(&mut self, regions: &[Region], sums: &mut [f64]) -> Result<(), DeviceError> {
+        for (region, sum) in regions.iter().zip(sums) {
+            *sum = squares(1, self.memory.floats(*region));
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        self.kept = regions.iter().map(|region| self.memory.floats(*region).to_vec()).collect();
+        Ok(())
+    }
+
+    fn restore(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        for (region, kept) in regions.iter().zip(&self.kept) {
+            self.memory.floats(*region).copy_from_slice(kept);
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, _: usize) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn coder(&mut self) -> Result<Option<Box<dyn Coder>>, DeviceError> {
+        Ok(None)
     }
 }

@@ -1,7 +1,8 @@
 //! A GPU by NVIDIA's driver.
 //!
-//! One stream: what is asked for is done in order, without events. Nobody but this has the context
-//! current on the rank's thread.
+//! One stream: what is asked for is done in order. Another stream is another driver [beside](Backend::beside)
+//! this one, and whoever needs what the other was asked for polls an event. Nobody but these has the
+//! context current on their threads.
 
 use super::backend::Backend;
 use super::cache::Cache;
@@ -13,7 +14,7 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use pipewright_core::units::Bytes;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Shared memory of a block that needs not be asked for.
 const SHARED: u32 = 48 << 10;
@@ -27,9 +28,20 @@ pub struct Driver {
     allocated: Vec<sys::CUdeviceptr>,
     modules: BTreeMap<Source, sys::CUmodule>,
     functions: BTreeMap<(Source, String), sys::CUfunction>,
-    products: Products,
+    /// None beside another driver, where nothing is multiplied.
+    products: Option<Products>,
     cache: Cache,
+    marks: Marks,
 }
+
+/// Events by number, of all streams of a rank's device.
+type Marks = Arc<Mutex<Vec<Event>>>;
+
+/// An event of the driver's; null where it was never recorded.
+struct Event(sys::CUevent);
+
+// SAFETY: a handle of the driver, which any thread that has the context current may use, one at a time.
+unsafe impl Send for Event {}
 
 // SAFETY: handles of the driver and of cuBLASLt may be used by any thread, one at a time, that has the
 // context current; every call here makes it so.
@@ -48,7 +60,7 @@ impl Driver {
         };
         let context = CudaContext::new(gpu.index as usize).map_err(told("open"))?;
         let stream = context.new_stream().map_err(told("make a stream"))?;
-        let products = Products::new(&name)?;
+        let mut products = Products::new(&name)?;
         let (modules, functions) = (BTreeMap::new(), BTreeMap::new());
         let mut driver = Self {
             gpu: gpu.clone(),
@@ -58,10 +70,12 @@ impl Driver {
             allocated: vec![],
             modules,
             functions,
-            products,
+            products: None,
             cache: Cache::of_user(),
+            marks: Marks::default(),
         };
-        driver.products.workspace = driver.allocate(Products::WORKSPACE, "matrix products")?;
+        products.workspace = driver.allocate(Products::WORKSPACE, "matrix products")?;
+        driver.products = Some(products);
         Ok(driver)
     }
 
@@ -211,12 +225,65 @@ impl Backend for Driver {
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         self.current()?;
-        if self.products.multiply(product, storage, self.stream.cu_stream())? {
+        if let Some(products) = &mut self.products
+            && products.multiply(product, storage, self.stream.cu_stream())?
+        {
             return Ok(());
         }
         // Matrices that the library does not take.
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
+
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+        self.current()?;
+        let marks = self.marks.clone();
+        let mut marks = lock(&marks);
+        while marks.len() <= number {
+            marks.push(Event(std::ptr::null_mut()));
+        }
+        let event = &mut marks[number].0;
+        if event.is_null() {
+            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+            *event = self.told("make an event", result::event::create(flags))?;
+        }
+        // SAFETY: an event and a stream of this context.
+        let recorded = unsafe { result::event::record(*event, self.stream.cu_stream()) };
+        self.told("record an event", recorded)
+    }
+
+    fn reached(&mut self, number: usize) -> Result<bool, DeviceError> {
+        self.current()?;
+        let event = lock(&self.marks).get(number).map_or(std::ptr::null_mut(), |event| event.0);
+        if event.is_null() {
+            return Ok(true);
+        }
+        // SAFETY: events live until the last driver that has them ends.
+        match unsafe { result::event::query(event) } {
+            Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            asked => self.told("ask for an event", asked).map(|()| true),
+        }
+    }
+
+    fn beside(&mut self) -> Result<Option<Box<dyn Backend>>, DeviceError> {
+        let stream = self.context.new_stream();
+        Ok(Some(Box::new(Self {
+            gpu: self.gpu.clone(),
+            name: self.name.clone(),
+            context: self.context.clone(),
+            stream: self.told("make a stream", stream)?,
+            allocated: vec![],
+            modules: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            products: None,
+            cache: Cache::of_user(),
+            marks: self.marks.clone(),
+        })))
+    }
+}
+
+/// Events; a thread that panicked has left them as they are.
+fn lock(marks: &Marks) -> MutexGuard<'_, Vec<Event>> {
+    marks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Driver {
@@ -231,6 +298,13 @@ impl Drop for Driver {
         for module in self.modules.values() {
             // SAFETY: as above.
             let _ = unsafe { result::module::unload(*module) };
+        }
+        if let Some(marks) = Arc::get_mut(&mut self.marks) {
+            let marks = marks.get_mut().unwrap_or_else(PoisonError::into_inner);
+            for event in marks.drain(..).filter(|event| !event.0.is_null()) {
+                // SAFETY: this driver is the last that has it.
+                let _ = unsafe { result::event::destroy(event.0) };
+            }
         }
     }
 }

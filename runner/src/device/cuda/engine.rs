@@ -1,14 +1,18 @@
 //! A rank's arena on a device: computations of the training graph become launches.
 
+mod gradients;
+
 use super::backend::Backend;
+use super::codecs::Codecs;
 use super::kernels::bulk::{
-    Tables, Tensor, chunks, local_rates, numbers, squares, tensors, update as launch_update,
+    Tables, Tensor, chunk_squares, chunks, local_rates, numbers, tensors, update as launch_update,
 };
 use super::kernels::{
     Buffers, DevicePtr, Elementwise, Launch, Source, Step, Storage, missing, steps,
 };
 use crate::device::cpu::{Call, Rule, Update};
-use crate::device::{Accelerator, Conversion, DeviceError, ParameterPlaces, Places};
+use crate::device::{Accelerator, Coder, Conversion, DeviceError, ParameterPlaces, Places};
+use gradients::Gradients;
 use pipewright_core::plan::{Optimizer, Region};
 use pipewright_core::units::Bytes;
 use smallvec::SmallVec;
@@ -24,6 +28,7 @@ pub struct Engine<B> {
     step: (DevicePtr, Option<u64>),
     /// By the places of weights that are updated together.
     tables: BTreeMap<Vec<u64>, Table>,
+    gradients: Gradients,
 }
 
 /// Parameters that are updated together, on the device.
@@ -31,7 +36,6 @@ pub struct Engine<B> {
 struct Table {
     tables: Tables,
     scratch: DevicePtr,
-    total: DevicePtr,
 }
 
 type Pointers = SmallVec<[DevicePtr; 16]>;
@@ -45,7 +49,7 @@ impl<B: Backend> Engine<B> {
         let arena = backend.allocate(arena.0, what)?;
         let step = (backend.allocate(8, "the number of the step")?, None);
         let (scratch, tables) = ((DevicePtr::NULL, 0), BTreeMap::new());
-        Ok(Self { backend, arena, scratch, step, tables })
+        Ok(Self { backend, arena, scratch, step, tables, gradients: Gradients::default() })
     }
 
     fn place(&self, region: &Region) -> DevicePtr {
@@ -100,8 +104,7 @@ impl<B: Backend> Engine<B> {
             numbers: self.put(&numbers(optimizer, 0.0, 1, 1.0, false), WHAT)?,
         };
         let scratch = self.backend.allocate(16 * u64::from(chunk_count), WHAT)?;
-        let total = self.backend.allocate(8, WHAT)?;
-        let table = Table { tables, scratch, total };
+        let table = Table { tables, scratch };
         self.tables.insert(key, table);
         Ok(table)
     }
@@ -176,8 +179,7 @@ impl<B: Backend> Accelerator for Engine<B> {
         let now = numbers(optimizer, update.rate, update.number, update.scale, false);
         self.backend.upload(table.tables.numbers, &now)?;
         if let Optimizer::Lars { trust, weight_decay, .. } = optimizer {
-            let [of_chunks, _] = squares(&table.tables, table.scratch, table.total);
-            self.backend.launch(&of_chunks)?;
+            self.backend.launch(&chunk_squares(&table.tables, table.scratch))?;
             let rates = local_rates(&table.tables, table.scratch, (trust, weight_decay));
             self.backend.launch(&rates)?;
         }
@@ -202,5 +204,27 @@ impl<B: Backend> Accelerator for Engine<B> {
 
     fn zero(&mut self, region: Region) -> Result<(), DeviceError> {
         self.backend.zero(self.place(&region), region.bytes.0)
+    }
+
+    fn squares(&mut self, regions: &[Region], sums: &mut [f64]) -> Result<(), DeviceError> {
+        self.sums_of_squares(regions, sums)
+    }
+
+    fn keep(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        self.copy_kept(regions, |region, kept| (region, kept))
+    }
+
+    fn restore(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        self.copy_kept(regions, |region, kept| (kept, region))
+    }
+
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+        self.backend.mark(number)
+    }
+
+    fn coder(&mut self) -> Result<Option<Box<dyn Coder>>, DeviceError> {
+        let arena = self.arena;
+        let codecs = |queue| Box::new(Codecs::new(queue, arena)) as Box<dyn Coder>;
+        Ok(self.backend.beside()?.map(codecs))
     }
 }

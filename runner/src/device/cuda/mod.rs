@@ -7,6 +7,7 @@
 //! compile    CUDA C++ to machine code by NVRTC, without a GPU as well
 //! cache      what was compiled, on the disk
 //! engine     a rank's arena on a device: computations become launches ...
+//! codecs     ... those of gradients on a queue beside it ...
 //! backend    ... which are handed to a device: the driver, or an emulator in tests
 //! driver     a GPU; products of matrices by cuBLASLt
 //! ```
@@ -16,6 +17,7 @@
 
 mod backend;
 pub mod cache;
+mod codecs;
 pub mod compile;
 mod driver;
 mod engine;

@@ -305,15 +305,17 @@ arguments! {
         nesterov: u32,
     }
 
-    /// `scratch` has two f64 for each of `number` chunks.
+    /// `scratch` has two f64 for each of `number` chunks, `totals` one for each tensor.
     Squares {
         tensors: DevicePtr, chunks: DevicePtr, numbers: DevicePtr, scratch: DevicePtr,
-        total: DevicePtr, number: u64, trust: f32, decay: f32,
+        totals: DevicePtr, number: u64, trust: f32, decay: f32,
     }
 
     /// Pieces of a bucket. Values that share a scale are `block`: of eight-bit floats, 0 for no scale.
+    /// Scales that are given are not sent, and what is encoded with them was added up before.
     Codec {
         pieces: DevicePtr, values: DevicePtr, residual: DevicePtr, wire: DevicePtr,
-        decoded: DevicePtr, block: u64, format: u32, percentile: u32, width: u32, add: u32,
+        decoded: DevicePtr, scales: DevicePtr, block: u64, format: u32, percentile: u32, width: u32, add: u32,
+        added: u32,
     }
 }

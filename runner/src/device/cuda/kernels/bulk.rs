@@ -4,6 +4,7 @@
 //! before each, so that launches can be recorded and replayed.
 
 use super::{Codec, DevicePtr, Float8, Launch, Optimizer, Source, Squares, Storage};
+use crate::device::Coded;
 use crate::device::cpu::decimal;
 use pipewright_core::compress::{CodecKind, Rounding, Scale};
 use pipewright_core::plan;
@@ -14,7 +15,7 @@ pub const CHUNK: u64 = 4096;
 /// A parameter with what belongs to it, all f32 but `copy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tensor {
-    /// Its values.
+    /// Its values; none where only its gradient is of interest.
     pub weight: DevicePtr,
     /// Its gradient; zero afterwards.
     pub gradient: DevicePtr,
@@ -138,78 +139,64 @@ fn sums(tables: &Tables, scratch: DevicePtr) -> Squares {
     }
 }
 
-/// Writes the sum of the squares of all gradients to `total`, an f64: finite if all of them are.
-/// Scratch: 16 bytes a chunk.
-pub fn squares(tables: &Tables, scratch: DevicePtr, total: DevicePtr) -> [Launch; 2] {
-    let args = Squares { total, ..sums(tables, scratch) };
-    let launch =
-        |kernel: &str, blocks| Launch::blocks(Source::Optimizer, kernel.into(), blocks, &args);
-    [launch("chunk_squares", tables.chunk_count.into()), launch("all_squares", 1)]
+/// Finds the squares of each chunk's gradients, and of its weights, those that are there: in scratch, 16
+/// bytes a chunk.
+pub fn chunk_squares(tables: &Tables, scratch: DevicePtr) -> Launch {
+    let args = sums(tables, scratch);
+    Launch::blocks(Source::Optimizer, "chunk_squares".into(), tables.chunk_count.into(), &args)
 }
 
-/// LARS's rates, of what `chunk_squares` of [`squares`] left in scratch.
+/// Writes the sum of the squares of each gradient to `totals`, an f64 a tensor: finite if all of its
+/// values are. Of what [`chunk_squares`] left in scratch.
+pub fn tensor_squares(tables: &Tables, scratch: DevicePtr, totals: DevicePtr) -> Launch {
+    let args = Squares { totals, ..sums(tables, scratch) };
+    Launch::blocks(Source::Optimizer, "tensor_squares".into(), tables.tensor_count.into(), &args)
+}
+
+/// LARS's rates, of what [`chunk_squares`] left in scratch.
 pub fn local_rates(tables: &Tables, scratch: DevicePtr, (trust, decay): (f32, f32)) -> Launch {
     let args = Squares { trust, decay, ..sums(tables, scratch) };
     Launch::blocks(Source::Optimizer, "local_rates".into(), tables.tensor_count.into(), &args)
 }
 
-/// What is encoded by itself: where its values and its message begin, in values and in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// First value in the bucket.
-    pub values: u64,
-    /// Values.
-    pub count: u64,
-    /// First byte of its message.
-    pub wire: u64,
-}
-
-/// The table of pieces.
-pub fn pieces(list: &[Piece]) -> Vec<u8> {
-    let words = list.iter().flat_map(|piece| [piece.values, piece.count, piece.wire]);
-    words.flat_map(u64::to_ne_bytes).collect()
-}
-
-/// Where a bucket's values and messages are.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Bucket {
-    /// What [`pieces`] made.
-    pub pieces: DevicePtr,
-    /// How many they are.
-    pub count: u32,
-    /// Values to encode.
-    pub values: DevicePtr,
-    /// What was lost before and is lost now; none without error feedback.
-    pub residual: DevicePtr,
-    /// Messages.
-    pub wire: DevicePtr,
-    /// Where decoded values go; when encoding, none if nobody wants them.
-    pub decoded: DevicePtr,
-}
-
 /// Encodes all pieces; none for codecs that have no kernel.
-pub fn encode(kind: CodecKind, bucket: &Bucket) -> Option<Launch> {
-    codec(kind, "encode", bucket, 0)
+pub fn encode(kind: CodecKind, coded: &Coded) -> Option<Launch> {
+    codec(kind, "encode", coded, 0)
 }
 
 /// Decodes all pieces, or adds what they say; none for codecs that have no kernel.
-pub fn decode(kind: CodecKind, bucket: &Bucket, add: bool) -> Option<Launch> {
-    codec(kind, "decode", bucket, add.into())
+pub fn decode(kind: CodecKind, coded: &Coded, add: bool) -> Option<Launch> {
+    codec(kind, "decode", coded, add.into())
 }
 
-/// Adds the E5M2 codes at `wire` to those at `decoded`.
-pub fn add_codes(rounding: Rounding, bucket: &Bucket) -> Launch {
-    let args = Codec { format: format(rounding) as u32, ..places(bucket) };
-    Launch::blocks(Source::Codecs, "e5m2_add".into(), bucket.count.into(), &args)
+/// Adds values to what was lost of them before, and writes the largest magnitude of each piece to
+/// `scales`.
+pub fn measure(coded: &Coded) -> Launch {
+    Launch::blocks(Source::Codecs, "measure".into(), coded.count.into(), &places(coded))
 }
 
-fn places(bucket: &Bucket) -> Codec {
+/// Encodes as E5M2 with the scales that there are, what [`measure`] has added to.
+pub fn encode_scaled(rounding: Rounding, coded: &Coded) -> Launch {
+    let args = Codec { format: format(rounding) as u32, added: 1, ..places(coded) };
+    Launch::blocks(Source::Codecs, "fp8_encode".into(), coded.count.into(), &args)
+}
+
+/// Decodes what [`encode_scaled`] wrote.
+pub fn decode_scaled(coded: &Coded) -> Launch {
+    // All roundings decode alike.
+    let format = Float8::NearestEven as u32;
+    let args = Codec { format, ..places(coded) };
+    Launch::blocks(Source::Codecs, "fp8_decode".into(), coded.count.into(), &args)
+}
+
+fn places(coded: &Coded) -> Codec {
     Codec {
-        pieces: bucket.pieces,
-        values: bucket.values,
-        residual: bucket.residual,
-        wire: bucket.wire,
-        decoded: bucket.decoded,
+        pieces: coded.pieces,
+        values: coded.values,
+        residual: coded.residual,
+        wire: coded.wire,
+        decoded: coded.decoded,
+        scales: coded.scales,
         ..Codec::default()
     }
 }
@@ -225,8 +212,8 @@ fn format(rounding: Rounding) -> Float8 {
 /// Bytes of a sample that is sorted.
 const SAMPLE: u32 = 4 * 4096;
 
-fn codec(kind: CodecKind, way: &str, bucket: &Bucket, add: u32) -> Option<Launch> {
-    let args = Codec { add, ..places(bucket) };
+fn codec(kind: CodecKind, way: &str, coded: &Coded, add: u32) -> Option<Launch> {
+    let args = Codec { add, scales: DevicePtr::NULL, ..places(coded) };
     let (name, args) = match kind {
         CodecKind::Fp8E5m2 { rounding, scale } => ("fp8", scaled(args, format(rounding), scale)),
         CodecKind::Fp8E4m3 { scale } => ("fp8", scaled(args, Float8::E4m3, scale)),
@@ -235,7 +222,7 @@ fn codec(kind: CodecKind, way: &str, bucket: &Bucket, add: u32) -> Option<Launch
         _ => return None,
     };
     let kernel = format!("{name}_{way}");
-    let mut launch = Launch::blocks(Source::Codecs, kernel, bucket.count.into(), &args);
+    let mut launch = Launch::blocks(Source::Codecs, kernel, coded.count.into(), &args);
     let sorts = args.width != 0 || args.percentile != 0;
     launch.shared = if sorts && way == "encode" { SAMPLE } else { 0 };
     Some(launch)

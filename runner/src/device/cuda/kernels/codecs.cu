@@ -5,7 +5,7 @@
 // kept (error feedback). Sums are added in the processor's order.
 
 struct Piece {
-    u64 values, count, wire; // places in the bucket and in the message
+    u64 values, count, residual, wire; // places: of values, of what was lost, of the message
 };
 
 // A short float: sign, exponent, mantissa; see core::compress::narrow.
@@ -56,14 +56,16 @@ DEVICE float short_value(u32 format, u32 code) {
     return format == Float8_E4m3 ? widen<E4m3>(code) : widen<E5m2>(code);
 }
 
-// Adds the values to the residual, if all are finite; what to encode. The same in all threads.
+// Adds the values to the residual, if all are finite and it was not done before; what to encode. The same
+// in all threads.
 DEVICE const float *carried(const Codec &a, const Piece &piece) {
     const float *values = (const float *)a.values + piece.values;
     if (!a.residual) return values;
-    float *residual = (float *)a.residual + piece.values;
+    float *residual = (float *)a.residual + piece.residual;
     u32 others = 0;
     for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) others += !is_finite(values[i]);
     if (block_sum(others) != 0) return values;
+    if (a.added) return residual; // by `measure`
     for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) residual[i] += values[i];
     __syncthreads();
     return residual;
@@ -72,7 +74,7 @@ DEVICE const float *carried(const Codec &a, const Piece &piece) {
 // What receivers will see of value i, and what of it is lost.
 DEVICE void keep_lost(const Codec &a, const Piece &piece, const float *from, u64 i, float decoded) {
     if (a.decoded) ((float *)a.decoded)[piece.values + i] = decoded;
-    float *residual = (float *)a.residual + piece.values;
+    float *residual = (float *)a.residual + piece.residual;
     if (!a.residual || from != residual) return;
     float whole = residual[i], lost = whole - decoded;
     residual[i] = is_finite(lost) ? lost : is_finite(whole) ? whole : 0;
@@ -131,7 +133,24 @@ DEVICE float by_percentile(u32 format, double size) {
     return from_bits((u32)(max(-126, min(wanted, 126)) + 127) << 23);
 }
 
-// Eight-bit floats; `block` values share a scale: 0 says that there is none, all that there is one.
+// The largest finite magnitude of some values, for all threads.
+DEVICE float largest_magnitude(const float *from, u64 first, u64 end) {
+    float largest = 0;
+    for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
+        float magnitude = fabsf(from[i]);
+        largest = is_finite(magnitude) && magnitude > largest ? magnitude : largest;
+    }
+    return block_max(largest);
+}
+
+// What is to be encoded, and how large it is, for scales that all ranks choose.
+KERNEL(measure, Codec) {
+    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
+    float largest = largest_magnitude(carried(a, piece), 0, piece.count);
+    if (threadIdx.x == 0) ((float *)a.scales)[blockIdx.x] = largest;
+}
+
+// Eight-bit floats; `block` values share a scale: 0 says that none is sent, all that there is one.
 KERNEL(fp8_encode, Codec) {
     Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
     const float *from = carried(a, piece);
@@ -144,14 +163,9 @@ KERNEL(fp8_encode, Codec) {
     if (a.percentile) size = percentile(sorted, sort_sample(from, piece.count, sorted), 99.0);
     for (u64 b = 0; first < piece.count; b++, first += block) {
         u64 end = min(first + block, piece.count);
-        float scale = 1;
+        float scale = a.scales ? ((const float *)a.scales)[blockIdx.x] : 1;
         if (a.block != 0) {
-            float largest = 0;
-            for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
-                float magnitude = fabsf(from[i]);
-                largest = is_finite(magnitude) && magnitude > largest ? magnitude : largest;
-            }
-            scale = power_of_two(a.format, block_max(largest));
+            scale = power_of_two(a.format, largest_magnitude(from, first, end));
             if (size != 0) scale = by_percentile(a.format, size);
             if (threadIdx.x == 0) wire[b] = (u8)(bits(scale) >> 23);
         }
@@ -176,20 +190,10 @@ KERNEL(fp8_decode, Codec) {
     if (piece.count == 0) return;
     u64 block = a.block == 0 ? piece.count : min(a.block, piece.count);
     u64 scales = a.block == 0 ? 0 : (piece.count + block - 1) / block;
+    float given = a.scales ? 1 / ((const float *)a.scales)[blockIdx.x] : 1;
     for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) {
-        float back = scales == 0 ? 1 : 1 / from_bits((u32)wire[i / block] << 23);
+        float back = scales == 0 ? given : 1 / from_bits((u32)wire[i / block] << 23);
         decoded(a, piece, i, short_value(a.format, wire[scales + i]) * back);
-    }
-}
-
-// Codes of E5M2 added to codes: the sum in single precision, rounded once more; no number is 0x7e.
-KERNEL(e5m2_add, Codec) {
-    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
-    const u8 *codes = (const u8 *)a.wire + piece.wire;
-    u8 *totals = (u8 *)a.decoded + piece.values;
-    for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) {
-        u32 code = short_code(a.format, widen<E5m2>(totals[i]) + widen<E5m2>(codes[i])) & 0xff;
-        totals[i] = (u8)((code & 0x7f) > 0x7c ? 0x7e : code);
     }
 }
 
