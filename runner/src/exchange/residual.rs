@@ -90,9 +90,11 @@ impl Residuals {
         Self { here, there: None, is_there: false, own, before: None }
     }
 
-    /// The device encodes too.
+    /// The device encodes too; nothing was lost so far.
     pub fn take_room(&mut self, coder: &mut dyn Coder) -> Result<(), DeviceError> {
+        // Zeros there and here.
         self.there = Some(There::new(self.here.bytes(), coder)?);
+        self.is_there = true;
         Ok(())
     }
 
@@ -133,23 +135,21 @@ impl Residuals {
         is_there: bool,
         coder: Option<&mut dyn Coder>,
     ) -> Result<(), DeviceError> {
-        let bytes = self.here.bytes();
-        if let (Some(there), Some(coder)) = (self.there, coder) {
-            if is_there {
-                self.send(there, &mut *coder)?;
-            } else {
-                self.fetch(Some(&mut *coder))?;
+        match (is_there, self.there, coder) {
+            (true, Some(there), Some(coder)) => {
+                self.send(there, coder)?;
+                if let Some(Before { there: Some(before), copied, .. }) = &mut self.before {
+                    *copied = Some(true);
+                    before.copy_from(there, self.here.bytes(), coder)?;
+                }
             }
-            if let Some(Before { there: Some(before), copied, .. }) = &mut self.before
-                && is_there
-            {
-                *copied = Some(true);
-                return before.copy_from(there, bytes, coder);
+            (_, _, coder) => {
+                self.fetch(coder)?;
+                if let Some(before) = &mut self.before {
+                    before.copied = Some(false);
+                    before.here.copy_from(&self.here);
+                }
             }
-        }
-        if let Some(before) = self.before.as_mut().filter(|_| !is_there) {
-            before.here.copy_from(&self.here);
-            before.copied = Some(false);
         }
         Ok(())
     }

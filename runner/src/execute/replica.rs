@@ -79,6 +79,7 @@ impl<T: Transport> Rank<'_, T> {
         };
         if let Some(mark) = self.gradients.mark(bucket.slot) {
             self.arena.compute(&[], &[bucket.region], |device| device.mark(mark));
+            self.arena.check()?;
             return self.gradients.start_there(bucket.slot);
         }
         let values = self.arena.floats(bucket.region);

@@ -15,7 +15,8 @@ const ROUNDINGS: [Rounding; 3] = [Rounding::Truncate, Rounding::NearestEven, Rou
 
 fn kinds() -> Vec<CodecKind> {
     let scales = [Scale::None, Scale::PowerOfTwo, Scale::Percentile, Scale::Block(100)];
-    let mut kinds = vec![CodecKind::OneBit { threshold: Default::default() }];
+    let one_bit = CodecKind::OneBit { threshold: Default::default() };
+    let mut kinds = vec![CodecKind::Bf16, CodecKind::Fp16, one_bit];
     kinds.extend([1, 2, 4, 8].map(|bits| CodecKind::Table { bits }));
     for scale in scales {
         kinds.push(CodecKind::Fp8E4m3 { scale });

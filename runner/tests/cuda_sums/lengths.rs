@@ -42,7 +42,7 @@ fn squares_are_those_of_the_processor() {
     }
     let (regions, mut values) = regions();
     let (mut engine, device) = engine(&regions, &values);
-    let mut look = |engine: &mut Engine<Emulated>| {
+    let look = |engine: &mut Engine<Emulated>| {
         let mut sums = vec![0.0; regions.len()];
         let before = device.traffic[0].bytes()[1];
         engine.squares(&regions, &mut sums).unwrap();
@@ -69,7 +69,7 @@ fn what_is_kept_comes_back() {
     }
     let (regions, values) = regions();
     let (mut engine, device) = engine(&regions, &values);
-    let mut read = |engine: &mut Engine<Emulated>, region: &Region| {
+    let read = |engine: &mut Engine<Emulated>, region: &Region| {
         let mut found = vec![0.0_f32; region.bytes.0 as usize / 4];
         engine.download(region.offset.0, bytemuck::cast_slice_mut(&mut found)).unwrap();
         found
@@ -120,7 +120,7 @@ fn clipping_like_the_processor() {
     let norms = |run: &Run| -> Vec<f64> { run.steps.iter().map(|step| step.norm).collect() };
     for (here, there) in norms(&here).iter().zip(norms(&there)) {
         assert!(*here > 0.05, "{here} is clipped");
-        assert!((here - there).abs() < 1e-4 * here, "{there} is not {here}");
+        assert!((here - there).abs() < 1e-3 * here, "{there} is not {here}");
     }
     for (here, there) in here.steps.iter().zip(&there.steps) {
         assert!((here.loss - there.loss).abs() < 1e-4 * here.loss.abs());

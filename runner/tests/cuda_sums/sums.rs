@@ -128,6 +128,8 @@ fn e5m2(rounding: Rounding, scale: Scale) -> CodecKind {
 /// All that the device has kernels for.
 fn known() -> Vec<Reduction> {
     let codecs = [
+        CodecKind::Bf16,
+        CodecKind::Fp16,
         e5m2(Rounding::NearestEven, Scale::PowerOfTwo),
         e5m2(Rounding::Truncate, Scale::None),
         e5m2(Rounding::Saturating, Scale::Percentile),

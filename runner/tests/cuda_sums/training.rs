@@ -78,7 +78,7 @@ struct Job<'a> {
     /// Whether the last rank has a gradient that is not finite.
     bad: bool,
     /// Steps that were made, and what each rank had after them.
-    begin: (u64, &'a [BTreeMap<String, Vec<u32>>]),
+    begin: (u64, Vec<BTreeMap<String, Vec<u32>>>),
     end: u64,
 }
 
@@ -168,7 +168,7 @@ fn load(rank: &mut Rank<LocalTransport>, state: &BTreeMap<String, Vec<u32>>) {
 fn train_as(plan: &Plan, on: &On, hosts: Option<&[u32]>, set: impl FnOnce(&mut Job)) -> Vec<Run> {
     let prediction = predict(plan).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
-    let (begin, end) = ((0, &[][..]), plan.steps);
+    let (begin, end) = ((0, vec![]), plan.steps);
     let prediction = &prediction;
     let mut job = Job { plan, prediction, data: &data, on, looks: true, bad: false, begin, end };
     set(&mut job);
@@ -202,7 +202,8 @@ fn reductions(texts: &[&str]) -> Vec<Reduction> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-const KNOWN: [&str; 5] = [
+const KNOWN: [&str; 6] = [
+    "bf16",
     "fp8-e5m2",
     "fp8-e4m3:256",
     "table:4+feedback",
@@ -244,7 +245,7 @@ fn gradients_do_not_travel() {
             assert_eq!(here.travelled[1], [0, 0]);
             for way in [0, 1] {
                 assert!(host[way] - device[way] >= all, "{host:?}, then {device:?}");
-                assert!(0 < codes[way] && codes[way] < all / 4, "{codes:?} of {all}");
+                assert!(0 < codes[way] && codes[way] < all / 2, "{codes:?} of {all}");
             }
         }
     }
@@ -285,7 +286,7 @@ fn going_on_from_a_checkpoint() {
         for state in &states {
             assert!(state.iter().any(|(name, bits)| carried(name) && is_some(bits)));
         }
-        let rest = train_as(&plan, &On::Device, None, |job| job.begin = (2, &states));
+        let rest = train_as(&plan, &On::Device, None, |job| job.begin = (2, states));
         let last = |run: Run| Run { steps: run.steps.into_iter().skip(2).collect(), ..run };
         let whole: Vec<Run> = whole.into_iter().map(last).collect();
         same(&format!("{gradients}, gone on"), &whole, &rest);

@@ -215,6 +215,8 @@ const SAMPLE: u32 = 4 * 4096;
 fn codec(kind: CodecKind, way: &str, coded: &Coded, add: u32) -> Option<Launch> {
     let args = Codec { add, scales: DevicePtr::NULL, ..places(coded) };
     let (name, args) = match kind {
+        CodecKind::Bf16 => ("bf16", args),
+        CodecKind::Fp16 => ("fp16", args),
         CodecKind::Fp8E5m2 { rounding, scale } => ("fp8", scaled(args, format(rounding), scale)),
         CodecKind::Fp8E4m3 { scale } => ("fp8", scaled(args, Float8::E4m3, scale)),
         CodecKind::Table { bits } => ("table", Codec { width: bits.into(), ..args }),

@@ -197,6 +197,28 @@ KERNEL(fp8_decode, Codec) {
     }
 }
 
+// Sixteen bits a value.
+template <class T> DEVICE void encode_half(const Codec &a) {
+    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
+    const float *from = carried(a, piece);
+    T *wire = (T *)((u8 *)a.wire + piece.wire);
+    for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) {
+        wire[i] = store<T>(from[i]);
+        keep_lost(a, piece, from, i, load(wire[i]));
+    }
+}
+
+template <class T> DEVICE void decode_half(const Codec &a) {
+    Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
+    const T *wire = (const T *)((const u8 *)a.wire + piece.wire);
+    for (u64 i = threadIdx.x; i < piece.count; i += blockDim.x) decoded(a, piece, i, load(wire[i]));
+}
+
+KERNEL(bf16_encode, Codec) { encode_half<Bf16>(a); }
+KERNEL(bf16_decode, Codec) { decode_half<Bf16>(a); }
+KERNEL(fp16_encode, Codec) { encode_half<F16>(a); }
+KERNEL(fp16_decode, Codec) { decode_half<F16>(a); }
+
 // The processor's sums: chunks of 1024 in 16 lanes of f32, lanes and chunks in f64 one after another,
 // what is left behind the last chunk in f32 one after another. Of N terms, for all threads. A warp
 // half takes a chunk; 32 chunks are taken at a time.
