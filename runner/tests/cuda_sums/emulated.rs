@@ -17,7 +17,7 @@ pub struct Emulated {
     pub traffic: Arc<[Traffic; 2]>,
     is_beside: bool,
     /// Whether it has no second queue.
-    pub is_alone: bool,
+    is_alone: bool,
     /// Fails at so many launches from now, of codecs.
     pub fails_after: Arc<Mutex<Option<u64>>>,
 }
@@ -37,6 +37,11 @@ impl Traffic {
 }
 
 impl Emulated {
+    /// One with a queue beside the first, or one that is alone.
+    pub fn new(is_alone: bool) -> Self {
+        Self { is_alone, ..Self::default() }
+    }
+
     /// Does something with bytes of the device's memory.
     fn with<R>(&self, at: DevicePtr, bytes: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut all = self.memory.lock().unwrap();

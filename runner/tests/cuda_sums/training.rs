@@ -101,7 +101,7 @@ impl<'a> Job<'a> {
         let index = transport.rank();
         let program = &self.prediction.programs[self.plan.data_parallel.place(index).0.index()];
         let is_alone = matches!(self.on, On::HostSums);
-        let device = Emulated { is_alone, ..Emulated::default() };
+        let device = Emulated::new(is_alone);
         let mut rank = self.rank(transport, program, &device);
         rank.connect(&self.prediction.groups).unwrap();
         rank.probe = (self.bad && index == self.plan.ranks() - 1).then_some(&Bad);
