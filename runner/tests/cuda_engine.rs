@@ -20,8 +20,6 @@ use pipewright_runner::device::cuda::{Driver, Engine, Recorder, gpus};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Losses of all steps, and all that lasts after the last, by rank.
 type Trained = Vec<(Vec<f64>, Vec<(String, Vec<f32>)>)>;

@@ -1,5 +1,6 @@
 //! Devices with memory of their own.
 
+use super::coder::Coder;
 use super::cpu::{Call, Rule, Update};
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
@@ -147,7 +148,7 @@ pub trait Accelerator: Send {
     ///
     /// # Errors
     /// When the device has failed.
-    fn mark(&mut self) -> Result<(), DeviceError>;
+    fn moment(&mut self) -> Result<(), DeviceError>;
 
     /// Waits until all is done, and adds how many nanoseconds ago each moment was that was noted since the
     /// last call, in their order.
@@ -198,6 +199,37 @@ pub trait Accelerator: Send {
     /// # Errors
     /// When the device has failed.
     fn end_batch(&mut self) -> Result<(), DeviceError>;
+
+    /// Writes the sum of the squares of each region's f32 values, in double precision: finite where all
+    /// of them are, the same bits in every run. Waits until it is done.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn squares(&mut self, regions: &[Region], sums: &mut [f64]) -> Result<(), DeviceError>;
+
+    /// Keeps a copy of regions in memory of its own, in the place of what it kept before.
+    ///
+    /// # Errors
+    /// When the device has failed, or has not so much memory.
+    fn save(&mut self, regions: &[Region]) -> Result<(), DeviceError>;
+
+    /// Writes back what was kept of these regions, the same ones in the same order.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn restore(&mut self, regions: &[Region]) -> Result<(), DeviceError>;
+
+    /// All that was asked for so far is mark `number`, which [`Coder::reached`] asks for.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError>;
+
+    /// Its codecs, where it has some.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn coder(&mut self) -> Result<Option<Box<dyn Coder>>, DeviceError>;
 
     /// How much is replayed; none where a device makes no graphs.
     fn graphs(&self) -> Option<Graphs> {

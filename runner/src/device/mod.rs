@@ -5,8 +5,10 @@
 //! them copied (`execute/arena`).
 
 mod accelerator;
+mod coder;
 pub mod cpu;
 pub mod cuda;
 pub mod model;
 
 pub use accelerator::{Accelerator, DeviceError, Graphs, ParameterPlaces, Place, Places};
+pub use coder::{Coded, Coder, DevicePtr, Piece};

@@ -2,12 +2,15 @@
 
 use super::BucketSpec;
 use super::circles::Circles;
+use super::here;
 use super::memory::{Values, Wire};
 use super::operator::{self, Operator};
-use super::pieces::{Layout, Parts, parts, span};
+use super::pieces::{Layout, Parts, Piece, parts, span};
 use super::residual::{Residual, Residuals};
-use super::tools::Tools;
+use super::there::{self, There};
+use super::tools::{Bench, Tools};
 use super::two_shot::{self, TwoShot};
+use crate::device::{Coder, DeviceError, DevicePtr};
 use crate::transport::{Collective, Joint, Ticket, TransportError};
 use pipewright_core::compress::share::Share;
 use pipewright_core::compress::{Algorithm, Reduction};
@@ -19,6 +22,8 @@ pub(super) struct Bucket {
     share: Share,
     circles: Circles,
     parts: Parts,
+    /// All of them, one behind the other.
+    pieces: Vec<Piece>,
     /// By reduction, where messages lie; for two-shot sums alone.
     layouts: Vec<Option<Layout>>,
     two_shot: Option<TwoShot>,
@@ -27,12 +32,13 @@ pub(super) struct Bucket {
     inward: Wire,
     scales: Vec<f32>,
     residuals: Residuals,
+    there: Option<There>,
     phase: Phase,
     /// Of the phases that call inside of the host: by rail.
     calls: Vec<Ticket>,
+    /// Of a sum under way; none where the device has them.
     values: Option<Values>,
-    reduction: Reduction,
-    layout: usize,
+    reduction: usize,
 }
 
 /// Steps of a sum, in their order.
@@ -45,6 +51,8 @@ enum Phase {
     Reduce,
     /// Encoded among hosts, or all ranks.
     Encoded,
+    /// The device was asked for all of it.
+    Asked,
     /// Inside of the host: each rail from its owner; so many have begun.
     Broadcast(usize),
 }
@@ -62,7 +70,7 @@ impl Bucket {
                 .then(|| Layout::new(&division, share.part(), r.method.codec))
         };
         let layouts = spec.reductions.iter().map(two_shot).collect();
-        let pieces = || parts.iter().flatten().flatten().cloned().collect();
+        let pieces: Vec<Piece> = parts.iter().flatten().flatten().cloned().collect();
         let buffers = share.buffers(&spec.reductions);
         let calls = Vec::with_capacity(circles.reduce.len());
         let residuals = Residuals::new(share.residuals(&spec.reductions), &parts, share.part());
@@ -70,22 +78,22 @@ impl Bucket {
             number,
             reductions: spec.reductions.clone(),
             layouts,
-            two_shot: (circles.two_shot)
-                .map(|circle| TwoShot::new(&share, parts.clone(), circle, tag)),
+            two_shot: (circles.two_shot).map(|circle| TwoShot::new(&share, &parts, circle, tag)),
             operator: (circles.scales.zip(circles.codes))
-                .map(|circles| Operator::new(pieces(), share.across.len(), circles)),
+                .map(|circles| Operator::new(&pieces, share.across.len(), circles)),
             out: Wire::new(buffers.out as usize),
             inward: Wire::new(buffers.inward as usize),
             scales: vec![0.0; (buffers.scales / 4) as usize],
             residuals,
+            there: None,
             phase: Phase::Idle,
             calls,
             values: None,
-            reduction: Reduction::default(),
-            layout: 0,
+            reduction: 0,
             share,
             circles,
             parts,
+            pieces,
         }
     }
 
@@ -102,39 +110,65 @@ impl Bucket {
         1 + two_shot.max(operator) + self.circles.reduce.len()
     }
 
-    pub fn visit(&mut self, mut visit: impl FnMut(usize, Residual, Range<usize>, &mut [f32])) {
+    /// The device has the values, from `values` on; takes memory for the reductions that it does.
+    /// `marks`: see [`There`].
+    pub fn take_room(
+        &mut self,
+        values: DevicePtr,
+        marks: [usize; 2],
+        coder: &mut dyn Coder,
+    ) -> Result<(), DeviceError> {
+        let (reductions, layouts) = (&self.reductions[..], &self.layouts[..]);
+        let (share, parts) = (&self.share, &self.parts);
+        self.there =
+            There::new((reductions, layouts), (share, parts), (values, marks), &mut *coder)?;
+        if self.there.is_some() {
+            self.residuals.take_room(coder)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the device does a reduction.
+    pub fn is_there(&self, reduction: usize) -> bool {
+        self.there.as_ref().is_some_and(|there| there.takes(reduction))
+    }
+
+    pub fn visit(
+        &mut self,
+        coder: Option<&mut dyn Coder>,
+        mut visit: impl FnMut(usize, Residual, Range<usize>, &mut [f32]),
+    ) -> Result<(), DeviceError> {
         let number = self.number;
-        self.residuals.visit(&self.parts, self.share.part(), |whose, places, values| {
+        self.residuals.visit(&self.parts, self.share.part(), coder, |whose, places, values| {
             visit(number, whose, places, values);
-        });
+        })
     }
 
-    pub fn allow_undo(&mut self) {
-        self.residuals.allow_undo();
+    pub fn allow_undo(&mut self, coder: Option<&mut dyn Coder>) -> Result<(), DeviceError> {
+        self.residuals.allow_undo(coder)
     }
 
-    pub fn settle(&mut self, undo: bool) {
-        self.residuals.settle(undo);
+    pub fn settle(&mut self, undo: bool, coder: Option<&mut dyn Coder>) -> Result<(), DeviceError> {
+        self.residuals.settle(undo, coder)
     }
 
     pub fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Idle)
     }
 
-    /// Begins a sum of `values` by one of the bucket's reductions.
+    /// Begins a sum of `values`, or of the device's, by one of the bucket's reductions.
     pub fn start(
         &mut self,
         reduction: usize,
-        values: Values,
+        values: Option<Values>,
         tools: &mut Tools,
     ) -> Result<(), TransportError> {
-        self.residuals.remember();
-        self.values = Some(values);
-        (self.reduction, self.layout) = (self.reductions[reduction], reduction);
+        self.residuals.begin(values.is_none(), tools.coder())?;
+        (self.values, self.reduction) = (values, reduction);
         let encodes = !self.share.across.is_empty() || self.share.inside.is_some();
-        if self.reduction.is_plain() || !encodes {
+        if self.method().is_plain() || !encodes {
             // A rank alone has the sum.
-            let Some(circle) = self.circles.plain else { return Ok(()) };
+            let (Some(circle), Some(values)) = (self.circles.plain, values) else { return Ok(()) };
             let (at, len) = (values.place(&(0..0)), values.len());
             let joint = Joint::Float(Collective::AllReduce);
             // SAFETY: nobody touches the values before the call has ended.
@@ -143,7 +177,7 @@ impl Bucket {
             return Ok(());
         }
         for circle in &self.circles.broadcast {
-            tools.queue(*circle, self.number);
+            tools.turns.queue(*circle, self.number);
         }
         self.post(tools)?;
         for rail in 0..self.circles.reduce.len() {
@@ -154,25 +188,32 @@ impl Bucket {
         Ok(())
     }
 
+    fn method(&self) -> &Reduction {
+        &self.reductions[self.reduction]
+    }
+
     /// Posts what the encoded sum receives.
     fn post(&mut self, tools: &mut Tools) -> Result<(), TransportError> {
         if self.share.across.is_empty() {
             return Ok(());
         }
-        let (mut two_shot, mut operator) = (self.two_shot.take(), self.operator.take());
-        let started = match self.reduction.algorithm {
+        match self.method().algorithm {
             Algorithm::TwoShot => {
-                let sum = two_shot.as_mut().expect("made for the reductions");
-                sum.start(&self.two_shot_step(), &mut *tools.links)
+                let layout = self.layouts[self.reduction].as_ref();
+                let layout = layout.expect("made for the reductions");
+                let step = two_shot::Step { layout, out: &self.out, inward: &self.inward };
+                let sum = self.two_shot.as_mut().expect("made for the reductions");
+                sum.start(&step, self.values.is_none(), &mut *tools.links)
             }
             Algorithm::Operator => {
-                let sum = operator.as_mut().expect("made for the reductions");
-                sum.start(&mut self.operator_step(), tools);
+                let (bucket, codec) = (self.number, self.method().method.codec);
+                let (pieces, codes, turns) = (&self.pieces[..], &self.out, &mut tools.turns);
+                let mut step = operator::Step { bucket, codec, pieces, codes, turns };
+                let sum = self.operator.as_mut().expect("made for the reductions");
+                sum.start(&mut step, &mut self.scales);
                 Ok(())
             }
-        };
-        (self.two_shot, self.operator) = (two_shot, operator);
-        started
+        }
     }
 
     /// Does one thing, if there is one to do.
@@ -196,18 +237,34 @@ impl Bucket {
             Phase::Encoded => {
                 let (worked, done) = self.encoded(tools)?;
                 if done {
-                    self.phase = Phase::Broadcast(0);
+                    self.phase = match (self.values, &self.there, tools.coder()) {
+                        (None, Some(there), Some(coder)) => {
+                            there.asked(coder)?;
+                            Phase::Asked
+                        }
+                        _ => Phase::Broadcast(0),
+                    };
                 }
                 Ok(worked || done)
+            }
+            Phase::Asked => {
+                let done = match (&self.there, tools.coder()) {
+                    (Some(there), Some(coder)) => there.has_done(coder)?,
+                    _ => true,
+                };
+                if done {
+                    self.phase = Phase::Idle;
+                }
+                Ok(done)
             }
             Phase::Broadcast(begun) => {
                 let rail = *begun;
                 if let Some(&circle) = self.circles.broadcast.get(rail) {
-                    if !tools.has_turn(circle, self.number) {
+                    if !tools.turns.has_turn(circle, self.number) {
                         return Ok(false);
                     }
                     let call = self.inside(circle, Collective::Broadcast, rail, tools)?;
-                    tools.pass_turn(circle);
+                    tools.turns.pass_turn(circle);
                     self.calls.push(call);
                     self.phase = Phase::Broadcast(rail + 1);
                     return Ok(true);
@@ -226,44 +283,98 @@ impl Bucket {
         if self.share.across.is_empty() {
             return Ok((false, true));
         }
-        let (mut two_shot, mut operator) = (self.two_shot.take(), self.operator.take());
-        let result = match self.reduction.algorithm {
-            Algorithm::TwoShot => {
-                let sum = two_shot.as_mut().expect("made for the reductions");
-                let worked = sum.advance(&mut self.two_shot_step(), tools);
-                worked.map(|worked| (worked, sum.is_done()))
+        match self.method().algorithm {
+            Algorithm::TwoShot => self.shoot(tools),
+            Algorithm::Operator => self.add_codes(tools),
+        }
+    }
+
+    /// The same of a two-shot sum.
+    fn shoot(&mut self, tools: &mut Tools) -> Result<(bool, bool), TransportError> {
+        let (bucket, reduction, method) = (self.number, self.reduction, self.method().method);
+        let (ranks, own) = (&self.share.across, self.share.part());
+        let layout = self.layouts[reduction].as_ref().expect("made for the reductions");
+        let (parts, out, inward) = (&self.parts, &self.out, &self.inward);
+        let step = two_shot::Step { layout, out, inward };
+        let sum = self.two_shot.as_mut().expect("made for the reductions");
+        let Bench { codec, room, links, coder, .. } = tools.bench(method.codec);
+        let worked = match (self.values, &self.there, coder) {
+            (None, Some(there), Some(coder)) => {
+                let (codec, residuals) = (codec.name(), &self.residuals);
+                let mut shots = there::Shots {
+                    bucket,
+                    reduction,
+                    ranks,
+                    own,
+                    parts,
+                    layout,
+                    method,
+                    codec,
+                    there,
+                    coder,
+                    out,
+                    inward,
+                    residuals,
+                };
+                sum.advance(&step, &mut shots, links)
             }
-            Algorithm::Operator => {
-                let sum = operator.as_mut().expect("made for the reductions");
-                let worked = sum.advance(&mut self.operator_step(), tools);
-                worked.map(|worked| (worked, sum.is_done()))
+            (values, ..) => {
+                let (feedback, residuals) = (method.feedback, &mut self.residuals);
+                let values = values.expect("under way");
+                let mut shots = here::Shots {
+                    bucket,
+                    ranks,
+                    own,
+                    parts,
+                    layout,
+                    feedback,
+                    codec,
+                    room,
+                    values,
+                    out,
+                    inward,
+                    residuals,
+                };
+                sum.advance(&step, &mut shots, links)
             }
         };
-        (self.two_shot, self.operator) = (two_shot, operator);
-        result
+        Ok((worked?, sum.is_done()))
     }
 
-    fn two_shot_step(&mut self) -> two_shot::Step<'_> {
-        two_shot::Step {
-            bucket: self.number,
-            method: self.reduction.method,
-            layout: self.layouts[self.layout].as_ref().expect("made for the reductions"),
-            values: self.values.expect("under way"),
-            out: &self.out,
-            inward: &self.inward,
-            residuals: &mut self.residuals,
-        }
-    }
-
-    fn operator_step(&mut self) -> operator::Step<'_> {
-        operator::Step {
-            bucket: self.number,
-            method: self.reduction.method,
-            values: self.values.expect("under way"),
-            codes: &self.out,
-            scales: &mut self.scales,
-            residuals: &mut self.residuals,
-        }
+    /// The same of a sum of codes.
+    fn add_codes(&mut self, tools: &mut Tools) -> Result<(bool, bool), TransportError> {
+        let (bucket, reduction, method) = (self.number, self.reduction, self.method().method);
+        let sum = self.operator.as_mut().expect("made for the reductions");
+        let pieces = &self.pieces[..];
+        let (codes, feedback, scales) = (&self.out, method.feedback, &mut self.scales[..]);
+        let Bench { operator, room, links, turns, coder, .. } = tools.bench(method.codec);
+        let mut step = operator::Step { bucket, codec: method.codec, pieces, codes, turns };
+        let worked = match (self.values, &self.there, coder) {
+            (None, Some(there), Some(coder)) => {
+                let (residuals, (rounding, _)) =
+                    (&self.residuals, operator::settings(method.codec));
+                let mut encoder = there::Codes {
+                    reduction,
+                    pieces,
+                    feedback,
+                    rounding,
+                    there,
+                    coder,
+                    codes,
+                    scales,
+                    residuals,
+                };
+                sum.advance(&mut step, &mut encoder, links)
+            }
+            (values, ..) => {
+                let (codec, residuals) = (operator, &mut self.residuals);
+                let values = values.expect("under way");
+                let mut encoder =
+                    here::Codes { pieces, feedback, codec, room, values, codes, scales, residuals };
+                sum.advance(&mut step, &mut encoder, links)
+            }
+        };
+        Ok((worked?, sum.is_done()))
     }
 
     /// Starts a call on a rail inside of the host.

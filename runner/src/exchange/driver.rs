@@ -82,6 +82,13 @@ impl Driver {
         Ok(())
     }
 
+    /// Notes what went wrong beside the sums: the next call says so.
+    pub fn note(&self, done: Result<(), TransportError>) {
+        if let Err(error) = done {
+            self.board().failed.get_or_insert(error);
+        }
+    }
+
     /// The engine's thread, until it is told to stop or fails.
     pub fn serve(&self) {
         let _ended = Ended(self);

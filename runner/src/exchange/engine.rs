@@ -2,8 +2,10 @@
 
 use super::bucket::Bucket;
 use super::memory::Values;
+use super::residual::Residual;
 use super::tools::Tools;
 use crate::transport::TransportError;
+use std::ops::Range;
 
 pub(super) struct Engine {
     // Before the buckets: it takes back what is under way before their memory goes.
@@ -18,7 +20,8 @@ pub(super) struct Engine {
 pub(super) struct Start {
     pub bucket: usize,
     pub reduction: usize,
-    pub values: Values,
+    /// None: the device's.
+    pub values: Option<Values>,
 }
 
 impl Engine {
@@ -52,5 +55,28 @@ impl Engine {
             !ended
         });
         Ok(worked)
+    }
+
+    /// From now on sums can be undone.
+    pub fn allow_undo(&mut self) -> Result<(), TransportError> {
+        let Self { tools, buckets, .. } = self;
+        buckets.iter_mut().try_for_each(|bucket| Ok(bucket.allow_undo(tools.coder())?))
+    }
+
+    /// See [`Exchange::settle`](super::Exchange::settle).
+    pub fn settle(&mut self, undo: bool) -> Result<(), TransportError> {
+        assert!(self.is_idle(), "residuals change while buckets are summed");
+        let Self { tools, buckets, .. } = self;
+        buckets.iter_mut().try_for_each(|bucket| Ok(bucket.settle(undo, tools.coder())?))
+    }
+
+    /// See [`Exchange::residuals`](super::Exchange::residuals).
+    pub fn residuals(
+        &mut self,
+        mut visit: impl FnMut(usize, Residual, Range<usize>, &mut [f32]),
+    ) -> Result<(), TransportError> {
+        assert!(self.is_idle(), "residuals change while buckets are summed");
+        let Self { tools, buckets, .. } = self;
+        buckets.iter_mut().try_for_each(|bucket| Ok(bucket.visit(tools.coder(), &mut visit)?))
     }
 }

@@ -7,6 +7,7 @@
 //! | file | what it knows |
 //! |---|---|
 //! | `two_shot`, `operator` | the two algorithms, as state machines |
+//! | `encoder` | who encodes and decodes: `here` this processor, `there` the device that has the values |
 //! | `bucket` | a bucket's steps: inside of hosts, encoded, inside again |
 //! | `engine`, `driver` | all buckets; the thread that drives them |
 //! | `circles` | which ranks talk for what |
@@ -19,16 +20,20 @@
 mod bucket;
 mod circles;
 mod driver;
+mod encoder;
 mod engine;
+mod here;
 mod memory;
 mod operator;
 mod pieces;
 mod residual;
+mod there;
 mod tools;
 mod two_shot;
 
 pub use residual::Residual;
 
+use crate::device::Coder;
 use crate::transport::{Transport, TransportError};
 use bucket::Bucket;
 use circles::Circles;
@@ -37,6 +42,7 @@ use engine::{Engine, Start};
 use memory::Values;
 use pipewright_core::compress::share::Share;
 use pipewright_core::compress::{CodecError, Reduction};
+use pipewright_core::units::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -62,6 +68,8 @@ pub struct Exchange {
     thread: Option<JoinHandle<()>>,
     /// By bucket: number of values.
     lens: Vec<usize>,
+    /// By bucket and reduction: whether the device sums.
+    there: Vec<Vec<bool>>,
     bytes: u64,
 }
 
@@ -76,6 +84,23 @@ impl Exchange {
     /// # Panics
     /// When this rank is not in the group of a bucket, or tensors are not within its values.
     pub fn new(
+        transport: &mut (impl Transport + ?Sized),
+        buckets: &[BucketSpec],
+        hierarchical: bool,
+    ) -> Result<Self, TransportError> {
+        Self::beside(None, transport, buckets, hierarchical)
+    }
+
+    /// The same on a rank whose device encodes and decodes what it has kernels for: its codecs, and where
+    /// its arena has the values of each bucket.
+    ///
+    /// # Errors
+    /// As [`Exchange::new`], and [`TransportError::Device`] where it has not so much memory.
+    ///
+    /// # Panics
+    /// As [`Exchange::new`].
+    pub fn beside(
+        device: Option<(Box<dyn Coder>, &[Bytes])>,
         transport: &mut (impl Transport + ?Sized),
         buckets: &[BucketSpec],
         hierarchical: bool,
@@ -98,13 +123,21 @@ impl Exchange {
             let tag = 2 * same_group.count() as u32;
             made.push(Bucket::new(number, spec, share, circles, tag));
         }
+        let coder = match device {
+            Some((coder, places)) => Some(take_room(coder, places, &mut made)?),
+            None => None,
+        };
         let links = transport.links(&all, made.iter().map(Bucket::tickets).sum())?;
         let threaded = links.threaded();
         let lossy = buckets.iter().flat_map(|spec| &spec.reductions).filter(|r| !r.is_plain());
         let kinds = lossy.map(|reduction| reduction.method.codec);
-        let tools = Tools::new(links, all.len(), buckets.len(), kinds)
+        let tools = Tools::new(links, coder, (all.len(), buckets.len()), kinds)
             .map_err(|source| TransportError::Codec { bucket: 0, rank, source })?;
         let bytes = made.iter().map(Bucket::bytes).sum();
+        let is_there = |(bucket, spec): (&Bucket, &BucketSpec)| {
+            (0..spec.reductions.len()).map(|reduction| bucket.is_there(reduction)).collect()
+        };
+        let there = made.iter().zip(buckets).map(is_there).collect();
         let driver = Arc::new(Driver::new(Engine::new(tools, made)));
         let lens = buckets.iter().map(|spec| spec.len).collect();
         let own = driver.clone();
@@ -114,7 +147,7 @@ impl Exchange {
             builder.spawn(move || own.serve()).ok()
         };
         let thread = if threaded { spawn() } else { None };
-        Ok(Self { driver, thread, lens, bytes })
+        Ok(Self { driver, thread, lens, there, bytes })
     }
 
     /// Starts to sum a bucket by the `reduction`-th of its reductions. All ranks of its group start
@@ -138,8 +171,27 @@ impl Exchange {
     ) -> Result<(), TransportError> {
         assert_eq!(values.len(), self.lens[bucket], "values of bucket {bucket}");
         // SAFETY: the caller's promise.
-        let values = unsafe { Values::new(values) };
+        let values = Some(unsafe { Values::new(values) });
         self.driver.start(Start { bucket, reduction, values })?;
+        self.progress()
+    }
+
+    /// Whether the device sums a bucket by the `reduction`-th of its reductions.
+    pub fn is_there(&self, bucket: usize, reduction: usize) -> bool {
+        self.there[bucket][reduction]
+    }
+
+    /// The same as [`Exchange::start`] of values that the device has, when it reaches the mark with
+    /// the bucket's number. Until [`Exchange::wait`] has returned nobody touches them there.
+    ///
+    /// # Errors
+    /// As [`Exchange::start`].
+    ///
+    /// # Panics
+    /// When the bucket is under way, or the device [does not](Exchange::is_there) sum it so.
+    pub fn start_there(&mut self, bucket: usize, reduction: usize) -> Result<(), TransportError> {
+        assert!(self.is_there(bucket, reduction), "bucket {bucket} is summed by the host");
+        self.driver.start(Start { bucket, reduction, values: None })?;
         self.progress()
     }
 
@@ -180,32 +232,34 @@ impl Exchange {
     }
 
     /// From now on sums can be [undone](Self::settle): takes memory for a copy of what is carried over.
-    pub fn allow_undo(&mut self) {
+    ///
+    /// # Errors
+    /// [`TransportError::Device`] where the device has not so much.
+    pub fn allow_undo(&mut self) -> Result<(), TransportError> {
         let mut engine = self.driver.engine();
-        engine.buckets.iter_mut().for_each(Bucket::allow_undo);
+        engine.allow_undo()?;
         self.bytes = engine.buckets.iter().map(Bucket::bytes).sum();
+        Ok(())
     }
 
     /// The sums since the last call stay, or are to be as if they had not been: what is carried over
-    /// is what it was before them.
+    /// is what it was before them. A device that fails is told of by the next sum.
     ///
     /// # Panics
     /// While a bucket is under way.
     pub fn settle(&mut self, undo: bool) {
-        let mut engine = self.driver.engine();
-        assert!(engine.is_idle(), "residuals change while buckets are summed");
-        engine.buckets.iter_mut().for_each(|bucket| bucket.settle(undo));
+        let settled = self.driver.engine().settle(undo);
+        self.driver.note(settled);
     }
 
     /// Shows what is carried over to the next step, to save or to load it: by bucket, whose it is, its
-    /// places in the bucket and the values there.
+    /// places in the bucket and the values there. A device that fails is told of by the next sum.
     ///
     /// # Panics
     /// While a bucket is under way.
-    pub fn residuals(&mut self, mut visit: impl FnMut(usize, Residual, Range<usize>, &mut [f32])) {
-        let mut engine = self.driver.engine();
-        assert!(engine.is_idle(), "residuals change while buckets are summed");
-        engine.buckets.iter_mut().for_each(|bucket| bucket.visit(&mut visit));
+    pub fn residuals(&mut self, visit: impl FnMut(usize, Residual, Range<usize>, &mut [f32])) {
+        let shown = self.driver.engine().residuals(visit);
+        self.driver.note(shown);
     }
 }
 
@@ -218,6 +272,20 @@ impl Drop for Exchange {
             let _ = thread.join();
         }
     }
+}
+
+/// Has buckets take what they need of a device, whose arena has their values at `places`.
+fn take_room(
+    mut coder: Box<dyn Coder>,
+    places: &[Bytes],
+    buckets: &mut [Bucket],
+) -> Result<Box<dyn Coder>, TransportError> {
+    let count = buckets.len();
+    for (number, (bucket, place)) in buckets.iter_mut().zip(places).enumerate() {
+        let values = coder.arena(*place);
+        bucket.take_room(values, [number, count + number], &mut *coder)?;
+    }
+    Ok(coder)
 }
 
 /// Refuses a bucket that makes no sense.

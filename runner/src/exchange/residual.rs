@@ -1,6 +1,8 @@
-//! What codecs lost and the next step makes up for: the bucket's, whatever codec it has.
+//! What codecs lost and the next step makes up for: the bucket's, whatever codec it has and whoever
+//! encodes.
 
 use super::pieces::{Parts, Piece};
+use crate::device::{Coder, DeviceError, DevicePtr};
 use std::ops::Range;
 
 /// Whose values a residual belongs to.
@@ -14,20 +16,69 @@ pub enum Residual {
 
 /// The residuals of a bucket; empty without feedback.
 pub(super) struct Residuals {
-    /// All values that this rank exchanges, one tensor behind the other.
-    worker: Vec<f32>,
-    server: Vec<f32>,
-    /// Where the own part begins among them.
+    here: Here,
+    /// The device's, as long, where it encodes too.
+    there: Option<There>,
+    /// Whether those of the device are the ones that count.
+    is_there: bool,
+    /// Where the own part begins among those of the worker.
     own: usize,
     before: Option<Before>,
 }
 
-/// Both as they were before a sum.
-struct Before {
+/// All values that this rank exchanges, one tensor behind the other; those of its own part.
+#[derive(Clone)]
+struct Here {
     worker: Vec<f32>,
     server: Vec<f32>,
-    /// Whether there was a sum since they were settled.
-    summed: bool,
+}
+
+/// The same in the device's memory.
+#[derive(Clone, Copy)]
+struct There {
+    worker: DevicePtr,
+    server: DevicePtr,
+}
+
+/// Both as they were before a sum.
+struct Before {
+    here: Here,
+    there: Option<There>,
+    /// Where they were copied since they were settled, and whether that was on the device.
+    copied: Option<bool>,
+}
+
+impl Here {
+    fn copy_from(&mut self, other: &Self) {
+        self.worker.copy_from_slice(&other.worker);
+        self.server.copy_from_slice(&other.server);
+    }
+
+    /// Bytes of both.
+    fn bytes(&self) -> [u64; 2] {
+        [&self.worker, &self.server].map(|values| 4 * values.len() as u64)
+    }
+}
+
+impl There {
+    fn new(bytes: [u64; 2], coder: &mut dyn Coder) -> Result<Self, DeviceError> {
+        let [worker, server] = bytes.map(|bytes| match bytes {
+            0 => Ok(DevicePtr::NULL),
+            _ => coder.allocate(bytes),
+        });
+        Ok(Self { worker: worker?, server: server? })
+    }
+
+    fn copy_from(
+        self,
+        other: Self,
+        bytes: [u64; 2],
+        coder: &mut dyn Coder,
+    ) -> Result<(), DeviceError> {
+        let pairs = [(other.worker, self.worker), (other.server, self.server)];
+        let some = pairs.into_iter().zip(bytes).filter(|(_, bytes)| *bytes > 0);
+        some.into_iter().try_for_each(|((from, to), bytes)| coder.copy(from, to, bytes))
+    }
 }
 
 impl Residuals {
@@ -35,44 +86,116 @@ impl Residuals {
     pub fn new((worker, server): (usize, usize), parts: &Parts, own: usize) -> Self {
         let first = parts.get(own).into_iter().flatten().flatten().next();
         let own = first.map_or(0, |piece| piece.at);
-        Self { worker: vec![0.0; worker], server: vec![0.0; server], own, before: None }
+        let here = Here { worker: vec![0.0; worker], server: vec![0.0; server] };
+        Self { here, there: None, is_there: false, own, before: None }
+    }
+
+    /// The device encodes too; nothing was lost so far.
+    pub fn take_room(&mut self, coder: &mut dyn Coder) -> Result<(), DeviceError> {
+        // Zeros there and here.
+        self.there = Some(There::new(self.here.bytes(), coder)?);
+        self.is_there = true;
+        Ok(())
     }
 
     pub fn worker(&mut self, piece: &Piece) -> &mut [f32] {
-        &mut self.worker[piece.dense()]
+        &mut self.here.worker[piece.dense()]
     }
 
     pub fn server(&mut self, piece: &Piece) -> &mut [f32] {
         let dense = piece.dense();
-        &mut self.server[dense.start - self.own..dense.end - self.own]
+        &mut self.here.server[dense.start - self.own..dense.end - self.own]
+    }
+
+    /// Those of the worker on the device, from its `at`-th value on, and those of the server.
+    pub fn on_device(&self, at: usize) -> [DevicePtr; 2] {
+        let none = There { worker: DevicePtr::NULL, server: DevicePtr::NULL };
+        let there = self.there.unwrap_or(none);
+        [there.worker.after(4 * at as u64), there.server]
     }
 
     pub fn bytes(&self) -> u64 {
         let copies = 1 + u64::from(self.before.is_some());
-        4 * copies * (self.worker.len() + self.server.len()) as u64
+        copies * self.here.bytes().iter().sum::<u64>()
     }
 
     /// Takes memory for a copy.
-    pub fn allow_undo(&mut self) {
-        let (worker, server) = (self.worker.clone(), self.server.clone());
-        self.before = Some(Before { worker, server, summed: false });
+    pub fn allow_undo(&mut self, coder: Option<&mut dyn Coder>) -> Result<(), DeviceError> {
+        let there = match coder.filter(|_| self.there.is_some()) {
+            Some(coder) => Some(There::new(self.here.bytes(), coder)?),
+            None => None,
+        };
+        self.before = Some(Before { here: self.here.clone(), there, copied: None });
+        Ok(())
     }
 
-    /// A sum begins.
-    pub fn remember(&mut self) {
-        if let Some(before) = &mut self.before {
-            before.worker.copy_from_slice(&self.worker);
-            before.server.copy_from_slice(&self.server);
-            before.summed = true;
+    /// A sum begins, by the device or by this processor.
+    pub fn begin(
+        &mut self,
+        is_there: bool,
+        coder: Option<&mut dyn Coder>,
+    ) -> Result<(), DeviceError> {
+        match (is_there, self.there, coder) {
+            (true, Some(there), Some(coder)) => {
+                self.send(there, coder)?;
+                if let Some(Before { there: Some(before), copied, .. }) = &mut self.before {
+                    *copied = Some(true);
+                    before.copy_from(there, self.here.bytes(), coder)?;
+                }
+            }
+            (_, _, coder) => {
+                self.fetch(coder)?;
+                if let Some(before) = &mut self.before {
+                    before.copied = Some(false);
+                    before.here.copy_from(&self.here);
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// Those of the device are the ones that count.
+    fn send(&mut self, there: There, coder: &mut dyn Coder) -> Result<(), DeviceError> {
+        if !std::mem::replace(&mut self.is_there, true) {
+            for (to, values) in
+                [(there.worker, &self.here.worker), (there.server, &self.here.server)]
+            {
+                if !values.is_empty() {
+                    coder.upload(to, bytemuck::cast_slice(values))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of this processor are the ones that count.
+    fn fetch(&mut self, coder: Option<&mut dyn Coder>) -> Result<(), DeviceError> {
+        if let (true, Some(there), Some(coder)) = (self.is_there, self.there, coder) {
+            for (from, values) in
+                [(there.worker, &mut self.here.worker), (there.server, &mut self.here.server)]
+            {
+                if !values.is_empty() {
+                    coder.download(from, bytemuck::cast_slice_mut(values))?;
+                }
+            }
+        }
+        self.is_there = false;
+        Ok(())
     }
 
     /// What sums since the last call made stays, or is what it was before them.
-    pub fn settle(&mut self, undo: bool) {
-        let Some(before) = &mut self.before else { return };
-        if std::mem::take(&mut before.summed) && undo {
-            self.worker.copy_from_slice(&before.worker);
-            self.server.copy_from_slice(&before.server);
+    pub fn settle(&mut self, undo: bool, coder: Option<&mut dyn Coder>) -> Result<(), DeviceError> {
+        let Some(before) = &mut self.before else { return Ok(()) };
+        let Some(is_there) = before.copied.take().filter(|_| undo) else { return Ok(()) };
+        self.is_there = is_there;
+        match (is_there, self.there, before.there, coder) {
+            (true, Some(there), Some(copy), Some(coder)) => {
+                there.copy_from(copy, self.here.bytes(), coder)
+            }
+            _ => {
+                self.here.copy_from(&before.here);
+                Ok(())
+            }
         }
     }
 
@@ -81,18 +204,21 @@ impl Residuals {
         &mut self,
         parts: &Parts,
         own: usize,
+        coder: Option<&mut dyn Coder>,
         mut visit: impl FnMut(Residual, Range<usize>, &mut [f32]),
-    ) {
+    ) -> Result<(), DeviceError> {
+        self.fetch(coder)?;
         let pieces = |part: &Vec<Vec<Piece>>| part.clone().into_iter().flatten();
-        if !self.worker.is_empty() {
+        if !self.here.worker.is_empty() {
             for piece in parts.iter().flat_map(pieces) {
                 visit(Residual::Worker, piece.range.clone(), self.worker(&piece));
             }
         }
-        if !self.server.is_empty() {
+        if !self.here.server.is_empty() {
             for piece in parts.get(own).into_iter().flat_map(pieces) {
                 visit(Residual::Server, piece.range.clone(), self.server(&piece));
             }
         }
+        Ok(())
     }
 }

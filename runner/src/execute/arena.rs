@@ -5,7 +5,7 @@
 
 mod newest;
 
-use crate::device::{Accelerator, DeviceError, Graphs};
+use crate::device::{Accelerator, Coder, DeviceError, Graphs};
 use newest::{Access, Newest, Side};
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
@@ -93,6 +93,14 @@ impl Arena {
         self.device.is_some()
     }
 
+    /// The device's codecs, where a device computes and has some.
+    ///
+    /// # Errors
+    /// When it has failed.
+    pub fn coder(&mut self) -> Result<Option<Box<dyn Coder>>, DeviceError> {
+        self.device.as_mut().map_or(Ok(None), |device| device.accelerator.coder())
+    }
+
     /// Has the device do something that reads and writes these regions; what it writes, it may also
     /// read. What goes wrong is told by [`Self::check`].
     ///
@@ -121,10 +129,10 @@ impl Arena {
     ///
     /// # Panics
     /// Without a device.
-    pub fn mark(&mut self) {
+    pub fn moment(&mut self) {
         let device = self.device.as_mut().expect("a device computes");
-        let marked = device.accelerator.mark();
-        device.note(marked);
+        let noted = device.accelerator.moment();
+        device.note(noted);
     }
 
     /// Waits for the device; how many nanoseconds ago each of the moments was that were noted since the

@@ -166,7 +166,10 @@ impl From<CodecError> for Fault {
 
 impl From<TransportError> for Fault {
     fn from(error: TransportError) -> Self {
-        Fault::Transport(error)
+        match error {
+            TransportError::Device(error) => Fault::Device(*error),
+            error => Fault::Transport(error),
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! The ways of a rank's gradients: by the transport's own sums, or encoded.
 
+use crate::device::{Coder, DeviceError};
 use crate::exchange::{BucketSpec, Exchange, Residual};
 use crate::transport::{Collective, Transport, TransportError};
 use pipewright_core::compress::Reduction;
 use pipewright_core::ids::{LaneId, ParamId, StageId};
 use pipewright_core::plan::{Bucket, Plan, Program, StageProgram, Way};
+use pipewright_core::units::Bytes;
 use std::ops::Range;
 
 /// Who sums which bucket how.
@@ -71,7 +73,8 @@ impl Gradients {
         Self { ways, way: 0, buckets, exchange: None, layout: None }
     }
 
-    /// Connects the ranks that sum encoded buckets together. All ranks call it.
+    /// Connects the ranks that sum encoded buckets together; `coder` gives the device's codecs where there
+    /// is one. All ranks call it.
     ///
     /// # Errors
     /// When the transport fails.
@@ -80,19 +83,23 @@ impl Gradients {
         transport: &mut T,
         (plan, program): (&Plan, &Program),
         groups: &[Vec<LaneId>],
+        coder: impl FnOnce() -> Result<Option<Box<dyn Coder>>, DeviceError>,
     ) -> Result<(), TransportError> {
         let communication = &plan.communication;
         // The same answer on all ranks, whatever stages they have.
         if groups.is_empty() || !communication.encodes() {
             return Ok(());
         }
-        let spec = |coded: &Coded| {
+        let bucket = |coded: &Coded| {
             let stage = program.stage(coded.stage).expect("its lane");
             let at = stage.buckets.iter().position(|bucket| bucket.slot == coded.slot);
             let at = at.expect("it was found there");
+            (at, &stage.buckets[at])
+        };
+        let spec = |coded: &Coded| {
+            let (at, bucket) = bucket(coded);
             let reduction = |way: &Way| communication.reduction(*way, coded.stage, at);
             let reductions: Vec<Reduction> = self.ways.iter().map(reduction).collect();
-            let bucket = &stage.buckets[at];
             BucketSpec {
                 group: groups[bucket.group as usize].iter().map(|rank| rank.0).collect(),
                 tensors: coded.params.iter().map(|(_, places)| places.clone()).collect(),
@@ -100,6 +107,8 @@ impl Gradients {
                 reductions: distinct(&reductions),
             }
         };
+        let places: Vec<Bytes> =
+            self.buckets.iter().map(|coded| bucket(coded).1.region.offset).collect();
         let specs: Vec<BucketSpec> = self.buckets.iter().map(spec).collect();
         let hosts = if communication.hierarchical { Some(transport.hosts()?) } else { None };
         for (coded, spec) in self.buckets.iter_mut().zip(&specs) {
@@ -109,9 +118,11 @@ impl Gradients {
             None => "flat".into(),
             Some(hosts) => format!("hosts {:?}", numbered(hosts)),
         });
-        let mut exchange = Exchange::new(transport, &specs, communication.hierarchical)?;
+        let device = coder()?.map(|coder| (coder, &places[..]));
+        let hierarchical = communication.hierarchical;
+        let mut exchange = Exchange::beside(device, transport, &specs, hierarchical)?;
         if plan.training.skips().is_some() {
-            exchange.allow_undo();
+            exchange.allow_undo()?;
         }
         self.exchange = Some(exchange);
         Ok(())
@@ -153,6 +164,22 @@ impl Gradients {
     fn coded(&self, slot: u32) -> Option<(usize, usize)> {
         let at = self.buckets.iter().position(|bucket| bucket.slot == slot)?;
         Some((at, self.buckets[at].by_way[self.way]?))
+    }
+
+    /// The mark that stands for a bucket's values where the device sums them, by
+    /// [`Self::start_there`].
+    pub fn mark(&self, slot: u32) -> Option<usize> {
+        let (at, reduction) = self.coded(slot)?;
+        let exchange = self.exchange.as_ref()?;
+        exchange.is_there(at, reduction).then_some(at)
+    }
+
+    /// Starts to sum a bucket on the device, when it reaches the bucket's mark.
+    pub fn start_there(&mut self, slot: u32) -> Result<(), TransportError> {
+        match (self.coded(slot), &mut self.exchange) {
+            (Some((at, reduction)), Some(exchange)) => exchange.start_there(at, reduction),
+            _ => Ok(()),
+        }
     }
 
     /// Starts to sum a bucket.

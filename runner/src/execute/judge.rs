@@ -11,8 +11,10 @@
 //! stays: weights and optimizer are not touched, running statistics and what codecs carry over are as
 //! they were before.
 
+use super::arena::Slices;
 use super::loss_scale::LossScale;
 use super::rank::{Rank, tied_to};
+use crate::device::DeviceError;
 use crate::device::cpu::squares;
 use crate::transport::{REDUCE_MAX, ReduceOp, Transport, TransportError};
 use pipewright_core::graph::Graph;
@@ -35,7 +37,7 @@ pub struct Judge {
     bad: Option<ParamId>,
     /// The factor of the loss, where it has one: the next step's, from the end of a step on.
     loss_scale: Option<LossScale>,
-    /// Running statistics before the step: some values a channel.
+    /// Running statistics before the step: some values a channel. A device keeps its own.
     statistics: Vec<f32>,
 }
 
@@ -132,6 +134,10 @@ impl<T: Transport> Rank<'_, T> {
             return;
         }
         let program = self.program;
+        if self.arena.is_distant() {
+            let regions: Slices<Region> = statistics(&program.stages).collect();
+            return self.arena.compute(&regions, &[], |device| device.save(&regions));
+        }
         self.judge.statistics.clear();
         for region in statistics(&program.stages) {
             self.judge.statistics.extend_from_slice(self.arena.floats(region));
@@ -157,18 +163,26 @@ impl<T: Transport> Rank<'_, T> {
     }
 
     /// Adds what this rank knows of the gradient. One rank speaks for a parameter that several hold.
-    pub(super) fn look_at_gradients(&mut self) {
-        let program = self.program;
-        let mine =
-            program.stages.iter().filter(|stage| stage.first_copy && self.replica.index == 0);
-        for place in mine.flat_map(|stage| &stage.params) {
-            if let Some(gradient) = place.gradient
-                && tied_to(self.graph, place.param).is_none()
-            {
-                let squares = squares(self.threads, self.arena.floats(gradient));
-                self.judge.squares[place.param.index()] = squares;
-            }
+    ///
+    /// # Errors
+    /// When the device has failed.
+    pub(super) fn look_at_gradients(&mut self) -> Result<(), DeviceError> {
+        let (program, graph, first) = (self.program, self.graph, self.replica.index == 0);
+        let mine = program.stages.iter().filter(|stage| stage.first_copy && first);
+        let params = mine.flat_map(|stage| &stage.params);
+        let own = params.filter(|place| tied_to(graph, place.param).is_none());
+        let gradients = own.filter_map(|place| Some((place.param.index(), place.gradient?)));
+        if self.arena.is_distant() {
+            let (params, regions): (Vec<usize>, Vec<Region>) = gradients.unzip();
+            let mut sums = vec![0.0; regions.len()];
+            self.arena.compute(&regions, &[], |device| device.squares(&regions, &mut sums));
+            params.iter().zip(sums).for_each(|(param, sum)| self.judge.squares[*param] = sum);
+            return self.arena.check();
         }
+        for (param, gradient) in gradients {
+            self.judge.squares[param] = squares(self.threads, self.arena.floats(gradient));
+        }
+        Ok(())
     }
 
     /// Undoes what the step has changed so far where it is to be skipped.
@@ -181,7 +195,12 @@ impl<T: Transport> Rank<'_, T> {
         if !skip {
             return;
         }
-        let (program, mut rest) = (self.program, &self.judge.statistics[..]);
+        let program = self.program;
+        if self.arena.is_distant() {
+            let regions: Slices<Region> = statistics(&program.stages).collect();
+            return self.arena.compute(&[], &regions, |device| device.restore(&regions));
+        }
+        let mut rest = &self.judge.statistics[..];
         for region in statistics(&program.stages) {
             let values = self.arena.floats(region);
             let (own, others) = rest.split_at(values.len());

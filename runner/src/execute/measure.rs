@@ -78,7 +78,7 @@ impl<T: Transport> Rank<'_, T> {
 
     fn moment(&mut self, moments: &mut Vec<u64>) {
         match self.arena.is_distant() {
-            true => self.arena.mark(),
+            true => self.arena.moment(),
             false => moments.push(self.transport.now_ns()),
         }
     }

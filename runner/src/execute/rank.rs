@@ -341,7 +341,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             Instruction::JudgeGradients => {
                 let start = self.transport.now_ns();
                 if self.model.is_none() {
-                    self.look_at_gradients();
+                    self.look_at_gradients()?;
                 }
                 counts.busy_ns += self.transport.now_ns() - start;
                 self.waiting(Wait::Ranks, |rank| rank.judge.meet(&mut rank.transport))?;
@@ -389,7 +389,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     ) -> Result<(), TransportError> {
         let is_distant = self.arena.is_distant() && self.recorder.is_recording();
         if is_distant {
-            self.arena.mark();
+            self.arena.moment();
         }
         let start = self.transport.now_ns();
         if let Some(model) = &mut self.model {
@@ -402,7 +402,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
         let end = self.transport.now_ns();
         if is_distant {
-            self.arena.mark();
+            self.arena.moment();
         } else {
             counts.busy_ns += end - start;
         }

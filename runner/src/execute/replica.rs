@@ -66,7 +66,8 @@ impl<T: Transport> Rank<'_, T> {
         let ranks: Vec<Vec<u32>> =
             groups.iter().map(|ranks| ranks.iter().map(|rank| rank.0).collect()).collect();
         self.transport.connect(&ranks, self.program.collectives as usize)?;
-        self.gradients.connect(&mut self.transport, (self.plan, self.program), groups)
+        let parts = (self.plan, self.program);
+        self.gradients.connect(&mut self.transport, parts, groups, || self.arena.coder())
     }
 
     /// Starts to sum a bucket of a stage.
@@ -76,6 +77,11 @@ impl<T: Transport> Rank<'_, T> {
             true => Collective::Reduce,
             false => Collective::AllReduce,
         };
+        if let Some(mark) = self.gradients.mark(bucket.slot) {
+            self.arena.compute(&[], &[bucket.region], |device| device.mark(mark));
+            self.arena.check()?;
+            return self.gradients.start_there(bucket.slot);
+        }
         let values = self.arena.floats(bucket.region);
         // SAFETY: as in `Self::start`.
         unsafe { self.gradients.start(&mut self.transport, call, bucket, values) }

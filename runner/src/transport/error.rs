@@ -1,5 +1,6 @@
 //! What can go wrong between ranks.
 
+use crate::device::DeviceError;
 use pipewright_core::compress::CodecError;
 use thiserror::Error;
 
@@ -63,4 +64,13 @@ pub enum TransportError {
         /// What the codec says, with its name.
         source: CodecError,
     },
+    /// The device that encodes gradients failed.
+    #[error("{0}")]
+    Device(Box<DeviceError>),
+}
+
+impl From<DeviceError> for TransportError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(Box::new(error))
+    }
 }

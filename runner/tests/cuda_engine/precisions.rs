@@ -10,7 +10,7 @@ use pipewright_core::plan::{
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::device::cpu::{Call, Rule, Update};
 use pipewright_runner::device::cuda::Engine;
-use pipewright_runner::device::{Accelerator, DeviceError, ParameterPlaces, Places};
+use pipewright_runner::device::{Accelerator, Coder, DeviceError, ParameterPlaces, Places};
 use pipewright_runner::execute::{Injury, Place, Probe, Rank};
 use pipewright_runner::transport::local::LocalTransport;
 use std::sync::Arc;
@@ -54,6 +54,63 @@ impl Accelerator for Distrustful {
 
     fn zero(&mut self, region: Region) -> Result<(), DeviceError> {
         self.0.zero(region)
+    }
+
+    fn moment(&mut self) -> Result<(), DeviceError> {
+        self.0.moment()
+    }
+
+    fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
+        self.0.ages(ages)
+    }
+
+    fn keep(&mut self, region: Region, at: u64) -> Result<(), DeviceError> {
+        self.0.keep(region, at)
+    }
+
+    fn kept(&mut self, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.0.kept(bytes)
+    }
+
+    fn stage(
+        &mut self,
+        place: usize,
+        bytes: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        self.0.stage(place, bytes, fill)
+    }
+
+    fn take(&mut self, place: usize, into: Region) -> Result<(), DeviceError> {
+        self.0.take(place, into)
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.0.flush()
+    }
+
+    fn end_batch(&mut self) -> Result<(), DeviceError> {
+        self.0.end_batch()
+    }
+
+    fn squares(&mut self, regions: &[Region], sums: &mut [f64]) -> Result<(), DeviceError> {
+        self.0.squares(regions, sums)
+    }
+
+    fn save(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        self.0.save(regions)
+    }
+
+    fn restore(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        self.0.restore(regions)
+    }
+
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+        self.0.mark(number)
+    }
+
+    fn coder(&mut self) -> Result<Option<Box<dyn Coder>>, DeviceError> {
+        self.0.coder()
     }
 }
 

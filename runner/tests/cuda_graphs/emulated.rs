@@ -86,7 +86,7 @@ impl Backend for Emulated {
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
 
-    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+    fn moment(&mut self, number: usize) -> Result<(), DeviceError> {
         self.marks.truncate(number);
         assert_eq!(self.marks.len(), number, "moments have numbers in their order");
         self.marks.push(Instant::now());
@@ -96,6 +96,18 @@ impl Backend for Emulated {
     fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
         ages.extend(self.marks[..count].iter().map(|mark| mark.elapsed().as_nanos() as u64));
         Ok(())
+    }
+
+    fn mark(&mut self, _: usize) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn reached(&mut self, _: usize) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
+
+    fn beside(&mut self) -> Result<Option<Box<dyn Backend>>, DeviceError> {
+        Ok(None)
     }
 
     fn stage(

@@ -20,7 +20,7 @@ pub enum Work {
     Upload(DevicePtr, Vec<u8>),
     Arrived(usize),
     Taken(usize),
-    Mark(usize),
+    Moment(usize),
 }
 
 /// What a test wants to know of a device.
@@ -81,7 +81,7 @@ impl Lazy {
                     }
                 }
                 Work::Taken(_) => {}
-                Work::Mark(number) => self.device.mark(number)?,
+                Work::Moment(number) => self.device.moment(number)?,
             }
         }
         Ok(())
@@ -130,14 +130,26 @@ impl Backend for Lazy {
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
 
-    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
-        self.ask(Work::Mark(number))
+    fn moment(&mut self, number: usize) -> Result<(), DeviceError> {
+        self.ask(Work::Moment(number))
     }
 
     fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
         self.not_while_capturing();
         self.work(self.queue.len())?;
         self.device.ages(count, ages)
+    }
+
+    fn mark(&mut self, _: usize) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn reached(&mut self, _: usize) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
+
+    fn beside(&mut self) -> Result<Option<Box<dyn Backend>>, DeviceError> {
+        Ok(None)
     }
 
     fn stage(

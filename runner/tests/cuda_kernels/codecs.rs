@@ -3,22 +3,21 @@
 use crate::case::Noise;
 use crate::emulator;
 use crate::memory::Tensor;
-use pipewright_core::compress::{CodecKind, Rounding, Scale, e5m2_sum, feedback};
+use pipewright_core::compress::narrow::E5m2;
+use pipewright_core::compress::scale::{largest_magnitude, power_of_two};
+use pipewright_core::compress::{CodecKind, Float8, Fp8, Rounding, Scale, feedback};
 use pipewright_runner::device::cuda::kernels::bulk::{
-    Bucket, Piece, PieceTables, add_codes, decode, encode,
+    decode, decode_scaled, encode, encode_scaled, measure, scratch,
 };
+use pipewright_runner::device::{Coded, Piece};
 
 const ROUNDINGS: [Rounding; 3] = [Rounding::Truncate, Rounding::NearestEven, Rounding::Saturating];
 
 fn kinds() -> Vec<CodecKind> {
-    let scales = [
-        Scale::None,
-        Scale::PowerOfTwo,
-        Scale::Percentile,
-        Scale::Block(100),
-        Scale::Block(10_000),
-    ];
-    let mut kinds = vec![CodecKind::OneBit { threshold: Default::default() }];
+    let blocks = [100, 10_000].map(Scale::Block);
+    let scales = [Scale::None, Scale::PowerOfTwo, Scale::Percentile].into_iter().chain(blocks);
+    let one_bit = CodecKind::OneBit { threshold: Default::default() };
+    let mut kinds = vec![CodecKind::Bf16, CodecKind::Fp16, one_bit];
     kinds.extend([1, 2, 4, 8].map(|bits| CodecKind::Table { bits }));
     for scale in scales {
         kinds.push(CodecKind::Fp8E4m3 { scale });
@@ -53,7 +52,7 @@ fn check(kind: CodecKind, with_feedback: bool, broken: bool) {
     let mut table = vec![];
     let (mut at, mut wire_at) = (0, 0);
     for size in SIZES {
-        table.push(Piece { values: at, count: size as u64, wire: wire_at });
+        table.push(Piece { values: at, count: size as u64, residual: at, wire: wire_at });
         at += size as u64;
         wire_at += kind
             .wire_bytes(size as u64)
@@ -65,24 +64,22 @@ fn check(kind: CodecKind, with_feedback: bool, broken: bool) {
     let (mut on_device, mut residual) = (cast(&inputs), cast(&before));
     let mut wire = Tensor::from(&vec![0; wire_at as usize]);
     let (mut seen, mut decoded) = (cast(&inputs), cast(&inputs));
-    let tables = PieceTables::new(kind, &table);
-    let (mut list, mut chunks) = (Tensor::from(&tables.pieces), Tensor::from(&tables.chunks));
-    let mut scratch = Tensor::from(&vec![0xff; tables.scratch() as usize]);
-    let mut bucket = Bucket {
+    let mut list = Tensor::from(&Piece::table(&table));
+    let mut bucket = Coded {
         pieces: list.at(),
-        count: tables.count,
-        chunks: chunks.at(),
-        chunk_count: tables.chunk_count,
-        scratch: scratch.at(),
+        count: table.len() as u32,
+        chunks: Piece::chunks(&table),
         values: on_device.at(),
         wire: wire.at(),
         decoded: seen.at(),
-        ..Bucket::default()
+        ..Coded::default()
     };
     if with_feedback {
         bucket.residual = residual.at();
     }
-    encode(kind, &bucket).expect("it has kernels").iter().for_each(emulator::run);
+    let mut room = Tensor::from(&vec![0xff; scratch(&bucket) as usize]);
+    let encoding = encode(kind, &bucket, room.at()).expect("it has kernels");
+    encoding.iter().for_each(emulator::run);
     bucket.decoded = decoded.at();
     emulator::run(&decode(kind, &bucket, true).expect("it has a kernel"));
     let floats = |tensor: &Tensor| -> Vec<f32> { bytemuck::pod_collect_to_vec(tensor.bytes()) };
@@ -121,31 +118,70 @@ fn messages_to_the_bit() {
     }
 }
 
-#[test]
-fn sums_of_all_codes() {
-    if !emulator::is_there() {
-        return;
+/// The operator's codes: values are added to what was lost, measured, and encoded with the scales that
+/// ranks agree on.
+fn check_scaled(rounding: Rounding, broken: bool) {
+    let (inputs, before) = (values(5, broken), values(6, false));
+    let (mut table, mut at) = (vec![], 0);
+    // Residuals and codes lie in another order than values.
+    let all = inputs.len() as u64;
+    for size in SIZES.map(|size| size as u64) {
+        let behind = all - at - size;
+        table.push(Piece { values: at, count: size, residual: behind, wire: behind });
+        at += size;
     }
-    let all =
-        |pick: fn(usize) -> usize| -> Vec<u8> { (0..1 << 16).map(|i| pick(i) as u8).collect() };
-    let (codes, totals) = (all(|i| i >> 8), all(|i| i & 0xff));
-    for rounding in ROUNDINGS {
-        let kind = CodecKind::Fp8E5m2 { rounding, scale: Scale::None };
-        let tables = PieceTables::new(kind, &[Piece { values: 0, count: 1 << 16, wire: 0 }]);
-        let (mut list, mut chunks) = (Tensor::from(&tables.pieces), Tensor::from(&tables.chunks));
-        let (mut wire, mut sums) = (Tensor::from(&codes), Tensor::from(&totals));
-        let bucket = Bucket {
-            pieces: list.at(),
-            count: tables.count,
-            chunks: chunks.at(),
-            chunk_count: tables.chunk_count,
-            wire: wire.at(),
-            decoded: sums.at(),
-            ..Bucket::default()
-        };
-        emulator::run(&add_codes(rounding, &bucket));
-        let mut expected = totals.clone();
-        e5m2_sum::add(&codes, &mut expected, rounding);
-        assert_eq!(sums.bytes(), expected, "{rounding:?}");
+    let cast = |x: &[f32]| -> Tensor { Tensor::from(bytemuck::cast_slice(x)) };
+    let (mut on_device, mut residual) = (cast(&inputs), cast(&before));
+    let (mut wire, mut seen) = (Tensor::from(&vec![0; inputs.len()]), cast(&inputs));
+    let mut list = Tensor::from(&Piece::table(&table));
+    let mut scales = Tensor::new(4 * table.len());
+    let coded = Coded {
+        pieces: list.at(),
+        count: table.len() as u32,
+        chunks: Piece::chunks(&table),
+        values: on_device.at(),
+        residual: residual.at(),
+        wire: wire.at(),
+        decoded: seen.at(),
+        scales: scales.at(),
+    };
+    let mut room = Tensor::from(&vec![0xff; scratch(&coded) as usize]);
+    measure(&coded, room.at()).iter().for_each(emulator::run);
+    let floats = |tensor: &Tensor| -> Vec<f32> { bytemuck::pod_collect_to_vec(tensor.bytes()) };
+    let largest = floats(&scales);
+    let chosen: Vec<f32> = largest.iter().map(|size| power_of_two::<E5m2>(*size, 3)).collect();
+    let mut scales = cast(&chosen);
+    let coded = Coded { scales: scales.at(), ..coded };
+    let unseen = Coded { decoded: Default::default(), ..coded };
+    encode_scaled(rounding, &unseen, room.at()).iter().for_each(emulator::run);
+    emulator::run(&decode_scaled(&coded));
+    let codec = Fp8::new(Float8::E5m2(rounding), Scale::None);
+    for ((piece, largest), scale) in table.iter().zip(largest).zip(chosen) {
+        let what = format!("{rounding:?}, broken {broken}, {piece:?}");
+        let place = |at: u64| at as usize..(at + piece.count) as usize;
+        let own = &inputs[place(piece.values)];
+        let mut left = before[place(piece.residual)].to_vec();
+        let carried = feedback::carry(own, &mut left);
+        let source = if carried { left.clone() } else { own.to_vec() };
+        assert_eq!(largest.to_bits(), largest_magnitude(&source).to_bits(), "{what}");
+        let (mut codes, mut decoded) = (vec![0; own.len()], vec![0.0; own.len()]);
+        codec.encode_scaled(&source, scale, &mut codes);
+        codec.decode_scaled(&codes, scale, &mut decoded);
+        if carried {
+            feedback::keep_lost(&mut left, &decoded);
+        }
+        assert_eq!(wire.bytes()[place(piece.wire)], codes, "{what}");
+        assert_eq!(bits(&floats(&seen)[place(piece.values)]), bits(&decoded), "{what}");
+        assert_eq!(bits(&floats(&residual)[place(piece.residual)]), bits(&left), "{what}");
+    }
+}
+
+#[test]
+fn codes_with_scales_of_all_ranks() {
+    if emulator::is_there() {
+        for rounding in [Rounding::Truncate, Rounding::NearestEven] {
+            check_scaled(rounding, false);
+            check_scaled(rounding, true);
+        }
     }
 }

@@ -2,8 +2,10 @@
 
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
-use pipewright_runner::device::cpu::{Call, Operands, Parameter, Rule, Update, launch, packed};
-use pipewright_runner::device::{Accelerator, DeviceError, ParameterPlaces, Place, Places};
+use pipewright_runner::device::cpu::{
+    Call, Operands, Parameter, Rule, Update, launch, packed, squares,
+};
+use pipewright_runner::device::{Accelerator, Coder, DeviceError, ParameterPlaces, Place, Places};
 use pipewright_runner::execute::Arena;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +17,12 @@ pub struct Distant {
     copied: Arc<AtomicU64>,
     kept: Vec<u8>,
     staged: Vec<Vec<u8>>,
+    saved: Vec<Vec<f32>>,
     /// Fails when so many computations are done.
     pub fails_after: Option<u64>,
     /// Tells that moments were so many nanoseconds apart, the last one just now.
     pub apart: Option<u64>,
-    marks: Vec<Instant>,
+    moments: Vec<Instant>,
 }
 
 impl Distant {
@@ -29,10 +32,11 @@ impl Distant {
             memory: Arena::new(bytes),
             copied,
             kept: vec![],
+            saved: vec![],
             staged: vec![],
             fails_after: None,
             apart: None,
-            marks: vec![],
+            moments: vec![],
         }
     }
 
@@ -139,14 +143,14 @@ impl Accelerator for Distant {
         Ok(())
     }
 
-    fn mark(&mut self) -> Result<(), DeviceError> {
-        self.marks.push(Instant::now());
+    fn moment(&mut self) -> Result<(), DeviceError> {
+        self.moments.push(Instant::now());
         Ok(())
     }
 
     fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
-        let count = self.marks.len() as u64;
-        let marks = (1..).zip(self.marks.drain(..));
+        let count = self.moments.len() as u64;
+        let marks = (1..).zip(self.moments.drain(..));
         ages.extend(marks.map(|(number, mark)| match self.apart {
             Some(apart) => (count - number) * apart,
             None => mark.elapsed().as_nanos() as u64,
@@ -191,5 +195,32 @@ impl Accelerator for Distant {
 
     fn end_batch(&mut self) -> Result<(), DeviceError> {
         Ok(())
+    }
+
+    fn squares(&mut self, regions: &[Region], sums: &mut [f64]) -> Result<(), DeviceError> {
+        for (region, sum) in regions.iter().zip(sums) {
+            *sum = squares(1, self.memory.floats(*region));
+        }
+        Ok(())
+    }
+
+    fn save(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        self.saved = regions.iter().map(|region| self.memory.floats(*region).to_vec()).collect();
+        Ok(())
+    }
+
+    fn restore(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        for (region, kept) in regions.iter().zip(&self.saved) {
+            self.memory.floats(*region).copy_from_slice(kept);
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, _: usize) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn coder(&mut self) -> Result<Option<Box<dyn Coder>>, DeviceError> {
+        Ok(None)
     }
 }

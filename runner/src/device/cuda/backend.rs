@@ -61,7 +61,27 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// When the device has failed.
+    fn moment(&mut self, number: usize) -> Result<(), DeviceError>;
+
+    /// What was asked for so far is mark `number`, in the place of an earlier one. Marks are the device's,
+    /// so that one queue of work may ask for those of another.
+    ///
+    /// # Errors
+    /// When the device has failed.
     fn mark(&mut self, number: usize) -> Result<(), DeviceError>;
+
+    /// Whether all is done that a mark stands for; nothing for one that nobody made.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn reached(&mut self, number: usize) -> Result<bool, DeviceError>;
+
+    /// Another queue of work on the same device, for another thread: addresses are the same, and what is
+    /// asked of one does not wait for the other. It ends before this does. None where there is one queue.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn beside(&mut self) -> Result<Option<Box<dyn Backend>>, DeviceError>;
 
     /// Waits until all is done, and adds how many nanoseconds ago each of the first `count` moments was.
     ///

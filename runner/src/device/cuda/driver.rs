@@ -1,10 +1,12 @@
 //! A GPU by NVIDIA's driver.
 //!
 //! One stream computes: what is asked for is done in order. Another one brings what is staged ([`places`]);
-//! events say when it is there and when it was read. Nobody but this has the context current on the rank's
-//! thread.
+//! events say when it is there and when it was read. A third is another driver [beside](Backend::beside)
+//! this one, and whoever needs what the other was asked for polls an event. Nobody but these has the
+//! context current on their threads.
 
 mod graph;
+mod marks;
 mod pinned;
 mod places;
 
@@ -15,6 +17,7 @@ use super::kernels::{DevicePtr, Launch, ProductStep, Source, Storage};
 use super::products::Products;
 use crate::device::DeviceError;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
+use marks::Marks;
 use pipewright_core::units::Bytes;
 use places::Place;
 use std::collections::BTreeMap;
@@ -38,10 +41,12 @@ pub struct Driver {
     allocated: Vec<sys::CUdeviceptr>,
     modules: BTreeMap<Source, sys::CUmodule>,
     functions: BTreeMap<(Source, String), sys::CUfunction>,
-    products: Products,
+    /// None beside another driver, where nothing is multiplied.
+    products: Option<Products>,
     cache: Cache,
     /// Of moments that were noted, by their numbers.
     events: Vec<sys::CUevent>,
+    marks: Marks,
 }
 
 // SAFETY: handles of the driver and of cuBLASLt may be used by any thread, one at a time, that has the
@@ -62,7 +67,7 @@ impl Driver {
         let context = CudaContext::new(gpu.index as usize).map_err(told("open"))?;
         let stream = context.new_stream().map_err(told("make a stream"))?;
         let bringing = context.new_stream().map_err(told("make a stream"))?;
-        let products = Products::new(&name)?;
+        let mut products = Products::new(&name)?;
         let (modules, functions) = (BTreeMap::new(), BTreeMap::new());
         let mut driver = Self {
             gpu: gpu.clone(),
@@ -75,11 +80,13 @@ impl Driver {
             allocated: vec![],
             modules,
             functions,
-            products,
+            products: None,
             cache: Cache::of_user(),
             events: vec![],
+            marks: Marks::default(),
         };
-        driver.products.workspace = driver.allocate(Products::WORKSPACE, "matrix products")?;
+        products.workspace = driver.allocate(Products::WORKSPACE, "matrix products")?;
+        driver.products = Some(products);
         Ok(driver)
     }
 
@@ -234,14 +241,16 @@ impl Backend for Driver {
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         self.current()?;
-        if self.products.multiply(product, storage, self.stream.cu_stream())? {
+        if let Some(products) = &mut self.products
+            && products.multiply(product, storage, self.stream.cu_stream())?
+        {
             return Ok(());
         }
         // Matrices that the library does not take.
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
 
-    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+    fn moment(&mut self, number: usize) -> Result<(), DeviceError> {
         self.current()?;
         while self.events.len() <= number {
             let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
@@ -260,7 +269,7 @@ impl Backend for Driver {
 
     fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
         // Now, as the device has it.
-        self.mark(count)?;
+        self.moment(count)?;
         let done = self.stream.synchronize();
         self.told("wait for the device", done)?;
         for event in &self.events[..count] {
@@ -288,6 +297,34 @@ impl Backend for Driver {
     fn taken(&mut self, place: usize) -> Result<(), DeviceError> {
         self.taken_from(place)
     }
+
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+        self.mark_at(number)
+    }
+
+    fn reached(&mut self, number: usize) -> Result<bool, DeviceError> {
+        self.has_reached(number)
+    }
+
+    fn beside(&mut self) -> Result<Option<Box<dyn Backend>>, DeviceError> {
+        let stream = || self.told("make a stream", self.context.new_stream());
+        Ok(Some(Box::new(Self {
+            gpu: self.gpu.clone(),
+            name: self.name.clone(),
+            context: self.context.clone(),
+            stream: stream()?,
+            bringing: stream()?,
+            places: vec![],
+            capturing: None,
+            allocated: vec![],
+            modules: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            products: None,
+            cache: Cache::of_user(),
+            events: vec![],
+            marks: self.marks.clone(),
+        })))
+    }
 }
 
 impl Drop for Driver {
@@ -308,5 +345,6 @@ impl Drop for Driver {
             // SAFETY: as above.
             let _ = unsafe { result::module::unload(*module) };
         }
+        self.forget_marks();
     }
 }

@@ -1,15 +1,19 @@
 //! A rank's arena on a device: computations of the training graph become launches.
 
+mod gradients;
+
 use super::backend::Backend;
+use super::codecs::Codecs;
 use super::copies::Copies;
 use super::kernels::bulk::{
-    Tables, Tensor, chunks, local_rates, numbers, squares, tensors, update as launch_update,
+    Tables, Tensor, chunk_squares, chunks, local_rates, numbers, tensors, update as launch_update,
 };
 use super::kernels::{
     Buffers, DevicePtr, Operand, Plan, Step, Storage, is_stored, missing, narrow, steps, widen,
 };
 use crate::device::cpu::{Call, Rule, Update};
-use crate::device::{Accelerator, DeviceError, Graphs, ParameterPlaces, Place, Places};
+use crate::device::{Accelerator, Coder, DeviceError, Graphs, ParameterPlaces, Place, Places};
+use gradients::Gradients;
 use pipewright_core::plan::{Optimizer, Precision, Region};
 use pipewright_core::units::Bytes;
 use smallvec::SmallVec;
@@ -31,7 +35,8 @@ pub struct Engine<B> {
     tables: BTreeMap<Vec<u64>, Table>,
     copies: Copies,
     /// Moments that were noted since they were asked for.
-    marks: usize,
+    moments: usize,
+    gradients: Gradients,
 }
 
 /// Parameters that are updated together, on the device.
@@ -39,7 +44,6 @@ pub struct Engine<B> {
 struct Table {
     tables: Tables,
     scratch: DevicePtr,
-    total: DevicePtr,
 }
 
 type Pointers = SmallVec<[DevicePtr; 16]>;
@@ -78,8 +82,8 @@ impl<B: Backend> Engine<B> {
         let step = (backend.allocate(8, "the number of the step")?, None);
         let none = (DevicePtr::NULL, 0);
         let (scratch, kept, staged, tables) = (none, none, vec![], BTreeMap::new());
-        let (copies, marks) = (Copies::default(), 0);
-        Ok(Self { backend, arena, scratch, step, kept, staged, tables, copies, marks })
+        let (copies, moments, gradients) = (Copies::default(), 0, Gradients::default());
+        Ok(Self { backend, arena, scratch, step, kept, staged, tables, copies, moments, gradients })
     }
 
     /// Keeps up to `bytes` bytes; those that are kept already stay.
@@ -150,8 +154,7 @@ impl<B: Backend> Engine<B> {
             numbers: self.put(&numbers(optimizer, 0.0, 1, 1.0, false), WHAT)?,
         };
         let scratch = self.backend.allocate(16 * u64::from(chunk_count), WHAT)?;
-        let total = self.backend.allocate(8, WHAT)?;
-        let table = Table { tables, scratch, total };
+        let table = Table { tables, scratch };
         self.tables.insert(key, table);
         Ok(table)
     }
@@ -296,8 +299,7 @@ impl<B: Backend> Accelerator for Engine<B> {
         let now = numbers(optimizer, update.rate, update.number, update.scale, false);
         self.backend.upload(table.tables.numbers, &now)?;
         if let Optimizer::Lars { trust, weight_decay, .. } = optimizer {
-            let [of_chunks, _] = squares(&table.tables, table.scratch, table.total);
-            self.backend.launch(&of_chunks)?;
+            self.backend.launch(&chunk_squares(&table.tables, table.scratch))?;
             let rates = local_rates(&table.tables, table.scratch, (trust, weight_decay));
             self.backend.launch(&rates)?;
         }
@@ -314,13 +316,13 @@ impl<B: Backend> Accelerator for Engine<B> {
         self.backend.zero(self.place(&region), region.bytes.0)
     }
 
-    fn mark(&mut self) -> Result<(), DeviceError> {
-        self.marks += 1;
-        self.backend.mark(self.marks - 1)
+    fn moment(&mut self) -> Result<(), DeviceError> {
+        self.moments += 1;
+        self.backend.moment(self.moments - 1)
     }
 
     fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
-        self.backend.ages(std::mem::take(&mut self.marks), ages)
+        self.backend.ages(std::mem::take(&mut self.moments), ages)
     }
 
     fn keep(&mut self, from: Region, at: u64) -> Result<(), DeviceError> {
@@ -366,5 +368,27 @@ impl<B: Backend> Accelerator for Engine<B> {
 
     fn graphs(&self) -> Option<Graphs> {
         self.backend.graphs()
+    }
+
+    fn squares(&mut self, regions: &[Region], sums: &mut [f64]) -> Result<(), DeviceError> {
+        self.sums_of_squares(regions, sums)
+    }
+
+    fn save(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        self.copy_kept(regions, |region, kept| (region, kept))
+    }
+
+    fn restore(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        self.copy_kept(regions, |region, kept| (kept, region))
+    }
+
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+        self.backend.mark(number)
+    }
+
+    fn coder(&mut self) -> Result<Option<Box<dyn Coder>>, DeviceError> {
+        let arena = self.arena;
+        let codecs = |queue| Box::new(Codecs::new(queue, arena)) as Box<dyn Coder>;
+        Ok(self.backend.beside()?.map(codecs))
     }
 }

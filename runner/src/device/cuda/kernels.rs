@@ -21,25 +21,12 @@ mod layout;
 mod rows;
 mod steps;
 
+pub use crate::device::DevicePtr;
 pub use arguments::*;
 pub use elementwise::{narrow, widen};
 pub use steps::{Buffers, Operand, Plan, ProductStep, Step, is_stored, missing, steps};
 
 use pipewright_core::plan::Precision;
-
-/// An address on the device; 0 is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DevicePtr(pub u64);
-
-impl DevicePtr {
-    /// None: a tensor that a kernel does without.
-    pub const NULL: Self = Self(0);
-
-    /// The address `bytes` further on; none stays none.
-    pub fn after(self, bytes: u64) -> Self {
-        Self(if self.0 == 0 { 0 } else { self.0 + bytes })
-    }
-}
 
 /// How tensors are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,6 +8,7 @@
 //! cache      what was compiled, on the disk
 //! engine     a rank's arena on a device: computations become launches ...
 //! copies     parameters in 16 bits, which kernels of half precision read
+//! codecs     ... those of gradients on a queue beside it ...
 //! recorder   ... which are collected, and replayed where they come again ...
 //! backend    ... and handed to a device: the driver, or an emulator in tests
 //! driver     a GPU: streams, graphs, memory that samples leave from; products of matrices by cuBLASLt
@@ -18,6 +19,7 @@
 
 mod backend;
 pub mod cache;
+mod codecs;
 pub mod compile;
 mod copies;
 mod driver;

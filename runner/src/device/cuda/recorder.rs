@@ -35,7 +35,7 @@ enum Command {
     Copy { from: DevicePtr, to: DevicePtr, bytes: u64 },
     Zero { at: DevicePtr, bytes: u64 },
     Upload { to: DevicePtr, bytes: usize },
-    Mark(usize),
+    Moment(usize),
 }
 
 impl Command {
@@ -49,7 +49,7 @@ impl Command {
             Self::Copy { from, to, bytes } => (2, from.0, to.0, bytes).hash(hasher),
             Self::Zero { at, bytes } => (3, at.0, bytes).hash(hasher),
             Self::Upload { to, bytes } => (4, to.0, bytes).hash(hasher),
-            Self::Mark(number) => (5, number).hash(hasher),
+            Self::Moment(number) => (5, number).hash(hasher),
         }
     }
 }
@@ -70,7 +70,7 @@ fn issue(
             uploads = rest;
             backend.upload(*to, own)
         }
-        Command::Mark(number) => backend.mark(*number),
+        Command::Moment(number) => backend.moment(*number),
     })
 }
 
@@ -245,17 +245,31 @@ impl<B: Capture> Backend for Recorder<B> {
         Ok(())
     }
 
-    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+    fn moment(&mut self, number: usize) -> Result<(), DeviceError> {
         if !self.records() {
-            return self.backend.mark(number);
+            return self.backend.moment(number);
         }
-        self.ask(Command::Mark(number));
+        self.ask(Command::Moment(number));
         Ok(())
     }
 
     fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
         self.flush()?;
         self.backend.ages(count, ages)
+    }
+
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+        // Somebody else is going to ask for it, who cannot know what is pending.
+        self.flush()?;
+        self.backend.mark(number)
+    }
+
+    fn reached(&mut self, number: usize) -> Result<bool, DeviceError> {
+        self.backend.reached(number)
+    }
+
+    fn beside(&mut self) -> Result<Option<Box<dyn Backend>>, DeviceError> {
+        self.backend.beside()
     }
 
     fn stage(

@@ -308,7 +308,7 @@ impl Operators {
             let mut operator = std::mem::zeroed();
             // Commutative: else MPI libraries leave out their fast algorithms.
             check("MPI_Op_create", ffi::MPI_Op_create(Some(function), 1, &mut operator))?;
-            Ok(operator)
+            Ok::<_, TransportError>(operator)
         };
         Ok(Self { truncating: create(add_truncating)?, nearest: create(add_nearest)? })
     }

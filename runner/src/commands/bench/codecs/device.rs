@@ -2,10 +2,10 @@
 
 use super::super::gradient::relative_error;
 use super::Row;
-use crate::device::DeviceError;
 use crate::device::cuda::Backend;
-use crate::device::cuda::kernels::bulk::{Bucket, Piece, PieceTables, decode, encode};
-use crate::device::cuda::kernels::{DevicePtr, Launch};
+use crate::device::cuda::kernels::Launch;
+use crate::device::cuda::kernels::bulk::{decode, encode, scratch};
+use crate::device::{Coded, DeviceError, DevicePtr, Piece};
 use pipewright_core::compress::Method;
 
 /// Times of one launch; the best counts, as where processors encode.
@@ -25,26 +25,23 @@ pub(super) fn measure(
         device.upload(at, bytes)?;
         Ok(at)
     };
-    let tables = PieceTables::new(kind, &[Piece { values: 0, count, wire: 0 }]);
-    let (pieces, chunks) = (put(&tables.pieces)?, put(&tables.chunks)?);
+    let pieces = [Piece { values: 0, count, residual: 0, wire: 0 }];
+    let table = put(&Piece::table(&pieces))?;
     let values_at = put(bytemuck::cast_slice(values))?;
     let mut room = |bytes| device.allocate(bytes, "codes");
-    let (wire, decoded, scratch) = (room(wire_bytes)?, room(bytes)?, room(tables.scratch())?);
-    let residual = if method.feedback { room(bytes)? } else { DevicePtr::NULL };
-    let (count, chunk_count) = (tables.count, tables.chunk_count);
-    let bucket = Bucket {
-        pieces,
-        count,
-        chunks,
-        chunk_count,
-        scratch,
+    let (wire, decoded) = (room(wire_bytes)?, room(bytes)?);
+    let coded = Coded {
+        pieces: table,
+        count: 1,
+        chunks: Piece::chunks(&pieces),
         values: values_at,
-        residual,
+        residual: if method.feedback { room(bytes)? } else { DevicePtr::NULL },
         wire,
-        decoded: DevicePtr::NULL,
+        ..Coded::default()
     };
-    let Some(encoding) = encode(kind, &bucket) else { return Ok(None) };
-    let decoding = decode(kind, &Bucket { decoded, ..bucket }, false);
+    let scratch = room(scratch(&coded))?;
+    let Some(encoding) = encode(kind, &coded, scratch) else { return Ok(None) };
+    let decoding = decode(kind, &Coded { decoded, ..coded }, false);
     let decoding = decoding.expect("what it encodes it decodes");
     let run = |launches: &[Launch], device: &mut dyn Backend| {
         launches.iter().try_for_each(|launch| device.launch(launch))
@@ -71,10 +68,10 @@ fn best<B: Backend>(
     mut work: impl FnMut(&mut B) -> Result<(), DeviceError>,
 ) -> Result<f64, DeviceError> {
     for time in 0..TIMES {
-        device.mark(time)?;
+        device.moment(time)?;
         work(device)?;
     }
-    device.mark(TIMES)?;
+    device.moment(TIMES)?;
     let mut ages = vec![];
     device.ages(TIMES + 1, &mut ages)?;
     let shortest = ages.windows(2).map(|pair| pair[0] - pair[1]).min().unwrap_or(0);

@@ -305,19 +305,19 @@ arguments! {
         nesterov: u32,
     }
 
-    /// `scratch` has two f64 for each of `number` chunks.
+    /// `scratch` has two f64 for each of `number` chunks, `totals` one for each tensor.
     Squares {
         tensors: DevicePtr, chunks: DevicePtr, numbers: DevicePtr, scratch: DevicePtr,
-        total: DevicePtr, number: u64, trust: f32, decay: f32,
+        totals: DevicePtr, number: u64, trust: f32, decay: f32,
     }
 
-    /// `count` pieces of a bucket, in chunks of `chunk` values. Values that share a scale are `block`: of
-    /// eight-bit floats, 0 for no scale, all ones for one a piece. It looks before it encodes, then
-    /// `scratch` has what was seen, with sums or without.
+    /// `count` pieces of a bucket. Values that share a scale are `block`: of eight-bit floats, 0 for no
+    /// scale that is sent, all ones for one a piece. Encoding looks before, then `scratch` has what was
+    /// seen, with sums or without.
     Codec {
-        pieces: DevicePtr, chunks: DevicePtr, scratch: DevicePtr,
+        pieces: DevicePtr, scratch: DevicePtr,
         values: DevicePtr, residual: DevicePtr, wire: DevicePtr, decoded: DevicePtr,
-        count: u64, chunk: u64, block: u64, format: u32, percentile: u32, width: u32, add: u32,
-        looks: u32, sums: u32,
+        scales: DevicePtr, count: u64, block: u64, format: u32, percentile: u32, width: u32,
+        add: u32, looks: u32, sums: u32,
     }
 }

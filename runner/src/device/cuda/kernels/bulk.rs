@@ -4,6 +4,7 @@
 //! before each, so that launches can be recorded and replayed.
 
 use super::{Codec, DevicePtr, Float8, Launch, Optimizer, Source, Squares, Storage};
+use crate::device::Coded;
 use crate::device::cpu::decimal;
 use pipewright_core::compress::{CodecKind, Rounding, Scale};
 use pipewright_core::plan;
@@ -15,7 +16,7 @@ pub const CHUNK: u64 = 4096;
 /// A parameter with what belongs to it, all f32 but `copy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tensor {
-    /// Its values.
+    /// Its values; none where only its gradient is of interest.
     pub weight: DevicePtr,
     /// Its gradient; zero afterwards.
     pub gradient: DevicePtr,
@@ -139,149 +140,105 @@ fn sums(tables: &Tables, scratch: DevicePtr) -> Squares {
     }
 }
 
-/// Writes the sum of the squares of all gradients to `total`, an f64: finite if all of them are.
-/// Scratch: 16 bytes a chunk.
-pub fn squares(tables: &Tables, scratch: DevicePtr, total: DevicePtr) -> [Launch; 2] {
-    let args = Squares { total, ..sums(tables, scratch) };
-    let launch =
-        |kernel: &str, blocks| Launch::blocks(Source::Optimizer, kernel.into(), blocks, &args);
-    [launch("chunk_squares", tables.chunk_count.into()), launch("all_squares", 1)]
+/// Finds the squares of each chunk's gradients, and of its weights, those that are there: in scratch, 16
+/// bytes a chunk.
+pub fn chunk_squares(tables: &Tables, scratch: DevicePtr) -> Launch {
+    let args = sums(tables, scratch);
+    Launch::blocks(Source::Optimizer, "chunk_squares".into(), tables.chunk_count.into(), &args)
 }
 
-/// LARS's rates, of what `chunk_squares` of [`squares`] left in scratch.
+/// Writes the sum of the squares of each gradient to `totals`, an f64 a tensor: finite if all of its
+/// values are. Of what [`chunk_squares`] left in scratch.
+pub fn tensor_squares(tables: &Tables, scratch: DevicePtr, totals: DevicePtr) -> Launch {
+    let args = Squares { totals, ..sums(tables, scratch) };
+    Launch::blocks(Source::Optimizer, "tensor_squares".into(), tables.tensor_count.into(), &args)
+}
+
+/// LARS's rates, of what [`chunk_squares`] left in scratch.
 pub fn local_rates(tables: &Tables, scratch: DevicePtr, (trust, decay): (f32, f32)) -> Launch {
     let args = Squares { trust, decay, ..sums(tables, scratch) };
     Launch::blocks(Source::Optimizer, "local_rates".into(), tables.tensor_count.into(), &args)
 }
 
-/// What is encoded by itself: where its values and its message begin, in values and in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// First value in the bucket.
-    pub values: u64,
-    /// Values.
-    pub count: u64,
-    /// First byte of its message.
-    pub wire: u64,
+/// Bytes of scratch that encoding takes: what is seen of pieces and of chunks.
+pub fn scratch(coded: &Coded) -> u64 {
+    // Sizes of PieceStats and ChunkStats in pieces.cuh.
+    const OF_PIECE: u64 = 4 * (6 + 2 * 128);
+    const OF_CHUNK: u64 = 16 + 8 * 8 * 3;
+    OF_PIECE * u64::from(coded.count) + OF_CHUNK * u64::from(coded.chunks)
 }
 
-/// Values of a piece that a block takes: whole ones of those that share a scale.
-fn chunk(kind: CodecKind) -> u64 {
-    const MOST: u64 = 8192;
-    match kind {
-        CodecKind::Fp8E5m2 { scale: Scale::Block(block), .. }
-        | CodecKind::Fp8E4m3 { scale: Scale::Block(block) } => {
-            let block = u64::from(block.max(1));
-            (MOST / block).max(1) * block
-        }
-        _ => MOST,
-    }
-}
+/// Launches, one after the other.
+pub type Launches = SmallVec<[Launch; 3]>;
 
-/// The tables of pieces and of their chunks for a codec.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PieceTables {
-    /// The table of pieces.
-    pub pieces: Vec<u8>,
-    /// How many they are.
-    pub count: u32,
-    /// The table of chunks.
-    pub chunks: Vec<u8>,
-    /// How many they are.
-    pub chunk_count: u32,
-}
-
-impl PieceTables {
-    /// Of a codec's pieces.
-    pub fn new(kind: CodecKind, list: &[Piece]) -> Self {
-        let (mut pieces, mut chunks, each) = (vec![], vec![], chunk(kind));
-        for (number, Piece { values, count, wire }) in (0u32..).zip(list) {
-            let first = (chunks.len() / 8) as u64;
-            pieces.extend([*values, *count, *wire, first].into_iter().flat_map(u64::to_ne_bytes));
-            for index in 0..count.div_ceil(each) as u32 {
-                chunks.extend([number, index].into_iter().flat_map(u32::to_ne_bytes));
-            }
-        }
-        let (count, chunk_count) = (list.len() as u32, (chunks.len() / 8) as u32);
-        Self { pieces, count, chunks, chunk_count }
-    }
-
-    /// Bytes of scratch that encoding takes: what is seen of pieces and of chunks.
-    pub fn scratch(&self) -> u64 {
-        // Sizes of PieceStats and ChunkStats in pieces.cuh.
-        const OF_PIECE: u64 = 4 * (6 + 2 * 128);
-        const OF_CHUNK: u64 = 16 + 8 * 8 * 3;
-        OF_PIECE * u64::from(self.count) + OF_CHUNK * u64::from(self.chunk_count)
-    }
-}
-
-/// Where a bucket's values and messages are.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Bucket {
-    /// The table of pieces.
-    pub pieces: DevicePtr,
-    /// How many they are.
-    pub count: u32,
-    /// The table of chunks.
-    pub chunks: DevicePtr,
-    /// How many they are.
-    pub chunk_count: u32,
-    /// [`PieceTables::scratch`], for encoding.
-    pub scratch: DevicePtr,
-    /// Values to encode.
-    pub values: DevicePtr,
-    /// What was lost before and is lost now; none without error feedback.
-    pub residual: DevicePtr,
-    /// Messages.
-    pub wire: DevicePtr,
-    /// Where decoded values go; when encoding, none if nobody wants them.
-    pub decoded: DevicePtr,
-}
-
-/// Encodes all pieces: launches, one after the other. None for codecs that have no kernel.
-pub fn encode(kind: CodecKind, bucket: &Bucket) -> Option<SmallVec<[Launch; 3]>> {
-    let (name, source, args) = codec(kind, bucket)?;
-    let sorts = args.width != 0 || args.percentile != 0;
+/// Encodes all pieces, with [`scratch`]; none for codecs that have no kernel.
+pub fn encode(kind: CodecKind, coded: &Coded, scratch: DevicePtr) -> Option<Launches> {
+    let (names, args) = codec(kind, coded)?;
+    let args = Codec { scratch, scales: DevicePtr::NULL, ..args };
     // Without error feedback, numbers that need nothing else of their piece are encoded at once.
-    let alone = name == "fp8" && args.block != u64::MAX;
-    let looks = !alone || bucket.residual != DevicePtr::NULL;
-    let args = Codec { looks: looks.into(), sums: u32::from(name == "one_bit"), ..args };
-    let launch = |kernel: String, blocks: u32| Launch::blocks(source, kernel, blocks.into(), &args);
-    let mut all = SmallVec::new();
+    let alone = names.name.starts_with("bf") || names.name.starts_with("fp");
+    let looks = !alone || args.block == u64::MAX || coded.residual != DevicePtr::NULL;
+    Some(encoding(&names, looks, args, coded))
+}
+
+fn encoding(names: &Names, looks: bool, args: Codec, coded: &Coded) -> Launches {
+    let sums = u32::from(names.name == "one_bit");
+    let args = Codec { looks: looks.into(), sums, ..args };
+    let launch = |kernel: &str, blocks: u32| {
+        Launch::blocks(names.source, kernel.into(), blocks.into(), &args)
+    };
+    let mut all = Launches::new();
     if looks {
-        all.push(launch("chunk_stats".into(), bucket.chunk_count));
+        all.push(launch("chunk_stats", coded.chunks));
+        let sorts = args.width != 0 || args.percentile != 0;
         let shared = if sorts { SAMPLE } else { 0 };
-        all.push(Launch { shared, ..launch(format!("{name}_piece"), bucket.count) });
+        all.push(Launch { shared, ..launch(names.joins, coded.count) });
     }
-    all.push(launch(format!("{name}_encode"), bucket.chunk_count));
-    Some(all)
+    all.push(launch(&format!("{}_encode", names.name), coded.chunks));
+    all
 }
 
 /// Decodes all pieces, or adds what they say; none for codecs that have no kernel.
-pub fn decode(kind: CodecKind, bucket: &Bucket, add: bool) -> Option<Launch> {
-    let (name, source, args) = codec(kind, bucket)?;
-    let args = Codec { add: add.into(), ..args };
-    Some(Launch::blocks(source, format!("{name}_decode"), bucket.chunk_count.into(), &args))
+pub fn decode(kind: CodecKind, coded: &Coded, add: bool) -> Option<Launch> {
+    let (names, args) = codec(kind, coded)?;
+    let args = Codec { add: add.into(), scales: DevicePtr::NULL, ..args };
+    let kernel = format!("{}_decode", names.name);
+    Some(Launch::blocks(names.source, kernel, coded.chunks.into(), &args))
 }
 
-/// Adds the E5M2 codes at `wire` to those at `decoded`; chunks are those of unscaled codes.
-pub fn add_codes(rounding: Rounding, bucket: &Bucket) -> Launch {
-    let kind = CodecKind::Fp8E5m2 { rounding, scale: Scale::None };
-    let args = Codec { format: format(rounding) as u32, ..places(kind, bucket) };
-    Launch::blocks(Source::Codecs, "e5m2_add".into(), bucket.chunk_count.into(), &args)
+/// Writes the largest magnitude of each piece to `scales`, of values with what was lost of them before.
+pub fn measure(coded: &Coded, scratch: DevicePtr) -> [Launch; 2] {
+    let args = Codec { scratch, ..places(coded) };
+    let launch = |kernel: &str, blocks: u32| {
+        Launch::blocks(Source::Codecs, kernel.into(), blocks.into(), &args)
+    };
+    [launch("chunk_stats", coded.chunks), launch("measure_piece", coded.count)]
 }
 
-fn places(kind: CodecKind, bucket: &Bucket) -> Codec {
+/// Encodes as E5M2 with the scales that there are.
+pub fn encode_scaled(rounding: Rounding, coded: &Coded, scratch: DevicePtr) -> Launches {
+    let args = Codec { scratch, format: format(rounding) as u32, ..places(coded) };
+    let names = Names { name: "fp8", joins: "carry_piece", source: Source::Codecs };
+    encoding(&names, coded.residual != DevicePtr::NULL, args, coded)
+}
+
+/// Decodes what [`encode_scaled`] wrote.
+pub fn decode_scaled(coded: &Coded) -> Launch {
+    // All roundings decode alike.
+    let format = Float8::NearestEven as u32;
+    let args = Codec { format, ..places(coded) };
+    Launch::blocks(Source::Codecs, "fp8_decode".into(), coded.chunks.into(), &args)
+}
+
+fn places(coded: &Coded) -> Codec {
     Codec {
-        pieces: bucket.pieces,
-        chunks: bucket.chunks,
-        scratch: bucket.scratch,
-        values: bucket.values,
-        residual: bucket.residual,
-        wire: bucket.wire,
-        decoded: bucket.decoded,
-        count: bucket.count.into(),
-        chunk: chunk(kind),
+        pieces: coded.pieces,
+        values: coded.values,
+        residual: coded.residual,
+        wire: coded.wire,
+        decoded: coded.decoded,
+        scales: coded.scales,
+        count: coded.count.into(),
         ..Codec::default()
     }
 }
@@ -297,22 +254,31 @@ fn format(rounding: Rounding) -> Float8 {
 /// Bytes of a sample that is sorted.
 const SAMPLE: u32 = 4 * 4096;
 
-/// How names of its kernels begin, where they are, and their arguments.
-fn codec(kind: CodecKind, bucket: &Bucket) -> Option<(&'static str, Source, Codec)> {
-    let args = places(kind, bucket);
-    Some(match kind {
+/// A codec's kernels: how their names begin, the one that joins what was seen of a piece, where they are.
+struct Names {
+    name: &'static str,
+    joins: &'static str,
+    source: Source,
+}
+
+fn codec(kind: CodecKind, coded: &Coded) -> Option<(Names, Codec)> {
+    let args = places(coded);
+    let (name, joins, args) = match kind {
+        CodecKind::Bf16 => ("bf16", "carry_piece", args),
+        CodecKind::Fp16 => ("fp16", "carry_piece", args),
         CodecKind::Fp8E5m2 { rounding, scale } => {
-            ("fp8", Source::Codecs, scaled(args, format(rounding), scale))
+            ("fp8", "fp8_piece", scaled(args, format(rounding), scale))
         }
-        CodecKind::Fp8E4m3 { scale } => ("fp8", Source::Codecs, scaled(args, Float8::E4m3, scale)),
-        CodecKind::Table { bits } => {
-            ("table", Source::Levels, Codec { width: bits.into(), ..args })
-        }
+        CodecKind::Fp8E4m3 { scale } => ("fp8", "fp8_piece", scaled(args, Float8::E4m3, scale)),
+        CodecKind::Table { bits } => ("table", "table_piece", Codec { width: bits.into(), ..args }),
         CodecKind::OneBit { threshold } if threshold == Default::default() => {
-            ("one_bit", Source::Levels, args)
+            ("one_bit", "one_bit_piece", args)
         }
         _ => return None,
-    })
+    };
+    let of_levels = ["table", "one_bit"].contains(&name);
+    let source = if of_levels { Source::Levels } else { Source::Codecs };
+    Some((Names { name, joins, source }, args))
 }
 
 fn scaled(args: Codec, format: Float8, scale: Scale) -> Codec {

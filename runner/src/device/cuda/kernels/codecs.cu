@@ -1,4 +1,4 @@
-// Eight-bit floats, bit for bit those of the processor (core::compress); see pieces.cuh.
+// Floats of eight and sixteen bits, bit for bit those of the processor (core::compress); see pieces.cuh.
 
 // A short float: sign, exponent, mantissa; see core::compress::narrow.
 struct E5m2 {
@@ -70,7 +70,7 @@ KERNEL(fp8_piece, Codec) {
     double size = 0;
     if (a.percentile) size = percentile(sorted, sort_sample(j.x, j.piece.count, sorted), 99.0);
     if (threadIdx.x != 0) return;
-    PieceStats *stats = (PieceStats *)a.scratch + blockIdx.x;
+    PieceStats *stats = piece_stats_of(a) + blockIdx.x;
     stats->carries = j.x.residual != nullptr;
     stats->scale = size != 0 ? by_percentile(a.format, size) : power_of_two(a.format, j.all.largest);
 }
@@ -93,7 +93,7 @@ DEVICE void fp8_encode_range(const Codec &a, const Piece &piece, Source x, u64 f
     }
 }
 
-// Bytes of scales before the codes: `block` values share one; 0 says that there is none, all that there is
+// Bytes of scales before the codes: `block` values share one; 0 says that none is sent, all that there is
 // one.
 DEVICE u64 fp8_scales(const Codec &a, const Piece &piece) {
     if (a.block == 0) return 0;
@@ -103,11 +103,11 @@ DEVICE u64 fp8_scales(const Codec &a, const Piece &piece) {
 
 KERNEL(fp8_encode, Codec) {
     Place at = place_of(a);
-    const PieceStats *stats = (const PieceStats *)a.scratch + at.number;
+    const PieceStats *stats = piece_stats_of(a) + at.number;
     Source x = source_of(a, at.piece, a.looks && stats->carries);
     u8 *wire = (u8 *)a.wire + at.piece.wire, *codes = wire + fp8_scales(a, at.piece);
     if (a.block == 0 || a.block == ~0ull) {
-        float scale = a.block == 0 ? 1 : stats->scale;
+        float scale = a.block != 0 ? stats->scale : a.scales ? ((const float *)a.scales)[at.number] : 1;
         if (a.block != 0 && at.first == 0 && threadIdx.x == 0) wire[0] = (u8)(bits(scale) >> 23);
         return fp8_encode_range(a, at.piece, x, at.first, at.end, scale, codes, threadIdx.x, blockDim.x);
     }
@@ -143,7 +143,8 @@ KERNEL(fp8_decode, Codec) {
     Place at = place_of(a);
     const u8 *wire = (const u8 *)a.wire + at.piece.wire, *codes = wire + fp8_scales(a, at.piece);
     if (a.block == 0 || a.block == ~0ull) {
-        float back = a.block == 0 ? 1 : 1 / from_bits((u32)wire[0] << 23);
+        float given = a.scales ? 1 / ((const float *)a.scales)[at.number] : 1;
+        float back = a.block == 0 ? given : 1 / from_bits((u32)wire[0] << 23);
         return fp8_decode_range(a, at.piece, at.first, at.end, back, codes, threadIdx.x, blockDim.x);
     }
     u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -153,14 +154,32 @@ KERNEL(fp8_decode, Codec) {
     }
 }
 
-// Codes of E5M2 added to codes: the sum in single precision, rounded once more; no number is 0x7e.
-KERNEL(e5m2_add, Codec) {
+// How large a piece is, for scales that all ranks choose.
+KERNEL(measure_piece, Codec) {
+    Joined j = join(a);
+    if (threadIdx.x == 0) ((float *)a.scales)[blockIdx.x] = j.all.largest;
+}
+
+// Sixteen bits a value.
+template <class T> DEVICE void encode_half(const Codec &a) {
     Place at = place_of(a);
-    const u8 *codes = (const u8 *)a.wire + at.piece.wire;
-    u8 *totals = (u8 *)a.decoded + at.piece.values;
+    Source x = source_of(a, at.piece, a.looks && piece_stats_of(a)[at.number].carries);
+    T *wire = (T *)((u8 *)a.wire + at.piece.wire);
     for (u64 i = at.first + threadIdx.x; i < at.end; i += blockDim.x) {
-        u32 code = short_code(a.format, widen<E5m2>(totals[i]) + widen<E5m2>(codes[i])) & 0xff;
-        totals[i] = (u8)((code & 0x7f) > 0x7c ? 0x7e : code);
+        float whole = x[i];
+        T code = store<T>(whole);
+        wire[i] = code;
+        keep_lost(a, at.piece, x, i, whole, load(code));
     }
 }
 
+template <class T> DEVICE void decode_half(const Codec &a) {
+    Place at = place_of(a);
+    const T *wire = (const T *)((const u8 *)a.wire + at.piece.wire);
+    for (u64 i = at.first + threadIdx.x; i < at.end; i += blockDim.x) decoded(a, at.piece, i, load(wire[i]));
+}
+
+KERNEL(bf16_encode, Codec) { encode_half<Bf16>(a); }
+KERNEL(bf16_decode, Codec) { decode_half<Bf16>(a); }
+KERNEL(fp16_encode, Codec) { encode_half<F16>(a); }
+KERNEL(fp16_decode, Codec) { decode_half<F16>(a); }

@@ -21,12 +21,12 @@ DEVICE Range side_means(const double *totals, u64 count) {
 KERNEL(one_bit_piece, Codec) {
     __shared__ double totals[3];
     Joined j = join(a);
-    ChunkStats *stats = chunk_stats_of(a) + j.piece.chunk;
-    u64 units = j.piece.count / UNIT, each = a.chunk / UNIT;
+    ChunkStats *stats = j.chunks;
+    u64 units = j.piece.count / UNIT, each = CHUNK / UNIT;
     if (j.recount) {
-        for (u64 first = 0; first < j.piece.count; first += a.chunk) {
-            u64 end = min(first + a.chunk, j.piece.count);
-            unit_sums<3>(j.x, first, end, Sides(), stats[first / a.chunk].sums);
+        for (u64 first = 0; first < j.piece.count; first += CHUNK) {
+            u64 end = min(first + CHUNK, j.piece.count);
+            unit_sums<3>(j.x, first, end, Sides(), stats[first / CHUNK].sums);
             __syncthreads();
         }
     }
@@ -43,7 +43,7 @@ KERNEL(one_bit_piece, Codec) {
     }
     __syncthreads();
     if (threadIdx.x != 0) return;
-    PieceStats *found = (PieceStats *)a.scratch + blockIdx.x;
+    PieceStats *found = piece_stats_of(a) + blockIdx.x;
     found->carries = j.x.residual != nullptr;
     found->range = side_means(totals, j.piece.count);
 }
@@ -52,11 +52,11 @@ KERNEL(one_bit_piece, Codec) {
 // number of values.
 KERNEL(one_bit_encode, Codec) {
     Place at = place_of(a);
-    const PieceStats *stats = (const PieceStats *)a.scratch + at.number;
+    const PieceStats *stats = piece_stats_of(a) + at.number;
     Source x = source_of(a, at.piece, stats->carries);
     u32 *wire = (u32 *)((u8 *)a.wire + at.piece.wire);
     Range range = stats->range;
-    u64 words = (at.piece.count + 31) / 32, last = min((at.first + a.chunk) / 32, words);
+    u64 words = (at.piece.count + 31) / 32, last = min((at.first + CHUNK) / 32, words);
     float low = level(range, 0), high = level(range, 1);
     if (at.first == 0 && threadIdx.x == 0) wire[0] = bits(range.lower), wire[1] = bits(range.upper);
     for (u64 word = at.first / 32 + threadIdx.x; word < last; word += blockDim.x) {
@@ -75,7 +75,7 @@ KERNEL(one_bit_decode, Codec) {
     Place at = place_of(a);
     const u32 *wire = (const u32 *)((const u8 *)a.wire + at.piece.wire);
     Range range = {from_bits(wire[0]), from_bits(wire[1])};
-    u64 words = (at.piece.count + 31) / 32, last = min((at.first + a.chunk) / 32, words);
+    u64 words = (at.piece.count + 31) / 32, last = min((at.first + CHUNK) / 32, words);
     float low = level(range, 0), high = level(range, 1);
     for (u64 word = at.first / 32 + threadIdx.x; word < last; word += blockDim.x) {
         u32 code = wire[2 + word];
@@ -105,7 +105,7 @@ KERNEL(table_piece, Codec) {
     SHARED(u32, sorted);
     Joined j = join(a);
     u32 levels = 1u << (a.width - 1), count = sort_sample(j.x, j.piece.count, sorted);
-    PieceStats *stats = (PieceStats *)a.scratch + blockIdx.x;
+    PieceStats *stats = piece_stats_of(a) + blockIdx.x;
     if (threadIdx.x < levels) {
         stats->magnitudes[threadIdx.x] = (float)percentile(sorted, count, 99.0 * (threadIdx.x + 1) / levels);
     }
@@ -122,7 +122,7 @@ KERNEL(table_piece, Codec) {
 KERNEL(table_encode, Codec) {
     __shared__ float magnitudes[128], borders[128];
     Place at = place_of(a);
-    const PieceStats *stats = (const PieceStats *)a.scratch + at.number;
+    const PieceStats *stats = piece_stats_of(a) + at.number;
     Source x = source_of(a, at.piece, stats->carries);
     u32 width = a.width, levels = 1u << (width - 1);
     bool is_broken = stats->others != 0;

@@ -71,7 +71,7 @@ template <class T> DEVICE void adam_step(const Optimizer &a) {
     }
 }
 
-// The squares of a chunk's gradients, and of its weights: scratch [chunk, 2], f64. The squares of
+// The squares of a chunk's gradients, and of its weights where there are: scratch [chunk, 2], f64. The squares of
 // finite numbers have a finite sum in f64, so the sum says whether all are.
 KERNEL(chunk_squares, Squares) {
     Chunk chunk = ((const Chunk *)a.chunks)[blockIdx.x];
@@ -80,7 +80,7 @@ KERNEL(chunk_squares, Squares) {
     double gradients = 0, weights = 0;
     for (u64 i = (u64)chunk.index * CHUNK + threadIdx.x; i < end; i += blockDim.x) {
         gradients += (double)t.gradient[i] * t.gradient[i];
-        weights += (double)t.weight[i] * t.weight[i];
+        if (t.weight) weights += (double)t.weight[i] * t.weight[i];
     }
     gradients = block_sum(gradients);
     weights = block_sum(weights);
@@ -90,12 +90,31 @@ KERNEL(chunk_squares, Squares) {
     }
 }
 
-// The sum of all gradients' squares, by one block.
-KERNEL(all_squares, Squares) {
+// The first chunk of a tensor, or of the next one that has some.
+DEVICE u64 first_chunk(const Squares &a, u32 tensor) {
+    u64 low = 0, high = a.number;
+    while (low < high) {
+        u64 middle = (low + high) / 2;
+        if (((const Chunk *)a.chunks)[middle].tensor < tensor) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+// The sum of what `chunk_squares` found of a tensor: of gradients 0, of weights 1.
+DEVICE double tensor_sum(const Squares &a, u32 tensor, u32 which) {
     double total = 0;
-    for (u64 i = threadIdx.x; i < a.number; i += blockDim.x) total += ((const double *)a.scratch)[2 * i];
-    total = block_sum(total);
-    if (threadIdx.x == 0) *(double *)a.total = total;
+    u64 end = first_chunk(a, tensor + 1);
+    for (u64 i = first_chunk(a, tensor) + threadIdx.x; i < end; i += blockDim.x) {
+        total += ((const double *)a.scratch)[2 * i + which];
+    }
+    return block_sum(total);
+}
+
+// The sum of each gradient's squares, a block a tensor.
+KERNEL(tensor_squares, Squares) {
+    double total = tensor_sum(a, blockIdx.x, 0);
+    if (threadIdx.x == 0) ((double *)a.totals)[blockIdx.x] = total;
 }
 
 // LARS: each tensor's rate from the lengths of weight and gradient, a block a tensor. -1 says that
@@ -103,14 +122,8 @@ KERNEL(all_squares, Squares) {
 KERNEL(local_rates, Squares) {
     const Tensor &t = ((const Tensor *)a.tensors)[blockIdx.x];
     if (!t.local) return;
-    double gradients = 0, weights = 0;
-    for (u64 i = threadIdx.x; i < a.number; i += blockDim.x) {
-        if (((const Chunk *)a.chunks)[i].tensor != blockIdx.x) continue;
-        gradients += ((const double *)a.scratch)[2 * i];
-        weights += ((const double *)a.scratch)[2 * i + 1];
-    }
-    gradients = sqrt(block_sum(gradients)) * (double)((const Numbers *)a.numbers)->scale;
-    weights = sqrt(block_sum(weights));
+    double gradients = sqrt(tensor_sum(a, blockIdx.x, 0)) * (double)((const Numbers *)a.numbers)->scale;
+    double weights = sqrt(tensor_sum(a, blockIdx.x, 1));
     if (threadIdx.x != 0 || *t.local < 0) return;
     bool says = weights > 0 && gradients > 0;
     *t.local = says ? (float)((double)a.trust * weights / (gradients + (double)a.decay * weights)) : 1;

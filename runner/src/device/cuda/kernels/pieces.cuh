@@ -1,22 +1,21 @@
 // What codecs of gradients share.
 //
-// Tables on the device say where the pieces of a bucket are, each with scales of its own, and what their
-// chunks are. Encoding takes up to three launches: a block looks at each chunk (`chunk_stats`), a block
-// joins what was seen of a piece (`.._piece`), a block encodes each chunk. With a residual, what was lost
-// before is added first, and what is lost now is kept (error feedback), unless some value of the piece is
-// not finite. Sums are added in the processor's order.
+// A table on the device says where the pieces of a bucket are, each with scales of its own. A block takes a
+// chunk of a piece. Encoding takes up to three launches: a block looks at each chunk (`chunk_stats`), a
+// block joins what was seen of a piece (`.._piece`), a block encodes each chunk. With a residual, what was
+// lost before is added first, and what is lost now is kept (error feedback), unless some value of the
+// piece is not finite. Sums are added in the processor's order.
+
+#define CHUNK 8192
 
 struct Piece {
-    u64 values, count, wire; // places in the bucket and in the message
-    u64 chunk;               // its first one
-};
-struct Chunk {
-    u32 piece, index;
+    u64 values, count, residual, wire; // places: of values, of what was lost, of the message
+    u64 chunk;                         // chunks of the pieces before it
 };
 
 // The processor adds so many values at a time.
 #define UNIT 1024
-#define MOST_UNITS 8
+#define MOST_UNITS (CHUNK / UNIT)
 
 struct ChunkStats {
     u32 others, carried_others; // values that are not finite, without and with what was lost before
@@ -37,19 +36,33 @@ struct PieceStats {
 // Where a block works.
 struct Place {
     Piece piece;
-    u64 first, end, number; // of the chunk's values in the piece; its number in the bucket
+    u64 first, end; // of the chunk's values in the piece
+    u32 number;     // of the piece
 };
 
 DEVICE Place place_of(const Codec &a) {
-    Chunk chunk = ((const Chunk *)a.chunks)[blockIdx.x];
-    Piece piece = ((const Piece *)a.pieces)[chunk.piece];
-    u64 first = chunk.index * a.chunk;
-    return {piece, first, min(first + a.chunk, piece.count), chunk.piece};
+    const Piece *pieces = (const Piece *)a.pieces;
+    u64 before = pieces[0].chunk;
+    u32 low = 0, high = (u32)a.count - 1; // the last piece that begins at this chunk or before
+    while (low < high) {
+        u32 middle = (low + high + 1) / 2;
+        if (pieces[middle].chunk - before <= blockIdx.x) low = middle;
+        else high = middle - 1;
+    }
+    Piece piece = pieces[low];
+    u64 each = CHUNK;
+    if (a.block != 0 && a.block != ~0ull) {
+        // Whole scales, as many a block.
+        u64 scales = (piece.count + a.block - 1) / a.block, chunks = (piece.count + CHUNK - 1) / CHUNK;
+        each = (scales + chunks - 1) / chunks * a.block;
+    }
+    u64 first = (blockIdx.x - (piece.chunk - before)) * each;
+    return {piece, min(first, piece.count), min(first + each, piece.count), low};
 }
 
-DEVICE ChunkStats *chunk_stats_of(const Codec &a) {
-    return (ChunkStats *)((PieceStats *)a.scratch + a.count);
-}
+DEVICE PieceStats *piece_stats_of(const Codec &a) { return (PieceStats *)a.scratch; }
+// Those of the first piece begin here.
+DEVICE ChunkStats *chunk_stats_of(const Codec &a) { return (ChunkStats *)(piece_stats_of(a) + a.count); }
 
 // What is encoded: values, with what was lost before.
 struct Source {
@@ -61,7 +74,7 @@ struct Source {
 };
 
 DEVICE Source source_of(const Codec &a, const Piece &piece, bool carries) {
-    float *residual = carries ? (float *)a.residual + piece.values : nullptr;
+    float *residual = carries ? (float *)a.residual + piece.residual : nullptr;
     return {(const float *)a.values + piece.values, residual};
 }
 
@@ -165,7 +178,9 @@ DEVICE ChunkStats look_at(Source x, u64 first, u64 end) {
 }
 
 KERNEL(chunk_stats, Codec) {
-    Place at = place_of(a);
+    Codec plain = a;
+    plain.block = 0;
+    Place at = place_of(plain);
     ChunkStats *stats = chunk_stats_of(a) + blockIdx.x;
     Source x = source_of(a, at.piece, a.residual != 0);
     ChunkStats seen = look_at(x, at.first, at.end);
@@ -182,14 +197,14 @@ KERNEL(chunk_stats, Codec) {
 struct Joined {
     Piece piece;
     Source x;
-    ChunkStats all;
+    ChunkStats *chunks, all;
     bool recount; // the chunks' sums are of other values
 };
 
 DEVICE Joined join(const Codec &a) {
     Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
-    u64 chunks = (piece.count + a.chunk - 1) / a.chunk;
-    ChunkStats *stats = chunk_stats_of(a) + piece.chunk, all = {};
+    u64 chunks = (piece.count + CHUNK - 1) / CHUNK;
+    ChunkStats *stats = chunk_stats_of(a) + (piece.chunk - ((const Piece *)a.pieces)[0].chunk), all = {};
     u32 others = 0, carried = 0;
     float largest = 0;
     for (u64 chunk = threadIdx.x; chunk < chunks; chunk += blockDim.x) {
@@ -203,6 +218,11 @@ DEVICE Joined join(const Codec &a) {
     bool carries = a.residual && all.others == 0, recount = a.residual && !carries;
     Source x = source_of(a, piece, carries);
     if (recount) all = look_at(x, 0, piece.count);
-    return {piece, x, all, recount};
+    return {piece, x, stats, all, recount};
 }
 
+// Whether what was lost before is carried, for codecs that need no more.
+KERNEL(carry_piece, Codec) {
+    Joined j = join(a);
+    if (threadIdx.x == 0) piece_stats_of(a)[blockIdx.x].carries = j.x.residual != nullptr;
+}
