@@ -147,8 +147,9 @@ pub fn train<T: Transport>(
         outcome.test = evaluate(rank, context, context.steps)?;
         outcome.interrupted = outcome.test.is_none();
     }
-    let collected = collect(rank, context, begin).map_err(at(outcome.steps))?;
-    (outcome.arena, outcome.graphs, outcome.trace) = collected;
+    let Collected { arena, graphs, trace } =
+        collect(rank, context, begin).map_err(at(outcome.steps))?;
+    (outcome.arena, outcome.graphs, outcome.trace) = (arena, graphs, trace);
     Ok(outcome)
 }
 
@@ -240,7 +241,7 @@ impl Training<'_, '_> {
             return Ok(());
         }
         let at = |source| RunError::Agreement { step: end, source };
-        if let (_, _, Some(trace)) = collect(rank, context, self.begin).map_err(at)? {
+        if let Some(trace) = collect(rank, context, self.begin).map_err(at)?.trace {
             (context.take_trace)(&trace)?;
         }
         // What is written for the one who looks on is none of the next step's time.
@@ -379,15 +380,23 @@ fn summary(times: &mut [(u64, f64)], ranks: usize) -> (u64, f64) {
     (times[times.len() / 2].0, bubble)
 }
 
+/// What rank 0 hears of all ranks; nothing on the others.
+#[derive(Default)]
+struct Collected {
+    arena: Vec<u64>,
+    graphs: Vec<Graphs>,
+    trace: Option<Trace>,
+}
+
 /// Gathers arena sizes, what devices replayed and the ranks' records on rank 0.
 fn collect<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
     begin: u64,
-) -> Result<(Vec<u64>, Vec<Graphs>, Option<Trace>), TransportError> {
+) -> Result<Collected, TransportError> {
     let record = ((rank.arena_bytes(), rank.graphs()), rank.recorder().trace());
     let bytes = serde_json::to_vec(&record).expect("plain data");
-    let Some(all) = rank.transport.gather(&bytes)? else { return Ok((vec![], vec![], None)) };
+    let Some(all) = rank.transport.gather(&bytes)? else { return Ok(Collected::default()) };
     let parse = |bytes: &Vec<u8>| -> ((u64, Option<Graphs>), RankTrace) {
         serde_json::from_slice(bytes).expect("written by the same program")
     };
@@ -395,5 +404,5 @@ fn collect<T: Transport>(
     let (arena, graphs): (Vec<u64>, Vec<Option<Graphs>>) = sizes.into_iter().unzip();
     let prediction = context.prediction;
     let trace = merge(prediction.graph.name(), &prediction.programs, &ranks, begin);
-    Ok((arena, graphs.into_iter().flatten().collect(), Some(trace)))
+    Ok(Collected { arena, graphs: graphs.into_iter().flatten().collect(), trace: Some(trace) })
 }
