@@ -10,8 +10,10 @@ use common::{draft, draft_of, networks};
 use pipewright_core::plan::{Plan, Precision, Program};
 use pipewright_core::predict::predict;
 use pipewright_runner::data::{DataSet, open};
-use pipewright_runner::device::cuda::kernels::{DevicePtr, Launch, ProductStep, Storage};
-use pipewright_runner::device::cuda::{Backend, Driver, Engine, gpus};
+use pipewright_runner::device::cuda::kernels::{
+    ConvolutionStep, DevicePtr, Launch, ProductStep, Storage,
+};
+use pipewright_runner::device::cuda::{Backend, Driver, Engine, gpus, perform};
 use pipewright_runner::device::{Accelerator, DeviceError};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
@@ -73,6 +75,14 @@ impl Backend for Emulated {
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
+    }
+
+    fn convolution(
+        &mut self,
+        convolution: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<(), DeviceError> {
+        convolution.steps(storage).iter().try_for_each(|step| perform(self, step, storage))
     }
 }
 

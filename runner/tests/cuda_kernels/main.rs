@@ -9,6 +9,7 @@ mod codecs;
 mod emulator;
 #[path = "../kernels/golden.rs"]
 mod golden;
+mod layers;
 mod like_the_processor;
 mod memory;
 #[path = "../kernels/nodes.rs"]

@@ -3,10 +3,11 @@
 //! One stream: what is asked for is done in order, without events. Nobody but this has the context
 //! current on the rank's thread.
 
-use super::backend::Backend;
+use super::backend::{Backend, perform};
 use super::cache::Cache;
+use super::convolutions::Convolutions;
 use super::gpu::Gpu;
-use super::kernels::{DevicePtr, Launch, ProductStep, Source, Storage};
+use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Source, Storage};
 use super::products::Products;
 use crate::device::DeviceError;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
@@ -28,10 +29,13 @@ pub struct Driver {
     modules: BTreeMap<Source, sys::CUmodule>,
     functions: BTreeMap<(Source, String), sys::CUfunction>,
     products: Products,
+    convolutions: Convolutions,
+    /// Workspace of convolutions, and its size.
+    workspace: (DevicePtr, u64),
     cache: Cache,
 }
 
-// SAFETY: handles of the driver and of cuBLASLt may be used by any thread, one at a time, that has the
+// SAFETY: handles of the driver, of cuBLASLt and of cuDNN may be used by any thread, one at a time, that has the
 // context current; every call here makes it so.
 unsafe impl Send for Driver {}
 
@@ -49,6 +53,7 @@ impl Driver {
         let context = CudaContext::new(gpu.index as usize).map_err(told("open"))?;
         let stream = context.new_stream().map_err(told("make a stream"))?;
         let products = Products::new(&name)?;
+        let convolutions = Convolutions::new(&name, gpu.memory, stream.cu_stream());
         let (modules, functions) = (BTreeMap::new(), BTreeMap::new());
         let mut driver = Self {
             gpu: gpu.clone(),
@@ -59,6 +64,8 @@ impl Driver {
             modules,
             functions,
             products,
+            convolutions,
+            workspace: (DevicePtr::NULL, 0),
             cache: Cache::of_user(),
         };
         driver.products.workspace = driver.allocate(Products::WORKSPACE, "matrix products")?;
@@ -77,6 +84,21 @@ impl Driver {
     fn free(&self) -> Bytes {
         // Where the driver does not say, the message says none.
         Bytes(result::mem_get_info().map_or(0, |(free, _)| free as u64))
+    }
+
+    /// A convolution by the library: what remains to be launched, or `None` if it has nothing for it.
+    fn convolve(
+        &mut self,
+        step: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<Option<Vec<Launch>>, DeviceError> {
+        let Some(needed) = self.convolutions.workspace(step, storage)? else { return Ok(None) };
+        if needed > self.workspace.1 {
+            // What is outgrown stays, for recorded calls know it: so it grows to twice its size at least.
+            let bytes = needed.next_power_of_two();
+            self.workspace = (self.allocate(bytes, "the workspace of convolutions")?, bytes);
+        }
+        self.convolutions.convolve(step, storage, self.workspace.0)
     }
 
     fn module(&mut self, source: Source) -> Result<sys::CUmodule, DeviceError> {
@@ -216,6 +238,21 @@ impl Backend for Driver {
         }
         // Matrices that the library does not take.
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
+    }
+
+    fn convolution(
+        &mut self,
+        convolution: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<(), DeviceError> {
+        self.current()?;
+        match self.convolve(convolution, storage)? {
+            Some(rest) => rest.iter().try_for_each(|launch| self.launch(launch)),
+            None => {
+                let own = convolution.steps(storage);
+                own.iter().try_for_each(|step| perform(self, step, storage))
+            }
+        }
     }
 }
 

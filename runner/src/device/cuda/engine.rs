@@ -1,6 +1,6 @@
 //! A rank's arena on a device: computations of the training graph become launches.
 
-use super::backend::Backend;
+use super::backend::{Backend, perform};
 use super::kernels::bulk::{
     Tables, Tensor, chunks, local_rates, numbers, squares, tensors, update as launch_update,
 };
@@ -123,10 +123,7 @@ impl<B: Backend> Engine<B> {
     }
 
     fn run(&mut self, all: &[Step], storage: Storage) -> Result<(), DeviceError> {
-        all.iter().try_for_each(|step| match step {
-            Step::Kernel(launch) => self.backend.launch(launch),
-            Step::Product(product) => self.backend.product(product, storage),
-        })
+        all.iter().try_for_each(|step| perform(&mut self.backend, step, storage))
     }
 }
 

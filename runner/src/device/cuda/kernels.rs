@@ -21,6 +21,7 @@ mod rows;
 mod steps;
 
 pub use arguments::*;
+pub use convolution::{ConvolutionPass, ConvolutionShape, ConvolutionStep};
 pub use steps::{Buffers, Operand, Plan, ProductStep, Step, is_stored, missing, steps};
 
 /// An address on the device; 0 is none.
@@ -76,8 +77,10 @@ pub enum Source {
     Layout,
     /// Softmax, norms and losses of rows.
     Rows,
-    /// Norms, pooling and depthwise convolutions of images.
+    /// Norms and pooling of images.
     Channels,
+    /// Convolutions of each channel by itself.
+    Depthwise,
     /// Attention.
     Attention,
     /// Matrix products on the plain cores.
@@ -90,11 +93,12 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
         Self::Channels,
+        Self::Depthwise,
         Self::Attention,
         Self::Product,
         Self::Optimizer,
@@ -108,6 +112,7 @@ impl Source {
             Self::Layout => "layout.cu",
             Self::Rows => "rows.cu",
             Self::Channels => "channels.cu",
+            Self::Depthwise => "depthwise.cu",
             Self::Attention => "attention.cu",
             Self::Product => "product.cu",
             Self::Optimizer => "optimizer.cu",
@@ -121,6 +126,7 @@ impl Source {
             Self::Layout => include_str!("kernels/layout.cu"),
             Self::Rows => include_str!("kernels/rows.cu"),
             Self::Channels => include_str!("kernels/channels.cu"),
+            Self::Depthwise => include_str!("kernels/depthwise.cu"),
             Self::Attention => include_str!("kernels/attention.cu"),
             Self::Product => include_str!("kernels/product.cu"),
             Self::Optimizer => include_str!("kernels/optimizer.cu"),

@@ -8,7 +8,7 @@
 //! cache      what was compiled, on the disk
 //! engine     a rank's arena on a device: computations become launches ...
 //! backend    ... which are handed to a device: the driver, or an emulator in tests
-//! driver     a GPU; products of matrices by cuBLASLt
+//! driver     a GPU; products of matrices by cuBLASLt, convolutions by cuDNN
 //! ```
 //! Nothing is linked: libraries are loaded when they are first asked for, so one program starts on every
 //! machine. `cudarc` panics where a library is missing, hence [`Library::is_present`] comes before each
@@ -17,6 +17,7 @@
 mod backend;
 pub mod cache;
 pub mod compile;
+mod convolutions;
 mod driver;
 mod engine;
 mod gpu;
@@ -24,7 +25,7 @@ pub mod kernels;
 mod library;
 mod products;
 
-pub use backend::Backend;
+pub use backend::{Backend, perform};
 pub use driver::Driver;
 pub use engine::Engine;
 pub use gpu::{Architecture, Gpu, Unusable, gpus};
