@@ -3,8 +3,8 @@
 use super::axes::{Axes, elements, strides};
 use super::elementwise::{Wanted, fill, sum_of};
 use super::{
-    Broadcast, Buffers, ColumnSums, Combine, DevicePtr, Embedding, Launch, MOST_AXES, Plan, Reduce,
-    Rope, Source, Strided, Transposed, rows,
+    Broadcast, Buffers, ColumnSums, Combine, DevicePtr, Embedding, Launch, Plan, Reduce, Rope,
+    Source, Strided, Transposed, rows,
 };
 use crate::device::cpu::Call;
 use pipewright_core::graph::Op;
