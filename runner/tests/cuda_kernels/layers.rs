@@ -35,7 +35,7 @@ fn image(channels: u64, rows: u64, columns: u64) -> Vec<TensorSpec> {
 }
 
 /// Of ResNet-50, VGG, MobileNet, ResNeXt, Inception and a dilated network, and a transposed one.
-fn convolutions() -> Vec<Case> {
+pub fn convolutions() -> Vec<Case> {
     let dilated = Op::Conv2d {
         out_channels: 6,
         kernel: [3, 2],
@@ -91,12 +91,12 @@ fn some_samples_at_a_time() {
     }
     for together in [1, 2] {
         for (seed, case) in (1..).zip(convolutions()) {
-            let fewer = |step: Step| match step {
+            let fewer = |step: &Step| match step {
                 Step::Convolution(step) => {
                     assert_eq!(step.together, step.shape.samples, "small images have room");
-                    Step::Convolution(ConvolutionStep { together, ..step })
+                    run(&Step::Convolution(ConvolutionStep { together, ..*step }), Storage::F32);
                 }
-                other => other,
+                other => run(other, Storage::F32),
             };
             let run = &mut |call: &Call, operands: Operands| {
                 on_the_emulator_by(Storage::F32, call, operands, &fewer);

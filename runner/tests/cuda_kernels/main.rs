@@ -10,6 +10,7 @@ mod emulator;
 #[path = "../kernels/golden.rs"]
 mod golden;
 mod layers;
+mod library;
 mod like_the_processor;
 mod memory;
 #[path = "../kernels/nodes.rs"]

@@ -118,15 +118,15 @@ pub fn run(step: &Step, storage: Storage) {
 
 /// As the processor's `launch`, with tensors of the storage type on the device.
 pub fn on_the_emulator(storage: Storage, call: &Call, operands: Operands) {
-    on_the_emulator_by(storage, call, operands, &|step| step);
+    on_the_emulator_by(storage, call, operands, &|step| run(step, storage));
 }
 
-/// As [`on_the_emulator`], with other steps than the kernels' own.
+/// As [`on_the_emulator`], with what does a step.
 pub fn on_the_emulator_by(
     storage: Storage,
     call: &Call,
     operands: Operands,
-    other: &dyn Fn(Step) -> Step,
+    perform: &dyn Fn(&Step),
 ) {
     let is = |operand: fn(usize) -> Operand| move |i| is_stored(call, operand(i));
     let list = |tensors: &[&mut [f32]], keep, stored: &dyn Fn(usize) -> bool| {
@@ -160,7 +160,7 @@ pub fn on_the_emulator_by(
         step: step.at(),
     };
     for step in steps(call, &buffers, storage).steps {
-        run(&other(step), storage);
+        perform(&step);
     }
     writes.read_back(operands.writes);
     gradients.read_back(operands.gradients);

@@ -26,6 +26,7 @@ mod library;
 mod products;
 
 pub use backend::{Backend, perform};
+pub use convolutions::Convolutions;
 pub use driver::Driver;
 pub use engine::Engine;
 pub use gpu::{Architecture, Gpu, Unusable, gpus};
