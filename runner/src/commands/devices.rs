@@ -32,6 +32,9 @@ struct LibraryFound {
     name: String,
     file: &'static str,
     version: Option<String>,
+    /// Why it is not used although it is here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unusable: Option<String>,
 }
 
 /// Runs the command.
@@ -61,9 +64,10 @@ pub fn devices(args: &DevicesArgs) -> Result<(), Failure> {
         say!("cuda    none: {why}");
     }
     say!("");
-    for LibraryFound { name, file, version } in libraries {
+    for LibraryFound { name, file, version, unusable } in libraries {
         let version = version.as_ref().map_or(format!("not found ({file})"), Clone::clone);
-        say!("{name:<9} {version}");
+        let why = unusable.as_ref().map_or(String::new(), |why| format!(", not used: {why}"));
+        say!("{name:<9} {version}{why}");
     }
     Ok(())
 }
@@ -77,6 +81,7 @@ fn find() -> Found {
         name: library.to_string(),
         file: library.file(),
         version: library.version(),
+        unusable: library.unusable(),
     };
     Found { cpu: cpu(), gpus, no_gpu, libraries: Library::ALL.map(library).into() }
 }

@@ -235,7 +235,8 @@ fn conversions() {
         train(
             &plan,
             Some(&|program| {
-                let backend = Emulated { converted: converted.clone(), ..Emulated::default() };
+                let mut backend = Emulated::default();
+                backend.converted = converted.clone();
                 Box::new(Engine::new(backend, program.tensors(), "a rank").unwrap())
             }),
         );
@@ -291,7 +292,8 @@ fn products_alone_may_round_to_tf32() {
         let trained = train(
             &draft.plan().unwrap().0,
             Some(&|program| {
-                let backend = Emulated { rounded: rounded.clone(), ..Emulated::default() };
+                let mut backend = Emulated::default();
+                backend.rounded = rounded.clone();
                 Box::new(Engine::new(backend, program.tensors(), "a rank").unwrap())
             }),
         );

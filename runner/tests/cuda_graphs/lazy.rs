@@ -5,8 +5,10 @@
 
 use super::emulated::Emulated;
 use pipewright_runner::device::DeviceError;
-use pipewright_runner::device::cuda::kernels::{DevicePtr, Launch, ProductStep, Storage};
-use pipewright_runner::device::cuda::{Backend, Capture};
+use pipewright_runner::device::cuda::kernels::{
+    ConvolutionStep, DevicePtr, Launch, ProductStep, Storage,
+};
+use pipewright_runner::device::cuda::{Backend, Capture, perform};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,6 +130,14 @@ impl Backend for Lazy {
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
+    }
+
+    fn convolution(
+        &mut self,
+        convolution: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<(), DeviceError> {
+        convolution.steps(storage).iter().try_for_each(|step| perform(self, step, storage))
     }
 
     fn moment(&mut self, number: usize) -> Result<(), DeviceError> {

@@ -55,16 +55,19 @@ pub fn library(source: Source) -> &'static libloading::Library {
     })
 }
 
-/// Compiles a source unless the same one was compiled before. Several processes may do so at a time:
-/// the file is complete when it has its name.
 fn compiled(source: Source) -> PathBuf {
     let text = format!("#include \"emulator.h\"\n{}", source.text());
+    build(&source.file().replace(".cu", ""), &text, &[])
+}
+
+/// Compiles a library unless the same one was compiled before. Several processes may do so at a time: the
+/// file is complete when it has its name.
+pub fn build(stem: &str, text: &str, more: &[&str]) -> PathBuf {
     let header = include_str!("emulator.h");
     let mut hasher = DefaultHasher::new();
-    (compiler(), FLAGS, header, &text).hash(&mut hasher);
+    (compiler(), FLAGS, more, header, text).hash(&mut hasher);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_emulator");
     std::fs::create_dir_all(&folder).expect("a folder");
-    let stem = source.file().replace(".cu", "");
     let path = folder.join(format!("{stem}-{:016x}.so", hasher.finish()));
     if path.exists() {
         return path;
@@ -74,6 +77,7 @@ fn compiled(source: Source) -> PathBuf {
     std::fs::write(&code, text).expect("the source is written");
     let output = Command::new(compiler().expect("a compiler"))
         .args(FLAGS)
+        .args(more)
         .args(["-I", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda_kernels"), "-o"])
         .args([&made, &code])
         .output()

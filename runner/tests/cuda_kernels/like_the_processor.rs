@@ -1,6 +1,6 @@
 //! Every operation on the emulator beside the processor's kernel, in every storage type.
 
-use crate::case::{Case, Noise};
+use crate::case::{Case, Launch, Noise};
 use crate::emulator;
 use crate::memory::{numbers, on_the_emulator, stored};
 use crate::nodes::{self, SMALL, Sizes};
@@ -50,7 +50,13 @@ fn close_saved(storage: Storage, what: &str, case: &Case, got: &[f32], expected:
     close(storage, what, got, expected);
 }
 
-fn compare(storage: Storage, mut case: Case, seed: u64) {
+pub fn compare(storage: Storage, case: Case, seed: u64) {
+    let run = &mut |call: &Call, operands: Operands| on_the_emulator(storage, call, operands);
+    compare_by(storage, case, seed, run);
+}
+
+/// As [`compare`], with what runs on the emulator.
+pub fn compare_by(storage: Storage, mut case: Case, seed: u64, run: Launch) {
     case.fill(seed);
     for (values, spec) in case.inputs.iter_mut().zip(&case.specs) {
         if spec.dtype == DType::F32 {
@@ -61,7 +67,6 @@ fn compare(storage: Storage, mut case: Case, seed: u64) {
     let what = format!("{:?} {:?} {:?}", storage, case.op, case.specs);
     let mut own = case.clone();
     let expected = case.forward(&mut |call, operands| cpu::launch(call, operands));
-    let run = &mut |call: &Call, operands: Operands| on_the_emulator(storage, call, operands);
     let got = own.forward(run);
     close(storage, &what, &got.output, &expected.output);
     for (own, expected) in own.params.iter().zip(&case.params) {

@@ -9,6 +9,8 @@ mod codecs;
 mod emulator;
 #[path = "../kernels/golden.rs"]
 mod golden;
+mod layers;
+mod library;
 mod like_the_processor;
 mod memory;
 #[path = "../kernels/nodes.rs"]

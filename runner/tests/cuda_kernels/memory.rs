@@ -105,8 +105,29 @@ fn shared<'a>(tensors: &'a [&mut [f32]]) -> Vec<&'a [f32]> {
     tensors.iter().map(|tensor| &**tensor).collect()
 }
 
+/// A step by our own kernels.
+pub fn run(step: &Step, storage: Storage) {
+    match step {
+        Step::Kernel(launch) => emulator::run(launch),
+        Step::Product(product) => product.launches(storage).iter().for_each(emulator::run),
+        Step::Convolution(convolution) => {
+            convolution.steps(storage).iter().for_each(|step| run(step, storage));
+        }
+    }
+}
+
 /// As the processor's `launch`, with tensors of the storage type on the device.
 pub fn on_the_emulator(storage: Storage, call: &Call, operands: Operands) {
+    on_the_emulator_by(storage, call, operands, &|step| run(step, storage));
+}
+
+/// As [`on_the_emulator`], with what does a step.
+pub fn on_the_emulator_by(
+    storage: Storage,
+    call: &Call,
+    operands: Operands,
+    perform: &dyn Fn(&Step),
+) {
     let is = |operand: fn(usize) -> Operand| move |i| is_stored(call, operand(i));
     let list = |tensors: &[&mut [f32]], keep, stored: &dyn Fn(usize) -> bool| {
         List::new(storage, &shared(tensors), keep, stored)
@@ -139,10 +160,7 @@ pub fn on_the_emulator(storage: Storage, call: &Call, operands: Operands) {
         step: step.at(),
     };
     for step in steps(call, &buffers, storage).steps {
-        match step {
-            Step::Kernel(launch) => emulator::run(&launch),
-            Step::Product(product) => product.launches(storage).iter().for_each(emulator::run),
-        }
+        perform(&step);
     }
     writes.read_back(operands.writes);
     gradients.read_back(operands.gradients);

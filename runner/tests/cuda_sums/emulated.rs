@@ -2,8 +2,10 @@
 
 use super::emulator;
 use pipewright_runner::device::DeviceError;
-use pipewright_runner::device::cuda::Backend;
-use pipewright_runner::device::cuda::kernels::{DevicePtr, Launch, ProductStep, Storage};
+use pipewright_runner::device::cuda::kernels::{
+    ConvolutionStep, DevicePtr, Launch, ProductStep, Storage,
+};
+use pipewright_runner::device::cuda::{Backend, perform};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -109,6 +111,14 @@ impl Backend for Emulated {
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
+    }
+
+    fn convolution(
+        &mut self,
+        convolution: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<(), DeviceError> {
+        convolution.steps(storage).iter().try_for_each(|step| perform(self, step, storage))
     }
 
     fn moment(&mut self, _: usize) -> Result<(), DeviceError> {

@@ -75,8 +75,8 @@ fn what_is_kept_comes_back() {
         found
     };
     let travelled = device.traffic[0].bytes();
-    engine.keep(&regions[..2]).unwrap();
-    engine.keep(&regions[1..]).unwrap();
+    engine.save(&regions[..2]).unwrap();
+    engine.save(&regions[1..]).unwrap();
     for region in &regions {
         engine.zero(*region).unwrap();
     }

@@ -1,6 +1,6 @@
 //! What launches are handed to.
 
-use super::kernels::{DevicePtr, Launch, ProductStep, Storage};
+use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Step, Storage};
 use crate::device::{DeviceError, Graphs};
 
 /// A device's memory, and a queue of work on it: what is asked for is done in order. The driver is one;
@@ -56,6 +56,16 @@ pub trait Backend: Send {
     /// # Errors
     /// When the device has failed.
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError>;
+
+    /// A convolution.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn convolution(
+        &mut self,
+        convolution: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<(), DeviceError>;
 
     /// Notes moment `number`, at which all that was asked for before is done. Numbers are given from 0 on.
     ///
@@ -151,4 +161,20 @@ pub trait Capture: Backend + Sized {
     /// # Errors
     /// When the device has failed.
     fn replay(&mut self, graph: &mut Self::Graph, uploads: &[u8]) -> Result<(), DeviceError>;
+}
+
+/// Has a backend do a step.
+///
+/// # Errors
+/// When the device has failed.
+pub fn perform<B: Backend + ?Sized>(
+    backend: &mut B,
+    step: &Step,
+    storage: Storage,
+) -> Result<(), DeviceError> {
+    match step {
+        Step::Kernel(launch) => backend.launch(launch),
+        Step::Product(product) => backend.product(product, storage),
+        Step::Convolution(convolution) => backend.convolution(convolution, storage),
+    }
 }

@@ -10,10 +10,11 @@ mod marks;
 mod pinned;
 mod places;
 
-use super::backend::Backend;
+use super::backend::{Backend, perform};
 use super::cache::Cache;
+use super::convolutions::Convolutions;
 use super::gpu::Gpu;
-use super::kernels::{DevicePtr, Launch, ProductStep, Source, Storage};
+use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Source, Storage};
 use super::products::Products;
 use crate::device::DeviceError;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
@@ -43,13 +44,16 @@ pub struct Driver {
     functions: BTreeMap<(Source, String), sys::CUfunction>,
     /// None beside another driver, where nothing is multiplied.
     products: Option<Products>,
+    convolutions: Option<Convolutions>,
+    /// Workspace of convolutions, and its size.
+    workspace: (DevicePtr, u64),
     cache: Cache,
     /// Of moments that were noted, by their numbers.
     events: Vec<sys::CUevent>,
     marks: Marks,
 }
 
-// SAFETY: handles of the driver and of cuBLASLt may be used by any thread, one at a time, that has the
+// SAFETY: handles of the driver, of cuBLASLt and of cuDNN may be used by any thread, one at a time, that has the
 // context current; every call here makes it so.
 unsafe impl Send for Driver {}
 
@@ -68,6 +72,7 @@ impl Driver {
         let stream = context.new_stream().map_err(told("make a stream"))?;
         let bringing = context.new_stream().map_err(told("make a stream"))?;
         let mut products = Products::new(&name)?;
+        let convolutions = Some(Convolutions::new(&name, gpu.memory, stream.cu_stream()));
         let (modules, functions) = (BTreeMap::new(), BTreeMap::new());
         let mut driver = Self {
             gpu: gpu.clone(),
@@ -81,6 +86,8 @@ impl Driver {
             modules,
             functions,
             products: None,
+            convolutions,
+            workspace: (DevicePtr::NULL, 0),
             cache: Cache::of_user(),
             events: vec![],
             marks: Marks::default(),
@@ -102,6 +109,23 @@ impl Driver {
     fn free(&self) -> Bytes {
         // Where the driver does not say, the message says none.
         Bytes(result::mem_get_info().map_or(0, |(free, _)| free as u64))
+    }
+
+    /// A convolution by the library: what remains to be launched, or `None` if it has nothing for it.
+    fn convolve(
+        &mut self,
+        step: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<Option<Vec<Launch>>, DeviceError> {
+        let Some(convolutions) = &mut self.convolutions else { return Ok(None) };
+        let Some(needed) = convolutions.workspace(step, storage)? else { return Ok(None) };
+        if needed > self.workspace.1 {
+            // What is outgrown stays, for recorded calls know it: so it grows to twice its size at least.
+            let bytes = needed.next_power_of_two();
+            self.workspace = (self.allocate(bytes, "the workspace of convolutions")?, bytes);
+        }
+        let Some(convolutions) = &mut self.convolutions else { return Ok(None) };
+        convolutions.convolve(step, storage, self.workspace.0)
     }
 
     fn module(&mut self, source: Source) -> Result<sys::CUmodule, DeviceError> {
@@ -250,6 +274,21 @@ impl Backend for Driver {
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
 
+    fn convolution(
+        &mut self,
+        convolution: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<(), DeviceError> {
+        self.current()?;
+        match self.convolve(convolution, storage)? {
+            Some(rest) => rest.iter().try_for_each(|launch| self.launch(launch)),
+            None => {
+                let own = convolution.steps(storage);
+                own.iter().try_for_each(|step| perform(self, step, storage))
+            }
+        }
+    }
+
     fn moment(&mut self, number: usize) -> Result<(), DeviceError> {
         self.current()?;
         while self.events.len() <= number {
@@ -320,6 +359,8 @@ impl Backend for Driver {
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
             products: None,
+            convolutions: None,
+            workspace: (DevicePtr::NULL, 0),
             cache: Cache::of_user(),
             events: vec![],
             marks: self.marks.clone(),

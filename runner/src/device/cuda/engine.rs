@@ -2,7 +2,7 @@
 
 mod gradients;
 
-use super::backend::Backend;
+use super::backend::{Backend, perform};
 use super::codecs::Codecs;
 use super::copies::Copies;
 use super::kernels::bulk::{
@@ -250,10 +250,7 @@ impl<B: Backend> Engine<B> {
     }
 
     fn run(&mut self, all: &[Step], storage: Storage) -> Result<(), DeviceError> {
-        all.iter().try_for_each(|step| match step {
-            Step::Kernel(launch) => self.backend.launch(launch),
-            Step::Product(product) => self.backend.product(product, storage),
-        })
+        all.iter().try_for_each(|step| perform(&mut self.backend, step, storage))
     }
 }
 

@@ -23,6 +23,7 @@ mod steps;
 
 pub use crate::device::DevicePtr;
 pub use arguments::*;
+pub use convolution::{ConvolutionPass, ConvolutionShape, ConvolutionStep};
 pub use elementwise::{narrow, widen};
 pub use steps::{Buffers, Operand, Plan, ProductStep, Step, is_stored, missing, steps};
 
@@ -77,8 +78,10 @@ pub enum Source {
     Layout,
     /// Softmax, norms and losses of rows.
     Rows,
-    /// Norms, pooling and depthwise convolutions of images.
+    /// Norms and pooling of images.
     Channels,
+    /// Convolutions of each channel by itself.
+    Depthwise,
     /// Attention.
     Attention,
     /// Matrix products on the plain cores.
@@ -93,11 +96,12 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
         Self::Channels,
+        Self::Depthwise,
         Self::Attention,
         Self::Product,
         Self::Optimizer,
@@ -112,6 +116,7 @@ impl Source {
             Self::Layout => "layout.cu",
             Self::Rows => "rows.cu",
             Self::Channels => "channels.cu",
+            Self::Depthwise => "depthwise.cu",
             Self::Attention => "attention.cu",
             Self::Product => "product.cu",
             Self::Optimizer => "optimizer.cu",
@@ -126,6 +131,7 @@ impl Source {
             Self::Layout => include_str!("kernels/layout.cu"),
             Self::Rows => include_str!("kernels/rows.cu"),
             Self::Channels => include_str!("kernels/channels.cu"),
+            Self::Depthwise => include_str!("kernels/depthwise.cu"),
             Self::Attention => include_str!("kernels/attention.cu"),
             Self::Product => include_str!("kernels/product.cu"),
             Self::Optimizer => include_str!("kernels/optimizer.cu"),

@@ -75,6 +75,24 @@ impl Library {
             }
         }
     }
+
+    /// Why it is not used although it is here; `None` where it is used, or not here.
+    pub fn unusable(self) -> Option<String> {
+        if self != Self::Cudnn || !self.is_present() {
+            return None;
+        }
+        // SAFETY: it takes nothing, and says a number.
+        foreign_cudnn(unsafe { cudnn::sys::cudnnGetVersion() })
+    }
+}
+
+/// What speaks against a cuDNN. The numbers of its errors and what its functions take stay the same within
+/// a major version only, and these bindings are those of 9.
+fn foreign_cudnn(version: usize) -> Option<String> {
+    const KNOWN: usize = 9;
+    let unit = if version < 10_000 { 1000 } else { 10_000 };
+    (version / unit != KNOWN)
+        .then(|| format!("it is version {}, and {KNOWN}.x is needed", dotted(version)))
 }
 
 /// NVRTC's; `None` where it is not here.
@@ -114,6 +132,16 @@ mod tests {
     fn versions_read_as_their_makers_write_them() {
         let texts = [120_903, 91_002, 22_703, 8902].map(dotted);
         assert_eq!(texts, ["12.9.3", "9.10.2", "2.27.3", "8.9.2"]);
+    }
+
+    #[test]
+    fn other_versions_of_cudnn_have_a_reason() {
+        assert_eq!([90_000, 91_002, 92_100].map(foreign_cudnn), [None, None, None]);
+        let reasons = [8902, 100_000].map(|version| foreign_cudnn(version).unwrap());
+        assert_eq!(
+            reasons,
+            ["it is version 8.9.2, and 9.x is needed", "it is version 10.0.0, and 9.x is needed"]
+        );
     }
 
     #[test]

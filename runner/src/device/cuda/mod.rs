@@ -11,7 +11,8 @@
 //! codecs     ... those of gradients on a queue beside it ...
 //! recorder   ... which are collected, and replayed where they come again ...
 //! backend    ... and handed to a device: the driver, or an emulator in tests
-//! driver     a GPU: streams, graphs, memory that samples leave from; products of matrices by cuBLASLt
+//! driver     a GPU: streams, graphs, memory that samples leave from; products of matrices by cuBLASLt, convolutions by
+//!            cuDNN
 //! ```
 //! Nothing is linked: libraries are loaded when they are first asked for, so one program starts on every
 //! machine. `cudarc` panics where a library is missing, hence [`Library::is_present`] comes before each
@@ -21,6 +22,7 @@ mod backend;
 pub mod cache;
 mod codecs;
 pub mod compile;
+mod convolutions;
 mod copies;
 mod driver;
 mod engine;
@@ -30,7 +32,8 @@ mod library;
 mod products;
 mod recorder;
 
-pub use backend::{Backend, Capture};
+pub use backend::{Backend, Capture, perform};
+pub use convolutions::Convolutions;
 pub use driver::Driver;
 pub use engine::Engine;
 pub use gpu::{Architecture, Gpu, Unusable, gpus};

@@ -15,7 +15,7 @@
 //! kernels. Nobody has to say what changes from step to step; what changes is not replayed.
 
 use super::backend::{Backend, Capture};
-use super::kernels::{DevicePtr, Launch, ProductStep, Storage};
+use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Storage};
 use crate::device::{DeviceError, Graphs};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -32,6 +32,7 @@ const UPLOAD_MAX: usize = 64 << 10;
 enum Command {
     Launch(Launch),
     Product(ProductStep, Storage),
+    Convolution(ConvolutionStep, Storage),
     Copy { from: DevicePtr, to: DevicePtr, bytes: u64 },
     Zero { at: DevicePtr, bytes: u64 },
     Upload { to: DevicePtr, bytes: usize },
@@ -46,6 +47,7 @@ impl Command {
             Self::Product(ProductStep { args, .. }, _) => {
                 (1, args.a.0, args.b.0, args.c.0).hash(hasher);
             }
+            Self::Convolution(c, _) => (6, c.pass, c.x.0, c.weight.0, c.y.0).hash(hasher),
             Self::Copy { from, to, bytes } => (2, from.0, to.0, bytes).hash(hasher),
             Self::Zero { at, bytes } => (3, at.0, bytes).hash(hasher),
             Self::Upload { to, bytes } => (4, to.0, bytes).hash(hasher),
@@ -63,6 +65,7 @@ fn issue(
     commands.iter().try_for_each(|command| match command {
         Command::Launch(launch) => backend.launch(launch),
         Command::Product(product, storage) => backend.product(product, *storage),
+        Command::Convolution(convolution, storage) => backend.convolution(convolution, *storage),
         Command::Copy { from, to, bytes } => backend.copy(*from, *to, *bytes),
         Command::Zero { at, bytes } => backend.zero(*at, *bytes),
         Command::Upload { to, bytes } => {
@@ -242,6 +245,18 @@ impl<B: Capture> Backend for Recorder<B> {
             return self.backend.product(product, storage);
         }
         self.ask(Command::Product(*product, storage));
+        Ok(())
+    }
+
+    fn convolution(
+        &mut self,
+        convolution: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<(), DeviceError> {
+        if !self.records() {
+            return self.backend.convolution(convolution, storage);
+        }
+        self.ask(Command::Convolution(*convolution, storage));
         Ok(())
     }
 

@@ -191,6 +191,14 @@ arguments! {
         sizes: [u32; MOST_AXES], rank: u32, scale: f32,
     }
 
+    /// A copy between strides; along axis `read` elements of `x` are neighbours, along axis `write` those
+    /// of `out`.
+    Transposed {
+        x: DevicePtr, out: DevicePtr,
+        tiles: u64, from: [u64; MOST_AXES], to: [u64; MOST_AXES],
+        sizes: [u32; MOST_AXES], rank: u32, read: u32, write: u32,
+    }
+
     /// The first `kept` axes are the output's, the others are summed.
     Reduce {
         a: DevicePtr, b: DevicePtr, g: DevicePtr, out: DevicePtr,
@@ -211,10 +219,11 @@ arguments! {
         vectors: u64, length: u64, width: u64, base: f32, sign: f32,
     }
 
-    /// One group of `samples` images, which begin `sample_stride` elements apart.
+    /// One group of `samples` images, which begin `sample_stride` elements apart. In the unfolded form
+    /// rows and samples begin `row` and `sample` elements apart.
     Unfold {
         x: DevicePtr, out: DevicePtr,
-        samples: u64, sample_stride: u64, channels: u32,
+        samples: u64, sample_stride: u64, row: u64, sample: u64, channels: u32,
         size: [u32; 2], out_size: [u32; 2], kernel: [u32; 2], stride: [u32; 2], padding: [u32; 2],
         dilation: [u32; 2],
     }
@@ -240,13 +249,14 @@ arguments! {
         rows: u64, n: u64, scale: f32, smoothing: f32, divisor: f32,
     }
 
-    /// Images whose channels are normalised over samples and positions.
+    /// Images whose channels are normalised over samples and positions, each in `parts` whose sums are in
+    /// `scratch`, two f64 each; `width` elements are loaded at once.
     NormChannels {
         x: DevicePtr, gy: DevicePtr, out: DevicePtr, weight: DevicePtr, bias: DevicePtr,
         saved: DevicePtr, running_mean: DevicePtr, running_variance: DevicePtr,
         all_mean: DevicePtr, all_variance: DevicePtr,
-        weight_gradient: DevicePtr, bias_gradient: DevicePtr,
-        samples: u64, channels: u64, plane: u64, eps: f32, momentum: f32,
+        weight_gradient: DevicePtr, bias_gradient: DevicePtr, scratch: DevicePtr,
+        samples: u64, channels: u64, plane: u64, parts: u64, width: u64, eps: f32, momentum: f32,
         update: u32, turn: u32, turns: u32,
     }
 

@@ -1,10 +1,33 @@
-// Images, [samples, channels, rows, columns]: norms of channels, pooling, larger images, depthwise
-// convolutions.
+// Images, [samples, channels, rows, columns]: norms of channels, pooling, larger images.
 
-// Calls visit(element's index) for a channel's elements, shared by the block's threads.
-template <class F> DEVICE void over_channel(const NormChannels &a, u64 channel, F visit) {
-    for (u64 i = threadIdx.x; i < a.samples * a.plane; i += blockDim.x) {
-        visit((i / a.plane * a.channels + channel) * a.plane + i % a.plane);
+// W neighbours of a channel, loaded and stored at once.
+template <class T, int W> struct alignas(sizeof(T) * W) Run {
+    T at[W];
+};
+
+// A block has a part of a channel: the parts of a channel are neighbours, and as many runs long as the
+// others, but for the last.
+DEVICE u64 channel_of(const NormChannels &a) { return blockIdx.x / a.parts; }
+DEVICE u64 runs_before(const NormChannels &a, u64 part) {
+    u64 runs = a.samples * a.plane / a.width;
+    return min((runs + a.parts - 1) / a.parts * part, runs);
+}
+DEVICE double part_size(const NormChannels &a, u64 part) {
+    return (double)((runs_before(a, part + 1) - runs_before(a, part)) * a.width);
+}
+
+// Calls visit(run's index in the tensor) for the block's part, shared by its threads.
+template <int W, class F> DEVICE void over_part(const NormChannels &a, F visit) {
+    u64 channel = channel_of(a), part = blockIdx.x % a.parts, plane = a.plane / W;
+    u64 first = runs_before(a, part) + threadIdx.x, until = runs_before(a, part + 1);
+    u64 sample = first / plane, at = first % plane;
+    // A step of all threads is so many samples and so many runs; the loop then needs no division.
+    u64 samples = blockDim.x / plane, further = blockDim.x % plane;
+    for (u64 i = first; i < until; i += blockDim.x) {
+        visit((sample * a.channels + channel) * plane + at);
+        sample += samples;
+        at += further;
+        if (at >= plane) at -= plane, sample++;
     }
 }
 
@@ -36,23 +59,52 @@ DEVICE void track(const NormChannels &a, u64 channel, float mean, float variance
     }
 }
 
-// A channel's mean and 1 / standard deviation, in two passes.
-template <class T> DEVICE void channel_statistics(const NormChannels &a) {
-    u64 channel = blockIdx.x;
+// What a part gives: two numbers, for `channel_norm` and its like to add up in the order of parts.
+DEVICE double *part_of(const NormChannels &a, u64 channel, u64 part) {
+    return (double *)a.scratch + (channel * a.parts + part) * 2;
+}
+DEVICE void tell(const NormChannels &a, double first, double second) {
+    if (threadIdx.x != 0) return;
+    double *own = part_of(a, channel_of(a), blockIdx.x % a.parts);
+    own[0] = first;
+    own[1] = second;
+}
+
+// A part's mean and its sum of squared distances from it. Elements are taken as distances from the
+// part's first one, so that squares do not cancel: one pass is enough.
+template <class T, int W> DEVICE void channel_statistics(const NormChannels &a) {
+    u64 first = runs_before(a, blockIdx.x % a.parts) * W;
     const T *x = (const T *)a.x;
-    double count = (double)(a.samples * a.plane), total = 0, squares = 0;
-    over_channel(a, channel, [&](u64 i) { total += load(x[i]); });
-    float mean = (float)(block_sum(total) / count);
-    over_channel(a, channel, [&](u64 i) {
-        float distance = load(x[i]) - mean;
-        squares += distance * distance;
+    float near = load(x[(first / a.plane * a.channels + channel_of(a)) * a.plane + first % a.plane]);
+    double total = 0, squares = 0, n = part_size(a, blockIdx.x % a.parts);
+    over_part<W>(a, [&](u64 i) {
+        Run<T, W> run = ((const Run<T, W> *)x)[i];
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            double distance = (double)load(run.at[w]) - near;
+            total += distance;
+            squares += distance * distance;
+        }
     });
-    float variance = (float)(block_sum(squares) / count);
-    if (threadIdx.x == 0) {
-        if (a.update) track(a, channel, mean, variance);
-        ((float *)a.saved)[channel] = mean;
-        ((float *)a.saved)[a.channels + channel] = 1 / sqrtf(variance + a.eps);
+    total = block_sum(total);
+    squares = block_sum(squares);
+    tell(a, near + total / n, squares - total * total / n);
+}
+
+// A channel's mean and variance from its parts (Chan, Golub and LeVeque).
+DEVICE void gather(const NormChannels &a, u64 channel, float &mean, float &variance) {
+    double count = (double)(a.samples * a.plane), total = 0, squares = 0;
+    for (u64 part = 0; part < a.parts; part++) {
+        total += part_of(a, channel, part)[0] * part_size(a, part);
     }
+    total /= count;
+    for (u64 part = 0; part < a.parts; part++) {
+        const double *own = part_of(a, channel, part);
+        double distance = own[0] - total;
+        squares += own[1] + distance * distance * part_size(a, part);
+    }
+    mean = (float)total;
+    variance = (float)(squares / count);
 }
 
 // The running statistics as those of this call.
@@ -63,58 +115,89 @@ KERNEL(running_statistics, NormChannels) {
     }
 }
 
-template <class T> DEVICE void channel_norm(const NormChannels &a) {
-    FOR_EACH_ITEM(i, a.samples * a.channels * a.plane) {
-        u64 channel = i / a.plane % a.channels;
-        float mean = ((const float *)a.saved)[channel];
-        float scale = ((const float *)a.saved)[a.channels + channel] * load(((const T *)a.weight)[channel]);
-        float y = (load(((const T *)a.x)[i]) - mean) * scale + load(((const T *)a.bias)[channel]);
-        ((T *)a.out)[i] = store<T>(y);
+// Of the statistics of the parts or, where there are none, of those that are saved.
+template <class T, int W> DEVICE void channel_norm(const NormChannels &a) {
+    u64 channel = channel_of(a);
+    float *saved = (float *)a.saved, mean, scale;
+    if (a.scratch) {
+        float variance;
+        gather(a, channel, mean, variance);
+        scale = 1 / sqrtf(variance + a.eps);
+        if (blockIdx.x % a.parts == 0 && threadIdx.x == 0) {
+            if (a.update) track(a, channel, mean, variance);
+            saved[channel] = mean;
+            saved[a.channels + channel] = scale;
+        }
+    } else {
+        mean = saved[channel];
+        scale = saved[a.channels + channel];
+    }
+    scale *= load(((const T *)a.weight)[channel]);
+    float shift = load(((const T *)a.bias)[channel]);
+    over_part<W>(a, [&](u64 i) {
+        Run<T, W> run = ((const Run<T, W> *)a.x)[i];
+#pragma unroll
+        for (int w = 0; w < W; w++) run.at[w] = store<T>((load(run.at[w]) - mean) * scale + shift);
+        ((Run<T, W> *)a.out)[i] = run;
+    });
+}
+
+// A part's sums of gy and, with x, of gy (x - mean) 1/std.
+template <class T, int W> DEVICE void channel_gradient_sums(const NormChannels &a) {
+    u64 channel = channel_of(a);
+    float mean = a.x ? ((const float *)a.saved)[channel] : 0;
+    float scale = a.x ? ((const float *)a.saved)[a.channels + channel] : 0;
+    double plain = 0, along = 0;
+    over_part<W>(a, [&](u64 i) {
+        Run<T, W> gy = ((const Run<T, W> *)a.gy)[i], x = gy;
+        if (a.x) x = ((const Run<T, W> *)a.x)[i];
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            float g = load(gy.at[w]);
+            plain += g;
+            along += (load(x.at[w]) - mean) * g;
+        }
+    });
+    plain = block_sum(plain);
+    along = block_sum(along);
+    tell(a, plain, along * scale);
+}
+
+// The sums over a channel from those of its parts.
+DEVICE void gather_sums(const NormChannels &a, u64 channel, double &plain, double &along) {
+    plain = 0, along = 0;
+    for (u64 part = 0; part < a.parts; part++) {
+        plain += part_of(a, channel, part)[0];
+        along += part_of(a, channel, part)[1];
     }
 }
 
-// The sums of gy and of gy (x - mean) 1/std of a channel.
-template <class T>
-DEVICE void channel_gradient_sums(const NormChannels &a, u64 channel, double &plain, double &along) {
-    float mean = ((const float *)a.saved)[channel], scale = ((const float *)a.saved)[a.channels + channel];
-    double p = 0, s = 0;
-    over_channel(a, channel, [&](u64 i) {
-        float g = load(((const T *)a.gy)[i]);
-        p += g;
-        s += (load(((const T *)a.x)[i]) - mean) * g;
-    });
-    plain = block_sum(p);
-    along = block_sum(s) * scale;
-}
-
-template <class T> DEVICE void channel_norm_gradient(const NormChannels &a) {
-    u64 channel = blockIdx.x;
+template <class T, int W> DEVICE void channel_norm_gradient(const NormChannels &a) {
+    u64 channel = channel_of(a);
     double plain, along, count = (double)(a.samples * a.plane);
-    channel_gradient_sums<T>(a, channel, plain, along);
+    gather_sums(a, channel, plain, along);
     float mean = ((const float *)a.saved)[channel], scale = ((const float *)a.saved)[a.channels + channel];
     float offset = (float)(plain / count), slope = (float)(along / count) * scale;
     float factor = load(((const T *)a.weight)[channel]) * scale;
-    over_channel(a, channel, [&](u64 i) {
-        float g = load(((const T *)a.gy)[i]), x = load(((const T *)a.x)[i]);
-        ((T *)a.out)[i] = store<T>(factor * (g - offset - (x - mean) * slope));
+    over_part<W>(a, [&](u64 i) {
+        Run<T, W> gy = ((const Run<T, W> *)a.gy)[i], x = ((const Run<T, W> *)a.x)[i];
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            float g = load(gy.at[w]), distance = load(x.at[w]) - mean;
+            x.at[w] = store<T>(factor * (g - offset - distance * slope));
+        }
+        ((Run<T, W> *)a.out)[i] = x;
     });
 }
 
-template <class T> DEVICE void channel_norm_weights(const NormChannels &a) {
-    double plain, along;
-    channel_gradient_sums<T>(a, blockIdx.x, plain, along);
-    if (threadIdx.x == 0) {
-        ((float *)a.weight_gradient)[blockIdx.x] += (float)along;
-        ((float *)a.bias_gradient)[blockIdx.x] += (float)plain;
+// Adds the sums to the gradients: a norm's scale and shift, or a convolution's bias alone.
+KERNEL(channel_weights, NormChannels) {
+    FOR_EACH_ITEM(channel, a.channels) {
+        double plain, along;
+        gather_sums(a, channel, plain, along);
+        if (a.weight_gradient) ((float *)a.weight_gradient)[channel] += (float)along;
+        ((float *)a.bias_gradient)[channel] += (float)plain;
     }
-}
-
-// The sum of gy over a channel: a convolution's bias.
-template <class T> DEVICE void channel_sums(const NormChannels &a) {
-    double total = 0;
-    over_channel(a, blockIdx.x, [&](u64 i) { total += load(((const T *)a.gy)[i]); });
-    total = block_sum(total);
-    if (threadIdx.x == 0) ((float *)a.bias_gradient)[blockIdx.x] += (float)total;
 }
 
 // A group is a run of `together` channels of one sample, a block's.
@@ -350,80 +433,16 @@ template <class T> DEVICE void bilinear_gradient(const Bilinear &a) {
     }
 }
 
-// Convolutions with one input channel a group, directly. `multiplier` outputs follow from a channel.
-template <class T> DEVICE void depthwise(const Depthwise &a) {
-    u64 outputs = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
-    u64 out_channels = a.channels * a.multiplier, taps = (u64)a.kernel[0] * a.kernel[1];
-    FOR_EACH_ITEM(i, a.samples * out_channels * outputs) {
-        u64 channel = i / outputs % out_channels, sample = i / outputs / out_channels;
-        u32 r = (u32)(i % outputs / a.out_size[1]), c = (u32)(i % a.out_size[1]);
-        const T *x = (const T *)a.x + (sample * a.channels + channel / a.multiplier) * pixels;
-        const T *weight = (const T *)a.weight + channel * taps;
-        float total = a.bias ? load(((const T *)a.bias)[channel]) : 0;
-        for (u32 kr = 0; kr < a.kernel[0]; kr++) {
-            i32 row = (i32)(r * a.stride[0] + kr * a.dilation[0]) - (i32)a.padding[0];
-            if (row < 0 || row >= (i32)a.size[0]) continue;
-            for (u32 kc = 0; kc < a.kernel[1]; kc++) {
-                i32 column = (i32)(c * a.stride[1] + kc * a.dilation[1]) - (i32)a.padding[1];
-                if (column < 0 || column >= (i32)a.size[1]) continue;
-                total += load(x[(u64)row * a.size[1] + column]) * load(weight[kr * a.kernel[1] + kc]);
-            }
-        }
-        ((T *)a.out)[i] = store<T>(total);
-    }
-}
-
-template <class T> DEVICE void depthwise_gradient(const Depthwise &a) {
-    u64 outputs = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
-    u64 taps = (u64)a.kernel[0] * a.kernel[1];
-    FOR_EACH_ITEM(i, a.samples * a.channels * pixels) {
-        u64 channel = i / pixels % a.channels, sample = i / pixels / a.channels;
-        i32 row = (i32)(i % pixels / a.size[1]), column = (i32)(i % a.size[1]);
-        float total = 0;
-        for (u32 m = 0; m < a.multiplier; m++) {
-            u64 out = channel * a.multiplier + m;
-            const T *gy = (const T *)a.gy + (sample * a.channels * a.multiplier + out) * outputs;
-            for (u32 kr = 0; kr < a.kernel[0]; kr++) {
-                i32 r = row + (i32)a.padding[0] - (i32)(kr * a.dilation[0]);
-                if (r < 0 || r % (i32)a.stride[0] != 0 || r / (i32)a.stride[0] >= (i32)a.out_size[0]) continue;
-                for (u32 kc = 0; kc < a.kernel[1]; kc++) {
-                    i32 c = column + (i32)a.padding[1] - (i32)(kc * a.dilation[1]);
-                    if (c < 0 || c % (i32)a.stride[1] != 0 || c / (i32)a.stride[1] >= (i32)a.out_size[1]) continue;
-                    u64 at = (u64)(r / (i32)a.stride[0]) * a.out_size[1] + c / (i32)a.stride[1];
-                    total += load(gy[at]) * load(((const T *)a.weight)[out * taps + kr * a.kernel[1] + kc]);
-                }
-            }
-        }
-        ((T *)a.out)[i] = store<T>(total);
-    }
-}
-
-// A block for each element of the weight.
-template <class T> DEVICE void depthwise_weights(const Depthwise &a) {
-    u64 outputs = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
-    u64 out_channels = a.channels * a.multiplier, taps = (u64)a.kernel[0] * a.kernel[1];
-    u64 channel = blockIdx.x / taps;
-    u32 kr = (u32)(blockIdx.x % taps / a.kernel[1]), kc = (u32)(blockIdx.x % a.kernel[1]);
-    float total = 0;
-    for (u64 i = threadIdx.x; i < a.samples * outputs; i += blockDim.x) {
-        u64 sample = i / outputs;
-        i32 r = (i32)(i % outputs / a.out_size[1] * a.stride[0] + kr * a.dilation[0]) - (i32)a.padding[0];
-        i32 c = (i32)(i % a.out_size[1] * a.stride[1] + kc * a.dilation[1]) - (i32)a.padding[1];
-        if (r < 0 || c < 0 || r >= (i32)a.size[0] || c >= (i32)a.size[1]) continue;
-        u64 x = (sample * a.channels + channel / a.multiplier) * pixels + (u64)r * a.size[1] + c;
-        u64 g = (sample * out_channels + channel) * outputs + i % outputs;
-        total += load(((const T *)a.x)[x]) * load(((const T *)a.gy)[g]);
-    }
-    total = block_sum(total);
-    if (threadIdx.x == 0) ((float *)a.out)[blockIdx.x] += total;
-}
+// The host says whether runs are of sixteen bytes or of one element.
+#define BY_WIDTH(kernel, T)                                                                        \
+    if (a.width == 1) kernel<T, 1>(a);                                                             \
+    else kernel<T, 16 / sizeof(T)>(a)
 
 #define ENTRY(suffix, T)                                                                           \
-    KERNEL(channel_statistics_##suffix, NormChannels) { channel_statistics<T>(a); }                \
-    KERNEL(channel_norm_##suffix, NormChannels) { channel_norm<T>(a); }                            \
-    KERNEL(channel_norm_gradient_##suffix, NormChannels) { channel_norm_gradient<T>(a); }          \
-    KERNEL(channel_norm_weights_##suffix, NormChannels) { channel_norm_weights<T>(a); }            \
-    KERNEL(channel_sums_##suffix, NormChannels) { channel_sums<T>(a); }                            \
+    KERNEL(channel_statistics_##suffix, NormChannels) { BY_WIDTH(channel_statistics, T); }         \
+    KERNEL(channel_norm_##suffix, NormChannels) { BY_WIDTH(channel_norm, T); }                     \
+    KERNEL(channel_gradient_sums_##suffix, NormChannels) { BY_WIDTH(channel_gradient_sums, T); }   \
+    KERNEL(channel_norm_gradient_##suffix, NormChannels) { BY_WIDTH(channel_norm_gradient, T); }   \
     KERNEL(group_norm_##suffix, NormGroups) { group_norm<T>(a); }                                  \
     KERNEL(group_norm_gradient_##suffix, NormGroups) { group_norm_gradient<T>(a); }                \
     KERNEL(group_norm_weights_##suffix, NormGroups) { group_norm_weights<T>(a); }                  \
@@ -434,8 +453,5 @@ template <class T> DEVICE void depthwise_weights(const Depthwise &a) {
     KERNEL(average_pool_##suffix, Pool) { average_pool<T>(a); }                                    \
     KERNEL(average_pool_gradient_##suffix, Pool) { pool_gradient<T, false>(a); }                   \
     KERNEL(bilinear_##suffix, Bilinear) { bilinear<T>(a); }                                        \
-    KERNEL(bilinear_gradient_##suffix, Bilinear) { bilinear_gradient<T>(a); }                      \
-    KERNEL(depthwise_##suffix, Depthwise) { depthwise<T>(a); }                                     \
-    KERNEL(depthwise_gradient_##suffix, Depthwise) { depthwise_gradient<T>(a); }                   \
-    KERNEL(depthwise_weights_##suffix, Depthwise) { depthwise_weights<T>(a); }
+    KERNEL(bilinear_gradient_##suffix, Bilinear) { bilinear_gradient<T>(a); }
 FOR_EACH_TYPE(ENTRY)

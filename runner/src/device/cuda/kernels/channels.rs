@@ -16,12 +16,52 @@ fn at(list: &[DevicePtr], place: usize) -> DevicePtr {
     list.get(place).copied().unwrap_or_default()
 }
 
-fn norm_channels(call: &Call) -> NormChannels {
-    let [channels, rows, columns] = call.output.shape[..] else {
-        unreachable!("an image has three axes");
-    };
-    let (samples, plane) = (call.samples, rows * columns);
-    NormChannels { samples, channels, plane, ..NormChannels::default() }
+/// Fewest elements of a part of a channel: several for each of a block's threads.
+const PART: u64 = 1 << 11;
+
+/// Blocks that keep a GPU busy.
+const ENOUGH: u64 = 1 << 10;
+
+/// Kernels of channels, each of them in parts: how many there are follows from the shape alone.
+/// (Tensors of an arena begin at multiples of 64 bytes, so `width` does too.)
+struct Channels<'a> {
+    plan: &'a mut Plan,
+    args: NormChannels,
+}
+
+impl<'a> Channels<'a> {
+    /// Of tensors with these addresses.
+    fn new(call: &Call, plan: &'a mut Plan, args: NormChannels) -> Self {
+        let [channels, rows, columns] = call.output.shape[..] else {
+            unreachable!("an image has three axes");
+        };
+        let (samples, plane) = (call.samples, rows * columns);
+        let parts = (ENOUGH / channels).clamp(1, (samples * plane / PART).max(1));
+        let wide = 16 / plan.bytes();
+        let is_wide = plane.is_multiple_of(wide)
+            && [args.x, args.gy, args.out].iter().all(|tensor| tensor.0.is_multiple_of(16));
+        let width = if is_wide { wide } else { 1 };
+        let args = NormChannels { samples, channels, plane, parts, width, ..args };
+        Self { plan, args }
+    }
+
+    /// A kernel with a block for each part.
+    fn each_part(&mut self, kernel: &str) {
+        let blocks = self.args.channels * self.args.parts;
+        self.plan.blocks(Source::Channels, kernel, blocks, self.args);
+    }
+
+    /// A kernel with a thread for each channel.
+    fn each_channel(&mut self, kernel: &str) {
+        let (kernel, channels) = (kernel.into(), self.args.channels);
+        self.plan.plain(Launch::over(Source::Channels, kernel, channels, &self.args));
+    }
+
+    /// A kernel whose parts tell two numbers each.
+    fn tell(&mut self, kernel: &str) {
+        self.args.scratch = self.plan.scratch(16 * self.args.channels * self.args.parts);
+        self.each_part(kernel);
+    }
 }
 
 pub fn batch_norm(call: &Call, buffers: &Buffers, plan: &mut Plan) {
@@ -43,16 +83,14 @@ pub fn batch_norm(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         update: (call.phase == Phase::Train).into(),
         turn: call.turn.index,
         turns: call.turn.count,
-        ..norm_channels(call)
+        ..NormChannels::default()
     };
-    if call.phase == Phase::Evaluate {
-        let kernel = "running_statistics".into();
-        plan.plain(Launch::over(Source::Channels, kernel, args.channels, &args));
-    } else {
-        plan.blocks(Source::Channels, "channel_statistics", args.channels, args);
+    let mut channels = Channels::new(call, plan, args);
+    match call.phase {
+        Phase::Evaluate => channels.each_channel("running_statistics"),
+        _ => channels.tell("channel_statistics"),
     }
-    let items = args.samples * args.channels * args.plane;
-    plan.over(Source::Channels, "channel_norm", items, args);
+    channels.each_part("channel_norm");
 }
 
 pub fn batch_norm_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
@@ -60,8 +98,10 @@ pub fn batch_norm_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         unreachable!("a batch normalisation's gradient reads x, gy and its statistics");
     };
     let (out, weight) = (buffers.writes[0], buffers.params[0]);
-    let args = NormChannels { x, gy, saved, out, weight, ..norm_channels(call) };
-    plan.blocks(Source::Channels, "channel_norm_gradient", args.channels, args);
+    let args = NormChannels { x, gy, saved, out, weight, ..NormChannels::default() };
+    let mut channels = Channels::new(call, plan, args);
+    channels.tell("channel_gradient_sums");
+    channels.each_part("channel_norm_gradient");
 }
 
 pub fn batch_norm_weights(call: &Call, buffers: &Buffers, plan: &mut Plan) {
@@ -71,14 +111,18 @@ pub fn batch_norm_weights(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let [weight_gradient, bias_gradient] = *buffers.gradients else {
         unreachable!("a batch normalisation has two trainable parameters");
     };
-    let args = NormChannels { x, gy, saved, weight_gradient, bias_gradient, ..norm_channels(call) };
-    plan.blocks(Source::Channels, "channel_norm_weights", args.channels, args);
+    let args = NormChannels { weight_gradient, bias_gradient, ..NormChannels::default() };
+    let mut channels = Channels::new(call, plan, NormChannels { x, gy, saved, ..args });
+    channels.tell("channel_gradient_sums");
+    channels.each_channel("channel_weights");
 }
 
 /// Adds the sums of `gy` over each channel to the gradient of a convolution's bias.
 pub fn channel_sums(call: &Call, gy: DevicePtr, bias_gradient: DevicePtr, plan: &mut Plan) {
-    let args = NormChannels { gy, bias_gradient, ..norm_channels(call) };
-    plan.blocks(Source::Channels, "channel_sums", args.channels, args);
+    let args = NormChannels { gy, bias_gradient, ..NormChannels::default() };
+    let mut channels = Channels::new(call, plan, args);
+    channels.tell("channel_gradient_sums");
+    channels.each_channel("channel_weights");
 }
 
 fn norm_groups(call: &Call) -> NormGroups {

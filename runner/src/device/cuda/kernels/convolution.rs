@@ -1,17 +1,14 @@
 //! What becomes matrix products: linear layers, products, convolutions and transposed ones.
-//!
-//! A convolution is unfolded (im2col) a group of some samples at a time, see the processor's; with one
-//! channel a group it is computed directly.
+
+mod step;
 
 use super::axes::elements;
 use super::channels::channel_sums;
 use super::elementwise::Wanted;
-use super::{
-    Broadcast, Buffers, ColumnSums, Combine, Depthwise, DevicePtr, Plan, Product, Source, Unfold,
-    rows,
-};
-use crate::device::cpu::{Call, Geometry};
+use super::{Buffers, ColumnSums, DevicePtr, Plan, Product, Step, rows};
+use crate::device::cpu::Call;
 use pipewright_core::graph::Op;
+pub use step::{ConvolutionPass, ConvolutionShape, ConvolutionStep};
 
 /// Rows, inputs and outputs of a linear layer.
 fn linear_shape(call: &Call) -> (u64, u64, u64) {
@@ -137,267 +134,32 @@ pub fn matmul_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     }
 }
 
-fn pair(sizes: [usize; 2]) -> [u32; 2] {
-    sizes.map(|size| size as u32)
+/// Adds a convolution to a plan: its tensors, but for what [`ConvolutionStep::new`] knows.
+fn convolve(call: &Call, plan: &mut Plan, [x, weight, y, bias]: [DevicePtr; 4]) {
+    let mut step = ConvolutionStep::new(call, plan.storage());
+    step.scratch = plan.scratch(step.scratch_bytes(plan.storage()));
+    let step = ConvolutionStep { x, weight, y, bias, ..step };
+    plan.steps.push(Step::Convolution(step));
 }
 
-/// Bytes of unfolded images at a time.
-const UNFOLDED: u64 = 256 << 20;
-
-/// A convolution's sizes with what follows from them. `large` is the image that windows slide over,
-/// `small` the one with an element a window.
-struct Shape {
-    geometry: Geometry,
-    /// Elements of a group of a sample.
-    large: u64,
-    small: u64,
-    /// Rows of the unfolded form, and its columns.
-    rows: u64,
-    positions: u64,
-    /// Rows of a group's weights.
-    outputs: u64,
-    /// Samples that are unfolded at a time.
-    together: u64,
-}
-
-impl Shape {
-    fn new(call: &Call, plan: &Plan) -> Self {
-        let geometry = Geometry::new(call);
-        let (large, small) = geometry.group_len();
-        let (rows, positions) = (geometry.unfolded_rows() as u64, geometry.positions() as u64);
-        let together = (UNFOLDED / (rows * positions * plan.bytes()).max(1)).clamp(1, call.samples);
-        let (large, small, outputs) = (large as u64, small as u64, geometry.out_channels as u64);
-        Self { geometry, large, small, rows, positions, outputs, together }
-    }
-
-    fn groups(&self) -> u64 {
-        self.geometry.groups as u64
-    }
-
-    /// Scratch for the unfolded form; none where an image is its own.
-    fn scratch(&self, plan: &mut Plan) -> DevicePtr {
-        if self.geometry.is_pointwise() {
-            return DevicePtr::NULL;
-        }
-        plan.scratch(self.together * self.rows * self.positions * plan.bytes())
-    }
-
-    /// Places of a group of samples from `sample` on, in the large images and in the small ones.
-    fn places(&self, sample: u64, group: u64, plan: &Plan) -> [u64; 2] {
-        let place = sample * self.groups() + group;
-        [place * self.large * plan.bytes(), place * self.small * plan.bytes()]
-    }
-
-    /// A group's weights.
-    fn weight(&self, weight: DevicePtr, group: u64, bytes: u64) -> Matrix {
-        let place = group * self.outputs * self.rows * bytes;
-        Matrix::new(weight.after(place), self.rows)
-    }
-
-    /// Steps of samples and groups: (first sample, samples, group).
-    fn parts(&self, samples: u64) -> Vec<(u64, u64, u64)> {
-        let starts = (0..samples).step_by(self.together as usize);
-        let part = |from: u64| (from, self.together.min(samples - from));
-        starts
-            .flat_map(|from| (0..self.groups()).map(move |group| (part(from), group)))
-            .map(|((from, count), group)| (from, count, group))
-            .collect()
-    }
-
-    fn columns(&self, x: DevicePtr, out: DevicePtr, samples: u64) -> Unfold {
-        let g = &self.geometry;
-        Unfold {
-            x,
-            out,
-            samples,
-            sample_stride: self.groups() * self.large,
-            channels: g.channels as u32,
-            size: pair(g.size),
-            out_size: pair(g.out),
-            kernel: pair(g.kernel),
-            stride: pair(g.stride),
-            padding: pair(g.padding),
-            dilation: pair(g.dilation),
-        }
-    }
-
-    /// The unfolded form of samples at `image`, and elements from one sample to the next.
-    fn unfold(
-        &self,
-        image: DevicePtr,
-        scratch: DevicePtr,
-        samples: u64,
-        plan: &mut Plan,
-    ) -> (Matrix, u64) {
-        if self.geometry.is_pointwise() {
-            return (Matrix::new(image, self.positions), self.groups() * self.large);
-        }
-        let items = samples * self.rows * self.positions;
-        plan.over(Source::Layout, "unfold", items, self.columns(image, scratch, samples));
-        (Matrix::new(scratch, self.positions), self.rows * self.positions)
-    }
-
-    /// `small = W U(large)`
-    fn gather(
-        &self,
-        call: &Call,
-        plan: &mut Plan,
-        weight: DevicePtr,
-        large: DevicePtr,
-        small: DevicePtr,
-    ) {
-        let scratch = self.scratch(plan);
-        for (sample, samples, group) in self.parts(call.samples) {
-            let [at_large, at_small] = self.places(sample, group, plan);
-            let (columns, step) = self.unfold(large.after(at_large), scratch, samples, plan);
-            let weight = self.weight(weight, group, plan.bytes());
-            let out = Matrix::new(small.after(at_small), self.positions);
-            let args = product(weight, columns, out, [self.outputs, self.positions, self.rows]);
-            let args = Product {
-                batch: [1, samples as u32],
-                b_batch: [0, step],
-                c_batch: [0, self.groups() * self.small],
-                ..args
-            };
-            plan.product(args, false);
-        }
-    }
-
-    /// `large = fold(Wᵀ small)`
-    fn scatter(
-        &self,
-        call: &Call,
-        plan: &mut Plan,
-        weight: DevicePtr,
-        small: DevicePtr,
-        large: DevicePtr,
-    ) {
-        let scratch = self.scratch(plan);
-        for (sample, samples, group) in self.parts(call.samples) {
-            let [at_large, at_small] = self.places(sample, group, plan);
-            let large = large.after(at_large);
-            let (columns, step) = match self.geometry.is_pointwise() {
-                true => (large, self.groups() * self.large),
-                false => (scratch, self.rows * self.positions),
-            };
-            let weight = self.weight(weight, group, plan.bytes()).transposed();
-            let from = Matrix::new(small.after(at_small), self.positions);
-            let out = Matrix::new(columns, self.positions);
-            let args = product(weight, from, out, [self.rows, self.positions, self.outputs]);
-            let args = Product {
-                batch: [1, samples as u32],
-                b_batch: [0, self.groups() * self.small],
-                c_batch: [0, step],
-                ..args
-            };
-            plan.product(args, false);
-            if !self.geometry.is_pointwise() {
-                let args = self.columns(scratch, large, samples);
-                plan.over(Source::Layout, "fold", samples * self.large, args);
-            }
-        }
-    }
-
-    /// `gW += small U(large)ᵀ`, sample after sample.
-    fn weights(
-        &self,
-        call: &Call,
-        plan: &mut Plan,
-        [large, small]: [DevicePtr; 2],
-        gradient: DevicePtr,
-    ) {
-        let scratch = self.scratch(plan);
-        for (sample, samples, group) in self.parts(call.samples) {
-            let [at_large, at_small] = self.places(sample, group, plan);
-            let (columns, step) = self.unfold(large.after(at_large), scratch, samples, plan);
-            let gradient = self.weight(gradient, group, 4);
-            for i in 0..samples {
-                let columns = Matrix(columns.0.after(i * step * plan.bytes()), columns.1);
-                let place = at_small + i * self.groups() * self.small * plan.bytes();
-                let from = Matrix::new(small.after(place), self.positions);
-                let sizes = [self.outputs, self.rows, self.positions];
-                let args = product(from, columns.transposed(), gradient, sizes);
-                plan.product(Product { accumulate: 1, ..args }, true);
-            }
-        }
-    }
-}
-
-/// A convolution with one channel a group; none of the others.
-fn depthwise(call: &Call) -> Option<Depthwise> {
-    let g = Geometry::new(call);
-    let transposed = matches!(call.op, Op::ConvTranspose2d { .. });
-    (g.channels == 1 && g.groups > 1 && !transposed).then(|| Depthwise {
-        samples: call.samples,
-        channels: g.groups as u64,
-        multiplier: g.out_channels as u32,
-        size: pair(g.size),
-        out_size: pair(g.out),
-        kernel: pair(g.kernel),
-        stride: pair(g.stride),
-        padding: pair(g.padding),
-        dilation: pair(g.dilation),
-        ..Depthwise::default()
-    })
-}
-
-/// Adds a bias per channel to the output.
-fn add_bias(call: &Call, buffers: &Buffers, plan: &mut Plan) {
-    let Some(bias) = buffers.params.get(1) else { return };
-    let [channels, rows, columns] = call.output.shape[..] else {
-        unreachable!("an image has three axes");
-    };
-    let (out, plane) = (buffers.writes[0], rows * columns);
-    let mut axes = super::axes::Axes::<2>::new();
-    axes.push(0, call.samples, [channels * plane, 0]);
-    axes.push(0, channels, [plane, 1]);
-    axes.push(0, plane, [1, 0]);
-    let args = Broadcast {
-        a: out,
-        b: *bias,
-        out,
-        count: call.samples * channels * plane,
-        a_strides: axes.strides[0],
-        b_strides: axes.strides[1],
-        sizes: axes.sizes,
-        rank: axes.rank as u32,
-        op: Combine::Sum as u32,
-    };
-    plan.over(Source::Layout, "broadcast", args.count, args);
+/// The bias, if there is one.
+fn bias(buffers: &Buffers) -> DevicePtr {
+    buffers.params.get(1).copied().unwrap_or_default()
 }
 
 pub fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
-    let (x, y, weight) = (buffers.reads[0], buffers.writes[0], buffers.params[0]);
-    if let Some(args) = depthwise(call) {
-        let bias = buffers.params.get(1).copied().unwrap_or_default();
-        let items = call.samples * call.output.elements();
-        let args = Depthwise { x, out: y, weight, bias, ..args };
-        return plan.over(Source::Channels, "depthwise", items, args);
-    }
-    Shape::new(call, plan).gather(call, plan, weight, x, y);
-    add_bias(call, buffers, plan);
+    let (x, y) = (buffers.reads[0], buffers.writes[0]);
+    convolve(call, plan, [x, buffers.params[0], y, bias(buffers)]);
 }
 
 pub fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
-    let (gy, gx, weight) = (buffers.reads[0], buffers.writes[0], buffers.params[0]);
-    if let Some(args) = depthwise(call) {
-        let items = call.samples * call.inputs[0].elements();
-        let args = Depthwise { gy, out: gx, weight, ..args };
-        return plan.over(Source::Channels, "depthwise_gradient", items, args);
-    }
-    Shape::new(call, plan).scatter(call, plan, weight, gy, gx);
+    let (gy, gx) = (buffers.reads[0], buffers.writes[0]);
+    convolve(call, plan, [gx, buffers.params[0], gy, DevicePtr::NULL]);
 }
 
 pub fn weight_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let [x, gy] = *buffers.reads else { unreachable!("a convolution's gradient reads x and gy") };
-    let out = buffers.gradients[0];
-    if let Some(args) = depthwise(call) {
-        let elements = args.channels * u64::from(args.multiplier * args.kernel[0] * args.kernel[1]);
-        let args = Depthwise { x, gy, out, ..args };
-        plan.blocks(Source::Channels, "depthwise_weights", elements, args);
-    } else {
-        Shape::new(call, plan).weights(call, plan, [x, gy], out);
-    }
+    convolve(call, plan, [x, buffers.gradients[0], gy, DevicePtr::NULL]);
     if let Some(bias) = buffers.gradients.get(1) {
         channel_sums(call, gy, *bias, plan);
     }
@@ -406,18 +168,17 @@ pub fn weight_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
 /// A transposed convolution is the input gradient of another one.
 pub fn transposed_forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (x, y) = (buffers.reads[0], buffers.writes[0]);
-    Shape::new(call, plan).scatter(call, plan, buffers.params[0], x, y);
-    add_bias(call, buffers, plan);
+    convolve(call, plan, [y, buffers.params[0], x, bias(buffers)]);
 }
 
 pub fn transposed_input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (gy, gx) = (buffers.reads[0], buffers.writes[0]);
-    Shape::new(call, plan).gather(call, plan, buffers.params[0], gy, gx);
+    convolve(call, plan, [gy, buffers.params[0], gx, DevicePtr::NULL]);
 }
 
 pub fn transposed_weight_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let [x, gy] = *buffers.reads else { unreachable!("a convolution's gradient reads x and gy") };
-    Shape::new(call, plan).weights(call, plan, [gy, x], buffers.gradients[0]);
+    convolve(call, plan, [gy, buffers.gradients[0], x, DevicePtr::NULL]);
     if let Some(bias) = buffers.gradients.get(1) {
         channel_sums(call, gy, *bias, plan);
     }

@@ -51,6 +51,54 @@ template <class T, class Index> DEVICE void strided(const Strided &a) {
     }
 }
 
+// As `strided`, sixteen bytes at a time, whatever they are.
+template <class Index> DEVICE void strided_words(const Strided &a) {
+    const u64 *strides[2] = {a.from, a.to};
+    FOR_EACH_ITEM(i, a.count) {
+        u64 at[2] = {0, 0};
+        place<Index, 2>((Index)i, 0, a.rank, a.sizes, strides, at);
+        ((Pack<float> *)a.out)[at[1]] = ((const Pack<float> *)a.x)[at[0]];
+    }
+}
+KERNEL(strided_words, Strided) {
+    if (a.count >> 32 == 0) strided_words<u32>(a);
+    else strided_words<u64>(a);
+}
+
+#define SIDE 32
+
+// A copy between tensors whose neighbours lie along different axes: a block's tile of 32 x 32 goes
+// through shared memory, so that both reads and writes are of neighbours. A tile's rows are a
+// column longer: threads that read a column of it read different banks.
+template <class T> DEVICE void transposed(const Transposed &a) {
+    __shared__ T tile[SIDE][SIDE + 1];
+    const u64 *strides[2] = {a.from, a.to};
+    u32 across = (a.sizes[a.read] + SIDE - 1) / SIDE, down = (a.sizes[a.write] + SIDE - 1) / SIDE;
+    u32 lane = threadIdx.x % SIDE, line = threadIdx.x / SIDE, lines = blockDim.x / SIDE;
+    for (u64 block = blockIdx.x; block < a.tiles; block += gridDim.x) {
+        u64 rest = block / across / down, at[2] = {0, 0};
+        // Axes that are not the tile's: theirs is what remains.
+        for (u32 axis = a.rank; axis > 0;) {
+            axis--;
+            if (axis == a.read || axis == a.write) continue;
+            u64 index = rest % a.sizes[axis];
+            rest /= a.sizes[axis];
+            for (int n = 0; n < 2; n++) at[n] += index * strides[n][axis];
+        }
+        u32 r = (u32)(block % across) * SIDE, w = (u32)(block / across % down) * SIDE;
+        const T *x = (const T *)a.x + at[0] + r + w * a.from[a.write];
+        T *out = (T *)a.out + at[1] + w + r * a.to[a.read];
+        for (u32 i = line; i < SIDE; i += lines) {
+            if (r + lane < a.sizes[a.read] && w + i < a.sizes[a.write]) tile[i][lane] = x[i * a.from[a.write] + lane];
+        }
+        __syncthreads();
+        for (u32 i = line; i < SIDE; i += lines) {
+            if (w + lane < a.sizes[a.write] && r + i < a.sizes[a.read]) out[i * a.to[a.read] + lane] = tile[lane][i];
+        }
+        __syncthreads();
+    }
+}
+
 // Gradients of what repeated, and means: out = scale x sum of op(a, b, g) along the reduced axes.
 // LANES threads share an output: one, or a block.
 template <class T, bool BLOCK> DEVICE void reduce(const Reduce &a) {
@@ -149,20 +197,24 @@ template <class T> DEVICE void rope(const Rope &a) {
     }
 }
 
-// One group's images, sample by sample, as columns: [samples, channels x kernel, positions].
-template <class T> DEVICE void unfold(const Unfold &a) {
-    u64 positions = (u64)a.out_size[0] * a.out_size[1];
-    u64 rows = (u64)a.channels * a.kernel[0] * a.kernel[1];
+DEVICE u64 unfolded(const Unfold &a) {
+    return a.samples * a.channels * a.kernel[0] * a.kernel[1] * a.out_size[0] * a.out_size[1];
+}
+
+// One group's images as columns: [channels x kernel, positions] for each sample.
+template <class T, class Index> DEVICE void unfold(const Unfold &a) {
+    Index positions = (Index)a.out_size[0] * a.out_size[1];
+    Index rows = (Index)a.channels * a.kernel[0] * a.kernel[1];
     FOR_EACH_ITEM(i, a.samples * rows * positions) {
-        u32 position = (u32)(i % positions), row = (u32)(i / positions % rows);
-        u64 sample = i / positions / rows;
+        u32 position = (u32)((Index)i % positions), row = (u32)((Index)i / positions % rows);
+        u64 sample = (Index)i / positions / rows;
         u32 kc = row % a.kernel[1], kr = row / a.kernel[1] % a.kernel[0];
         u32 channel = row / a.kernel[1] / a.kernel[0];
         i32 r = (i32)(position / a.out_size[1] * a.stride[0] + kr * a.dilation[0]) - (i32)a.padding[0];
         i32 c = (i32)(position % a.out_size[1] * a.stride[1] + kc * a.dilation[1]) - (i32)a.padding[1];
         bool in = r >= 0 && c >= 0 && r < (i32)a.size[0] && c < (i32)a.size[1];
         u64 at = sample * a.sample_stride + ((u64)channel * a.size[0] + r) * a.size[1] + c;
-        ((T *)a.out)[i] = in ? ((const T *)a.x)[at] : store<T>(0);
+        ((T *)a.out)[sample * a.sample + row * a.row + position] = in ? ((const T *)a.x)[at] : store<T>(0);
     }
 }
 
@@ -175,19 +227,18 @@ DEVICE bool window_at(const Unfold &a, int axis, u32 at, u32 k, u32 &window) {
 }
 
 // Back again: every pixel is the sum of its places in the columns.
-template <class T> DEVICE void fold(const Unfold &a) {
-    u64 positions = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
-    u64 rows = (u64)a.channels * a.kernel[0] * a.kernel[1];
+template <class T, class Index> DEVICE void fold(const Unfold &a) {
+    Index pixels = (Index)a.size[0] * a.size[1];
     FOR_EACH_ITEM(i, a.samples * a.channels * pixels) {
-        u32 c = (u32)(i % a.size[1]), r = (u32)(i / a.size[1] % a.size[0]), wr, wc;
-        u64 channel = i / pixels % a.channels, sample = i / pixels / a.channels;
+        u32 c = (u32)((Index)i % a.size[1]), r = (u32)((Index)i / a.size[1] % a.size[0]), wr, wc;
+        u64 channel = (Index)i / pixels % a.channels, sample = (Index)i / pixels / a.channels;
         float total = 0;
         for (u32 kr = 0; kr < a.kernel[0]; kr++) {
             if (!window_at(a, 0, r, kr, wr)) continue;
             for (u32 kc = 0; kc < a.kernel[1]; kc++) {
                 if (!window_at(a, 1, c, kc, wc)) continue;
                 u64 row = (channel * a.kernel[0] + kr) * a.kernel[1] + kc;
-                u64 at = (sample * rows + row) * positions + (u64)wr * a.out_size[1] + wc;
+                u64 at = sample * a.sample + row * a.row + (u64)wr * a.out_size[1] + wc;
                 total += load(((const T *)a.x)[at]);
             }
         }
@@ -210,6 +261,13 @@ template <class T> DEVICE void fold(const Unfold &a) {
     KERNEL(embedding_##suffix, Embedding) { embedding<T>(a); }                                     \
     KERNEL(embedding_gradient_##suffix, Embedding) { embedding_gradient<T>(a); }                   \
     KERNEL(rope_##suffix, Rope) { rope<T>(a); }                                                    \
-    KERNEL(unfold_##suffix, Unfold) { unfold<T>(a); }                                              \
-    KERNEL(fold_##suffix, Unfold) { fold<T>(a); }
+    KERNEL(transposed_##suffix, Transposed) { transposed<T>(a); }                                  \
+    KERNEL(unfold_##suffix, Unfold) {                                                              \
+        if (unfolded(a) >> 32 == 0) unfold<T, u32>(a);                                             \
+        else unfold<T, u64>(a);                                                                    \
+    }                                                                                              \
+    KERNEL(fold_##suffix, Unfold) {                                                                \
+        if (a.samples * a.channels * a.size[0] * a.size[1] >> 32 == 0) fold<T, u32>(a);            \
+        else fold<T, u64>(a);                                                                      \
+    }
 FOR_EACH_TYPE(ENTRY)

@@ -4,7 +4,7 @@ use super::axes::{Axes, elements, strides};
 use super::elementwise::{Wanted, fill, sum_of};
 use super::{
     Broadcast, Buffers, ColumnSums, Combine, DevicePtr, Embedding, Launch, Plan, Reduce, Rope,
-    Source, Strided, rows,
+    Source, Strided, Transposed, rows,
 };
 use crate::device::cpu::Call;
 use pipewright_core::graph::Op;
@@ -172,7 +172,7 @@ pub fn mean_gradient(call: &Call, axes: &[u64], buffers: &Buffers, plan: &mut Pl
 }
 
 /// Copies elements along `sizes`, samples first, between strides.
-fn copy(
+pub(super) fn copy(
     samples: u64,
     plan: &mut Plan,
     sizes: &[u64],
@@ -187,7 +187,61 @@ fn copy(
     let (count, rank) = (samples * elements(sizes), axes.rank as u32);
     let (from, to) = (axes.strides[0], axes.strides[1]);
     let args = Strided { x, out, count, from, to, sizes: axes.sizes, rank, scale };
-    plan.over(Source::Layout, "strided", count, args);
+    if scale != 1.0 {
+        return plan.over(Source::Layout, "strided", count, args);
+    }
+    if let Some(words) = words(&axes, &args, plan.bytes()) {
+        let kernel = "strided_words".into();
+        plan.plain(Launch::over(Source::Layout, kernel, words.count, &words));
+    } else if let Some(tiles) = tiles(&axes, &args) {
+        plan.blocks(Source::Layout, "transposed", tiles.tiles, tiles);
+    } else {
+        plan.over(Source::Layout, "strided", count, args);
+    }
+}
+
+/// The same copy by sixteen bytes at a time, where these are neighbours in both tensors.
+fn words(axes: &Axes<2>, args: &Strided, bytes: u64) -> Option<Strided> {
+    let (last, each) = (axes.rank.checked_sub(1)?, 16 / bytes);
+    let is_whole = axes.strides.iter().all(|strides| {
+        strides[last] == 1 && strides[..last].iter().all(|stride| stride.is_multiple_of(each))
+    });
+    let is_aligned = (args.x.0 | args.out.0).is_multiple_of(16);
+    if !is_whole || !is_aligned || !u64::from(axes.sizes[last]).is_multiple_of(each) {
+        return None;
+    }
+    let mut words = Strided { count: args.count / each, ..*args };
+    words.sizes[last] /= each as u32;
+    for axis in 0..last {
+        words.from[axis] /= each;
+        words.to[axis] /= each;
+    }
+    Some(words)
+}
+
+/// The sides of a tile of `transposed`.
+const SIDE: u64 = 32;
+
+/// The same copy by tiles, where each tensor has its neighbours along an axis of its own.
+fn tiles(axes: &Axes<2>, args: &Strided) -> Option<Transposed> {
+    let neighbours = |of: usize| (0..axes.rank).find(|axis| axes.strides[of][*axis] == 1);
+    let (read, write) = (neighbours(0)?, neighbours(1)?);
+    let [across, down] = [read, write].map(|axis| u64::from(axes.sizes[axis]));
+    // Narrower than this a tile is mostly empty.
+    if read == write || across.min(down) < SIDE / 4 {
+        return None;
+    }
+    Some(Transposed {
+        x: args.x,
+        out: args.out,
+        tiles: args.count / (across * down) * across.div_ceil(SIDE) * down.div_ceil(SIDE),
+        from: args.from,
+        to: args.to,
+        sizes: args.sizes,
+        rank: args.rank,
+        read: read as u32,
+        write: write as u32,
+    })
 }
 
 /// Strides of a slice in the tensor that it is of, and where its first element is.

@@ -1,8 +1,8 @@
 //! From computations of the training graph to launches.
 
 use super::{
-    Arguments, Broadcast, Combine, DevicePtr, Launch, Product, Source, Storage, attention, axes,
-    channels, convolution, elementwise, layout, rows,
+    Arguments, Broadcast, Combine, ConvolutionStep, DevicePtr, Launch, Product, Source, Storage,
+    attention, axes, channels, convolution, elementwise, layout, rows,
 };
 use crate::device::cpu::Call;
 use pipewright_core::graph::autodiff::ComputationKind;
@@ -35,6 +35,8 @@ pub enum Step {
     Kernel(Launch),
     /// A matrix product, for the library or [`ProductStep::launches`].
     Product(ProductStep),
+    /// A convolution, for the library or [`ConvolutionStep::steps`].
+    Convolution(ConvolutionStep),
 }
 
 /// A matrix product of tensors in the storage type.
@@ -96,6 +98,16 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// No step so far; scratch is at `base`.
+    pub(super) fn new((storage, tf32): (Storage, bool), base: DevicePtr) -> Self {
+        Self { steps: vec![], scratch: 0, storage, tf32, base }
+    }
+
+    /// The storage type.
+    pub(super) fn storage(&self) -> Storage {
+        self.storage
+    }
+
     /// The storage type's bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.storage.bytes()
@@ -164,7 +176,7 @@ pub fn missing(call: &Call) -> Option<String> {
 /// On a computation that autodiff never makes, as the processor's `launch`.
 pub fn steps(call: &Call, buffers: &Buffers, storage: Storage) -> Plan {
     let tf32 = call.precision == Precision::Tf32;
-    let mut plan = Plan { steps: vec![], scratch: 0, storage, tf32, base: buffers.scratch };
+    let mut plan = Plan::new((storage, tf32), buffers.scratch);
     match call.kind {
         ComputationKind::Forward => forward(call, buffers, &mut plan),
         ComputationKind::InputGradient => input_gradient(call, buffers, &mut plan),

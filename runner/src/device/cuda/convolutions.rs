@@ -1,0 +1,271 @@
+//! Convolutions by cuDNN.
+//!
+//! By the interface that was there before its graphs: three calls, an algorithm each, and a workspace
+//! that is ours, so that calls can be captured. Only algorithms that always give the same bits are
+//! taken, by the library's own expectation of their speed: what is chosen follows from shapes, device
+//! and version alone, never from measurements.
+
+mod choose;
+mod description;
+
+use super::kernels::{
+    ConvolutionPass, ConvolutionShape, ConvolutionStep, DevicePtr, Launch, Storage,
+};
+use crate::device::DeviceError;
+use choose::{Algorithm, Chosen, Descriptors};
+use cudarc::cudnn::result::{self, CudnnError};
+use cudarc::cudnn::sys;
+use cudarc::driver::sys::CUstream;
+use description::is_for_the_library;
+use pipewright_core::units::Bytes;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Once;
+
+/// What stays from convolution to convolution: the library's handle, and what it chose for shapes that
+/// it has seen.
+pub struct Convolutions {
+    device: String,
+    /// The library's; null where it is not used.
+    handle: sys::cudnnHandle_t,
+    chosen: BTreeMap<Key, Option<Chosen>>,
+    /// Most bytes of workspace.
+    most: u64,
+}
+
+/// All that the choice depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    pass: ConvolutionPass,
+    shape: ConvolutionShape,
+    storage: Storage,
+    tf32: bool,
+    bias: bool,
+}
+
+impl Key {
+    fn of(step: &ConvolutionStep, storage: Storage) -> Self {
+        let bias = step.bias != DevicePtr::NULL;
+        Self { pass: step.pass, shape: step.shape, storage, tf32: step.tf32, bias }
+    }
+}
+
+/// The largest workspace: quick algorithms for small windows may want it all.
+const MOST: u64 = 1 << 30;
+
+impl Convolutions {
+    /// For a device that is current and has so much memory; all calls go to `stream`. Where the library
+    /// is there and cannot be used, a warning says why.
+    pub fn new(device: &str, memory: Bytes, stream: CUstream) -> Self {
+        let begin = || -> Result<sys::cudnnHandle_t, String> {
+            let library = super::Library::Cudnn;
+            if let Some(why) = library.unusable() {
+                return Err(why);
+            }
+            let told = |error: CudnnError| format!("it does not begin: {:?}", error.0);
+            let handle = result::create_handle().map_err(told)?;
+            // SAFETY: both live.
+            unsafe { result::set_stream(handle, stream.cast()) }.map_err(told)?;
+            Ok(handle)
+        };
+        let mut handle = ptr::null_mut();
+        if super::Library::Cudnn.is_present() {
+            handle = begin().unwrap_or_else(|why| {
+                // Ranks of one process have the same reason.
+                static SAID: Once = Once::new();
+                SAID.call_once(|| eprintln!("warning: convolutions run without cuDNN: {why}"));
+                ptr::null_mut()
+            });
+        }
+        // A part of the device that does not depend on what is left of it: nor does the choice, then.
+        let most = MOST.min(memory.0 / 16);
+        Self { device: device.into(), handle, chosen: BTreeMap::new(), most }
+    }
+
+    /// Bytes of workspace that the library needs for a convolution; `None` where it is not here or has
+    /// nothing for it.
+    ///
+    /// # Errors
+    /// When the library fails.
+    pub fn workspace(
+        &mut self,
+        step: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<Option<u64>, DeviceError> {
+        if self.handle.is_null() || !is_for_the_library(step, storage) {
+            return Ok(None);
+        }
+        let key = Key::of(step, storage);
+        if !self.chosen.contains_key(&key) {
+            let chosen = choose::choose(self.handle, &key, self.most);
+            let chosen = chosen.map_err(|e| failed(&self.device, "choose how to convolve", e))?;
+            self.chosen.insert(key, chosen);
+        }
+        let chosen = self.chosen.get(&key).and_then(Option::as_ref);
+        Ok(chosen.map(|chosen| chosen.library_bytes + chosen.gradient_bytes))
+    }
+
+    /// Asks for a convolution with a workspace of as many bytes as it needs, and gives what remains to be
+    /// launched after it; `None` where the library turns out to have nothing for it.
+    ///
+    /// # Errors
+    /// When the library fails.
+    pub fn convolve(
+        &mut self,
+        step: &ConvolutionStep,
+        storage: Storage,
+        workspace: DevicePtr,
+    ) -> Result<Option<Vec<Launch>>, DeviceError> {
+        let Some(entry) = self.chosen.get_mut(&Key::of(step, storage)) else { return Ok(None) };
+        let Some(chosen) = entry else { return Ok(None) };
+        if chosen.identity.is_some() {
+            match with_bias(self.handle, chosen, step, workspace) {
+                Ok(()) => return Ok(Some(vec![])),
+                Err(error) if is_unsupported(error) => chosen.identity = None,
+                Err(error) => return Err(failed(&self.device, "convolve", error)),
+            }
+        }
+        // Where a gradient cannot be added to by the library it lies behind the library's workspace.
+        let apart = (chosen.gradient_bytes > 0).then(|| workspace.after(chosen.library_bytes));
+        match plain(self.handle, chosen, step, workspace, apart) {
+            Ok(()) => {}
+            Err(error) if is_unsupported(error) => {
+                *entry = None;
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(&self.device, "convolve", error)),
+        }
+        let add = apart.map(|gradient| step.add_gradient(gradient, storage));
+        Ok(Some(step.add_bias(storage).into_iter().chain(add).collect()))
+    }
+}
+
+impl Drop for Convolutions {
+    fn drop(&mut self) {
+        if !self.handle.is_null() {
+            // SAFETY: made here, and nothing runs any more. A library that fails now harms nobody.
+            let _ = unsafe { result::destroy_handle(self.handle) };
+        }
+    }
+}
+
+fn failed(device: &str, what: &str, error: CudnnError) -> DeviceError {
+    let (device, what) = (device.into(), format!("cuDNN: {what}"));
+    DeviceError::Failed { device, what, why: format!("{:?}", error.0) }
+}
+
+/// Whether an error says that there is nothing for a shape, rather than that something is wrong.
+fn is_unsupported(error: CudnnError) -> bool {
+    (3000..4000).contains(&(error.0 as u32))
+}
+
+fn address(at: DevicePtr) -> *mut c_void {
+    at.0 as *mut c_void
+}
+
+/// A forward pass that adds the bias on its way.
+fn with_bias(
+    handle: sys::cudnnHandle_t,
+    chosen: &Chosen,
+    step: &ConvolutionStep,
+    workspace: DevicePtr,
+) -> Result<(), CudnnError> {
+    let (Algorithm::Forward(algorithm), Some((identity, bias))) =
+        (chosen.algorithm, chosen.identity)
+    else {
+        unreachable!("biases are added by forward passes");
+    };
+    let of = chosen.of;
+    let (one, zero) = (1.0_f32, 0.0_f32);
+    // SAFETY: descriptions are those of the tensors, whose addresses are allocated; the factors are read
+    // before the call returns.
+    unsafe {
+        result::convolution_bias_activation_forward(
+            handle,
+            (&raw const one).cast(),
+            of.x,
+            address(step.x),
+            of.weight,
+            address(step.weight),
+            of.convolution,
+            algorithm,
+            address(workspace),
+            chosen.library_bytes as usize,
+            (&raw const zero).cast(),
+            of.y,
+            address(step.y),
+            bias,
+            address(step.bias),
+            identity,
+            of.y,
+            address(step.y),
+        )
+    }
+}
+
+/// A pass without a bias. A weight gradient is added to, unless it goes somewhere `apart`.
+fn plain(
+    handle: sys::cudnnHandle_t,
+    chosen: &Chosen,
+    step: &ConvolutionStep,
+    workspace: DevicePtr,
+    apart: Option<DevicePtr>,
+) -> Result<(), CudnnError> {
+    let [x, weight, y] = [step.x, apart.unwrap_or(step.weight), step.y].map(address);
+    let adds = step.pass == ConvolutionPass::WeightGradient && apart.is_none();
+    let (alpha, beta) = (1.0_f32, if adds { 1.0_f32 } else { 0.0 });
+    let (alpha, beta) = ((&raw const alpha).cast(), (&raw const beta).cast());
+    let Descriptors { x: of_x, weight: of_weight, y: of_y, convolution } = chosen.of;
+    let (workspace, bytes) = (address(workspace), chosen.library_bytes as usize);
+    // SAFETY: as above.
+    unsafe {
+        match chosen.algorithm {
+            Algorithm::Forward(algorithm) => result::convolution_forward(
+                handle,
+                alpha,
+                of_x,
+                x,
+                of_weight,
+                weight,
+                convolution,
+                algorithm,
+                workspace,
+                bytes,
+                beta,
+                of_y,
+                y,
+            ),
+            Algorithm::InputGradient(algorithm) => result::convolution_backward_data(
+                handle,
+                alpha,
+                of_weight,
+                weight,
+                of_y,
+                y,
+                convolution,
+                algorithm,
+                workspace,
+                bytes,
+                beta,
+                of_x,
+                x,
+            ),
+            Algorithm::WeightGradient(algorithm) => result::convolution_backward_filter(
+                handle,
+                alpha,
+                of_x,
+                x,
+                of_y,
+                y,
+                convolution,
+                algorithm,
+                workspace,
+                bytes,
+                beta,
+                of_weight,
+                weight,
+            ),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What cuDNN takes for a shape.
+
+use super::Key;
+use super::description::{Answer, Description, pick};
+use crate::device::cuda::kernels::{ConvolutionPass, Storage};
+use cudarc::cudnn::result::{self, CudnnError};
+use cudarc::cudnn::sys;
+use std::mem::size_of;
+
+/// How, by pass.
+#[derive(Clone, Copy, Debug)]
+pub enum Algorithm {
+    Forward(sys::cudnnConvolutionFwdAlgo_t),
+    InputGradient(sys::cudnnConvolutionBwdDataAlgo_t),
+    WeightGradient(sys::cudnnConvolutionBwdFilterAlgo_t),
+}
+
+/// What the library takes for a shape.
+pub struct Chosen {
+    pub of: Descriptors,
+    pub algorithm: Algorithm,
+    /// No activation, and the bias: where the library adds one on its way.
+    pub identity: Option<(sys::cudnnActivationDescriptor_t, sys::cudnnTensorDescriptor_t)>,
+    /// Workspace of the library.
+    pub library_bytes: u64,
+    /// What follows it: the weight's gradient in the storage type, to which the library cannot add in
+    /// single precision. None of single precision.
+    pub gradient_bytes: u64,
+}
+
+/// The one place that says what products are computed with: in single precision all bits of it unless
+/// TF32 will do, of halves the matrix units. Sums are of single precision.
+fn math(storage: Storage, tf32: bool) -> sys::cudnnMathType_t {
+    match storage {
+        Storage::F32 if tf32 => sys::cudnnMathType_t::CUDNN_DEFAULT_MATH,
+        Storage::F32 => sys::cudnnMathType_t::CUDNN_FMA_MATH,
+        Storage::Bf16 | Storage::F16 => sys::cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
+    }
+}
+
+fn kind(storage: Storage) -> sys::cudnnDataType_t {
+    match storage {
+        Storage::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+        Storage::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
+        Storage::F16 => sys::cudnnDataType_t::CUDNN_DATA_HALF,
+    }
+}
+
+/// Descriptions of a convolution's tensors and of what it does with them, in the library's memory; they
+/// live as long as the process.
+#[derive(Clone, Copy)]
+pub struct Descriptors {
+    pub x: sys::cudnnTensorDescriptor_t,
+    pub weight: sys::cudnnFilterDescriptor_t,
+    pub y: sys::cudnnTensorDescriptor_t,
+    pub convolution: sys::cudnnConvolutionDescriptor_t,
+}
+
+fn image(
+    sizes: [i32; 4],
+    kind: sys::cudnnDataType_t,
+) -> Result<sys::cudnnTensorDescriptor_t, CudnnError> {
+    let image = result::create_tensor_descriptor()?;
+    let format = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW;
+    // SAFETY: it was made above.
+    unsafe { result::set_tensor4d_descriptor(image, format, kind, sizes) }?;
+    Ok(image)
+}
+
+/// Tells the library of a convolution.
+pub fn describe(
+    of: &Description,
+    (storage, tf32): (Storage, bool),
+) -> Result<Descriptors, CudnnError> {
+    let kind = kind(storage);
+    let (x, y) = (image(of.x, kind)?, image(of.y, kind)?);
+    let weight = result::create_filter_descriptor()?;
+    let convolution = result::create_convolution_descriptor()?;
+    // SAFETY: all were made above.
+    unsafe {
+        let format = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW;
+        result::set_filter4d_descriptor(weight, kind, format, of.weight)?;
+        result::set_convolution2d_descriptor(
+            convolution,
+            of.padding[0],
+            of.padding[1],
+            of.stride[0],
+            of.stride[1],
+            of.dilation[0],
+            of.dilation[1],
+            sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION,
+            sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+        )?;
+        result::set_convolution_group_count(convolution, of.groups)?;
+        result::set_convolution_math_type(convolution, math(storage, tf32))?;
+    }
+    Ok(Descriptors { x, weight, y, convolution })
+}
+
+/// Most algorithms of a pass.
+const ALGORITHMS: usize = 8;
+
+const _: () = assert!(size_of::<Answer>() == size_of::<sys::cudnnConvolutionFwdAlgoPerf_t>());
+const _: () = assert!(size_of::<Answer>() == size_of::<sys::cudnnConvolutionBwdDataAlgoPerf_t>());
+const _: () = assert!(size_of::<Answer>() == size_of::<sys::cudnnConvolutionBwdFilterAlgoPerf_t>());
+
+/// What the library expects of its algorithms, quickest first.
+fn answers(
+    handle: sys::cudnnHandle_t,
+    pass: ConvolutionPass,
+    Descriptors { x, weight, y, convolution }: Descriptors,
+) -> Result<Vec<Answer>, CudnnError> {
+    let mut answers = [Answer::default(); ALGORITHMS];
+    let (most, mut count) = (ALGORITHMS as i32, 0);
+    let places = answers.as_mut_ptr();
+    // SAFETY: all live; answers have the fields of the library's, and there is room for `most`.
+    unsafe {
+        match pass {
+            ConvolutionPass::Forward => result::get_convolution_forward_algorithm(
+                handle,
+                x,
+                weight,
+                convolution,
+                y,
+                most,
+                &raw mut count,
+                places.cast(),
+            ),
+            ConvolutionPass::InputGradient => result::get_convolution_backward_data_algorithm(
+                handle,
+                weight,
+                y,
+                convolution,
+                x,
+                most,
+                &raw mut count,
+                places.cast(),
+            ),
+            ConvolutionPass::WeightGradient => result::get_convolution_backward_filter_algorithm(
+                handle,
+                x,
+                y,
+                convolution,
+                weight,
+                most,
+                &raw mut count,
+                places.cast(),
+            ),
+        }?;
+    }
+    Ok(answers[..count.clamp(0, most) as usize].to_vec())
+}
+
+impl Algorithm {
+    /// The one of this number; `None` of one that these bindings do not know.
+    fn of(pass: ConvolutionPass, number: i32) -> Option<Self> {
+        use sys::cudnnConvolutionBwdDataAlgo_t as Data;
+        use sys::cudnnConvolutionBwdFilterAlgo_t as Filter;
+        use sys::cudnnConvolutionFwdAlgo_t as Forward;
+        let of_forward = [
+            Forward::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+            Forward::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+            Forward::CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
+            Forward::CUDNN_CONVOLUTION_FWD_ALGO_DIRECT,
+            Forward::CUDNN_CONVOLUTION_FWD_ALGO_FFT,
+            Forward::CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
+            Forward::CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
+            Forward::CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
+        ];
+        let of_data = [
+            Data::CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
+            Data::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,
+            Data::CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT,
+            Data::CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING,
+            Data::CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD,
+            Data::CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
+        ];
+        let of_filter = [
+            Filter::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
+            Filter::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
+            Filter::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT,
+            Filter::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3,
+            Filter::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD,
+            Filter::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
+            Filter::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING,
+        ];
+        // Each stands at the place of its number.
+        let place = usize::try_from(number).ok()?;
+        match pass {
+            ConvolutionPass::Forward => of_forward.get(place).copied().map(Self::Forward),
+            ConvolutionPass::InputGradient => of_data.get(place).copied().map(Self::InputGradient),
+            ConvolutionPass::WeightGradient => {
+                of_filter.get(place).copied().map(Self::WeightGradient)
+            }
+        }
+    }
+
+    /// Bytes of workspace; `None` where the library does not take it after all.
+    fn workspace(self, handle: sys::cudnnHandle_t, of: Descriptors) -> Option<u64> {
+        let Descriptors { x, weight, y, convolution } = of;
+        // SAFETY: all live.
+        let bytes = unsafe {
+            match self {
+                Self::Forward(algorithm) => result::get_convolution_forward_workspace_size(
+                    handle,
+                    x,
+                    weight,
+                    convolution,
+                    y,
+                    algorithm,
+                ),
+                Self::InputGradient(algorithm) => {
+                    result::get_convolution_backward_data_workspace_size(
+                        handle,
+                        weight,
+                        y,
+                        convolution,
+                        x,
+                        algorithm,
+                    )
+                }
+                Self::WeightGradient(algorithm) => {
+                    result::get_convolution_backward_filter_workspace_size(
+                        handle,
+                        x,
+                        y,
+                        convolution,
+                        weight,
+                        algorithm,
+                    )
+                }
+            }
+        };
+        bytes.ok().map(|bytes| bytes as u64)
+    }
+
+    /// Whether the library adds biases on the way without an activation: by this algorithm alone.
+    fn adds_biases(self) -> bool {
+        use sys::cudnnConvolutionFwdAlgo_t as Forward;
+        matches!(self, Self::Forward(Forward::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM))
+    }
+}
+
+/// No activation, and a bias of so many outputs.
+fn identity(
+    outputs: i32,
+    storage: Storage,
+) -> Result<(sys::cudnnActivationDescriptor_t, sys::cudnnTensorDescriptor_t), CudnnError> {
+    let identity = result::create_activation_descriptor()?;
+    let mode = sys::cudnnActivationMode_t::CUDNN_ACTIVATION_IDENTITY;
+    let numbers = sys::cudnnNanPropagation_t::CUDNN_PROPAGATE_NAN;
+    // SAFETY: it was made above.
+    unsafe { result::set_activation_descriptor(identity, mode, numbers, 0.0) }?;
+    Ok((identity, image([1, outputs, 1, 1], kind(storage))?))
+}
+
+/// What the library would take for a shape; `None` where it has nothing with `most` bytes of workspace.
+pub fn choose(
+    handle: sys::cudnnHandle_t,
+    key: &Key,
+    most: u64,
+) -> Result<Option<Chosen>, CudnnError> {
+    let Some(description) = Description::of(&key.shape) else { return Ok(None) };
+    let of = describe(&description, (key.storage, key.tf32))?;
+    let answers = match answers(handle, key.pass, of) {
+        Err(error) if super::is_unsupported(error) => return Ok(None),
+        answers => answers?,
+    };
+    let workspace = |number| Algorithm::of(key.pass, number)?.workspace(handle, of);
+    let Some((number, bytes)) = pick(&answers, most, workspace) else { return Ok(None) };
+    let Some(algorithm) = Algorithm::of(key.pass, number) else { return Ok(None) };
+    let identity = match key.bias && algorithm.adds_biases() {
+        true => Some(identity(description.y[1], key.storage)?),
+        false => None,
+    };
+    let is_apart = key.pass == ConvolutionPass::WeightGradient && key.storage != Storage::F32;
+    Ok(Some(Chosen {
+        of,
+        algorithm,
+        identity,
+        library_bytes: bytes.next_multiple_of(256),
+        gradient_bytes: if is_apart { key.shape.weights() * key.storage.bytes() } else { 0 },
+    }))
+}
