@@ -1,6 +1,7 @@
 //! Devices with memory of their own.
 
 use super::cpu::{Call, Rule, Update};
+use crate::transport::TransportError;
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
 use thiserror::Error;
@@ -80,6 +81,9 @@ pub enum DeviceError {
         /// What it says.
         why: String,
     },
+    /// It cannot talk to those of other ranks any more.
+    #[error(transparent)]
+    Messages(#[from] TransportError),
 }
 
 /// A processor with memory of its own: the rank's arena, at the same offsets. What is asked for is done in

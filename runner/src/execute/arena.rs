@@ -3,9 +3,11 @@
 //! A device with memory of its own has a copy of it, laid out alike; see [`newest`] for who has what. All
 //! that the host does with tensors, messages, samples and checkpoints, stays as it is.
 
+mod messages;
 mod newest;
 
 use crate::device::{Accelerator, DeviceError};
+use messages::Way;
 use newest::{Access, Newest, Side};
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
@@ -17,6 +19,9 @@ use smallvec::SmallVec;
 struct Line([f32; 16]);
 
 const LINE: u64 = size_of::<Line>() as u64;
+
+/// Bytes of the host that a device takes without waiting for anything.
+const AT_ONCE: u64 = 64 << 10;
 
 // SAFETY: 16 floats, 64 bytes, no padding; any bits are floats.
 unsafe impl bytemuck::Zeroable for Line {}
@@ -34,6 +39,8 @@ pub struct Arena {
 
 /// The device's copy.
 struct Distant {
+    // Before the memory that messages lie in.
+    way: Option<Way>,
     accelerator: Box<dyn Accelerator>,
     newest: Newest,
     /// The first thing that went wrong; nothing on either side means anything after it.
@@ -44,8 +51,12 @@ impl Distant {
     /// The host is about to touch a region: fetches what only the device has.
     fn fetch(&mut self, lines: &mut [Line], region: Region, access: Access) {
         let all: &mut [u8] = bytemuck::cast_slice_mut(lines);
-        let accelerator = &mut self.accelerator;
-        let fetched = self.newest.touch(bytes_of(region), (Side::Host, access), |part| {
+        let Self { way, accelerator, newest, .. } = self;
+        let mut way = way.as_mut();
+        let fetched = newest.touch(bytes_of(region), (Side::Host, access), |part| {
+            if let Some(way) = way.take() {
+                way.fabric.settle()?;
+            }
             accelerator.download(part.start, &mut all[part.start as usize..part.end as usize])
         });
         self.note(fetched);
@@ -54,8 +65,12 @@ impl Distant {
     /// The device is about to touch a region: hands it what only the host has.
     fn hand_over(&mut self, lines: &[Line], region: Region, access: Access) {
         let all: &[u8] = bytemuck::cast_slice(lines);
-        let accelerator = &mut self.accelerator;
-        let handed = self.newest.touch(bytes_of(region), (Side::Device, access), |part| {
+        let Self { way, accelerator, newest, .. } = self;
+        let handed = newest.touch(bytes_of(region), (Side::Device, access), |part| {
+            // The driver may wait for the device before it takes so many bytes.
+            if let Some(way) = way.as_mut().filter(|_| part.end - part.start > AT_ONCE) {
+                way.fabric.settle()?;
+            }
             accelerator.upload(part.start, &all[part.start as usize..part.end as usize])
         });
         self.note(handed);
@@ -84,7 +99,7 @@ impl Arena {
 
     /// The same with a copy on a device, whose memory is as large and zeroed.
     pub fn with_copy(bytes: Bytes, accelerator: Box<dyn Accelerator>) -> Self {
-        let device = Distant { accelerator, newest: Newest::default(), fault: None };
+        let device = Distant { way: None, accelerator, newest: Newest::default(), fault: None };
         Self { device: Some(device), ..Self::new(bytes) }
     }
 
@@ -114,6 +129,10 @@ impl Arena {
         if device.fault.is_none() {
             let done = work(&mut *device.accelerator);
             device.note(done);
+        }
+        if let Some(way) = &mut device.way {
+            way.touch(reads);
+            way.touch(writes);
         }
     }
 

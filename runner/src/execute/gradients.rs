@@ -155,6 +155,11 @@ impl Gradients {
         Some((at, self.buckets[at].by_way[self.way]?))
     }
 
+    /// Whether a bucket is encoded now; the same on all its ranks.
+    pub fn is_coded(&self, slot: u32) -> bool {
+        self.exchange.is_some() && self.coded(slot).is_some()
+    }
+
     /// Starts to sum a bucket.
     ///
     /// # Safety

@@ -11,7 +11,7 @@ use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
 use crate::data::DataSet;
-use crate::device::Accelerator;
+use crate::device::{Accelerator, Fabric};
 use crate::device::cpu::{Rule, team};
 use crate::device::model::Model;
 use crate::init::init_param;
@@ -19,7 +19,7 @@ use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Graph, Op, Param};
 use pipewright_core::ids::ParamId;
-use pipewright_core::plan::{Instruction, Plan, Program, Region, StageProgram};
+use pipewright_core::plan::{Encoded, Instruction, Plan, Program, Region, StageProgram};
 use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::{Wait, Work};
 
@@ -280,6 +280,10 @@ impl<'a, T: Transport> Rank<'a, T> {
             Instruction::Recv { from, tag, region, decode } => {
                 let from = self.replica.peer(from);
                 let end = self.waiting(Wait::Message, |rank| {
+                    if rank.goes_directly(decode) {
+                        rank.arena.receive((from, tag), region);
+                        return Ok(());
+                    }
                     rank.transport.recv(from, tag, rank.arena.raw_mut(region))
                 })?;
                 self.recorder.received(tag, end);
@@ -302,9 +306,17 @@ impl<'a, T: Transport> Rank<'a, T> {
                     counts.busy_ns += self.transport.now_ns() - start;
                 }
                 self.recorder.sent(tag, self.transport.now_ns());
-                self.send(self.replica.peer(to), tag, region, handle)?;
+                let to = self.replica.peer(to);
+                match self.goes_directly(encode) {
+                    true => self.arena.send((to, tag), region, handle),
+                    false => self.send(to, tag, region, handle)?,
+                }
             }
             Instruction::WaitSend { handle } => {
+                if self.arena.talks() {
+                    self.arena.wait_send(handle);
+                }
+                // By one of both ways it went, and the other returns at once.
                 self.waiting(Wait::Receiver, |rank| rank.transport.wait_send(handle as usize))?;
             }
             Instruction::WaitReduce { stage } => self.wait_reduce(stage)?,
@@ -355,6 +367,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             model.start(start);
         }
         team::awake(self.threads, || body(self, counts))?;
+        self.arena.mark();
         self.dawdle(start);
         if let Some(model) = &mut self.model {
             model.finish(&self.transport);
@@ -379,6 +392,16 @@ impl<'a, T: Transport> Rank<'a, T> {
             model.waited(end - start);
         }
         Ok(end)
+    }
+
+    /// From now on devices of ranks talk to each other: nothing has been sent yet.
+    pub fn talk_by(&mut self, fabric: Box<dyn Fabric>) {
+        self.arena.talk_by(fabric, self.transport.rank(), self.program);
+    }
+
+    /// Whether a message goes from device to device: it is not encoded, which hosts do.
+    fn goes_directly(&self, encoded: Option<Encoded>) -> bool {
+        encoded.is_none() && self.arena.talks()
     }
 
     pub(super) fn send(

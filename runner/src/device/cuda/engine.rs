@@ -48,6 +48,11 @@ impl<B: Backend> Engine<B> {
         Ok(Self { backend, arena, scratch, step, tables })
     }
 
+    /// Where the arena begins.
+    pub fn arena(&self) -> DevicePtr {
+        self.arena
+    }
+
     fn place(&self, region: &Region) -> DevicePtr {
         self.arena.after(region.offset.0)
     }

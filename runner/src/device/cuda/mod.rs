@@ -9,6 +9,7 @@
 //! engine     a rank's arena on a device: computations become launches ...
 //! backend    ... which are handed to a device: the driver, or an emulator in tests
 //! driver     a GPU; products of matrices by cuBLASLt
+//! nccl       messages and sums between GPUs
 //! ```
 //! Nothing is linked: libraries are loaded when they are first asked for, so one program starts on every
 //! machine. `cudarc` panics where a library is missing, hence [`Library::is_present`] comes before each
@@ -22,6 +23,7 @@ mod engine;
 mod gpu;
 pub mod kernels;
 mod library;
+pub mod nccl;
 mod products;
 
 pub use backend::Backend;
