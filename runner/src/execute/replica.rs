@@ -102,12 +102,7 @@ impl<T: Transport> Rank<'_, T> {
     }
 
     /// A collective call, and its end.
-    fn call(
-        &mut self,
-        call: Collective,
-        group: u32,
-        region: Region,
-    ) -> Result<(), TransportError> {
+    fn call(&mut self, call: Collective, group: u32, region: Region) -> Result<(), TransportError> {
         let slot = self.last_slot();
         if self.arena.talks() {
             self.arena.join(call, group, region, slot);

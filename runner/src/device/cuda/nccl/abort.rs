@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How long is waited for what.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// For a line to be connected.
+    /// For a line to be connected, and for all to be ended in order.
     pub connect: Duration,
     /// For communicators to be given up.
     pub abort: Duration,

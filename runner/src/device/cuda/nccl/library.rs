@@ -107,8 +107,7 @@ impl Api {
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }.map_err(told)?
             };
         }
-        let version: unsafe extern "C" fn(*mut c_int) -> ncclResult_t =
-            function!("ncclGetVersion");
+        let version: unsafe extern "C" fn(*mut c_int) -> ncclResult_t = function!("ncclGetVersion");
         let mut number = 0;
         // SAFETY: it writes one number.
         unsafe { version(&raw mut number) };
@@ -196,7 +195,8 @@ impl Api {
         };
         // SAFETY: as above; without a communicator it tells the last error of the process.
         let (short, long) = unsafe { (text((self.error)(result)), text((self.last_error)(comm))) };
-        let long = if long.trim().is_empty() { String::new() } else { format!(" ({})", long.trim()) };
+        let long =
+            if long.trim().is_empty() { String::new() } else { format!(" ({})", long.trim()) };
         let lost = matches!(result, ncclResult_t::ncclRemoteError | ncclResult_t::ncclSystemError);
         Err(Broken { why: format!("NCCL cannot {what}: {short}{long}"), lost })
     }

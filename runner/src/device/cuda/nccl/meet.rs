@@ -133,14 +133,20 @@ pub fn connect<W: Wires, T: Transport + ?Sized>(
         }
         Ok(nccl)
     });
-    // The lowest rank that could not; those that waited for it could not either.
-    let ranks = f64::from(transport.ranks());
-    let mut failed = [connected.as_ref().map_or(f64::from(rank), |_| ranks)];
+    // The lowest rank that could not for reasons of its own, before those that waited for it.
+    let ranks = transport.ranks();
+    let mine = match &connected {
+        Err(TransportError::Devices { lost: true, .. }) => ranks + rank,
+        Err(_) => rank,
+        Ok(_) => 2 * ranks,
+    };
+    let mut failed = [f64::from(mine)];
     transport.all_reduce(&mut failed, ReduceOp::Min)?;
-    if failed[0] == ranks {
+    let failed = failed[0] as u32;
+    if failed == 2 * ranks {
         return Ok(connected.map_err(|error| (Refusal::Failed(rank), Some(error))));
     }
-    Ok(Err((Refusal::Failed(failed[0] as u32), connected.err())))
+    Ok(Err((Refusal::Failed(failed % ranks), connected.err())))
 }
 
 /// The id of every line, made by its first rank. All ranks get all.
@@ -167,7 +173,7 @@ fn ids<W: Wires, T: Transport + ?Sized>(
     let of_rank = |broken: Broken| error(format!("rank {rank}"), broken);
     let mut all = [f64::from(u8::from(failed.is_some()))];
     transport.all_reduce(&mut all, ReduceOp::Max)?;
-    let other = || Broken { why: "another rank could not make an id".into(), lost: false };
+    let other = || Broken { why: "another rank could not make an id".into(), lost: true };
     Ok(match (failed, all[0] > 0.0) {
         (Some(broken), _) => Err(of_rank(broken)),
         (None, true) => Err(of_rank(other())),

@@ -236,7 +236,11 @@ impl<W: Wires> Nccl<W> {
         }
         let made = self.wires.event();
         let event = self.told(at, made)?;
-        if of_calls { self.joined[which] = Some(event) } else { self.left[which] = Some(event) }
+        if of_calls {
+            self.joined[which] = Some(event)
+        } else {
+            self.left[which] = Some(event)
+        }
         Ok(event)
     }
 
@@ -337,7 +341,10 @@ impl<W: Wires> Fabric for Nccl<W> {
 impl<W: Wires> Drop for Nccl<W> {
     /// Ends communicators in order where all ranks do so; gives them up where one does not come.
     fn drop(&mut self) {
-        if self.broken.is_some() {
+        // What was sent is received by who still computes.
+        let limit = Some(Instant::now() + self.limits.connect);
+        let idle = |wires: &mut W| wires.is_idle(Stream::COMPUTES);
+        if self.broken.is_some() || self.until(usize::MAX, limit, idle).is_err() {
             return;
         }
         let in_order = !std::thread::panicking() && self.end();
@@ -353,7 +360,7 @@ impl<W: Wires> Nccl<W> {
     /// Whether all communicators have ended within the limit.
     fn end(&mut self) -> bool {
         let comms: Vec<W::Comm> = self.lines.iter().map(|line| line.comm).collect();
-        let limit = Instant::now() + self.limits.abort;
+        let limit = Instant::now() + self.limits.connect;
         let ended = |wires: &mut W, comm| loop {
             match wires.is_ready(comm) {
                 Ok(true) => return true,
