@@ -282,7 +282,7 @@ impl Run {
             DeviceKind::Cpu => Rank::new(parts, &self.data, transport, self.threads),
             DeviceKind::Cuda => match gpu::rank(self, parts, transport, &progress) {
                 Ok(rank) => rank,
-                Err((error, transport)) => return (Err(self.no_device(error, transport)), None),
+                Err((error, transport)) => return self.no_device(error, transport, end),
             },
             DeviceKind::Model => {
                 let model = Model::new(&prediction.costs, &prediction.stages);
@@ -318,8 +318,19 @@ impl Run {
         (result, None)
     }
 
-    /// A rank has no device, or devices cannot talk as they are asked to: says so, and ends the others.
-    fn no_device<T: Transport>(&self, error: RunError, mut transport: T) -> RunError {
+    /// A rank has no device, or devices cannot talk as they are asked to: says so, and ends the others;
+    /// unless others were lost meanwhile, which `end` is told.
+    fn no_device<T: Transport>(
+        &self,
+        error: RunError,
+        mut transport: T,
+        end: impl FnOnce(&Result<Outcome, RunError>, &mut T) -> bool,
+    ) -> (Result<Outcome, RunError>, Option<T>) {
+        if self.goes_on_after(&error) {
+            let result = Err(error);
+            let goes_on = end(&result, &mut transport);
+            return (result, goes_on.then_some(transport));
+        }
         let rank = transport.rank();
         let all_know = known_to_all(&error);
         if rank == 0 || !all_know {
@@ -333,7 +344,7 @@ impl Run {
             let code = failure(rank, &error).code;
             transport.abort(i32::from(code as u8), &error.to_string());
         }
-        error
+        (Err(error), None)
     }
 
     /// Whether this rank goes on after an error: others were lost, which it noticed itself or hears

@@ -112,6 +112,7 @@ impl<W: Wires> Nccl<W> {
         let comm = self.lines[at].comm;
         self.until(at, limit, |wires| wires.is_ready(comm))?;
         // The arena is all zeros yet, also after this.
+        self.after_computing(at)?;
         let first = Region { offset: Bytes(0), bytes: Bytes(4) };
         match *line {
             Line::Edge { from, to, edge } if from == self.rank => {
