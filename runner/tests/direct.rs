@@ -239,6 +239,8 @@ fn a_rank_that_dies() {
             return None;
         }
         let error = (1..9).find_map(|step| rank.step(step).err());
+        rank.fetch_lasting();
+        assert!(rank.check_device().is_err(), "what cannot be fetched is not saved");
         // Who goes is lost to the other one, which is to hear of the first loss.
         both.wait();
         error

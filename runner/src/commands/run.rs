@@ -278,6 +278,7 @@ impl Run {
         };
         let program = &prediction.programs[plan.data_parallel.place(index).0.index()];
         let parts = (plan, &prediction.graph, program);
+        let _panics = gpu::Panics { run: self, rank: index };
         let mut rank = match self.device {
             DeviceKind::Cpu => Rank::new(parts, &self.data, transport, self.threads),
             DeviceKind::Cuda => match gpu::rank(self, parts, transport, &progress) {

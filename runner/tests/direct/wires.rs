@@ -438,7 +438,8 @@ impl Wires for Emulated {
                 }
             };
             let is_idle = state.is_done(rank, &needs);
-            *state.asked.entry(rank).or_default() += u64::from(!is_idle);
+            let waits = !is_idle && stream == Stream::COMPUTES;
+            *state.asked.entry(rank).or_default() += u64::from(waits);
             Ok(is_idle)
         })
     }

@@ -154,6 +154,21 @@ fn by_nccl<T: Transport>(
     }
 }
 
+/// Tells the ranks of this process when one of them panics: they may wait for its device.
+pub(super) struct Panics<'a> {
+    pub run: &'a Run,
+    pub rank: u32,
+}
+
+impl Drop for Panics<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The first is told.
+            let _ = self.run.failed.set((self.rank, "it panicked".into()));
+        }
+    }
+}
+
 impl Run {
     /// Whether the run of a rank was given up: by another rank of this process, or by the supervisor.
     fn given_up(&self, rank: u32) -> GivenUp {

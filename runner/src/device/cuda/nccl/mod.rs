@@ -342,10 +342,7 @@ impl<W: Wires> Fabric for Nccl<W> {
 impl<W: Wires> Drop for Nccl<W> {
     /// Ends communicators in order where all ranks do so; gives them up where one does not come.
     fn drop(&mut self) {
-        // What was sent is received by who still computes.
-        let limit = Some(Instant::now() + self.limits.connect);
-        let idle = |wires: &mut W| wires.is_idle(Stream::COMPUTES);
-        if self.broken.is_some() || self.until(usize::MAX, limit, idle).is_err() {
+        if self.broken.is_some() {
             return;
         }
         let in_order = !std::thread::panicking() && self.end();
@@ -358,8 +355,13 @@ impl<W: Wires> Drop for Nccl<W> {
 }
 
 impl<W: Wires> Nccl<W> {
-    /// Whether all communicators have ended within the limit.
+    /// Whether all communicators are no more, within the limit.
     fn end(&mut self) -> bool {
+        // What was sent is received by who still computes.
+        let limit = Some(Instant::now() + self.limits.connect);
+        if self.until(usize::MAX, limit, |wires| wires.is_idle(Stream::COMPUTES)).is_err() {
+            return true;
+        }
         let comms: Vec<W::Comm> = self.lines.iter().map(|line| line.comm).collect();
         let limit = Instant::now() + self.limits.connect;
         let ended = |wires: &mut W, comm| loop {
