@@ -222,7 +222,7 @@ fn a_rank_that_dies() {
     let prediction = predict(&plan).unwrap();
     let routes = Routes::new(&plan, &prediction, &evaluation(&plan).unwrap()).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
-    let (world, both) = (World::new(false), Barrier::new(2));
+    let (world, begun, both) = (World::new(false), Barrier::new(3), Barrier::new(2));
     let on_rank = |mut transport: LocalTransport| -> Option<RunError> {
         let number = transport.rank();
         let program = &prediction.programs[number as usize];
@@ -234,6 +234,7 @@ fn a_rank_that_dies() {
         rank.talk_by(Box::new(fabric.map_err(|e| e.0).unwrap()));
         rank.connect(&prediction.groups).unwrap();
         rank.step(0).unwrap();
+        begun.wait();
         if number == 1 {
             world.kill(1);
             return None;

@@ -17,6 +17,7 @@ mod judge;
 mod lasting;
 mod measure;
 mod memory;
+mod messages;
 mod probe;
 mod rank;
 mod rate;

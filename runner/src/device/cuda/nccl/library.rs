@@ -151,7 +151,7 @@ impl Api {
     ///
     /// # Errors
     /// When the library refuses, without a GPU say.
-    pub fn begin(&self, id: &Id, rank: u32, ranks: u32) -> Result<ncclComm_t, Broken> {
+    pub fn begin(&self, id: &Id, rank: u32, ranks: u32) -> Result<Comm, Broken> {
         let id = ncclUniqueId { internal: id.map(|byte| byte as c_char) };
         let mut config = config();
         if ranks == 2 {
@@ -162,14 +162,14 @@ impl Api {
         let begun = unsafe {
             (self.init)(&raw mut comm, ranks as c_int, id, rank as c_int, &raw mut config)
         };
-        self.told("connect", comm, begun).map(|()| comm)
+        self.told("connect", comm, begun).map(|()| Comm(comm))
     }
 
     /// Whether a communicator has done what it was asked for.
     ///
     /// # Errors
     /// When it is broken.
-    pub fn is_ready(&self, comm: ncclComm_t) -> Result<bool, Broken> {
+    pub fn is_ready(&self, Comm(comm): Comm) -> Result<bool, Broken> {
         let mut state = ncclResult_t::ncclSuccess;
         // SAFETY: it writes one number; the communicator is one that `begin` gave.
         let asked = unsafe { (self.state)(comm, &raw mut state) };
@@ -179,7 +179,7 @@ impl Api {
     }
 
     /// Gives a communicator up.
-    pub fn abort(&self, comm: ncclComm_t) {
+    pub fn abort(&self, Comm(comm): Comm) {
         // SAFETY: nobody uses it any more. What it says changes nothing.
         unsafe { (self.abort)(comm) };
     }
@@ -297,12 +297,12 @@ impl Wires for Cuda {
 
     fn begin(&mut self, id: &Id, rank: u32, ranks: u32) -> Result<Comm, Broken> {
         self.on(Stream::COMPUTES)?;
-        let comm = Comm(self.api.begin(id, rank, ranks)?);
+        let comm = self.api.begin(id, rank, ranks)?;
         self.comms.lock().unwrap_or_else(PoisonError::into_inner).push(comm);
         Ok(comm)
     }
 
-    fn is_ready(&mut self, Comm(comm): Comm) -> Result<bool, Broken> {
+    fn is_ready(&mut self, comm: Comm) -> Result<bool, Broken> {
         self.api.is_ready(comm)
     }
 
@@ -387,7 +387,7 @@ impl Wires for Cuda {
             // Where that fails, giving up does not need it everywhere.
             let _ = context.bind_to_thread();
             let comms = std::mem::take(&mut *comms.lock().unwrap_or_else(PoisonError::into_inner));
-            comms.into_iter().for_each(|Comm(comm)| api.abort(comm));
+            comms.into_iter().for_each(|comm| api.abort(comm));
         })
     }
 }
