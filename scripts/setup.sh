@@ -158,6 +158,18 @@ need_nvrtc() {
   }
 }
 
+# Messages between GPUs. Without a GPU the tests load it, and see how it refuses.
+need_nccl() {
+  local folder=$cache/nccl
+  compgen -G "$folder/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2" >/dev/null && return 0
+  say "Downloading NCCL 2.24 into .cache/nccl by pip (about 20 s, 190 MB)"
+  { python3 -m venv "$folder" && "$folder/bin/python" -m pip install -q 'nvidia-nccl-cu12==2.24.*'; } >"$log" 2>&1 || {
+    tail -n 5 "$log" >&2
+    rm -rf "$folder"
+    say "It was not downloaded: the tests that load it will say so and be skipped"
+  }
+}
+
 need_rust_components() {
   cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
   say "Installing rustfmt and clippy (about 10 s)"
@@ -199,5 +211,6 @@ install_packages
 [ "$goal" != test ] || need_axe
 [ "$goal" != test ] || need_surviving_mpi
 [ "$goal" != test ] || need_nvrtc
+[ "$goal" != test ] || need_nccl
 [ "$goal" != test ] || need_rust_components
 need_wasm_target

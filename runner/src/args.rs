@@ -91,12 +91,14 @@ pub enum Command {
 /// How ranks talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TransportKind {
-    /// MPI under mpirun, threads otherwise.
+    /// MPI under mpirun, threads otherwise; GPUs by NCCL where each rank has one of its own.
     Auto,
-    /// MPI processes.
+    /// MPI processes; messages between GPUs go through their hosts.
     Mpi,
-    /// Threads of this process.
+    /// Threads of this process; messages between GPUs go through its memory.
     Local,
+    /// As `auto`, but an error where NCCL cannot be used.
+    Nccl,
 }
 
 /// What computes.

@@ -1,6 +1,7 @@
 //! Why a checkpoint cannot be saved, read or continued.
 
 use super::manifest::VERSION;
+use crate::device::DeviceError;
 use crate::elastic::Fenced;
 use crate::tensor_file::TensorFileError;
 use std::path::PathBuf;
@@ -15,6 +16,9 @@ pub enum CheckpointError {
     /// A rank of a generation that was given up.
     #[error("{0}")]
     Fenced(#[from] Fenced),
+    /// The device does not give its tensors.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// Another file or a folder could not be read or written.
     #[error("{}: {source}", path.display())]
     File {

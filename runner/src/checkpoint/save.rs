@@ -119,6 +119,7 @@ pub(super) fn write_stages<T: Transport>(
     let mut files = vec![];
     rank.at(Place::Checkpoint);
     rank.fetch_lasting();
+    rank.check_device()?;
     for of_stage in tensors.chunk_by(|a, b| a.stage == b.stage) {
         match write_stage(rank, folder, of_stage) {
             Ok(file) => files.push(file),

@@ -1,10 +1,12 @@
 //! Ranks on GPUs.
 
 use crate::args::Switch;
-use crate::device::DeviceError;
 use crate::device::cuda::{Driver, Engine, Gpu, Recorder};
+use crate::device::{DeviceError, DevicePtr};
+use cudarc::driver::CudaStream;
 use pipewright_core::plan::Program;
 use std::env;
+use std::sync::Arc;
 
 /// What launchers tell a process of its number among those of its host.
 const LOCAL_RANKS: [&str; 4] =
@@ -18,6 +20,18 @@ pub fn gpu_of(gpus: &[Gpu], rank: u32, are_processes: bool) -> &Gpu {
     &gpus[local as usize % gpus.len()]
 }
 
+/// A rank's GPU.
+pub struct Opened {
+    /// Its arena there.
+    pub engine: Engine<Recorder<Driver>>,
+    /// Which one it is.
+    pub gpu: Gpu,
+    /// What computes.
+    pub stream: Arc<CudaStream>,
+    /// Where the arena begins.
+    pub arena: DevicePtr,
+}
+
 /// Opens the GPU of a rank, with room for its tensors.
 ///
 /// # Errors
@@ -27,15 +41,18 @@ pub fn open(
     (rank, are_processes): (u32, bool),
     program: &Program,
     graphs: Switch,
-) -> Result<Engine<Recorder<Driver>>, DeviceError> {
+) -> Result<Opened, DeviceError> {
     let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
     let what = format!("the tensors of rank {rank} (stage {})", stages.join(", "));
-    let driver = Driver::open(gpu_of(gpus, rank, are_processes))?;
+    let gpu = gpu_of(gpus, rank, are_processes).clone();
+    let driver = Driver::open(&gpu)?;
+    let stream = driver.stream();
     let recorder = match graphs {
         Switch::On => Recorder::new(driver),
         Switch::Off => Recorder::without_graphs(driver, "--cuda-graphs off"),
     };
-    Engine::new(recorder, program.tensors(), &what)
+    let engine = Engine::new(recorder, program.tensors(), &what)?;
+    Ok(Opened { arena: engine.arena(), engine, gpu, stream })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `runner run`: trains by a plan, each rank a thread or an MPI process.
 
+mod gpu;
 mod launch;
 mod output;
 mod state;
@@ -27,6 +28,7 @@ use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::units::Bytes;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use state::State;
+use std::sync::{Arc, OnceLock};
 
 /// A run, before its ranks start.
 struct Run {
@@ -42,6 +44,9 @@ struct Run {
     stop: StopFlag,
     threads: usize,
     device: DeviceKind,
+    transport: TransportKind,
+    /// The first rank of this process that failed, and why.
+    failed: Arc<OnceLock<(u32, String)>>,
     /// For device `cuda`: one at least.
     gpus: Vec<Gpu>,
     cuda_graphs: Switch,
@@ -72,12 +77,14 @@ fn processes(args: &RunArgs) -> Result<Option<u32>, Failure> {
         (TransportKind::Local, Some(given)) if given > 1 => Err(Failure::usage(format!(
             "--transport local runs all ranks in one process, and mpirun started {given} of them"
         ))),
-        (TransportKind::Local, _) | (TransportKind::Auto, None) => Ok(None),
+        (TransportKind::Local, _) | (TransportKind::Auto | TransportKind::Nccl, None) => Ok(None),
         (TransportKind::Mpi, None) => Err(Failure::usage(format!(
             "--transport mpi needs mpirun: mpirun -n RANKS runner {}",
             args.plan.display()
         ))),
-        (TransportKind::Auto | TransportKind::Mpi, Some(given)) => Ok(Some(given)),
+        (TransportKind::Auto | TransportKind::Mpi | TransportKind::Nccl, Some(given)) => {
+            Ok(Some(given))
+        }
     }
 }
 
@@ -163,6 +170,9 @@ pub(super) fn stop_flag() -> Result<StopFlag, Failure> {
 
 /// The plan with what the command line says instead, for so many ranks as there are processes.
 fn plan_of(args: &RunArgs, process: Option<(u32, u32, u32)>) -> Result<Plan, Failure> {
+    if args.transport == TransportKind::Nccl && args.device != DeviceKind::Cuda {
+        return Err(Failure::usage("--transport nccl is between GPUs: add --device cuda"));
+    }
     let mut plan = super::read_plan(&args.plan)?;
     plan.steps = args.steps.unwrap_or(plan.steps);
     plan.seed = args.seed.unwrap_or(plan.seed);
@@ -233,6 +243,8 @@ impl Run {
             stop,
             threads,
             device: args.device,
+            transport: args.transport,
+            failed: Arc::default(),
             gpus,
             cuda_graphs: args.cuda_graphs,
             are_processes: process.is_some(),
@@ -268,17 +280,13 @@ impl Run {
         };
         let program = &prediction.programs[plan.data_parallel.place(index).0.index()];
         let parts = (plan, &prediction.graph, program);
+        let _panics = gpu::Panics { run: self, rank: index };
         let mut rank = match self.device {
             DeviceKind::Cpu => Rank::new(parts, &self.data, transport, self.threads),
-            DeviceKind::Cuda => {
-                let who = (index, self.are_processes);
-                match super::gpu::open(&self.gpus, who, program, self.cuda_graphs) {
-                    Ok(engine) => {
-                        Rank::on(Box::new(engine), parts, &self.data, transport, self.threads)
-                    }
-                    Err(source) => return (Err(self.no_device(source, transport)), None),
-                }
-            }
+            DeviceKind::Cuda => match gpu::rank(self, parts, transport, &progress) {
+                Ok(rank) => rank,
+                Err((error, transport)) => return self.no_device(error, transport, end),
+            },
             DeviceKind::Model => {
                 let model = Model::new(&prediction.costs, &prediction.stages);
                 Rank::modelled(parts, &self.data, transport, model)
@@ -287,6 +295,10 @@ impl Run {
         rank.probe = self.seat.as_ref().map(|seat| seat as &dyn Probe);
         rank.at(Place::Start);
         let result = self.train(&mut rank, trains, &mut progress);
+        if let Err(error) = &result {
+            // For ranks of this process that wait for this one's device.
+            let _ = self.failed.set((index, error.to_string()));
+        }
         let is_over = !result.as_ref().is_err_and(|error| self.goes_on_after(error));
         if is_over {
             rank.at(Place::Exit);
@@ -309,13 +321,33 @@ impl Run {
         (result, None)
     }
 
-    /// A rank has no device: says so, and ends the others.
-    fn no_device<T: Transport>(&self, source: DeviceError, mut transport: T) -> RunError {
-        let error = RunError::Device { step: 0, instruction: 0, source };
-        self.output.fail(&error);
-        let code = failure(transport.rank(), &error).code;
-        transport.abort(i32::from(code as u8), &error.to_string());
-        error
+    /// A rank has no device, or devices cannot talk as they are asked to: says so, and ends the others;
+    /// unless others were lost meanwhile, which `end` is told.
+    fn no_device<T: Transport>(
+        &self,
+        error: RunError,
+        mut transport: T,
+        end: impl FnOnce(&Result<Outcome, RunError>, &mut T) -> bool,
+    ) -> (Result<Outcome, RunError>, Option<T>) {
+        if self.goes_on_after(&error) {
+            let result = Err(error);
+            let goes_on = end(&result, &mut transport);
+            return (result, goes_on.then_some(transport));
+        }
+        let rank = transport.rank();
+        let all_know = known_to_all(&error);
+        if rank == 0 || !all_know {
+            self.output.fail(&error);
+            if self.are_processes {
+                // Nothing is said any more after the end of MPI.
+                eprintln!("error: {}", failure(rank, &error).message);
+            }
+        }
+        if !all_know || transport.barrier().is_ok() {
+            let code = failure(rank, &error).code;
+            transport.abort(i32::from(code as u8), &error.to_string());
+        }
+        (Err(error), None)
     }
 
     /// Whether this rank goes on after an error: others were lost, which it noticed itself or hears
@@ -419,6 +451,7 @@ fn caused_by_peer(error: &RunError) -> bool {
         | RunError::NotFinite { .. }
         | RunError::Replicas { .. }
         | RunError::Checkpoint { .. }
+        | RunError::NoNccl(_)
         | RunError::Resume(_)
         | RunError::Weights(_)
         | RunError::Write { .. } => false,
@@ -433,6 +466,7 @@ fn known_to_all(error: &RunError) -> bool {
         | RunError::NotFinite { .. }
         | RunError::Replicas { .. }
         | RunError::Checkpoint { .. }
+        | RunError::NoNccl(_)
         | RunError::Resume(_) => true,
         RunError::Transport { .. }
         | RunError::Agreement { .. }
@@ -449,7 +483,9 @@ fn known_to_all(error: &RunError) -> bool {
 fn failure(rank: u32, error: &RunError) -> Failure {
     let code = match error {
         RunError::Resume(_) => Code::Usage,
-        RunError::Device { source: DeviceError::OutOfMemory { .. }, .. } => Code::Hardware,
+        RunError::Device { source: DeviceError::OutOfMemory { .. }, .. } | RunError::NoNccl(_) => {
+            Code::Hardware
+        }
         _ if caused_by_peer(error) => Code::Peers,
         _ => Code::Failed,
     };

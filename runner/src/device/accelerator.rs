@@ -2,6 +2,7 @@
 
 use super::coder::Coder;
 use super::cpu::{Call, Rule, Update};
+use crate::transport::TransportError;
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,9 @@ pub enum DeviceError {
         /// What it says.
         why: String,
     },
+    /// It cannot talk to those of other ranks any more.
+    #[error(transparent)]
+    Messages(#[from] TransportError),
 }
 
 /// How much of a device's work is replayed: commands that come again as they were, in one call.
@@ -230,6 +234,10 @@ pub trait Accelerator: Send {
     /// # Errors
     /// When the device has failed.
     fn coder(&mut self) -> Result<Option<Box<dyn Coder>>, DeviceError>;
+
+    /// A message or a sum from another device has written a region, or will have before what is asked for
+    /// next. Devices that keep nothing made of values need not know.
+    fn written(&mut self, _region: Region) {}
 
     /// How much is replayed; none where a device makes no graphs.
     fn graphs(&self) -> Option<Graphs> {

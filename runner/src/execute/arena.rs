@@ -3,9 +3,11 @@
 //! A device with memory of its own has a copy of it, laid out alike; see [`newest`] for who has what. All
 //! that the host does with tensors, messages, samples and checkpoints, stays as it is.
 
+mod messages;
 mod newest;
 
 use crate::device::{Accelerator, Coder, DeviceError, Graphs};
+use messages::Way;
 use newest::{Access, Newest, Side};
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
@@ -17,6 +19,9 @@ use smallvec::SmallVec;
 struct Line([f32; 16]);
 
 const LINE: u64 = size_of::<Line>() as u64;
+
+/// Bytes of the host that a device takes without waiting for anything.
+const AT_ONCE: u64 = 64 << 10;
 
 // SAFETY: 16 floats, 64 bytes, no padding; any bits are floats.
 unsafe impl bytemuck::Zeroable for Line {}
@@ -34,6 +39,8 @@ pub struct Arena {
 
 /// The device's copy.
 struct Distant {
+    // Before the memory that messages lie in.
+    way: Option<Way>,
     accelerator: Box<dyn Accelerator>,
     newest: Newest,
     /// The first thing that went wrong; nothing on either side means anything after it.
@@ -44,8 +51,13 @@ impl Distant {
     /// The host is about to touch a region: fetches what only the device has.
     fn fetch(&mut self, lines: &mut [Line], region: Region, access: Access) {
         let all: &mut [u8] = bytemuck::cast_slice_mut(lines);
-        let accelerator = &mut self.accelerator;
-        let fetched = self.newest.touch(bytes_of(region), (Side::Host, access), |part| {
+        let Self { way, accelerator, newest, .. } = self;
+        let mut way = way.as_mut();
+        let fetched = newest.touch(bytes_of(region), (Side::Host, access), |part| {
+            if let Some(way) = way.take() {
+                accelerator.flush()?;
+                way.fabric.settle()?;
+            }
             accelerator.download(part.start, &mut all[part.start as usize..part.end as usize])
         });
         self.note(fetched);
@@ -54,11 +66,25 @@ impl Distant {
     /// The device is about to touch a region: hands it what only the host has.
     fn hand_over(&mut self, lines: &[Line], region: Region, access: Access) {
         let all: &[u8] = bytemuck::cast_slice(lines);
-        let accelerator = &mut self.accelerator;
-        let handed = self.newest.touch(bytes_of(region), (Side::Device, access), |part| {
+        let Self { way, accelerator, newest, .. } = self;
+        let handed = newest.touch(bytes_of(region), (Side::Device, access), |part| {
+            // The driver may wait for the device before it takes so many bytes.
+            if let Some(way) = way.as_mut().filter(|_| part.end - part.start > AT_ONCE) {
+                accelerator.flush()?;
+                way.fabric.settle()?;
+            }
             accelerator.upload(part.start, &all[part.start as usize..part.end as usize])
         });
         self.note(handed);
+    }
+
+    /// The host is about to wait for the device: looks meanwhile whether others live whom it waits for.
+    fn settle(&mut self) {
+        let Self { way, accelerator, fault: None, .. } = self else { return };
+        let Some(way) = way else { return };
+        let flushed = accelerator.flush();
+        let settled = flushed.and_then(|()| Ok(way.fabric.settle()?));
+        self.note(settled);
     }
 
     fn note(&mut self, result: Result<(), DeviceError>) {
@@ -84,7 +110,7 @@ impl Arena {
 
     /// The same with a copy on a device, whose memory is as large and zeroed.
     pub fn with_copy(bytes: Bytes, accelerator: Box<dyn Accelerator>) -> Self {
-        let device = Distant { accelerator, newest: Newest::default(), fault: None };
+        let device = Distant { way: None, accelerator, newest: Newest::default(), fault: None };
         Self { device: Some(device), ..Self::new(bytes) }
     }
 
@@ -123,6 +149,10 @@ impl Arena {
             let done = work(&mut *device.accelerator);
             device.note(done);
         }
+        if let Some(way) = &mut device.way {
+            way.touch(reads);
+            way.touch(writes);
+        }
     }
 
     /// Notes the moment at which the device has done all that it was asked for so far.
@@ -143,6 +173,10 @@ impl Arena {
     pub fn ages(&mut self, ages: &mut Vec<u64>) {
         ages.clear();
         let device = self.device.as_mut().expect("a device computes");
+        device.settle();
+        if device.fault.is_some() {
+            return;
+        }
         let told = device.accelerator.ages(ages);
         device.note(told);
     }
@@ -152,6 +186,13 @@ impl Arena {
         if let Some(device) = self.device.as_mut().filter(|device| device.fault.is_none()) {
             let done = work(&mut *device.accelerator);
             device.note(done);
+        }
+    }
+
+    /// The host is about to wait for the device in what it asks for next.
+    pub fn settle(&mut self) {
+        if let Some(device) = &mut self.device {
+            device.settle();
         }
     }
 
@@ -179,6 +220,9 @@ impl Arena {
         let device = self.device.as_mut().expect("a device computes");
         device.hand_over(&self.lines, into, Access::Overwrite);
         self.ask(|device| device.take(place, into));
+        if let Some(way) = self.device.as_mut().and_then(|device| device.way.as_mut()) {
+            way.touch(&[into]);
+        }
     }
 
     /// Has the device keep a region as it is now, for [`Self::kept`].
@@ -188,6 +232,7 @@ impl Arena {
 
     /// What was kept, when it is there; zeros on a device that has failed.
     pub fn kept(&mut self, bytes: &mut [u8]) {
+        self.settle();
         self.ask(|device| device.kept(bytes));
     }
 

@@ -59,6 +59,12 @@ pub enum RunError {
         /// What is wrong.
         source: DeviceError,
     },
+    /// NCCL was asked for, and cannot be used.
+    #[error(
+        "--transport nccl: {0}; leave it out, and messages between GPUs go through their hosts where \
+         they have to"
+    )]
+    NoNccl(String),
     /// Training diverged.
     #[error("step {step}: the loss is {loss}; lower the learning rate ({rate})")]
     Diverged {
@@ -124,7 +130,10 @@ impl RunError {
     pub fn is_loss(&self) -> bool {
         match self {
             RunError::Transport { source, .. } | RunError::Agreement { source, .. } => {
-                matches!(source, TransportError::Lost { .. })
+                matches!(
+                    source,
+                    TransportError::Lost { .. } | TransportError::Devices { lost: true, .. }
+                )
             }
             _ => false,
         }
@@ -154,7 +163,10 @@ impl Fault {
 
 impl From<DeviceError> for Fault {
     fn from(error: DeviceError) -> Self {
-        Fault::Device(error)
+        match error {
+            DeviceError::Messages(error) => Fault::Transport(error),
+            error => Fault::Device(error),
+        }
     }
 }
 

@@ -182,6 +182,11 @@ impl Gradients {
         }
     }
 
+    /// Whether a bucket is encoded now; the same on all its ranks.
+    pub fn is_coded(&self, slot: u32) -> bool {
+        self.exchange.is_some() && self.coded(slot).is_some()
+    }
+
     /// Starts to sum a bucket.
     ///
     /// # Safety

@@ -175,6 +175,7 @@ impl<T: Transport> Rank<'_, T> {
         if self.arena.is_distant() {
             let (params, regions): (Vec<usize>, Vec<Region>) = gradients.unzip();
             let mut sums = vec![0.0; regions.len()];
+            self.arena.settle();
             self.arena.compute(&regions, &[], |device| device.squares(&regions, &mut sums));
             params.iter().zip(sums).for_each(|(param, sum)| self.judge.squares[*param] = sum);
             return self.arena.check();

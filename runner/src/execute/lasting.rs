@@ -6,6 +6,7 @@
 
 use super::Rank;
 use super::rank::tied_to;
+use crate::device::DeviceError;
 use pipewright_core::ids::StageId;
 use pipewright_core::plan::{ParamPlace, Region, StageProgram};
 
@@ -49,6 +50,14 @@ impl<T> Rank<'_, T> {
         for tensor in self.lasting() {
             self.arena.fetch(tensor.region);
         }
+    }
+
+    /// Whether the device has done all that it was asked for, and what was fetched is what it has.
+    ///
+    /// # Errors
+    /// What went wrong there.
+    pub fn check_device(&mut self) -> Result<(), DeviceError> {
+        self.arena.check()
     }
 
     /// The values of one of [`Rank::lasting`], after [`Rank::fetch_lasting`].

@@ -18,6 +18,7 @@ mod lasting;
 mod loss_scale;
 mod measure;
 mod memory;
+mod messages;
 mod probe;
 mod rank;
 mod rate;

@@ -19,7 +19,7 @@ use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Graph, Op, Param};
 use pipewright_core::ids::ParamId;
-use pipewright_core::plan::{Instruction, Plan, Program, Region, StageProgram};
+use pipewright_core::plan::{Instruction, Plan, Program, StageProgram};
 use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::{Wait, Work};
 
@@ -301,15 +301,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             }
             Instruction::Load { .. } => {}
             Instruction::Recv { from, tag, region, decode } => {
-                let from = self.replica.peer(from);
-                let end = self.waiting(Wait::Message, |rank| {
-                    rank.transport.recv(from, tag, rank.arena.raw_mut(region))
-                })?;
-                self.recorder.received(tag, end);
-                if let Some(encoded) = decode.filter(|_| self.model.is_none()) {
-                    self.edges.decode(&mut self.arena, encoded, region)?;
-                    counts.busy_ns += self.transport.now_ns() - end;
-                }
+                self.receive((from, tag), region, decode, counts)?;
             }
             Instruction::Run { action, slot, outbox, version, reduces } => {
                 let pass = self.pass(action, (slot, outbox, version), batch);
@@ -317,19 +309,8 @@ impl<'a, T: Transport> Rank<'a, T> {
                     rank.run(action, &pass, reduces, counts)
                 })?;
             }
-            Instruction::Send { to, tag, region, handle, encode, micro_batch, .. } => {
-                if let Some(encoded) = encode.filter(|_| self.model.is_none()) {
-                    let start = self.transport.now_ns();
-                    let compare = micro_batch.0 == 0;
-                    self.edges.encode(&mut self.arena, encoded, region, compare)?;
-                    counts.busy_ns += self.transport.now_ns() - start;
-                }
-                self.recorder.sent(tag, self.transport.now_ns());
-                self.send(self.replica.peer(to), tag, region, handle)?;
-            }
-            Instruction::WaitSend { handle } => {
-                self.waiting(Wait::Receiver, |rank| rank.transport.wait_send(handle as usize))?;
-            }
+            Instruction::Send { .. } => self.send_message(instruction, counts)?,
+            Instruction::WaitSend { handle } => self.wait_send(handle)?,
             Instruction::WaitReduce { stage } => self.wait_reduce(stage)?,
             Instruction::Tie { index } => {
                 self.waiting(Wait::Ranks, |rank| rank.tie(index))?;
@@ -396,6 +377,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             model.start(start);
         }
         team::awake(self.threads, || body(self, counts))?;
+        self.arena.mark();
         self.dawdle(start);
         if let Some(model) = &mut self.model {
             model.finish(&self.transport);
@@ -425,19 +407,6 @@ impl<'a, T: Transport> Rank<'a, T> {
             model.waited(end - start);
         }
         Ok(end)
-    }
-
-    pub(super) fn send(
-        &mut self,
-        to: u32,
-        tag: u32,
-        region: Region,
-        handle: u32,
-    ) -> Result<(), TransportError> {
-        let bytes = self.arena.raw(region);
-        // SAFETY: the program waits for the handle before anything writes to the region, and the
-        // transport is dropped before the arena.
-        unsafe { self.transport.start_send(to, tag, bytes, handle as usize) }
     }
 
     pub(super) fn begin_step(&mut self, step: u64) {

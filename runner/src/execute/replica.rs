@@ -82,8 +82,12 @@ impl<T: Transport> Rank<'_, T> {
             self.arena.check()?;
             return self.gradients.start_there(bucket.slot);
         }
+        if self.arena.talks() && !self.gradients.is_coded(bucket.slot) {
+            self.arena.join(call, bucket.group, bucket.region, bucket.slot);
+            return Ok(());
+        }
         let values = self.arena.floats(bucket.region);
-        // SAFETY: as in `Self::start`.
+        // SAFETY: as in `Self::call`.
         unsafe { self.gradients.start(&mut self.transport, call, bucket, values) }
     }
 
@@ -91,24 +95,31 @@ impl<T: Transport> Rank<'_, T> {
     pub(super) fn wait_reduce(&mut self, stage: StageId) -> Result<(), TransportError> {
         let stage = self.program.stage(stage).expect("its lane");
         let end = self.waiting(Wait::Ranks, |rank| {
-            let slots = stage.buckets.iter().map(|bucket| bucket.slot);
-            slots.into_iter().try_for_each(|slot| rank.gradients.wait(&mut rank.transport, slot))
+            stage.buckets.iter().map(|bucket| bucket.slot).try_for_each(|slot| {
+                if rank.arena.talks() && !rank.gradients.is_coded(slot) {
+                    rank.arena.wait_join(slot);
+                    return Ok(());
+                }
+                rank.gradients.wait(&mut rank.transport, slot)
+            })
         })?;
         self.recorder.reduced(stage.stage, end);
         Ok(())
     }
 
-    fn start(
-        &mut self,
-        call: Collective,
-        group: u32,
-        region: Region,
-        slot: u32,
-    ) -> Result<(), TransportError> {
+    /// A collective call, and its end.
+    fn call(&mut self, call: Collective, group: u32, region: Region) -> Result<(), TransportError> {
+        let slot = self.last_slot();
+        if self.arena.talks() {
+            self.arena.join(call, group, region, slot);
+            self.arena.wait_join(slot);
+            return Ok(());
+        }
         let values = self.arena.floats(region);
         // SAFETY: nothing touches gradients that are complete until the program waits for them, and
         // exchange and transport are dropped before the arena.
-        unsafe { self.transport.start_collective(call, group as usize, values, slot as usize) }
+        unsafe { self.transport.start_collective(call, group as usize, values, slot as usize)? };
+        self.transport.wait_collective(slot as usize)
     }
 
     /// The slot behind those of the buckets.
@@ -125,13 +136,11 @@ impl<T: Transport> Rank<'_, T> {
             writes[0].iter_mut().zip(reads[0]).for_each(|(sum, gradient)| *sum += gradient);
         }
         if let Some(group) = tie.group {
-            let slot = self.last_slot();
             let call = match self.replica.data_parallel.through_first() {
                 true => Collective::Reduce,
                 false => Collective::AllReduce,
             };
-            self.start(call, group, *first, slot)?;
-            self.transport.wait_collective(slot as usize)?;
+            self.call(call, group, *first)?;
         }
         for other in others {
             let (reads, mut writes) = self.arena.views([*first].into_iter(), [*other].into_iter());
@@ -144,12 +153,7 @@ impl<T: Transport> Rank<'_, T> {
     pub(super) fn broadcast(&mut self, stage: StageId) -> Result<(), TransportError> {
         let stage = self.program.stage(stage).expect("its lane");
         // With one lane there is one group: all replicas.
-        let slot = self.last_slot();
-        for place in &stage.params {
-            self.start(Collective::Broadcast, 0, place.weight, slot)?;
-            self.transport.wait_collective(slot as usize)?;
-        }
-        Ok(())
+        stage.params.iter().try_for_each(|place| self.call(Collective::Broadcast, 0, place.weight))
     }
 
     /// The first replica loads everybody's samples.

@@ -83,6 +83,8 @@ pub(super) fn verify<T: Transport>(
 ) -> Result<(), RunError> {
     let at = |source| RunError::Agreement { step, source };
     rank.fetch_lasting();
+    let device = |source| RunError::Device { step, instruction: 0, source };
+    rank.check_device().map_err(device)?;
     let mine = serde_json::to_vec(&rank.sums()).expect("plain data");
     let all = rank.transport.gather(&mine).map_err(at)?;
     let parse = |bytes: &Vec<u8>| -> Vec<(String, u32)> {

@@ -82,6 +82,16 @@ impl Progress {
         }
     }
 
+    /// How GPUs talk to each other.
+    pub fn talks(&self, name: &str) {
+        let text = format!("messages between GPUs: {name}");
+        match &self.kind {
+            Kind::Silent => {}
+            Kind::Plain { .. } => eprintln!("{text}"),
+            Kind::Bar(bar) => bar.println(text),
+        }
+    }
+
     /// The way of gradients was chosen.
     pub fn chose(&self, choice: &Choice) {
         let Choice { step, way, spent_ns, .. } = choice;

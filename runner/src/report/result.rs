@@ -56,6 +56,10 @@ pub struct ResultRecord {
     /// What replicas did not have alike any more, where it failed for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
+    /// How GPUs of several ranks talked to each other: `nccl 2.24.3`, or `mpi, staged: ranks 0 and 1 share
+    /// a GPU`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
     /// The generation of an elastic job that wrote this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
@@ -79,6 +83,7 @@ impl ResultRecord {
             predicted_bubble,
             error: None,
             difference: None,
+            transport: None,
             generation: None,
         }
     }

@@ -54,6 +54,16 @@ pub enum TransportError {
         /// The library's text for it.
         text: String,
     },
+    /// Devices of ranks cannot talk to each other any more.
+    #[error("{what}: {why}")]
+    Devices {
+        /// Between which ranks, and what of: an edge's messages, or sums.
+        what: String,
+        /// What the library says.
+        why: String,
+        /// Whether that is how the loss of a rank looks.
+        lost: bool,
+    },
     /// A message of gradients that no encoder wrote, or values that the codec does not take.
     #[error("sum of bucket {bucket}, values of rank {rank}: {source}")]
     Codec {

@@ -58,8 +58,8 @@ impl Device {
         }
         // With graphs, as runs are.
         let who = (rank, self.are_processes);
-        let engine = open(&self.gpus, who, program, Switch::On).map_err(failure)?;
-        Ok(Some(Box::new(engine)))
+        let opened = open(&self.gpus, who, program, Switch::On).map_err(failure)?;
+        Ok(Some(Box::new(opened.engine)))
     }
 
     /// Says of a cluster what its GPUs are, as seen from the first rank; messages between ranks are

@@ -9,6 +9,7 @@ use crate::report::{Metrics, ResultRecord, Status};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::{Trace, chrome};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Where a run's files go, if anywhere.
 pub(super) struct Output {
@@ -16,6 +17,7 @@ pub(super) struct Output {
     predicted_step_ns: u64,
     predicted_bubble: f64,
     fence: Option<Fence>,
+    talks: OnceLock<String>,
 }
 
 impl Output {
@@ -25,7 +27,13 @@ impl Output {
             predicted_step_ns: prediction.timeline.step.0,
             predicted_bubble: prediction.timeline.bubble(),
             fence,
+            talks: OnceLock::new(),
         }
+    }
+
+    /// How GPUs talk to each other, for the record: what the first rank of this process says.
+    pub fn talks(&self, name: String) {
+        let _ = self.talks.set(name);
     }
 
     /// Where a rank's metrics go, from `first_step` on.
@@ -39,7 +47,7 @@ impl Output {
     fn record(&self, status: Status) -> ResultRecord {
         let generation = self.fence.as_ref().map(Fence::generation);
         let record = ResultRecord::new(status, self.predicted_step_ns, self.predicted_bubble);
-        ResultRecord { generation, ..record }
+        ResultRecord { generation, transport: self.talks.get().cloned(), ..record }
     }
 
     /// Refuses to write where this run is of a generation that was given up.

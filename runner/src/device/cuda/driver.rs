@@ -97,6 +97,11 @@ impl Driver {
         Ok(driver)
     }
 
+    /// Where it computes.
+    pub fn stream(&self) -> Arc<CudaStream> {
+        self.stream.clone()
+    }
+
     fn current(&self) -> Result<(), DeviceError> {
         self.context.bind_to_thread().map_err(|e| failed(&self.name, "make the device current", &e))
     }

@@ -100,6 +100,11 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
+    /// Where the arena begins.
+    pub fn arena(&self) -> DevicePtr {
+        self.arena
+    }
+
     fn place(&self, region: &Region) -> DevicePtr {
         self.arena.after(region.offset.0)
     }
@@ -304,12 +309,12 @@ impl<B: Backend> Accelerator for Engine<B> {
     }
 
     fn copy(&mut self, from: Region, into: Region) -> Result<(), DeviceError> {
-        self.copies.written(into.offset.0..into.offset.0 + into.bytes.0);
+        self.written(into);
         self.backend.copy(self.place(&from), self.place(&into), into.bytes.0)
     }
 
     fn zero(&mut self, region: Region) -> Result<(), DeviceError> {
-        self.copies.written(region.offset.0..region.offset.0 + region.bytes.0);
+        self.written(region);
         self.backend.zero(self.place(&region), region.bytes.0)
     }
 
@@ -347,6 +352,7 @@ impl<B: Backend> Accelerator for Engine<B> {
     }
 
     fn take(&mut self, place: usize, into: Region) -> Result<(), DeviceError> {
+        self.written(into);
         self.backend.arrived(place)?;
         self.backend.copy(self.staged[place], self.place(&into), into.bytes.0)?;
         self.backend.taken(place)
@@ -363,6 +369,10 @@ impl<B: Backend> Accelerator for Engine<B> {
         Ok(())
     }
 
+    fn written(&mut self, region: Region) {
+        self.copies.written(region.offset.0..region.offset.0 + region.bytes.0);
+    }
+
     fn graphs(&self) -> Option<Graphs> {
         self.backend.graphs()
     }
@@ -376,6 +386,7 @@ impl<B: Backend> Accelerator for Engine<B> {
     }
 
     fn restore(&mut self, regions: &[Region]) -> Result<(), DeviceError> {
+        regions.iter().for_each(|region| self.written(*region));
         self.copy_kept(regions, |region, kept| (kept, region))
     }
 

@@ -78,6 +78,25 @@ pub fn gpus() -> Result<Vec<Gpu>, Unusable> {
     (0..count).map(|index| describe(index).map_err(failed)).collect()
 }
 
+impl Gpu {
+    /// Which GPU it is whatever it is called here: its unique number, zeros where the driver does not say,
+    /// and where on its host it is. Parts of a GPU have that place alike.
+    ///
+    /// # Errors
+    /// When the driver does not know it.
+    pub fn identity(&self) -> Result<([u8; 16], String), Unusable> {
+        let device = result::device::get(self.index as i32).map_err(failed)?;
+        let uuid = result::device::get_uuid(device).map_or([0; 16], |id| id.bytes.map(|b| b as u8));
+        let mut text = [0_u8; 32];
+        // SAFETY: it writes a text of at most that length, with its end.
+        unsafe { sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), 32, device) }
+            .result()
+            .map_err(failed)?;
+        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok((uuid, String::from_utf8_lossy(text).into_owned()))
+    }
+}
+
 fn failed(error: DriverError) -> Unusable {
     let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
     Unusable::Driver(text.unwrap_or_else(|_| format!("{:?}", error.0)))

@@ -1,6 +1,7 @@
 //! NVIDIA's libraries, found at run time.
 
-use cudarc::{cublaslt, cudnn, driver, nccl, nvrtc};
+use super::nccl::Api;
+use cudarc::{cublaslt, cudnn, driver, nvrtc};
 use std::fmt;
 
 /// A library that a run on GPUs may use.
@@ -43,7 +44,7 @@ impl Library {
                 Self::Nvrtc => nvrtc::sys::is_culib_present(),
                 Self::CublasLt => cublaslt::sys::is_culib_present(),
                 Self::Cudnn => cudnn::sys::is_culib_present(),
-                Self::Nccl => nccl::sys::is_culib_present(),
+                Self::Nccl => Api::of_system().is_some(),
             }
         }
     }
@@ -68,10 +69,7 @@ impl Library {
                 }
                 Self::CublasLt => Some(dotted(cublaslt::sys::cublasLtGetVersion())),
                 Self::Cudnn => Some(dotted(cudnn::sys::cudnnGetVersion())),
-                Self::Nccl => {
-                    nccl::sys::ncclGetVersion(&raw mut number).result().ok()?;
-                    Some(dotted(number as usize))
-                }
+                Self::Nccl => Api::of_system().map(Api::version),
             }
         }
     }

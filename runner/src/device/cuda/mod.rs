@@ -13,6 +13,7 @@
 //! backend    ... and handed to a device: the driver, or an emulator in tests
 //! driver     a GPU: streams, graphs, memory that samples leave from; products of matrices by cuBLASLt, convolutions by
 //!            cuDNN
+//! nccl       messages and sums between GPUs
 //! ```
 //! Nothing is linked: libraries are loaded when they are first asked for, so one program starts on every
 //! machine. `cudarc` panics where a library is missing, hence [`Library::is_present`] comes before each
@@ -29,6 +30,7 @@ mod engine;
 mod gpu;
 pub mod kernels;
 mod library;
+pub mod nccl;
 mod products;
 mod recorder;
 

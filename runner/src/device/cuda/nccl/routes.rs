@@ -1,0 +1,141 @@
+//! Who sends to whom, and who sums together: a communicator each.
+//!
+//! NCCL has no tags: what two ranks send each other in a communicator arrives in the order in which it was
+//! sent, and a call that waits for its peer holds up those behind it. So every edge of the plan has a
+//! communicator and a stream of its own for each direction and pair of ranks: neither another edge nor the
+//! way back can hold it up. What is left to ask is that both ends take its messages in one order, which is
+//! looked at here.
+
+use pipewright_core::ids::LaneId;
+use pipewright_core::plan::{Instruction, Plan, Program};
+use pipewright_core::predict::Prediction;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Ranks that share a communicator, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The messages of an edge.
+    Edge {
+        /// The sender, number 0 of the communicator.
+        from: u32,
+        /// The receiver, number 1.
+        to: u32,
+        /// The edge: a message's tag, divided by the number of micro-batches.
+        edge: u32,
+    },
+    /// The collective calls of a group.
+    Group {
+        /// Its number.
+        group: usize,
+        /// Its ranks.
+        ranks: Vec<u32>,
+    },
+}
+
+impl Line {
+    /// All ranks.
+    pub fn ranks(&self) -> Vec<u32> {
+        match self {
+            Self::Edge { from, to, .. } => vec![*from, *to],
+            Self::Group { ranks, .. } => ranks.clone(),
+        }
+    }
+
+    /// For messages of the rank `by`.
+    pub fn label(&self, by: u32) -> String {
+        match self {
+            Self::Edge { from, to, edge } => {
+                format!("rank {by}, messages of edge {edge} from rank {from} to rank {to}")
+            }
+            Self::Group { ranks, .. } => format!("rank {by}, sums of ranks {ranks:?}"),
+        }
+    }
+}
+
+/// Messages that overtake each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("lanes {from} and {to} take the messages of edge {edge} in different orders")]
+pub struct Disorder {
+    /// The sender.
+    pub from: u32,
+    /// The receiver.
+    pub to: u32,
+    /// The edge.
+    pub edge: u32,
+}
+
+/// What ranks send and sum on their devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routes {
+    /// In the order in which all ranks set them up.
+    pub lines: Vec<Line>,
+    /// Micro-batches: a tag is `edge x micro-batches + micro-batch`.
+    pub micro_batches: u32,
+}
+
+/// By sending lane, receiving lane and edge: tags in order.
+type Tags = BTreeMap<(u32, u32, u32), Vec<u32>>;
+
+impl Routes {
+    /// Those of a plan; `evaluation` is what its lanes do with test samples.
+    ///
+    /// # Errors
+    /// When two lanes do not take messages in one order.
+    pub fn new(
+        plan: &Plan,
+        prediction: &Prediction,
+        evaluation: &[Vec<Instruction>],
+    ) -> Result<Self, Disorder> {
+        let m = plan.micro_batches;
+        let train = prediction.programs.iter().map(|program: &Program| &program.train[..]);
+        let edges = edges(train, m)?;
+        edges_of_evaluation(evaluation, m)?;
+        let data_parallel = plan.data_parallel;
+        let of_replica = |replica: u32| {
+            let rank = move |lane: u32| data_parallel.rank(LaneId(lane), replica);
+            edges.iter().map(move |(from, to, edge)| Line::Edge {
+                from: rank(*from),
+                to: rank(*to),
+                edge: *edge,
+            })
+        };
+        let groups = prediction.groups.iter().enumerate().map(|(group, ranks)| Line::Group {
+            group,
+            ranks: ranks.iter().map(|rank| rank.0).collect(),
+        });
+        let lines = (0..data_parallel.replicas).flat_map(of_replica).chain(groups);
+        Ok(Self { lines: lines.filter(|line| line.ranks().len() > 1).collect(), micro_batches: m })
+    }
+}
+
+/// The same order is asked of evaluation, which sends on edges of training.
+fn edges_of_evaluation(programs: &[Vec<Instruction>], m: u32) -> Result<(), Disorder> {
+    edges(programs.iter().map(|program| &program[..]), m).map(|_| ())
+}
+
+/// All edges between lanes on which values travel as they are.
+fn edges<'a>(
+    programs: impl Iterator<Item = &'a [Instruction]>,
+    m: u32,
+) -> Result<Vec<(u32, u32, u32)>, Disorder> {
+    let (mut sent, mut received) = (Tags::new(), Tags::new());
+    for (lane, program) in (0..).zip(programs) {
+        for instruction in program {
+            match *instruction {
+                Instruction::Send { to, tag, encode: None, .. } if to.0 != lane => {
+                    sent.entry((lane, to.0, tag / m)).or_default().push(tag);
+                }
+                Instruction::Recv { from, tag, decode: None, .. } if from.0 != lane => {
+                    received.entry((from.0, lane, tag / m)).or_default().push(tag);
+                }
+                _ => {}
+            }
+        }
+    }
+    let in_order = |key: &&(u32, u32, u32)| sent.get(key) != received.get(key);
+    match sent.keys().chain(received.keys()).find(in_order) {
+        Some(&(from, to, edge)) => Err(Disorder { from, to, edge }),
+        None => Ok(sent.into_keys().collect()),
+    }
+}

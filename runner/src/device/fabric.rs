@@ -1,0 +1,65 @@
+//! Messages and sums between the memories of ranks' devices, without their hosts.
+
+use crate::transport::{Collective, TransportError};
+use pipewright_core::plan::Region;
+
+/// A moment in a device's work: [`Fabric::mark`] counts them from 1, and all begins at 0.
+pub type Mark = u64;
+
+/// Moves regions of ranks' arenas from device to device. Nothing waits for another rank on the host:
+/// what is started here and what the device is asked for elsewhere wait for each other on the device,
+/// as each call says. Messages of one sender, receiver and edge arrive in the order in which they were
+/// started; those of different edges, and sums, do not wait for each other.
+///
+/// # Errors
+/// [`TransportError`], as for [`Transport`](crate::transport::Transport): after any error the run is over
+/// for this rank, and what was under way has been given up.
+pub trait Fabric: Send {
+    /// For reports: `nccl 2.24.3`.
+    fn name(&self) -> &str;
+
+    /// Starts to send a region as it is when the device has done what it was asked for so far. `handle`
+    /// is in use until [`Self::sent`].
+    fn send(
+        &mut self,
+        to: u32,
+        tag: u32,
+        region: Region,
+        handle: usize,
+    ) -> Result<(), TransportError>;
+
+    /// What the device is asked for from now on comes after the message of `handle` has left.
+    fn sent(&mut self, handle: usize) -> Result<(), TransportError>;
+
+    /// Starts to receive a region, which nothing touches any more that was asked for after `free`. What the
+    /// device is asked for from now on comes after it has arrived.
+    fn receive(
+        &mut self,
+        from: u32,
+        tag: u32,
+        region: Region,
+        free: Mark,
+    ) -> Result<(), TransportError>;
+
+    /// The moment at which the device has done what it was asked for so far.
+    fn mark(&mut self) -> Result<Mark, TransportError>;
+
+    /// Starts a collective call on single precision values as they are when the device has done what it was
+    /// asked for so far. All ranks of a group start the same calls in the same order. `slot` is in use
+    /// until [`Self::joined`].
+    fn join(
+        &mut self,
+        call: Collective,
+        group: usize,
+        region: Region,
+        slot: usize,
+    ) -> Result<(), TransportError>;
+
+    /// What the device is asked for from now on comes after the call of `slot`.
+    fn joined(&mut self, slot: usize) -> Result<(), TransportError>;
+
+    /// Waits until the device has done what it was asked for so far, and looks meanwhile whether the others
+    /// still live. It comes before anything else on the host that would wait for the device: that could
+    /// wait for ever.
+    fn settle(&mut self) -> Result<(), TransportError>;
+}

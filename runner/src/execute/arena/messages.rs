@@ -1,0 +1,224 @@
+//! Regions on their way between the devices of ranks, where these can talk to each other.
+//!
+//! What waits for what is said on the device, so the host only has to know since when nobody uses the bytes
+//! that a message will overwrite: then it may arrive while the device still computes something else.
+
+use super::newest::Access;
+use super::{Arena, Distant};
+use crate::device::{DeviceError, Fabric, Mark};
+use crate::transport::{Collective, TransportError};
+use pipewright_core::plan::{Instruction, Program, Region};
+
+/// A way between devices.
+pub(super) struct Way {
+    pub fabric: Box<dyn Fabric>,
+    rank: u32,
+    uses: Uses,
+    /// By handle: what is being sent.
+    sent: Vec<Region>,
+    /// By slot: what is being summed.
+    joined: Vec<Region>,
+    /// Messages of this rank to itself that it has not received: stages of one lane send each other some.
+    own: Vec<(u32, Region)>,
+}
+
+/// When the device used the regions of messages last.
+struct Uses {
+    /// Each with the moment after which nothing uses it.
+    regions: Vec<(Region, Mark)>,
+    /// The last moment that was marked.
+    now: Mark,
+}
+
+impl Uses {
+    fn of(program: &Program) -> Self {
+        let received = program.train.iter().filter_map(|instruction| match instruction {
+            Instruction::Recv { region, decode: None, .. } => Some((*region, 0)),
+            _ => None,
+        });
+        let mut regions: Vec<(Region, Mark)> = received.collect();
+        regions.sort_by_key(|(region, _)| (region.offset, region.bytes));
+        regions.dedup();
+        Self { regions, now: 0 }
+    }
+
+    /// The device was asked for something that uses a region.
+    fn touch(&mut self, region: Region) {
+        let next = self.now + 1;
+        for (other, last) in &mut self.regions {
+            if other.offset < region.offset + region.bytes
+                && region.offset < other.offset + other.bytes
+            {
+                *last = next;
+            }
+        }
+    }
+
+    /// Whether something was used since the last moment.
+    fn is_behind(&self) -> bool {
+        self.regions.iter().any(|(_, last)| *last > self.now)
+    }
+
+    /// Since when a region is free; later than now where that was not marked yet.
+    fn free(&self, region: Region) -> Mark {
+        let found = self.regions.iter().find(|(other, _)| *other == region);
+        // A message that training does not have: free when all is done.
+        found.map_or(self.now + 1, |(_, last)| *last)
+    }
+}
+
+impl Way {
+    /// The device was asked for something that uses regions.
+    pub fn touch(&mut self, regions: &[Region]) {
+        regions.iter().for_each(|region| self.uses.touch(*region));
+    }
+
+    fn mark(&mut self) -> Result<(), TransportError> {
+        self.uses.now = self.fabric.mark()?;
+        Ok(())
+    }
+}
+
+/// Keeps what belongs to a number, below which others may not be known yet.
+fn put(list: &mut Vec<Region>, at: u32, region: Region) {
+    let at = at as usize;
+    if list.len() <= at {
+        list.resize(at + 1, Region::default());
+    }
+    list[at] = region;
+}
+
+impl Distant {
+    /// Does something with the way to other devices, unless something failed before.
+    fn talk(&mut self, work: impl FnOnce(&mut Way) -> Result<(), TransportError>) {
+        let Some(way) = self.way.as_mut().filter(|_| self.fault.is_none()) else { return };
+        // Streams are told to wait for what the device was asked for: it must know of it.
+        let flushed = self.accelerator.flush();
+        let done = flushed.and_then(|()| work(way).map_err(DeviceError::Messages));
+        self.note(done);
+    }
+}
+
+impl Arena {
+    /// The device sends and sums by `fabric` from now on, as rank `rank` of a program.
+    ///
+    /// # Panics
+    /// Without a device.
+    pub fn talk_by(&mut self, fabric: Box<dyn Fabric>, rank: u32, program: &Program) {
+        let device = self.device.as_mut().expect("devices talk");
+        let uses = Uses::of(program);
+        device.way = Some(Way { fabric, rank, uses, sent: vec![], joined: vec![], own: vec![] });
+    }
+
+    /// Whether the device talks to those of other ranks.
+    pub fn talks(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| device.way.is_some())
+    }
+
+    fn device(&mut self) -> &mut Distant {
+        self.device.as_mut().expect("who talks has a device")
+    }
+
+    /// Starts to send a region. What goes wrong here and below is told by [`Arena::check`].
+    pub fn send(&mut self, (to, tag): (u32, u32), region: Region, handle: u32) {
+        let Self { lines, device } = self;
+        let device = device.as_mut().expect("who talks has a device");
+        device.hand_over(lines, region, Access::Read);
+        device.talk(|way| {
+            put(&mut way.sent, handle, region);
+            if to == way.rank {
+                way.own.push((tag, region));
+                return Ok(());
+            }
+            way.fabric.send(to, tag, region, handle as usize)
+        });
+    }
+
+    /// What comes now may overwrite what was sent.
+    pub fn wait_send(&mut self, handle: u32) {
+        self.device().talk(|way| {
+            let region = way.sent.get(handle as usize).copied().unwrap_or_default();
+            way.fabric.sent(handle as usize)?;
+            way.touch(&[region]);
+            Ok(())
+        });
+    }
+
+    /// What comes now finds a message in a region.
+    pub fn receive(&mut self, (from, tag): (u32, u32), region: Region) {
+        let own = self.device().way.as_mut().filter(|way| way.rank == from).and_then(|way| {
+            let at = way.own.iter().position(|(other, _)| *other == tag)?;
+            Some(way.own.swap_remove(at).1)
+        });
+        if let Some(sent) = own {
+            return self.compute(&[sent], &[region], |device| device.copy(sent, region));
+        }
+        let Self { lines, device } = self;
+        let device = device.as_mut().expect("who talks has a device");
+        device.hand_over(lines, region, Access::Overwrite);
+        device.talk(|way| {
+            let free = way.uses.free(region);
+            if free > way.uses.now {
+                way.mark()?;
+            }
+            way.fabric.receive(from, tag, region, free)
+        });
+        device.accelerator.written(region);
+    }
+
+    /// Starts a collective call on a region.
+    pub fn join(&mut self, call: Collective, group: u32, region: Region, slot: u32) {
+        let Self { lines, device } = self;
+        let device = device.as_mut().expect("who talks has a device");
+        device.hand_over(lines, region, Access::ReadWrite);
+        device.talk(|way| {
+            put(&mut way.joined, slot, region);
+            way.fabric.join(call, group as usize, region, slot as usize)
+        });
+    }
+
+    /// What comes now finds the result of a collective call.
+    pub fn wait_join(&mut self, slot: u32) {
+        let device = self.device();
+        let mut written = Region::default();
+        device.talk(|way| {
+            written = way.joined.get(slot as usize).copied().unwrap_or_default();
+            way.fabric.joined(slot as usize)?;
+            way.touch(&[written]);
+            Ok(())
+        });
+        device.accelerator.written(written);
+    }
+
+    /// A piece of work was asked for: messages that need no more than that may come from now on.
+    pub fn mark(&mut self) {
+        if let Some(device) = &mut self.device {
+            device.talk(|way| if way.uses.is_behind() { way.mark() } else { Ok(()) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipewright_core::units::Bytes;
+
+    fn region(offset: u64, bytes: u64) -> Region {
+        Region { offset: Bytes(offset), bytes: Bytes(bytes) }
+    }
+
+    #[test]
+    fn a_region_is_free_after_its_last_use() {
+        let [a, b] = [region(0, 64), region(64, 64)];
+        let mut uses = Uses { regions: vec![(a, 0), (b, 0)], now: 0 };
+        assert!(!uses.is_behind());
+        uses.touch(region(128, 8));
+        assert_eq!((uses.free(a), uses.is_behind()), (0, false), "others touch something else");
+        uses.touch(region(60, 8));
+        assert_eq!((uses.free(a), uses.free(b), uses.is_behind()), (1, 1, true));
+        uses.now = 1;
+        uses.touch(b);
+        assert_eq!((uses.free(a), uses.free(b)), (1, 2));
+        assert_eq!(uses.free(region(0, 32)), 2, "what is not known is free when all is done");
+    }
+}
