@@ -163,7 +163,7 @@ fn copies_are_right(what: &str, plan: &Plan) {
 const HALF: [Precision; 2] = [Precision::Bf16, Precision::F16];
 
 fn with(precision: Precision, mut draft: Draft) -> Draft {
-    (draft.mini_batch, draft.steps) = (8, 5);
+    (draft.mini_batch, draft.steps) = (8, 4);
     draft.training.precision = precision;
     draft
 }
@@ -191,6 +191,11 @@ fn copies_in_every_schedule() {
         copies_are_right(&kind.to_string(), &draft.plan().unwrap().0);
     }
     assert_eq!(versions, 2, "schedules that keep several versions of the parameters");
+    for kind in [ScheduleKind::PipeDream, ScheduleKind::PipeDream2Bw] {
+        let mut draft = with(Precision::Bf16, draft(Preset::DigitsCnn, 2));
+        (draft.schedule, draft.micro_batches) = (kind, 4);
+        copies_are_right(&format!("digits-cnn, {kind}"), &draft.plan().unwrap().0);
+    }
 }
 
 /// Tables that two stages share, statistics, every optimizer, replicas that are handed their parameters.
@@ -259,8 +264,12 @@ fn schedules_in_half_like_the_processor() {
         return;
     }
     let plain = [ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::ZbH1];
-    let plain = plain.into_iter().flat_map(|kind| HALF.map(|precision| (kind, precision)));
-    for (kind, precision) in plain.chain([(ScheduleKind::PipeDream, Precision::Bf16)]) {
+    let plain = plain.into_iter().flat_map(|kind| HALF.map(|precision| (kind, precision, 5e-3)));
+    // Four updates a step, each by two samples: what is rounded grows as fast as in twelve steps. That it is
+    // rounding alone is seen in single precision.
+    let often = [(Precision::F32, 1e-4), (Precision::Bf16, 2e-2)];
+    let often = often.map(|(precision, most)| (ScheduleKind::PipeDream, precision, most));
+    for (kind, precision, far_at_most) in plain.chain(often) {
         for draft in [small(2), draft(Preset::DigitsCnn, 2)] {
             let mut draft = with(precision, draft);
             (draft.schedule, draft.micro_batches, draft.steps) = (kind, 4, 3);
@@ -271,7 +280,7 @@ fn schedules_in_half_like_the_processor() {
             for ((losses, _), (found, _)) in here.iter().zip(&there) {
                 for (step, (loss, found)) in losses.iter().zip(found).enumerate() {
                     let far = (loss - found).abs() / loss.abs().max(1e-3);
-                    assert!(far < 5e-3, "{what}, step {step}: {found} is not {loss}");
+                    assert!(far < far_at_most, "{what}, step {step}: {found} is not {loss}");
                 }
             }
         }
