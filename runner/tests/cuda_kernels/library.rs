@@ -1,6 +1,7 @@
 //! Convolutions as cuDNN is asked for them. Its calls are answered by `cudnn.cpp`, which computes what the
 //! library's manual says, so that a descriptor or an argument in the wrong place shows without a GPU.
 
+use crate::case::Noise;
 use crate::emulator;
 use crate::layers::convolutions;
 use crate::like_the_processor::compare_by;
@@ -24,37 +25,76 @@ fn load() {
     });
 }
 
+/// A step by the library, but for those that are left to our own kernels.
+fn perform(library: &RefCell<Convolutions>, step: &Step, storage: Storage) {
+    let mut library = library.borrow_mut();
+    match step {
+        Step::Convolution(step) if !step.shape.is_depthwise() || storage != Storage::F32 => {
+            let bytes = library.workspace(step, storage).unwrap().expect("it has this one");
+            let mut workspace = Tensor::new(bytes as usize);
+            let rest = library.convolve(step, storage, workspace.at()).unwrap();
+            rest.expect("it has this one").iter().for_each(emulator::run);
+            workspace.bytes();
+        }
+        step => {
+            if let Step::Convolution(step) = step {
+                assert_eq!(library.workspace(step, storage), Ok(None));
+            }
+            run(step, storage);
+        }
+    }
+}
+
+fn library() -> RefCell<Convolutions> {
+    load();
+    RefCell::new(Convolutions::new("a test", Bytes(1 << 30), std::ptr::null_mut()))
+}
+
 #[test]
 fn every_pass_by_the_library() {
     if !emulator::is_there() {
         return;
     }
-    load();
     for storage in [Storage::F32, Storage::Bf16] {
-        let library =
-            RefCell::new(Convolutions::new("a test", Bytes(1 << 30), std::ptr::null_mut()));
-        let perform = |step: &Step| match step {
-            // Others are left to our own kernels.
-            Step::Convolution(step) if !step.shape.is_depthwise() || storage != Storage::F32 => {
-                let mut library = library.borrow_mut();
-                let bytes = library.workspace(step, storage).unwrap().expect("it has this one");
-                let mut workspace = Tensor::new(bytes as usize);
-                let rest = library.convolve(step, storage, workspace.at()).unwrap();
-                rest.expect("it has this one").iter().for_each(emulator::run);
-                workspace.bytes();
-            }
-            step => {
-                if let Step::Convolution(step) = step {
-                    assert_eq!(library.borrow_mut().workspace(step, storage), Ok(None));
-                }
-                run(step, storage);
-            }
-        };
+        let library = library();
         for (seed, case) in (1..).zip(convolutions()) {
             let run = &mut |call: &Call, operands: Operands| {
+                let perform = |step: &Step| perform(&library, step, storage);
                 on_the_emulator_by(storage, call, operands, &perform);
             };
             compare_by(storage, case, seed, run);
+        }
+    }
+}
+
+/// The second backward pass adds to what the first one left, by the library and by our own kernels.
+#[test]
+fn gradients_are_added_to() {
+    if !emulator::is_there() {
+        return;
+    }
+    let library = library();
+    for (own, storage) in [(true, Storage::F32), (false, Storage::F32), (false, Storage::Bf16)] {
+        for (seed, mut case) in (1..).zip(convolutions()) {
+            case.fill(seed);
+            let run = &mut |call: &Call, operands: Operands| {
+                let perform = |step: &Step| match own {
+                    true => run(step, storage),
+                    false => perform(&library, step, storage),
+                };
+                on_the_emulator_by(storage, call, operands, &perform);
+            };
+            let forward = case.forward(run);
+            let gradient = Noise(seed).vec(forward.output.len());
+            let once = case.backward(run, &forward, &gradient);
+            let mut twice = once.clone();
+            case.backward_into(run, &forward, &gradient, &mut twice);
+            for (once, twice) in once.params.iter().zip(&twice.params) {
+                let largest = once.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+                assert!(largest > 0.0, "{:?} has a gradient", case.op);
+                let far = once.iter().zip(twice).map(|(x, y)| (2.0 * x - y).abs());
+                assert!(far.fold(0.0, f32::max) < 1e-6 * largest, "{:?}, {storage:?}", case.op);
+            }
         }
     }
 }
