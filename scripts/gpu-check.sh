@@ -49,27 +49,80 @@ row() { # NAME COMMAND..
     tail -n 15 "$work/log" | sed 's/^/    /'
   fi
 }
-row 'training like the processor, 1 and 3 ranks' "$folder/test-cuda_engine" --exact on_a_gpu
-row 'CUDA graphs compute what commands do' "$folder/test-cuda_graphs" --exact training::on_a_gpu
-row 'memory that is not there is an error' "$folder/test-devices" --exact more_memory_than_there_is
+# Tests look for their data where they were built, or in the package that this names.
+export CARGO_MANIFEST_DIR=$root/runner
+test_of() { "$folder/test-$1" --exact "$2"; }
+row 'operations beside PyTorch, f32 1e-4, bf16 1e-2' test_of cuda_engine golden::operations_on_a_gpu
+row 'training runs of PyTorch done again, 1e-4' test_of cuda_engine golden::runs_on_a_gpu
+row 'training like the processor, 1 and 3 ranks' test_of cuda_engine on_a_gpu
+row '2 and 4 ranks on one GPU train as one' test_of cuda_engine golden::ranks_share_a_gpu
+row 'CUDA graphs compute what commands do' test_of cuda_graphs training::on_a_gpu
+row 'memory that is not there is an error' test_of devices more_memory_than_there_is
+
+plan() { # MODEL BATCH PRECISION STEPS OPTION.. -> $work/plan.json
+  local model=$1 batch=$2 precision=$3 steps=$4
+  shift 4
+  "$folder/runner" plan --model "$model" --stages 1 --schedule gpipe --mini-batch "$batch" \
+    --micro-batches 1 --learning-rate 1e-4 --precision "$precision" --steps "$steps" "$@" \
+    -o "$work/plan.json" >"$work/log" 2>&1
+}
+train() { # OPTION..
+  "$folder/runner" run "$work/plan.json" --device cuda --out "$work/run" --json "$@" >"$work/json" 2>"$work/log"
+}
+
+# Killed while it trains, it goes on from its last checkpoint: nothing of it holds the GPU.
+killed() {
+  plan resnet18 32 f32 200
+  train --overwrite --save-every 20 &
+  local job=$! waited=0
+  until [ "$(wc -l <"$work/run/rank-000.jsonl" 2>/dev/null || echo 0)" -ge 50 ]; do
+    kill -0 "$job" && [ $((waited += 1)) -lt 1200 ] || { echo 'it does not train'; return 1; }
+    sleep 0.1
+  done
+  kill -9 "$job"
+  wait "$job" || true
+  train --resume "$work/run" && grep -q '"steps": 200' "$work/json"
+}
+row 'kill -9, then on from the checkpoint' killed
+
+printf '\nCodecs, GB/s of single precision, and their shares of a copy of the same values\n'
+"$folder/runner" bench codecs --device cuda --sizes 16MiB..256MiB || true
+
+printf '\nSums over two replicas on this GPU that a run hides behind its computing: '
+if plan resnet50 128 f32 12 --replicas 2 && train --overwrite; then
+  "$python" scripts/gpu/overlap.py "$work/run/trace.json"
+else
+  tail -n 1 "$work/log"
+fi
+
+readonly gpt2=transformer:layers=12,hidden=768,heads=12,sequence=1024,vocabulary=50257
+printf '\n%-10s %12s %12s %8s\n' network 'predicted ms' 'measured ms' off
+for model in resnet50 "$gpt2"; do
+  # Measured operation by operation, and put together by the planner.
+  if plan "$model" 16 bf16 30 &&
+    "$folder/runner" profile "$work/plan.json" --device cuda -o "$work/cluster.json" 2>"$work/log" &&
+    plan "$model" 16 bf16 30 --cluster "$work/cluster.json" && train --overwrite; then
+    "$python" scripts/gpu/predicted.py "${model%%:*}" "$work/json" "$work/run/rank-000.jsonl"
+  else
+    tail -n 1 "$work/log"
+  fi
+done
 
 printf '\n%-10s %6s %10s %22s %22s %22s %7s\n' network batch precision 'PyTorch eager ms' \
   'PyTorch compiled ms' 'Pipewright ms' ratio
 while read -r name model batch; do
-  "$folder/runner" plan --model "$model" --stages 1 --schedule gpipe --mini-batch "$batch" \
-    --micro-batches 1 --learning-rate 1e-4 --steps 30 -o "$work/plan.json" >"$work/log" 2>&1
-  ours=none
-  if "$folder/runner" run "$work/plan.json" --device cuda --out "$work/run" --overwrite --json \
-    >/dev/null 2>"$work/log"; then
-    ours=$("$python" scripts/pytorch/median.py "$work/run/rank-000.jsonl")
-  else
-    tail -n 1 "$work/log" >&2
-  fi
-  eager=$("$python" scripts/pytorch/step.py "$model" "$batch" cuda 30 2>>"$work/log" || true)
-  compiled=$("$python" scripts/pytorch/step.py "$model" "$batch" cuda-compiled 30 2>>"$work/log" || true)
-  "$python" scripts/pytorch/gpu_row.py "$name" "$batch" fp32 "$eager" "$compiled" "$ours"
+  for precision in f32 tf32 bf16; do
+    ours=none
+    if plan "$model" "$batch" "$precision" 30 && train --overwrite; then
+      ours=$("$python" scripts/gpu/median.py "$work/run/rank-000.jsonl")
+    else
+      tail -n 1 "$work/log" >&2
+    fi
+    theirs() { "$python" scripts/pytorch/step.py "$model" "$batch" "$1" 30 "$precision" 2>>"$work/log" || true; }
+    "$python" scripts/gpu/row.py "$name" "$batch" "$precision" "$(theirs cuda)" "$(theirs cuda-compiled)" "$ours"
+  done
 done <<EOF
 resnet50 resnet50 256
 vgg16 vgg16 128
-gpt2 transformer:layers=12,hidden=768,heads=12,sequence=1024,vocabulary=50257 16
+gpt2 $gpt2 16
 EOF

@@ -1,14 +1,23 @@
 //! Training on a GPU's kernels: ranks whose device is the emulator of `cuda_kernels`, or a GPU where there is
 //! one, train as those of the processor do, up to the order of sums.
 
+#[path = "kernels/case.rs"]
+#[allow(dead_code, reason = "what other suites need of it")]
+mod case;
 mod common;
 #[path = "cuda_graphs/emulated.rs"]
 mod emulated;
 #[path = "cuda_kernels/emulator.rs"]
 #[allow(dead_code, reason = "sizes of arguments are compared elsewhere")]
 mod emulator;
+#[path = "cuda_engine/golden.rs"]
+mod golden;
 #[path = "cuda_engine/precisions.rs"]
 mod precisions;
+#[path = "kernels/vector.rs"]
+mod vector;
+#[path = "kernels/golden.rs"]
+mod vectors;
 
 use common::{draft, draft_of, networks};
 use emulated::Emulated;
@@ -16,7 +25,7 @@ use pipewright_core::plan::{Plan, Precision, Program};
 use pipewright_core::predict::predict;
 use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::device::Accelerator;
-use pipewright_runner::device::cuda::{Driver, Engine, Recorder, gpus};
+use pipewright_runner::device::cuda::{Driver, Engine, Gpu, Recorder, gpus};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
@@ -145,14 +154,26 @@ fn heads_that_are_too_wide() {
     assert!(error.ends_with(words), "{error}");
 }
 
-/// Ranks share the GPU where there is one.
+/// The GPU, or nothing, which is said.
+fn first_gpu() -> Option<Gpu> {
+    let found = gpus().ok().and_then(|all| all.into_iter().next());
+    if found.is_none() {
+        pipewright::tools::refused("this machine has no GPU");
+    }
+    found
+}
+
+/// Ranks share it.
+fn on_gpu(gpu: Gpu) -> impl Fn(&Program) -> Box<dyn Accelerator> + Sync {
+    move |program| {
+        let driver = Driver::open(&gpu).unwrap();
+        Box::new(Engine::new(Recorder::new(driver), program.tensors(), "a rank").unwrap())
+    }
+}
+
 #[test]
 fn on_a_gpu() {
-    let Ok(gpus) = gpus() else {
-        return pipewright::tools::refused("this machine has no GPU");
-    };
-    trains_like_the_processor(&|program| {
-        let driver = Driver::open(&gpus[0]).unwrap();
-        Box::new(Engine::new(Recorder::new(driver), program.tensors(), "a rank").unwrap())
-    });
+    if let Some(gpu) = first_gpu() {
+        trains_like_the_processor(&on_gpu(gpu));
+    }
 }

@@ -1,4 +1,4 @@
-"""One line of gpu-check.sh's table: gpu_row.py NAME BATCH PRECISION EAGER COMPILED OURS.
+"""One line of gpu-check.sh's table: row.py NAME BATCH PRECISION EAGER COMPILED OURS.
 
 EAGER and COMPILED are lines of step.py, or empty; OURS is milliseconds, or `none`. The ratio is
 PyTorch's eager step over ours: above 1 we are faster.

@@ -1,11 +1,11 @@
 """Step time of PyTorch on the networks that `runner plan --model` calls by the same name.
 
-Usage: step.py NETWORK MINI_BATCH THREADS|cuda|cuda-compiled [STEPS] [fp32|tf32|bf16]
+Usage: step.py NETWORK MINI_BATCH THREADS|cuda|cuda-compiled [STEPS] [f32|tf32|bf16]
 
 Prints one line of JSON: the parameters, and the median, fastest and slowest step in milliseconds.
 A step is what a user's loop does: zero_grad, forward, loss, backward, SGD with momentum 0.9; data
 lies in memory (of the GPU). The convolutions run in channels_last as well, PyTorch's own advice, and
-the faster of the two layouts counts. fp32 is single precision without tf32, tf32 with it in products
+the faster of the two layouts counts. f32 is single precision without tf32, tf32 with it in products
 and convolutions, bf16 is autocast: as users do it, weights stay in single precision.
 """
 
@@ -181,7 +181,7 @@ def measure(name, batch, steps, layout, device, compiled, precision):
 def main():
     name, batch, where = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     steps = int(sys.argv[4]) if len(sys.argv) > 4 else 20
-    precision = sys.argv[5] if len(sys.argv) > 5 else "fp32"
+    precision = sys.argv[5] if len(sys.argv) > 5 else "f32"
     device = "cuda" if where.startswith("cuda") else "cpu"
     if device == "cpu":
         torch.set_num_threads(int(where))

@@ -129,14 +129,11 @@ impl<T: Transport> Rank<'_, T> {
         }
         self.arena.end_batch();
         self.stage_ahead(batch);
-        let start = self.transport.now_ns();
         let mut kept = vec![[0_u32; 2]; std::mem::take(&mut self.kept) as usize];
         if !kept.is_empty() {
             self.arena.kept(bytemuck::cast_slice_mut(&mut kept));
         }
         kept.iter().for_each(|words| counts.add(words));
-        // The device has computed meanwhile.
-        counts.busy_ns += self.transport.now_ns() - start;
         self.arena.check()?;
         Ok(())
     }

@@ -324,7 +324,10 @@ impl<'a, T: Transport> Rank<'a, T> {
                 if self.model.is_none() {
                     self.look_at_gradients()?;
                 }
-                counts.busy_ns += self.transport.now_ns() - start;
+                // A device says itself how long it worked; the rest is waiting for it.
+                if !self.arena.is_distant() {
+                    counts.busy_ns += self.transport.now_ns() - start;
+                }
                 self.waiting(Wait::Ranks, |rank| rank.judge.meet(&mut rank.transport))?;
                 self.judged();
                 counts.gradient_norm = self.judge.norm();

@@ -12,15 +12,23 @@ const TOLERANCE: f32 = 1e-4;
 const VECTORS: usize = 51;
 
 /// Compares output, input gradients and parameter gradients of every vector.
+#[allow(dead_code, reason = "not all who include this compute in single precision alone")]
 pub fn suite(launch: Launch) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ops");
+    within(TOLERANCE, launch);
+}
+
+/// The same with another tolerance.
+pub fn within(tolerance: f32, launch: Launch) {
+    let path = Path::new(&crate::vector::package()).join("tests/data/ops");
     let mut files: Vec<_> = std::fs::read_dir(path).expect("vectors").flatten().collect();
     files.sort_by_key(|file| file.file_name());
     assert!(files.len() >= VECTORS, "only {} vectors", files.len());
     for file in files {
         let name = file.file_name().to_string_lossy().replace(".safetensors", "");
         let bytes = std::fs::read(file.path()).expect("a vector");
-        check(&Vector::new(&name, &bytes), launch);
+        let mut vector = Vector::new(&name, &bytes);
+        vector.tolerance = tolerance;
+        check(&vector, launch);
     }
 }
 
@@ -145,6 +153,9 @@ fn close(vector: &Vector, key: &str, got: &[f32]) {
     assert_eq!(got.len(), expected.len(), "{name} {key}");
     let largest = expected.iter().fold(0.0f32, |max, x| max.max(x.abs()));
     for (i, (a, b)) in got.iter().zip(expected).enumerate() {
-        assert!((a - b).abs() <= TOLERANCE * largest, "{name} {key}[{i}]: {a}, expected {b}");
+        assert!(
+            (a - b).abs() <= vector.tolerance * largest,
+            "{name} {key}[{i}]: {a}, expected {b}"
+        );
     }
 }

@@ -5,8 +5,15 @@ use pipewright_core::graph::{DType, Function, Interpolation, Op, TensorSpec, Win
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
+/// The package's folder: where it was built, or where this test has been taken to.
+pub fn package() -> String {
+    std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").into())
+}
+
 pub struct Vector<'a> {
     pub name: String,
+    /// How far numbers may be off, as a share of the largest of their tensor.
+    pub tolerance: f32,
     pub op: String,
     pub attrs: Value,
     tensors: SafeTensors<'a>,
@@ -18,7 +25,8 @@ impl<'a> Vector<'a> {
         let metadata = metadata.metadata().clone().expect("metadata");
         let attrs = serde_json::from_str(&metadata["attrs"]).expect("attrs");
         let tensors = SafeTensors::deserialize(bytes).expect("tensors");
-        Self { name: name.into(), op: metadata["op"].clone(), attrs, tensors }
+        let (name, op) = (name.into(), metadata["op"].clone());
+        Self { name, tolerance: 1e-4, op, attrs, tensors }
     }
 
     /// A tensor's numbers; indexes as the bits of u32.
