@@ -17,6 +17,7 @@ build() { # FOLDER
     --test cuda_engine --test cuda_graphs --test devices --message-format=json |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | while read -r test; do
     name=$(basename "$test")
+    [ "$name" != runner ] || continue
     cp "$test" "$1/test-${name%-*}"
   done
   strip "$1"/*
