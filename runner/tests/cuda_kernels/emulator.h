@@ -6,6 +6,7 @@
 // block. Shared memory begins as NaN. Waiting for what never comes is an error and no hang.
 #pragma once
 #include <cmath>
+#include <csetjmp>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -26,13 +27,15 @@ constexpr unsigned WARP = 32;
 enum class State : uint8_t { Fresh, Ready, AtBarrier, AtWarp, Done };
 
 struct Fiber {
-    ucontext_t context;
+    jmp_buf place; // where it waits, once it has begun
+    ucontext_t beginning;
+    bool begun = false;
     std::vector<char> stack;
 };
 
 inline std::mutex lock; // shared memory is static: one grid at a time
 inline uint3 grid_size, block_size, block_index, thread_index;
-inline ucontext_t scheduler;
+inline jmp_buf scheduler;
 inline std::vector<State> states;
 inline std::vector<Fiber *> fibers; // by thread
 inline std::vector<Fiber *> idle;
@@ -53,6 +56,19 @@ inline void take_turn(unsigned thread) {
                     thread / block_size.x / block_size.y};
 }
 
+// Contexts only begin fibers: swapcontext asks the kernel for the signal mask at every turn, which is
+// most of the time of a kernel with barriers.
+inline void resume(Fiber *fiber) {
+    if (_setjmp(scheduler) != 0) return;
+    if (fiber->begun) _longjmp(fiber->place, 1);
+    fiber->begun = true;
+    setcontext(&fiber->beginning);
+}
+
+inline void pause(Fiber *fiber) {
+    if (_setjmp(fiber->place) == 0) _longjmp(scheduler, 1);
+}
+
 // Runs threads that have not begun, until one of them waits.
 inline void fiber_main() {
     Fiber *self = starting;
@@ -65,30 +81,29 @@ inline void fiber_main() {
             states[current] = State::Done;
         }
         idle.push_back(self);
-        swapcontext(&self->context, &scheduler);
+        pause(self);
     }
 }
 
 inline void wait(State state) {
-    unsigned thread = current;
-    states[thread] = state;
-    swapcontext(&fibers[thread]->context, &scheduler);
+    states[current] = state;
+    pause(fibers[current]);
 }
 
 inline void begin_fiber() {
     if (idle.empty()) {
         Fiber *fiber = new Fiber;
         fiber->stack.resize(STACK);
-        getcontext(&fiber->context);
-        fiber->context.uc_stack.ss_sp = fiber->stack.data();
-        fiber->context.uc_stack.ss_size = STACK;
-        fiber->context.uc_link = nullptr;
-        makecontext(&fiber->context, fiber_main, 0);
+        getcontext(&fiber->beginning);
+        fiber->beginning.uc_stack.ss_sp = fiber->stack.data();
+        fiber->beginning.uc_stack.ss_size = STACK;
+        fiber->beginning.uc_link = nullptr;
+        makecontext(&fiber->beginning, fiber_main, 0);
         idle.push_back(fiber);
     }
     starting = idle.back();
     idle.pop_back();
-    swapcontext(&scheduler, &starting->context);
+    resume(starting);
 }
 
 // Lets the lanes of a warp go on that have met in one exchange.
@@ -116,7 +131,7 @@ inline bool run_ready() {
         unsigned thread = in_order(i);
         if (states[thread] == State::Ready) {
             take_turn(thread);
-            swapcontext(&scheduler, &fibers[thread]->context);
+            resume(fibers[thread]);
             ran = true;
         }
     }

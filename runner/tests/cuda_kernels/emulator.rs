@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 /// Compilers, the first of which that is there is taken.
 const COMPILERS: [&str; 3] = ["clang++", "g++", "c++"];
 
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 9] = [
     "-std=c++17",
     "-O2",
     "-shared",
@@ -20,6 +20,7 @@ const FLAGS: [&str; 8] = [
     "-DEMULATOR",
     "-ffp-contract=off",
     "-fno-strict-aliasing",
+    "-U_FORTIFY_SOURCE", // its longjmp refuses to go to another stack
 ];
 
 #[repr(C)]
