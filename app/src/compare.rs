@@ -139,6 +139,7 @@ fn choices(a: &Inputs, b: &Inputs) -> Vec<Row> {
         count("replicas-row", n("Replicas"), &|i| i.rest.data_parallel.replicas.into()),
         row("recompute", n("Recompute"), &recompute),
         row("gradients", n("Gradients as"), &|i| i.rest.communication.gradients.to_string()),
+        row("precision-row", n("Precision"), &|i| i.rest.training.precision.word().to_owned()),
         row("edges-row", n("Between nodes"), &|i| i.rest.communication.edges.across.to_string()),
     ];
     always.into_iter().chain(differing.into_iter().filter(|row| row.change.is_some())).collect()

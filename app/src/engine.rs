@@ -4,7 +4,7 @@ use crate::inputs::Inputs;
 use crate::shared::Shared;
 use crate::times::Times;
 use pipewright_core::cost::{Cluster, Costs};
-use pipewright_core::graph::{Graph, Layer};
+use pipewright_core::graph::{Graph, Layer, Precision};
 use pipewright_core::ids::StageId;
 use pipewright_core::partition::{self, balanced, uniform};
 use pipewright_core::plan::{self, PlanError};
@@ -47,6 +47,7 @@ pub struct Figures {
 pub struct Ground {
     pub graph: Shared<Graph>,
     pub cluster: Shared<Cluster>,
+    pub precision: Precision,
     /// For micro-batches of the inputs' size.
     pub costs: Shared<Costs>,
     /// The typed times that the cluster has.
@@ -56,14 +57,16 @@ pub struct Ground {
 impl Ground {
     pub fn of(inputs: &Inputs) -> Self {
         let (graph, cluster) = (inputs.model.graph(), inputs.cluster());
-        let costs = Shared::new(Costs::new(&graph, &cluster, samples(inputs)));
-        Self { graph, cluster, costs, times: inputs.typed().cloned() }
+        let precision = inputs.rest.training.precision;
+        let costs = Shared::new(Costs::new(&graph, &cluster, samples(inputs), precision));
+        Self { graph, cluster, precision, costs, times: inputs.typed().cloned() }
     }
 
     /// Whether inputs have this graph, this cluster and these times.
     pub fn is_of(&self, inputs: &Inputs) -> bool {
         inputs.model.graph_is(&self.graph)
             && inputs.cluster.cluster_is(&self.cluster)
+            && inputs.rest.training.precision == self.precision
             && inputs.typed() == self.times.as_ref()
     }
 
@@ -78,7 +81,7 @@ impl Ground {
         if self.costs.samples == samples {
             return self.clone();
         }
-        let costs = Shared::new(Costs::new(&self.graph, &self.cluster, samples));
+        let costs = Shared::new(Costs::new(&self.graph, &self.cluster, samples, self.precision));
         Self { costs, ..self.clone() }
     }
 }

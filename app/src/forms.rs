@@ -66,7 +66,7 @@ pub fn title(form: Form) -> (&'static str, &'static str) {
 /// All forms of these inputs on so many devices, each priced for one mini-batch or with the reason why it
 /// does not apply, a sentence without its full stop.
 pub fn rows(inputs: &Inputs, ground: &Ground, devices: u32) -> Vec<Row> {
-    let costs = Costs::new(&ground.graph, &ground.cluster, inputs.mini_batch);
+    let costs = Costs::new(&ground.graph, &ground.cluster, inputs.mini_batch, ground.precision);
     let work = Workload::of(&ground.graph, &costs);
     let row = |form: Form| {
         let stages = if form == Form::Hybrid { devices / 2 } else { devices };

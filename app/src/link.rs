@@ -9,6 +9,7 @@
 //! | `cuts` | first nodes of the stages after the first: `4,8,11` |
 //! | `batch`, `mb` | samples of a step, micro-batches |
 //! | `s` | schedule |
+//! | `precision` | number formats: f32, tf32, bf16, f16 |
 //! | `replicas` | copies of the pipeline |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
 //! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
@@ -23,6 +24,7 @@ use crate::presets;
 use crate::screen::Screen;
 use crate::texts::{t, tr};
 use pipewright_core::compress::{CodecKind, Reduction};
+use pipewright_core::graph::Precision;
 use pipewright_core::schedule::ScheduleKind;
 
 /// What a link says.
@@ -100,6 +102,8 @@ pub fn write(inputs: &Inputs, near: Option<&Ground>, screen: Screen, asked: Aske
         let list: Vec<String> = inputs.cuts.iter().map(u32::to_string).collect();
         put("cuts", list.join(","), String::new());
     }
+    let precision = inputs.rest.training.precision.word();
+    put("precision", precision.into(), Precision::default().word().into());
     put("replicas", inputs.rest.data_parallel.replicas.to_string(), "1".into());
     let communication = &inputs.rest.communication;
     put("codec", communication.gradients.to_string(), "fp32".into());
@@ -144,6 +148,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     }
     // What links carry is as they say.
     let rest = &mut link.inputs.rest;
+    rest.training.precision = Precision::default();
     rest.data_parallel.replicas = 1;
     rest.communication.gradients = Reduction::default();
     rest.communication.hierarchical = false;
@@ -248,6 +253,11 @@ fn choose(
         "replicas" => {
             let most = REPLICAS_MAX.into();
             inputs.rest.data_parallel.replicas = number(value, 1, most)? as u32;
+        }
+        "precision" => {
+            let known = Precision::of_word(value);
+            inputs.rest.training.precision =
+                known.ok_or_else(|| t("no precision has that name"))?;
         }
         "codec" => inputs.rest.communication.gradients = codec(value)?,
         "hosts" => inputs.rest.communication.hierarchical = number(value, 0, 1)? == 1,

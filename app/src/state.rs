@@ -22,7 +22,7 @@ use crate::shared::Shared;
 use crate::speedup::Curves;
 use crate::suggest::Advice;
 use leptos::prelude::*;
-use pipewright_core::cost::Cluster;
+use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
 use pipewright_core::schedule::Action;
 use pipewright_core::timeline::Timeline;
@@ -383,11 +383,12 @@ fn ground(
     cluster: Memo<Shared<Cluster>>,
 ) -> Memo<Ground> {
     let samples = Memo::new(move |_| inputs.with(engine::samples));
+    let precision = Memo::new(move |_| inputs.with(|i| i.rest.training.precision));
     Memo::new(move |_| {
-        let (graph, cluster) = (graph.get(), cluster.get());
-        let costs = pipewright_core::cost::Costs::new(&graph, &cluster, samples.get());
+        let (graph, cluster, precision) = (graph.get(), cluster.get(), precision.get());
+        let costs = Costs::new(&graph, &cluster, samples.get(), precision);
         let times = inputs.with_untracked(|i| i.typed().cloned());
-        Ground { graph, cluster, costs: Shared::new(costs), times }
+        Ground { graph, cluster, precision, costs: Shared::new(costs), times }
     })
 }
 

@@ -2,6 +2,7 @@
 
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::elastic::{BatchRule, Place, replan, reroute, reroute_to, sizes};
+use pipewright_core::graph::Precision;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::ids::LaneId;
 use pipewright_core::partition::balanced;
@@ -13,7 +14,8 @@ fn plan(model: &str, stages: u32, replicas: u32) -> Plan {
     let model: Preset = model.parse().expect("a preset");
     let graph = model.graph().expect("a network");
     let cluster = Cluster::preset("dgx-a100").expect("a preset");
-    let cuts = balanced(&graph, &Costs::new(&graph, &cluster, 4), stages).expect("enough layers");
+    let cuts = balanced(&graph, &Costs::new(&graph, &cluster, 4, Precision::F32), stages)
+        .expect("enough layers");
     let mut draft = Draft::new(Model::Preset(model), cluster, cuts);
     draft.micro_batches = 2 * stages;
     draft.mini_batch = u64::from(replicas * draft.micro_batches) * 4;

@@ -2,7 +2,7 @@
 //! 64 lanes x 512 micro-batches. `cargo bench -p pipewright-core`.
 
 use pipewright_core::cost::{Cluster, Costs};
-use pipewright_core::graph::{Graph, GraphBuilder};
+use pipewright_core::graph::{Graph, GraphBuilder, Precision};
 use pipewright_core::plan::{Draft, Inputs, Model, lower, training_graphs};
 use pipewright_core::predict::predict;
 use pipewright_core::schedule::{ScheduleKind, check};
@@ -60,7 +60,7 @@ fn main() {
         };
         let graphs = training_graphs(&inputs);
         let programs = lower(&inputs, &graphs);
-        let costs = Costs::new(&graph, &cluster, 4);
+        let costs = Costs::new(&graph, &cluster, 4, Precision::F32);
         let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
         println!(
             "{kind}: generate {:.2} ms, check {:.2}, autodiff {:.2}, lower {:.2}, simulate {:.2}; \

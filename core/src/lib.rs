@@ -7,13 +7,15 @@
 //!
 //! ```
 //! use pipewright_core::cost::{Cluster, Costs};
+//! use pipewright_core::graph::Precision;
 //! use pipewright_core::graph::presets::Preset;
 //! use pipewright_core::partition;
 //! use pipewright_core::plan::{Draft, Model};
 //!
 //! let graph = Preset::Vgg16.graph()?;
 //! let cluster = Cluster::preset("dgx-a100")?;
-//! let cuts = partition::balanced(&graph, &Costs::new(&graph, &cluster, 8), 4)?;
+//! let costs = Costs::new(&graph, &cluster, 8, Precision::F32);
+//! let cuts = partition::balanced(&graph, &costs, 4)?;
 //! let mut draft = Draft::new(Model::Preset(Preset::Vgg16), cluster, cuts);
 //! (draft.mini_batch, draft.micro_batches) = (64, 8);
 //! let (plan, prediction) = draft.plan()?;

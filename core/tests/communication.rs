@@ -3,6 +3,7 @@
 use pipewright_core::compress::{CodecKind, Reduction, USUAL};
 use pipewright_core::cost::memory::States;
 use pipewright_core::cost::{Cluster, CodecSpeed, Costs, Link, Workload};
+use pipewright_core::graph::Precision;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Communication, DataParallel, Draft, Edges, Model, Plan};
 use pipewright_core::predict::search::{Encoding, Fixed, Search, Space, encodings};
@@ -123,7 +124,8 @@ fn edges_cost_and_save_what_their_codecs_do() {
 fn the_search_chooses_ways_when_asked_and_never_else() {
     let cluster = hosts(4, 30e6);
     let graph = Preset::Alexnet.graph().unwrap();
-    let model = |samples| Workload::of(&graph, &Costs::new(&graph, &cluster, samples));
+    let model =
+        |samples| Workload::of(&graph, &Costs::new(&graph, &cluster, samples, Precision::F32));
     let gradients = ["fp32", "fp8-e5m2"].map(|way| way.parse().unwrap());
     let space = |way| Space {
         model: &model,

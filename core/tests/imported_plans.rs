@@ -2,7 +2,7 @@
 
 use pipewright_core::cost::import::read;
 use pipewright_core::cost::{Cluster, Workload};
-use pipewright_core::graph::Graph;
+use pipewright_core::graph::{Graph, Precision};
 use pipewright_core::partition;
 use pipewright_core::plan::{Draft, Model, Plan};
 use pipewright_core::schedule::ScheduleKind;
@@ -44,7 +44,8 @@ fn a_plan_of_a_profile_predicts_the_profiles_times() {
         assert_eq!(graph.layers().len(), work.items.len());
         let samples = work.samples;
         for stages in [1, 2, 4] {
-            let costs = pipewright_core::cost::Costs::new(&graph, &cluster, samples);
+            let costs =
+                pipewright_core::cost::Costs::new(&graph, &cluster, samples, Precision::F32);
             let cuts = partition::balanced(&graph, &costs, stages).unwrap();
             let mut draft = Draft::new(Model::Graph(graph.clone()), cluster.clone(), cuts.clone());
             draft.schedule = ScheduleKind::GPipe;
@@ -91,7 +92,7 @@ fn every_preset_can_be_planned() {
     for preset in PRESETS {
         let graph = preset.graph().unwrap();
         let cluster = Cluster::preset("dgx-a100").unwrap();
-        let costs = pipewright_core::cost::Costs::new(&graph, &cluster, 2);
+        let costs = pipewright_core::cost::Costs::new(&graph, &cluster, 2, Precision::F32);
         let cuts = partition::balanced(&graph, &costs, 4).unwrap();
         let mut draft = Draft::new(Model::Preset(preset), cluster, cuts);
         (draft.mini_batch, draft.micro_batches) = (8, 4);

@@ -1,6 +1,6 @@
 //! Plans that recompute: what a stage's problem says of it, plans made to fit, plans refused.
 
-use pipewright_core::cost::{Cluster, Costs};
+use pipewright_core::cost::Cluster;
 use pipewright_core::graph::autodiff::SequenceError;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::ids::StageId;
@@ -40,7 +40,7 @@ const EFFORT: u64 = 200;
 fn problems(plan: &Plan) -> (Vec<StageProblem>, Prediction) {
     let (graph, schedule) = plan.check().unwrap();
     let inputs = plan.inputs(&graph, &schedule);
-    let costs = Costs::new(&graph, &plan.cluster, plan.samples());
+    let costs = plan.costs(&graph, plan.samples());
     let costs = costs.with_backward(schedule.splits_backward());
     let prediction = predict(plan).unwrap();
     let graphs = training_graphs(&inputs);

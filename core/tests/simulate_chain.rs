@@ -35,7 +35,8 @@ fn same(inputs: &Inputs, costs: Option<&[StageCost]>) -> bool {
     let costs: Vec<StageCost> = match costs {
         Some(costs) => costs.to_vec(),
         None => {
-            let costs = Costs::new(inputs.graph, inputs.cluster, inputs.samples);
+            let costs =
+                Costs::new(inputs.graph, inputs.cluster, inputs.samples, inputs.training.precision);
             let costs = costs.with_backward(inputs.schedule.splits_backward());
             graphs.iter().map(|graph| StageCost::new(graph, &costs)).collect()
         }

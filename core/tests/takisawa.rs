@@ -5,6 +5,7 @@
 
 use pipewright_core::cost::takisawa::FIG7;
 use pipewright_core::cost::{Cluster, Costs};
+use pipewright_core::graph::Precision;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::partition::{balanced, refine, uniform};
 use pipewright_core::plan::{Draft, Model};
@@ -15,7 +16,8 @@ fn step_of(preset: Preset, mini_batch: u64, d: u64, m: u64, by_time: bool) -> f6
     let cluster = Cluster::preset("reedbush-l").unwrap();
     let graph = preset.graph().unwrap();
     let cuts = if by_time {
-        balanced(&graph, &Costs::new(&graph, &cluster, mini_batch / m), d as u32).unwrap()
+        balanced(&graph, &Costs::new(&graph, &cluster, mini_batch / m, Precision::F32), d as u32)
+            .unwrap()
     } else {
         uniform(&graph, d as u32).unwrap()
     };
@@ -93,7 +95,7 @@ fn refined(preset: Preset, mini_batch: u64, ms: &[u64], d: u64) -> f64 {
             (draft.mini_batch, draft.micro_batches) = (mini_batch, *m as u32);
             draft.plan().unwrap().1.timeline.step
         };
-        let costs = Costs::new(&graph, &cluster, mini_batch / m);
+        let costs = Costs::new(&graph, &cluster, mini_batch / m, Precision::F32);
         let starts =
             [balanced(&graph, &costs, d as u32).unwrap(), uniform(&graph, d as u32).unwrap()];
         let found = starts.map(|cuts| refine(&cuts, &allowed, 200, step).time);

@@ -5,6 +5,7 @@
 //! docs/prediction.md.
 
 use pipewright_core::cost::{Cluster, Costs, Device, Link, Workload};
+use pipewright_core::graph::Precision;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::partition::split;
 use pipewright_core::predict::search::Chain;
@@ -49,7 +50,7 @@ fn p40() -> Cluster {
 fn throughput(preset: Preset, (devices, batch, chunks, _): Row) -> f64 {
     let (graph, cluster) = (preset.graph().unwrap(), p40());
     let samples = batch / u64::from(chunks);
-    let work = Workload::of(&graph, &Costs::new(&graph, &cluster, samples));
+    let work = Workload::of(&graph, &Costs::new(&graph, &cluster, samples, Precision::F32));
     let blocks: Vec<u32> = graph.layers().iter().map(|l| l.first_node.0).collect();
     let chain = Chain::new(&work, &blocks, 1).unwrap();
     let stages = devices.max(1);

@@ -8,8 +8,8 @@ use crate::shared::Shared;
 use crate::texts::{t, tr};
 use crate::times::{Times, Typed, TypedLayer};
 use pipewright_core::cost::{Cluster, Costs, MeasuredNode, NodeCost, Sample, SplitSample};
-use pipewright_core::graph::Graph;
 use pipewright_core::graph::autodiff::ComputationKind;
+use pipewright_core::graph::{Graph, Precision};
 use pipewright_core::units::Nanos;
 
 /// Which pass a time is of.
@@ -82,8 +82,8 @@ pub fn typed(
     let range = anatomy.layers[layer].nodes.clone();
     let computes = |node: &usize| anatomy.work[layer].iter().any(|(n, _)| n == node);
     let nodes: Vec<usize> = (range.start as usize..range.end as usize).filter(computes).collect();
-    let scale =
-        Scale { own: Ground::new(graph, &chosen), with: Ground::new(graph, &inputs.cluster()) };
+    let ground = |cluster| Ground::new(graph, cluster, inputs.rest.training.precision);
+    let scale = Scale { own: ground(&chosen), with: ground(&inputs.cluster()) };
     let nodes = scale.nodes(&nodes, &parts, pass, now);
     let known = inputs.typed().and_then(|times| times.of(layer as u32));
     let mut typed = TypedLayer {
@@ -114,18 +114,19 @@ pub fn reset(inputs: &mut Inputs, layer: Option<usize>) {
 struct Ground<'a> {
     graph: &'a Graph,
     cluster: Cluster,
+    precision: Precision,
     costs: Vec<Costs>,
 }
 
 impl<'a> Ground<'a> {
-    fn new(graph: &'a Graph, cluster: &Cluster) -> Self {
-        Self { graph, cluster: cluster.clone(), costs: vec![] }
+    fn new(graph: &'a Graph, cluster: &Cluster, precision: Precision) -> Self {
+        Self { graph, cluster: cluster.clone(), precision, costs: vec![] }
     }
 
     fn node(&mut self, samples: u64, node: usize) -> NodeCost {
         let known = self.costs.iter().position(|c| c.samples == samples);
         let at = known.unwrap_or_else(|| {
-            self.costs.push(Costs::new(self.graph, &self.cluster, samples));
+            self.costs.push(Costs::new(self.graph, &self.cluster, samples, self.precision));
             self.costs.len() - 1
         });
         self.costs[at].nodes[node]

@@ -1,6 +1,7 @@
 //! The left column: what is chosen.
 
 use super::icons::{Icon, icon};
+use super::precision::PrecisionSelect;
 use super::schedule::ScheduleSelect;
 use super::slider::Slider;
 use super::split::Split;
@@ -110,9 +111,11 @@ pub fn ClusterSelect(id: &'static str) -> impl IntoView {
             state.edit(|inputs| inputs.cluster = cluster);
         }
     };
+    let precision = Memo::new(move |_| state.inputs.with(|i| i.rest.training.precision));
     let facts = move || {
         state.cluster.with(|c| {
-            let flops = c.device.flops_per_sec / 1e12;
+            let half = c.device.half_flops_per_sec.filter(|_| precision.get().is_half());
+            let flops = half.unwrap_or(c.device.flops_per_sec) / 1e12;
             let flops = if flops < 1.0 {
                 format!("{:.0} GFLOP/s", flops * 1e3)
             } else {
@@ -198,6 +201,7 @@ fn Pipeline() -> impl IntoView {
             unit=Signal::derive(|| t("smp").to_owned())
             values=Signal::derive(move || multiples(micro.get())) value=batch />
         <ScheduleSelect id="schedule" />
+        <PrecisionSelect id="precision" />
     }
 }
 

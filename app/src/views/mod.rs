@@ -17,10 +17,10 @@ mod moves;
 mod painter;
 mod pair;
 mod palette;
-
 mod pictures;
 mod playground;
 mod pointer;
+mod precision;
 mod program;
 mod recompute;
 mod results;

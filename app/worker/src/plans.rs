@@ -64,7 +64,9 @@ impl Planning {
         // A worker asks one question and ends with it, so what searches borrow is never given back.
         let graph: &'static Graph = Box::leak(Box::new(graph));
         let cluster = Box::leak(Box::new(plan.cluster.clone()));
-        let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples));
+        let precision = plan.training.precision;
+        let model =
+            move |samples| Workload::of(graph, &Costs::new(graph, cluster, samples, precision));
         let model: &'static (dyn Fn(u64) -> Workload + Sync) = Box::leak(Box::new(model));
         let mut parts = vec![];
         // Those with one stage a lane are soon through and lead the way; then all that keep a stage on one

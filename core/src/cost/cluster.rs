@@ -49,6 +49,10 @@ pub struct Device {
     pub name: String,
     /// Single-precision peak.
     pub flops_per_sec: f64,
+    /// Peak of products in bf16 and fp16; a device without it computes in single precision whatever
+    /// is stored in two bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_flops_per_sec: Option<f64>,
     /// Share of the peak that matrix products reach.
     pub efficiency: f64,
     /// Memory bandwidth.
@@ -197,8 +201,10 @@ impl Cluster {
             Err(ClusterError::Value { cluster: self.name.clone(), field, value, must })
         };
         let across = self.network_collectives.unwrap_or(self.network);
+        let half = self.device.half_flops_per_sec.unwrap_or(self.device.flops_per_sec);
         let rates = [
             ("device.flops_per_sec", self.device.flops_per_sec),
+            ("device.half_flops_per_sec", half),
             ("device.memory_bytes_per_sec", self.device.memory_bytes_per_sec),
             ("local.bytes_per_sec", self.local.bytes_per_sec),
             ("network.bytes_per_sec", self.network.bytes_per_sec),

@@ -21,8 +21,8 @@ pub use profile::{MeasuredNode, Profile, ProfileError, Sample, SplitSample};
 pub use roofline::roofline;
 pub use workload::{Edge, Item, NetworkError, Rules, Shard, Sync, Workload};
 
-use crate::graph::Graph;
 use crate::graph::autodiff::ComputationKind;
+use crate::graph::{Graph, Precision};
 use crate::ids::NodeId;
 use crate::units::Nanos;
 
@@ -69,8 +69,8 @@ pub struct Costs {
 impl Costs {
     /// The costs of `graph` on `cluster`: measured ones where its profile has the node, the
     /// roofline's elsewhere.
-    pub fn new(graph: &Graph, cluster: &Cluster, samples: u64) -> Self {
-        let mut costs = roofline(graph, &cluster.device, samples);
+    pub fn new(graph: &Graph, cluster: &Cluster, samples: u64, precision: Precision) -> Self {
+        let mut costs = roofline(graph, &cluster.device, samples, precision);
         if let Some(profile) = &cluster.profile {
             profile.apply(graph, &mut costs);
         }

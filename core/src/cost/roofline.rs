@@ -7,7 +7,7 @@
 //! Limits: efficiencies differ by kind of operation, not by shape; caches are not modelled.
 
 use super::{Costs, Device, NodeCost};
-use crate::graph::{Graph, Node, Op};
+use crate::graph::{Graph, Node, Op, Precision};
 use crate::units::Nanos;
 
 impl Device {
@@ -24,26 +24,53 @@ impl Device {
 }
 
 /// The costs of every node for micro-batches of `samples` samples. Linear in the nodes.
-pub fn roofline(graph: &Graph, device: &Device, samples: u64) -> Costs {
-    let nodes = graph.nodes().iter().map(|node| node_cost(graph, node, device, samples)).collect();
+pub fn roofline(graph: &Graph, device: &Device, samples: u64, precision: Precision) -> Costs {
+    let numbers = Numbers::of(device, precision);
+    let cost = |node| node_cost(graph, node, device, (samples, numbers));
+    let nodes = graph.nodes().iter().map(cost).collect();
     Costs { samples, nodes }
 }
 
-fn node_cost(graph: &Graph, node: &Node, device: &Device, samples: u64) -> NodeCost {
+/// What a precision changes.
+#[derive(Clone, Copy)]
+struct Numbers {
+    flops_per_sec: f64,
+    /// Share of its bytes in f32 that an activation has, and what is read of a parameter.
+    width: f64,
+}
+
+impl Numbers {
+    /// A device that cannot multiply in two bytes unpacks what is stored so: no faster than in four.
+    fn of(device: &Device, precision: Precision) -> Self {
+        match device.half_flops_per_sec.filter(|_| precision.is_half()) {
+            Some(flops_per_sec) => Self { flops_per_sec, width: 0.5 },
+            None => Self { flops_per_sec: device.flops_per_sec, width: 1.0 },
+        }
+    }
+}
+
+fn node_cost(
+    graph: &Graph,
+    node: &Node,
+    device: &Device,
+    (samples, numbers): (u64, Numbers),
+) -> NodeCost {
     if node.op.is_source() || node.op.is_view() {
         return NodeCost::default();
     }
     let inputs = graph.input_specs(node);
     let b = samples as f64;
     let flops = node.op.forward_flops(&inputs, &node.output) as f64 * b;
-    let input_bytes = inputs.iter().map(|i| i.bytes().0).sum::<u64>() as f64 * b;
-    let output_bytes = node.output.bytes().0 as f64 * b;
+    let values = b * numbers.width;
+    let input_bytes = inputs.iter().map(|i| i.bytes().0).sum::<u64>() as f64 * values;
+    let output_bytes = node.output.bytes().0 as f64 * values;
     let trained = |id: &&crate::ids::ParamId| graph.param(**id).trainable;
     let param_bytes = 4.0
         * node.params.iter().filter(trained).map(|id| graph.param(*id).elements()).sum::<u64>()
             as f64;
+    let read_bytes = param_bytes * numbers.width;
     let time = |flops: f64, bytes: f64| {
-        let arithmetic = flops / (device.flops_per_sec * device.efficiency_of(&node.op));
+        let arithmetic = flops / (numbers.flops_per_sec * device.efficiency_of(&node.op));
         let traffic = bytes / (device.memory_bytes_per_sec * device.memory_efficiency());
         device.overhead_ns + Nanos::from_secs(arithmetic.max(traffic))
     };
@@ -51,7 +78,7 @@ fn node_cost(graph: &Graph, node: &Node, device: &Device, samples: u64) -> NodeC
     // An addition hands its gradient on as it is.
     let input_gradient = match is_add {
         true => Nanos::ZERO,
-        false => time(flops, input_bytes + output_bytes + param_bytes),
+        false => time(flops, input_bytes + output_bytes + read_bytes),
     };
     // Reads both sides, reads and writes the accumulated gradient.
     let weight_gradient = match param_bytes > 0.0 {
@@ -59,7 +86,7 @@ fn node_cost(graph: &Graph, node: &Node, device: &Device, samples: u64) -> NodeC
         false => Nanos::ZERO,
     };
     NodeCost {
-        forward: time(flops, input_bytes + output_bytes + param_bytes),
+        forward: time(flops, input_bytes + output_bytes + read_bytes),
         input_gradient,
         weight_gradient,
         split_input_gradient: input_gradient,
@@ -81,11 +108,11 @@ mod tests {
         let device = Cluster::preset("dgx-a100").unwrap().device;
         let graph = Preset::Fc32 { width: 4096 }.graph().unwrap();
         let first_linear = 1;
-        let large = roofline(&graph, &device, 8192).nodes[first_linear].forward;
+        let large = roofline(&graph, &device, 8192, Precision::F32).nodes[first_linear].forward;
         let flops = 2.0 * 4096.0 * 4096.0 * 8192.0;
         let peak = flops / (device.flops_per_sec * device.efficiency);
         assert_eq!(large - device.overhead_ns, Nanos::from_secs(peak));
-        let small = roofline(&graph, &device, 1).nodes[first_linear].forward;
+        let small = roofline(&graph, &device, 1, Precision::F32).nodes[first_linear].forward;
         let bytes = 4.0 * (4096.0 * 4096.0 + 4096.0 + 2.0 * 4096.0);
         let traffic = Nanos::from_secs(bytes / device.memory_bytes_per_sec);
         assert_eq!(small - device.overhead_ns, traffic);
@@ -95,13 +122,13 @@ mod tests {
     fn kinds_of_operations_have_their_own_efficiency() {
         let mut device = Cluster::preset("dgx-a100").unwrap().device;
         let graph = Preset::Vgg16.graph().unwrap();
-        let before = roofline(&graph, &device, 64);
+        let before = roofline(&graph, &device, 64, Precision::F32);
         let halves = crate::cost::Efficiencies {
             convolution: Some(device.efficiency / 2.0),
             ..Default::default()
         };
         device.efficiencies = Some(halves);
-        let after = roofline(&graph, &device, 64);
+        let after = roofline(&graph, &device, 64, Precision::F32);
         for (node, (before, after)) in
             graph.nodes().iter().zip(before.nodes.iter().zip(after.nodes))
         {
@@ -115,8 +142,30 @@ mod tests {
     fn sources_and_views_are_free() {
         let device = Cluster::preset("laptop").unwrap().device;
         let graph = Preset::Mlp4.graph().unwrap();
-        let costs = roofline(&graph, &device, 4);
+        let costs = roofline(&graph, &device, 4, Precision::F32);
         assert_eq!(costs.nodes[0], NodeCost::default());
         assert_eq!(costs.nodes[1], NodeCost::default());
+    }
+
+    #[test]
+    fn half_precision_takes_half_the_bytes_and_its_own_peak() {
+        let mut device = Cluster::preset("dgx-a100").unwrap().device;
+        device.overhead_ns = Nanos::ZERO;
+        let graph = Preset::Fc32 { width: 4096 }.graph().unwrap();
+        let cost = |device: &Device, samples, precision| {
+            roofline(&graph, device, samples, precision).nodes[1]
+        };
+        for (samples, faster) in [(8192, 312.0 / 156.0), (1, 2.0)] {
+            let single = cost(&device, samples, Precision::F32);
+            assert_eq!(cost(&device, samples, Precision::Tf32), single);
+            let half = cost(&device, samples, Precision::Bf16);
+            let ratio = single.forward.0 as f64 / half.forward.0 as f64;
+            assert!((ratio - faster).abs() < 1e-3, "{ratio} for {samples} samples");
+            assert_eq!(half.update, single.update, "the optimizer's numbers stay");
+        }
+        // One that only stores in two bytes is no faster.
+        device.half_flops_per_sec = None;
+        let both = [Precision::F32, Precision::F16].map(|p| cost(&device, 64, p));
+        assert_eq!(both[0], both[1]);
     }
 }

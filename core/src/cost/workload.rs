@@ -191,20 +191,21 @@ impl Workload {
 mod tests {
     use super::*;
     use crate::cost::Cluster;
+    use crate::graph::Precision;
     use crate::graph::presets::Preset;
 
     #[test]
     fn a_network_is_all_there() {
         let graph = Preset::Resnet50.graph().unwrap();
         let cluster = Cluster::preset("dgx-a100").unwrap();
-        let work = Workload::of(&graph, &Costs::new(&graph, &cluster, 8));
+        let work = Workload::of(&graph, &Costs::new(&graph, &cluster, 8, Precision::F32));
         assert_eq!(work.items.len(), graph.nodes().len());
         assert!(work.parameters().0 >= 4 * graph.trainable_elements());
         assert!(work.edges.iter().all(|e| e.from < e.to));
         // What is computed does not depend on when gradients are handed on.
         let whole = graph.division(&[]);
         let fused = training_graph(&graph, &whole, StageId(0), BackwardStyle::Fused);
-        let costs = Costs::new(&graph, &cluster, 8);
+        let costs = Costs::new(&graph, &cluster, 8, Precision::F32);
         let each = fused.computations.iter().map(|c| costs.node(c.node).of(c.kind));
         assert_eq!(work.time(), each.sum());
     }

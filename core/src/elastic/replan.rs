@@ -9,7 +9,6 @@
 //! that was lost comes back with the very same plan, and all sizes are functions of one plan.
 
 use super::{Batch, BatchRule, ResizeError, Size};
-use crate::cost::Costs;
 use crate::graph::Graph;
 use crate::partition::{PartitionError, balanced, layer_times, split};
 use crate::plan::{Plan, PlanError, Resized, ScheduleText};
@@ -289,7 +288,7 @@ impl Job<'_> {
             }
             let samples = batch.samples();
             let layers = times.entry(samples).or_insert_with(|| {
-                layer_times(&self.graph, &Costs::new(&self.graph, &self.plan.cluster, samples))
+                layer_times(&self.graph, &self.plan.costs(&self.graph, samples))
             });
             let slowest = slowest(layers, stages as usize) * u64::from(stages / lanes.max(1));
             let time = slowest * (u64::from(batch.micro_batches) + u64::from(lanes) - 1);
@@ -305,7 +304,7 @@ impl Job<'_> {
         let mut plan = self.plan.clone();
         plan.schedule = ScheduleText::of(kind, candidate.stages, candidate.batch.micro_batches)?;
         self.divide(&mut plan, candidate.batch);
-        let costs = Costs::new(&self.graph, &plan.cluster, plan.samples());
+        let costs = plan.costs(&self.graph, plan.samples());
         plan.cuts = balanced(&self.graph, &costs, candidate.stages)?;
         // Sequences are of stages that are no more.
         plan.recompute.clear();

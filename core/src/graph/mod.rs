@@ -4,6 +4,7 @@ pub mod autodiff;
 mod build;
 mod divide;
 mod op;
+mod precision;
 pub mod presets;
 mod sample;
 mod tensor;
@@ -11,6 +12,7 @@ mod tensor;
 pub use build::{Conv, GraphBuilder};
 pub use divide::{Crossing, Division, Section};
 pub use op::{Function, Init, Interpolation, Op, Pair, ParamSpec, Window};
+pub use precision::Precision;
 pub use sample::{InputSpec, SampleSpec, TargetSpec};
 pub use tensor::{DType, TensorSpec};
 

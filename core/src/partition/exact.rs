@@ -25,11 +25,13 @@ use std::ops::Add;
 ///
 /// ```
 /// use pipewright_core::cost::{Cluster, Costs, Workload};
+/// use pipewright_core::graph::Precision;
 /// use pipewright_core::graph::presets::Preset;
 /// use pipewright_core::partition::{Pipeline, exact};
 ///
 /// let graph = Preset::Resnet50.graph()?;
-/// let work = Workload::of(&graph, &Costs::new(&graph, &Cluster::preset("dgx-a100")?, 8));
+/// let cluster = Cluster::preset("dgx-a100")?;
+/// let work = Workload::of(&graph, &Costs::new(&graph, &cluster, 8, Precision::F32));
 /// let placement = exact(&work, &Pipeline::of(4))?;
 /// assert_eq!(placement.stages.len(), 4);
 /// assert_eq!(placement.bottleneck, placement.statistics.lower_bound);

@@ -13,6 +13,7 @@ mod recompute;
 mod resized;
 mod training;
 
+pub use crate::graph::Precision;
 pub use check::PlanError;
 pub use communication::{Choose, Communication, Edges, Way};
 pub use data::{DATA_KINDS, Data};
@@ -26,9 +27,9 @@ pub use program::{
 };
 pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem, in_sequences};
 pub use resized::{RateRule, Resized};
-pub use training::{BatchNorm, Decay, Precision, RateSchedule, Training};
+pub use training::{BatchNorm, Decay, RateSchedule, Training};
 
-use crate::cost::Cluster;
+use crate::cost::{Cluster, Costs};
 use crate::graph::autodiff::TrainingGraph;
 use crate::graph::presets::Preset;
 use crate::graph::{Graph, GraphError};
@@ -231,6 +232,11 @@ impl Plan {
     pub fn samples(&self) -> u64 {
         let parts = u64::from(self.micro_batches) * u64::from(self.data_parallel.replicas);
         self.mini_batch / parts.max(1)
+    }
+
+    /// Times of the nodes of `graph`, its own, for micro-batches of so many samples.
+    pub fn costs(&self, graph: &Graph, samples: u64) -> Costs {
+        Costs::new(graph, &self.cluster, samples, self.training.precision)
     }
 
     /// Stages that the cuts make.

@@ -13,7 +13,6 @@ mod choose;
 mod stage;
 
 use super::{PredictError, Prediction, predict};
-use crate::cost::Costs;
 use crate::ids::LaneId;
 use crate::plan::{Plan, PlanError, Program, Sequence, groups, lower, training_graphs};
 use crate::recompute::ProblemError;
@@ -114,7 +113,7 @@ pub fn fits(plan: &Plan, prediction: &Prediction) -> Result<(), FitError> {
 pub fn fit(plan: &Plan, effort: u64) -> Result<(Plan, Prediction), FitError> {
     let mut plan = Plan { recompute: vec![], ..plan.clone() };
     let (graph, schedule) = plan.check()?;
-    let costs = Costs::new(&graph, &plan.cluster, plan.samples());
+    let costs = plan.costs(&graph, plan.samples());
     let costs = costs.with_backward(schedule.splits_backward());
     let inputs = plan.inputs(&graph, &schedule);
     let context = Context { inputs: &inputs, costs: &costs, effort };

@@ -69,7 +69,7 @@ pub struct Prediction {
 pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
     let (graph, schedule) = plan.check()?;
     let samples = plan.samples();
-    let costs = Costs::new(&graph, &plan.cluster, samples);
+    let costs = plan.costs(&graph, samples);
     let costs = costs.with_backward(schedule.splits_backward());
     let inputs = plan.inputs(&graph, &schedule);
     let graphs = plan.training_graphs(&inputs).map_err(PlanError::from)?;

@@ -1,7 +1,6 @@
 //! One stage of a plan by itself, as a problem of recomputation with names: what the explorer shows.
 
 use super::{FitError, PredictError};
-use crate::cost::Costs;
 use crate::graph::Graph;
 use crate::graph::autodiff::{ComputationKind, TrainingGraph};
 use crate::ids::StageId;
@@ -31,7 +30,7 @@ impl PlannedStage {
     pub fn new(plan: &Plan, stage: StageId) -> Result<Self, FitError> {
         let index = stage.index();
         let (graph, schedule) = plan.check().map_err(PredictError::from)?;
-        let costs = Costs::new(&graph, &plan.cluster, plan.samples());
+        let costs = plan.costs(&graph, plan.samples());
         let costs = costs.with_backward(schedule.splits_backward());
         let inputs = plan.inputs(&graph, &schedule);
         let graphs = training_graphs(&inputs);

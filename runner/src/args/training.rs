@@ -133,12 +133,17 @@ impl TrainingArgs {
                 true => BatchNorm::Deferred,
                 false => BatchNorm::PerMicroBatch,
             },
-            precision: match self.precision {
-                Storage::F32 => Precision::F32,
-                Storage::Tf32 => Precision::Tf32,
-                Storage::Bf16 => Precision::Bf16,
-                Storage::F16 => Precision::F16,
-            },
+            precision: self.precision(),
+        }
+    }
+
+    /// Number formats.
+    pub fn precision(&self) -> Precision {
+        match self.precision {
+            Storage::F32 => Precision::F32,
+            Storage::Tf32 => Precision::Tf32,
+            Storage::Bf16 => Precision::Bf16,
+            Storage::F16 => Precision::F16,
         }
     }
 }

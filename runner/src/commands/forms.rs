@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use pipewright_core::cost::forms::{Case, Form, cost};
 use pipewright_core::cost::memory::States;
 use pipewright_core::cost::{Costs, Workload};
+use pipewright_core::graph::Precision;
 use pipewright_core::partition::balanced;
 
 /// Runs the command.
@@ -13,7 +14,7 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
     let model = super::model::read_model(&args.model, &args.onnx, &mut cluster)?;
     let usage = |e: String| Failure::usage(e);
     let graph = model.graph().map_err(|e| usage(e.to_string()))?;
-    let costs = Costs::new(&graph, &cluster, args.mini_batch);
+    let costs = Costs::new(&graph, &cluster, args.mini_batch, Precision::F32);
     let work = Workload::of(&graph, &costs);
     let devices = args.devices;
     let stages = [(Form::Pipeline, devices), (Form::Hybrid, devices / args.replicas.max(1))];

@@ -167,7 +167,7 @@ fn split(
     let cuts = match args.split.unwrap_or(Split::Balanced) {
         Split::Uniform => partition::uniform(graph, stages),
         Split::Balanced => {
-            let costs = Costs::new(graph, cluster, samples);
+            let costs = Costs::new(graph, cluster, samples, args.training.precision());
             partition::balanced(graph, &costs, stages)
         }
     };

@@ -144,7 +144,7 @@ fn scene(page: State, net: Shared<Net>, open: &[bool], calm: Option<&Shared<Scen
     let samples = ground.costs.samples;
     let own = if typed.is_some() {
         let cluster = page.inputs.with(|i| i.cluster.cluster());
-        anatomy.times(&Costs::new(&ground.graph, &cluster, samples))
+        anatomy.times(&Costs::new(&ground.graph, &cluster, samples, ground.precision))
     } else {
         times.clone()
     };

@@ -161,13 +161,14 @@ fn crossings(work: &Workload, blocks: usize, block_of: impl Fn(u32) -> usize) ->
 mod tests {
     use super::*;
     use crate::cost::{Cluster, Costs};
+    use crate::graph::Precision;
     use crate::graph::presets::Preset;
 
     #[test]
     fn blocks_add_up_and_borders_carry_what_the_division_says() {
         let graph = Preset::Resnet50.graph().unwrap();
         let cluster = Cluster::preset("dgx-a100").unwrap();
-        let work = Workload::of(&graph, &Costs::new(&graph, &cluster, 4));
+        let work = Workload::of(&graph, &Costs::new(&graph, &cluster, 4, Precision::F32));
         let blocks: Vec<u32> = graph.layers().iter().map(|l| l.first_node.0).collect();
         let chain = Chain::new(&work, &blocks, 1).unwrap();
         let all = chain.range(0, chain.len() as u32);

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::cost::Costs;
-use crate::graph::Graph;
 use crate::graph::presets::Preset;
+use crate::graph::{Graph, Precision};
 use crate::plan::{Draft, Model};
 use crate::schedule::ScheduleKind;
 
@@ -20,7 +20,7 @@ impl Case {
     }
 
     fn work(&self, samples: u64) -> Workload {
-        Workload::of(&self.graph, &Costs::new(&self.graph, &self.cluster, samples))
+        Workload::of(&self.graph, &Costs::new(&self.graph, &self.cluster, samples, Precision::F32))
     }
 
     fn space<'a>(&self, model: &'a (dyn Fn(u64) -> Workload + Sync), devices: u32) -> Space<'a> {

@@ -28,7 +28,8 @@ pub(super) fn search(
     graph: &Graph,
     cluster: &Cluster,
 ) -> Result<Vec<Chosen>, Failure> {
-    let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples));
+    let precision = args.training.precision();
+    let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples, precision));
     let space = space(args, graph, cluster, &model)?;
     let begin = Instant::now();
     let mut search = Search::new(&space).map_err(failure)?;
