@@ -14,8 +14,7 @@ fn run_left(browser: &Browser) -> Outcome<()> {
     browser.click("#formats")?;
     browser.until("the formats", |b| Ok(b.count("#format-0")? == 1))?;
     browser.click("#format-0")?;
-    let trace = browser.downloads.join("predicted.json");
-    browser.until("a trace is saved", |_| Ok(trace.is_file()))?;
+    let trace = browser.saved("predicted.json")?;
     let metrics = browser.downloads.join("rank-000.jsonl");
     let line = |step: u32| {
         format!(

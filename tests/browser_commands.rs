@@ -73,11 +73,8 @@ fn the_palette_does_what_is_typed() -> Outcome<()> {
 #[ignore = "needs dist/ and a browser: make test"]
 fn formats_are_saved_by_keyboard() -> Outcome<()> {
     let Some(browser) = explorer("formats", "")? else { return Ok(()) };
-    let saved = |name: &str| -> Outcome<String> {
-        let file = browser.downloads.join(name);
-        browser.until(&format!("{name} is saved"), |_| Ok(file.is_file()))?;
-        Ok(std::fs::read_to_string(file)?)
-    };
+    let saved =
+        |name: &str| -> Outcome<String> { Ok(std::fs::read_to_string(browser.saved(name)?)?) };
     let item = |steps: usize| -> Outcome<()> {
         browser.js("document.querySelector('#formats').focus()")?;
         browser.press(ENTER)?;

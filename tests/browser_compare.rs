@@ -108,8 +108,7 @@ fn a_plan_is_searched_for_and_taken() -> Outcome<()> {
     assert!(browser.text("#difference-why")?.contains("faster than A:"));
     // What is exported is what the point said.
     browser.click("#export")?;
-    let file = browser.downloads.join("plan.json");
-    browser.until("the plan is saved", |_| Ok(file.is_file()))?;
+    let file = browser.saved("plan.json")?;
     let timeline = predict(&Plan::from_json(&std::fs::read_to_string(&file)?)?)?.timeline;
     let bytes = timeline.peak().ok_or("no lanes")?.1;
     assert_eq!((timeline.step.0, bytes.0, timeline.traffic().0), (step, peak, sent));

@@ -223,8 +223,7 @@ fn events_are_drawn_by_hand_and_saved() -> Outcome<()> {
     })?;
     browser.resize(1440, 900)?;
     browser.click("#el-csv")?;
-    let csv = browser.downloads.join("elastic.csv");
-    browser.until("a CSV file", |_| Ok(csv.is_file()))?;
+    let csv = browser.saved("elastic.csv")?;
     let text = std::fs::read_to_string(&csv)?;
     assert!(text.starts_with("life,generation,ranks") && text.lines().count() > 4, "{text}");
     browser.click("#formats")?;

@@ -9,16 +9,10 @@ use pipewright::explorer::dist;
 use pipewright::mpirun::mpirun;
 use pipewright::{Outcome, Server, tools};
 use pipewright_core::plan::Plan;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A network that trains in a second, on a cluster that every machine can play.
 const FRAGMENT: &str = "#v=1&model=digits-cnn&cluster=laptop&d=4&batch=96&mb=8";
-
-fn wait_for_download(browser: &Browser, name: &str) -> Outcome<PathBuf> {
-    let file = browser.downloads.join(name);
-    browser.until("the file is saved", |_| Ok(file.is_file()))?;
-    Ok(file)
-}
 
 /// Pixels of the timeline that differ from its ground: a drawn chart has many.
 const PAINTED: &str = "
@@ -48,7 +42,7 @@ fn tune_export_run_compare() -> Outcome<()> {
     browser.until("the link follows", |b| Ok(b.js(cuts)? == true))?;
 
     browser.click("#export")?;
-    let plan = wait_for_download(&browser, "plan.json")?;
+    let plan = browser.saved("plan.json")?;
     same_bytes_natively(&plan)?;
 
     let work = tools::scratch("journey")?;

@@ -88,8 +88,7 @@ fn a_time_is_typed_over_and_exported() -> Outcome<()> {
     browser.until("it is marked", |b| Ok(b.count(".ch-row.on b[title='typed over']")? == 1))?;
 
     browser.click("#export")?;
-    let file = browser.downloads.join("plan.json");
-    browser.until("the plan is saved", |_| Ok(file.is_file()))?;
+    let file = browser.saved("plan.json")?;
     let plan = Plan::from_json(&std::fs::read_to_string(&file)?)?;
     let profile = plan.cluster.profile.as_ref().ok_or("no measured times in the plan")?;
     let mine = |node: &str| node.starts_with("layer3.4.");

@@ -37,9 +37,7 @@ fn line(browser: &Browser, name: &str) -> Outcome<f64> {
 }
 
 fn downloaded(browser: &Browser, name: &str) -> Outcome<String> {
-    let file = browser.downloads.join(name);
-    browser.until("the file is saved", |_| Ok(file.is_file()))?;
-    Ok(std::fs::read_to_string(file)?)
+    Ok(std::fs::read_to_string(browser.saved(name)?)?)
 }
 
 /// Drops a file on the page.

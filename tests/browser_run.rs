@@ -32,8 +32,7 @@ impl Trained {
     /// Trains what the page exports, ranks as threads.
     fn new(browser: &Browser, name: &str) -> Outcome<Self> {
         browser.click("#run-export")?;
-        let file = browser.downloads.join("plan.json");
-        browser.until("the plan is saved", |_| Ok(file.is_file()))?;
+        let file = browser.saved("plan.json")?;
         let dir = tools::scratch(name)?;
         std::fs::rename(&file, dir.join("plan.json"))?;
         let args = ["plan.json", "--steps", "24", "--out", "run"];
@@ -131,8 +130,7 @@ fn used(browser: &Browser, run: &Trained, before: f64) -> Outcome<()> {
     browser.until("they are used", |b| Ok(exact(b, "#run-predicted")? == preview))?;
     assert!(browser.text("#note")?.contains("Ctrl Z takes it back"));
     browser.click("#export")?;
-    let file = browser.downloads.join("plan.json");
-    browser.until("the plan is saved", |_| Ok(file.is_file()))?;
+    let file = browser.saved("plan.json")?;
     let plan = Plan::from_json(&std::fs::read_to_string(&file)?)?;
     assert!(plan.cluster.profile.is_some() && plan.cluster.name.ends_with("calibrated"));
     assert_eq!(predict(&plan)?.timeline.step.0 as f64, preview);
@@ -153,8 +151,7 @@ fn metrics(browser: &Browser) -> Outcome<()> {
     browser.click(".mtab summary")?;
     browser.until("the table", |b| Ok(b.count("#metrics-table tbody tr")? == 24))?;
     browser.click("#metrics-save")?;
-    let file = browser.downloads.join("metrics.svg");
-    browser.until("the pictures are saved", |_| Ok(file.is_file()))?;
+    let file = browser.saved("metrics.svg")?;
     assert_eq!(std::fs::read_to_string(&file)?.matches("class='ml m0'").count(), 4);
     browser.click("#metrics-remove")?;
     browser.until("they go", |b| Ok(b.count(".four")? == 0))

@@ -77,8 +77,7 @@ fn chunks_come_when_they_are_needed() -> Outcome<()> {
         browser.until("the dialog is gone", |b| Ok(b.count(".help")? == 0))?;
     }
     browser.click("#export")?;
-    let file = browser.downloads.join("plan.json");
-    browser.until("the plan is saved", |_| Ok(file.is_file()))?;
+    let file = browser.saved("plan.json")?;
     browser.keys("input[type=file]", &file.display().to_string())?;
     browser
         .until("the plan is read", |b| Ok(b.text("#note")?.contains("plan.json: a plan for")))?;
@@ -133,17 +132,16 @@ fn the_harness_sees_what_it_does() -> Outcome<()> {
     browser.keys("#field", "abc")?;
     assert_eq!(browser.js("return document.querySelector('#field').value")?, "abc");
     browser.click("#save")?;
-    let file = browser.downloads.join("plan.json");
-    browser.until("the file is saved", |_| Ok(file.is_file()))?;
+    let file = browser.saved("plan.json")?;
     assert_eq!(std::fs::read_to_string(&file)?, "{}");
 
     browser.drag("#box", 61, -20)?;
-    assert_eq!(browser.text("#seen")?, "61,-20");
+    browser.until("the drag is seen", |b| Ok(b.text("#seen")? == "61,-20"))?;
 
     let dark = "return matchMedia('(prefers-color-scheme: dark)').matches";
     assert_eq!(browser.js(dark)?, false);
     browser.emulate("prefers-color-scheme", "dark")?;
-    assert_eq!(browser.js(dark)?, true);
+    browser.until("the page is dark", |b| Ok(b.js(dark)? == true))?;
 
     let picture = dir.join("page.png");
     browser.screenshot(&picture)?;

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// How long [`Browser::until`] waits: generous, because other work may load the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often a browser is started that does not come up.
+const STARTS: u32 = 3;
+
 /// The key under which WebDriver hides an element's name (W3C WebDriver, section 12).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -54,6 +57,19 @@ impl Browser {
             tools::skip("chromium and chromedriver");
             return Ok(None);
         };
+        // A machine that is busy with other tests may be too slow for the driver's patience. No page was
+        // opened by then, so nothing that is tested is tried twice.
+        let mut left = STARTS;
+        loop {
+            left -= 1;
+            match Self::begin(name, &binary, &driver) {
+                Err(why) if left > 0 && why.to_string().contains("session not created") => {}
+                began => return began.map(Some),
+            }
+        }
+    }
+
+    fn begin(name: &str, binary: &Path, driver: &Path) -> Outcome<Self> {
         let scratch = tools::scratch(&format!("browser-{name}"))?;
         let downloads = scratch.join("downloads");
         std::fs::create_dir_all(&downloads)?;
@@ -74,10 +90,10 @@ impl Browser {
             scratch,
         };
         let port = port?;
-        let wanted = capabilities(&binary, &browser.scratch, &browser.downloads);
+        let wanted = capabilities(binary, &browser.scratch, &browser.downloads);
         let session = webdriver::call(port, "POST", "/session", Some(&wanted))?;
         browser.session = session["sessionId"].as_str().ok_or("no session")?.to_string();
-        Ok(Some(browser))
+        Ok(browser)
     }
 
     fn get(&self, command: &str) -> Outcome<Value> {
@@ -114,6 +130,17 @@ impl Browser {
                 read => return Ok(read?.as_str().unwrap_or_default().to_string()),
             }
         }
+    }
+
+    /// Waits for a file that the page saves, until all of it is there: some browsers make it empty at first.
+    pub fn saved(&self, name: &str) -> Outcome<PathBuf> {
+        let file = self.downloads.join(name);
+        let partial = self.downloads.join(format!("{name}.crdownload"));
+        self.until(&format!("{name} is saved"), |_| {
+            let whole = std::fs::metadata(&file).is_ok_and(|found| found.len() > 0);
+            Ok(whole && !partial.exists())
+        })?;
+        Ok(file)
     }
 
     /// How many elements match.
