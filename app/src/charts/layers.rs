@@ -136,6 +136,9 @@ pub fn lane_beside(solved: &Solved, stage: usize) -> Option<&Lane> {
     solved.timeline.lanes.get(stage).filter(|_| solved.is_straight())
 }
 
+/// Letters of a stage's time that leave room for the word before its number.
+const BESIDE_NAME: usize = 7;
+
 /// Brackets, times and memory of the stages, and where equal times would cut.
 pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places) -> String {
     let mut out = String::new();
@@ -159,11 +162,13 @@ pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places) -> String {
         let two = b - a >= 32.0;
         let y = (a + b) / 2.0 + if two { -4.0 } else { 4.0 };
         let left = BAR + 22.0;
-        let _ = write!(out, "<text x='{left}' y='{y:.1}'>{}</text>", tr!("stage {stage}", stage));
-        if let Some(time) = times.get(stage) {
-            let text = clock.text(*time);
-            let _ = write!(out, "<text x='100%' y='{y:.1}' class='st'>{text}</text>");
-        }
+        let time = times.get(stage).map(|time| clock.text(*time)).unwrap_or_default();
+        let name = match time.chars().count() <= BESIDE_NAME {
+            true => tr!("stage {stage}", stage),
+            false => stage.to_string(),
+        };
+        let _ = write!(out, "<text x='{left}' y='{y:.1}'>{name}</text>");
+        let _ = write!(out, "<text x='100%' y='{y:.1}' class='st'>{time}</text>");
         if !two {
             continue;
         }
@@ -179,7 +184,10 @@ pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places) -> String {
         let (sign, class) = (fill.sign(), fill.class());
         let memory = format::bytes_text(lane.arena);
         let _ = write!(out, "<text x='{left}' y='{y:.1}' class='sm {class}'>{sign}{memory}</text>");
-        if stage == slowest && n > 1 {
+        // Beside a warning there is no room for it.
+        let below = if b - a >= 48.0 { 14.0 } else { 0.0 };
+        if stage == slowest && n > 1 && (below > 0.0 || sign.is_empty()) {
+            let y = y + below;
             let _ = write!(out, "<text x='100%' y='{y:.1}' class='slow'>{}</text>", t("slowest"));
         }
     }
