@@ -10,6 +10,8 @@ mod endings;
 mod processor;
 #[path = "direct/wires.rs"]
 mod wires;
+#[path = "direct/world.rs"]
+mod world;
 
 use common::{draft_of, networks};
 use pipewright_core::compress::Reduction;
@@ -22,14 +24,17 @@ use pipewright_core::predict::{evaluation, predict};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
+use pipewright_runner::device::Accelerator;
 use pipewright_runner::device::cuda::nccl::{Limits, Routes, connect};
 use pipewright_runner::execute::{Rank, RunError};
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
+use processor::Distant;
 use std::ops::Range;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
-use wires::{World, device};
+use wires::{Emulated, Wired, wired};
+use world::{Memory, World};
 
 /// What a rank has after each step: loss, and all that lasts.
 type Steps = Vec<(u64, Vec<(String, Vec<u32>)>)>;
@@ -43,10 +48,29 @@ fn limits() -> Limits {
     Limits { connect: long, abort: long, hangs: |error| panic!("{error}") }
 }
 
+impl Memory for Arc<Mutex<Distant>> {
+    fn read(&self, region: Region) -> Vec<u8> {
+        let mut bytes = vec![0; region.bytes.0 as usize];
+        self.lock().unwrap().download(region.offset.0, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn write(&self, region: Region, bytes: &[u8]) {
+        self.lock().unwrap().upload(region.offset.0, bytes).unwrap();
+    }
+}
+
+/// A processor that is a device, and its ends of the wires.
+fn device(world: &Arc<World>, rank: u32, bytes: Bytes) -> (Wired<Distant>, Emulated) {
+    let device = Arc::new(Mutex::new(Distant::new(bytes, Arc::default())));
+    wired(world, rank, device.clone(), Box::new(device))
+}
+
 /// Trains on ranks that are threads with devices; these talk to each other where there is a world.
 fn train(plan: &Plan, world: Option<&Arc<World>>) -> Vec<Trained> {
     let prediction = predict(plan).unwrap();
-    let routes = Routes::new(plan, &prediction, &evaluation(plan).unwrap()).unwrap();
+    let hosts = vec![0; plan.ranks() as usize];
+    let routes = Routes::new(plan, &prediction, &evaluation(plan).unwrap(), &hosts).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     // Devices of nobody talk to nobody.
     let alone = World::new(true);
@@ -222,7 +246,7 @@ fn beside_what_hosts_do() {
 fn a_rank_that_dies() {
     let plan = draft(0, 3).plan().unwrap().0;
     let prediction = predict(&plan).unwrap();
-    let routes = Routes::new(&plan, &prediction, &evaluation(&plan).unwrap()).unwrap();
+    let routes = Routes::new(&plan, &prediction, &evaluation(&plan).unwrap(), &[0; 3]).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let (world, begun, both) = (World::new(false), Barrier::new(3), Barrier::new(2));
     let on_rank = |mut transport: LocalTransport| -> Option<RunError> {

@@ -1,7 +1,7 @@
 //! Ranks on GPUs.
 
 use crate::args::Switch;
-use crate::device::cuda::{Driver, Engine, Gpu, Recorder};
+use crate::device::cuda::{Driver, Engine, Gpu, Marks, Recorder};
 use crate::device::{DeviceError, DevicePtr};
 use cudarc::driver::CudaStream;
 use pipewright_core::plan::Program;
@@ -30,6 +30,8 @@ pub struct Opened {
     pub stream: Arc<CudaStream>,
     /// Where the arena begins.
     pub arena: DevicePtr,
+    /// What its queues of work know each other by.
+    pub marks: Marks,
 }
 
 /// Opens the GPU of a rank, with room for its tensors.
@@ -46,13 +48,13 @@ pub fn open(
     let what = format!("the tensors of rank {rank} (stage {})", stages.join(", "));
     let gpu = gpu_of(gpus, rank, are_processes).clone();
     let driver = Driver::open(&gpu)?;
-    let stream = driver.stream();
+    let (stream, marks) = (driver.stream(), driver.marks());
     let recorder = match graphs {
         Switch::On => Recorder::new(driver),
         Switch::Off => Recorder::without_graphs(driver, "--cuda-graphs off"),
     };
     let engine = Engine::new(recorder, program.tensors(), &what)?;
-    Ok(Opened { arena: engine.arena(), engine, gpu, stream })
+    Ok(Opened { arena: engine.arena(), engine, gpu, stream, marks })
 }
 
 #[cfg(test)]

@@ -58,6 +58,35 @@ pub trait Fabric: Send {
     /// What the device is asked for from now on comes after the call of `slot`.
     fn joined(&mut self, slot: usize) -> Result<(), TransportError>;
 
+    /// Starts the part of a host in an encoded sum of a group, on values as for [`Self::join`]: each of
+    /// `rails` is added up at its owner, the host's rank of that number in the group. When this rank has
+    /// done its part, that is mark `mark` of the device, which [`Coder::reached`](super::Coder::reached)
+    /// asks for. All ranks of the host start the same in the same order. `slot` is in use until
+    /// [`Self::joined`].
+    fn reduce_inside(
+        &mut self,
+        group: usize,
+        rails: &[Region],
+        slot: usize,
+        mark: usize,
+    ) -> Result<(), TransportError>;
+
+    /// Starts to hand each rail out from its owner, where its sum now is, after what was begun with the same
+    /// `slot`. All ranks of the host start the same in the same order.
+    fn broadcast_inside(
+        &mut self,
+        group: usize,
+        rails: &[Region],
+        slot: usize,
+    ) -> Result<(), TransportError>;
+
+    /// Waits until something is so, and looks meanwhile whether the others still live. Where asking fails,
+    /// that is an error of this, too.
+    fn wait_until(
+        &mut self,
+        is_so: &mut dyn FnMut() -> Result<bool, TransportError>,
+    ) -> Result<(), TransportError>;
+
     /// Waits until the device has done what it was asked for so far, and looks meanwhile whether the others
     /// still live. It comes before anything else on the host that would wait for the device: that could
     /// wait for ever.

@@ -32,6 +32,8 @@ pub(super) struct Bucket {
     inward: Wire,
     scales: Vec<f32>,
     residuals: Residuals,
+    /// By reduction: whether the device does it.
+    taken: Vec<bool>,
     there: Option<There>,
     phase: Phase,
     /// Of the phases that call inside of the host: by rail.
@@ -85,6 +87,7 @@ impl Bucket {
             inward: Wire::new(buffers.inward as usize),
             scales: vec![0.0; (buffers.scales / 4) as usize],
             residuals,
+            taken: vec![false; spec.reductions.len()],
             there: None,
             phase: Phase::Idle,
             calls,
@@ -111,26 +114,41 @@ impl Bucket {
     }
 
     /// The device has the values, from `values` on; takes memory for the reductions that it does.
-    /// `marks`: see [`There`].
+    /// `marks`: see [`There`]; `inside`: whether devices sum what hosts sum first.
     pub fn take_room(
         &mut self,
-        values: DevicePtr,
+        (values, inside): (DevicePtr, bool),
         marks: [usize; 2],
         coder: &mut dyn Coder,
     ) -> Result<(), DeviceError> {
-        let (reductions, layouts) = (&self.reductions[..], &self.layouts[..]);
-        let (share, parts) = (&self.share, &self.parts);
-        self.there =
-            There::new((reductions, layouts), (share, parts), (values, marks), &mut *coder)?;
+        let share = &self.share;
+        let takes = |reduction: &Reduction| there::takes(&*coder, share, inside, reduction);
+        self.taken = self.reductions.iter().map(takes).collect();
+        if self.share.across.is_empty() {
+            return Ok(());
+        }
+        let ways = (&self.reductions[..], &self.layouts[..], &self.taken[..]);
+        let parts = (&self.share, &self.parts);
+        self.there = There::new(ways, parts, (values, marks), &mut *coder)?;
         if self.there.is_some() {
             self.residuals.take_room(coder)?;
         }
         Ok(())
     }
 
-    /// Whether the device does a reduction.
-    pub fn is_there(&self, reduction: usize) -> bool {
-        self.there.as_ref().is_some_and(|there| there.takes(reduction))
+    /// By reduction: whether the device does it.
+    pub fn taken(&self) -> &[bool] {
+        &self.taken
+    }
+
+    /// What the host sums first, in places of the bucket: of each of its owners one range.
+    pub fn rails(&self) -> Vec<Range<usize>> {
+        self.share.inside.iter().flat_map(|inside| &inside.rails).map(|rail| span(rail)).collect()
+    }
+
+    /// Whether values travel encoded: not where all ranks are on one host and it sums first.
+    pub fn encodes(&self) -> bool {
+        !self.share.across.is_empty() || self.share.inside.is_some()
     }
 
     pub fn visit(
@@ -165,8 +183,7 @@ impl Bucket {
     ) -> Result<(), TransportError> {
         self.residuals.begin(values.is_none(), tools.coder())?;
         (self.values, self.reduction) = (values, reduction);
-        let encodes = !self.share.across.is_empty() || self.share.inside.is_some();
-        if self.method().is_plain() || !encodes {
+        if self.method().is_plain() || !self.encodes() {
             // A rank alone has the sum.
             let (Some(circle), Some(values)) = (self.circles.plain, values) else { return Ok(()) };
             let (at, len) = (values.place(&(0..0)), values.len());
@@ -176,15 +193,19 @@ impl Bucket {
             self.phase = Phase::Plain(call);
             return Ok(());
         }
+        self.post(tools)?;
+        self.phase = Phase::Reduce;
+        if self.values.is_none() {
+            // Devices have summed inside of the host when the values are there, and hand out themselves.
+            return Ok(());
+        }
         for circle in &self.circles.broadcast {
             tools.turns.queue(*circle, self.number);
         }
-        self.post(tools)?;
         for rail in 0..self.circles.reduce.len() {
             let call = self.inside(self.circles.reduce[rail], Collective::Reduce, rail, tools)?;
             self.calls.push(call);
         }
-        self.phase = Phase::Reduce;
         Ok(())
     }
 
@@ -242,6 +263,7 @@ impl Bucket {
                             there.asked(coder)?;
                             Phase::Asked
                         }
+                        (None, ..) => Phase::Idle,
                         _ => Phase::Broadcast(0),
                     };
                 }

@@ -34,6 +34,18 @@ struct Board {
     sent_bytes: u64,
 }
 
+impl Board {
+    /// See [`Driver::look`].
+    fn look(&self, bucket: usize) -> Option<Result<bool, TransportError>> {
+        match &self.failed {
+            Some(error) => Some(Err(error.clone())),
+            None if !self.under_way[bucket] => Some(Ok(true)),
+            None if self.ended => None,
+            None => Some(Ok(false)),
+        }
+    }
+}
+
 /// What came of a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
@@ -123,18 +135,18 @@ impl Driver {
         self.work.notify_one();
     }
 
+    /// Whether a bucket is summed. `None`: the thread panicked.
+    pub fn look(&self, bucket: usize) -> Option<Result<bool, TransportError>> {
+        self.board().look(bucket)
+    }
+
     /// Waits for a bucket that the thread sums. `None`: the thread panicked.
     pub fn wait(&self, bucket: usize) -> Option<Result<(), TransportError>> {
         let mut board = self.board();
         loop {
-            if let Some(error) = &board.failed {
-                return Some(Err(error.clone()));
-            }
-            if !board.under_way[bucket] {
-                return Some(Ok(()));
-            }
-            if board.ended {
-                return None;
+            match board.look(bucket) {
+                Some(Ok(false)) => {}
+                ended => return ended.map(|summed| summed.map(|_| ())),
             }
             board = self.done.wait(board).unwrap_or_else(PoisonError::into_inner);
         }

@@ -66,11 +66,31 @@ pub struct BucketSpec {
 pub struct Exchange {
     driver: Arc<Driver>,
     thread: Option<JoinHandle<()>>,
-    /// By bucket: number of values.
-    lens: Vec<usize>,
-    /// By bucket and reduction: whether the device sums.
-    there: Vec<Vec<bool>>,
+    buckets: Vec<Known>,
     bytes: u64,
+}
+
+/// What callers may ask of a bucket.
+struct Known {
+    /// Number of values.
+    len: usize,
+    /// By reduction: whether the device sums.
+    there: Vec<bool>,
+    /// See [`Exchange::rails`].
+    rails: Vec<Range<usize>>,
+    /// See [`Exchange::encodes`].
+    encodes: bool,
+}
+
+/// A device that encodes and decodes what it has kernels for.
+pub struct Beside<'a> {
+    /// Its codecs.
+    pub coder: Box<dyn Coder>,
+    /// Where its arena has the values of each bucket.
+    pub values: &'a [Bytes],
+    /// Whether devices also do what hosts sum by themselves in hierarchical sums: the caller's affair,
+    /// before and after [`Exchange::start_there`]. The same on all ranks.
+    pub inside: bool,
 }
 
 impl Exchange {
@@ -91,8 +111,7 @@ impl Exchange {
         Self::beside(None, transport, buckets, hierarchical)
     }
 
-    /// The same on a rank whose device encodes and decodes what it has kernels for: its codecs, and where
-    /// its arena has the values of each bucket.
+    /// The same on a rank whose device encodes and decodes.
     ///
     /// # Errors
     /// As [`Exchange::new`], and [`TransportError::Device`] where it has not so much memory.
@@ -100,7 +119,7 @@ impl Exchange {
     /// # Panics
     /// As [`Exchange::new`].
     pub fn beside(
-        device: Option<(Box<dyn Coder>, &[Bytes])>,
+        device: Option<Beside>,
         transport: &mut (impl Transport + ?Sized),
         buckets: &[BucketSpec],
         hierarchical: bool,
@@ -124,7 +143,7 @@ impl Exchange {
             made.push(Bucket::new(number, spec, share, circles, tag));
         }
         let coder = match device {
-            Some((coder, places)) => Some(take_room(coder, places, &mut made)?),
+            Some(device) => Some(take_room(device, &mut made)?),
             None => None,
         };
         let links = transport.links(&all, made.iter().map(Bucket::tickets).sum())?;
@@ -134,12 +153,14 @@ impl Exchange {
         let tools = Tools::new(links, coder, (all.len(), buckets.len()), kinds)
             .map_err(|source| TransportError::Codec { bucket: 0, rank, source })?;
         let bytes = made.iter().map(Bucket::bytes).sum();
-        let is_there = |(bucket, spec): (&Bucket, &BucketSpec)| {
-            (0..spec.reductions.len()).map(|reduction| bucket.is_there(reduction)).collect()
+        let known = |(bucket, spec): (&Bucket, &BucketSpec)| Known {
+            len: spec.len,
+            there: bucket.taken().to_vec(),
+            rails: bucket.rails(),
+            encodes: bucket.encodes(),
         };
-        let there = made.iter().zip(buckets).map(is_there).collect();
+        let known = made.iter().zip(buckets).map(known).collect();
         let driver = Arc::new(Driver::new(Engine::new(tools, made)));
-        let lens = buckets.iter().map(|spec| spec.len).collect();
         let own = driver.clone();
         // A system without more threads lets the caller do the work.
         let spawn = || {
@@ -147,7 +168,7 @@ impl Exchange {
             builder.spawn(move || own.serve()).ok()
         };
         let thread = if threaded { spawn() } else { None };
-        Ok(Self { driver, thread, lens, there, bytes })
+        Ok(Self { driver, thread, buckets: known, bytes })
     }
 
     /// Starts to sum a bucket by the `reduction`-th of its reductions. All ranks of its group start
@@ -169,7 +190,7 @@ impl Exchange {
         reduction: usize,
         values: &mut [f32],
     ) -> Result<(), TransportError> {
-        assert_eq!(values.len(), self.lens[bucket], "values of bucket {bucket}");
+        assert_eq!(values.len(), self.buckets[bucket].len, "values of bucket {bucket}");
         // SAFETY: the caller's promise.
         let values = Some(unsafe { Values::new(values) });
         self.driver.start(Start { bucket, reduction, values })?;
@@ -178,11 +199,23 @@ impl Exchange {
 
     /// Whether the device sums a bucket by the `reduction`-th of its reductions.
     pub fn is_there(&self, bucket: usize, reduction: usize) -> bool {
-        self.there[bucket][reduction]
+        self.buckets[bucket].there[reduction]
+    }
+
+    /// What ranks of this host sum before they encode, by owner: places in the bucket. Nothing where none
+    /// does.
+    pub fn rails(&self, bucket: usize) -> &[Range<usize>] {
+        &self.buckets[bucket].rails
+    }
+
+    /// Whether values of a bucket travel encoded: not those of ranks of one host that sum first.
+    pub fn encodes(&self, bucket: usize) -> bool {
+        self.buckets[bucket].encodes
     }
 
     /// The same as [`Exchange::start`] of values that the device has, when it reaches the mark with
-    /// the bucket's number. Until [`Exchange::wait`] has returned nobody touches them there.
+    /// the bucket's number. Until [`Exchange::wait`] has returned nobody touches them there. Where the
+    /// host has [rails](Exchange::rails), devices have added them up by then, and hand them out after it.
     ///
     /// # Errors
     /// As [`Exchange::start`].
@@ -217,6 +250,18 @@ impl Exchange {
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             _ => unreachable!("the thread ends by an error, a panic or the drop"),
+        }
+    }
+
+    /// Whether the values of a bucket are the sum, or it is not under way.
+    ///
+    /// # Errors
+    /// As [`Exchange::progress`].
+    pub fn is_summed(&mut self, bucket: usize) -> Result<bool, TransportError> {
+        self.progress()?;
+        match self.driver.look(bucket) {
+            Some(summed) => summed,
+            None => self.wait(bucket).map(|()| true),
         }
     }
 
@@ -274,15 +319,14 @@ impl Drop for Exchange {
     }
 }
 
-/// Has buckets take what they need of a device, whose arena has their values at `places`.
+/// Has buckets take what they need of a device.
 fn take_room(
-    mut coder: Box<dyn Coder>,
-    places: &[Bytes],
+    Beside { mut coder, values, inside }: Beside,
     buckets: &mut [Bucket],
 ) -> Result<Box<dyn Coder>, TransportError> {
     let count = buckets.len();
-    for (number, (bucket, place)) in buckets.iter_mut().zip(places).enumerate() {
-        let values = coder.arena(*place);
+    for (number, (bucket, place)) in buckets.iter_mut().zip(values).enumerate() {
+        let values = (coder.arena(*place), inside);
         bucket.take_room(values, [number, count + number], &mut *coder)?;
     }
     Ok(coder)

@@ -13,11 +13,15 @@ use pipewright_core::compress::{CodecError, CodecKind, Method, Reduction, Roundi
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Whether the device sums by a reduction: it has kernels for the codec, and no host sums in its own memory
-/// before. All else is this processor's.
-pub(super) fn takes(coder: &dyn Coder, share: &Share, reduction: &Reduction) -> bool {
-    let across = !share.across.is_empty() && share.inside.is_none();
-    across && !reduction.is_plain() && coder.knows(reduction.method.codec)
+/// Whether the device sums by a reduction: it has kernels for the codec, and what the host sums before, if
+/// anything, is summed by devices (`inside`). All else is this processor's.
+pub(super) fn takes(coder: &dyn Coder, share: &Share, inside: bool, reduction: &Reduction) -> bool {
+    let encodes = match share.inside {
+        None => !share.across.is_empty(),
+        // Also where this rank has no rail, and so nothing to encode.
+        Some(_) => inside,
+    };
+    encodes && !reduction.is_plain() && coder.knows(reduction.method.codec)
 }
 
 /// What a bucket has on its device.
@@ -78,16 +82,16 @@ impl Table {
 }
 
 impl There {
-    /// For a bucket whose first value is at `values`, where the device takes one of its reductions.
+    /// For a bucket whose first value is at `values`, where the device takes one of its reductions:
+    /// those with `taken`.
     pub fn new(
-        (reductions, layouts): (&[Reduction], &[Option<Layout>]),
+        (reductions, layouts, taken): (&[Reduction], &[Option<Layout>], &[bool]),
         (share, parts): (&Share, &Parts),
         (values, marks): (DevicePtr, [usize; 2]),
         coder: &mut dyn Coder,
     ) -> Result<Option<Self>, DeviceError> {
         let mut tables = vec![];
-        for (reduction, layout) in reductions.iter().zip(layouts) {
-            let taken = takes(coder, share, reduction);
+        for ((reduction, layout), taken) in reductions.iter().zip(layouts).zip(taken) {
             tables.push(match (taken, layout) {
                 (false, _) => None,
                 (true, Some(_)) => Some(of_parts(parts, reduction.method.codec, coder)?),
@@ -103,11 +107,6 @@ impl There {
         let [out, inward, scales] =
             [buffers.out, buffers.inward, scales].map(|bytes| coder.allocate(bytes));
         Ok(Some(Self { values, out: out?, inward: inward?, scales: scales?, tables, marks }))
-    }
-
-    /// Whether the device takes a reduction.
-    pub fn takes(&self, reduction: usize) -> bool {
-        self.tables[reduction].is_some()
     }
 
     /// Notes that the device was asked for all of a sum.

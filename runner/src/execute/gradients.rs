@@ -1,11 +1,11 @@
 //! The ways of a rank's gradients: by the transport's own sums, or encoded.
 
 use crate::device::{Coder, DeviceError};
-use crate::exchange::{BucketSpec, Exchange, Residual};
-use crate::transport::{Collective, Transport, TransportError};
+use crate::exchange::{Beside, BucketSpec, Exchange, Residual};
+use crate::transport::{Collective, ReduceOp, Transport, TransportError};
 use pipewright_core::compress::Reduction;
 use pipewright_core::ids::{LaneId, ParamId, StageId};
-use pipewright_core::plan::{Bucket, Plan, Program, StageProgram, Way};
+use pipewright_core::plan::{Bucket, Plan, Program, Region, StageProgram, Way};
 use pipewright_core::units::Bytes;
 use std::ops::Range;
 
@@ -17,6 +17,7 @@ pub(super) struct Gradients {
     /// Buckets of the program's stages, in order.
     buckets: Vec<Coded>,
     exchange: Option<Exchange>,
+    begun: Begun,
     /// How values are spread over ranks.
     layout: Option<String>,
 }
@@ -26,6 +27,12 @@ struct Coded {
     stage: StageId,
     /// Its slot, which tells a rank's buckets apart.
     slot: u32,
+    group: u32,
+    region: Region,
+    /// What devices of this host add up and hand out; empty where none do.
+    rails: Vec<Region>,
+    /// Whether devices sum it as it is: all of them are on one host.
+    is_joined: bool,
     /// Its parameters and their places in it.
     params: Vec<(ParamId, Range<usize>)>,
     /// Ranks that exchange the same values of it.
@@ -34,6 +41,38 @@ struct Coded {
     feedback: bool,
     /// By way: which of the exchange's reductions; none for the transport's own.
     by_way: Vec<Option<usize>>,
+}
+
+/// Who sums a bucket.
+#[derive(Clone, Copy)]
+pub(super) enum Sum<'a> {
+    /// The transport, or devices that talk: nothing is encoded.
+    Plain,
+    /// This processor, encoded.
+    Here,
+    /// The device, encoded, when it reaches the mark.
+    There { mark: usize, inside: Option<Inside<'a>> },
+}
+
+/// What devices of a host add up before the mark, and hand out after the sum.
+#[derive(Clone, Copy)]
+pub(super) struct Inside<'a> {
+    pub group: u32,
+    /// By owner.
+    pub rails: &'a [Region],
+}
+
+/// Sums that devices of hosts have begun and not handed out, in the order in which they began: group and
+/// slot. A group's are handed out in that order, whichever a rank's program waits for first.
+struct Begun(Vec<(u32, u32)>);
+
+impl Begun {
+    /// The next one on the way to that of a slot, which is no more among them then.
+    fn next_for(&mut self, slot: u32) -> Option<u32> {
+        let (group, _) = *self.0.iter().find(|(_, other)| *other == slot)?;
+        let next = self.0.iter().position(|(other, _)| *other == group)?;
+        Some(self.0.remove(next).1)
+    }
 }
 
 /// What is carried over of one parameter's gradient: its places in the parameter, and the values.
@@ -63,6 +102,10 @@ impl Gradients {
                 buckets.push(Coded {
                     stage: stage.stage,
                     slot: bucket.slot,
+                    group: bucket.group,
+                    region: bucket.region,
+                    rails: vec![],
+                    is_joined: false,
                     params: params(stage, bucket),
                     holders: 1,
                     feedback: coded.iter().any(|reduction| reduction.method.feedback),
@@ -70,11 +113,12 @@ impl Gradients {
                 });
             }
         }
-        Self { ways, way: 0, buckets, exchange: None, layout: None }
+        let begun = Begun(Vec::with_capacity(buckets.len()));
+        Self { ways, way: 0, buckets, exchange: None, begun, layout: None }
     }
 
     /// Connects the ranks that sum encoded buckets together; `coder` gives the device's codecs where there
-    /// is one. All ranks call it.
+    /// is one, `talk` says whether devices talk. All ranks call it.
     ///
     /// # Errors
     /// When the transport fails.
@@ -83,32 +127,27 @@ impl Gradients {
         transport: &mut T,
         (plan, program): (&Plan, &Program),
         groups: &[Vec<LaneId>],
-        coder: impl FnOnce() -> Result<Option<Box<dyn Coder>>, DeviceError>,
+        (talk, coder): (bool, impl FnOnce() -> Result<Option<Box<dyn Coder>>, DeviceError>),
     ) -> Result<(), TransportError> {
         let communication = &plan.communication;
         // The same answer on all ranks, whatever stages they have.
         if groups.is_empty() || !communication.encodes() {
             return Ok(());
         }
-        let bucket = |coded: &Coded| {
+        let spec = |coded: &Coded| {
             let stage = program.stage(coded.stage).expect("its lane");
             let at = stage.buckets.iter().position(|bucket| bucket.slot == coded.slot);
             let at = at.expect("it was found there");
-            (at, &stage.buckets[at])
-        };
-        let spec = |coded: &Coded| {
-            let (at, bucket) = bucket(coded);
             let reduction = |way: &Way| communication.reduction(*way, coded.stage, at);
             let reductions: Vec<Reduction> = self.ways.iter().map(reduction).collect();
             BucketSpec {
-                group: groups[bucket.group as usize].iter().map(|rank| rank.0).collect(),
+                group: groups[coded.group as usize].iter().map(|rank| rank.0).collect(),
                 tensors: coded.params.iter().map(|(_, places)| places.clone()).collect(),
-                len: bucket.region.bytes.0 as usize / 4,
+                len: coded.region.bytes.0 as usize / 4,
                 reductions: distinct(&reductions),
             }
         };
-        let places: Vec<Bytes> =
-            self.buckets.iter().map(|coded| bucket(coded).1.region.offset).collect();
+        let places: Vec<Bytes> = self.buckets.iter().map(|coded| coded.region.offset).collect();
         let specs: Vec<BucketSpec> = self.buckets.iter().map(spec).collect();
         let hosts = if communication.hierarchical { Some(transport.hosts()?) } else { None };
         for (coded, spec) in self.buckets.iter_mut().zip(&specs) {
@@ -118,11 +157,17 @@ impl Gradients {
             None => "flat".into(),
             Some(hosts) => format!("hosts {:?}", numbered(hosts)),
         });
-        let device = coder()?.map(|coder| (coder, &places[..]));
-        let hierarchical = communication.hierarchical;
+        let (coder, hierarchical) = (coder()?, communication.hierarchical);
+        let inside = talk && hierarchical && all_have(coder.is_some(), transport)?;
+        let device = coder.map(|coder| Beside { coder, values: &places, inside });
         let mut exchange = Exchange::beside(device, transport, &specs, hierarchical)?;
         if plan.training.skips().is_some() {
             exchange.allow_undo()?;
+        }
+        for (at, coded) in self.buckets.iter_mut().enumerate() {
+            coded.rails =
+                exchange.rails(at).iter().map(|rail| within(coded.region, rail)).collect();
+            coded.is_joined = talk && !exchange.encodes(at);
         }
         self.exchange = Some(exchange);
         Ok(())
@@ -166,25 +211,44 @@ impl Gradients {
         Some((at, self.buckets[at].by_way[self.way]?))
     }
 
-    /// The mark that stands for a bucket's values where the device sums them, by
-    /// [`Self::start_there`].
-    pub fn mark(&self, slot: u32) -> Option<usize> {
-        let (at, reduction) = self.coded(slot)?;
-        let exchange = self.exchange.as_ref()?;
-        exchange.is_there(at, reduction).then_some(at)
+    /// Who sums a bucket now; the same on all its ranks where devices talk.
+    pub fn sum(&self, slot: u32) -> Sum<'_> {
+        let (Some((at, reduction)), Some(exchange)) = (self.coded(slot), &self.exchange) else {
+            return Sum::Plain;
+        };
+        let Coded { group, rails, is_joined, .. } = &self.buckets[at];
+        if *is_joined {
+            return Sum::Plain;
+        }
+        if !exchange.is_there(at, reduction) {
+            return Sum::Here;
+        }
+        let inside = Inside { group: *group, rails };
+        Sum::There { mark: at, inside: (!rails.is_empty()).then_some(inside) }
     }
 
     /// Starts to sum a bucket on the device, when it reaches the bucket's mark.
     pub fn start_there(&mut self, slot: u32) -> Result<(), TransportError> {
+        if let Sum::There { inside: Some(Inside { group, .. }), .. } = self.sum(slot) {
+            self.begun.0.push((group, slot));
+        }
         match (self.coded(slot), &mut self.exchange) {
             (Some((at, reduction)), Some(exchange)) => exchange.start_there(at, reduction),
             _ => Ok(()),
         }
     }
 
-    /// Whether a bucket is encoded now; the same on all its ranks.
-    pub fn is_coded(&self, slot: u32) -> bool {
-        self.exchange.is_some() && self.coded(slot).is_some()
+    /// The slot whose sum devices of this host hand out next, for that of `slot`; none when that is done.
+    pub fn next_inside(&mut self, slot: u32) -> Option<u32> {
+        self.begun.next_for(slot)
+    }
+
+    /// Whether an encoded bucket is summed.
+    pub fn is_summed(&mut self, slot: u32) -> Result<bool, TransportError> {
+        match (self.coded(slot), &mut self.exchange) {
+            (Some((at, _)), Some(exchange)) => exchange.is_summed(at),
+            _ => Ok(true),
+        }
     }
 
     /// Starts to sum a bucket.
@@ -259,6 +323,19 @@ impl Gradients {
     }
 }
 
+/// Whether all ranks have something. All call it.
+fn all_have(it: bool, transport: &mut impl Transport) -> Result<bool, TransportError> {
+    let mut have = [f64::from(u8::from(it))];
+    transport.all_reduce(&mut have, ReduceOp::Min)?;
+    Ok(have[0] > 0.0)
+}
+
+/// Where values of a bucket lie.
+fn within(bucket: Region, values: &Range<usize>) -> Region {
+    let [offset, bytes] = [values.start, values.len()].map(|count| Bytes(4 * count as u64));
+    Region { offset: bucket.offset + offset, bytes }
+}
+
 /// Ranks of a group that exchange the same values: one of each host where hosts sum first.
 fn holders(group: &[u32], hosts: Option<&[u32]>) -> usize {
     let Some(hosts) = hosts else { return group.len() };
@@ -298,4 +375,19 @@ fn params(stage: &StageProgram, bucket: &Bucket) -> Vec<(ParamId, Range<usize>)>
     }
     params.sort_by_key(|(_, places)| places.start);
     params
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_a_group_are_handed_out_as_they_began() {
+        let mut begun = Begun(vec![(0, 5), (1, 6), (0, 7), (0, 4)]);
+        let mut handed_out =
+            |slot| -> Vec<u32> { std::iter::from_fn(|| begun.next_for(slot)).collect() };
+        assert_eq!(handed_out(7), [5, 7], "the other group is not asked");
+        assert!(handed_out(5).is_empty(), "it was handed out for the other's sake");
+        assert_eq!([handed_out(6), handed_out(4)], [[6], [4]]);
+    }
 }

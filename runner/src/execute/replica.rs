@@ -1,6 +1,7 @@
 //! What replicas of the pipeline, and copies of a stage in it, do together.
 
 use super::error::Fault;
+use super::gradients::{Inside, Sum};
 use super::rank::{Batch, Rank};
 use crate::transport::{Collective, Transport, TransportError};
 use pipewright_core::ids::{LaneId, MicroBatch, StageId};
@@ -67,7 +68,8 @@ impl<T: Transport> Rank<'_, T> {
             groups.iter().map(|ranks| ranks.iter().map(|rank| rank.0).collect()).collect();
         self.transport.connect(&ranks, self.program.collectives as usize)?;
         let parts = (self.plan, self.program);
-        self.gradients.connect(&mut self.transport, parts, groups, || self.arena.coder())
+        let device = (self.arena.talks(), || self.arena.coder());
+        self.gradients.connect(&mut self.transport, parts, groups, device)
     }
 
     /// Starts to sum a bucket of a stage.
@@ -77,34 +79,82 @@ impl<T: Transport> Rank<'_, T> {
             true => Collective::Reduce,
             false => Collective::AllReduce,
         };
-        if let Some(mark) = self.gradients.mark(bucket.slot) {
-            self.arena.compute(&[], &[bucket.region], |device| device.mark(mark));
-            self.arena.check()?;
-            return self.gradients.start_there(bucket.slot);
-        }
-        if self.arena.talks() && !self.gradients.is_coded(bucket.slot) {
-            self.arena.join(call, bucket.group, bucket.region, bucket.slot);
-            return Ok(());
+        match self.gradients.sum(bucket.slot) {
+            Sum::There { mark, inside } => {
+                match inside {
+                    None => {
+                        self.arena.compute(&[], &[bucket.region], |device| device.mark(mark));
+                    }
+                    Some(Inside { group, rails }) => {
+                        let place = (group, bucket.slot, mark);
+                        self.arena.reduce_inside(place, bucket.region, rails);
+                    }
+                }
+                self.arena.check()?;
+                return self.start_there(bucket.slot);
+            }
+            Sum::Plain if self.arena.talks() => {
+                self.arena.join(call, bucket.group, bucket.region, bucket.slot);
+                return Ok(());
+            }
+            Sum::Plain | Sum::Here => {}
         }
         let values = self.arena.floats(bucket.region);
         // SAFETY: as in `Self::call`.
         unsafe { self.gradients.start(&mut self.transport, call, bucket, values) }
     }
 
+    /// Starts the exchange of a bucket that the device encodes. Where devices talk and it fails, they are
+    /// told: others must not wait for what this rank has begun.
+    fn start_there(&mut self, slot: u32) -> Result<(), TransportError> {
+        if !self.arena.talks() {
+            return self.gradients.start_there(slot);
+        }
+        self.arena.wait_until(&mut || self.gradients.start_there(slot).map(|()| true));
+        Ok(self.arena.check()?)
+    }
+
     /// Waits until the buckets of a stage are summed.
     pub(super) fn wait_reduce(&mut self, stage: StageId) -> Result<(), TransportError> {
         let stage = self.program.stage(stage).expect("its lane");
         let end = self.waiting(Wait::Ranks, |rank| {
-            stage.buckets.iter().map(|bucket| bucket.slot).try_for_each(|slot| {
-                if rank.arena.talks() && !rank.gradients.is_coded(slot) {
-                    rank.arena.wait_join(slot);
-                    return Ok(());
-                }
-                rank.gradients.wait(&mut rank.transport, slot)
-            })
+            stage.buckets.iter().try_for_each(|bucket| rank.wait_bucket(bucket.slot))
         })?;
         self.recorder.reduced(stage.stage, end);
         Ok(())
+    }
+
+    /// Waits until a bucket is summed.
+    ///
+    /// All that devices of a host ask each other for is asked by this thread, in the order in which sums
+    /// began; the exchange's own thread calls no device but its own. A host waits for the exchange
+    /// between the two parts, and what others need for that was asked of every device before: so no
+    /// rank waits for what another one asks for later.
+    fn wait_bucket(&mut self, slot: u32) -> Result<(), TransportError> {
+        if !self.arena.talks() {
+            return self.gradients.wait(&mut self.transport, slot);
+        }
+        match self.gradients.sum(slot) {
+            Sum::Plain => self.arena.wait_join(slot),
+            Sum::Here | Sum::There { inside: None, .. } => self.wait_exchange(slot)?,
+            Sum::There { inside: Some(_), .. } => {
+                while let Some(next) = self.gradients.next_inside(slot) {
+                    self.wait_exchange(next)?;
+                    if let Sum::There { inside: Some(inside), .. } = self.gradients.sum(next) {
+                        self.arena.broadcast_inside(inside.group, inside.rails, next);
+                    }
+                }
+                self.arena.wait_join(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the exchange, and looks meanwhile after the way between devices: what the exchange waits
+    /// for may be a device that waits for another one.
+    fn wait_exchange(&mut self, slot: u32) -> Result<(), TransportError> {
+        self.arena.wait_until(&mut || self.gradients.is_summed(slot));
+        Ok(self.arena.check()?)
     }
 
     /// A collective call, and its end.

@@ -81,6 +81,9 @@ pub enum TransportError {
 
 impl From<DeviceError> for TransportError {
     fn from(error: DeviceError) -> Self {
-        Self::Device(Box::new(error))
+        match error {
+            DeviceError::Messages(error) => error,
+            error => Self::Device(Box::new(error)),
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! The emulator as a device with two queues of work, which counts what travels.
 
 use super::emulator;
+use super::world::Memory;
+use pipewright_core::plan::Region;
 use pipewright_runner::device::DeviceError;
 use pipewright_runner::device::cuda::kernels::{
     ConvolutionStep, DevicePtr, Launch, ProductStep, Storage,
@@ -15,6 +17,8 @@ pub struct Emulated {
     memory: Arc<Mutex<Vec<Vec<u128>>>>,
     /// Where marks were made that nobody has reached yet: they are reached when asked for twice.
     marks: Arc<Mutex<Vec<bool>>>,
+    /// Whether marks are reached that are in other streams; none where it is none of them.
+    pub elsewhere: Arc<Mutex<Option<Elsewhere>>>,
     /// Places that bytes are staged at, and their sizes.
     places: Vec<(DevicePtr, u64)>,
     /// What travels by the first queue, and by the one beside it.
@@ -24,6 +28,24 @@ pub struct Emulated {
     is_alone: bool,
     /// Fails at so many launches from now, of codecs.
     pub fails_after: Arc<Mutex<Option<u64>>>,
+}
+
+type Elsewhere = Box<dyn Fn(usize) -> Option<bool> + Send>;
+
+/// An arena, as those reach it who talk to the device.
+pub struct Reached(pub Emulated, pub DevicePtr);
+
+impl Memory for Reached {
+    fn read(&self, region: Region) -> Vec<u8> {
+        let Self(device, arena) = self;
+        device.with(arena.after(region.offset.0), region.bytes.0, |memory| memory.to_vec())
+    }
+
+    fn write(&self, region: Region, bytes: &[u8]) {
+        let Self(device, arena) = self;
+        let at = arena.after(region.offset.0);
+        device.with(at, region.bytes.0, |memory| memory.copy_from_slice(bytes));
+    }
 }
 
 /// Bytes.
@@ -163,6 +185,11 @@ impl Backend for Emulated {
     }
 
     fn reached(&mut self, number: usize) -> Result<bool, DeviceError> {
+        if let Some(elsewhere) = &*self.elsewhere.lock().unwrap()
+            && let Some(reached) = elsewhere(number)
+        {
+            return Ok(reached);
+        }
         let mut marks = self.marks.lock().unwrap();
         let is_new = marks.get_mut(number).map(std::mem::take);
         Ok(!is_new.expect("a mark is made before it is asked for"))

@@ -9,23 +9,31 @@ use pipewright_core::compress::{Algorithm, CodecKind, Reduction, Rounding, Scale
 use pipewright_core::units::Bytes;
 use pipewright_runner::device::Accelerator;
 use pipewright_runner::device::cuda::Engine;
-use pipewright_runner::exchange::{BucketSpec, Exchange, Residual};
+use pipewright_runner::exchange::{Beside, BucketSpec, Exchange, Residual};
 use pipewright_runner::transport::local::{LocalTransport, local_on_hosts};
 use pipewright_runner::transport::{Transport, TransportError};
 use std::ops::Range;
 
 /// Where the bucket begins in the arena.
-const AT: u64 = 192;
+pub const AT: u64 = 192;
 
 /// Two tensors of several chunks and some small ones, with places between them that are nobody's.
-fn tensors() -> Vec<Range<usize>> {
+pub fn tensors() -> Vec<Range<usize>> {
     vec![0..40_000, 40_016..40_080, 40_080..40_081, 40_144..75_000, 75_000..75_007]
 }
 
-const LEN: usize = 75_010;
+pub const LEN: usize = 75_010;
 
 /// What each step leaves: the values of tensors and what is carried over, as bits.
-type Steps = Vec<(Vec<u32>, Vec<(Residual, Range<usize>, Vec<u32>)>)>;
+pub type Steps = Vec<(Vec<u32>, Carried)>;
+
+type Carried = Vec<(Residual, Range<usize>, Vec<u32>)>;
+
+pub fn carried(exchange: &mut Exchange) -> Carried {
+    let mut all = vec![];
+    exchange.residuals(|_, whose, places, values| all.push((whose, places, bits(values))));
+    all
+}
 
 /// A rank's end of the sums.
 enum End {
@@ -33,7 +41,7 @@ enum End {
     There(Exchange, Box<Engine<Emulated>>, Emulated),
 }
 
-fn spec(t: &LocalTransport, reductions: &[Reduction]) -> BucketSpec {
+pub fn spec(t: &LocalTransport, reductions: &[Reduction]) -> BucketSpec {
     let group = (0..t.ranks()).collect();
     BucketSpec { group, tensors: tensors(), len: LEN, reductions: reductions.to_vec() }
 }
@@ -48,7 +56,8 @@ impl End {
         let arena = Bytes(AT + 4 * LEN as u64);
         let mut engine = Box::new(Engine::new(device.clone(), arena, "a bucket").unwrap());
         let coder = engine.coder().unwrap().expect("it has a second queue");
-        let exchange = Exchange::beside(Some((coder, &[Bytes(AT)])), t, &specs, true).unwrap();
+        let beside = Beside { coder, values: &[Bytes(AT)], inside: false };
+        let exchange = Exchange::beside(Some(beside), t, &specs, true).unwrap();
         Self::There(exchange, engine, device)
     }
 
@@ -76,20 +85,16 @@ impl End {
         exchange.wait(0)
     }
 
-    fn carried(&mut self) -> Vec<(Residual, Range<usize>, Vec<u32>)> {
-        let mut all = vec![];
-        self.exchange().residuals(|_, whose, places, values| {
-            all.push((whose, places, bits(values)));
-        });
-        all
+    fn carried(&mut self) -> Carried {
+        carried(self.exchange())
     }
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
+pub fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|v| if v.is_nan() { f32::NAN.to_bits() } else { v.to_bits() }).collect()
 }
 
-fn input(rank: u32, step: u32, bad: bool) -> Vec<f32> {
+pub fn input(rank: u32, step: u32, bad: bool) -> Vec<f32> {
     let mut values = gradient(rank, step, LEN);
     if bad && rank == 1 && step == 1 {
         (values[50_000], values[70]) = (f32::NAN, f32::INFINITY);
@@ -98,7 +103,7 @@ fn input(rank: u32, step: u32, bad: bool) -> Vec<f32> {
 }
 
 /// Steps by one reduction after the other.
-fn steps(t: &mut LocalTransport, reductions: &[Reduction], is_there: bool, bad: bool) -> Steps {
+pub fn steps(t: &mut LocalTransport, reductions: &[Reduction], is_there: bool, bad: bool) -> Steps {
     let mut end = End::new(t, reductions, is_there);
     let rank = t.rank();
     let step = |step: u32| {
@@ -131,7 +136,7 @@ fn e5m2(rounding: Rounding, scale: Scale) -> CodecKind {
 }
 
 /// All that the device has kernels for.
-fn known() -> Vec<Reduction> {
+pub fn known() -> Vec<Reduction> {
     let codecs = [
         CodecKind::Bf16,
         CodecKind::Fp16,

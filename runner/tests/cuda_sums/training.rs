@@ -2,20 +2,25 @@
 //! same kernels, so to the bit.
 
 use super::common::draft_of;
-use super::emulated::Emulated;
+use super::emulated::{Emulated, Reached};
 use super::emulator;
+use super::inside::{in_world, limits};
+use super::wires::wired;
+use super::world::World;
 use pipewright_core::compress::Reduction;
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Conv, Graph, GraphBuilder, Op};
 use pipewright_core::plan::{Communication, DataParallel, Plan, Program};
-use pipewright_core::predict::{Prediction, predict};
+use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::device::cuda::Engine;
-use pipewright_runner::execute::{Injury, Place, Probe, Rank};
-use pipewright_runner::transport::Transport;
+use pipewright_runner::device::cuda::nccl::{Routes, connect};
+use pipewright_runner::execute::{Injury, Place, Probe, Rank, RunError};
 use pipewright_runner::transport::local::{LocalTransport, local_on_hosts};
+use pipewright_runner::transport::{Transport, TransportError};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Barrier, Mutex};
 
 /// What computes, and who sums.
 pub enum On {
@@ -24,6 +29,10 @@ pub enum On {
     Device,
     /// A device that has none.
     HostSums,
+    /// A device and its codecs; it talks to those of other ranks, as early or as late as may be.
+    Talking {
+        eager: bool,
+    },
 }
 
 /// What a step left.
@@ -45,6 +54,8 @@ pub struct Run {
     /// Those that have gradients, and the bytes of these.
     pub parameters: u64,
     pub gradients: u64,
+    /// How it ended before its time.
+    pub error: Option<RunError>,
 }
 
 /// A convolution with running statistics and two layers: few kernels, so that the emulator is quick.
@@ -100,12 +111,17 @@ struct Job<'a> {
     /// Steps that were made, and what each rank had after them.
     begin: (u64, Vec<BTreeMap<String, Vec<u32>>>),
     end: u64,
+    /// Where devices talk.
+    world: Arc<World>,
+    /// The rank that is lost after the first step, when all have made it.
+    dies: Option<u32>,
+    begun: Barrier,
 }
 
 impl<'a> Job<'a> {
     fn rank(
         &self,
-        transport: LocalTransport,
+        mut transport: LocalTransport,
         program: &'a Program,
         device: &Emulated,
     ) -> Rank<'a, LocalTransport> {
@@ -114,7 +130,21 @@ impl<'a> Job<'a> {
             return Rank::new(parts, self.data, transport, 1);
         }
         let engine = Engine::new(device.clone(), program.tensors(), "a rank").unwrap();
-        Rank::on(Box::new(engine), parts, self.data, transport, 1)
+        if !matches!(self.on, On::Talking { .. }) {
+            return Rank::on(Box::new(engine), parts, self.data, transport, 1);
+        }
+        let (number, hosts) = (transport.rank(), transport.hosts().unwrap());
+        let evaluation = evaluation(self.plan).unwrap();
+        let routes = Routes::new(self.plan, self.prediction, &evaluation, &hosts).unwrap();
+        let memory = Reached(device.clone(), engine.arena());
+        let engine = Arc::new(Mutex::new(engine));
+        let (engine, wires) = wired(&self.world, number, engine, Box::new(memory));
+        in_world(&self.world, number, device);
+        let how = (Box::new(|| None) as Box<_>, limits());
+        let fabric = connect(wires, &mut transport, &routes, how).unwrap();
+        let mut rank = Rank::on(Box::new(engine), parts, self.data, transport, 1);
+        rank.talk_by(Box::new(fabric.map_err(|e| e.0).unwrap()));
+        rank
     }
 
     fn run(&self, transport: LocalTransport) -> Run {
@@ -133,6 +163,10 @@ impl<'a> Job<'a> {
         let before = [0, 1].map(|queue: usize| device.traffic[queue].bytes());
         let mut run = Run::default();
         for step in self.begin.0..self.end {
+            if self.dies.is_some() && step > self.begin.0 {
+                run.error = self.last_step(&mut rank, step);
+                return run;
+            }
             let counts = rank.step(step).unwrap();
             let name = |param| self.prediction.graph.param(param).name.clone();
             let (loss, norm) = (counts.loss, counts.gradient_norm);
@@ -150,6 +184,19 @@ impl<'a> Job<'a> {
             run.gradients += gradient.bytes.0;
         }
         run
+    }
+
+    /// The step in which a rank is missing, and how it ends.
+    fn last_step(&self, rank: &mut Rank<LocalTransport>, step: u64) -> Option<RunError> {
+        let index = rank.transport.rank();
+        self.begun.wait();
+        if self.dies == Some(index) {
+            self.world.kill(index);
+            return None;
+        }
+        let error = rank.step(step).expect_err("a rank is missing");
+        self.world.until_aborted(index);
+        Some(error)
     }
 
     fn on_hosts(&self, hosts: &[u32]) -> Vec<Run> {
@@ -190,7 +237,10 @@ fn train_as(plan: &Plan, on: &On, hosts: Option<&[u32]>, set: impl FnOnce(&mut J
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let (begin, end) = ((0, vec![]), plan.steps);
     let prediction = &prediction;
-    let mut job = Job { plan, prediction, data: &data, on, looks: true, bad: false, begin, end };
+    let world = World::new(matches!(on, On::Talking { eager: true }));
+    let (looks, bad, dies, data) = (true, false, None, &data);
+    let begun = Barrier::new(plan.ranks() as usize);
+    let mut job = Job { plan, prediction, data, on, looks, bad, begin, end, world, dies, begun };
     set(&mut job);
     let own: Vec<u32> = (0..plan.ranks()).collect();
     job.on_hosts(hosts.unwrap_or(&own))
@@ -310,6 +360,82 @@ fn going_on_from_a_checkpoint() {
         let last = |run: Run| Run { steps: run.steps.into_iter().skip(2).collect(), ..run };
         let whole: Vec<Run> = whole.into_iter().map(last).collect();
         same(&format!("{gradients}, gone on"), &whole, &rest);
+    }
+}
+
+/// Buckets are summed inside of hosts by the devices, between them encoded, and what is on one host as it
+/// is.
+#[test]
+fn hierarchical_sums_of_devices_that_talk() {
+    if !emulator::is_there() {
+        return;
+    }
+    let cases = [
+        (1, "fp8-e5m2+feedback", [0, 0, 1, 1]),
+        (1, "one-bit+feedback", [0, 1, 0, 1]),
+        (1, "fp8-e5m2+feedback+operator", [0, 0, 1, 1]),
+        (1, "fp32", [0, 0, 1, 1]),
+        (2, "one-bit+feedback", [0, 0, 1, 1]),
+        (2, "one-bit+feedback", [0, 1, 0, 1]),
+    ];
+    for (stages, gradients, hosts) in cases {
+        let replicas = DataParallel::ddp(4 / stages);
+        let mut plan = plan(stages, replicas, gradients.parse().unwrap());
+        plan.communication.hierarchical = true;
+        let on = |on| train_as(&plan, &on, Some(&hosts), |_| ());
+        let here = on(On::HostSums);
+        for eager in [true, false] {
+            let what = format!("{gradients}, {stages} stages on hosts {hosts:?}, {eager}");
+            same(&what, &here, &on(On::Talking { eager }));
+        }
+    }
+}
+
+/// No gradient passes a host, whole or added up: codes of what a rank encodes do.
+#[test]
+fn what_a_host_adds_up_does_not_travel() {
+    if !emulator::is_there() {
+        return;
+    }
+    for gradients in ["one-bit+feedback", "fp32"] {
+        let mut plan = plan(1, DataParallel::ddp(4), gradients.parse().unwrap());
+        plan.communication.hierarchical = true;
+        let on = |on| train_as(&plan, &on, Some(&[0, 0, 1, 1]), |job| job.looks = false);
+        let [here, there] = [On::HostSums, On::Talking { eager: false }].map(on);
+        for (here, there) in here.iter().zip(&there) {
+            let all = plan.steps * here.gradients;
+            let [host, device] = [here, there].map(|run| run.travelled[0]);
+            let codes = there.travelled[1];
+            for way in [0, 1] {
+                assert!(host[way] - device[way] >= all, "{host:?}, then {device:?}");
+                assert!(codes[way] < all / 8, "{codes:?} of {all}");
+                assert_eq!(codes[way] > 0, gradients != "fp32", "{gradients}");
+            }
+        }
+    }
+}
+
+/// Sums of devices cannot be added up without it: all ranks end, whatever they wait for.
+#[test]
+fn a_rank_of_a_host_dies() {
+    if !emulator::is_there() {
+        return;
+    }
+    let mut plan = plan(1, DataParallel::ddp(4), "one-bit+feedback".parse().unwrap());
+    plan.communication.hierarchical = true;
+    for dies in [0, 1] {
+        let on = On::Talking { eager: false };
+        let runs = train_as(&plan, &on, Some(&[0, 0, 1, 1]), |job| job.dies = Some(dies));
+        for (rank, run) in (0..).zip(&runs).filter(|(rank, _)| *rank != dies) {
+            let error = run.error.as_ref().expect("it cannot go on");
+            let RunError::Transport { source, .. } = error else { panic!("rank {rank}: {error}") };
+            match source {
+                TransportError::Devices { lost: true, .. }
+                | TransportError::Gone { .. }
+                | TransportError::Aborted { .. } => {}
+                other => panic!("rank {rank}: {other}"),
+            }
+        }
     }
 }
 

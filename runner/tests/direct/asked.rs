@@ -5,7 +5,7 @@ use pipewright_core::plan::{Precision, Region};
 use pipewright_runner::device::cpu::{Call, Rule, Update};
 use pipewright_runner::device::{Accelerator, Coder, DeviceError, ParameterPlaces, Places};
 
-impl Accelerator for Wired {
+impl<A: Accelerator> Accelerator for Wired<A> {
     fn upload(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.copies(offset, bytes.len());
         self.ready().upload(offset, bytes)

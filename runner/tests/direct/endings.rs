@@ -1,6 +1,8 @@
 //! What waits for what between GPUs, and how it ends when something goes wrong.
 
-use super::wires::{Emulated, World, device};
+use super::device;
+use super::wires::Emulated;
+use super::world::World;
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
 use pipewright_runner::device::Fabric;
@@ -21,11 +23,13 @@ fn region(offset: u64) -> Region {
     Region { offset: Bytes(offset), bytes: Bytes(64) }
 }
 
-/// Two ranks: edges 0 there and 1 back, and sums.
+/// Two ranks: edges 0 there and 1 back, sums, and sums inside of a host.
 fn routes() -> Routes {
     let edge = |from, to, edge| Line::Edge { from, to, edge };
     let group = Line::Group { group: 0, ranks: vec![0, 1] };
-    Routes { lines: vec![edge(0, 1, 0), edge(1, 0, 1), group], micro_batches: 4 }
+    let inside = |hands_out| Line::Inside { group: 0, ranks: vec![0, 1], hands_out };
+    let lines = vec![edge(0, 1, 0), edge(1, 0, 1), group, inside(false), inside(true)];
+    Routes { lines, micro_batches: 4 }
 }
 
 type Connected = Result<Nccl<Emulated>, (Refusal, Option<TransportError>)>;
@@ -66,9 +70,9 @@ fn what_waits_for_what() {
         if rank == 0 {
             nccl.send(1, 3, region(64), 5).unwrap();
             let before = ["record 64 on 0", "1 waits for 64"];
-            expect(&[before[0], before[1], "send 64 on 1", "record 70 on 1"]);
+            expect(&[before[0], before[1], "send 64 on 1", "record 74 on 1"]);
             nccl.sent(5).unwrap();
-            expect(&["0 waits for 70"]);
+            expect(&["0 waits for 74"]);
             nccl.sent(4).unwrap();
             expect(&[]);
             nccl.receive(1, 4, region(128), 0).unwrap();
@@ -80,15 +84,30 @@ fn what_waits_for_what() {
             nccl.receive(0, 3, region(192), 1).unwrap();
             expect(&["1 waits for 1", "receive 192 on 1", "record 65 on 1", "0 waits for 65"]);
             nccl.send(0, 4, region(192), 0).unwrap();
-            expect(&["record 66 on 0", "2 waits for 66", "send 192 on 2", "record 70 on 2"]);
+            expect(&["record 66 on 0", "2 waits for 66", "send 192 on 2", "record 74 on 2"]);
             nccl.sent(0).unwrap();
-            expect(&["0 waits for 70"]);
+            expect(&["0 waits for 74"]);
         }
         nccl.join(Collective::AllReduce, 0, region(256), 1).unwrap();
-        expect(&["record 68 on 0", "3 waits for 68", "join 256 on 3", "record 71 on 3"]);
+        expect(&["record 68 on 0", "3 waits for 68", "join 256 on 3", "record 75 on 3"]);
         nccl.joined(1).unwrap();
-        expect(&["0 waits for 71"]);
+        expect(&["0 waits for 75"]);
+        // The mark is behind what is added up; what is handed out comes after it.
+        let rails = [region(256), region(320)];
+        nccl.reduce_inside(0, &rails, 2, 9).unwrap();
+        let before = ["record 70 on 0", "4 waits for 70"];
+        let [reduce, after] = ["Reduce [256, 320] on 4", "record 76 on 4"];
+        expect(&[before[0], before[1], reduce, after, "mark 9 on 4"]);
+        nccl.reduce_inside(0, &rails, 3, 8).unwrap();
+        world.calls(rank);
+        // What was begun later is not waited for.
+        nccl.broadcast_inside(0, &rails, 2).unwrap();
+        expect(&["5 waits for 76", "Broadcast [256, 320] on 5", "record 76 on 5"]);
+        nccl.joined(2).unwrap();
+        expect(&["0 waits for 76"]);
         nccl.settle().unwrap();
+        assert_eq!(world.reached(rank, 9), Some(false), "who asks once does not wait");
+        assert_eq!([9, 7].map(|mark| world.reached(rank, mark)), [Some(true), None]);
     });
     assert!(world.aborted().is_empty(), "it ended in order");
 }
@@ -118,6 +137,32 @@ fn a_peer_dies_while_its_message_is_waited_for() {
     assert_eq!(what, "rank 0, messages of edge 0 from rank 0 to rank 1");
     assert_eq!(why, "a peer has gone");
     assert!(world.aborted().contains(&0));
+}
+
+/// What is waited for elsewhere and fails ends this as well: others wait for what was begun here.
+#[test]
+fn a_wait_that_fails() {
+    let world = World::new(false);
+    let errors = both(&world, limits(), &Arc::default(), |rank, connected| {
+        let mut nccl = connected.map_err(|e| e.0).unwrap();
+        if rank == 1 {
+            nccl.join(Collective::AllReduce, 0, region(64), 0).unwrap();
+            nccl.joined(0).unwrap();
+            return nccl.settle().unwrap_err();
+        }
+        let gone = TransportError::Gone { rank: 7, call: "a test" };
+        let mut asked = 0;
+        let mut fails = || {
+            asked += 1;
+            if asked < 40 { Ok(false) } else { Err(gone.clone()) }
+        };
+        let error = nccl.wait_until(&mut fails).unwrap_err();
+        assert_eq!([nccl.settle(), nccl.joined(0)], [Err(gone.clone()), Err(gone)]);
+        error
+    });
+    assert_eq!(errors[0], TransportError::Gone { rank: 7, call: "a test" });
+    assert!(matches!(errors[1], TransportError::Devices { lost: true, .. }), "{errors:?}");
+    assert_eq!(world.aborted(), [0, 1]);
 }
 
 #[test]

@@ -75,7 +75,16 @@ fn fabric<T: Transport>(
     if run.transport == TransportKind::Nccl {
         return Err(RunError::NoNccl(why));
     }
-    Ok((None, Some(format!("{}, staged: {why}", transport.name()))))
+    let hosts_sum = match sums_in_hosts(&run.plan) {
+        true => "; hosts themselves add up what they encode",
+        false => "",
+    };
+    Ok((None, Some(format!("{}, staged: {why}{hosts_sum}", transport.name()))))
+}
+
+/// Whether ranks of a host sum before they encode.
+fn sums_in_hosts(plan: &Plan) -> bool {
+    plan.communication.hierarchical && plan.communication.encodes()
 }
 
 /// By NCCL, or why not.
@@ -86,12 +95,12 @@ fn by_nccl<T: Transport>(
     opened: &Opened,
 ) -> Result<Result<Box<dyn Fabric>, String>, RunError> {
     let at = |source| RunError::Agreement { step: 0, source };
-    let routes = match Routes::new(&run.plan, &run.prediction, &run.evaluation) {
+    let (rank, hosts) = (transport.rank(), transport.hosts().map_err(at)?);
+    let routes = match Routes::new(&run.plan, &run.prediction, &run.evaluation, &hosts) {
         Ok(routes) => routes,
         Err(disorder) => return Ok(Err(disorder.to_string())),
     };
-    let rank = transport.rank();
-    let host = transport.hosts().map_err(at)?[rank as usize];
+    let host = hosts[rank as usize];
     let api = Api::of_system();
     // What the driver does not say is unlike everything else.
     let (uuid, pci) = opened.gpu.identity().unwrap_or(([0; 16], format!("rank {rank}")));
@@ -102,7 +111,7 @@ fn by_nccl<T: Transport>(
         (Some(refusal), _) => return Ok(Err(refusal.to_string())),
         (None, None) => unreachable!("who has no NCCL refuses"),
     };
-    let wires = Cuda::new(api, opened.stream.clone(), opened.arena);
+    let wires = Cuda::new(api, opened.stream.clone(), (opened.arena, opened.marks.clone()));
     let how = (run.given_up(rank), Limits::default());
     match connect(wires, transport, &routes, how).map_err(at)? {
         Ok(nccl) => Ok(Ok(Box::new(nccl))),

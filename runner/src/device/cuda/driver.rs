@@ -18,7 +18,7 @@ use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Source, St
 use super::products::Products;
 use crate::device::DeviceError;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
-use marks::Marks;
+pub use marks::Marks;
 use pipewright_core::units::Bytes;
 use places::Place;
 use std::collections::BTreeMap;
@@ -100,6 +100,11 @@ impl Driver {
     /// Where it computes.
     pub fn stream(&self) -> Arc<CudaStream> {
         self.stream.clone()
+    }
+
+    /// The marks of all its queues.
+    pub fn marks(&self) -> Marks {
+        self.marks.clone()
     }
 
     fn current(&self) -> Result<(), DeviceError> {
@@ -343,11 +348,13 @@ impl Backend for Driver {
     }
 
     fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
-        self.mark_at(number)
+        self.current()?;
+        self.told("record an event", self.marks.record(number, &self.stream))
     }
 
     fn reached(&mut self, number: usize) -> Result<bool, DeviceError> {
-        self.has_reached(number)
+        self.current()?;
+        self.told("ask for an event", self.marks.reached(number))
     }
 
     fn beside(&mut self) -> Result<Option<Box<dyn Backend>>, DeviceError> {
@@ -391,6 +398,6 @@ impl Drop for Driver {
             // SAFETY: as above.
             let _ = unsafe { result::module::unload(*module) };
         }
-        self.forget_marks();
+        self.marks.forget();
     }
 }

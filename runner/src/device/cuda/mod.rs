@@ -36,7 +36,7 @@ mod recorder;
 
 pub use backend::{Backend, Capture, perform};
 pub use convolutions::Convolutions;
-pub use driver::Driver;
+pub use driver::{Driver, Marks};
 pub use engine::Engine;
 pub use gpu::{Architecture, Gpu, Unusable, gpus};
 pub use library::Library;

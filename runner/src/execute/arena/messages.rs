@@ -177,6 +177,33 @@ impl Arena {
         });
     }
 
+    /// Starts the host's part in the encoded sum of a region: its `rails` are added up at their owners.
+    pub fn reduce_inside(
+        &mut self,
+        (group, slot, mark): (u32, u32, usize),
+        region: Region,
+        rails: &[Region],
+    ) {
+        let Self { lines, device } = self;
+        let device = device.as_mut().expect("who talks has a device");
+        device.hand_over(lines, region, Access::ReadWrite);
+        device.talk(|way| {
+            put(&mut way.joined, slot, region);
+            way.fabric.reduce_inside(group as usize, rails, slot as usize, mark)
+        });
+    }
+
+    /// Starts to hand them out from there, for [`Self::wait_join`].
+    pub fn broadcast_inside(&mut self, group: u32, rails: &[Region], slot: u32) {
+        self.device().talk(|way| way.fabric.broadcast_inside(group as usize, rails, slot as usize));
+    }
+
+    /// Waits until something is so, and looks meanwhile whether other ranks' devices still live. Where it
+    /// fails, the way is given up; [`Arena::check`] tells why.
+    pub fn wait_until(&mut self, is_so: &mut dyn FnMut() -> Result<bool, TransportError>) {
+        self.device().talk(|way| way.fabric.wait_until(is_so));
+    }
+
     /// What comes now finds the result of a collective call.
     pub fn wait_join(&mut self, slot: u32) {
         let device = self.device();

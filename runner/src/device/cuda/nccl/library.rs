@@ -4,6 +4,7 @@
 //! one without a number comes with headers only, and an older library may lack some.
 
 use super::wires::{Broken, Event, Id, Stream, Wires};
+use crate::device::cuda::driver::Marks;
 use crate::device::cuda::kernels::DevicePtr;
 use crate::transport::Collective;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys as driver};
@@ -77,6 +78,8 @@ pub struct Api {
         ncclComm_t,
         driver::CUstream,
     ) -> ncclResult_t,
+    group_start: unsafe extern "C" fn() -> ncclResult_t,
+    group_end: unsafe extern "C" fn() -> ncclResult_t,
     // Its functions live as long as it is loaded.
     _library: Library,
 }
@@ -126,6 +129,8 @@ impl Api {
             all_reduce: function!("ncclAllReduce"),
             reduce: function!("ncclReduce"),
             broadcast: function!("ncclBroadcast"),
+            group_start: function!("ncclGroupStart"),
+            group_end: function!("ncclGroupEnd"),
             _library: library,
         })
     }
@@ -239,16 +244,21 @@ pub struct Cuda {
     events: Vec<CudaEvent>,
     /// Where the rank's arena begins.
     arena: DevicePtr,
+    marks: Marks,
     /// Those that are not freed.
     comms: Arc<Mutex<Vec<Comm>>>,
 }
 
 impl Cuda {
     /// For an arena on the device of the stream that computes there.
-    pub fn new(api: &'static Api, computes: Arc<CudaStream>, arena: DevicePtr) -> Self {
+    pub fn new(
+        api: &'static Api,
+        computes: Arc<CudaStream>,
+        (arena, marks): (DevicePtr, Marks),
+    ) -> Self {
         let context = computes.context().clone();
         let (streams, comms) = (vec![computes], Arc::default());
-        Self { api, context, streams, events: vec![], arena, comms }
+        Self { api, context, streams, events: vec![], arena, marks, comms }
     }
 
     fn at(&self, region: Region) -> *mut c_void {
@@ -274,6 +284,33 @@ impl Cuda {
         let said = unsafe {
             let count = region.bytes.0 as usize;
             call(self.at(region), count, bytes, peer as c_int, comm, stream)
+        };
+        self.api.told(what, comm, said)
+    }
+
+    /// A collective call of single precision values.
+    fn call(
+        &self,
+        (Comm(comm), root): (Comm, c_int),
+        call: Collective,
+        region: Region,
+        on: Stream,
+    ) -> Result<(), Broken> {
+        let (at, stream, float) = (self.at(region), self.on(on)?, ncclDataType_t::ncclFloat32);
+        let (count, sum) = (region.bytes.0 as usize / 4, ncclRedOp_t::ncclSum);
+        // SAFETY: as for messages.
+        let (what, said) = unsafe {
+            match call {
+                Collective::AllReduce => {
+                    ("sum", (self.api.all_reduce)(at, at, count, float, sum, comm, stream))
+                }
+                Collective::Reduce => {
+                    ("sum", (self.api.reduce)(at, at, count, float, sum, root, comm, stream))
+                }
+                Collective::Broadcast => {
+                    ("hand out", (self.api.broadcast)(at, at, count, float, root, comm, stream))
+                }
+            }
         };
         self.api.told(what, comm, said)
     }
@@ -344,28 +381,36 @@ impl Wires for Cuda {
 
     fn join(
         &mut self,
-        Comm(comm): Comm,
+        comm: Comm,
         call: Collective,
         region: Region,
         on: Stream,
     ) -> Result<(), Broken> {
-        let (at, stream, float) = (self.at(region), self.on(on)?, ncclDataType_t::ncclFloat32);
-        let (count, sum) = (region.bytes.0 as usize / 4, ncclRedOp_t::ncclSum);
-        // SAFETY: as for messages.
-        let (what, said) = unsafe {
-            match call {
-                Collective::AllReduce => {
-                    ("sum", (self.api.all_reduce)(at, at, count, float, sum, comm, stream))
-                }
-                Collective::Reduce => {
-                    ("sum", (self.api.reduce)(at, at, count, float, sum, 0, comm, stream))
-                }
-                Collective::Broadcast => {
-                    ("hand out", (self.api.broadcast)(at, at, count, float, 0, comm, stream))
-                }
-            }
-        };
-        self.api.told(what, comm, said)
+        self.call((comm, 0), call, region, on)
+    }
+
+    /// As one call of NCCL's: all rails travel at the same time.
+    fn join_rails(
+        &mut self,
+        comm: Comm,
+        call: Collective,
+        rails: &[Region],
+        on: Stream,
+    ) -> Result<(), Broken> {
+        // SAFETY: the group ends below, whatever is said in between.
+        let said = unsafe { (self.api.group_start)() };
+        self.api.told("begin a group", comm.0, said)?;
+        let some = (0..).zip(rails).filter(|(_, rail)| rail.bytes.0 > 0);
+        let mut each = some.map(|(root, rail)| self.call((comm, root), call, *rail, on));
+        let called = each.find(Result::is_err).unwrap_or(Ok(()));
+        // SAFETY: as above.
+        let said = unsafe { (self.api.group_end)() };
+        called.and_then(|()| self.api.told("sum", comm.0, said))
+    }
+
+    fn mark(&mut self, number: usize, on: Stream) -> Result<(), Broken> {
+        self.on(on)?;
+        self.marks.record(number, &self.streams[on.0]).map_err(of_driver)
     }
 
     fn end(&mut self, Comm(comm): Comm) -> Result<(), Broken> {

@@ -1,7 +1,7 @@
 //! Messages and sums between GPUs by NCCL.
 //!
 //! ```text
-//! routes     which ranks have a communicator: those of an edge, those of a group that sums
+//! routes     which ranks have a communicator: those of an edge, of a group that sums, of such a group's host
 //! wires      what communicators, streams and events are asked for ...
 //! library    ... by NCCL and the driver; tests have others
 //! meet       whether all ranks can take part, and how they find each other
@@ -50,6 +50,8 @@ pub struct Nccl<W: Wires> {
     receives: BTreeMap<(u32, u32), usize>,
     /// By group.
     groups: BTreeMap<usize, usize>,
+    /// By group: where a host adds up, and where it hands out.
+    insides: BTreeMap<(usize, bool), usize>,
     /// By handle of sends and by slot of collective calls.
     left: Vec<Option<Event>>,
     joined: Vec<Option<Event>>,
@@ -91,6 +93,7 @@ impl<W: Wires> Nccl<W> {
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
             groups: BTreeMap::new(),
+            insides: BTreeMap::new(),
             left: vec![],
             joined: vec![],
             marks,
@@ -123,8 +126,14 @@ impl<W: Wires> Nccl<W> {
                 self.receives.insert((from, edge), at);
                 self.start(at, |wires, comm, stream| wires.receive(comm, 0, first, stream), limit)?;
             }
-            Line::Group { group, .. } => {
-                self.groups.insert(group, at);
+            Line::Group { .. } | Line::Inside { .. } => {
+                match *line {
+                    Line::Inside { group, hands_out, .. } => {
+                        self.insides.insert((group, hands_out), at)
+                    }
+                    Line::Group { group, .. } => self.groups.insert(group, at),
+                    Line::Edge { .. } => unreachable!("seen above"),
+                };
                 let call = Collective::AllReduce;
                 self.start(at, |wires, comm, stream| wires.join(comm, call, first, stream), limit)?;
             }
@@ -224,6 +233,19 @@ impl<W: Wires> Nccl<W> {
 
     fn is_well(&self) -> Result<(), TransportError> {
         self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    /// Starts a call on rails, on the line of a host's part.
+    fn join_rails(
+        &mut self,
+        (at, slot): (usize, usize),
+        call: Collective,
+        rails: &[Region],
+    ) -> Result<(), TransportError> {
+        self.start(at, |wires, comm, stream| wires.join_rails(comm, call, rails, stream), None)?;
+        let (event, stream) = (self.event(at, slot, true)?, self.lines[at].stream);
+        let recorded = self.wires.record(event, stream);
+        self.told(at, recorded)
     }
 
     /// The event of a handle or slot.
@@ -333,6 +355,59 @@ impl<W: Wires> Fabric for Nccl<W> {
         self.computes_after(self.joined.get(slot).copied().flatten())
     }
 
+    fn reduce_inside(
+        &mut self,
+        group: usize,
+        rails: &[Region],
+        slot: usize,
+        mark: usize,
+    ) -> Result<(), TransportError> {
+        self.is_well()?;
+        let at = self.insides.get(&(group, false)).copied();
+        if let Some(at) = at {
+            self.after_computing(at)?;
+            self.join_rails((at, slot), Collective::Reduce, rails)?;
+        }
+        // Who is alone on its host has the host's sums.
+        let stream = at.map_or(Stream::COMPUTES, |at| self.lines[at].stream);
+        let marked = self.wires.mark(mark, stream);
+        self.told(at.unwrap_or(usize::MAX), marked)
+    }
+
+    fn broadcast_inside(
+        &mut self,
+        group: usize,
+        rails: &[Region],
+        slot: usize,
+    ) -> Result<(), TransportError> {
+        self.is_well()?;
+        let Some(at) = self.insides.get(&(group, true)).copied() else { return Ok(()) };
+        // The codecs have done their part, as the caller has seen. Other owners' rails, which are
+        // written over now, may still be on their way to them; not so those of sums that began later,
+        // for which others may wait until they have what is handed out here.
+        let added_up = self.event(at, slot, true)?;
+        let waits = self.wires.wait(added_up, self.lines[at].stream);
+        self.told(at, waits)?;
+        self.join_rails((at, slot), Collective::Broadcast, rails)
+    }
+
+    fn wait_until(
+        &mut self,
+        is_so: &mut dyn FnMut() -> Result<bool, TransportError>,
+    ) -> Result<(), TransportError> {
+        self.is_well()?;
+        let mut failed = None;
+        self.until(usize::MAX, None, |_| {
+            let is_over = is_so().map_err(|error| failed = Some(error));
+            Ok(is_over.unwrap_or(true))
+        })?;
+        match failed {
+            // What this rank has begun here would be waited for.
+            Some(error) => Err(self.give_up(error)),
+            None => Ok(()),
+        }
+    }
+
     fn settle(&mut self) -> Result<(), TransportError> {
         self.is_well()?;
         self.until(usize::MAX, None, |wires| wires.is_idle(Stream::COMPUTES))
@@ -345,7 +420,8 @@ impl<W: Wires> Drop for Nccl<W> {
         if self.broken.is_some() {
             return;
         }
-        let in_order = !std::thread::panicking() && self.end();
+        let goes_on = !std::thread::panicking() && (self.given_up)().is_none();
+        let in_order = goes_on && self.end();
         if !in_order && !abort::within(self.limits.abort, self.wires.abort()) {
             let what = format!("rank {}, end of the run", self.rank);
             let why = "other ranks do not end".into();

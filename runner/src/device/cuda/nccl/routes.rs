@@ -5,11 +5,16 @@
 //! communicator and a stream of its own for each direction and pair of ranks: neither another edge nor the
 //! way back can hold it up. What is left to ask is that both ends take its messages in one order, which is
 //! looked at here.
+//!
+//! Hosts whose ranks sum before they encode ([`Share`]) have two communicators for each group: one adds up,
+//! one hands out. The order of either is that in which sums begin, on all ranks; how the two are mixed
+//! depends on when a rank's program waits for which sum.
 
+use pipewright_core::compress::share::Share;
 use pipewright_core::ids::LaneId;
 use pipewright_core::plan::{Instruction, Plan, Program};
 use pipewright_core::predict::Prediction;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 /// Ranks that share a communicator, in its order.
@@ -31,6 +36,15 @@ pub enum Line {
         /// Its ranks.
         ranks: Vec<u32>,
     },
+    /// The part of a host in the encoded sums of a group.
+    Inside {
+        /// The group's number.
+        group: usize,
+        /// The host's ranks of it.
+        ranks: Vec<u32>,
+        /// Whether sums are handed out, or added up.
+        hands_out: bool,
+    },
 }
 
 impl Line {
@@ -38,7 +52,7 @@ impl Line {
     pub fn ranks(&self) -> Vec<u32> {
         match self {
             Self::Edge { from, to, .. } => vec![*from, *to],
-            Self::Group { ranks, .. } => ranks.clone(),
+            Self::Group { ranks, .. } | Self::Inside { ranks, .. } => ranks.clone(),
         }
     }
 
@@ -49,6 +63,9 @@ impl Line {
                 format!("rank {by}, messages of edge {edge} from rank {from} to rank {to}")
             }
             Self::Group { ranks, .. } => format!("rank {by}, sums of ranks {ranks:?}"),
+            Self::Inside { ranks, .. } => {
+                format!("rank {by}, sums of ranks {ranks:?} inside of their host")
+            }
         }
     }
 }
@@ -78,7 +95,8 @@ pub struct Routes {
 type Tags = BTreeMap<(u32, u32, u32), Vec<u32>>;
 
 impl Routes {
-    /// Those of a plan; `evaluation` is what its lanes do with test samples.
+    /// Those of a plan; `evaluation` is what its lanes do with test samples, `hosts` has each rank's
+    /// host.
     ///
     /// # Errors
     /// When two lanes do not take messages in one order.
@@ -86,6 +104,7 @@ impl Routes {
         plan: &Plan,
         prediction: &Prediction,
         evaluation: &[Vec<Instruction>],
+        hosts: &[u32],
     ) -> Result<Self, Disorder> {
         let m = plan.micro_batches;
         let train = prediction.programs.iter().map(|program: &Program| &program.train[..]);
@@ -105,8 +124,34 @@ impl Routes {
             ranks: ranks.iter().map(|rank| rank.0).collect(),
         });
         let lines = (0..data_parallel.replicas).flat_map(of_replica).chain(groups);
+        let lines = lines.chain(insides(plan, prediction, hosts));
         Ok(Self { lines: lines.filter(|line| line.ranks().len() > 1).collect(), micro_batches: m })
     }
+}
+
+/// The parts of hosts in all groups that sum encoded gradients.
+fn insides(plan: &Plan, prediction: &Prediction, hosts: &[u32]) -> Vec<Line> {
+    let communication = &plan.communication;
+    if !communication.hierarchical || !communication.encodes() {
+        return vec![];
+    }
+    let stages = prediction.programs.iter().flat_map(|program| &program.stages);
+    let groups: BTreeSet<usize> =
+        stages.flat_map(|stage| &stage.buckets).map(|bucket| bucket.group as usize).collect();
+    let mut lines = vec![];
+    for group in groups {
+        let members: Vec<u32> = prediction.groups[group].iter().map(|rank| rank.0).collect();
+        for &rank in &members {
+            let host = |rank: u32| hosts[rank as usize];
+            let inside = Share::hierarchical(&members, &[], rank, host).inside;
+            let Some(ranks) = inside.map(|inside| inside.ranks) else { continue };
+            if ranks[0] == rank {
+                let line = |hands_out| Line::Inside { group, ranks: ranks.clone(), hands_out };
+                lines.extend([false, true].map(line));
+            }
+        }
+    }
+    lines
 }
 
 /// The same order is asked of evaluation, which sends on edges of training.

@@ -92,6 +92,18 @@ pub trait Wires: Send {
         stream: Stream,
     ) -> Result<(), Broken>;
 
+    /// A collective call on several regions at once; of each, the number with its place is the root.
+    fn join_rails(
+        &mut self,
+        comm: Self::Comm,
+        call: Collective,
+        rails: &[Region],
+        stream: Stream,
+    ) -> Result<(), Broken>;
+
+    /// Where a stream is now is mark `number` of the device, for who encodes there.
+    fn mark(&mut self, number: usize, on: Stream) -> Result<(), Broken>;
+
     /// Begins to end a communicator in order, together with the other ranks; [`Self::is_ready`] says when that
     /// is done.
     fn end(&mut self, comm: Self::Comm) -> Result<(), Broken>;
