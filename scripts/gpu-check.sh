@@ -58,6 +58,7 @@ row 'training runs of PyTorch done again, 1e-4' test_of cuda_engine golden::runs
 row 'training like the processor, 1 and 3 ranks' test_of cuda_engine on_a_gpu
 row '2 and 4 ranks on one GPU train as one' test_of cuda_engine golden::ranks_share_a_gpu
 row 'CUDA graphs compute what commands do' test_of cuda_graphs training::on_a_gpu
+row 'chains have the bits of single operations' test_of cuda_graphs fusion::on_a_gpu
 row 'memory that is not there is an error' test_of devices more_memory_than_there_is
 
 plan() { # MODEL BATCH PRECISION STEPS OPTION.. -> $work/plan.json
@@ -108,6 +109,29 @@ for model in resnet50 "$gpt2"; do
     tail -n 1 "$work/log"
   fi
 done
+
+# Median of a run's steps in ms, or `none`.
+step_of() { # OPTION..
+  if train --overwrite "$@"; then
+    printf '%.2f' "$("$python" scripts/gpu/median.py "$work/run/rank-000.jsonl")"
+  else
+    tail -n 1 "$work/log" >&2
+    printf none
+  fi
+}
+
+printf '\n%-10s %6s %10s %12s %15s\n' network batch precision 'chains ms' 'one by one ms'
+while read -r name model batch; do
+  for precision in f32 bf16; do
+    plan "$model" "$batch" "$precision" 30 || { tail -n 1 "$work/log"; continue; }
+    printf '%-10s %6s %10s %12s %15s\n' "$name" "$batch" "$precision" \
+      "$(step_of)" "$(step_of --cuda-fusion off)"
+  done
+done <<EOF
+resnet50 resnet50 256
+vgg16 vgg16 128
+gpt2 $gpt2 16
+EOF
 
 printf '\n%-10s %6s %10s %22s %22s %22s %7s\n' network batch precision 'PyTorch eager ms' \
   'PyTorch compiled ms' 'Pipewright ms' ratio

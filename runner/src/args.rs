@@ -185,6 +185,10 @@ pub struct RunArgs {
     /// in the step before.
     #[arg(long, value_enum, default_value = "on")]
     pub cuda_graphs: Switch,
+    /// With --device cuda: do neighbouring operations in one kernel where one only changes what the other
+    /// has made, as a ReLU does; results have the same bits.
+    #[arg(long, value_enum, default_value = "on")]
+    pub cuda_fusion: Switch,
     /// Threads that each rank computes with; 0 shares the cores among the ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,

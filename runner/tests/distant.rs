@@ -3,10 +3,13 @@
 //! where they belong.
 
 mod common;
+#[path = "distant/found.rs"]
+mod found;
 #[path = "distant/processor.rs"]
 mod processor;
 
-use common::{draft_of, networks};
+use common::recompute::{at_random, just_in_time, recomputing};
+use common::{chains, draft_of, networks};
 use pipewright_core::compress::Reduction;
 use pipewright_core::plan::{
     BatchNorm, Communication, DataParallel, DataParallelMode, Draft, Edges, Plan, Precision,
@@ -15,7 +18,7 @@ use pipewright_core::predict::predict;
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
-use pipewright_runner::execute::{Measured, Rank, RunError, merge};
+use pipewright_runner::execute::{Fusion, Measured, Rank, RunError, merge};
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
 use processor::Distant;
@@ -88,6 +91,25 @@ fn every_operation() {
         for stages in [1, 3] {
             let plan = draft(graph, stages).plan().unwrap().0;
             alike(&format!("network {graph}, {stages} stages"), &plan);
+        }
+    }
+}
+
+/// Values that a chain of computations hands on are no numbers in memory, and nobody reads them.
+#[test]
+fn what_is_handed_on_is_not_read() {
+    for graph in chains::all() {
+        for (stages, precision) in [(1, Precision::F32), (3, Precision::Bf16)] {
+            let mut draft = draft_of(graph.clone(), stages);
+            (draft.mini_batch, draft.micro_batches, draft.steps) = (8, 2, 2);
+            draft.training.precision = precision;
+            let what = format!("{}, {stages} stages", graph.name());
+            let plan = draft.clone().plan().unwrap().0;
+            alike(&what, &plan);
+            alike(&format!("{what}, just in time"), &recomputing(&plan, just_in_time));
+            alike(&format!("{what}, at random"), &recomputing(&plan, at_random(7)));
+            (draft.schedule, draft.micro_batches) = (ScheduleKind::ZbH1, 4);
+            alike(&format!("{what}, split"), &draft.plan().unwrap().0);
         }
     }
 }
@@ -201,7 +223,7 @@ fn operations_are_timed_by_the_device() {
             let parts = (&plan, &prediction.graph, program);
             let transport = local(1, program.handles as usize).remove(0);
             let mut device = Distant::new(program.tensors(), Arc::default());
-            device.apart = Some(APART);
+            (device.apart, device.fuses) = (Some(APART), false);
             let mut rank = match distant {
                 false => Rank::new(parts, &data, transport, 1),
                 true => Rank::on(Box::new(device), parts, &data, transport, 1),
@@ -215,4 +237,33 @@ fn operations_are_timed_by_the_device() {
         assert_eq!(what(&here), what(&there), "network {graph}");
         assert!(there.iter().all(|(_, ns)| *ns == APART), "network {graph}: {there:?}");
     }
+}
+
+/// Of a chain that a device does together the first computation has the time, the others have none.
+#[test]
+fn chains_are_timed_as_one() {
+    let mut draft = draft_of(chains::residual(), 1);
+    (draft.mini_batch, draft.micro_batches) = (2, 1);
+    let plan = draft.plan().unwrap().0;
+    let prediction = predict(&plan).unwrap();
+    let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
+    let program = &prediction.programs[0];
+    let mut device = Distant::new(program.tensors(), Arc::default());
+    device.apart = Some(5_000);
+    let parts = (&plan, &prediction.graph, program);
+    let transport = local(1, program.handles as usize).remove(0);
+    let mut rank = Rank::on(Box::new(device), parts, &data, transport, 1);
+    let mut all = vec![];
+    rank.measure_step(0, |what, ns| all.push((what, ns))).unwrap();
+    let stage = &program.stages[0];
+    let fusion = Fusion::of(&prediction.graph, program);
+    let mut at = 0;
+    while at < stage.kernels.len() {
+        let chain = fusion.at(stage.stage, at).len();
+        let times: Vec<u64> = all[at..at + chain].iter().map(|(_, ns)| *ns).collect();
+        assert!(times[0] == 5_000 && times[1..].iter().all(|ns| *ns == 0), "{at}: {times:?}");
+        at += chain;
+    }
+    let kernels = all.iter().filter(|(what, _)| matches!(what, Measured::Kernel(..))).count();
+    assert_eq!(kernels, stage.kernels.len());
 }

@@ -42,7 +42,7 @@ pub fn open(
     gpus: &[Gpu],
     (rank, are_processes): (u32, bool),
     program: &Program,
-    graphs: Switch,
+    (graphs, fusion): (Switch, Switch),
 ) -> Result<Opened, DeviceError> {
     let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
     let what = format!("the tensors of rank {rank} (stage {})", stages.join(", "));
@@ -53,7 +53,10 @@ pub fn open(
         Switch::On => Recorder::new(driver),
         Switch::Off => Recorder::without_graphs(driver, "--cuda-graphs off"),
     };
-    let engine = Engine::new(recorder, program.tensors(), &what)?;
+    let mut engine = Engine::new(recorder, program.tensors(), &what)?;
+    if fusion == Switch::Off {
+        engine = engine.without_fusion();
+    }
     Ok(Opened { arena: engine.arena(), engine, gpu, stream, marks })
 }
 

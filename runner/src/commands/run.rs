@@ -50,6 +50,7 @@ struct Run {
     /// For device `cuda`: one at least.
     gpus: Vec<Gpu>,
     cuda_graphs: Switch,
+    cuda_fusion: Switch,
     are_processes: bool,
     json: bool,
     /// Crews of threads.
@@ -247,6 +248,7 @@ impl Run {
             failed: Arc::default(),
             gpus,
             cuda_graphs: args.cuda_graphs,
+            cuda_fusion: args.cuda_fusion,
             are_processes: process.is_some(),
             json: args.json,
             crews: args.crews,

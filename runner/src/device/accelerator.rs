@@ -1,5 +1,6 @@
 //! Devices with memory of their own.
 
+use super::chain::Link;
 use super::coder::Coder;
 use super::cpu::{Call, Rule, Update};
 use crate::transport::TransportError;
@@ -123,6 +124,20 @@ pub trait Accelerator: Send {
     /// # Errors
     /// When the device has failed, or has no such kernel.
     fn launch(&mut self, call: &Call, places: &Places) -> Result<(), DeviceError>;
+
+    /// Whether it does chains of computations together.
+    fn fuses(&self) -> bool {
+        false
+    }
+
+    /// The computations of a chain, as if they came one after the other; but values that are not to be
+    /// stored need not be where they lie afterwards, and nobody looks.
+    ///
+    /// # Errors
+    /// When the device has failed, or has no such kernel.
+    fn launch_chain(&mut self, links: &[Link]) -> Result<(), DeviceError> {
+        links.iter().try_for_each(|link| self.launch(&link.call, &link.places))
+    }
 
     /// Updates parameters, those of a stage, which computations of `precision` read.
     ///

@@ -6,6 +6,7 @@
 //! send and sum from one to the other.
 
 mod accelerator;
+mod chain;
 mod coder;
 pub mod cpu;
 pub mod cuda;
@@ -13,5 +14,6 @@ mod fabric;
 pub mod model;
 
 pub use accelerator::{Accelerator, DeviceError, Graphs, ParameterPlaces, Place, Places};
+pub use chain::{Link, Part, joins, worth};
 pub use coder::{Coded, Coder, DevicePtr, Piece};
 pub use fabric::{Fabric, Mark};

@@ -119,6 +119,11 @@ impl Arena {
         self.device.is_some()
     }
 
+    /// Whether a device computes that does chains of computations together.
+    pub fn fuses(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| device.accelerator.fuses())
+    }
+
     /// The device's codecs, where a device computes and has some.
     ///
     /// # Errors

@@ -4,11 +4,13 @@ use super::arena::{Arena, Slices};
 use super::error::Fault;
 use super::rank::{Batch, Rank, StepCounts};
 use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Turn, Update, launch, packed};
-use crate::device::{Accelerator, ParameterPlaces, Place, Places};
+use crate::device::{Accelerator, Link, ParameterPlaces, Place, Places};
 use crate::transport::{Transport, TransportError};
+use pipewright_core::graph::TensorSpec;
 use pipewright_core::ids::{MicroBatch, StageId};
 use pipewright_core::plan::{Kernel, Operand, ParamPlace, Region, StageProgram};
 use pipewright_core::schedule::{Action, ActionKind};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// One pass of a micro-batch through a stage.
@@ -62,19 +64,23 @@ impl KernelPlaces {
     fn launch_there(&self, call: &Call, arena: &mut Arena) {
         let reads: Slices<Region> = self.reads.iter().map(|place| place.region).collect();
         let written: Slices<Region> = self.written().collect();
-        let places = Places {
+        arena.compute(&reads, &written, |device| device.launch(call, &self.there()));
+    }
+
+    /// As a device is told of them.
+    fn there(&self) -> Places<'_> {
+        Places {
             reads: &self.reads,
             writes: &self.writes,
             params: &self.params,
             gradients: &self.gradients,
             deferred: &self.deferred,
             workspace: self.workspace,
-        };
-        arena.compute(&reads, &written, |device| device.launch(call, &places));
+        }
     }
 }
 
-impl<T: Transport> Rank<'_, T> {
+impl<'a, T: Transport> Rank<'a, T> {
     pub(super) fn run(
         &mut self,
         action: Action,
@@ -86,12 +92,16 @@ impl<T: Transport> Rank<'_, T> {
         let stage = program.stage(action.stage).expect("lowering put the action on this lane");
         let range = kernels(stage, action.kind);
         let mut buckets = if reduces { &stage.buckets[..] } else { &[] };
-        for index in range {
-            let kernel = &stage.kernels[index];
+        let mut next = range.start;
+        while next < range.end {
             match &mut self.model {
-                Some(model) => model.owe(kernel),
-                None => self.kernel(stage, kernel, pass),
+                Some(model) => {
+                    model.owe(&stage.kernels[next]);
+                    next += 1;
+                }
+                None => next += self.computation(stage, next, pass),
             }
+            let index = next - 1;
             if let Some(model) = self.model.as_mut().filter(|_| reduces) {
                 model.catch_up(&self.transport);
             }
@@ -154,13 +164,58 @@ impl<T: Transport> Rank<'_, T> {
         Pass { batch, micro_batch: action.micro_batch, turn, slot, outbox, version }
     }
 
-    pub(super) fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {
+    /// The computations from kernel `first` on that are done together; returns how many.
+    pub(super) fn computation(&mut self, stage: &StageProgram, first: usize, pass: &Pass) -> usize {
+        let stored: SmallVec<[bool; 4]> = self.fusion.at(stage.stage, first).into();
+        let kernels = &stage.kernels[first..first + stored.len()];
+        match kernels {
+            [kernel] => self.kernel(stage, kernel, pass),
+            _ => self.chain(stage, (kernels, &stored), pass),
+        }
+        kernels.len()
+    }
+
+    /// Several computations on the device; of their values those are written that are to be stored.
+    fn chain(
+        &mut self,
+        stage: &StageProgram,
+        (kernels, stored): (&[Kernel], &[bool]),
+        pass: &Pass,
+    ) {
+        let inputs: SmallVec<[Slices<&TensorSpec>; 4]> =
+            kernels.iter().map(|kernel| self.inputs(kernel)).collect();
+        let places: SmallVec<[KernelPlaces; 4]> =
+            kernels.iter().map(|kernel| self.places(stage, kernel, pass)).collect();
+        let mut links: SmallVec<[Link; 4]> = SmallVec::new();
+        let (mut reads, mut written): (Slices<Region>, Slices<Region>) = Default::default();
+        for (at, own) in places.iter().enumerate() {
+            let call = self.described(&kernels[at], &inputs[at], pass);
+            links.push(Link { call, places: own.there(), stored: stored[at] });
+            // What a link before hands on is nowhere to be fetched from.
+            let before = |read: &&Place| {
+                places[..at].iter().all(|p| p.writes.first().is_none_or(|w| w != *read))
+            };
+            reads.extend(own.reads.iter().filter(before).map(|read| read.region));
+            written.extend(own.written().skip(usize::from(!stored[at])));
+        }
+        self.arena.compute(&reads, &written, |device| device.launch_chain(&links));
+    }
+
+    fn inputs(&self, kernel: &Kernel) -> Slices<&'a TensorSpec> {
+        let inputs = self.graph.node(kernel.node).inputs.iter();
+        inputs.map(|id| &self.graph.node(*id).output).collect()
+    }
+
+    /// What a kernel does, with the specs of its node's inputs.
+    fn described<'c>(&self, kernel: &Kernel, inputs: &'c [&'c TensorSpec], pass: &Pass) -> Call<'c>
+    where
+        'a: 'c,
+    {
         let node = self.graph.node(kernel.node);
-        let inputs: Slices<_> = node.inputs.iter().map(|id| &self.graph.node(*id).output).collect();
-        let call = Call {
+        Call {
             op: &node.op,
             kind: kernel.kind,
-            inputs: &inputs,
+            inputs,
             output: &node.output,
             samples: self.plan.samples(),
             phase: match pass.batch {
@@ -181,7 +236,12 @@ impl<T: Transport> Rank<'_, T> {
             },
             turn: pass.turn,
             precision: self.plan.training.precision,
-        };
+        }
+    }
+
+    fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {
+        let inputs = self.inputs(kernel);
+        let call = self.described(kernel, &inputs, pass);
         let places = self.places(stage, kernel, pass);
         if self.arena.is_distant() {
             return places.launch_there(&call, &mut self.arena);

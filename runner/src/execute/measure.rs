@@ -11,6 +11,7 @@ use crate::transport::Transport;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::ids::{NodeId, StageId};
 use pipewright_core::plan::Instruction;
+use std::ops::Range;
 
 /// What [`Rank::measure_step`] times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,8 @@ impl<T: Transport> Rank<'_, T> {
         let program = self.program;
         self.begin_step(step);
         self.input.begin(batch);
-        // Moments, two for each of these: on the device's clock they are known when all is done.
+        // Moments, two for each of these that has a time: on the device's clock they are known when all is
+        // done.
         let (mut measured, mut moments) = (vec![], vec![]);
         for (index, instruction) in program.train.iter().enumerate() {
             match *instruction {
@@ -47,11 +49,16 @@ impl<T: Transport> Rank<'_, T> {
                 Instruction::Run { action, slot, outbox, version, .. } => {
                     let stage = program.stage(action.stage).expect("its lane");
                     let pass = self.pass(action, (slot, outbox, version), batch);
-                    for kernel in &stage.kernels[kernels(stage, action.kind)] {
+                    let Range { start: mut next, end } = kernels(stage, action.kind);
+                    while next < end {
                         self.moment(&mut moments);
-                        self.kernel(stage, kernel, &pass);
+                        let done = self.computation(stage, next, &pass);
                         self.moment(&mut moments);
-                        measured.push(Measured::Kernel(kernel.node, kernel.kind));
+                        // Of those that a device does together the first takes all the time.
+                        for (at, kernel) in stage.kernels[next..][..done].iter().enumerate() {
+                            measured.push((Measured::Kernel(kernel.node, kernel.kind), at == 0));
+                        }
+                        next += done;
                     }
                 }
                 Instruction::Optimizer { stage, .. } => {
@@ -70,8 +77,9 @@ impl<T: Transport> Rank<'_, T> {
             let done = self.arena.check();
             done.map_err(|source| RunError::Device { step, instruction, source })?;
         }
-        for (what, pair) in measured.into_iter().zip(moments.chunks_exact(2)) {
-            tell(what, pair[0].abs_diff(pair[1]));
+        let mut times = moments.chunks_exact(2).map(|pair| pair[0].abs_diff(pair[1]));
+        for (what, has_time) in measured {
+            tell(what, if has_time { times.next().unwrap_or(0) } else { 0 });
         }
         Ok(())
     }
@@ -86,7 +94,7 @@ impl<T: Transport> Rank<'_, T> {
     fn measure_update(
         &mut self,
         stage: StageId,
-        (measured, moments): (&mut Vec<Measured>, &mut Vec<u64>),
+        (measured, moments): (&mut Vec<(Measured, bool)>, &mut Vec<u64>),
     ) {
         let stage = self.program.stage(stage).expect("its lane");
         for (node, owner) in (0..).map(NodeId).zip(self.graph.nodes()) {
@@ -97,7 +105,7 @@ impl<T: Transport> Rank<'_, T> {
             let of_node = stage.params.iter().filter(|p| owner.params.contains(&p.param));
             self.update_all(of_node.map(|place| (place, place.weight)), 0);
             self.moment(moments);
-            measured.push(Measured::Update(node));
+            measured.push((Measured::Update(node), true));
         }
     }
 }

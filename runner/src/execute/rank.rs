@@ -3,6 +3,7 @@
 use super::arena::Arena;
 use super::edges::{EdgeError, Edges};
 use super::error::{Fault, RunError};
+use super::fusion::Fusion;
 use super::gradients::Gradients;
 use super::input::{Input, loads};
 use super::judge::Judge;
@@ -75,6 +76,8 @@ pub struct Rank<'a, T> {
     pub(super) arena: Arena,
     pub(super) recorder: Recorder,
     pub(super) threads: usize,
+    /// What its device does together.
+    pub(super) fusion: Fusion,
     pub(super) rule: Rule,
     pub(super) rates: Rates,
     pub(super) judge: Judge,
@@ -172,6 +175,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         let judge = Judge::new(&plan.training, graph, &program.stages);
         let replica = Replica::new(plan, transport.rank());
         let recorder = Recorder::new(program, loads(&replica, &program.train).len());
+        let fusion = if arena.fuses() { Fusion::of(graph, program) } else { Fusion::default() };
         Self {
             plan,
             graph,
@@ -182,6 +186,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             arena,
             recorder,
             threads,
+            fusion,
             rule,
             rates,
             judge,

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 pub mod bits;
+pub mod chains;
 pub mod golden;
 pub mod networks;
 pub mod recompute;

@@ -8,6 +8,8 @@ mod emulated;
 #[path = "../cuda_kernels/emulator.rs"]
 #[allow(dead_code, reason = "sizes of arguments are compared elsewhere")]
 mod emulator;
+mod fusion;
+mod launches;
 mod lazy;
 mod sequences;
 mod training;

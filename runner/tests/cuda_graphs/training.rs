@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Makes the device of a rank.
-type Make<'a> = dyn Fn(&Program) -> Box<dyn Accelerator> + Sync + 'a;
+pub(super) type Make<'a> = dyn Fn(&Program) -> Box<dyn Accelerator> + Sync + 'a;
 
 /// One that does what it is asked for at once.
 fn plain(program: &Program) -> Box<dyn Accelerator> {
@@ -28,7 +28,7 @@ fn recorded(program: &Program) -> Box<dyn Accelerator> {
     over(Lazy::default(), program)
 }
 
-fn over(lazy: Lazy, program: &Program) -> Box<dyn Accelerator> {
+pub(super) fn over(lazy: Lazy, program: &Program) -> Box<dyn Accelerator> {
     Box::new(Engine::new(Recorder::new(lazy), program.tensors(), "a rank").unwrap())
 }
 
@@ -42,13 +42,13 @@ struct Trained {
 }
 
 /// The data of a plan and what the planner makes of it.
-fn prepared(plan: &Plan) -> (Prediction, DataSet) {
+pub(super) fn prepared(plan: &Plan) -> (Prediction, DataSet) {
     let prediction = predict(plan).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     (prediction, data)
 }
 
-fn lasting<T: Transport>(rank: &mut Rank<T>) -> Vec<(String, Vec<u32>)> {
+pub(super) fn lasting<T: Transport>(rank: &mut Rank<T>) -> Vec<(String, Vec<u32>)> {
     rank.fetch_lasting();
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
     rank.lasting().iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect()

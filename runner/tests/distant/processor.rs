@@ -5,7 +5,9 @@ use pipewright_core::units::Bytes;
 use pipewright_runner::device::cpu::{
     Call, Operands, Parameter, Rule, Update, launch, packed, squares,
 };
-use pipewright_runner::device::{Accelerator, Coder, DeviceError, ParameterPlaces, Place, Places};
+use pipewright_runner::device::{
+    Accelerator, Coder, DeviceError, Link, ParameterPlaces, Place, Places,
+};
 use pipewright_runner::execute::Arena;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +25,8 @@ pub struct Distant {
     /// Tells that moments were so many nanoseconds apart, the last one just now.
     pub apart: Option<u64>,
     moments: Vec<Instant>,
+    /// Whether it does chains of computations together; what these need not store is no number then.
+    pub fuses: bool,
 }
 
 impl Distant {
@@ -37,6 +41,7 @@ impl Distant {
             fails_after: None,
             apart: None,
             moments: vec![],
+            fuses: true,
         }
     }
 
@@ -113,6 +118,24 @@ impl Accelerator for Distant {
                 true => packed::pack(call.precision, 1, values, lies),
                 false => lies.copy_from_slice(values),
             }
+        }
+        Ok(())
+    }
+
+    fn fuses(&self) -> bool {
+        self.fuses
+    }
+
+    fn launch_chain(&mut self, links: &[Link]) -> Result<(), DeviceError> {
+        let mut handed_on = None;
+        for link in links {
+            self.launch(&link.call, &link.places)?;
+            let Some(value) = link.places.writes.first() else { continue };
+            // What comes behind may write where the last value was.
+            if let Some(region) = handed_on.take() {
+                self.memory.raw_mut(region).fill(0xff);
+            }
+            handed_on = (!link.stored).then_some(value.region);
         }
         Ok(())
     }

@@ -56,9 +56,9 @@ impl Device {
         if self.gpus.is_empty() {
             return Ok(None);
         }
-        // With graphs, as runs are.
+        // With graphs and chains, as runs are.
         let who = (rank, self.are_processes);
-        let opened = open(&self.gpus, who, program, Switch::On).map_err(failure)?;
+        let opened = open(&self.gpus, who, program, (Switch::On, Switch::On)).map_err(failure)?;
         Ok(Some(Box::new(opened.engine)))
     }
 

@@ -24,7 +24,7 @@ pub(super) fn rank<'a, T: Transport>(
     progress: &Progress,
 ) -> Result<Rank<'a, T>, (RunError, T)> {
     let at = (transport.rank(), run.are_processes);
-    let opened = match open(&run.gpus, at, parts.2, run.cuda_graphs) {
+    let opened = match open(&run.gpus, at, parts.2, (run.cuda_graphs, run.cuda_fusion)) {
         Ok(opened) => opened,
         Err(source) => {
             return Err((RunError::Device { step: 0, instruction: 0, source }, transport));

@@ -1,5 +1,6 @@
 //! A rank's arena on a device: computations of the training graph become launches.
 
+mod chains;
 mod gradients;
 
 use super::backend::{Backend, perform};
@@ -12,7 +13,9 @@ use super::kernels::{
     Buffers, DevicePtr, Operand, Plan, Step, Storage, is_stored, missing, narrow, steps, widen,
 };
 use crate::device::cpu::{Call, Rule, Update};
-use crate::device::{Accelerator, Coder, DeviceError, Graphs, ParameterPlaces, Place, Places};
+use crate::device::{
+    Accelerator, Coder, DeviceError, Graphs, Link, ParameterPlaces, Place, Places,
+};
 use gradients::Gradients;
 use pipewright_core::plan::{Optimizer, Precision, Region};
 use pipewright_core::units::Bytes;
@@ -37,6 +40,8 @@ pub struct Engine<B> {
     /// Moments that were noted since they were asked for.
     moments: usize,
     gradients: Gradients,
+    /// Whether chains of computations are done together.
+    fuses: bool,
 }
 
 /// Parameters that are updated together, on the device.
@@ -83,7 +88,25 @@ impl<B: Backend> Engine<B> {
         let none = (DevicePtr::NULL, 0);
         let (scratch, kept, staged, tables) = (none, none, vec![], BTreeMap::new());
         let (copies, moments, gradients) = (Copies::default(), 0, Gradients::default());
-        Ok(Self { backend, arena, scratch, step, kept, staged, tables, copies, moments, gradients })
+        let fuses = true;
+        Ok(Self {
+            backend,
+            arena,
+            scratch,
+            step,
+            kept,
+            staged,
+            tables,
+            copies,
+            moments,
+            gradients,
+            fuses,
+        })
+    }
+
+    /// The same, where every computation is a launch of its own.
+    pub fn without_fusion(self) -> Self {
+        Self { fuses: false, ..self }
     }
 
     /// Keeps up to `bytes` bytes; those that are kept already stay.
@@ -282,6 +305,14 @@ impl<B: Backend> Accelerator for Engine<B> {
         }
         self.tell_step(call.draw.step)?;
         self.run(&all.steps, storage)
+    }
+
+    fn fuses(&self) -> bool {
+        self.fuses
+    }
+
+    fn launch_chain(&mut self, links: &[Link]) -> Result<(), DeviceError> {
+        self.chain(links)
     }
 
     fn update(

@@ -17,6 +17,7 @@ pub mod bulk;
 mod channels;
 mod convolution;
 mod elementwise;
+mod fused;
 mod layout;
 mod rows;
 mod steps;
@@ -25,6 +26,7 @@ pub use crate::device::DevicePtr;
 pub use arguments::*;
 pub use convolution::{ConvolutionPass, ConvolutionShape, ConvolutionStep};
 pub use elementwise::{narrow, widen};
+pub use fused::{Computed, fused};
 pub use steps::{Buffers, Operand, Plan, ProductStep, Step, is_stored, missing, steps};
 
 use pipewright_core::plan::Precision;
@@ -127,10 +129,22 @@ impl Source {
 
     fn own_text(self) -> &'static str {
         match self {
-            Self::Elementwise => include_str!("kernels/elementwise.cu"),
+            Self::Elementwise => concat!(
+                include_str!("kernels/tail.cuh"),
+                "#line 1 \"elementwise.cu\"\n",
+                include_str!("kernels/elementwise.cu")
+            ),
             Self::Layout => include_str!("kernels/layout.cu"),
-            Self::Rows => include_str!("kernels/rows.cu"),
-            Self::Channels => include_str!("kernels/channels.cu"),
+            Self::Rows => concat!(
+                include_str!("kernels/tail.cuh"),
+                "#line 1 \"rows.cu\"\n",
+                include_str!("kernels/rows.cu")
+            ),
+            Self::Channels => concat!(
+                include_str!("kernels/tail.cuh"),
+                "#line 1 \"channels.cu\"\n",
+                include_str!("kernels/channels.cu")
+            ),
             Self::Depthwise => include_str!("kernels/depthwise.cu"),
             Self::Attention => include_str!("kernels/attention.cu"),
             Self::Product => include_str!("kernels/product.cu"),

@@ -66,6 +66,19 @@ impl<F: Field, const N: usize> Field for [F; N] {
     }
 }
 
+/// A struct in a struct: one that begins with addresses.
+impl Field for Tail {
+    const ALIGN: usize = 8;
+
+    fn declare(name: &str) -> String {
+        format!("Tail {name};")
+    }
+
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.bytes());
+    }
+}
+
 fn put<F: Field>(bytes: &mut Vec<u8>, field: &F) {
     bytes.resize(bytes.len().next_multiple_of(F::ALIGN), 0);
     field.put(bytes);
@@ -151,6 +164,9 @@ codes! {
         QuotientRight,
     }
 
+    /// What is done with a value at once: bits of [`Tail::does`].
+    Then { Sum, Relu, Mask, }
+
     /// How eight-bit floats round.
     Float8 { Truncate, NearestEven, Saturating, E4m3, }
 }
@@ -162,6 +178,11 @@ pub const MOST_AXES: usize = 8;
 pub const MOST_TERMS: usize = 8;
 
 arguments! {
+    /// What else is done with a kernel's value, in this order: it is stored at `own`, `other` is added, the
+    /// sum is stored at `between`, it is rectified, or it is masked where `other` is not positive. Where
+    /// there is nothing to do, all is zero.
+    Tail { own: DevicePtr, other: DevicePtr, between: DevicePtr, does: u32, }
+
     /// Of up to three tensors to one, each of `count` elements; `p` and `q` are the operation's.
     Elementwise {
         x: DevicePtr, y: DevicePtr, z: DevicePtr, out: DevicePtr,
@@ -169,7 +190,7 @@ arguments! {
     }
 
     /// `number` tensors of `count` elements, added in order.
-    SumTerms { terms: [DevicePtr; MOST_TERMS], out: DevicePtr, count: u64, number: u32, }
+    SumTerms { terms: [DevicePtr; MOST_TERMS], out: DevicePtr, tail: Tail, count: u64, number: u32, }
 
     /// `step` is the address of a u64, so that a recorded launch can be replayed in every step.
     Dropout {
@@ -231,10 +252,10 @@ arguments! {
     /// Rows of `n` elements.
     Rows { x: DevicePtr, gy: DevicePtr, out: DevicePtr, rows: u64, n: u64, logarithm: u32, }
 
-    /// Rows that are normalised, each by itself.
+    /// Rows that are normalised, each by itself. Where there are `terms`, `x` is first written as their sum.
     NormRows {
         x: DevicePtr, gy: DevicePtr, out: DevicePtr, weight: DevicePtr, bias: DevicePtr,
-        saved: DevicePtr, rows: u64, n: u64, eps: f32, centred: u32,
+        saved: DevicePtr, terms: [DevicePtr; 2], tail: Tail, rows: u64, n: u64, eps: f32, centred: u32,
     }
 
     /// Sums over rows, in `parts` that are added up afterwards.
@@ -250,14 +271,16 @@ arguments! {
     }
 
     /// Images whose channels are normalised over samples and positions, each in `parts` whose sums are in
-    /// `scratch`, two f64 each; `width` elements are loaded at once.
+    /// `scratch`, two f64 each; `width` elements are loaded at once. Where there are `terms`, `number` of them,
+    /// `gy` is first written as their sum with the tail done; else the tail is that of the output.
     NormChannels {
         x: DevicePtr, gy: DevicePtr, out: DevicePtr, weight: DevicePtr, bias: DevicePtr,
         saved: DevicePtr, running_mean: DevicePtr, running_variance: DevicePtr,
         all_mean: DevicePtr, all_variance: DevicePtr,
         weight_gradient: DevicePtr, bias_gradient: DevicePtr, scratch: DevicePtr,
+        terms: [DevicePtr; MOST_TERMS], tail: Tail,
         samples: u64, channels: u64, plane: u64, parts: u64, width: u64, eps: f32, momentum: f32,
-        update: u32, turn: u32, turns: u32,
+        update: u32, turn: u32, turns: u32, number: u32,
     }
 
     /// Images of which `together` channels of a sample are normalised; `groups` of all samples.
@@ -275,7 +298,7 @@ arguments! {
 
     /// `planes` images.
     Pool {
-        x: DevicePtr, out: DevicePtr, positions: DevicePtr,
+        x: DevicePtr, out: DevicePtr, positions: DevicePtr, tail: Tail,
         planes: u64, size: [u32; 2], out_size: [u32; 2], kernel: [u32; 2], stride: [u32; 2],
         padding: [u32; 2], count_padding: u32,
     }

@@ -1,10 +1,5 @@
 // Images, [samples, channels, rows, columns]: norms of channels, pooling, larger images.
 
-// W neighbours of a channel, loaded and stored at once.
-template <class T, int W> struct alignas(sizeof(T) * W) Run {
-    T at[W];
-};
-
 // A block has a part of a channel: the parts of a channel are neighbours, and as many runs long as the
 // others, but for the last.
 DEVICE u64 channel_of(const NormChannels &a) { return blockIdx.x / a.parts; }
@@ -138,8 +133,22 @@ template <class T, int W> DEVICE void channel_norm(const NormChannels &a) {
         Run<T, W> run = ((const Run<T, W> *)a.x)[i];
 #pragma unroll
         for (int w = 0; w < W; w++) run.at[w] = store<T>((load(run.at[w]) - mean) * scale + shift);
-        ((Run<T, W> *)a.out)[i] = run;
+        ((Run<T, W> *)a.out)[i] = finish<T, W>(a.tail, i, run);
     });
+}
+
+// A run of gy: as it lies, or made of the terms and left there.
+template <class T, int W> DEVICE Run<T, W> incoming(const NormChannels &a, u64 i) {
+    if (a.number == 0) return ((const Run<T, W> *)a.gy)[i];
+    Run<T, W> gy = ((const Run<T, W> *)a.terms[0])[i];
+    for (u32 t = 1; t < a.number; t++) {
+        Run<T, W> term = ((const Run<T, W> *)a.terms[t])[i];
+#pragma unroll
+        for (int w = 0; w < W; w++) gy.at[w] = store<T>(load(gy.at[w]) + load(term.at[w]));
+    }
+    gy = finish<T, W>(a.tail, i, gy);
+    ((Run<T, W> *)a.gy)[i] = gy;
+    return gy;
 }
 
 // A part's sums of gy and, with x, of gy (x - mean) 1/std.
@@ -149,7 +158,7 @@ template <class T, int W> DEVICE void channel_gradient_sums(const NormChannels &
     float scale = a.x ? ((const float *)a.saved)[a.channels + channel] : 0;
     double plain = 0, along = 0;
     over_part<W>(a, [&](u64 i) {
-        Run<T, W> gy = ((const Run<T, W> *)a.gy)[i], x = gy;
+        Run<T, W> gy = incoming<T, W>(a, i), x = gy;
         if (a.x) x = ((const Run<T, W> *)a.x)[i];
 #pragma unroll
         for (int w = 0; w < W; w++) {
@@ -366,7 +375,7 @@ template <class T, bool MAX> DEVICE void pool_gradient(const Pool &a) {
                 }
             }
         }
-        ((T *)a.out)[i] = store<T>(total);
+        ((T *)a.out)[i] = finish<T>(a.tail, i, store<T>(total));
     }
 }
 

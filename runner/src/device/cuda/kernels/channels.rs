@@ -1,8 +1,8 @@
 //! Norms of channels, pooling, bilinear images.
 
 use super::{
-    Bilinear, Buffers, DevicePtr, Launch, LocalResponse, NormChannels, NormGroups, Plan, Pool,
-    Source,
+    Bilinear, Buffers, DevicePtr, Launch, LocalResponse, MOST_TERMS, NormChannels, NormGroups,
+    Plan, Pool, Source, Tail,
 };
 use crate::device::cpu::{Call, Phase};
 use pipewright_core::graph::Op;
@@ -38,8 +38,10 @@ impl<'a> Channels<'a> {
         let (samples, plane) = (call.samples, rows * columns);
         let parts = (ENOUGH / channels).clamp(1, (samples * plane / PART).max(1));
         let wide = 16 / plan.bytes();
+        let Tail { own, other, between, .. } = args.tail;
+        let tensors = [args.x, args.gy, args.out, own, other, between];
         let is_wide = plane.is_multiple_of(wide)
-            && [args.x, args.gy, args.out].iter().all(|tensor| tensor.0.is_multiple_of(16));
+            && tensors.iter().chain(&args.terms).all(|tensor| tensor.0.is_multiple_of(16));
         let width = if is_wide { wide } else { 1 };
         let args = NormChannels { samples, channels, plane, parts, width, ..args };
         Self { plan, args }
@@ -64,7 +66,8 @@ impl<'a> Channels<'a> {
     }
 }
 
-pub fn batch_norm(call: &Call, buffers: &Buffers, plan: &mut Plan) {
+/// The norm, and what is done with its value.
+pub fn batch_norm(call: &Call, buffers: &Buffers, tail: Tail, plan: &mut Plan) {
     let Op::BatchNorm2d { eps, momentum } = *call.op else {
         unreachable!("{} is no batch normalisation", call.op.name());
     };
@@ -78,6 +81,7 @@ pub fn batch_norm(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         running_variance: buffers.params[3],
         all_mean: at(buffers.deferred, 0),
         all_variance: at(buffers.deferred, 1),
+        tail,
         eps,
         momentum,
         update: (call.phase == Phase::Train).into(),
@@ -93,15 +97,36 @@ pub fn batch_norm(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     channels.each_part("channel_norm");
 }
 
-pub fn batch_norm_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
+/// What a batch normalisation's gradient is made of besides what it reads, where it is made on the way.
+#[derive(Default)]
+pub struct Incoming<'a> {
+    /// Gradients that are added; none where their sum lies there already.
+    pub terms: &'a [DevicePtr],
+    /// What is done with the sum.
+    pub tail: Tail,
+    /// Where the gradients of weights are added to, from the same sums.
+    pub weights: &'a [DevicePtr],
+}
+
+pub fn batch_norm_gradient(call: &Call, buffers: &Buffers, incoming: &Incoming, plan: &mut Plan) {
     let [x, gy, saved] = *buffers.reads else {
         unreachable!("a batch normalisation's gradient reads x, gy and its statistics");
     };
+    let Incoming { terms: all, tail, weights } = *incoming;
     let (out, weight) = (buffers.writes[0], buffers.params[0]);
-    let args = NormChannels { x, gy, saved, out, weight, ..NormChannels::default() };
+    let mut terms = [DevicePtr::NULL; MOST_TERMS];
+    terms[..all.len()].copy_from_slice(all);
+    let (number, weight_gradient, bias_gradient) =
+        (all.len() as u32, at(weights, 0), at(weights, 1));
+    let args =
+        NormChannels { x, gy, saved, out, weight, terms, tail, number, ..Default::default() };
+    let args = NormChannels { weight_gradient, bias_gradient, ..args };
     let mut channels = Channels::new(call, plan, args);
     channels.tell("channel_gradient_sums");
     channels.each_part("channel_norm_gradient");
+    if !weights.is_empty() {
+        channels.each_channel("channel_weights");
+    }
 }
 
 pub fn batch_norm_weights(call: &Call, buffers: &Buffers, plan: &mut Plan) {
@@ -233,7 +258,7 @@ pub fn pool(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     plan.over(Source::Channels, kernel, items, Pool { x, out, positions, ..pool });
 }
 
-pub fn pool_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
+pub fn pool_gradient(call: &Call, buffers: &Buffers, tail: Tail, plan: &mut Plan) {
     let (pool, max) = window(call);
     let (kernel, positions, x) = match *buffers.reads {
         [positions, gy] if max => ("max_pool_gradient", positions, gy),
@@ -245,7 +270,7 @@ pub fn pool_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Source::Channels,
         kernel,
         items,
-        Pool { x, out: buffers.writes[0], positions, ..pool },
+        Pool { x, out: buffers.writes[0], positions, tail, ..pool },
     );
 }
 

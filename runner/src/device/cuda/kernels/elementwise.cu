@@ -100,30 +100,31 @@ template <class T> DEVICE void activation_gradient(const Elementwise &a) {
 }
 
 // ((first + second) + third) + .., rounded to the storage type after every term, so that it does not
-// matter which of them came from another device.
+// matter which of them came from another device; then its tail.
 template <class T> DEVICE void sum_terms(const SumTerms &a) {
     constexpr int W = 16 / sizeof(T);
     T *out = (T *)a.out;
     bool wide = is_aligned(out);
     for (u32 t = 0; t < a.number; t++) wide = wide && is_aligned(a.terms[t]);
+    wide = wide && is_aligned(a.tail.own) && is_aligned(a.tail.other);
     u64 packs = wide ? a.count / W : 0;
     FOR_EACH_ITEM(i, packs) {
-        Pack<T> total = ((const Pack<T> *)a.terms[0])[i];
+        Run<T, W> total = ((const Run<T, W> *)a.terms[0])[i];
         for (u32 t = 1; t < a.number; t++) {
-            Pack<T> term = ((const Pack<T> *)a.terms[t])[i];
+            Run<T, W> term = ((const Run<T, W> *)a.terms[t])[i];
 #pragma unroll
             for (int w = 0; w < W; w++) {
                 total.at[w] = store<T>(load(total.at[w]) + load(term.at[w]));
             }
         }
-        ((Pack<T> *)out)[i] = total;
+        ((Run<T, W> *)out)[i] = finish<T, W>(a.tail, i, total);
     }
     for (u64 i = packs * W + first_item(); i < a.count; i += item_step()) {
         T total = ((const T *)a.terms[0])[i];
         for (u32 t = 1; t < a.number; t++) {
             total = store<T>(load(total) + load(((const T *)a.terms[t])[i]));
         }
-        out[i] = total;
+        out[i] = finish<T>(a.tail, i, total);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Buffers, Curve, DevicePtr, Dropout, Elementwise, Launch, MOST_TERMS, Map, Plan, Source,
-    Storage, SumTerms,
+    Storage, SumTerms, Tail,
 };
 use crate::device::cpu::{Call, Mask, Phase};
 use pipewright_core::graph::{Function, Op};
@@ -144,6 +144,15 @@ fn dropout(call: &Call, probability: f32, buffers: &Buffers, plan: &mut Plan) {
     plan.over(Source::Elementwise, "dropout", samples * elements.div_ceil(256) * 32, args);
 }
 
+/// A sum of at most [`MOST_TERMS`] tensors, and what is done with it.
+pub fn sum_and(call: &Call, reads: &[DevicePtr], out: DevicePtr, tail: Tail, plan: &mut Plan) {
+    let mut terms = [DevicePtr::NULL; MOST_TERMS];
+    terms[..reads.len()].copy_from_slice(reads);
+    let (count, number) = (call.samples * call.output.elements(), reads.len() as u32);
+    let args = SumTerms { terms, out, tail, count, number };
+    plan.over(Source::Elementwise, "sum_terms", count.div_ceil(16 / plan.bytes()), args);
+}
+
 /// Sums of gradients, first to last.
 pub fn sum(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let count = call.samples * call.output.elements();
@@ -160,7 +169,8 @@ pub fn sum_of(plan: &mut Plan, reads: &[DevicePtr], out: DevicePtr, count: u64) 
         let mut terms = [DevicePtr::NULL; MOST_TERMS];
         terms[0] = out;
         terms[before..before + take].copy_from_slice(&reads[done..done + take]);
-        let args = SumTerms { terms, out, count, number: (before + take) as u32 };
+        let (number, tail) = ((before + take) as u32, Tail::default());
+        let args = SumTerms { terms, out, tail, count, number };
         let items = count.div_ceil(16 / plan.bytes());
         plan.over(Source::Elementwise, "sum_terms", items, args);
         done += take;

@@ -55,9 +55,14 @@ DEVICE void row_statistics(const NormRows &a, u64 row, float &mean, float &scale
 
 template <class T> DEVICE void norm_rows(const NormRows &a) {
     FOR_EACH_ROW(row, a.rows) {
-        const T *x = (const T *)a.x + row * a.n;
+        T *x = (T *)a.x + row * a.n;
         T *y = (T *)a.out + row * a.n;
         float total = 0, mean = 0;
+        // A thread comes back to the same columns.
+        if (a.terms[0]) {
+            const T *first = (const T *)a.terms[0] + row * a.n, *second = (const T *)a.terms[1] + row * a.n;
+            FOR_EACH_COLUMN(i, a.n) x[i] = store<T>(load(first[i]) + load(second[i]));
+        }
         if (a.centred) {
             FOR_EACH_COLUMN(i, a.n) total += load(x[i]);
             mean = block_sum(total) / a.n;
@@ -94,7 +99,8 @@ template <class T> DEVICE void norm_rows_gradient(const NormRows &a) {
         plain = a.centred ? block_sum(plain) / a.n : 0;
         FOR_EACH_COLUMN(i, a.n) {
             float g = load(gy[i]) * load(weight[i]);
-            gx[i] = store<T>(scale * (g - plain - (load(x[i]) - mean) * scale * along));
+            T value = store<T>(scale * (g - plain - (load(x[i]) - mean) * scale * along));
+            gx[i] = finish<T>(a.tail, row * a.n + i, value);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Softmax, norms of rows and losses; sums over rows.
 
-use super::{Buffers, ColumnSums, DevicePtr, Launch, Loss, NormRows, Plan, Rows, Source};
+use super::{Buffers, ColumnSums, DevicePtr, Launch, Loss, NormRows, Plan, Rows, Source, Tail};
 use crate::device::cpu::Call;
 use pipewright_core::graph::Op;
 
@@ -40,8 +40,10 @@ fn norm_rows(call: &Call) -> NormRows {
     NormRows { rows, n, eps, centred, ..NormRows::default() }
 }
 
-pub fn norm(call: &Call, buffers: &Buffers, plan: &mut Plan) {
+/// The norm, of what lies there or of the sum of two tensors, which is written there.
+pub fn norm(call: &Call, buffers: &Buffers, terms: [DevicePtr; 2], plan: &mut Plan) {
     let args = NormRows {
+        terms,
         x: buffers.reads[0],
         out: buffers.writes[0],
         saved: buffers.writes[1],
@@ -52,12 +54,12 @@ pub fn norm(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     each_row(plan, "norm_rows", args.rows, args.n, args);
 }
 
-pub fn norm_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
+pub fn norm_gradient(call: &Call, buffers: &Buffers, tail: Tail, plan: &mut Plan) {
     let [x, gy, saved] = *buffers.reads else {
         unreachable!("a normalisation's gradient reads x, gy and its statistics");
     };
     let (out, weight) = (buffers.writes[0], buffers.params[0]);
-    let args = NormRows { x, gy, saved, out, weight, ..norm_rows(call) };
+    let args = NormRows { x, gy, saved, out, weight, tail, ..norm_rows(call) };
     each_row(plan, "norm_rows_gradient", args.rows, args.n, args);
 }
 

@@ -1,8 +1,9 @@
 //! From computations of the training graph to launches.
 
+use super::channels::Incoming;
 use super::{
     Arguments, Broadcast, Combine, ConvolutionStep, DevicePtr, Launch, Product, Source, Storage,
-    attention, axes, channels, convolution, elementwise, layout, rows,
+    Tail, attention, axes, channels, convolution, elementwise, layout, rows,
 };
 use crate::device::cpu::Call;
 use pipewright_core::graph::autodiff::ComputationKind;
@@ -205,8 +206,10 @@ fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         | Op::Affine { .. }
         | Op::SwiGlu
         | Op::Dropout { .. } => elementwise::forward(call, buffers, plan),
-        Op::BatchNorm2d { .. } => channels::batch_norm(call, buffers, plan),
-        Op::LayerNorm { .. } | Op::RmsNorm { .. } => rows::norm(call, buffers, plan),
+        Op::BatchNorm2d { .. } => channels::batch_norm(call, buffers, Tail::default(), plan),
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => {
+            rows::norm(call, buffers, [DevicePtr::NULL; 2], plan);
+        }
         Op::GroupNorm { .. } | Op::InstanceNorm2d { .. } => {
             channels::group_norm(call, buffers, plan);
         }
@@ -242,7 +245,7 @@ fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
             convolution::transposed_input_gradient(call, buffers, plan);
         }
         Op::MaxPool2d { .. } | Op::AvgPool2d { .. } => {
-            channels::pool_gradient(call, buffers, plan);
+            channels::pool_gradient(call, buffers, Tail::default(), plan);
         }
         Op::GlobalAvgPool => layout::mean_gradient(call, &[1, 2], buffers, plan),
         Op::Upsample { factor, mode: Interpolation::Nearest } => {
@@ -257,8 +260,12 @@ fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         | Op::Affine { .. }
         | Op::SwiGlu
         | Op::Dropout { .. } => elementwise::input_gradient(call, buffers, plan),
-        Op::BatchNorm2d { .. } => channels::batch_norm_gradient(call, buffers, plan),
-        Op::LayerNorm { .. } | Op::RmsNorm { .. } => rows::norm_gradient(call, buffers, plan),
+        Op::BatchNorm2d { .. } => {
+            channels::batch_norm_gradient(call, buffers, &Incoming::default(), plan);
+        }
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => {
+            rows::norm_gradient(call, buffers, Tail::default(), plan);
+        }
         Op::GroupNorm { .. } | Op::InstanceNorm2d { .. } => {
             channels::group_norm_gradient(call, buffers, plan);
         }
