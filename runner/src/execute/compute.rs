@@ -157,6 +157,7 @@ impl<T: Transport> Rank<'_, T> {
     pub(super) fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {
         let node = self.graph.node(kernel.node);
         let inputs: Slices<_> = node.inputs.iter().map(|id| &self.graph.node(*id).output).collect();
+        let precision = self.plan.training.precision;
         let call = Call {
             op: &node.op,
             kind: kernel.kind,
@@ -180,14 +181,14 @@ impl<T: Transport> Rank<'_, T> {
                 first_sample: self.replica.first_sample(self.replica.index, pass.micro_batch),
             },
             turn: pass.turn,
-            precision: self.plan.training.precision,
+            precision: precision.of(kernel.node, &node.op, kernel.kind, self.head),
         };
         let places = self.places(stage, kernel, pass);
         if self.arena.is_distant() {
             return places.launch_there(&call, &mut self.arena);
         }
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
-        let (threads, precision) = (self.threads, call.precision);
+        let threads = self.threads;
         for (lies, f32) in &kernel.unpack {
             let work =
                 |from: &[f32], into: &mut [f32]| packed::unpack(precision, threads, from, into);

@@ -63,7 +63,7 @@ impl From<Precision> for Storage {
     fn from(precision: Precision) -> Self {
         match precision {
             Precision::F32 | Precision::Tf32 => Self::F32,
-            Precision::Bf16 => Self::Bf16,
+            Precision::Bf16 | Precision::Fp8 => Self::Bf16,
             Precision::F16 => Self::F16,
         }
     }
