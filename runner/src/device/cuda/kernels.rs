@@ -16,6 +16,7 @@ mod axes;
 pub mod bulk;
 mod channels;
 mod convolution;
+pub mod eight;
 mod elementwise;
 mod layout;
 mod rows;
@@ -92,11 +93,13 @@ pub enum Source {
     Codecs,
     /// Codecs of few levels.
     Levels,
+    /// Factors of products in eight bits.
+    Eight,
 }
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
@@ -107,6 +110,7 @@ impl Source {
         Self::Optimizer,
         Self::Codecs,
         Self::Levels,
+        Self::Eight,
     ];
 
     /// Its file.
@@ -122,6 +126,7 @@ impl Source {
             Self::Optimizer => "optimizer.cu",
             Self::Codecs => "codecs.cu",
             Self::Levels => "levels.cu",
+            Self::Eight => "eight.cu",
         }
     }
 
@@ -137,6 +142,8 @@ impl Source {
             Self::Optimizer => include_str!("kernels/optimizer.cu"),
             Self::Codecs => concat!(
                 include_str!("kernels/pieces.cuh"),
+                "#line 1 \"floats.cuh\"\n",
+                include_str!("kernels/floats.cuh"),
                 "#line 1 \"codecs.cu\"\n",
                 include_str!("kernels/codecs.cu")
             ),
@@ -144,6 +151,12 @@ impl Source {
                 include_str!("kernels/pieces.cuh"),
                 "#line 1 \"levels.cu\"\n",
                 include_str!("kernels/levels.cu")
+            ),
+            Self::Eight => concat!(
+                "#line 1 \"floats.cuh\"\n",
+                include_str!("kernels/floats.cuh"),
+                "#line 1 \"eight.cu\"\n",
+                include_str!("kernels/eight.cu")
             ),
         }
     }
