@@ -9,7 +9,7 @@
 //! | `cuts` | first nodes of the stages after the first: `4,8,11` |
 //! | `batch`, `mb` | samples of a step, micro-batches |
 //! | `s` | schedule |
-//! | `precision` | number formats: f32, tf32, bf16, f16 |
+//! | `precision` | number formats: f32, tf32, bf16, f16, fp8 |
 //! | `replicas` | copies of the pipeline |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
 //! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |

@@ -233,7 +233,7 @@ fn training_on_the_command_line() {
     plan(&["--clip-norm", "0"]).refused(2, "clip_norm is 0, must be a number above 0");
     plan(&["--label-smoothing", "1"]).refused(2, "must be at least 0 and below 1");
     plan(&["--dropout", "0.5"]).refused(2, "--dropout: digits-cnn has no operation that uses it");
-    plan(&["--precision", "fp8"]).refused(2, "possible values: f32, tf32, bf16, f16");
+    plan(&["--precision", "fp4"]).refused(2, "possible values: f32, tf32, bf16, f16, fp8");
     let all = "--optimizer adamw:lr=0.003,beta2=0.99 --weight-decay 0.1 --rate cosine:floor=0.0001 \
                --warmup 2 --base-batch 16 --clip-norm 1 --label-smoothing 0.1 --deferred-batch-norm \
                --precision bf16 --steps 4 -o all.json";

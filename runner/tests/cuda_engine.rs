@@ -5,6 +5,8 @@
 #[allow(dead_code, reason = "what other suites need of it")]
 mod case;
 mod common;
+#[path = "cuda_engine/eight.rs"]
+mod eight;
 #[path = "cuda_graphs/emulated.rs"]
 mod emulated;
 #[path = "cuda_kernels/emulator.rs"]
@@ -21,6 +23,7 @@ mod vectors;
 
 use common::{draft, draft_of, networks};
 use emulated::Emulated;
+use golden::compute;
 use pipewright_core::plan::{Plan, Precision, Program};
 use pipewright_core::predict::predict;
 use pipewright_runner::data::{DataSet, open};

@@ -11,7 +11,7 @@ mod nodes;
 
 use case::{Case, Noise};
 use pipewright_core::graph::{DType, Op, TensorSpec};
-use pipewright_core::plan::Optimizer;
+use pipewright_core::plan::{Optimizer, Precision};
 use pipewright_runner::device::cpu::{Call, Operands, Parameter, Phase, Rule, Update, launch};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -76,19 +76,24 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn kernels_do_not_allocate() {
-    for mut case in cases() {
+    let is_linear = |case: &Case| matches!(case.op, Op::Linear { .. });
+    let eight = cases().into_iter().filter(is_linear).map(|case| (case, Precision::Fp8));
+    let all = cases().into_iter().map(|case| (case, Precision::F32)).chain(eight);
+    for (mut case, precision) in all {
         case.fill(3);
         let mut counts = vec![];
         let mut counted = |call: &Call, operands: Operands| {
-            counts.push((call.kind, allocations(|| launch(call, operands))));
+            let call = Call { precision, ..*call };
+            counts.push((call.kind, allocations(|| launch(&call, operands))));
         };
-        // The first round may set up `gemm`'s thread-local buffer.
+        // The first round may set up `gemm`'s thread-local buffer, and that of factors in eight bits.
         let forward = case.forward(&mut counted);
         let gradient = Noise(4).vec(forward.output.len());
         case.backward(&mut counted, &forward, &gradient);
         let first = counts.len();
         let mut counted = |call: &Call, operands: Operands| {
-            counts.push((call.kind, allocations(|| launch(call, operands))));
+            let call = Call { precision, ..*call };
+            counts.push((call.kind, allocations(|| launch(&call, operands))));
         };
         for phase in [Phase::Train, Phase::Recompute, Phase::Evaluate] {
             case.phase = phase;

@@ -43,5 +43,6 @@ fn title(precision: Precision) -> &'static str {
         Precision::Tf32 => t("f32, products in TF32"),
         Precision::Bf16 => t("bf16, weights in f32"),
         Precision::F16 => t("fp16, weights in f32"),
+        Precision::Fp8 => t("bf16, products in fp8"),
     }
 }

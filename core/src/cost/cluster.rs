@@ -53,6 +53,9 @@ pub struct Device {
     /// is stored in two bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_flops_per_sec: Option<f64>,
+    /// Peak of products in fp8; a device without it multiplies such numbers in two bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp8_flops_per_sec: Option<f64>,
     /// Share of the peak that matrix products reach.
     pub efficiency: f64,
     /// Memory bandwidth.
@@ -205,6 +208,7 @@ impl Cluster {
         let rates = [
             ("device.flops_per_sec", self.device.flops_per_sec),
             ("device.half_flops_per_sec", half),
+            ("device.fp8_flops_per_sec", self.device.fp8_flops_per_sec.unwrap_or(half)),
             ("device.memory_bytes_per_sec", self.device.memory_bytes_per_sec),
             ("local.bytes_per_sec", self.local.bytes_per_sec),
             ("network.bytes_per_sec", self.network.bytes_per_sec),

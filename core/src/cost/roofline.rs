@@ -7,7 +7,9 @@
 //! Limits: efficiencies differ by kind of operation, not by shape; caches are not modelled.
 
 use super::{Costs, Device, NodeCost};
+use crate::graph::autodiff::ComputationKind;
 use crate::graph::{Graph, Node, Op, Precision};
+use crate::ids::NodeId;
 use crate::units::Nanos;
 
 impl Device {
@@ -25,9 +27,12 @@ impl Device {
 
 /// The costs of every node for micro-batches of `samples` samples. Linear in the nodes.
 pub fn roofline(graph: &Graph, device: &Device, samples: u64, precision: Precision) -> Costs {
-    let numbers = Numbers::of(device, precision);
-    let cost = |node| node_cost(graph, node, device, (samples, numbers));
-    let nodes = graph.nodes().iter().map(cost).collect();
+    let head = graph.head();
+    let cost = |(id, node): (u32, &Node)| {
+        let precision = precision.of(NodeId(id), &node.op, ComputationKind::Forward, head);
+        node_cost(graph, node, device, (samples, Numbers::of(device, precision)))
+    };
+    let nodes = (0..).zip(graph.nodes()).map(cost).collect();
     Costs { samples, nodes }
 }
 
@@ -43,7 +48,10 @@ impl Numbers {
     /// A device that cannot multiply in two bytes unpacks what is stored so: no faster than in four.
     fn of(device: &Device, precision: Precision) -> Self {
         match device.half_flops_per_sec.filter(|_| precision.is_half()) {
-            Some(flops_per_sec) => Self { flops_per_sec, width: 0.5 },
+            Some(half) => {
+                let eight = device.fp8_flops_per_sec.filter(|_| precision == Precision::Fp8);
+                Self { flops_per_sec: eight.unwrap_or(half), width: 0.5 }
+            }
             None => Self { flops_per_sec: device.flops_per_sec, width: 1.0 },
         }
     }
@@ -163,6 +171,14 @@ mod tests {
             assert!((ratio - faster).abs() < 1e-3, "{ratio} for {samples} samples");
             assert_eq!(half.update, single.update, "the optimizer's numbers stay");
         }
+        // Eight bits where a device multiplies them, and not where the loss judges.
+        device.fp8_flops_per_sec = Some(4.0 * device.flops_per_sec);
+        let nodes = |precision| roofline(&graph, &device, 8192, precision).nodes;
+        let (half, eight) = (nodes(Precision::Bf16), nodes(Precision::Fp8));
+        let ratio = half[1].forward.0 as f64 / eight[1].forward.0 as f64;
+        assert!((ratio - 2.0).abs() < 1e-3, "{ratio}");
+        let head = graph.head().unwrap().index();
+        assert_eq!(half[head], eight[head]);
         // One that only stores in two bytes is no faster.
         device.half_flops_per_sec = None;
         let both = [Precision::F32, Precision::F16].map(|p| cost(&device, 64, p));

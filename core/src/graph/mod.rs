@@ -224,6 +224,20 @@ impl Graph {
         self.find(Op::is_loss)
     }
 
+    /// The linear layer whose outputs the loss judges, by way of operations of one input that have no
+    /// parameters; none where something else makes them.
+    pub fn head(&self) -> Option<NodeId> {
+        let mut id = *self.node(self.loss()?).inputs.first()?;
+        loop {
+            let node = self.node(id);
+            match (&node.op, &node.inputs[..]) {
+                (Op::Linear { .. }, _) => return Some(id),
+                (_, [input]) if node.params.is_empty() => id = *input,
+                _ => return None,
+            }
+        }
+    }
+
     fn find(&self, wanted: impl Fn(&Op) -> bool) -> Option<NodeId> {
         self.nodes.iter().position(|n| wanted(&n.op)).map(|i| NodeId(i as u32))
     }

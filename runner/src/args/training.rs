@@ -18,6 +18,8 @@ pub enum Storage {
     Bf16,
     /// Two bytes, sums in f32, and a loss that is scaled so that gradients do not vanish.
     F16,
+    /// As bf16; linear layers multiply numbers of eight bits.
+    Fp8,
 }
 
 /// How parameters change, and how training goes.
@@ -144,6 +146,7 @@ impl TrainingArgs {
             Storage::Tf32 => Precision::Tf32,
             Storage::Bf16 => Precision::Bf16,
             Storage::F16 => Precision::F16,
+            Storage::Fp8 => Precision::Fp8,
         }
     }
 }

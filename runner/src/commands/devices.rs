@@ -53,8 +53,9 @@ pub fn devices(args: &DevicesArgs) -> Result<(), Failure> {
             0.0 => String::new(),
             speed => format!(" at {:.0} GB/s", speed / 1e9),
         };
+        let fp8 = if gpu.fp8 { ", products of fp8" } else { "" };
         say!(
-            "cuda:{index}  {name}: {architecture}, {multiprocessors} multiprocessors, {memory}{speed}"
+            "cuda:{index}  {name}: {architecture}, {multiprocessors} multiprocessors, {memory}{speed}{fp8}"
         );
         if let Some(why) = &gpu.unusable {
             say!("        not usable: {why}");

@@ -75,6 +75,7 @@ mod tests {
             memory: Bytes(1),
             multiprocessors: 132,
             memory_bytes_per_sec: 4.8e12,
+            fp8: true,
             unusable: None,
         };
         let gpus = [gpu(0), gpu(1)];

@@ -254,6 +254,11 @@ pub trait Accelerator: Send {
     /// next. Devices that keep nothing made of values need not know.
     fn written(&mut self, _region: Region) {}
 
+    /// Why products of fp8 were made in bf16, of the first that was; none where none was.
+    fn no_fp8(&self) -> Option<String> {
+        None
+    }
+
     /// How much is replayed; none where a device makes no graphs.
     fn graphs(&self) -> Option<Graphs> {
         None

@@ -241,6 +241,11 @@ impl Arena {
         self.ask(|device| device.kept(bytes));
     }
 
+    /// Why products of fp8 were made in bf16 on the device.
+    pub fn no_fp8(&self) -> Option<String> {
+        self.device.as_ref().and_then(|device| device.accelerator.no_fp8())
+    }
+
     /// How much of the device's work is replayed.
     pub fn graphs(&self) -> Option<Graphs> {
         self.device.as_ref().and_then(|device| device.accelerator.graphs())

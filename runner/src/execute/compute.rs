@@ -235,7 +235,12 @@ impl<'a, T: Transport> Rank<'a, T> {
                 first_sample: self.replica.first_sample(self.replica.index, pass.micro_batch),
             },
             turn: pass.turn,
-            precision: self.plan.training.precision,
+            precision: self.plan.training.precision.of(
+                kernel.node,
+                &node.op,
+                kernel.kind,
+                self.head,
+            ),
         }
     }
 
@@ -247,7 +252,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             return places.launch_there(&call, &mut self.arena);
         }
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
-        let (threads, precision) = (self.threads, call.precision);
+        let (threads, precision) = (self.threads, self.plan.training.precision);
         for (lies, f32) in &kernel.unpack {
             let work =
                 |from: &[f32], into: &mut [f32]| packed::unpack(precision, threads, from, into);

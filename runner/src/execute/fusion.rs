@@ -181,8 +181,7 @@ impl<'a> Finder<'a> {
             return true;
         }
         let end = self.end_of_action(link);
-        for at in link + 1..end {
-            let kernel = &kernels[at];
+        for (at, kernel) in kernels.iter().enumerate().take(end).skip(link + 1) {
             let reads = kernel.reads.iter().map(|read| lies(kernel, read));
             let unpacked = kernel.unpack.iter().map(|(_, f32)| *f32);
             if at != taker && reads.into_iter().any(|read| overlap(&read, &value)) {

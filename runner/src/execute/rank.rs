@@ -19,7 +19,7 @@ use crate::init::init_param;
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Graph, Op, Param};
-use pipewright_core::ids::ParamId;
+use pipewright_core::ids::{NodeId, ParamId};
 use pipewright_core::plan::{Instruction, Plan, Program, StageProgram};
 use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::{Wait, Work};
@@ -66,6 +66,8 @@ impl StepCounts {
 pub struct Rank<'a, T> {
     pub(super) plan: &'a Plan,
     pub(super) graph: &'a Graph,
+    /// The layer whose products are never in eight bits.
+    pub(super) head: Option<NodeId>,
     pub(super) program: &'a Program,
     pub(super) input: Input,
     // Before the transport that it uses and the memory that it sums.
@@ -179,6 +181,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         Self {
             plan,
             graph,
+            head: graph.head(),
             program,
             input: Input::new(plan, data),
             gradients: Gradients::new(plan, program),

@@ -86,6 +86,8 @@ pub struct Outcome {
     pub arena: Vec<u64>,
     /// How much of each rank's device is replayed; of those whose devices make graphs.
     pub graphs: Vec<Graphs>,
+    /// Why products of fp8 were made in bf16, on the first rank where some were.
+    pub no_fp8: Option<String>,
     /// The last steps, on rank 0.
     pub trace: Option<Trace>,
 }
@@ -147,9 +149,10 @@ pub fn train<T: Transport>(
         outcome.test = evaluate(rank, context, context.steps)?;
         outcome.interrupted = outcome.test.is_none();
     }
-    let Collected { arena, graphs, trace } =
+    let Collected { arena, graphs, no_fp8, trace } =
         collect(rank, context, begin).map_err(at(outcome.steps))?;
     (outcome.arena, outcome.graphs, outcome.trace) = (arena, graphs, trace);
+    outcome.no_fp8 = no_fp8;
     Ok(outcome)
 }
 
@@ -385,6 +388,7 @@ fn summary(times: &mut [(u64, f64)], ranks: usize) -> (u64, f64) {
 struct Collected {
     arena: Vec<u64>,
     graphs: Vec<Graphs>,
+    no_fp8: Option<String>,
     trace: Option<Trace>,
 }
 
@@ -394,15 +398,20 @@ fn collect<T: Transport>(
     context: &Context,
     begin: u64,
 ) -> Result<Collected, TransportError> {
-    let record = ((rank.arena_bytes(), rank.graphs()), rank.recorder().trace());
+    let device = (rank.graphs(), rank.arena.no_fp8());
+    let record = ((rank.arena_bytes(), device), rank.recorder().trace());
     let bytes = serde_json::to_vec(&record).expect("plain data");
     let Some(all) = rank.transport.gather(&bytes)? else { return Ok(Collected::default()) };
-    let parse = |bytes: &Vec<u8>| -> ((u64, Option<Graphs>), RankTrace) {
+    type OfDevice = (Option<Graphs>, Option<String>);
+    let parse = |bytes: &Vec<u8>| -> ((u64, OfDevice), RankTrace) {
         serde_json::from_slice(bytes).expect("written by the same program")
     };
     let (sizes, ranks): (Vec<_>, Vec<RankTrace>) = all.iter().map(parse).unzip();
-    let (arena, graphs): (Vec<u64>, Vec<Option<Graphs>>) = sizes.into_iter().unzip();
+    let (arena, devices): (Vec<u64>, Vec<OfDevice>) = sizes.into_iter().unzip();
+    let (graphs, no_fp8): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
     let prediction = context.prediction;
     let trace = merge(prediction.graph.name(), &prediction.programs, &ranks, begin);
-    Ok(Collected { arena, graphs: graphs.into_iter().flatten().collect(), trace: Some(trace) })
+    let no_fp8 = no_fp8.into_iter().flatten().next();
+    let graphs = graphs.into_iter().flatten().collect();
+    Ok(Collected { arena, graphs, no_fp8, trace: Some(trace) })
 }

@@ -47,6 +47,9 @@ pub struct ResultRecord {
     /// How much of each rank's device was replayed as graphs, and why not; none where devices make none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graphs: Vec<Graphs>,
+    /// Why products of fp8 were made in bf16, of the same factors, on the first rank where some were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_fp8: Option<String>,
     /// What the planner expects on this machine: step time and bubble.
     pub predicted_step_ns: u64,
     /// See above.
@@ -79,6 +82,7 @@ impl ResultRecord {
             bubble: None,
             arena: vec![],
             graphs: vec![],
+            no_fp8: None,
             predicted_step_ns,
             predicted_bubble,
             error: None,
@@ -102,6 +106,7 @@ impl ResultRecord {
         }
         self.arena = outcome.arena.clone();
         self.graphs = outcome.graphs.clone();
+        self.no_fp8 = outcome.no_fp8.clone();
         self
     }
 

@@ -21,7 +21,7 @@ fn conv(
 }
 
 fn norm(g: &mut GraphBuilder, name: &str, x: NodeId) -> NodeId {
-    g.add(&format!("{name}.bn"), Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 }, &[x])
+    g.add(format!("{name}.bn"), Op::BatchNorm2d { eps: 1e-5, momentum: 0.1 }, &[x])
 }
 
 /// A residual network: blocks that leave their input as it is, that project it, and that normalise first.
@@ -45,7 +45,7 @@ pub fn residual() -> Graph {
             x = conv(&mut g, &part("skip"), x, channels, [1, stride]);
             x = norm(&mut g, &part("skip"), x);
         }
-        x = g.add(&part("add"), Op::Add, &[y, x]);
+        x = g.add(part("add"), Op::Add, &[y, x]);
         x = g.relu(&part("out"), x);
     }
     g.layer("first");
@@ -102,17 +102,17 @@ pub fn blocks() -> Graph {
             false => Op::RmsNorm { eps: 1e-5 },
         };
         let linear = |out_features| Op::Linear { out_features, bias: centred };
-        let y = g.add(&part("norm1"), norm(), &[x]);
-        let y = g.add(&part("qkv"), linear(3 * features), &[y]);
+        let y = g.add(part("norm1"), norm(), &[x]);
+        let y = g.add(part("qkv"), linear(3 * features), &[y]);
         let attention = Op::Attention { heads: 2, kv_heads: 2, causal: true };
-        let y = g.add(&part("attention"), attention, &[y]);
-        let y = g.add(&part("proj"), linear(features), &[y]);
-        x = g.add(&part("add1"), Op::Add, &[y, x]);
-        let y = g.add(&part("norm2"), norm(), &[x]);
-        let y = g.add(&part("up"), linear(4 * features), &[y]);
+        let y = g.add(part("attention"), attention, &[y]);
+        let y = g.add(part("proj"), linear(features), &[y]);
+        x = g.add(part("add1"), Op::Add, &[y, x]);
+        let y = g.add(part("norm2"), norm(), &[x]);
+        let y = g.add(part("up"), linear(4 * features), &[y]);
         let y = g.activation(&part("gelu"), Function::GeluTanh, y);
-        let y = g.add(&part("down"), linear(features), &[y]);
-        x = g.add(&part("add2"), Op::Add, &[x, y]);
+        let y = g.add(part("down"), linear(features), &[y]);
+        x = g.add(part("add2"), Op::Add, &[x, y]);
     }
     g.layer("head");
     let x = g.add("head.norm", Op::LayerNorm { eps: 1e-5 }, &[x]);

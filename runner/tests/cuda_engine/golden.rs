@@ -33,7 +33,7 @@ impl Layout {
 }
 
 /// A computation on a device whose arena has these operands alone.
-fn compute<B: Backend>(
+pub fn compute<B: Backend>(
     make: impl Fn() -> B,
     precision: Precision,
     call: &Call,

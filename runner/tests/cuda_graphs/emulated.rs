@@ -21,6 +21,8 @@ pub struct Emulated {
     pub converted: Arc<AtomicU64>,
     /// Products whose factors may be rounded to TF32.
     pub rounded: Arc<AtomicU64>,
+    /// Products of factors in eight bits.
+    pub eights: Arc<AtomicU64>,
 }
 
 impl Emulated {
@@ -85,6 +87,7 @@ impl Backend for Emulated {
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         self.rounded.fetch_add(product.tf32.into(), Ordering::Relaxed);
+        self.eights.fetch_add(product.eight.is_some().into(), Ordering::Relaxed);
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
 

@@ -4,7 +4,7 @@ use super::common::{draft_of, networks};
 use super::emulated::Emulated;
 use super::emulator;
 use super::lazy::{Lazy, Seen};
-use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, Program};
+use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, Precision, Program};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::{DataSet, open};
@@ -111,6 +111,19 @@ fn every_operation() {
             let what = format!("network {graph}, {stages} stages, {optimizer}");
             alike(&what, &draft.plan().unwrap().0);
         }
+    }
+}
+
+/// Linear layers in eight bits: scales stay on the device, so nobody waits for them.
+#[test]
+fn products_in_fp8() {
+    if !emulator::is_there() {
+        return;
+    }
+    for stages in [1, 2] {
+        let mut draft = draft(1, stages);
+        draft.training.precision = Precision::Fp8;
+        alike(&format!("fp8, {stages} stages"), &draft.plan().unwrap().0);
     }
 }
 

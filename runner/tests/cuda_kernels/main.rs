@@ -6,6 +6,7 @@ mod by_hand;
 #[path = "../kernels/case.rs"]
 mod case;
 mod codecs;
+mod eight;
 mod emulator;
 #[path = "../kernels/golden.rs"]
 mod golden;

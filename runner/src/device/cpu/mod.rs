@@ -11,6 +11,7 @@ mod broadcast;
 mod chunks;
 mod conv;
 mod dropout;
+mod eight;
 mod elementwise;
 mod embedding;
 mod launch;
@@ -85,7 +86,7 @@ pub struct Call<'a> {
     /// Which of the step's micro-batches this is.
     pub turn: Turn,
     /// How results are stored: a sum of gradients rounds after every term, so that it does not
-    /// matter which of them came from another device.
+    /// matter which of them came from another device. In fp8 a linear layer multiplies rounded factors.
     pub precision: Precision,
 }
 

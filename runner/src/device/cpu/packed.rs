@@ -32,7 +32,7 @@ fn of_f16(bits: u16) -> f32 {
 pub fn round(precision: Precision, value: f32) -> f32 {
     match precision {
         Precision::F32 | Precision::Tf32 => value,
-        Precision::Bf16 => of_bf16(bf16_of(value)),
+        Precision::Bf16 | Precision::Fp8 => of_bf16(bf16_of(value)),
         Precision::F16 => of_f16(f16_of(value)),
     }
 }

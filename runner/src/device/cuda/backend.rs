@@ -132,6 +132,11 @@ pub trait Backend: Send {
         Ok(())
     }
 
+    /// Why products of fp8 were made in bf16, of the first that was; none where none was.
+    fn no_fp8(&self) -> Option<String> {
+        None
+    }
+
     /// How much is replayed; none where no graphs are made.
     fn graphs(&self) -> Option<Graphs> {
         None

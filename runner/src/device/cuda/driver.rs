@@ -13,7 +13,7 @@ mod places;
 use super::backend::{Backend, perform};
 use super::cache::Cache;
 use super::convolutions::Convolutions;
-use super::gpu::Gpu;
+use super::gpu::{EIGHT_BITS, Gpu};
 use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Source, Storage};
 use super::products::Products;
 use crate::device::DeviceError;
@@ -92,6 +92,9 @@ impl Driver {
             events: vec![],
             marks: Marks::default(),
         };
+        products.no_eight = (!gpu.fp8).then(|| {
+            format!("{} is {}, and {EIGHT_BITS} is the first with fp8", gpu.name, gpu.architecture)
+        });
         products.workspace = driver.allocate(Products::WORKSPACE, "matrix products")?;
         driver.products = Some(products);
         Ok(driver)
@@ -275,10 +278,18 @@ impl Backend for Driver {
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         self.current()?;
+        let stream = self.stream.cu_stream();
         if let Some(products) = &mut self.products
-            && products.multiply(product, storage, self.stream.cu_stream())?
+            && match product.eight {
+                Some(_) => products.multiply_eight(product, storage, stream)?,
+                None => products.multiply(product, storage, stream)?,
+            }
         {
             return Ok(());
+        }
+        if let Some((before, product)) = product.in_bf16() {
+            before.iter().try_for_each(|launch| self.launch(launch))?;
+            return self.product(&product, storage);
         }
         // Matrices that the library does not take.
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
@@ -297,6 +308,10 @@ impl Backend for Driver {
                 own.iter().try_for_each(|step| perform(self, step, storage))
             }
         }
+    }
+
+    fn no_fp8(&self) -> Option<String> {
+        self.products.as_ref().and_then(|products| products.refused.clone())
     }
 
     fn moment(&mut self, number: usize) -> Result<(), DeviceError> {

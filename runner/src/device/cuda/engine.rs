@@ -404,6 +404,10 @@ impl<B: Backend> Accelerator for Engine<B> {
         self.copies.written(region.offset.0..region.offset.0 + region.bytes.0);
     }
 
+    fn no_fp8(&self) -> Option<String> {
+        self.backend.no_fp8()
+    }
+
     fn graphs(&self) -> Option<Graphs> {
         self.backend.graphs()
     }

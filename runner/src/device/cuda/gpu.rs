@@ -21,6 +21,9 @@ pub struct Architecture {
 /// The oldest whose kernels are compiled: Volta, the first with matrix units.
 pub const OLDEST: Architecture = Architecture { major: 7, minor: 0 };
 
+/// The oldest that multiplies numbers of eight bits: Ada.
+pub const EIGHT_BITS: Architecture = Architecture { major: 8, minor: 9 };
+
 /// A GPU as the driver describes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gpu {
@@ -37,6 +40,8 @@ pub struct Gpu {
     /// Bytes a second between it and its memory, by clock and width of the bus; 0 where the driver does
     /// not say.
     pub memory_bytes_per_sec: f64,
+    /// Whether it multiplies numbers of fp8.
+    pub fp8: bool,
     /// Why plans cannot run on it.
     pub unusable: Option<String>,
 }
@@ -125,6 +130,7 @@ fn describe(index: i32) -> Result<Gpu, DriverError> {
         multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         // Two transfers a clock.
         memory_bytes_per_sec: 2.0 * f64::from(khz) * 1e3 * f64::from(bits) / 8.0,
+        fp8: architecture >= EIGHT_BITS,
         unusable,
     })
 }

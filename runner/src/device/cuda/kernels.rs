@@ -16,6 +16,7 @@ mod axes;
 pub mod bulk;
 mod channels;
 mod convolution;
+pub mod eight;
 mod elementwise;
 mod fused;
 mod layout;
@@ -65,7 +66,7 @@ impl From<Precision> for Storage {
     fn from(precision: Precision) -> Self {
         match precision {
             Precision::F32 | Precision::Tf32 => Self::F32,
-            Precision::Bf16 => Self::Bf16,
+            Precision::Bf16 | Precision::Fp8 => Self::Bf16,
             Precision::F16 => Self::F16,
         }
     }
@@ -94,11 +95,13 @@ pub enum Source {
     Codecs,
     /// Codecs of few levels.
     Levels,
+    /// Factors of products in eight bits.
+    Eight,
 }
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
@@ -109,6 +112,7 @@ impl Source {
         Self::Optimizer,
         Self::Codecs,
         Self::Levels,
+        Self::Eight,
     ];
 
     /// Its file.
@@ -124,6 +128,7 @@ impl Source {
             Self::Optimizer => "optimizer.cu",
             Self::Codecs => "codecs.cu",
             Self::Levels => "levels.cu",
+            Self::Eight => "eight.cu",
         }
     }
 
@@ -151,6 +156,8 @@ impl Source {
             Self::Optimizer => include_str!("kernels/optimizer.cu"),
             Self::Codecs => concat!(
                 include_str!("kernels/pieces.cuh"),
+                "#line 1 \"floats.cuh\"\n",
+                include_str!("kernels/floats.cuh"),
                 "#line 1 \"codecs.cu\"\n",
                 include_str!("kernels/codecs.cu")
             ),
@@ -158,6 +165,12 @@ impl Source {
                 include_str!("kernels/pieces.cuh"),
                 "#line 1 \"levels.cu\"\n",
                 include_str!("kernels/levels.cu")
+            ),
+            Self::Eight => concat!(
+                "#line 1 \"floats.cuh\"\n",
+                include_str!("kernels/floats.cuh"),
+                "#line 1 \"eight.cu\"\n",
+                include_str!("kernels/eight.cu")
             ),
         }
     }

@@ -2,7 +2,7 @@
 
 mod shape;
 
-use super::kernels::{ProductStep, Storage};
+use super::kernels::{Float8, ProductStep, Storage};
 use crate::device::DeviceError;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
@@ -21,6 +21,10 @@ pub struct Products {
     chosen: BTreeMap<Key, Option<Chosen>>,
     /// Memory of [`Self::WORKSPACE`] bytes.
     pub workspace: super::kernels::DevicePtr,
+    /// Why the device multiplies nothing in eight bits, if it is so.
+    pub no_eight: Option<String>,
+    /// Why a product in eight bits was refused, of the first that was.
+    pub refused: Option<String>,
 }
 
 /// All that the choice depends on.
@@ -31,6 +35,8 @@ struct Key {
     to_f32: bool,
     bias: bool,
     tf32: bool,
+    /// What eight bits `a` and `b` have, where they do.
+    eight: Option<[Float8; 2]>,
     /// By operand: the largest power of two that its address is a multiple of, 256 at most.
     alignments: [u32; 3],
 }
@@ -56,7 +62,37 @@ impl Products {
             false => ptr::null_mut(),
         };
         let workspace = super::kernels::DevicePtr::NULL;
-        Ok(Self { device: device.into(), handle, chosen: BTreeMap::new(), workspace })
+        let (chosen, no_eight, refused) = (BTreeMap::new(), None, None);
+        Ok(Self { device: device.into(), handle, chosen, workspace, no_eight, refused })
+    }
+
+    /// Asks for a product of factors in eight bits, as [`Self::multiply`] does; says once where one is refused.
+    ///
+    /// # Errors
+    /// When the library fails.
+    pub fn multiply_eight(
+        &mut self,
+        product: &ProductStep,
+        storage: Storage,
+        stream: CUstream,
+    ) -> Result<bool, DeviceError> {
+        let bytes = if product.to_f32 { 4 } else { storage.bytes() };
+        let lies = |shape: Shape| shape.is_for_eight(bytes);
+        let is_for_eight = self.no_eight.is_none() && Shape::of(product).is_some_and(lies);
+        if is_for_eight && self.multiply(product, storage, stream)? {
+            return Ok(true);
+        }
+        if self.refused.is_none() {
+            let [m, n, k] = [product.args.m, product.args.n, product.args.k];
+            let no_library = || Some("cuBLASLt is not on this machine".into());
+            let why =
+                self.no_eight.clone().or_else(|| no_library().filter(|_| self.handle.is_null()));
+            let why =
+                why.unwrap_or(format!("cuBLASLt has none of {m} x {n} x {k} and perhaps others"));
+            eprintln!("warning: products of fp8 are made in bf16, of the same factors: {why}");
+            self.refused = Some(why);
+        }
+        Ok(false)
     }
 
     /// Asks for a product, on a stream; `false` where the library is not here or has nothing for it.
@@ -100,13 +136,22 @@ impl Products {
         let alignments = places.map(|place| 1 << place.trailing_zeros().min(8));
         let ProductStep { to_f32, tf32, .. } = *product;
         let has_bias = bias != 0;
-        let key = Key { shape, storage, to_f32, bias: has_bias, tf32, alignments };
+        let eight = product.eight.map(|factors| factors.formats);
+        let key = Key { shape, storage, to_f32, bias: has_bias, tf32, eight, alignments };
         if !self.chosen.contains_key(&key) {
             let chosen = self.choose(&key)?;
             self.chosen.insert(key, chosen);
         }
         let Some(Some(chosen)) = self.chosen.get(&key) else { return Ok(false) };
         let told = |e| failed(&self.device, "multiply", e);
+        if let Some(factors) = product.eight {
+            let [a, b] = factors.backs.map(|back| back.0);
+            let (first, second) = if shape.swapped { (b, a) } else { (a, b) };
+            let of_first = Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER;
+            set(chosen.operation, of_first, &first).map_err(told)?;
+            let of_second = Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER;
+            set(chosen.operation, of_second, &second).map_err(told)?;
+        }
         if has_bias {
             set(chosen.operation, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)
                 .map_err(told)?;
@@ -148,12 +193,17 @@ impl Products {
             Storage::Bf16 => sys::cudaDataType::CUDA_R_16BF,
             Storage::F16 => sys::cudaDataType::CUDA_R_16F,
         };
+        let [of_first, of_second] = match key.eight {
+            Some([a, b]) if key.shape.swapped => [b, a].map(kind_of),
+            Some(formats) => formats.map(kind_of),
+            None => [own; 2],
+        };
         let of_result = if key.to_f32 { sys::cudaDataType::CUDA_R_32F } else { own };
         let operation = describe(key).map_err(told)?;
         let Shape { first, second, result: c, batch, .. } = key.shape;
         let layouts = [
-            layout(own, &first, batch).map_err(told)?,
-            layout(own, &second, batch).map_err(told)?,
+            layout(of_first, &first, batch).map_err(told)?,
+            layout(of_second, &second, batch).map_err(told)?,
             layout(of_result, &c, batch).map_err(told)?,
         ];
         let preference = preference(key).map_err(told)?;
@@ -167,6 +217,12 @@ impl Products {
         match found {
             Ok(found) => Ok(Some(Chosen { operation, layouts, algorithm: found.algo })),
             Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => Ok(None),
+            // Libraries that know nothing of eight bits.
+            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE))
+                if key.eight.is_some() =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(failed(&self.device, "choose how to multiply", error)),
         }
     }
@@ -186,6 +242,16 @@ use sys::cublasLtMatmulDescAttributes_t as Attribute;
 fn failed(device: &str, what: &str, error: CublasError) -> DeviceError {
     let (device, what) = (device.into(), format!("cuBLASLt: {what}"));
     DeviceError::Failed { device, what, why: format!("{:?}", error.0) }
+}
+
+/// The library's name of eight bits.
+fn kind_of(format: Float8) -> sys::cudaDataType {
+    match format {
+        Float8::E4m3 => sys::cudaDataType::CUDA_R_8F_E4M3,
+        Float8::Truncate | Float8::NearestEven | Float8::Saturating => {
+            sys::cudaDataType::CUDA_R_8F_E5M2
+        }
+    }
 }
 
 fn set<T>(

@@ -324,6 +324,10 @@ impl<B: Capture> Backend for Recorder<B> {
         done.and_then(|()| self.backend.flush())
     }
 
+    fn no_fp8(&self) -> Option<String> {
+        self.backend.no_fp8()
+    }
+
     fn graphs(&self) -> Option<Graphs> {
         Some(self.counts.clone())
     }

@@ -123,7 +123,7 @@ macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident { $($code:ident,)* })*) => {
         $(
             $(#[$doc])*
-            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
             #[allow(missing_docs)]
             pub enum $name {
                 $($code,)*
@@ -352,5 +352,13 @@ arguments! {
         values: DevicePtr, residual: DevicePtr, wire: DevicePtr, decoded: DevicePtr,
         scales: DevicePtr, count: u64, block: u64, format: u32, percentile: u32, width: u32,
         add: u32, looks: u32, sums: u32,
+    }
+
+    /// A matrix of bf16, rows one behind the other, that becomes codes of eight bits, the rows of which are
+    /// `pitch` apart: those of the matrix, or its columns. `parts` has the largest magnitudes of `number`
+    /// parts, `back` what codes are to be multiplied by.
+    Eight {
+        x: DevicePtr, parts: DevicePtr, back: DevicePtr, out: DevicePtr,
+        rows: u64, columns: u64, pitch: u64, number: u32, format: u32,
     }
 }

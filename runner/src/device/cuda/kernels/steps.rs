@@ -3,7 +3,7 @@
 use super::channels::Incoming;
 use super::{
     Arguments, Broadcast, Combine, ConvolutionStep, DevicePtr, Launch, Product, Source, Storage,
-    Tail, attention, axes, channels, convolution, elementwise, layout, rows,
+    Tail, attention, axes, channels, convolution, eight, elementwise, layout, rows,
 };
 use crate::device::cpu::Call;
 use pipewright_core::graph::autodiff::ComputationKind;
@@ -51,11 +51,21 @@ pub struct ProductStep {
     pub bias: DevicePtr,
     /// Whether f32 factors may be rounded to TF32. Our own kernel does not.
     pub tf32: bool,
+    /// Where both factors are codes of eight bits, and the result is of bf16 or f32.
+    pub eight: Option<eight::Factors>,
 }
 
 impl ProductStep {
+    /// Of factors in eight bits the same product in bf16, and what has to be launched before it.
+    pub fn in_bf16(&self) -> Option<([Launch; 2], Self)> {
+        self.eight.as_ref().map(|factors| eight::widened(self, factors))
+    }
+
     /// The product by our own kernel, a bias by another.
     pub fn launches(&self, storage: Storage) -> Vec<Launch> {
+        if let Some((before, product)) = self.in_bf16() {
+            return before.into_iter().chain(product.launches(storage)).collect();
+        }
         let (args, to) = (self.args, if self.to_f32 { "_to_f32" } else { "" });
         let kernel = format!("product_{}{to}", storage.suffix());
         let batch = args.batch[0].saturating_mul(args.batch[1]).min(1 << 15);
@@ -146,14 +156,18 @@ impl Plan {
     }
 
     pub(super) fn product(&mut self, args: Product, to_f32: bool) {
-        let tf32 = self.tf32;
-        self.steps.push(Step::Product(ProductStep { args, to_f32, bias: DevicePtr::NULL, tf32 }));
+        self.multiply(args, (DevicePtr::NULL, to_f32), None);
     }
 
-    /// A product with a bias.
-    pub(super) fn product_and(&mut self, args: Product, bias: DevicePtr) {
+    /// A product with a bias, or none, of factors in the storage type or in eight bits.
+    pub(super) fn multiply(
+        &mut self,
+        args: Product,
+        (bias, to_f32): (DevicePtr, bool),
+        eight: Option<eight::Factors>,
+    ) {
         let tf32 = self.tf32;
-        self.steps.push(Step::Product(ProductStep { args, to_f32: false, bias, tf32 }));
+        self.steps.push(Step::Product(ProductStep { args, to_f32, bias, tf32, eight }));
     }
 
     /// Scratch of so many bytes from the beginning on: valid until the next computation.

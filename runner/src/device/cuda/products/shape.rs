@@ -103,6 +103,18 @@ impl Shape {
         })
     }
 
+    /// Whether the library may have it of factors in eight bits, with a result of so many bytes an element:
+    /// both lie along the axis that is summed, and all columns are whole accesses of 16 bytes.
+    pub fn is_for_eight(&self, result_bytes: u64) -> bool {
+        let Self { first, second, result, batch, repeats, .. } = self;
+        let whole = |operand: &Operand| (operand.rows | operand.leading).is_multiple_of(16);
+        let lie_along = first.transposed && !second.transposed && whole(first) && whole(second);
+        lie_along
+            && *batch == 1
+            && *repeats == 1
+            && (result.leading * result_bytes).is_multiple_of(16)
+    }
+
     /// Elements to skip in `a`, `b` and `c` for a call.
     pub fn offsets(&self, product: &Product, repeat: u64) -> [u64; 3] {
         [product.a_batch, product.b_batch, product.c_batch].map(|[outer, _]| outer * repeat)
@@ -112,8 +124,76 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cuda::kernels::DevicePtr;
+    use crate::device::cpu::{Call, Draw, Phase, Turn};
+    use crate::device::cuda::kernels::{Buffers, DevicePtr, Step, Storage, steps};
+    use pipewright_core::graph::autodiff::ComputationKind;
+    use pipewright_core::graph::{Op, TensorSpec};
+    use pipewright_core::plan::Precision;
     use proptest::prelude::*;
+
+    /// All three products of a linear layer, whatever its sizes: the library sums along both factors' rows.
+    #[test]
+    fn factors_in_eight_bits_lie_along_their_sums() {
+        use ComputationKind::{Forward, InputGradient, WeightGradient};
+        for (rows, inputs, outputs) in [(48, 32, 80), (5, 24, 40), (7, 9, 12), (16, 16, 21)] {
+            let op = Op::Linear { out_features: outputs, bias: true };
+            let (x, y) = (TensorSpec::f32(vec![inputs]), TensorSpec::f32(vec![outputs]));
+            for (kind, sizes) in [
+                (Forward, [rows, outputs, inputs]),
+                (InputGradient, [rows, inputs, outputs]),
+                (WeightGradient, [outputs, inputs, rows]),
+            ] {
+                let product = product_of(&op, kind, (&x, &y), rows);
+                let shape = Shape::of(&product).expect("the library knows it");
+                let [m, n, k] = sizes;
+                let depth = k.next_multiple_of(16);
+                let of = |operand: &Operand| (operand.rows, operand.columns, operand.leading);
+                assert!(shape.swapped && shape.first.transposed && !shape.second.transposed);
+                assert_eq!(of(&shape.first), (depth, n, depth), "{kind:?}");
+                assert_eq!(of(&shape.second), (depth, m, depth), "{kind:?}");
+                assert_eq!(of(&shape.result), (n, m, n), "{kind:?}");
+                assert_eq!(product.to_f32, kind == WeightGradient);
+                let bytes = if product.to_f32 { 4 } else { 2 };
+                assert_eq!(shape.is_for_eight(bytes), (n * bytes).is_multiple_of(16), "{kind:?}");
+            }
+        }
+    }
+
+    fn product_of(
+        op: &Op,
+        kind: ComputationKind,
+        (x, y): (&TensorSpec, &TensorSpec),
+        samples: u64,
+    ) -> ProductStep {
+        let call = Call {
+            op,
+            kind,
+            inputs: &[x],
+            output: y,
+            samples,
+            phase: Phase::Train,
+            loss_scale: 1.0,
+            wanted: 1,
+            threads: 1,
+            draw: Draw::default(),
+            turn: Turn::default(),
+            precision: Precision::Fp8,
+        };
+        let [of_read, of_write] = [[DevicePtr(1 << 20); 2], [DevicePtr(2 << 20); 2]];
+        let buffers = Buffers {
+            reads: &of_read,
+            writes: &of_write,
+            params: &of_read,
+            gradients: &of_write,
+            ..Buffers::default()
+        };
+        let plan = steps(&call, &buffers, Storage::from(call.precision));
+        let product = plan.steps.iter().find_map(|step| match step {
+            Step::Product(product) => Some(*product),
+            _ => None,
+        });
+        product.expect("a product")
+    }
 
     /// What the library would do with memory.
     fn by_columns(shape: &Shape, product: &Product, a: &[i64], b: &[i64], c: &mut [i64]) {
@@ -193,7 +273,7 @@ mod tests {
                 a_strides, b_strides, c_strides, a_batch, b_batch, c_batch,
             };
             let bias = DevicePtr(u64::from(bias));
-            let product = ProductStep { args, to_f32: false, bias, tf32: false };
+            let product = ProductStep { args, to_f32: false, bias, tf32: false, eight: None };
             let Some(shape) = Shape::of(&product) else {
                 prop_assert!(bias.0 != 0 && across[2], "only biases along the other axis");
                 return Ok(());
