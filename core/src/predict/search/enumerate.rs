@@ -94,7 +94,8 @@ fn meshes(space: &Space<'_>) -> Vec<(u32, u32, u32)> {
                 continue;
             }
             let room = space.devices / (tensor * lanes);
-            let divides = |r: &u32| space.mini_batch.is_multiple_of(u64::from(*r));
+            let parts = u64::from(space.fixed.micro_batches.unwrap_or(1).max(1));
+            let divides = |r: &u32| space.mini_batch.is_multiple_of(u64::from(*r) * parts);
             let replicas = match space.fixed.replicas {
                 Some(fixed) => Some(fixed).filter(|r| *r > 0 && *r <= room && divides(r)),
                 None => (1..=room).rev().find(divides),

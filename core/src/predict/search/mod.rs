@@ -77,8 +77,8 @@ impl Space<'_> {
 pub enum SearchError {
     /// No combination of the fixed choices exists.
     #[error(
-        "no plan has what is fixed: {why}; leave one of --lanes, --replicas, --tensor, \
-         --micro-batches, --schedule open"
+        "no plan has what is fixed: {why}; leave one of ranks, replicas, stages, micro-batches and \
+         schedule open"
     )]
     Empty {
         /// What they would have to satisfy.

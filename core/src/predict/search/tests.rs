@@ -60,6 +60,21 @@ fn no_choice_is_better_than_its_bound() {
 }
 
 #[test]
+fn replicas_leave_room_for_fixed_micro_batches() {
+    let case = Case::new(Preset::Vgg16, "dgx-a100");
+    let model = |samples| case.work(samples);
+    let mut space = case.space(&model, 32);
+    // Eight replicas would fill the devices, and leave four samples each.
+    space.fixed = Fixed { stages: Some(4), micro_batches: Some(16), ..Fixed::default() };
+    let (_, candidates) = enumerate::candidates(&space).unwrap();
+    assert!(candidates.iter().any(|c| c.choice.lanes == 4 && c.choice.replicas == 2));
+    assert!(candidates.iter().all(|c| c.choice.replicas <= 2 && c.choice.micro_batches == 16));
+    space.fixed.micro_batches = Some(5);
+    let none = enumerate::candidates(&space).err().unwrap().to_string();
+    assert!(none.contains("must divide 32 samples"), "{none}");
+}
+
+#[test]
 fn a_plain_choice_is_worth_what_its_plan_predicts() {
     let case = Case::new(Preset::Vgg16, "dgx-a100");
     let model = |samples| case.work(samples);
