@@ -107,7 +107,8 @@ impl Backend for Emulated {
     }
 
     fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
-        ages.extend(self.marks[..count].iter().map(|mark| mark.elapsed().as_nanos() as u64));
+        let now = Instant::now();
+        ages.extend(self.marks[..count].iter().map(|mark| (now - *mark).as_nanos() as u64));
         Ok(())
     }
 

@@ -172,11 +172,11 @@ impl Accelerator for Distant {
     }
 
     fn ages(&mut self, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
-        let count = self.moments.len() as u64;
+        let (now, count) = (Instant::now(), self.moments.len() as u64);
         let marks = (1..).zip(self.moments.drain(..));
         ages.extend(marks.map(|(number, mark)| match self.apart {
             Some(apart) => (count - number) * apart,
-            None => mark.elapsed().as_nanos() as u64,
+            None => (now - mark).as_nanos() as u64,
         }));
         Ok(())
     }
