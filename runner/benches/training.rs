@@ -7,9 +7,8 @@
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec};
 use pipewright_core::plan::{Optimizer, Precision};
-use pipewright_runner::device::cpu::{
-    Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update, launch, packed, squares,
-};
+use pipewright_kernels::cpu::{launch, packed, squares};
+use pipewright_kernels::{Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update};
 use std::time::{Duration, Instant};
 
 /// Words of a tensor: larger than any cache.

@@ -1,7 +1,7 @@
 //! Training on a GPU's kernels: ranks whose device is the emulator of `cuda_kernels`, or a GPU where there is
 //! one, train as those of the processor do, up to the order of sums.
 
-#[path = "kernels/case.rs"]
+#[path = "../kernels/tests/kernels/case.rs"]
 #[allow(dead_code, reason = "what other suites need of it")]
 mod case;
 mod common;
@@ -16,9 +16,9 @@ mod emulator;
 mod golden;
 #[path = "cuda_engine/precisions.rs"]
 mod precisions;
-#[path = "kernels/vector.rs"]
+#[path = "../kernels/tests/kernels/vector.rs"]
 mod vector;
-#[path = "kernels/golden.rs"]
+#[path = "../kernels/tests/kernels/golden.rs"]
 mod vectors;
 
 use common::{draft, draft_of, networks};

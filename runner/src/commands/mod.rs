@@ -29,10 +29,10 @@ mod show;
 mod simulate;
 
 use crate::args::{Cli, Command};
-use crate::device::cpu::without_kernel;
 use crate::failure::{Code, Failure};
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::Plan;
+use pipewright_kernels::cpu::without_kernel;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::path::Path;

@@ -2,10 +2,10 @@
 
 use super::chain::Link;
 use super::coder::Coder;
-use super::cpu::{Call, Rule, Update};
 use crate::transport::TransportError;
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
+use pipewright_kernels::{Call, Rule, Update};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -21,7 +21,7 @@ pub struct Place {
 }
 
 /// A computation's tensors by their places in the arena; what they are says
-/// [`Operands`](super::cpu::Operands).
+/// [`Operands`](pipewright_kernels::Operands).
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     /// Values read.

@@ -10,7 +10,6 @@
 //! (a ReLU, a GELU) it does before it rounds.
 
 use super::accelerator::Places;
-use super::cpu::Call;
 use super::cuda::kernels::MOST_TERMS;
 use Part::{
     Add, NormChannels, NormGradient, NormRows, NormWeights, PoolGradient, Relu, ReluGradient,
@@ -18,6 +17,7 @@ use Part::{
 };
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Op, TensorSpec};
+use pipewright_kernels::Call;
 
 /// A computation of a chain.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,6 @@
 mod accelerator;
 mod chain;
 mod coder;
-pub mod cpu;
 pub mod cuda;
 mod fabric;
 pub mod model;

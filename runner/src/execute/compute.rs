@@ -3,13 +3,14 @@
 use super::arena::{Arena, Slices};
 use super::error::Fault;
 use super::rank::{Batch, Rank, StepCounts};
-use crate::device::cpu::{Call, Draw, Operands, Parameter, Phase, Turn, Update, launch, packed};
 use crate::device::{Accelerator, Link, ParameterPlaces, Place, Places};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::graph::TensorSpec;
 use pipewright_core::ids::{MicroBatch, StageId};
 use pipewright_core::plan::{Kernel, Operand, ParamPlace, Region, StageProgram};
 use pipewright_core::schedule::{Action, ActionKind};
+use pipewright_kernels::cpu::{launch, packed};
+use pipewright_kernels::{Call, Draw, Operands, Parameter, Phase, Turn, Update};
 use smallvec::SmallVec;
 use std::ops::Range;
 

@@ -15,11 +15,11 @@ use super::arena::Slices;
 use super::loss_scale::LossScale;
 use super::rank::{Rank, tied_to};
 use crate::device::DeviceError;
-use crate::device::cpu::squares;
 use crate::transport::{REDUCE_MAX, ReduceOp, Transport, TransportError};
 use pipewright_core::graph::Graph;
 use pipewright_core::ids::ParamId;
 use pipewright_core::plan::{ParamPlace, Region, StageProgram, Training};
+use pipewright_kernels::cpu::squares;
 use serde::{Deserialize, Serialize};
 
 /// Keeps the division finite for a gradient of length zero, as PyTorch does.
@@ -47,7 +47,7 @@ impl Judge {
         let count = if training.judges_gradients() { graph.params().len() } else { 0 };
         let values = statistics(stages).map(|region| region.bytes.0 as usize / 4).sum();
         Self {
-            limit: training.clip_norm.map(crate::device::cpu::decimal),
+            limit: training.clip_norm.map(pipewright_kernels::decimal),
             skips: training.skips().is_some(),
             squares: vec![0.0; count],
             norm: 0.0,

@@ -12,7 +12,6 @@ use super::rate::Rates;
 use super::record::Recorder;
 use super::replica::Replica;
 use crate::data::DataSet;
-use crate::device::cpu::{Rule, team};
 use crate::device::model::Model;
 use crate::device::{Accelerator, DeviceError, Graphs};
 use crate::init::init_param;
@@ -23,6 +22,8 @@ use pipewright_core::ids::{NodeId, ParamId};
 use pipewright_core::plan::{Instruction, Plan, Program, StageProgram};
 use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::{Wait, Work};
+use pipewright_kernels::Rule;
+use pipewright_kernels::cpu::team;
 
 /// Which samples a pass takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

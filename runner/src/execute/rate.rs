@@ -1,8 +1,8 @@
 //! The learning rate of each step.
 
-use crate::device::cpu::decimal;
 use pipewright_core::elastic::Origin;
 use pipewright_core::plan::{Decay, Plan, RateSchedule};
+use pipewright_kernels::decimal;
 
 /// The course of a plan's learning rate. It is written in steps of the mini-batch that was planned
 /// with: where mini-batches are of another size, the same samples make the same way along it.

@@ -5,7 +5,8 @@ use super::{Emulated, Make, Trained, compute, emulated, emulator, first_gpu, tra
 use pipewright_core::graph::{Graph, GraphBuilder, Op};
 use pipewright_core::plan::{Draft, Plan, Precision};
 use pipewright_core::schedule::ScheduleKind;
-use pipewright_runner::device::cpu::{self, Call, Operands};
+use pipewright_kernels::cpu;
+use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::{Backend, Driver, Engine};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

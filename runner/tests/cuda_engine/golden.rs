@@ -6,7 +6,7 @@ use super::{Emulated, Make, emulated, emulator, on_gpu, train_and, vectors};
 use pipewright_core::plan::{Plan, Precision, Region};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
-use pipewright_runner::device::cpu::{Call, Operands};
+use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::{Backend, Driver, Engine};
 use pipewright_runner::device::{Accelerator, Place, Places};
 use pipewright_runner::execute::Rank;

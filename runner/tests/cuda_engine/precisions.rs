@@ -8,7 +8,7 @@ use pipewright_core::plan::{
     DataParallel, DataParallelMode, Draft, Plan, Precision, Program, Region,
 };
 use pipewright_core::schedule::ScheduleKind;
-use pipewright_runner::device::cpu::{Call, Rule, Update};
+use pipewright_kernels::{Call, Rule, Update};
 use pipewright_runner::device::cuda::Engine;
 use pipewright_runner::device::{Accelerator, Coder, DeviceError, ParameterPlaces, Places};
 use pipewright_runner::execute::{Injury, Place, Probe, Rank};

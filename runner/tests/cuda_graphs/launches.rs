@@ -6,8 +6,8 @@ use pipewright_core::graph::autodiff::ComputationKind::{Forward, InputGradient};
 use pipewright_core::graph::{Graph, Op, TensorSpec};
 use pipewright_core::plan::{Kernel, Plan, Precision, StageProgram};
 use pipewright_core::predict::predict;
+use pipewright_kernels::{Call, Draw, Phase, Turn};
 use pipewright_runner::device::Part;
-use pipewright_runner::device::cpu::{Call, Draw, Phase, Turn};
 use pipewright_runner::device::cuda::kernels::{
     Buffers, Computed, DevicePtr, Storage, fused, steps,
 };

@@ -8,7 +8,8 @@ use pipewright_core::compress::narrow::{E4m3, E5m2, Format, narrow_finite, widen
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Op, TensorSpec};
 use pipewright_core::plan::Precision;
-use pipewright_runner::device::cpu::{self, Call, Operands};
+use pipewright_kernels::cpu;
+use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::kernels::{DevicePtr, Float8, Step, Storage};
 
 /// A linear layer over rows of a sequence.

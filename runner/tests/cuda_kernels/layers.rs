@@ -10,7 +10,7 @@ use pipewright_core::graph::presets::Preset;
 use pipewright_core::graph::{Op, TensorSpec};
 use pipewright_core::ids::StageId;
 use pipewright_core::plan::Precision;
-use pipewright_runner::device::cpu::{Call, Draw, Operands, Phase, Turn};
+use pipewright_kernels::{Call, Draw, Operands, Phase, Turn};
 use pipewright_runner::device::cuda::kernels::{
     Buffers, ConvolutionPass, ConvolutionStep, DevicePtr, Step, Storage, steps,
 };

@@ -7,7 +7,7 @@ use crate::layers::convolutions;
 use crate::like_the_processor::compare_by;
 use crate::memory::{Tensor, on_the_emulator_by, run};
 use pipewright_core::units::Bytes;
-use pipewright_runner::device::cpu::{Call, Operands};
+use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::Convolutions;
 use pipewright_runner::device::cuda::kernels::{Step, Storage};
 use std::cell::RefCell;

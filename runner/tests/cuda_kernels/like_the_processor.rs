@@ -5,7 +5,8 @@ use crate::emulator;
 use crate::memory::{numbers, on_the_emulator, stored};
 use crate::nodes::{self, SMALL, Sizes};
 use pipewright_core::graph::{DType, Op, TensorSpec};
-use pipewright_runner::device::cpu::{self, Call, Draw, Operands};
+use pipewright_kernels::cpu;
+use pipewright_kernels::{Call, Draw, Operands};
 use pipewright_runner::device::cuda::kernels::{Source, Storage};
 
 /// Larger than a block and no multiple of anything.

@@ -1,24 +1,24 @@
 //! Tests of the CUDA kernels without a GPU: they are compiled for the processor and run by an emulator
 //! of a grid of threads (`emulator.h`), and must do what the processor's kernels do.
 
-#[path = "../kernels/by_hand.rs"]
+#[path = "../../kernels/tests/kernels/by_hand.rs"]
 mod by_hand;
-#[path = "../kernels/case.rs"]
+#[path = "../../kernels/tests/kernels/case.rs"]
 mod case;
 mod codecs;
 mod eight;
 mod emulator;
-#[path = "../kernels/golden.rs"]
+#[path = "../../kernels/tests/kernels/golden.rs"]
 mod golden;
 mod layers;
 mod library;
 mod like_the_processor;
 mod memory;
-#[path = "../kernels/nodes.rs"]
+#[path = "../../kernels/tests/kernels/nodes.rs"]
 mod nodes;
 mod nvrtc;
 mod optimizer;
-#[path = "../kernels/vector.rs"]
+#[path = "../../kernels/tests/kernels/vector.rs"]
 mod vector;
 
 use memory::on_the_emulator;

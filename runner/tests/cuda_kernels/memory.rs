@@ -3,7 +3,7 @@
 
 use crate::emulator;
 use half::{bf16, f16};
-use pipewright_runner::device::cpu::{Call, Operands};
+use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::kernels::{
     Buffers, DevicePtr, Operand, Step, Storage, is_stored, steps,
 };

@@ -4,7 +4,8 @@ use crate::case::Noise;
 use crate::emulator;
 use crate::memory::{Tensor, stored};
 use pipewright_core::plan::Optimizer;
-use pipewright_runner::device::cpu::{Parameter, Rule, Update, squares};
+use pipewright_kernels::cpu::squares;
+use pipewright_kernels::{Parameter, Rule, Update};
 use pipewright_runner::device::cuda::kernels::Storage;
 use pipewright_runner::device::cuda::kernels::bulk::{self, Tables};
 

@@ -7,8 +7,8 @@ use super::training::{On, Run, plan, train};
 use pipewright_core::compress::Reduction;
 use pipewright_core::plan::{DataParallel, Plan, Region};
 use pipewright_core::units::Bytes;
+use pipewright_kernels::cpu::squares;
 use pipewright_runner::device::Accelerator;
-use pipewright_runner::device::cpu::squares;
 use pipewright_runner::device::cuda::Engine;
 
 /// Values of regions: more than a chunk, one, a chunk.

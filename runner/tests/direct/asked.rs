@@ -2,7 +2,7 @@
 
 use super::wires::Wired;
 use pipewright_core::plan::{Precision, Region};
-use pipewright_runner::device::cpu::{Call, Rule, Update};
+use pipewright_kernels::{Call, Rule, Update};
 use pipewright_runner::device::{Accelerator, Coder, DeviceError, ParameterPlaces, Places};
 
 impl<A: Accelerator> Accelerator for Wired<A> {

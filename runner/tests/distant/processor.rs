@@ -2,9 +2,8 @@
 
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
-use pipewright_runner::device::cpu::{
-    Call, Operands, Parameter, Rule, Update, launch, packed, squares,
-};
+use pipewright_kernels::cpu::{launch, packed, squares};
+use pipewright_kernels::{Call, Operands, Parameter, Rule, Update};
 use pipewright_runner::device::{
     Accelerator, Coder, DeviceError, Link, ParameterPlaces, Place, Places,
 };

@@ -12,13 +12,13 @@ use super::kernels::bulk::{
 use super::kernels::{
     Buffers, DevicePtr, Operand, Plan, Step, Storage, is_stored, missing, narrow, steps, widen,
 };
-use crate::device::cpu::{Call, Rule, Update};
 use crate::device::{
     Accelerator, Coder, DeviceError, Graphs, Link, ParameterPlaces, Place, Places,
 };
 use gradients::Gradients;
 use pipewright_core::plan::{Optimizer, Precision, Region};
 use pipewright_core::units::Bytes;
+use pipewright_kernels::{Call, Rule, Update};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 

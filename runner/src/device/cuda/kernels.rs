@@ -2,7 +2,7 @@
 //! training graph becomes.
 //!
 //! Nothing here needs a GPU or a library: [`steps`] says what to launch, the host launches it, and
-//! the tests run the same launches in an emulator, against [`cpu`](crate::device::cpu).
+//! the tests run the same launches in an emulator, against [`cpu`](pipewright_kernels::cpu).
 //!
 //! Storage: activations, gradients of activations and trained parameters are of one [`Storage`] type;
 //! gradients of parameters, statistics (saved and running), log-sum-exps, probabilities and targets of

@@ -95,7 +95,6 @@ pub fn pick(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cpu::{Call, Draw, Phase, Turn};
     use crate::device::cuda::Library;
     use crate::device::cuda::convolutions::choose::describe;
     use crate::device::cuda::kernels::ConvolutionPass;
@@ -103,6 +102,7 @@ mod tests {
     use pipewright_core::graph::autodiff::ComputationKind;
     use pipewright_core::graph::{Op, TensorSpec};
     use pipewright_core::plan::Precision;
+    use pipewright_kernels::{Call, Draw, Phase, Turn};
 
     /// A pair of each kind is another number, so that none can stand for its neighbour.
     fn conv(groups: u64) -> Op {

@@ -1,8 +1,8 @@
 //! Attention of separate tensors, and of queries, keys and values that lie side by side.
 
 use super::{Attention, Buffers, DevicePtr, Plan, Source};
-use crate::device::cpu::Call;
 use pipewright_core::graph::Op;
+use pipewright_kernels::Call;
 
 /// Keys of a tile, or queries.
 const TILE: u32 = 32;

@@ -5,9 +5,9 @@
 
 use super::{Codec, DevicePtr, Float8, Launch, Optimizer, Source, Squares, Storage};
 use crate::device::Coded;
-use crate::device::cpu::decimal;
 use pipewright_core::compress::{CodecKind, Rounding, Scale};
 use pipewright_core::plan;
+use pipewright_kernels::decimal;
 use smallvec::SmallVec;
 
 /// Elements of a tensor that a block takes.

@@ -4,8 +4,8 @@ use super::{
     Bilinear, Buffers, DevicePtr, Launch, LocalResponse, MOST_TERMS, NormChannels, NormGroups,
     Plan, Pool, Source, Tail,
 };
-use crate::device::cpu::{Call, Phase};
 use pipewright_core::graph::Op;
+use pipewright_kernels::{Call, Phase};
 
 pub fn pair(sizes: &[u64]) -> [u32; 2] {
     [sizes[0] as u32, sizes[1] as u32]

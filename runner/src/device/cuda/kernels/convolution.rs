@@ -7,8 +7,8 @@ use super::channels::channel_sums;
 use super::eight::{GRADIENTS, VALUES, multiply};
 use super::elementwise::Wanted;
 use super::{Buffers, ColumnSums, DevicePtr, Plan, Product, Step, rows};
-use crate::device::cpu::Call;
 use pipewright_core::graph::Op;
+use pipewright_kernels::Call;
 pub use step::{ConvolutionPass, ConvolutionShape, ConvolutionStep};
 
 /// Rows, inputs and outputs of a linear layer.

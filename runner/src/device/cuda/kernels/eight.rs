@@ -8,8 +8,8 @@
 //! their columns are turned on the way. Scales stay on the device.
 
 use super::{DevicePtr, Eight, Float8, Launch, Plan, Product, ProductStep, Source};
-use crate::device::cpu::Call;
 use pipewright_core::plan::Precision;
+use pipewright_kernels::Call;
 
 /// Activations and weights.
 pub(super) const VALUES: Float8 = Float8::E4m3;

@@ -4,8 +4,8 @@ use super::{
     Buffers, Curve, DevicePtr, Dropout, Elementwise, Launch, MOST_TERMS, Map, Plan, Source,
     Storage, SumTerms, Tail,
 };
-use crate::device::cpu::{Call, Mask, Phase};
 use pipewright_core::graph::{Function, Op};
+use pipewright_kernels::{Call, Mask, Phase};
 
 fn curve(function: Function) -> u32 {
     let curve = match function {

@@ -11,8 +11,8 @@
 use super::channels::{self, Incoming};
 use super::{Buffers, DevicePtr, Plan, Storage, Tail, Then, elementwise, rows, steps};
 use crate::device::Part;
-use crate::device::cpu::Call;
 use pipewright_core::plan::Precision;
+use pipewright_kernels::Call;
 use smallvec::SmallVec;
 
 /// A computation of a chain.

@@ -6,8 +6,8 @@ use super::{
     Broadcast, Buffers, ColumnSums, Combine, DevicePtr, Embedding, Launch, Plan, Reduce, Rope,
     Source, Strided, Transposed, rows,
 };
-use crate::device::cpu::Call;
 use pipewright_core::graph::Op;
+use pipewright_kernels::Call;
 
 /// `out [whole] = a op b` for every sample.
 fn broadcast(

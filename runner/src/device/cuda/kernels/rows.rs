@@ -1,8 +1,8 @@
 //! Softmax, norms of rows and losses; sums over rows.
 
 use super::{Buffers, ColumnSums, DevicePtr, Launch, Loss, NormRows, Plan, Rows, Source, Tail};
-use crate::device::cpu::Call;
 use pipewright_core::graph::Op;
+use pipewright_kernels::Call;
 
 /// Rows and columns of the call's output, the last axis being the columns.
 fn shape(call: &Call) -> (u64, u64) {

@@ -5,12 +5,12 @@ use super::{
     Arguments, Broadcast, Combine, ConvolutionStep, DevicePtr, Launch, Product, Source, Storage,
     Tail, attention, axes, channels, convolution, eight, elementwise, layout, rows,
 };
-use crate::device::cpu::Call;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Interpolation, Op};
 use pipewright_core::plan::Precision;
+use pipewright_kernels::Call;
 
-/// Where a computation's tensors are, as [`Operands`](crate::device::cpu::Operands) has them.
+/// Where a computation's tensors are, as [`Operands`](pipewright_kernels::Operands) has them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buffers<'a> {
     /// Values read, in the order of the table at `Computation`.

@@ -124,11 +124,11 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cpu::{Call, Draw, Phase, Turn};
     use crate::device::cuda::kernels::{Buffers, DevicePtr, Step, Storage, steps};
     use pipewright_core::graph::autodiff::ComputationKind;
     use pipewright_core::graph::{Op, TensorSpec};
     use pipewright_core::plan::Precision;
+    use pipewright_kernels::{Call, Draw, Phase, Turn};
     use proptest::prelude::*;
 
     /// All three products of a linear layer, whatever its sizes: the library sums along both factors' rows.

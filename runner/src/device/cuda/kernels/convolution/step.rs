@@ -10,7 +10,6 @@
 //! ```
 
 use super::{Matrix, product};
-use crate::device::cpu::{Call, Geometry};
 use crate::device::cuda::kernels::axes::Axes;
 use crate::device::cuda::kernels::{
     Broadcast, Combine, Depthwise, DevicePtr, Launch, Plan, Product, Reduce, Source, Step, Storage,
@@ -19,6 +18,7 @@ use crate::device::cuda::kernels::{
 use pipewright_core::graph::Op;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::plan::Precision;
+use pipewright_kernels::{Call, Geometry};
 
 /// Which of a convolution's three tensors is computed from the two others. A transposed convolution
 /// is the input gradient of another one, and the other way round.

@@ -1,0 +1,57 @@
+//! A learnt vector per token, plus one per position and one for the kind of token: the kind of
+//! all tokens is the first, as long as no other kind can be told.
+//!
+//! Tokens are u32 `[samples, length]`; the tables come in the order of [`Op::params`].
+
+use super::chunks;
+use crate::{Call, Operands};
+use pipewright_core::graph::Op;
+
+/// Which tables exist besides that of the tokens: positions, kinds.
+fn tables(call: &Call) -> [bool; 2] {
+    let Op::Embedding { positions, kinds, .. } = call.op else {
+        unreachable!("{} is no embedding", call.op.name());
+    };
+    [*positions > 0, *kinds > 0]
+}
+
+/// # Panics
+/// When a token is not in the table: data sets are checked when they are opened.
+pub fn forward(call: &Call, operands: Operands) {
+    let [length, features] = [call.output.shape[0] as usize, call.output.shape[1] as usize];
+    let tokens: &[u32] = bytemuck::cast_slice(operands.reads[0]);
+    let [positions, kinds] = tables(call);
+    let params = &*operands.params;
+    let kind = kinds.then(|| &params[1 + usize::from(positions)][..features]);
+    let threads = chunks::worth(call.threads, operands.writes[0].len());
+    chunks::for_each(threads, operands.writes[0], features, |i, y| {
+        y.copy_from_slice(row(params[0], tokens[i] as usize, features));
+        let position = positions.then(|| row(params[1], i % length, features));
+        for term in position.into_iter().chain(kind) {
+            y.iter_mut().zip(term).for_each(|(y, term)| *y += term);
+        }
+    });
+}
+
+fn row(table: &[f32], index: usize, features: usize) -> &[f32] {
+    &table[index * features..][..features]
+}
+
+/// A vector's gradient is the sum over the places where it was read, in their order.
+pub fn weight_gradient(call: &Call, operands: Operands) {
+    let [length, features] = [call.output.shape[0] as usize, call.output.shape[1] as usize];
+    let tokens: &[u32] = bytemuck::cast_slice(operands.reads[0]);
+    let [positions, kinds] = tables(call);
+    let rows = || operands.reads[1].chunks_exact(features).enumerate();
+    let mut add = |table: usize, index: usize, gy: &[f32]| {
+        let gradient = &mut operands.gradients[table][index * features..][..features];
+        gradient.iter_mut().zip(gy).for_each(|(g, gy)| *g += gy);
+    };
+    rows().for_each(|(i, gy)| add(0, tokens[i] as usize, gy));
+    if positions {
+        rows().for_each(|(i, gy)| add(1, i % length, gy));
+    }
+    if kinds {
+        rows().for_each(|(_, gy)| add(1 + usize::from(positions), 0, gy));
+    }
+}
