@@ -1,10 +1,11 @@
-//! The one place with pointers: matrix products by the crate `gemm`, behind checked views.
+//! The one place with pointers: matrix products by `gemm`, behind checked views.
 //!
 //! Threads share rows and columns of the result, never a sum. `gemm` has threads of its own, but
 //! meets after every block of a sum, and packs factors on one of them.
 
 use super::team::both;
-use gemm::Parallelism;
+use gemm_common::Parallelism;
+use gemm_f32::gemm::f32::get_gemm_fn;
 use std::marker::PhantomData;
 
 /// Tiles of `gemm`: parts that are multiples of them leave no thin edges between.
@@ -159,27 +160,38 @@ fn shared(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, threads: u
 }
 
 fn multiply(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product) {
+    let (down, across) = (out.row_stride as isize, 1);
+    let left = (lhs.data.as_ptr(), lhs.column_stride as isize, lhs.row_stride as isize);
+    let right = (rhs.data.as_ptr(), rhs.column_stride as isize, rhs.row_stride as isize);
+    let turned = |(data, column, row)| (data, row, column);
+    // The kernels want a result whose columns are far apart: rows that are become columns.
+    let (rows, columns, (column, row), (left, right)) = if across < down {
+        (out.columns, out.rows, (down, across), (turned(right), turned(left)))
+    } else {
+        (out.rows, out.columns, (across, down), (left, right))
+    };
+    let add = product == Product::Add;
     // SAFETY: every element that the three shapes and strides name is one that `Matrix::new` or
     // `MatrixMut::new` found in its slice (`check`; `transposed` swaps shape and strides together,
-    // cuts name fewer elements), `out` is borrowed mutably so it aliases neither factor, no two
-    // elements of `out` share an address (`MatrixMut::new`), and the two sides of a cut share none.
-    // Strides fit `isize` because they are less than the length of a slice, or multiply an index
-    // that is only 0.
+    // as does the turn above, cuts name fewer elements), `out` is borrowed mutably so it aliases
+    // neither factor, no two elements of `out` share an address (`MatrixMut::new`), and the two
+    // sides of a cut share none. Strides fit `isize` because they are less than the length of a
+    // slice, or multiply an index that is only 0; none is negative.
     unsafe {
-        gemm::gemm(
-            out.rows,
-            out.columns,
+        get_gemm_fn()(
+            rows,
+            columns,
             lhs.columns,
             out.data,
-            1,
-            out.row_stride as isize,
-            product == Product::Add,
-            lhs.data.as_ptr(),
-            lhs.column_stride as isize,
-            lhs.row_stride as isize,
-            rhs.data.as_ptr(),
-            rhs.column_stride as isize,
-            rhs.row_stride as isize,
+            column,
+            row,
+            add,
+            left.0,
+            left.1,
+            left.2,
+            right.0,
+            right.1,
+            right.2,
             1.0,
             1.0,
             false,
