@@ -7,11 +7,9 @@
 mod bound;
 pub mod chen;
 mod closure;
-pub mod contract;
 mod cut;
 mod edit;
 pub mod exact;
-pub mod fastsa;
 pub mod file;
 mod flow;
 mod front;
