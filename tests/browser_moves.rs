@@ -1,13 +1,11 @@
 //! FastSA's moves a second in the browser, beside the same moves natively: prints both, and holds
 //! both to the same answer: `cargo test --test browser_moves -- --ignored --nocapture` after `make web`.
 
-#[path = "../core/benches/recompute_moves/graph.rs"]
-mod graph;
-
 use pipewright::Outcome;
 use pipewright::explorer::explorer;
-use pipewright_core::recompute::fastsa::{Annealing, Settings};
 use pipewright_core::recompute::{cost, without_recomputation};
+use pipewright_yardsticks::fastsa::{Annealing, Settings};
+use pipewright_yardsticks::graph::training_like;
 use std::time::Instant;
 
 /// Nodes of the graphs, and moves on each.
@@ -40,7 +38,7 @@ fn moves_a_second_in_the_browser() -> Outcome<()> {
 }
 
 fn native(nodes: u32) -> (u64, u64) {
-    let problem = graph::training_like(nodes as usize);
+    let problem = training_like(nodes as usize);
     let start = without_recomputation(&problem);
     let limit = cost(&problem, &start).peak / 3;
     let settings = Settings { limit, moves: MOVES.into(), ..Settings::default() };

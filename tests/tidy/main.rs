@@ -1,10 +1,11 @@
 //! The house rules, as a test: see the tables below, they are the rules.
 //!
 //! `source` reads the repository's files and cuts Rust into tokens, `paths` resolves `use` lines,
-//! `checks` compares with the tables. The tests at the end of `checks` feed each check a bad file
+//! `checks` compares with the tables, `exports` compares files with each other. Tests feed each check a bad file
 //! in memory, so that a check that sees nothing cannot pass for one that finds nothing.
 
 mod checks;
+mod exports;
 mod paths;
 mod source;
 

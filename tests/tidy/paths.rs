@@ -15,7 +15,7 @@ pub fn named(source: &Source) -> Vec<Named> {
     let code = source.code();
     let tokens = tokens(&code);
     let file = module_of(&source.path);
-    let test_file = source.path.ends_with("/tests.rs") || source.path.contains("/tests/");
+    let test_file = in_tests(&source.path);
     let mut found = Vec::new();
     let mut scopes: Vec<Option<&str>> = Vec::new();
     let mut at = 0;
@@ -52,6 +52,11 @@ pub fn named(source: &Source) -> Vec<Named> {
         }
     }
     found
+}
+
+/// Whether a file is part of a package's own tests.
+pub fn in_tests(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
 fn text<'a>(tokens: &[Token<'a>], at: usize) -> &'a str {

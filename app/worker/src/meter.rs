@@ -1,22 +1,20 @@
 //! How many moves FastSA evaluates in a second in this browser, what a forecast of a learning curve takes,
 //! and the inner loop of a search for plans, for whoever measures it.
 
-#[path = "../../../core/benches/recompute_moves/graph.rs"]
-mod graph;
-
 use pipewright_core::adapt::{Point, forecast};
-use pipewright_core::recompute::fastsa::{Annealing, Settings};
 use pipewright_core::recompute::{cost, without_recomputation};
 use pipewright_core::schedule::{ScheduleKind, check};
 use pipewright_core::simulate::{Footprint, Sends, StageCost, estimate};
 use pipewright_core::units::{Bytes, Nanos};
+use pipewright_yardsticks::fastsa::{Annealing, Settings};
+use pipewright_yardsticks::graph::training_like;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// Anneals a graph of `nodes` nodes towards a third of its memory with so many moves: how many of
 /// them were evaluated, and the bytes of the answer's peak. What the clock says is asked outside.
 #[wasm_bindgen]
 pub fn measure_moves(nodes: u32, moves: u32) -> Vec<f64> {
-    let problem = graph::training_like(nodes as usize);
+    let problem = training_like(nodes as usize);
     let start = without_recomputation(&problem);
     let limit = cost(&problem, &start).peak / 3;
     let settings = Settings { limit, moves: moves.into(), ..Settings::default() };

@@ -31,4 +31,4 @@ pub use choice::{Candidate, ChoiceError, Decision, Question, choose, trial_secon
 pub use curve::Curve;
 pub use history::History;
 pub use round::{Chosen, Expected, Round, Trial};
-pub use two_stage::{CurveError, Fitted, Forecast, MOST_AHEAD, Point, forecast};
+pub use two_stage::{CurveError, Fitted, Forecast, Point, forecast};

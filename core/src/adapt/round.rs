@@ -1,8 +1,7 @@
 //! One round of trials: every candidate has trained a little from the same state, and one goes on.
 
-use super::{
-    Candidate, ChoiceError, Decision, Forecast, MOST_AHEAD, Point, Question, choose, forecast,
-};
+use super::two_stage::MOST_AHEAD;
+use super::{Candidate, ChoiceError, Decision, Forecast, Point, Question, choose, forecast};
 use serde::{Deserialize, Serialize};
 
 /// What a candidate's trial showed.

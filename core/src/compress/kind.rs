@@ -1,8 +1,13 @@
 //! Codecs by name and settings, as plans hold them.
 
+use super::bf16::Bf16;
+use super::fp16::Fp16;
+use super::int8::Int8;
+use super::plain::Plain;
+use super::table::Table;
 use super::{
-    Bf16, Cntk, Codec, CodecError, ErrorFeedback, Float8, Fp8, Fp16, Int8, Levels, Plain, PowerSgd,
-    Rounding, Scale, SignNorm, Table, Threshold, TopK, power_sgd,
+    Cntk, Codec, CodecError, ErrorFeedback, Float8, Fp8, Levels, PowerSgd, Rounding, Scale,
+    SignNorm, Threshold, TopK, power_sgd,
 };
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};

@@ -61,22 +61,17 @@ mod table;
 mod top_k;
 mod wire;
 
-pub use bf16::Bf16;
 pub use cntk::{Cntk, Threshold};
 pub use codebook::Levels;
 pub use error::relative_error;
 pub use feedback::ErrorFeedback;
 pub use fp8::{Float8, Fp8, Rounding};
-pub use fp16::Fp16;
-pub use int8::Int8;
 pub use kind::{CodecKind, Method};
 pub use parse::ParseCodecError;
-pub use plain::Plain;
 pub use power_sgd::{PowerSgd, orthogonalise};
 pub use reduction::{Algorithm, Reduction, USUAL};
 pub use scale::Scale;
 pub use sign_norm::SignNorm;
-pub use table::Table;
 pub use top_k::TopK;
 
 use thiserror::Error;

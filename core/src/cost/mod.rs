@@ -18,13 +18,13 @@ mod workload;
 pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Efficiencies, Level, Link};
 pub use codec_speed::CodecSpeed;
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample, SplitSample};
-pub use roofline::roofline;
 pub use workload::{Edge, Item, NetworkError, Rules, Shard, Sync, Workload};
 
 use crate::graph::autodiff::ComputationKind;
 use crate::graph::{Graph, Precision};
 use crate::ids::NodeId;
 use crate::units::Nanos;
+use roofline::roofline;
 
 /// Times of one node for one micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

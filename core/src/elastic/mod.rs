@@ -44,6 +44,6 @@ pub use reroute::{Guest, Place, RerouteError, Rerouted, reroute, reroute_to};
 pub use samples::Origin;
 #[cfg(feature = "script")]
 pub use script::{NAMES, Script, ScriptError};
-pub use size::{Batch, BatchRule, ResizeError};
-pub use text::{POLICIES, PolicyError};
+pub use size::{BatchRule, ResizeError};
+pub use text::PolicyError;
 pub use together::Together;

@@ -8,7 +8,8 @@
 //! Always starts from the plan of the whole job, never from a plan that was made here: so the size
 //! that was lost comes back with the very same plan, and all sizes are functions of one plan.
 
-use super::{Batch, BatchRule, ResizeError, Size};
+use super::size::Batch;
+use super::{BatchRule, ResizeError, Size};
 use crate::graph::Graph;
 use crate::partition::{PartitionError, balanced, layer_times, split};
 use crate::plan::{Plan, PlanError, Resized, ScheduleText};

@@ -4,8 +4,7 @@
 //! ("epoch"). As long as the mini-batch stays, step s begins at position s · b. When it changes,
 //! a position follows from the number of samples before: each generation begins at an [`Origin`],
 //! where the one before it ended, so that no position is left out and none is taken twice, whatever
-//! the sizes were. Which replica takes which places of a mini-batch changes nothing of that
-//! ([`super::Batch::places`]).
+//! the sizes were. Which replica takes which places of a mini-batch changes nothing of that.
 
 use serde::{Deserialize, Serialize};
 

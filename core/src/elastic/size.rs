@@ -71,13 +71,6 @@ impl Batch {
         self.mini_batch / parts.max(1)
     }
 
-    /// Places in the mini-batch that a micro-batch of a replica takes.
-    pub fn places(self, replica: u32, micro_batch: u32) -> std::ops::Range<u64> {
-        let number = u64::from(replica) * u64::from(self.micro_batches) + u64::from(micro_batch);
-        let samples = self.samples();
-        number * samples..(number + 1) * samples
-    }
-
     /// All ways to divide this over so many replicas, best first: micro-batches as large as they
     /// are now, then smaller ones, which need less memory each. Never larger ones. O(√ samples).
     ///
@@ -172,6 +165,13 @@ mod tests {
         BATCH.resized(replicas, rule).map(|all| all[0])
     }
 
+    /// Places in the mini-batch that a micro-batch of a replica takes.
+    fn places(batch: Batch, replica: u32, micro_batch: u32) -> std::ops::Range<u64> {
+        let number = u64::from(replica) * u64::from(batch.micro_batches) + u64::from(micro_batch);
+        let samples = batch.samples();
+        number * samples..(number + 1) * samples
+    }
+
     #[test]
     fn fewer_replicas_accumulate_more() {
         let keep = |micro_batches, replicas| Ok(Batch { mini_batch: 96, micro_batches, replicas });
@@ -215,7 +215,7 @@ mod tests {
                 prop_assert!(batch.samples() <= before.samples());
                 prop_assert!(!keep || batch.mini_batch == mini_batch);
                 let parts = (0..to).flat_map(|r| (0..batch.micro_batches).map(move |m| (r, m)));
-                let places: Vec<u64> = parts.flat_map(|(r, m)| batch.places(r, m)).collect();
+                let places: Vec<u64> = parts.flat_map(|(r, m)| places(batch, r, m)).collect();
                 prop_assert!(places.into_iter().eq(0..batch.mini_batch));
             }
         }

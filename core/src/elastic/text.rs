@@ -7,7 +7,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// What may be asked for, in messages and help.
-pub const POLICIES: &str = "any, fail-stop:RANKS, fixed-size:RANKS, min-max:LEAST:MOST, \
+const POLICIES: &str = "any, fail-stop:RANKS, fixed-size:RANKS, min-max:LEAST:MOST, \
                             deadline:TIME (such as 48h, 90m or 30s), progress:SHARE, \
                             batch-range:LEAST:MOST, or several joined by +";
 

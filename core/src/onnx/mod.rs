@@ -27,7 +27,7 @@ mod tensor;
 mod weights;
 mod window;
 
-pub use weights::{Place, Source, Weight, WeightError, decode};
+pub use weights::{Place, Source, Weight, WeightError};
 
 use crate::graph::{Graph, GraphError};
 use bytes::Bytes;

@@ -135,7 +135,7 @@ impl Imported {
 ///
 /// # Errors
 /// For a type without numbers, or bytes that end within an element.
-pub fn decode(kind: i32, bytes: &[u8]) -> Result<Vec<f32>, String> {
+fn decode(kind: i32, bytes: &[u8]) -> Result<Vec<f32>, String> {
     let wide = |value: f64| value as f32;
     decode_with(kind, bytes, |x| x, wide)
 }

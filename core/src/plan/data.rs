@@ -68,7 +68,7 @@ pub enum Data {
 }
 
 /// What may be asked for, in messages and help.
-pub const DATA_KINDS: &str = "synthetic, shapes, idx:DIR, cifar10:DIR, cifar100:DIR, images:DIR, \
+const DATA_KINDS: &str = "synthetic, shapes, idx:DIR, cifar10:DIR, cifar100:DIR, images:DIR, \
                               tokens16:PATH, tokens32:PATH, npy:DIR or safetensors:FILE";
 
 impl Data {

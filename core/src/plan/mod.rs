@@ -16,7 +16,7 @@ mod training;
 pub use crate::graph::Precision;
 pub use check::PlanError;
 pub use communication::{Choose, Communication, Edges, Way};
-pub use data::{DATA_KINDS, Data};
+pub use data::Data;
 pub use data_parallel::{DataParallel, DataParallelMode};
 pub(crate) use lower::{AreaBytes, area_bytes, value_bytes};
 pub use lower::{Inputs, groups, lay_out, lower, lower_evaluation, training_graphs};

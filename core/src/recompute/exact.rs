@@ -14,7 +14,8 @@
 
 mod states;
 
-use super::{Answer, MOST_BYTES, Problem};
+use super::problem::MOST_BYTES;
+use super::{Answer, Problem};
 use states::{Bits, States};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -7,11 +7,9 @@
 mod bound;
 pub mod chen;
 mod closure;
-pub mod contract;
 mod cut;
 mod edit;
 pub mod exact;
-pub mod fastsa;
 pub mod file;
 mod flow;
 mod front;
@@ -27,7 +25,7 @@ mod tree;
 
 pub use bound::{least_peak, least_time};
 pub use front::Answer;
-pub use problem::{MOST_BYTES, MOST_EDGES, MOST_NODES, Node, Problem, ProblemError};
+pub use problem::{Node, Problem, ProblemError};
 pub use repeat::{Layers, layers};
 pub use search::{Goal, Search};
 pub use sequence::{Cost, SequenceError, check, cost, last_uses, memory, without_recomputation};

@@ -3,7 +3,8 @@
 
 use super::scalar::Scalar;
 use super::{FORMAT, FileError, GraphFile, Label};
-use crate::recompute::{MOST_BYTES, MOST_EDGES, MOST_NODES, Node, Problem, ProblemError};
+use crate::recompute::problem::{MOST_BYTES, MOST_EDGES, MOST_NODES};
+use crate::recompute::{Node, Problem, ProblemError};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use std::fmt;
 

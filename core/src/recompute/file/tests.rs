@@ -1,7 +1,8 @@
 //! What is read, what is refused and how it is said, and what is written.
 
 use super::*;
-use crate::recompute::{Cost, MOST_NODES};
+use crate::recompute::Cost;
+use crate::recompute::problem::{MOST_EDGES, MOST_NODES};
 use std::fmt::Write as _;
 
 /// A graph of these nodes, each the inside of an object.
@@ -161,7 +162,7 @@ fn huge_graphs_are_refused() {
     let count = MOST_NODES + 1 + 10_000_000;
     let error = read(text.as_bytes()).unwrap_err();
     assert_eq!(error, ProblemError::TooLarge { what: "nodes", count, most: MOST_NODES }.into());
-    let inputs = vec!["0"; crate::recompute::MOST_EDGES + 5].join(",");
+    let inputs = vec!["0"; MOST_EDGES + 5].join(",");
     let second = format!(r#""id":1,"bytes":0,"time":0,"inputs":[{inputs}]"#);
     let error = graph(&[FIRST, &second]).unwrap_err().to_string();
     assert!(error.contains("edges, more than the 16000000"), "{error}");

@@ -1,7 +1,8 @@
 //! What is a problem, and what is refused.
 
 use super::{node, output};
-use crate::recompute::{MOST_BYTES, MOST_EDGES, MOST_NODES, Node, Problem, ProblemError};
+use crate::recompute::problem::{MOST_BYTES, MOST_EDGES, MOST_NODES};
+use crate::recompute::{Node, Problem, ProblemError};
 
 #[test]
 fn readers_and_inputs_are_each_others_inverse() {

@@ -1,4 +1,4 @@
-//! The largest prefix sum of a changing array, bytes in use over time: as in `recompute::tree`, but
+//! The largest prefix sum of a changing array, bytes in use over time: as in core's `recompute::tree`, but
 //! for batches of changes that are mostly taken back.
 //!
 //! A value that lives from slot `a` to slot `b` adds its bytes at `a` and takes them away at

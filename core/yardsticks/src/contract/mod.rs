@@ -20,7 +20,7 @@ mod order;
 pub use marks::{Growth, by_size, fused, refined, unmarked};
 pub use order::{Group, MOST_MEMBERS, Order, best_order};
 
-use super::{Node, Problem, ProblemError};
+use pipewright_core::recompute::{Node, Problem, ProblemError};
 
 /// States that are searched for the order of a group.
 pub const STATES: usize = 2_000;

@@ -1,7 +1,7 @@
 //! Which nodes to mark.
 
 use super::{MOST_MEMBERS, put_in_order, with_fixed};
-use crate::recompute::Problem;
+use pipewright_core::recompute::Problem;
 
 /// How far groups may grow.
 #[derive(Clone, Copy, Debug, PartialEq)]

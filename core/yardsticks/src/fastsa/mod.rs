@@ -30,8 +30,8 @@ mod tree;
 
 pub use phases::{Preparation, anneal};
 
-use super::Problem;
 use moves::Dice;
+use pipewright_core::recompute::Problem;
 use slots::{NONE, Slots};
 
 /// Growth of the objective's logarithm with memory, from none to the limit.
@@ -111,7 +111,7 @@ struct Best {
 const FAR: usize = 1 << 14;
 
 impl<'p> Annealing<'p> {
-    /// Starts from a sequence that can be run (see [`super::check`]). `extra` says how many bytes
+    /// Starts from a sequence that can be run (see [`pipewright_core::recompute::check`]). `extra` says how many bytes
     /// each node needs only while it is computed; empty for none.
     pub fn new(problem: &'p Problem, extra: &[u64], sequence: &[u32], settings: Settings) -> Self {
         let slots = Slots::new(problem, extra, sequence);

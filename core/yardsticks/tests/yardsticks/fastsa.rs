@@ -1,8 +1,8 @@
 //! Annealing in phases on a graph like those of training: within the limit, the same every time,
 //! stopped when asked.
 
-use pipewright_core::recompute::fastsa::{Preparation, Settings, anneal};
 use pipewright_core::recompute::{Cost, Node, Problem, check, cost, without_recomputation};
+use pipewright_yardsticks::fastsa::{Preparation, Settings, anneal};
 
 const PREPARATIONS: [Preparation; 3] =
     [Preparation::Nothing, Preparation::Grouping, Preparation::CONTRACTION];

@@ -1,14 +1,12 @@
 //! How many moves FastSA evaluates in a second, and how that falls with the length of the sequence:
-//! `cargo bench -p pipewright-core --bench recompute_moves [MOVES]`, 4 million without a number.
+//! `cargo bench -p pipewright-yardsticks --bench recompute_moves [MOVES]`, 4 million without a number.
 //!
 //! Two phases of an annealing towards a third of the memory: hot, where many moves are made, and the
 //! whole of it.
 
-mod graph;
-
-use graph::training_like;
-use pipewright_core::recompute::fastsa::{Annealing, Settings};
 use pipewright_core::recompute::{cost, without_recomputation};
+use pipewright_yardsticks::fastsa::{Annealing, Settings};
+use pipewright_yardsticks::graph::training_like;
 use std::time::Instant;
 
 /// Nodes of the graphs.

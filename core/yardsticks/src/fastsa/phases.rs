@@ -4,8 +4,10 @@
 //! slowly, in many steps: after an abrupt change the annealing does not find its way back.
 
 use super::{Annealing, Settings};
-use crate::recompute::contract::{Contraction, Growth, STATES, by_size, fused, refined};
-use crate::recompute::{Cost, Problem, ProblemError, cost, least_peak, without_recomputation};
+use crate::contract::{Contraction, Growth, STATES, by_size, fused, refined};
+use pipewright_core::recompute::{
+    Cost, Problem, ProblemError, cost, least_peak, without_recomputation,
+};
 
 /// What is annealed before single nodes are.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,10 +1,10 @@
 //! Contraction: orders of groups against all subsets, contracted sequences against what they stand
 //! for.
 
-use pipewright_core::recompute::contract::{
+use pipewright_core::recompute::{Node, Problem, check, cost, memory, without_recomputation};
+use pipewright_yardsticks::contract::{
     Contraction, Group, Growth, Order, STATES, best_order, by_size, fused, refined,
 };
-use pipewright_core::recompute::{Node, Problem, check, cost, memory, without_recomputation};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -2,7 +2,7 @@
 
 use super::slots::{Move, NONE, Slots};
 use super::{Annealing, Settings};
-use crate::recompute::{Node, Problem, check, cost, memory, without_recomputation};
+use pipewright_core::recompute::{Node, Problem, check, cost, memory, without_recomputation};
 use proptest::prelude::*;
 
 /// Graphs of up to 14 nodes; what each node needs besides; whether a node divides the sequence.

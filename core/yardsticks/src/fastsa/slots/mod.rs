@@ -9,7 +9,7 @@ mod plan;
 
 use super::places::Places;
 use super::tree::Tree;
-use crate::recompute::Problem;
+use pipewright_core::recompute::Problem;
 
 /// No node, or no slot.
 pub(super) const NONE: u32 = u32::MAX;

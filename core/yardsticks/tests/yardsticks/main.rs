@@ -1,0 +1,4 @@
+//! The yardsticks beside exhaustive search, and on graphs like those of training.
+
+mod contract;
+mod fastsa;
