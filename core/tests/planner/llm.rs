@@ -1,5 +1,5 @@
 //! Iteration times and memory of GPT-like models against published measurements.
-//! `cargo test -p pipewright-core --test llm -- --nocapture` prints the tables of
+//! `cargo test -p pipewright-core --test planner llm -- --nocapture` prints the tables of
 //! docs/prediction.md.
 
 use pipewright_core::cost::calibrate::Fit;

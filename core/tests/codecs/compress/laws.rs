@@ -1,6 +1,6 @@
 //! What holds for every codec and every input.
 
-use crate::{encode, kinds, pass};
+use super::{encode, kinds, pass};
 use pipewright_core::compress::{Codec, CodecKind, ErrorFeedback, Method, Threshold};
 use proptest::collection::vec;
 use proptest::prelude::*;

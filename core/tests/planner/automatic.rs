@@ -1,7 +1,6 @@
 //! The automatic scheduler against exhaustive search, the named schedules and the golden tables.
 
-mod in_order;
-
+use crate::in_order;
 use pipewright_core::ids::LaneId;
 use pipewright_core::schedule::{
     Action, ActionKind, Automatic, AutomaticError, Found, Schedule, ScheduleKind, StageLoad,

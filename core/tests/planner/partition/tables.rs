@@ -1,6 +1,6 @@
 //! Published answers, ours beside theirs. Equal or better everywhere.
 
-use crate::profiles::profile;
+use super::profiles::profile;
 use pipewright_core::cost::Workload;
 use pipewright_core::partition::{Hybrid, Level, Pipeline, Worker, exact, hybrid, replicated};
 use pipewright_core::units::Bytes;

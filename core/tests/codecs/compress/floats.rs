@@ -1,6 +1,6 @@
 //! Short floats against ml_dtypes, gfloat and numpy.
 
-use crate::golden::{file, hex, integers, large_file, list, same};
+use super::golden::{file, hex, integers, large_file, list, same};
 use pipewright_core::compress::narrow::{
     E4m3, E5m2, Half, e5m2_truncated, from_bf16, half_to_e5m2_truncated, narrow, narrow_finite,
     narrow_saturating, to_bf16, widen,

@@ -1,7 +1,7 @@
 //! Tables of magnitudes and bytes between extremes.
 
-use crate::golden::{bits, file, hex, integers, list, numbers};
-use crate::{pass, relative_error};
+use super::golden::{bits, file, hex, integers, list, numbers};
+use super::{pass, relative_error};
 use pipewright_core::compress::CodecKind;
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
 //! Published tables against the closed forms: the error of every cell is printed, the shape is
-//! asserted. `cargo test -p pipewright-core --test published -- --nocapture` prints the tables of
+//! asserted. `cargo test -p pipewright-core --test planner published -- --nocapture` prints the tables of
 //! docs/prediction.md.
 
 use pipewright_core::cost::calibrate::{Parameter, fit};

@@ -1,6 +1,6 @@
 //! Top-k and PowerSGD.
 
-use crate::{encode, pass, relative_error};
+use super::{encode, pass, relative_error};
 use pipewright_core::compress::{Codec, CodecKind, ErrorFeedback, PowerSgd, TopK, orthogonalise};
 
 fn wave(count: usize, seed: usize) -> Vec<f32> {

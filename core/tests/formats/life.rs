@@ -5,7 +5,7 @@ use pipewright_core::elastic::life::{Cause, End, Life};
 
 #[test]
 fn a_runners_record_is_a_life() {
-    let text = include_str!("../../tests/data/elastic/run.jsonl");
+    let text = include_str!("../../../tests/data/elastic/run.jsonl");
     let life = Life::read(text, 8192).expect("a record");
     let rows: Vec<(u64, u32, u64, u64, Option<Cause>)> = life
         .generations

@@ -1,6 +1,6 @@
 //! One bit and CNTK's steps against CNTK's own logic and DeepSpeed's, over steps with feedback.
 
-use crate::golden::{bits, file, hex, integers, large_file, list, numbers, same};
+use super::golden::{bits, file, hex, integers, large_file, list, numbers, same};
 use pipewright_core::compress::{Cntk, Codec, ErrorFeedback, SignNorm, Threshold};
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn cntk_steps_bit_for_bit() {
 
 fn check_cntk_step(codec: &mut ErrorFeedback<Cntk>, golden: &Value, what: &str) {
     let gradient = bits(&golden["grad_bits"]);
-    let (decoded, wire) = crate::encode(codec, &gradient);
+    let (decoded, wire) = super::encode(codec, &gradient);
     let words: Vec<u32> =
         wire.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())).collect();
     let end = |key: &str| f32::from_bits(golden[key].as_u64().unwrap() as u32);
@@ -69,7 +69,7 @@ fn deepspeed_all_reduce() {
                 .map(|rank| {
                     let mut input = bits(&step["input_bits"][rank]);
                     input.resize(padded, 0.0);
-                    let (decoded, wire) = crate::encode(&mut workers[rank], &input);
+                    let (decoded, wire) = super::encode(&mut workers[rank], &input);
                     check_worker(step, rank, chunk, &wire, workers[rank].residual());
                     (decoded, wire)
                 })
@@ -81,7 +81,7 @@ fn deepspeed_all_reduce() {
                     (sum / world as f64) as f32
                 };
                 let mean: Vec<f32> = (rank * chunk..(rank + 1) * chunk).map(mean).collect();
-                let (decoded, wire) = crate::encode(server, &mean);
+                let (decoded, wire) = super::encode(server, &mean);
                 check_server(step, rank, &wire, server.residual());
                 result.extend(decoded);
             }
@@ -113,7 +113,7 @@ fn check_server(step: &Value, rank: usize, wire: &[u8], residual: &[f32]) {
 fn levels_of_large_tensors_are_the_means() {
     let values: Vec<f32> = (0..100_000).map(|i| ((i * 7919) % 10_007) as f32 - 4000.0).collect();
     let mut codec = Cntk::one_bit(Threshold::Zero);
-    let (decoded, wire) = crate::encode(&mut codec, &values);
+    let (decoded, wire) = super::encode(&mut codec, &values);
     assert_eq!(wire.len(), 8 + 4 * 3125);
     for side in [true, false] {
         let of = |values: &[f32], at: &[f32]| {

@@ -1,6 +1,6 @@
 //! The planner against the measurements of Takisawa, Yazaki, Ishihata 2022: 32 fully connected
 //! layers of width 5,000, mini-batch 1,200, GPipe order, one process a node of Reedbush-L.
-//! `cargo test -p pipewright-core --test takisawa -- --nocapture` prints the table of
+//! `cargo test -p pipewright-core --test planner takisawa -- --nocapture` prints the table of
 //! docs/takisawa.md.
 
 use pipewright_core::cost::takisawa::FIG7;

@@ -2,8 +2,7 @@
 //! (`tests/data/schedules`, licences in its README): the same order, or a time and a memory
 //! that are no worse.
 
-mod in_order;
-
+use crate::in_order;
 use pipewright_core::schedule::{ActionKind, Schedule, ScheduleKind, check};
 use proptest::prelude::*;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Names in plans, and errors that say what to do.
 
-use crate::{kinds, pass};
+use super::{kinds, pass};
 use pipewright_core::compress::{CodecKind, Method, Rounding, Scale};
 
 #[test]

@@ -58,7 +58,7 @@ fn check(text: &str, cases: &[(Facts, &str)]) {
 #[test]
 fn fail_stop() {
     check(
-        include_str!("../../docs/policies/fail_stop.rhai"),
+        include_str!("../../../docs/policies/fail_stop.rhai"),
         &[
             (facts(0, 2), "wait: ok2run waits with 2 hosts"),
             (facts(0, 4), "run 4"),
@@ -71,7 +71,7 @@ fn fail_stop() {
 #[test]
 fn min_max() {
     check(
-        include_str!("../../docs/policies/min_max.rhai"),
+        include_str!("../../../docs/policies/min_max.rhai"),
         &[
             (facts(0, 1), "wait: 0 ranks of at least 2"),
             (facts(0, 2), "run 2"),
@@ -87,7 +87,7 @@ fn deadline() {
     let mut unknown = after(32, 16, 50);
     unknown.sizes.iter_mut().for_each(|size| size.step_ns = None);
     check(
-        include_str!("../../docs/policies/deadline.rhai"),
+        include_str!("../../../docs/policies/deadline.rhai"),
         &[
             (facts(0, 32), "run 32"),
             (facts(0, 16), "wait: with 16 ranks it would take 96"),
@@ -104,7 +104,7 @@ fn deadline() {
 #[test]
 fn batch_size() {
     check(
-        include_str!("../../docs/policies/batch_size.rhai"),
+        include_str!("../../../docs/policies/batch_size.rhai"),
         &[
             (facts(0, 7), "wait: no size"),
             (facts(0, 8), "run 8"),
@@ -116,7 +116,7 @@ fn batch_size() {
 
 #[test]
 fn burst() {
-    let text = include_str!("../../docs/policies/burst.rhai");
+    let text = include_str!("../../../docs/policies/burst.rhai");
     check(text, &[(facts(0, 7), "wait: 6 of 8 ranks are there")]);
     let policy = script(text);
     let grown: Vec<String> = (8..=16).map(|now| verdict(&policy, &facts(8, now))).collect();
@@ -126,7 +126,7 @@ fn burst() {
 
 #[test]
 fn patient() {
-    let text = include_str!("../../docs/policies/patient.rhai");
+    let text = include_str!("../../../docs/policies/patient.rhai");
     let on = |occasion, before, now| Facts { occasion, ..facts(before, now) };
     let cases = [
         (on(Occasion::Started, 0, 4), "run 4"),
@@ -143,7 +143,7 @@ fn exact_size() {
     let mut often = facts(32, 31);
     often.restarts = 21;
     check(
-        include_str!("../../docs/policies/exact_size.rhai"),
+        include_str!("../../../docs/policies/exact_size.rhai"),
         &[
             (facts(0, 31), "wait: 30 of 32 ranks are there"),
             (facts(32, 31), "wait"),
@@ -157,7 +157,7 @@ fn exact_size() {
 #[test]
 fn progress() {
     check(
-        include_str!("../../docs/policies/progress.rhai"),
+        include_str!("../../../docs/policies/progress.rhai"),
         &[
             (facts(0, 4), "run 4"),
             (after(32, 2, 81), "run 2"),

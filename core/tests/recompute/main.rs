@@ -1,0 +1,5 @@
+//! Recomputation: searches on graphs of training, and the plans that are made with them.
+
+mod contract;
+mod fastsa;
+mod plans;
