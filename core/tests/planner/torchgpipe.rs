@@ -1,8 +1,8 @@
 //! torchgpipe's speed benchmarks of U-Net (5, 64) and ResNet-101 on Tesla P40, throughput relative
 //! to one device without pipelining. Nothing is fitted: the device's published peaks, layers split
 //! by time, batch sizes and chunks of the benchmark, recomputation of all micro-batches but the
-//! last. `cargo test -p pipewright-core --test planner torchgpipe -- --nocapture` prints the table of
-//! docs/prediction.md.
+//! last. `cargo test -p pipewright-core --test planner torchgpipe -- --nocapture` prints the table
+//! of docs/prediction.md.
 
 use pipewright_core::cost::{Cluster, Costs, Device, Link, Workload};
 use pipewright_core::graph::Precision;

@@ -1,14 +1,11 @@
 //! Memory is planned, not discovered: what a rank allocates is what the simulation says, to the
 //! byte, and training allocates nothing more.
 //!
-//! A counting allocator watches the thread of the rank. `gemm` makes a packing buffer (aligned to
-//! two cache lines) and a list of flags (single bytes, zeroed) in every call; they are told by
-//! their layout and left out, as in `no_alloc.rs`.
+//! The allocator watches the thread of the rank, but for what `gemm` takes.
 
-mod common;
-
-use common::recompute::{at_random, just_in_time, recomputing};
-use common::{draft, draft_of, networks};
+use crate::allocator::{held, our_allocations};
+use crate::common::recompute::{at_random, just_in_time, recomputing};
+use crate::common::{draft, draft_of, networks};
 use pipewright_core::graph::presets::{PRESETS, Preset};
 use pipewright_core::graph::{Graph, Op};
 use pipewright_core::plan::{BatchNorm, DataParallel, Draft, Model, Plan, Precision, Program};
@@ -18,54 +15,7 @@ use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::local;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::collections::BTreeSet;
-
-struct Counting;
-
-thread_local! {
-    /// Allocations of this thread that are not `gemm`'s.
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-    /// Bytes that this thread has allocated and not freed.
-    static HELD: Cell<i64> = const { Cell::new(0) };
-}
-
-fn taken(bytes: usize, ours: bool) {
-    COUNT.set(COUNT.get() + u64::from(ours));
-    HELD.set(HELD.get() + bytes as i64);
-}
-
-// SAFETY: all work is `System`'s; counting does not allocate (`const` thread-locals without drop).
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        taken(layout.size(), layout.align() < 128);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        taken(layout.size(), layout.align() > 1);
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        taken(size, true);
-        HELD.set(HELD.get() - layout.size() as i64);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        HELD.set(HELD.get() - layout.size() as i64);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// What a rank may hold besides tensors: the record of its last 8 steps, 112 bytes an instruction
 /// and step, and some lists.
@@ -130,16 +80,16 @@ fn ranks_of_plan_hold(what: &str, plan: &Plan) {
         let (lane, _) = plan.data_parallel.place(index as u32);
         let program = &prediction.programs[lane.index()];
         let predicted = prediction.timeline.lanes[lane.index()].arena.0;
-        let before = HELD.get();
+        let before = held();
         let rank = Rank::new((plan, &prediction.graph, program), &data, transport, 1);
-        let grown = (HELD.get() - before) as u64;
+        let grown = (held() - before) as u64;
         assert_eq!(rank.arena_bytes(), predicted, "{what}");
         assert_eq!(plan.prediction.arena[lane.index()].0, predicted, "{what}");
         assert!(grown >= predicted, "{what}: {grown} bytes of {predicted}");
         let most = predicted + overhead(program);
         assert!(grown <= most, "{what}: {grown} bytes, at most {most}");
         drop(rank);
-        assert!(HELD.get() <= before, "{what}: memory stays behind");
+        assert!(held() <= before, "{what}: memory stays behind");
     }
 }
 
@@ -214,11 +164,11 @@ fn later_steps<T: Transport>(mut rank: Rank<T>) -> u64 {
     for step in 0..2 {
         rank.step(step).unwrap();
     }
-    let before = COUNT.get();
-    for step in 2..5 {
-        rank.step(step).unwrap();
-    }
-    COUNT.get() - before
+    our_allocations(|| {
+        for step in 2..5 {
+            rank.step(step).unwrap();
+        }
+    })
 }
 
 fn allocates_nothing(what: &str, draft: Draft) {
@@ -273,9 +223,9 @@ fn steps_of_all_families_allocate_nothing() {
 
 #[test]
 fn the_counter_counts() {
-    let (count, held) = (COUNT.get(), HELD.get());
-    let block = std::hint::black_box(vec![1.0f32; 9]);
-    assert_eq!((COUNT.get() - count, HELD.get() - held), (1, 36));
+    let (mut block, before) = (vec![], held());
+    assert_eq!(our_allocations(|| block = std::hint::black_box(vec![1.0f32; 9])), 1);
+    assert_eq!(held() - before, 36);
     drop(block);
-    assert_eq!(HELD.get(), held);
+    assert_eq!(held(), before);
 }

@@ -1,5 +1,7 @@
 //! What runs inside of a training step must not allocate: all its memory is planned.
 
+use crate::allocator::{allocations, largest_allocation};
+use crate::common::{digits, scratch};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::graph::{Init, Param};
 use pipewright_core::plan::{Data, Source};
@@ -7,42 +9,6 @@ use pipewright_runner::data::{Load, Order, Reader, Sequence, open};
 use pipewright_runner::init::init_param;
 use pipewright_runner::transport::local::{LocalTransport, local};
 use pipewright_runner::transport::{ReduceOp, Transport};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-/// Counts what the current thread allocates.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-    /// Bytes of the largest allocation.
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: hands every request to the system allocator unchanged. The counter has no destructor
-// and needs no memory of its own.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        LARGEST.set(LARGEST.get().max(layout.size()));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(body: impl FnOnce()) -> u64 {
-    let before = COUNT.get();
-    body();
-    COUNT.get() - before
-}
 
 #[test]
 fn the_counter_counts() {
@@ -51,9 +17,7 @@ fn the_counter_counts() {
 
 #[test]
 fn samples_and_their_order() {
-    let digits =
-        Data::Idx { dir: concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/digits").into() };
-    for data in [Data::default(), digits] {
+    for data in [Data::default(), digits()] {
         let sample = Preset::DigitsCnn.graph().unwrap().sample().unwrap();
         let train = open(&data, &sample, 1).unwrap().train;
         let sequence = Sequence::Shuffled { seed: 1 };
@@ -74,21 +38,23 @@ fn samples_and_their_order() {
 /// Files that a careless reader panics at or allocates gigabytes for; none of them holds samples.
 #[test]
 fn hostile_files_are_refused_in_little_memory() {
-    let text = include_str!("data/hostile/safetensors.json");
+    let text = include_str!("../data/hostile/safetensors.json");
     let cases: serde_json::Value = serde_json::from_str(text).unwrap();
     let cases = cases["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 38);
     let sample = Preset::DigitsCnn.graph().unwrap().sample().unwrap();
-    let file = pipewright::tools::scratch("hostile").unwrap().join("data.safetensors");
+    let file = scratch("hostile").join("data.safetensors");
     let data = Data::Safetensors { file: file.to_str().unwrap().into() };
     for case in cases {
         let (name, hex) = (&case["name"], case["bytes_hex"].as_str().unwrap());
         let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
         let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
         std::fs::write(&file, bytes).unwrap();
-        LARGEST.set(0);
-        let error = open(&data, &sample, 1).unwrap_err().to_string();
-        assert!(LARGEST.get() < 1 << 20, "{name}: {} bytes", LARGEST.get());
+        let mut error = String::new();
+        let largest = largest_allocation(|| {
+            error = open(&data, &sample, 1).unwrap_err().to_string();
+        });
+        assert!(largest < 1 << 20, "{name}: {largest} bytes");
         assert!(error.contains("data.safetensors"), "{name}: {error}");
         let is_file = !error.contains("not a safetensors file");
         assert_eq!(is_file, case["reference_accepts"].as_bool().unwrap(), "{name}: {error}");

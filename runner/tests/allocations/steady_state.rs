@@ -11,9 +11,8 @@
 //!   of a convolution, so it is no more than the largest parameter and [`BLOCK`]: a bound that
 //!   knows nothing of micro-batches. It is held to with micro-batches of very different sizes.
 
-mod common;
-
-use common::{draft, draft_of, networks};
+use crate::allocator::of_all;
+use crate::common::{draft, draft_of, networks, own_process};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{BatchNorm, DataParallel, Draft, Plan, Precision};
 use pipewright_core::predict::Prediction;
@@ -21,9 +20,7 @@ use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::local::{LocalTransport, local};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a product may pack besides a weight.
 const BLOCK: u64 = 256 << 10;
@@ -38,57 +35,6 @@ const KEPT: u64 = 4 << 20;
 
 /// Steps before the steady state, and in it.
 const STEPS: (u64, usize) = (2, 4);
-
-/// Counts what all threads allocate.
-struct Counting;
-
-/// Bytes allocated so far.
-static TOTAL: AtomicU64 = AtomicU64::new(0);
-/// Bytes that are held.
-static HELD: AtomicU64 = AtomicU64::new(0);
-/// The most that was held since somebody set it.
-static MOST: AtomicU64 = AtomicU64::new(0);
-
-fn taken(bytes: usize) {
-    TOTAL.fetch_add(bytes as u64, Relaxed);
-    let held = HELD.fetch_add(bytes as u64, Relaxed) + bytes as u64;
-    MOST.fetch_max(held, Relaxed);
-}
-
-fn given_back(bytes: usize) {
-    HELD.fetch_sub(bytes as u64, Relaxed);
-}
-
-// SAFETY: all work is `System`'s; counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        taken(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        taken(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        taken(size);
-        given_back(layout.size());
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        given_back(layout.size());
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// What one step of all ranks took, in bytes.
 #[derive(Clone, Copy, Default)]
@@ -120,16 +66,16 @@ fn run_rank(
     }
     for i in 0..STEPS.1 {
         barrier.wait();
-        let (before, total) = (HELD.load(Relaxed), TOTAL.load(Relaxed));
+        let (before, total) = (of_all::held(), of_all::total());
         if list.is_some() {
-            MOST.store(before, Relaxed);
+            of_all::watch_most(before);
         }
         barrier.wait();
         rank.step(STEPS.0 + i as u64).unwrap();
         barrier.wait();
         if let Some(list) = &mut list {
-            let (total, most) = (TOTAL.load(Relaxed) - total, MOST.load(Relaxed) - before);
-            list[i] = Taken { total, most, before, after: HELD.load(Relaxed) };
+            let (total, most) = (of_all::total() - total, of_all::most() - before);
+            list[i] = Taken { total, most, before, after: of_all::held() };
         }
         barrier.wait();
     }
@@ -182,9 +128,12 @@ fn check(what: &str, micro_batches: &[u64], threads: usize, draft: impl Fn() -> 
     }
 }
 
-/// One test, because the counters are of the whole program.
+/// The counters are of the whole process.
 #[test]
 fn steps_take_bounded_scratch_and_leave_nothing() {
+    if !own_process::is_own([]) {
+        return;
+    }
     for threads in [1, 2] {
         for graph in networks::all() {
             check(graph.name(), &[2, 8, 32, 64], threads, || draft_of(graph.clone(), 2));
@@ -218,7 +167,7 @@ fn steps_take_bounded_scratch_and_leave_nothing() {
 
 #[test]
 fn the_counter_counts() {
-    let before = TOTAL.load(Relaxed);
+    let before = of_all::total();
     drop(std::hint::black_box(vec![1.0f32; 9]));
-    assert!(TOTAL.load(Relaxed) - before >= 36);
+    assert!(of_all::total() - before >= 36);
 }

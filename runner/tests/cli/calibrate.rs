@@ -1,8 +1,6 @@
 //! `runner calibrate` on traces: a plan with the times of a trace predicts what the trace shows.
 
-mod common;
-
-use common::{draft, runner_in, scratch, write};
+use crate::common::{draft, runner_in, scratch, write};
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{DataParallel, Draft};

@@ -1,9 +1,7 @@
 //! What cannot work is refused with one clear sentence and the exit code that `--help` promises:
 //! 2 usage, 3 plan, 4 machine. No panic, no hang.
 
-mod common;
-
-use common::{Ended, RUNNER, draft, runner_in, scratch, small_plan, write};
+use crate::common::{Ended, RUNNER, draft, runner_in, scratch, small_plan, write};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::Model;
 use serde_json::{Value, json};

@@ -1,8 +1,6 @@
 //! Device `model`: real messages, modelled time, nothing trained.
 
-mod common;
-
-use common::{Ended, draft, few_samples, mpirun_in, result, runner_in, scratch, write};
+use crate::common::{Ended, draft, few_samples, mpirun_in, result, runner_in, scratch, write};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Data, DataParallel, Plan};
 use pipewright_core::schedule::{ActionKind, ScheduleKind};

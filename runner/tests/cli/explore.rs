@@ -1,13 +1,11 @@
 //! `runner explore`, asked over real sockets: what it serves, whom it refuses, how runs begin and end.
 
-mod common;
-mod explorer;
-
-use common::{four_ranks, runner_in, scratch, small_plan, write};
-use explorer::{Explorer, raw};
+use crate::common::{four_ranks, runner_in, scratch, small_plan, write};
+use crate::explorer::{Explorer, PATIENCE, raw};
 use pipewright_core::timeline::chrome;
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Longer than any test lasts: a run that has to be stopped.
 const ENDLESS: u64 = 1_000_000;
@@ -189,7 +187,7 @@ fn a_run_goes_on_without_the_page_until_it_is_stopped() {
     let end = watch.until("end");
     assert_eq!(end["status"], "stopped", "{end}");
     let folder = explorer.dir.join("explore-runs/1");
-    assert_eq!(common::result(&folder)["status"], "interrupted");
+    assert_eq!(crate::common::result(&folder)["status"], "interrupted");
     assert!(folder.join("trace.json").is_file() && folder.join("checkpoints").is_dir());
     assert_eq!(explorer.ranks(&begin["run"]), Vec::<u32>::new(), "nobody is left");
 }
@@ -199,17 +197,44 @@ fn a_run_can_be_stopped_while_it_starts() {
     let explorer = Explorer::start("explore-at-once", &[]);
     let session = explorer.open();
     let asked = json!({ "plan": four_ranks(ENDLESS).to_json() }).to_string();
-    // Before mpirun listens, before there are ranks, before they listen.
-    for wait in [0, 20, 100, 300] {
+    // Before mpirun listens, before there are ranks, before they listen, when the first of them does.
+    let moments: [(&str, fn(&Explorer, u32) -> bool); 4] = [
+        ("at once", |_, _| true),
+        ("when mpirun is there", |explorer, run| !explorer.ranks(&run.into()).is_empty()),
+        ("when a rank is there", |explorer, run| !only_ranks(explorer, run).is_empty()),
+        ("when a rank listens", |explorer, run| only_ranks(explorer, run).into_iter().any(listens)),
+    ];
+    for (run, (moment, has_come)) in (1..).zip(moments) {
         assert_eq!(explorer.post(&session, "run", &asked).status, 200);
-        std::thread::sleep(Duration::from_millis(wait));
+        let begin = Instant::now();
+        while !has_come(&explorer, run) {
+            assert!(begin.elapsed() < PATIENCE, "never {moment}");
+            std::thread::yield_now();
+        }
         assert_eq!(explorer.post(&session, "stop", "{}").status, 200);
         let mut watch = explorer.watch(&session);
-        let begin = watch.until("begin");
+        assert_eq!(watch.until("begin")["run"], run);
         let end = watch.until("end");
-        assert_eq!(end["status"], "stopped", "after {wait} ms: {end}");
-        assert_eq!(explorer.ranks(&begin["run"]), Vec::<u32>::new(), "after {wait} ms");
+        assert_eq!(end["status"], "stopped", "{moment}: {end}");
+        assert_eq!(explorer.ranks(&run.into()), Vec::<u32>::new(), "{moment}");
     }
+}
+
+/// The ranks among the processes of a run.
+fn only_ranks(explorer: &Explorer, run: u32) -> Vec<u32> {
+    let is_rank = |id: &u32| {
+        let variables = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        variables.split(|byte| *byte == 0).any(|one| one.starts_with(b"OMPI_COMM_WORLD_RANK="))
+    };
+    explorer.ranks(&run.into()).into_iter().filter(is_rank).collect()
+}
+
+/// Whether a process catches SIGUSR1, by which runs are stopped.
+fn listens(id: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| (mask >> (Signal::USR1.as_raw() - 1)) & 1 == 1)
 }
 
 #[test]
@@ -222,9 +247,10 @@ fn closing_it_ends_the_run() {
     let mut watch = explorer.watch(&session);
     watch.until("step");
     assert!(!explorer.ranks(&begin["run"]).is_empty());
-    let began = Instant::now();
     assert_eq!(explorer.interrupt(), Some(0));
-    assert!(began.elapsed() < Duration::from_secs(30));
     assert_eq!(explorer.ranks(&begin["run"]), Vec::<u32>::new(), "nobody is left");
-    assert_eq!(common::result(&explorer.dir.join("explore-runs/1"))["status"], "interrupted");
+    assert_eq!(
+        crate::common::result(&explorer.dir.join("explore-runs/1"))["status"],
+        "interrupted"
+    );
 }

@@ -1,6 +1,6 @@
 //! A `runner explore` of the test's own, and a client that sends what it likes.
 
-use super::common::{RUNNER, scratch};
+use crate::common::{RUNNER, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,10 +8,10 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// No answer takes longer.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The program, serving a page of two files from a folder of its own.
 pub struct Explorer {
@@ -143,7 +143,14 @@ impl Explorer {
     pub fn interrupt(&mut self) -> Option<i32> {
         let pid = Pid::from_raw(self.program.id() as i32).unwrap();
         kill_process(pid, Signal::INT).unwrap();
-        self.program.wait().unwrap().code()
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.program.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begin.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 

@@ -1,9 +1,7 @@
 //! Metrics for TensorBoard and for tables. The event file is read by a decoder of the test's own,
 //! which shares nothing with the writer: framing, checksums and protocol buffers.
 
-mod common;
-
-use common::{four_ranks, losses, runner_in, scratch, write};
+use crate::common::{four_ranks, losses, runner_in, scratch, write};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

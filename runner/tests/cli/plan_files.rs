@@ -1,8 +1,6 @@
 //! The plan file as others know it: its schema is published, and files of old keep loading.
 
-mod common;
-
-use common::{runner_in, scratch};
+use crate::common::{runner_in, scratch};
 use pipewright_core::plan::{Data, Optimizer, Plan};
 use pipewright_core::predict::predict;
 use std::path::Path;
@@ -47,5 +45,5 @@ fn a_plan_of_version_1_keeps_loading() {
     let out = scratch("version-1");
     let args = ["run", file, "--steps", "2", "--out", out.to_str().unwrap()];
     runner_in(Path::new(ROOT), &args).done();
-    assert_eq!(common::losses(&out).len(), 2);
+    assert_eq!(crate::common::losses(&out).len(), 2);
 }

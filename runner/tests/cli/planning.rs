@@ -1,8 +1,6 @@
 //! `runner plan` with choices left open, on others' profiles, for other runtimes; `runner show`.
 
-mod common;
-
-use common::{Ended, runner_in, scratch};
+use crate::common::{Ended, runner_in, scratch};
 use pipewright_core::plan::Plan;
 use pipewright_core::schedule::Schedule;
 

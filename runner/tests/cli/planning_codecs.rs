@@ -1,8 +1,6 @@
 //! `runner plan --codec`: what is asked for, chosen, refused and said.
 
-mod common;
-
-use common::{Ended, runner_in, scratch, write};
+use crate::common::{Ended, runner_in, scratch, write};
 use pipewright_core::compress::CodecKind;
 use pipewright_core::cost::Cluster;
 use pipewright_core::plan::Plan;

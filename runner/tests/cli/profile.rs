@@ -1,8 +1,6 @@
 //! `runner profile`, by threads and by processes: a cluster file that plans can be made with.
 
-mod common;
-
-use common::{Ended, draft, mpirun_in, runner_in, scratch, write};
+use crate::common::{Ended, draft, mpirun_in, runner_in, scratch, write};
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::presets::Preset;
 use std::path::Path;

@@ -1,9 +1,7 @@
 //! How runs end: refused before they begin, failed, interrupted, done. The exit code says which,
 //! `result.json` says so too, and no rank waits for one that will not come.
 
-mod common;
-
-use common::{
+use crate::common::{
     RUNNER, digits, draft, few_samples, four_ranks, losses, mpirun_in, result, runner_in, scratch,
     small_plan, write,
 };

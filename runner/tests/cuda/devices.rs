@@ -1,8 +1,6 @@
 //! What a machine computes with, and what is said where it has no GPU.
 
-mod common;
-
-use common::{mpirun_in, runner_in, scratch, small_plan, write};
+use crate::common::{mpirun_in, runner_in, scratch, small_plan, write};
 use pipewright_core::units::Bytes;
 use pipewright_runner::device::cuda::{Driver, Engine, gpus};
 use serde_json::Value;

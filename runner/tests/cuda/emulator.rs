@@ -79,7 +79,7 @@ pub fn build(stem: &str, text: &str, more: &[&str]) -> PathBuf {
     let output = Command::new(compiler().expect("a compiler"))
         .args(FLAGS)
         .args(more)
-        .args(["-I", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda_kernels"), "-o"])
+        .args(["-I", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda"), "-o"])
         .args([&made, &code])
         .output()
         .expect("the compiler starts");

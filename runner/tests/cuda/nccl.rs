@@ -1,9 +1,7 @@
 //! NCCL itself, as far as it goes without a GPU: it loads, makes ids, and refuses to connect with a
 //! sentence.
 
-mod common;
-
-use common::{runner_in, scratch, small_plan, write};
+use crate::common::{runner_in, scratch, small_plan, write};
 use pipewright::tools;
 use pipewright_runner::device::cuda::gpus;
 use pipewright_runner::device::cuda::nccl::{Api, Broken};

@@ -1,9 +1,7 @@
 //! A policy that is neither built in nor a script, and does what none should: it thinks for long, then
 //! panics.
 
-mod common;
-
-use common::{digits, draft, scratch, write};
+use crate::common::{digits, draft, own_process, scratch, write};
 use pipewright_core::elastic::{BatchRule, Facts, ScalePolicy, Verdict};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::DataParallel;
@@ -60,7 +58,7 @@ impl ScalePolicy for &Thinks {
 
 /// A program that starts ranks as mpirun does, of the runner and not of this test.
 fn mpirun(dir: &Path) -> PathBuf {
-    let (this, runner) = (std::env::current_exe().unwrap(), common::RUNNER);
+    let (this, runner) = (std::env::current_exe().unwrap(), crate::common::RUNNER);
     let script = format!(
         "#!/bin/sh\ni=$#\nwhile [ $i -gt 0 ]; do\n  word=$1; shift; i=$((i - 1))\n  \
          [ \"$word\" = '{}' ] && word='{runner}'\n  set -- \"$@\" \"$word\"\ndone\n\
@@ -80,15 +78,21 @@ fn training_goes_on_while_it_thinks_and_its_panic_is_a_no() {
         return;
     }
     let dir = scratch("own-policy");
-    // SAFETY: this is the only test of its process, and no other thread runs yet that reads variables.
-    unsafe {
-        std::env::set_var("MPIRUN", mpirun(&dir));
-        pipewright::mpirun::environment().for_each(|(name, value)| std::env::set_var(name, value));
+    // The supervisor is in this process, and takes mpirun and its settings from its variables.
+    let own = ("MPIRUN".to_owned(), mpirun(&dir).into_os_string());
+    let settings = pipewright::mpirun::environment();
+    let variables = settings.map(|(name, value)| (name.to_string(), value.into())).chain([own]);
+    if own_process::is_own(variables) {
+        thinks_and_panics(&dir);
     }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+fn thinks_and_panics(dir: &Path) {
     let mut draft = draft(Preset::DigitsCnn, 1);
     (draft.data, draft.steps, draft.data_parallel) = (digits(), 10_000_000, DataParallel::ddp(2));
     let plan = draft.plan().unwrap().0;
-    let plan_file = dir.join(write(&dir, "plan.json", plan.to_json()));
+    let plan_file = dir.join(write(dir, "plan.json", plan.to_json()));
     let out = dir.join("out");
     std::fs::create_dir(&out).unwrap();
     let name = format!("test-own-policy-{}", std::process::id());
@@ -129,5 +133,4 @@ fn training_goes_on_while_it_thinks_and_its_panic_is_a_no() {
     let fails = |event: &Event| matches!(event, Event::Verdict { verdict: Verdict::Fail { why }, .. } if why == "the policy panicked");
     assert_eq!(lines.filter(fails).count(), 2, "while it ran, and when it had stopped: {text}");
     drop((coordinator, own));
-    std::fs::remove_dir_all(dir).unwrap();
 }

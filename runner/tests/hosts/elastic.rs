@@ -1,13 +1,6 @@
 //! An elastic job on several hosts: ranks that die, and a host's memory that is lost.
-//!
-//! `make test` runs these; by hand:
-//! `cargo test -p pipewright-runner --test hosts_elastic -- --ignored --nocapture`.
 
-#![cfg(feature = "mpi")]
-
-mod common;
-
-use common::{RUNNER, digits, draft, losses, mpirun_in, scratch, write};
+use crate::common::{RUNNER, digits, draft, losses, mpirun_in, scratch, write};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::DataParallel;
 use pipewright_core::schedule::ScheduleKind;
@@ -83,6 +76,7 @@ fn unharmed(dir: &Path, journal: &[Line], expected: &[Cause]) {
 #[test]
 #[ignore = "builds hosts: needs root or user namespaces"]
 fn ranks_and_memory_of_a_host_are_lost() {
+    let _machine = crate::shared();
     let dir = scratch("hosts-elastic");
     let plan = plan(&dir);
     if let Some(run) = mpirun_in(&dir, 4, &[plan, "--out", "whole", "--threads", "1"]) {
@@ -108,6 +102,7 @@ fn ranks_and_memory_of_a_host_are_lost() {
 #[test]
 #[ignore = "builds hosts: needs root or user namespaces"]
 fn survivors_on_several_hosts_go_on() {
+    let _machine = crate::shared();
     let Some(mpirun) = pipewright::mpirun::surviving() else { return };
     let dir = scratch("hosts-survivors");
     let mut draft = draft(Preset::DigitsCnn, 2);

@@ -1,13 +1,6 @@
 //! Encoded sums on several hosts: the bytes that the exchange counts are those on the wire.
-//!
-//! `make test` runs these; by hand:
-//! `cargo test -p pipewright-runner --test hosts_exchange -- --ignored --nocapture`.
 
-#![cfg(feature = "mpi")]
-
-mod common;
-
-use common::{RUNNER, SECONDS_MAX, scratch};
+use crate::common::{RUNNER, SECONDS_MAX, scratch};
 use pipewright::hosts::{Hosts, Wire, mpirun};
 use std::path::Path;
 
@@ -54,11 +47,13 @@ fn check(ranks: &[u32], dir: &str) {
 #[test]
 #[ignore = "needs root or user namespaces: make test"]
 fn what_is_counted_is_on_the_wire() {
+    let _machine = crate::shared();
     check(&[1, 1, 1], "exchange_wire");
 }
 
 #[test]
 #[ignore = "needs root or user namespaces: make test"]
 fn hosts_exchange_sums_alone() {
+    let _machine = crate::shared();
     check(&[2, 2], "exchange_wire_of_hosts");
 }

@@ -1,14 +1,7 @@
 //! A job on four hosts whose network falls apart: an etcd of four members, one a host, and two
 //! supervisors, of which one leads and the other waits.
-//!
-//! `make test` runs these; by hand:
-//! `cargo test -p pipewright-runner --features etcd --test hosts_partition -- --ignored --nocapture`.
 
-#![cfg(all(feature = "mpi", feature = "etcd"))]
-
-mod common;
-
-use common::{RUNNER, digits, draft, scratch, write};
+use crate::common::{RUNNER, digits, draft, scratch, write};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::DataParallel;
 use pipewright_core::schedule::ScheduleKind;
@@ -153,6 +146,7 @@ fn causes(journal: &[Line]) -> Vec<Cause> {
 #[test]
 #[ignore = "builds hosts: needs root or user namespaces"]
 fn the_larger_part_goes_on() {
+    let _machine = crate::shared();
     let dir = scratch("hosts-partition");
     let case = r#"
 apart 1
@@ -183,6 +177,7 @@ end $one TERM
 #[test]
 #[ignore = "builds hosts: needs root or user namespaces"]
 fn halves_stop() {
+    let _machine = crate::shared();
     let dir = scratch("hosts-halves");
     let case = r#"
 apart 1 3
@@ -206,6 +201,7 @@ end $one TERM
 #[test]
 #[ignore = "builds hosts: needs root or user namespaces"]
 fn who_waits_takes_over() {
+    let _machine = crate::shared();
     let dir = scratch("hosts-standby");
     let case = r#"
 say apart

@@ -1,14 +1,9 @@
 //! The runner on several hosts whose network has a limit: the same losses as on one, the messages
 //! of the plan on the wire and no others, and a profile that finds the limit.
-//!
-//! `make test` runs these; by hand:
-//! `cargo test -p pipewright-runner --test hosts_training -- --ignored --nocapture`.
 
-#![cfg(feature = "mpi")]
-
-mod common;
-
-use common::{RUNNER, SECONDS_MAX, digits, draft, four_ranks, losses, runner_in, scratch, write};
+use crate::common::{
+    RUNNER, SECONDS_MAX, digits, draft, four_ranks, losses, runner_in, scratch, write,
+};
 use pipewright::hosts::{Hosts, Wire, mpirun};
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::presets::Preset;
@@ -71,6 +66,7 @@ fn check_wire(ranks: &[u32], plan: &Plan, (more, fewer): (&[Wire], &[Wire]), ste
 #[test]
 #[ignore = "needs root or user namespaces: make test"]
 fn losses_are_those_of_one_host_and_only_planned_messages_cross() {
+    let _machine = crate::shared();
     const FEWER: u64 = 5;
     const MORE: u64 = 25;
     let dir = scratch("hosts-training");
@@ -100,6 +96,7 @@ fn losses_are_those_of_one_host_and_only_planned_messages_cross() {
 #[test]
 #[ignore = "needs root or user namespaces: make test"]
 fn a_profile_finds_the_limit_of_the_network() {
+    let _machine = crate::undisturbed();
     let dir = scratch("hosts-profile");
     let mut draft = draft(Preset::DigitsCnn, 2);
     draft.data = digits();

@@ -1,9 +1,7 @@
-//! Sums of encoded gradients among processes: runs itself under `mpirun`, with a thread of its own for
-//! the sums and without, on one host and on several that are said to be.
+//! Sums of encoded gradients among processes, with a thread of its own for the sums and without, on one
+//! host and on several that are said to be.
 
-mod exchange_suite;
-
-use exchange_suite::{CASES, FP8, LEN, everybody, gradient};
+use crate::common::exchange_suite::{CASES, FP8, LEN, everybody, gradient};
 use pipewright_core::compress::{CodecKind, Reduction};
 use pipewright_runner::exchange::Exchange;
 use pipewright_runner::transport::Transport;
@@ -14,19 +12,16 @@ use std::process::ExitCode;
 /// Begins the arguments of a process that is a rank: threads, ranks a host, and the program's name.
 const RANK: &str = "--rank";
 
-fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [role, threads, together] = &args[..]
-        && role == RANK
-    {
+/// Does what a started process is to do; false in a process that was not started for that.
+pub fn was_rank(args: &[String]) -> bool {
+    let [role, threads, together] = args else { return false };
+    if role == RANK {
         rank(threads, together.parse().expect("a number"));
-        return ExitCode::SUCCESS;
     }
-    // `cargo test some_name` filters by name; this file is one test.
-    let filter = args.iter().find(|arg| !arg.starts_with('-'));
-    if filter.is_some_and(|name| !"exchange_mpi".contains(name.as_str())) {
-        return ExitCode::SUCCESS;
-    }
+    role == RANK
+}
+
+pub fn test() -> ExitCode {
     let program = std::env::current_exe().expect("this program");
     for (ranks, threads, together) in [
         (2, "threads", "1"),

@@ -1,9 +1,6 @@
-//! Ranks as processes: runs itself under `mpirun` and holds MPI to the conformance suite.
-//!
-//! Without `mpirun` it says SKIPPED, or fails where PIPEWRIGHT_REQUIRE_ALL=1.
+//! MPI held to the conformance suite of transports.
 
-mod transport_suite;
-
+use crate::common::transport_suite::{CASES, SLOTS, endings};
 use pipewright_runner::transport::mpi::{ClockOffset, MpiTransport, Settings};
 use pipewright_runner::transport::{Transport, launched_by_mpi};
 use std::os::unix::process::ExitStatusExt;
@@ -11,23 +8,20 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Output};
 use std::time::Instant;
 use std::{env, fs};
-use transport_suite::{CASES, SLOTS, endings};
 
 /// Tells the started processes what to do.
 const ROLE: &str = "PIPEWRIGHT_TRANSPORT_TEST";
 /// Tells them where to leave a result.
 const RECORD: &str = "PIPEWRIGHT_TRANSPORT_RECORD";
 
-fn main() -> ExitCode {
-    if let Ok(role) = env::var(ROLE) {
-        play(&role);
-        return ExitCode::SUCCESS;
-    }
-    // `cargo test some_name` filters by name; this file is one test.
-    let filtered = env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    if filtered.is_some_and(|name| !"transport_mpi".contains(&name)) {
-        return ExitCode::SUCCESS;
-    }
+/// Does what a started process is to do; false in a process that was not started for that.
+pub fn was_rank() -> bool {
+    let role = env::var(ROLE);
+    role.iter().for_each(|role| play(role));
+    role.is_ok()
+}
+
+pub fn test() -> ExitCode {
     if Command::new("mpirun").arg("--version").output().is_err() {
         eprintln!("SKIPPED transport_mpi: no mpirun on PATH");
         let required = env::var("PIPEWRIGHT_REQUIRE_ALL").is_ok_and(|v| v == "1");

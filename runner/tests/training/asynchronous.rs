@@ -7,9 +7,7 @@
 //! - PipeDream-2BW: all passes of a step use the weights of one update before, and the update of
 //!   the step is added to the newest ones.
 
-mod common;
-
-use common::{losses, mpirun_in, runner_in, scratch, write};
+use crate::common::{losses, mpirun_in, runner_in, scratch, write};
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::{Graph, GraphBuilder, Op};
 use pipewright_core::ids::{LaneId, MicroBatch, StageId};

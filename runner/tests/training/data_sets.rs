@@ -1,8 +1,6 @@
 //! Data sets in whole runs: what they hold decides what is trained, not how it came in.
 
-mod common;
-
-use common::{RUNNER, digits, losses, result, runner_in, scratch, small_plan, write};
+use crate::common::{RUNNER, digits, losses, result, runner_in, scratch, small_plan, write};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Data, Draft, Plan};
 use pipewright_core::predict::{evaluation, predict};
@@ -133,7 +131,7 @@ fn shuffling_can_be_turned_off() {
 
 #[test]
 fn reading_ahead_changes_nothing() {
-    let draft = Draft { data: digits(), ..common::draft(Preset::DigitsCnn, 1) };
+    let draft = Draft { data: digits(), ..crate::common::draft(Preset::DigitsCnn, 1) };
     let plan = draft.plan().unwrap().0;
     let prediction = predict(&plan).unwrap();
     let tests = evaluation(&plan).unwrap();
@@ -176,7 +174,7 @@ fn a_file_cut_short_while_training() {
     let plan = Plan { data, steps: 1_000_000, ..small_plan() };
     let plan = write(&dir, "plan.json", plan.to_json());
     let mut child = Command::new("timeout")
-        .args([&common::SECONDS_MAX.to_string(), RUNNER, plan, "--out", "out"])
+        .args([&crate::common::SECONDS_MAX.to_string(), RUNNER, plan, "--out", "out"])
         .current_dir(&dir)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

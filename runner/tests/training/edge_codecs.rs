@@ -1,8 +1,6 @@
 //! Values between stages in fewer bytes: what training loses by it, and what the metrics say.
 
-mod common;
-
-use common::{losses, mpirun_in, runner_in, scratch, tensors, write};
+use crate::common::{losses, mpirun_in, runner_in, scratch, tensors, write};
 use pipewright_core::compress::{CodecKind, Reduction, Scale};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Draft, Edges, Instruction, Optimizer, Plan, PlanError, Precision};
@@ -14,8 +12,8 @@ const BLOCKS: CodecKind = CodecKind::Fp8E4m3 { scale: Scale::Block(128) };
 
 /// Four stages on two nodes: every other edge lies between nodes.
 fn base(schedule: ScheduleKind) -> Draft {
-    let mut draft = common::draft(Preset::DigitsCnn, 4);
-    draft.data = common::digits();
+    let mut draft = crate::common::draft(Preset::DigitsCnn, 4);
+    draft.data = crate::common::digits();
     draft.schedule = schedule;
     draft.cluster.ranks_per_node = 2;
     draft.cluster.nodes = 2;

@@ -1,10 +1,8 @@
 //! Training with encoded gradients: what is trained, what checkpoints keep of what codecs lost, and
 //! what the choice of the codec leaves behind.
 
-mod common;
-
-use common::bits::Trained;
-use common::{losses, mpirun_in, result, runner_in, scratch, tensors, write};
+use crate::common::bits::Trained;
+use crate::common::{losses, mpirun_in, result, runner_in, scratch, tensors, write};
 use pipewright_core::adapt::Round;
 use pipewright_core::compress::{Algorithm, CodecKind, Reduction, Rounding, Scale};
 use pipewright_core::graph::presets::Preset;
@@ -26,8 +24,8 @@ const FP8: CodecKind =
 
 /// Digits on `stages` stages of `replicas` replicas, two to a host.
 fn plan(stages: u32, replicas: u32, communication: Communication) -> Plan {
-    let mut draft = common::draft(Preset::DigitsCnn, stages);
-    draft.data = common::digits();
+    let mut draft = crate::common::draft(Preset::DigitsCnn, stages);
+    draft.data = crate::common::digits();
     draft.schedule = ScheduleKind::OneFOneB;
     draft.data_parallel = DataParallel { bucket: Bytes(100 << 10), ..DataParallel::ddp(replicas) };
     (draft.cluster.ranks_per_node, draft.cluster.nodes) = (2, 8);

@@ -9,9 +9,7 @@
 //! `every_schedule.rs`, in fewer steps of smaller networks; so processes have a go at one number of
 //! micro-batches only.
 
-mod common;
-
-use common::{digits, draft, few_samples, losses, mpirun_in, runner_in, scratch, write};
+use crate::common::{digits, draft, few_samples, losses, mpirun_in, runner_in, scratch, write};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Data, Optimizer};
 use pipewright_core::schedule::ScheduleKind;

@@ -9,10 +9,8 @@
 //!   micro-batches before the two are added. `two_copies.rs` says how close their weights are; here
 //!   their losses are held to those of one stage, and processes to the bits of threads.
 
-mod common;
-
-use common::bits::{Trained, order_of_sums};
-use common::{draft, draft_of, networks, scratch};
+use crate::common::bits::{Trained, order_of_sums};
+use crate::common::{draft, draft_of, networks, scratch};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Draft, Plan};
 use pipewright_core::schedule::{Placement, ScheduleKind, Updates};

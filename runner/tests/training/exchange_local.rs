@@ -1,15 +1,11 @@
 //! Sums of encoded gradients among threads: the conformance suite, and how they end early.
 
-mod exchange_suite;
-#[path = "common/ranks.rs"]
-mod ranks;
-
-use exchange_suite::{CASES, FP8, LEN, everybody, gradient};
+use crate::common::exchange_suite::{CASES, FP8, LEN, everybody, gradient};
+use crate::common::ranks::on_ranks;
 use pipewright_core::compress::{CodecKind, Reduction};
 use pipewright_runner::exchange::Exchange;
 use pipewright_runner::transport::local::local_on_hosts;
 use pipewright_runner::transport::{Transport, TransportError};
-use ranks::on_ranks;
 
 #[test]
 fn the_conformance_suite_passes() {

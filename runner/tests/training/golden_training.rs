@@ -2,10 +2,8 @@
 //! out, on one stage and on pipelines of two and four lanes with every schedule, as threads and as
 //! processes, and on two replicas of a pipeline.
 
-mod common;
-
-use common::golden::{Golden, is_key_bias};
-use common::{Ended, losses, mpirun_in, runner_in, scratch, write};
+use crate::common::golden::{Golden, is_key_bias};
+use crate::common::{Ended, losses, mpirun_in, runner_in, scratch, write};
 use pipewright_core::plan::Plan;
 use pipewright_core::schedule::{ScheduleKind, Updates};
 use safetensors::SafeTensors;

@@ -1,9 +1,7 @@
 //! The factor of the loss in half precision: found by steps that change nothing, the same whatever the split,
 //! kept in checkpoints, and without a trace in what is learned.
 
-mod common;
-
-use common::{draft_of, losses, runner_in, scratch, tensors, write};
+use crate::common::{draft_of, losses, runner_in, scratch, tensors, write};
 use pipewright_core::graph::{Graph, GraphBuilder, Op};
 use pipewright_core::plan::{Draft, Plan, Precision};
 use pipewright_core::schedule::ScheduleKind;

@@ -1,8 +1,6 @@
 //! ONNX files from the command line: planned like presets, trained from the weights that they bring.
 
-mod common;
-
-use common::{losses, runner_in, scratch};
+use crate::common::{losses, runner_in, scratch};
 use pipewright_core::onnx::proto::{
     Dimension, Graph, Model, Node, OperatorSet, Shape, Tensor, TensorType, Type, ValueInfo,
 };
@@ -15,7 +13,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// `runner plan` with a fixture and more arguments; the plan is `plan.json`.
-fn plan_in(dir: &Path, model: &Path, more: &[&str]) -> common::Ended {
+fn plan_in(dir: &Path, model: &Path, more: &[&str]) -> crate::common::Ended {
     let model = model.to_string_lossy().into_owned();
     let args = ["plan", "--model", &model, "--schedule", "gpipe", "--micro-batches", "2"];
     let mini_batch = if more.contains(&"--mini-batch") { &[][..] } else { &["--mini-batch", "2"] };

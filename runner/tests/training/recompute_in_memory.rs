@@ -2,9 +2,7 @@
 //! command line, run by processes, bit for bit the training of the plan with all the memory in the
 //! world.
 
-mod common;
-
-use common::{Ended, few_samples, mpirun_in, result, runner_in, scratch, write};
+use crate::common::{Ended, few_samples, mpirun_in, result, runner_in, scratch, write};
 use pipewright_core::ids::StageId;
 use pipewright_core::plan::Plan;
 use pipewright_core::predict::{Prediction, predict};

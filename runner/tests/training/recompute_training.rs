@@ -1,12 +1,10 @@
 //! Recomputation changes what is kept and nothing else: losses and all tensors of the checkpoint,
 //! weights, running statistics and the optimizer's state, have the bits of the same plan without it,
-//! and arenas have the planned size (which `arena.rs` holds for the plans of this file too).
+//! and arenas have the planned size (which `allocations/arena.rs` holds for the plans of this file too).
 
-mod common;
-
-use common::bits::Trained;
-use common::recompute::{at_random, just_in_time, recomputing};
-use common::{draft, draft_of, networks, result, scratch};
+use crate::common::bits::Trained;
+use crate::common::recompute::{at_random, just_in_time, recomputing};
+use crate::common::{draft, draft_of, networks, result, scratch};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::autodiff::TrainingGraph;
 use pipewright_core::graph::presets::Preset;

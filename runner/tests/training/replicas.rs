@@ -1,9 +1,7 @@
 //! Replicas of a pipeline train what one pipeline trains: by all-reduce, through the first replica,
 //! of one lane and of several, as threads and as processes.
 
-mod common;
-
-use common::{Ended, draft, losses, mpirun_in, result, runner_in, scratch, write};
+use crate::common::{Ended, draft, losses, mpirun_in, result, runner_in, scratch, write};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft};
 use pipewright_core::schedule::ScheduleKind;

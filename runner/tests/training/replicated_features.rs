@@ -14,10 +14,8 @@
 //! differ by rounding in f64 alone, for which every dropout mask must be the same, and later ones
 //! by what rounding in f32 becomes.
 
-mod common;
-
-use common::bits::{Trained, order_of_sums};
-use common::{draft_of, networks, scratch};
+use crate::common::bits::{Trained, order_of_sums};
+use crate::common::{draft_of, networks, scratch};
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::{BatchNorm, DataParallel, DataParallelMode, Draft, Plan, Precision};
 use pipewright_core::schedule::{ScheduleKind, Updates};

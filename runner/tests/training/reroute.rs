@@ -5,10 +5,8 @@
 //! the last bit the same is the training by threads and by processes where two ranks sum at most: more of
 //! them add up in an order of their transport's own.
 
-mod common;
-
-use common::bits::Trained;
-use common::{digits, draft, draft_of, networks, result, scratch};
+use crate::common::bits::Trained;
+use crate::common::{digits, draft, draft_of, networks, result, scratch};
 use pipewright_core::compress::{CodecKind, Reduction};
 use pipewright_core::elastic::{Place, Rerouted, reroute};
 use pipewright_core::graph::presets::Preset;

@@ -1,8 +1,6 @@
 //! ResNet-50 cut inside of its bottleneck blocks: skip connections cross stages, some of them two,
 //! and training stays the same to the bit.
 
-mod common;
-
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
@@ -23,7 +21,7 @@ fn losses(cuts: Vec<u32>) -> Vec<u64> {
     let model = Model::Preset(Preset::Resnet50);
     let mut draft = Draft::new(model, Cluster::preset("laptop").unwrap(), cuts);
     (draft.mini_batch, draft.micro_batches) = (4, 2);
-    draft.data = common::few_samples();
+    draft.data = crate::common::few_samples();
     let (plan, prediction) = draft.plan().unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let handles = prediction.programs.iter().map(|p| p.handles).max().unwrap();

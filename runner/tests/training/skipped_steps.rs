@@ -1,13 +1,9 @@
 //! Steps whose gradients are not finite change nothing: not weights, optimizer, running statistics, nor what
 //! codecs carry over, on any rank, whatever codec the gradients go through.
 
-mod common;
-#[allow(dead_code, reason = "its lists of codecs alone")]
-mod exchange_suite;
-
-use common::bits::Trained;
-use common::{draft_of, networks, runner_in, scratch, write};
-use exchange_suite::{codecs, operators};
+use crate::common::bits::Trained;
+use crate::common::exchange_suite::{codecs, operators};
+use crate::common::{draft_of, networks, runner_in, scratch, write};
 use pipewright_core::compress::Reduction;
 use pipewright_core::plan::{Communication, DataParallel, Optimizer, Plan};
 use pipewright_core::predict::predict;

@@ -1,9 +1,7 @@
 //! A table that two stages hold stays one: a language model with tied embeddings trains the same,
 //! to the bit, with table and output layer on one stage, on neighbours and with a stage between.
 
-mod common;
-
-use common::{draft, losses, mpirun_in, runner_in, scratch, write};
+use crate::common::{draft, losses, mpirun_in, runner_in, scratch, write};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::DataParallel;
 use pipewright_core::schedule::ScheduleKind;

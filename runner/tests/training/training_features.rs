@@ -1,10 +1,8 @@
 //! Dropout, clipping, deferred batch normalisation and learning-rate schedules train the same,
 //! to the last bit, whatever the split, the schedule and the transport.
 
-mod common;
-
-use common::bits::{Trained, order_of_sums};
-use common::{draft_of, result, runner_in, scratch, write};
+use crate::common::bits::{Trained, order_of_sums};
+use crate::common::{draft_of, result, runner_in, scratch, write};
 use pipewright_core::graph::{Conv, Graph, GraphBuilder, Op};
 use pipewright_core::plan::{BatchNorm, Decay, Plan, Precision, RateSchedule, Training};
 use pipewright_core::schedule::{ScheduleKind, Updates};

@@ -1,15 +1,13 @@
 //! Ranks as threads: the conformance suite, and what only threads can do to each other.
 
-#[path = "common/ranks.rs"]
-mod ranks;
-mod transport_suite;
-
+use crate::common::ranks::on_ranks;
+use crate::common::transport_suite::{CASES, SLOTS, endings};
 use pipewright_runner::transport::local::local;
 use pipewright_runner::transport::{ReduceOp, Transport, TransportError};
-use ranks::on_ranks;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
-use transport_suite::{CASES, SLOTS, endings};
 
 #[test]
 fn the_conformance_suite_passes() {
@@ -79,11 +77,15 @@ fn nobody_reads_the_buffers_of_a_rank_that_left() {
     // The sender posts, leaves at once, and then overwrites what it had posted. Receivers race
     // with it: each must get the whole message or none of it.
     for round in 0..200 {
+        let (begun, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let panicked = on_ranks(local(3, SLOTS), move |t| {
             let len = 1 << 18;
             if t.rank() > 0 {
                 let mut into = vec![0; len];
-                match t.recv(0, 0, &mut into) {
+                begun.fetch_add(1, Relaxed);
+                let received = t.recv(0, 0, &mut into);
+                ended.fetch_add(1, Relaxed);
+                match received {
                     Ok(()) => assert!(into.iter().all(|&b| b == 1), "round {round}"),
                     Err(error) => assert!(matches!(error, TransportError::Gone { rank: 0, .. })),
                 }
@@ -94,9 +96,19 @@ fn nobody_reads_the_buffers_of_a_rank_that_left() {
                 // SAFETY: `bytes` is kept and left alone until the abandoned transport is dropped.
                 unsafe { t.start_send(to, 0, &bytes, to as usize) }.unwrap();
             }
-            if round % 2 == 0 {
-                thread::sleep(Duration::from_micros(20 * round));
+            // At once, when one begins to read, when both do, when one has read; and somewhat later.
+            let until = |there: &AtomicU32, count| {
+                while there.load(Relaxed) < count {
+                    thread::yield_now();
+                }
+            };
+            match round % 4 {
+                0 => {}
+                1 => until(&begun, 1),
+                2 => until(&begun, 2),
+                _ => until(&ended, 1),
             }
+            (0..round / 4 * 200).for_each(|_| std::hint::spin_loop());
             // Dropping needs the transport itself: put a spare one in its place.
             drop(std::mem::replace(t, local(1, 0).remove(0)));
             bytes.fill(2);

@@ -6,11 +6,9 @@
 //! rounding grows. These are PyTorch's own networks, first weights, data and optimizers
 //! (tests/data/golden/train).
 
-mod common;
-
-use common::bits::Trained;
-use common::golden::{Golden, NAMES, is_key_bias};
-use common::scratch;
+use crate::common::bits::Trained;
+use crate::common::golden::{Golden, NAMES, is_key_bias};
+use crate::common::scratch;
 use pipewright_core::plan::Plan;
 use pipewright_core::schedule::{Placement, ScheduleKind};
 use std::path::Path;

@@ -1,9 +1,7 @@
 //! Initial weights: from the files that the PyTorch ecosystem has, and refused with names and shapes
 //! where they do not fit. The files are written by the safetensors crate itself.
 
-mod common;
-
-use common::{digits, draft, losses, mpirun_in, result, runner_in, scratch, write};
+use crate::common::{digits, draft, losses, mpirun_in, result, runner_in, scratch, write};
 use half::{bf16, f16};
 use pipewright_core::graph::presets::Preset;
 use pipewright_runner::checkpoint::Manifest;

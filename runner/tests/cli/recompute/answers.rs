@@ -1,7 +1,7 @@
 //! What is found is what the checker says.
 
+use super::{all_graphs, checked, graph, recompute, unpacked};
 use crate::common::scratch;
-use crate::{all_graphs, checked, graph, recompute, unpacked};
 use pipewright_core::recompute::file::read;
 use pipewright_core::recompute::{check, chen, cost};
 use serde_json::Value;
@@ -42,7 +42,7 @@ fn every_answer_passes_the_checker() {
 #[test]
 fn the_points_of_a_front_pass_the_checker() {
     let dir = scratch("recompute-front");
-    for name in crate::GRAPHS {
+    for name in super::GRAPHS {
         let args = ["--pareto", "--moves", "100000", "-o", "f.json", "--svg", "f.svg"];
         let ended = recompute(&dir, &graph(name), &args);
         assert!(ended.done().stdout.contains("trade-offs"), "{ended:#?}");

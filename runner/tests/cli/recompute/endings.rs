@@ -1,8 +1,8 @@
 //! Budgets in every form, those that cannot be met, interruptions, and that equal inputs give equal
 //! results.
 
+use super::{graph, recompute};
 use crate::common::{RUNNER, scratch, write};
-use crate::{graph, recompute};
 use pipewright_core::cost::Cluster;
 use pipewright_core::units::Bytes;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Files: what is refused, what any damage gives, how files and pictures are written.
 
+use super::{GRAPHS, graph, recompute, unpacked};
 use crate::common::{scratch, write};
-use crate::{GRAPHS, graph, recompute, unpacked};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use pipewright_core::recompute::{check, file, without_recomputation};

@@ -1,13 +1,10 @@
 //! `runner recompute`: answers beside an independent checker, bad files, budgets, equal results.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod answers;
 mod endings;
 mod files;
 
-use common::{Ended, runner_in};
+use crate::common::{Ended, runner_in};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! What sums of encoded gradients must be, on every transport. A case is run by all ranks at once and
-//! panics on the rank that sees something wrong. `exchange_local.rs` and `exchange_mpi.rs` run the
+//! panics on the rank that sees something wrong. `training/exchange_local.rs` and `mpi/exchange.rs` run the
 //! same cases.
 
 pub mod hosts;

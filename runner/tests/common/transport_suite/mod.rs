@@ -1,5 +1,5 @@
 //! What every transport must do. A case is run by all ranks at once and panics on the rank that
-//! sees something wrong. `transport_local.rs` and `transport_mpi.rs` run the same cases.
+//! sees something wrong. `training/transport_local.rs` and `mpi/transport.rs` run the same cases.
 
 pub mod endings;
 mod links;

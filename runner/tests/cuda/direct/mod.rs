@@ -1,19 +1,13 @@
 //! Devices that send and sum from memory to memory train as those do whose hosts do it, to the bit, and
 //! their hosts touch nothing of it.
 
-#[path = "direct/asked.rs"]
 mod asked;
-mod common;
-#[path = "direct/endings.rs"]
 mod endings;
-#[path = "distant/processor.rs"]
-mod processor;
-#[path = "direct/wires.rs"]
-mod wires;
-#[path = "direct/world.rs"]
-mod world;
+pub mod wires;
+pub mod world;
 
-use common::{draft_of, networks};
+use crate::common::{draft_of, networks};
+use crate::distant::processor::Distant;
 use pipewright_core::compress::Reduction;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{
@@ -29,7 +23,6 @@ use pipewright_runner::device::cuda::nccl::{Limits, Routes, connect};
 use pipewright_runner::execute::{Rank, RunError};
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
-use processor::Distant;
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;

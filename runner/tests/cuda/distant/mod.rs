@@ -2,14 +2,11 @@
 //! that the host has to do with tensors, messages, samples, sums, checkpoints, gets and leaves the bytes
 //! where they belong.
 
-mod common;
-#[path = "distant/found.rs"]
 mod found;
-#[path = "distant/processor.rs"]
-mod processor;
+pub mod processor;
 
-use common::recompute::{at_random, just_in_time, recomputing};
-use common::{chains, draft_of, networks};
+use crate::common::recompute::{at_random, just_in_time, recomputing};
+use crate::common::{chains, draft_of, networks};
 use pipewright_core::compress::Reduction;
 use pipewright_core::plan::{
     BatchNorm, Communication, DataParallel, DataParallelMode, Draft, Edges, Plan, Precision,

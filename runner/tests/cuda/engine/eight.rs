@@ -1,7 +1,8 @@
 //! Linear layers that multiply numbers of eight bits, in training.
 
-use super::common::{draft, draft_of};
-use super::{Emulated, Make, Trained, compute, emulated, emulator, first_gpu, train, vectors};
+use super::{Emulated, Make, Trained, compute, emulated, emulator, first_gpu, train};
+use crate::common::{draft, draft_of};
+use crate::vectors;
 use pipewright_core::graph::{Graph, GraphBuilder, Op};
 use pipewright_core::plan::{Draft, Plan, Precision};
 use pipewright_core::schedule::ScheduleKind;

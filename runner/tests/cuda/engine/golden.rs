@@ -1,8 +1,9 @@
 //! What PyTorch computed, done again by a device: operations in single precision and in bf16, and whole
 //! training runs; ranks that share a device train as one does.
 
-use super::common::golden::{Golden, NAMES};
-use super::{Emulated, Make, emulated, emulator, on_gpu, train_and, vectors};
+use super::{Emulated, Make, emulated, emulator, on_gpu, train_and};
+use crate::common::golden::{Golden, NAMES};
+use crate::vectors;
 use pipewright_core::plan::{Plan, Precision, Region};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;

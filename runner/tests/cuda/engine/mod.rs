@@ -1,28 +1,13 @@
-//! Training on a GPU's kernels: ranks whose device is the emulator of `cuda_kernels`, or a GPU where there is
+//! Training on a GPU's kernels: ranks whose device is the emulator of kernels, or a GPU where there is
 //! one, train as those of the processor do, up to the order of sums.
 
-#[path = "kernels/case.rs"]
-#[allow(dead_code, reason = "what other suites need of it")]
-mod case;
-mod common;
-#[path = "cuda_engine/eight.rs"]
 mod eight;
-#[path = "cuda_graphs/emulated.rs"]
-mod emulated;
-#[path = "cuda_kernels/emulator.rs"]
-#[allow(dead_code, reason = "sizes of arguments are compared elsewhere")]
-mod emulator;
-#[path = "cuda_engine/golden.rs"]
 mod golden;
-#[path = "cuda_engine/precisions.rs"]
 mod precisions;
-#[path = "kernels/vector.rs"]
-mod vector;
-#[path = "kernels/golden.rs"]
-mod vectors;
 
-use common::{draft, draft_of, networks};
-use emulated::Emulated;
+use crate::common::{draft, draft_of, networks};
+use crate::emulator;
+use crate::graphs::emulated::Emulated;
 use golden::compute;
 use pipewright_core::plan::{Plan, Precision, Program};
 use pipewright_core::predict::predict;

@@ -1,8 +1,8 @@
 //! Activations in two bytes: kernels take them as they lie, and parameters from copies in two bytes. Products
 //! that may round to TF32.
 
-use super::common::{draft, draft_of, networks};
 use super::{Emulated, Make, Trained, emulated, emulator, train, train_and};
+use crate::common::{draft, draft_of, networks};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{
     DataParallel, DataParallelMode, Draft, Plan, Precision, Program, Region,

@@ -1,11 +1,11 @@
 //! Chains of computations done together train to the bits of computations done one by one.
 
-use super::common::recompute::{at_random, just_in_time, recomputing};
-use super::common::{chains, draft_of};
 use super::emulated::Emulated;
-use super::emulator;
 use super::lazy::Lazy;
 use super::training::{Make, lasting, prepared};
+use crate::common::recompute::{at_random, just_in_time, recomputing};
+use crate::common::{chains, draft_of};
+use crate::emulator;
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::{BatchNorm, Draft, Plan, Precision, Program};
 use pipewright_core::predict::evaluation;

@@ -1,7 +1,7 @@
 //! What chains spare, counted: launches of a step's passes, and bytes of activations and their gradients that
 //! these read and write. `docs/gpu.md` has the numbers.
 
-use super::common::draft;
+use crate::common::draft;
 use pipewright_core::graph::autodiff::ComputationKind::{Forward, InputGradient};
 use pipewright_core::graph::{Graph, Op, TensorSpec};
 use pipewright_core::plan::{Kernel, Plan, Precision, StageProgram};

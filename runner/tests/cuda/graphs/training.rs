@@ -1,9 +1,9 @@
 //! Training with graphs is training without.
 
-use super::common::{draft_of, networks};
 use super::emulated::Emulated;
-use super::emulator;
 use super::lazy::{Lazy, Seen};
+use crate::common::{draft_of, networks};
+use crate::emulator;
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, Precision, Program};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::schedule::ScheduleKind;

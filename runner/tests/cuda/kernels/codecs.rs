@@ -1,8 +1,8 @@
 //! Codecs on the emulator: the processor's messages, values and residuals, to the bit.
 
+use super::memory::Tensor;
 use crate::case::Noise;
 use crate::emulator;
-use crate::memory::Tensor;
 use pipewright_core::compress::narrow::E5m2;
 use pipewright_core::compress::scale::{largest_magnitude, power_of_two};
 use pipewright_core::compress::{CodecKind, Float8, Fp8, Rounding, Scale, feedback};

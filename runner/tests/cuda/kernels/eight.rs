@@ -1,8 +1,8 @@
 //! Products of factors in eight bits: codes and scales to the bit, and what comes of them.
 
+use super::memory::{on_the_emulator_by, run};
 use crate::case::{Case, Noise};
 use crate::emulator;
-use crate::memory::{on_the_emulator_by, run};
 use half::bf16;
 use pipewright_core::compress::narrow::{E4m3, E5m2, Format, narrow_finite, widen};
 use pipewright_core::graph::autodiff::ComputationKind;

@@ -1,10 +1,10 @@
 //! Layers of convolutional networks and of transformers in small, and what makes kernels take several
 //! parts, samples or tiles at a time.
 
+use super::like_the_processor::{compare, compare_by};
+use super::memory::{Tensor, numbers, on_the_emulator, on_the_emulator_by, run, stored};
 use crate::case::Case;
 use crate::emulator;
-use crate::like_the_processor::{compare, compare_by};
-use crate::memory::{Tensor, numbers, on_the_emulator, on_the_emulator_by, run, stored};
 use pipewright_core::graph::autodiff::{BackwardStyle, ComputationKind, training_graph};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::graph::{Op, TensorSpec};

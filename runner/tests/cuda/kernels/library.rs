@@ -1,11 +1,13 @@
 //! Convolutions as cuDNN is asked for them. Its calls are answered by `cudnn.cpp`, which computes what the
-//! library's manual says, so that a descriptor or an argument in the wrong place shows without a GPU.
+//! library's manual says, so that a descriptor or an argument in the wrong place shows without a GPU. A
+//! process has one library of that name: these tests have one of their own.
 
+use super::layers::convolutions;
+use super::like_the_processor::compare_by;
+use super::memory::{Tensor, on_the_emulator_by, run};
 use crate::case::Noise;
+use crate::common::own_process;
 use crate::emulator;
-use crate::layers::convolutions;
-use crate::like_the_processor::compare_by;
-use crate::memory::{Tensor, on_the_emulator_by, run};
 use pipewright_core::units::Bytes;
 use pipewright_runner::device::cpu::{Call, Operands};
 use pipewright_runner::device::cuda::Convolutions;
@@ -52,7 +54,7 @@ fn library() -> RefCell<Convolutions> {
 
 #[test]
 fn every_pass_by_the_library() {
-    if !emulator::is_there() {
+    if !emulator::is_there() || !own_process::is_own([]) {
         return;
     }
     for storage in [Storage::F32, Storage::Bf16] {
@@ -70,7 +72,7 @@ fn every_pass_by_the_library() {
 /// The second backward pass adds to what the first one left, by the library and by our own kernels.
 #[test]
 fn gradients_are_added_to() {
-    if !emulator::is_there() {
+    if !emulator::is_there() || !own_process::is_own([]) {
         return;
     }
     let library = library();

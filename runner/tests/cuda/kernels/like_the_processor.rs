@@ -1,8 +1,8 @@
 //! Every operation on the emulator beside the processor's kernel, in every storage type.
 
+use super::memory::{numbers, on_the_emulator, stored};
 use crate::case::{Case, Launch, Noise};
 use crate::emulator;
-use crate::memory::{numbers, on_the_emulator, stored};
 use crate::nodes::{self, SMALL, Sizes};
 use pipewright_core::graph::{DType, Op, TensorSpec};
 use pipewright_runner::device::cpu::{self, Call, Draw, Operands};

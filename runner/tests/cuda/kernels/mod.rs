@@ -1,33 +1,23 @@
 //! Tests of the CUDA kernels without a GPU: they are compiled for the processor and run by an emulator
 //! of a grid of threads (`emulator.h`), and must do what the processor's kernels do.
 
-#[path = "../kernels/by_hand.rs"]
-mod by_hand;
-#[path = "../kernels/case.rs"]
-mod case;
 mod codecs;
 mod eight;
-mod emulator;
-#[path = "../kernels/golden.rs"]
-mod golden;
 mod layers;
 mod library;
 mod like_the_processor;
 mod memory;
-#[path = "../kernels/nodes.rs"]
-mod nodes;
 mod nvrtc;
 mod optimizer;
-#[path = "../kernels/vector.rs"]
-mod vector;
 
+use crate::{by_hand, emulator, vectors};
 use memory::on_the_emulator;
 use pipewright_runner::device::cuda::kernels::Storage;
 
 #[test]
 fn golden_vectors() {
     if emulator::is_there() {
-        golden::suite(&mut |call, operands| on_the_emulator(Storage::F32, call, operands));
+        vectors::suite(&mut |call, operands| on_the_emulator(Storage::F32, call, operands));
     }
 }
 

@@ -1,5 +1,7 @@
-//! NVRTC compiles every source for every architecture that is promised, with no GPU at hand.
+//! NVRTC compiles every source for every architecture that is promised, with no GPU at hand. Its library stays
+//! loaded, so that these tests have a process of their own.
 
+use crate::common::own_process;
 use pipewright::tools;
 use pipewright_runner::device::cuda::Architecture;
 use pipewright_runner::device::cuda::cache::Cache;
@@ -45,7 +47,7 @@ fn is_there() -> bool {
 /// What was compiled before is found again: a minute is saved.
 #[test]
 fn every_source_for_every_architecture() {
-    if !is_there() {
+    if !own_process::is_own([]) || !is_there() {
         return;
     }
     let cache = Cache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_cubins"));
@@ -70,7 +72,7 @@ fn every_source_for_every_architecture() {
 
 #[test]
 fn what_cannot_be_compiled_for() {
-    if is_there() {
+    if own_process::is_own([]) && is_there() {
         let old = Architecture { major: 1, minor: 3 };
         let refused = compile(Source::Product, old).unwrap_err();
         assert!(matches!(refused, CompileError::Architecture { .. }), "{refused}");

@@ -1,8 +1,8 @@
 //! Updates of parameters on the emulator beside the processor's.
 
+use super::memory::{Tensor, stored};
 use crate::case::Noise;
 use crate::emulator;
-use crate::memory::{Tensor, stored};
 use pipewright_core::plan::Optimizer;
 use pipewright_runner::device::cpu::{Parameter, Rule, Update, squares};
 use pipewright_runner::device::cuda::kernels::Storage;

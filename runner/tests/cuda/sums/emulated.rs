@@ -1,7 +1,7 @@
 //! The emulator as a device with two queues of work, which counts what travels.
 
-use super::emulator;
-use super::world::Memory;
+use crate::direct::world::Memory;
+use crate::emulator;
 use pipewright_core::plan::Region;
 use pipewright_runner::device::DeviceError;
 use pipewright_runner::device::cuda::kernels::{

@@ -2,12 +2,12 @@
 //! hosts make, and no value passes through a host.
 
 use super::emulated::{Emulated, Reached};
-use super::emulator;
-use super::exchange_suite::{ONE_BIT, operators};
-use super::ranks::on_ranks;
-use super::sums::{AT, LEN, Steps, bits, carried, input, known, spec, steps, tensors};
-use super::wires::{self, Wired, wired};
-use super::world::World;
+use super::encoded::{AT, LEN, Steps, bits, carried, input, known, spec, steps, tensors};
+use crate::common::exchange_suite::{ONE_BIT, operators};
+use crate::common::ranks::on_ranks;
+use crate::direct::wires::{self, Wired, wired};
+use crate::direct::world::World;
+use crate::emulator;
 use pipewright_core::compress::division::Division;
 use pipewright_core::compress::share::Share;
 use pipewright_core::compress::{CodecKind, Reduction};

@@ -1,9 +1,9 @@
 //! How long gradients are, found on the device; copies for steps that are undone.
 
 use super::emulated::Emulated;
-use super::emulator;
-use super::exchange_suite::gradient;
 use super::training::{On, Run, plan, train};
+use crate::common::exchange_suite::gradient;
+use crate::emulator;
 use pipewright_core::compress::Reduction;
 use pipewright_core::plan::{DataParallel, Plan, Region};
 use pipewright_core::units::Bytes;

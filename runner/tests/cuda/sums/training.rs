@@ -1,12 +1,12 @@
 //! Training whose gradients are summed on the device is training whose gradients the host sums: on the
 //! same kernels, so to the bit.
 
-use super::common::draft_of;
 use super::emulated::{Emulated, Reached};
-use super::emulator;
 use super::inside::{in_world, limits};
-use super::wires::wired;
-use super::world::World;
+use crate::common::draft_of;
+use crate::direct::wires::wired;
+use crate::direct::world::World;
+use crate::emulator;
 use pipewright_core::compress::Reduction;
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Conv, Graph, GraphBuilder, Op};

@@ -1,9 +1,9 @@
 //! Sums of one bucket by devices and by processors: the same bits, and codes alone travel.
 
 use super::emulated::Emulated;
-use super::emulator;
-use super::exchange_suite::{ONE_BIT, gradient, operators};
-use super::ranks::on_ranks;
+use crate::common::exchange_suite::{ONE_BIT, gradient, operators};
+use crate::common::ranks::on_ranks;
+use crate::emulator;
 use pipewright_core::compress::division::Division;
 use pipewright_core::compress::{Algorithm, CodecKind, Reduction, Rounding, Scale};
 use pipewright_core::units::Bytes;
