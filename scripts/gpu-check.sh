@@ -14,7 +14,7 @@ build() { # FOLDER
   cargo build --locked --release -p pipewright-runner --no-default-features
   cp "${CARGO_TARGET_DIR:-target}/release/runner" "$1/runner"
   cargo test --locked --release -p pipewright-runner --no-default-features --no-run \
-    --test cuda_engine --test cuda_graphs --test devices --message-format=json |
+    --test cuda --message-format=json |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | while read -r test; do
     name=$(basename "$test")
     [ "$name" != runner ] || continue
@@ -52,16 +52,16 @@ row() { # NAME COMMAND..
 }
 # Tests look for their data where they were built, or in the package that this names.
 export CARGO_MANIFEST_DIR=$root/runner
-test_of() { "$folder/test-$1" --exact "$2"; }
-row 'operations beside PyTorch, f32 1e-4, bf16 1e-2' test_of cuda_engine golden::operations_on_a_gpu
-row 'linear layers beside PyTorch, fp8 1e-1' test_of cuda_engine eight::golden_on_a_gpu
-row 'fp8 training like the processor, 5e-3' test_of cuda_engine eight::on_a_gpu
-row 'training runs of PyTorch done again, 1e-4' test_of cuda_engine golden::runs_on_a_gpu
-row 'training like the processor, 1 and 3 ranks' test_of cuda_engine on_a_gpu
-row '2 and 4 ranks on one GPU train as one' test_of cuda_engine golden::ranks_share_a_gpu
-row 'CUDA graphs compute what commands do' test_of cuda_graphs training::on_a_gpu
-row 'chains have the bits of single operations' test_of cuda_graphs fusion::on_a_gpu
-row 'memory that is not there is an error' test_of devices more_memory_than_there_is
+test_of() { "$folder/test-cuda" --exact "$1"; }
+row 'operations beside PyTorch, f32 1e-4, bf16 1e-2' test_of engine::golden::operations_on_a_gpu
+row 'linear layers beside PyTorch, fp8 1e-1' test_of engine::eight::golden_on_a_gpu
+row 'fp8 training like the processor, 5e-3' test_of engine::eight::on_a_gpu
+row 'training runs of PyTorch done again, 1e-4' test_of engine::golden::runs_on_a_gpu
+row 'training like the processor, 1 and 3 ranks' test_of engine::on_a_gpu
+row '2 and 4 ranks on one GPU train as one' test_of engine::golden::ranks_share_a_gpu
+row 'CUDA graphs compute what commands do' test_of graphs::training::on_a_gpu
+row 'chains have the bits of single operations' test_of graphs::fusion::on_a_gpu
+row 'memory that is not there is an error' test_of devices::more_memory_than_there_is
 
 plan() { # MODEL BATCH PRECISION STEPS OPTION.. -> $work/plan.json
   local model=$1 batch=$2 precision=$3 steps=$4

@@ -1,7 +1,7 @@
 //! The exact partitioners beside the time of their peers on the same inputs.
 //! `cargo bench -p pipewright-core --bench partition`.
 
-#[path = "../tests/partition/profiles.rs"]
+#[path = "../tests/planner/partition/profiles.rs"]
 mod profiles;
 
 use pipewright_core::cost::Workload;

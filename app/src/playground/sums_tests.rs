@@ -5,7 +5,7 @@ use super::*;
 
 // What the runner's own exchange is held to, bit by bit.
 #[allow(dead_code)]
-#[path = "../../../runner/tests/exchange_suite/reference.rs"]
+#[path = "../../../runner/tests/common/exchange_suite/reference.rs"]
 mod reference;
 
 fn gradients(ranks: usize, step: u64, len: usize) -> Vec<Vec<f32>> {

@@ -4,9 +4,13 @@
 
 pub mod bits;
 pub mod chains;
+pub mod exchange_suite;
 pub mod golden;
 pub mod networks;
+pub mod own_process;
+pub mod ranks;
 pub mod recompute;
+pub mod transport_suite;
 
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::Graph;
@@ -19,6 +23,7 @@ use pipewright_runner::tensor_file::TensorFile;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The program under test.
 pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
@@ -125,9 +130,10 @@ pub fn mpirun_in(dir: &Path, ranks: u32, args: &[&str]) -> Option<Ended> {
     Some(Ended { code: run.status.code(), stdout: run.stdout, stderr: run.stderr })
 }
 
-/// An empty folder for one test.
+/// An empty folder for one test, whatever the names of others that run in this process.
 pub fn scratch(name: &str) -> PathBuf {
-    pipewright::tools::scratch(name).unwrap()
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    pipewright::tools::scratch(&format!("{name}-{}", COUNT.fetch_add(1, Relaxed))).unwrap()
 }
 
 /// Writes a text into `dir` and returns its name there.

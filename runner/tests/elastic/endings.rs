@@ -81,13 +81,14 @@ fn a_killed_supervisor_takes_its_ranks_with_it_and_the_next_one_goes_on() {
 fn a_rank_that_stands_still_is_dead_after_a_time() {
     let dir = scratch("elastic-still");
     let Some(losses) = whole(&dir, &two_by_two(20)) else { return };
-    // For ever; its heart stands still as well.
-    let mut job = Job::start(&dir, "out", &["--silent-after", "3"], "2:forward:7:stop");
+    // For ever; its heart stands still as well. The limits are such that nobody else exceeds them, however
+    // busy the machine is: those who wait for the others, and those who start.
+    let mut job = Job::start(&dir, "out", &["--silent-after", "10"], "2:forward:7:stop");
     job.ends(0);
     assert_eq!(job.causes(), [Cause::RankSilent, Cause::Done]);
     job.trained_like(&losses);
     // Its heart beats, and no rank comes on.
-    let mut job = Job::start(&dir, "hangs", &["--hung-after", "3"], "2:forward:7:hang");
+    let mut job = Job::start(&dir, "hangs", &["--hung-after", "20"], "2:forward:7:hang");
     job.ends(0);
     assert_eq!(job.causes(), [Cause::Hung, Cause::Done]);
     job.trained_like(&losses);
@@ -145,11 +146,12 @@ fn policies_end_jobs_and_have_them_wait() {
     };
     let why = job.until("verdict", waits);
     assert!(why.contains("3 slots"), "{why}");
-    let before = cpu_ms(&job);
-    std::thread::sleep(Duration::from_secs(3));
-    let spent = cpu_ms(&job) - before;
-    println!("parked: {spent} ms of processor time in 3 s");
-    assert!(spent <= 30, "a job that waits takes {spent} ms of processor time in 3 s");
+    // What it does before it waits may take its time on a busy machine; what waits comes to rest.
+    let begin = Instant::now();
+    while !rests(&job) {
+        let late = begin.elapsed() > Duration::from_secs(120);
+        assert!(!late, "a job that waits takes more than a hundredth of a processor");
+    }
     job.signal("-TERM");
     job.ends(0);
     assert_eq!(job.causes(), []);
@@ -167,6 +169,15 @@ fn a_script_decides() {
     write(&dir, "broken.rhai", "if");
     let args = ["elastic", "plan.json", "--out", "broken", "--policy", "broken.rhai"];
     runner_in(&dir, &args).refused(2, "--policy");
+}
+
+/// Whether a supervisor takes at most a hundredth of a processor's time for three seconds.
+fn rests(job: &Job) -> bool {
+    let (begin, before) = (Instant::now(), cpu_ms(job));
+    std::thread::sleep(Duration::from_secs(3));
+    let (spent, passed) = (cpu_ms(job) - before, begin.elapsed().as_millis() as u64);
+    println!("parked: {spent} ms of processor time in {passed} ms");
+    spent * 100 <= passed
 }
 
 /// Processor time of a supervisor so far.

@@ -11,6 +11,7 @@ mod job;
 mod killed;
 mod members;
 mod membership;
+mod own_policies;
 mod reroute;
 mod scale;
 mod shrink;

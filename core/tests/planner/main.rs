@@ -1,0 +1,25 @@
+//! The planner: costs, partitions, schedules, simulations, whole plans and plans for elastic jobs,
+//! against exhaustive search, slow twins and what others published.
+
+mod automatic;
+mod calibrate;
+mod communication;
+mod drift;
+mod explain;
+mod forms;
+mod in_order;
+mod llm;
+mod partition;
+#[cfg(feature = "script")]
+mod policies;
+mod published;
+mod replan;
+mod reroute;
+mod schedules;
+mod schedules_programs;
+mod schedules_structure;
+mod simulate_chain;
+mod simulation;
+mod takisawa;
+mod torchgpipe;
+mod zero_bubble;

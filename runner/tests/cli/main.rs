@@ -1,0 +1,16 @@
+//! The program as its users meet it: what it is asked for, what it refuses, how it ends, what it writes.
+
+mod calibrate;
+mod command_line;
+#[path = "../common/mod.rs"]
+mod common;
+mod device_model;
+mod explore;
+mod explorer;
+mod exports;
+mod plan_files;
+mod planning;
+mod planning_codecs;
+mod profile;
+mod recompute;
+mod run_endings;

@@ -1,0 +1,167 @@
+//! What chains spare, counted: launches of a step's passes, and bytes of activations and their gradients that
+//! these read and write. `docs/gpu.md` has the numbers.
+
+use crate::common::draft;
+use pipewright_core::graph::autodiff::ComputationKind::{Forward, InputGradient};
+use pipewright_core::graph::{Graph, Op, TensorSpec};
+use pipewright_core::plan::{Kernel, Plan, Precision, StageProgram};
+use pipewright_core::predict::predict;
+use pipewright_kernels::{Call, Draw, Phase, Turn};
+use pipewright_runner::device::Part;
+use pipewright_runner::device::cuda::kernels::{
+    Buffers, Computed, DevicePtr, Storage, fused, steps,
+};
+use pipewright_runner::execute::Fusion;
+
+/// Launches, and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Counted {
+    launches: usize,
+    bytes: u64,
+}
+
+/// A computation with what [`steps`] wants to know of it, at addresses of nothing.
+struct Computation<'a> {
+    kernel: &'a Kernel,
+    graph: &'a Graph,
+    inputs: Vec<&'a TensorSpec>,
+    gradients: usize,
+}
+
+const NOWHERE: [DevicePtr; 16] = [DevicePtr::NULL; 16];
+
+impl<'a> Computation<'a> {
+    fn new(graph: &'a Graph, stage: &'a StageProgram, kernel: &'a Kernel) -> Self {
+        let inputs = graph.node(kernel.node).inputs.iter();
+        let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
+        let gradients = params.iter().filter(|p| p.gradient.is_some()).count();
+        Self {
+            kernel,
+            graph,
+            inputs: inputs.map(|id| &graph.node(*id).output).collect(),
+            gradients,
+        }
+    }
+
+    fn call(&self, plan: &Plan) -> Call<'_> {
+        let node = self.graph.node(self.kernel.node);
+        Call {
+            op: &node.op,
+            kind: self.kernel.kind,
+            inputs: &self.inputs,
+            output: &node.output,
+            samples: plan.samples(),
+            phase: Phase::Train,
+            loss_scale: 1.0,
+            wanted: self.kernel.wanted,
+            threads: 1,
+            draw: Draw::default(),
+            turn: Turn::default(),
+            precision: plan.training.precision,
+        }
+    }
+
+    fn buffers(&self) -> Buffers<'static> {
+        let params = (self.kernel.params.end - self.kernel.params.start) as usize;
+        Buffers {
+            reads: &NOWHERE[..self.kernel.reads.len()],
+            writes: &NOWHERE[..self.kernel.writes.len()],
+            params: &NOWHERE[..params],
+            gradients: &NOWHERE[..self.gradients],
+            ..Buffers::default()
+        }
+    }
+
+    fn bytes(&self, operand: &pipewright_core::plan::Operand) -> u64 {
+        self.kernel.packed(operand).unwrap_or(*operand).bytes.0
+    }
+
+    fn written(&self) -> u64 {
+        self.kernel.writes.first().map_or(0, |value| self.bytes(value))
+    }
+
+    /// What goes through memory when it is done alone. Normalisations of channels go over their tensors
+    /// twice: for sums, then with them. Rows come from the caches when they are read again.
+    fn alone(&self) -> u64 {
+        let twice = matches!(self.graph.node(self.kernel.node).op, Op::BatchNorm2d { .. })
+            && matches!(self.kernel.kind, Forward | InputGradient);
+        let reads = self.kernel.reads.iter().enumerate().map(|(at, read)| {
+            let passes = if twice && at < 2 { 2 } else { 1 };
+            passes * self.bytes(read)
+        });
+        reads.sum::<u64>() + self.kernel.writes.iter().map(|value| self.bytes(value)).sum::<u64>()
+    }
+}
+
+/// A step of one micro-batch: one computation after the other, and in chains.
+fn counted(plan: &Plan) -> [Counted; 2] {
+    let storage = Storage::from(plan.training.precision);
+    let prediction = predict(plan).unwrap();
+    let (graph, program) = (&prediction.graph, &prediction.programs[0]);
+    let (fusion, stage) = (Fusion::of(graph, program), &program.stages[0]);
+    let (mut alone, mut together) = (Counted::default(), Counted::default());
+    let mut at = 0;
+    while at < stage.kernels.len() {
+        let stored = fusion.at(stage.stage, at);
+        let kernels = &stage.kernels[at..at + stored.len()];
+        let all: Vec<_> = kernels.iter().map(|k| Computation::new(graph, stage, k)).collect();
+        let calls: Vec<Call> = all.iter().map(|c| c.call(plan)).collect();
+        let mut launches = 0;
+        for (own, call) in all.iter().zip(&calls) {
+            launches += steps(call, &own.buffers(), storage).steps.len();
+            alone.bytes += own.alone();
+            together.bytes += own.alone();
+        }
+        alone.launches += launches;
+        if all.len() > 1 {
+            let link = |((own, call), stored): ((&Computation, _), &bool)| Computed {
+                call,
+                buffers: own.buffers(),
+                stored: *stored,
+            };
+            let chain: Vec<_> = all.iter().zip(&calls).zip(stored).map(link).collect();
+            launches = fused(&chain, storage).steps.len();
+        }
+        together.launches += launches;
+        together.bytes -= spared(&all, &calls, stored);
+        at += stored.len();
+    }
+    [alone, together]
+}
+
+/// What does not go through memory: values that are handed on are not read, or read once less, and not
+/// written where they are not stored; the sums that gradients of weights are made of are there already.
+fn spared(all: &[Computation], calls: &[Call], stored: &[bool]) -> u64 {
+    let mut bytes = 0;
+    let mut value = 0;
+    for ((own, call), stored) in all.iter().zip(calls).zip(stored) {
+        match Part::of_call(call, own.kernel.reads.len()) {
+            Some(Part::NormWeights) => bytes += own.alone(),
+            Some(Part::RowsWeights) => {}
+            _ => {
+                bytes += value;
+                value = own.written();
+                bytes += if *stored { 0 } else { value };
+            }
+        }
+    }
+    bytes
+}
+
+#[test]
+fn chains_spare_launches_and_bytes() {
+    let gpt2 = "transformer:layers=12,hidden=768,heads=12,sequence=1024,vocabulary=50257";
+    let found = [("resnet50", 256), ("vgg16", 128), (gpt2, 16)].map(|(name, samples)| {
+        let mut draft = draft(name.parse().unwrap(), 1);
+        (draft.mini_batch, draft.micro_batches) = (samples, 1);
+        draft.training.precision = Precision::Bf16;
+        // MB, rounded.
+        counted(&draft.plan().unwrap().0).map(|c| (c.launches, (c.bytes + 500_000) / 1_000_000))
+    });
+    let expected = [
+        [(618, 133_278), (436, 95_526)],
+        [(122, 39_466), (117, 36_332)],
+        [(456, 47_163), (408, 45_351)],
+    ];
+    assert_eq!(found, expected);
+}

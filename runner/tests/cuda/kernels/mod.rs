@@ -1,0 +1,29 @@
+//! Tests of the CUDA kernels without a GPU: they are compiled for the processor and run by an emulator
+//! of a grid of threads (`emulator.h`), and must do what the processor's kernels do.
+
+mod codecs;
+mod eight;
+mod layers;
+mod library;
+mod like_the_processor;
+mod memory;
+mod nvrtc;
+mod optimizer;
+
+use crate::{by_hand, emulator, vectors};
+use memory::on_the_emulator;
+use pipewright_runner::device::cuda::kernels::Storage;
+
+#[test]
+fn golden_vectors() {
+    if emulator::is_there() {
+        vectors::suite(&mut |call, operands| on_the_emulator(Storage::F32, call, operands));
+    }
+}
+
+#[test]
+fn cases_by_hand() {
+    if emulator::is_there() {
+        by_hand::suite(&mut |call, operands| on_the_emulator(Storage::F32, call, operands));
+    }
+}
