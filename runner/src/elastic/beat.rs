@@ -5,7 +5,7 @@
 //! stand the step and how often the rank has moved from place to place: a rank that beats and never
 //! moves waits for others or hangs.
 
-use crate::init::fnv1a;
+use crate::hash::fnv1a;
 use pipewright_core::elastic::Origin;
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
