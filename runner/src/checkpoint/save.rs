@@ -98,7 +98,7 @@ pub fn save<T: Transport>(
     if let Err(error) = agree(&mut rank.transport, committed)? {
         return Ok(Err(error));
     }
-    if first && let Err(e) = prune(&saver.folder, step, (saver.keep, steps.spare)) {
+    if first && let Err(e) = prune(&saver.folder, step, saver.keep, steps.spare) {
         eprintln!("warning: older checkpoints stay: {e}");
     }
     Ok(Ok(()))

@@ -26,7 +26,7 @@ use pipewright_core::plan::{Data, Instruction, Plan, Program};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::units::Bytes;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
-use state::State;
+use state::{Parts, State};
 use std::sync::{Arc, OnceLock};
 
 /// A run, before its ranks start.
@@ -114,7 +114,8 @@ fn memory(plan: &Plan, program: &Program) -> Bytes {
 fn fits(
     plan: &Plan,
     prediction: &Prediction,
-    (rank, crews): (Option<u32>, u32),
+    rank: Option<u32>,
+    crews: u32,
 ) -> Result<(), Failure> {
     let programs = &prediction.programs;
     let all: Bytes = match rank {
@@ -210,20 +211,21 @@ impl Run {
             plan.data = Data::default();
         } else {
             super::runnable(&prediction.graph)?;
-            fits(&plan, &prediction, (process.map(|(rank, ..)| rank), args.crews))?;
+            fits(&plan, &prediction, process.map(|(rank, ..)| rank), args.crews)?;
         }
         let evaluation = evaluation(&plan)?;
         let sample = prediction.graph.sample().expect("plans train on samples");
         let data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
         let first = process.is_none_or(|(rank, _, crew)| rank == 0 && crew == 0);
-        let parts = (&plan, &prediction.graph);
-        let state = State::prepare(
-            args,
-            parts,
-            (data.train.len(), first),
-            (seat.as_ref(), sends(&prediction)),
-        )?;
+        let parts = Parts {
+            plan: &plan,
+            graph: &prediction.graph,
+            train_samples: data.train.len(),
+            seat: seat.as_ref(),
+            handle: sends(&prediction),
+        };
+        let state = State::prepare(args, parts, first)?;
         let output = Output::new(args, &prediction, seat.as_ref().map(|seat| seat.fence.clone()));
         if first {
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;

@@ -103,7 +103,7 @@ impl Seat {
         let session = Session::at(&session);
         let beats = beats.unwrap_or_else(|| session.beats());
         let mut lookout = Lookout { rank, fence: fence.clone(), given_up: 0 };
-        let beating = Beating::start(&beats, (rank, generation), move |number, beat| {
+        let beating = Beating::start(&beats, rank, generation, move |number, beat| {
             if number.is_multiple_of(LOOK) {
                 lookout.look(beat);
             }
@@ -128,7 +128,7 @@ impl Seat {
     /// When it says nothing for long.
     pub fn order(&self, survivors: u32) -> Result<Order, Failure> {
         let after = self.fence.generation();
-        Order::wait(&self.beats, (after, survivors)).ok_or_else(|| {
+        Order::wait(&self.beats, after, survivors).ok_or_else(|| {
             let message = "ranks were lost, and the supervisor does not say how to go on";
             Failure::new(Code::Peers, message)
         })

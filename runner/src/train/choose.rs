@@ -92,7 +92,7 @@ impl<'a> Chooser<'a> {
     ) -> Result<Ended, TrainError> {
         let begin = rank.transport.now_ns();
         let ways = rank.ways().to_vec();
-        if !self.try_all(rank, context, (step, ways.len()))? {
+        if !self.try_all(rank, context, step, ways.len())? {
             rank.restore(&self.states[0]);
             return Ok(Ended::Interrupted);
         }
@@ -109,7 +109,7 @@ impl<'a> Chooser<'a> {
             trial_seconds: trial_ns as f64 / 1e9,
         };
         let chosen = round.decide().expect("there are ways, and their steps take time");
-        let winner = self.agree(rank, (step, chosen.winner()))?;
+        let winner = self.agree(rank, step, chosen.winner())?;
         rank.take_way(winner);
         let crews = rank.transport.crew().1;
         let state = &mut self.states[winner + 1];
@@ -129,7 +129,8 @@ impl<'a> Chooser<'a> {
         &mut self,
         rank: &mut Rank<T>,
         context: &Context,
-        (step, ways): (u64, usize),
+        step: u64,
+        ways: usize,
     ) -> Result<bool, TrainError> {
         let (crew, crews) = rank.transport.crew();
         self.states.resize_with(ways + 1, Snapshot::default);
@@ -157,7 +158,8 @@ impl<'a> Chooser<'a> {
     fn agree<T: Transport>(
         &self,
         rank: &mut Rank<T>,
-        (step, winner): (u64, usize),
+        step: u64,
+        winner: usize,
     ) -> Result<usize, TrainError> {
         let mut winner = [if rank.transport.rank() == 0 { winner as f64 } else { -1.0 }];
         rank.transport.all_reduce(&mut winner, ReduceOp::Max).map_err(lost(step))?;

@@ -166,8 +166,8 @@ impl Training<'_, '_> {
             },
         }
         self.verify(rank, context, step)?;
-        let history = self.chooser.as_ref().map(|chooser| chooser.record(rank));
-        if keep(rank, context, self.metrics, (&self.outcome, self.kept(), step, history))? {
+        let known = self.kept(rank);
+        if keep(rank, context, self.metrics, &self.outcome, known, step)? {
             self.before = rank.transport.now_ns();
             rank.at(Place::Committed);
         }
@@ -188,7 +188,7 @@ impl Training<'_, '_> {
         if every == 0 || !(end / every > start / every || ends || saves) {
             return Ok(());
         }
-        verify(rank, context, (self.alike, end))?;
+        verify(rank, context, self.alike..end)?;
         self.alike = end;
         // What is looked at between steps is none of the next one's time.
         self.before = rank.transport.now_ns();
@@ -196,8 +196,9 @@ impl Training<'_, '_> {
     }
 
     /// What a checkpoint says of the steps besides their number.
-    fn kept(&self) -> Kept {
-        Kept { skipped: self.skipped, alike: self.alike }
+    fn kept<T: Transport>(&self, rank: &Rank<T>) -> Kept {
+        let choice = self.chooser.as_ref().map(|chooser| chooser.record(rank));
+        Kept { skipped: self.skipped, alike: self.alike, choice }
     }
 
     /// A trace on the way, where one is due after the steps since `start`. The one at the end is not
@@ -296,10 +297,10 @@ impl Context<'_> {
 }
 
 /// What is kept besides tensors.
-#[derive(Clone, Copy)]
 struct Kept {
     skipped: Skipped,
     alike: u64,
+    choice: Option<ChoiceRecord>,
 }
 
 /// Saves a checkpoint after the steps since `start`, where one is due or the run ends; whether it did.
@@ -307,7 +308,9 @@ fn keep<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
     metrics: &mut Metrics,
-    (outcome, known, start, choice): (&Outcome, Kept, u64, Option<ChoiceRecord>),
+    outcome: &Outcome,
+    known: Kept,
+    start: u64,
 ) -> Result<bool, TrainError> {
     let ends = outcome.interrupted || outcome.steps == context.steps;
     // In memory the last state stays that is known to be right.
@@ -326,7 +329,7 @@ fn keep<T: Transport>(
         let trained = context.begun.origin.after(context.plan.mini_batch, outcome.steps);
         let steps = Steps { trained, loss: outcome.loss, skipped: known.skipped, spare };
         let step = outcome.steps;
-        let saved = save(rank, saver, steps, choice.clone());
+        let saved = save(rank, saver, steps, known.choice.clone());
         match saved.map_err(|source| RunError::Agreement { step, source })? {
             Ok(()) => kept = true,
             // The last state is in memory, and the disk has the one before: all go on, and try again.

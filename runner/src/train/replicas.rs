@@ -14,6 +14,7 @@ use crate::execute::{Rank, RunError};
 use crate::report::Difference;
 use crate::transport::{ReduceOp, Transport};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The first tensor, by name, that ranks have differently: `sums` are those of each rank's tensors.
 fn compare(sums: &[Vec<(String, u32)>]) -> Option<Difference> {
@@ -30,16 +31,17 @@ fn compare(sums: &[Vec<(String, u32)>]) -> Option<Difference> {
     Some(Difference { tensor: tensor.into(), ranks, majority, alike: 0 })
 }
 
-/// Compares the replicas after `step` steps; they were `alike` after so many. Collective. Where they
-/// differ, states in memory that are newer than that are forgotten.
+/// Compares the replicas after the last of `steps`; they were alike before the first. Collective. Where
+/// they differ, states in memory that are newer than that are forgotten.
 ///
 /// # Errors
 /// [`TrainError::Replicas`] on all ranks where they differ.
 pub(super) fn verify<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
-    (alike, step): (u64, u64),
+    steps: Range<u64>,
 ) -> Result<(), TrainError> {
+    let Range { start: alike, end: step } = steps;
     let at = |source| RunError::Agreement { step, source };
     rank.fetch_lasting();
     let device = |source| RunError::Device { step, instruction: 0, source };

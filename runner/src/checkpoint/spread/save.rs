@@ -50,7 +50,7 @@ pub(in crate::checkpoint) fn save<T: Transport>(
     }
     if kept.is_ok()
         && hosts.leads()
-        && let Err(e) = prune(&saver.folder, step, (saver.keep, spare))
+        && let Err(e) = prune(&saver.folder, step, saver.keep, spare)
     {
         eprintln!("warning: older states stay: {e}");
     }

@@ -30,15 +30,22 @@ pub(super) struct State {
     handle: usize,
 }
 
+/// What of a run decides where its tensors come from and go.
+pub(super) struct Parts<'a> {
+    pub plan: &'a Plan,
+    pub graph: &'a Graph,
+    pub train_samples: u64,
+    /// This rank's, in an elastic job.
+    pub seat: Option<&'a Seat>,
+    /// A handle for sends that no program uses.
+    pub handle: usize,
+}
+
 impl State {
     /// Finds checkpoints and weights, and refuses what does not fit the plan. Only one process
     /// `speaks` of what is odd.
-    pub fn prepare(
-        args: &RunArgs,
-        (plan, graph): (&Plan, &Graph),
-        (train_samples, speaks): (u64, bool),
-        (seat, handle): (Option<&Seat>, usize),
-    ) -> Result<Self, Failure> {
+    pub fn prepare(args: &RunArgs, parts: Parts, speaks: bool) -> Result<Self, Failure> {
+        let Parts { plan, graph, train_samples, seat, handle } = parts;
         let refused = |e: CheckpointError| Failure::usage(e.to_string());
         let identity = Identity::new(plan, graph, train_samples);
         let split = SplitRecord::new(plan);
