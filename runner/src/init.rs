@@ -4,6 +4,7 @@
 //! replica and a single device start from the same weights, to the bit, without exchanging them.
 
 use crate::data::random::{Purpose, stream, symmetric};
+use crate::hash::fnv1a;
 use pipewright_core::graph::{Init, Param};
 use rand_chacha::rand_core::Rng;
 
@@ -27,13 +28,6 @@ pub fn init_param(param: &Param, seed: u64, out: &mut [f32]) {
     }
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll and Vo): spreads names over the generator's streams.
-pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,14 +37,6 @@ mod tests {
         let mut out = vec![f32::NAN; len as usize];
         init_param(&param, seed, &mut out);
         out
-    }
-
-    #[test]
-    fn the_hash_is_fnv_1a() {
-        // Test vectors of draft-eastlake-fnv.
-        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]

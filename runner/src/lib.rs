@@ -1,7 +1,8 @@
 //! Runs plans: on threads of one process or on MPI ranks, on the CPU.
 //!
 //! [`execute`] interprets the programs that `pipewright_core` lowers plans to, over a
-//! [`transport`], on a [`device`], with samples from [`data`]. [`commands`] is the command line.
+//! [`transport`], on a [`device`], with samples from [`data`]; [`train`] is the loop around it.
+//! [`commands`] is the command line. Modules stand on floors, which `tests/tidy` lists.
 
 pub mod args;
 pub mod checkpoint;
@@ -12,9 +13,12 @@ pub mod elastic;
 pub mod exchange;
 pub mod execute;
 pub mod failure;
+pub mod fence;
+mod hash;
 pub mod init;
 pub mod onnx;
 pub mod report;
 pub mod tensor_file;
+pub mod train;
 pub mod transport;
 pub mod weights;

@@ -59,6 +59,21 @@ fn upward_imports() {
 }
 
 #[test]
+fn upward_imports_in_the_runner() {
+    let save = "runner/src/checkpoint/save.rs";
+    bad(floors, save, 1, "use crate::elastic::Fence;");
+    bad(floors, save, 2, "\nuse crate::{fence::Fence, train::train};");
+    bad(floors, save, 1, "#[cfg(test)] mod tests { use super::super::super::commands::run; }");
+    bad(floors, "runner/src/exchange/mod.rs", 1, "fn f() -> crate::report::Metrics {}");
+    bad(floors, "runner/src/transport/error.rs", 1, "use crate::device::DeviceError;");
+    bad(floors, "runner/src/unheard_of.rs", 1, "");
+    good(floors, save, "use super::agree; use crate::checkpoint::name; use crate::execute::Rank;");
+    good(floors, "runner/src/main.rs", "use crate::commands;");
+    // Other crates have floors of their own.
+    good(floors, "runner/kernels/src/cpu/pool.rs", "use crate::commands;");
+}
+
+#[test]
 fn impurities() {
     let file = "core/src/cost/roofline.rs";
     bad(purity, file, 2, "\nuse std::time::Instant;");
@@ -71,6 +86,43 @@ fn impurities() {
     bad(purity, file, 1, "mod tests { } fn f() { println!(); }");
     good(purity, file, "// std::fs\nfn f() { g(\"std::fs\"); }");
     good(purity, "runner/src/main.rs", "use std::fs;");
+}
+
+#[test]
+fn packed_parameters_are_found() {
+    let check = packed_parameters;
+    bad(check, "x.rs", 2, "\nfn f((a, b): (u64, bool)) {}");
+    bad(check, "x.rs", 1, "trait T { fn f<'a, F: Fn(u8) -> u8>(&self, at: &'a mut (&str, f32)); }");
+    bad(check, "x.rs", 1, "fn f(a: u8, ((b, c), d): ((&Plan, usize), Vec<(u8, u8)>)) -> u8 { 1 }");
+    bad(
+        check,
+        "runner/src/x.rs",
+        1,
+        "pub fn f<T>(\n    pair: (\n        T,\n        i64,\n    ),\n) {}",
+    );
+    good(
+        check,
+        "x.rs",
+        "fn f(a: u64, b: bool, (c, d): (&Plan, Bytes), e: (), g: (Vec<u8>, [u8; 2])) {}",
+    );
+    good(
+        check,
+        "x.rs",
+        "fn f(pairs: &[(u64, bool)], of: impl Fn((u8, u8)), g: Option<(u8, u8)>) {}",
+    );
+    good(check, "x.rs", "fn f() -> (u8, u8) { let g = |(a, b): (u8, bool)| a; g((1, true)) }");
+    good(check, "x.rs", "type F = fn((u8, u8)); // fn f(a: (u8, u8)) {}");
+    good(check, "runner/tests/x.rs", "fn f((a, b): (u64, bool)) {}");
+    // Exceptions cover so many, and no fewer.
+    for (path, exceptions) in PACKED.iter().take(1) {
+        let function = "fn f((a, b): (u64, bool)) {}\n";
+        good(check, path, &function.repeat(*exceptions));
+        bad(check, path, 1, &function.repeat(exceptions - 1));
+        assert_eq!(
+            check(&Source::new(path, &function.repeat(exceptions + 1))).len(),
+            exceptions + 1
+        );
+    }
 }
 
 #[test]

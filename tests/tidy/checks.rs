@@ -1,10 +1,11 @@
 //! One function a rule: a file in, its findings out.
 
+use crate::packed::packed;
 use crate::paths::{Named, named};
 use crate::source::{Source, Token, tokens};
 use crate::{
     FLOORS, FORBIDDEN, FORBIDDEN_IN_CORE, MACHINE_FOLDERS, MAX_FILE_LINES, MAX_FUNCTION_LINES,
-    STRANGERS,
+    PACKED, STRANGERS,
 };
 
 pub fn file_length(source: &Source) -> Vec<String> {
@@ -69,11 +70,15 @@ pub fn header(source: &Source) -> Vec<String> {
 }
 
 pub fn floors(source: &Source) -> Vec<String> {
-    let Some(below) = source.path.strip_prefix("core/src/") else { return Vec::new() };
+    let of_crate = |(folder, floors): &(&str, &'static [&[&str]])| {
+        Some((source.path.strip_prefix(folder)?, *floors))
+    };
+    let Some((below, floors)) = FLOORS.iter().find_map(of_crate) else { return Vec::new() };
     let own = below.split('/').next().unwrap_or(below).trim_end_matches(".rs");
-    if !source.is_rust() || own == "lib" {
+    if !source.is_rust() || matches!(own, "lib" | "main") {
         return Vec::new(); // lib.rs declares every module
     }
+    let floor_of = |module: &str| floors.iter().position(|floor| floor.contains(&module));
     let Some(floor) = floor_of(own) else {
         return vec![
             source.at(1, &format!("give `{own}` a place in FLOORS of tests/tidy/main.rs")),
@@ -97,10 +102,6 @@ pub fn floors(source: &Source) -> Vec<String> {
     }
     findings.dedup(); // `use crate::plan::{A, B}` names the module twice
     findings
-}
-
-fn floor_of(module: &str) -> Option<usize> {
-    FLOORS.iter().position(|floor| floor.contains(&module))
 }
 
 pub fn purity(source: &Source) -> Vec<String> {
@@ -152,6 +153,27 @@ fn forbid(
     }
     findings.dedup();
     findings
+}
+
+/// What a file has beyond its exceptions, or that it needs fewer of them.
+pub fn packed_parameters(source: &Source) -> Vec<String> {
+    if !source.is_rust() || source.path.contains("tests/") || source.path.contains("benches/") {
+        return Vec::new();
+    }
+    let found = packed(source);
+    let of_file = PACKED.iter().find(|(path, _)| *path == source.path);
+    let exceptions = of_file.map_or(0, |(_, exceptions)| *exceptions);
+    if found.len() < exceptions {
+        let advice = format!("{} packed parameters, not {exceptions}: lower PACKED", found.len());
+        return vec![source.at(1, &advice)];
+    }
+    let beyond = found.len() > exceptions;
+    let all = found.into_iter().filter(|_| beyond).map(|(line, name)| {
+        let advice =
+            format!("`{name}` takes a bare bool or number in a tuple: name the parts in a struct");
+        source.at(line, &advice)
+    });
+    all.collect()
 }
 
 pub fn machine_paths(source: &Source) -> Vec<String> {

@@ -47,6 +47,6 @@ pub fn keep_newest(
     let folder = disk.join(name(step));
     std::fs::rename(&begun, &folder).map_err(failed(&folder))?;
     sync(disk)?;
-    prune(disk, step, (keep, None))?;
+    prune(disk, step, keep, None)?;
     Ok(Some(step))
 }

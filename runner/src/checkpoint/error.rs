@@ -2,7 +2,7 @@
 
 use super::manifest::VERSION;
 use crate::device::DeviceError;
-use crate::elastic::Fenced;
+use crate::fence::Fenced;
 use crate::tensor_file::TensorFileError;
 use std::path::PathBuf;
 use thiserror::Error;

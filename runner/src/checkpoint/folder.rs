@@ -169,7 +169,8 @@ pub(super) fn remove_begun(folder: &Path) -> Result<(), CheckpointError> {
 pub(super) fn prune(
     folder: &Path,
     step: u64,
-    (keep, spare): (usize, Option<u64>),
+    keep: usize,
+    spare: Option<u64>,
 ) -> Result<(), CheckpointError> {
     let (mut mine, others): (Vec<u64>, Vec<u64>) =
         steps(folder)?.into_iter().partition(|other| *other <= step);

@@ -5,9 +5,9 @@ use super::carried::read_carried;
 use super::{
     Candidate, CheckpointError, ChoiceRecord, FileRecord, Identity, Manifest, Resume, SplitRecord,
 };
-use crate::execute::{Rank, RunError, Skipped};
+use crate::execute::{Rank, Skipped};
 use crate::tensor_file::{TensorFile, checksum};
-use crate::transport::{ReduceOp, Transport};
+use crate::transport::{ReduceOp, Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use pipewright_core::plan::Plan;
 use std::collections::BTreeMap;
@@ -37,24 +37,23 @@ impl Begun {
 /// `None` where there is none at all: training begins at the start. Collective. Every file is summed by one rank; values are read straight into their place.
 ///
 /// # Errors
-/// The same on all ranks; rank 0 knows why.
+/// When a message fails. Within, the same on all ranks; rank 0 knows why.
 pub fn load<T: Transport>(
     rank: &mut Rank<T>,
     resume: &Resume,
     (identity, split): (&Identity, &SplitRecord),
-) -> Result<Option<Begun>, RunError> {
-    let lost = |source| RunError::Agreement { step: 0, source };
+) -> Result<Result<Option<Begun>, CheckpointError>, TransportError> {
     let first = rank.transport.rank() == 0;
     for index in 0.. {
         // Ranks have listed the folder by themselves; rank 0's list counts.
         let mine = resume.candidates.get(index).filter(|_| first);
         let mut step = [mine.map_or(-1.0, |candidate| candidate.step as f64)];
-        rank.transport.all_reduce(&mut step, ReduceOp::Max).map_err(lost)?;
+        rank.transport.all_reduce(&mut step, ReduceOp::Max)?;
         if step[0] < 0.0 && index == 0 {
             let seen = resume.candidates.first().map(|c| c.folder.clone());
             let none = seen.map_or(Ok(()), |path| Err(CheckpointError::Unseen { path }));
-            let none = agree(&mut rank.transport, none).map_err(lost)?;
-            return none.map(|()| None).map_err(RunError::Resume);
+            let none = agree(&mut rank.transport, none)?;
+            return Ok(none.map(|()| None));
         }
         if step[0] < 0.0 {
             break;
@@ -62,16 +61,16 @@ pub fn load<T: Transport>(
         let candidate = resume.candidates.iter().find(|c| c.step as f64 == step[0]);
         let read = read(rank, candidate, &resume.folder, (identity, split));
         let begun = read.as_ref().ok().cloned();
-        match agree(&mut rank.transport, read.map(drop)).map_err(lost)? {
-            Ok(()) => return Ok(begun),
-            Err(error) if !resume.falls_back => return Err(RunError::Resume(error)),
+        match agree(&mut rank.transport, read.map(drop))? {
+            Ok(()) => return Ok(Ok(begun)),
+            Err(error) if !resume.falls_back => return Ok(Err(error)),
             Err(error) if first => eprintln!("warning: {error}; trying the checkpoint before"),
             Err(_) => {}
         }
     }
     let path = resume.folder.clone();
     let error = if first { CheckpointError::NoneLeft { path } } else { CheckpointError::Elsewhere };
-    Err(RunError::Resume(error))
+    Ok(Err(error))
 }
 
 /// This rank's part: its share of the sums, and its tensors.

@@ -277,7 +277,7 @@ impl ModelRecord {
         Self {
             name: graph.name().into(),
             parameters: graph.params().len() as u64,
-            fingerprint: format!("{:016x}", crate::init::fnv1a(text.as_bytes())),
+            fingerprint: format!("{:016x}", crate::hash::fnv1a(text.as_bytes())),
         }
     }
 

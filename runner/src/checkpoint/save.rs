@@ -7,8 +7,8 @@ use super::{
     CheckpointError, ChoiceRecord, FileRecord, Hosts, Identity, MANIFEST, Manifest, SplitRecord,
     VERSION, spread,
 };
-use crate::elastic::Fence;
-use crate::execute::{Lasting, LossScale, Place, Rank, RunError, Skipped};
+use crate::execute::{Lasting, LossScale, Place, Rank, Skipped};
+use crate::fence::Fence;
 use crate::tensor_file::{Tensor, write};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
@@ -67,39 +67,41 @@ impl Saver {
 /// rank, the checkpoint is on the disk and all ranks know. Allocates little more than the list of tensors.
 ///
 /// # Errors
-/// The same on all ranks: rank 0 knows which rank failed and why. The checkpoints before this one
-/// are as they were, and nothing of this one is left.
+/// When a message fails. Within, the same on all ranks: rank 0 knows which rank failed and why. The
+/// checkpoints before this one are as they were, and nothing of this one is left.
 pub fn save<T: Transport>(
     rank: &mut Rank<T>,
     saver: &Saver,
     steps: Steps,
     choice: Option<ChoiceRecord>,
-) -> Result<(), RunError> {
+) -> Result<Result<(), CheckpointError>, TransportError> {
     let (carried, loss_scale) = (rank.carried_layout(), rank.loss_scale());
     let known = Known { steps, carried, choice, loss_scale };
     let step = steps.trained.step;
     if let Some(hosts) = &saver.hosts {
         return spread::save(rank, saver, hosts, known);
     }
-    let lost = |source| RunError::Agreement { step, source };
-    let failed = |source| RunError::Checkpoint { step, source };
     let first = rank.transport.rank() == 0;
     let begun = saver.folder.join(part(step));
     let made = if first { begin(&saver.folder, &begun) } else { Ok(()) };
-    agree(&mut rank.transport, made).map_err(lost)?.map_err(failed)?;
+    if let Err(error) = agree(&mut rank.transport, made)? {
+        return Ok(Err(error));
+    }
     let written = write_stages(rank, &begun).map_err(|e| e.to_string());
-    let reports = collect(&mut rank.transport, &written).map_err(lost)?;
+    let reports = collect(&mut rank.transport, &written)?;
     rank.at(Place::Rename);
     let committed = reports.map_or(Ok(()), |all| commit(saver, &begun, known, all));
     if committed.is_err() {
         // What counts is the first error; this folder is no checkpoint in any case.
         let _ = remove(&begun);
     }
-    agree(&mut rank.transport, committed).map_err(lost)?.map_err(failed)?;
-    if first && let Err(e) = prune(&saver.folder, step, (saver.keep, steps.spare)) {
+    if let Err(error) = agree(&mut rank.transport, committed)? {
+        return Ok(Err(error));
+    }
+    if first && let Err(e) = prune(&saver.folder, step, saver.keep, steps.spare) {
         eprintln!("warning: older checkpoints stay: {e}");
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
 /// Makes the folder that this checkpoint is written in.

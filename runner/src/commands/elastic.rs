@@ -7,8 +7,9 @@ use crate::args::{ElasticArgs, OnLossKind};
 use crate::checkpoint::remove_all;
 use crate::data;
 use crate::elastic::membership::Node;
-use crate::elastic::{FENCE, JOURNAL, Job, OnLoss, Session, Times, supervise, survival};
+use crate::elastic::{JOURNAL, Job, OnLoss, Session, Times, supervise, survival};
 use crate::failure::{Code, Failure};
+use crate::fence;
 use meeting::Meeting;
 use pipewright_core::elastic::{Policy, ScalePolicy, Script, Together};
 use pipewright_core::plan::Plan;
@@ -102,7 +103,7 @@ fn begin(args: &ElasticArgs) -> Result<(), Failure> {
     std::fs::create_dir_all(out).map_err(|e| Failure::file(out, &e))?;
     if args.overwrite {
         remove_all(out).map_err(|e| Failure::usage(e.to_string()))?;
-        for name in ["result.json", JOURNAL, FENCE] {
+        for name in ["result.json", JOURNAL, fence::FILE] {
             match std::fs::remove_file(out.join(name)) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Failure::file(&out.join(name), &e));

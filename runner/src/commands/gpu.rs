@@ -40,7 +40,8 @@ pub struct Opened {
 /// When the GPU has not so much memory, or the driver refuses.
 pub fn open(
     gpus: &[Gpu],
-    (rank, are_processes): (u32, bool),
+    rank: u32,
+    are_processes: bool,
     program: &Program,
     (graphs, fusion): (Switch, Switch),
 ) -> Result<Opened, DeviceError> {

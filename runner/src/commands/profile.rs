@@ -44,7 +44,7 @@ fn threads(args: &ProfileArgs) -> Result<(), Failure> {
     let parts: Vec<Result<Option<Cluster>, Failure>> = std::thread::scope(|scope| {
         let start = |mut transport| {
             let (plan, device) = (&plan, &device);
-            let effort = (copies, args.repeats.max(1));
+            let effort = Effort { copies, repeats: args.repeats.max(1) };
             scope.spawn(move || part(&mut transport, (plan, device), effort))
         };
         let threads: Vec<_> = transports.into_iter().map(start).collect();
@@ -68,7 +68,7 @@ fn processes(args: &ProfileArgs) -> Result<(), Failure> {
     let begun =
         super::read_plan(&args.plan).and_then(|plan| Ok((plan, Device::new(args.device, true)?)));
     let (mut transport, (plan, device)) = super::run::together(transport, begun)?;
-    let effort = (transport.ranks(), args.repeats.max(1));
+    let effort = Effort { copies: transport.ranks(), repeats: args.repeats.max(1) };
     let measured = part(&mut transport, (&plan, &device), effort);
     let written = measured.and_then(|cluster| match cluster {
         Some(cluster) => write(args, &plan, &cluster),
@@ -89,11 +89,20 @@ fn processes(_: &ProfileArgs) -> Result<(), Failure> {
 /// Values of gradients to measure sums with, in bytes: as many as the plan's model has, within these.
 const VALUES: [u64; 2] = [1 << 20, 64 << 20];
 
-/// What one rank measures; the first returns what all found. `copies` ranks compute.
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// Ranks that compute, the first ones.
+    copies: u32,
+    /// How often, after the first time.
+    repeats: u32,
+}
+
+/// What one rank measures; the first returns what all found.
 fn part<T: Transport>(
     transport: &mut T,
     (plan, device): (&Plan, &Device),
-    (copies, repeats): (u32, u32),
+    effort: Effort,
 ) -> Result<Option<Cluster>, Failure> {
     let graph = plan.model.graph().map_err(|e| Failure::new(Code::Plan, e.to_string()))?;
     let bytes: u64 =
@@ -103,7 +112,7 @@ fn part<T: Transport>(
     let mut cluster = machines(transport, plan, bytes).map_err(failed)?;
     cluster.codec_exposure = exposure::measure(transport, &cluster, bytes).map_err(failed)?;
     device.describe(transport.rank(), &mut cluster)?;
-    cluster.profile = nodes::measure(transport, (plan, device), (copies, repeats))?;
+    cluster.profile = nodes::measure(transport, (plan, device), effort)?;
     Ok((transport.rank() == 0).then_some(cluster))
 }
 

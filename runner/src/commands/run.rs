@@ -14,11 +14,10 @@ use crate::device::DeviceError;
 use crate::device::cuda::Gpu;
 use crate::device::model::Model;
 use crate::elastic::Seat;
-use crate::execute::{
-    Context, Outcome, Place, Probe, Rank, RunError, StopFlag, available_memory, predictions, train,
-};
+use crate::execute::{Place, Probe, Rank, RunError, available_memory};
 use crate::failure::{Code, Failure};
-use crate::report::{Metrics, Progress, summary};
+use crate::report::{Metrics, Outcome, Progress, ReportError, summary};
+use crate::train::{Context, StopFlag, TrainError, predictions, train};
 use crate::transport::{Transport, TransportError, launched_by_mpi};
 #[cfg(feature = "mpi")]
 pub(super) use launch::together;
@@ -27,7 +26,7 @@ use pipewright_core::plan::{Data, Instruction, Plan, Program};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::units::Bytes;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
-use state::State;
+use state::{Parts, State};
 use std::sync::{Arc, OnceLock};
 
 /// A run, before its ranks start.
@@ -115,7 +114,8 @@ fn memory(plan: &Plan, program: &Program) -> Bytes {
 fn fits(
     plan: &Plan,
     prediction: &Prediction,
-    (rank, crews): (Option<u32>, u32),
+    rank: Option<u32>,
+    crews: u32,
 ) -> Result<(), Failure> {
     let programs = &prediction.programs;
     let all: Bytes = match rank {
@@ -211,20 +211,21 @@ impl Run {
             plan.data = Data::default();
         } else {
             super::runnable(&prediction.graph)?;
-            fits(&plan, &prediction, (process.map(|(rank, ..)| rank), args.crews))?;
+            fits(&plan, &prediction, process.map(|(rank, ..)| rank), args.crews)?;
         }
         let evaluation = evaluation(&plan)?;
         let sample = prediction.graph.sample().expect("plans train on samples");
         let data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
         let first = process.is_none_or(|(rank, _, crew)| rank == 0 && crew == 0);
-        let parts = (&plan, &prediction.graph);
-        let state = State::prepare(
-            args,
-            parts,
-            (data.train.len(), first),
-            (seat.as_ref(), sends(&prediction)),
-        )?;
+        let parts = Parts {
+            plan: &plan,
+            graph: &prediction.graph,
+            train_samples: data.train.len(),
+            seat: seat.as_ref(),
+            handle: sends(&prediction),
+        };
+        let state = State::prepare(args, parts, first)?;
         let output = Output::new(args, &prediction, seat.as_ref().map(|seat| seat.fence.clone()));
         if first {
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
@@ -267,8 +268,8 @@ impl Run {
     fn rank<T: Transport>(
         &self,
         transport: T,
-        end: impl FnOnce(&Result<Outcome, RunError>, &mut T) -> bool,
-    ) -> (Result<Outcome, RunError>, Option<T>) {
+        end: impl FnOnce(&Result<Outcome, TrainError>, &mut T) -> bool,
+    ) -> (Result<Outcome, TrainError>, Option<T>) {
         let index = transport.rank();
         let trains = transport.crew().0 == 0;
         let speaks = index == 0 && trains && !self.json;
@@ -287,7 +288,7 @@ impl Run {
             DeviceKind::Cpu => Rank::new(parts, &self.data, transport, self.threads),
             DeviceKind::Cuda => match gpu::rank(self, parts, transport, &progress) {
                 Ok(rank) => rank,
-                Err((error, transport)) => return self.no_device(error, transport, end),
+                Err((error, transport)) => return self.no_device(error.into(), transport, end),
             },
             DeviceKind::Model => {
                 let model = Model::new(&prediction.costs, &prediction.stages);
@@ -327,10 +328,10 @@ impl Run {
     /// unless others were lost meanwhile, which `end` is told.
     fn no_device<T: Transport>(
         &self,
-        error: RunError,
+        error: TrainError,
         mut transport: T,
-        end: impl FnOnce(&Result<Outcome, RunError>, &mut T) -> bool,
-    ) -> (Result<Outcome, RunError>, Option<T>) {
+        end: impl FnOnce(&Result<Outcome, TrainError>, &mut T) -> bool,
+    ) -> (Result<Outcome, TrainError>, Option<T>) {
         if self.goes_on_after(&error) {
             let result = Err(error);
             let goes_on = end(&result, &mut transport);
@@ -354,7 +355,7 @@ impl Run {
 
     /// Whether this rank goes on after an error: others were lost, which it noticed itself or hears
     /// from the supervisor, who has given this generation up.
-    fn goes_on_after(&self, error: &RunError) -> bool {
+    fn goes_on_after(&self, error: &TrainError) -> bool {
         self.survives && (error.is_loss() || self.is_given_up())
     }
 
@@ -371,7 +372,7 @@ impl Run {
         rank: &mut Rank<T>,
         trains: bool,
         progress: &mut Progress,
-    ) -> Result<Outcome, RunError> {
+    ) -> Result<Outcome, TrainError> {
         let (plan, prediction) = (&self.plan, &self.prediction);
         let connected = rank.connect(&prediction.groups);
         connected.map_err(|source| RunError::Agreement { step: 0, source })?;
@@ -438,56 +439,60 @@ fn sends(prediction: &Prediction) -> usize {
 }
 
 /// Whether another rank failed first and says why itself.
-fn caused_by_peer(error: &RunError) -> bool {
+fn caused_by_peer(error: &TrainError) -> bool {
     match error {
-        RunError::Transport { source, .. } | RunError::Agreement { source, .. } => {
+        TrainError::Run(
+            RunError::Transport { source, .. } | RunError::Agreement { source, .. },
+        ) => {
             matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
         }
-        RunError::Fenced(_) | RunError::Checkpoint { source: CheckpointError::Fenced(_), .. } => {
-            true
-        }
-        RunError::Data { .. }
-        | RunError::Codec { .. }
-        | RunError::Device { .. }
-        | RunError::Diverged { .. }
-        | RunError::NotFinite { .. }
-        | RunError::Replicas { .. }
-        | RunError::Checkpoint { .. }
-        | RunError::NoNccl(_)
-        | RunError::Resume(_)
-        | RunError::Weights(_)
-        | RunError::Write { .. } => false,
+        TrainError::Report(ReportError::Fenced(_))
+        | TrainError::Checkpoint { source: CheckpointError::Fenced(_), .. } => true,
+        TrainError::Run(
+            RunError::Data { .. }
+            | RunError::Codec { .. }
+            | RunError::Device { .. }
+            | RunError::NoNccl(_),
+        )
+        | TrainError::Diverged { .. }
+        | TrainError::NotFinite { .. }
+        | TrainError::Replicas { .. }
+        | TrainError::Checkpoint { .. }
+        | TrainError::Resume(_)
+        | TrainError::Weights(_)
+        | TrainError::Report(ReportError::Write { .. }) => false,
     }
 }
 
 /// Whether every rank comes to this error at the same moment: one of them says it, and all end by
 /// themselves.
-fn known_to_all(error: &RunError) -> bool {
+fn known_to_all(error: &TrainError) -> bool {
     match error {
-        RunError::Diverged { .. }
-        | RunError::NotFinite { .. }
-        | RunError::Replicas { .. }
-        | RunError::Checkpoint { .. }
-        | RunError::NoNccl(_)
-        | RunError::Resume(_) => true,
-        RunError::Transport { .. }
-        | RunError::Agreement { .. }
-        | RunError::Data { .. }
-        | RunError::Codec { .. }
-        | RunError::Device { .. }
-        | RunError::Weights(_)
-        | RunError::Fenced(_)
-        | RunError::Write { .. } => false,
+        TrainError::Diverged { .. }
+        | TrainError::NotFinite { .. }
+        | TrainError::Replicas { .. }
+        | TrainError::Checkpoint { .. }
+        | TrainError::Run(RunError::NoNccl(_))
+        | TrainError::Resume(_) => true,
+        TrainError::Run(
+            RunError::Transport { .. }
+            | RunError::Agreement { .. }
+            | RunError::Data { .. }
+            | RunError::Codec { .. }
+            | RunError::Device { .. },
+        )
+        | TrainError::Weights(_)
+        | TrainError::Report(_) => false,
     }
 }
 
 /// The exit code for a rank's error.
-fn failure(rank: u32, error: &RunError) -> Failure {
+fn failure(rank: u32, error: &TrainError) -> Failure {
     let code = match error {
-        RunError::Resume(_) => Code::Usage,
-        RunError::Device { source: DeviceError::OutOfMemory { .. }, .. } | RunError::NoNccl(_) => {
-            Code::Hardware
-        }
+        TrainError::Resume(_) => Code::Usage,
+        TrainError::Run(
+            RunError::Device { source: DeviceError::OutOfMemory { .. }, .. } | RunError::NoNccl(_),
+        ) => Code::Hardware,
         _ if caused_by_peer(error) => Code::Peers,
         _ => Code::Failed,
     };

@@ -2,7 +2,7 @@
 
 use super::chain::Link;
 use super::coder::Coder;
-use crate::transport::TransportError;
+use crate::transport::{DeviceFault, TransportError};
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
 use pipewright_kernels::{Call, Rule, Update};
@@ -87,6 +87,15 @@ pub enum DeviceError {
     /// It cannot talk to those of other ranks any more.
     #[error(transparent)]
     Messages(#[from] TransportError),
+}
+
+impl From<DeviceError> for TransportError {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Messages(error) => error,
+            error => Self::Device(DeviceFault::new(error)),
+        }
+    }
 }
 
 /// How much of a device's work is replayed: commands that come again as they were, in one call.

@@ -5,7 +5,7 @@
 //! stand the step and how often the rank has moved from place to place: a rank that beats and never
 //! moves waits for others or hangs.
 
-use crate::init::fnv1a;
+use crate::hash::fnv1a;
 use pipewright_core::elastic::Origin;
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
@@ -152,7 +152,8 @@ impl Beating {
     /// When there can be no file or no thread.
     pub fn start(
         folder: &Path,
-        (rank, generation): (u32, u64),
+        rank: u32,
+        generation: u64,
         mut beaten: impl FnMut(u64, Beat) + Send + 'static,
     ) -> io::Result<Self> {
         let file = File::create(path(folder, rank))?;
@@ -231,7 +232,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("beat-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         assert_eq!(Beat::read(&folder, 3), None);
-        let beating = Beating::start(&folder, (3, 9), |_, _| {}).unwrap();
+        let beating = Beating::start(&folder, 3, 9, |_, _| {}).unwrap();
         let first = Beat::read(&folder, 3).unwrap();
         assert_eq!((first.pid, first.generation), (std::process::id(), 9));
         beating.moved();

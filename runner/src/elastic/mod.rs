@@ -18,7 +18,6 @@
 
 mod beat;
 mod fault;
-mod fence;
 pub mod journal;
 mod launch;
 pub mod membership;
@@ -31,9 +30,8 @@ mod straggler;
 mod supervisor;
 mod watch;
 
-pub use fence::{FILE as FENCE, Fence, Fenced};
 pub use journal::FILE as JOURNAL;
 pub use launch::survival;
-pub use seat::{FAULTS, Seat, end_with_parent};
+pub use seat::{FAULTS, Seat, SeatSettings, end_with_parent};
 pub use session::Session;
 pub use supervisor::{Job, OnLoss, Times, supervise};

@@ -41,7 +41,7 @@ impl Order {
     }
 
     /// Waits for an order to so many survivors of generation `after`, or to fewer; `None` when none comes.
-    pub fn wait(beats: &Path, (after, survivors): (u64, u32)) -> Option<Self> {
+    pub fn wait(beats: &Path, after: u64, survivors: u32) -> Option<Self> {
         let begin = Instant::now();
         let meant = |order: &Self| order.generation > after && order.survivors <= survivors;
         loop {
@@ -68,11 +68,11 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let order = |generation, survivors| Order { generation, survivors, ranks: 2 };
         order(4, 3).give(&folder).unwrap();
-        assert_eq!(Order::wait(&folder, (3, 3)), Some(order(4, 3)));
-        assert_eq!(Order::wait(&folder, (3, 4)), Some(order(4, 3)), "one more is lost");
+        assert_eq!(Order::wait(&folder, 3, 3), Some(order(4, 3)));
+        assert_eq!(Order::wait(&folder, 3, 4), Some(order(4, 3)), "one more is lost");
         // Another one died meanwhile: the next order is the one.
         let next = std::thread::scope(|scope| {
-            let waits = scope.spawn(|| Order::wait(&folder, (3, 2)));
+            let waits = scope.spawn(|| Order::wait(&folder, 3, 2));
             std::thread::sleep(LOOK);
             order(5, 2).give(&folder).unwrap();
             waits.join().unwrap()

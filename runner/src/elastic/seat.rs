@@ -5,12 +5,11 @@
 
 use super::beat::{Beat, Beating, Phase};
 use super::fault::{Action, Faults};
-use super::fence::{Fence, Fenced};
 use super::order::Order;
 use super::session::Session;
-use crate::args::RunArgs;
 use crate::execute::{Injury, Place, Probe};
 use crate::failure::{Code, Failure};
+use crate::fence::{Fence, Fenced};
 use pipewright_core::elastic::Origin;
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
 use std::collections::VecDeque;
@@ -21,6 +20,19 @@ use std::time::Duration;
 
 /// The variable with faults for the ranks of a job.
 pub const FAULTS: &str = "PIPEWRIGHT_FAIL";
+
+/// Where the supervisor of an elastic job has prepared a rank's seat.
+#[derive(Clone, Debug)]
+pub struct SeatSettings {
+    /// The folder that the ranks of a machine share.
+    pub session: PathBuf,
+    /// The generation that begins.
+    pub generation: u64,
+    /// The folder of the run.
+    pub out: PathBuf,
+    /// The folder of heartbeats; none for the session's.
+    pub beats: Option<PathBuf>,
+}
 
 /// What a rank of an elastic job has.
 #[derive(Debug)]
@@ -81,22 +93,17 @@ impl Lookout {
 }
 
 impl Seat {
-    /// The seat of rank `rank`; none in jobs that are not elastic.
+    /// The seat of rank `rank`.
     ///
     /// # Errors
     /// When what the supervisor prepared is not there.
-    pub fn take(args: &RunArgs, rank: u32) -> Result<Option<Self>, Failure> {
-        let Some((folder, generation)) = args.session.as_ref().zip(args.generation) else {
-            return Ok(None);
-        };
-        let Some(out) = &args.out else {
-            return Err(Failure::usage("--session goes with --out"));
-        };
-        let fence = Fence::open(out, generation).map_err(|e| Failure::file(out, &e))?;
-        let session = Session::at(folder);
-        let beats = args.beats.clone().unwrap_or_else(|| session.beats());
+    pub fn take(settings: SeatSettings, rank: u32) -> Result<Self, Failure> {
+        let SeatSettings { session, generation, out, beats } = settings;
+        let fence = Fence::open(&out, generation).map_err(|e| Failure::file(&out, &e))?;
+        let session = Session::at(&session);
+        let beats = beats.unwrap_or_else(|| session.beats());
         let mut lookout = Lookout { rank, fence: fence.clone(), given_up: 0 };
-        let beating = Beating::start(&beats, (rank, generation), move |number, beat| {
+        let beating = Beating::start(&beats, rank, generation, move |number, beat| {
             if number.is_multiple_of(LOOK) {
                 lookout.look(beat);
             }
@@ -107,8 +114,7 @@ impl Seat {
             Err(_) => Faults::default(),
         };
         let (busy, hit) = (Mutex::default(), AtomicBool::new(false));
-        let out = out.clone();
-        Ok(Some(Self { rank, fence, session, out, beats, beating, faults, busy, hit }))
+        Ok(Self { rank, fence, session, out, beats, beating, faults, busy, hit })
     }
 
     /// Says at once that others were lost and this rank was not.
@@ -122,7 +128,7 @@ impl Seat {
     /// When it says nothing for long.
     pub fn order(&self, survivors: u32) -> Result<Order, Failure> {
         let after = self.fence.generation();
-        Order::wait(&self.beats, (after, survivors)).ok_or_else(|| {
+        Order::wait(&self.beats, after, survivors).ok_or_else(|| {
             let message = "ranks were lost, and the supervisor does not say how to go on";
             Failure::new(Code::Peers, message)
         })

@@ -1,16 +1,12 @@
-//! Why a rank cannot go on.
+//! Errors of the interpreter: why a rank cannot do its program's next instruction.
 
-use super::replicas::Difference;
-use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
 use crate::device::DeviceError;
-use crate::elastic::Fenced;
-use crate::tensor_file::TensorFileError;
 use crate::transport::TransportError;
 use pipewright_core::compress::CodecError;
 use thiserror::Error;
 
-/// Why a rank cannot go on.
+/// Why a rank cannot do what its program says.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// A message failed.
@@ -65,64 +61,6 @@ pub enum RunError {
          they have to"
     )]
     NoNccl(String),
-    /// Training diverged.
-    #[error("step {step}: the loss is {loss}; lower the learning rate ({rate})")]
-    Diverged {
-        /// The step.
-        step: u64,
-        /// Its loss.
-        loss: f64,
-        /// The learning rate of the step.
-        rate: f64,
-    },
-    /// Too many steps in a row whose gradients are not finite.
-    #[error(
-        "step {step}: the gradient of `{param}` is not finite, for {steps} steps in a row; none of them \
-         was applied. Lower the learning rate ({rate}) or look at the samples of these steps"
-    )]
-    NotFinite {
-        /// The last of them.
-        step: u64,
-        /// How many.
-        steps: u32,
-        /// The parameter, as far back from the loss as it began.
-        param: String,
-        /// The learning rate of the step.
-        rate: f64,
-    },
-    /// Replicas do not have the same weights any more.
-    #[error("after step {step}: {difference}")]
-    Replicas {
-        /// Steps that were trained.
-        step: u64,
-        /// What differs.
-        difference: Box<Difference>,
-    },
-    /// A checkpoint could not be saved.
-    #[error("step {step}: no checkpoint was saved: {source}")]
-    Checkpoint {
-        /// Steps that were trained.
-        step: u64,
-        /// What happened.
-        source: CheckpointError,
-    },
-    /// There is no checkpoint to go on from.
-    #[error("{0}")]
-    Resume(CheckpointError),
-    /// Initial weights could not be read.
-    #[error("{0}")]
-    Weights(#[from] TensorFileError),
-    /// A rank of a generation that was given up.
-    #[error("{0}")]
-    Fenced(#[from] Fenced),
-    /// A file could not be written.
-    #[error("{path}: {source}")]
-    Write {
-        /// Which one.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
 }
 
 impl RunError {
@@ -179,7 +117,10 @@ impl From<CodecError> for Fault {
 impl From<TransportError> for Fault {
     fn from(error: TransportError) -> Self {
         match error {
-            TransportError::Device(error) => Fault::Device(*error),
+            TransportError::Device(fault) => match fault.downcast() {
+                Some(error) => Fault::Device(error),
+                None => Fault::Transport(TransportError::Device(fault)),
+            },
             error => Fault::Transport(error),
         }
     }

@@ -70,6 +70,14 @@ impl<T> Rank<'_, T> {
         self.arena.floats(tensor.region)
     }
 
+    /// Name and CRC-32C of each tensor that replicas share, after [`Rank::fetch_lasting`].
+    pub fn checksums(&self) -> Vec<(String, u32)> {
+        // With one rank that updates, the others' values are of the step before.
+        let tensors = self.lasting().into_iter().filter(|_| self.replica.updates);
+        let sum = |tensor: &Lasting| crc32c::crc32c(bytemuck::cast_slice(self.values(tensor)));
+        tensors.filter(|t| t.own_name.is_none()).map(|t| (t.name.clone(), sum(&t))).collect()
+    }
+
     /// What a parameter keeps.
     fn lasting_of(&self, stage: &StageProgram, place: &ParamPlace, all: &mut Vec<Lasting>) {
         let param = self.graph.param(place.param);

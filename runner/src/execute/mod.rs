@@ -1,15 +1,13 @@
 //! Execution of a rank's program.
 //!
-//! [`Rank`] interprets instructions, one step at a time; [`train`] is the loop around it: steps,
-//! agreement between ranks, evaluation. Neither knows the schedule's name.
+//! [`Rank`] interprets instructions, one step at a time; [`train`](crate::train) is the loop around it.
+//! Neither knows the schedule's name.
 
 mod arena;
 mod carried;
-mod choose;
 mod compute;
 mod edges;
 mod error;
-mod evaluate;
 mod fusion;
 mod gradients;
 mod injury;
@@ -25,14 +23,12 @@ mod rank;
 mod rate;
 mod record;
 mod replica;
-mod replicas;
-mod step;
-mod train;
+mod snapshot;
 
 pub use arena::Arena;
 pub use carried::{CarriedTensor, carried_param};
+pub use edges::EdgeError;
 pub use error::RunError;
-pub use evaluate::{Tested, predictions};
 pub use fusion::Fusion;
 pub use injury::Injury;
 pub use judge::Skipped;
@@ -44,5 +40,4 @@ pub use probe::{Place, Probe};
 pub use rank::{Batch, Rank, StepCounts};
 pub use rate::Rates;
 pub use record::{RankTrace, Recorder, merge};
-pub use replicas::Difference;
-pub use train::{Context, Outcome, StopFlag, train};
+pub use snapshot::Snapshot;

@@ -19,7 +19,7 @@ use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Graph, Op, Param};
 use pipewright_core::ids::{NodeId, ParamId};
-use pipewright_core::plan::{Instruction, Plan, Program, StageProgram};
+use pipewright_core::plan::{Instruction, Plan, Program, StageProgram, Way};
 use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::{Wait, Work};
 use pipewright_kernels::Rule;
@@ -228,6 +228,36 @@ impl<'a, T: Transport> Rank<'a, T> {
     /// How much of the device's work is replayed; none where there is no such device.
     pub fn graphs(&self) -> Option<Graphs> {
         self.arena.graphs()
+    }
+
+    /// Why products of fp8 were made in bf16, of the first that was; none where none was.
+    pub fn no_fp8(&self) -> Option<String> {
+        self.arena.no_fp8()
+    }
+
+    /// The ways that its gradients can take.
+    pub fn ways(&self) -> &[Way] {
+        self.gradients.ways()
+    }
+
+    /// The index of the way that they take.
+    pub fn way(&self) -> usize {
+        self.gradients.way()
+    }
+
+    /// Has them take another way from the next step on.
+    pub fn take_way(&mut self, way: usize) {
+        self.gradients.take(way);
+    }
+
+    /// Bytes of encoded gradients that it has sent so far.
+    pub fn sent_bytes(&self) -> u64 {
+        self.gradients.sent_bytes()
+    }
+
+    /// The learning rate of a step.
+    pub fn rate(&self, step: u64) -> f64 {
+        self.rates.at(step)
     }
 
     /// What the last steps recorded.

@@ -1,7 +1,7 @@
 //! Metrics of one rank: a JSON object a line in `rank-NNN.jsonl`.
 
-use crate::elastic::Fence;
-use crate::execute::RunError;
+use super::ReportError;
+use crate::fence::Fence;
 use pipewright_core::adapt::Chosen;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -110,11 +110,11 @@ impl Metrics {
         rank: u32,
         first_step: u64,
         fence: Option<Fence>,
-    ) -> Result<Self, RunError> {
+    ) -> Result<Self, ReportError> {
         fence.as_ref().map_or(Ok(()), Fence::check)?;
         let path = folder.join(format!("rank-{rank:03}.jsonl"));
         let open = |path: &Path| {
-            let failed = |source| RunError::Write { path: path.display().to_string(), source };
+            let failed = |source| ReportError::Write { path: path.display().to_string(), source };
             continued(path, first_step).map_err(failed)
         };
         let file = open(&path)?;
@@ -131,11 +131,11 @@ impl Metrics {
     ///
     /// # Errors
     /// When the disk does not take it.
-    pub fn choice(&mut self, choice: &Choice) -> Result<(), RunError> {
+    pub fn choice(&mut self, choice: &Choice) -> Result<(), ReportError> {
         let Some(folder) = &self.folder else { return Ok(()) };
         self.fence.as_ref().map_or(Ok(()), Fence::check)?;
         let path = folder.join(CHOICES);
-        let failed = |source| RunError::Write { path: path.display().to_string(), source };
+        let failed = |source| ReportError::Write { path: path.display().to_string(), source };
         let file = match &mut self.choices {
             Some(file) => file,
             None => self.choices.insert(File::create(&path).map_err(failed)?),
@@ -148,17 +148,18 @@ impl Metrics {
     ///
     /// # Errors
     /// When the disk does not take them.
-    pub fn flush(&mut self) -> Result<(), RunError> {
+    pub fn flush(&mut self) -> Result<(), ReportError> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
         self.fence.as_ref().map_or(Ok(()), Fence::check)?;
-        file.flush().map_err(|source| RunError::Write { path: path.display().to_string(), source })
+        file.flush()
+            .map_err(|source| ReportError::Write { path: path.display().to_string(), source })
     }
 
     /// Adds a step; its moment is now.
     ///
     /// # Errors
     /// When the disk does not take it.
-    pub fn step(&mut self, record: StepRecord) -> Result<(), RunError> {
+    pub fn step(&mut self, record: StepRecord) -> Result<(), ReportError> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
         self.fence.as_ref().map_or(Ok(()), Fence::check)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -166,7 +167,7 @@ impl Metrics {
         serde_json::to_writer(&mut *file, &record)
             .map_err(std::io::Error::from)
             .and_then(|()| file.write_all(b"\n"))
-            .map_err(|source| RunError::Write { path: path.display().to_string(), source })?;
+            .map_err(|source| ReportError::Write { path: path.display().to_string(), source })?;
         if self.flushed.is_none_or(|moment| moment.elapsed() >= BEHIND) {
             self.flushed = Some(Instant::now());
             self.flush()?;

@@ -1,8 +1,8 @@
 //! `result.json`: whether and how a run ended. Supervisors read it instead of mpirun's exit code,
 //! which does not always tell.
 
+use super::{Difference, Outcome};
 use crate::device::Graphs;
-use crate::execute::{Difference, Outcome};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

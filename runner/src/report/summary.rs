@@ -1,6 +1,6 @@
 //! The closing lines: predicted beside measured.
 
-use crate::execute::Outcome;
+use super::Outcome;
 use pipewright_core::predict::Prediction;
 use pipewright_core::units::{Bytes, Nanos};
 use std::fmt::Write;

@@ -1,11 +1,12 @@
 //! What can go wrong between ranks.
 
-use crate::device::DeviceError;
 use pipewright_core::compress::CodecError;
-use thiserror::Error;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
 
 /// Why a call of a transport failed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     /// A message of another length than the receiver has room for.
     #[error(
@@ -76,14 +77,36 @@ pub enum TransportError {
     },
     /// The device that encodes gradients failed.
     #[error("{0}")]
-    Device(Box<DeviceError>),
+    Device(DeviceFault),
 }
 
-impl From<DeviceError> for TransportError {
-    fn from(error: DeviceError) -> Self {
-        match error {
-            DeviceError::Messages(error) => error,
-            error => Self::Device(Box::new(error)),
-        }
+/// What a device says when it fails: transports lie below devices and know no more of it than its text.
+/// Two are equal when they say the same.
+#[derive(Clone, Debug)]
+pub struct DeviceFault(Arc<dyn Error + Send + Sync>);
+
+impl DeviceFault {
+    /// Of a device's error.
+    pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
+        Self(Arc::new(error))
+    }
+
+    /// The error, for who knows its type.
+    pub fn downcast<E: Error + Clone + 'static>(&self) -> Option<E> {
+        self.0.downcast_ref::<E>().cloned()
     }
 }
+
+impl fmt::Display for DeviceFault {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PartialEq for DeviceFault {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for DeviceFault {}

@@ -16,7 +16,7 @@ pub mod local;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 
-pub use error::TransportError;
+pub use error::{DeviceFault, TransportError};
 pub use launch::{crowded, launched_by_mpi};
 pub use links::{Circle, Joint, Links, Ticket};
 

@@ -7,7 +7,7 @@ mod onnx;
 mod safetensors;
 
 use crate::checkpoint::{CheckpointError, MANIFEST, Resume};
-use crate::execute::{Rank, RunError};
+use crate::execute::Rank;
 use crate::onnx::{OnnxFile, OnnxFileError};
 use crate::tensor_file::TensorFileError;
 use pipewright_core::graph::{Graph, Op, Param};
@@ -180,7 +180,7 @@ fn tied_names(graph: &Graph) -> Vec<&str> {
 ///
 /// # Errors
 /// When the files cannot be read any more.
-pub fn load<T>(rank: &mut Rank<T>, source: &dyn WeightSource) -> Result<(), RunError> {
+pub fn load<T>(rank: &mut Rank<T>, source: &dyn WeightSource) -> Result<(), TensorFileError> {
     for tensor in rank.lasting() {
         if let Some(name) = &tensor.begins_as {
             source.read(name, rank.values_mut(&tensor))?;

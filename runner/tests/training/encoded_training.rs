@@ -120,7 +120,7 @@ fn owed(plan: &Plan, folder: &Path) -> BTreeMap<String, Vec<f64>> {
                 let parts = (plan, &prediction.graph, &prediction.programs[0]);
                 let mut rank = Rank::new(parts, data, transport, 1);
                 rank.connect(&prediction.groups).unwrap();
-                load(&mut rank, resume, (identity, split)).unwrap().unwrap();
+                load(&mut rank, resume, (identity, split)).unwrap().unwrap().unwrap();
                 let gradients = rank.next_gradients();
                 let carried = rank.carried().into_iter().map(|t| (t.param, t.values));
                 carried.chain(gradients).collect::<Vec<_>>()

@@ -5,7 +5,6 @@ use super::mail::{from_first, recv, send};
 use crate::checkpoint::agree::agree;
 use crate::checkpoint::folder::{list, name, part, remove};
 use crate::checkpoint::{CheckpointError, MANIFEST, Manifest};
-use crate::execute::RunError;
 use crate::transport::{Transport, TransportError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -33,24 +32,23 @@ struct Moves {
 /// removed. Collective; `folder` is this host's.
 ///
 /// # Errors
-/// When a message fails, or a host's memory does not take it.
+/// When a message fails. Within, the same on all ranks, where a host's memory does not take it.
 pub fn bring_together<T: Transport>(
     transport: &mut T,
     hosts: &Hosts,
     folder: &Path,
-) -> Result<(), RunError> {
-    let lost = |source| RunError::Agreement { step: 0, source };
+) -> Result<Result<(), CheckpointError>, TransportError> {
     let mine = if hosts.leads() { found(folder) } else { vec![] };
-    let all = transport.gather(&serde_json::to_vec(&mine).expect("plain data")).map_err(lost)?;
+    let all = transport.gather(&serde_json::to_vec(&mine).expect("plain data"))?;
     let parse = |bytes: &Vec<u8>| -> Vec<Found> {
         serde_json::from_slice(bytes).expect("written by the same program")
     };
     let moves = all.map(|all| moves(hosts, &all.iter().map(parse).collect::<Vec<_>>()));
     let moves = serde_json::to_vec(&moves.unwrap_or_default()).expect("plain data");
-    let moves = from_first(transport, hosts, moves).map_err(lost)?;
+    let moves = from_first(transport, hosts, moves)?;
     let moves: Moves = serde_json::from_slice(&moves).expect("written by the same program");
     let done = if hosts.leads() { carry_out(transport, hosts, folder, &moves) } else { Ok(Ok(())) };
-    agree(transport, done.map_err(lost)?).map_err(lost)?.map_err(RunError::Resume)
+    agree(transport, done?)
 }
 
 /// What this host has. What cannot be read is as good as gone.

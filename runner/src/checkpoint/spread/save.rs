@@ -6,7 +6,7 @@ use crate::checkpoint::agree::agree;
 use crate::checkpoint::folder::{part, prune, remove};
 use crate::checkpoint::save::{Known, begin, collect, make_exist, manifest, write_stages};
 use crate::checkpoint::{CheckpointError, FileRecord, Saver, Steps};
-use crate::execute::{Place, Rank, RunError};
+use crate::execute::{Place, Rank};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use std::path::Path;
@@ -17,30 +17,30 @@ pub(in crate::checkpoint) fn save<T: Transport>(
     saver: &Saver,
     hosts: &Hosts,
     known: Known,
-) -> Result<(), RunError> {
+) -> Result<Result<(), CheckpointError>, TransportError> {
     let Steps { trained: Origin { step, .. }, spare, .. } = known.steps;
-    let lost = |source| RunError::Agreement { step, source };
-    let failed = |source| RunError::Checkpoint { step, source };
     let begun = saver.folder.join(part(step));
     let made = if hosts.leads() { begin(&saver.folder, &begun) } else { Ok(()) };
-    agree(&mut rank.transport, made).map_err(lost)?.map_err(failed)?;
+    if let Err(error) = agree(&mut rank.transport, made)? {
+        return Ok(Err(error));
+    }
     let written = write_stages(rank, &begun);
     let mine = written.as_ref().map_or(&[][..], |files| files);
-    let copied = copy(&mut rank.transport, hosts, &begun, mine).map_err(lost)?;
+    let copied = copy(&mut rank.transport, hosts, &begun, mine)?;
     let report = written.and_then(|files| copied.map(|()| files)).map_err(|e| e.to_string());
-    let reports = collect(&mut rank.transport, &report).map_err(lost)?;
+    let reports = collect(&mut rank.transport, &report)?;
     rank.at(Place::Rename);
     let text = reports.map_or(Ok(vec![]), |reports| manifest(saver, known, reports));
     let (text, whole) = match text {
         Ok(text) => (text, Ok(())),
         Err(error) => (vec![], Err(error)),
     };
-    let whole = agree(&mut rank.transport, whole).map_err(lost)?;
+    let whole = agree(&mut rank.transport, whole)?;
     let kept = match whole {
         Ok(()) => {
-            let text = from_first(&mut rank.transport, hosts, text).map_err(lost)?;
+            let text = from_first(&mut rank.transport, hosts, text)?;
             let made = if hosts.leads() { make_exist(saver, &begun, step, &text) } else { Ok(()) };
-            agree(&mut rank.transport, made).map_err(lost)?
+            agree(&mut rank.transport, made)?
         }
         Err(error) => Err(error),
     };
@@ -48,13 +48,13 @@ pub(in crate::checkpoint) fn save<T: Transport>(
         // What counts is the first error; this folder is no checkpoint in any case.
         let _ = remove(&begun);
     }
-    kept.map_err(failed)?;
-    if hosts.leads()
-        && let Err(e) = prune(&saver.folder, step, (saver.keep, spare))
+    if kept.is_ok()
+        && hosts.leads()
+        && let Err(e) = prune(&saver.folder, step, saver.keep, spare)
     {
         eprintln!("warning: older states stay: {e}");
     }
-    Ok(())
+    Ok(kept)
 }
 
 /// Gives the partner what this rank wrote, and keeps what others give. Everybody in the order of ranks,

@@ -57,8 +57,9 @@ impl Device {
             return Ok(None);
         }
         // With graphs and chains, as runs are.
-        let who = (rank, self.are_processes);
-        let opened = open(&self.gpus, who, program, (Switch::On, Switch::On)).map_err(failure)?;
+        let switches = (Switch::On, Switch::On);
+        let opened = open(&self.gpus, rank, self.are_processes, program, switches);
+        let opened = opened.map_err(failure)?;
         Ok(Some(Box::new(opened.engine)))
     }
 

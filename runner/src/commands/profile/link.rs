@@ -1,6 +1,6 @@
 //! Links between two ranks: ping-pong over sizes.
 
-use crate::init::fnv1a;
+use crate::hash::fnv1a;
 use crate::transport::{REDUCE_MAX, ReduceOp, Transport, TransportError};
 use pipewright_core::cost::Link;
 use pipewright_core::cost::calibrate::{MessageSample, link};

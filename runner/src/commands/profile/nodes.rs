@@ -1,6 +1,7 @@
 //! Operations: forward, input-gradient and weight-gradient part of every node, over micro-batch
 //! sizes, and the update of its parameters.
 
+use super::Effort;
 use super::device::Device;
 use crate::data::DataSet;
 use crate::device::Accelerator;
@@ -21,11 +22,11 @@ use pipewright_core::units::Nanos;
 /// gradients, update; input and weight gradient of a split backward pass.
 type NodeTimes = [Vec<u64>; 7];
 
-/// Measures on the first `copies` ranks; the result is rank 0's. All ranks call it.
+/// Measures; the result is rank 0's. All ranks call it.
 pub(super) fn measure<T: Transport>(
     transport: &mut T,
     (plan, device): (&Plan, &Device),
-    (copies, repeats): (u32, u32),
+    effort: Effort,
 ) -> Result<Option<Profile>, Failure> {
     let graph = plan.model.graph().map_err(|e| Failure::new(Code::Plan, e.to_string()))?;
     super::super::runnable(&graph)?;
@@ -37,7 +38,7 @@ pub(super) fn measure<T: Transport>(
         profile.nodes.push(MeasuredNode { node: node.name.clone(), samples: vec![] });
     }
     for samples in sizes {
-        let measured = measure_size(transport, (plan, &graph, device), samples, (copies, repeats))?;
+        let measured = measure_size(transport, (plan, &graph, device), samples, effort)?;
         for (node, sample) in profile.nodes.iter_mut().zip(measured.into_iter().flatten()) {
             node.samples.push(sample);
         }
@@ -53,7 +54,7 @@ fn measure_size<T: Transport>(
     transport: &mut T,
     (plan, graph, device): (&Plan, &Graph, &Device),
     samples: u64,
-    (copies, repeats): (u32, u32),
+    effort: Effort,
 ) -> Result<Option<Vec<Sample>>, Failure> {
     let failed = |e: TransportError| Failure::new(Code::Failed, e.to_string());
     let data_parallel = DataParallel::default();
@@ -73,7 +74,8 @@ fn measure_size<T: Transport>(
         };
         lower(&inputs, &training_graphs(&inputs)).remove(0)
     });
-    let needs = programs.iter().map(|p| p.arena).max().unwrap_or_default() * u64::from(copies);
+    let needs =
+        programs.iter().map(|p| p.arena).max().unwrap_or_default() * u64::from(effort.copies);
     let fits = available_memory().is_none_or(|available| needs <= available);
     // All ranks decide alike: one that left would be waited for.
     let mut all_fit = [f64::from(u8::from(fits))];
@@ -91,10 +93,10 @@ fn measure_size<T: Transport>(
         .map_err(|e| Failure::new(Code::Failed, e.to_string()))?;
     let nodes = graph.nodes().len();
     transport.barrier().map_err(failed)?;
-    let mine = match transport.rank() < copies {
+    let mine = match transport.rank() < effort.copies {
         true => {
             let open = |program: &Program| device.open(transport.rank(), program);
-            both_times((&alone, graph), &programs, (&data, &open), (nodes, repeats))?
+            both_times((&alone, graph), &programs, (&data, &open), effort.repeats)?
         }
         false => vec![NodeTimes::default(); nodes],
     };
@@ -127,10 +129,10 @@ fn both_times(
     (plan, graph): (&Plan, &Graph),
     [whole, split]: &[Program; 2],
     data: (&DataSet, &Open),
-    effort: (usize, u32),
+    repeats: u32,
 ) -> Result<Vec<NodeTimes>, Failure> {
-    let mut all = times((plan, graph, whole), data, effort)?;
-    let split = times((plan, graph, split), data, effort)?;
+    let mut all = times((plan, graph, whole), data, repeats)?;
+    let split = times((plan, graph, split), data, repeats)?;
     for (all, mut split) in all.iter_mut().zip(split) {
         (all[5], all[6]) = (std::mem::take(&mut split[1]), std::mem::take(&mut split[2]));
     }
@@ -141,14 +143,14 @@ fn both_times(
 fn times(
     parts: (&Plan, &Graph, &Program),
     (data, open): (&DataSet, &Open),
-    (nodes, repeats): (usize, u32),
+    repeats: u32,
 ) -> Result<Vec<NodeTimes>, Failure> {
     let transport = local(1, parts.2.handles as usize).remove(0);
     let mut rank = match open(parts.2)? {
         None => Rank::new(parts, data, transport, 1),
         Some(accelerator) => Rank::on(accelerator, parts, data, transport, 1),
     };
-    let mut times = vec![NodeTimes::default(); nodes];
+    let mut times = vec![NodeTimes::default(); parts.1.nodes().len()];
     // The first pass faults pages in and fills caches.
     for repeat in 0..=repeats {
         let step = rank.measure_step(u64::from(repeat), |what, ns| {

@@ -1,7 +1,7 @@
 //! Searches side by side, each in a thread, until time or moves are used up or a signal comes.
 
 use super::progress::Progress;
-use crate::execute::StopFlag;
+use crate::train::StopFlag;
 use pipewright_core::recompute::{Answer, Cost, Goal, Problem, Search, chen, exact};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};

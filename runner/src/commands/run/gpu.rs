@@ -23,8 +23,8 @@ pub(super) fn rank<'a, T: Transport>(
     mut transport: T,
     progress: &Progress,
 ) -> Result<Rank<'a, T>, (RunError, T)> {
-    let at = (transport.rank(), run.are_processes);
-    let opened = match open(&run.gpus, at, parts.2, (run.cuda_graphs, run.cuda_fusion)) {
+    let switches = (run.cuda_graphs, run.cuda_fusion);
+    let opened = match open(&run.gpus, transport.rank(), run.are_processes, parts.2, switches) {
         Ok(opened) => opened,
         Err(source) => {
             return Err((RunError::Device { step: 0, instruction: 0, source }, transport));

@@ -3,9 +3,10 @@
 use super::{Run, failure};
 use crate::args::RunArgs;
 #[cfg(feature = "mpi")]
-use crate::elastic::{Seat, end_with_parent};
-use crate::execute::{Outcome, RunError};
+use crate::elastic::{Seat, SeatSettings, end_with_parent};
 use crate::failure::{Code, Failure};
+use crate::report::Outcome;
+use crate::train::TrainError;
 use crate::transport::local::local_crews;
 #[cfg(feature = "mpi")]
 use crate::transport::{ReduceOp, Transport, TransportError, mpi::MpiTransport};
@@ -14,7 +15,7 @@ use crate::transport::{ReduceOp, Transport, TransportError, mpi::MpiTransport};
 pub(super) fn threads(run: &Run) -> Result<(), Failure> {
     let transports = local_crews(run.plan.ranks(), run.crews, run.handles());
     let count = transports.len();
-    let results: Vec<Result<Outcome, RunError>> = std::thread::scope(|scope| {
+    let results: Vec<Result<Outcome, TrainError>> = std::thread::scope(|scope| {
         let start = |transport| {
             std::thread::Builder::new()
                 .name("rank".into())
@@ -59,7 +60,7 @@ pub(super) fn processes(mut args: RunArgs) -> Result<(), Failure> {
     let crew = chooses.map(|plan| plan.ranks());
     let settings = Settings { threads, crew, survives: args.survives, ..Settings::new(0) };
     let transport = MpiTransport::start(settings).map_err(mpi)?;
-    let seat = Seat::take(&args, transport.rank());
+    let seat = seat(&args, transport.rank());
     let mut now = generation(transport, &args, seat);
     loop {
         now = match now {
@@ -67,6 +68,19 @@ pub(super) fn processes(mut args: RunArgs) -> Result<(), Failure> {
             Generation::Lost(transport, seat) => next(transport, &mut args, seat),
         };
     }
+}
+
+/// The seat of rank `rank` in an elastic job; none in others.
+#[cfg(feature = "mpi")]
+fn seat(args: &RunArgs, rank: u32) -> Result<Option<Seat>, Failure> {
+    let Some((session, generation)) = args.session.clone().zip(args.generation) else {
+        return Ok(None);
+    };
+    let Some(out) = args.out.clone() else {
+        return Err(Failure::usage("--session goes with --out"));
+    };
+    let settings = SeatSettings { session, generation, out, beats: args.beats.clone() };
+    Seat::take(settings, rank).map(Some)
 }
 
 /// Goes on when all ranks can. Else the lowest rank that cannot says why, all end MPI in order and

@@ -2,10 +2,10 @@
 
 use crate::args::RunArgs;
 use crate::checkpoint::{CheckpointError, has_checkpoints, remove_all};
-use crate::elastic::{Fence, Fenced};
-use crate::execute::{Difference, Outcome, RunError};
 use crate::failure::{Code, Failure};
-use crate::report::{Metrics, ResultRecord, Status};
+use crate::fence::{Fence, Fenced};
+use crate::report::{Difference, Metrics, Outcome, ReportError, ResultRecord, Status};
+use crate::train::TrainError;
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::{Trace, chrome};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Output {
     }
 
     /// Where a rank's metrics go, from `first_step` on.
-    pub fn metrics(&self, rank: u32, first_step: u64) -> Result<Metrics, RunError> {
+    pub fn metrics(&self, rank: u32, first_step: u64) -> Result<Metrics, ReportError> {
         match &self.folder {
             Some(folder) => Metrics::create(folder, rank, first_step, self.fence.clone()),
             None => Ok(Metrics::none()),
@@ -80,14 +80,14 @@ impl Output {
 
     /// Writes the record of a run that failed. Another rank may have failed first; the cause is
     /// kept, not what follows from it.
-    pub fn fail(&self, error: &RunError) {
+    pub fn fail(&self, error: &TrainError) {
         let Some(folder) = &self.folder else { return };
         if super::caused_by_peer(error) || self.may_write().is_err() {
             return;
         }
         let mut record = self.record(Status::Failed);
         record.error = Some(error.to_string());
-        if let RunError::Replicas { difference, .. } = error {
+        if let TrainError::Replicas { difference, .. } = error {
             record.difference = Some(Difference::clone(difference));
         }
         if let Err(e) = record.write(folder) {
@@ -96,12 +96,12 @@ impl Output {
     }
 
     /// Writes `trace.json`; who reads it sees the old one or the new one, never half.
-    pub fn trace(&self, trace: &Trace) -> Result<(), RunError> {
+    pub fn trace(&self, trace: &Trace) -> Result<(), ReportError> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let (path, beside) = (folder.join("trace.json"), folder.join(".trace.json"));
         let written = std::fs::write(&beside, chrome::write(trace))
             .and_then(|()| std::fs::rename(&beside, &path));
-        written.map_err(|source| RunError::Write { path: path.display().to_string(), source })
+        written.map_err(|source| ReportError::Write { path: path.display().to_string(), source })
     }
 
     /// Writes trace and record of a run that ended; returns the record.

@@ -8,6 +8,7 @@ use crate::checkpoint::{
 use crate::elastic::Seat;
 use crate::execute::{Rank, RunError};
 use crate::failure::Failure;
+use crate::train::TrainError;
 use crate::transport::Transport;
 use crate::weights::{self, WeightSource, WeightsError};
 use pipewright_core::graph::Graph;
@@ -29,15 +30,22 @@ pub(super) struct State {
     handle: usize,
 }
 
+/// What of a run decides where its tensors come from and go.
+pub(super) struct Parts<'a> {
+    pub plan: &'a Plan,
+    pub graph: &'a Graph,
+    pub train_samples: u64,
+    /// This rank's, in an elastic job.
+    pub seat: Option<&'a Seat>,
+    /// A handle for sends that no program uses.
+    pub handle: usize,
+}
+
 impl State {
     /// Finds checkpoints and weights, and refuses what does not fit the plan. Only one process
     /// `speaks` of what is odd.
-    pub fn prepare(
-        args: &RunArgs,
-        (plan, graph): (&Plan, &Graph),
-        (train_samples, speaks): (u64, bool),
-        (seat, handle): (Option<&Seat>, usize),
-    ) -> Result<Self, Failure> {
+    pub fn prepare(args: &RunArgs, parts: Parts, speaks: bool) -> Result<Self, Failure> {
+        let Parts { plan, graph, train_samples, seat, handle } = parts;
         let refused = |e: CheckpointError| Failure::usage(e.to_string());
         let identity = Identity::new(plan, graph, train_samples);
         let split = SplitRecord::new(plan);
@@ -83,13 +91,14 @@ impl State {
 
     /// Where the state of each step is kept, in an elastic job. Collective: on several hosts each has
     /// a folder of its own, and first of all whatever is left on any of them.
-    pub fn memory<T: Transport>(&self, rank: &mut Rank<T>) -> Result<Option<Saver>, RunError> {
+    pub fn memory<T: Transport>(&self, rank: &mut Rank<T>) -> Result<Option<Saver>, TrainError> {
         let Some(memory) = &self.memory else { return Ok(None) };
-        let hosts = Hosts::find(&mut rank.transport, self.handle);
-        let hosts = hosts.map_err(|source| RunError::Agreement { step: 0, source })?;
+        let lost = |source| RunError::Agreement { step: 0, source };
+        let hosts = Hosts::find(&mut rank.transport, self.handle).map_err(lost)?;
         let Some(hosts) = hosts else { return Ok(Some(memory.clone())) };
         let folder = memory.folder.join(rank.transport.host());
-        bring_together(&mut rank.transport, &hosts, &folder)?;
+        let together = bring_together(&mut rank.transport, &hosts, &folder).map_err(lost)?;
+        together.map_err(TrainError::Resume)?;
         Ok(Some(Saver { folder, hosts: Some(hosts), keep: 2, ..memory.clone() }))
     }
 
@@ -98,19 +107,21 @@ impl State {
         &self,
         rank: &mut Rank<T>,
         memory: Option<&Saver>,
-    ) -> Result<Begun, RunError> {
+    ) -> Result<Begun, TrainError> {
         let resume = self.resume.clone().map(|resume| match memory {
             Some(memory) => resume.with_memory(&memory.folder),
             None => Ok(resume),
         });
-        let resume = resume.transpose().map_err(RunError::Resume)?;
-        if let Some(resume) = &resume
-            && let Some(begun) = load(rank, resume, (&self.identity, &self.split))?
-        {
-            return Ok(begun);
+        let resume = resume.transpose().map_err(TrainError::Resume)?;
+        if let Some(resume) = &resume {
+            let lost = |source| RunError::Agreement { step: 0, source };
+            let begun = load(rank, resume, (&self.identity, &self.split)).map_err(lost)?;
+            if let Some(begun) = begun.map_err(TrainError::Resume)? {
+                return Ok(begun);
+            }
         }
         if let Some(source) = &self.weights {
-            weights::load(rank, source.as_ref())?;
+            weights::load(rank, source.as_ref()).map_err(TrainError::Weights)?;
         }
         Ok(Begun::default())
     }

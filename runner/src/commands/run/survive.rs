@@ -5,8 +5,9 @@ use super::launch::{all_can, say};
 use super::{Run, failure, known_to_all};
 use crate::args::RunArgs;
 use crate::elastic::Seat;
-use crate::execute::{Outcome, RunError};
 use crate::failure::{Code, Failure};
+use crate::report::Outcome;
+use crate::train::TrainError;
 use crate::transport::mpi::MpiTransport;
 use crate::transport::{Transport, TransportError};
 
@@ -74,7 +75,7 @@ pub(super) fn generation(
 /// generation.
 fn end(
     run: &Run,
-    result: &Result<Outcome, RunError>,
+    result: &Result<Outcome, TrainError>,
     transport: &mut MpiTransport,
 ) -> (Result<(), Failure>, bool) {
     let (rank, (crew, _)) = (transport.rank(), transport.crew());

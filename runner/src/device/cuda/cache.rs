@@ -7,7 +7,7 @@
 use super::compile::{CompileError, compile, version};
 use super::gpu::Architecture;
 use super::kernels::{OPTIONS, Source};
-use crate::init::fnv1a;
+use crate::hash::fnv1a;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
 //! What the members and the policy say, and what follows.
 
 use super::{End, Running, State, Supervisor};
-use crate::elastic::fence;
 use crate::elastic::journal::{self, Event, members};
 use crate::elastic::membership::{Held, MembershipError, Node};
 use crate::failure::{Code, Failure};
+use crate::fence;
 use pipewright_core::elastic::{
     BatchRule, Facts, Limits, Occasion, Progress, Size, Verdict, decide, sizes,
 };

@@ -3,9 +3,10 @@
 use super::generation::{BEATS, Running, Why};
 use super::{Cause, End, State, Supervisor};
 use crate::checkpoint::{FOLDER, keep_newest};
-use crate::elastic::{fence, journal};
-use crate::execute::Difference;
+use crate::elastic::journal;
 use crate::failure::{Code, Failure};
+use crate::fence;
+use crate::report::Difference;
 use crate::report::{ResultRecord, Status};
 use pipewright_core::elastic::Occasion;
 use std::process::ExitStatus;

@@ -2,12 +2,12 @@
 
 use super::memory;
 use super::{End, Event, Occasion, OnLoss, State, Supervisor};
-use crate::elastic::fence;
 use crate::elastic::journal;
 use crate::elastic::launch::{Launch, Launched};
 use crate::elastic::membership::{MembershipError, Node};
 use crate::elastic::watch::{Watched, Watching};
 use crate::failure::{Code, Failure};
+use crate::fence;
 use pipewright_core::elastic::{Replanned, Rerouted, replan};
 use pipewright_core::plan::Plan;
 use std::path::PathBuf;

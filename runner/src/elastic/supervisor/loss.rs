@@ -9,10 +9,10 @@
 use super::generation::{Running, Why};
 use super::{Cause, End, OnLoss, State, Supervisor};
 use crate::elastic::beat::{Beat, Phase, this_host};
-use crate::elastic::fence;
 use crate::elastic::launch::kill;
 use crate::elastic::order::Order;
 use crate::failure::Failure;
+use crate::fence;
 use pipewright_core::elastic::{Occasion, Verdict};
 use pipewright_core::plan::Plan;
 use std::time::Instant;

@@ -27,13 +27,13 @@ mod signs;
 mod standby;
 mod trained;
 
-use super::fence;
 use super::journal::{self, Cause, Journal};
 use super::membership::{Lease, Membership, Node, Notice, TIME_TO_LIVE};
 use super::restarts::Restarts;
 use super::settle::Settle;
 use super::watch::Sign;
 use crate::failure::{Code, Failure};
+use crate::fence;
 use generation::Running;
 pub use job::{Job, OnLoss, Times};
 use pipewright_core::elastic::{Occasion, Size};

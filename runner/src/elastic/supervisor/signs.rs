@@ -3,11 +3,12 @@
 use super::generation::{Running, Why};
 use super::{Cause, End, State, Supervisor};
 use crate::elastic::beat::{Beat, now_ns, this_host};
+use crate::elastic::journal;
 use crate::elastic::straggler::Straggler;
 use crate::elastic::watch::Sign;
-use crate::elastic::{fence, journal};
-use crate::execute::Difference;
 use crate::failure::Failure;
+use crate::fence;
+use crate::report::Difference;
 use pipewright_core::elastic::Origin;
 use std::time::{Duration, Instant};
 

@@ -7,9 +7,9 @@
 //! all others from writing.
 
 use super::{Event, Supervisor};
-use crate::elastic::fence;
 use crate::elastic::membership::{Held, MembershipError};
 use crate::failure::{Code, Failure};
+use crate::fence;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;

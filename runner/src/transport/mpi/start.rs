@@ -4,7 +4,7 @@ use super::Settings;
 use super::comm::{self, Comm};
 use super::request::Wait;
 use super::survive::Survivors;
-use crate::init::fnv1a;
+use crate::hash::fnv1a;
 use crate::transport::TransportError;
 use crate::transport::clock::{clock_domain, monotonic_ns};
 use crate::transport::launch::{launched_by_mpi, ranks_on_this_host};

@@ -5,16 +5,14 @@
 //! trial ended. All of a trial's time counts. Where there are several crews of ranks, they make the trials
 //! side by side.
 
-use super::error::RunError;
-use super::rank::Rank;
 use super::step::{Stepped, step_once};
-use super::train::Context;
+use super::{Context, TrainError};
 use crate::checkpoint::ChoiceRecord;
+use crate::execute::{Rank, RunError, Snapshot};
 use crate::report::Choice;
 use crate::transport::{ReduceOp, Transport, TransportError};
 use pipewright_core::adapt::{History, Round, Trial};
-use pipewright_core::plan::{Choose, Program, Region};
-use pipewright_core::units::Bytes;
+use pipewright_core::plan::Choose;
 
 /// Points of a trial's learning curve, where it has as many steps.
 const POINTS: u64 = 10;
@@ -27,13 +25,6 @@ pub(super) struct Chooser<'a> {
     states: Vec<Snapshot>,
     /// What the steps of each trial gave.
     trials: Vec<Vec<Stepped>>,
-}
-
-/// All that a rank carries from step to step.
-#[derive(Default)]
-struct Snapshot {
-    arena: Vec<u8>,
-    carried: Vec<f32>,
 }
 
 /// How a round ended.
@@ -51,9 +42,9 @@ impl<'a> Chooser<'a> {
         let mut history = History::new(choose.trial.div_ceil(POINTS));
         if let Some(known) = &context.begun.choice {
             history = known.history.clone();
-            let ways = rank.gradients.ways().iter();
+            let ways = rank.ways().iter();
             let way = ways.map(ToString::to_string).position(|way| way == known.way);
-            rank.gradients.take(way.unwrap_or(0));
+            rank.take_way(way.unwrap_or(0));
         }
         Some(Self { choose, history, states: vec![], trials: vec![] })
     }
@@ -70,7 +61,7 @@ impl<'a> Chooser<'a> {
 
     /// What a checkpoint keeps.
     pub fn record<T: Transport>(&self, rank: &Rank<T>) -> ChoiceRecord {
-        let way = rank.gradients.ways()[rank.gradients.way()].to_string();
+        let way = rank.ways()[rank.way()].to_string();
         ChoiceRecord { way, history: self.history.clone() }
     }
 
@@ -83,7 +74,7 @@ impl<'a> Chooser<'a> {
         rank: &mut Rank<T>,
         context: &Context,
         step: u64,
-    ) -> Result<Ended, RunError> {
+    ) -> Result<Ended, TrainError> {
         next_round(rank, Some(Some(step))).map_err(lost(step))?;
         self.round(rank, context, step)
     }
@@ -98,10 +89,10 @@ impl<'a> Chooser<'a> {
         rank: &mut Rank<T>,
         context: &Context,
         step: u64,
-    ) -> Result<Ended, RunError> {
+    ) -> Result<Ended, TrainError> {
         let begin = rank.transport.now_ns();
-        let ways = rank.gradients.ways().to_vec();
-        if !self.try_all(rank, context, (step, ways.len()))? {
+        let ways = rank.ways().to_vec();
+        if !self.try_all(rank, context, step, ways.len())? {
             rank.restore(&self.states[0]);
             return Ok(Ended::Interrupted);
         }
@@ -118,8 +109,8 @@ impl<'a> Chooser<'a> {
             trial_seconds: trial_ns as f64 / 1e9,
         };
         let chosen = round.decide().expect("there are ways, and their steps take time");
-        let winner = self.agree(rank, (step, chosen.winner()))?;
-        rank.gradients.take(winner);
+        let winner = self.agree(rank, step, chosen.winner())?;
+        rank.take_way(winner);
         let crews = rank.transport.crew().1;
         let state = &mut self.states[winner + 1];
         share_state(rank, winner as u32 % crews, state).map_err(lost(step))?;
@@ -138,8 +129,9 @@ impl<'a> Chooser<'a> {
         &mut self,
         rank: &mut Rank<T>,
         context: &Context,
-        (step, ways): (u64, usize),
-    ) -> Result<bool, RunError> {
+        step: u64,
+        ways: usize,
+    ) -> Result<bool, TrainError> {
         let (crew, crews) = rank.transport.crew();
         self.states.resize_with(ways + 1, Snapshot::default);
         for state in &mut self.states {
@@ -149,7 +141,7 @@ impl<'a> Chooser<'a> {
         let mut tried: Vec<Option<Vec<Stepped>>> = vec![None; ways];
         for way in (crew as usize..ways).step_by(crews as usize) {
             rank.restore(&self.states[0]);
-            rank.gradients.take(way);
+            rank.take_way(way);
             tried[way] = self.trial(rank, context, step)?;
             rank.save_into(&mut self.states[way + 1]);
         }
@@ -166,8 +158,9 @@ impl<'a> Chooser<'a> {
     fn agree<T: Transport>(
         &self,
         rank: &mut Rank<T>,
-        (step, winner): (u64, usize),
-    ) -> Result<usize, RunError> {
+        step: u64,
+        winner: usize,
+    ) -> Result<usize, TrainError> {
         let mut winner = [if rank.transport.rank() == 0 { winner as f64 } else { -1.0 }];
         rank.transport.all_reduce(&mut winner, ReduceOp::Max).map_err(lost(step))?;
         let mut bytes = (winner[0] as u64).to_le_bytes();
@@ -183,7 +176,7 @@ impl<'a> Chooser<'a> {
         &mut self,
         rank: &mut Rank<T>,
         context: &Context,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), TrainError> {
         while let Some(step) = next_round(rank, None).map_err(lost(0))? {
             // The curve so far is the first crew's, and so is the choice.
             self.round(rank, context, step)?;
@@ -197,7 +190,7 @@ impl<'a> Chooser<'a> {
         rank: &mut Rank<T>,
         context: &Context,
         step: u64,
-    ) -> Result<Option<Vec<Stepped>>, RunError> {
+    ) -> Result<Option<Vec<Stepped>>, TrainError> {
         let mut all = Vec::with_capacity(self.choose.trial as usize);
         let mut before = rank.transport.now_ns();
         for step in step..step + self.choose.trial {
@@ -283,31 +276,4 @@ fn share_steps<T: Transport>(
     rank.transport.share_from(from, &mut bytes)?;
     *steps = serde_json::from_slice(&bytes).expect("written by the same program");
     Ok(())
-}
-
-impl<T: Transport> Rank<'_, T> {
-    /// The part of the arena that lasts from step to step.
-    fn lasting_region(&self) -> Region {
-        let Program { persistent, arena, exchange, .. } = self.program;
-        Region { offset: Bytes::ZERO, bytes: *persistent - (*arena - exchange.offset) }
-    }
-
-    fn save_into(&mut self, state: &mut Snapshot) {
-        let region = self.lasting_region();
-        state.arena.clear();
-        state.arena.extend_from_slice(self.arena.raw(region));
-        state.carried.clear();
-        self.gradients.carried(|carried| state.carried.extend_from_slice(carried.values));
-    }
-
-    fn restore(&mut self, state: &Snapshot) {
-        let region = self.lasting_region();
-        self.arena.raw_mut(region).copy_from_slice(&state.arena);
-        let mut rest = &state.carried[..];
-        self.gradients.carried(|carried| {
-            let (own, behind) = rest.split_at(carried.values.len());
-            carried.values.copy_from_slice(own);
-            rest = behind;
-        });
-    }
 }

@@ -8,42 +8,13 @@
 //! What a wrong replica has done by then is in the gradients of all others. So the state to go on from
 //! is that of the last comparison; it is kept in memory until the next one.
 
-use super::error::RunError;
-use super::rank::Rank;
-use super::train::Context;
+use super::{Context, TrainError};
 use crate::checkpoint::forget_after;
+use crate::execute::{Rank, RunError};
+use crate::report::Difference;
 use crate::transport::{ReduceOp, Transport};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// A tensor that replicas do not have alike.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
-    /// Its name. Empty on ranks that only know that there is one.
-    pub tensor: String,
-    /// Whose it is that differs from most, or all of them where no value has a majority.
-    pub ranks: Vec<u32>,
-    /// Whether most others have the same.
-    pub majority: bool,
-    /// The step after which they were alike last.
-    pub alike: u64,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tensor, ranks, majority, alike } = self;
-        if tensor.is_empty() {
-            return write!(f, "replicas have different weights; rank 0 knows which");
-        }
-        let what = match majority {
-            true => "is not what the other replicas have",
-            false => "differs between replicas, and no value has a majority",
-        };
-        write!(f, "`{tensor}` of rank {ranks:?} {what}: a memory or a processor has failed. ")?;
-        write!(f, "They were alike after step {alike}: go on from there, without that machine")
-    }
-}
+use std::ops::Range;
 
 /// The first tensor, by name, that ranks have differently: `sums` are those of each rank's tensors.
 fn compare(sums: &[Vec<(String, u32)>]) -> Option<Difference> {
@@ -60,32 +31,22 @@ fn compare(sums: &[Vec<(String, u32)>]) -> Option<Difference> {
     Some(Difference { tensor: tensor.into(), ranks, majority, alike: 0 })
 }
 
-impl<T: Transport> Rank<'_, T> {
-    /// Sums of all tensors that replicas share.
-    fn sums(&self) -> Vec<(String, u32)> {
-        // With one rank that updates, the others' values are of the step before.
-        let tensors = self.lasting().into_iter().filter(|_| self.replica.updates);
-        let sum =
-            |tensor: &super::Lasting| crc32c::crc32c(bytemuck::cast_slice(self.values(tensor)));
-        tensors.filter(|t| t.own_name.is_none()).map(|t| (t.name.clone(), sum(&t))).collect()
-    }
-}
-
-/// Compares the replicas after `step` steps; they were `alike` after so many. Collective. Where they
-/// differ, states in memory that are newer than that are forgotten.
+/// Compares the replicas after the last of `steps`; they were alike before the first. Collective. Where
+/// they differ, states in memory that are newer than that are forgotten.
 ///
 /// # Errors
-/// [`RunError::Replicas`] on all ranks where they differ.
+/// [`TrainError::Replicas`] on all ranks where they differ.
 pub(super) fn verify<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
-    (alike, step): (u64, u64),
-) -> Result<(), RunError> {
+    steps: Range<u64>,
+) -> Result<(), TrainError> {
+    let Range { start: alike, end: step } = steps;
     let at = |source| RunError::Agreement { step, source };
     rank.fetch_lasting();
     let device = |source| RunError::Device { step, instruction: 0, source };
     rank.check_device().map_err(device)?;
-    let mine = serde_json::to_vec(&rank.sums()).expect("plain data");
+    let mine = serde_json::to_vec(&rank.checksums()).expect("plain data");
     let all = rank.transport.gather(&mine).map_err(at)?;
     let parse = |bytes: &Vec<u8>| -> Vec<(String, u32)> {
         serde_json::from_slice(bytes).expect("written by the same program")
@@ -105,7 +66,7 @@ pub(super) fn verify<T: Transport>(
     // The next generation may begin when a rank has ended: nothing may be left by then.
     rank.transport.barrier().map_err(at)?;
     let difference = Box::new(Difference { alike, ..found.unwrap_or_default() });
-    Err(RunError::Replicas { step, difference })
+    Err(TrainError::Replicas { step, difference })
 }
 
 #[cfg(test)]

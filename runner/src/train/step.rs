@@ -1,10 +1,7 @@
 //! One step of training with what all ranks agree on after it.
 
-use super::edges::EdgeError;
-use super::error::RunError;
-use super::probe::Place;
-use super::rank::Rank;
-use super::train::Context;
+use super::Context;
+use crate::execute::{EdgeError, Place, Rank, RunError};
 use crate::report::StepRecord;
 use crate::transport::{ReduceOp, Transport};
 use pipewright_core::ids::ParamId;
@@ -44,7 +41,7 @@ pub(super) fn step_once<T: Transport>(
     before: u64,
 ) -> Result<Stepped, RunError> {
     let plan = context.plan;
-    let sent_before = rank.gradients.sent_bytes();
+    let sent_before = rank.sent_bytes();
     let counts = rank.step(step)?;
     if let Some(probe) = rank.probe {
         probe.computed(counts.busy_ns);
@@ -59,19 +56,19 @@ pub(super) fn step_once<T: Transport>(
     let now = rank.transport.now_ns();
     let [loss, correct, busy_ns, stop, lost, sent] = sums;
     let loss = loss / plan.mini_batch as f64;
-    let several = rank.gradients.ways().len() > 1;
+    let several = rank.ways().len() > 1;
     let record = StepRecord {
         step,
         generation: context.generation,
         loss: context.trains.then_some(loss),
         accuracy: context.predictions.map(|each| correct / (plan.mini_batch * each) as f64),
-        learning_rate: Some(rank.rates.at(step)),
+        learning_rate: Some(rank.rate(step)),
         gradient_norm: Some(counts.gradient_norm).filter(|_| plan.training.judges_gradients()),
         skipped: counts.skipped.is_some(),
         loss_scale: counts.loss_scale,
         edge_error: (sent > 0.0).then(|| EdgeError { lost, sent }.relative()),
-        way: several.then(|| rank.gradients.way() as u32),
-        encoded_bytes: Some(rank.gradients.sent_bytes() - sent_before).filter(|bytes| *bytes > 0),
+        way: several.then(|| rank.way() as u32),
+        encoded_bytes: Some(rank.sent_bytes() - sent_before).filter(|bytes| *bytes > 0),
         test_loss: None,
         test_accuracy: None,
         step_ns: now - before,

@@ -1,23 +1,27 @@
-//! The loop around a rank's steps: agree, report, evaluate.
+//! Training loop around a rank's steps: agree, choose, report, evaluate, save.
 
-use super::choose::{Chooser, Ended, next_round};
-use super::error::RunError;
-use super::evaluate::{Tested, evaluate};
-use super::judge::Skipped;
-use super::probe::Place;
-use super::rank::Rank;
-use super::record::{RankTrace, merge};
-use super::replicas::verify;
-use super::step::{Stepped, step_once};
+mod choose;
+mod error;
+mod evaluate;
+mod replicas;
+mod step;
+
 use crate::checkpoint::{Begun, ChoiceRecord, Saver, Steps, save};
 use crate::device::Graphs;
-use crate::report::{Metrics, Progress};
+use crate::execute::{Place, Rank, RankTrace, RunError, Skipped, merge};
+use crate::report::{Metrics, Outcome, Progress, ReportError, Tested};
 use crate::transport::{Transport, TransportError};
+use choose::{Chooser, Ended, next_round};
+pub use error::TrainError;
+use evaluate::evaluate;
+pub use evaluate::predictions;
 use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::Trace;
+use replicas::verify;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use step::{Stepped, step_once};
 
 /// Set by a signal: finish the step, then stop.
 pub type StopFlag = Arc<AtomicBool>;
@@ -55,41 +59,7 @@ pub struct Context<'a> {
     /// Steps between two traces besides the one at the end; 0 for none.
     pub trace_every: u64,
     /// Takes those traces, on rank 0.
-    pub take_trace: &'a (dyn Fn(&Trace) -> Result<(), RunError> + Sync),
-}
-
-/// How a run went, the same on every rank except for the trace.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// Steps that were trained, those before a checkpoint included.
-    pub steps: u64,
-    /// Loss of the last step, a mean over its mini-batch; 0 where nothing was trained.
-    pub loss: f64,
-    /// Whether something was trained.
-    pub trained: bool,
-    /// What the test samples gave at the end.
-    pub test: Option<Tested>,
-    /// Median time of a step on rank 0, without the first ones.
-    pub step_ns: u64,
-    /// Idle share of the ranks' time, over the same steps.
-    pub bubble: f64,
-    /// Time of all steps.
-    pub total_ns: u64,
-    /// Whether a signal ended it.
-    pub interrupted: bool,
-    /// Whether all steps were trained; the test at the end may be missing.
-    pub complete: bool,
-    /// Steps that changed nothing because their gradients were not finite, those before a checkpoint
-    /// included; none where the plan does not look.
-    pub skipped: Option<u64>,
-    /// Bytes that each rank allocated for tensors.
-    pub arena: Vec<u64>,
-    /// How much of each rank's device is replayed; of those whose devices make graphs.
-    pub graphs: Vec<Graphs>,
-    /// Why products of fp8 were made in bf16, on the first rank where some were.
-    pub no_fp8: Option<String>,
-    /// The last steps, on rank 0.
-    pub trace: Option<Trace>,
+    pub take_trace: &'a (dyn Fn(&Trace) -> Result<(), ReportError> + Sync),
 }
 
 /// Steps that warm caches up and are left out of the median, when there are enough others.
@@ -104,7 +74,7 @@ pub fn train<T: Transport>(
     context: &Context,
     metrics: &mut Metrics,
     progress: &mut Progress,
-) -> Result<Outcome, RunError> {
+) -> Result<Outcome, TrainError> {
     let plan = context.plan;
     let Begun { origin, loss, skipped, .. } = context.begun;
     let first = origin.step;
@@ -179,7 +149,7 @@ impl Training<'_, '_> {
         &mut self,
         rank: &mut Rank<T>,
         context: &Context,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), TrainError> {
         let step = self.outcome.steps;
         match self.chooser.as_mut().filter(|chooser| chooser.is_due(step, context.steps)) {
             None => {
@@ -196,8 +166,8 @@ impl Training<'_, '_> {
             },
         }
         self.verify(rank, context, step)?;
-        let history = self.chooser.as_ref().map(|chooser| chooser.record(rank));
-        if keep(rank, context, self.metrics, (&self.outcome, self.kept(), step, history))? {
+        let known = self.kept(rank);
+        if keep(rank, context, self.metrics, &self.outcome, known, step)? {
             self.before = rank.transport.now_ns();
             rank.at(Place::Committed);
         }
@@ -211,14 +181,14 @@ impl Training<'_, '_> {
         rank: &mut Rank<T>,
         context: &Context,
         start: u64,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), TrainError> {
         let (every, end) = (context.check_replicas, self.outcome.steps);
         let ends = self.outcome.interrupted || end == context.steps;
         let saves = context.saver.is_some_and(|saver| saver.is_due(start, end));
         if every == 0 || !(end / every > start / every || ends || saves) {
             return Ok(());
         }
-        verify(rank, context, (self.alike, end))?;
+        verify(rank, context, self.alike..end)?;
         self.alike = end;
         // What is looked at between steps is none of the next one's time.
         self.before = rank.transport.now_ns();
@@ -226,8 +196,9 @@ impl Training<'_, '_> {
     }
 
     /// What a checkpoint says of the steps besides their number.
-    fn kept(&self) -> Kept {
-        Kept { skipped: self.skipped, alike: self.alike }
+    fn kept<T: Transport>(&self, rank: &Rank<T>) -> Kept {
+        let choice = self.chooser.as_ref().map(|chooser| chooser.record(rank));
+        Kept { skipped: self.skipped, alike: self.alike, choice }
     }
 
     /// A trace on the way, where one is due after the steps since `start`. The one at the end is not
@@ -237,7 +208,7 @@ impl Training<'_, '_> {
         rank: &mut Rank<T>,
         context: &Context,
         start: u64,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), TrainError> {
         let (every, end) = (context.trace_every, self.outcome.steps);
         let last = self.outcome.interrupted || end == context.steps;
         if every == 0 || end / every == start / every || last {
@@ -258,7 +229,7 @@ impl Training<'_, '_> {
         rank: &mut Rank<T>,
         context: &Context,
         stepped: &[Stepped],
-    ) -> Result<(), RunError> {
+    ) -> Result<(), TrainError> {
         let first = self.outcome.steps;
         let Some((last, others)) = stepped.split_last() else { return Ok(()) };
         for stepped in others {
@@ -283,27 +254,27 @@ impl Training<'_, '_> {
     }
 
     /// Whether a step is one to go on from; the same on all ranks.
-    fn judge(&mut self, stepped: &Stepped, context: &Context) -> Result<(), RunError> {
+    fn judge(&mut self, stepped: &Stepped, context: &Context) -> Result<(), TrainError> {
         let Stepped { record, loss, skipped, .. } = *stepped;
         let rate = record.learning_rate.unwrap_or_default();
         self.skipped.count(skipped.is_some());
         let Some(param) = skipped else {
             return match loss.is_finite() {
                 true => Ok(()),
-                false => Err(RunError::Diverged { step: record.step, loss, rate }),
+                false => Err(TrainError::Diverged { step: record.step, loss, rate }),
             };
         };
         let param = &context.prediction.graph.param(param).name;
         let steps = self.skipped.in_row;
         if context.plan.training.skips().is_some_and(|most| steps >= most) {
             let (step, param) = (record.step, param.clone());
-            return Err(RunError::NotFinite { step, steps, param, rate });
+            return Err(TrainError::NotFinite { step, steps, param, rate });
         }
         self.progress.skipped(record.step, param);
         Ok(())
     }
 
-    fn tell(&mut self, stepped: &Stepped, test: Option<Tested>) -> Result<(), RunError> {
+    fn tell(&mut self, stepped: &Stepped, test: Option<Tested>) -> Result<(), TrainError> {
         let Stepped { mut record, busy_ns, .. } = *stepped;
         if let (Some(chooser), Some(accuracy)) = (&mut self.chooser, record.accuracy) {
             chooser.learn(record.step, accuracy);
@@ -312,7 +283,7 @@ impl Training<'_, '_> {
         self.progress.step(record.step, record.loss, record.step_ns, busy_ns);
         record.test_loss = test.map(|test| test.loss);
         record.test_accuracy = test.and_then(|test| test.accuracy());
-        self.metrics.step(record)
+        Ok(self.metrics.step(record)?)
     }
 }
 
@@ -326,10 +297,10 @@ impl Context<'_> {
 }
 
 /// What is kept besides tensors.
-#[derive(Clone, Copy)]
 struct Kept {
     skipped: Skipped,
     alike: u64,
+    choice: Option<ChoiceRecord>,
 }
 
 /// Saves a checkpoint after the steps since `start`, where one is due or the run ends; whether it did.
@@ -337,8 +308,10 @@ fn keep<T: Transport>(
     rank: &mut Rank<T>,
     context: &Context,
     metrics: &mut Metrics,
-    (outcome, known, start, choice): (&Outcome, Kept, u64, Option<ChoiceRecord>),
-) -> Result<bool, RunError> {
+    outcome: &Outcome,
+    known: Kept,
+    start: u64,
+) -> Result<bool, TrainError> {
     let ends = outcome.interrupted || outcome.steps == context.steps;
     // In memory the last state stays that is known to be right.
     let spare = Some(known.alike).filter(|_| context.check_replicas > 0);
@@ -355,15 +328,18 @@ fn keep<T: Transport>(
         metrics.flush()?;
         let trained = context.begun.origin.after(context.plan.mini_batch, outcome.steps);
         let steps = Steps { trained, loss: outcome.loss, skipped: known.skipped, spare };
-        match save(rank, saver, steps, choice.clone()) {
+        let step = outcome.steps;
+        let saved = save(rank, saver, steps, known.choice.clone());
+        match saved.map_err(|source| RunError::Agreement { step, source })? {
             Ok(()) => kept = true,
             // The last state is in memory, and the disk has the one before: all go on, and try again.
-            Err(error @ RunError::Checkpoint { .. }) if is_spare && !ends => {
+            Err(source) if is_spare && !ends => {
                 if rank.transport.rank() == 0 {
+                    let error = TrainError::Checkpoint { step, source };
                     eprintln!("warning: {error}; the checkpoint before it stays");
                 }
             }
-            Err(error) => return Err(error),
+            Err(source) => return Err(TrainError::Checkpoint { step, source }),
         }
     }
     Ok(kept)
@@ -398,7 +374,7 @@ fn collect<T: Transport>(
     context: &Context,
     begin: u64,
 ) -> Result<Collected, TransportError> {
-    let device = (rank.graphs(), rank.arena.no_fp8());
+    let device = (rank.graphs(), rank.no_fp8());
     let record = ((rank.arena_bytes(), device), rank.recorder().trace());
     let bytes = serde_json::to_vec(&record).expect("plain data");
     let Some(all) = rank.transport.gather(&bytes)? else { return Ok(Collected::default()) };

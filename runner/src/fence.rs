@@ -1,4 +1,4 @@
-//! Which generation may write.
+//! Fence: which generation of an elastic job may write.
 //!
 //! `OUT/generation` holds one number, and behind it `open` or `shut`. A supervisor shuts a generation
 //! that it gives up before it does anything else about it, and opens the next; each rank looks whether

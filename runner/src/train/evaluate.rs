@@ -1,30 +1,14 @@
 //! Passes over the test samples.
 
-use super::error::RunError;
-use super::rank::Rank;
-use super::train::Context;
+use super::Context;
+use crate::execute::{Rank, RunError};
+use crate::report::Tested;
 use crate::transport::{ReduceOp, Transport};
 use pipewright_core::graph::{Graph, Op};
 use std::sync::atomic::Ordering;
 
 /// How long an evaluation may go on before ranks ask each other whether a signal came.
 const PATIENCE_NS: f64 = 0.4e9;
-
-/// What the test samples gave.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tested {
-    /// Mean over the samples.
-    pub loss: f64,
-    /// Correct predictions and all of them; none where nothing is classified.
-    pub correct: Option<(u64, u64)>,
-}
-
-impl Tested {
-    /// Share of correct predictions, 0 to 1.
-    pub fn accuracy(&self) -> Option<f64> {
-        self.correct.map(|(correct, all)| correct as f64 / all as f64)
-    }
-}
 
 /// How many predictions a sample asks for: one of an image's class, one per token of a text; none
 /// of a regression.
