@@ -1,7 +1,7 @@
 //! Run here, as a person uses it: a real Chromium, the real `runner explore`, real ranks.
 //!
 //! `make test` builds `dist/`, puts it into the runner and runs these; by hand, after `make web`:
-//! `cargo test --features pipewright-runner/explorer --workspace --test browser_explore -- --ignored`.
+//! `cargo test --features pipewright-runner/explorer --workspace --test browser explore:: -- --ignored`.
 
 use pipewright::axe::{axe, violations};
 use pipewright::browser::Browser;

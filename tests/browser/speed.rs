@@ -1,5 +1,5 @@
 //! What the planner's inner loop costs in a real browser. Prints figures and asserts none of them:
-//! `cargo test --test browser_speed -- --ignored --nocapture` after `make web`.
+//! `cargo test --test browser speed:: -- --ignored --nocapture` after `make web`.
 
 use pipewright::Outcome;
 use pipewright::explorer::explorer;

@@ -1,7 +1,7 @@
 //! FastSA's moves a second in the browser, beside the same moves natively: prints both, and holds
-//! both to the same answer: `cargo test --test browser_moves -- --ignored --nocapture` after `make web`.
+//! both to the same answer: `cargo test --test browser moves:: -- --ignored --nocapture` after `make web`.
 
-#[path = "../core/benches/recompute_moves/graph.rs"]
+#[path = "../../core/benches/recompute_moves/graph.rs"]
 mod graph;
 
 use pipewright::Outcome;

@@ -1,5 +1,5 @@
 //! What a forecast of a learning curve takes in the browser: five fits and their weights, printed beside
-//! the bar: `cargo test --test browser_forecast -- --ignored --nocapture` after `make web`.
+//! the bar: `cargo test --test browser forecast:: -- --ignored --nocapture` after `make web`.
 
 use pipewright::Outcome;
 use pipewright::explorer::explorer;
