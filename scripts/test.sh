@@ -61,9 +61,6 @@ step "Tests across hosts" cargo test "${native[@]}" --test 'hosts*' -- --ignored
 step "Explorer's own tests" cargo test "${explorer[@]}"
 step "Explorer for the browser" cargo run --locked -p pipewright-web -- build
 # The tests that need dist/ are marked `ignore`, so that plain `cargo test` works without it.
-# The runner beside them has the page in it, as `make runner` builds it.
-native+=(--features pipewright-runner/explorer)
-step "Runner with the explorer in it" cargo build "${native[@]}"
 step "Browser tests" cargo test "${native[@]}" --test browser -- --ignored
 
 say "All passed in $SECONDS s"

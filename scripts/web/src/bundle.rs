@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Lists what the last build wrote, below the fingerprint of what it was written from. It makes an
 /// unchanged build a no-op, and lets a new one remove its own old files and nothing else
 /// (`dist/demo/` belongs to `make demo`).
-const MANIFEST: &str = ".bundle";
+const MANIFEST: &str = pipewright_page::LIST;
 
 /// The worker's script; it imports its glue from beside it.
 const WORKER_SCRIPT: &str = "app/worker/worker.js";

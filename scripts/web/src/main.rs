@@ -1,4 +1,4 @@
-//! `pipewright-web build` writes `dist/`; `pipewright-web serve` shows it.
+//! `pipewright-web build` writes `dist/`; `serve` shows it, `embed` puts it into the runner.
 //!
 //! `build` is trunk without the half hour of installing trunk: cargo compiles, the library behind
 //! the `wasm-bindgen` command line writes the glue, and the page comes from `index.html`.
@@ -19,9 +19,11 @@ type Failure = Box<dyn std::error::Error>;
 
 const USAGE: &str = "\
 usage: pipewright-web build
+       pipewright-web embed PROGRAM
        pipewright-web serve [--port PORT] [--fragment TEXT] [DIR]
 
 build   compiles the explorer for wasm32 and writes DIR dist/
+embed   puts the page of dist/ into a program that reads it from its own file: the runner
 serve   serves DIR (default dist/) on 127.0.0.1; without --port, the first free port from 8080 on;
         TEXT is appended to the printed address, for example '#plan=demo/plan.json'";
 
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["build"] => bundle::build(root()),
+        ["embed", program] => embed(Path::new(program)),
         ["serve", rest @ ..] => match parse_serve(rest) {
             Some(options) => serve(&options),
             None => return usage(),
@@ -53,6 +56,13 @@ fn usage() -> ExitCode {
 /// The workspace this program was built from.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn embed(program: &Path) -> Result<(), Failure> {
+    let name = program.display();
+    pipewright_page::embed(program, &root().join("dist")).map_err(|e| format!("{name}: {e}"))?;
+    println!("{name} has the explorer in it");
+    Ok(())
 }
 
 struct Serve {
