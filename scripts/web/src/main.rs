@@ -10,6 +10,7 @@ mod optimise;
 mod page;
 mod sizes;
 
+use compile::Care;
 use pipewright_serve::Server;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,12 +19,15 @@ use std::process::ExitCode;
 type Failure = Box<dyn std::error::Error>;
 
 const USAGE: &str = "\
-usage: pipewright-web build
+usage: pipewright-web build [--quick]
        pipewright-web embed PROGRAM
+       pipewright-web meter
        pipewright-web serve [--port PORT] [--fragment TEXT] [DIR]
 
-build   compiles the explorer for wasm32 and writes DIR dist/
+build   compiles the explorer for wasm32 and writes dist/; --quick: link-time optimisation by parts
+        and no wasm-opt, so the page comes sooner and is larger
 embed   puts the page of dist/ into a program that reads it from its own file: the runner
+meter   builds what tests measure in a browser, tests/meter, and says where
 serve   serves DIR (default dist/) on 127.0.0.1; without --port, the first free port from 8080 on;
         TEXT is appended to the printed address, for example '#plan=demo/plan.json'";
 
@@ -31,8 +35,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["build"] => bundle::build(root()),
+        ["build"] => bundle::build(root(), Care::Published),
+        ["build", "--quick"] => bundle::build(root(), Care::Quick),
         ["embed", program] => embed(Path::new(program)),
+        ["meter"] => bundle::meter(root()),
         ["serve", rest @ ..] => match parse_serve(rest) {
             Some(options) => serve(&options),
             None => return usage(),
