@@ -16,22 +16,37 @@ show() {
   "$@"
 }
 
-say "Building the runner (2 minutes the first time)"
-cargo build --locked --release -p pipewright-runner
-say "Building the explorer (3 minutes the first time)"
-cargo run --locked -p pipewright-web -- build
-
+# The page is built with what processor time the rest leaves, in a process group that can be paused:
+# nothing may compete with ranks whose times are compared with a prediction.
 mkdir -p run
+set -m
+nice -n 19 cargo run --locked -p pipewright-web -- build --quick </dev/null >run/page.log 2>&1 &
+page=$!
+set +m
+signal_page() { kill "-$1" -- "-$page" 2>/dev/null || true; }
+trap 'signal_page CONT; signal_page TERM' EXIT
+
+say "Building the runner (2 minutes the first time) and, behind it, the explorer (run/page.log)"
+cargo build --locked --release -p pipewright-runner
+
 say "Planning digits-cnn on 4 stages for a laptop as the text books have it"
 show "$runner" plan "${options[@]}" --cluster laptop -o run/plan.json
 say "Measuring this machine, and planning again with what it can do"
+signal_page STOP
 show "$runner" profile run/plan.json -o run/cluster.json
 show "$runner" plan "${options[@]}" --cluster run/cluster.json -o run/plan.json
 
 say "Training on 4 MPI ranks (half a minute); the end compares prediction and measurement"
 # A rank that dies must not leave the others waiting for ever; --foreground lets Ctrl-C through.
 show timeout --foreground -k 10 900 mpirun -n 4 "$runner" run/plan.json --out run/ --overwrite
+signal_page CONT
 
+say "Waiting for the explorer (2 more minutes the first time)"
+wait "$page" || {
+  tail -n 30 run/page.log >&2
+  exit 1
+}
+trap - EXIT
 mkdir -p dist/demo
 cp run/plan.json run/trace.json dist/demo/
 if [ "${SERVE:-1}" = 0 ]; then

@@ -5,8 +5,10 @@ set -eu
 scripts/setup.sh demo
 . scripts/env.sh
 
+runner=${CARGO_TARGET_DIR:-target}/release/runner
 say "Building the explorer (3 minutes the first time)"
 cargo run --locked -p pipewright-web -- build
-say "Building the runner with it (2 minutes the first time)"
-cargo build --locked --release -p pipewright-runner --features explorer
-say "Done: ${CARGO_TARGET_DIR:-target}/release/runner explore"
+say "Building the runner (2 minutes the first time)"
+cargo build --locked --release -p pipewright-runner
+cargo run --quiet --locked -p pipewright-web -- embed "$runner"
+say "Done: $runner explore"

@@ -43,7 +43,7 @@ wasm_lints() {
   # dependency that has no wasm, must fail here. The profile is that of the page, so that the
   # macros compiled now serve the build later.
   local args=(--locked --profile web --target wasm32-unknown-unknown
-    -p pipewright-core -p pipewright-app -p pipewright-worker)
+    -p pipewright-core -p pipewright-app -p pipewright-worker -p pipewright-meter)
   if [ -n "${PIPEWRIGHT_WEB_CARGO:-}" ]; then
     "$PIPEWRIGHT_WEB_CARGO" check "${args[@]}" # Debian's compiler for wasm has no clippy
   else
@@ -60,11 +60,9 @@ step "Unit, property, golden and MPI tests" cargo test "${native[@]}"
 step "Tests across hosts" cargo test "${native[@]}" --test 'hosts*' -- --ignored --nocapture
 step "Explorer's own tests" cargo test "${explorer[@]}"
 step "Explorer for the browser" cargo run --locked -p pipewright-web -- build
+step "What is measured in the browser" cargo run --quiet --locked -p pipewright-web -- meter
 # The tests that need dist/ are marked `ignore`, so that plain `cargo test` works without it.
-# The runner beside them has the page in it, as `make runner` builds it.
-native+=(--features pipewright-runner/explorer)
-step "Runner with the explorer in it" cargo build "${native[@]}"
-step "Browser tests" cargo test "${native[@]}" --test 'browser*' -- --ignored
+step "Browser tests" cargo test "${native[@]}" --test browser -- --ignored
 
 say "All passed in $SECONDS s"
 printf '%s\n' "${summary[@]}"

@@ -3,6 +3,7 @@
 use crate::Outcome;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `make test` sets this after it installed everything: from then on nothing may be skipped.
 const REQUIRE_ALL: &str = "PIPEWRIGHT_REQUIRE_ALL";
@@ -43,12 +44,15 @@ pub fn root() -> &'static Path {
 }
 
 /// An empty folder for one test, below cargo's target folder: a browser installed as a snap may
-/// read neither the system's temporary folder nor hidden ones.
+/// read neither the system's temporary folder nor hidden ones. No two calls get the same one, even
+/// by the same name.
 pub fn scratch(name: &str) -> std::io::Result<PathBuf> {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let program = std::env::current_exe()?;
     // target/debug/deps/program-hash
     let target = program.ancestors().nth(3).unwrap_or(root());
-    let dir = target.join("tmp").join(format!("{name}-{}", std::process::id()));
+    let dir = target.join("tmp").join(format!("{name}-{}-{call}", std::process::id()));
     std::fs::remove_dir_all(&dir).ok();
     std::fs::create_dir_all(&dir)?;
     Ok(dir)

@@ -9,8 +9,6 @@ mod curve;
 #[cfg(feature = "worker")]
 mod door;
 mod grid;
-#[cfg(feature = "worker")]
-mod meter;
 mod open;
 mod picture;
 mod plans;

@@ -1,7 +1,7 @@
 //! Compiles the explorer and writes `dist/`.
 
 use crate::bind::{bind, files_below};
-use crate::compile::{APP, WORKER, compile};
+use crate::compile::{APP, Care, METER, WORKER, compile};
 use crate::optimise::Optimiser;
 use crate::page::{self, Link, Names};
 use crate::{Failure, sizes};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Lists what the last build wrote, below the fingerprint of what it was written from. It makes an
 /// unchanged build a no-op, and lets a new one remove its own old files and nothing else
 /// (`dist/demo/` belongs to `make demo`).
-const MANIFEST: &str = ".bundle";
+const MANIFEST: &str = pipewright_page::LIST;
 
 /// The worker's script; it imports its glue from beside it.
 const WORKER_SCRIPT: &str = "app/worker/worker.js";
@@ -28,15 +28,21 @@ struct Sources {
     optimiser: Option<Optimiser>,
 }
 
-/// Builds and reports the sizes; writes nothing when nothing changed.
-pub fn build(root: &Path) -> Result<(), Failure> {
-    let sources = Sources::read(root)?;
+/// Builds and reports the sizes; writes nothing when nothing changed. Budgets are for the page that
+/// is published.
+pub fn build(root: &Path, care: Care) -> Result<(), Failure> {
+    if care == Care::Quick {
+        println!(
+            "A quick page: link-time optimisation by parts, no wasm-opt; `make web` publishes"
+        );
+    }
+    let sources = Sources::read(root, care)?;
     let fingerprint = sources.fingerprint()?;
     let dist = root.join("dist");
     let (before, written) = read_manifest(&dist);
     if before == fingerprint && written.iter().all(|file| dist.join(file).is_file()) {
         println!("dist/ is up to date");
-        return sizes::report(&dist, &written);
+        return sizes::report(&dist, &written, care);
     }
     fs::create_dir_all(&dist)?;
     for file in &written {
@@ -50,12 +56,24 @@ pub fn build(root: &Path) -> Result<(), Failure> {
     bundle.write(&sources)?;
     let list: Vec<String> = bundle.files.iter().map(|f| f.display().to_string()).collect();
     fs::write(dist.join(MANIFEST), format!("{fingerprint}\n{}\n", list.join("\n")))?;
-    sizes::report(&dist, &bundle.files)
+    sizes::report(&dist, &bundle.files, care)
+}
+
+/// The page of [`METER`], on which tests call its functions.
+const METER_PAGE: &str = "<!DOCTYPE html><title>meter</title><link rel=\"icon\" href=\"data:,\">\n";
+
+/// Builds what tests measure. It stays in cargo's folder: nothing of it is published.
+pub fn meter(root: &Path) -> Result<(), Failure> {
+    let folder =
+        bind(&compile(root, &METER, Care::Published)?, &METER, Optimiser::find()?.as_ref())?;
+    fs::write(folder.join("index.html"), METER_PAGE)?;
+    println!("{}", folder.display());
+    Ok(())
 }
 
 impl Sources {
-    fn read(root: &Path) -> Result<Self, Failure> {
-        let (app, worker) = (compile(root, &APP)?, compile(root, &WORKER)?);
+    fn read(root: &Path, care: Care) -> Result<Self, Failure> {
+        let (app, worker) = (compile(root, &APP, care)?, compile(root, &WORKER, care)?);
         let page = fs::read_to_string(root.join("index.html"))?;
         let links = page::links(&page)?;
         let read = |path: &str| fs::read(root.join(path)).map_err(|e| format!("{path}: {e}"));
@@ -63,7 +81,7 @@ impl Sources {
         let files = files.map(|path| read(path).map(|bytes| (path.to_string(), bytes)));
         let files = files.collect::<Result<Vec<_>, _>>()?;
         let worker_script = String::from_utf8(read(WORKER_SCRIPT)?)?;
-        let optimiser = Optimiser::find()?;
+        let optimiser = if care == Care::Published { Optimiser::find()? } else { None };
         Ok(Self { page, links, files, app, worker, worker_script, optimiser })
     }
 

@@ -4,11 +4,28 @@ use crate::Failure;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is compiled: a package in a profile, and the wasm file that comes out.
+/// The profile of everything in the browser. Page and worker share it, and with it the folder and the
+/// dependencies that both have.
+const PROFILE: &str = "web";
+
+/// Packages that the worker has at another level than the page: what it spends its time in. It
+/// searches for as long as one lets it, and is fetched when the first search starts.
+const FAST: [&str; 7] = [
+    "pipewright-core",
+    "pipewright-worker",
+    "pipewright-meter",
+    "pipewright-yardsticks",
+    "libm",
+    "ppv-lite86",
+    "rand_chacha",
+];
+
+/// What is compiled: a package, and the wasm file that comes out.
 pub struct Target {
     pub package: &'static str,
-    pub profile: &'static str,
     pub file: &'static str,
+    /// Whether [`FAST`] is compiled for speed instead of size.
+    pub fast: bool,
     /// How wasm-opt goes on where the profile ends.
     pub optimise: &'static str,
     /// Whether it is split into chunks.
@@ -18,8 +35,8 @@ pub struct Target {
 /// The page's application.
 pub const APP: Target = Target {
     package: "pipewright-app",
-    profile: "web",
     file: "app.wasm",
+    fast: false,
     optimise: "-Oz",
     splits: true,
 };
@@ -27,26 +44,50 @@ pub const APP: Target = Target {
 /// The page's worker: a library, so its file's name has no hyphen.
 pub const WORKER: Target = Target {
     package: "pipewright-worker",
-    profile: "worker",
     file: "pipewright_worker.wasm",
+    fast: true,
     optimise: "-O3",
     splits: false,
 };
 
+/// Measures for tests, compiled as the worker is.
+pub const METER: Target =
+    Target { package: "pipewright-meter", file: "pipewright_meter.wasm", ..WORKER };
+
+/// How much care the last step takes; dependencies are the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Care {
+    /// The page that is published: all crates are optimised as one, on one core, and what comes out
+    /// once more by wasm-opt.
+    Published,
+    /// A page for looking at: crates are optimised in parts, on all cores, and there is no wasm-opt.
+    Quick,
+}
+
 /// Compiles `target` and returns the path of its wasm.
-pub fn compile(root: &Path, target: &Target) -> Result<PathBuf, Failure> {
-    let Target { package, profile, file, splits, .. } = target;
+pub fn compile(root: &Path, target: &Target, care: Care) -> Result<PathBuf, Failure> {
+    let Target { package, file, fast, splits, .. } = target;
     let cargo = std::env::var("PIPEWRIGHT_WEB_CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
     command
         .current_dir(root)
-        .args(["rustc", "--locked", "-p", package, "--profile", profile])
+        .args(["rustc", "--locked", "-p", package, "--profile", PROFILE])
         .args(["--target", "wasm32-unknown-unknown", "--message-format=json-render-diagnostics"])
         .stderr(Stdio::inherit());
+    for name in FAST.into_iter().filter(|_| *fast) {
+        command.arg("--config").arg(format!("profile.{PROFILE}.package.{name}.opt-level=3"));
+    }
+    // A library for Rust as well could not be optimised together with its dependencies, and would
+    // have others than the page.
+    command.args(if *splits { ["--bin", "app"] } else { ["--crate-type", "cdylib"] });
+    // From here on arguments are for the last crate alone: no dependency is compiled again for them.
+    command.arg("--");
     if *splits {
         // Splitting moves functions and data to other places: it needs to know who refers to them.
-        // An argument for the linker alone, so that no dependency is compiled again for it.
-        command.args(["--bin", "app", "--", "-Clink-arg=--emit-relocs"]);
+        command.arg("-Clink-arg=--emit-relocs");
+    }
+    if care == Care::Quick {
+        command.args(["-Clto=thin", "-Ccodegen-units=16"]);
     }
     let output = command.output()?;
     if !output.status.success() {

@@ -1,4 +1,4 @@
-//! `pipewright-web build` writes `dist/`; `pipewright-web serve` shows it.
+//! `pipewright-web build` writes `dist/`; `serve` shows it, `embed` puts it into the runner.
 //!
 //! `build` is trunk without the half hour of installing trunk: cargo compiles, the library behind
 //! the `wasm-bindgen` command line writes the glue, and the page comes from `index.html`.
@@ -10,6 +10,7 @@ mod optimise;
 mod page;
 mod sizes;
 
+use compile::Care;
 use pipewright_serve::Server;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,10 +19,15 @@ use std::process::ExitCode;
 type Failure = Box<dyn std::error::Error>;
 
 const USAGE: &str = "\
-usage: pipewright-web build
+usage: pipewright-web build [--quick]
+       pipewright-web embed PROGRAM
+       pipewright-web meter
        pipewright-web serve [--port PORT] [--fragment TEXT] [DIR]
 
-build   compiles the explorer for wasm32 and writes DIR dist/
+build   compiles the explorer for wasm32 and writes dist/; --quick: link-time optimisation by parts
+        and no wasm-opt, so the page comes sooner and is larger
+embed   puts the page of dist/ into a program that reads it from its own file: the runner
+meter   builds what tests measure in a browser, tests/meter, and says where
 serve   serves DIR (default dist/) on 127.0.0.1; without --port, the first free port from 8080 on;
         TEXT is appended to the printed address, for example '#plan=demo/plan.json'";
 
@@ -29,7 +35,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["build"] => bundle::build(root()),
+        ["build"] => bundle::build(root(), Care::Published),
+        ["build", "--quick"] => bundle::build(root(), Care::Quick),
+        ["embed", program] => embed(Path::new(program)),
+        ["meter"] => bundle::meter(root()),
         ["serve", rest @ ..] => match parse_serve(rest) {
             Some(options) => serve(&options),
             None => return usage(),
@@ -53,6 +62,13 @@ fn usage() -> ExitCode {
 /// The workspace this program was built from.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn embed(program: &Path) -> Result<(), Failure> {
+    let name = program.display();
+    pipewright_page::embed(program, &root().join("dist")).map_err(|e| format!("{name}: {e}"))?;
+    println!("{name} has the explorer in it");
+    Ok(())
 }
 
 struct Serve {

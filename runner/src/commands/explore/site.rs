@@ -1,26 +1,14 @@
 //! The page's files: in this program, or in a folder.
 
-use crate::failure::Failure;
-use flate2::read::GzDecoder;
+use crate::failure::{Code, Failure};
+use pipewright_page::Page;
 use pipewright_serve::{Reply, Request, content_type, folder};
-use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// A file of the page inside this program.
-struct Packed {
-    /// Its path below the page's folder, with slashes.
-    path: &'static str,
-    /// Its content, packed by gzip.
-    bytes: &'static [u8],
-}
-
-// `SITE`, the files that were in `dist/` when this program was compiled with the feature `explorer`.
-include!(concat!(env!("OUT_DIR"), "/site.rs"));
 
 /// Where the page comes from.
 pub enum Site {
     /// This program.
-    Packed,
+    Packed(Page),
     /// A folder, as a canonical path.
     Folder(PathBuf),
 }
@@ -28,21 +16,26 @@ pub enum Site {
 impl Site {
     /// The folder that is named, else what is in this program, else `dist/` beside it.
     pub fn find(named: Option<&Path>) -> Result<Self, Failure> {
-        let program = std::env::current_exe().ok();
-        let beside = program.as_deref().and_then(Path::parent).map(|dir| dir.join("dist"));
-        match (named, beside) {
-            (Some(dir), _) => Self::folder(dir).ok_or_else(|| {
+        if let Some(dir) = named {
+            return Self::folder(dir).ok_or_else(|| {
                 let dir = dir.display();
                 Failure::usage(format!("{dir} has no index.html; `make web` writes it into dist/"))
-            }),
-            (None, _) if !SITE.is_empty() => Ok(Site::Packed),
-            (None, beside) => beside.as_deref().and_then(Self::folder).ok_or_else(|| {
-                Failure::usage(
-                    "the explorer is not in this program: build it with `make runner`, or run \
-                     `make web` first and then runner explore --dir dist",
-                )
-            }),
+            });
         }
+        let program = std::env::current_exe().ok();
+        let failed =
+            |path: &Path, e| Failure::new(Code::Failed, format!("{}: {e}", path.display()));
+        let page = program.as_deref().map(|path| Page::of(path).map_err(|e| failed(path, e)));
+        if let Some(page) = page.transpose()?.flatten() {
+            return Ok(Site::Packed(page));
+        }
+        let beside = program.as_deref().and_then(Path::parent).map(|dir| dir.join("dist"));
+        beside.as_deref().and_then(Self::folder).ok_or_else(|| {
+            Failure::usage(
+                "the explorer is not in this program: build it with `make runner`, or run \
+                 `make web` first and then runner explore --dir dist",
+            )
+        })
     }
 
     fn folder(dir: &Path) -> Option<Self> {
@@ -58,14 +51,16 @@ impl Site {
         if let "/" | "/index.html" = request.path() {
             return self.page();
         }
-        let Site::Folder(root) = self else { return packed(request) };
-        folder(root, request)
+        match self {
+            Site::Packed(page) => packed(page, request),
+            Site::Folder(root) => folder(root, request),
+        }
     }
 
     /// The page says that it comes from here: elsewhere it never asks for what only this server has.
     fn page(&self) -> Reply {
         let text = match self {
-            Site::Packed => SITE.iter().find(|f| f.path == "index.html").and_then(unpacked),
+            Site::Packed(page) => page.unpacked("index.html").and_then(Result::ok),
             Site::Folder(root) => std::fs::read(root.join("index.html")).ok(),
         };
         let Some(text) = text else { return Reply::text(404, "no such file") };
@@ -78,25 +73,17 @@ impl Site {
     }
 }
 
-fn packed(request: &Request) -> Reply {
-    let path = request.path().strip_prefix('/');
-    let Some(file) = SITE.iter().find(|file| Some(file.path) == path) else {
-        return Reply::text(404, "no such file");
-    };
-    let kind = content_type(Path::new(file.path));
+fn packed(page: &Page, request: &Request) -> Reply {
+    let path = request.path().strip_prefix('/').unwrap_or_default();
+    let Some(packed) = page.packed(path) else { return Reply::text(404, "no such file") };
+    let kind = content_type(Path::new(path));
     let takes_gzip = |list: &str| list.split(',').any(|word| word.trim() == "gzip");
     if request.header("accept-encoding").is_some_and(takes_gzip) {
-        let packed = Reply::new(200, kind, file.bytes);
+        let packed = Reply::new(200, kind, packed.to_vec());
         return packed.with("Content-Encoding", "gzip").with("Vary", "Accept-Encoding");
     }
-    match unpacked(file) {
-        Some(bytes) => Reply::new(200, kind, bytes).with("Vary", "Accept-Encoding"),
-        None => Reply::text(500, "the file in this program is broken"),
+    match page.unpacked(path) {
+        Some(Ok(bytes)) => Reply::new(200, kind, bytes).with("Vary", "Accept-Encoding"),
+        _ => Reply::text(500, "the file in this program is broken"),
     }
-}
-
-fn unpacked(file: &Packed) -> Option<Vec<u8>> {
-    let mut bytes = vec![];
-    GzDecoder::new(file.bytes).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }

@@ -1,8 +1,5 @@
 //! The Model screen as a person uses it: layers are folded, a cut is dragged and moved by keys, a time is
 //! typed over and exported, all of it by keyboard too; a network of many layers scrolls.
-//!
-//! `make test` builds `dist/` and runs these; by hand, after `make web`:
-//! `cargo test --test browser_model -- --ignored`.
 
 use pipewright::Outcome;
 use pipewright::browser::Browser;

@@ -1,8 +1,5 @@
 //! The Run screen as a person uses it: a plan is exported, trained by the real runner, and what it
 //! left is dropped back; drift, other steps, times to use, metrics. All of it by keyboard alone, too.
-//!
-//! `make test` builds `dist/` and runs these; by hand, after `make web`:
-//! `cargo test --test browser_run -- --ignored`.
 
 use pipewright::browser::Browser;
 use pipewright::explorer::explorer;

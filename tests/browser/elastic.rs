@@ -1,8 +1,5 @@
 //! The Elastic view as a person uses it: what a real job wrote is dropped and read, jobs are simulated by
 //! keyboard and by hand, endless scripts end, and a link shows a colleague the same.
-//!
-//! `make test` builds `dist/` and runs these; by hand, after `make web`:
-//! `cargo test --test browser_elastic -- --ignored`.
 
 use pipewright::browser::Browser;
 use pipewright::explorer::explorer;

@@ -1,5 +1,5 @@
 //! What the explorer costs in Chromium, against its budgets. Prints figures and asserts none of them, as
-//! machines differ: `cargo test --test browser_budgets -- --ignored --nocapture` after `make web`.
+//! machines differ: `cargo test --test browser budgets:: -- --ignored --nocapture` after `make web`.
 
 use pipewright::Outcome;
 use pipewright::browser::Browser;

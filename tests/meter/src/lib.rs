@@ -1,5 +1,9 @@
-//! How many moves FastSA evaluates in a second in this browser, what a forecast of a learning curve takes,
-//! and the inner loop of a search for plans, for whoever measures it.
+//! Measures of what core does in a browser: moves of FastSA, forecasts of learning curves, the inner
+//! loop of a search for plans.
+//!
+//! A wasm of its own, compiled as the worker is and no part of the page: `pipewright-web meter` builds
+//! it, tests open it in a browser and ask the clock. Native code that calls the same functions must
+//! come to the same answers.
 
 use pipewright_core::adapt::{Point, forecast};
 use pipewright_core::recompute::{cost, without_recomputation};
@@ -8,11 +12,12 @@ use pipewright_core::simulate::{Footprint, Sends, StageCost, estimate};
 use pipewright_core::units::{Bytes, Nanos};
 use pipewright_yardsticks::fastsa::{Annealing, Settings};
 use pipewright_yardsticks::graph::training_like;
+#[cfg(target_arch = "wasm32")]
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// Anneals a graph of `nodes` nodes towards a third of its memory with so many moves: how many of
 /// them were evaluated, and the bytes of the answer's peak. What the clock says is asked outside.
-#[wasm_bindgen]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen)]
 pub fn measure_moves(nodes: u32, moves: u32) -> Vec<f64> {
     let problem = training_like(nodes as usize);
     let start = without_recomputation(&problem);
@@ -26,7 +31,7 @@ pub fn measure_moves(nodes: u32, moves: u32) -> Vec<f64> {
 
 /// Foretells the accuracy at twice the steps from so many points, disturbed a little, `times` times;
 /// NaN where nothing could be foretold.
-#[wasm_bindgen]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen)]
 pub fn measure_forecasts(points: u32, times: u32) -> f64 {
     let noise = |x: u32| f64::from(x.wrapping_mul(2_654_435_761) >> 16) / 65_536.0 - 0.5;
     let point = |x: u32| {
@@ -44,7 +49,7 @@ pub fn measure_forecasts(points: u32, times: u32) -> f64 {
 
 /// 1F1B of that size as far as asked: generated (1), checked too (2), estimated too (3). False where
 /// something of it fails.
-#[wasm_bindgen]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen)]
 pub fn measure_schedule(lanes: u32, micro_batches: u32, parts: u32) -> bool {
     let Ok(schedule) = ScheduleKind::OneFOneB.generate(lanes, micro_batches) else { return false };
     let cost = StageCost {

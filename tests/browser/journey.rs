@@ -1,8 +1,5 @@
 //! The whole job, as a person does it: open the page, drag a cut, watch the prediction, export,
 //! run the exported file under mpirun, drop the trace back, see both timelines.
-//!
-//! `make test` builds `dist/` and runs this; by hand, after `make web`:
-//! `cargo test --test browser_journey -- --ignored`.
 
 use pipewright::browser::Browser;
 use pipewright::explorer::dist;

@@ -1,8 +1,5 @@
 //! The Recompute view as a person uses it: less memory for a stage, into the plan and out as a file;
 //! a graph that is dropped, its sequence saved; files that are no graphs.
-//!
-//! `make test` builds `dist/` and runs these; by hand, after `make web`:
-//! `cargo test --test browser_recompute -- --ignored`.
 
 use base64::Engine;
 use flate2::Compression;

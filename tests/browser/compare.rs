@@ -1,8 +1,5 @@
 //! The Compare screen as a person uses it: B is pinned as A, edited, swapped, undone; the link brings
 //! both back; a search runs, and a plan that it found is taken; the same by keyboard alone.
-//!
-//! `make test` builds `dist/` and runs these; by hand, after `make web`:
-//! `cargo test --test browser_compare -- --ignored`.
 
 use pipewright::Outcome;
 use pipewright::browser::Browser;

@@ -1,16 +1,17 @@
 //! What the planner's inner loop costs in a real browser. Prints figures and asserts none of them:
-//! `cargo test --test browser_speed -- --ignored --nocapture` after `make web`.
+//! `cargo test --test browser speed:: -- --ignored --nocapture`, after
+//! `cargo run -p pipewright-web -- meter`.
 
 use pipewright::Outcome;
-use pipewright::explorer::explorer;
+use pipewright::explorer::Meter;
 
-/// Calls the function that the worker's module exports: the best of nine times of each part.
+/// Calls the function that tests/meter exports: the best of nine times of each part.
 const MEASURE: &str = "
     const best = [0, 1, 2].map((part) => {
         let least = Infinity;
         for (let round = 0; round < 9; round++) {
             const begin = performance.now();
-            if (!worker.measure_schedule(64, 512, part + 1)) return NaN;
+            if (!meter.measure_schedule(64, 512, part + 1)) return NaN;
             least = Math.min(least, performance.now() - begin);
         }
         return least;
@@ -20,8 +21,8 @@ const MEASURE: &str = "
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn schedules_of_64_lanes_and_512_micro_batches() -> Outcome<()> {
-    let Some(browser) = explorer("speed", "")? else { return Ok(()) };
-    let times = browser.in_worker(MEASURE)?;
+    let Some(meter) = Meter::start("speed")? else { return Ok(()) };
+    let times = meter.js(MEASURE)?;
     let times: Vec<f64> = serde_json::from_value(times)?;
     let [generate, check, estimate] = times[..] else { return Err("three times".into()) };
     assert!(times.iter().all(|ms| ms.is_finite()), "{times:?}");

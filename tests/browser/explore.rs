@@ -1,7 +1,4 @@
 //! Run here, as a person uses it: a real Chromium, the real `runner explore`, real ranks.
-//!
-//! `make test` builds `dist/`, puts it into the runner and runs these; by hand, after `make web`:
-//! `cargo test --features pipewright-runner/explorer --workspace --test browser_explore -- --ignored`.
 
 use pipewright::axe::{axe, violations};
 use pipewright::browser::Browser;
@@ -9,7 +6,7 @@ use pipewright::explorer::dist;
 use pipewright::mpirun::environment;
 use pipewright::{Outcome, tools};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 const CTRL: &str = "\u{E009}";
@@ -46,16 +43,6 @@ impl Drop for Explore {
     }
 }
 
-/// The runner that cargo built beside this test.
-fn runner() -> Outcome<PathBuf> {
-    let program = std::env::current_exe()?;
-    let runner = program.ancestors().nth(2).map(|dir| dir.join("runner"));
-    match runner.filter(|path| path.is_file()) {
-        Some(path) => Ok(path),
-        None => Err("no runner beside the tests: cargo build -p pipewright-runner".into()),
-    }
-}
-
 /// A small plan in `dir`, of as many steps.
 fn plan(runner: &Path, dir: &Path, data: &str, steps: &str) -> Outcome<()> {
     let made = Command::new(runner)
@@ -84,7 +71,7 @@ fn a_plan_is_run_from_the_page() -> Outcome<()> {
     let Some(dist) = dist() else { return Ok(()) };
     let Some(browser) = Browser::start("explore")? else { return Ok(()) };
     browser.resize(1440, 900)?;
-    let (runner, dir) = (runner()?, tools::scratch("explore-page")?);
+    let (runner, dir) = (tools::runner()?, tools::scratch("explore-page")?);
     let digits = format!("idx:{}", tools::root().join("tests/data/digits").display());
     plan(&runner, &dir, &digits, "1000000")?;
     let dist = dist.display().to_string();
@@ -144,7 +131,7 @@ fn the_runner_s_own_sentence_is_shown() -> Outcome<()> {
     let Some(dist) = dist() else { return Ok(()) };
     let Some(browser) = Browser::start("explore-wrong")? else { return Ok(()) };
     browser.resize(1440, 900)?;
-    let (runner, dir) = (runner()?, tools::scratch("explore-wrong")?);
+    let (runner, dir) = (tools::runner()?, tools::scratch("explore-wrong")?);
     plan(&runner, &dir, "idx:nowhere", "20")?;
     let dist = dist.display().to_string();
     let explore = Explore::start(&runner, &dir, &["--dir", &dist, "plan.json"])?;
@@ -166,15 +153,15 @@ fn the_runner_s_own_sentence_is_shown() -> Outcome<()> {
 }
 
 #[test]
-#[ignore = "needs a runner with the page in it and a browser: make test"]
+#[ignore = "needs dist/ and a browser: make test"]
 fn one_file_is_enough() -> Outcome<()> {
+    let Some(dist) = dist() else { return Ok(()) };
     let dir = tools::scratch("explore-alone")?;
     let alone = dir.join("runner");
-    std::fs::copy(runner()?, &alone)?;
-    let Ok(explore) = Explore::start(&alone, &dir, &[]) else {
-        tools::skip("a runner with the page in it (--features pipewright-runner/explorer)");
-        return Ok(());
-    };
+    std::fs::copy(tools::runner()?, &alone)?;
+    // As `make runner` does it.
+    pipewright_page::embed(&alone, &dist)?;
+    let explore = Explore::start(&alone, &dir, &[])?;
     let Some(browser) = Browser::start("explore-alone")? else { return Ok(()) };
     browser.open(&explore.address)?;
     browser.until("a prediction", |b| Ok(!b.text("#step-time")?.is_empty()))?;

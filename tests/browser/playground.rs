@@ -1,8 +1,5 @@
 //! The Playground as a person uses it, by keyboard alone: networks learn while one looks, a codec is
 //! changed, pipelining changes no bit, and a link shows a colleague the same.
-//!
-//! `make test` builds `dist/` and runs these; by hand, after `make web`:
-//! `cargo test --test browser_playground -- --ignored`.
 
 use pipewright::Outcome;
 use pipewright::browser::Browser;

@@ -1,7 +1,4 @@
 //! The built page in a real browser: it starts, it reads the colour scheme, it fits a phone.
-//!
-//! `make test` builds `dist/` and runs these; by hand, after `make web`:
-//! `cargo test --test browser_smoke -- --ignored`.
 
 use pipewright::browser::Browser;
 use pipewright::explorer::explorer;

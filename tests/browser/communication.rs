@@ -1,8 +1,5 @@
 //! The Communication view as a person uses it: a codec is looked at, tried on a slower link, taken into
 //! the plan, undone; link and exported plan say the same.
-//!
-//! `make test` builds `dist/` and runs these; by hand, after `make web`:
-//! `cargo test --test browser_communication -- --ignored`.
 
 use pipewright::Outcome;
 use pipewright::browser::Browser;
