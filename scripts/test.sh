@@ -1,35 +1,63 @@
 #!/usr/bin/env bash
 # test.sh [quick]: every check and test there is, cheapest first; stops at the first that fails.
-# quick is the inner loop: nothing for wasm, no browser, no tests across crates.
-set -eu
+# quick is the inner loop: nothing for wasm, no browser, no programs of tests.
+# Ends with what took longest, and adds it to target/test-times.tsv.
+set -eu -o pipefail
 . "$(dirname "$0")/lib.sh"
-summary=()
+
+[ ! -t 1 ] || export CARGO_TERM_COLOR=always # what is printed goes through tee
+target=${CARGO_TARGET_DIR:-target}
+log=$target/test.log
+times=$target/test-times.tsv
+steps=()
 
 step() {
   local name=$1 begin=$SECONDS
   shift
   say "$name"
-  "$@" || {
+  "$@" > >(tee -a "$log") 2>&1 || {
     local code=$?
     printf '\n%s failed: %s\n' "$name" "$*" >&2
     exit "$code"
   }
-  summary+=("$(printf '%4d s  %s' $((SECONDS - begin)) "$name")")
+  steps+=("$((SECONDS - begin))"$'\t'"$name")
+}
+
+# Compiles own crates with clippy's driver, which is rustc with more lints: what is linted is what is
+# tested, and is compiled once. Without the MIR optimisations of rustc, which clippy wants to be off.
+linted() { RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS='-D__CLIPPY_HACKERY__warnings' "$@"; }
+
+# The programs of tests say how long each test took, an option that libtest keeps for nightly compilers.
+# In the environment of cargo itself the variable would compile half of all dependencies again.
+host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+timed() {
+  linted env "CARGO_TARGET_${host}_RUNNER=env RUSTC_BOOTSTRAP=1" cargo test "$@" -Zunstable-options --report-time
 }
 
 # One selection for all native steps: another one would give some dependency other features, and
-# cargo would build it twice. The explorer's page is compiled for wasm32 only.
-native=(--locked --workspace --exclude pipewright-app --exclude pipewright-worker)
+# cargo would build it twice. What of the explorer needs a browser is behind features that are off.
+native=(--locked --workspace)
 # The quick one installs nothing, and etcd's client needs protoc to build.
 if [ "${1:-}" != quick ] || have protoc; then native+=(--features pipewright-runner/etcd); fi
-# Its plain half compiles natively in seconds: without the feature `page` there is no leptos.
-explorer=(--locked -p pipewright-app -p pipewright-worker --no-default-features)
+
+slowest() {
+  local now
+  now=$(date -u +%FT%TZ)
+  say "All passed in $SECONDS s. Steps and tests that took longest (s):"
+  {
+    printf '%s\n' "${steps[@]}" | sort -rn | head -n 10
+    # `test name ... ok <1.234s>`; output of a test may stand between.
+    sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2\t\1/p' "$log" | sort -rn | head -n 10
+  } | tee >(sed "s/^/$now\t/" >>"$times")
+}
+
+mkdir -p "$target"
+: >"$log"
 
 if [ "${1:-}" = quick ]; then
   step "Format" cargo fmt --all --check
-  step "Clippy" cargo clippy "${native[@]}" --all-targets -- -D warnings
-  step "Unit tests" cargo test "${native[@]}" --lib --bins
-  step "Explorer's own tests" cargo test "${explorer[@]}"
+  step "Lints, unit tests, house rules" timed "${native[@]}" --lib --bins --test tidy --
+  slowest
   exit 0
 fi
 
@@ -37,32 +65,42 @@ step "Set-up" scripts/setup.sh test
 . scripts/env.sh
 # From here on a missing tool is a failure and not a skipped test.
 export PIPEWRIGHT_REQUIRE_ALL=1
+# Nothing is compiled twice in here: what incremental builds write would never be read.
+export CARGO_INCREMENTAL=0
 
 wasm_lints() {
   # core also compiles natively, but the page runs the wasm one: code that only fits 64 bits, or a
   # dependency that has no wasm, must fail here. The profile is that of the page, so that the
   # macros compiled now serve the build later.
-  local args=(--locked --profile web --target wasm32-unknown-unknown
-    -p pipewright-core -p pipewright-app -p pipewright-worker -p pipewright-meter)
-  if [ -n "${PIPEWRIGHT_WEB_CARGO:-}" ]; then
-    "$PIPEWRIGHT_WEB_CARGO" check "${args[@]}" # Debian's compiler for wasm has no clippy
-  else
-    cargo clippy "${args[@]}" -- -D warnings
+  if [ -z "${PIPEWRIGHT_WEB_CARGO:-}" ]; then # Debian's compiler for wasm has no clippy
+    cargo clippy --locked --profile web --target wasm32-unknown-unknown -p pipewright-app \
+      -p pipewright-worker --features pipewright-app/page,pipewright-worker/worker -- -D warnings
   fi
 }
 
-step "Format" cargo fmt --all --check
-step "Clippy, native" cargo clippy "${native[@]}" --all-targets -- -D warnings
-step "Clippy, explorer without its page" cargo clippy "${explorer[@]}" --all-targets -- -D warnings
-step "Clippy, wasm32" wasm_lints
-step "Unit, property, golden and MPI tests" cargo test "${native[@]}"
-# Marked `ignore` for want of root or user namespaces; a kernel that refuses them is said and passes.
-step "Tests across hosts" cargo test "${native[@]}" --test 'hosts*' -- --ignored --nocapture
-step "Explorer's own tests" cargo test "${explorer[@]}"
-step "Explorer for the browser" cargo run --locked -p pipewright-web -- build
-step "What is measured in the browser" cargo run --quiet --locked -p pipewright-web -- meter
-# The tests that need dist/ are marked `ignore`, so that plain `cargo test` works without it.
-step "Browser tests" cargo test "${native[@]}" --test browser -- --ignored
+# The page is compiled beside the native tests: it waits for nothing, they wait for each other's ranks.
+# What it prints comes when its turn has come.
+page() {
+  wasm_lints && "$target/debug/pipewright-web" build && "$target/debug/pipewright-web" meter
+}
 
-say "All passed in $SECONDS s"
-printf '%s\n' "${summary[@]}"
+step "Format" cargo fmt --all --check
+step "Lints and native build" linted cargo build "${native[@]}" --all-targets
+set -m # a process group of its own, which ends with this script
+page >"$target/page.log" 2>&1 </dev/null &
+page=$!
+set +m
+trap 'kill -- "-$page" 2>/dev/null || true' EXIT
+step "Unit, property, golden and MPI tests" timed "${native[@]}" --
+# Marked `ignore` for want of root or user namespaces; a kernel that refuses them is said and passes.
+step "Tests across hosts" timed "${native[@]}" --test 'hosts*' -- --ignored --nocapture
+page_is_there() {
+  local code=0
+  wait "$page" || code=$?
+  cat "$target/page.log"
+  return "$code"
+}
+step "Explorer for the browser, the rest" page_is_there
+# The tests that need dist/ are marked `ignore`, so that plain `cargo test` works without it.
+step "Browser tests" timed "${native[@]}" --test browser -- --ignored
+slowest

@@ -4,7 +4,7 @@
 //! memos), `views/app` (the page), `charts` (the pictures).
 //!
 //! What needs a browser is behind the feature `page`; everything else is tested natively without
-//! it: `cargo test -p pipewright-app --no-default-features`.
+//! it: `cargo test -p pipewright-app`.
 
 // Without the page nothing but the tests uses what is computed for it.
 #![cfg_attr(not(feature = "page"), allow(dead_code))]

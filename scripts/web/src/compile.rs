@@ -24,6 +24,8 @@ const FAST: [&str; 7] = [
 pub struct Target {
     pub package: &'static str,
     pub file: &'static str,
+    /// The package's feature that is off in native builds.
+    pub feature: Option<&'static str>,
     /// Whether [`FAST`] is compiled for speed instead of size.
     pub fast: bool,
     /// How wasm-opt goes on where the profile ends.
@@ -36,6 +38,7 @@ pub struct Target {
 pub const APP: Target = Target {
     package: "pipewright-app",
     file: "app.wasm",
+    feature: Some("page"),
     fast: false,
     optimise: "-Oz",
     splits: true,
@@ -45,14 +48,19 @@ pub const APP: Target = Target {
 pub const WORKER: Target = Target {
     package: "pipewright-worker",
     file: "pipewright_worker.wasm",
+    feature: Some("worker"),
     fast: true,
     optimise: "-O3",
     splits: false,
 };
 
 /// Measures for tests, compiled as the worker is.
-pub const METER: Target =
-    Target { package: "pipewright-meter", file: "pipewright_meter.wasm", ..WORKER };
+pub const METER: Target = Target {
+    package: "pipewright-meter",
+    file: "pipewright_meter.wasm",
+    feature: None,
+    ..WORKER
+};
 
 /// How much care the last step takes; dependencies are the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +74,7 @@ pub enum Care {
 
 /// Compiles `target` and returns the path of its wasm.
 pub fn compile(root: &Path, target: &Target, care: Care) -> Result<PathBuf, Failure> {
-    let Target { package, file, fast, splits, .. } = target;
+    let Target { package, file, feature, fast, splits, .. } = target;
     let cargo = std::env::var("PIPEWRIGHT_WEB_CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
     command
@@ -74,6 +82,9 @@ pub fn compile(root: &Path, target: &Target, care: Care) -> Result<PathBuf, Fail
         .args(["rustc", "--locked", "-p", package, "--profile", PROFILE])
         .args(["--target", "wasm32-unknown-unknown", "--message-format=json-render-diagnostics"])
         .stderr(Stdio::inherit());
+    if let Some(feature) = feature {
+        command.args(["--features", feature]);
+    }
     for name in FAST.into_iter().filter(|_| *fast) {
         command.arg("--config").arg(format!("profile.{PROFILE}.package.{name}.opt-level=3"));
     }
