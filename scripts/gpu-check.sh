@@ -52,7 +52,8 @@ row() { # NAME COMMAND..
 }
 # Tests look for their data where they were built, or in the package that this names.
 export CARGO_MANIFEST_DIR=$root/runner
-test_of() { "$folder/test-cuda" --exact "$1"; }
+# A name that no test has is a failure, too.
+test_of() { "$folder/test-cuda" --exact "$1" | tee /dev/stderr | grep -q '^test result: ok. 1 passed'; }
 row 'operations beside PyTorch, f32 1e-4, bf16 1e-2' test_of engine::golden::operations_on_a_gpu
 row 'linear layers beside PyTorch, fp8 1e-1' test_of engine::eight::golden_on_a_gpu
 row 'fp8 training like the processor, 5e-3' test_of engine::eight::on_a_gpu
