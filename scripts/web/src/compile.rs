@@ -88,8 +88,8 @@ pub fn compile(root: &Path, target: &Target, care: Care) -> Result<PathBuf, Fail
     for name in FAST.into_iter().filter(|_| *fast) {
         command.arg("--config").arg(format!("profile.{PROFILE}.package.{name}.opt-level=3"));
     }
-    // A library for Rust as well could not be optimised together with its dependencies, and would
-    // have others than the page.
+    // Said here and not in the manifest: a library for Rust as well is not optimised together with its
+    // dependencies, so it needs others than the page, and its file is that of the page's own copy.
     command.args(if *splits { ["--bin", "app"] } else { ["--crate-type", "cdylib"] });
     // From here on arguments are for the last crate alone: no dependency is compiled again for them.
     command.arg("--");
