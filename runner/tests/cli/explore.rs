@@ -192,13 +192,16 @@ fn a_run_goes_on_without_the_page_until_it_is_stopped() {
     assert_eq!(explorer.ranks(&begin["run"]), Vec::<u32>::new(), "nobody is left");
 }
 
+/// Whether a moment in the life of that run has come.
+type HasCome = fn(&Explorer, u32) -> bool;
+
 #[test]
 fn a_run_can_be_stopped_while_it_starts() {
     let explorer = Explorer::start("explore-at-once", &[]);
     let session = explorer.open();
     let asked = json!({ "plan": four_ranks(ENDLESS).to_json() }).to_string();
     // Before mpirun listens, before there are ranks, before they listen, when the first of them does.
-    let moments: [(&str, fn(&Explorer, u32) -> bool); 4] = [
+    let moments: [(&str, HasCome); 4] = [
         ("at once", |_, _| true),
         ("when mpirun is there", |explorer, run| !explorer.ranks(&run.into()).is_empty()),
         ("when a rank is there", |explorer, run| !only_ranks(explorer, run).is_empty()),

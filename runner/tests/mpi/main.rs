@@ -9,8 +9,10 @@ mod transport;
 
 use std::process::ExitCode;
 
+type Test = fn() -> ExitCode;
+
 /// The tests by their names.
-const TESTS: [(&str, fn() -> ExitCode); 2] =
+const TESTS: [(&str, Test); 2] =
     [("transport_mpi", transport::test), ("exchange_mpi", exchange::test)];
 
 fn main() -> ExitCode {

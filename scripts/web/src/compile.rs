@@ -55,12 +55,8 @@ pub const WORKER: Target = Target {
 };
 
 /// Measures for tests, compiled as the worker is.
-pub const METER: Target = Target {
-    package: "pipewright-meter",
-    file: "pipewright_meter.wasm",
-    feature: None,
-    ..WORKER
-};
+pub const METER: Target =
+    Target { package: "pipewright-meter", file: "pipewright_meter.wasm", feature: None, ..WORKER };
 
 /// How much care the last step takes; dependencies are the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
