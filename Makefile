@@ -8,7 +8,7 @@ demo:  ; @scripts/demo.sh
 test:  ; @scripts/test.sh
 #: make soak     kill ranks of elastic jobs for half an hour; writes docs/reliability.md
 soak:  ; @scripts/soak.sh
-#: make check    the fast inner loop: format, clippy, unit tests of the native crates
+#: make check    the fast inner loop: format, lints, unit tests, house rules; after a change under a minute
 check: ; @scripts/test.sh quick
 #: make web      the explorer into dist/, with its sizes
 web:   ; @scripts/web.sh build

@@ -91,7 +91,8 @@ page >"$target/page.log" 2>&1 </dev/null &
 page=$!
 set +m
 trap 'kill -- "-$page" 2>/dev/null || true' EXIT
-step "Unit, property, golden and MPI tests" timed "${native[@]}" --
+step "Unit, property, golden and MPI tests" timed "${native[@]}" --lib --bins --tests --
+step "Examples in documentation" linted cargo test "${native[@]}" --doc
 # Marked `ignore` for want of root or user namespaces; a kernel that refuses them is said and passes.
 step "Tests across hosts" timed "${native[@]}" --test 'hosts*' -- --ignored --nocapture
 page_is_there() {

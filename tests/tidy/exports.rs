@@ -17,6 +17,7 @@ const PRODUCT: &[&str] =
 const UNUSED_EXPORTS: &[&str] = &[
     // Tests look at the parts of what products take as a whole.
     "adapt::choose",
+    "adapt::forecast",
     "adapt::trial_seconds",
     "compress::Cntk",
     "compress::ErrorFeedback",
