@@ -21,25 +21,13 @@ struct uint3 {
 
 namespace emulator {
 
-// The compiler's own jumps where it has them: libc's look for cleanups of threads at every jump, which
-// is a quarter of the time of a kernel with barriers.
-#if defined(__x86_64__)
-using Place = void *[5];
-#define EMULATOR_MARK(place) __builtin_setjmp(place)
-#define EMULATOR_JUMP(place) __builtin_longjmp(place, 1)
-#else
-using Place = jmp_buf;
-#define EMULATOR_MARK(place) _setjmp(place)
-#define EMULATOR_JUMP(place) _longjmp(place, 1)
-#endif
-
 constexpr size_t STACK = 256 << 10;
 constexpr unsigned WARP = 32;
 
 enum class State : uint8_t { Fresh, Ready, AtBarrier, AtWarp, Done };
 
 struct Fiber {
-    Place place; // where it waits, once it has begun
+    jmp_buf place; // where it waits, once it has begun
     ucontext_t beginning;
     bool begun = false;
     std::vector<char> stack;
@@ -47,7 +35,7 @@ struct Fiber {
 
 inline std::mutex lock; // shared memory is static: one grid at a time
 inline uint3 grid_size, block_size, block_index, thread_index;
-inline Place scheduler;
+inline jmp_buf scheduler;
 inline std::vector<State> states;
 inline std::vector<Fiber *> fibers; // by thread
 inline std::vector<Fiber *> idle;
@@ -70,20 +58,15 @@ inline void take_turn(unsigned thread) {
 
 // Contexts only begin fibers: swapcontext asks the kernel for the signal mask at every turn, which is
 // most of the time of a kernel with barriers.
-[[gnu::noinline]] inline void go_on(Fiber *fiber) {
-    if (fiber->begun) EMULATOR_JUMP(fiber->place);
+inline void resume(Fiber *fiber) {
+    if (_setjmp(scheduler) != 0) return;
+    if (fiber->begun) _longjmp(fiber->place, 1);
     fiber->begun = true;
     setcontext(&fiber->beginning);
 }
 
-[[gnu::noinline]] inline void go_back() { EMULATOR_JUMP(scheduler); }
-
-[[gnu::noinline]] inline void resume(Fiber *fiber) {
-    if (EMULATOR_MARK(scheduler) == 0) go_on(fiber);
-}
-
-[[gnu::noinline]] inline void pause(Fiber *fiber) {
-    if (EMULATOR_MARK(fiber->place) == 0) go_back();
+inline void pause(Fiber *fiber) {
+    if (_setjmp(fiber->place) == 0) _longjmp(scheduler, 1);
 }
 
 // Runs threads that have not begun, until one of them waits.

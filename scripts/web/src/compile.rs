@@ -64,7 +64,8 @@ pub enum Care {
     /// The page that is published: all crates are optimised as one, on one core, and what comes out
     /// once more by wasm-opt.
     Published,
-    /// A page for looking at: crates are optimised in parts, on all cores, and there is no wasm-opt.
+    /// A page for looking at: crates are optimised in parts, on all cores, there is no wasm-opt, and the
+    /// worker has the page's core, which is made for size: its searches are slower.
     Quick,
 }
 
@@ -81,7 +82,7 @@ pub fn compile(root: &Path, target: &Target, care: Care) -> Result<PathBuf, Fail
     if let Some(feature) = feature {
         command.args(["--features", feature]);
     }
-    for name in FAST.into_iter().filter(|_| *fast) {
+    for name in FAST.into_iter().filter(|_| *fast && care == Care::Published) {
         command.arg("--config").arg(format!("profile.{PROFILE}.package.{name}.opt-level=3"));
     }
     // Said here and not in the manifest: a library for Rust as well is not optimised together with its
