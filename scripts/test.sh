@@ -45,9 +45,9 @@ slowest() {
   now=$(date -u +%FT%TZ)
   say "All passed in $SECONDS s. Steps and tests that took longest (s):"
   {
-    printf '%s\n' "${steps[@]}" | sort -rn | head -n 10
+    printf '%s\n' "${steps[@]}" | sort -rn | sed -n 1,10p
     # `test name ... ok <1.234s>`; output of a test may stand between.
-    sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2\t\1/p' "$log" | sort -rn | head -n 10
+    sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2\t\1/p' "$log" | sort -rn | sed -n 1,10p
   } | tee >(sed "s/^/$now\t/" >>"$times")
 }
 
@@ -74,34 +74,19 @@ wasm_lints() {
   # macros compiled now serve the build later.
   if [ -z "${PIPEWRIGHT_WEB_CARGO:-}" ]; then # Debian's compiler for wasm has no clippy
     cargo clippy --locked --profile web --target wasm32-unknown-unknown -p pipewright-app \
-      -p pipewright-worker --features pipewright-app/page,pipewright-worker/worker -- -D warnings
+      -p pipewright-worker -p pipewright-meter --features pipewright-app/page,pipewright-worker/worker -- -D warnings
   fi
-}
-
-# The page is compiled beside the native tests: it waits for nothing, they wait for each other's ranks.
-# What it prints comes when its turn has come.
-page() {
-  wasm_lints && "$target/debug/pipewright-web" build && "$target/debug/pipewright-web" meter
 }
 
 step "Format" cargo fmt --all --check
 step "Lints and native build" linted cargo build "${native[@]}" --all-targets
-set -m # a process group of its own, which ends with this script
-page >"$target/page.log" 2>&1 </dev/null &
-page=$!
-set +m
-trap 'kill -- "-$page" 2>/dev/null || true' EXIT
 step "Unit, property, golden and MPI tests" timed "${native[@]}" --lib --bins --tests --
 step "Examples in documentation" linted cargo test "${native[@]}" --doc
 # Marked `ignore` for want of root or user namespaces; a kernel that refuses them is said and passes.
 step "Tests across hosts" timed "${native[@]}" --test 'hosts*' -- --ignored --nocapture
-page_is_there() {
-  local code=0
-  wait "$page" || code=$?
-  cat "$target/page.log"
-  return "$code"
-}
-step "Explorer for the browser, the rest" page_is_there
+step "Lints, wasm32" wasm_lints
+step "Explorer for the browser" "$target/debug/pipewright-web" build
+step "What is measured in the browser" "$target/debug/pipewright-web" meter
 # The tests that need dist/ are marked `ignore`, so that plain `cargo test` works without it.
 step "Browser tests" timed "${native[@]}" --test browser -- --ignored
 slowest
