@@ -65,7 +65,7 @@ pub enum Care {
     /// once more by wasm-opt.
     Published,
     /// A page for looking at: crates are optimised in parts, on all cores, there is no wasm-opt, and the
-    /// worker has the page's core, which is made for size: its searches are slower.
+    /// worker is made for size, as the page is: its searches are slower.
     Quick,
 }
 
