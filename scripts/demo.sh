@@ -41,7 +41,7 @@ say "Training on 4 MPI ranks (half a minute); the end compares prediction and me
 show timeout --foreground -k 10 900 mpirun -n 4 "$runner" run/plan.json --out run/ --overwrite
 signal_page CONT
 
-say "Waiting for the explorer (2 more minutes the first time)"
+say "Waiting for the explorer (5 more minutes the first time)"
 wait "$page" || {
   tail -n 30 run/page.log >&2
   exit 1
