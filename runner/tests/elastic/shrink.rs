@@ -83,6 +83,8 @@ pub fn survive_with(plan: Plan, name: &str, args: &[&str], faults: &str) -> Opti
     job.ends(0);
     trained(&dir, &job, &plan, args.contains(&"--reroute"));
     let seen = (generations(&job), job.causes());
+    // Shown where the test fails: the folder is gone by then.
+    println!("{}", job.log());
     assert!(!job.log().contains("find together"), "{}", job.log());
     std::fs::remove_dir_all(dir).unwrap();
     Some(seen)
