@@ -27,7 +27,7 @@ fn trained_like_whole(dir: &Path, job: &Job, ranks: u32) {
     let steps = ledger(&job.out);
     assert!(steps.iter().zip(0..).all(|((step, _), expected)| *step == expected), "{steps:?}");
     let count = steps.len().to_string();
-    let args = ["plan.json", "--steps", &count, "--out", "whole", "--threads", "1"];
+    let args = ["plan.json", "--steps", &count, "--out", "whole", "--threads", "1", "--overwrite"];
     mpirun_in(dir, ranks, &args).unwrap().done();
     let [found, expected] = [&job.out, &dir.join("whole")]
         .map(|out| -> Vec<f64> { losses(out).iter().map(|loss| loss.parse().unwrap()).collect() });
@@ -108,11 +108,10 @@ fn six_ranks_become_three_one_by_one() {
     write(&dir, "plan.json", plan.to_json());
     let args = [&SHRINK[..], &["--reroute"]].concat();
     let faults = "5:forward:4@1,0:recv:8@2,2:all-reduce:12@3";
-    let mut job = Job::start_with(Some(&mpirun), &dir, "out", &args, faults);
-    job.ends(0);
+    let whole = |job: &Job| trained_like_whole(&dir, job, 6);
+    let job = Job::survived(&mpirun, &dir, &args, faults, whole);
     assert_eq!(ways(&job), [(6, false), (5, true), (4, false), (3, true)]);
     assert_eq!(generations(&job).len(), 4);
-    trained_like_whole(&dir, &job, 6);
     std::fs::remove_dir_all(dir).unwrap();
 }
 

@@ -217,9 +217,9 @@ fn survivors_go_on_by_their_own_mini_batch() {
     let rule = "scale:sqrt";
     let args = ["--on-loss", "shrink", "--mini-batch", rule, "--save-every", "5"];
     let faults = "1:optimizer:30@1,0:forward:40@2";
-    let mut job = Job::start_with(Some(&mpirun), &dir, "out", &args, faults);
-    job.ends(0);
-    each_sample_in_its_turn(&job, &plan, rule.parse().unwrap(), &losses);
+    let job = Job::survived(&mpirun, &dir, &args, faults, |job| {
+        each_sample_in_its_turn(job, &plan, rule.parse().unwrap(), &losses);
+    });
     let steps = steps(&job);
     let sizes: Vec<u64> = steps.iter().map(|step| step.mini_batch).collect();
     let expected = [vec![32; 30], vec![24; 10], vec![16; 21]].concat();

@@ -79,13 +79,11 @@ pub fn survive_with(plan: Plan, name: &str, args: &[&str], faults: &str) -> Opti
     let mpirun = surviving()?;
     let dir = scratch(&format!("shrink-{name}"));
     write(&dir, "plan.json", plan.to_json());
-    let mut job = Job::start_with(Some(&mpirun), &dir, "out", args, faults);
-    job.ends(0);
-    trained(&dir, &job, &plan, args.contains(&"--reroute"));
+    let job = Job::survived(&mpirun, &dir, args, faults, |job| {
+        trained(&dir, job, &plan, args.contains(&"--reroute"));
+        assert!(!job.log().contains("find together"), "{}", job.log());
+    });
     let seen = (generations(&job), job.causes());
-    // Shown where the test fails: the folder is gone by then.
-    println!("{}", job.log());
-    assert!(!job.log().contains("find together"), "{}", job.log());
     std::fs::remove_dir_all(dir).unwrap();
     Some(seen)
 }
