@@ -111,7 +111,7 @@ fn machine(name: &str, text: &str) -> Result<Found, String> {
     };
     let cluster: Cluster = serde_json::from_str(text).map_err(|why| refuse(&why))?;
     cluster.check().map_err(|why| refuse(&why))?;
-    let said = tr!("{name}: {devices} devices.", name, devices = cluster.ranks());
+    let said = tr!("{name}: {devices} devices.", name, devices = cluster.devices());
     Ok(Found { part: Part::Machine(Shared::new(cluster)), said })
 }
 

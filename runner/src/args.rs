@@ -265,27 +265,28 @@ pub struct PlanArgs {
     /// What an ONNX file leaves open.
     #[command(flatten)]
     pub onnx: OnnxArgs,
-    /// Processes: lanes of the pipeline times replicas; open: as many as are fastest.
-    #[arg(long)]
+    /// Processes, exactly: lanes of the pipeline times replicas. More than the cluster has devices share
+    /// them. Open: as many as are fastest, each with a device for itself.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
-    /// Stages; as many as ranks, or a multiple of them where a schedule has several stages a rank.
-    #[arg(long)]
+    /// Stages; as many as lanes, or a multiple of them where a schedule has several stages a lane.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub stages: Option<u32>,
     /// How to choose the cuts; open: balanced, then refined by simulation.
     #[arg(long, value_enum, requires = "stages")]
     pub split: Option<Split>,
     /// Layers that begin a stage, by name: conv2,pool2,fc1. A node's name (layer1.0.bn2) cuts
     /// inside of a block.
-    #[arg(long, value_delimiter = ',', conflicts_with_all = ["split", "stages", "ranks"])]
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["split", "stages"])]
     pub cuts: Vec<String>,
     /// 1f1b, gpipe, zb-h1, interleaved:2 and so on; open: the fastest (1f1b with --cuts, --split).
     #[arg(long)]
     pub schedule: Option<ScheduleKind>,
     /// Parts of a mini-batch; open: the fastest (4 with --cuts, --split).
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub micro_batches: Option<u32>,
-    /// Copies of the pipeline that share each mini-batch; open: as many as are fastest (1 with
-    /// --ranks, --cuts, --split or all of stages, schedule and micro-batches).
+    /// Copies of the pipeline that share each mini-batch; open: as many as are fastest. With --cuts,
+    /// --split, or all of stages, schedule and micro-batches: as many as make the --ranks, or 1.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
     /// How replicas keep the same parameters: PyTorch's DistributedDataParallel or, for comparison,
@@ -295,14 +296,14 @@ pub struct PlanArgs {
     /// MiB of gradients that travel together.
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     pub bucket_mib: u64,
-    /// Devices to search for; open: all of the cluster.
-    #[arg(long)]
+    /// Devices to use at most; open: all of the cluster.
+    #[arg(long, conflicts_with = "ranks", value_parser = clap::value_parser!(u32).range(1..))]
     pub devices: Option<u32>,
     /// What is searched.
     #[arg(long, value_enum, default_value = "runnable")]
     pub forms: Forms,
     /// Plans to try at most. The result depends on it and on the seed, not on the machine's pace.
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub budget: u64,
     /// Samples of an optimizer step.
     #[arg(long, default_value_t = 32)]

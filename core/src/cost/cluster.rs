@@ -309,7 +309,12 @@ impl Cluster {
         }
     }
 
-    /// Ranks that the cluster has room for.
+    /// Devices, so ranks that have one for themselves.
+    pub fn devices(&self) -> u64 {
+        u64::from(self.nodes) * u64::from(self.devices_per_node.min(self.ranks_per_node))
+    }
+
+    /// Ranks that the cluster has room for; where they are more than [`Cluster::devices`], some share one.
     pub fn ranks(&self) -> u64 {
         u64::from(self.nodes) * u64::from(self.ranks_per_node)
     }

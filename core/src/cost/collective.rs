@@ -16,13 +16,11 @@
 
 mod compressed;
 mod group;
-mod judge;
 mod nested;
 mod price;
 
 pub use compressed::{compressed_all_gather, oyama, two_shot};
 pub use group::Group;
-pub use judge::{Verdict, judge};
 pub use nested::{hierarchical, torus};
 pub use price::{Price, price};
 

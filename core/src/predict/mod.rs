@@ -93,6 +93,17 @@ impl Plan {
     }
 }
 
+/// The plans of several drafts with their predictions, in order; on all cores with the feature `parallel`.
+pub fn plans(drafts: Vec<Draft>) -> Vec<Result<(Plan, Prediction), PredictError>> {
+    #[cfg(feature = "parallel")]
+    {
+        use rayon::prelude::*;
+        drafts.into_par_iter().map(Draft::plan).collect()
+    }
+    #[cfg(not(feature = "parallel"))]
+    drafts.into_iter().map(Draft::plan).collect()
+}
+
 fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
     let mut count = [0; 3];
     for (at, computation) in (0..).zip(&graph.computations) {

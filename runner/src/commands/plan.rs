@@ -1,18 +1,19 @@
 //! `runner plan`: makes a plan from the command line.
 
 mod codec;
+mod rank;
 mod recompute;
 mod search;
 
 use super::model::{is_onnx, read_model};
-use crate::args::{Parallel, PlanArgs, Recompute, Split};
+use crate::args::{Parallel, PlanArgs, Split};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
 use pipewright_core::partition;
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan};
+use pipewright_core::predict::Prediction;
 use pipewright_core::predict::search::Encoding;
-use pipewright_core::predict::{FitError, Prediction};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use std::path::Path;
@@ -46,8 +47,10 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
-    let chosen = choose(args, &graph, &draft.cluster)?;
-    let (mut plan, mut prediction) = fastest_that_fits(args, &draft, chosen)?;
+    let (mut plan, mut prediction) = match given(args, &graph, &draft.cluster)? {
+        Some(chosen) => as_given(args, &draft, &chosen)?,
+        None => search::search(args, &graph, &draft)?,
+    };
     codec::choose(&args.communication, &mut plan, &mut prediction)?;
     plan.weights = match args.weights.as_deref() {
         Some(SEED) => None,
@@ -58,11 +61,11 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     super::write_text(&args.output, &plan.to_json())?;
     let timeline = &prediction.timeline;
     eprintln!(
-        "{} on {} ranks, {}, {} micro-batches: predicted {} per step, bubble {:.1} %",
+        "{} on {}, {}, {}: predicted {} per step, bubble {:.1} %",
         args.model,
-        plan.ranks(),
+        counted(plan.ranks(), "rank", "ranks"),
         plan.schedule.name,
-        plan.micro_batches,
+        counted(plan.micro_batches, "micro-batch", "micro-batches"),
         timeline.step,
         100.0 * timeline.bubble()
     );
@@ -70,51 +73,21 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The fastest plan of all choices that fit the memory of its devices; the first that fits where
-/// nothing is found out by recomputation. Choices come with estimates: what recomputation takes is
-/// known once sequences are found, so a short search for each says which is worth a long one.
-fn fastest_that_fits(
+fn counted(count: u32, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
+/// The plan of what the command line says.
+fn as_given(
     args: &PlanArgs,
     draft: &Draft,
-    chosen: Vec<Chosen>,
+    chosen: &Chosen,
 ) -> Result<(Plan, Prediction), Failure> {
-    let trials = args.recompute() == Recompute::Auto && chosen.len() > 1;
-    let effort = if trials { recompute::GLANCE } else { recompute::EFFORT };
-    let mut refused = None;
-    let mut best: Option<(Plan, Prediction)> = None;
-    for Chosen { cuts, schedule, micro_batches, replicas, encoding } in chosen {
-        let mut draft = Draft { cuts, schedule, micro_batches, ..draft.clone() };
-        if let Some(encoding) = encoding {
-            draft.communication.gradients = encoding.gradients;
-            draft.communication.hierarchical = encoding.by_hosts;
-            draft.communication.edges = encoding.edges;
-        }
-        draft.data_parallel.replicas = replicas;
-        // What does not fit together here is the command line, not a file.
-        let (plan, prediction) = draft.plan().map_err(|e| Failure::usage(e.to_string()))?;
-        match recompute::recompute(args, plan, prediction, effort) {
-            Ok(made) if !trials => return Ok(made),
-            Ok(made) => {
-                let step = |made: &(Plan, Prediction)| made.1.timeline.step;
-                if best.as_ref().is_none_or(|best| step(&made) < step(best)) {
-                    best = Some(made);
-                }
-            }
-            Err(error @ (FitError::Memory { .. } | FitError::AsItIs { .. })) => {
-                refused = refused.or(Some(error));
-            }
-            Err(error) => return Err(recompute::failure(&error)),
-        }
-    }
-    let Some((plan, prediction)) = best else {
-        return Err(recompute::failure(&refused.expect("there is a choice")));
-    };
-    let (short, step) = (plan.clone(), prediction.timeline.step);
-    match recompute::recompute(args, plan, prediction.clone(), recompute::EFFORT) {
-        Ok(made) if made.1.timeline.step <= step => Ok(made),
-        // A longer search has other luck.
-        _ => Ok((short, prediction)),
-    }
+    // What does not fit together here is the command line, not a file.
+    let (plan, prediction) =
+        chosen.draft(draft).plan().map_err(|e| Failure::usage(e.to_string()))?;
+    recompute::recompute(args, plan, prediction, recompute::EFFORT)
+        .map_err(|error| recompute::failure(&error))
 }
 
 /// What makes a plan of a network and a machine.
@@ -125,34 +98,65 @@ struct Chosen {
     replicas: u32,
     /// How ranks send, where that was searched.
     encoding: Option<Encoding>,
+    /// For people, where it was searched.
+    words: String,
+    /// Whether it fits the memory by its estimate, with the recomputation that was thought of.
+    fits: bool,
 }
 
-/// What the command line says; what it leaves open is searched. The best choice first, at least one.
-fn choose(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Vec<Chosen>, Failure> {
+impl Chosen {
+    /// What the command line says of everything else, with this choice.
+    fn draft(&self, draft: &Draft) -> Draft {
+        let mut draft = draft.clone();
+        draft.cuts.clone_from(&self.cuts);
+        (draft.schedule, draft.micro_batches) = (self.schedule, self.micro_batches);
+        if let Some(encoding) = self.encoding {
+            draft.communication.gradients = encoding.gradients;
+            draft.communication.hierarchical = encoding.by_hosts;
+            draft.communication.edges = encoding.edges;
+        }
+        draft.data_parallel.replicas = self.replicas;
+        draft
+    }
+}
+
+/// What the command line says of a pipeline; none where something is left open that is searched.
+fn given(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Option<Chosen>, Failure> {
     if let Some(stages) = args.stages {
         partition::uniform(graph, stages).map_err(|e| Failure::usage(e.to_string()))?;
     }
     let whole = args.stages.is_some() && args.schedule.is_some() && args.micro_batches.is_some();
     if !whole && args.cuts.is_empty() && args.split.is_none() {
-        return search::search(args, graph, cluster);
+        return Ok(None);
     }
     let schedule = args.schedule.unwrap_or(ScheduleKind::OneFOneB);
     let micro_batches = args.micro_batches.unwrap_or(4);
-    let cuts = match args.stages {
-        Some(stages) => split(args, graph, cluster, stages, micro_batches)?,
-        None => named_cuts(&args.cuts, graph)?,
-    };
-    let stages = cuts.len() as u32 + 1;
-    let replicas = args.replicas.unwrap_or(1);
+    let named = named_cuts(&args.cuts, graph)?;
+    let stages = args.stages.unwrap_or(named.len() as u32 + 1);
     let lanes = schedule.lanes(stages).map_err(|e| Failure::usage(e.to_string()))?;
-    let needed = lanes.saturating_mul(replicas);
-    if let Some(ranks) = args.ranks.filter(|ranks| *ranks != needed) {
+    let replicas = replicas(args, lanes)?;
+    let cuts = match args.stages {
+        Some(stages) => {
+            let parts = u64::from(micro_batches) * u64::from(replicas);
+            split(args, graph, cluster, stages, (args.mini_batch / parts).max(1))?
+        }
+        None => named,
+    };
+    let words = String::new();
+    Ok(Some(Chosen { cuts, schedule, micro_batches, replicas, encoding: None, words, fits: true }))
+}
+
+/// Replicas of a pipeline of so many lanes: as asked for, else as many as make the ranks, else one.
+fn replicas(args: &PlanArgs, lanes: u32) -> Result<u32, Failure> {
+    let Some(ranks) = args.ranks else { return Ok(args.replicas.unwrap_or(1)) };
+    let replicas = args.replicas.unwrap_or(ranks / lanes);
+    if lanes.checked_mul(replicas) != Some(ranks) {
+        let replicas = args.replicas.map_or(String::new(), |r| format!(" x {r} replicas"));
         return Err(Failure::usage(format!(
-            "--ranks {ranks}: {schedule} with {stages} stages and {replicas} replicas has {needed}; \
-             leave one of them open"
+            "--ranks {ranks}: {lanes} lanes{replicas} do not make {ranks} ranks; leave one of them open"
         )));
     }
-    Ok(vec![Chosen { cuts, schedule, micro_batches, replicas, encoding: None }])
+    Ok(replicas)
 }
 
 fn split(
@@ -160,10 +164,8 @@ fn split(
     graph: &Graph,
     cluster: &Cluster,
     stages: u32,
-    micro_batches: u32,
+    samples: u64,
 ) -> Result<Vec<u32>, Failure> {
-    let parts = u64::from(micro_batches.max(1)) * u64::from(args.replicas.unwrap_or(1));
-    let samples = (args.mini_batch / parts).max(1);
     let cuts = match args.split.unwrap_or(Split::Balanced) {
         Split::Uniform => partition::uniform(graph, stages),
         Split::Balanced => {

@@ -198,11 +198,11 @@ fn making_a_plan() {
     let plan = |args: &[&str]| runner_in(&dir, &[&["plan"], args].concat());
     plan(&["--model", "alexnet9"]).refused(2, "known: mlp4, fc32:WIDTH, vgg16, resnet50");
     plan(&["--model", "mlp4", "--stages", "5"]).refused(2, "`mlp4` has 4; use at most 4 stages");
-    plan(&["--model", "mlp4", "--stages", "0"]).refused(2, "at least 1 stage");
+    plan(&["--model", "mlp4", "--stages", "0"]).refused(2, "0 is not in 1..");
     plan(&["--model", "mlp4", "--cuts", "fc2,fc9"]).refused(2, "no layer or node is called `fc9`");
     plan(&["--model", "mlp4", "--cuts", "fc3,fc2"]).refused(2, "cuts ascend");
     plan(&["--model", "mlp4", "--micro-batches", "5"]).refused(2, "does not divide into 5");
-    plan(&["--model", "mlp4", "--micro-batches", "0"]).refused(2, "it needs at least one");
+    plan(&["--model", "mlp4", "--micro-batches", "0"]).refused(2, "0 is not in 1..");
     plan(&["--model", "mlp4", "--learning-rate", "NaN"]).refused(2, "learning_rate is NaN");
     plan(&["--model", "mlp4", "--learning-rate=-1"]).refused(2, "learning_rate is -1");
     plan(&["--model", "mlp4", "--cluster", "cray-1"]).refused(2, "no cluster is called `cray-1`");

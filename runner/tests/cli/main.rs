@@ -5,6 +5,7 @@ mod command_line;
 #[path = "../common/mod.rs"]
 mod common;
 mod device_model;
+mod examples;
 mod explore;
 mod explorer;
 mod exports;

@@ -46,7 +46,7 @@ fn Head() -> impl IntoView {
     });
     let running = move || search.running.get();
     let turn = move |_| if search.running.get_untracked() { search.stop() } else { search.start() };
-    let there = move || search.page.cluster.with(|c| c.ranks().clamp(1, 4096));
+    let there = move || search.page.cluster.with(|c| c.devices().clamp(1, 4096));
     let typed = move |event: web_sys::Event| {
         let input: web_sys::HtmlInputElement = event_target(&event);
         match input.value().trim().parse::<u32>() {

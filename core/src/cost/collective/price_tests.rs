@@ -34,7 +34,7 @@ fn way(text: &str) -> Reduction {
 }
 
 #[test]
-fn encoding_pays_on_slow_links_and_the_sentence_says_so() {
+fn encoding_pays_on_slow_links() {
     let cluster = hosts(1, 30e6);
     let of = |text| price(&cluster, &all(&cluster), false, way(text), BUCKET);
     let (plain, fp8, one_bit) = (of("fp32"), of("fp8-e5m2"), of("one-bit"));
@@ -44,9 +44,6 @@ fn encoding_pays_on_slow_links_and_the_sentence_says_so() {
     assert!((fp8.seconds / (ring / 4.0) - 1.0).abs() < 0.01, "{fp8:?}");
     assert!((one_bit.seconds / (ring / 32.0) - 1.0).abs() < 0.2, "{one_bit:?}");
     assert!((plain.sent - 1.5 * BUCKET).abs() < 1.0 && plain.sent > 31.0 * one_bit.sent);
-    let verdict = judge(&plain, &fp8);
-    assert!(verdict.pays && verdict.reason.starts_with("pays: "), "{}", verdict.reason);
-    assert!(!judge(&fp8, &plain).pays);
 }
 
 #[test]
@@ -60,9 +57,8 @@ fn encoding_is_slower_on_fast_links_and_in_shared_memory() {
         let of = |reduction| price(&cluster, &group, false, reduction, BUCKET);
         let plain = of(Reduction::default());
         for reduction in USUAL {
-            let verdict = judge(&plain, &of(reduction));
-            assert!(!verdict.pays, "{} {reduction}: {}", cluster.name, verdict.reason);
-            assert!(verdict.reason.contains("slower here"), "{}", verdict.reason);
+            let encoded = of(reduction);
+            assert!(plain.seconds <= encoded.seconds, "{} {reduction}", cluster.name);
         }
     }
 }
@@ -154,14 +150,6 @@ proptest! {
             let alone = Group { ranks: 1, nodes: 1, most: 1, least: 1, ..group };
             prop_assert_eq!(price(&cluster, &alone, by_hosts, reduction, n), Price::default());
         }
-    }
-
-    #[test]
-    fn the_verdict_is_the_comparison(before in 0.0..10.0f64, after in 0.0..10.0f64, codec in 0.0..10.0f64) {
-        let plain = Price { seconds: before, codec: 0.0, sent: 100.0 };
-        let verdict = judge(&plain, &Price { seconds: after, codec, sent: 25.0 });
-        prop_assert_eq!(verdict.pays, after < before);
-        prop_assert_eq!(verdict.reason.contains("slower here"), !verdict.pays && before > 0.0);
     }
 }
 

@@ -63,6 +63,8 @@ pub fn encodings(
 /// Choices that are made already.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fixed {
+    /// Ranks in all, not more and not fewer: lanes x replicas x tensor-parallel degree.
+    pub ranks: Option<u32>,
     /// Lanes of the pipeline.
     pub lanes: Option<u32>,
     /// Stages of the pipeline: lanes times chunks.

@@ -2,6 +2,7 @@
 
 use super::choice::Figures;
 use super::evaluate::bound;
+use super::refusal::why_none;
 use super::{Chain, Choice, SearchError, Space};
 use crate::partition::split;
 use crate::schedule::{Placement, ScheduleKind, Updates};
@@ -64,16 +65,6 @@ pub(super) fn candidates(space: &Space<'_>) -> Result<(Chains, Vec<Candidate>), 
     Ok((chains, found))
 }
 
-fn why_none(space: &Space<'_>) -> String {
-    format!(
-        "lanes x replicas x tensor must be at most {} devices, replicas x micro-batches must divide \
-         {} samples, and stages must be at most {} blocks",
-        space.devices,
-        space.mini_batch,
-        space.blocks.len()
-    )
-}
-
 /// Tensor-parallel degree, lanes and replicas: for each of the first two as many replicas as there
 /// are devices for.
 fn meshes(space: &Space<'_>) -> Vec<(u32, u32, u32)> {
@@ -96,14 +87,37 @@ fn meshes(space: &Space<'_>) -> Vec<(u32, u32, u32)> {
             let room = space.devices / (tensor * lanes);
             let parts = u64::from(space.fixed.micro_batches.unwrap_or(1).max(1));
             let divides = |r: &u32| space.mini_batch.is_multiple_of(u64::from(*r) * parts);
-            let replicas = match space.fixed.replicas {
-                Some(fixed) => Some(fixed).filter(|r| *r > 0 && *r <= room && divides(r)),
-                None => (1..=room).rev().find(divides),
+            let replicas = match whole(space, tensor * lanes) {
+                Replicas::Open => (1..=room).rev().find(divides),
+                Replicas::Fixed(count) => Some(count).filter(|r| *r <= room && divides(r)),
+                Replicas::None => None,
             };
             found.extend(replicas.map(|replicas| (tensor, lanes, replicas)));
         }
     }
     found
+}
+
+/// Replicas of a pipeline.
+pub(super) enum Replicas {
+    /// As many as there are devices for.
+    Open,
+    Fixed(u32),
+    /// What is fixed leaves none.
+    None,
+}
+
+/// Replicas of a pipeline of so many ranks, by what is fixed.
+pub(super) fn whole(space: &Space<'_>, pipeline: u32) -> Replicas {
+    let replicas = match (space.fixed.ranks, space.fixed.replicas) {
+        (None, None) => return Replicas::Open,
+        (None, Some(replicas)) => replicas,
+        (Some(ranks), _) if !ranks.is_multiple_of(pipeline) => 0,
+        (Some(ranks), None) => ranks / pipeline,
+        (Some(ranks), Some(replicas)) if ranks / pipeline == replicas => replicas,
+        (Some(_), Some(_)) => 0,
+    };
+    if replicas == 0 { Replicas::None } else { Replicas::Fixed(replicas) }
 }
 
 /// Samples of a micro-batch, ascending: divisors of a replica's share.

@@ -20,20 +20,21 @@ mod enumerate;
 mod evaluate;
 mod front;
 mod refine;
+mod refusal;
+mod shapes;
 #[cfg(test)]
 mod tests;
-mod verdict;
 
 pub use chain::Chain;
 pub use choice::{Choice, Encoding, Fixed, Scored, encodings, usual_encodings};
 pub use front::Front;
-pub use verdict::{Lanes, Verdicts};
 
 use crate::cost::memory::States;
 use crate::cost::{Cluster, Workload};
-use crate::units::{Bytes, Nanos};
+use crate::units::Bytes;
 use enumerate::Candidate;
 use refine::Refine;
+use shapes::Shapes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -78,7 +79,7 @@ pub enum SearchError {
     /// No combination of the fixed choices exists.
     #[error(
         "no plan has what is fixed: {why}; leave one of ranks, replicas, stages, micro-batches and \
-         schedule open"
+         schedule open, or change it"
     )]
     Empty {
         /// What they would have to satisfy.
@@ -109,7 +110,7 @@ pub struct Search<'a> {
     evaluated: u64,
     skipped: u64,
     least_peak: Bytes,
-    by_lanes: BTreeMap<u32, Nanos>,
+    shapes: Shapes,
 }
 
 /// Choices that are scored together. Fixed, so that threads do not change which are skipped.
@@ -132,7 +133,7 @@ impl<'a> Search<'a> {
             evaluated: 0,
             skipped: 0,
             least_peak: Bytes(u64::MAX),
-            by_lanes: BTreeMap::new(),
+            shapes: Shapes::default(),
         })
     }
 
@@ -152,14 +153,16 @@ impl<'a> Search<'a> {
             self.evaluated += batch.len() as u64;
             for scored in self.score(batch) {
                 self.least_peak = self.least_peak.min(scored.peak);
+                self.shapes.insert(&scored, self.space.memory);
                 if scored.peak <= self.space.memory {
-                    let best = self.by_lanes.entry(scored.choice.lanes).or_insert(scored.step);
-                    *best = scored.step.min(*best);
                     self.front.insert(scored);
                 }
             }
         }
-        if left > 0 && self.front.is_empty() {
+        if left > 0 && self.front.is_empty() && self.shapes.is_empty() {
+            if self.least_peak == Bytes(u64::MAX) {
+                return Err(SearchError::Empty { why: refusal::why_none(self.space) });
+            }
             return Err(SearchError::Memory { least: self.least_peak, memory: self.space.memory });
         }
         Ok(budget - left)
@@ -168,6 +171,18 @@ impl<'a> Search<'a> {
     /// The best known choices: none is worse than another in step, peak and traffic.
     pub fn front(&self) -> &Front {
         &self.front
+    }
+
+    /// At most `count` choices that are worth an exact prediction, the fastest estimate first: the best of
+    /// each shape of the pipelines, as estimates of one shape err alike, then the fastest. A third may
+    /// not fit by their estimates, which cannot tell exactly. O(shapes log shapes).
+    pub fn shortlist(&self, count: usize) -> Vec<Scored> {
+        self.shapes.shortlist(count)
+    }
+
+    /// The fastest estimate of all that fit and are such.
+    pub fn fastest(&self, such: impl Fn(&Choice) -> bool) -> Option<&Scored> {
+        self.shapes.fastest(such)
     }
 
     /// Choices scored, and choices that a lower bound made superfluous.
@@ -180,9 +195,11 @@ impl<'a> Search<'a> {
         let mut batch = vec![];
         while batch.len() < most {
             let Some(next) = self.waiting.pop() else { break };
-            if self.front.beats(&next.bound) {
+            // Of each shape one is scored in any case.
+            if self.front.beats(&next.bound) && !self.shapes.is_new(&next.choice) {
                 self.skipped += 1;
             } else {
+                self.shapes.see(&next.choice);
                 batch.push(next.choice);
             }
         }

@@ -71,7 +71,7 @@ fn replicas_leave_room_for_fixed_micro_batches() {
     assert!(candidates.iter().all(|c| c.choice.replicas <= 2 && c.choice.micro_batches == 16));
     space.fixed.micro_batches = Some(5);
     let none = enumerate::candidates(&space).err().unwrap().to_string();
-    assert!(none.contains("must divide 32 samples"), "{none}");
+    assert!(none.contains("does not divide the mini-batch of 32"), "{none}");
 }
 
 #[test]
@@ -167,27 +167,74 @@ fn little_memory_means_recomputation_and_too_little_is_said() {
 fn what_cannot_be_is_said() {
     let case = Case::new(Preset::Mlp4, "laptop");
     let model = |samples| case.work(samples);
-    let mut space = case.space(&model, 4);
-    space.fixed.schedule = Some(ScheduleKind::Chimera);
-    space.fixed.lanes = Some(3);
-    let error = Search::new(&space).err().unwrap().to_string();
-    assert!(error.contains("at most 4 devices"), "{error}");
+    let why = |fixed: Fixed| {
+        let space = Space { fixed: fixed.plain(), ..case.space(&model, 4) };
+        Search::new(&space).err().unwrap().to_string()
+    };
+    let kind = |kind| Fixed { schedule: Some(kind), ..Fixed::default() };
+    let cases = [
+        (Fixed { lanes: Some(3), ..kind(ScheduleKind::Chimera) }, "it needs an even number"),
+        (Fixed { ranks: Some(3), ..kind(ScheduleKind::DualPipe) }, "even number"),
+        (Fixed { stages: Some(3), ..kind(ScheduleKind::ZbV) }, "it needs a multiple of 2"),
+        (Fixed { ranks: Some(3), ..kind(ScheduleKind::ZbV) }, "3 x 1 does not divide"),
+        (Fixed { replicas: Some(8), ..Fixed::default() }, "= 8 ranks, there is room for 4"),
+        (Fixed { replicas: Some(3), ..Fixed::default() }, "3 x 1 does not divide"),
+        (Fixed { stages: Some(5), ..Fixed::default() }, "the network has 4 layers"),
+    ];
+    for (fixed, words) in cases {
+        let found = why(fixed.clone());
+        assert!(found.contains(words), "{fixed:?}: {found}");
+    }
 }
 
 #[test]
-fn compression_is_judged_by_the_link() {
-    let case = Case::new(Preset::Vgg16, "dgx-a100");
+fn ranks_are_lanes_times_replicas() {
+    let case = Case::new(Preset::Mlp4, "laptop");
     let model = |samples| case.work(samples);
-    let judged = |bytes_per_sec: f64| {
-        let mut space = case.space(&model, 8);
-        space.cluster.local.bytes_per_sec = bytes_per_sec;
-        space.fixed = Fixed { lanes: Some(1), ..Fixed::default() };
+    let mut space = case.space(&model, 8);
+    space.fixed = Fixed { ranks: Some(8), stages: Some(4), ..Fixed::default() }.plain();
+    let (_, candidates) = enumerate::candidates(&space).unwrap();
+    assert!(candidates.iter().all(|c| c.choice.lanes * c.choice.replicas == 8));
+    let four_by_two = |c: &Candidate| (c.choice.lanes, c.choice.replicas) == (4, 2);
+    assert!(candidates.iter().any(four_by_two));
+}
+
+/// Estimates only say which choices are predicted: how far they are off for those that are, and that
+/// plain data parallelism, which shapes that look better must not hide, is always among them.
+#[test]
+fn the_shortlist_holds_every_kind_of_pipeline() {
+    for (preset, cluster) in [
+        (Preset::Gpt2, "dgx-a100"),
+        (Preset::Vgg16, "reedbush-l"),
+        (Preset::Resnet50, "dgx-a100"),
+        (Preset::Mlp4, "laptop"),
+    ] {
+        let case = Case::new(preset, cluster);
+        let model = |samples| case.work(samples);
+        let mut space = case.space(&model, case.cluster.devices() as u32);
+        let open = Fixed { encoding: Some(None), recompute: Some(false), ..Fixed::default() };
+        (space.fixed, space.memory) = (open.plain(), Bytes(1 << 60));
         let mut search = Search::new(&space).unwrap();
-        search.advance(500).unwrap();
-        let verdicts = search.verdicts();
-        assert_eq!(verdicts.sums.len(), 4);
-        verdicts.sums.into_iter().map(|(_, verdict)| verdict.pays).collect::<Vec<_>>()
-    };
-    assert_eq!(judged(1e9), [true; 4]);
-    assert_eq!(judged(1e13), [false; 4]);
+        search.advance(4000).unwrap();
+        let list = search.shortlist(48);
+        assert!(list.is_sorted_by_key(|scored| scored.step), "{preset:?} {cluster}");
+        let alone = list.iter().filter(|scored| scored.choice.lanes == 1);
+        assert!(alone.count() > 0, "{preset:?} {cluster}: no data parallelism");
+        let draft = |scored: &Scored| {
+            let first = |block: &u32| case.graph.layers()[*block as usize].first_node.0;
+            let cuts = scored.choice.starts.iter().map(first).collect();
+            let mut draft = Draft::new(Model::Preset(case.preset), case.cluster.clone(), cuts);
+            (draft.mini_batch, draft.micro_batches) = (32, scored.choice.micro_batches);
+            draft.schedule = scored.choice.schedule;
+            draft.data_parallel.replicas = scored.choice.replicas;
+            draft
+        };
+        let plans = crate::predict::plans(list.iter().map(draft).collect());
+        for (scored, made) in list.iter().zip(plans) {
+            let step = made.unwrap().1.timeline.step;
+            let off = step.secs() / scored.step.secs();
+            let words = scored.choice.describe(&[]);
+            assert!((0.5..2.5).contains(&off), "{preset:?} {cluster} {words}: {off}");
+        }
+    }
 }

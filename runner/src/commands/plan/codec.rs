@@ -180,6 +180,14 @@ fn report_buckets(chosen: &Communication) {
     }
 }
 
+/// Says of the usual codecs whether each would pay.
+pub(super) fn verdicts(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
+    let usual = USUAL.map(|way| (way, false));
+    let all = offers(plan, prediction, &usual).map_err(|e| Failure::usage(e.to_string()))?;
+    all.iter().skip(1).for_each(|offer| eprintln!("{}: {}", offer.way, offer.verdict));
+    Ok(())
+}
+
 /// Says which codec would pay, where one would.
 fn note(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
     let usual = USUAL.map(|way| (way, false));

@@ -33,7 +33,8 @@ pub(super) fn recompute(
     Ok((plan, prediction))
 }
 
-fn full(mut plan: Plan) -> Result<(Plan, Prediction), PredictError> {
+/// The plan with everything computed again that stages can.
+pub(super) fn full(mut plan: Plan) -> Result<(Plan, Prediction), PredictError> {
     let (graph, schedule) = plan.check().map_err(PredictError::Plan)?;
     let graphs = training_graphs(&plan.inputs(&graph, &schedule));
     plan.recompute = graphs.iter().map(Sequence::full).collect();

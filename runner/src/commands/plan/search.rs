@@ -1,13 +1,17 @@
 //! What the command line leaves open: tried, compared, printed.
 
+use super::rank::{Ranked, rank};
 use super::{Chosen, codec};
 use crate::args::{Forms, PlanArgs, Recompute};
 use crate::failure::{Code, Failure};
+use indicatif::{ProgressBar, ProgressStyle};
 use pipewright_core::cost::{Cluster, Costs, Workload};
 use pipewright_core::graph::Graph;
-use pipewright_core::predict::search::{
-    Choice, Fixed, Front, Lanes, Scored, Search, SearchError, Space, Verdicts,
-};
+use pipewright_core::plan::{Draft, Plan};
+use pipewright_core::predict::Prediction;
+use pipewright_core::predict::search::{Choice, Fixed, Scored, Search, SearchError, Space};
+use pipewright_core::units::Nanos;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Fewer and more lanes that are compared with the best number.
@@ -16,56 +20,69 @@ const NEAR: usize = 3;
 /// Rows of the table.
 const SHOWN: usize = 10;
 
-/// Choices that are offered, as the search only estimates what recomputation saves and takes.
-const OFFERED: usize = 8;
+/// Choices that are predicted exactly: what the search estimates only says which.
+const PREDICTED: usize = 48;
 
-/// Of these with one schedule: estimates err alike for alike choices.
-const ALIKE: usize = 2;
+/// Estimates between two looks at the clock.
+const AT_ONCE: u64 = 256;
 
-/// Plans that the runner executes, the fastest first.
+/// The fastest plan that fits of those that the runner executes.
 pub(super) fn search(
     args: &PlanArgs,
     graph: &Graph,
-    cluster: &Cluster,
-) -> Result<Vec<Chosen>, Failure> {
-    let precision = args.training.precision();
+    draft: &Draft,
+) -> Result<(Plan, Prediction), Failure> {
+    let (cluster, precision) = (&draft.cluster, args.training.precision());
     let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples, precision));
     let space = space(args, graph, cluster, &model)?;
     let begin = Instant::now();
-    let mut search = Search::new(&space).map_err(failure)?;
-    search.advance(args.budget).map_err(failure)?;
-    report(&space, &search, begin);
-    // Forms that the runner does not execute may be better in everything: then the best of those
-    // that it does are looked for alone.
-    let known = plain(&space, search.front(), graph);
-    if !known.is_empty() {
-        return Ok(known);
+    let search = searched(&space, args.budget)?;
+    let choices = search.shortlist(PREDICTED).into_iter();
+    let choices: Vec<Chosen> = choices.map(|scored| chosen(&space, graph, scored)).collect();
+    let predicted = choices.len();
+    let mut ranked = rank(args, draft, choices)?;
+    let (estimated, skipped) = search.counts();
+    eprintln!(
+        "estimated {estimated} plans ({skipped} more were certain to be no better) and predicted \
+         {predicted} in {:.2} s",
+        begin.elapsed().as_secs_f64()
+    );
+    report(&ranked);
+    more_lanes(&ranked);
+    if args.forms == Forms::All {
+        tensor(args, &space, ranked[0].step())?;
     }
-    let fixed = space.fixed.clone().plain();
-    let space = Space { fixed, ..self::space(args, graph, cluster, &model)? };
-    let mut search = Search::new(&space).map_err(failure)?;
-    search.advance(args.budget).map_err(failure)?;
-    Ok(plain(&space, search.front(), graph))
+    let best = ranked.swap_remove(0);
+    codec::verdicts(&best.plan, &best.prediction)?;
+    Ok((best.plan, best.prediction))
 }
 
-/// The fastest choices of a front that the runner executes.
-fn plain(space: &Space<'_>, front: &Front, graph: &Graph) -> Vec<Chosen> {
-    let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
-    let chosen = |scored: &Scored| {
-        let cuts = scored.choice.starts.iter().map(first_node).collect();
-        let Choice { schedule, micro_batches, replicas, encoding, .. } = scored.choice;
-        let encoding = encoding.map(|at| space.encodings[at]);
-        Chosen { cuts, schedule, micro_batches, replicas, encoding }
-    };
-    let mut offered: Vec<&Scored> = vec![];
-    for scored in front.entries().iter().filter(|scored| scored.choice.is_plain()) {
-        let schedule = scored.choice.schedule;
-        let alike = offered.iter().filter(|other| other.choice.schedule == schedule);
-        if offered.len() < OFFERED && alike.count() < ALIKE {
-            offered.push(scored);
+/// The whole search, with a bar where somebody looks.
+fn searched<'a>(space: &'a Space<'a>, budget: u64) -> Result<Search<'a>, Failure> {
+    let mut search = Search::new(space).map_err(failure)?;
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} plans, {elapsed}")
+        .expect("a template that is tested");
+    let bar = ProgressBar::new(budget).with_style(style);
+    let mut left = budget;
+    while left > 0 {
+        let tried = search.advance(left.min(AT_ONCE)).map_err(failure)?;
+        left -= tried;
+        bar.set_position(budget - left);
+        if tried < AT_ONCE {
+            break;
         }
     }
-    offered.into_iter().map(chosen).collect()
+    bar.finish_and_clear();
+    Ok(search)
+}
+
+fn chosen(space: &Space<'_>, graph: &Graph, scored: Scored) -> Chosen {
+    let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
+    let cuts = scored.choice.starts.iter().map(first_node).collect();
+    let (words, fits) = (scored.choice.describe(&space.encodings), scored.peak <= space.memory);
+    let Choice { schedule, micro_batches, replicas, encoding, .. } = scored.choice;
+    let encoding = encoding.map(|at| space.encodings[at]);
+    Chosen { cuts, schedule, micro_batches, replicas, encoding, words, fits }
 }
 
 fn space<'a>(
@@ -74,29 +91,13 @@ fn space<'a>(
     cluster: &Cluster,
     model: &'a (dyn Fn(u64) -> Workload + Sync),
 ) -> Result<Space<'a>, Failure> {
-    let there = u32::try_from(cluster.ranks()).unwrap_or(u32::MAX);
-    let devices = args.devices.unwrap_or(there);
-    if devices == 0 || devices > there {
-        return Err(Failure::usage(format!(
-            "--devices {devices}: cluster `{}` has {there}; use 1 to {there}, or another --cluster",
-            cluster.name
-        )));
-    }
-    let replicas = args.replicas.or(args.ranks.map(|_| 1));
-    let lanes = match (args.ranks, replicas) {
-        (Some(ranks), Some(replicas)) if !ranks.is_multiple_of(replicas) => {
-            return Err(Failure::usage(format!(
-                "--ranks {ranks} do not divide into {replicas} replicas"
-            )));
-        }
-        (ranks, replicas) => ranks.map(|ranks| ranks / replicas.unwrap_or(1)),
-    };
+    let devices = devices(args, cluster)?;
     // Lossy codecs change what is trained: unless asked for they are judged, not chosen.
     let (encodings, encoding) = codec::searched(&args.communication, cluster);
     let fixed = Fixed {
         encoding,
-        lanes,
-        replicas,
+        ranks: args.ranks,
+        replicas: args.replicas,
         stages: args.stages,
         micro_batches: args.micro_batches,
         schedule: args.schedule,
@@ -116,13 +117,29 @@ fn space<'a>(
         mini_batch: args.mini_batch,
         states: args.training.optimizer()?.states(),
         parameter_bytes: 4,
-        fixed: match args.forms {
-            Forms::Runnable => fixed.plain(),
-            Forms::All => fixed,
-        },
+        fixed: fixed.plain(),
         encodings,
         seed: args.seed,
     })
+}
+
+/// Ranks to use at most: as many as there are devices, unless more are asked for, which share them.
+fn devices(args: &PlanArgs, cluster: &Cluster) -> Result<u32, Failure> {
+    let [there, room] =
+        [cluster.devices(), cluster.ranks()].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+    let name = &cluster.name;
+    if let Some(devices) = args.devices.filter(|devices| *devices > there) {
+        return Err(Failure::usage(format!(
+            "--devices {devices}: cluster `{name}` has {there}; use 1 to {there}, another --cluster, or \
+             --ranks for ranks that share devices"
+        )));
+    }
+    if let Some(ranks) = args.ranks.filter(|ranks| *ranks > room) {
+        return Err(Failure::usage(format!(
+            "--ranks {ranks}: cluster `{name}` has room for {room}; use fewer, or another --cluster"
+        )));
+    }
+    Ok(args.ranks.or(args.devices).unwrap_or(there))
 }
 
 fn failure(error: SearchError) -> Failure {
@@ -133,45 +150,71 @@ fn failure(error: SearchError) -> Failure {
     Failure::new(code, error.to_string())
 }
 
-fn report(space: &Space<'_>, search: &Search<'_>, begin: Instant) {
-    let (evaluated, skipped) = search.counts();
-    let seconds = begin.elapsed().as_secs_f64();
-    eprintln!(
-        "tried {evaluated} plans in {seconds:.2} s, {skipped} more were certain to be no better"
-    );
-    let entries = search.front().entries();
+/// The best in step, memory or traffic.
+fn report(ranked: &[Ranked]) {
     eprintln!(
         "{:>12} {:>12} {:>12} {:>7}  plan (best in step, memory or traffic)",
         "step", "memory", "sent", "bubble"
     );
-    for Scored { choice, step, peak, traffic, bubble, .. } in entries.iter().take(SHOWN) {
-        let (step, peak, traffic) = (step.to_string(), peak.to_string(), traffic.to_string());
-        let (bubble, plan) = (100.0 * bubble, choice.describe(&space.encodings));
-        eprintln!("{step:>12} {peak:>12} {traffic:>12} {bubble:>5.1} %  {plan}");
+    let mut front: Vec<&Ranked> = vec![];
+    for one in ranked {
+        let covers =
+            |other: &&Ranked| other.peak() <= one.peak() && other.traffic() <= one.traffic();
+        if !front.iter().any(covers) {
+            front.push(one);
+        }
     }
-    if let Some(more) = entries.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+    for one in front.iter().take(SHOWN) {
+        let (step, peak) = (one.step().to_string(), one.peak().to_string());
+        let (traffic, bubble) = (one.traffic().to_string(), 100.0 * one.bubble());
+        eprintln!("{step:>12} {peak:>12} {traffic:>12} {bubble:>5.1} %  {}", one.words);
+    }
+    if let Some(more) = front.len().checked_sub(SHOWN).filter(|more| *more > 0) {
         eprintln!("{:>12} and {more} more that use less memory or send less", "..");
-    }
-    let verdicts = search.verdicts();
-    more_lanes(&verdicts);
-    for (way, verdict) in &verdicts.sums {
-        eprintln!("{way}: {}", verdict.reason);
     }
 }
 
 /// Whether another number of lanes would be better, and by how much.
-fn more_lanes(verdicts: &Verdicts) {
-    let Some(best) = verdicts.lanes.iter().min_by_key(|entry| entry.step) else { return };
-    let compare = |entry: &Lanes| {
-        let more = 100.0 * (entry.step.secs() / best.step.secs() - 1.0);
-        format!("{} {} ({more:+.0} %)", entry.lanes, entry.step)
+fn more_lanes(ranked: &[Ranked]) {
+    let mut by_lanes: BTreeMap<usize, Nanos> = BTreeMap::new();
+    for one in ranked {
+        by_lanes.entry(one.prediction.programs.len()).or_insert(one.step());
+    }
+    let lanes: Vec<(usize, Nanos)> = by_lanes.into_iter().collect();
+    let Some(at) = (0..lanes.len()).min_by_key(|at| lanes[*at].1) else { return };
+    let (best, least) = lanes[at];
+    let near = at.saturating_sub(NEAR)..(at + NEAR + 1).min(lanes.len());
+    let others = lanes[near].iter().filter(|(count, _)| *count != best);
+    let compare = |(count, step): &(usize, Nanos)| {
+        let more = 100.0 * (step.secs() / least.secs() - 1.0);
+        format!("{count} {step} ({more:+.0} %)")
     };
-    let at = verdicts.lanes.iter().position(|entry| entry.lanes == best.lanes).unwrap_or(0);
-    let near = at.saturating_sub(NEAR)..(at + NEAR + 1).min(verdicts.lanes.len());
-    let others = verdicts.lanes[near].iter().filter(|entry| entry.lanes != best.lanes);
     let others: Vec<String> = others.map(compare).collect();
     if !others.is_empty() {
-        let others = others.join(", ");
-        eprintln!("lanes: {} are fastest, {}; others: {others}", best.lanes, best.step);
+        eprintln!("lanes: {best} are fastest, {least}; others: {}", others.join(", "));
     }
+}
+
+/// What tensor parallelism would give, which no plan holds.
+fn tensor(args: &PlanArgs, space: &Space<'_>, best: Nanos) -> Result<(), Failure> {
+    let open = Fixed { tensor: None, ..space.fixed.clone() };
+    let all = Space {
+        fixed: open,
+        encodings: space.encodings.clone(),
+        blocks: space.blocks.clone(),
+        cluster: space.cluster.clone(),
+        ..*space
+    };
+    let search = searched(&all, args.budget)?;
+    let fastest = search.fastest(|choice| !choice.is_plain());
+    let Some(fastest) = fastest else {
+        eprintln!("tensor parallelism: this network has no layer that can be divided so");
+        return Ok(());
+    };
+    let (step, more) = (fastest.step, 100.0 * (fastest.step.secs() / best.secs() - 1.0));
+    let words = fastest.choice.describe(&space.encodings);
+    eprintln!(
+        "tensor parallelism: best {step} ({more:+.0} %), an estimate that no plan holds: {words}"
+    );
+    Ok(())
 }
