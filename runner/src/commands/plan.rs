@@ -100,8 +100,9 @@ struct Chosen {
     encoding: Option<Encoding>,
     /// For people, where it was searched.
     words: String,
-    /// Whether it fits the memory by its estimate, with the recomputation that was thought of.
-    fits: bool,
+    /// Whether by the estimates nothing is better in time, memory and traffic, with the recomputation that
+    /// they count on.
+    on_front: bool,
 }
 
 impl Chosen {
@@ -143,7 +144,15 @@ fn given(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Option<Cho
         None => named,
     };
     let words = String::new();
-    Ok(Some(Chosen { cuts, schedule, micro_batches, replicas, encoding: None, words, fits: true }))
+    Ok(Some(Chosen {
+        cuts,
+        schedule,
+        micro_batches,
+        replicas,
+        encoding: None,
+        words,
+        on_front: true,
+    }))
 }
 
 /// Replicas of a pipeline of so many lanes: as asked for, else as many as make the ranks, else one.

@@ -113,6 +113,9 @@ pub struct Search<'a> {
     shapes: Shapes,
 }
 
+/// Of a shortlist, one in so many at most is of the front.
+const OF_FRONT: usize = 2;
+
 /// Choices that are scored together. Fixed, so that threads do not change which are skipped.
 const BATCH: usize = 64;
 
@@ -174,10 +177,19 @@ impl<'a> Search<'a> {
     }
 
     /// At most `count` choices that are worth an exact prediction, the fastest estimate first: the best of
-    /// each shape of the pipelines, as estimates of one shape err alike, then the fastest. A third may
+    /// each shape of the pipelines, as estimates of one shape err alike, the fastest, and those that need
+    /// less memory or send less. Some may
     /// not fit by their estimates, which cannot tell exactly. O(shapes log shapes).
     pub fn shortlist(&self, count: usize) -> Vec<Scored> {
-        self.shapes.shortlist(count)
+        let mut list: Vec<Scored> =
+            self.front.entries().iter().take(count / OF_FRONT).cloned().collect();
+        for scored in self.shapes.shortlist(count - list.len()) {
+            if !list.contains(&scored) {
+                list.push(scored);
+            }
+        }
+        list.sort_by_key(|scored| scored.step);
+        list
     }
 
     /// The fastest estimate of all that fit and are such.

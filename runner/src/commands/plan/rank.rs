@@ -7,18 +7,22 @@ use pipewright_core::plan::{Draft, Plan};
 use pipewright_core::predict::{FitError, Prediction, plans};
 use pipewright_core::units::{Bytes, Nanos};
 
-/// Choices whose recomputation is looked for: each takes a search of its own.
-const FITTED: usize = 8;
+/// Choices on the search's front and beside it whose recomputation is looked for: each takes a search of
+/// its own.
+const FITTED: [usize; 2] = [8, 4];
 
 /// Of these with one schedule: estimates err alike for alike choices.
 const ALIKE: usize = 2;
+
+/// Choices that are tried, where none of those fits.
+const TRIED: usize = 24;
 
 /// A choice with its plan.
 pub(super) struct Ranked {
     /// As [`Choice::describe`](pipewright_core::predict::search::Choice::describe) says it.
     pub words: String,
-    /// Whether it fits by its estimate.
-    likely: bool,
+    /// See [`Chosen::on_front`].
+    on_front: bool,
     pub plan: Plan,
     pub prediction: Prediction,
 }
@@ -61,13 +65,18 @@ pub(super) fn rank(
             Recompute::Full => recompute::full(plan)?,
             Recompute::None | Recompute::Auto => (plan, prediction),
         };
-        all.push(Ranked { words: chosen.words, likely: chosen.fits, plan, prediction });
+        all.push(Ranked { words: chosen.words, on_front: chosen.on_front, plan, prediction });
     }
     let least = all.iter().map(Ranked::peak).min();
     let (mut fit, full): (Vec<Ranked>, Vec<Ranked>) = all.into_iter().partition(Ranked::fits);
     let mut refused = None;
     if args.recompute() == Recompute::Auto {
-        for ranked in worth_fitting(full) {
+        let (worth, others) = worth_fitting(full);
+        let sure = worth.len();
+        for (at, ranked) in worth.into_iter().chain(others).take(TRIED).enumerate() {
+            if at >= sure && !fit.is_empty() {
+                break;
+            }
             match recompute::recompute(args, ranked.plan, ranked.prediction, recompute::GLANCE) {
                 Ok((plan, prediction)) => fit.push(Ranked { plan, prediction, ..ranked }),
                 Err(error @ (FitError::Memory { .. } | FitError::AsItIs { .. })) => {
@@ -89,18 +98,27 @@ pub(super) fn rank(
     })
 }
 
-/// Choices that are worth a search for recomputation, by their estimates.
-fn worth_fitting(mut full: Vec<Ranked>) -> Vec<Ranked> {
-    full.sort_by_key(|ranked| !ranked.likely);
-    let mut offered: Vec<Ranked> = vec![];
-    for ranked in full {
-        let schedule = |ranked: &Ranked| ranked.plan.schedule.name.clone();
-        let alike = offered.iter().filter(|other| schedule(other) == schedule(&ranked)).count();
-        if offered.len() < FITTED && alike < ALIKE {
-            offered.push(ranked);
-        }
+/// Choices that are worth a search for recomputation, by their estimates, and the others.
+fn worth_fitting(full: Vec<Ranked>) -> (Vec<Ranked>, Vec<Ranked>) {
+    let (front, beside) = full.into_iter().partition(|ranked| ranked.on_front);
+    let (mut worth, mut others) = (vec![], vec![]);
+    for (group, most) in [front, beside].into_iter().zip(FITTED) {
+        let (some, rest) = few_alike(group, most);
+        worth.extend(some);
+        others.extend(rest);
     }
-    offered
+    (worth, others)
+}
+
+/// The first `most`, few of them with one schedule, and the others.
+fn few_alike(all: Vec<Ranked>, most: usize) -> (Vec<Ranked>, Vec<Ranked>) {
+    let (mut few, mut others): (Vec<Ranked>, Vec<Ranked>) = (vec![], vec![]);
+    for ranked in all {
+        let name = |ranked: &Ranked| ranked.plan.schedule.name.clone();
+        let alike = few.iter().filter(|other| name(other) == name(&ranked)).count();
+        if few.len() < most && alike < ALIKE { &mut few } else { &mut others }.push(ranked);
+    }
+    (few, others)
 }
 
 /// The same plan with a longer search for what is computed again, which has other luck.

@@ -21,7 +21,7 @@ const NEAR: usize = 3;
 const SHOWN: usize = 10;
 
 /// Choices that are predicted exactly: what the search estimates only says which.
-const PREDICTED: usize = 48;
+const PREDICTED: usize = 64;
 
 /// Estimates between two looks at the clock.
 const AT_ONCE: u64 = 256;
@@ -38,7 +38,8 @@ pub(super) fn search(
     let begin = Instant::now();
     let search = searched(&space, args.budget)?;
     let choices = search.shortlist(PREDICTED).into_iter();
-    let choices: Vec<Chosen> = choices.map(|scored| chosen(&space, graph, scored)).collect();
+    let choices: Vec<Chosen> =
+        choices.map(|scored| chosen(&search, &space, graph, scored)).collect();
     let predicted = choices.len();
     let mut ranked = rank(args, draft, choices)?;
     let (estimated, skipped) = search.counts();
@@ -76,13 +77,14 @@ fn searched<'a>(space: &'a Space<'a>, budget: u64) -> Result<Search<'a>, Failure
     Ok(search)
 }
 
-fn chosen(space: &Space<'_>, graph: &Graph, scored: Scored) -> Chosen {
+fn chosen(search: &Search<'_>, space: &Space<'_>, graph: &Graph, scored: Scored) -> Chosen {
     let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
     let cuts = scored.choice.starts.iter().map(first_node).collect();
-    let (words, fits) = (scored.choice.describe(&space.encodings), scored.peak <= space.memory);
+    let on_front = search.front().entries().contains(&scored);
+    let words = scored.choice.describe(&space.encodings);
     let Choice { schedule, micro_batches, replicas, encoding, .. } = scored.choice;
     let encoding = encoding.map(|at| space.encodings[at]);
-    Chosen { cuts, schedule, micro_batches, replicas, encoding, words, fits }
+    Chosen { cuts, schedule, micro_batches, replicas, encoding, words, on_front }
 }
 
 fn space<'a>(
