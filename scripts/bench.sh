@@ -18,9 +18,9 @@ compare() {
   ranks=$2
   shift 2
   say "$name"
-  "$runner" plan --stages "$ranks" "$@" -o "$work/plan.json" 2>/dev/null
+  "$runner" plan --ranks "$ranks" --stages "$ranks" "$@" -o "$work/plan.json" 2>/dev/null
   "$runner" profile "$work/plan.json" -o "$work/cluster.json"
-  "$runner" plan --stages "$ranks" "$@" --cluster "$work/cluster.json" -o "$work/plan.json" 2>/dev/null
+  "$runner" plan --ranks "$ranks" --stages "$ranks" "$@" --cluster "$work/cluster.json" -o "$work/plan.json" 2>/dev/null
   timeout -k 10 600 mpirun -n "$ranks" "$runner" "$work/plan.json" 2>/dev/null
 }
 
