@@ -1,5 +1,9 @@
 //! From the file's nodes to values with shapes; what can be computed is computed.
 
+mod assume;
+mod rewrite;
+mod same;
+
 use super::flat;
 use super::ir::{Ir, Node, Param, Value};
 use super::names;
@@ -7,7 +11,7 @@ use super::node::{Attributes, ValueId};
 use super::proto::{self, Model, ValueInfo};
 use super::shapes::Call;
 use super::tensor::{BATCH, Elem, Tensor, count, is_batch};
-use super::{Beside, OnnxError, Options};
+use super::{Beside, OnnxError, Options, origin::Origins};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -26,18 +30,24 @@ struct Walk<'a> {
     batch: Option<&'a str>,
     /// Elements of all constants that were computed.
     computed: usize,
+    /// Operations that read each value.
+    readers: BTreeMap<&'a str, Vec<&'a str>>,
+    /// Lists of parts: what is cut, the axis, and where the parts end.
+    lists: BTreeMap<&'a str, (ValueId, (i64, Vec<i64>))>,
 }
 
 /// Reads the nodes.
 pub(super) fn build<'a>(
     model: &'a Model,
-    nodes: &'a [super::proto::Node],
+    nodes: &'a [proto::Node],
+    origins: &'a Origins,
     options: &Options,
     beside: Beside<'a>,
 ) -> Result<Ir<'a>, OnnxError> {
     let graph = model.graph.as_ref().ok_or(OnnxError::Empty)?;
     let ir = Ir {
         initializers: &graph.initializer,
+        origins,
         beside,
         values: vec![],
         nodes: vec![],
@@ -45,11 +55,25 @@ pub(super) fn build<'a>(
         outputs: vec![],
         uses: vec![],
         fixed: None,
-        warnings: vec![],
+        warnings: origins.warnings.clone(),
     };
     let infos = graph.value_info.iter().chain(&graph.output);
     let described = infos.map(|info| (info.name.as_str(), info)).collect();
-    let mut walk = Walk { ir, named: BTreeMap::new(), described, batch: None, computed: 0 };
+    let mut readers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in nodes {
+        for input in &node.input {
+            readers.entry(input).or_default().push(&node.op_type);
+        }
+    }
+    let mut walk = Walk {
+        ir,
+        named: BTreeMap::new(),
+        described,
+        batch: None,
+        computed: 0,
+        readers,
+        lists: BTreeMap::new(),
+    };
     walk.initializers()?;
     walk.inputs(&graph.input, options)?;
     for node in nodes {
@@ -97,7 +121,9 @@ impl<'a> Walk<'a> {
                 .ok_or_else(|| refuse(format!("type {} is no number", tensor.data_type)))?;
             let shape = tensor.dims.clone();
             // One number without a path of a module is what an exporter writes for a constant.
-            let weight = elem == Elem::Float && (elements > 1 || tensor.name.contains('.'));
+            let weight = elem == Elem::Float
+                && (elements > 1 || tensor.name.contains('.'))
+                && !self.ir.origins.constants.contains(&tensor.name);
             let axes = (0..shape.len()).collect();
             let param = Param { initializer, shape: shape.clone(), axes };
             let eager = !weight || elements <= EAGER_MAX;
@@ -150,7 +176,7 @@ impl<'a> Walk<'a> {
                 }
                 _ => {}
             }
-            let constant = assumed(&info.name, elem, &shape).map(Rc::new);
+            let constant = assume::full_length(&info.name, elem, &shape).map(Rc::new);
             let live = constant.is_none();
             if !live {
                 let all = "is taken as exporters' examples have it: no padding, one segment, positions in order";
@@ -212,7 +238,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn node(&mut self, proto: &'a super::proto::Node) {
+    fn node(&mut self, proto: &'a proto::Node) {
         let standard = matches!(proto.domain.as_str(), "" | "ai.onnx" | "com.microsoft");
         let mut op = match standard {
             true => proto.op_type.clone(),
@@ -227,16 +253,15 @@ impl<'a> Walk<'a> {
         if op == "Split" && attributes.int("num_outputs").is_none() {
             attributes.set_int("num_outputs", proto.output.len() as i64);
         }
-        if let Some(shape) = self.strided(&op, &inputs) {
-            op = "Reshape".into();
-            attributes.set_ints("shape", shape);
-            inputs.truncate(1);
+        if self.rewrite(&mut op, &mut attributes, &mut inputs, proto) {
+            return;
         }
         if let Some(same) = self.alias(&op, &attributes, &inputs) {
             self.rename(same, &proto.output);
             return;
         }
-        if self.known_shape(&op, &attributes, &inputs, proto)
+        if self.padding(&op, &inputs, proto)
+            || self.known_shape(&op, &attributes, &inputs, proto)
             || self.view(&op, &attributes, &inputs, proto)
         {
             return;
@@ -261,7 +286,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A node that stays; `folded` are its values where they happen to be known.
-    fn live(&mut self, proto: &'a super::proto::Node, node: Node, folded: Option<Vec<Tensor>>) {
+    fn live(&mut self, proto: &'a proto::Node, node: Node, folded: Option<Vec<Tensor>>) {
         let call =
             Call { ir: &self.ir, op: &node.op, attributes: &node.attributes, inputs: &node.inputs };
         let mut shapes = call.infer().unwrap_or_default().into_iter();
@@ -299,7 +324,7 @@ impl<'a> Walk<'a> {
     fn described_shape(&self, name: &str) -> Option<Vec<i64>> {
         let tensor = self.described.get(name)?.r#type.as_ref()?.tensor_type.as_ref()?;
         let dims = &tensor.shape.as_ref()?.dim;
-        let size = |(axis, dim): (usize, &super::proto::Dimension)| match dim.dim_value {
+        let size = |(axis, dim): (usize, &proto::Dimension)| match dim.dim_value {
             Some(n) if axis == 0 && self.ir.fixed == Some(n) => Some(BATCH),
             Some(n) => (n > 0 && n < 1 << 32).then_some(n),
             None => {
@@ -318,145 +343,6 @@ impl<'a> Walk<'a> {
         self.add(name, value);
     }
 
-    /// Another name for a value. Exporters join equal weights by such nodes: there they are weights
-    /// of their own that begin with the same numbers.
-    fn rename(&mut self, same: ValueId, outputs: &'a [String]) {
-        let Some(name) = outputs.first() else { return };
-        let value = &self.ir.values[same];
-        if value.param.is_some() && value.name != *name {
-            let copy = Value { name: name.clone(), ..value.clone() };
-            self.add(name, copy);
-        } else {
-            self.named.insert(name, same);
-        }
-    }
-
-    /// The input that an operation hands on as it is.
-    fn alias(
-        &self,
-        op: &str,
-        attributes: &Attributes,
-        inputs: &[Option<ValueId>],
-    ) -> Option<ValueId> {
-        let x = (*inputs.first()?)?;
-        let value = &self.ir.values[x];
-        let number = |at: usize| self.ir.scalar((*inputs.get(at)?)?);
-        let same = match op {
-            "Identity" => true,
-            "Cast" => {
-                let to = attributes.int("to").and_then(|to| i32::try_from(to).ok());
-                to.and_then(Elem::of) == Some(value.elem)
-            }
-            "CastLike" => value.elem == self.ir.values[(*inputs.get(1)?)?].elem,
-            "Dropout" => {
-                let training = number(2).unwrap_or(0.0) != 0.0;
-                let ratio = number(1).or(attributes.float("ratio").map(f64::from)).unwrap_or(0.5);
-                !training || ratio == 0.0
-            }
-            _ => false,
-        };
-        same.then_some(x)
-    }
-
-    /// The newer exporter writes some reshapes as a flat list of all elements that is looked up with
-    /// their numbers in order; the shape that this gives.
-    fn strided(&self, op: &str, inputs: &[Option<ValueId>]) -> Option<Vec<i64>> {
-        let [Some(list), Some(places)] = inputs else { return None };
-        let ([size], "Gather") = (self.ir.shape(*list)?, op) else { return None };
-        let n = self.ir.fixed.filter(|_| is_batch(*size))?;
-        let places = self.ir.values[*places].constant.as_ref()?;
-        let all = places.values()?;
-        let in_order = all.iter().enumerate().all(|(i, at)| *at == i as f64);
-        let whole = i64::try_from(all.len()) == Ok(size / BATCH * n);
-        (in_order && whole).then(|| places.shape.clone())
-    }
-
-    /// `Shape` and `Size`, whose value follows from a shape.
-    fn known_shape(
-        &mut self,
-        op: &str,
-        attributes: &Attributes,
-        inputs: &[Option<ValueId>],
-        proto: &'a super::proto::Node,
-    ) -> bool {
-        let shape = inputs.first().copied().flatten().and_then(|x| self.ir.shape(x));
-        let (Some(shape), Some(output)) = (shape, proto.output.first()) else { return false };
-        let tensor = match op {
-            "Shape" => {
-                let rank = shape.len() as i64;
-                let clamp =
-                    |n: i64| (if n < 0 { n.saturating_add(rank) } else { n }).clamp(0, rank);
-                let start = clamp(attributes.int("start").unwrap_or(0)) as usize;
-                let end = clamp(attributes.int("end").unwrap_or(rank)) as usize;
-                Tensor::ints(shape[start..end.max(start)].to_vec())
-            }
-            "Size" => {
-                match count(shape).and_then(|n| Tensor::new(Elem::Int, vec![], vec![n as f64])) {
-                    Some(tensor) => tensor,
-                    None => return false,
-                }
-            }
-            _ => return false,
-        };
-        self.constant(output, tensor);
-        true
-    }
-
-    /// A weight under another shape, or turned, is still a weight.
-    fn view(
-        &mut self,
-        op: &str,
-        attributes: &Attributes,
-        inputs: &[Option<ValueId>],
-        proto: &'a super::proto::Node,
-    ) -> bool {
-        let Some(x) = inputs.first().copied().flatten() else { return false };
-        let (Some(param), Some(output)) = (self.ir.values[x].param.clone(), proto.output.first())
-        else {
-            return false;
-        };
-        let call = Call { ir: &self.ir, op, attributes, inputs };
-        let straight = param.axes.iter().copied().eq(0..param.axes.len());
-        let (shape, axes, source) = match op {
-            "Transpose" => {
-                let (Some(perm), Some(shape)) = (call.perm(), self.ir.shape(x)) else {
-                    return false;
-                };
-                let turned: Vec<i64> = perm.iter().map(|i| shape[*i]).collect();
-                (turned, perm.iter().map(|i| param.axes[*i]).collect(), param.shape)
-            }
-            "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" if straight => {
-                let Some(shape) = call.infer().and_then(|s| s.into_iter().next()) else {
-                    return false;
-                };
-                (shape.clone(), (0..shape.len()).collect(), shape)
-            }
-            "Expand" | "Slice" | "Concat" => {
-                // Parts that are the whole.
-                let Some(shape) = call.infer().and_then(|s| s.into_iter().next()) else {
-                    return false;
-                };
-                if self.ir.shape(x) != Some(&shape) {
-                    return false;
-                }
-                (shape, param.axes, param.shape)
-            }
-            _ => return false,
-        };
-        let constant = self.fold(op, attributes, inputs).and_then(|t| t.into_iter().next());
-        let param = Param { initializer: param.initializer, shape: source, axes };
-        let value = Value {
-            name: self.ir.values[x].name.clone(),
-            shape: Some(shape),
-            elem: Elem::Float,
-            constant: constant.map(Rc::new),
-            param: Some(param),
-            producer: None,
-        };
-        self.add(output, value);
-        true
-    }
-
     fn fold(
         &self,
         op: &str,
@@ -472,19 +358,30 @@ impl<'a> Walk<'a> {
             .collect::<Option<_>>()?;
         let tensors: Vec<Option<&Tensor>> = known.iter().map(Option::as_deref).collect();
         super::fold::fold(op, attributes, &tensors)
+            .or_else(|| self.fold_opened(op, attributes, &tensors))
     }
-}
 
-/// What inputs besides the sample hold when a network is trained on samples of full length.
-fn assumed(name: &str, elem: Elem, shape: &[i64]) -> Option<Tensor> {
-    let last = *shape.last()?;
-    match name.rsplit(['.', '/']).next()? {
-        "attention_mask" => Tensor::full(elem, shape.to_vec(), 1.0),
-        "token_type_ids" => Tensor::full(elem, shape.to_vec(), 0.0),
-        "position_ids" if shape.len() == 2 => {
-            let order = (0..last).map(|i| i as f64).collect();
-            Tensor::new(elem, vec![1, last], order)?.expand(shape)
-        }
-        _ => None,
+    /// As [`Self::fold`], where a constant of the file's fixed batch meets the batch.
+    fn fold_opened(
+        &self,
+        op: &str,
+        attributes: &Attributes,
+        inputs: &[Option<&Tensor>],
+    ) -> Option<Vec<Tensor>> {
+        let n = self.ir.fixed.filter(|n| *n > 1)?;
+        inputs.iter().flatten().find(|t| t.shape.iter().any(|size| is_batch(*size)))?;
+        let opened = |at: usize, tensor: &Tensor| match (op, at) {
+            ("Expand", 1) => {
+                tensor.map_first(|first| if first == n as f64 { BATCH as f64 } else { first })
+            }
+            _ => tensor.opened(n),
+        };
+        let inputs: Vec<Option<Tensor>> = inputs
+            .iter()
+            .enumerate()
+            .map(|(at, t)| t.map(|t| opened(at, t).unwrap_or_else(|| t.clone())))
+            .collect();
+        let inputs: Vec<Option<&Tensor>> = inputs.iter().map(Option::as_ref).collect();
+        super::fold::fold(op, attributes, &inputs)
     }
 }

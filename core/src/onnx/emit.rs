@@ -60,6 +60,8 @@ pub(super) async fn emit(
     loss: Loss,
     rest: impl AsyncFn(),
 ) -> Result<Imported, OnnxError> {
+    // Names of parameters that the file has not got any more belong to nothing else.
+    let names = ir.origins.lost.iter().map(|name| (name.clone(), 1)).collect();
     let parts = GraphParts { name, nodes: vec![], params: vec![], layers: vec![] };
     let mut emit = Emit {
         ir,
@@ -67,7 +69,7 @@ pub(super) async fn emit(
         at: BTreeMap::new(),
         weights: vec![],
         scopes: vec![],
-        names: BTreeMap::new(),
+        names,
         tables: BTreeMap::new(),
         unsupported: vec![],
         behind: 0,

@@ -1,6 +1,7 @@
 //! Operations on tensors whose values are known.
 
 mod elementwise;
+mod index;
 mod layout;
 
 pub(super) use layout::{permutation, reshaped};
@@ -18,6 +19,7 @@ pub(super) fn fold(
         return layout::split(attributes, inputs);
     }
     let one = elementwise::fold(op, attributes, inputs)
-        .or_else(|| layout::fold(op, attributes, inputs))?;
+        .or_else(|| layout::fold(op, attributes, inputs))
+        .or_else(|| index::fold(op, attributes, inputs))?;
     Some(vec![one])
 }

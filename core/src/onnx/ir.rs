@@ -2,7 +2,7 @@
 
 use super::node::{Attributes, ValueId};
 use super::tensor::{BATCH, Elem, Tensor, broadcast, is_batch};
-use super::{Beside, proto, weights};
+use super::{Beside, origin::Origins, proto, weights};
 use std::rc::Rc;
 
 /// A value.
@@ -53,6 +53,8 @@ impl Node {
 /// The network.
 pub(super) struct Ir<'a> {
     pub initializers: &'a [proto::Tensor],
+    /// What the initialisers were in the exported module.
+    pub origins: &'a Origins,
     /// What lies in other files.
     pub beside: Beside<'a>,
     pub values: Vec<Value>,
@@ -139,6 +141,12 @@ impl Ir<'_> {
     /// The shape of a value, when known.
     pub fn shape(&self, value: ValueId) -> Option<&[i64]> {
         self.values[value].shape.as_deref()
+    }
+
+    /// Whether a value is a weight or a constant, not computed from weights.
+    pub fn is_given(&self, value: ValueId) -> bool {
+        let value = &self.values[value];
+        value.param.is_some() || value.constant.is_some() && value.producer.is_none()
     }
 
     /// Whether a value differs from sample to sample.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! bytes -> proto -> flat: functions inlined, sorted
+//!                -> origin: weights that the exporter merged are told apart
 //!                -> build: values with shapes; what is constant is computed (fold)
 //!                -> fuse: attention, norms, activations, linear layers found in what exporters wrote
 //!                -> emit: our operations on one sample; what has none becomes opaque
@@ -21,6 +22,7 @@ mod ir;
 mod layers;
 mod names;
 mod node;
+mod origin;
 pub mod proto;
 mod shapes;
 mod tensor;
@@ -231,17 +233,21 @@ pub async fn read_in_pieces(
     beside: Beside<'_>,
     rest: impl AsyncFn(),
 ) -> Result<Imported, OnnxError> {
-    let model = proto::Model::decode(bytes.into()).map_err(|e| OnnxError::Decode(e.to_string()))?;
-    let graph = model.graph.as_ref().filter(|g| !g.node.is_empty()).ok_or(OnnxError::Empty)?;
+    let mut model =
+        proto::Model::decode(bytes.into()).map_err(|e| OnnxError::Decode(e.to_string()))?;
+    model.graph.as_ref().filter(|g| !g.node.is_empty()).ok_or(OnnxError::Empty)?;
     let standard = |o: &&proto::OperatorSet| matches!(o.domain.as_str(), "" | "ai.onnx");
     let version = model.opset_import.iter().find(standard).map_or(0, |o| o.version);
     if !(7..=25).contains(&version) {
         return Err(OnnxError::Version { version });
     }
-    let known = build::known(&model);
-    let nodes = flat::nodes(&model, &known)?;
+    let mut nodes = flat::nodes(&model, &build::known(&model))?;
     rest().await;
-    let mut ir = build::build(&model, &nodes, options, beside)?;
+    let origins = model.graph.as_mut().map(|graph| origin::restore(graph, &mut nodes));
+    let origins = origins.unwrap_or_default();
+    rest().await;
+    let graph = model.graph.as_ref().ok_or(OnnxError::Empty)?;
+    let mut ir = build::build(&model, &nodes, &origins, options, beside)?;
     if !(13..=21).contains(&version) {
         let tested = "13 to 21 are those that imports are tested with";
         ir.warnings.push(format!("operator set {version}: {tested}"));

@@ -53,6 +53,9 @@ pub struct Graph {
     /// Shapes of values between.
     #[prost(message, repeated, tag = "13")]
     pub value_info: Vec<ValueInfo>,
+    /// Remarks of the exporter.
+    #[prost(message, repeated, tag = "16")]
+    pub metadata_props: Vec<Entry>,
 }
 
 /// One operation.

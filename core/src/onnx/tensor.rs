@@ -208,6 +208,26 @@ impl Tensor {
         Some(Self { elem, shape, stored, data })
     }
 
+    /// With the batch for a first axis of `n` equal parts; none when it has no such axis.
+    pub fn opened(&self, n: i64) -> Option<Self> {
+        let (first, stored) = (self.shape.first()?, self.stored.first()?);
+        let part = (self.data.len() / stored.max(&1)).max(1);
+        if *first != n || self.data.chunks(part).any(|other| other != &self.data[..part]) {
+            return None;
+        }
+        let mut opened = Self { data: self.data[..part].to_vec(), ..self.clone() };
+        (opened.shape[0], opened.stored[0]) = (BATCH, 1);
+        Some(opened)
+    }
+
+    /// With `f` of the first of its elements, stored in full along one axis.
+    pub fn map_first(&self, f: impl Fn(f64) -> f64) -> Option<Self> {
+        let mut dense = self.dense().filter(|t| t.shape.len() == 1)?;
+        let first = dense.data.first_mut()?;
+        *first = f(*first);
+        Some(dense)
+    }
+
     /// With axes of size 1 in front.
     fn aligned(&self, rank: usize) -> Self {
         let missing = rank - self.shape.len();

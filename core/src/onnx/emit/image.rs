@@ -78,7 +78,16 @@ impl Emit<'_> {
             return Err("its weight is computed".into());
         }
         match *self.ir.shape(weight).ok_or("its shape is not known")? {
-            [_, _, h, w] => Ok((weight, node.inputs.get(2).copied().flatten(), [h, w])),
+            [_, _, h, w] => {
+                // Exporters write zeros for a bias that the module has not.
+                let zeros = |b: &ValueId| {
+                    let value = &self.ir.values[*b];
+                    let constant = value.constant.as_ref().filter(|_| value.param.is_none());
+                    constant.is_some_and(|c| c.uniform() == Some(0.0))
+                };
+                let bias = node.inputs.get(2).copied().flatten().filter(|b| !zeros(b));
+                Ok((weight, bias, [h, w]))
+            }
             _ => Err("its weight is not that of an image".into()),
         }
     }

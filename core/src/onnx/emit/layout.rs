@@ -159,9 +159,28 @@ impl Emit<'_> {
         }
     }
 
+    /// The shape of a weight that is repeated only for each sample of the file's fixed batch.
+    fn one_sample(&self, value: ValueId, like: &[i64]) -> Option<Vec<u64>> {
+        let (first, rest) = like.split_first()?;
+        let own = self.ir.shape(value).filter(|_| self.ir.is_given(value))?;
+        let missing = like.len().checked_sub(own.len())?;
+        let size = |i: usize| i.checked_sub(missing).map_or(1, |i| own[i]);
+        let repeated = self.ir.fixed.filter(|n| *n > 1) == Some(*first) && size(0) == 1;
+        let same = rest.iter().enumerate().all(|(i, n)| size(i + 1) == *n);
+        let sizes = std::iter::once(1).chain(rest.iter().map(|n| n.unsigned_abs()));
+        (repeated && same).then(|| sizes.collect())
+    }
+
     /// Copies side by side; along the batch nothing is to do.
     fn expand(&mut self, value: ValueId, output: ValueId) -> Result<NodeId, Why> {
         let like = self.ir.shape(output).ok_or("its shape is not known")?.to_vec();
+        if let Some(shape) = self.one_sample(value, &like) {
+            let x = self.input(Some(value))?;
+            return match self.shape_of(x) == shape {
+                true => Ok(x),
+                false => self.put(Op::Reshape { shape }, &[x], &[]),
+            };
+        }
         let wanted = self.sample(output)?;
         let mut x = self.input_like(value, &like)?;
         let mut shape = self.shape_of(x);

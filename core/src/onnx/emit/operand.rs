@@ -114,7 +114,7 @@ impl Emit<'_> {
                 _ => (**tensor).clone(),
             };
             let values =
-                tensor.values().or_else(|| tensor.scalar().map(|x| vec![x; elements as usize]));
+                tensor.of_sample().or_else(|| tensor.scalar().map(|x| vec![x; elements as usize]));
             let mut values =
                 values.filter(|v| v.len() as u64 >= elements).ok_or("a constant is too large")?;
             values.truncate(elements as usize);
@@ -147,7 +147,8 @@ impl Emit<'_> {
             return Err(format!("a weight of {sizes:?} where {wanted:?} is needed"));
         }
         let own = (!names::is_made_up(&known.name)).then(|| known.name.clone());
-        Ok((Weight { source, shape, axes }, own, true))
+        let trained = !self.ir.origins.buffers.contains(&initializer.name);
+        Ok((Weight { source, shape, axes }, own, trained))
     }
 
     /// Elements of a value.

@@ -106,6 +106,11 @@ impl Emit<'_> {
             if table.dims != sizes {
                 continue;
             }
+            match self.ir.origins.same(&table.name, &copy.name) {
+                Some(true) => return Some(id),
+                Some(false) => continue,
+                None => {}
+            }
             let fetched = |tensor| weights::fetched(tensor, self.ir.beside);
             let both = fetched(table).zip(fetched(copy));
             match both.and_then(|(a, b)| weights::same_numbers(&a, &b, !straight)) {

@@ -29,17 +29,25 @@ fn unary(op: &str, attributes: &Attributes, x: &Tensor) -> Option<Tensor> {
         "Floor" => float(f64::floor),
         "Ceil" => float(f64::ceil),
         "Reciprocal" => float(|x| 1.0 / x),
+        "Sign" => float(|x| if x == 0.0 { 0.0 } else { x.signum() }),
+        "Round" => float(f64::round_ties_even),
+        "Tanh" => float(f64::tanh),
+        "Relu" => float(|x| x.max(0.0)),
         "Not" => Some(x.map(Elem::Bool, |x| f64::from(x == 0.0))),
         "IsNaN" => Some(x.map(Elem::Bool, |x| f64::from(x.is_nan()))),
         "Cast" => {
             let to = Elem::of(i32::try_from(attributes.int("to")?).ok()?)?;
-            Some(match to {
-                Elem::Float => x.map(to, |x| x),
-                Elem::Int => x.map(to, f64::trunc),
-                Elem::Bool => x.map(to, |x| f64::from(x != 0.0)),
-            })
+            Some(cast(x, to))
         }
         _ => None,
+    }
+}
+
+fn cast(x: &Tensor, to: Elem) -> Tensor {
+    match to {
+        Elem::Float => x.map(to, |x| x),
+        Elem::Int => x.map(to, f64::trunc),
+        Elem::Bool => x.map(to, |x| f64::from(x != 0.0)),
     }
 }
 
@@ -48,6 +56,7 @@ fn binary(op: &str, a: &Tensor, b: &Tensor) -> Option<Tensor> {
     let number = |f: fn(f64, f64) -> f64| a.zip(b, a.elem, f);
     let truth = |f: fn(&f64, &f64) -> bool| a.zip(b, Elem::Bool, |x, y| f64::from(f(&x, &y)));
     match op {
+        "CastLike" => Some(cast(a, b.elem)),
         "Add" => number(|x, y| x + y),
         "Sub" => number(|x, y| x - y),
         "Mul" => number(|x, y| x * y),

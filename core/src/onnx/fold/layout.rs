@@ -45,15 +45,6 @@ pub(super) fn fold(
             let zero = attributes.int("allowzero").unwrap_or(0) != 0;
             x.reshape(reshaped(&x.shape, &ints(1, "shape")?, zero)?)
         }
-        ("GatherElements", Some(x)) => {
-            // Of equal elements, whatever the indexes.
-            Tensor::full(x.elem, (*inputs.get(1)?)?.shape.clone(), x.uniform()?)
-        }
-        ("Tile", Some(x)) => {
-            let times = (*inputs.get(1)?)?.to_ints()?;
-            let sizes = x.shape.iter().zip(&times).map(|(size, n)| size.checked_mul(*n));
-            Tensor::full(x.elem, sizes.collect::<Option<_>>()?, x.uniform()?)
-        }
         ("Expand", Some(x)) => x.expand(&(*inputs.get(1)?)?.to_ints()?),
         ("Transpose", Some(x)) => {
             let reversed: Vec<i64> = (0..x.shape.len() as i64).rev().collect();
@@ -169,6 +160,10 @@ fn slice(x: &Tensor, attributes: &Attributes, inputs: &[Option<&Tensor>]) -> Opt
     let mut result = x.clone();
     for (i, start) in starts.iter().enumerate() {
         let along = axis(*along.get(i)?, x.shape.len())?;
+        if *steps.get(i)? < 0 {
+            result = backwards(&result, along, *start, *ends.get(i)?, steps[i])?;
+            continue;
+        }
         let (start, end, step) = range(*start, *ends.get(i)?, *steps.get(i)?, x.shape[along])?;
         if (start, end, step) == (0, x.shape[along], 1) {
             continue;
@@ -179,6 +174,21 @@ fn slice(x: &Tensor, attributes: &Attributes, inputs: &[Option<&Tensor>]) -> Opt
         result = result.part(along, start, end, step)?;
     }
     Some(result)
+}
+
+/// The elements from `start` down to the one behind `end`.
+fn backwards(x: &Tensor, along: usize, start: i64, end: i64, step: i64) -> Option<Tensor> {
+    let size = x.shape[along];
+    let bound = |n: i64| if n < 0 { n.saturating_add(size) } else { n };
+    let first = bound(start).min(size - 1);
+    let last = bound(end).max(-1);
+    if is_batch(size) || size > 1 << 20 {
+        return None;
+    }
+    let stride = usize::try_from(step.checked_neg()?).ok()?;
+    let places: Vec<usize> =
+        (last + 1..=first).rev().step_by(stride).filter_map(|i| usize::try_from(i).ok()).collect();
+    x.select(along, &places)
 }
 
 fn trilu(x: &Tensor, attributes: &Attributes, inputs: &[Option<&Tensor>]) -> Option<Tensor> {

@@ -8,7 +8,7 @@ use crate::onnx::tensor::count;
 pub(super) fn product(ir: &Ir<'_>, i: usize) -> Option<Fused> {
     let node = &ir.nodes[i];
     let (x, w) = ((*node.inputs.first()?)?, (*node.inputs.get(1)?)?);
-    let weight = !ir.is_live(w) && ir.shape(w)?.len() == 2;
+    let weight = ir.is_given(w) && ir.shape(w)?.len() == 2;
     if !ir.is_live(x) || !weight {
         return None;
     }
@@ -25,7 +25,7 @@ pub(super) fn product(ir: &Ir<'_>, i: usize) -> Option<Fused> {
             turned = node.attributes.int("transB").unwrap_or(0);
             if let Some(bias) = node.inputs.get(2).copied().flatten() {
                 let outputs = *ir.shape(node.outputs[0])?.last()?;
-                if ir.is_live(bias) || count(ir.shape(bias)?) != Some(outputs) {
+                if !ir.is_given(bias) || count(ir.shape(bias)?) != Some(outputs) {
                     return None;
                 }
                 inputs.push(bias);
@@ -46,7 +46,7 @@ pub(super) fn bias(ir: &Ir<'_>, i: usize) -> Option<Fused> {
     let linear = ir.made_by(y, "Linear").filter(|_| ir.once(y))?;
     let outputs = *ir.shape(y)?.last()?;
     let [Some(x), Some(w)] = linear.inputs[..] else { return None };
-    if ir.is_live(bias) || ir.shape(bias)? != [outputs] {
+    if !ir.is_given(bias) || ir.shape(bias)? != [outputs] {
         return None;
     }
     let attributes = linear.attributes.clone();

@@ -46,7 +46,7 @@ fn with_weight(ir: &Ir<'_>, value: ValueId, op: &str) -> Option<(ValueId, ValueI
     let [a, b] = ir.pair_under(value, op)?;
     let (live, weight) = if ir.is_live(a) { (a, b) } else { (b, a) };
     let last = ir.shape(live)?.last()?;
-    let fits = !ir.is_live(weight) && ir.is_live(live) && ir.shape(weight)? == [*last];
+    let fits = ir.is_given(weight) && ir.is_live(live) && ir.shape(weight)? == [*last];
     fits.then_some((live, weight))
 }
 
@@ -114,7 +114,7 @@ pub(super) fn group_norm(ir: &Ir<'_>, i: usize) -> Option<Fused> {
         // [C, 1, 1], aligned at the last axis
         let place = (shape.len() + 1).checked_sub(rank)?;
         let fits = shape.get(place) == Some(&channels) && count(shape) == Some(channels);
-        (fits && !ir.is_live(weight)).then_some((live, weight))
+        (fits && ir.is_given(weight)).then_some((live, weight))
     };
     let (scaled, shift) = per_channel(output, "Add")?;
     let (back, scale) = per_channel(scaled, "Mul")?;

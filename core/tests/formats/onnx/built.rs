@@ -53,6 +53,7 @@ fn model(nodes: Vec<Node>, initializer: Vec<Tensor>) -> Model {
         input: vec![value("x", data_type::FLOAT, &[None, Some(4)])],
         output: vec![value("y", data_type::FLOAT, &[])],
         value_info: vec![],
+        metadata_props: vec![],
     };
     let opset_import = vec![OperatorSet { domain: String::new(), version: 17 }];
     Model { graph: Some(graph), opset_import, ..Model::default() }

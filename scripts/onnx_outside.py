@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Networks of transformers as their users export them: tiny random configurations, default arguments.
+
+Needs torch, transformers, onnx, onnxscript, safetensors. `python scripts/onnx_outside.py OUT [NAME..]`
+writes for each network and each exporter `OUT/NAME-EXPORTER.onnx`, and for each network
+`NAME.safetensors` (samples `x`, labels `y`), `NAME.json` (loss, rate, the losses of 8 AdamW steps of
+PyTorch eager on these samples) and `NAME.state.safetensors` (the state dict after them). Nothing is
+done to the parameters before the export: equal values stay equal, as in any fresh network.
+"""
+
+import io
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import onnx
+import torch
+import torch.nn.functional as F
+import transformers as t
+from safetensors.torch import save_file
+
+warnings.filterwarnings("ignore")
+LENGTH, VOCABULARY, SAMPLES, BATCH, STEPS, RATE = 16, 96, 32, 4, 8, 1e-3
+
+decoder = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64, max_position_embeddings=64)
+grouped = decoder | dict(num_key_value_heads=2)
+no_dropout = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+image = dict(image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64)
+special = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+
+
+def network(name):
+    if name == "gpt2":
+        return t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=32, n_layer=4, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=2))
+    if name == "llama":
+        return t.LlamaForCausalLM(t.LlamaConfig(**grouped, **special))
+    if name == "qwen2":
+        return t.Qwen2ForCausalLM(t.Qwen2Config(**grouped, **special))
+    if name == "mistral":
+        return t.MistralForCausalLM(t.MistralConfig(**grouped, **special))
+    if name == "gemma":
+        return t.GemmaForCausalLM(t.GemmaConfig(**grouped, head_dim=8, **special))
+    if name == "phi":
+        return t.PhiForCausalLM(t.PhiConfig(**decoder, resid_pdrop=0.0, embd_pdrop=0.0, attention_dropout=0.0, **special))
+    if name == "bert":
+        return t.BertForSequenceClassification(t.BertConfig(**decoder, **no_dropout, classifier_dropout=0.0))
+    if name == "roberta":
+        return t.RobertaForSequenceClassification(t.RobertaConfig(**decoder, **no_dropout, classifier_dropout=0.0, **special))
+    if name == "t5":
+        return t.T5EncoderModel(t.T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=4, num_heads=4, dropout_rate=0.0))
+    if name == "vit":
+        return t.ViTForImageClassification(t.ViTConfig(**image, **no_dropout, num_labels=10))
+    if name == "swin":
+        return t.SwinForImageClassification(t.SwinConfig(image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4, drop_path_rate=0.0, **no_dropout, num_labels=10))
+    if name == "convnext":
+        return t.ConvNextForImageClassification(t.ConvNextConfig(hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 2, 1], drop_path_rate=0.0, layer_scale_init_value=1e-6, num_labels=10))
+    if name == "clip_text":
+        return t.CLIPTextModelWithProjection(t.CLIPTextConfig(**decoder, projection_dim=16, **special))
+    if name == "clip_vision":
+        return t.CLIPVisionModelWithProjection(t.CLIPVisionConfig(**image, projection_dim=16))
+    raise KeyError(name)
+
+
+NAMES = "gpt2 llama qwen2 mistral gemma phi bert roberta t5 vit swin convnext clip_text clip_vision".split()
+DECODERS = "gpt2 llama qwen2 mistral gemma phi".split()
+IMAGES = "vit swin convnext clip_vision".split()
+REGRESSION = "t5 clip_text clip_vision".split()
+
+
+def samples(name, net):
+    torch.manual_seed(2)
+    x = torch.rand(SAMPLES, 3, 32, 32) if name in IMAGES else torch.randint(3, VOCABULARY, (SAMPLES, LENGTH))
+    with torch.no_grad():
+        out = net(x)[0]
+    if name in REGRESSION:
+        return x, torch.randn_like(out)
+    if name in DECODERS:
+        return x, torch.roll(x, -1, 1)
+    return x, torch.randint(0, out.shape[-1], (SAMPLES,))
+
+
+def train(name, net, x, y):
+    """The losses of AdamW with PyTorch's defaults, without weight decay."""
+    optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=0.0)
+    losses = []
+    for step in range(STEPS):
+        part = slice(step * BATCH % SAMPLES, step * BATCH % SAMPLES + BATCH)
+        out = net(x[part])[0]
+        loss = F.mse_loss(out, y[part]) if name in REGRESSION else F.cross_entropy(out.flatten(0, -2), y[part].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def export(net, x, dynamo, out):
+    if dynamo:
+        torch.onnx.export(net, (x,), dynamo=True, verbose=False).save(str(out))
+        return
+    buffer = io.BytesIO()
+    torch.onnx.export(net, (x,), buffer, dynamo=False)
+    out.write_bytes(buffer.getvalue())
+
+
+def make(name, folder):
+    torch.manual_seed(1)
+    net = network(name).eval()
+    if name in DECODERS:  # neither exporter of PyTorch 2.8 takes the cache that transformers return
+        net.config.use_cache = False
+    x, y = samples(name, net)
+    save_file({"x": x.contiguous(), "y": y.contiguous()}, str(folder / f"{name}.safetensors"))
+    for exporter in ("torchscript", "dynamo"):
+        out = folder / f"{name}-{exporter}.onnx"
+        try:
+            export(net, x[:2], exporter == "dynamo", out)
+            print(f"{out.name}: {out.stat().st_size} bytes, {len(onnx.load(str(out)).graph.node)} nodes", flush=True)
+        except Exception as error:  # PyTorch's own failure is worth a line, not the end
+            out.unlink(missing_ok=True)
+            print(f"{out.name}: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}", flush=True)
+    losses = train(name, net, x, y)
+    loss = "mse" if name in REGRESSION else "cross-entropy"
+    (folder / f"{name}.json").write_text(json.dumps(dict(loss=loss, rate=RATE, batch=BATCH, losses=losses)))
+    state = {k: v.clone().contiguous() for k, v in net.state_dict().items()}
+    save_file(state, str(folder / f"{name}.state.safetensors"))
+
+
+def main():
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[2:] or NAMES:
+        make(name, folder)
+
+
+if __name__ == "__main__":
+    main()
