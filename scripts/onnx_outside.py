@@ -5,7 +5,8 @@ Needs torch, transformers, onnx, onnxscript, safetensors. `python scripts/onnx_o
 writes for each network and each exporter `OUT/NAME-EXPORTER.onnx`, and for each network
 `NAME.safetensors` (samples `x`, labels `y`), `NAME.json` (loss, rate, the losses of 8 AdamW steps of
 PyTorch eager on these samples) and `NAME.state.safetensors` (the state dict after them). Nothing is
-done to the parameters before the export: equal values stay equal, as in any fresh network.
+done to the parameters before the export: equal values stay equal, as in any fresh network. Remarks of
+the exporter that an import does not read, stack traces first of all, are left out of the files.
 """
 
 import io
@@ -21,18 +22,19 @@ import transformers as t
 from safetensors.torch import save_file
 
 warnings.filterwarnings("ignore")
-LENGTH, VOCABULARY, SAMPLES, BATCH, STEPS, RATE = 16, 96, 32, 4, 8, 1e-3
+LENGTH, VOCABULARY, SAMPLES, BATCH, STEPS, RATE = 8, 40, 32, 4, 8, 1e-3
+WIDTH, HEADS, INNER, LAYERS = 16, 4, 32, 4
 
-decoder = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64, max_position_embeddings=64)
+decoder = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=INNER, max_position_embeddings=LENGTH)
 grouped = decoder | dict(num_key_value_heads=2)
 no_dropout = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-image = dict(image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64)
+image = dict(image_size=16, patch_size=8, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=INNER)
 special = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 
 
 def network(name):
     if name == "gpt2":
-        return t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=32, n_layer=4, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=2))
+        return t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=2))
     if name == "llama":
         return t.LlamaForCausalLM(t.LlamaConfig(**grouped, **special))
     if name == "qwen2":
@@ -40,25 +42,25 @@ def network(name):
     if name == "mistral":
         return t.MistralForCausalLM(t.MistralConfig(**grouped, **special))
     if name == "gemma":
-        return t.GemmaForCausalLM(t.GemmaConfig(**grouped, head_dim=8, **special))
+        return t.GemmaForCausalLM(t.GemmaConfig(**grouped, head_dim=4, **special))
     if name == "phi":
         return t.PhiForCausalLM(t.PhiConfig(**decoder, resid_pdrop=0.0, embd_pdrop=0.0, attention_dropout=0.0, **special))
     if name == "bert":
         return t.BertForSequenceClassification(t.BertConfig(**decoder, **no_dropout, classifier_dropout=0.0))
     if name == "roberta":
-        return t.RobertaForSequenceClassification(t.RobertaConfig(**decoder, **no_dropout, classifier_dropout=0.0, **special))
+        return t.RobertaForSequenceClassification(t.RobertaConfig(**decoder | dict(max_position_embeddings=LENGTH + 1), **no_dropout, classifier_dropout=0.0, **special))
     if name == "t5":
-        return t.T5EncoderModel(t.T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=4, num_heads=4, dropout_rate=0.0))
+        return t.T5EncoderModel(t.T5Config(vocab_size=VOCABULARY, d_model=WIDTH, d_kv=4, d_ff=INNER, num_layers=LAYERS, num_heads=HEADS, dropout_rate=0.0))
     if name == "vit":
         return t.ViTForImageClassification(t.ViTConfig(**image, **no_dropout, num_labels=10))
     if name == "swin":
-        return t.SwinForImageClassification(t.SwinConfig(image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4, drop_path_rate=0.0, **no_dropout, num_labels=10))
+        return t.SwinForImageClassification(t.SwinConfig(image_size=16, patch_size=1, embed_dim=8, depths=[2, 2], num_heads=[2, 4], window_size=4, drop_path_rate=0.0, **no_dropout, num_labels=10))
     if name == "convnext":
-        return t.ConvNextForImageClassification(t.ConvNextConfig(hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 2, 1], drop_path_rate=0.0, layer_scale_init_value=1e-6, num_labels=10))
+        return t.ConvNextForImageClassification(t.ConvNextConfig(hidden_sizes=[4, 8, 12, 16], depths=[1, 1, 2, 1], drop_path_rate=0.0, layer_scale_init_value=1e-6, num_labels=10))
     if name == "clip_text":
-        return t.CLIPTextModelWithProjection(t.CLIPTextConfig(**decoder, projection_dim=16, **special))
+        return t.CLIPTextModelWithProjection(t.CLIPTextConfig(**decoder, projection_dim=8, **special))
     if name == "clip_vision":
-        return t.CLIPVisionModelWithProjection(t.CLIPVisionConfig(**image, projection_dim=16))
+        return t.CLIPVisionModelWithProjection(t.CLIPVisionConfig(**image, projection_dim=8))
     raise KeyError(name)
 
 
@@ -70,7 +72,7 @@ REGRESSION = "t5 clip_text clip_vision".split()
 
 def samples(name, net):
     torch.manual_seed(2)
-    x = torch.rand(SAMPLES, 3, 32, 32) if name in IMAGES else torch.randint(3, VOCABULARY, (SAMPLES, LENGTH))
+    x = torch.rand(SAMPLES, 3, *[32 if name == "convnext" else 16] * 2) if name in IMAGES else torch.randint(3, VOCABULARY, (SAMPLES, LENGTH))
     with torch.no_grad():
         out = net(x)[0]
     if name in REGRESSION:
@@ -95,13 +97,33 @@ def train(name, net, x, y):
     return losses
 
 
+READ = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.fx_node", "pkg.torch.export.ExportedProgram.graph_signature")
+
+
+def shorten(model):
+    """Without the remarks that an import does not read."""
+    for node in model.graph.node:
+        node.doc_string = ""
+        kept = [p for p in node.metadata_props if p.key in READ or "RMSNorm" in p.value and p.key.endswith("class_hierarchy")]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
+    kept = [p for p in model.graph.metadata_props if p.key in READ]
+    del model.graph.metadata_props[:]
+    model.graph.metadata_props.extend(kept)
+    for values in (model.graph.value_info, model.graph.initializer, model.graph.input, model.graph.output):
+        for value in values:
+            del value.metadata_props[:]
+
+
 def export(net, x, dynamo, out):
     if dynamo:
-        torch.onnx.export(net, (x,), dynamo=True, verbose=False).save(str(out))
-        return
-    buffer = io.BytesIO()
-    torch.onnx.export(net, (x,), buffer, dynamo=False)
-    out.write_bytes(buffer.getvalue())
+        model = torch.onnx.export(net, (x,), dynamo=True, verbose=False).model_proto
+    else:
+        buffer = io.BytesIO()
+        torch.onnx.export(net, (x,), buffer, dynamo=False)
+        model = onnx.load_from_string(buffer.getvalue())
+    shorten(model)
+    onnx.save(model, str(out))
 
 
 def make(name, folder):

@@ -468,7 +468,13 @@ pub struct SimulateArgs {
 #[derive(Debug, Args)]
 pub struct ShowArgs {
     /// The plan.
-    pub plan: PathBuf,
+    #[arg(required_unless_present = "layers")]
+    pub plan: Option<PathBuf>,
+    /// List a model's layers instead, where it can be cut: runner show --layers vgg16
+    #[arg(long, value_name = "MODEL", conflicts_with = "plan")]
+    pub layers: Option<String>,
+    #[command(flatten)]
+    pub onnx: OnnxArgs,
 }
 
 /// `runner profile`.

@@ -270,7 +270,11 @@ impl<'a> Walk<'a> {
             self.computed += tensors.iter().map(Tensor::stored).sum::<usize>();
             self.computed <= COMPUTED_MAX
         });
-        let weights = inputs.iter().flatten().any(|id| self.ir.values[*id].param.is_some());
+        // A weight, or computed from one.
+        let weights = inputs.iter().flatten().any(|id| {
+            let value = &self.ir.values[*id];
+            value.param.is_some() || value.producer.is_some()
+        });
         // Sines are tables, never weights.
         if let Some(tensors) = &folded
             && (!weights || matches!(op.as_str(), "Sin" | "Cos"))

@@ -138,6 +138,15 @@ impl Ir<'_> {
         Some(Rc::new(tensor.transpose(&param.axes)?.reshape(value.shape.clone()?)?))
     }
 
+    /// A constant that the file has not.
+    pub fn add_constant(&mut self, name: String, tensor: Tensor) -> ValueId {
+        let (shape, elem) = (Some(tensor.shape.clone()), tensor.elem);
+        let constant = Some(Rc::new(tensor));
+        self.values.push(Value { name, shape, elem, constant, param: None, producer: None });
+        self.uses.push(1);
+        self.values.len() - 1
+    }
+
     /// The shape of a value, when known.
     pub fn shape(&self, value: ValueId) -> Option<&[i64]> {
         self.values[value].shape.as_deref()

@@ -195,6 +195,12 @@ pub enum OnnxError {
     Graph(#[from] GraphError),
 }
 
+/// The module that a node of PyTorch's older exporter belongs to: `features.conv0` of
+/// `/features/conv0/Conv`. None for other names.
+pub fn module_of_node(name: &str) -> Option<String> {
+    names::module(name)
+}
+
 /// Reads an ONNX file. Other files are not touched.
 ///
 /// # Errors

@@ -13,10 +13,13 @@ pub(super) fn scope(node: &Node) -> String {
         // The last one is the operation.
         return parts.iter().rev().nth(1).map_or(String::new(), |path| (*path).to_string());
     }
-    match node.name.strip_prefix('/').and_then(|path| path.rsplit_once('/')) {
-        Some((path, _)) => dotted(path),
-        None => String::new(),
-    }
+    module(&node.name).unwrap_or_default()
+}
+
+/// The path of the module in a name such as `/layer1/layer1.0/conv1/Conv`.
+pub(super) fn module(name: &str) -> Option<String> {
+    let (path, _) = name.strip_prefix('/')?.rsplit_once('/')?;
+    Some(dotted(path))
 }
 
 /// `encoder/layer.0/output` to `encoder.layer.0.output`: a part that repeats the one before it as

@@ -57,7 +57,7 @@ pub(super) fn restore(graph: &mut Graph, nodes: &mut Vec<Node>) -> Origins {
     // These add nodes, for which there are no calls.
     ahead::tables(&mut weights, nodes, &program, &mut origins);
     ahead::shifted(&mut weights, nodes, &program, &mut origins);
-    program.say(&mut origins);
+    program.say(&mut origins, &graph.initializer);
     origins
 }
 

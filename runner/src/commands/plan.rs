@@ -10,6 +10,7 @@ use crate::args::{Parallel, PlanArgs, Split};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
+use pipewright_core::onnx::module_of_node;
 use pipewright_core::partition;
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan};
 use pipewright_core::predict::Prediction;
@@ -185,17 +186,20 @@ fn split(
     cuts.map_err(|e| Failure::usage(e.to_string()))
 }
 
-/// A node's name is how one asks for a cut inside of a block.
+/// A layer by its name; a node, which cuts inside of a layer; a node by its name in the ONNX file.
 fn named_cuts(names: &[String], graph: &Graph) -> Result<Vec<u32>, Failure> {
-    let all = || graph.layers().iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join(", ");
     let find = |name: &String| {
-        let layer = graph.layers().iter().find(|layer| layer.name == *name);
-        let node = || graph.nodes().iter().position(|node| node.name == *name);
+        let module = module_of_node(name);
+        let called = |own: &str| own == name || module.as_deref() == Some(own);
+        let layer = graph.layers().iter().find(|layer| called(&layer.name));
+        let node = || graph.nodes().iter().position(|node| called(&node.name));
         layer.map(|layer| layer.first_node.0).or_else(|| node().map(|n| n as u32)).ok_or_else(
             || {
-                let layers = all();
+                let layers: Vec<&str> = graph.layers().iter().map(|l| l.name.as_str()).collect();
+                let layers = layers.join(", ");
                 Failure::usage(format!(
-                    "--cuts: no layer or node is called `{name}`; layers: {layers}"
+                    "--cuts: no layer or node is called `{name}`; layers: {layers}; `runner show \
+                     --layers MODEL` lists them with their sizes"
                 ))
             },
         )

@@ -1,5 +1,6 @@
 //! `runner show`: what a plan is and why its step takes as long as it does, for people.
 
+mod layers;
 mod why;
 
 use crate::args::ShowArgs;
@@ -15,7 +16,12 @@ const WIDTH: usize = 100;
 
 /// Runs the command.
 pub fn show(args: &ShowArgs) -> Result<(), Failure> {
-    let plan = super::read_plan(&args.plan)?;
+    if let Some(model) = &args.layers {
+        return layers::layers(model, &args.onnx);
+    }
+    let path =
+        args.plan.as_deref().ok_or_else(|| Failure::usage("name a plan, or --layers MODEL"))?;
+    let plan = super::read_plan(path)?;
     let prediction = predict(&plan)?;
     say!(
         "{} on {} ({} ranks), mini-batch {} = {} x {}, {}, data {}, {} steps, seed {}",
@@ -67,7 +73,7 @@ fn stages(plan: &Plan, prediction: &Prediction) {
             cost.forward.to_string(),
             cost.backward().to_string(),
             Bytes(sent).to_string(),
-            layers(graph, range.start, range.end)
+            touched(graph, range.start, range.end)
         );
     }
 }
@@ -124,7 +130,7 @@ pub(super) fn recomputation(prediction: &Prediction) -> Vec<String> {
 }
 
 /// First and last layer that a range of nodes touches.
-fn layers(graph: &Graph, start: u32, end: u32) -> String {
+fn touched(graph: &Graph, start: u32, end: u32) -> String {
     let of = |node: u32| {
         let after = graph.layers().partition_point(|layer| layer.first_node.0 <= node);
         graph.layers()[after - 1].name.as_str()

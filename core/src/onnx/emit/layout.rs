@@ -5,9 +5,13 @@ use crate::graph::Op;
 use crate::ids::NodeId;
 use crate::onnx::ir::{Node, batch_axis};
 use crate::onnx::node::ValueId;
+use crate::onnx::tensor::{Elem, Tensor};
 
 /// Copies of a value that `Expand` may make.
 const COPIES_MAX: u64 = 64;
+
+/// Elements of the matrix that looks rows up.
+const LOOKUP_MAX: usize = 1 << 24;
 
 impl Emit<'_> {
     pub(super) fn layout(&mut self, node: &Node) -> Result<NodeId, Why> {
@@ -111,6 +115,9 @@ impl Emit<'_> {
         let first = *row.first().ok_or("at no index")?;
         let equal = row.iter().all(|i| *i == first);
         let straight = row.iter().enumerate().all(|(n, i)| *i == first + n as f64);
+        if !straight && !equal && at == 0 && shape.len() == 2 {
+            return self.lookup(table, &row, node.outputs[0]);
+        }
         if !straight && !equal || first < 0.0 || first >= size {
             return Err("at indexes that are no range".into());
         }
@@ -127,6 +134,31 @@ impl Emit<'_> {
             _ => return self.gathered(x, node.outputs[0], equal && row.len() > 1),
         }
         self.put(Op::Reshape { shape }, &[x], &[])
+    }
+
+    /// Rows of a table at known indexes in any order, such as relative positions: a product with a
+    /// matrix of ones and zeros.
+    fn lookup(&mut self, table: ValueId, rows: &[f64], output: ValueId) -> Result<NodeId, Why> {
+        let [entries, _] = *self.ir.shape(table).ok_or("its shape is not known")? else {
+            return Err("a table of vectors has two axes".into());
+        };
+        let size = usize::try_from(entries).map_err(|_| "a size is negative")?;
+        let elements = rows.len().checked_mul(size).filter(|n| *n <= LOOKUP_MAX);
+        let mut picks = vec![0.0; elements.ok_or("at too many indexes")?];
+        for (row, pick) in rows.iter().zip(picks.chunks_exact_mut(size)) {
+            *pick.get_mut(*row as usize).ok_or("at an index that the table has not")? = 1.0;
+        }
+        let shape = vec![rows.len() as i64, entries];
+        let constant = Tensor::new(Elem::Float, shape, picks).ok_or("at too many indexes")?;
+        let name = format!("{}_lookup", self.ir.values[output].name);
+        let picks = self.ir.add_constant(name, constant);
+        let (picks, table) = (self.input(Some(picks))?, self.input(Some(table))?);
+        let found = self.put(Op::MatMul { transpose_b: false }, &[picks, table], &[])?;
+        let shape = self.sample(output)?;
+        match self.shape_of(found) == shape {
+            true => Ok(found),
+            false => self.put(Op::Reshape { shape }, &[found], &[]),
+        }
     }
 
     /// Rows at indexes of several axes: `[batch, length]` of a table gives `[length, features]`.

@@ -91,7 +91,7 @@ fn without_nan(ir: &Ir<'_>, value: ValueId) -> ValueId {
 fn masked(ir: &Ir<'_>, scores: ValueId) -> Option<(ValueId, Option<Tensor>)> {
     if let Some([a, b]) = ir.pair_under(scores, "Add") {
         let (rest, mask) = if ir.is_live(a) { (a, b) } else { (b, a) };
-        let known = ir.is_live(rest) && !ir.is_live(mask);
+        let known = ir.is_live(rest) && !ir.is_live(mask) && !is_bias(ir, mask);
         return known.then(|| (rest, ir.constant(mask).map(|m| (*m).clone())));
     }
     let node = ir.made_by(scores, "Where")?;
@@ -107,6 +107,15 @@ fn masked(ir: &Ir<'_>, scores: ValueId) -> Option<(ValueId, Option<Tensor>)> {
         test.map(crate::onnx::tensor::Elem::Float, hidden)
     });
     ir.is_live(rest).then_some((rest, mask))
+}
+
+/// Whether a summand of the scores is learnt: a weight, or computed from one, that differs from head
+/// to head, as relative positions do. Masks are the same for all heads.
+fn is_bias(ir: &Ir<'_>, mask: ValueId) -> bool {
+    let value = &ir.values[mask];
+    let learnt = value.param.is_some() || value.producer.is_some();
+    let heads = ir.shape(mask).and_then(|s| s.len().checked_sub(3).map(|at| s[at]));
+    learnt && heads.is_some_and(|n| n > 1)
 }
 
 /// Whether a mask hides just what comes later; none when it hides anything else.

@@ -17,25 +17,32 @@ pub(super) fn tables(
     origins: &mut Origins,
 ) {
     let missing: Vec<String> = program.missing(origins).into_iter().map(str::to_string).collect();
-    let position = |name: &&String| {
-        let module = name.strip_suffix(".weight").and_then(|m| m.rsplit('.').next());
-        module.is_some_and(|m| m.contains("pos") || m == "wpe")
-    };
-    if let (Some(rows), Some(table)) =
-        (only(weights, nodes, program, "embedding"), one(missing.iter().filter(position)))
-    {
+    for rows in named(weights, nodes, program, "embedding") {
         let features = rows.dims.last().copied().unwrap_or(1);
-        let length: i64 = rows.dims[..rows.dims.len() - 1].iter().product();
+        let mut length: i64 = rows.dims[..rows.dims.len() - 1].iter().product();
+        let mut tensor = Tensor { dims: vec![length, features], ..rows };
+        // One row for all positions: of a table of segments.
+        let kind = match first_copy(&tensor, "_token") {
+            Some(row) if length > 1 => {
+                (length, tensor) = (1, Tensor { name: tensor.name, ..row });
+                "type"
+            }
+            _ => "pos",
+        };
+        let fits = |name: &&String| {
+            let module = name.strip_suffix(".weight").and_then(|m| m.rsplit('.').next());
+            module.is_some_and(|m| m.contains(kind) || kind == "pos" && m == "wpe")
+        };
+        let Some(table) = one(missing.iter().filter(fits)) else { continue };
+        let taken = if length == 1 { "row" } else { "rows" };
         origins.warnings.push(format!(
-            "`{table}` is in the file with the {length} rows that the example took; these are \
-             trained"
+            "of `{table}` the file has the {length} {taken} that the example took, which are trained"
         ));
-        let tensor = Tensor { dims: vec![length, features], ..rows };
         rename(weights, nodes, tensor, table, origins);
     }
     let token = |name: &&String| name.ends_with("_token") || name.ends_with("class_embedding");
     if let (Some(copies), Some(name)) =
-        (only(weights, nodes, program, "expand"), one(missing.iter().filter(token)))
+        (named(weights, nodes, program, "expand").pop(), one(missing.iter().filter(token)))
         && let Some(tensor) = first_copy(&copies, name)
     {
         weights.add(tensor);
@@ -64,17 +71,16 @@ fn one<'n>(mut names: impl Iterator<Item = &'n String>) -> Option<&'n String> {
     if names.next().is_none() { first } else { None }
 }
 
-/// The only initialiser of several axes whose name begins so.
-fn only(weights: &Weights<'_>, nodes: &[Node], program: &Program, prefix: &str) -> Option<Tensor> {
-    let named = |name: &&String| {
+/// The initialisers of several axes whose names begin so.
+fn named(weights: &Weights<'_>, nodes: &[Node], program: &Program, prefix: &str) -> Vec<Tensor> {
+    let fits = |name: &&String| {
         name.starts_with(prefix)
             && !name.contains('.')
             && !program.has(name)
             && weights.get(name).is_some_and(|t| t.dims.len() > 1)
     };
-    let found: BTreeSet<&String> =
-        nodes.iter().flat_map(|node| &node.input).filter(named).collect();
-    weights.get(one(found.into_iter())?).cloned()
+    let names: BTreeSet<&String> = nodes.iter().flat_map(|node| &node.input).filter(fits).collect();
+    names.into_iter().filter_map(|name| weights.get(name).cloned()).collect()
 }
 
 /// The first of equal copies along the first axis. Tokens of the vision transformers have axes of

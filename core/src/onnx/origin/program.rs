@@ -1,7 +1,7 @@
 //! The exported program as the file's remarks tell it.
 
 use super::Origins;
-use crate::onnx::proto::{Graph, Node};
+use crate::onnx::proto::{Graph, Node, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters and buffers that the program takes.
@@ -82,11 +82,22 @@ impl Program {
         names.map(String::as_str).collect()
     }
 
-    /// Notes what is a buffer, and says which parameters are not in the file any more.
-    pub fn say(&self, origins: &mut Origins) {
+    /// Notes what is a buffer or a constant, and says which parameters are not in the file any more.
+    pub fn say(&self, origins: &mut Origins, initializers: &[Tensor]) {
         origins.buffers.extend(self.buffers.iter().cloned());
         origins.constants.extend(self.constants.iter().cloned());
         let missing = self.missing(origins);
+        // Masks, tables of angles; rows of a table that is missing may be among them.
+        let rows = |name: &str| {
+            !missing.is_empty() && (name.starts_with("embedding") || name.starts_with("expand"))
+        };
+        let known = |name: &String| origins.parameters.contains_key(name) || self.has(name);
+        let constant =
+            |t: &&Tensor| !known(&t.name) && !self.buffers.contains(&t.name) && !rows(&t.name);
+        if !self.parameters.is_empty() {
+            let constants = initializers.iter().filter(constant).map(|t| t.name.clone());
+            origins.constants.extend(constants.collect::<Vec<_>>());
+        }
         origins.lost = missing.iter().map(|name| (*name).to_string()).collect();
         let mean = |name: &str| format!("{}.running_mean", module(name));
         let (norms, others): (Vec<&str>, Vec<&str>) =
