@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod cluster;
 mod communication;
 mod curves;
 mod elastic;
@@ -10,6 +11,7 @@ mod recompute;
 mod training;
 
 pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, Way};
+pub use cluster::{ClusterArgs, ClusterChanges};
 pub use communication::{Codec, CommunicationArgs};
 pub use curves::{CurvesArgs, Measure};
 pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
@@ -22,7 +24,6 @@ use crate::checkpoint::LATEST;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use pipewright_core::plan::Data;
 use pipewright_core::schedule::ScheduleKind;
-use pipewright_core::units::Bytes;
 use std::path::PathBuf;
 
 /// Plans and runs the parallel training of neural networks.
@@ -74,6 +75,8 @@ pub enum Command {
     Forms(FormsArgs),
     /// Fit the cost model to measurements: runner calibrate points.csv --layers 32
     Calibrate(CalibrateArgs),
+    /// List the presets of machines, or print one as a file: runner cluster dgx-a100 -o mine.json
+    Cluster(ClusterArgs),
     /// Measure a plan's operations and links here: runner profile plan.json -o cluster.json
     Profile(ProfileArgs),
     /// Less memory by computing again: runner recompute graph.json.gz --budget 0.5 -o sequence.json
@@ -308,13 +311,13 @@ pub struct PlanArgs {
     /// Samples of an optimizer step.
     #[arg(long, default_value_t = 32)]
     pub mini_batch: u64,
-    /// reedbush-l, laptop, dgx-1-p100, dgx-2, dgx-a100, dgx-h100, hgx-h200, or a file that
-    /// `runner profile` wrote.
+    /// The machine: a preset, all of which `runner cluster` lists, or a file, such as `runner profile`
+    /// writes.
     #[arg(long, default_value = "laptop")]
     pub cluster: String,
-    /// Memory of each device, such as 16GiB or 800MB, in place of the cluster's.
-    #[arg(long, value_name = "SIZE")]
-    pub memory: Option<Bytes>,
+    /// What differs in it.
+    #[command(flatten)]
+    pub changes: ClusterChanges,
     /// What stages compute again instead of keeping it; open: auto with --memory, else nothing.
     #[arg(long, value_enum)]
     pub recompute: Option<Recompute>,
@@ -349,7 +352,7 @@ pub struct PlanArgs {
 impl PlanArgs {
     /// What stages compute again.
     pub fn recompute(&self) -> Recompute {
-        let open = if self.memory.is_some() { Recompute::Auto } else { Recompute::None };
+        let open = if self.changes.memory.is_some() { Recompute::Auto } else { Recompute::None };
         self.recompute.unwrap_or(open)
     }
 }
@@ -375,10 +378,13 @@ pub struct FormsArgs {
     /// Parts of a mini-batch in pipelines.
     #[arg(long, default_value_t = 4)]
     pub micro_batches: u32,
-    /// reedbush-l, laptop, dgx-1-p100, dgx-2, dgx-a100, dgx-h100, hgx-h200, or a file that
-    /// `runner profile` wrote.
+    /// The machine: a preset, all of which `runner cluster` lists, or a file, such as `runner profile`
+    /// writes.
     #[arg(long, default_value = "dgx-a100")]
     pub cluster: String,
+    /// What differs in it.
+    #[command(flatten)]
+    pub changes: ClusterChanges,
 }
 
 /// `runner calibrate`.

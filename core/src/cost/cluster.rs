@@ -1,6 +1,6 @@
 //! Machines: what one device computes, what its links carry.
 
-use super::{CodecSpeed, Profile};
+use super::{CLUSTERS, CodecSpeed, Profile};
 use crate::ids::LaneId;
 use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -172,29 +172,7 @@ pub enum ClusterError {
     Unknown(String),
 }
 
-/// The presets, in the order in which they are offered.
-pub const CLUSTERS: [&str; 7] =
-    ["reedbush-l", "laptop", "dgx-1-p100", "dgx-2", "dgx-a100", "dgx-h100", "hgx-h200"];
-
 impl Cluster {
-    /// A preset.
-    ///
-    /// # Errors
-    /// When no preset has that name.
-    pub fn preset(name: &str) -> Result<Self, ClusterError> {
-        let text = match name {
-            "reedbush-l" => include_str!("clusters/reedbush-l.json"),
-            "laptop" => include_str!("clusters/laptop.json"),
-            "dgx-1-p100" => include_str!("clusters/dgx-1-p100.json"),
-            "dgx-2" => include_str!("clusters/dgx-2.json"),
-            "dgx-a100" => include_str!("clusters/dgx-a100.json"),
-            "dgx-h100" => include_str!("clusters/dgx-h100.json"),
-            "hgx-h200" => include_str!("clusters/hgx-h200.json"),
-            _ => return Err(ClusterError::Unknown(name.into())),
-        };
-        Ok(serde_json::from_str(text).expect("presets are tested"))
-    }
-
     /// Checks every number.
     ///
     /// # Errors
@@ -323,18 +301,6 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn presets_are_sound_and_round_trip() {
-        for name in CLUSTERS {
-            let cluster = Cluster::preset(name).unwrap();
-            cluster.check().unwrap();
-            assert_eq!(cluster.name, name);
-            let text = serde_json::to_string(&cluster).unwrap();
-            assert_eq!(serde_json::from_str::<Cluster>(&text).unwrap(), cluster);
-        }
-        assert!(Cluster::preset("cray-1").is_err());
-    }
 
     #[test]
     fn numbers_out_of_range_are_named() {

@@ -10,7 +10,7 @@ use pipewright_core::partition::balanced;
 
 /// Runs the command.
 pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
-    let mut cluster = super::plan::read_cluster(&args.cluster)?;
+    let mut cluster = super::cluster::read_cluster(&args.cluster, &args.changes)?;
     let model = super::model::read_model(&args.model, &args.onnx, &mut cluster)?;
     let usage = |e: String| Failure::usage(e);
     let graph = model.graph().map_err(|e| usage(e.to_string()))?;

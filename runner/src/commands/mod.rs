@@ -11,6 +11,7 @@ macro_rules! say {
 mod bench;
 mod calibrate;
 mod check;
+mod cluster;
 mod curves;
 mod devices;
 mod elastic;
@@ -53,6 +54,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Export(args) => export::export(&args),
         Command::Forms(args) => forms::forms(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
+        Command::Cluster(args) => cluster::cluster(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Recompute(args) => recompute::recompute(&args),
         Command::Bench(args) => bench::bench(&args),

@@ -5,9 +5,10 @@ mod rank;
 mod recompute;
 mod search;
 
+use super::cluster::read_cluster;
 use super::model::{is_onnx, read_model};
 use crate::args::{Parallel, PlanArgs, Split};
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
 use pipewright_core::partition;
@@ -23,8 +24,7 @@ const SEED: &str = "seed";
 
 /// Runs the command.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
-    let mut cluster = read_cluster(&args.cluster)?;
-    cluster.device.memory = args.memory.unwrap_or(cluster.device.memory);
+    let mut cluster = read_cluster(&args.cluster, &args.changes)?;
     let model = args.training.model(read_model(&args.model, &args.onnx, &mut cluster)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     let mut draft = Draft::new(model, cluster, vec![]);
@@ -201,16 +201,4 @@ fn named_cuts(names: &[String], graph: &Graph) -> Result<Vec<u32>, Failure> {
         )
     };
     names.iter().map(find).collect()
-}
-
-/// A preset's name or a cluster file.
-pub(super) fn read_cluster(name: &str) -> Result<Cluster, Failure> {
-    if !Path::new(name).exists() {
-        return Cluster::preset(name).map_err(|e| Failure::usage(e.to_string()));
-    }
-    let text = std::fs::read_to_string(name).map_err(|e| Failure::file(Path::new(name), &e))?;
-    let cluster: Cluster = serde_json::from_str(&text)
-        .map_err(|e| Failure::new(Code::Usage, format!("{name}: not a cluster: {e}")))?;
-    cluster.check().map_err(|e| Failure::usage(format!("{name}: {e}")))?;
-    Ok(cluster)
 }

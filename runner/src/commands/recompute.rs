@@ -6,8 +6,8 @@ mod plot;
 mod progress;
 mod search;
 
-use super::plan::read_cluster;
-use crate::args::RecomputeArgs;
+use super::cluster::read_cluster;
+use crate::args::{ClusterChanges, RecomputeArgs};
 use crate::failure::{Code, Failure};
 use output::Context;
 use pipewright_core::cost::{CLUSTERS, Cluster};
@@ -92,7 +92,7 @@ fn goal(args: &RecomputeArgs, graph: &GraphFile, peak: u64) -> Result<Goal, Fail
 /// A cluster by name or file, or the preset whose name, or whose device's name, has these letters.
 fn device(name: &str) -> Result<Cluster, Failure> {
     if Path::new(name).exists() || CLUSTERS.contains(&name) {
-        return read_cluster(name);
+        return read_cluster(name, &ClusterChanges::default());
     }
     let letters = name.to_lowercase();
     let presets = CLUSTERS.into_iter().filter_map(|preset| Cluster::preset(preset).ok());

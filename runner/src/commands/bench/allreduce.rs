@@ -3,7 +3,8 @@
 
 use super::gradient::{gradient, relative_error};
 use super::{gigabytes, prints_table, write_json};
-use crate::args::{AllreduceArgs, Way};
+use crate::args::{AllreduceArgs, ClusterChanges, Way};
+use crate::commands::cluster::read_cluster;
 use crate::exchange::{BucketSpec, Exchange};
 use crate::failure::{Code, Failure};
 use crate::transport::local::local;
@@ -51,7 +52,8 @@ pub(super) fn allreduce(args: &AllreduceArgs) -> Result<(), Failure> {
     if sums(args).is_empty() {
         return Err(Failure::usage("none of --codecs can be summed by any of --algorithms"));
     }
-    let cluster = args.cluster.as_deref().map(super::super::plan::read_cluster).transpose()?;
+    let read = |name: &str| read_cluster(name, &ClusterChanges::default());
+    let cluster = args.cluster.as_deref().map(read).transpose()?;
     match crate::transport::launched_by_mpi() {
         Some(_) => processes(args, cluster.as_ref()),
         None => threads(args, cluster.as_ref()),
