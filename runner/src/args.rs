@@ -22,7 +22,7 @@ pub use training::{Storage, TrainingArgs};
 
 use crate::checkpoint::LATEST;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use pipewright_core::plan::Data;
+use pipewright_core::plan::{Data, STEPS_MAX};
 use pipewright_core::schedule::ScheduleKind;
 use std::path::PathBuf;
 
@@ -139,7 +139,7 @@ pub struct RunArgs {
     /// The plan.
     pub plan: PathBuf,
     /// Steps to train, in place of the plan's.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=STEPS_MAX))]
     pub steps: Option<u64>,
     /// Seed, in place of the plan's.
     #[arg(long)]
@@ -192,7 +192,7 @@ pub struct RunArgs {
     /// has made, as a ReLU does; results have the same bits.
     #[arg(long, value_enum, default_value = "on")]
     pub cuda_fusion: Switch,
-    /// Threads that each rank computes with; 0 shares the cores among the ranks.
+    /// Threads that each rank computes with, at most four for each core; 0 shares the cores among the ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
     /// Crews of threads that share the trials of a plan that chooses its codec while training. Under
@@ -342,7 +342,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     pub weights: Option<String>,
     /// Steps to train.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(..=STEPS_MAX))]
     pub steps: u64,
     /// The file; `-` prints it.
     #[arg(short, long, default_value = "-")]
@@ -367,16 +367,16 @@ pub struct FormsArgs {
     #[command(flatten)]
     pub onnx: OnnxArgs,
     /// Devices.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub devices: u32,
     /// Pipelines side by side in the hybrid form; divides the devices.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: u32,
     /// Samples of an optimizer step.
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub mini_batch: u64,
     /// Parts of a mini-batch in pipelines.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub micro_batches: u32,
     /// The machine: a preset, all of which `runner cluster` lists, or a file, such as `runner profile`
     /// writes.
@@ -393,7 +393,7 @@ pub struct CalibrateArgs {
     /// Lines of m,d,seconds (micro-batches, stages, time of a step), or a run's trace.json.
     pub file: PathBuf,
     /// Layers of the network, for points.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub layers: Option<u64>,
     /// The plan whose run the trace shows; with -o.
     #[arg(long, requires = "output")]
@@ -486,7 +486,7 @@ pub struct ProfileArgs {
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,
     /// Times each operation is measured.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeats: u32,
     /// What computes: cpu or cuda.
     #[arg(long, value_enum, default_value = "cpu")]

@@ -215,6 +215,9 @@ impl Cluster {
         if !(0.0..=1.0).contains(&self.codec_exposure) {
             return refuse("codec_exposure", self.codec_exposure.to_string(), "between 0 and 1");
         }
+        if self.device.memory.0 == 0 {
+            return refuse("device.memory", "0".into(), "at least 1 byte");
+        }
         let times = [
             ("device.overhead_ns", self.device.overhead_ns),
             ("local.latency_ns", self.local.latency_ns),

@@ -16,7 +16,7 @@ pub fn cluster(args: &ClusterArgs) -> Result<(), Failure> {
     };
     let cluster = read_cluster(name, &args.changes)?;
     let text = serde_json::to_string_pretty(&cluster).expect("plain data") + "\n";
-    super::replace_text(&args.output, &text)
+    super::write_text(&args.output, &text)
 }
 
 /// A line for each preset.
@@ -51,7 +51,7 @@ pub(super) fn read_cluster(name: &str, changes: &ClusterChanges) -> Result<Clust
 
 fn file(path: &Path) -> Result<Cluster, Failure> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, &e))?;
+    let text = super::read_text(path)?;
     serde_json::from_str(&text)
         .map_err(|e| Failure::new(Code::Usage, format!("{name}: not a cluster: {e}")))
 }

@@ -10,6 +10,7 @@ use crate::elastic::membership::Node;
 use crate::elastic::{JOURNAL, Job, OnLoss, Session, Times, supervise, survival};
 use crate::failure::{Code, Failure};
 use crate::fence;
+use crate::lock::{Lock, LockError};
 use meeting::Meeting;
 use pipewright_core::elastic::{Policy, ScalePolicy, Script, Together};
 use pipewright_core::plan::Plan;
@@ -36,7 +37,7 @@ pub fn elastic(args: ElasticArgs) -> Result<(), Failure> {
             "a job called `{name}` runs on this machine; give this one another --job"
         )));
     };
-    begin(&args)?;
+    let _lock = begin(&args, &name)?;
     let nodes = match args.hosts.is_empty() {
         true => vec![node(&host, args.slots.unwrap_or(plan.ranks()), &host)],
         false => args.hosts.iter().map(|text| of_host(text)).collect::<Result<_, _>>()?,
@@ -97,10 +98,21 @@ fn check(plan: &Plan) -> Result<u64, Failure> {
     Ok(data.train.len())
 }
 
-/// Makes the run's folder, and removes what is to be replaced in it.
-fn begin(args: &ElasticArgs) -> Result<(), Failure> {
+/// Makes the run's folder, takes it, and removes what is to be replaced in it. Where another supervisor of
+/// this job, on another host, has the folder, this one may wait for its turn.
+fn begin(args: &ElasticArgs, job: &str) -> Result<Option<Lock>, Failure> {
     let out = &args.out;
     std::fs::create_dir_all(out).map_err(|e| Failure::file(out, &e))?;
+    let lock = match Lock::take(out, Some(job)) {
+        Err(LockError::Held { holder, .. })
+            if args.meeting.etcd.is_some()
+                && !args.overwrite
+                && holder.job.as_deref() == Some(job) =>
+        {
+            None
+        }
+        taken => taken.map_err(|e| Failure::usage(e.to_string()))?,
+    };
     if args.overwrite {
         remove_all(out).map_err(|e| Failure::usage(e.to_string()))?;
         for name in ["result.json", JOURNAL, fence::FILE] {
@@ -112,7 +124,7 @@ fn begin(args: &ElasticArgs) -> Result<(), Failure> {
             }
         }
     }
-    Ok(())
+    Ok(lock)
 }
 
 /// The job that trains in this folder.
@@ -148,7 +160,7 @@ fn policy(text: &str) -> Result<Box<dyn ScalePolicy>, Failure> {
             return Ok(Box::new(part.parse::<Policy>().map_err(|e| wrong(e.to_string()))?));
         }
         let path = Path::new(part);
-        let script = std::fs::read_to_string(path).map_err(|e| Failure::file(path, &e))?;
+        let script = super::read_text(path)?;
         Ok(Box::new(Script::compile(part, &script).map_err(|e| wrong(e.to_string()))?))
     };
     Ok(Box::new(Together(text.split('+').map(one).collect::<Result<_, _>>()?)))

@@ -17,7 +17,7 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
     let costs = Costs::new(&graph, &cluster, args.mini_batch, Precision::F32);
     let work = Workload::of(&graph, &costs);
     let devices = args.devices;
-    let stages = [(Form::Pipeline, devices), (Form::Hybrid, devices / args.replicas.max(1))];
+    let stages = [(Form::Pipeline, devices), (Form::Hybrid, devices / args.replicas)];
     say!("{} on {devices} devices of {}, mini-batch {}", args.model, cluster.name, args.mini_batch);
     say!("{:<26} {:>12} {:>12} {:>12}  communications", "form", "step", "memory", "sent");
     for form in FORMS {

@@ -59,6 +59,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         given => given.map(str::to_owned),
     };
     super::write_text(&args.output, &plan.to_json())?;
+    absent(&plan);
     let timeline = &prediction.timeline;
     eprintln!(
         "{} on {}, {}, {}: predicted {} per step, bubble {:.1} %",
@@ -71,6 +72,15 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     );
     recompute::report(&plan, &prediction);
     Ok(())
+}
+
+/// Warns of what a run needs and is not here: it may be where the plan runs.
+fn absent(plan: &Plan) {
+    for (flag, path) in [("--data", plan.data.path()), ("--weights", plan.weights.as_deref())] {
+        if let Some(path) = path.filter(|path| !Path::new(path).exists()) {
+            eprintln!("warning: {flag}: {path} is not here; the plan runs where it is");
+        }
+    }
 }
 
 fn counted(count: u32, one: &str, several: &str) -> String {

@@ -53,6 +53,10 @@ pub fn read(text: &str) -> Result<Workload, ImportError> {
             nodes.push(node(number, line)?);
         }
     }
+    if let Some(alone) = alone(&nodes, &edges) {
+        let what = format!("an edge of `{}` (is the file whole?)", alone.id);
+        return Err(ImportError::Missing { at: format!("line {}", alone.line), what });
+    }
     let dropped = dropped(&nodes, &edges);
     let mut parts = Parts::default();
     let mut known = BTreeSet::new();
@@ -150,6 +154,12 @@ fn quoted(text: &str) -> String {
         start.push_str("..");
     }
     format!("`{start}`")
+}
+
+/// A node that nothing joins to the others: edges stand last, so it is of a file that was cut off.
+fn alone<'n, 'a>(nodes: &'n [Node<'a>], edges: &[(usize, &str, &str)]) -> Option<&'n Node<'a>> {
+    let joined: BTreeSet<&str> = edges.iter().flat_map(|(_, from, to)| [*from, *to]).collect();
+    nodes.iter().find(|node| nodes.len() > 1 && !joined.contains(node.id))
 }
 
 /// Ids of the nodes that are no work.

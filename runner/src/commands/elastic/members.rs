@@ -4,7 +4,7 @@ use super::meeting::{Meeting, failed, host};
 use crate::args::{JoinArgs, LeaveArgs};
 use crate::elastic::membership::{Held, Lease, Membership, MembershipError, Node};
 use crate::failure::{Code, Failure};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use crate::signals;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ fn rejoin(
 
 fn signals() -> Result<Receiver<()>, Failure> {
     let failed = |e: std::io::Error| Failure::new(Code::Failed, format!("signals: {e}"));
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let mut signals = signal_hook::iterator::Signals::new(signals::ends()).map_err(failed)?;
     let (sender, receiver) = channel();
     std::thread::spawn(move || signals.forever().try_for_each(|_| sender.send(())));
     Ok(receiver)

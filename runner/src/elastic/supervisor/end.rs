@@ -126,7 +126,7 @@ impl Supervisor<'_> {
         for entry in entries {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if name.starts_with(".result-") || name == ".trace.json" {
+            if name.starts_with(".result.json-") || name.starts_with(".trace.json-") {
                 // What cannot be removed does no harm.
                 let _ = std::fs::remove_file(entry.path());
             }

@@ -34,11 +34,12 @@ use super::settle::Settle;
 use super::watch::Sign;
 use crate::failure::{Code, Failure};
 use crate::fence;
+use crate::signals;
 use generation::Running;
 pub use job::{Job, OnLoss, Times};
 use pipewright_core::elastic::{Occasion, Size};
 use seats::OwnNode;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -153,9 +154,16 @@ fn listen(membership: &dyn Membership, sender: &Sender<Event>) -> Result<(), Fai
         notices.into_iter().try_for_each(|notice| members.send(Event::Members(notice)))
     });
     let failed = |e: std::io::Error| Failure::new(Code::Failed, format!("signals: {e}"));
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let mut signals = signal_hook::iterator::Signals::new(signals::ends()).map_err(failed)?;
     let stop = sender.clone();
-    std::thread::spawn(move || signals.forever().try_for_each(|_| stop.send(Event::Stop)));
+    std::thread::spawn(move || {
+        signals.forever().try_for_each(|signal| {
+            if signal == SIGHUP {
+                signals::without_terminal();
+            }
+            stop.send(Event::Stop)
+        })
+    });
     Ok(())
 }
 
