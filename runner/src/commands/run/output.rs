@@ -86,7 +86,17 @@ impl Output {
             remove_all(folder).map_err(checkpoints)?;
         }
         remove_run(folder, continues.unwrap_or(0))?;
-        self.record(Status::Running).write(folder).map_err(|e| Failure::file(folder, &e))
+        match self.record(Status::Running).write(folder) {
+            // The supervisor knows that it runs. The state is in memory, and the disk may take more later.
+            Err(e) if self.fence.is_some() => {
+                eprintln!(
+                    "warning: {}: {e}; training goes on",
+                    folder.join("result.json").display()
+                );
+                Ok(())
+            }
+            written => written.map_err(|e| Failure::file(folder, &e)),
+        }
     }
 
     /// Writes the record of a run that failed. Another rank may have failed first; the cause is
@@ -120,7 +130,11 @@ impl Output {
         self.may_write()?;
         if let Some(folder) = &self.folder {
             if let Some(trace) = &outcome.trace {
-                self.trace(trace).map_err(|e| Failure::usage(e.to_string()))?;
+                match self.trace(trace) {
+                    // What the job has come to is worth more.
+                    Err(e) if self.fence.is_some() => eprintln!("warning: {e}"),
+                    written => written.map_err(|e| Failure::usage(e.to_string()))?,
+                }
             }
             record.write(folder).map_err(|e| Failure::file(folder, &e))?;
         }

@@ -59,7 +59,10 @@ impl Supervisor<'_> {
     /// What follows from a generation's end.
     pub(super) fn after(&mut self, running: &Running, how: How, step: u64) -> Result<State, End> {
         match (how.cause, running.why()) {
-            (Cause::Done, _) => Err(Ok(())),
+            (Cause::Done, _) => {
+                self.done = true;
+                Err(Ok(()))
+            }
             (Cause::Stopped, _) => Err(Ok(())),
             (Cause::Reconfigured, Some(Why::Change(why))) => {
                 self.settle.clear();
@@ -166,6 +169,9 @@ impl Supervisor<'_> {
             Err(failure) => (failure.code as u8, failure.message.clone()),
         };
         self.journal.write(journal::Event::Finished { code, message });
+        if self.done && newest {
+            self.tell_done();
+        }
         end
     }
 }

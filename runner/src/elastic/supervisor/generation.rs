@@ -124,7 +124,9 @@ impl Supervisor<'_> {
             }
             Err(e) => return Err(Err(Failure::new(Code::Failed, e.to_string()))),
         }
-        self.launch(ranks).map_err(Err).map(State::Running)
+        let running = self.launch(ranks).map_err(Err)?;
+        self.tell_idle(&running);
+        Ok(State::Running(running))
     }
 
     fn launch(&mut self, ranks: u32) -> Result<Running, Failure> {

@@ -21,6 +21,7 @@ mod generation;
 mod job;
 mod loss;
 mod memory;
+mod news;
 mod reroute;
 mod seats;
 mod signs;
@@ -28,7 +29,7 @@ mod standby;
 mod trained;
 
 use super::journal::{self, Cause, Journal};
-use super::membership::{Lease, Membership, Node, Notice, TIME_TO_LIVE};
+use super::membership::{Lease, Membership, News, Node, Notice, TIME_TO_LIVE};
 use super::restarts::Restarts;
 use super::settle::Settle;
 use super::watch::Sign;
@@ -78,6 +79,10 @@ pub struct Supervisor<'a> {
     nodes: Vec<Node>,
     own: Vec<OwnNode>,
     disconnected: bool,
+    /// What it told the members last.
+    news: News,
+    /// Whether all steps are trained.
+    done: bool,
     /// What it said last of why it waits.
     said: String,
     /// Who is in the generation that runs or ran last, and how many ranks it has.
@@ -126,6 +131,8 @@ pub fn supervise(job: &Job, membership: &dyn Membership) -> Result<(), Failure> 
         nodes: vec![],
         own: vec![],
         disconnected: false,
+        news: News::default(),
+        done: false,
         said: String::new(),
         running: (vec![], 0),
         generation: newest,
@@ -178,6 +185,7 @@ impl Supervisor<'_> {
             return Ok(());
         }
         self.committed = self.kept()?;
+        self.begin_news();
         self.journal.write(journal::Event::Started {
             job: job.name.clone(),
             plan: job.plan_file.display().to_string(),
