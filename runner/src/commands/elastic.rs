@@ -4,7 +4,7 @@ mod meeting;
 pub mod members;
 
 use crate::args::{ElasticArgs, OnLossKind};
-use crate::checkpoint::remove_all;
+use crate::checkpoint::{FOLDER, newest, remove_all};
 use crate::data;
 use crate::elastic::membership::Node;
 use crate::elastic::{JOURNAL, Job, OnLoss, Session, Times, supervise, survival};
@@ -74,7 +74,23 @@ pub fn elastic(args: ElasticArgs) -> Result<(), Failure> {
             ..Times::default()
         },
     };
-    supervise(&job, meeting.membership())
+    let ended = supervise(&job, meeting.membership());
+    let alone = args.hosts.is_empty() && args.meeting.etcd.is_none();
+    if ended.is_err() && alone && is_ahead(&own.session.state(), &job.out) {
+        eprintln!(
+            "warning: the last step is in memory alone, in {}; it stays there: make room on the disk and \
+             start the job again, before this machine is restarted",
+            own.session.folder().display()
+        );
+        own.leave();
+    }
+    ended
+}
+
+/// Whether memory has a later step than the disk, which did not take it.
+fn is_ahead(state: &Path, out: &Path) -> bool {
+    let step = |folder: &Path| newest(folder).ok().flatten();
+    step(state) > step(&out.join(FOLDER))
 }
 
 /// The way to go on after a loss, of those that MPI has.

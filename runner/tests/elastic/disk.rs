@@ -68,6 +68,41 @@ fn a_folder_that_takes_nothing_is_a_warning() {
     assert_eq!(newest, Some(steps.len() as u64), "the last step is kept");
 }
 
+/// The disk is still full when the job is told to end: its state stays where it is, for the next start.
+const FULL_TO_THE_END: &str = r#"
+mkdir -p out && mount -t tmpfs -o size=16m tmpfs out || exit 99
+go() {
+  "$RUNNER" elastic plan.json --out out --job "$JOB" --settle 0.1 --steps 1000000 -- --threads 1 \
+    >> log 2>&1 &
+  job=$!
+}
+trained() { while [ "$(grep -c . out/rank-000.jsonl)" -le "$1" ]; do sleep 0.05; done; }
+go
+until [ -s out/rank-000.jsonl ]; do sleep 0.05; done
+cat /dev/zero > out/rest 2> /dev/null
+until grep -q 'metrics wait' log; do sleep 0.05; done
+kill -TERM $job; wait $job; [ $? = 1 ] || exit 7
+grep -q 'the last step is in memory alone' log || exit 6
+rm out/rest
+before=$(grep -c . out/rank-000.jsonl)
+go
+trained "$before"
+kill -TERM $job; wait $job; code=$?
+cp -a out result
+exit $code
+"#;
+
+#[test]
+fn a_disk_that_is_full_to_the_end_loses_no_step() {
+    let Some((dir, ended)) = on_a_small_disk("elastic-end", FULL_TO_THE_END) else { return };
+    let log = std::fs::read_to_string(dir.join("log")).unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}\n{log}");
+    assert!(!log.contains("trained again"), "{log}");
+    let steps = ledger(&dir.join("result"));
+    let (first, second): (Vec<_>, Vec<_>) = steps.into_iter().partition(|(_, number)| *number == 1);
+    assert!(first.last().unwrap().0 < second[0].0, "it went on: {first:?} {second:?}");
+}
+
 /// Runs a script with file systems of its own beside a plan; `None` where that cannot be.
 fn on_a_small_disk(name: &str, script: &str) -> Option<(PathBuf, Output)> {
     if !mpi() {

@@ -53,10 +53,7 @@ pub fn read(text: &str) -> Result<Workload, ImportError> {
             nodes.push(node(number, line)?);
         }
     }
-    if let Some(alone) = alone(&nodes, &edges) {
-        let what = format!("an edge of `{}` (is the file whole?)", alone.id);
-        return Err(ImportError::Missing { at: format!("line {}", alone.line), what });
-    }
+    let alone = alone(&nodes, &edges).map(|node| (node.line, node.id));
     let dropped = dropped(&nodes, &edges);
     let mut parts = Parts::default();
     let mut known = BTreeSet::new();
@@ -80,6 +77,10 @@ pub fn read(text: &str) -> Result<Workload, ImportError> {
         }
     }
     let (items, edges, _) = parts.assemble()?;
+    if let Some((line, id)) = alone {
+        let what = format!("an edge of `{id}` (is the file whole?)");
+        return Err(ImportError::Missing { at: format!("line {line}"), what });
+    }
     Ok(Workload { name: "profile".into(), samples: 1, items, edges, ..Workload::default() })
 }
 
