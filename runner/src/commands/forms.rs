@@ -35,11 +35,16 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
         let name = title(form);
         match cost(form, &case) {
             Ok(row) => say!(
-                "{name:<26} {:>12} {:>12} {:>12}  {}",
+                "{name:<26} {:>12} {:>12} {:>12}  {}{}",
                 row.step.to_string(),
                 row.peak.to_string(),
                 row.traffic.to_string(),
-                row.communications
+                row.communications,
+                if row.peak > cluster.device.memory {
+                    "; more memory than a device has"
+                } else {
+                    ""
+                }
             ),
             Err(why) => say!("{name:<26} {why}"),
         }

@@ -52,6 +52,9 @@ fn flags_change_what_they_say() {
     };
     let slow = ["reedbush-l", "--network", "1Mbit/s"];
     assert_ne!(forms(&slow), forms(&slow[..1]), "the network is not priced");
+    let small = forms(&["dgx-a100", "--memory", "1MiB"]);
+    assert!(small.contains("; more memory than a device has"), "{small}");
+    assert!(!forms(&["dgx-a100"]).contains("more memory than"), "it has 80 GiB");
     // What was measured for all-reduces goes with the network that it was measured on.
     wanted.network_collectives = Some(wanted.network);
     write(&dir, "measured.json", serde_json::to_string(&wanted).unwrap());
