@@ -238,11 +238,20 @@ pub fn cluster_title(name: &str) -> String {
     match name {
         "reedbush-l" => "Reedbush-L · P100".into(),
         "laptop" => "Laptop · CPU cores".into(),
+        "rtx4090" => "1 × RTX 4090 · 24 GB".into(),
+        "a100" => "1 × A100 · 80 GB".into(),
+        "h100" => "1 × H100 · 80 GB".into(),
+        "8x-rtx4090" => "8 × RTX 4090 · 24 GB".into(),
+        "8x-l4" => "8 × L4 · 24 GB".into(),
+        "8x-a10" => "8 × A10 · 24 GB".into(),
+        "4x-gh200" => "4 × GH200 · 96 GB".into(),
         "dgx-1-p100" => "DGX-1 · P100 16 GB".into(),
         "dgx-2" => "DGX-2 · V100 32 GB".into(),
+        "dgx-a100-40gb" => "DGX A100 · 40 GB".into(),
         "dgx-a100" => "DGX A100 · 80 GB".into(),
         "dgx-h100" => "DGX H100 · 80 GB".into(),
         "hgx-h200" => "HGX H200 · 141 GB".into(),
+        "hgx-b200" => "HGX B200 · 180 GB".into(),
         other => other.into(),
     }
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod cluster;
 mod communication;
 mod curves;
 mod elastic;
@@ -10,6 +11,7 @@ mod recompute;
 mod training;
 
 pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, Way};
+pub use cluster::{ClusterArgs, ClusterChanges};
 pub use communication::{Codec, CommunicationArgs};
 pub use curves::{CurvesArgs, Measure};
 pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
@@ -20,9 +22,8 @@ pub use training::{Storage, TrainingArgs};
 
 use crate::checkpoint::LATEST;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use pipewright_core::plan::Data;
+use pipewright_core::plan::{Data, STEPS_MAX};
 use pipewright_core::schedule::ScheduleKind;
-use pipewright_core::units::Bytes;
 use std::path::PathBuf;
 
 /// Plans and runs the parallel training of neural networks.
@@ -74,6 +75,8 @@ pub enum Command {
     Forms(FormsArgs),
     /// Fit the cost model to measurements: runner calibrate points.csv --layers 32
     Calibrate(CalibrateArgs),
+    /// List the presets of machines, or print one as a file: runner cluster dgx-a100 -o mine.json
+    Cluster(ClusterArgs),
     /// Measure a plan's operations and links here: runner profile plan.json -o cluster.json
     Profile(ProfileArgs),
     /// Less memory by computing again: runner recompute graph.json.gz --budget 0.5 -o sequence.json
@@ -136,7 +139,7 @@ pub struct RunArgs {
     /// The plan.
     pub plan: PathBuf,
     /// Steps to train, in place of the plan's.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=STEPS_MAX))]
     pub steps: Option<u64>,
     /// Seed, in place of the plan's.
     #[arg(long)]
@@ -189,7 +192,7 @@ pub struct RunArgs {
     /// has made, as a ReLU does; results have the same bits.
     #[arg(long, value_enum, default_value = "on")]
     pub cuda_fusion: Switch,
-    /// Threads that each rank computes with; 0 shares the cores among the ranks.
+    /// Threads that each rank computes with, at most four for each core; 0 shares the cores among the ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
     /// Crews of threads that share the trials of a plan that chooses its codec while training. Under
@@ -308,13 +311,13 @@ pub struct PlanArgs {
     /// Samples of an optimizer step.
     #[arg(long, default_value_t = 32)]
     pub mini_batch: u64,
-    /// reedbush-l, laptop, dgx-1-p100, dgx-2, dgx-a100, dgx-h100, hgx-h200, or a file that
-    /// `runner profile` wrote.
+    /// The machine: a preset, all of which `runner cluster` lists, or a file, such as `runner profile`
+    /// writes.
     #[arg(long, default_value = "laptop")]
     pub cluster: String,
-    /// Memory of each device, such as 16GiB or 800MB, in place of the cluster's.
-    #[arg(long, value_name = "SIZE")]
-    pub memory: Option<Bytes>,
+    /// What differs in it.
+    #[command(flatten)]
+    pub changes: ClusterChanges,
     /// What stages compute again instead of keeping it; open: auto with --memory, else nothing.
     #[arg(long, value_enum)]
     pub recompute: Option<Recompute>,
@@ -339,7 +342,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     pub weights: Option<String>,
     /// Steps to train.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(..=STEPS_MAX))]
     pub steps: u64,
     /// The file; `-` prints it.
     #[arg(short, long, default_value = "-")]
@@ -349,7 +352,7 @@ pub struct PlanArgs {
 impl PlanArgs {
     /// What stages compute again.
     pub fn recompute(&self) -> Recompute {
-        let open = if self.memory.is_some() { Recompute::Auto } else { Recompute::None };
+        let open = if self.changes.memory.is_some() { Recompute::Auto } else { Recompute::None };
         self.recompute.unwrap_or(open)
     }
 }
@@ -364,21 +367,24 @@ pub struct FormsArgs {
     #[command(flatten)]
     pub onnx: OnnxArgs,
     /// Devices.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub devices: u32,
     /// Pipelines side by side in the hybrid form; divides the devices.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: u32,
     /// Samples of an optimizer step.
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub mini_batch: u64,
     /// Parts of a mini-batch in pipelines.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub micro_batches: u32,
-    /// reedbush-l, laptop, dgx-1-p100, dgx-2, dgx-a100, dgx-h100, hgx-h200, or a file that
-    /// `runner profile` wrote.
+    /// The machine: a preset, all of which `runner cluster` lists, or a file, such as `runner profile`
+    /// writes.
     #[arg(long, default_value = "dgx-a100")]
     pub cluster: String,
+    /// What differs in it.
+    #[command(flatten)]
+    pub changes: ClusterChanges,
 }
 
 /// `runner calibrate`.
@@ -387,7 +393,7 @@ pub struct CalibrateArgs {
     /// Lines of m,d,seconds (micro-batches, stages, time of a step), or a run's trace.json.
     pub file: PathBuf,
     /// Layers of the network, for points.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub layers: Option<u64>,
     /// The plan whose run the trace shows; with -o.
     #[arg(long, requires = "output")]
@@ -486,7 +492,7 @@ pub struct ProfileArgs {
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,
     /// Times each operation is measured.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeats: u32,
     /// What computes: cpu or cuda.
     #[arg(long, value_enum, default_value = "cpu")]

@@ -9,14 +9,16 @@ pub mod collective;
 pub mod forms;
 pub mod import;
 pub mod memory;
+mod presets;
 mod profile;
 mod roofline;
 pub mod takisawa;
 pub mod transformer;
 mod workload;
 
-pub use cluster::{CLUSTERS, Cluster, ClusterError, Device, Efficiencies, Level, Link};
+pub use cluster::{Cluster, ClusterError, Device, Efficiencies, Level, Link};
 pub use codec_speed::CodecSpeed;
+pub use presets::CLUSTERS;
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample, SplitSample};
 pub use workload::{Edge, Item, NetworkError, Rules, Shard, Sync, Workload};
 

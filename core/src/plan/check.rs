@@ -1,6 +1,6 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
-use super::{BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, VERSION};
+use super::{BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, STEPS_MAX, VERSION};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
@@ -266,6 +266,9 @@ impl Plan {
         let planned = self.planned_batch();
         if !(1..=1 << 32).contains(&planned) {
             return refuse("resized.mini_batch", planned.to_string(), "between 1 and 2^32");
+        }
+        if self.steps > STEPS_MAX {
+            return refuse("steps", self.steps.to_string(), "at most 2^40");
         }
         let DataParallel { replicas, bucket, .. } = self.data_parallel;
         if !(1..=1 << 20).contains(&replicas) {

@@ -80,6 +80,11 @@ impl Data {
         }
     }
 
+    /// The file or folder that it names; none where samples are drawn.
+    pub fn path(&self) -> Option<&str> {
+        self.parts().1
+    }
+
     /// The kind's name and, for all kinds with files, where it lies.
     fn parts(&self) -> (&'static str, Option<&str>) {
         let (kind, path) = match self {

@@ -40,6 +40,9 @@ use serde::{Deserialize, Serialize};
 /// Version of the file format that this code writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
 
+/// Most steps that a plan may have: so many take centuries.
+pub const STEPS_MAX: u64 = 1 << 40;
+
 /// All that a run needs besides data and weights. Made by [`Draft::plan`] and
 /// [`Plan::from_json`], both of which check it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use pipewright_core::elastic::BatchRule;
+use pipewright_core::plan::STEPS_MAX;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +16,7 @@ pub struct MeetingArgs {
     /// Members meet in this etcd, http://HOST:2379 (several with commas), and may be on several
     /// machines; without it in the supervisor, on its machine.
     #[arg(long, value_name = "URL")]
+    #[cfg_attr(not(feature = "etcd"), arg(hide = true))]
     pub etcd: Option<String>,
 }
 
@@ -60,7 +62,7 @@ pub struct ElasticArgs {
     #[arg(long, value_name = "POLICY", default_value = "any")]
     pub policy: String,
     /// Steps to train, in place of the plan's; of the plan's mini-batch, whatever it becomes.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=STEPS_MAX))]
     pub steps: Option<u64>,
     /// What another number of replicas does to the mini-batch. keep: nothing, each has another share of
     /// it. scale:linear, scale:sqrt, scale:none: a replica's share stays, the mini-batch becomes k times

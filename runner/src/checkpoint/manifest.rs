@@ -3,6 +3,7 @@
 use super::seal::{is_whole, seal};
 use super::{CheckpointError, MANIFEST};
 use crate::execute::{LossScale, Skipped};
+use crate::files;
 use pipewright_core::adapt::History;
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::Graph;
@@ -146,7 +147,7 @@ impl Manifest {
             version: u64,
         }
         let path = folder.join(MANIFEST);
-        let text = match std::fs::read_to_string(&path) {
+        let text = match files::read_text(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == ErrorKind::InvalidData => {
                 return Err(CheckpointError::Manifest { path, why: "not text".into() });

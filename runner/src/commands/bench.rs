@@ -4,7 +4,7 @@ mod allreduce;
 mod codecs;
 mod gradient;
 
-use super::replace_text;
+use super::write_text;
 use crate::args::{Bench, BenchArgs};
 use crate::failure::Failure;
 use serde::Serialize;
@@ -27,7 +27,7 @@ fn prints_table(json: Option<&Path>) -> bool {
 fn write_json(path: Option<&Path>, rows: &impl Serialize) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let text = serde_json::to_string_pretty(rows).expect("rows are plain numbers and texts");
-    replace_text(path, &(text + "\n"))
+    write_text(path, &(text + "\n"))
 }
 
 /// Bytes a second, as tables show them.

@@ -8,13 +8,19 @@ use pipewright_core::timeline::{Trace, chrome};
 
 /// Runs the command.
 pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(&args.file).map_err(|e| Failure::file(&args.file, &e))?;
+    let text = super::read_text(&args.file)?;
     let file = args.file.display();
     if text.trim_start().starts_with(['{', '[']) {
         let trace = chrome::read(&text).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
         return from_trace(args, &trace);
     }
     let points = points(&text).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
+    if points.is_empty() {
+        let message = format!(
+            "{file}: no measurements: lines of m,d,seconds, such as 20,8,0.125, are wanted"
+        );
+        return Err(Failure::usage(message));
+    }
     let layers = args.layers.ok_or_else(|| {
         Failure::usage("--layers is missing: points of (m, d, seconds) need the network's layers")
     })?;

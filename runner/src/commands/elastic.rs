@@ -4,12 +4,13 @@ mod meeting;
 pub mod members;
 
 use crate::args::{ElasticArgs, OnLossKind};
-use crate::checkpoint::remove_all;
+use crate::checkpoint::{FOLDER, newest, remove_all};
 use crate::data;
 use crate::elastic::membership::Node;
 use crate::elastic::{JOURNAL, Job, OnLoss, Session, Times, supervise, survival};
 use crate::failure::{Code, Failure};
 use crate::fence;
+use crate::lock::{Lock, LockError};
 use meeting::Meeting;
 use pipewright_core::elastic::{Policy, ScalePolicy, Script, Together};
 use pipewright_core::plan::Plan;
@@ -36,7 +37,7 @@ pub fn elastic(args: ElasticArgs) -> Result<(), Failure> {
             "a job called `{name}` runs on this machine; give this one another --job"
         )));
     };
-    begin(&args)?;
+    let _lock = begin(&args, &name)?;
     let nodes = match args.hosts.is_empty() {
         true => vec![node(&host, args.slots.unwrap_or(plan.ranks()), &host)],
         false => args.hosts.iter().map(|text| of_host(text)).collect::<Result<_, _>>()?,
@@ -73,7 +74,23 @@ pub fn elastic(args: ElasticArgs) -> Result<(), Failure> {
             ..Times::default()
         },
     };
-    supervise(&job, meeting.membership())
+    let ended = supervise(&job, meeting.membership());
+    let alone = args.hosts.is_empty() && args.meeting.etcd.is_none();
+    if ended.is_err() && alone && is_ahead(&own.session.state(), &job.out) {
+        eprintln!(
+            "warning: the last step is in memory alone, in {}; it stays there: make room on the disk and \
+             start the job again, before this machine is restarted",
+            own.session.folder().display()
+        );
+        own.leave();
+    }
+    ended
+}
+
+/// Whether memory has a later step than the disk, which did not take it.
+fn is_ahead(state: &Path, out: &Path) -> bool {
+    let step = |folder: &Path| newest(folder).ok().flatten();
+    step(state) > step(&out.join(FOLDER))
 }
 
 /// The way to go on after a loss, of those that MPI has.
@@ -97,10 +114,21 @@ fn check(plan: &Plan) -> Result<u64, Failure> {
     Ok(data.train.len())
 }
 
-/// Makes the run's folder, and removes what is to be replaced in it.
-fn begin(args: &ElasticArgs) -> Result<(), Failure> {
+/// Makes the run's folder, takes it, and removes what is to be replaced in it. Where another supervisor of
+/// this job, on another host, has the folder, this one may wait for its turn.
+fn begin(args: &ElasticArgs, job: &str) -> Result<Option<Lock>, Failure> {
     let out = &args.out;
     std::fs::create_dir_all(out).map_err(|e| Failure::file(out, &e))?;
+    let lock = match Lock::take(out, Some(job)) {
+        Err(LockError::Held { holder, .. })
+            if args.meeting.etcd.is_some()
+                && !args.overwrite
+                && holder.job.as_deref() == Some(job) =>
+        {
+            None
+        }
+        taken => taken.map_err(|e| Failure::usage(e.to_string()))?,
+    };
     if args.overwrite {
         remove_all(out).map_err(|e| Failure::usage(e.to_string()))?;
         for name in ["result.json", JOURNAL, fence::FILE] {
@@ -112,7 +140,7 @@ fn begin(args: &ElasticArgs) -> Result<(), Failure> {
             }
         }
     }
-    Ok(())
+    Ok(lock)
 }
 
 /// The job that trains in this folder.
@@ -148,7 +176,7 @@ fn policy(text: &str) -> Result<Box<dyn ScalePolicy>, Failure> {
             return Ok(Box::new(part.parse::<Policy>().map_err(|e| wrong(e.to_string()))?));
         }
         let path = Path::new(part);
-        let script = std::fs::read_to_string(path).map_err(|e| Failure::file(path, &e))?;
+        let script = super::read_text(path)?;
         Ok(Box::new(Script::compile(part, &script).map_err(|e| wrong(e.to_string()))?))
     };
     Ok(Box::new(Together(text.split('+').map(one).collect::<Result<_, _>>()?)))

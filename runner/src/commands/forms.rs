@@ -10,14 +10,14 @@ use pipewright_core::partition::balanced;
 
 /// Runs the command.
 pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
-    let mut cluster = super::plan::read_cluster(&args.cluster)?;
+    let mut cluster = super::cluster::read_cluster(&args.cluster, &args.changes)?;
     let model = super::model::read_model(&args.model, &args.onnx, &mut cluster)?;
     let usage = |e: String| Failure::usage(e);
     let graph = model.graph().map_err(|e| usage(e.to_string()))?;
     let costs = Costs::new(&graph, &cluster, args.mini_batch, Precision::F32);
     let work = Workload::of(&graph, &costs);
     let devices = args.devices;
-    let stages = [(Form::Pipeline, devices), (Form::Hybrid, devices / args.replicas.max(1))];
+    let stages = [(Form::Pipeline, devices), (Form::Hybrid, devices / args.replicas)];
     say!("{} on {devices} devices of {}, mini-batch {}", args.model, cluster.name, args.mini_batch);
     say!("{:<26} {:>12} {:>12} {:>12}  communications", "form", "step", "memory", "sent");
     for form in FORMS {
@@ -35,11 +35,16 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
         let name = title(form);
         match cost(form, &case) {
             Ok(row) => say!(
-                "{name:<26} {:>12} {:>12} {:>12}  {}",
+                "{name:<26} {:>12} {:>12} {:>12}  {}{}",
                 row.step.to_string(),
                 row.peak.to_string(),
                 row.traffic.to_string(),
-                row.communications
+                row.communications,
+                if row.peak > cluster.device.memory {
+                    "; more memory than a device has"
+                } else {
+                    ""
+                }
             ),
             Err(why) => say!("{name:<26} {why}"),
         }

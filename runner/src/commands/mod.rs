@@ -1,16 +1,18 @@
 //! The subcommands, one a file.
 
-/// Prints a line. Whoever reads may have enough and close the pipe: that is no error.
+/// Prints a line. Whoever reads may have enough and close the pipe: that is no error. What else happens
+/// is told at the end of the command.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write;
-        let _ = writeln!(std::io::stdout(), $($text)*);
+        $crate::commands::said(writeln!(std::io::stdout(), $($text)*));
     }};
 }
 
 mod bench;
 mod calibrate;
 mod check;
+mod cluster;
 mod curves;
 mod devices;
 mod elastic;
@@ -30,16 +32,30 @@ mod simulate;
 
 use crate::args::{Cli, Command};
 use crate::failure::{Code, Failure};
+use crate::files;
+use crate::transport::launched_rank;
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::Plan;
 use pipewright_kernels::cpu::without_kernel;
-use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
-/// Runs the command; errors are printed once, and their code is returned.
+/// Whether a command is one that several processes run together.
+fn is_for_ranks(command: &Command) -> bool {
+    matches!(command, Command::Run(_) | Command::Profile(_) | Command::Bench(_))
+}
+
+/// Runs the command; errors are printed once, and their code is returned. What needs no ranks is done by the
+/// first process where a launcher started several.
 pub fn main(cli: Cli) -> ExitCode {
+    if let Some(rank) = launched_rank().filter(|rank| *rank > 0 && !is_for_ranks(&cli.command)) {
+        if rank == 1 {
+            eprintln!("note: this command is for one process: the launcher's first one runs it");
+        }
+        return ExitCode::SUCCESS;
+    }
     let result = match cli.command {
         Command::Run(args) => run::run(args),
         Command::Elastic(args) => elastic::elastic(args),
@@ -53,6 +69,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Export(args) => export::export(&args),
         Command::Forms(args) => forms::forms(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
+        Command::Cluster(args) => cluster::cluster(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Recompute(args) => recompute::recompute(&args),
         Command::Bench(args) => bench::bench(&args),
@@ -60,7 +77,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Devices(args) => devices::devices(&args),
         Command::Schema => schema::schema(),
     };
-    match result {
+    match result.and_then(|()| UNSAID.get().map_or(Ok(()), |e| Err(printed(e)))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
@@ -71,9 +88,24 @@ pub fn main(cli: Cli) -> ExitCode {
     }
 }
 
+/// Why a line was not printed, the first one.
+static UNSAID: OnceLock<std::io::Error> = OnceLock::new();
+
+fn said(result: std::io::Result<()>) {
+    if let Err(e) = result
+        && e.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = UNSAID.set(e);
+    }
+}
+
+fn printed(error: &std::io::Error) -> Failure {
+    Failure::usage(format!("standard output: {error}"))
+}
+
 /// Reads and checks a plan file.
 fn read_plan(path: &Path) -> Result<Plan, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+    let text = files::read_text(path).map_err(|e| match e.kind() {
         ErrorKind::InvalidData => {
             Failure::new(Code::Plan, format!("{}: not a plan: not text", path.display()))
         }
@@ -96,42 +128,19 @@ fn runnable(graph: &Graph) -> Result<(), Failure> {
     ))
 }
 
-/// Writes a file, or prints it when the path is `-`.
+/// Reads a text; what is too long for any that is accepted is refused.
+fn read_text(path: &Path) -> Result<String, Failure> {
+    files::read_text(path).map_err(|e| Failure::file(path, &e))
+}
+
+/// Writes a file that is the old one or the whole new one at every moment, or prints the text when the
+/// path is `-`.
 fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
     if path == Path::new("-") {
         return match std::io::stdout().write_all(text.as_bytes()) {
-            Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Failure::file(path, &e)),
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(printed(&e)),
             _ => Ok(()),
         };
     }
-    make_folder_of(path)?;
-    std::fs::write(path, text).map_err(|e| Failure::file(path, &e))
-}
-
-/// Writes a file that is the old one or the whole new one at every moment, or prints the text when
-/// the path is `-`.
-fn replace_text(path: &Path, text: &str) -> Result<(), Failure> {
-    // What is there and no file, a terminal or a pipe, is written to as it stands.
-    let special = std::fs::metadata(path).is_ok_and(|there| !there.is_file());
-    let Some(name) = path.file_name().filter(|_| path != Path::new("-") && !special) else {
-        return write_text(path, text);
-    };
-    let mut beside_name = OsString::from(".");
-    beside_name.push(name);
-    beside_name.push(format!("-{}", std::process::id()));
-    let beside = path.with_file_name(beside_name);
-    make_folder_of(path)?;
-    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
-    written.map_err(|e| {
-        // It may not even be there.
-        let _ = std::fs::remove_file(&beside);
-        Failure::file(path, &e)
-    })
-}
-
-fn make_folder_of(path: &Path) -> Result<(), Failure> {
-    match path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        Some(folder) => std::fs::create_dir_all(folder).map_err(|e| Failure::file(folder, &e)),
-        None => Ok(()),
-    }
+    files::replace(path, text).map_err(|e| Failure::file(path, &e))
 }

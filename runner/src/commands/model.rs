@@ -2,12 +2,17 @@
 
 use crate::args::OnnxArgs;
 use crate::failure::Failure;
+use crate::files;
 use crate::onnx::OnnxFile;
 use pipewright_core::cost::{Cluster, import};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::Model;
+use std::io::ErrorKind;
 use std::path::Path;
+
+/// Longest ONNX file, as Protocol Buffers have it; weights may lie in others.
+const ONNX_MAX: u64 = 2 << 30;
 
 /// A preset's name, an ONNX file, or a profile file, whose times become the cluster's.
 pub(super) fn read_model(
@@ -23,16 +28,58 @@ pub(super) fn read_model(
     if is_onnx {
         return Ok(Model::Graph(read_onnx(path, onnx)?));
     }
-    if !path.is_file() {
-        let preset: Preset = name.parse().map_err(|e| Failure::usage(format!("{e}")))?;
+    if !path.exists() || path.is_dir() {
+        let preset: Preset = name.parse().map_err(|e| not_here(name, &format!("{e}")))?;
         return Ok(Model::Preset(preset));
     }
-    let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, &e))?;
+    let text = match files::read_text(path) {
+        Ok(text) if is_configuration(&text) => {
+            return Err(no_network(name, "a configuration of Hugging Face, not a network"));
+        }
+        Ok(text) => text,
+        Err(e) if e.kind() == ErrorKind::InvalidData => {
+            let weights = ["pt", "pth", "bin", "ckpt", "safetensors", "h5", "npz"];
+            let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+            let is_weights = weights.contains(&end.to_ascii_lowercase().as_str());
+            let what =
+                if is_weights { "weights without their network" } else { "no text, so no profile" };
+            return Err(no_network(name, what));
+        }
+        Err(e) => return Err(Failure::file(path, &e)),
+    };
     let named = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("profile");
     let work = import::read(named, &text).map_err(|e| Failure::usage(format!("{name}: {e}")))?;
     let (graph, profile) = work.network().map_err(|e| Failure::usage(format!("{name}: {e}")))?;
     cluster.profile = Some(profile);
     Ok(Model::Graph(graph))
+}
+
+/// The way from PyTorch.
+const EXPORT: &str =
+    "export the module: torch.onnx.export(model, example, \"net.onnx\"), then --model net.onnx";
+
+fn no_network(name: &str, what: &str) -> Failure {
+    Failure::usage(format!("{name}: {what}; {EXPORT}"))
+}
+
+/// No file and no preset.
+fn not_here(name: &str, unknown: &str) -> Failure {
+    match name.contains('/') {
+        true => Failure::usage(format!(
+            "{name}: there is no such file, and models are not fetched from anywhere; {EXPORT}"
+        )),
+        false => Failure::usage(unknown),
+    }
+}
+
+/// Whether a text is what Hugging Face's `config.json` is.
+fn is_configuration(text: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Configuration {
+        #[serde(rename = "model_type")]
+        _model: String,
+    }
+    serde_json::from_str::<Configuration>(text).is_ok()
 }
 
 /// Whether a model's name is that of an ONNX file.
@@ -42,6 +89,13 @@ pub(super) fn is_onnx(path: &Path) -> bool {
 
 /// The network of an ONNX file; what was assumed and what is not supported is printed.
 fn read_onnx(path: &Path, args: &OnnxArgs) -> Result<Graph, Failure> {
+    if std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > ONNX_MAX) {
+        return Err(Failure::usage(format!(
+            "{}: longer than {} GiB, the most that an ONNX file may have; keep weights in a file beside it",
+            path.display(),
+            ONNX_MAX >> 30
+        )));
+    }
     let file = OnnxFile::open(path, &args.options()?).map_err(|e| Failure::usage(e.to_string()))?;
     let imported = file.imported();
     for warning in &imported.warnings {

@@ -5,9 +5,10 @@ mod rank;
 mod recompute;
 mod search;
 
+use super::cluster::read_cluster;
 use super::model::{is_onnx, read_model};
 use crate::args::{Parallel, PlanArgs, Split};
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
 use pipewright_core::onnx::module_of_node;
@@ -24,8 +25,7 @@ const SEED: &str = "seed";
 
 /// Runs the command.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
-    let mut cluster = read_cluster(&args.cluster)?;
-    cluster.device.memory = args.memory.unwrap_or(cluster.device.memory);
+    let mut cluster = read_cluster(&args.cluster, &args.changes)?;
     let model = args.training.model(read_model(&args.model, &args.onnx, &mut cluster)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     let mut draft = Draft::new(model, cluster, vec![]);
@@ -60,6 +60,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         given => given.map(str::to_owned),
     };
     super::write_text(&args.output, &plan.to_json())?;
+    absent(&plan);
     let timeline = &prediction.timeline;
     eprintln!(
         "{} on {}, {}, {}: predicted {} per step, bubble {:.1} %",
@@ -72,6 +73,15 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     );
     recompute::report(&plan, &prediction);
     Ok(())
+}
+
+/// Warns of what a run needs and is not here: it may be where the plan runs.
+fn absent(plan: &Plan) {
+    for (flag, path) in [("--data", plan.data.path()), ("--weights", plan.weights.as_deref())] {
+        if let Some(path) = path.filter(|path| !Path::new(path).exists()) {
+            eprintln!("warning: {flag}: {path} is not here; the plan runs where it is");
+        }
+    }
 }
 
 fn counted(count: u32, one: &str, several: &str) -> String {
@@ -205,16 +215,4 @@ fn named_cuts(names: &[String], graph: &Graph) -> Result<Vec<u32>, Failure> {
         )
     };
     names.iter().map(find).collect()
-}
-
-/// A preset's name or a cluster file.
-pub(super) fn read_cluster(name: &str) -> Result<Cluster, Failure> {
-    if !Path::new(name).exists() {
-        return Cluster::preset(name).map_err(|e| Failure::usage(e.to_string()));
-    }
-    let text = std::fs::read_to_string(name).map_err(|e| Failure::file(Path::new(name), &e))?;
-    let cluster: Cluster = serde_json::from_str(&text)
-        .map_err(|e| Failure::new(Code::Usage, format!("{name}: not a cluster: {e}")))?;
-    cluster.check().map_err(|e| Failure::usage(format!("{name}: {e}")))?;
-    Ok(cluster)
 }

@@ -44,7 +44,7 @@ fn threads(args: &ProfileArgs) -> Result<(), Failure> {
     let parts: Vec<Result<Option<Cluster>, Failure>> = std::thread::scope(|scope| {
         let start = |mut transport| {
             let (plan, device) = (&plan, &device);
-            let effort = Effort { copies, repeats: args.repeats.max(1) };
+            let effort = Effort { copies, repeats: args.repeats };
             scope.spawn(move || part(&mut transport, (plan, device), effort))
         };
         let threads: Vec<_> = transports.into_iter().map(start).collect();
@@ -68,7 +68,7 @@ fn processes(args: &ProfileArgs) -> Result<(), Failure> {
     let begun =
         super::read_plan(&args.plan).and_then(|plan| Ok((plan, Device::new(args.device, true)?)));
     let (mut transport, (plan, device)) = super::run::together(transport, begun)?;
-    let effort = Effort { copies: transport.ranks(), repeats: args.repeats.max(1) };
+    let effort = Effort { copies: transport.ranks(), repeats: args.repeats };
     let measured = part(&mut transport, (&plan, &device), effort);
     let written = measured.and_then(|cluster| match cluster {
         Some(cluster) => write(args, &plan, &cluster),

@@ -6,8 +6,8 @@ mod plot;
 mod progress;
 mod search;
 
-use super::plan::read_cluster;
-use crate::args::RecomputeArgs;
+use super::cluster::read_cluster;
+use crate::args::{ClusterChanges, RecomputeArgs};
 use crate::failure::{Code, Failure};
 use output::Context;
 use pipewright_core::cost::{CLUSTERS, Cluster};
@@ -42,14 +42,14 @@ pub fn recompute(args: &RecomputeArgs) -> Result<(), Failure> {
         stop: stop.clone(),
     };
     let bound = least_peak(problem);
+    if let Goal::Budget(limit) = goal
+        && limit < bound
+    {
+        return Err(impossible(limit, &without, bound));
+    }
     let quiet = args.json || args.output.as_deref() == Some(Path::new("-"));
     let mut progress = Progress::new(quiet, effort.threads, goal, without.cost, bound);
-    let reachable = match goal {
-        // Out of reach: as little as possible.
-        Goal::Budget(limit) => Goal::Budget(limit.max(bound)),
-        Goal::Front => Goal::Front,
-    };
-    let found = search(problem, &graph.forward(), reachable, &effort, &mut progress);
+    let found = search(problem, &graph.forward(), goal, &effort, &mut progress);
     progress.finish();
     let context = Context { args, graph: &graph, without: &without, bound, begun, found: &found };
     match goal {
@@ -92,7 +92,7 @@ fn goal(args: &RecomputeArgs, graph: &GraphFile, peak: u64) -> Result<Goal, Fail
 /// A cluster by name or file, or the preset whose name, or whose device's name, has these letters.
 fn device(name: &str) -> Result<Cluster, Failure> {
     if Path::new(name).exists() || CLUSTERS.contains(&name) {
-        return read_cluster(name);
+        return read_cluster(name, &ClusterChanges::default());
     }
     let letters = name.to_lowercase();
     let presets = CLUSTERS.into_iter().filter_map(|preset| Cluster::preset(preset).ok());
@@ -109,23 +109,35 @@ fn device(name: &str) -> Result<Cluster, Failure> {
     }
 }
 
+/// No sequence can be within the limit: nothing is searched.
+fn impossible(limit: u64, without: &Answer, bound: u64) -> Failure {
+    let share = |bytes: u64| percent(bytes as f64, without.cost.peak as f64);
+    let message = format!(
+        "the budget of {} ({}) cannot be met: no sequence needs less than {} ({}); give more memory",
+        Bytes(limit),
+        share(limit),
+        Bytes(bound),
+        share(bound)
+    );
+    Failure::new(Code::Hardware, message)
+}
+
 /// Whether the best answer is within the limit.
 fn within(limit: u64, best: &Answer, without: &Answer, bound: u64) -> Result<(), Failure> {
     if best.cost.peak <= limit {
         return Ok(());
     }
     let share = |bytes: u64| percent(bytes as f64, without.cost.peak as f64);
-    let (found, cannot) = (best.cost.peak, limit < bound);
+    let found = best.cost.peak;
     let message = format!(
         "the budget of {} ({}) was not met: the least memory found is {} ({}), and no sequence \
-         needs less than {} ({}); {}",
+         needs less than {} ({}). Give more memory, or more --seconds; nothing was written",
         Bytes(limit),
         share(limit),
         Bytes(found),
         share(found),
         Bytes(bound),
-        share(bound),
-        if cannot { "give more memory" } else { "give more memory, or more --seconds" }
+        share(bound)
     );
     Err(Failure::new(Code::Hardware, message))
 }

@@ -1,9 +1,11 @@
 //! `runner run`: trains by a plan, each rank a thread or an MPI process.
 
+mod asked;
 mod gpu;
 mod launch;
 mod output;
 mod state;
+mod stop;
 #[cfg(feature = "mpi")]
 mod survive;
 
@@ -19,15 +21,16 @@ use crate::failure::{Code, Failure};
 use crate::report::{Metrics, Outcome, Progress, ReportError, summary};
 use crate::train::{Context, StopFlag, TrainError, predictions, train};
 use crate::transport::{Transport, TransportError, launched_by_mpi};
+use asked::{nothing_is_trained, plan_of, threads};
 #[cfg(feature = "mpi")]
 pub(super) use launch::together;
 use output::Output;
 use pipewright_core::plan::{Data, Instruction, Plan, Program};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::units::Bytes;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use state::{Parts, State};
 use std::sync::{Arc, OnceLock};
+pub(super) use stop::stop_flag;
 
 /// A run, before its ranks start.
 struct Run {
@@ -88,21 +91,6 @@ fn processes(args: &RunArgs) -> Result<Option<u32>, Failure> {
     }
 }
 
-/// Refuses options that make no sense where nothing is trained.
-fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
-    let given = [
-        ("--save-every", args.save_every.is_some()),
-        ("--resume", args.resume.is_some()),
-        ("--weights", args.weights.is_some()),
-        ("--eval-every", args.eval_every > 0),
-    ];
-    let Some((flag, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
-    Err(Failure::usage(format!(
-        "{flag} with --device model: nothing is trained there, so there are no weights; \
-         leave one of them out"
-    )))
-}
-
 /// Memory of a rank with this program: its arena, and copies of what lasts where trials are made.
 fn memory(plan: &Plan, program: &Program) -> Bytes {
     let copies =
@@ -142,54 +130,6 @@ fn fits(
     ))
 }
 
-/// Threads of each rank: the machine's cores shared among its ranks, unless given.
-fn threads(args: &RunArgs, ranks: u32) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    match args.threads {
-        0 => (cores / ranks as usize).max(1),
-        given => given,
-    }
-}
-
-/// A flag that SIGINT, SIGTERM and SIGUSR1 set; the second SIGINT ends the process at once. SIGUSR1
-/// is the one that mpirun passes on to its ranks without ending them a second later.
-pub(super) fn stop_flag() -> Result<StopFlag, Failure> {
-    let flag = StopFlag::default();
-    let now = i32::from(Code::Interrupted as u8);
-    let register = || -> std::io::Result<()> {
-        signal_hook::flag::register_conditional_shutdown(SIGINT, now, flag.clone())?;
-        signal_hook::flag::register(SIGINT, flag.clone())?;
-        signal_hook::flag::register(SIGTERM, flag.clone())?;
-        signal_hook::flag::register(SIGUSR1, flag.clone())?;
-        // A file at its size limit is an error of the write, not the end of the process.
-        signal_hook::flag::register(SIGXFSZ, StopFlag::default())?;
-        Ok(())
-    };
-    register().map_err(|e| Failure::new(Code::Failed, format!("signals: {e}")))?;
-    Ok(flag)
-}
-
-/// The plan with what the command line says instead, for so many ranks as there are processes.
-fn plan_of(args: &RunArgs, process: Option<(u32, u32, u32)>) -> Result<Plan, Failure> {
-    if args.transport == TransportKind::Nccl && args.device != DeviceKind::Cuda {
-        return Err(Failure::usage("--transport nccl is between GPUs: add --device cuda"));
-    }
-    let mut plan = super::read_plan(&args.plan)?;
-    plan.steps = args.steps.unwrap_or(plan.steps);
-    plan.seed = args.seed.unwrap_or(plan.seed);
-    plan.training.skip_nonfinite = args.skip_nonfinite.or(plan.training.skip_nonfinite);
-    if let Some((_, ranks, _)) = process.filter(|(_, ranks, _)| *ranks != plan.ranks()) {
-        let message = super::check::wrong_ranks(&plan, ranks, "mpirun");
-        return Err(Failure::new(Code::Hardware, message));
-    }
-    if args.crews > 1 && plan.communication.choose.is_none() {
-        return Err(Failure::usage(
-            "--crews share trials, and this plan makes none: runner plan --choose ..",
-        ));
-    }
-    Ok(plan)
-}
-
 impl Run {
     /// Everything that can go wrong before training does so here. `process` is this rank, the
     /// number of ranks and the crew where they are processes; `seat` is its in an elastic job.
@@ -199,6 +139,7 @@ impl Run {
         seat: Option<Seat>,
     ) -> Result<Self, Failure> {
         let mut plan = plan_of(args, process)?;
+        let threads = threads(args, plan.ranks())?;
         let prediction = predict(&plan)?;
         let modelled = args.device == DeviceKind::Model;
         let gpus = match args.device {
@@ -230,7 +171,6 @@ impl Run {
         if first {
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
         }
-        let threads = threads(args, plan.ranks());
         let stop = stop_flag()?;
         Ok(Self {
             plan,

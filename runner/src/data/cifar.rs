@@ -55,6 +55,14 @@ fn training_files(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
         let expected = format!("CIFAR-10's binary version, data_batch_1.bin and so on{hint}");
         return Err(DataError::Missing { path: dir.join("data_batch_1.bin"), expected });
     }
+    let whole = (1..).zip(&numbers).find(|(wanted, found)| wanted != *found);
+    if let Some((missing, _)) = whole {
+        let expected = format!("the batch before data_batch_{}.bin", numbers[numbers.len() - 1]);
+        return Err(DataError::Missing {
+            path: dir.join(format!("data_batch_{missing}.bin")),
+            expected,
+        });
+    }
     Ok(numbers.iter().map(|n| dir.join(format!("data_batch_{n}.bin"))).collect())
 }
 
@@ -161,16 +169,22 @@ mod tests {
     #[test]
     fn batches_are_joined_in_numerical_order() {
         let folder = Folder::new("cifar");
-        folder.write("data_batch_10.bin", &records(&[&[5]]));
-        folder.write("data_batch_2.bin", &records(&[&[3], &[4]]));
+        for (number, labels) in (1..=10).map(|n: u8| (n, [n % 10])) {
+            folder.write(&format!("data_batch_{number}.bin"), &records(&[&labels]));
+        }
+        folder.write("data_batch_2.bin", &records(&[&[3], &[5]]));
         folder.write("test_batch.bin", &records(&[&[7]]));
         let data = Data::Cifar10 { dir: folder.text() };
         let set = open(&data, &classes(&IMAGE, 10), 0).unwrap();
-        assert_eq!([0, 1, 2].map(|i| set.train.label(i)), [3, 4, 5]);
+        assert_eq!([0, 1, 2, 3, 10].map(|i| set.train.label(i)), [1, 3, 5, 3, 0]);
         assert!(values(&set.train, 2).iter().all(|&v| v == 100.0 / 255.0));
         assert_eq!((set.test.len(), set.test.label(0)), (1, 7));
         let text = error(&data, &classes(&[32, 32, 3], 10));
         assert!(text.contains("the model takes [32, 32, 3]"), "{text}");
+        fs::remove_file(folder.path("data_batch_3.bin")).unwrap();
+        let text = error(&data, &classes(&IMAGE, 10));
+        assert!(text.contains("data_batch_3.bin: not found; expected the batch before"), "{text}");
+        folder.write("data_batch_3.bin", &records(&[&[3]]));
         fs::remove_file(folder.path("test_batch.bin")).unwrap();
         let text = error(&data, &classes(&[3072], 10));
         assert!(text.contains("test_batch.bin: not found"), "{text}");

@@ -38,6 +38,8 @@ pub struct Owned {
     /// The folder.
     pub session: Session,
     _lock: File,
+    /// Whether the folder stays for the next one.
+    stays: bool,
 }
 
 impl Session {
@@ -90,7 +92,7 @@ impl Session {
             std::fs::remove_dir_all(self.state())?;
         }
         std::fs::write(&whose, out.as_os_str().as_bytes())?;
-        Ok(Some(Owned { session: self, _lock: lock }))
+        Ok(Some(Owned { session: self, _lock: lock, stays: false }))
     }
 
     /// Empties what belongs to one generation alone: ranks that are killed remove nothing.
@@ -142,8 +144,18 @@ impl Session {
     }
 }
 
+impl Owned {
+    /// Ends this process's ownership and leaves the folder to the next supervisor of the job.
+    pub fn leave(mut self) {
+        self.stays = true;
+    }
+}
+
 impl Drop for Owned {
     fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
         // Nobody is left to hear of an error; the next job of this name takes the folder over.
         let _ = std::fs::remove_dir_all(self.session.folder());
     }

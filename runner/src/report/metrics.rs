@@ -1,11 +1,12 @@
 //! Metrics of one rank: a JSON object a line in `rank-NNN.jsonl`.
 
 use super::ReportError;
+use super::lines::Lines;
 use crate::fence::Fence;
 use pipewright_core::adapt::Chosen;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,7 +18,7 @@ const BEHIND: Duration = Duration::from_millis(200);
 
 /// Where a rank's metrics go.
 pub struct Metrics {
-    file: Option<(PathBuf, BufWriter<File>)>,
+    file: Option<Lines>,
     /// When the last lines were handed to the system.
     flushed: Option<Instant>,
     /// Where rank 0 keeps choices; the file is made with the first.
@@ -124,7 +125,8 @@ impl Metrics {
             false => None,
         };
         let folder = (rank == 0).then(|| folder.to_owned());
-        Ok(Self { file: Some((path, BufWriter::new(file))), flushed: None, choices, folder, fence })
+        let lines = Lines::new(path, file, fence.is_some());
+        Ok(Self { file: Some(lines), flushed: None, choices, folder, fence })
     }
 
     /// Adds a choice; rank 0 alone keeps them.
@@ -149,10 +151,9 @@ impl Metrics {
     /// # Errors
     /// When the disk does not take them.
     pub fn flush(&mut self) -> Result<(), ReportError> {
-        let Some((path, file)) = &mut self.file else { return Ok(()) };
+        let Some(lines) = &mut self.file else { return Ok(()) };
         self.fence.as_ref().map_or(Ok(()), Fence::check)?;
-        file.flush()
-            .map_err(|source| ReportError::Write { path: path.display().to_string(), source })
+        lines.flush()
     }
 
     /// Adds a step; its moment is now.
@@ -160,14 +161,11 @@ impl Metrics {
     /// # Errors
     /// When the disk does not take it.
     pub fn step(&mut self, record: StepRecord) -> Result<(), ReportError> {
-        let Some((path, file)) = &mut self.file else { return Ok(()) };
+        let Some(lines) = &mut self.file else { return Ok(()) };
         self.fence.as_ref().map_or(Ok(()), Fence::check)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let record = StepRecord { unix_ms: Some(now.as_millis() as u64), ..record };
-        serde_json::to_writer(&mut *file, &record)
-            .map_err(std::io::Error::from)
-            .and_then(|()| file.write_all(b"\n"))
-            .map_err(|source| ReportError::Write { path: path.display().to_string(), source })?;
+        lines.push(&record);
         if self.flushed.is_none_or(|moment| moment.elapsed() >= BEHIND) {
             self.flushed = Some(Instant::now());
             self.flush()?;

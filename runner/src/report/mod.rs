@@ -4,6 +4,7 @@ mod curve;
 mod difference;
 mod error;
 mod history;
+mod lines;
 mod metrics;
 mod outcome;
 mod progress;

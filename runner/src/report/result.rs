@@ -3,9 +3,9 @@
 
 use super::{Difference, Outcome};
 use crate::device::Graphs;
+use crate::files;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How far a run came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,12 +116,6 @@ impl ResultRecord {
     /// When the disk does not take it.
     pub fn write(&self, folder: &Path) -> std::io::Result<()> {
         let text = serde_json::to_string_pretty(self).expect("plain data");
-        // Ranks may fail together, as threads or as processes: each writes a file of its own
-        // before it renames.
-        static WRITES: AtomicU64 = AtomicU64::new(0);
-        let number = WRITES.fetch_add(1, Ordering::Relaxed);
-        let beside = folder.join(format!(".result-{}-{number}.json", std::process::id()));
-        std::fs::write(&beside, text + "\n")?;
-        std::fs::rename(beside, folder.join("result.json"))
+        files::replace(&folder.join("result.json"), text + "\n")
     }
 }

@@ -65,6 +65,9 @@ pub struct Context<'a> {
 /// Steps that warm caches up and are left out of the median, when there are enough others.
 const WARM_UP: usize = 3;
 
+/// Steps for whose times there is room from the beginning; what more of them take comes with them.
+const TIMES_AT_ONCE: u64 = 1 << 16;
+
 /// Trains as the plan says, then evaluates.
 ///
 /// # Errors
@@ -84,7 +87,8 @@ pub fn train<T: Transport>(
     let at = |step| move |source| RunError::Agreement { step, source };
     rank.transport.barrier().map_err(at(0))?;
     let begin = rank.transport.now_ns();
-    let times = Vec::with_capacity(context.steps.saturating_sub(first) as usize);
+    let left = context.steps.saturating_sub(first);
+    let times = Vec::with_capacity(left.min(TIMES_AT_ONCE) as usize);
     let chooser = Chooser::begin(rank, context);
     if rank.transport.crew().0 > 0 {
         if let Some(mut chooser) = chooser {

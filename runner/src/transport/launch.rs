@@ -4,6 +4,7 @@
 //! the library is installed without its runtime.
 
 use std::env;
+use std::sync::OnceLock;
 
 /// Variables of mpirun where ranks outnumber cores; those that let root start it are for root to set.
 const CROWDED: &str = include_str!("../../../scripts/mpi.env");
@@ -24,6 +25,13 @@ const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_
 /// know. So `None | Some(1)` is alone and all else is not.
 pub fn launched_by_mpi() -> Option<u32> {
     launched(|name| env::var(name).ok())
+}
+
+/// This process's number among those that an MPI launcher started, from 0, where it tells: as it was when
+/// this was asked first, for MPI sets such variables too.
+pub fn launched_rank() -> Option<u32> {
+    static RANK: OnceLock<Option<u32>> = OnceLock::new();
+    *RANK.get_or_init(|| RANKS.iter().find_map(|name| env::var(name).ok()?.trim().parse().ok()))
 }
 
 /// What mpirun is told where ranks outnumber cores.

@@ -17,7 +17,7 @@ pub mod local;
 pub mod mpi;
 
 pub use error::{DeviceFault, TransportError};
-pub use launch::{crowded, launched_by_mpi};
+pub use launch::{crowded, launched_by_mpi, launched_rank};
 pub use links::{Circle, Joint, Links, Ticket};
 
 /// Most values of one [`Transport::all_reduce`].

@@ -5,6 +5,7 @@
 //! no example.
 
 use crate::common::{Ended, RUNNER, mpirun_in, runner_in, scratch, write};
+use pipewright_core::cost::Cluster;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -165,6 +166,8 @@ fn world(name: &str, words: &[String]) -> PathBuf {
             _ => drop(runner_in(&dir, &["export", "--weights", "run", file]).done().code),
         }
     }
+    let preset = serde_json::to_string(&Cluster::preset("dgx-a100").unwrap()).unwrap();
+    write(&dir, "mine.json", preset);
     let graph = std::fs::read(root.join("tests/data/recompute/transformer3.json.gz")).unwrap();
     for name in ["graph.json.gz", "gpt2.json.gz"] {
         std::fs::write(dir.join(name), &graph).unwrap();

@@ -1,6 +1,8 @@
 //! The program as its users meet it: what it is asked for, what it refuses, how it ends, what it writes.
 
+mod bounds;
 mod calibrate;
+mod clusters;
 mod command_line;
 #[path = "../common/mod.rs"]
 mod common;
@@ -9,6 +11,8 @@ mod examples;
 mod explore;
 mod explorer;
 mod exports;
+mod locks;
+mod outputs;
 mod plan_files;
 mod planning;
 mod planning_codecs;

@@ -153,3 +153,86 @@ fn a_job_waits_for_members_and_lets_them_go() {
     job.ends(0);
     assert_eq!(job.causes(), [Cause::Reconfigured; 4]);
 }
+
+#[test]
+fn a_member_without_ranks_knows_it_and_may_leave() {
+    if !mpi() {
+        return;
+    }
+    let dir = scratch("elastic-idle");
+    write(&dir, "plan.json", two_by_two(20).to_json());
+    // Three replicas do not divide the mini-batch.
+    let args = ["--steps", "1000000", "--slots", "4", "--save-every", "1000000"];
+    let mut job = Job::start(&dir, "out", &args, "");
+    job.until_training(1);
+    let mut more = Heard::new(&dir, &job.name, "more", 2);
+    more.until("note: `more` is idle");
+    runner_in(&dir, &["leave", "more", "--job", &job.name]).done();
+    assert_eq!(more.ends(), Some(0));
+    job.signal("-TERM");
+    job.ends(0);
+    assert_eq!(shapes(&job), [(4, 2)], "nothing began anew for it");
+}
+
+#[test]
+fn members_hear_that_the_job_is_done() {
+    if !mpi() {
+        return;
+    }
+    let dir = scratch("elastic-done");
+    write(&dir, "plan.json", two_by_two(20).to_json());
+    let args = ["--steps", "20", "--slots", "1", "--policy", "fixed-size:4"];
+    let mut job = Job::start(&dir, "out", &args, "");
+    job.until("wait", waits);
+    let mut first = Heard::new(&dir, &job.name, "first", 1);
+    first.until("joined as");
+    // With these slots it begins.
+    let mut second = Heard::new(&dir, &job.name, "second", 2);
+    job.ends(0);
+    for member in [&mut first, &mut second] {
+        assert_eq!(member.ends(), Some(0), "{}", member.said());
+        assert!(member.said().contains("the job is done"), "{}", member.said());
+        assert!(!member.said().contains("lease"), "{}", member.said());
+    }
+}
+
+/// A member whose words are kept.
+struct Heard {
+    child: Child,
+    log: std::path::PathBuf,
+}
+
+impl Heard {
+    fn new(dir: &Path, job: &str, name: &str, slots: u32) -> Self {
+        let log = dir.join(format!("{name}.said"));
+        let file = std::fs::File::create(&log).unwrap();
+        let mut command = Command::new(RUNNER);
+        command.args(["join", "--job", job, "--name", name, "--slots", &slots.to_string()]);
+        command.current_dir(dir).stdin(Stdio::null());
+        command.stdout(file.try_clone().unwrap()).stderr(file);
+        Self { child: command.spawn().unwrap(), log }
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    #[track_caller]
+    fn until(&mut self, words: &str) {
+        while !self.said().contains(words) {
+            assert!(self.child.try_wait().unwrap().is_none(), "it has ended: {}", self.said());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    fn ends(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -2,7 +2,7 @@
 
 use pipewright_runner::elastic::membership::local::{Coordinator, LocalMembership};
 use pipewright_runner::elastic::membership::{
-    Held, Lease, Membership, MembershipError, Node, Notice,
+    Held, Lease, Membership, MembershipError, News, Node, Notice,
 };
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -54,6 +54,7 @@ pub fn conforms(a: &dyn Membership, b: &dyn Membership) {
     members_come_and_go(a, b);
     one_leads(a, b);
     generations_ascend(a, b);
+    news_are_heard(a, b);
 }
 
 /// Two members whose leases, being renewed, have outlived their time.
@@ -132,6 +133,14 @@ fn one_leads(a: &dyn Membership, b: &dyn Membership) {
     let lead = b.lead("b").unwrap();
     assert_eq!(a.lead("a").err(), Some(MembershipError::NotLeader));
     drop(lead);
+}
+
+fn news_are_heard(a: &dyn Membership, b: &dyn Membership) {
+    let news = News { idle: vec!["node-1".into()], done: Some(3) };
+    a.tell(&news).unwrap();
+    assert_eq!(b.news(), Ok(news));
+    b.tell(&News::default()).unwrap();
+    assert_eq!(a.news(), Ok(News::default()));
 }
 
 fn generations_ascend(a: &dyn Membership, b: &dyn Membership) {

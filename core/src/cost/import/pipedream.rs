@@ -53,6 +53,7 @@ pub fn read(text: &str) -> Result<Workload, ImportError> {
             nodes.push(node(number, line)?);
         }
     }
+    let alone = alone(&nodes, &edges).map(|node| (node.line, node.id));
     let dropped = dropped(&nodes, &edges);
     let mut parts = Parts::default();
     let mut known = BTreeSet::new();
@@ -76,6 +77,10 @@ pub fn read(text: &str) -> Result<Workload, ImportError> {
         }
     }
     let (items, edges, _) = parts.assemble()?;
+    if let Some((line, id)) = alone {
+        let what = format!("an edge of `{id}` (is the file whole?)");
+        return Err(ImportError::Missing { at: format!("line {line}"), what });
+    }
     Ok(Workload { name: "profile".into(), samples: 1, items, edges, ..Workload::default() })
 }
 
@@ -150,6 +155,12 @@ fn quoted(text: &str) -> String {
         start.push_str("..");
     }
     format!("`{start}`")
+}
+
+/// A node that nothing joins to the others: edges stand last, so it is of a file that was cut off.
+fn alone<'n, 'a>(nodes: &'n [Node<'a>], edges: &[(usize, &str, &str)]) -> Option<&'n Node<'a>> {
+    let joined: BTreeSet<&str> = edges.iter().flat_map(|(_, from, to)| [*from, *to]).collect();
+    nodes.iter().find(|node| nodes.len() > 1 && !joined.contains(node.id))
 }
 
 /// Ids of the nodes that are no work.

@@ -3,8 +3,10 @@
 
 use super::gradient::{gradient, relative_error};
 use super::{gigabytes, prints_table, write_json};
-use crate::args::{AllreduceArgs, Way};
+use crate::args::{AllreduceArgs, ClusterChanges, Way};
+use crate::commands::cluster::read_cluster;
 use crate::exchange::{BucketSpec, Exchange};
+use crate::execute::available_memory;
 use crate::failure::{Code, Failure};
 use crate::transport::local::local;
 use crate::transport::{Collective, REDUCE_MAX, ReduceOp, Transport, TransportError};
@@ -51,10 +53,31 @@ pub(super) fn allreduce(args: &AllreduceArgs) -> Result<(), Failure> {
     if sums(args).is_empty() {
         return Err(Failure::usage("none of --codecs can be summed by any of --algorithms"));
     }
-    let cluster = args.cluster.as_deref().map(super::super::plan::read_cluster).transpose()?;
+    fits(args)?;
+    let read = |name: &str| read_cluster(name, &ClusterChanges::default());
+    let cluster = args.cluster.as_deref().map(read).transpose()?;
     match crate::transport::launched_by_mpi() {
         Some(_) => processes(args, cluster.as_ref()),
         None => threads(args, cluster.as_ref()),
+    }
+}
+
+/// Refuses sizes whose values alone this machine has no memory for.
+fn fits(args: &AllreduceArgs) -> Result<(), Failure> {
+    let ranks = match crate::transport::launched_by_mpi() {
+        Some(_) => 1,
+        None => u64::from(args.ranks),
+    };
+    let largest = args.common.sizes().last().copied().unwrap_or_default();
+    let takes = largest * ranks;
+    match available_memory().filter(|available| takes > *available) {
+        None => Ok(()),
+        Some(available) => Err(Failure::new(
+            Code::Hardware,
+            format!(
+                "the values of the largest size would take {takes}, and {available} are left; give a smaller --max"
+            ),
+        )),
     }
 }
 

@@ -2,14 +2,17 @@
 
 use super::meeting::{Meeting, failed, host};
 use crate::args::{JoinArgs, LeaveArgs};
-use crate::elastic::membership::{Held, Lease, Membership, MembershipError, Node};
+use crate::elastic::membership::{Held, Lease, Membership, MembershipError, News, Node};
 use crate::failure::{Code, Failure};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use crate::signals;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// How often a lease is looked at, and a member that is to leave.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How often a coordinator elsewhere is asked what is new.
+const NEWS_FROM_AFAR: Duration = Duration::from_secs(1);
 
 /// A member leaves within this time: the job makes its step and begins anew without it.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
@@ -24,10 +27,14 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
     let host = args.host.clone().unwrap_or_else(host);
     let name = args.name.clone().unwrap_or_else(|| format!("{host}-{}", std::process::id()));
     let node = Node { name, slots: args.slots, host, leaving: false };
+    // What was told before is of a job before this one.
+    let mut told = Told::new(membership.news().unwrap_or_default());
     let mut lease = membership.join(&node).map_err(failed)?;
     say!("joined as `{}` with {} slots; Ctrl-C or `runner leave` ends it", node.name, node.slots);
     let signals = signals()?;
     let mut leaves = None;
+    let look_again = if args.meeting.etcd.is_some() { NEWS_FROM_AFAR } else { LOOK };
+    let mut next_news = Instant::now();
     // An etcd comes back one day; a supervisor that held the meeting is gone with its job.
     let patience = if args.meeting.etcd.is_some() { Duration::MAX } else { LEAVES_WITHIN };
     loop {
@@ -38,6 +45,13 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
             }
             Ok(()) => return Err(Failure::new(Code::Interrupted, "left without a word")),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        if leaves.is_none() && next_news <= Instant::now() {
+            next_news = Instant::now() + look_again;
+            if membership.news().is_ok_and(|news| told.hears(&news, &node.name)) {
+                say!("the job is done");
+                return Ok(());
+            }
         }
         let late = leaves.is_some_and(|since| since.elapsed() > LEAVES_WITHIN);
         match lease.held() {
@@ -58,6 +72,35 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
     }
     say!("left");
     Ok(())
+}
+
+/// What a member knows of the job.
+struct Told {
+    last: News,
+    idle: bool,
+}
+
+impl Told {
+    fn new(last: News) -> Self {
+        Self { last, idle: false }
+    }
+
+    /// Says what is new to the member of that name; whether the job is done.
+    fn hears(&mut self, news: &News, name: &str) -> bool {
+        let idle = news.idle.iter().any(|other| other == name);
+        if idle && !self.idle {
+            eprintln!(
+                "note: `{name}` is idle: the job runs as well without its slots, for no plan that the \
+                 mini-batch, the stages and the policy allow uses them too; it waits"
+            );
+        } else if self.idle && !idle {
+            eprintln!("note: `{name}` is not idle any more");
+        }
+        self.idle = idle;
+        let done = news.done.is_some() && news.done != self.last.done;
+        self.last = news.clone();
+        done
+    }
 }
 
 /// Joins again when the coordinator is back; `None` when this process is told to end meanwhile, or the
@@ -88,7 +131,7 @@ fn rejoin(
 
 fn signals() -> Result<Receiver<()>, Failure> {
     let failed = |e: std::io::Error| Failure::new(Code::Failed, format!("signals: {e}"));
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let mut signals = signal_hook::iterator::Signals::new(signals::ends()).map_err(failed)?;
     let (sender, receiver) = channel();
     std::thread::spawn(move || signals.forever().try_for_each(|_| sender.send(())));
     Ok(receiver)

@@ -1,6 +1,7 @@
 //! The metrics of a run for TensorBoard and for tables.
 
 use crate::failure::Failure;
+use crate::files;
 use crate::report::{self, HistoryStep, events, file_name};
 use std::path::Path;
 
@@ -8,8 +9,7 @@ use std::path::Path;
 pub(super) fn tensorboard(run: &Path, folder: &Path) -> Result<(), Failure> {
     let history = history(run)?;
     let path = folder.join(file_name(&history));
-    std::fs::create_dir_all(folder).map_err(|e| Failure::file(folder, &e))?;
-    std::fs::write(&path, events(&history)).map_err(|e| Failure::file(&path, &e))
+    files::replace(&path, events(&history)).map_err(|e| Failure::file(&path, &e))
 }
 
 /// Writes a table.

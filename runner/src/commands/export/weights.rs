@@ -1,6 +1,7 @@
 //! The trained weights of a run as one file.
 
 use crate::failure::Failure;
+use crate::files::Beside;
 use crate::tensor_file::{Tensor, write};
 use crate::weights::{WeightsError, open_tensors};
 use std::path::Path;
@@ -25,9 +26,8 @@ pub(super) fn weights(checkpoint: &Path, file: &Path) -> Result<(), Failure> {
         .zip(shapes.iter().zip(&values))
         .map(|(name, (shape, values))| Tensor { name, shape, values })
         .collect();
-    if let Some(folder) = file.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|e| Failure::file(folder, &e))?;
-    }
-    write(file, &tensors).map_err(|e| Failure::usage(e.to_string()))?;
-    Ok(())
+    let failed = |e: std::io::Error| Failure::file(file, &e);
+    let beside = Beside::new(file).map_err(failed)?;
+    write(beside.path(), &tensors).map_err(|e| Failure::usage(e.to_string()))?;
+    beside.commit().map_err(failed)
 }

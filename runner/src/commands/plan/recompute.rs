@@ -27,7 +27,7 @@ pub(super) fn recompute(
         Recompute::Full => full(plan)?,
     };
     // The cluster's own memory is said to be exceeded, not held: the runner may have another machine.
-    if args.memory.is_some() {
+    if args.changes.memory.is_some() {
         fits(&plan, &prediction)?;
     }
     Ok((plan, prediction))

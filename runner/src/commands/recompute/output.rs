@@ -4,7 +4,7 @@ use super::plot;
 use super::progress::{duration, percent};
 use super::search::Found;
 use crate::args::RecomputeArgs;
-use crate::commands::replace_text;
+use crate::commands::write_text;
 use crate::failure::Failure;
 use pipewright_core::recompute::file::{
     FRONT_FORMAT, FrontFile, GraphFile, PointRecord, SEQUENCE_FORMAT, SequenceFile,
@@ -41,10 +41,14 @@ impl Context<'_> {
             bound_bytes: self.bound,
             point,
         };
-        self.write(|| file(point.clone()).to_json())?;
-        if let Some(path) = &self.args.svg {
+        // What does not fit is told, and not taken for an answer by whoever reads the file.
+        let fits = best.cost.peak <= limit;
+        if fits {
+            self.write(|| file(point.clone()).to_json())?;
+        }
+        if let Some(path) = self.args.svg.as_ref().filter(|_| fits) {
             let picture = plot::memory_over_time(self.graph, self.without, best, limit);
-            replace_text(path, &picture)?;
+            write_text(path, &picture)?;
         }
         if self.args.json {
             say!("{}", file(short(&point)).to_json());
@@ -88,7 +92,7 @@ impl Context<'_> {
             let baseline = chen::sweep(&self.graph.problem, &self.graph.forward());
             let share = self.bound as f64 / without.peak.max(1) as f64;
             let picture = plot::trade_offs(self.graph, answers, &baseline, without, share);
-            replace_text(path, &picture)?;
+            write_text(path, &picture)?;
         }
         if self.args.json {
             say!("{}", file(points.iter().map(short).collect()).to_json());
@@ -129,7 +133,7 @@ impl Context<'_> {
     /// Writes the file that is asked for.
     fn write(&self, text: impl Fn() -> String) -> Result<(), Failure> {
         match &self.args.output {
-            Some(path) => replace_text(path, &text()),
+            Some(path) => write_text(path, &text()),
             None => Ok(()),
         }
     }

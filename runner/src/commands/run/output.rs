@@ -4,6 +4,8 @@ use crate::args::RunArgs;
 use crate::checkpoint::{CheckpointError, has_checkpoints, remove_all};
 use crate::failure::{Code, Failure};
 use crate::fence::{Fence, Fenced};
+use crate::files;
+use crate::lock::Lock;
 use crate::report::{Difference, Metrics, Outcome, ReportError, ResultRecord, Status};
 use crate::train::TrainError;
 use pipewright_core::predict::Prediction;
@@ -18,6 +20,8 @@ pub(super) struct Output {
     predicted_bubble: f64,
     fence: Option<Fence>,
     talks: OnceLock<String>,
+    /// Keeps others out of the folder for as long as this run goes on; a supervisor does for its ranks.
+    lock: OnceLock<Lock>,
 }
 
 impl Output {
@@ -28,6 +32,7 @@ impl Output {
             predicted_bubble: prediction.timeline.bubble(),
             fence,
             talks: OnceLock::new(),
+            lock: OnceLock::new(),
         }
     }
 
@@ -71,11 +76,27 @@ impl Output {
             )));
         }
         std::fs::create_dir_all(folder).map_err(|e| Failure::file(folder, &e))?;
+        if self.fence.is_none()
+            && let Some(lock) =
+                Lock::take(folder, None).map_err(|e| Failure::usage(e.to_string()))?
+        {
+            let _ = self.lock.set(lock);
+        }
         if continues.is_none() {
             remove_all(folder).map_err(checkpoints)?;
         }
         remove_run(folder, continues.unwrap_or(0))?;
-        self.record(Status::Running).write(folder).map_err(|e| Failure::file(folder, &e))
+        match self.record(Status::Running).write(folder) {
+            // The supervisor knows that it runs. The state is in memory, and the disk may take more later.
+            Err(e) if self.fence.is_some() => {
+                eprintln!(
+                    "warning: {}: {e}; training goes on",
+                    folder.join("result.json").display()
+                );
+                Ok(())
+            }
+            written => written.map_err(|e| Failure::file(folder, &e)),
+        }
     }
 
     /// Writes the record of a run that failed. Another rank may have failed first; the cause is
@@ -98,10 +119,9 @@ impl Output {
     /// Writes `trace.json`; who reads it sees the old one or the new one, never half.
     pub fn trace(&self, trace: &Trace) -> Result<(), ReportError> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        let (path, beside) = (folder.join("trace.json"), folder.join(".trace.json"));
-        let written = std::fs::write(&beside, chrome::write(trace))
-            .and_then(|()| std::fs::rename(&beside, &path));
-        written.map_err(|source| ReportError::Write { path: path.display().to_string(), source })
+        let path = folder.join("trace.json");
+        files::replace(&path, chrome::write(trace))
+            .map_err(|source| ReportError::Write { path: path.display().to_string(), source })
     }
 
     /// Writes trace and record of a run that ended; returns the record.
@@ -110,7 +130,11 @@ impl Output {
         self.may_write()?;
         if let Some(folder) = &self.folder {
             if let Some(trace) = &outcome.trace {
-                self.trace(trace).map_err(|e| Failure::usage(e.to_string()))?;
+                match self.trace(trace) {
+                    // What the job has come to is worth more.
+                    Err(e) if self.fence.is_some() => eprintln!("warning: {e}"),
+                    written => written.map_err(|e| Failure::usage(e.to_string()))?,
+                }
             }
             record.write(folder).map_err(|e| Failure::file(folder, &e))?;
         }

@@ -81,6 +81,16 @@ pub enum Notice {
     Disconnected(String),
 }
 
+/// What a job's leader tells its members.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct News {
+    /// Nodes that have no ranks in the generation that runs.
+    pub idle: Vec<String>,
+    /// The generation with which the job was done, where it is.
+    pub done: Option<u64>,
+}
+
 /// How a lease stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
@@ -127,6 +137,18 @@ pub trait Membership: Send + Sync {
     /// Hears of every change from now on, beginning with what there is. A lost connection is tried
     /// again for ever; dropping the receiver ends it with the next notice.
     fn watch(&self) -> Receiver<Notice>;
+
+    /// Tells the members something, in place of what was told before.
+    ///
+    /// # Errors
+    /// [`MembershipError::Unreachable`].
+    fn tell(&self, news: &News) -> Result<(), MembershipError>;
+
+    /// What was told last.
+    ///
+    /// # Errors
+    /// [`MembershipError::Unreachable`].
+    fn news(&self) -> Result<News, MembershipError>;
 
     /// Leads the job while the lease lives.
     ///

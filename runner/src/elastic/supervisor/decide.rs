@@ -156,6 +156,9 @@ impl Supervisor<'_> {
         let all_there = running.nodes.iter().all(stays);
         match self.verdict(why) {
             Verdict::Run { ranks } if ranks == running.ranks && all_there => {
+                // Who is to leave has no ranks here.
+                self.say_goodbye();
+                self.tell_idle(&running);
                 Ok(State::Running(running))
             }
             // Asked again when it has stopped, with what there is then.

@@ -59,7 +59,10 @@ impl Supervisor<'_> {
     /// What follows from a generation's end.
     pub(super) fn after(&mut self, running: &Running, how: How, step: u64) -> Result<State, End> {
         match (how.cause, running.why()) {
-            (Cause::Done, _) => Err(Ok(())),
+            (Cause::Done, _) => {
+                self.done = true;
+                Err(Ok(()))
+            }
             (Cause::Stopped, _) => Err(Ok(())),
             (Cause::Reconfigured, Some(Why::Change(why))) => {
                 self.settle.clear();
@@ -126,7 +129,7 @@ impl Supervisor<'_> {
         for entry in entries {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if name.starts_with(".result-") || name == ".trace.json" {
+            if name.starts_with(".result.json-") || name.starts_with(".trace.json-") {
                 // What cannot be removed does no harm.
                 let _ = std::fs::remove_file(entry.path());
             }
@@ -166,6 +169,9 @@ impl Supervisor<'_> {
             Err(failure) => (failure.code as u8, failure.message.clone()),
         };
         self.journal.write(journal::Event::Finished { code, message });
+        if self.done && newest {
+            self.tell_done();
+        }
         end
     }
 }

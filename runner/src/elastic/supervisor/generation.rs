@@ -8,6 +8,7 @@ use crate::elastic::membership::{MembershipError, Node};
 use crate::elastic::watch::{Watched, Watching};
 use crate::failure::{Code, Failure};
 use crate::fence;
+use crate::files;
 use pipewright_core::elastic::{Replanned, Rerouted, replan};
 use pipewright_core::plan::Plan;
 use std::path::PathBuf;
@@ -123,7 +124,9 @@ impl Supervisor<'_> {
             }
             Err(e) => return Err(Err(Failure::new(Code::Failed, e.to_string()))),
         }
-        self.launch(ranks).map_err(Err).map(State::Running)
+        let running = self.launch(ranks).map_err(Err)?;
+        self.tell_idle(&running);
+        Ok(State::Running(running))
     }
 
     fn launch(&mut self, ranks: u32) -> Result<Running, Failure> {
@@ -186,10 +189,7 @@ impl Supervisor<'_> {
     /// Puts the plan where ranks find it, all at once: some may read the one before.
     pub(super) fn write_plan(&self, plan: &Plan) -> Result<PathBuf, Failure> {
         let path = self.job.session.plan();
-        let beside = path.with_extension("new");
-        let written = std::fs::write(&beside, plan.to_json());
-        let written = written.and_then(|()| std::fs::rename(&beside, &path));
-        written.map_err(|e| Failure::file(&path, &e))?;
+        files::replace(&path, plan.to_json()).map_err(|e| Failure::file(&path, &e))?;
         Ok(path)
     }
 

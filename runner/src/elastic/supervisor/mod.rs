@@ -21,6 +21,7 @@ mod generation;
 mod job;
 mod loss;
 mod memory;
+mod news;
 mod reroute;
 mod seats;
 mod signs;
@@ -28,17 +29,18 @@ mod standby;
 mod trained;
 
 use super::journal::{self, Cause, Journal};
-use super::membership::{Lease, Membership, Node, Notice, TIME_TO_LIVE};
+use super::membership::{Lease, Membership, News, Node, Notice, TIME_TO_LIVE};
 use super::restarts::Restarts;
 use super::settle::Settle;
 use super::watch::Sign;
 use crate::failure::{Code, Failure};
 use crate::fence;
+use crate::signals;
 use generation::Running;
 pub use job::{Job, OnLoss, Times};
 use pipewright_core::elastic::{Occasion, Size};
 use seats::OwnNode;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -77,6 +79,10 @@ pub struct Supervisor<'a> {
     nodes: Vec<Node>,
     own: Vec<OwnNode>,
     disconnected: bool,
+    /// What it told the members last.
+    news: News,
+    /// Whether all steps are trained.
+    done: bool,
     /// What it said last of why it waits.
     said: String,
     /// Who is in the generation that runs or ran last, and how many ranks it has.
@@ -125,6 +131,8 @@ pub fn supervise(job: &Job, membership: &dyn Membership) -> Result<(), Failure> 
         nodes: vec![],
         own: vec![],
         disconnected: false,
+        news: News::default(),
+        done: false,
         said: String::new(),
         running: (vec![], 0),
         generation: newest,
@@ -153,9 +161,16 @@ fn listen(membership: &dyn Membership, sender: &Sender<Event>) -> Result<(), Fai
         notices.into_iter().try_for_each(|notice| members.send(Event::Members(notice)))
     });
     let failed = |e: std::io::Error| Failure::new(Code::Failed, format!("signals: {e}"));
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let mut signals = signal_hook::iterator::Signals::new(signals::ends()).map_err(failed)?;
     let stop = sender.clone();
-    std::thread::spawn(move || signals.forever().try_for_each(|_| stop.send(Event::Stop)));
+    std::thread::spawn(move || {
+        signals.forever().try_for_each(|signal| {
+            if signal == SIGHUP {
+                signals::without_terminal();
+            }
+            stop.send(Event::Stop)
+        })
+    });
     Ok(())
 }
 
@@ -170,6 +185,7 @@ impl Supervisor<'_> {
             return Ok(());
         }
         self.committed = self.kept()?;
+        self.begin_news();
         self.journal.write(journal::Event::Started {
             job: job.name.clone(),
             plan: job.plan_file.display().to_string(),

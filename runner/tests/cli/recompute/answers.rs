@@ -22,11 +22,19 @@ fn every_answer_passes_the_checker() {
     let dir = scratch("recompute-answers");
     for graph in all_graphs() {
         let name = graph.display().to_string();
-        let args = ["--budget", "0.6", "--moves", "20000", "--json", "-o", "s.json"];
-        let ended = recompute(&dir, &name, &args);
+        let given = |budget| {
+            let _ = std::fs::remove_file(dir.join("s.json"));
+            let args = ["--budget", budget, "--moves", "20000", "--json", "-o", "s.json"];
+            let ended = recompute(&dir, &name, &args);
+            let met = ended.code == Some(0);
+            assert!(met || ended.code == Some(4), "{name}: {ended:#?}");
+            assert_eq!(dir.join("s.json").exists(), met, "{name}: {ended:#?}");
+            Some(ended).filter(|_| met)
+        };
+        // The first that can be met.
+        let ended = ["0.6", "0.8", "1.0"].into_iter().find_map(given).unwrap();
         let file = json(&dir.join("s.json"));
-        let met = file["peak_bytes"].as_u64() <= file["budget_bytes"].as_u64();
-        assert_eq!(ended.code, Some(if met { 0 } else { 4 }), "{name}: {ended:#?}");
+        assert!(file["peak_bytes"].as_u64() <= file["budget_bytes"].as_u64(), "{name}");
         let told: Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!((&told["peak_bytes"], told.get("sequence")), (&file["peak_bytes"], None));
         assert!(file["bound_bytes"].as_u64() <= file["peak_bytes"].as_u64());

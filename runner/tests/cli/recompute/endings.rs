@@ -54,15 +54,25 @@ fn device(dir: &Path, memory: u64) {
 }
 
 #[test]
-fn what_cannot_be_met_is_told_and_the_nearest_is_written() {
+fn what_cannot_be_met_is_told_and_nothing_is_written() {
     let dir = scratch("recompute-unmet");
-    let args = [&["--budget", "1MiB", "-o", "s.json"], &SHORT[..]].concat();
-    let ended = recompute(&dir, &graph("unet4"), &args);
-    ended.refused(4, "the budget of 1.0 MiB (1.3 %) was not met: the least memory found is");
-    ended.refused(4, "no sequence needs less than 24.0 MiB (31.0 %); give more memory");
-    let file: Value =
-        serde_json::from_str(&std::fs::read_to_string(dir.join("s.json")).unwrap()).unwrap();
-    assert!(file["memory_pct"].as_f64().unwrap() < 60.0, "less than without: {file}");
+    let unmet = |budget: &str| {
+        let args = [&["--budget", budget, "-o", "s.json", "--svg", "s.svg"], &SHORT[..]].concat();
+        let ended = recompute(&dir, &graph("unet4"), &args);
+        assert!(!dir.join("s.json").exists() && !dir.join("s.svg").exists(), "{ended:?}");
+        ended
+    };
+    // Below what a proof says, nothing is searched.
+    let ended = unmet("1MiB");
+    ended.refused(
+        4,
+        "the budget of 1.0 MiB (1.3 %) cannot be met: no sequence needs less than 24.0 MiB",
+    );
+    assert_eq!(ended.stdout, "");
+    unmet("0").refused(4, "cannot be met");
+    let ended = unmet("24.1MiB");
+    ended.refused(4, "the budget of 24.1 MiB (31.1 %) was not met: the least memory found is");
+    ended.refused(4, "no sequence needs less than 24.0 MiB (31.0 %). Give more memory");
     device(&dir, 1 << 20);
     let args = ["--device", "small.json"];
     recompute(&dir, &graph("unet4"), &args).refused(4, "a small one has 1.0 MiB");

@@ -4,6 +4,7 @@
 //! pipewright/JOB/members/NAME   a node as JSON, with the node's lease
 //!                leader         who leads, with its lease
 //!                generation     the counter; stays
+//!                news           what the leader told last, as JSON; stays
 //! ```
 //!
 //! Whatever must not happen twice is a transaction that compares first. No wall clock takes part:
@@ -13,7 +14,7 @@
 mod lease;
 mod watch;
 
-use super::{Held, Lease, Membership, MembershipError, Node, Notice, check_name};
+use super::{Held, Lease, Membership, MembershipError, News, Node, Notice, check_name};
 use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions, KeyValue,
     PutOptions, Txn, TxnOp,
@@ -172,6 +173,17 @@ impl Membership for EtcdMembership {
         let options = Some(GetOptions::new().with_prefix());
         let found = self.ask(|mut client| async move { client.get(prefix, options).await })?;
         Ok(found.kvs().iter().filter_map(node).collect())
+    }
+
+    fn tell(&self, news: &News) -> Result<(), MembershipError> {
+        let (key, value) = (self.key("news"), serde_json::to_string(news).expect("plain data"));
+        self.ask(|mut client| async move { client.put(key, value, None).await }).map(drop)
+    }
+
+    fn news(&self) -> Result<News, MembershipError> {
+        let found = self.get(&self.key("news"))?;
+        let news = found.and_then(|kv| serde_json::from_slice(kv.value()).ok());
+        Ok(news.unwrap_or_default())
     }
 
     fn watch(&self) -> Receiver<Notice> {

@@ -2,7 +2,7 @@
 
 use super::{Answer, LINE_MAX, Refusal, Request};
 use crate::elastic::membership::{
-    Held, Lease, Membership, MembershipError, Node, Notice, check_name,
+    Held, Lease, Membership, MembershipError, News, Node, Notice, check_name,
 };
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -121,6 +121,17 @@ impl Membership for LocalMembership {
     fn members(&self) -> Result<Vec<Node>, MembershipError> {
         match self.ask(&Request::Members)?.1 {
             Answer::Members(members) => Ok(members),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn tell(&self, news: &News) -> Result<(), MembershipError> {
+        self.ask(&Request::Tell(news.clone())).map(drop)
+    }
+
+    fn news(&self) -> Result<News, MembershipError> {
+        match self.ask(&Request::News)?.1 {
+            Answer::News(news) => Ok(news),
             other => Err(self.unexpected(&other)),
         }
     }

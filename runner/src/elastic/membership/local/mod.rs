@@ -16,7 +16,7 @@ mod server;
 pub use client::LocalMembership;
 pub use server::Coordinator;
 
-use super::{MembershipError, Node};
+use super::{MembershipError, News, Node};
 use serde::{Deserialize, Serialize};
 
 /// Longest message, in bytes: a node's names are short.
@@ -32,6 +32,8 @@ enum Request {
     Members,
     Leave(String),
     Remove(String),
+    Tell(News),
+    News,
     Generation,
     Advance { from: u64, leader: Option<u64> },
 }
@@ -46,6 +48,7 @@ enum Answer {
     /// Whether it is still held.
     Held(bool),
     Members(Vec<Node>),
+    News(News),
     Generation(u64),
     Refused(Refusal),
 }

@@ -1,6 +1,6 @@
 //! What the coordinator knows. No clock, no thread: who calls says what happened.
 
-use crate::elastic::membership::{MembershipError, Node, check_name};
+use crate::elastic::membership::{MembershipError, News, Node, check_name};
 use std::collections::BTreeMap;
 
 /// Nodes, leader and counter.
@@ -11,6 +11,8 @@ pub struct Registry {
     leader: Option<u64>,
     generation: u64,
     tickets: u64,
+    /// What the leader told last.
+    pub news: News,
     /// Changes of the nodes so far.
     pub version: u64,
 }

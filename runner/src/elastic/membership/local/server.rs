@@ -9,13 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections at a time; more are closed at once.
 const CONNECTIONS_MAX: usize = 1024;
 
 /// A watcher hears at least so often, if only an empty line: so it is noticed that it is gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+
+/// Members that ask hear within this time that the job is done; who does not is gone or stands still.
+const HEARD_WITHIN: Duration = Duration::from_secs(3);
 
 /// A coordinator that runs. Dropping it ends all connections.
 #[derive(Debug)]
@@ -63,6 +66,7 @@ impl Coordinator {
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
+        self.shared.let_members_hear();
         self.shared.known().closed = true;
         self.shared.changed.notify_all();
         // Wakes the listener up. Where that fails nobody can connect any more either.
@@ -76,6 +80,20 @@ impl Drop for Coordinator {
 }
 
 impl Shared {
+    /// Where the job is done, waits until its members know and have left.
+    fn let_members_hear(&self) {
+        let end = Instant::now() + HEARD_WITHIN;
+        let mut known = self.known();
+        while known.registry.news.done.is_some() && !known.registry.members().is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let wait = self.changed.wait_timeout(known, left);
+            known = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         // A thread that panicked had changed nothing by halves.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
@@ -148,6 +166,11 @@ fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
             shared.change(|registry| registry.remove(&name));
             Ok(Answer::Done)
         }
+        Request::Tell(news) => {
+            shared.known().registry.news = news;
+            Ok(Answer::Done)
+        }
+        Request::News => Ok(Answer::News(shared.known().registry.news.clone())),
         Request::Generation => Ok(Answer::Generation(shared.known().registry.generation())),
         Request::Advance { from, leader } => {
             shared.change(|registry| registry.advance(from, leader)).map(Answer::Generation)
