@@ -4,7 +4,8 @@
 Needs torch, transformers, onnx, onnxscript, safetensors. `python scripts/onnx_outside.py OUT [NAME..]`
 writes for each network and each exporter `OUT/NAME-EXPORTER.onnx`, and for each network
 `NAME.safetensors` (samples `x`, labels `y`), `NAME.json` (loss, rate, the losses of 8 AdamW steps of
-PyTorch eager on these samples) and `NAME.state.safetensors` (the state dict after them). Nothing is
+PyTorch eager on these samples, the shapes of the state dict) and `NAME.state.safetensors` (the state
+dict after them). Nothing is
 done to the parameters before the export: equal values stay equal, as in any fresh network. Remarks of
 the exporter that an import does not read, stack traces first of all, are left out of the files.
 """
@@ -143,8 +144,10 @@ def make(name, folder):
             print(f"{out.name}: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}", flush=True)
     losses = train(name, net, x, y)
     loss = "mse" if name in REGRESSION else "cross-entropy"
-    (folder / f"{name}.json").write_text(json.dumps(dict(loss=loss, rate=RATE, batch=BATCH, losses=losses)))
     state = {k: v.clone().contiguous() for k, v in net.state_dict().items()}
+    shapes = {k: list(v.shape) for k, v in state.items()}
+    told = dict(loss=loss, rate=RATE, batch=BATCH, losses=losses, state=shapes)
+    (folder / f"{name}.json").write_text(json.dumps(told))
     save_file(state, str(folder / f"{name}.state.safetensors"))
 
 
