@@ -5,6 +5,7 @@ mod communication;
 mod curves;
 mod elastic;
 mod explore;
+mod infer;
 mod onnx;
 mod recompute;
 mod training;
@@ -14,6 +15,7 @@ pub use communication::{Codec, CommunicationArgs};
 pub use curves::{CurvesArgs, Measure};
 pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
 pub use explore::ExploreArgs;
+pub use infer::{EvalArgs, Half, InferArgs, PredictArgs};
 pub use onnx::{LossKind, OnnxArgs};
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
@@ -68,6 +70,10 @@ pub enum Command {
     Show(ShowArgs),
     /// Write a plan, trained weights or metrics for other programs: runner export run --csv run.csv
     Export(ExportArgs),
+    /// Loss and accuracy of trained weights: runner eval plan.json --weights run
+    Eval(EvalArgs),
+    /// What a network gives, to a file: runner predict plan.json --weights run -o out.npy
+    Predict(PredictArgs),
     /// Compare runs by what they learned in their time: runner curves fp32 fp8 -o curves.svg
     Curves(CurvesArgs),
     /// Compare DataParallel, DDP, ZeRO-1, pipeline and hybrid: runner forms --model vgg16 --devices 8

@@ -1,5 +1,6 @@
 //! `runner run`: trains by a plan, each rank a thread or an MPI process.
 
+mod fault;
 mod gpu;
 mod launch;
 mod output;
@@ -8,17 +9,17 @@ mod state;
 mod survive;
 
 use crate::args::{DeviceKind, RunArgs, Switch, TransportKind};
-use crate::checkpoint::CheckpointError;
 use crate::data::{self, DataSet};
-use crate::device::DeviceError;
 use crate::device::cuda::Gpu;
 use crate::device::model::Model;
 use crate::elastic::Seat;
 use crate::execute::{Place, Probe, Rank, RunError, available_memory};
 use crate::failure::{Code, Failure};
-use crate::report::{Metrics, Outcome, Progress, ReportError, summary};
+use crate::report::{Metrics, Outcome, Progress, summary};
 use crate::train::{Context, StopFlag, TrainError, predictions, train};
-use crate::transport::{Transport, TransportError, launched_by_mpi};
+use crate::transport::{Transport, launched_by_mpi};
+use fault::known_to_all;
+pub(super) use fault::{caused_by_peer, failure};
 #[cfg(feature = "mpi")]
 pub(super) use launch::together;
 use output::Output;
@@ -111,7 +112,7 @@ fn memory(plan: &Plan, program: &Program) -> Bytes {
 }
 
 /// Refuses a plan whose tensors do not fit into this machine's memory.
-fn fits(
+pub(super) fn fits(
     plan: &Plan,
     prediction: &Prediction,
     rank: Option<u32>,
@@ -143,9 +144,9 @@ fn fits(
 }
 
 /// Threads of each rank: the machine's cores shared among its ranks, unless given.
-fn threads(args: &RunArgs, ranks: u32) -> usize {
+pub(super) fn threads(given: usize, ranks: u32) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    match args.threads {
+    match given {
         0 => (cores / ranks as usize).max(1),
         given => given,
     }
@@ -230,7 +231,7 @@ impl Run {
         if first {
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
         }
-        let threads = threads(args, plan.ranks());
+        let threads = threads(args.threads, plan.ranks());
         let stop = stop_flag()?;
         Ok(Self {
             plan,
@@ -434,67 +435,6 @@ impl Run {
 }
 
 /// Most sends that the program of a rank has under way.
-fn sends(prediction: &Prediction) -> usize {
+pub(super) fn sends(prediction: &Prediction) -> usize {
     prediction.programs.iter().map(|p| p.handles).max().unwrap_or(0) as usize
-}
-
-/// Whether another rank failed first and says why itself.
-fn caused_by_peer(error: &TrainError) -> bool {
-    match error {
-        TrainError::Run(
-            RunError::Transport { source, .. } | RunError::Agreement { source, .. },
-        ) => {
-            matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
-        }
-        TrainError::Report(ReportError::Fenced(_))
-        | TrainError::Checkpoint { source: CheckpointError::Fenced(_), .. } => true,
-        TrainError::Run(
-            RunError::Data { .. }
-            | RunError::Codec { .. }
-            | RunError::Device { .. }
-            | RunError::NoNccl(_),
-        )
-        | TrainError::Diverged { .. }
-        | TrainError::NotFinite { .. }
-        | TrainError::Replicas { .. }
-        | TrainError::Checkpoint { .. }
-        | TrainError::Resume(_)
-        | TrainError::Weights(_)
-        | TrainError::Report(ReportError::Write { .. }) => false,
-    }
-}
-
-/// Whether every rank comes to this error at the same moment: one of them says it, and all end by
-/// themselves.
-fn known_to_all(error: &TrainError) -> bool {
-    match error {
-        TrainError::Diverged { .. }
-        | TrainError::NotFinite { .. }
-        | TrainError::Replicas { .. }
-        | TrainError::Checkpoint { .. }
-        | TrainError::Run(RunError::NoNccl(_))
-        | TrainError::Resume(_) => true,
-        TrainError::Run(
-            RunError::Transport { .. }
-            | RunError::Agreement { .. }
-            | RunError::Data { .. }
-            | RunError::Codec { .. }
-            | RunError::Device { .. },
-        )
-        | TrainError::Weights(_)
-        | TrainError::Report(_) => false,
-    }
-}
-
-/// The exit code for a rank's error.
-fn failure(rank: u32, error: &TrainError) -> Failure {
-    let code = match error {
-        TrainError::Resume(_) => Code::Usage,
-        TrainError::Run(
-            RunError::Device { source: DeviceError::OutOfMemory { .. }, .. } | RunError::NoNccl(_),
-        ) => Code::Hardware,
-        _ if caused_by_peer(error) => Code::Peers,
-        _ => Code::Failed,
-    };
-    Failure::new(code, format!("[rank {rank}] {error}"))
 }

@@ -90,7 +90,7 @@ fn half(files: &[PathBuf], dir: &Path, labels: u64) -> Result<Half, DataError> {
         element: Element::U8,
         shape: shape.to_vec(),
     };
-    Ok(Half { x: array(labels, &IMAGE), y: array(labels - 1, &[]) })
+    Ok(Half { x: array(labels, &IMAGE), y: Some(array(labels - 1, &[])) })
 }
 
 fn block(file: &Arc<Mapped>, first: u64, stride: u64) -> Block {

@@ -8,6 +8,7 @@ mod safetensors;
 
 use crate::checkpoint::{CheckpointError, MANIFEST, Resume};
 use crate::execute::Rank;
+use crate::failure::Failure;
 use crate::onnx::{OnnxFile, OnnxFileError};
 use crate::tensor_file::TensorFileError;
 use pipewright_core::graph::{Graph, Op, Param};
@@ -108,6 +109,26 @@ pub fn open(path: &Path, graph: &Graph) -> Result<Box<dyn WeightSource>, Weights
         return Ok(Box::new(file));
     }
     open_tensors(path)
+}
+
+/// Opens weights that fit a network. What it has no use for is said where this process `speaks`.
+///
+/// # Errors
+/// As [`open`] and [`check`].
+pub fn open_fitting(
+    path: &Path,
+    graph: &Graph,
+    speaks: bool,
+) -> Result<Box<dyn WeightSource>, Failure> {
+    let refused = |e: WeightsError| Failure::usage(format!("weights {e}"));
+    let source = open(path, graph).map_err(refused)?;
+    let unused = check(source.as_ref(), graph).map_err(refused)?;
+    if let (true, Some(first)) = (speaks, unused.first()) {
+        let (path, count) = (path.display(), unused.len());
+        let (tensors, are) = if count == 1 { ("tensor", "is") } else { ("tensors", "are") };
+        eprintln!("warning: {path}: {count} {tensors} {are} not of the model, such as `{first}`");
+    }
+    Ok(source)
 }
 
 /// Opens everything but ONNX files.

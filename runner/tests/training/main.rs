@@ -13,6 +13,7 @@ mod exchange_local;
 mod golden_training;
 mod loss_scaling;
 mod onnx;
+mod predict;
 mod recompute_in_memory;
 mod recompute_training;
 mod replicas;
