@@ -65,17 +65,16 @@ impl Work for Evaluate {
         network: &Network,
         rank: &mut Rank<T>,
     ) -> Result<Option<Record>, TrainError> {
-        let samples = network.data.test.len();
         let evaluation = Evaluation {
             plan: &network.plan,
             instructions: &network.instructions,
-            samples,
+            samples: network.data.test.len(),
             predictions: predictions(&network.prediction.graph),
             stop: &network.stop,
         };
         let Some(tested) = evaluate(rank, &evaluation, 0)? else { return Ok(None) };
         let accuracy = tested.accuracy();
-        let Tested { loss, correct } = tested;
+        let Tested { samples, loss, correct } = tested;
         let (correct, predictions) = correct.unzip();
         let split = self.half.name();
         Ok(Some(Record { split, samples, loss, accuracy, correct, predictions }))

@@ -96,6 +96,7 @@ fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
         ("--resume", args.resume.is_some()),
         ("--weights", args.weights.is_some()),
         ("--eval-every", args.eval_every > 0),
+        ("--eval-samples", args.eval_samples.is_some()),
     ];
     let Some((flag, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
     Err(Failure::usage(format!(
@@ -216,8 +217,10 @@ impl Run {
         }
         let evaluation = evaluation(&plan)?;
         let sample = prediction.graph.sample().expect("plans train on samples");
-        let data = data::open(&plan.data, &sample, plan.seed)
+        let mut data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
+        let most = if args.no_eval { 0 } else { args.eval_samples.unwrap_or(u64::MAX) };
+        data.test = data.test.first(most);
         let first = process.is_none_or(|(rank, _, crew)| rank == 0 && crew == 0);
         let parts = Parts {
             plan: &plan,

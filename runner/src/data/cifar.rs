@@ -15,6 +15,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Classes of CIFAR-10.
+pub(super) const CLASSES_10: u64 = 10;
+/// Classes of CIFAR-100: the fine labels.
+pub(super) const CLASSES_100: u64 = 100;
 /// Channels, rows, columns.
 const IMAGE: [u64; 3] = [3, 32, 32];
 /// Bytes of one image.

@@ -76,6 +76,13 @@ pub(super) fn open(
     Ok(DataSet { train: images(train), test })
 }
 
+/// How many classes folder `dir` has.
+pub(super) fn classes(dir: &Path) -> Result<u64, DataError> {
+    let train = dir.join("train");
+    let all = class_folders(if train.is_dir() { &train } else { dir })?;
+    Ok(all.len() as u64)
+}
+
 /// Channels, rows, columns and the number of classes, when the model takes images.
 fn fits(dir: &Path, sample: &SampleSpec) -> Result<([usize; 3], u64), DataError> {
     let shape = match &sample.input {

@@ -7,6 +7,7 @@
 //! [`Reader`] brings samples into the order of training.
 
 mod cifar;
+mod classes;
 mod column;
 mod element;
 mod error;
@@ -26,6 +27,7 @@ mod tensors;
 mod tokens;
 mod window;
 
+pub use classes::classes;
 pub use error::DataError;
 pub use feed::Feed;
 pub use order::{Order, Sequence};

@@ -74,5 +74,6 @@ pub fn evaluate<T: Transport>(
     rank.transport.all_reduce(&mut sums, ReduceOp::Sum).map_err(agreement)?;
     let [loss, correct] = sums;
     let all = predictions.map(|each| each * samples);
-    Ok(Some(Tested { loss: loss / *samples as f64, correct: all.map(|all| (correct as u64, all)) }))
+    let correct = all.map(|all| (correct as u64, all));
+    Ok(Some(Tested { samples: *samples, loss: loss / *samples as f64, correct }))
 }
