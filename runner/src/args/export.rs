@@ -16,25 +16,39 @@ pub enum ExportFormat {
     Modules,
     /// Megatron-LM's --pipeline-model-parallel-layout.
     MegatronLayout,
+    /// Of --weights: names and shapes of Hugging Face's transformers.
+    Hf,
+    /// Of --weights: names of PyTorch's state dict.
+    Torch,
+    /// Of --weights: names of the plan's parameters.
+    Pipewright,
+}
+
+impl ExportFormat {
+    /// Whether it is one of weights, not of plans.
+    pub fn is_of_weights(self) -> bool {
+        matches!(self, Self::Hf | Self::Torch | Self::Pipewright)
+    }
 }
 
 /// `runner export`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("what").required(true).args(["format", "weights", "tensorboard", "csv"])))]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["format", "weights", "tensorboard", "csv"])))]
 pub struct ExportArgs {
     /// A plan with --format, the folder of a run with --tensorboard and --csv.
     #[arg(required_unless_present = "weights", conflicts_with = "weights")]
     pub source: Option<PathBuf>,
-    /// The plan in the format of another runtime.
-    #[arg(long, value_enum)]
+    /// The plan in the format of another runtime, or weights under the names of one: hf, torch, or
+    /// pipewright, which is what is open.
+    #[arg(long, value_enum, conflicts_with_all = ["tensorboard", "csv"])]
     pub format: Option<ExportFormat>,
     /// The trained weights of a checkpoint, or of the newest one of a run, as one safetensors file
     /// that PyTorch loads.
-    #[arg(long, num_args = 2, value_names = ["CHECKPOINT", "FILE"])]
+    #[arg(long, num_args = 2, value_names = ["CHECKPOINT", "FILE"], conflicts_with_all = ["tensorboard", "csv"])]
     pub weights: Option<Vec<PathBuf>>,
     /// Loss, accuracy, step time, bubble and learning rate of every step, as an event file of
     /// TensorBoard in that folder.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "csv")]
     pub tensorboard: Option<PathBuf>,
     /// The same as comma-separated values; `-` prints them.
     #[arg(long, value_name = "FILE")]

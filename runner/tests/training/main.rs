@@ -11,6 +11,7 @@ mod equivalence;
 mod every_schedule;
 mod exchange_local;
 mod golden_training;
+mod hf;
 mod loss_scaling;
 mod onnx;
 mod predict;
