@@ -177,9 +177,13 @@ pub fn preset_title(preset: Preset) -> String {
         Preset::Resnet50 => "ResNet-50 · 224 px",
         Preset::Resnet101 => "ResNet-101 · 224 px",
         Preset::Resnet152 => "ResNet-152 · 224 px",
-        Preset::Resized { network, size } => {
+        Preset::Resized { network, size, classes } => {
             let usual = preset_title(network.usual());
-            return format!("{} · {size} px", usual.split(" · ").next().unwrap_or(&usual));
+            let name = usual.split(" · ").next().unwrap_or(&usual);
+            return match classes {
+                1000 => format!("{name} · {size} px"),
+                _ => format!("{name} · {size} px · {classes} classes"),
+            };
         }
         Preset::Unet { blocks, channels } => return format!("U-Net ({blocks}, {channels})"),
         Preset::AmoebanetD { layers, filters } => {

@@ -35,6 +35,7 @@ pub mod compress;
 pub mod cost;
 pub mod elastic;
 pub mod graph;
+pub mod hf;
 pub mod ids;
 pub mod onnx;
 pub mod partition;

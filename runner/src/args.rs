@@ -6,6 +6,8 @@ mod communication;
 mod curves;
 mod elastic;
 mod explore;
+mod export;
+mod infer;
 mod onnx;
 mod recompute;
 mod training;
@@ -16,12 +18,14 @@ pub use communication::{Codec, CommunicationArgs};
 pub use curves::{CurvesArgs, Measure};
 pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
 pub use explore::ExploreArgs;
+pub use export::{ExportArgs, ExportFormat};
+pub use infer::{EvalArgs, Half, InferArgs, PredictArgs};
 pub use onnx::{LossKind, OnnxArgs};
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
 
 use crate::checkpoint::LATEST;
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use pipewright_core::plan::{Data, STEPS_MAX};
 use pipewright_core::schedule::ScheduleKind;
 use std::path::PathBuf;
@@ -69,6 +73,10 @@ pub enum Command {
     Show(ShowArgs),
     /// Write a plan, trained weights or metrics for other programs: runner export run --csv run.csv
     Export(ExportArgs),
+    /// Loss and accuracy of trained weights: runner eval plan.json --weights run
+    Eval(EvalArgs),
+    /// What a network gives, to a file: runner predict plan.json --weights run -o out.npy
+    Predict(PredictArgs),
     /// Compare runs by what they learned in their time: runner curves fp32 fp8 -o curves.svg
     Curves(CurvesArgs),
     /// Compare DataParallel, DDP, ZeRO-1, pipeline and hybrid: runner forms --model vgg16 --devices 8
@@ -175,6 +183,12 @@ pub struct RunArgs {
     /// Evaluate the test samples every so many steps as well as at the end; 0: only at the end.
     #[arg(long, value_name = "STEPS", default_value_t = 0)]
     pub eval_every: u64,
+    /// Do not evaluate the test samples at the end.
+    #[arg(long, conflicts_with_all = ["eval_every", "eval_samples"])]
+    pub no_eval: bool,
+    /// Evaluate the first test samples alone, so many.
+    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub eval_samples: Option<u64>,
     /// Write trace.json every so many steps as well as at the end; 0: only at the end.
     #[arg(long, value_name = "STEPS", default_value_t = 0, requires = "out")]
     pub trace_every: u64,
@@ -262,7 +276,7 @@ pub enum Recompute {
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// Such as vgg16, resnet50, fc32:512, gpt2, llama-7b; a wrong name lists all. Or an ONNX file,
-    /// or a profile file of PipeDream, DAPPLE, dnn-partitioning or Piper, with its measured times.
+    /// hf:config.json of Hugging Face (gpt2, llama, mistral, qwen2, bert), or a profile file of PipeDream, DAPPLE, dnn-partitioning or Piper, with its measured times.
     #[arg(long)]
     pub model: String,
     /// What an ONNX file leaves open.
@@ -325,6 +339,9 @@ pub struct PlanArgs {
     /// tokens16:PATH, tokens32:PATH, npy:DIR or safetensors:FILE.
     #[arg(long, default_value_t = Data::default())]
     pub data: Data,
+    /// Classes of an image network; open: as many as the data set has, where it says so.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
+    pub classes: Option<u64>,
     /// Take the samples as they lie in their files, in every epoch.
     #[arg(long)]
     pub no_shuffle: bool,
@@ -401,47 +418,6 @@ pub struct CalibrateArgs {
     /// Writes the plan's cluster with the trace's times, to plan with: runner plan --cluster FILE.
     #[arg(short, long, requires = "plan", value_name = "CLUSTER")]
     pub output: Option<PathBuf>,
-}
-
-/// Formats of other runtimes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// The schedule as torch.distributed.pipelining reads it: a row a rank.
-    PytorchCsv,
-    /// The same with sends and receives.
-    PytorchCsvMessages,
-    /// The cuts as PyTorch's split_spec.
-    SplitPoints,
-    /// The module names of each stage as JSON, torchtitan's module_fqns_per_model_part.
-    Modules,
-    /// Megatron-LM's --pipeline-model-parallel-layout.
-    MegatronLayout,
-}
-
-/// `runner export`.
-#[derive(Debug, Args)]
-#[command(group(ArgGroup::new("what").required(true).args(["format", "weights", "tensorboard", "csv"])))]
-pub struct ExportArgs {
-    /// A plan with --format, the folder of a run with --tensorboard and --csv.
-    #[arg(required_unless_present = "weights", conflicts_with = "weights")]
-    pub source: Option<PathBuf>,
-    /// The plan in the format of another runtime.
-    #[arg(long, value_enum)]
-    pub format: Option<ExportFormat>,
-    /// The trained weights of a checkpoint, or of the newest one of a run, as one safetensors file
-    /// that PyTorch loads.
-    #[arg(long, num_args = 2, value_names = ["CHECKPOINT", "FILE"])]
-    pub weights: Option<Vec<PathBuf>>,
-    /// Loss, accuracy, step time, bubble and learning rate of every step, as an event file of
-    /// TensorBoard in that folder.
-    #[arg(long, value_name = "DIR")]
-    pub tensorboard: Option<PathBuf>,
-    /// The same as comma-separated values; `-` prints them.
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// The file for --format; `-` prints it.
-    #[arg(short, long, default_value = "-")]
-    pub output: PathBuf,
 }
 
 /// `runner check`.

@@ -21,7 +21,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[("core/src/", CORE_FLOORS), ("runner/src
 const CORE_FLOORS: &[&[&str]] = &[
     &["units", "ids"],
     &["graph", "compress"],
-    &["cost", "onnx"],
+    &["cost", "hf", "onnx"],
     &["partition", "recompute", "adapt"],
     &["schedule"],
     &["plan"],

@@ -5,11 +5,13 @@ mod convolutional;
 mod dense;
 mod googlenet;
 mod residual;
+mod resizable;
 #[cfg(test)]
 mod tests;
 mod transformer;
 mod unet;
 
+pub use resizable::Resizable;
 pub use transformer::Transformer;
 
 use super::{Graph, GraphError};
@@ -90,67 +92,17 @@ pub enum Preset {
     Llama70b,
     /// A decoder by numbers.
     Transformer(Transformer),
-    /// One of the networks above for square images of another size: `vgg16:32`.
+    /// One of the networks above for square images of another size, or for other classes:
+    /// `vgg16:32`, `resnet18:32,classes=10`.
     Resized {
         /// The network.
         network: Resizable,
         /// Pixels of an edge; a multiple of 32.
         size: u64,
+        /// What it tells apart.
+        classes: u64,
     },
 }
-
-/// Networks that take images of any size; VGG's first dense layer grows with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resizable {
-    /// VGG16.
-    Vgg16,
-    /// VGG19.
-    Vgg19,
-    /// ResNet-18.
-    Resnet18,
-    /// ResNet-50.
-    Resnet50,
-    /// ResNet-101.
-    Resnet101,
-    /// ResNet-152.
-    Resnet152,
-}
-
-impl Resizable {
-    const ALL: [(Self, Preset); 6] = [
-        (Self::Vgg16, Preset::Vgg16),
-        (Self::Vgg19, Preset::Vgg19),
-        (Self::Resnet18, Preset::Resnet18),
-        (Self::Resnet50, Preset::Resnet50),
-        (Self::Resnet101, Preset::Resnet101),
-        (Self::Resnet152, Preset::Resnet152),
-    ];
-
-    /// The network for images of 224 pixels.
-    pub fn usual(self) -> Preset {
-        let found = Self::ALL.iter().find(|(network, _)| *network == self);
-        found.expect("all are in the list").1
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        let found = Self::ALL.iter().find(|(_, preset)| preset.to_string() == name);
-        found.map(|(network, _)| *network)
-    }
-
-    fn graph(self, name: &str, size: u64) -> Result<Graph, GraphError> {
-        match self {
-            Self::Vgg16 => convolutional::vgg(name, [2, 2, 3, 3, 3], size),
-            Self::Vgg19 => convolutional::vgg(name, [2, 2, 4, 4, 4], size),
-            Self::Resnet18 => residual::resnet(name, [2, 2, 2, 2], false, size),
-            Self::Resnet50 => residual::resnet(name, [3, 4, 6, 3], true, size),
-            Self::Resnet101 => residual::resnet(name, [3, 4, 23, 3], true, size),
-            Self::Resnet152 => residual::resnet(name, [3, 8, 36, 3], true, size),
-        }
-    }
-}
-
-/// Pixels of an edge of ImageNet's images.
-const USUAL_SIZE: u64 = 224;
 
 /// Presets with their usual sizes, in the order in which they are offered.
 pub const PRESETS: [Preset; 26] = [
@@ -217,7 +169,8 @@ const NAMED: [(&str, Preset); 23] = [
      amoebanet-d:LAYERS,FILTERS, bert-base, bert-large, gpt2, gpt2-medium, gpt2-large, gpt2-xl, \
      gpt3-175b, llama-7b, llama-13b, llama-70b, transformer:layers=24,hidden=1024,heads=16,\
      sequence=1024,vocabulary=50257 (also kv=, ffn=, tied, gated); vgg and resnet \
-     take a size of images, a multiple of 32, as in vgg16:32"
+     take a size of images, a multiple of 32, as in vgg16:32, and like alexnet, caffenet and googlenet \
+     a number of classes, as in resnet18:32,classes=10"
 )]
 pub struct UnknownPreset {
     /// The text.
@@ -225,6 +178,15 @@ pub struct UnknownPreset {
 }
 
 impl Preset {
+    /// The same network for so many classes; none where it cannot have another number of them.
+    pub fn with_classes(self, classes: u64) -> Option<Self> {
+        let (network, size) = match self {
+            Preset::Resized { network, size, .. } => (network, size),
+            usual => Resizable::of(usual).map(|network| (network, network.usual_size()))?,
+        };
+        Some(network.preset(size, classes))
+    }
+
     /// Builds the graph.
     ///
     /// # Errors
@@ -237,16 +199,19 @@ impl Preset {
             Preset::DigitsCnn => convolutional::digits_cnn(),
             Preset::CaffenetMini => convolutional::caffenet_mini(),
             Preset::GooglenetMini => googlenet::googlenet_mini(),
-            Preset::Alexnet => convolutional::alexnet(),
-            Preset::Caffenet => convolutional::caffenet(),
-            Preset::Googlenet => googlenet::googlenet(),
-            Preset::Vgg16 => Resizable::Vgg16.graph(&name, USUAL_SIZE),
-            Preset::Vgg19 => Resizable::Vgg19.graph(&name, USUAL_SIZE),
-            Preset::Resnet18 => Resizable::Resnet18.graph(&name, USUAL_SIZE),
-            Preset::Resnet50 => Resizable::Resnet50.graph(&name, USUAL_SIZE),
-            Preset::Resnet101 => Resizable::Resnet101.graph(&name, USUAL_SIZE),
-            Preset::Resnet152 => Resizable::Resnet152.graph(&name, USUAL_SIZE),
-            Preset::Resized { network, size } => network.graph(&name, size),
+            Preset::Alexnet
+            | Preset::Caffenet
+            | Preset::Googlenet
+            | Preset::Vgg16
+            | Preset::Vgg19
+            | Preset::Resnet18
+            | Preset::Resnet50
+            | Preset::Resnet101
+            | Preset::Resnet152 => {
+                let network = Resizable::of(self).expect("they are all in its list");
+                network.graph(&name, network.usual_size(), resizable::CLASSES)
+            }
+            Preset::Resized { network, size, classes } => network.graph(&name, size, classes),
             Preset::Unet { blocks, channels } => unet::unet(blocks, channels),
             Preset::AmoebanetD { layers, filters } => amoebanet::amoebanet_d(layers, filters),
             Preset::BertBase => transformer::bert(&name, 12, 768, 12),
@@ -284,7 +249,13 @@ impl fmt::Display for Preset {
             Preset::Unet { blocks, channels } => write!(f, "unet:{blocks},{channels}"),
             Preset::AmoebanetD { layers, filters } => write!(f, "amoebanet-d:{layers},{filters}"),
             Preset::Transformer(numbers) => write!(f, "transformer:{numbers}"),
-            Preset::Resized { network, size } => write!(f, "{}:{size}", network.usual()),
+            Preset::Resized { network, size, classes } => {
+                write!(f, "{}:{size}", network.usual())?;
+                match *classes {
+                    resizable::CLASSES => Ok(()),
+                    other => write!(f, ",classes={other}"),
+                }
+            }
             named => {
                 let known = NAMED.iter().find(|(_, preset)| preset == named);
                 write!(f, "{}", known.expect("every other preset is a name").0)
@@ -319,10 +290,7 @@ impl FromStr for Preset {
                 .filter(|(layers, filters)| layers.is_multiple_of(3) && filters.is_multiple_of(16))
                 .map(|(layers, filters)| Preset::AmoebanetD { layers, filters }),
             "transformer" => Transformer::parse(sizes).map(Preset::Transformer),
-            other => Resizable::named(other).and_then(|network| {
-                let size = number(sizes, 4096).filter(|size| size.is_multiple_of(32))?;
-                Some(Preset::Resized { network, size })
-            }),
+            other => Resizable::named(other).and_then(|network| network.parse(sizes)),
         }
         .ok_or_else(unknown)
     }

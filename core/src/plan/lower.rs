@@ -90,12 +90,18 @@ pub(crate) fn value_bytes(inputs: &Inputs, graph: &TrainingGraph, value: ValueId
     stored(inputs, &graph.values[value.index()])
 }
 
-/// The instructions of an evaluation on each lane: forward passes of one mini-batch, in the arenas
-/// that [`lower`] laid out. Apart from training's, because only the runner needs them.
-pub fn lower_evaluation(inputs: &Inputs, graphs: &[TrainingGraph]) -> Vec<Vec<Instruction>> {
+/// The instructions of an evaluation on each lane: forward passes of the first `micro_batches` of a
+/// mini-batch, in the arenas that [`lower`] laid out. Apart from training's, because only the runner needs them.
+pub fn lower_evaluation(
+    inputs: &Inputs,
+    graphs: &[TrainingGraph],
+    micro_batches: u32,
+) -> Vec<Vec<Instruction>> {
     let edges = Edges::new(inputs, graphs);
     let lanes = inputs.schedule.lanes.len() as u32;
-    (0..lanes).map(|lane| lane::evaluate_lane(inputs, graphs, &edges, LaneId(lane))).collect()
+    (0..lanes)
+        .map(|lane| lane::evaluate_lane(inputs, graphs, &edges, LaneId(lane), micro_batches))
+        .collect()
 }
 
 /// Every way on which messages travel, numbered: the tag of micro-batch i on edge e is

@@ -123,10 +123,21 @@ fn computations(graph: &TrainingGraph, costs: &Costs) -> [u64; 3] {
 /// # Errors
 /// The first thing about the plan that does not fit.
 pub fn evaluation(plan: &Plan) -> Result<Vec<Vec<Instruction>>, PredictError> {
+    evaluation_of(plan, plan.micro_batches)
+}
+
+/// The same for its first micro-batches alone.
+///
+/// # Errors
+/// As [`evaluation`].
+pub fn evaluation_of(
+    plan: &Plan,
+    micro_batches: u32,
+) -> Result<Vec<Vec<Instruction>>, PredictError> {
     let (graph, schedule) = plan.check()?;
     let inputs = plan.inputs(&graph, &schedule);
     let graphs = plan.training_graphs(&inputs).map_err(PlanError::from)?;
-    Ok(lower_evaluation(&inputs, &graphs))
+    Ok(lower_evaluation(&inputs, &graphs, micro_batches))
 }
 
 impl Prediction {

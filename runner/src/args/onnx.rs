@@ -21,6 +21,7 @@ pub struct OnnxArgs {
     #[arg(long, value_enum)]
     pub loss: Option<LossKind>,
     /// Size of an axis that has a name in the ONNX file, such as sequence=128; the batch stays open.
+    /// Of hf:config.json: sequence=128, the tokens of a sample.
     #[arg(long, value_name = "NAME=NUMBER")]
     pub size: Vec<String>,
 }

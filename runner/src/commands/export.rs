@@ -12,7 +12,11 @@ use std::path::Path;
 /// Runs the command.
 pub fn export(args: &ExportArgs) -> Result<(), Failure> {
     if let Some([checkpoint, file]) = args.weights.as_deref() {
-        return weights::weights(checkpoint, file);
+        let format = args.format.unwrap_or(ExportFormat::Pipewright);
+        return match format.is_of_weights() {
+            true => weights::weights(checkpoint, file, format),
+            false => Err(Failure::usage("--weights goes with --format hf, torch or pipewright")),
+        };
     }
     let missing = || Failure::usage("name a plan with --format, or the folder of a run");
     let source = args.source.as_deref().ok_or_else(missing)?;
@@ -39,6 +43,9 @@ fn plan(source: &Path, format: ExportFormat, output: &Path) -> Result<(), Failur
         }
         ExportFormat::MegatronLayout => {
             megatron_layout(&graph, &plan.cuts, plan.ranks()).map_err(refused)?.to_string()
+        }
+        ExportFormat::Hf | ExportFormat::Torch | ExportFormat::Pipewright => {
+            return Err(Failure::usage("that is a format of weights: --weights RUN FILE"));
         }
     };
     let end = if text.ends_with('\n') { "" } else { "\n" };

@@ -16,13 +16,16 @@ mod cluster;
 mod curves;
 mod devices;
 mod elastic;
+mod eval;
 mod explore;
 mod export;
 mod forms;
 mod frame;
 mod gpu;
+mod infer;
 mod model;
 mod plan;
+mod predict;
 mod profile;
 mod recompute;
 mod run;
@@ -64,6 +67,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Plan(args) => plan::plan(&args),
         Command::Check(args) => check::check(&args),
         Command::Simulate(args) => simulate::simulate(&args),
+        Command::Eval(args) => eval::eval(&args),
+        Command::Predict(args) => predict::predict(&args),
         Command::Show(args) => show::show(&args),
         Command::Curves(args) => curves::curves(&args),
         Command::Export(args) => export::export(&args),

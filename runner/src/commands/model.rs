@@ -7,6 +7,7 @@ use crate::onnx::OnnxFile;
 use pipewright_core::cost::{Cluster, import};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::presets::Preset;
+use pipewright_core::hf;
 use pipewright_core::plan::Model;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -14,12 +15,16 @@ use std::path::Path;
 /// Longest ONNX file, as Protocol Buffers have it; weights may lie in others.
 const ONNX_MAX: u64 = 2 << 30;
 
-/// A preset's name, an ONNX file, or a profile file, whose times become the cluster's.
+/// A preset's name, Hugging Face's config.json, an ONNX file, or a profile file, whose times become the
+/// cluster's.
 pub(super) fn read_model(
     name: &str,
     onnx: &OnnxArgs,
     cluster: &mut Cluster,
 ) -> Result<Model, Failure> {
+    if let Some(path) = name.strip_prefix("hf:") {
+        return Ok(Model::Graph(read_hf(Path::new(path), onnx)?));
+    }
     let path = Path::new(name);
     let is_onnx = is_onnx(path);
     if !is_onnx && onnx.is_given() {
@@ -34,7 +39,9 @@ pub(super) fn read_model(
     }
     let text = match files::read_text(path) {
         Ok(text) if is_configuration(&text) => {
-            return Err(no_network(name, "a configuration of Hugging Face, not a network"));
+            return Err(Failure::usage(format!(
+                "{name}: a configuration of Hugging Face; --model hf:{name} makes its network"
+            )));
         }
         Ok(text) => text,
         Err(e) if e.kind() == ErrorKind::InvalidData => {
@@ -80,6 +87,35 @@ fn is_configuration(text: &str) -> bool {
         _model: String,
     }
     serde_json::from_str::<Configuration>(text).is_ok()
+}
+
+/// The network of a `config.json`, or of the one in a folder.
+fn read_hf(path: &Path, args: &OnnxArgs) -> Result<Graph, Failure> {
+    let options = args.options()?;
+    let sequence = options.sizes.get("sequence").copied();
+    if args.loss.is_some() || options.sizes.len() > usize::from(sequence.is_some()) {
+        return Err(Failure::usage(
+            "of Hugging Face's networks --size sequence=NUMBER can be said, and no --loss",
+        ));
+    }
+    let file = if path.is_dir() { path.join("config.json") } else { path.into() };
+    let text = files::read_text(&file).map_err(|e| Failure::file(&file, &e))?;
+    let refused = |e: hf::HfError| Failure::usage(format!("{}: {e}", file.display()));
+    // A config.json says who it is by its folder.
+    let folder = std::path::absolute(&file).ok().and_then(|file| Some(file.parent()?.to_owned()));
+    let name = folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
+    let name = name.filter(|_| file.ends_with("config.json")).map_or_else(
+        || file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        |name| name.into_owned(),
+    );
+    let hf::Imported { graph, length, length_max } =
+        hf::read(&name, &text, sequence).map_err(refused)?;
+    if sequence.is_none() && length < length_max {
+        eprintln!(
+            "{name}: samples of {length} tokens; it takes up to {length_max}: --size sequence=NUMBER"
+        );
+    }
+    Ok(graph)
 }
 
 /// Whether a model's name is that of an ONNX file.

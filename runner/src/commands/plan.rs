@@ -1,5 +1,6 @@
 //! `runner plan`: makes a plan from the command line.
 
+mod classes;
 mod codec;
 mod rank;
 mod recompute;
@@ -26,7 +27,8 @@ const SEED: &str = "seed";
 /// Runs the command.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let mut cluster = read_cluster(&args.cluster, &args.changes)?;
-    let model = args.training.model(read_model(&args.model, &args.onnx, &mut cluster)?)?;
+    let model = read_model(&args.model, &args.onnx, &mut cluster)?;
+    let model = args.training.model(classes::follow(args, model)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     let mut draft = Draft::new(model, cluster, vec![]);
     draft.micro_batches = args.micro_batches.unwrap_or(1);

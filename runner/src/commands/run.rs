@@ -1,6 +1,7 @@
 //! `runner run`: trains by a plan, each rank a thread or an MPI process.
 
 mod asked;
+mod fault;
 mod gpu;
 mod launch;
 mod output;
@@ -10,18 +11,19 @@ mod stop;
 mod survive;
 
 use crate::args::{DeviceKind, RunArgs, Switch, TransportKind};
-use crate::checkpoint::CheckpointError;
 use crate::data::{self, DataSet};
-use crate::device::DeviceError;
 use crate::device::cuda::Gpu;
 use crate::device::model::Model;
 use crate::elastic::Seat;
 use crate::execute::{Place, Probe, Rank, RunError, available_memory};
 use crate::failure::{Code, Failure};
-use crate::report::{Metrics, Outcome, Progress, ReportError, summary};
+use crate::report::{Metrics, Outcome, Progress, summary};
 use crate::train::{Context, StopFlag, TrainError, predictions, train};
-use crate::transport::{Transport, TransportError, launched_by_mpi};
-use asked::{nothing_is_trained, plan_of, threads};
+use crate::transport::{Transport, launched_by_mpi};
+pub(super) use asked::threads;
+use asked::{nothing_is_trained, plan_of};
+use fault::known_to_all;
+pub(super) use fault::{caused_by_peer, failure};
 #[cfg(feature = "mpi")]
 pub(super) use launch::together;
 use output::Output;
@@ -99,7 +101,7 @@ fn memory(plan: &Plan, program: &Program) -> Bytes {
 }
 
 /// Refuses a plan whose tensors do not fit into this machine's memory.
-fn fits(
+pub(super) fn fits(
     plan: &Plan,
     prediction: &Prediction,
     rank: Option<u32>,
@@ -139,7 +141,7 @@ impl Run {
         seat: Option<Seat>,
     ) -> Result<Self, Failure> {
         let mut plan = plan_of(args, process)?;
-        let threads = threads(args, plan.ranks())?;
+        let threads = threads(args.threads, plan.ranks())?;
         let prediction = predict(&plan)?;
         let modelled = args.device == DeviceKind::Model;
         let gpus = match args.device {
@@ -156,8 +158,10 @@ impl Run {
         }
         let evaluation = evaluation(&plan)?;
         let sample = prediction.graph.sample().expect("plans train on samples");
-        let data = data::open(&plan.data, &sample, plan.seed)
+        let mut data = data::open(&plan.data, &sample, plan.seed)
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
+        let most = if args.no_eval { 0 } else { args.eval_samples.unwrap_or(u64::MAX) };
+        data.test = data.test.first(most);
         let first = process.is_none_or(|(rank, _, crew)| rank == 0 && crew == 0);
         let parts = Parts {
             plan: &plan,
@@ -374,67 +378,6 @@ impl Run {
 }
 
 /// Most sends that the program of a rank has under way.
-fn sends(prediction: &Prediction) -> usize {
+pub(super) fn sends(prediction: &Prediction) -> usize {
     prediction.programs.iter().map(|p| p.handles).max().unwrap_or(0) as usize
-}
-
-/// Whether another rank failed first and says why itself.
-fn caused_by_peer(error: &TrainError) -> bool {
-    match error {
-        TrainError::Run(
-            RunError::Transport { source, .. } | RunError::Agreement { source, .. },
-        ) => {
-            matches!(source, TransportError::Aborted { .. } | TransportError::Gone { .. })
-        }
-        TrainError::Report(ReportError::Fenced(_))
-        | TrainError::Checkpoint { source: CheckpointError::Fenced(_), .. } => true,
-        TrainError::Run(
-            RunError::Data { .. }
-            | RunError::Codec { .. }
-            | RunError::Device { .. }
-            | RunError::NoNccl(_),
-        )
-        | TrainError::Diverged { .. }
-        | TrainError::NotFinite { .. }
-        | TrainError::Replicas { .. }
-        | TrainError::Checkpoint { .. }
-        | TrainError::Resume(_)
-        | TrainError::Weights(_)
-        | TrainError::Report(ReportError::Write { .. }) => false,
-    }
-}
-
-/// Whether every rank comes to this error at the same moment: one of them says it, and all end by
-/// themselves.
-fn known_to_all(error: &TrainError) -> bool {
-    match error {
-        TrainError::Diverged { .. }
-        | TrainError::NotFinite { .. }
-        | TrainError::Replicas { .. }
-        | TrainError::Checkpoint { .. }
-        | TrainError::Run(RunError::NoNccl(_))
-        | TrainError::Resume(_) => true,
-        TrainError::Run(
-            RunError::Transport { .. }
-            | RunError::Agreement { .. }
-            | RunError::Data { .. }
-            | RunError::Codec { .. }
-            | RunError::Device { .. },
-        )
-        | TrainError::Weights(_)
-        | TrainError::Report(_) => false,
-    }
-}
-
-/// The exit code for a rank's error.
-fn failure(rank: u32, error: &TrainError) -> Failure {
-    let code = match error {
-        TrainError::Resume(_) => Code::Usage,
-        TrainError::Run(
-            RunError::Device { source: DeviceError::OutOfMemory { .. }, .. } | RunError::NoNccl(_),
-        ) => Code::Hardware,
-        _ if caused_by_peer(error) => Code::Peers,
-        _ => Code::Failed,
-    };
-    Failure::new(code, format!("[rank {rank}] {error}"))
 }

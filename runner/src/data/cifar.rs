@@ -15,6 +15,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Classes of CIFAR-10.
+pub(super) const CLASSES_10: u64 = 10;
+/// Classes of CIFAR-100: the fine labels.
+pub(super) const CLASSES_100: u64 = 100;
 /// Channels, rows, columns.
 const IMAGE: [u64; 3] = [3, 32, 32];
 /// Bytes of one image.
@@ -98,7 +102,7 @@ fn half(files: &[PathBuf], dir: &Path, labels: u64) -> Result<Half, DataError> {
         element: Element::U8,
         shape: shape.to_vec(),
     };
-    Ok(Half { x: array(labels, &IMAGE), y: array(labels - 1, &[]) })
+    Ok(Half { x: array(labels, &IMAGE), y: Some(array(labels - 1, &[])) })
 }
 
 fn block(file: &Arc<Mapped>, first: u64, stride: u64) -> Block {

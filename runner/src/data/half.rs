@@ -1,14 +1,22 @@
 //! The two halves of a data set in files, fitted to the model.
 
 use super::column::{Array, Column};
-use super::{DataError, DataSet, Split};
+use super::{DataError, DataSet, Split, Targets};
 use pipewright_core::graph::SampleSpec;
 
 /// Samples and targets, as a format finds them.
 #[derive(Debug)]
 pub(super) struct Half {
     pub x: Array,
-    pub y: Array,
+    /// None where nobody asks for targets.
+    pub y: Option<Array>,
+}
+
+impl Half {
+    /// Without its targets where they are not wanted.
+    pub fn with(self, targets: Targets) -> Self {
+        Self { y: self.y.filter(|_| targets == Targets::Wanted), ..self }
+    }
 }
 
 /// Both halves for a model; without a second one there is nothing to test on.
@@ -35,15 +43,17 @@ pub(super) fn data_set(
 
 fn fit(half: Half, sample: &SampleSpec) -> Result<Split, DataError> {
     let Half { x, y } = half;
-    let (input_count, target_count) = (x.samples(), y.samples());
-    let (inputs, targets) = (x.what.clone(), y.what.clone());
+    let (inputs, input_count) = (x.what.clone(), x.samples());
     if input_count == 0 {
         return Err(DataError::Empty { what: inputs });
     }
     let input = Column::input(x, &sample.input)?;
-    if input_count != target_count {
-        return Err(DataError::Counts { inputs, input_count, targets, target_count });
-    }
-    let target = Column::target(y, &sample.target)?;
-    Ok(Split::columns(input, target, sample))
+    let target = |y: Array| {
+        let (targets, target_count) = (y.what.clone(), y.samples());
+        if input_count != target_count {
+            return Err(DataError::Counts { inputs, input_count, targets, target_count });
+        }
+        Column::target(y, &sample.target)
+    };
+    Ok(Split::columns(input, y.map(target).transpose()?, sample))
 }

@@ -7,26 +7,26 @@
 //!
 //! Numbers are big-endian. `08` says unsigned bytes, `03` and `01` the number of axes.
 
-use super::DataError;
 use super::column::{Array, Block};
 use super::element::Element;
 use super::file::Mapped;
 use super::half::Half;
+use super::{DataError, Targets};
 use std::path::Path;
 
 /// What the errors of this format say about the folder.
 const EXPECTED: &str = "a file in MNIST's IDX layout";
 
 /// The halves [train, test] in folder `dir`.
-pub(super) fn open(dir: &Path) -> Result<[Half; 2], DataError> {
-    Ok([half(dir, "train")?, half(dir, "t10k")?])
+pub(super) fn open(dir: &Path, targets: Targets) -> Result<[Half; 2], DataError> {
+    Ok([half(dir, "train", targets)?, half(dir, "t10k", targets)?])
 }
 
-fn half(dir: &Path, name: &str) -> Result<Half, DataError> {
+fn half(dir: &Path, name: &str, targets: Targets) -> Result<Half, DataError> {
     let images = dir.join(format!("{name}-images-idx3-ubyte"));
     let labels = dir.join(format!("{name}-labels-idx1-ubyte"));
     let x = array::<3>(&images, "images")?;
-    Ok(Half { x, y: array::<1>(&labels, "labels")? })
+    Ok(Half { x, y: targets.find(|| array::<1>(&labels, "labels"))? })
 }
 
 /// An IDX file with `AXES` axes, the first of which counts the samples.

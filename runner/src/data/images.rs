@@ -6,7 +6,7 @@
 //! take minutes. Each is brought to the model's size by the largest cut around its centre that
 //! has the model's proportions, and bilinear scaling of that.
 
-use super::{DataError, DataSet, Split};
+use super::{DataError, DataSet, Split, Targets};
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, ImageFormat, ImageReader, Limits};
 use pipewright_core::graph::{InputSpec, SampleSpec, TargetSpec};
@@ -40,12 +40,19 @@ pub(super) struct Images {
 type Class = (PathBuf, Vec<OsString>);
 
 /// Both halves of folder `dir`.
-pub(super) fn open(dir: &Path, sample: &SampleSpec) -> Result<DataSet, DataError> {
+pub(super) fn open(
+    dir: &Path,
+    sample: &SampleSpec,
+    targets: Targets,
+) -> Result<DataSet, DataError> {
     let (shape, classes) = fits(dir, sample)?;
     if !dir.is_dir() {
         return Err(DataError::Missing { path: dir.into(), expected: "a folder".into() });
     }
     let (train, test) = match dir.join("train") {
+        _ if targets == Targets::Unwanted && !images_of(dir)?.is_empty() => {
+            (vec![(dir.to_path_buf(), images_of(dir)?)], None)
+        }
         train if train.is_dir() => {
             let test = ["test", "val"].map(|name| dir.join(name)).into_iter().find(|d| d.is_dir());
             let train = class_folders(&train)?;
@@ -67,6 +74,13 @@ pub(super) fn open(dir: &Path, sample: &SampleSpec) -> Result<DataSet, DataError
     let images = |classes| Split::images(Images::new(classes, shape), sample);
     let test = test.map_or_else(|| Split::none(sample), images);
     Ok(DataSet { train: images(train), test })
+}
+
+/// How many classes folder `dir` has.
+pub(super) fn classes(dir: &Path) -> Result<u64, DataError> {
+    let train = dir.join("train");
+    let all = class_folders(if train.is_dir() { &train } else { dir })?;
+    Ok(all.len() as u64)
 }
 
 /// Channels, rows, columns and the number of classes, when the model takes images.
@@ -98,7 +112,7 @@ fn class_folders(dir: &Path) -> Result<Vec<Class>, DataError> {
     let mut classes = vec![];
     for name in names(dir)?.into_iter().filter(|name| dir.join(name).is_dir()) {
         let folder = dir.join(name);
-        let files: Vec<OsString> = names(&folder)?.into_iter().filter(is_image).collect();
+        let files = images_of(&folder)?;
         if files.is_empty() {
             let why = "holds no .jpg, .jpeg or .png files".into();
             return Err(DataError::Damaged { path: folder, why });
@@ -112,6 +126,11 @@ fn class_folders(dir: &Path) -> Result<Vec<Class>, DataError> {
         }
         false => Ok(classes),
     }
+}
+
+/// The images of a folder, sorted.
+fn images_of(folder: &Path) -> Result<Vec<OsString>, DataError> {
+    Ok(names(folder)?.into_iter().filter(is_image).collect())
 }
 
 /// What a folder holds, sorted, without hidden files.

@@ -7,6 +7,7 @@
 //! [`Reader`] brings samples into the order of training.
 
 mod cifar;
+mod classes;
 mod column;
 mod element;
 mod error;
@@ -24,15 +25,19 @@ mod split;
 mod synthetic;
 mod tensors;
 mod tokens;
+mod window;
 
+pub use classes::classes;
 pub use error::DataError;
 pub use feed::Feed;
 pub use order::{Order, Sequence};
+pub use random::draw;
 pub use reader::{Load, Reader};
 pub use split::Split;
+pub use window::Window;
 
 use element::Element;
-use half::data_set;
+use half::{Half, data_set};
 use pipewright_core::graph::{InputSpec, SampleSpec, TargetSpec};
 use pipewright_core::plan::Data;
 use std::path::Path;
@@ -54,8 +59,46 @@ pub struct DataSet {
 /// # Errors
 /// The first thing that does not fit, with file and byte: see [`DataError`].
 pub fn open(data: &Data, sample: &SampleSpec, seed: u64) -> Result<DataSet, DataError> {
+    open_with(data, sample, seed, Targets::Wanted)
+}
+
+/// Opens the samples of a data set alone: there may be no targets, and if there are, nobody looks at
+/// them. Beyond what [`open`] takes: the name of a `.npy` file, and images in no class's folder.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_samples(data: &Data, sample: &SampleSpec, seed: u64) -> Result<DataSet, DataError> {
+    open_with(data, sample, seed, Targets::Unwanted)
+}
+
+/// Whether samples need targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Targets {
+    Wanted,
+    Unwanted,
+}
+
+impl Targets {
+    /// Looks for targets where they are wanted.
+    fn find<T>(self, find: impl FnOnce() -> Result<T, DataError>) -> Result<Option<T>, DataError> {
+        match self {
+            Targets::Wanted => find().map(Some),
+            Targets::Unwanted => Ok(None),
+        }
+    }
+}
+
+fn open_with(
+    data: &Data,
+    sample: &SampleSpec,
+    seed: u64,
+    targets: Targets,
+) -> Result<DataSet, DataError> {
     check_model(sample)?;
-    let both = |[train, test]: [half::Half; 2]| data_set(train, Some(test), sample);
+    let both = |halves: [Half; 2]| {
+        let [train, test] = halves.map(|half| half.with(targets));
+        data_set(train, Some(test), sample)
+    };
     let perhaps = |(train, test)| data_set(train, test, sample);
     match data {
         Data::Synthetic { train, test } => {
@@ -75,14 +118,18 @@ pub fn open(data: &Data, sample: &SampleSpec, seed: u64) -> Result<DataSet, Data
             let [train, test] = shapes::pair([*train, *test], sample, seed)?;
             Ok(DataSet { train: Split::shapes(train, sample), test: Split::shapes(test, sample) })
         }
-        Data::Idx { dir } => both(idx::open(Path::new(dir))?),
+        Data::Idx { dir } => both(idx::open(Path::new(dir), targets)?),
         Data::Cifar10 { dir } => both(cifar::open_10(Path::new(dir))?),
         Data::Cifar100 { dir } => both(cifar::open_100(Path::new(dir))?),
-        Data::Images { dir } => images::open(Path::new(dir), sample),
-        Data::Tokens16 { path } => perhaps(tokens::open(Path::new(path), Element::U16, sample)?),
-        Data::Tokens32 { path } => perhaps(tokens::open(Path::new(path), Element::U32, sample)?),
-        Data::Npy { dir } => perhaps(npy::open(Path::new(dir))?),
-        Data::Safetensors { file } => perhaps(tensors::open(Path::new(file))?),
+        Data::Images { dir } => images::open(Path::new(dir), sample, targets),
+        Data::Tokens16 { path } => {
+            perhaps(tokens::open(Path::new(path), Element::U16, sample, targets)?)
+        }
+        Data::Tokens32 { path } => {
+            perhaps(tokens::open(Path::new(path), Element::U32, sample, targets)?)
+        }
+        Data::Npy { dir } => perhaps(npy::open(Path::new(dir), targets)?),
+        Data::Safetensors { file } => perhaps(tensors::open(Path::new(file), targets)?),
     }
 }
 

@@ -8,21 +8,28 @@
 //! then the numbers
 //! ```
 
-use super::DataError;
 use super::column::{Array, Block};
 use super::element::Element;
 use super::file::Mapped;
 use super::half::Half;
+use super::{DataError, Targets};
 use std::path::Path;
 
 /// Longer headers belong to structured arrays.
 const HEADER_MAX: u64 = 1 << 16;
 
-/// The halves of a folder; the second one where it is there.
-pub(super) fn open(dir: &Path) -> Result<(Half, Option<Half>), DataError> {
-    let half = |x: &str, y: &str| Ok(Half { x: array(&dir.join(x))?, y: array(&dir.join(y))? });
+/// The halves of a folder; the second one where it is there. Without targets also a file of samples.
+pub(super) fn open(dir: &Path, targets: Targets) -> Result<(Half, Option<Half>), DataError> {
+    if targets == Targets::Unwanted && dir.is_file() {
+        return Ok((Half { x: array(dir)?, y: None }, None));
+    }
+    let half = |x: &str, y: &str| {
+        let x = array(&dir.join(x))?;
+        Ok(Half { x, y: targets.find(|| array(&dir.join(y)))? })
+    };
     let train = half("x.npy", "y.npy")?;
-    let test = ["x_test.npy", "y_test.npy"].iter().any(|name| dir.join(name).exists());
+    let exists = |name: &str| dir.join(name).exists();
+    let test = exists("x_test.npy") || targets == Targets::Wanted && exists("y_test.npy");
     Ok((train, test.then(|| half("x_test.npy", "y_test.npy")).transpose()?))
 }
 

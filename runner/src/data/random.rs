@@ -4,7 +4,7 @@
 //! once as IEEE 754 says: no `ln`, `cos` or `exp`, whose last bit differs between maths libraries.
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// Keeps the uses of one seed apart: stream 7 of the weights is not stream 7 of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(crate) enum Purpose {
     TrainNoise,
     /// The same for a test sample.
     TestNoise,
+    /// Which token goes on with a text.
+    Token,
 }
 
 impl Purpose {
@@ -30,6 +32,7 @@ impl Purpose {
             Purpose::Answer => b"answer  ",
             Purpose::TrainNoise => b"train   ",
             Purpose::TestNoise => b"test    ",
+            Purpose::Token => b"token   ",
         }
     }
 }
@@ -44,6 +47,11 @@ pub(crate) fn stream(purpose: Purpose, seed: u64, stream: u64) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::from_seed(key);
     rng.set_stream(stream);
     rng
+}
+
+/// The number from 0 to 1, of which 1 is none, that draws token `at` of a text.
+pub fn draw(seed: u64, at: u64) -> f64 {
+    (stream(Purpose::Token, seed, at).next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Uniform on the grid of 2⁻²³ in [-1, 1): all values are exact in single precision.
@@ -63,7 +71,6 @@ pub(crate) fn bell(bits: u32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_chacha::rand_core::Rng;
 
     #[test]
     fn the_streams_are_fixed_for_ever() {
@@ -81,6 +88,7 @@ mod tests {
             Purpose::Answer,
             Purpose::TrainNoise,
             Purpose::TestNoise,
+            Purpose::Token,
         ] {
             for (seed, index) in [(0, 0), (0, 1), (1, 0), (u64::MAX, 5)] {
                 seen.push(stream(purpose, seed, index).next_u64());
@@ -88,7 +96,7 @@ mod tests {
         }
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(seen.len(), 20);
+        assert_eq!(seen.len(), 24);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use pipewright_core::plan::Source;
 
 /// Target of a sample that only fills up a mini-batch: the kernels leave it out. As a
 /// single-precision value the same bits are no number.
-const PADDING: u32 = u32::MAX;
+pub(super) const PADDING: u32 = u32::MAX;
 
 /// One load: consecutive samples of a mini-batch, or their targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

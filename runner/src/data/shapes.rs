@@ -11,7 +11,7 @@ use pipewright_core::graph::{InputSpec, SampleSpec, TargetSpec};
 use rand_chacha::rand_core::Rng;
 
 /// Outlines times textures.
-const CLASSES: u64 = 16;
+pub(super) const CLASSES: u64 = 16;
 
 /// Standard deviation of the noise; shapes are brighter than their ground by 0.5 to 1.5.
 const NOISE: f32 = 0.25;

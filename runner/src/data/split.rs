@@ -3,8 +3,10 @@
 use super::DataError;
 use super::column::Column;
 use super::images::Images;
+use super::reader::PADDING;
 use super::shapes::Shapes;
 use super::synthetic::Synthetic;
+use super::window::Window;
 use pipewright_core::graph::SampleSpec;
 use std::sync::Arc;
 
@@ -12,6 +14,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Split {
     contents: Arc<Contents>,
+    /// Samples that count.
+    len: u64,
     input_words: usize,
     target_words: usize,
 }
@@ -21,13 +25,28 @@ enum Contents {
     None,
     Synthetic(Synthetic),
     Shapes(Shapes),
-    Columns { input: Column, target: Column },
+    Columns { input: Column, target: Option<Column> },
+    Window(Window),
     Images(Images),
+}
+
+impl Contents {
+    fn len(&self) -> u64 {
+        match self {
+            Contents::None => 0,
+            Contents::Synthetic(samples) => samples.len(),
+            Contents::Shapes(images) => images.len(),
+            Contents::Columns { input, .. } => input.len(),
+            Contents::Window(_) => 1,
+            Contents::Images(images) => images.len(),
+        }
+    }
 }
 
 impl Split {
     fn new(contents: Contents, sample: &SampleSpec) -> Self {
         Self {
+            len: contents.len(),
             contents: Arc::new(contents),
             input_words: sample.input.words() as usize,
             target_words: sample.target.words() as usize,
@@ -46,7 +65,7 @@ impl Split {
         Self::new(Contents::Shapes(images), sample)
     }
 
-    pub(super) fn columns(input: Column, target: Column, sample: &SampleSpec) -> Self {
+    pub(super) fn columns(input: Column, target: Option<Column>, sample: &SampleSpec) -> Self {
         Self::new(Contents::Columns { input, target }, sample)
     }
 
@@ -54,15 +73,20 @@ impl Split {
         Self::new(Contents::Images(images), sample)
     }
 
+    /// One sample without a target, which is what `window` shows when it is read.
+    pub fn window(window: Window, sample: &SampleSpec) -> Self {
+        Self::new(Contents::Window(window), sample)
+    }
+
+    /// The first `most` samples, or all where there are no more.
+    #[must_use]
+    pub fn first(self, most: u64) -> Self {
+        Self { len: self.len.min(most), ..self }
+    }
+
     /// Number of samples.
     pub fn len(&self) -> u64 {
-        match &*self.contents {
-            Contents::None => 0,
-            Contents::Synthetic(samples) => samples.len(),
-            Contents::Shapes(images) => images.len(),
-            Contents::Columns { input, .. } => input.len(),
-            Contents::Images(images) => images.len(),
-        }
+        self.len
     }
 
     /// Whether there are no samples.
@@ -96,13 +120,14 @@ impl Split {
             Contents::Synthetic(samples) => samples.input(index, out),
             Contents::Shapes(images) => images.input(index, out),
             Contents::Columns { input, .. } => input.write(index, out)?,
+            Contents::Window(window) => window.write(out),
             Contents::Images(images) => images.write(index, bytemuck::cast_slice_mut(out))?,
         }
         Ok(())
     }
 
     /// Writes what sample `index` should give: classes, below the model's number of them, or
-    /// single-precision values, as words.
+    /// single-precision values, as words; padding where there are no targets.
     ///
     /// # Errors
     /// As for [`Split::input`].
@@ -116,7 +141,8 @@ impl Split {
             Contents::None => unreachable!("it has no samples"),
             Contents::Synthetic(samples) => samples.target(index, out),
             Contents::Shapes(images) => out[0] = images.class(index),
-            Contents::Columns { target, .. } => target.write(index, out)?,
+            Contents::Columns { target: Some(target), .. } => target.write(index, out)?,
+            Contents::Columns { target: None, .. } | Contents::Window(_) => out.fill(PADDING),
             Contents::Images(images) => out[0] = images.class(index),
         }
         Ok(())

@@ -9,11 +9,11 @@
 //! sample 1          [t3 t4 t5] target          [t4 t5 t6]
 //! ```
 
-use super::DataError;
 use super::column::{Array, Block};
 use super::element::Element;
 use super::file::Mapped;
 use super::half::Half;
+use super::{DataError, Targets};
 use pipewright_core::graph::{InputSpec, SampleSpec, TargetSpec};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,14 +23,16 @@ pub(super) fn open(
     path: &Path,
     element: Element,
     sample: &SampleSpec,
+    targets: Targets,
 ) -> Result<(Half, Option<Half>), DataError> {
     let length = length(path, sample)?;
+    let half = |path: &Path| half(path, element, length, targets);
     if !path.is_dir() {
-        return Ok((half(path, element, length)?, None));
+        return Ok((half(path)?, None));
     }
-    let train = half(&path.join("train.bin"), element, length)?;
+    let train = half(&path.join("train.bin"))?;
     let test = ["val.bin", "test.bin"].map(|name| path.join(name)).into_iter().find(|p| p.exists());
-    Ok((train, test.map(|test| half(&test, element, length)).transpose()?))
+    Ok((train, test.map(|test| half(&test)).transpose()?))
 }
 
 /// Tokens of one sample, when the model is one of language.
@@ -49,7 +51,7 @@ fn length(path: &Path, sample: &SampleSpec) -> Result<u64, DataError> {
     }
 }
 
-fn half(path: &Path, element: Element, length: u64) -> Result<Half, DataError> {
+fn half(path: &Path, element: Element, length: u64, targets: Targets) -> Result<Half, DataError> {
     let file = Mapped::open(path, "a file of tokens, or a folder with train.bin and val.bin")?;
     let width = element.bytes() as u64;
     let spare = file.len() % width;
@@ -62,11 +64,12 @@ fn half(path: &Path, element: Element, length: u64) -> Result<Half, DataError> {
         });
     }
     let tokens = file.len() / width;
-    let samples = tokens.saturating_sub(1) / length;
+    // Without targets nothing comes after the last token.
+    let after = u64::from(targets == Targets::Wanted);
+    let samples = tokens.saturating_sub(after) / length;
     if samples == 0 {
-        let why = format!(
-            "holds {tokens} tokens; one sample of the model takes {length} and the one after"
-        );
+        let more = if after > 0 { " and the one after" } else { "" };
+        let why = format!("holds {tokens} tokens; one sample of the model takes {length}{more}");
         return Err(DataError::Damaged { path: path.into(), why });
     }
     let array = |first| Array {
@@ -75,7 +78,7 @@ fn half(path: &Path, element: Element, length: u64) -> Result<Half, DataError> {
         element,
         shape: vec![length],
     };
-    Ok(Half { x: array(0), y: array(width) })
+    Ok(Half { x: array(0), y: Some(array(width)) }.with(targets))
 }
 
 #[cfg(test)]

@@ -103,6 +103,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 None => next += self.computation(stage, next, pass),
             }
             let index = next - 1;
+            self.keep_output(stage, &stage.kernels[index], pass);
             if let Some(model) = self.model.as_mut().filter(|_| reduces) {
                 model.catch_up(&self.transport);
             }

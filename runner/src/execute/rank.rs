@@ -7,6 +7,7 @@ use super::fusion::Fusion;
 use super::gradients::Gradients;
 use super::input::{Input, loads};
 use super::judge::Judge;
+use super::outputs::Output;
 use super::probe::{Place, Probe};
 use super::rate::Rates;
 use super::record::Recorder;
@@ -98,6 +99,8 @@ pub struct Rank<'a, T> {
     pub(super) slow: u32,
     /// How long ago a device worked, in nanoseconds.
     pub(super) ages: Vec<u64>,
+    /// What the network gave, where somebody wants it.
+    pub(super) outputs: Option<Vec<Output>>,
     /// Hears where this rank is.
     pub probe: Option<&'a dyn Probe>,
 }
@@ -202,6 +205,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             model: None,
             slow: 1,
             ages: vec![],
+            outputs: None,
             probe: None,
         }
     }

@@ -40,6 +40,8 @@ pub struct Outcome {
 /// What the test samples gave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tested {
+    /// How many samples.
+    pub samples: u64,
     /// Mean over the samples.
     pub loss: f64,
     /// Correct predictions and all of them; none where nothing is classified.

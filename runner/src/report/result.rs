@@ -36,6 +36,10 @@ pub struct ResultRecord {
     pub loss: Option<f64>,
     /// Mean loss of the test samples.
     pub test_loss: Option<f64>,
+    /// How many test samples that was; 0 where none were evaluated at the end, because there are none or
+    /// the run was asked not to.
+    #[serde(default)]
+    pub test_samples: u64,
     /// Share of the test samples' predictions that were correct.
     pub test_accuracy: Option<f64>,
     /// Median step time; none, like the bubble, where nothing was left to train.
@@ -77,6 +81,7 @@ impl ResultRecord {
             skipped: None,
             loss: None,
             test_loss: None,
+            test_samples: 0,
             test_accuracy: None,
             step_ns: None,
             bubble: None,
@@ -99,6 +104,7 @@ impl ResultRecord {
         self.skipped = outcome.skipped;
         self.loss = outcome.trained.then_some(outcome.loss);
         self.test_loss = outcome.test.map(|test| test.loss);
+        self.test_samples = outcome.test.map_or(0, |test| test.samples);
         self.test_accuracy = outcome.test.and_then(|test| test.accuracy());
         if outcome.step_ns > 0 {
             self.step_ns = Some(outcome.step_ns);

@@ -16,7 +16,8 @@ pub fn summary(prediction: &Prediction, outcome: &Outcome) -> String {
         false => write!(out, ", device model: nothing was trained"),
     };
     if let Some(test) = outcome.test {
-        let _ = write!(out, ", test loss {:.4}", test.loss);
+        let end = if test.samples == 1 { "" } else { "s" };
+        let _ = write!(out, ", test loss {:.4} on {} sample{end}", test.loss, test.samples);
         if let Some((correct, all)) = test.correct {
             let share = 100.0 * correct as f64 / all as f64;
             let _ = write!(out, ", test accuracy {share:.1} % ({correct}/{all})");

@@ -9,9 +9,11 @@
 //! ```
 
 mod read;
+mod rows;
 mod write;
 
 pub use read::{TensorFile, checksum};
+pub use rows::{RowsFile, RowsFormat};
 pub use write::{Tensor, Written, write};
 
 use std::path::PathBuf;

@@ -36,7 +36,9 @@ pub struct Written {
 /// # Panics
 /// When two tensors share a name or one has not as many values as its shape says.
 pub fn write(path: &Path, tensors: &[Tensor]) -> Result<Written, TensorFileError> {
-    let header = header(tensors);
+    let places: Vec<Place> =
+        tensors.iter().map(|t| Place { name: t.name, shape: t.shape }).collect();
+    let header = header(&places);
     let values: usize = tensors.iter().map(|t| size_of_val(t.values)).sum();
     let bytes = (header.len() + values) as u64;
     let result = pour(path, &header, tensors);
@@ -63,13 +65,20 @@ fn pour(path: &Path, header: &[u8], tensors: &[Tensor]) -> std::io::Result<u32> 
     Ok(sum)
 }
 
+/// What the header says of a tensor of single precision.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub name: &'a str,
+    pub shape: &'a [u64],
+}
+
 /// Length and JSON, padded so that values begin at a multiple of their size.
-fn header(tensors: &[Tensor]) -> Vec<u8> {
+pub(super) fn header(tensors: &[Place]) -> Vec<u8> {
     let mut end = 0;
-    let info = |tensor: &Tensor| {
+    let info = |tensor: &Place| {
         let start = end;
-        end += size_of_val(tensor.values);
-        let shape = tensor.shape.iter().map(|&length| length as usize).collect();
+        let shape: Vec<usize> = tensor.shape.iter().map(|&length| length as usize).collect();
+        end += size_of::<f32>() * shape.iter().product::<usize>();
         (tensor.name.into(), TensorInfo { dtype: Dtype::F32, shape, data_offsets: (start, end) })
     };
     let infos: Vec<(String, TensorInfo)> = tensors.iter().map(info).collect();

@@ -1,10 +1,11 @@
 //! Passes over the test samples.
 
-use super::Context;
+use super::StopFlag;
 use crate::execute::{Rank, RunError};
 use crate::report::Tested;
 use crate::transport::{ReduceOp, Transport};
 use pipewright_core::graph::{Graph, Op};
+use pipewright_core::plan::{Instruction, Plan};
 use std::sync::atomic::Ordering;
 
 /// How long an evaluation may go on before ranks ask each other whether a signal came.
@@ -20,18 +21,33 @@ pub fn predictions(graph: &Graph) -> Option<u64> {
     }
 }
 
-/// Evaluates all test samples; `None` when a signal ended it before. `step` is for messages.
+/// Samples to evaluate, and how.
+pub struct Evaluation<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What each lane does to evaluate a mini-batch.
+    pub instructions: &'a [Vec<Instruction>],
+    /// How many samples there are.
+    pub samples: u64,
+    /// Predictions that a sample asks for; none where nothing is classified.
+    pub predictions: Option<u64>,
+    /// Whether to stop early.
+    pub stop: &'a StopFlag,
+}
+
+/// Evaluates all samples; `None` when a signal ended it before. `step` is for messages.
 ///
 /// # Errors
 /// When a message fails.
-pub(super) fn evaluate<T: Transport>(
+pub fn evaluate<T: Transport>(
     rank: &mut Rank<T>,
-    context: &Context,
+    evaluation: &Evaluation,
     step: u64,
 ) -> Result<Option<Tested>, RunError> {
-    let rounds = context.test_samples.div_ceil(context.plan.mini_batch);
-    let (lane, _) = context.plan.data_parallel.place(rank.transport.rank());
-    let instructions = &context.evaluation[lane.index()];
+    let Evaluation { plan, instructions, samples, predictions, stop } = evaluation;
+    let rounds = samples.div_ceil(plan.mini_batch);
+    let (lane, _) = plan.data_parallel.place(rank.transport.rank());
+    let instructions = &instructions[lane.index()];
     let agreement = |source| RunError::Agreement { step, source };
     let mut sums = [0.0, 0.0];
     // Ranks agree whether to go on. It drains the pipeline, so they do it about every `PATIENCE`:
@@ -45,7 +61,7 @@ pub(super) fn evaluate<T: Transport>(
             sums[0] += counts.loss;
             sums[1] += counts.correct as f64;
         }
-        let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
+        let stop = f64::from(u8::from(stop.load(Ordering::Relaxed)));
         let mut news = [stop, (rank.transport.now_ns() - begin) as f64];
         rank.transport.all_reduce(&mut news, ReduceOp::Max).map_err(agreement)?;
         let [stop, time] = news;
@@ -57,9 +73,7 @@ pub(super) fn evaluate<T: Transport>(
     }
     rank.transport.all_reduce(&mut sums, ReduceOp::Sum).map_err(agreement)?;
     let [loss, correct] = sums;
-    let all = predictions(&context.prediction.graph).map(|each| each * context.test_samples);
-    Ok(Some(Tested {
-        loss: loss / context.test_samples as f64,
-        correct: all.map(|all| (correct as u64, all)),
-    }))
+    let all = predictions.map(|each| each * samples);
+    let correct = all.map(|all| (correct as u64, all));
+    Ok(Some(Tested { samples: *samples, loss: loss / *samples as f64, correct }))
 }

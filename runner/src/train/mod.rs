@@ -13,8 +13,7 @@ use crate::report::{Metrics, Outcome, Progress, ReportError, Tested};
 use crate::transport::{Transport, TransportError};
 use choose::{Chooser, Ended, next_round};
 pub use error::TrainError;
-use evaluate::evaluate;
-pub use evaluate::predictions;
+pub use evaluate::{Evaluation, evaluate, predictions};
 use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::Trace;
@@ -120,7 +119,7 @@ pub fn train<T: Transport>(
     (outcome.step_ns, outcome.bubble) = summary(&mut times, plan.ranks() as usize);
     progress.finish();
     if !outcome.interrupted && context.test_samples > 0 && outcome.test.is_none() {
-        outcome.test = evaluate(rank, context, context.steps)?;
+        outcome.test = evaluate(rank, &context.test(), context.steps)?;
         outcome.interrupted = outcome.test.is_none();
     }
     let Collected { arena, graphs, no_fp8, trace } =
@@ -250,7 +249,7 @@ impl Training<'_, '_> {
         outcome.test = None;
         self.before = rank.transport.now_ns();
         if context.tests_between(first, outcome.steps) && !outcome.interrupted {
-            outcome.test = evaluate(rank, context, record.step)?;
+            outcome.test = evaluate(rank, &context.test(), record.step)?;
             outcome.interrupted = outcome.test.is_none();
             self.before = rank.transport.now_ns();
         }
@@ -292,6 +291,17 @@ impl Training<'_, '_> {
 }
 
 impl Context<'_> {
+    /// The test samples.
+    fn test(&self) -> Evaluation<'_> {
+        Evaluation {
+            plan: self.plan,
+            instructions: self.evaluation,
+            samples: self.test_samples,
+            predictions: self.predictions,
+            stop: &self.stop,
+        }
+    }
+
     /// Whether the test samples are evaluated after `end` steps of training, the last of which came
     /// in one go since `start`.
     fn tests_between(&self, start: u64, end: u64) -> bool {

@@ -3,11 +3,15 @@
 //! [`open`] finds out what a path is, [`check`] compares it with the network, [`load`] gives a rank
 //! its part. Tensors are found by the parameters' names.
 
+mod map;
 mod onnx;
 mod safetensors;
 
+pub use map::turn;
+
 use crate::checkpoint::{CheckpointError, MANIFEST, Resume};
 use crate::execute::Rank;
+use crate::failure::Failure;
 use crate::onnx::{OnnxFile, OnnxFileError};
 use crate::tensor_file::TensorFileError;
 use pipewright_core::graph::{Graph, Op, Param};
@@ -29,6 +33,11 @@ pub trait WeightSource: Send + Sync {
 
     /// The shape of one, if there is one of that name.
     fn shape(&self, name: &str) -> Option<Vec<u64>>;
+
+    /// What a network that takes them does otherwise than the one that they are of.
+    fn note(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Writes the values of one into `into`, in single precision and row-major.
     ///
@@ -69,6 +78,14 @@ pub enum WeightsError {
         /// The file.
         path: PathBuf,
     },
+    /// A known network's, and not this one's.
+    #[error("{}: {why}", path.display())]
+    Unfit {
+        /// The source.
+        path: PathBuf,
+        /// What was recognised, and what is missing.
+        why: String,
+    },
     /// Parameters without values.
     #[error("{}: no values for {count} of the model's parameters: {list}", path.display())]
     Missing {
@@ -97,7 +114,7 @@ pub enum WeightsError {
 }
 
 /// Opens a file of tensors, the index of several, a checkpoint, the newest of a run's, or the ONNX
-/// file that `graph` came from.
+/// file that `graph` came from. Names of Hugging Face's transformers are those of `graph` afterwards.
 ///
 /// # Errors
 /// When it is none of these or cannot be read.
@@ -107,7 +124,30 @@ pub fn open(path: &Path, graph: &Graph) -> Result<Box<dyn WeightSource>, Weights
         file.check_values()?;
         return Ok(Box::new(file));
     }
-    open_tensors(path)
+    map::adapt(open_tensors(path)?, graph)
+}
+
+/// Opens weights that fit a network. What it has no use for is said where this process `speaks`.
+///
+/// # Errors
+/// As [`open`] and [`check`].
+pub fn open_fitting(
+    path: &Path,
+    graph: &Graph,
+    speaks: bool,
+) -> Result<Box<dyn WeightSource>, Failure> {
+    let refused = |e: WeightsError| Failure::usage(format!("weights {e}"));
+    let source = open(path, graph).map_err(refused)?;
+    let unused = check(source.as_ref(), graph).map_err(refused)?;
+    if let (true, Some(note)) = (speaks, source.note()) {
+        eprintln!("warning: {}: {note}", path.display());
+    }
+    if let (true, Some(first)) = (speaks, unused.first()) {
+        let (path, count) = (path.display(), unused.len());
+        let (tensors, are) = if count == 1 { ("tensor", "is") } else { ("tensors", "are") };
+        eprintln!("warning: {path}: {count} {tensors} {are} not of the model, such as `{first}`");
+    }
+    Ok(source)
 }
 
 /// Opens everything but ONNX files.

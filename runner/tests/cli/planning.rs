@@ -159,3 +159,36 @@ fn forms_stand_side_by_side() {
     }
     runner_in(&dir, &["forms", "--model", "mlp4", "--devices", "9"]).refused(2, "at most 4 stages");
 }
+
+#[test]
+fn classes_of_image_networks_follow_the_data_set() {
+    let dir = scratch("plan-classes");
+    let plan = |model: &str, data: &str, more: &[&str]| {
+        let args = ["plan", "--model", model, "--data", data, "--ranks", "1", "-o", "plan.json"];
+        let sizes = ["--schedule", "gpipe", "--stages", "1", "--micro-batches", "1"];
+        runner_in(&dir, &[&args[..], &sizes, more].concat())
+    };
+    let model = || {
+        let text = std::fs::read_to_string(dir.join("plan.json")).unwrap();
+        Plan::from_json(&text).unwrap().model.graph().unwrap()
+    };
+    let planned = plan("resnet18:32", "cifar10:there", &[]);
+    planned.done();
+    assert!(planned.stderr.contains("cifar10:there has 10 classes, and so has resnet18:32"));
+    assert_eq!(model().name(), "resnet18:32,classes=10");
+    plan("resnet18:32", "synthetic", &[]).done();
+    assert_eq!(model().name(), "resnet18:32");
+    plan("resnet18:32", "synthetic", &["--classes", "7"]).done();
+    assert_eq!(model().name(), "resnet18:32,classes=7");
+    // A head of more classes is one's own affair, of fewer a mistake.
+    plan("resnet18:32,classes=200", "cifar100:there", &[]).done();
+    assert_eq!(model().name(), "resnet18:32,classes=200");
+    let few = "10 classes are asked for, cifar100:there has 100";
+    plan("resnet18:32", "cifar100:there", &["--classes", "10"]).refused(2, few);
+    plan("resnet18:32,classes=10", "cifar100:there", &[]).refused(2, few);
+    plan("mlp4", "cifar100:there", &[])
+        .refused(2, "cifar100:there has 100 classes, mlp4 tells 10 apart");
+    let fixed = "--classes 7: digits-cnn tells 10 classes apart, and no other number of them";
+    plan("digits-cnn", "synthetic", &["--classes", "7"]).refused(2, fixed);
+    plan("gpt2", "synthetic", &["--classes", "7"]).refused(2, "gpt2 does not classify samples");
+}

@@ -41,6 +41,31 @@ fn json_is_one_object_on_stdout() {
     assert_eq!(object["status"], "done");
 }
 
+/// The test at the end may be left out, or bounded.
+#[test]
+fn a_run_tests_as_much_as_it_is_asked_to() {
+    let dir = scratch("eval-samples");
+    write(&dir, "plan.json", small_plan().to_json());
+    let run = |more: &[&str]| {
+        let args = ["plan.json", "--out", "run", "--overwrite", "--steps", "2"];
+        let said = runner_in(&dir, &[&args[..], more].concat()).done().stdout.clone();
+        (said, result(&dir.join("run")))
+    };
+    let (said, all) = run(&[]);
+    assert_eq!(all["test_samples"], 360);
+    assert!(said.contains("on 360 samples"), "{said}");
+    let (_, some) = run(&["--eval-samples", "33"]);
+    assert_eq!(some["test_samples"], 33);
+    assert_ne!(some["test_loss"], all["test_loss"]);
+    let correct = some["test_accuracy"].as_f64().unwrap() * 33.0;
+    assert!((correct - correct.round()).abs() < 1e-9, "{some}");
+    let (said, none) = run(&["--no-eval"]);
+    assert_eq!((&none["test_samples"], &none["test_loss"]), (&0.into(), &serde_json::Value::Null));
+    assert!(!said.contains("test loss"), "{said}");
+    runner_in(&dir, &["plan.json", "--no-eval", "--eval-every", "1"])
+        .refused(2, "cannot be used with");
+}
+
 #[test]
 fn an_earlier_run_stays() {
     let dir = scratch("earlier");

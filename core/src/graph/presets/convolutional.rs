@@ -5,7 +5,12 @@ use crate::ids::NodeId;
 
 /// Simonyan and Zisserman 2015, with as many convolutions per block (D: VGG16, E: VGG19). Every module of torchvision's lists is a layer
 /// of its own, as Takisawa counts them: rectifiers and pools too.
-pub(super) fn vgg(name: &str, repeats: [u32; 5], size: u64) -> Result<Graph, GraphError> {
+pub(super) fn vgg(
+    name: &str,
+    repeats: [u32; 5],
+    size: u64,
+    classes: u64,
+) -> Result<Graph, GraphError> {
     let mut g = GraphBuilder::new(name);
     g.layer("features.0");
     let mut x = g.input(vec![3, size, size]);
@@ -31,7 +36,7 @@ pub(super) fn vgg(name: &str, repeats: [u32; 5], size: u64) -> Result<Graph, Gra
     }
     // torchvision's avgpool to 7 x 7 changes nothing at 224 pixels and is left out at other sizes,
     // as its dropouts are.
-    for (index, features) in [(0, 4096), (3, 4096), (6, 1000)] {
+    for (index, features) in [(0, 4096), (3, 4096), (6, classes)] {
         let name = format!("classifier.{index}");
         g.layer(&name);
         if index == 0 {
@@ -44,13 +49,13 @@ pub(super) fn vgg(name: &str, repeats: [u32; 5], size: u64) -> Result<Graph, Gra
             x = g.relu(&name, x);
         }
     }
-    g.loss(x, 1000);
+    g.loss(x, classes);
     g.finish()
 }
 
 /// Krizhevsky et al. 2012 on one device, as torchvision has it (Krizhevsky 2014); without dropout.
-pub(super) fn alexnet() -> Result<Graph, GraphError> {
-    let mut g = GraphBuilder::new("alexnet");
+pub(super) fn alexnet(name: &str, classes: u64) -> Result<Graph, GraphError> {
+    let mut g = GraphBuilder::new(name);
     g.layer("conv1");
     let x = g.input(vec![3, 224, 224]);
     let shape = |kernel, stride, padding| Conv { kernel, stride, padding, bias: true };
@@ -67,13 +72,13 @@ pub(super) fn alexnet() -> Result<Graph, GraphError> {
         x = g.relu(&format!("features.{}", index + 1), x);
     }
     let x = pool(&mut g, "features.12", x);
-    classifier(g, x, ["classifier.1", "classifier.4", "classifier.6"])
+    dense(g, x, [("classifier.1", 4096), ("classifier.4", 4096), ("classifier.6", classes)])
 }
 
 /// AlexNet as Caffe has it: two groups of channels, normalisation over neighbouring channels after
 /// pooling; without dropout.
-pub(super) fn caffenet() -> Result<Graph, GraphError> {
-    let mut g = GraphBuilder::new("caffenet");
+pub(super) fn caffenet(name: &str, classes: u64) -> Result<Graph, GraphError> {
+    let mut g = GraphBuilder::new(name);
     let convs = [
         [96, 11, 4, 0, 1],
         [256, 5, 1, 2, 2],
@@ -82,7 +87,7 @@ pub(super) fn caffenet() -> Result<Graph, GraphError> {
         [256, 3, 1, 1, 2],
     ];
     let x = caffe_convs(&mut g, 227, convs);
-    classifier(g, x, ["fc6", "fc7", "fc8"])
+    dense(g, x, [("fc6", 4096), ("fc7", 4096), ("fc8", classes)])
 }
 
 /// The same layers for small images, so that most of the parameters lie in dense layers and most of
@@ -132,12 +137,6 @@ fn caffe_convs(g: &mut GraphBuilder, size: u64, convs: [[u64; 5]; 5]) -> NodeId 
 fn pool(g: &mut GraphBuilder, name: &str, x: NodeId) -> NodeId {
     let window = Window { kernel: [3; 2], stride: [2; 2], padding: [0; 2], ceil_mode: false };
     g.add(name, Op::MaxPool2d { window }, &[x])
-}
-
-/// Two hidden dense layers and 1,000 classes.
-fn classifier(g: GraphBuilder, x: NodeId, names: [&str; 3]) -> Result<Graph, GraphError> {
-    let [a, b, c] = names;
-    dense(g, x, [(a, 4096), (b, 4096), (c, 1000)])
 }
 
 /// Dense layers by name and outputs; the last one's are the classes.

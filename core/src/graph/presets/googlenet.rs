@@ -21,8 +21,8 @@ const MODULES: [Inception; 9] = [
 /// Szegedy et al. 2015 as torchvision has it: batch normalisation, the "5 x 5" branch with 3 x 3
 /// kernels; without dropout and without the two auxiliary classifiers (a plan has one loss). A
 /// module is one layer.
-pub(super) fn googlenet() -> Result<Graph, GraphError> {
-    let mut g = GraphBuilder::new("googlenet");
+pub(super) fn googlenet(name: &str, classes: u64) -> Result<Graph, GraphError> {
+    let mut g = GraphBuilder::new(name);
     g.layer("stem");
     let x = g.input(vec![3, 224, 224]);
     let x = unit(&mut g, "conv1", x, 64, [7, 2, 3]);
@@ -42,8 +42,8 @@ pub(super) fn googlenet() -> Result<Graph, GraphError> {
     g.layer("fc");
     let x = g.add("avgpool", Op::GlobalAvgPool, &[x]);
     let x = g.add("flatten", Op::Flatten, &[x]);
-    let x = g.linear("fc", x, 1000);
-    g.loss(x, 1000);
+    let x = g.linear("fc", x, classes);
+    g.loss(x, classes);
     g.finish()
 }
 

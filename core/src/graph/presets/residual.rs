@@ -3,13 +3,31 @@
 use crate::graph::{Conv, Graph, GraphBuilder, GraphError, Op};
 use crate::ids::NodeId;
 
+/// Blocks of the four stages of a network.
+pub(super) struct Blocks {
+    counts: [u32; 4],
+    /// Bottlenecks of three convolutions; the others have two.
+    deep: bool,
+}
+
+impl Blocks {
+    /// Blocks of two convolutions.
+    pub(super) fn basic(counts: [u32; 4]) -> Self {
+        Self { counts, deep: false }
+    }
+
+    /// Bottlenecks.
+    pub(super) fn deep(counts: [u32; 4]) -> Self {
+        Self { counts, deep: true }
+    }
+}
+
 /// He et al. 2016 as in torchvision (stride in the 3 x 3 convolution).
-/// `deep` blocks are bottlenecks of three convolutions, the others have two.
 pub(super) fn resnet(
     name: &str,
-    blocks: [u32; 4],
-    deep: bool,
+    Blocks { counts, deep }: Blocks,
     size: u64,
+    classes: u64,
 ) -> Result<Graph, GraphError> {
     let mut g = GraphBuilder::new(name);
     g.layer("stem");
@@ -19,7 +37,7 @@ pub(super) fn resnet(
     let x = batch_norm(&mut g, "bn1", x);
     let x = g.relu("relu", x);
     let mut x = g.max_pool("maxpool", x, 3, 2);
-    for (stage, (width, blocks)) in [64, 128, 256, 512].into_iter().zip(blocks).enumerate() {
+    for (stage, (width, blocks)) in [64, 128, 256, 512].into_iter().zip(counts).enumerate() {
         for block in 0..blocks {
             let name = format!("layer{}.{block}", stage + 1);
             g.layer(&name);
@@ -33,8 +51,8 @@ pub(super) fn resnet(
     g.layer("fc");
     let x = g.add("avgpool", Op::GlobalAvgPool, &[x]);
     let x = g.add("flatten", Op::Flatten, &[x]);
-    let x = g.linear("fc", x, 1000);
-    g.loss(x, 1000);
+    let x = g.linear("fc", x, classes);
+    g.loss(x, classes);
     g.finish()
 }
 

@@ -1,6 +1,7 @@
 //! Names and sizes of the presets.
 
 use super::*;
+use crate::graph::TargetSpec;
 
 #[test]
 fn parameter_counts_are_the_published_ones() {
@@ -82,7 +83,29 @@ fn images_of_another_size() {
     let usual = Preset::Resnet18.graph().unwrap();
     let count = |graph: &Graph| graph.params().iter().map(|p| p.elements()).sum::<u64>();
     assert_eq!(count(&small), count(&usual));
-    for wrong in ["vgg16:33", "vgg16:0", "vgg16:", "alexnet:32", "fc32:512:32"] {
+    for name in ["resnet18:32,classes=10", "alexnet:224,classes=16", "caffenet:227,classes=2"] {
+        let preset: Preset = name.parse().unwrap();
+        assert_eq!(preset.to_string(), name);
+        let classes: u64 = name.split_once("classes=").unwrap().1.parse().unwrap();
+        let graph = preset.graph().unwrap();
+        assert_eq!(graph.name(), name);
+        let target = graph.sample().unwrap().target;
+        assert_eq!(target, TargetSpec::Classes { count: 1, classes });
+        assert_eq!(preset.with_classes(7).unwrap().with_classes(classes), Some(preset));
+    }
+    assert_eq!("resnet50:classes=10".parse(), Ok(Preset::Resnet50.with_classes(10).unwrap()));
+    assert_eq!(Preset::Resnet50.with_classes(1000), Some(Preset::Resnet50));
+    assert_eq!(Preset::DigitsCnn.with_classes(11), None);
+    for wrong in [
+        "vgg16:33",
+        "vgg16:32,classes=0",
+        "vgg16:32,10",
+        "googlenet:32,classes=10",
+        "vgg16:0",
+        "vgg16:",
+        "alexnet:32",
+        "fc32:512:32",
+    ] {
         assert!(wrong.parse::<Preset>().is_err(), "{wrong}");
     }
 }

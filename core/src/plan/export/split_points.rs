@@ -2,6 +2,7 @@
 //! dictionary from module name to `SplitPoint.BEGINNING`.
 
 use crate::graph::Graph;
+use crate::hf;
 use thiserror::Error;
 
 /// A cut that no module begins at.
@@ -47,6 +48,13 @@ fn layers_of_cuts(graph: &Graph, cuts: &[u32]) -> Result<Vec<usize>, SplitPointE
     cuts.iter().enumerate().map(find).collect()
 }
 
+/// The modules that a layer is: those of transformers for its transformers, else one of its own name.
+fn names(graph: &Graph, layer: usize) -> Vec<String> {
+    let name = &graph.layers()[layer].name;
+    let params: Vec<String> = graph.params().iter().map(|param| param.name.clone()).collect();
+    hf::modules(name, &params).unwrap_or_else(|| vec![name.clone()])
+}
+
 /// The `split_spec` of `cuts` as Python text, a line a stage. O(cuts log layers).
 ///
 /// # Errors
@@ -54,7 +62,7 @@ fn layers_of_cuts(graph: &Graph, cuts: &[u32]) -> Result<Vec<usize>, SplitPointE
 pub fn split_points(graph: &Graph, cuts: &[u32]) -> Result<String, SplitPointError> {
     let mut text = String::from("split_spec = {\n");
     for layer in layers_of_cuts(graph, cuts)? {
-        let name = quoted(&graph.layers()[layer].name);
+        let name = quoted(&names(graph, layer)[0]);
         text += &format!("    {name}: SplitPoint.BEGINNING,\n");
     }
     text += "}\n";
@@ -71,7 +79,7 @@ pub fn modules_by_stage(graph: &Graph, cuts: &[u32]) -> Result<Vec<Vec<String>>,
     let mut bounds = layers_of_cuts(graph, cuts)?;
     bounds.insert(0, 0);
     bounds.push(layers.len());
-    let names = |w: &[usize]| layers[w[0]..w[1]].iter().map(|l| l.name.clone()).collect();
+    let names = |w: &[usize]| (w[0]..w[1]).flat_map(|layer| names(graph, layer)).collect();
     Ok(bounds.windows(2).map(names).collect())
 }
 
@@ -109,6 +117,21 @@ mod tests {
         let inside = (1..).find(|node| !starts.contains(node)).unwrap();
         let error = split_points(&graph, &[inside]).unwrap_err().to_string();
         assert!(error.contains("cut 0 is at node") && error.contains("inside of layer"), "{error}");
+    }
+
+    #[test]
+    fn transformers_have_the_modules_of_transformers() {
+        let modules = |preset: Preset| {
+            let graph = preset.graph().unwrap();
+            let cut = graph.layers()[8].first_node.0;
+            (split_points(&graph, &[cut]).unwrap(), modules_by_stage(&graph, &[cut]).unwrap())
+        };
+        let (text, stages) = modules(Preset::Gpt2);
+        assert!(text.contains("\"transformer.h.7\": SplitPoint.BEGINNING"), "{text}");
+        assert_eq!(stages[0][..3], ["transformer.wte", "transformer.wpe", "transformer.h.0"]);
+        assert_eq!(stages[1].last().unwrap(), "lm_head");
+        assert!(modules(Preset::Llama7b).0.contains("\"model.layers.7\""));
+        assert!(modules(Preset::BertBase).0.contains("\"bert.encoder.layer.7\""));
     }
 
     #[test]

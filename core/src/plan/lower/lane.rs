@@ -185,13 +185,14 @@ pub(super) fn lay_out_lane(
     Layout::new(inputs, graphs, edges, lane).program(inputs)
 }
 
-/// The instructions of an evaluation on one lane: every micro-batch through every stage, slots in
-/// turn.
+/// The instructions of an evaluation on one lane: the first micro-batches through every stage, slots
+/// in turn.
 pub(super) fn evaluate_lane(
     inputs: &Inputs,
     graphs: &[TrainingGraph],
     edges: &Edges,
     lane: LaneId,
+    micro_batches: u32,
 ) -> Vec<Instruction> {
     let layout = Layout::new(inputs, graphs, edges, lane);
     let pass = |i: u32| {
@@ -201,7 +202,7 @@ pub(super) fn evaluate_lane(
             here.then(|| (action, i % stage.program.slots.count))
         })
     };
-    let actions = (0..inputs.schedule.micro_batches).flat_map(pass);
+    let actions = (0..micro_batches.min(inputs.schedule.micro_batches)).flat_map(pass);
     layout.emit(inputs, edges, actions, false)
 }
 

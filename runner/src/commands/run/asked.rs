@@ -12,6 +12,7 @@ pub(super) fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
         ("--resume", args.resume.is_some()),
         ("--weights", args.weights.is_some()),
         ("--eval-every", args.eval_every > 0),
+        ("--eval-samples", args.eval_samples.is_some()),
     ];
     let Some((flag, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
     Err(Failure::usage(format!(
@@ -24,9 +25,9 @@ pub(super) fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
 const THREADS_A_CORE: usize = 4;
 
 /// Threads of each rank: the machine's cores shared among its ranks, unless given.
-pub(super) fn threads(args: &RunArgs, ranks: u32) -> Result<usize, Failure> {
+pub(in crate::commands) fn threads(given: usize, ranks: u32) -> Result<usize, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    match args.threads {
+    match given {
         0 => Ok((cores / ranks as usize).max(1)),
         given if given <= cores * THREADS_A_CORE => Ok(given),
         given => Err(Failure::usage(format!(

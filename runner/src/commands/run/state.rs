@@ -10,7 +10,7 @@ use crate::execute::{Rank, RunError};
 use crate::failure::Failure;
 use crate::train::TrainError;
 use crate::transport::Transport;
-use crate::weights::{self, WeightSource, WeightsError};
+use crate::weights::{self, WeightSource};
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::Plan;
 use std::path::Path;
@@ -78,7 +78,7 @@ impl State {
         let begins = resume.as_ref().is_none_or(|resume| resume.candidates.is_empty());
         let named = args.weights.as_deref().or(plan.weights.as_deref().map(Path::new));
         let weights = match named.filter(|_| begins) {
-            Some(path) => Some(initial(path, graph, speaks)?),
+            Some(path) => Some(weights::open_fitting(path, graph, speaks)?),
             None => None,
         };
         Ok(Self { identity, split, resume, weights, saver, memory, handle })
@@ -125,16 +125,4 @@ impl State {
         }
         Ok(Begun::default())
     }
-}
-
-/// Opens initial weights that fit the model.
-fn initial(path: &Path, graph: &Graph, speaks: bool) -> Result<Box<dyn WeightSource>, Failure> {
-    let refused = |e: WeightsError| Failure::usage(format!("weights {e}"));
-    let source = weights::open(path, graph).map_err(refused)?;
-    let unused = weights::check(source.as_ref(), graph).map_err(refused)?;
-    if let (true, Some(first)) = (speaks, unused.first()) {
-        let (path, count) = (path.display(), unused.len());
-        eprintln!("warning: {path}: {count} tensors are not of the model, such as `{first}`");
-    }
-    Ok(source)
 }
