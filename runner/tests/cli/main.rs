@@ -19,3 +19,4 @@ mod planning_codecs;
 mod profile;
 mod recompute;
 mod run_endings;
+mod transformers;
