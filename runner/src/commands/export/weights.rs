@@ -39,6 +39,8 @@ pub(super) fn weights(checkpoint: &Path, file: &Path, format: ExportFormat) -> R
             )));
         }
         (ExportFormat::Hf, Ok(known)) => known,
+        // An import has the module's own names, and its weights the module's own layout.
+        (_, Ok(known)) => known.filter(|known| !known.is_preset),
         _ => None,
     };
     let read = |name: &String| -> Result<Owned, WeightsError> {
@@ -50,6 +52,9 @@ pub(super) fn weights(checkpoint: &Path, file: &Path, format: ExportFormat) -> R
     let mut all: Vec<Owned> = names.iter().map(read).collect::<Result<_, _>>().map_err(refused)?;
     if let Some(known) = known {
         all = renamed(all, &known.all);
+        if format == ExportFormat::Hf {
+            leave_out_tied(&mut all);
+        }
     }
     let tensors: Vec<Tensor> =
         all.iter().map(|Owned { name, shape, values }| Tensor { name, shape, values }).collect();
@@ -59,7 +64,7 @@ pub(super) fn weights(checkpoint: &Path, file: &Path, format: ExportFormat) -> R
     beside.commit().map_err(failed)
 }
 
-/// The tensors of transformers that are parameters here. A tied output layer is left out, as there.
+/// The tensors of transformers that are parameters here.
 fn renamed(all: Vec<Owned>, counterparts: &[Counterpart]) -> Vec<Owned> {
     let mut made: Vec<Owned> = vec![];
     for (Owned { shape, values, .. }, Counterpart { parts, transposed, .. }) in
@@ -79,9 +84,13 @@ fn renamed(all: Vec<Owned>, counterparts: &[Counterpart]) -> Vec<Owned> {
             made.push(Owned { name: part.clone(), shape, values });
         }
     }
+    made
+}
+
+/// Drops a tied output layer, as transformers does.
+fn leave_out_tied(made: &mut Vec<Owned>) {
     let bits = |tensor: &Owned| tensor.values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>();
     let table = |name: &str| name.ends_with("wte.weight") || name.ends_with("embed_tokens.weight");
     let table = made.iter().find(|tensor| table(&tensor.name)).map(bits);
     made.retain(|tensor| !tensor.name.ends_with("lm_head.weight") || Some(bits(tensor)) != table);
-    made
 }
