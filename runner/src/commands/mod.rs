@@ -47,7 +47,14 @@ use std::sync::OnceLock;
 
 /// Whether a command is one that several processes run together.
 fn is_for_ranks(command: &Command) -> bool {
-    matches!(command, Command::Run(_) | Command::Profile(_) | Command::Bench(_))
+    matches!(
+        command,
+        Command::Run(_)
+            | Command::Profile(_)
+            | Command::Bench(_)
+            | Command::Eval(_)
+            | Command::Predict(_)
+    )
 }
 
 /// Runs the command; errors are printed once, and their code is returned. What needs no ranks is done by the

@@ -46,7 +46,7 @@ const REFUSED: [Row; 30] = [
     row(&["calibrate", "head.csv", "--layers", "0"], 2, "--layers"),
     row(&["plan", "--model", "net.pt"], 2, "net.pt: weights without their network; export"),
     row(&["plan", "--model", "photo"], 2, "photo: no text, so no profile; export the module"),
-    row(&["plan", "--model", "config.json"], 2, "a configuration of Hugging Face, not a network"),
+    row(&["plan", "--model", "config.json"], 2, "--model hf:config.json makes its network"),
     row(&["plan", "--model", "meta-llama/Llama-3"], 2, "models are not fetched from anywhere"),
     row(&["plan", "--model", "half.txt"], 2, "line 2: an edge of `node2` (is the file whole?)"),
 ];
