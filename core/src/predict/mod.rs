@@ -7,6 +7,7 @@ mod fit;
 pub mod search;
 mod stage;
 mod sums;
+mod throughput;
 
 pub use calibrate::{Busy, ForeignTrace, TraceFit};
 pub use drift::{Drift, DriftError, Part, PartTimes, Rest};
@@ -17,6 +18,7 @@ pub use explain::{
 pub use fit::{FitError, fit, fits};
 pub use stage::PlannedStage;
 pub use sums::{Offer, adaptive, offers, with_communication};
+pub use throughput::Throughput;
 
 use crate::cost::Costs;
 use crate::graph::Graph;

@@ -73,6 +73,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         timeline.step,
         100.0 * timeline.bubble()
     );
+    eprintln!("{}", plan.throughput(&prediction.graph, timeline.step));
     recompute::report(&plan, &prediction);
     Ok(())
 }

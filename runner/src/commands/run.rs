@@ -28,8 +28,8 @@ pub(super) use fault::{caused_by_peer, failure};
 pub(super) use launch::together;
 use output::Output;
 use pipewright_core::plan::{Data, Instruction, Plan, Program};
-use pipewright_core::predict::{Prediction, evaluation, predict};
-use pipewright_core::units::Bytes;
+use pipewright_core::predict::{Prediction, Throughput, evaluation, predict};
+use pipewright_core::units::{Bytes, Nanos};
 use state::{Parts, State};
 use std::sync::{Arc, OnceLock};
 pub(super) use stop::stop_flag;
@@ -359,13 +359,22 @@ impl Run {
         train(rank, &context, &mut metrics, progress)
     }
 
+    /// What the measured steps got done. The peak of this machine's processors is not known.
+    fn throughput(&self, outcome: &Outcome) -> Option<Throughput> {
+        let step = Some(Nanos(outcome.step_ns)).filter(|step| step.0 > 0)?;
+        let throughput = self.plan.throughput(&self.prediction.graph, step);
+        let is_cpu = self.device == DeviceKind::Cpu;
+        Some(Throughput { mfu: throughput.mfu.filter(|_| !is_cpu), ..throughput })
+    }
+
     /// What rank 0 does with the outcome.
     fn finish(&self, outcome: &Outcome) -> Result<(), Failure> {
-        let record = self.output.finish(outcome)?;
+        let throughput = self.throughput(outcome);
+        let record = self.output.finish(outcome, throughput)?;
         if self.json {
             say!("{}", serde_json::to_string_pretty(&record).expect("plain data"));
         } else {
-            say!("{}", summary(&self.prediction, outcome).trim_end());
+            say!("{}", summary(&self.plan, &self.prediction, outcome, throughput.as_ref()).trim_end());
         }
         // A supervisor asked for it and reads the record; mpirun would only shout about codes.
         if outcome.interrupted && self.seat.is_none() {

@@ -52,6 +52,7 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
         prediction.timeline.step,
         100.0 * prediction.timeline.bubble()
     );
+    say!("{}", plan.throughput(&prediction.graph, prediction.timeline.step));
     why::why(&plan, &prediction)
 }
 

@@ -17,6 +17,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         say!("{text}");
     } else {
         say!("step time {}, bubble {:.1} %", timeline.step, 100.0 * timeline.bubble());
+        say!("{}", plan.throughput(&prediction.graph, timeline.step));
         say!("lane      busy      idle          peak");
         for (lane, facts) in (0..).map(LaneId).zip(&timeline.lanes) {
             let busy = facts.busy();

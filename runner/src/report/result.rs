@@ -4,6 +4,7 @@
 use super::{Difference, Outcome};
 use crate::device::Graphs;
 use crate::files;
+use pipewright_core::predict::Throughput;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -46,6 +47,9 @@ pub struct ResultRecord {
     pub step_ns: Option<u64>,
     /// Idle share of the ranks' time.
     pub bubble: Option<f64>,
+    /// What a step of that time gets done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<Throughput>,
     /// Bytes that each rank allocated for tensors.
     pub arena: Vec<u64>,
     /// How much of each rank's device was replayed as graphs, and why not; none where devices make none.
@@ -85,6 +89,7 @@ impl ResultRecord {
             test_accuracy: None,
             step_ns: None,
             bubble: None,
+            throughput: None,
             arena: vec![],
             graphs: vec![],
             no_fp8: None,

@@ -1,12 +1,18 @@
 //! The closing lines: predicted beside measured.
 
 use super::Outcome;
-use pipewright_core::predict::Prediction;
+use pipewright_core::plan::Plan;
+use pipewright_core::predict::{Prediction, Throughput};
 use pipewright_core::units::{Bytes, Nanos};
 use std::fmt::Write;
 
 /// What rank 0 prints at the end of a run.
-pub fn summary(prediction: &Prediction, outcome: &Outcome) -> String {
+pub fn summary(
+    plan: &Plan,
+    prediction: &Prediction,
+    outcome: &Outcome,
+    measured: Option<&Throughput>,
+) -> String {
     let mut out = String::new();
     let ended = if outcome.interrupted { "interrupted after" } else { "done:" };
     let time = outcome.total_ns as f64 / 1e9;
@@ -34,15 +40,32 @@ pub fn summary(prediction: &Prediction, outcome: &Outcome) -> String {
     let timeline = &prediction.timeline;
     let error = 100.0 * (outcome.step_ns as f64 / timeline.step.0.max(1) as f64 - 1.0);
     let _ = writeln!(out, "\n              predicted    measured");
-    let (predicted, measured) = (timeline.step.to_string(), Nanos(outcome.step_ns).to_string());
-    let _ = writeln!(out, "step time   {predicted:>11} {measured:>11}   {error:+.1} %");
-    let (predicted, measured) = (100.0 * timeline.bubble(), 100.0 * outcome.bubble);
-    let points = measured - predicted;
-    let _ = writeln!(out, "bubble      {predicted:>9.1} % {measured:>9.1} %   {points:+.1} points");
+    let (predicted, step) = (timeline.step.to_string(), Nanos(outcome.step_ns).to_string());
+    let _ = writeln!(out, "step time   {predicted:>11} {step:>11}   {error:+.1} %");
+    let (predicted, idle) = (100.0 * timeline.bubble(), 100.0 * outcome.bubble);
+    let points = idle - predicted;
+    let _ = writeln!(out, "bubble      {predicted:>9.1} % {idle:>9.1} %   {points:+.1} points");
     let predicted = prediction.programs.iter().map(|p| p.arena.0).max().unwrap_or(0);
-    let measured = outcome.arena.iter().copied().max().unwrap_or(0);
-    let (p, m) = (Bytes(predicted).to_string(), Bytes(measured).to_string());
-    let same = if predicted == measured { "to the byte" } else { "differs" };
+    let allocated = outcome.arena.iter().copied().max().unwrap_or(0);
+    let (p, m) = (Bytes(predicted).to_string(), Bytes(allocated).to_string());
+    let same = if predicted == allocated { "to the byte" } else { "differs" };
     let _ = writeln!(out, "peak memory {p:>11} {m:>11}   {same}");
+    if let Some(measured) = measured {
+        let predicted = plan.throughput(&prediction.graph, timeline.step);
+        rates(&mut out, [&predicted, measured]);
+    }
     out
+}
+
+/// Rows of what the steps get done, predicted and measured.
+fn rates(out: &mut String, both: [&Throughput; 2]) {
+    let mut row = |name: &str, of: fn(&Throughput) -> Option<f64>| {
+        if let [Some(predicted), Some(measured)] = both.map(of) {
+            let _ = writeln!(out, "{name:<11} {predicted:>11.1} {measured:>11.1}");
+        }
+    };
+    row("samples/s", |rates| Some(rates.samples_per_sec));
+    row("tokens/s", |rates| rates.tokens_per_sec);
+    row("GFLOP/s", |rates| Some(rates.device_flops_per_sec? / 1e9));
+    row("MFU, %", |rates| Some(100.0 * rates.mfu?));
 }

@@ -8,7 +8,7 @@ use crate::files;
 use crate::lock::Lock;
 use crate::report::{Difference, Metrics, Outcome, ReportError, ResultRecord, Status};
 use crate::train::TrainError;
-use pipewright_core::predict::Prediction;
+use pipewright_core::predict::{Prediction, Throughput};
 use pipewright_core::timeline::{Trace, chrome};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -125,8 +125,12 @@ impl Output {
     }
 
     /// Writes trace and record of a run that ended; returns the record.
-    pub fn finish(&self, outcome: &Outcome) -> Result<ResultRecord, Failure> {
-        let record = self.record(Status::Done).with(outcome);
+    pub fn finish(
+        &self,
+        outcome: &Outcome,
+        throughput: Option<Throughput>,
+    ) -> Result<ResultRecord, Failure> {
+        let record = ResultRecord { throughput, ..self.record(Status::Done).with(outcome) };
         self.may_write()?;
         if let Some(folder) = &self.folder {
             if let Some(trace) = &outcome.trace {
