@@ -1,5 +1,5 @@
 # Every recipe is one line; the work is in scripts/. `make demo` and `make test` need no preparation.
-.PHONY: help demo test soak check web serve runner setup bench pytorch clean
+.PHONY: help demo test soak check web serve runner setup bench pytorch docs clean
 help:  ; @sed -n 's/^#: //p' Makefile
 #: make demo     set up, plan a small network on 4 stages, train it under MPI, show the plan in the
 #:               browser explorer (SERVE=0 stops before serving, PORT=8080 chooses the port)
@@ -22,5 +22,7 @@ setup: ; @scripts/setup.sh test
 bench: ; @scripts/bench.sh
 #: make pytorch  step times of PyTorch's CPU build and of the runner side by side
 pytorch: ; @scripts/pytorch.sh
+#: make docs     docs/ as a book in target/book, by mdBook
+docs: ; @scripts/docs.sh
 #: make clean    remove what was built; installed packages stay
 clean: ; @rm -rf target dist run

@@ -1,12 +1,13 @@
 //! The house rules, as a test: see the tables below, they are the rules.
 //!
 //! `source` reads the repository's files and cuts Rust into tokens, `paths` resolves `use` lines,
-//! `checks` compares with the tables, `packed` reads parameters, `exports` compares files with each other. Tests
+//! `checks` compares with the tables, `packed` reads parameters, `exports` compares files with each other, `links` follows those of the documents. Tests
 //! feed each check a bad file in memory, so that a check that sees nothing cannot pass for one that finds nothing.
 
 mod checks;
 mod exceptions;
 mod exports;
+mod links;
 mod packed;
 mod paths;
 mod source;
@@ -151,4 +152,17 @@ fn app_and_runner_are_strangers() {
 #[test]
 fn no_machine_is_named() {
     expect_tidy(checks::machine_paths);
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let root = pipewright::tools::root();
+    let broken = links::broken(&source::repository(), |path| root.join(path).exists());
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn the_book_has_every_page() {
+    let unlisted = links::unlisted(&source::repository());
+    assert!(unlisted.is_empty(), "not in docs/SUMMARY.md: {unlisted:?}");
 }

@@ -61,37 +61,42 @@ impl Plan {
 
 impl fmt::Display for Throughput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}samples/s", Scaled(self.samples_per_sec))?;
-        if let Some(tokens) = self.tokens_per_sec {
-            write!(f, ", {}tokens/s", Scaled(tokens))?;
+        write!(f, "{} samples/s", Scaled { number: self.samples_per_sec, whole_below: 9_999.5 })?;
+        if let Some(number) = self.tokens_per_sec {
+            write!(f, ", {} tokens/s", Scaled { number, whole_below: 9_999.5 })?;
         }
-        if let Some(flops) = self.device_flops_per_sec {
-            write!(f, ", {}FLOP/s a device", Scaled(flops))?;
+        if let Some(number) = self.device_flops_per_sec {
+            write!(f, ", {}FLOP/s a device", Scaled { number, whole_below: 999.5 })?;
         }
-        if let Some(mfu) = self.mfu {
-            write!(f, ", MFU {:.1} %", 100.0 * mfu)?;
+        if let Some(share) = self.mfu {
+            let decimals = if share < 0.01 { 2 } else { 1 };
+            write!(f, ", MFU {:.decimals$} %", 100.0 * share)?;
         }
         Ok(())
     }
 }
 
 /// A rate in three digits or four, with the prefix of its unit.
-struct Scaled(f64);
+struct Scaled {
+    number: f64,
+    /// From here on there is a prefix.
+    whole_below: f64,
+}
 
 impl fmt::Display for Scaled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let prefixes = ["", "k", "M", "G", "T", "P", "E"];
-        let mut number = self.0;
-        let mut at = 0;
-        while number >= 9_999.5 && at + 1 < prefixes.len() {
-            (number, at) = (number / 1e3, at + 1);
+        let prefixes = ["", " k", " M", " G", " T", " P", " E"];
+        let (mut number, mut at) = (self.number, 0);
+        let mut end = self.whole_below;
+        while number >= end && at + 1 < prefixes.len() {
+            (number, at, end) = (number / 1e3, at + 1, 999.5);
         }
         let decimals = match number {
             n if n >= 99.95 => 0,
             n if n >= 9.995 => 1,
             _ => 2,
         };
-        write!(f, "{number:.decimals$} {}", prefixes[at])
+        write!(f, "{number:.decimals$}{}", prefixes[at])
     }
 }
 
@@ -104,7 +109,8 @@ mod tests {
 
     fn draft(model: &str, cluster: &str) -> Draft {
         let preset: Preset = model.parse().unwrap();
-        let mut draft = Draft::new(Model::Preset(preset), Cluster::preset(cluster).unwrap(), vec![]);
+        let mut draft =
+            Draft::new(Model::Preset(preset), Cluster::preset(cluster).unwrap(), vec![]);
         (draft.mini_batch, draft.micro_batches) = (16, 1);
         draft
     }
@@ -149,13 +155,14 @@ mod tests {
         let (plan, prediction) = draft("vgg16", "dgx-a100").plan().unwrap();
         let throughput = plan.throughput(&prediction.graph, Nanos::from_secs(0.5));
         assert_eq!(throughput.tokens_per_sec, None);
-        let shown = Throughput { device_flops_per_sec: None, mfu: None, ..throughput };
-        assert_eq!(shown.to_string(), "32.0 samples/s");
-        let scaled = |number: f64| Scaled(number).to_string();
-        assert_eq!(scaled(0.123), "0.12 ");
-        assert_eq!(scaled(9_999.0), "9999 ");
-        assert_eq!(scaled(10_000.0), "10.0 k");
-        assert_eq!(scaled(1.5e14), "150 T");
-        assert_eq!(scaled(1.5e25), "15000000 E");
+        assert!(throughput.to_string().starts_with("32.0 samples/s, 2.9"), "{throughput}");
+        let scaled = |number, whole_below| Scaled { number, whole_below }.to_string();
+        assert_eq!(scaled(0.123, 9_999.5), "0.12");
+        assert_eq!(scaled(9_999.0, 9_999.5), "9999");
+        assert_eq!(scaled(10_000.0, 9_999.5), "10.0 k");
+        assert_eq!(scaled(1_548_200.0, 9_999.5), "1.55 M");
+        assert_eq!(scaled(5_860.0, 999.5), "5.86 k");
+        assert_eq!(scaled(1.5e14, 999.5), "150 T");
+        assert_eq!(scaled(1.5e25, 999.5), "15000000 E");
     }
 }

@@ -374,7 +374,10 @@ impl Run {
         if self.json {
             say!("{}", serde_json::to_string_pretty(&record).expect("plain data"));
         } else {
-            say!("{}", summary(&self.plan, &self.prediction, outcome, throughput.as_ref()).trim_end());
+            say!(
+                "{}",
+                summary(&self.plan, &self.prediction, outcome, throughput.as_ref()).trim_end()
+            );
         }
         // A supervisor asked for it and reads the record; mpirun would only shout about codes.
         if outcome.interrupted && self.seat.is_none() {

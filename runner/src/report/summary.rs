@@ -61,11 +61,17 @@ pub fn summary(
 fn rates(out: &mut String, both: [&Throughput; 2]) {
     let mut row = |name: &str, of: fn(&Throughput) -> Option<f64>| {
         if let [Some(predicted), Some(measured)] = both.map(of) {
-            let _ = writeln!(out, "{name:<11} {predicted:>11.1} {measured:>11.1}");
+            let [predicted, measured] = [predicted, measured].map(three_digits);
+            let _ = writeln!(out, "{name:<11} {predicted:>11} {measured:>11}");
         }
     };
     row("samples/s", |rates| Some(rates.samples_per_sec));
     row("tokens/s", |rates| rates.tokens_per_sec);
     row("GFLOP/s", |rates| Some(rates.device_flops_per_sec? / 1e9));
     row("MFU, %", |rates| Some(100.0 * rates.mfu?));
+}
+
+fn three_digits(rate: f64) -> String {
+    let decimals = [99.95, 9.995, 0.9995].iter().filter(|least| rate < **least).count();
+    format!("{rate:.decimals$}")
 }

@@ -49,6 +49,8 @@ pub(super) fn plan_of(args: &RunArgs, process: Option<(u32, u32, u32)>) -> Resul
     plan.training.skip_nonfinite = args.skip_nonfinite.or(plan.training.skip_nonfinite);
     if let (Some((_, 1, _)), Some(given)) = (process, launched_by_mpi().filter(|given| *given > 1))
         && plan.communication.choose.is_none()
+        // The last survivor of an elastic job is alone for another reason.
+        && args.session.is_none()
     {
         return Err(other_mpi(given));
     }
