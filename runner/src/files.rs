@@ -26,7 +26,13 @@ impl Beside {
     /// When they cannot be, or `path` is a folder.
     pub fn new(path: &Path) -> io::Result<Self> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder)?;
+            std::fs::create_dir_all(folder).map_err(|e| match e.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    let why = format!("{} is a file, not a folder", folder.display());
+                    io::Error::new(io::ErrorKind::NotADirectory, why)
+                }
+                _ => e,
+            })?;
         }
         // A link stays one: what it leads to is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

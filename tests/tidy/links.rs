@@ -82,7 +82,8 @@ pub fn unlisted(sources: &[Source]) -> Vec<String> {
 
 #[test]
 fn bad_links_are_found() {
-    let page = Source::new("docs/a.md", "# One\n[a](b.md#two), [c](../c.md), `[x](y)`\n[d](#one)\n");
+    let page =
+        Source::new("docs/a.md", "# One\n[a](b.md#two), [c](../c.md), `[x](y)`\n[d](#one)\n");
     let other = Source::new("docs/b.md", "## Two: `x`\n");
     let sources = [page, other];
     let findings = broken(&sources, |_| false);

@@ -136,7 +136,7 @@ fn outputs_are_the_same_under_every_division() {
     runner_in(&dir, &["predict", "plan.json", "--weights", "run"]).refused(2, "--output");
     runner_in(&dir, &predict("plan.json", "y.csv")).refused(2, ".npy or .safetensors");
     std::fs::write(dir.join("file"), "").unwrap();
-    runner_in(&dir, &predict("plan.json", "file/y.npy")).refused(2, "file: File exists");
+    runner_in(&dir, &predict("plan.json", "file/y.npy")).refused(2, "file is a file, not a folder");
 }
 
 #[test]

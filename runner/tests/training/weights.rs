@@ -152,10 +152,7 @@ fn what_does_not_fit() {
     let run = runner_in(&dir, &[&plan, "--weights", "w.safetensors"]);
     let warnings = run.done().stderr.matches("warning: ").count();
     assert_eq!(warnings, 1, "{run:#?}");
-    assert!(
-        run.stderr.contains("1 tensors are not of the model, such as `head.weight`"),
-        "{run:#?}"
-    );
+    assert!(run.stderr.contains("1 tensor is not of the model, such as `head.weight`"), "{run:#?}");
 }
 
 #[test]
