@@ -2,7 +2,7 @@
 # slurm-here.sh FOLDER COMMAND..: Slurm on this machine for as long as COMMAND runs: two nodes of two
 # processors, node1 and node2, which share the disk. For trials and tests of batch scripts; needs root and
 # Debian's slurm-wlm. Everything has a network, names and processes of its own, so nothing is left of it.
-# FOLDER must be empty or missing. Exit code: COMMAND's; 64 usage, 77 no Slurm here, 78 it does not start.
+# FOLDER must be empty or missing. Exit code 64: usage; 69: the kernel refuses; 72: a program is missing; else COMMAND's.
 set -eu
 
 if [ "${1:-}" != --inside ]; then
@@ -12,15 +12,15 @@ if [ "${1:-}" != --inside ]; then
   }
   for program in slurmctld slurmd srun sbatch unshare ip; do
     PATH=$PATH:/usr/sbin:/sbin command -v "$program" >/dev/null || {
-      echo "slurm-here.sh: no $program here (Debian: slurm-wlm, iproute2)" >&2
-      exit 77
+      echo "slurm-here.sh: no $program here" >&2
+      exit 72
     }
   done
   folders="--mount --net --uts --pid --fork --kill-child --mount-proc"
   # shellcheck disable=SC2086
   unshare $folders true 2>/dev/null || {
     echo "slurm-here.sh: namespaces are refused; it needs root" >&2
-    exit 77
+    exit 69
   }
   mkdir -p "$1"
   # shellcheck disable=SC2086
@@ -85,7 +85,7 @@ until [ "$(idle)" = 2 ]; do
   [ "$tries" -lt 60 ] || {
     tail -n 5 "$dir"/*.log >&2
     echo "slurm-here.sh: the nodes do not come up" >&2
-    exit 78
+    exit 1
   }
   sleep 0.5
 done
