@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What is done there. The job has no end of its own: after the signal it must be queued again and go on, and then
-/// it is cancelled.
+/// it is cancelled. Others have an end: one by mpirun, one that loses a rank.
 const JOBS: &str = r#"
 set -eu
 state() { scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z]*\).*/\1/p'; }
@@ -18,7 +18,7 @@ until_steps() {
     esac
   done
 }
-job=$(sbatch --parsable --ntasks-per-node=1 --time=10 "$SCRIPT" plan.json run --threads 1)
+job=$(sbatch --parsable --ntasks-per-node=1 --time=10 "$SCRIPTS/pipewright.sbatch" plan.json run --threads 1)
 until_steps 5
 scancel --batch --signal=USR1 "$job"
 until [ "$(scontrol show job "$job" | grep -c 'Restarts=1')" = 1 ]; do
@@ -30,7 +30,13 @@ cp run/rank-000.jsonl first.jsonl
 until_steps $(($(wc -l <first.jsonl) + 5))
 scancel "$job"
 until [ "$(state "$job")" = CANCELLED ]; do sleep 0.1; done
-LAUNCHER=mpirun sbatch --wait --ntasks-per-node=1 --time=10 "$SCRIPT" short.json short --threads 1
+LAUNCHER=mpirun sbatch --wait --ntasks-per-node=1 --time=10 "$SCRIPTS/pipewright.sbatch" short.json short --threads 1
+# Only builds with etcd show the option.
+if command -v etcd && "$PIPEWRIGHT" elastic --help | grep -q -- --etcd; then
+  export PIPEWRIGHT_FAIL=1:forward:20@1
+  sbatch --wait --ntasks-per-node=1 --time=10 "$SCRIPTS/elastic.sbatch" short.json elastic -- --threads 1 ||
+    { cat pipewright-elastic*.log; exit 1; }
+fi
 "#;
 
 /// The losses of all steps, by their texts, and the steps.
@@ -71,7 +77,7 @@ fn a_job_is_queued_again_and_goes_on() -> Outcome<()> {
     let script = tools::root().join("scripts/cluster");
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", "280"]).arg(script.join("slurm-here.sh")).arg("slurm");
-    command.args(["bash", "-c", JOBS]).env("SCRIPT", script.join("pipewright.sbatch"));
+    command.args(["bash", "-c", JOBS]).env("SCRIPTS", &script);
     command.env("PIPEWRIGHT", &runner).envs(mpirun::environment());
     let ended = command.current_dir(&dir).stdin(Stdio::null()).output()?;
     let said = [&ended.stdout[..], &ended.stderr[..]].concat();
@@ -96,5 +102,13 @@ fn a_job_is_queued_again_and_goes_on() -> Outcome<()> {
     assert!(all.iter().map(|(step, _)| *step).eq(all[0].0..all[0].0 + all.len() as u64), "{all:?}");
     let common = all.len().min(whole.len());
     assert_eq!(all[..common], whole[..common]);
+    // A rank was lost on the way, and nothing of what it did.
+    let record = std::fs::read_to_string(dir.join("elastic/run.jsonl")).unwrap_or_default();
+    if record.is_empty() {
+        tools::refused("no elastic job: no etcd, or a runner without it");
+    } else {
+        assert!(record.contains("\"rank_lost\""), "{record}");
+        assert_eq!(steps(&dir.join("elastic/rank-000.jsonl"))?, whole);
+    }
     Ok(std::fs::remove_dir_all(dir)?)
 }
