@@ -17,6 +17,7 @@ fi
 folder=$2
 shift 2
 . "$(dirname "$0")/../lib.sh"
+PATH=$PATH:/usr/sbin:/sbin
 mount --make-rprivate /
 
 base=$folder/debian
@@ -59,7 +60,7 @@ inside() { # COMMAND..
   local home=/root
   [ "$user" = root ] || home=/home/$user
   # A group of its own for what Docker calls USER.
-  env -i chroot --userspec="$user:$user" "$image" \
+  env -i "$(command -v chroot)" --userspec="$user:$user" "$image" \
     /usr/bin/env -C "$directory" "${environment[@]}" HOME="$home" "$@"
 }
 

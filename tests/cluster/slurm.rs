@@ -70,8 +70,9 @@ fn a_job_is_queued_again_and_goes_on() -> Outcome<()> {
         ];
         let training =
             ["--micro-batches", "4", "--mini-batch", "64", "--data", &data, "--steps", steps];
-        let planned = Command::new(&runner).args(network).args(training).args(["-o", name]);
-        let planned = planned.current_dir(&dir).output()?;
+        let mut plan = Command::new(&runner);
+        let planned =
+            plan.args(network).args(training).args(["-o", name]).current_dir(&dir).output()?;
         assert!(planned.status.success(), "{}", String::from_utf8_lossy(&planned.stderr));
     }
     let script = tools::root().join("scripts/cluster");
