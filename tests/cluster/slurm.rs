@@ -96,6 +96,9 @@ fn a_job_is_queued_again_and_goes_on() -> Outcome<()> {
     assert!(log.contains("start 1 ends before its time is over, and is queued again"), "{log}");
     let interrupted = std::fs::read_to_string(dir.join("interrupted.json"))?;
     assert!(interrupted.contains("interrupted"), "{interrupted}");
+    // What was trained stays, with its times: nothing of it is trained again.
+    let lines = |name: &str| std::fs::read_to_string(dir.join(name));
+    assert!(lines("run/rank-000.jsonl")?.starts_with(&lines("first.jsonl")?), "begun anew: {log}");
     // Each step once, and every loss that of the run that nothing interrupted.
     let (first, all) = (steps(&dir.join("first.jsonl"))?, steps(&dir.join("run/rank-000.jsonl"))?);
     let whole = steps(&dir.join("short/rank-000.jsonl"))?;
