@@ -40,6 +40,7 @@ from() { # IMAGE [AS NAME]
   environment=("${environment[@]:0:2}")
   [ -e "$image" ] || cp -a "$base" "$image"
   mount --rbind /dev "$image/dev"
+  mount --rbind /sys "$image/sys"
   mount -t proc proc "$image/proc"
   cp /etc/resolv.conf "$image/etc/"
   case $1 in
