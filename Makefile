@@ -1,5 +1,5 @@
 # Every recipe is one line; the work is in scripts/. `make demo` and `make test` need no preparation.
-.PHONY: help demo test soak check web serve runner setup bench pytorch docs clean
+.PHONY: help demo test soak check web serve runner install setup bench pytorch docs clean
 help:  ; @sed -n 's/^#: //p' Makefile
 #: make demo     set up, plan a small network on 4 stages, train it under MPI, show the plan in the
 #:               browser explorer (SERVE=0 stops before serving, PORT=8080 chooses the port)
@@ -14,8 +14,10 @@ check: ; @scripts/test.sh quick
 web:   ; @scripts/web.sh build
 #: make serve    the explorer on a local address
 serve: ; @scripts/web.sh serve
-#: make runner   target/release/runner with the explorer in it, for `runner explore`
+#: make runner   target/release/runner with the explorer in it, for `runner explore`, and its name pipewright
 runner: ; @scripts/runner.sh
+#: make install  what `make runner` built into PREFIX/bin (/usr/local)
+install: ; @scripts/runner.sh install
 #: make setup    only install what is missing for all of the above
 setup: ; @scripts/setup.sh test
 #: make bench    predicted beside measured step times of compute-bound plans on this machine

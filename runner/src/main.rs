@@ -1,13 +1,10 @@
-//! The command `runner`.
+//! The command `runner`, which is installed as `pipewright` too.
 
-use clap::Parser;
-use pipewright_runner::args::Cli;
-use pipewright_runner::commands;
+use pipewright_runner::{args, commands};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(with_run(std::env::args_os()));
-    commands::main(cli)
+    commands::main(args::parse(with_run(std::env::args_os())))
 }
 
 /// `runner plan.json` means `runner run plan.json`.

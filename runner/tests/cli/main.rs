@@ -12,6 +12,7 @@ mod explore;
 mod explorer;
 mod exports;
 mod locks;
+mod names;
 mod one_truth;
 mod outputs;
 mod plan_files;
