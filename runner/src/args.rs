@@ -7,8 +7,11 @@ mod curves;
 mod elastic;
 mod explore;
 mod export;
+mod help;
 mod infer;
+mod measure;
 mod onnx;
+mod order;
 mod recompute;
 mod training;
 
@@ -19,15 +22,17 @@ pub use curves::{CurvesArgs, Measure};
 pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
 pub use explore::ExploreArgs;
 pub use export::{ExportArgs, ExportFormat};
+pub use help::{CompletionsArgs, ManArgs};
 pub use infer::{EvalArgs, Half, InferArgs, PredictArgs};
+pub use measure::{CalibrateArgs, DevicesArgs, FormsArgs, ProfileArgs};
 pub use onnx::{LossKind, OnnxArgs};
+pub use order::Order;
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
 
 use crate::checkpoint::LATEST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pipewright_core::plan::{Data, STEPS_MAX};
-use pipewright_core::schedule::ScheduleKind;
 use std::path::PathBuf;
 
 /// Plans and runs the parallel training of neural networks.
@@ -37,6 +42,9 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "runner", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Cli {
+    /// Leave out progress, notes and summaries; results, warnings and errors stay.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -97,6 +105,21 @@ pub enum Command {
     Devices(DevicesArgs),
     /// Print the JSON Schema of plan files: runner schema > plan.schema.json
     Schema,
+    /// Print what a shell completes commands with: runner completions bash > runner.bash
+    Completions(CompletionsArgs),
+    /// Write man pages into a folder: runner man man1
+    Man(ManArgs),
+}
+
+impl Command {
+    /// Whether the standard output is one JSON object, in place of what is said about it.
+    pub fn prints_json(&self) -> bool {
+        match self {
+            Self::Plan(args) => args.json,
+            Self::Export(args) => args.json,
+            _ => false,
+        }
+    }
 }
 
 /// How ranks talk.
@@ -131,14 +154,6 @@ pub enum Switch {
     On,
     /// Do not.
     Off,
-}
-
-/// `runner devices`.
-#[derive(Debug, Args)]
-pub struct DevicesArgs {
-    /// Print one JSON object instead of text.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `runner run`.
@@ -296,9 +311,10 @@ pub struct PlanArgs {
     /// inside of a block.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["split", "stages"])]
     pub cuts: Vec<String>,
-    /// 1f1b, gpipe, zb-h1, interleaved:2 and so on; open: the fastest (1f1b with --cuts, --split).
+    /// 1f1b, gpipe, zb-h1, interleaved:2 and so on, or PyTorch's CSV of a schedule, FILE.csv, which also
+    /// says stages and micro-batches; open: the fastest (1f1b with --cuts, --split).
     #[arg(long)]
-    pub schedule: Option<ScheduleKind>,
+    pub schedule: Option<Order>,
     /// Parts of a mini-batch; open: the fastest (4 with --cuts, --split).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub micro_batches: Option<u32>,
@@ -364,6 +380,9 @@ pub struct PlanArgs {
     /// The file; `-` prints it.
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,
+    /// Print one JSON object about the plan instead of text, see docs/json.md; the plan goes to -o FILE.
+    #[arg(long)]
+    pub json: bool,
 }
 
 impl PlanArgs {
@@ -372,52 +391,6 @@ impl PlanArgs {
         let open = if self.changes.memory.is_some() { Recompute::Auto } else { Recompute::None };
         self.recompute.unwrap_or(open)
     }
-}
-
-/// `runner forms`.
-#[derive(Debug, Args)]
-pub struct FormsArgs {
-    /// A model by name, an ONNX file or a profile file, as for `runner plan`.
-    #[arg(long)]
-    pub model: String,
-    /// What an ONNX file leaves open.
-    #[command(flatten)]
-    pub onnx: OnnxArgs,
-    /// Devices.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    pub devices: u32,
-    /// Pipelines side by side in the hybrid form; divides the devices.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    pub replicas: u32,
-    /// Samples of an optimizer step.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
-    pub mini_batch: u64,
-    /// Parts of a mini-batch in pipelines.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    pub micro_batches: u32,
-    /// The machine: a preset, all of which `runner cluster` lists, or a file, such as `runner profile`
-    /// writes.
-    #[arg(long, default_value = "dgx-a100")]
-    pub cluster: String,
-    /// What differs in it.
-    #[command(flatten)]
-    pub changes: ClusterChanges,
-}
-
-/// `runner calibrate`.
-#[derive(Debug, Args)]
-pub struct CalibrateArgs {
-    /// Lines of m,d,seconds (micro-batches, stages, time of a step), or a run's trace.json.
-    pub file: PathBuf,
-    /// Layers of the network, for points.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    pub layers: Option<u64>,
-    /// The plan whose run the trace shows; with -o.
-    #[arg(long, requires = "output")]
-    pub plan: Option<PathBuf>,
-    /// Writes the plan's cluster with the trace's times, to plan with: runner plan --cluster FILE.
-    #[arg(short, long, requires = "plan", value_name = "CLUSTER")]
-    pub output: Option<PathBuf>,
 }
 
 /// `runner check`.
@@ -431,6 +404,9 @@ pub struct CheckArgs {
     /// Print every instruction of every rank.
     #[arg(long)]
     pub programs: bool,
+    /// Print one JSON object instead of text: see docs/json.md.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `runner simulate`.
@@ -457,20 +433,7 @@ pub struct ShowArgs {
     pub layers: Option<String>,
     #[command(flatten)]
     pub onnx: OnnxArgs,
-}
-
-/// `runner profile`.
-#[derive(Debug, Args)]
-pub struct ProfileArgs {
-    /// The plan whose model and micro-batch size are measured.
-    pub plan: PathBuf,
-    /// The cluster file; `-` prints it.
-    #[arg(short, long, default_value = "-")]
-    pub output: PathBuf,
-    /// Times each operation is measured.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub repeats: u32,
-    /// What computes: cpu or cuda.
-    #[arg(long, value_enum, default_value = "cpu")]
-    pub device: DeviceKind,
+    /// Print one JSON object instead of text: see docs/json.md.
+    #[arg(long)]
+    pub json: bool,
 }

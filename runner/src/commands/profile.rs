@@ -166,7 +166,7 @@ fn report(plan: &Plan, cluster: &Cluster) {
     let sum = |of: fn(&Sample) -> Nanos| -> Nanos {
         profile.nodes.iter().filter_map(|n| n.samples.last()).map(of).sum()
     };
-    eprintln!(
+    note!(
         "{} with micro-batches of {}: forward {}, backward {}, update {}",
         profile.model,
         plan.samples(),
@@ -178,23 +178,23 @@ fn report(plan: &Plan, cluster: &Cluster) {
         [("link", Some(&cluster.local)), ("all-reduce as over", cluster.collectives.as_ref())];
     for (name, link) in links {
         if let Some(link) = link {
-            eprintln!("{name}: {} + {:.1} GB/s", link.latency_ns, link.bytes_per_sec / 1e9);
+            note!("{name}: {} + {:.1} GB/s", link.latency_ns, link.bytes_per_sec / 1e9);
         }
     }
     if cluster.nodes > 1 {
         let link = &cluster.network;
-        eprintln!("network: {} + {:.3} GB/s", link.latency_ns, link.bytes_per_sec / 1e9);
+        note!("network: {} + {:.3} GB/s", link.latency_ns, link.bytes_per_sec / 1e9);
     }
     if let (true, Some(link)) = (cluster.nodes > 1, &cluster.network_collectives) {
         let speed = link.bytes_per_sec / 1e9;
-        eprintln!("all-reduce between hosts as over: {} + {speed:.3} GB/s", link.latency_ns);
+        note!("all-reduce between hosts as over: {} + {speed:.3} GB/s", link.latency_ns);
     }
     let speed = |codec: &CodecSpeed| {
         let [encode, decode] = [codec.encode_bytes_per_sec, codec.decode_bytes_per_sec];
         format!("{} {:.1} {:.1}", codec.codec, encode / 1e9, decode / 1e9)
     };
     let speeds: Vec<String> = cluster.codecs.iter().map(speed).collect();
-    eprintln!("encode and decode, GB/s of single precision a core: {}", speeds.join(", "));
+    note!("encode and decode, GB/s of single precision a core: {}", speeds.join(", "));
     let exposed = 100.0 * cluster.codec_exposure;
-    eprintln!("of wire and codecs, {exposed:.0} % of the shorter is not hidden");
+    note!("of wire and codecs, {exposed:.0} % of the shorter is not hidden");
 }

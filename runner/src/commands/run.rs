@@ -365,7 +365,7 @@ impl Run {
         if self.json {
             say!("{}", serde_json::to_string_pretty(&record).expect("plain data"));
         } else {
-            say!("{}", summary(&self.prediction, outcome).trim_end());
+            tell!("{}", summary(&self.prediction, outcome).trim_end());
         }
         // A supervisor asked for it and reads the record; mpirun would only shout about codes.
         if outcome.interrupted && self.seat.is_none() {

@@ -2,6 +2,7 @@
 //! output is usually no terminal.
 
 use super::Choice;
+use crate::notes;
 use indicatif::{ProgressBar, ProgressStyle};
 use pipewright_core::units::{Bytes, Nanos};
 use std::io::IsTerminal;
@@ -21,7 +22,11 @@ pub struct Progress {
 
 enum Kind {
     Silent,
-    Plain { last: Option<Instant> },
+    /// Warnings alone.
+    Quiet,
+    Plain {
+        last: Option<Instant>,
+    },
     Bar(ProgressBar),
 }
 
@@ -33,7 +38,9 @@ impl Progress {
 
     /// For a run on `ranks` ranks.
     pub fn new(ranks: u32, planned_bubble: f64, peak: Bytes) -> Self {
-        let kind = if std::io::stderr().is_terminal() {
+        let kind = if notes::are_unwanted() {
+            Kind::Quiet
+        } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(0);
             let style = "{bar:32} {pos}/{len}  {msg}  {eta} left";
             bar.set_style(ProgressStyle::with_template(style).expect("a constant"));
@@ -67,7 +74,7 @@ impl Progress {
             )
         };
         match &mut self.kind {
-            Kind::Silent => {}
+            Kind::Silent | Kind::Quiet => {}
             Kind::Plain { last } => {
                 let due = last.is_none_or(|at| at.elapsed() >= EVERY);
                 if due || step + 1 == self.steps {
@@ -86,7 +93,7 @@ impl Progress {
     pub fn talks(&self, name: &str) {
         let text = format!("messages between GPUs: {name}");
         match &self.kind {
-            Kind::Silent => {}
+            Kind::Silent | Kind::Quiet => {}
             Kind::Plain { .. } => eprintln!("{text}"),
             Kind::Bar(bar) => bar.println(text),
         }
@@ -97,7 +104,7 @@ impl Progress {
         let Choice { step, way, spent_ns, .. } = choice;
         let text = format!("step {step}: gradients go by {way} (trials {})", Nanos(*spent_ns));
         match &self.kind {
-            Kind::Silent => {}
+            Kind::Silent | Kind::Quiet => {}
             Kind::Plain { .. } => eprintln!("{text}"),
             Kind::Bar(bar) => bar.println(text),
         }
@@ -108,7 +115,7 @@ impl Progress {
         let text = format!("step {step} is skipped: the gradient of `{param}` is not finite");
         match &self.kind {
             Kind::Silent => {}
-            Kind::Plain { .. } => eprintln!("warning: {text}"),
+            Kind::Quiet | Kind::Plain { .. } => eprintln!("warning: {text}"),
             Kind::Bar(bar) => bar.println(text),
         }
     }

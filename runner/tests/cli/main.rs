@@ -1,5 +1,6 @@
 //! The program as its users meet it: what it is asked for, what it refuses, how it ends, what it writes.
 
+mod answers;
 mod bounds;
 mod calibrate;
 mod clusters;
@@ -11,7 +12,9 @@ mod examples;
 mod explore;
 mod explorer;
 mod exports;
+mod json_faults;
 mod locks;
+mod orders;
 mod outputs;
 mod plan_files;
 mod planning;
@@ -19,4 +22,5 @@ mod planning_codecs;
 mod profile;
 mod recompute;
 mod run_endings;
+mod shells;
 mod transformers;

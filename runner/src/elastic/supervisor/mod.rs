@@ -277,7 +277,7 @@ impl Supervisor<'_> {
         match notice {
             Notice::Members(nodes) => {
                 if std::mem::take(&mut self.disconnected) {
-                    eprintln!("the coordinator is back");
+                    note!("the coordinator is back");
                     // Nodes whose leases are over, or that it has forgotten, join again.
                     self.settle.hold(now + TIME_TO_LIVE + self.job.times.settle);
                     self.settle.note(now);
@@ -297,7 +297,7 @@ impl Supervisor<'_> {
     /// Says why nothing runs, once.
     fn waits(&mut self, why: String) {
         if self.said != why {
-            eprintln!("waiting: {why}");
+            note!("waiting: {why}");
             self.said = why;
         }
     }
