@@ -298,13 +298,13 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub onnx: OnnxArgs,
     /// Processes, exactly: lanes of the pipeline times replicas. More than the cluster has devices share
-    /// them. Open: as many as are fastest, each with a device for itself.
+    /// them. Default: as many as are fastest, each with a device for itself.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
     /// Stages; as many as lanes, or a multiple of them where a schedule has several stages a lane.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub stages: Option<u32>,
-    /// How to choose the cuts; open: balanced, then refined by simulation.
+    /// How to choose the cuts; default: balanced, then refined by simulation.
     #[arg(long, value_enum, requires = "stages")]
     pub split: Option<Split>,
     /// Layers that begin a stage, by name: conv2,pool2,fc1. A node's name (layer1.0.bn2) cuts
@@ -312,13 +312,13 @@ pub struct PlanArgs {
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["split", "stages"])]
     pub cuts: Vec<String>,
     /// 1f1b, gpipe, zb-h1, interleaved:2 and so on, or PyTorch's CSV of a schedule, FILE.csv, which also
-    /// says stages and micro-batches; open: the fastest (1f1b with --cuts, --split).
+    /// says stages and micro-batches; default: the fastest (1f1b with --cuts, --split).
     #[arg(long)]
     pub schedule: Option<Order>,
-    /// Parts of a mini-batch; open: the fastest (4 with --cuts, --split).
+    /// Parts of a mini-batch; default: the fastest (4 with --cuts, --split).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub micro_batches: Option<u32>,
-    /// Copies of the pipeline that share each mini-batch; open: as many as are fastest. With --cuts,
+    /// Copies of the pipeline that share each mini-batch; default: as many as are fastest. With --cuts,
     /// --split, or all of stages, schedule and micro-batches: as many as make the --ranks, or 1.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
@@ -329,7 +329,7 @@ pub struct PlanArgs {
     /// MiB of gradients that travel together.
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     pub bucket_mib: u64,
-    /// Devices to use at most; open: all of the cluster.
+    /// Devices to use at most; default: all of the cluster.
     #[arg(long, conflicts_with = "ranks", value_parser = clap::value_parser!(u32).range(1..))]
     pub devices: Option<u32>,
     /// What is searched.
@@ -348,14 +348,14 @@ pub struct PlanArgs {
     /// What differs in it.
     #[command(flatten)]
     pub changes: ClusterChanges,
-    /// What stages compute again instead of keeping it; open: auto with --memory, else nothing.
+    /// What stages compute again instead of keeping it; default: auto with --memory, else nothing.
     #[arg(long, value_enum)]
     pub recompute: Option<Recompute>,
     /// synthetic, idx:DIR (MNIST's files), cifar10:DIR, cifar100:DIR, images:DIR (a folder a class),
     /// tokens16:PATH, tokens32:PATH, npy:DIR or safetensors:FILE.
     #[arg(long, default_value_t = Data::default())]
     pub data: Data,
-    /// Classes of an image network; open: as many as the data set has, where it says so.
+    /// Classes of an image network; default: as many as the data set has, where it says so.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     pub classes: Option<u64>,
     /// Take the samples as they lie in their files, in every epoch.
@@ -371,7 +371,7 @@ pub struct PlanArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// A file of initial weights, written into the plan as it stands here: see `runner run --help`.
-    /// Open: those of an ONNX model, else drawn from the seed, which `seed` asks for.
+    /// Default: those of an ONNX model, else drawn from the seed, which `seed` asks for.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<String>,
     /// Steps to train.

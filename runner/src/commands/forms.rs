@@ -1,6 +1,7 @@
 //! `runner forms`: the parallel forms of the PyTorch world, side by side.
 
 use super::figures;
+use super::words::column;
 use crate::args::FormsArgs;
 use crate::failure::Failure;
 use pipewright_core::cost::forms::{Case, Form, FormCost, cost};
@@ -8,6 +9,7 @@ use pipewright_core::cost::memory::States;
 use pipewright_core::cost::{Cluster, Costs, Workload};
 use pipewright_core::graph::Precision;
 use pipewright_core::partition::balanced;
+use pipewright_core::units::Nanos;
 use serde_json::{Value, json};
 
 /// Runs the command.
@@ -41,12 +43,14 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
     }
     say!("{} on {devices} devices of {}, mini-batch {}", args.model, cluster.name, args.mini_batch);
     say!("{:<26} {:>12} {:>12} {:>12}  communications", "form", "step", "memory", "sent");
+    let steps: Vec<Nanos> = rows.iter().flat_map(|(_, row)| row).map(|row| row.step).collect();
+    let mut steps = column(&steps).into_iter();
     for (form, row) in &rows {
         let name = title(*form);
         match row {
             Ok(row) => say!(
                 "{name:<26} {:>12} {:>12} {:>12}  {}{}",
-                row.step.to_string(),
+                steps.next().unwrap_or_default(),
                 row.peak.to_string(),
                 row.traffic.to_string(),
                 row.communications,

@@ -364,6 +364,9 @@ impl Run {
         let record = self.output.finish(outcome)?;
         if self.json {
             say!("{}", serde_json::to_string_pretty(&record).expect("plain data"));
+        } else if outcome.interrupted && self.seat.is_some() {
+            // Others go on from here: the figures are those of the last generation.
+            note!("stopped after step {}, whose state is kept", outcome.steps);
         } else {
             tell!("{}", summary(&self.prediction, outcome).trim_end());
         }

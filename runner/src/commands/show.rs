@@ -4,14 +4,15 @@ mod figures;
 mod layers;
 mod why;
 
-use super::words;
+use super::words::{self, column};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use pipewright_core::graph::{Division, Graph};
 use pipewright_core::ids::StageId;
 use pipewright_core::plan::Plan;
 use pipewright_core::predict::{Prediction, offers, predict};
-use pipewright_core::units::Bytes;
+use pipewright_core::simulate::StageCost;
+use pipewright_core::units::{Bytes, Nanos};
 use std::ops::Range;
 
 /// Columns of the schedule that are printed.
@@ -63,14 +64,17 @@ fn stages(plan: &Plan, prediction: &Prediction) {
     let graph = &prediction.graph;
     let division = graph.division(&plan.cuts);
     say!("stage      forward     backward   parameters        sends  layers");
+    let times = |of: fn(&StageCost) -> Nanos| prediction.stages.iter().map(of);
+    let mut times =
+        column(&times(|cost| cost.forward).chain(times(StageCost::backward)).collect::<Vec<_>>());
+    let backward = times.split_off(prediction.stages.len());
     for (index, range) in division.stages.iter().enumerate() {
-        let cost = &prediction.stages[index];
         let params = parameters(graph, range);
         let sent = sent(plan, &division, graph, StageId(index as u32));
         say!(
             "{index:>5}  {:>11}  {:>11}  {params:>11}  {:>11}  {}",
-            cost.forward.to_string(),
-            cost.backward().to_string(),
+            times[index],
+            backward[index],
             Bytes(sent).to_string(),
             touched(graph, range.start, range.end)
         );

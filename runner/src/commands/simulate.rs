@@ -1,11 +1,11 @@
 //! `runner simulate`: the predicted step, as numbers and as a trace.
 
-use super::words;
+use super::words::{self, column};
 use crate::args::SimulateArgs;
 use crate::failure::Failure;
 use pipewright_core::ids::LaneId;
 use pipewright_core::predict::predict;
-use pipewright_core::timeline::{Step, Trace, chrome};
+use pipewright_core::timeline::{Lane, Step, Trace, chrome};
 use pipewright_core::units::Nanos;
 
 /// Runs the command.
@@ -22,14 +22,15 @@ pub fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         // Ranks that share devices have rows of their own.
         let by_rank = timeline.lanes.len() == plan.ranks() as usize;
         say!("lane   ranks      busy      idle          peak");
-        for (row, facts) in (0u32..).zip(&timeline.lanes) {
+        let idle = |lane: &Lane| timeline.step.saturating_sub(lane.busy());
+        let idle = column(&timeline.lanes.iter().map(idle).collect::<Vec<Nanos>>());
+        for ((row, facts), idle) in (0u32..).zip(&timeline.lanes).zip(idle) {
             let (lane, ranks) = match by_rank {
                 true => (plan.data_parallel.place(row).0, row.to_string()),
                 false => (LaneId(row), words::rank_words(&plan, LaneId(row))),
             };
             let busy = facts.busy();
             let share = 100.0 * busy.0 as f64 / timeline.step.0.max(1) as f64;
-            let idle = timeline.step.saturating_sub(busy).to_string();
             say!(
                 "{:>4}  {ranks:>6}  {share:>6.1} %  {idle:>10}  {:>10}",
                 lane.0,

@@ -1,7 +1,7 @@
 //! Progress on rank 0: a bar on a terminal, a plain line every few seconds elsewhere. Under mpirun
 //! output is usually no terminal.
 
-use super::Choice;
+use super::{Choice, loss_text};
 use crate::notes;
 use indicatif::{ProgressBar, ProgressStyle};
 use pipewright_core::units::{Bytes, Nanos};
@@ -61,7 +61,7 @@ impl Progress {
 
     /// A step ended; `busy_ns` is the sum over all ranks.
     pub fn step(&mut self, step: u64, loss: Option<f64>, step_ns: u64, busy_ns: f64) {
-        let loss = || loss.map_or("no loss".into(), |loss| format!("loss {loss:.4}"));
+        let loss = || loss.map_or("no loss".into(), |loss| format!("loss {}", loss_text(loss)));
         let facts = || {
             let loss = loss();
             let bubble = 1.0 - busy_ns / (self.ranks * step_ns.max(1) as f64);

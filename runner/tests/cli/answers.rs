@@ -200,3 +200,50 @@ fn exports_say_what_they_wrote_and_who_refuses_it() {
         );
     }
 }
+
+/// The reason for what the search cannot have is that of what was asked for.
+#[test]
+fn the_search_names_the_reason() {
+    let dir = scratch("answers-search");
+    for (args, words) in [
+        (
+            ["--schedule", "dualpipe", "--ranks", "3"],
+            "dualpipe cannot have 3 stages: it needs an even number",
+        ),
+        (
+            ["--schedule", "hanayo:2", "--ranks", "3"],
+            "hanayo:2 on 3 lanes has 12 stages, the network has 4 layers",
+        ),
+        (["--schedule", "zb-v", "--stages", "3"], "zb-v cannot have 3 stages: every lane has 2"),
+    ] {
+        runner_in(&dir, &[&["plan", "--model", "mlp4"], &args[..]].concat()).refused(2, words);
+    }
+}
+
+#[test]
+fn what_is_said_is_in_words() {
+    let dir = scratch("answers-words");
+    let told = runner_in(&dir, &[&PLAN[..], &["plan.json", "--replicas", "2"]].concat());
+    let told = &told.done().stderr;
+    assert!(told.contains(" x 2 replicas, ") && !told.contains("t 1 x d"), "{told}");
+    let lanes = |args: &[&str], words: &str| {
+        let shown = runner_in(&dir, args);
+        assert!(shown.done().stdout.contains(words), "{words}: {shown:#?}");
+    };
+    let sizes = ["--micro-batches", "1", "--stages", "1", "--schedule", "1f1b", "--replicas", "4"];
+    runner_in(&dir, &[&PLAN[..], &["one.json"], &sizes].concat()).done();
+    // One lane on four ranks, by the same words everywhere.
+    for args in [&["check", "one.json"][..], &["show", "one.json"], &["simulate", "one.json"]] {
+        lanes(args, "1 lane x 4 replicas = 4 ranks");
+    }
+    lanes(&["show", "one.json"], "mini-batch 64 = 4 replicas x 1 micro-batch x 16 samples");
+    lanes(&["check", "one.json"], "\n   0     0-3       0");
+    lanes(&["simulate", "one.json"], "\n   0     0-3 ");
+    lanes(&["check", "one.json", "--programs"], "run 0F0 in slot 0\n");
+    lanes(&["check", "one.json", "--programs"], "update the parameters of stage 0\n");
+    let forms = runner_in(&dir, &["forms", "--model", "vgg16"]).done().stdout.clone();
+    let unit = |line: &str| line.split(" ms ").count() + line.split(" s ").count();
+    assert!(forms.lines().skip(2).all(|line| unit(line) > 2) && !forms.contains(" us "), "{forms}");
+    let help = runner_in(&dir, &["plan", "--help"]).done().stdout.clone();
+    assert!(help.contains("default: the fastest") && !help.contains("open:"), "{help}");
+}

@@ -3,7 +3,7 @@
 use super::rank::{Ranked, rank};
 use super::{Chosen, codec};
 use crate::args::{Forms, Order, PlanArgs, Recompute};
-use crate::commands::words::counted;
+use crate::commands::words::{column, counted};
 use crate::failure::{Code, Failure};
 use crate::notes;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -238,8 +238,9 @@ fn report(ranked: &[Ranked]) {
             front.push(one);
         }
     }
-    for one in front.iter().take(SHOWN) {
-        let (step, peak) = (one.step().to_string(), one.peak().to_string());
+    let steps: Vec<Nanos> = front.iter().take(SHOWN).map(|one| one.step()).collect();
+    for (one, step) in front.iter().zip(column(&steps)) {
+        let peak = one.peak().to_string();
         let (traffic, bubble) = (one.traffic().to_string(), 100.0 * one.bubble());
         note!("{step:>12} {peak:>12} {traffic:>12} {bubble:>5.1} %  {}", one.words);
     }
