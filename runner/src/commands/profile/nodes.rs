@@ -95,14 +95,13 @@ fn measure_size<T: Transport>(
     let synthetic = pipewright_core::plan::Data::default();
     let data = crate::data::open(&synthetic, &sample, plan.seed)
         .map_err(|e| Failure::new(Code::Failed, e.to_string()))?;
-    let nodes = graph.nodes().len();
     transport.barrier().map_err(failed)?;
     let mine = match transport.rank() < effort.copies {
         true => {
             let open = |program: &Program| device.open(transport.rank(), program);
             both_times((&alone, graph), &programs, (&data, &open), effort.repeats, bar)?
         }
-        false => vec![NodeTimes::default(); nodes],
+        false => vec![NodeTimes::default(); graph.nodes().len()],
     };
     let bytes = serde_json::to_vec(&mine).expect("plain data");
     let Some(all) = transport.gather(&bytes).map_err(failed)? else { return Ok(None) };
@@ -122,7 +121,7 @@ fn measure_size<T: Transport>(
             split: Some(SplitSample { input_gradient_ns: of(5), weight_gradient_ns: of(6) }),
         }
     };
-    Ok(Some((0..nodes).map(sample).collect()))
+    Ok(Some((0..graph.nodes().len()).map(sample).collect()))
 }
 
 /// Opens the device that has a program's tensors; none where this processor computes.
