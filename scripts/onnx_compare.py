@@ -30,7 +30,7 @@ def trained(onnx, told, runner, folder):
         f"--mini-batch {told['batch']} --micro-batches 2 --steps {steps} --optimizer adamw --learning-rate {told['rate']} "
         "--weight-decay 0 -o plan.json",
         f"run plan.json --threads 1 --out run --save-every {steps}",
-        "export --weights run weights.safetensors",
+        "export run --weights weights.safetensors",
     ]
     for command in commands:
         ended = subprocess.run([runner, *shlex.split(command)], cwd=folder, capture_output=True, text=True)

@@ -7,9 +7,12 @@ mod curves;
 mod elastic;
 mod explore;
 mod export;
+mod help;
 mod infer;
+mod measure;
 mod names;
 mod onnx;
+mod order;
 mod recompute;
 mod training;
 
@@ -20,16 +23,18 @@ pub use curves::{CurvesArgs, Measure};
 pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
 pub use explore::ExploreArgs;
 pub use export::{ExportArgs, ExportFormat};
+pub use help::{CompletionsArgs, ManArgs};
 pub use infer::{EvalArgs, Half, InferArgs, PredictArgs};
+pub use measure::{CalibrateArgs, DevicesArgs, FormsArgs, ProfileArgs};
 pub use names::parse;
 pub use onnx::{LossKind, OnnxArgs};
+pub use order::Order;
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
 
 use crate::checkpoint::LATEST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pipewright_core::plan::{Data, STEPS_MAX};
-use pipewright_core::schedule::ScheduleKind;
 use std::path::PathBuf;
 
 /// Plans and runs the parallel training of neural networks.
@@ -39,6 +44,9 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "runner", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Cli {
+    /// Leave out progress, notes and summaries; results, warnings and errors stay.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -99,6 +107,21 @@ pub enum Command {
     Devices(DevicesArgs),
     /// Print the JSON Schema of plan files: runner schema > plan.schema.json
     Schema,
+    /// Print what a shell completes commands with: runner completions bash > runner.bash
+    Completions(CompletionsArgs),
+    /// Write man pages into a folder: runner man man1
+    Man(ManArgs),
+}
+
+impl Command {
+    /// Whether the standard output is one JSON object, in place of what is said about it.
+    pub fn prints_json(&self) -> bool {
+        match self {
+            Self::Plan(args) => args.json,
+            Self::Export(args) => args.json,
+            _ => false,
+        }
+    }
 }
 
 /// How ranks talk.
@@ -133,14 +156,6 @@ pub enum Switch {
     On,
     /// Do not.
     Off,
-}
-
-/// `runner devices`.
-#[derive(Debug, Args)]
-pub struct DevicesArgs {
-    /// Print one JSON object instead of text.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `runner run`.
@@ -285,26 +300,27 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub onnx: OnnxArgs,
     /// Processes, exactly: lanes of the pipeline times replicas. More than the cluster has devices share
-    /// them. Open: as many as are fastest, each with a device for itself.
+    /// them. Default: as many as are fastest, each with a device for itself.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
     /// Stages; as many as lanes, or a multiple of them where a schedule has several stages a lane.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub stages: Option<u32>,
-    /// How to choose the cuts; open: balanced, then refined by simulation.
+    /// How to choose the cuts; default: balanced, then refined by simulation.
     #[arg(long, value_enum, requires = "stages")]
     pub split: Option<Split>,
     /// Layers that begin a stage, by name: conv2,pool2,fc1. A node's name (layer1.0.bn2) cuts
     /// inside of a block.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["split", "stages"])]
     pub cuts: Vec<String>,
-    /// 1f1b, gpipe, zb-h1, interleaved:2 and so on; open: the fastest (1f1b with --cuts, --split).
+    /// 1f1b, gpipe, zb-h1, interleaved:2 and so on, or PyTorch's CSV of a schedule, FILE.csv, which also
+    /// says stages and micro-batches; default: the fastest (1f1b with --cuts, --split).
     #[arg(long)]
-    pub schedule: Option<ScheduleKind>,
-    /// Parts of a mini-batch; open: the fastest (4 with --cuts, --split).
+    pub schedule: Option<Order>,
+    /// Parts of a mini-batch; default: the fastest (4 with --cuts, --split).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub micro_batches: Option<u32>,
-    /// Copies of the pipeline that share each mini-batch; open: as many as are fastest. With --cuts,
+    /// Copies of the pipeline that share each mini-batch; default: as many as are fastest. With --cuts,
     /// --split, or all of stages, schedule and micro-batches: as many as make the --ranks, or 1.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
@@ -315,7 +331,7 @@ pub struct PlanArgs {
     /// MiB of gradients that travel together.
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     pub bucket_mib: u64,
-    /// Devices to use at most; open: all of the cluster.
+    /// Devices to use at most; default: all of the cluster.
     #[arg(long, conflicts_with = "ranks", value_parser = clap::value_parser!(u32).range(1..))]
     pub devices: Option<u32>,
     /// What is searched.
@@ -334,14 +350,14 @@ pub struct PlanArgs {
     /// What differs in it.
     #[command(flatten)]
     pub changes: ClusterChanges,
-    /// What stages compute again instead of keeping it; open: auto with --memory, else nothing.
+    /// What stages compute again instead of keeping it; default: auto with --memory, else nothing.
     #[arg(long, value_enum)]
     pub recompute: Option<Recompute>,
     /// synthetic, idx:DIR (MNIST's files), cifar10:DIR, cifar100:DIR, images:DIR (a folder a class),
     /// tokens16:PATH, tokens32:PATH, npy:DIR or safetensors:FILE.
     #[arg(long, default_value_t = Data::default())]
     pub data: Data,
-    /// Classes of an image network; open: as many as the data set has, where it says so.
+    /// Classes of an image network; default: as many as the data set has, where it says so.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     pub classes: Option<u64>,
     /// Take the samples as they lie in their files, in every epoch.
@@ -357,7 +373,7 @@ pub struct PlanArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// A file of initial weights, written into the plan as it stands here: see `runner run --help`.
-    /// Open: those of an ONNX model, else drawn from the seed, which `seed` asks for.
+    /// Default: those of an ONNX model, else drawn from the seed, which `seed` asks for.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<String>,
     /// Steps to train.
@@ -366,6 +382,9 @@ pub struct PlanArgs {
     /// The file; `-` prints it.
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,
+    /// Print one JSON object about the plan instead of text, see docs/json.md; the plan goes to -o FILE.
+    #[arg(long)]
+    pub json: bool,
 }
 
 impl PlanArgs {
@@ -374,52 +393,6 @@ impl PlanArgs {
         let open = if self.changes.memory.is_some() { Recompute::Auto } else { Recompute::None };
         self.recompute.unwrap_or(open)
     }
-}
-
-/// `runner forms`.
-#[derive(Debug, Args)]
-pub struct FormsArgs {
-    /// A model by name, an ONNX file or a profile file, as for `runner plan`.
-    #[arg(long)]
-    pub model: String,
-    /// What an ONNX file leaves open.
-    #[command(flatten)]
-    pub onnx: OnnxArgs,
-    /// Devices.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    pub devices: u32,
-    /// Pipelines side by side in the hybrid form; divides the devices.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    pub replicas: u32,
-    /// Samples of an optimizer step.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
-    pub mini_batch: u64,
-    /// Parts of a mini-batch in pipelines.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    pub micro_batches: u32,
-    /// The machine: a preset, all of which `runner cluster` lists, or a file, such as `runner profile`
-    /// writes.
-    #[arg(long, default_value = "dgx-a100")]
-    pub cluster: String,
-    /// What differs in it.
-    #[command(flatten)]
-    pub changes: ClusterChanges,
-}
-
-/// `runner calibrate`.
-#[derive(Debug, Args)]
-pub struct CalibrateArgs {
-    /// Lines of m,d,seconds (micro-batches, stages, time of a step), or a run's trace.json.
-    pub file: PathBuf,
-    /// Layers of the network, for points.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    pub layers: Option<u64>,
-    /// The plan whose run the trace shows; with -o.
-    #[arg(long, requires = "output")]
-    pub plan: Option<PathBuf>,
-    /// Writes the plan's cluster with the trace's times, to plan with: runner plan --cluster FILE.
-    #[arg(short, long, requires = "plan", value_name = "CLUSTER")]
-    pub output: Option<PathBuf>,
 }
 
 /// `runner check`.
@@ -433,6 +406,9 @@ pub struct CheckArgs {
     /// Print every instruction of every rank.
     #[arg(long)]
     pub programs: bool,
+    /// Print one JSON object instead of text: see docs/json.md.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `runner simulate`.
@@ -459,20 +435,7 @@ pub struct ShowArgs {
     pub layers: Option<String>,
     #[command(flatten)]
     pub onnx: OnnxArgs,
-}
-
-/// `runner profile`.
-#[derive(Debug, Args)]
-pub struct ProfileArgs {
-    /// The plan whose model and micro-batch size are measured.
-    pub plan: PathBuf,
-    /// The cluster file; `-` prints it.
-    #[arg(short, long, default_value = "-")]
-    pub output: PathBuf,
-    /// Times each operation is measured.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub repeats: u32,
-    /// What computes: cpu or cuda.
-    #[arg(long, value_enum, default_value = "cpu")]
-    pub device: DeviceKind,
+    /// Print one JSON object instead of text: see docs/json.md.
+    #[arg(long)]
+    pub json: bool,
 }

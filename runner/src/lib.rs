@@ -4,6 +4,9 @@
 //! [`transport`], on a [`device`], with samples from [`data`]; [`train`] is the loop around it.
 //! [`commands`] is the command line. Modules stand on floors, which `tests/tidy` lists.
 
+#[macro_use]
+pub mod notes;
+
 pub mod args;
 pub mod checkpoint;
 pub mod commands;

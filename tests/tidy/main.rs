@@ -33,7 +33,7 @@ const CORE_FLOORS: &[&[&str]] = &[
 ];
 
 const RUNNER_FLOORS: &[&[&str]] = &[
-    &["data", "failure", "fence", "files", "hash", "lock", "onnx", "signals"],
+    &["data", "failure", "fence", "files", "hash", "lock", "notes", "onnx", "signals"],
     &["init", "tensor_file"],
     &["transport"],
     &["device"],

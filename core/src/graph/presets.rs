@@ -3,6 +3,7 @@
 mod amoebanet;
 mod convolutional;
 mod dense;
+mod fault;
 mod googlenet;
 mod residual;
 mod resizable;

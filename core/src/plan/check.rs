@@ -81,7 +81,13 @@ pub enum PlanError {
     #[error("schedule: {0}")]
     Schedule(#[from] CheckError),
     /// Cuts and schedule differ.
-    #[error("{cuts} cuts make {} stages, the schedule has {stages}", .cuts + 1)]
+    #[error(
+        "{cuts} cut{} make{} {} stage{}, the schedule has {stages}",
+        if *.cuts == 1 { "" } else { "s" },
+        if *.cuts == 1 { "s" } else { "" },
+        .cuts + 1,
+        if *.cuts == 0 { "" } else { "s" }
+    )]
     Stages {
         /// Cuts of the plan.
         cuts: usize,

@@ -72,7 +72,7 @@ pub struct CommonArgs {
     /// Each size is so many times the one before.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..))]
     pub factor: u64,
-    /// Codecs, as table:1,fp8-e5m2:truncate or as a JSON array of a plan's reductions; open: a choice.
+    /// Codecs, as table:1,fp8-e5m2:truncate or as a JSON array of a plan's reductions; default: a choice.
     #[arg(long, value_name = "LIST")]
     pub codecs: Option<Codecs>,
     /// Seconds that each measurement lasts, about.

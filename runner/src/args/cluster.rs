@@ -17,6 +17,9 @@ pub struct ClusterArgs {
     /// The file; `-` prints it.
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,
+    /// Print one JSON object instead of the table: see docs/json.md.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What differs from a preset or a file.

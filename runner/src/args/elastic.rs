@@ -48,13 +48,13 @@ pub struct ElasticArgs {
     /// Replace an earlier run in that folder instead of going on with it.
     #[arg(long)]
     pub overwrite: bool,
-    /// Where members meet. Open: the job is called as the folder.
+    /// Where members meet. Default: the job is called as the folder.
     #[command(flatten)]
     pub meeting: MeetingArgs,
-    /// Ranks that this machine runs; open: as many as the plan has. With 0 the job waits for others.
+    /// Ranks that this machine runs; default: as many as the plan has. With 0 the job waits for others.
     #[arg(long, conflicts_with = "hosts")]
     pub slots: Option<u32>,
-    /// Hosts that are members from the begin, with their slots: host1:2,host2:2.
+    /// Hosts that are members from the beginning, with their slots: host1:2,host2:2.
     #[arg(long, value_delimiter = ',', value_name = "HOST:SLOTS")]
     pub hosts: Vec<String>,
     /// When to run with what there is, to wait or to end: any, min-max:2:8, fixed-size:4, fail-stop:4,
@@ -111,13 +111,13 @@ pub struct JoinArgs {
     /// Where members meet.
     #[command(flatten)]
     pub meeting: MeetingArgs,
-    /// This member's name; open: the machine's with the number of this process.
+    /// This member's name; default: the machine's with the number of this process.
     #[arg(long)]
     pub name: Option<String>,
     /// Ranks that it can run.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub slots: u32,
-    /// The machine as mpirun knows it; open: this one.
+    /// The machine as mpirun knows it; default: this one.
     #[arg(long)]
     pub host: Option<String>,
 }

@@ -35,16 +35,17 @@ impl ExportFormat {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["format", "weights", "tensorboard", "csv"])))]
 pub struct ExportArgs {
-    /// A plan with --format, the folder of a run with --tensorboard and --csv.
-    #[arg(required_unless_present = "weights", conflicts_with = "weights")]
+    /// A plan with --format; a run's folder with --tensorboard and --csv; a run or a checkpoint with
+    /// --weights.
+    #[arg(required_unless_present = "weights")]
     pub source: Option<PathBuf>,
     /// The plan in the format of another runtime, or weights under the names of one: hf, torch, or
     /// pipewright, which is what is open.
     #[arg(long, value_enum, conflicts_with_all = ["tensorboard", "csv"])]
     pub format: Option<ExportFormat>,
     /// The trained weights of a checkpoint, or of the newest one of a run, as one safetensors file
-    /// that PyTorch loads.
-    #[arg(long, num_args = 2, value_names = ["CHECKPOINT", "FILE"], conflicts_with_all = ["tensorboard", "csv"])]
+    /// that PyTorch loads. As two names, --weights RUN FILE, it needs no SOURCE.
+    #[arg(long, num_args = 1..=2, value_name = "FILE", conflicts_with_all = ["tensorboard", "csv"])]
     pub weights: Option<Vec<PathBuf>>,
     /// Loss, accuracy, step time, bubble and learning rate of every step, as an event file of
     /// TensorBoard in that folder.
@@ -56,4 +57,7 @@ pub struct ExportArgs {
     /// The file for --format; `-` prints it.
     #[arg(short, long, default_value = "-")]
     pub output: PathBuf,
+    /// Print one JSON object that says what was written: see docs/json.md.
+    #[arg(long)]
+    pub json: bool,
 }

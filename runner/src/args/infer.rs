@@ -25,7 +25,7 @@ pub struct InferArgs {
     /// The data set in place of the plan's, as for `runner plan`.
     #[arg(long)]
     pub data: Option<Data>,
-    /// Which half of the data set; open: test where it has one, else train.
+    /// Which half of the data set; default: test where it has one, else train.
     #[arg(long, value_enum)]
     pub split: Option<Half>,
     /// Only so many samples, the first ones.

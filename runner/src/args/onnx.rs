@@ -16,7 +16,7 @@ pub enum LossKind {
 /// What an ONNX file leaves open.
 #[derive(Clone, Debug, Args)]
 pub struct OnnxArgs {
-    /// The loss on an ONNX file's first output, when the file has none of its own; open: cross
+    /// The loss on an ONNX file's first output, when the file has none of its own; default: cross
     /// entropy.
     #[arg(long, value_enum)]
     pub loss: Option<LossKind>,

@@ -22,7 +22,7 @@ pub struct RecomputeArgs {
     /// All trade-offs between memory and time.
     #[arg(long)]
     pub pareto: bool,
-    /// Time to search; open: 10, or as long as --moves takes.
+    /// Time to search; default: 10, or as long as --moves takes.
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
     /// Moves of each search. Without --seconds the result then depends on them, the seed and the
@@ -32,7 +32,7 @@ pub struct RecomputeArgs {
     /// Seed of the first search; the others count on from it.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Searches side by side, each in a thread; open: as many as there are cores, 1 with --moves.
+    /// Searches side by side, each in a thread; default: as many as there are cores, 1 with --moves.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Also print how little time could be enough, by a proof; takes seconds on large graphs.

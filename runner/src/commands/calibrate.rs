@@ -1,10 +1,12 @@
 //! `runner calibrate`: parameters of the cost model from measurements, with their uncertainty.
 
+use super::figures;
 use crate::args::CalibrateArgs;
 use crate::failure::Failure;
-use pipewright_core::cost::calibrate::{Point, pipeline};
+use pipewright_core::cost::calibrate::{Estimate, Fit, Point, pipeline};
 use pipewright_core::predict::{TraceFit, predict};
 use pipewright_core::timeline::{Trace, chrome};
+use serde_json::{Value, json};
 
 /// Runs the command.
 pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
@@ -25,6 +27,20 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         Failure::usage("--layers is missing: points of (m, d, seconds) need the network's layers")
     })?;
     let found = pipeline(layers, &points).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
+    if args.json {
+        let point = |point: &Point| {
+            let Point { m, d, time } = *point;
+            json!({ "m": m, "d": d, "measured_s": time, "predicted_s": found.time(m, d, layers) })
+        };
+        figures::print(&json!({
+            "layers": layers,
+            "parameters": estimates(&found.fit),
+            "mean_error": found.fit.mean_error(),
+            "largest_error": found.fit.largest_error(),
+            "points": points.iter().map(point).collect::<Vec<Value>>(),
+        }));
+        return Ok(());
+    }
     say!("seconds; t_comp: one process, undivided; t0, transfer: a message; k: a layer");
     say!("{}", found.fit);
     say!("\n    m     d    measured   predicted   error");
@@ -58,6 +74,20 @@ fn points(text: &str) -> Result<Vec<Point>, String> {
 /// follows from them, where one is wanted.
 fn from_trace(args: &CalibrateArgs, trace: &Trace) -> Result<(), Failure> {
     let found = TraceFit::new(trace).map_err(|e| Failure::usage(e.to_string()))?;
+    if args.json {
+        figures::print(&of_trace(&found));
+    } else {
+        tell_trace(&found);
+    }
+    let Some((plan, output)) = args.plan.as_ref().zip(args.output.as_ref()) else { return Ok(()) };
+    let plan = super::read_plan(plan)?;
+    let cluster = found.cluster(&plan, &predict(&plan)?);
+    let cluster = cluster.map_err(|e| Failure::usage(e.to_string()))?;
+    let text = serde_json::to_string_pretty(&cluster).expect("plain data") + "\n";
+    super::write_text(output, &text)
+}
+
+fn tell_trace(found: &TraceFit) {
     say!("stage  pass   count        mean");
     for fit in &found.stages {
         let letter = fit.kind.letter();
@@ -72,10 +102,32 @@ fn from_trace(args: &CalibrateArgs, trace: &Trace) -> Result<(), Failure> {
         }
         Err(why) => say!("\nlink: {why}"),
     }
-    let Some((plan, output)) = args.plan.as_ref().zip(args.output.as_ref()) else { return Ok(()) };
-    let plan = super::read_plan(plan)?;
-    let cluster = found.cluster(&plan, &predict(&plan)?);
-    let cluster = cluster.map_err(|e| Failure::usage(e.to_string()))?;
-    let text = serde_json::to_string_pretty(&cluster).expect("plain data") + "\n";
-    super::write_text(output, &text)
+}
+
+/// What a trace says, as JSON; times in seconds.
+fn of_trace(found: &TraceFit) -> Value {
+    let stages = found.stages.iter().map(|fit| {
+        json!({
+            "stage": fit.stage.0,
+            "pass": fit.kind.letter(),
+            "count": fit.count,
+            "mean_s": fit.mean.value,
+            "deviation_s": fit.mean.deviation,
+        })
+    });
+    let link = match &found.link {
+        Ok((link, fit)) => json!({
+            "latency_ns": link.latency_ns.0,
+            "bytes_per_sec": link.bytes_per_sec,
+            "parameters": estimates(fit),
+        }),
+        Err(why) => json!({ "why_not": why.to_string() }),
+    };
+    json!({ "stages": stages.collect::<Vec<Value>>(), "link": link })
+}
+
+/// Numbers that were found, by their names.
+fn estimates(fit: &Fit) -> Value {
+    let value = |e: &Estimate| json!({ "value": e.value, "deviation": e.deviation });
+    fit.estimates.iter().map(|e| (e.name.replace(' ', "_"), value(e))).collect()
 }

@@ -1,14 +1,20 @@
 //! `runner cluster`: the machines that plans can be made for.
 
+use super::figures;
 use crate::args::{ClusterArgs, ClusterChanges};
 use crate::failure::{Code, Failure};
 use pipewright_core::cost::{CLUSTERS, Cluster};
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// Runs the command.
 pub fn cluster(args: &ClusterArgs) -> Result<(), Failure> {
     let Some(name) = &args.cluster else {
         if args.changes.is_empty() && args.output == Path::new("-") {
+            if args.json {
+                figures::print(&object());
+                return Ok(());
+            }
             return super::write_text(&args.output, &list());
         }
         let message = "name a cluster: runner cluster dgx-a100 --nodes 2 -o mine.json";
@@ -35,6 +41,21 @@ fn list() -> String {
     head.into_iter().chain(CLUSTERS.map(line)).chain(end).map(|line| line + "\n").collect()
 }
 
+/// The presets as JSON.
+fn object() -> Value {
+    let preset = |name: &str| {
+        let cluster = Cluster::preset(name).expect("of the list");
+        json!({
+            "name": name,
+            "nodes": cluster.nodes,
+            "devices_per_node": cluster.devices_per_node,
+            "memory_bytes": cluster.device.memory.0,
+            "device": cluster.device.name,
+        })
+    };
+    json!({ "clusters": CLUSTERS.map(preset) })
+}
+
 /// A preset's name or a cluster file, changed.
 pub(super) fn read_cluster(name: &str, changes: &ClusterChanges) -> Result<Cluster, Failure> {
     let path = Path::new(name);
@@ -52,6 +73,6 @@ pub(super) fn read_cluster(name: &str, changes: &ClusterChanges) -> Result<Clust
 fn file(path: &Path) -> Result<Cluster, Failure> {
     let name = path.display();
     let text = super::read_text(path)?;
-    serde_json::from_str(&text)
+    super::json::read(&text)
         .map_err(|e| Failure::new(Code::Usage, format!("{name}: not a cluster: {e}")))
 }

@@ -1,12 +1,16 @@
 //! `runner forms`: the parallel forms of the PyTorch world, side by side.
 
+use super::figures;
+use super::words::column;
 use crate::args::FormsArgs;
 use crate::failure::Failure;
-use pipewright_core::cost::forms::{Case, Form, cost};
+use pipewright_core::cost::forms::{Case, Form, FormCost, cost};
 use pipewright_core::cost::memory::States;
-use pipewright_core::cost::{Costs, Workload};
+use pipewright_core::cost::{Cluster, Costs, Workload};
 use pipewright_core::graph::Precision;
 use pipewright_core::partition::balanced;
+use pipewright_core::units::Nanos;
+use serde_json::{Value, json};
 
 /// Runs the command.
 pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
@@ -18,8 +22,7 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
     let work = Workload::of(&graph, &costs);
     let devices = args.devices;
     let stages = [(Form::Pipeline, devices), (Form::Hybrid, devices / args.replicas)];
-    say!("{} on {devices} devices of {}, mini-batch {}", args.model, cluster.name, args.mini_batch);
-    say!("{:<26} {:>12} {:>12} {:>12}  communications", "form", "step", "memory", "sent");
+    let mut rows = vec![];
     for form in FORMS {
         let stages = stages.iter().find(|(f, _)| *f == form).map_or(devices, |(_, stages)| *stages);
         let alone = form == Form::Alone;
@@ -32,11 +35,22 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
             micro_batches: args.micro_batches,
             states: States::MOMENTUM,
         };
-        let name = title(form);
-        match cost(form, &case) {
+        rows.push((form, cost(form, &case).map_err(|why| why.to_string())));
+    }
+    if args.json {
+        figures::print(&object(args, &cluster, &rows));
+        return Ok(());
+    }
+    say!("{} on {devices} devices of {}, mini-batch {}", args.model, cluster.name, args.mini_batch);
+    say!("{:<26} {:>12} {:>12} {:>12}  communications", "form", "step", "memory", "sent");
+    let steps: Vec<Nanos> = rows.iter().flat_map(|(_, row)| row).map(|row| row.step).collect();
+    let mut steps = column(&steps).into_iter();
+    for (form, row) in &rows {
+        let name = title(*form);
+        match row {
             Ok(row) => say!(
                 "{name:<26} {:>12} {:>12} {:>12}  {}{}",
-                row.step.to_string(),
+                steps.next().unwrap_or_default(),
                 row.peak.to_string(),
                 row.traffic.to_string(),
                 row.communications,
@@ -50,6 +64,28 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn object(args: &FormsArgs, cluster: &Cluster, rows: &[(Form, Result<FormCost, String>)]) -> Value {
+    let row = |(form, row): &(Form, Result<FormCost, String>)| match row {
+        Ok(row) => json!({
+            "form": title(*form),
+            "devices": row.devices,
+            "step_ns": row.step.0,
+            "memory_bytes": row.peak.0,
+            "sent_bytes": row.traffic.0,
+            "communications": row.communications,
+            "fits": row.peak <= cluster.device.memory,
+        }),
+        Err(why) => json!({ "form": title(*form), "why_not": why }),
+    };
+    json!({
+        "model": args.model,
+        "cluster": cluster.name,
+        "devices": args.devices,
+        "mini_batch": args.mini_batch,
+        "forms": rows.iter().map(row).collect::<Vec<Value>>(),
+    })
 }
 
 const FORMS: [Form; 7] = [

@@ -9,6 +9,15 @@ macro_rules! say {
     }};
 }
 
+/// Prints a line that says what became of something, unless nobody wants any.
+macro_rules! tell {
+    ($($text:tt)*) => {
+        if !$crate::notes::are_unwanted() {
+            say!($($text)*);
+        }
+    };
+}
+
 mod bench;
 mod calibrate;
 mod check;
@@ -19,10 +28,13 @@ mod elastic;
 mod eval;
 mod explore;
 mod export;
+mod figures;
 mod forms;
 mod frame;
 mod gpu;
+mod help;
 mod infer;
+mod json;
 mod model;
 mod plan;
 mod predict;
@@ -32,10 +44,12 @@ mod run;
 pub mod schema;
 mod show;
 mod simulate;
+mod words;
 
 use crate::args::{Cli, Command};
 use crate::failure::{Code, Failure};
 use crate::files;
+use crate::notes;
 use crate::transport::launched_rank;
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::Plan;
@@ -60,9 +74,12 @@ fn is_for_ranks(command: &Command) -> bool {
 /// Runs the command; errors are printed once, and their code is returned. What needs no ranks is done by the
 /// first process where a launcher started several.
 pub fn main(cli: Cli) -> ExitCode {
+    if cli.quiet || cli.command.prints_json() {
+        notes::leave_out();
+    }
     if let Some(rank) = launched_rank().filter(|rank| *rank > 0 && !is_for_ranks(&cli.command)) {
         if rank == 1 {
-            eprintln!("note: this command is for one process: the launcher's first one runs it");
+            note!("note: this command is for one process: the launcher's first one runs it");
         }
         return ExitCode::SUCCESS;
     }
@@ -88,6 +105,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Explore(args) => explore::explore(&args),
         Command::Devices(args) => devices::devices(&args),
         Command::Schema => schema::schema(),
+        Command::Completions(args) => help::completions(&args),
+        Command::Man(args) => help::man(&args),
     };
     match result.and_then(|()| UNSAID.get().map_or(Ok(()), |e| Err(printed(e)))) {
         Ok(()) => ExitCode::SUCCESS,
@@ -123,7 +142,7 @@ fn read_plan(path: &Path) -> Result<Plan, Failure> {
         }
         _ => Failure::file(path, &e),
     })?;
-    Plan::from_json(&text).map_err(|e| Failure::new(Code::Plan, format!("{}: {e}", path.display())))
+    json::read_plan(&text).map_err(|e| Failure::new(Code::Plan, format!("{}: {e}", path.display())))
 }
 
 /// Refuses a network that can only be planned.

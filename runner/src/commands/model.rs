@@ -71,6 +71,9 @@ fn no_network(name: &str, what: &str) -> Failure {
 
 /// No file and no preset.
 fn not_here(name: &str, unknown: &str) -> Failure {
+    if let Some(why) = Preset::fault(name) {
+        return Failure::usage(why);
+    }
     match name.contains('/') {
         true => Failure::usage(format!(
             "{name}: there is no such file, and models are not fetched from anywhere; {EXPORT}"
@@ -111,7 +114,7 @@ fn read_hf(path: &Path, args: &OnnxArgs) -> Result<Graph, Failure> {
     let hf::Imported { graph, length, length_max } =
         hf::read(&name, &text, sequence).map_err(refused)?;
     if sequence.is_none() && length < length_max {
-        eprintln!(
+        note!(
             "{name}: samples of {length} tokens; it takes up to {length_max}: --size sequence=NUMBER"
         );
     }

@@ -2,23 +2,27 @@
 
 mod classes;
 mod codec;
+mod order;
 mod rank;
 mod recompute;
 mod search;
 
 use super::cluster::read_cluster;
+use super::figures::{self, Figures};
 use super::model::{is_onnx, read_model};
-use crate::args::{Parallel, PlanArgs, Split};
+use super::words::counted;
+use crate::args::{Order, Parallel, PlanArgs, Split};
 use crate::failure::Failure;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
 use pipewright_core::onnx::module_of_node;
 use pipewright_core::partition;
-use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan};
+use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, ScheduleText};
 use pipewright_core::predict::Prediction;
 use pipewright_core::predict::search::Encoding;
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
+use serde::Serialize;
 use std::path::Path;
 
 /// What stands in place of a file of weights to have them drawn from the seed.
@@ -26,12 +30,18 @@ const SEED: &str = "seed";
 
 /// Runs the command.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
+    if args.json && args.output == Path::new("-") {
+        let message = "--json prints figures where the plan would be printed: name a file for the plan, -o FILE";
+        return Err(Failure::usage(message));
+    }
     let mut cluster = read_cluster(&args.cluster, &args.changes)?;
     let model = read_model(&args.model, &args.onnx, &mut cluster)?;
     let model = args.training.model(classes::follow(args, model)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     let mut draft = Draft::new(model, cluster, vec![]);
-    draft.micro_batches = args.micro_batches.unwrap_or(1);
+    let own = order::own(args)?;
+    let micro_batches = own.as_ref().map(|own| own.micro_batches).or(args.micro_batches);
+    draft.micro_batches = micro_batches.unwrap_or(1);
     draft.mini_batch = args.mini_batch;
     draft.data = args.data.clone();
     draft.shuffle = !args.no_shuffle;
@@ -50,9 +60,15 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
-    let (mut plan, mut prediction) = match given(args, &graph, &draft.cluster)? {
-        Some(chosen) => as_given(args, &draft, &chosen)?,
-        None => search::search(args, &graph, &draft)?,
+    let (mut plan, mut prediction, searched) = match given(args, own, &graph, &draft.cluster)? {
+        Some(chosen) => {
+            let (plan, prediction) = as_given(args, &draft, &chosen)?;
+            (plan, prediction, None)
+        }
+        None => {
+            let (best, searched) = search::search(args, &graph, &draft)?;
+            (best.plan, best.prediction, Some(searched))
+        }
     };
     codec::choose(&args.communication, &mut plan, &mut prediction)?;
     plan.weights = match args.weights.as_deref() {
@@ -63,17 +79,24 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     };
     super::write_text(&args.output, &plan.to_json())?;
     absent(&plan);
+    if args.json {
+        figures::print(&Made { figures: Figures::new(&plan, &prediction), search: searched });
+    }
     let timeline = &prediction.timeline;
-    eprintln!(
-        "{} on {}, {}, {}: predicted {} per step, bubble {:.1} %",
+    let copies = match plan.data_parallel.replicas {
+        1 => String::new(),
+        replicas => format!(" ({} x {replicas} replicas)", counted(plan.lanes(), "lane")),
+    };
+    note!(
+        "{} on {}{copies}, {}, {}: predicted {} per step, bubble {:.1} %",
         args.model,
-        counted(plan.ranks(), "rank", "ranks"),
+        counted(plan.ranks(), "rank"),
         plan.schedule.name,
-        counted(plan.micro_batches, "micro-batch", "micro-batches"),
+        counted(plan.micro_batches, "micro-batch"),
         timeline.step,
         100.0 * timeline.bubble()
     );
-    eprintln!("{}", plan.throughput(&prediction.graph, timeline.step));
+    note!("{}", plan.throughput(&prediction.graph, timeline.step));
     recompute::report(&plan, &prediction);
     Ok(())
 }
@@ -87,8 +110,13 @@ fn absent(plan: &Plan) {
     }
 }
 
-fn counted(count: u32, one: &str, several: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { several })
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Made<'a> {
+    #[serde(flatten)]
+    figures: Figures<'a>,
+    /// None where nothing was left open.
+    search: Option<search::Searched>,
 }
 
 /// The plan of what the command line says.
@@ -98,8 +126,12 @@ fn as_given(
     chosen: &Chosen,
 ) -> Result<(Plan, Prediction), Failure> {
     // What does not fit together here is the command line, not a file.
-    let (plan, prediction) =
-        chosen.draft(draft).plan().map_err(|e| Failure::usage(e.to_string()))?;
+    let draft = chosen.draft(draft);
+    let made = match &chosen.order {
+        Some(order) => draft.plan_in(order.clone()),
+        None => draft.plan(),
+    };
+    let (plan, prediction) = made.map_err(|e| Failure::usage(e.to_string()))?;
     recompute::recompute(args, plan, prediction, recompute::EFFORT)
         .map_err(|error| recompute::failure(&error))
 }
@@ -108,6 +140,8 @@ fn as_given(
 struct Chosen {
     cuts: Vec<u32>,
     schedule: ScheduleKind,
+    /// What stands in place of the schedule.
+    order: Option<ScheduleText>,
     micro_batches: u32,
     replicas: u32,
     /// How ranks send, where that was searched.
@@ -136,31 +170,45 @@ impl Chosen {
 }
 
 /// What the command line says of a pipeline; none where something is left open that is searched.
-fn given(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Option<Chosen>, Failure> {
+fn given(
+    args: &PlanArgs,
+    own: Option<order::Own>,
+    graph: &Graph,
+    cluster: &Cluster,
+) -> Result<Option<Chosen>, Failure> {
     if let Some(stages) = args.stages {
         partition::uniform(graph, stages).map_err(|e| Failure::usage(e.to_string()))?;
     }
     let whole = args.stages.is_some() && args.schedule.is_some() && args.micro_batches.is_some();
-    if !whole && args.cuts.is_empty() && args.split.is_none() {
+    if !whole && own.is_none() && args.cuts.is_empty() && args.split.is_none() {
         return Ok(None);
     }
-    let schedule = args.schedule.unwrap_or(ScheduleKind::OneFOneB);
-    let micro_batches = args.micro_batches.unwrap_or(4);
-    let named = named_cuts(&args.cuts, graph)?;
-    let stages = args.stages.unwrap_or(named.len() as u32 + 1);
-    let lanes = schedule.lanes(stages).map_err(|e| Failure::usage(e.to_string()))?;
-    let replicas = replicas(args, lanes)?;
-    let cuts = match args.stages {
-        Some(stages) => {
-            let parts = u64::from(micro_batches) * u64::from(replicas);
-            split(args, graph, cluster, stages, (args.mini_batch / parts).max(1))?
-        }
-        None => named,
+    let schedule = match args.schedule {
+        Some(Order::Kind(kind)) => kind,
+        Some(Order::File(_)) | None => ScheduleKind::OneFOneB,
     };
+    let named = named_cuts(&args.cuts, graph)?;
+    let (stages, lanes, micro_batches) = match &own {
+        Some(own) => (own.stages, own.lanes, own.micro_batches),
+        None => {
+            let stages = args.stages.unwrap_or(named.len() as u32 + 1);
+            let lanes = schedule.lanes(stages).map_err(|e| Failure::usage(e.to_string()))?;
+            (stages, lanes, args.micro_batches.unwrap_or(4))
+        }
+    };
+    let replicas = replicas(args, lanes)?;
+    let cuts = if args.cuts.is_empty() {
+        let parts = u64::from(micro_batches) * u64::from(replicas);
+        split(args, graph, cluster, stages, (args.mini_batch / parts).max(1))?
+    } else {
+        named
+    };
+    let order = own.map(|own| own.text);
     let words = String::new();
     Ok(Some(Chosen {
         cuts,
         schedule,
+        order,
         micro_batches,
         replicas,
         encoding: None,

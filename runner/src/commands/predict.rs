@@ -44,7 +44,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         let file = output.display();
         match network.json {
             true => say!("{}", json!({ "file": file.to_string(), "split": half, "shape": shape })),
-            false => say!("{file}: outputs of the {half} samples, {shape:?}"),
+            false => tell!("{file}: outputs of the {half} samples, {shape:?}"),
         }
         Ok(())
     })

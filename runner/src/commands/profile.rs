@@ -16,12 +16,15 @@ mod exposure;
 mod link;
 mod nodes;
 
+use super::words::counted;
 use crate::args::ProfileArgs;
 use crate::execute::available_memory;
 use crate::failure::{Code, Failure};
+use crate::notes;
 use crate::transport::local::local;
 use crate::transport::{Transport, TransportError, launched_by_mpi};
 use device::Device;
+use indicatif::{ProgressBar, ProgressStyle};
 use pipewright_core::cost::{Cluster, CodecSpeed, Sample};
 use pipewright_core::plan::Plan;
 use pipewright_core::units::{Bytes, Nanos};
@@ -112,8 +115,18 @@ fn part<T: Transport>(
     let mut cluster = machines(transport, plan, bytes).map_err(failed)?;
     cluster.codec_exposure = exposure::measure(transport, &cluster, bytes).map_err(failed)?;
     device.describe(transport.rank(), &mut cluster)?;
-    cluster.profile = nodes::measure(transport, (plan, device), effort)?;
+    let bar = match transport.rank() {
+        0 if !notes::are_unwanted() => ProgressBar::new(0).with_style(bar_style()),
+        _ => ProgressBar::hidden(),
+    };
+    cluster.profile = nodes::measure(transport, (plan, device), effort, &bar)?;
+    bar.finish_and_clear();
     Ok((transport.rank() == 0).then_some(cluster))
+}
+
+fn bar_style() -> ProgressStyle {
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} passes, {elapsed}");
+    style.expect("a template that is tested")
 }
 
 /// Everything but operations, and what follows from the rest; on the first rank.
@@ -166,35 +179,34 @@ fn report(plan: &Plan, cluster: &Cluster) {
     let sum = |of: fn(&Sample) -> Nanos| -> Nanos {
         profile.nodes.iter().filter_map(|n| n.samples.last()).map(of).sum()
     };
-    eprintln!(
+    note!(
         "{} with micro-batches of {}: forward {}, backward {}, update {}",
         profile.model,
-        plan.samples(),
+        counted(plan.samples(), "sample"),
         sum(|s| s.forward_ns),
         sum(|s| s.input_gradient_ns + s.weight_gradient_ns + s.sum_gradients_ns),
         sum(|s| s.update_ns),
     );
-    let links =
-        [("link", Some(&cluster.local)), ("all-reduce as over", cluster.collectives.as_ref())];
-    for (name, link) in links {
+    let far = cluster.nodes > 1;
+    for (name, link) in [
+        ("link", Some(&cluster.local)),
+        ("all-reduce, as over a link", cluster.collectives.as_ref()),
+        ("network", Some(&cluster.network).filter(|_| far)),
+        (
+            "all-reduce between hosts, as over a link",
+            cluster.network_collectives.as_ref().filter(|_| far),
+        ),
+    ] {
         if let Some(link) = link {
-            eprintln!("{name}: {} + {:.1} GB/s", link.latency_ns, link.bytes_per_sec / 1e9);
+            note!("{name}: {} a message, {:.3} GB/s", link.latency_ns, link.bytes_per_sec / 1e9);
         }
-    }
-    if cluster.nodes > 1 {
-        let link = &cluster.network;
-        eprintln!("network: {} + {:.3} GB/s", link.latency_ns, link.bytes_per_sec / 1e9);
-    }
-    if let (true, Some(link)) = (cluster.nodes > 1, &cluster.network_collectives) {
-        let speed = link.bytes_per_sec / 1e9;
-        eprintln!("all-reduce between hosts as over: {} + {speed:.3} GB/s", link.latency_ns);
     }
     let speed = |codec: &CodecSpeed| {
         let [encode, decode] = [codec.encode_bytes_per_sec, codec.decode_bytes_per_sec];
         format!("{} {:.1} {:.1}", codec.codec, encode / 1e9, decode / 1e9)
     };
     let speeds: Vec<String> = cluster.codecs.iter().map(speed).collect();
-    eprintln!("encode and decode, GB/s of single precision a core: {}", speeds.join(", "));
+    note!("encode and decode, GB/s of single precision a core: {}", speeds.join(", "));
     let exposed = 100.0 * cluster.codec_exposure;
-    eprintln!("of wire and codecs, {exposed:.0} % of the shorter is not hidden");
+    note!("wire and codecs overlap but for {exposed:.0} % of the shorter one");
 }

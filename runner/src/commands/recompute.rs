@@ -9,6 +9,7 @@ mod search;
 use super::cluster::read_cluster;
 use crate::args::{ClusterChanges, RecomputeArgs};
 use crate::failure::{Code, Failure};
+use crate::notes;
 use output::Context;
 use pipewright_core::cost::{CLUSTERS, Cluster};
 use pipewright_core::recompute::file::GraphFile;
@@ -47,7 +48,8 @@ pub fn recompute(args: &RecomputeArgs) -> Result<(), Failure> {
     {
         return Err(impossible(limit, &without, bound));
     }
-    let quiet = args.json || args.output.as_deref() == Some(Path::new("-"));
+    let quiet =
+        args.json || notes::are_unwanted() || args.output.as_deref() == Some(Path::new("-"));
     let mut progress = Progress::new(quiet, effort.threads, goal, without.cost, bound);
     let found = search(problem, &graph.forward(), goal, &effort, &mut progress);
     progress.finish();
@@ -82,7 +84,7 @@ fn goal(args: &RecomputeArgs, graph: &GraphFile, peak: u64) -> Result<Goal, Fail
         );
         return Err(Failure::new(Code::Hardware, message));
     };
-    eprintln!(
+    note!(
         "{device}: {memory} less {resident} of parameters, inputs and results leaves {}",
         Bytes(left)
     );

@@ -373,8 +373,11 @@ impl Run {
         let record = self.output.finish(outcome, throughput)?;
         if self.json {
             say!("{}", serde_json::to_string_pretty(&record).expect("plain data"));
+        } else if outcome.interrupted && self.seat.is_some() {
+            // Others go on from here: the figures are those of the last generation.
+            note!("stopped after step {}, whose state is kept", outcome.steps);
         } else {
-            say!(
+            tell!(
                 "{}",
                 summary(&self.plan, &self.prediction, outcome, throughput.as_ref()).trim_end()
             );

@@ -1,15 +1,19 @@
 //! `runner show`: what a plan is and why its step takes as long as it does, for people.
 
+mod figures;
 mod layers;
 mod why;
 
+use super::words::{self, column};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
-use pipewright_core::graph::Graph;
+use pipewright_core::graph::{Division, Graph};
 use pipewright_core::ids::StageId;
 use pipewright_core::plan::Plan;
 use pipewright_core::predict::{Prediction, offers, predict};
-use pipewright_core::units::Bytes;
+use pipewright_core::simulate::StageCost;
+use pipewright_core::units::{Bytes, Nanos};
+use std::ops::Range;
 
 /// Columns of the schedule that are printed.
 const WIDTH: usize = 100;
@@ -17,23 +21,24 @@ const WIDTH: usize = 100;
 /// Runs the command.
 pub fn show(args: &ShowArgs) -> Result<(), Failure> {
     if let Some(model) = &args.layers {
-        return layers::layers(model, &args.onnx);
+        return layers::layers(model, &args.onnx, args.json);
     }
     let path =
         args.plan.as_deref().ok_or_else(|| Failure::usage("name a plan, or --layers MODEL"))?;
     let plan = super::read_plan(path)?;
     let prediction = predict(&plan)?;
+    if args.json {
+        return figures::show(&plan, &prediction);
+    }
     say!(
-        "{} on {} ({} ranks), mini-batch {} = {} x {}, {}, data {}, {} steps, seed {}",
+        "{} on {}, {}, mini-batch {}, {}, data {}, {}, seed {}",
         prediction.graph.name(),
         plan.cluster.name,
-        plan.ranks(),
-        plan.mini_batch,
-        plan.micro_batches,
-        plan.samples(),
+        words::processes(&plan),
+        words::division(&plan),
         plan.schedule.name,
         plan.data,
-        plan.steps,
+        words::counted(plan.steps, "step"),
         plan.seed
     );
     stages(&plan, &prediction);
@@ -60,23 +65,33 @@ fn stages(plan: &Plan, prediction: &Prediction) {
     let graph = &prediction.graph;
     let division = graph.division(&plan.cuts);
     say!("stage      forward     backward   parameters        sends  layers");
+    let times = |of: fn(&StageCost) -> Nanos| prediction.stages.iter().map(of);
+    let mut times =
+        column(&times(|cost| cost.forward).chain(times(StageCost::backward)).collect::<Vec<_>>());
+    let backward = times.split_off(prediction.stages.len());
     for (index, range) in division.stages.iter().enumerate() {
-        let cost = &prediction.stages[index];
-        let nodes = &graph.nodes()[range.start as usize..range.end as usize];
-        let params: u64 =
-            nodes.iter().flat_map(|n| &n.params).map(|p| graph.param(*p).elements()).sum();
-        let sent: u64 = division
-            .sent_by(StageId(index as u32))
-            .map(|c| graph.node(c.node).output.bytes().0 * plan.samples())
-            .sum();
+        let params = parameters(graph, range);
+        let sent = sent(plan, &division, graph, StageId(index as u32));
         say!(
             "{index:>5}  {:>11}  {:>11}  {params:>11}  {:>11}  {}",
-            cost.forward.to_string(),
-            cost.backward().to_string(),
+            times[index],
+            backward[index],
             Bytes(sent).to_string(),
             touched(graph, range.start, range.end)
         );
     }
+}
+
+/// Numbers that a stage learns.
+fn parameters(graph: &Graph, range: &Range<u32>) -> u64 {
+    let nodes = &graph.nodes()[range.start as usize..range.end as usize];
+    nodes.iter().flat_map(|n| &n.params).map(|p| graph.param(*p).elements()).sum()
+}
+
+/// Bytes that a stage hands on for each micro-batch.
+fn sent(plan: &Plan, division: &Division, graph: &Graph, stage: StageId) -> u64 {
+    let bytes = |node| graph.node(node).output.bytes().0 * plan.samples();
+    division.sent_by(stage).map(|crossing| bytes(crossing.node)).sum()
 }
 
 /// How gradients and activations travel, where they are encoded, and whether it pays.

@@ -5,6 +5,7 @@
 //! clean-up leaves, or mpirun left when it was killed.
 
 use super::session::Session;
+use crate::notes;
 use crate::transport::crowded;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use std::ffi::OsString;
@@ -97,6 +98,9 @@ impl Launch<'_> {
         command.arg("--session").arg(self.session.folder());
         command.arg("--beats").arg(self.beats);
         command.arg("--generation").arg(self.generation.to_string()).args(self.options);
+        if notes::are_unwanted() {
+            command.arg("--quiet");
+        }
         if self.survives {
             command.arg("--survives");
         }

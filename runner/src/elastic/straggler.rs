@@ -6,6 +6,7 @@
 
 use pipewright_core::plan::Plan;
 use pipewright_core::predict::predict;
+use std::time::{Duration, Instant};
 
 /// So many times as long as the others is slow, and so many is well again.
 const SLOW: f64 = 1.5;
@@ -16,6 +17,28 @@ const LOOKS: u32 = 3;
 
 /// Steps between two looks: by then half of what a rank's time is made of is new.
 const STEPS: u64 = 4;
+
+/// Time between two warnings: on cores that are shared others are slow every moment.
+const SPOKEN: Duration = Duration::from_secs(30);
+
+/// How often slow ranks are spoken of.
+#[derive(Debug, Default)]
+pub struct Warnings {
+    last: Option<Instant>,
+    unsaid: u32,
+}
+
+impl Warnings {
+    /// Whether one is due; how many were not said since the last one.
+    pub fn due(&mut self, now: Instant) -> Option<u32> {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) < SPOKEN) {
+            self.unsaid += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
 
 /// A slow rank.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,6 +143,15 @@ mod tests {
         };
         let ranks: Vec<Expected> = (0..2 * replicas).map(rank).collect();
         Stragglers { slow: vec![(0, false); ranks.len()], ranks, step: 0 }
+    }
+
+    #[test]
+    fn warnings_are_few() {
+        let (mut warnings, begin) = (Warnings::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let due: Vec<Option<u32>> =
+            [0, 1, 2, 29, 31, 32].map(|seconds| warnings.due(at(seconds))).into();
+        assert_eq!(due, [Some(0), None, None, None, Some(3), None]);
     }
 
     #[test]

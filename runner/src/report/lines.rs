@@ -49,9 +49,7 @@ impl Lines {
         match self.pour() {
             Ok(()) if self.warned => {
                 let lost = self.lost;
-                eprintln!(
-                    "{path}: the disk takes metrics again, {lost} steps had no room meanwhile"
-                );
+                note!("{path}: the disk takes metrics again, {lost} steps had no room meanwhile");
                 (self.warned, self.lost) = (false, 0);
                 Ok(())
             }

@@ -1,7 +1,8 @@
 //! Progress on rank 0: a bar on a terminal, a plain line every few seconds elsewhere. Under mpirun
 //! output is usually no terminal.
 
-use super::Choice;
+use super::{Choice, loss_text};
+use crate::notes;
 use indicatif::{ProgressBar, ProgressStyle};
 use pipewright_core::units::{Bytes, Nanos};
 use std::io::IsTerminal;
@@ -21,7 +22,11 @@ pub struct Progress {
 
 enum Kind {
     Silent,
-    Plain { last: Option<Instant> },
+    /// Warnings alone.
+    Quiet,
+    Plain {
+        last: Option<Instant>,
+    },
     Bar(ProgressBar),
 }
 
@@ -33,7 +38,9 @@ impl Progress {
 
     /// For a run on `ranks` ranks.
     pub fn new(ranks: u32, planned_bubble: f64, peak: Bytes) -> Self {
-        let kind = if std::io::stderr().is_terminal() {
+        let kind = if notes::are_unwanted() {
+            Kind::Quiet
+        } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(0);
             let style = "{bar:32} {pos}/{len}  {msg}  {eta} left";
             bar.set_style(ProgressStyle::with_template(style).expect("a constant"));
@@ -54,7 +61,7 @@ impl Progress {
 
     /// A step ended; `busy_ns` is the sum over all ranks.
     pub fn step(&mut self, step: u64, loss: Option<f64>, step_ns: u64, busy_ns: f64) {
-        let loss = || loss.map_or("no loss".into(), |loss| format!("loss {loss:.4}"));
+        let loss = || loss.map_or("no loss".into(), |loss| format!("loss {}", loss_text(loss)));
         let facts = || {
             let loss = loss();
             let bubble = 1.0 - busy_ns / (self.ranks * step_ns.max(1) as f64);
@@ -67,7 +74,7 @@ impl Progress {
             )
         };
         match &mut self.kind {
-            Kind::Silent => {}
+            Kind::Silent | Kind::Quiet => {}
             Kind::Plain { last } => {
                 let due = last.is_none_or(|at| at.elapsed() >= EVERY);
                 if due || step + 1 == self.steps {
@@ -86,7 +93,7 @@ impl Progress {
     pub fn talks(&self, name: &str) {
         let text = format!("messages between GPUs: {name}");
         match &self.kind {
-            Kind::Silent => {}
+            Kind::Silent | Kind::Quiet => {}
             Kind::Plain { .. } => eprintln!("{text}"),
             Kind::Bar(bar) => bar.println(text),
         }
@@ -97,7 +104,7 @@ impl Progress {
         let Choice { step, way, spent_ns, .. } = choice;
         let text = format!("step {step}: gradients go by {way} (trials {})", Nanos(*spent_ns));
         match &self.kind {
-            Kind::Silent => {}
+            Kind::Silent | Kind::Quiet => {}
             Kind::Plain { .. } => eprintln!("{text}"),
             Kind::Bar(bar) => bar.println(text),
         }
@@ -108,7 +115,7 @@ impl Progress {
         let text = format!("step {step} is skipped: the gradient of `{param}` is not finite");
         match &self.kind {
             Kind::Silent => {}
-            Kind::Plain { .. } => eprintln!("warning: {text}"),
+            Kind::Quiet | Kind::Plain { .. } => eprintln!("warning: {text}"),
             Kind::Bar(bar) => bar.println(text),
         }
     }

@@ -1,6 +1,6 @@
 //! The closing lines: predicted beside measured.
 
-use super::Outcome;
+use super::{Outcome, loss_text};
 use pipewright_core::plan::Plan;
 use pipewright_core::predict::{Prediction, Throughput};
 use pipewright_core::units::{Bytes, Nanos};
@@ -16,14 +16,19 @@ pub fn summary(
     let mut out = String::new();
     let ended = if outcome.interrupted { "interrupted after" } else { "done:" };
     let time = outcome.total_ns as f64 / 1e9;
-    let _ = write!(out, "{ended} {} steps in {time:.1} s", outcome.steps);
+    let _ = write!(
+        out,
+        "{ended} {} step{} in {time:.1} s",
+        outcome.steps,
+        if outcome.steps == 1 { "" } else { "s" }
+    );
     let _ = match outcome.trained {
-        true => write!(out, ", loss {:.4}", outcome.loss),
+        true => write!(out, ", loss {}", loss_text(outcome.loss)),
         false => write!(out, ", device model: nothing was trained"),
     };
     if let Some(test) = outcome.test {
         let end = if test.samples == 1 { "" } else { "s" };
-        let _ = write!(out, ", test loss {:.4} on {} sample{end}", test.loss, test.samples);
+        let _ = write!(out, ", test loss {} on {} sample{end}", loss_text(test.loss), test.samples);
         if let Some((correct, all)) = test.correct {
             let share = 100.0 * correct as f64 / all as f64;
             let _ = write!(out, ", test accuracy {share:.1} % ({correct}/{all})");

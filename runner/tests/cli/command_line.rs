@@ -72,7 +72,7 @@ fn cuts() {
         (json!([0]), "cut 0 is at node 0; cuts ascend and lie between nodes 1 and"),
         (json!([1000]), "cut 0 is at node 1000; cuts ascend"),
         (json!([u32::MAX]), "cut 0 is at node 4294967295"),
-        (json!([]), "0 cuts make 1 stages, the schedule has 2"),
+        (json!([]), "0 cuts make 1 stage, the schedule has 2"),
         (json!([2, 4]), "2 cuts make 3 stages, the schedule has 2"),
         (json!([-1]), "not a plan: "),
     ] {

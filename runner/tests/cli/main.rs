@@ -1,5 +1,6 @@
 //! The program as its users meet it: what it is asked for, what it refuses, how it ends, what it writes.
 
+mod answers;
 mod bounds;
 mod calibrate;
 mod clusters;
@@ -11,9 +12,11 @@ mod examples;
 mod explore;
 mod explorer;
 mod exports;
+mod json_faults;
 mod locks;
 mod names;
 mod one_truth;
+mod orders;
 mod outputs;
 mod plan_files;
 mod planning;
@@ -21,4 +24,5 @@ mod planning_codecs;
 mod profile;
 mod recompute;
 mod run_endings;
+mod shells;
 mod transformers;

@@ -64,6 +64,11 @@ impl Resizable {
         if self == Self::Caffenet { 227 } else { 224 }
     }
 
+    /// Whether its images may have other sizes.
+    pub(super) fn takes_any_size(self) -> bool {
+        !matches!(self, Self::Alexnet | Self::Caffenet | Self::Googlenet)
+    }
+
     /// The preset of that size and so many classes, in its shortest form.
     pub(super) fn preset(self, size: u64, classes: u64) -> Preset {
         match (size, classes) {
@@ -79,7 +84,7 @@ impl Resizable {
             None if text.starts_with("classes=") => (None, Some(text)),
             None => (Some(text), None),
         };
-        let any_size = !matches!(self, Self::Alexnet | Self::Caffenet | Self::Googlenet);
+        let any_size = self.takes_any_size();
         let fits = |size: &u64| *size == self.usual_size() || any_size && size.is_multiple_of(32);
         let size = size.map_or(Some(self.usual_size()), |text| number(text, 4096).filter(fits))?;
         let classes = match classes {

@@ -33,7 +33,8 @@ pub struct Transformer {
 }
 
 /// Names of the numbers, in the order in which they are written.
-const KEYS: [&str; 7] = ["layers", "hidden", "heads", "kv", "ffn", "sequence", "vocabulary"];
+pub(super) const KEYS: [&str; 7] =
+    ["layers", "hidden", "heads", "kv", "ffn", "sequence", "vocabulary"];
 
 impl Transformer {
     /// GPT-2's blocks with tied embeddings.

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// A layer that no Megatron model has.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "layer `{layer}` of `{model}` is no embedding, decoder block or head; Megatron's layout \
+    "layer `{layer}` of `{model}` is not an embedding, a decoder block or the head; Megatron's layout \
      describes transformers only, use PyTorch's split points"
 )]
 pub struct NotMegatron {

@@ -135,13 +135,21 @@ impl Choice {
         self.tensor == 1
     }
 
-    /// One line: `t 8 x d 16 x p 8, m 96, interleaved:2, recompute 3/16 stages, fp8`.
+    /// One line: `8 lanes x 16 replicas x 4 tensor-parallel, 96 micro-batches, interleaved:2, recompute
+    /// 3/16 stages, fp8`.
     pub fn describe(&self, encodings: &[Encoding]) -> String {
         let again = self.recompute.iter().filter(|again| **again).count();
-        let mut line = format!(
-            "t {} x d {} x p {}, m {}, {}",
-            self.tensor, self.replicas, self.lanes, self.micro_batches, self.schedule
-        );
+        let counted = |count: u32, one: &str, several: &str| match count {
+            1 => format!("1 {one}"),
+            _ => format!("{count} {several}"),
+        };
+        let mut line = counted(self.lanes, "lane", "lanes");
+        line += &format!(" x {}", counted(self.replicas, "replica", "replicas"));
+        if self.tensor > 1 {
+            line += &format!(" x {} tensor-parallel", self.tensor);
+        }
+        let micro_batches = counted(self.micro_batches, "micro-batch", "micro-batches");
+        line += &format!(", {micro_batches}, {}", self.schedule);
         if again > 0 {
             line += &format!(", recompute {again}/{} stages", self.recompute.len());
         }

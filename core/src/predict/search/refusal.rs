@@ -10,6 +10,12 @@ pub(super) fn why_none(space: &Space<'_>) -> String {
     let kinds = fixed.schedule.map_or(ScheduleKind::ALL.to_vec(), |kind| vec![kind]);
     let most = [Some(space.devices), fixed.ranks, fixed.stages, fixed.lanes];
     let most = most.into_iter().flatten().max().unwrap_or(1);
+    // Whoever says schedule and ranks means a pipeline of all of them.
+    if let (Some(kind), Some(ranks), None) = (fixed.schedule, fixed.ranks, fixed.replicas)
+        && let Some(refusal) = refusal(space, kind, ranks)
+    {
+        return refusal.why;
+    }
     let mut farthest: Option<Refusal> = None;
     for kind in kinds {
         for lanes in 1..=most.min(LANES_MAX) {

@@ -30,7 +30,7 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
     // What was told before is of a job before this one.
     let mut told = Told::new(membership.news().unwrap_or_default());
     let mut lease = membership.join(&node).map_err(failed)?;
-    say!("joined as `{}` with {} slots; Ctrl-C or `runner leave` ends it", node.name, node.slots);
+    tell!("joined as `{}` with {} slots; Ctrl-C or `runner leave` ends it", node.name, node.slots);
     let signals = signals()?;
     let mut leaves = None;
     let look_again = if args.meeting.etcd.is_some() { NEWS_FROM_AFAR } else { LOOK };
@@ -49,7 +49,7 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
         if leaves.is_none() && next_news <= Instant::now() {
             next_news = Instant::now() + look_again;
             if membership.news().is_ok_and(|news| told.hears(&news, &node.name)) {
-                say!("the job is done");
+                tell!("the job is done");
                 return Ok(());
             }
         }
@@ -70,7 +70,7 @@ pub fn join(args: &JoinArgs) -> Result<(), Failure> {
             },
         }
     }
-    say!("left");
+    tell!("left");
     Ok(())
 }
 
@@ -89,12 +89,12 @@ impl Told {
     fn hears(&mut self, news: &News, name: &str) -> bool {
         let idle = news.idle.iter().any(|other| other == name);
         if idle && !self.idle {
-            eprintln!(
+            note!(
                 "note: `{name}` is idle: the job runs as well without its slots, for no plan that the \
                  mini-batch, the stages and the policy allow uses them too; it waits"
             );
         } else if self.idle && !idle {
-            eprintln!("note: `{name}` is not idle any more");
+            note!("note: `{name}` is not idle any more");
         }
         self.idle = idle;
         let done = news.done.is_some() && news.done != self.last.done;
@@ -150,6 +150,6 @@ pub fn leave(args: &LeaveArgs) -> Result<(), Failure> {
         }
         std::thread::sleep(LOOK);
     }
-    say!("`{}` has left", args.name);
+    tell!("`{}` has left", args.name);
     Ok(())
 }

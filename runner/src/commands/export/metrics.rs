@@ -3,13 +3,14 @@
 use crate::failure::Failure;
 use crate::files;
 use crate::report::{self, HistoryStep, events, file_name};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Writes an event file into `folder`, which `tensorboard --logdir` takes.
-pub(super) fn tensorboard(run: &Path, folder: &Path) -> Result<(), Failure> {
+/// Writes an event file into `folder`, which `tensorboard --logdir` takes; returns its path.
+pub(super) fn tensorboard(run: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     let history = history(run)?;
     let path = folder.join(file_name(&history));
-    files::replace(&path, events(&history)).map_err(|e| Failure::file(&path, &e))
+    files::replace(&path, events(&history)).map_err(|e| Failure::file(&path, &e))?;
+    Ok(path)
 }
 
 /// Writes a table.

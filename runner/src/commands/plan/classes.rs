@@ -38,7 +38,7 @@ pub(super) fn follow(args: &PlanArgs, model: Model) -> Result<Model, Failure> {
     match changed {
         Some(preset) => {
             if args.classes.is_none() {
-                eprintln!("{} has {wanted} classes, and so has {preset}", args.data);
+                note!("{} has {wanted} classes, and so has {preset}", args.data);
             }
             Ok(Model::Preset(preset))
         }

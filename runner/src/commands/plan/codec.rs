@@ -146,14 +146,14 @@ fn offers_of(
 
 fn table(plan: &Plan, offers: &[Offer]) {
     if offers.is_empty() {
-        eprintln!("codecs: no gradients are summed, so there is nothing to encode");
+        note!("codecs: no gradients are summed, so there is nothing to encode");
         return;
     }
-    eprintln!("{:<28} {:>11} {:>12} {:>12} {:>7}", "gradients", "sent", "sums", "step", "error");
+    note!("{:<28} {:>11} {:>12} {:>12} {:>7}", "gradients", "sent", "sums", "step", "error");
     for offer in offers {
         let hosts = if offer.by_hosts { " by hosts" } else { "" };
         let error = relative_error(offer.way, plan.data_parallel.replicas).unwrap_or(f64::NAN);
-        eprintln!(
+        note!(
             "{:<28} {:>11} {:>12} {:>12} {error:>7.3}  {}",
             format!("{}{hosts}", offer.way),
             offer.sent.to_string(),
@@ -174,9 +174,9 @@ fn report_buckets(chosen: &Communication) {
     }
     let words: Vec<String> = counts.iter().map(|(way, n)| format!("{n} by {way}")).collect();
     if words.is_empty() {
-        eprintln!("codecs: no gradients are summed, so there is nothing to encode");
+        note!("codecs: no gradients are summed, so there is nothing to encode");
     } else {
-        eprintln!("buckets of gradients: {}", words.join(", "));
+        note!("buckets of gradients: {}", words.join(", "));
     }
 }
 
@@ -184,7 +184,7 @@ fn report_buckets(chosen: &Communication) {
 pub(super) fn verdicts(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
     let usual = USUAL.map(|way| (way, false));
     let all = offers(plan, prediction, &usual).map_err(|e| Failure::usage(e.to_string()))?;
-    all.iter().skip(1).for_each(|offer| eprintln!("{}: {}", offer.way, offer.verdict));
+    all.iter().skip(1).for_each(|offer| note!("{}: {}", offer.way, offer.verdict));
     Ok(())
 }
 
@@ -196,7 +196,7 @@ fn note(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
     let times = plan.prediction.step_ns.secs() / best.step.secs();
     if times >= NOTE {
         let way = best.way;
-        eprintln!("{way} would make the step {times:.1}x as fast: --codec {way}");
+        note!("{way} would make the step {times:.1}x as fast: --codec {way}");
     }
     Ok(())
 }

@@ -55,10 +55,10 @@ pub(super) fn failure(error: &FitError) -> Failure {
 
 /// Says what is computed again, and which lanes are too full.
 pub(super) fn report(plan: &Plan, prediction: &Prediction) {
-    show::recomputation(prediction).iter().for_each(|line| eprintln!("{line}"));
+    show::recomputation(prediction).iter().for_each(|line| note!("{line}"));
     let memory = plan.cluster.device.memory;
     for program in prediction.programs.iter().filter(|program| program.arena > memory) {
         let (lane, takes) = (program.lane, program.arena);
-        eprintln!("note: lane {lane} takes {takes}, more than the {memory} of a device");
+        eprintln!("warning: lane {lane} takes {takes}, more than the {memory} of a device");
     }
 }

@@ -2,15 +2,17 @@
 
 use super::rank::{Ranked, rank};
 use super::{Chosen, codec};
-use crate::args::{Forms, PlanArgs, Recompute};
+use crate::args::{Forms, Order, PlanArgs, Recompute};
+use crate::commands::words::{column, counted};
 use crate::failure::{Code, Failure};
+use crate::notes;
 use indicatif::{ProgressBar, ProgressStyle};
 use pipewright_core::cost::{Cluster, Costs, Workload};
 use pipewright_core::graph::Graph;
-use pipewright_core::plan::{Draft, Plan};
-use pipewright_core::predict::Prediction;
+use pipewright_core::plan::Draft;
 use pipewright_core::predict::search::{Choice, Fixed, Scored, Search, SearchError, Space};
 use pipewright_core::units::Nanos;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -31,7 +33,7 @@ pub(super) fn search(
     args: &PlanArgs,
     graph: &Graph,
     draft: &Draft,
-) -> Result<(Plan, Prediction), Failure> {
+) -> Result<(Ranked, Searched), Failure> {
     let (cluster, precision) = (&draft.cluster, args.training.precision());
     let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples, precision));
     let space = space(args, graph, cluster, &model)?;
@@ -43,19 +45,78 @@ pub(super) fn search(
     let predicted = choices.len();
     let mut ranked = rank(args, draft, choices)?;
     let (estimated, skipped) = search.counts();
-    eprintln!(
-        "estimated {estimated} plans ({skipped} more were certain to be no better) and predicted \
-         {predicted} in {:.2} s",
+    let more = match skipped {
+        0 => String::new(),
+        more => format!("; {more} more were certain to be no better"),
+    };
+    note!(
+        "estimated {} and predicted {predicted} of them in {:.2} s{more}",
+        counted(estimated, "plan"),
         begin.elapsed().as_secs_f64()
     );
     report(&ranked);
     more_lanes(&ranked);
-    if args.forms == Forms::All {
-        tensor(args, &space, ranked[0].step())?;
-    }
+    let tensor = match args.forms {
+        Forms::All => tensor(args, &space, ranked[0].step())?,
+        Forms::Runnable => None,
+    };
+    let rows = ranked.iter().map(Row::of).collect();
+    let searched = Searched { estimated, skipped, predicted, plans: rows, tensor };
     let best = ranked.swap_remove(0);
     codec::verdicts(&best.plan, &best.prediction)?;
-    Ok((best.plan, best.prediction))
+    Ok((best, searched))
+}
+
+/// What was searched, for `--json`.
+#[derive(Serialize)]
+pub(super) struct Searched {
+    /// Plans that were estimated, and those that a bound made superfluous.
+    estimated: u64,
+    skipped: u64,
+    /// Plans that were predicted exactly.
+    predicted: usize,
+    /// Those that fit, the fastest first.
+    plans: Vec<Row>,
+    /// The best by tensor parallelism, an estimate, where it was asked for.
+    tensor: Option<Tensor>,
+}
+
+/// A plan of the search.
+#[derive(Serialize)]
+struct Row {
+    step_ns: u64,
+    memory_bytes: u64,
+    sent_bytes: u64,
+    bubble: f64,
+    lanes: u32,
+    replicas: u32,
+    micro_batches: u32,
+    schedule: String,
+    words: String,
+}
+
+impl Row {
+    fn of(ranked: &Ranked) -> Self {
+        let plan = &ranked.plan;
+        Self {
+            step_ns: ranked.step().0,
+            memory_bytes: ranked.peak().0,
+            sent_bytes: ranked.traffic().0,
+            bubble: ranked.bubble(),
+            lanes: plan.lanes(),
+            replicas: plan.data_parallel.replicas,
+            micro_batches: plan.micro_batches,
+            schedule: plan.schedule.name.clone(),
+            words: ranked.words.clone(),
+        }
+    }
+}
+
+/// What tensor parallelism would give.
+#[derive(Serialize)]
+struct Tensor {
+    step_ns: u64,
+    words: String,
 }
 
 /// The whole search, with a bar where somebody looks.
@@ -63,7 +124,10 @@ fn searched<'a>(space: &'a Space<'a>, budget: u64) -> Result<Search<'a>, Failure
     let mut search = Search::new(space).map_err(failure)?;
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} plans, {elapsed}")
         .expect("a template that is tested");
-    let bar = ProgressBar::new(budget).with_style(style);
+    let bar = match notes::are_unwanted() {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::new(budget).with_style(style),
+    };
     let mut left = budget;
     while left > 0 {
         let tried = search.advance(left.min(AT_ONCE)).map_err(failure)?;
@@ -84,7 +148,8 @@ fn chosen(search: &Search<'_>, space: &Space<'_>, graph: &Graph, scored: Scored)
     let words = scored.choice.describe(&space.encodings);
     let Choice { schedule, micro_batches, replicas, encoding, .. } = scored.choice;
     let encoding = encoding.map(|at| space.encodings[at]);
-    Chosen { cuts, schedule, micro_batches, replicas, encoding, words, on_front }
+    let order = None;
+    Chosen { cuts, schedule, order, micro_batches, replicas, encoding, words, on_front }
 }
 
 fn space<'a>(
@@ -102,7 +167,11 @@ fn space<'a>(
         replicas: args.replicas,
         stages: args.stages,
         micro_batches: args.micro_batches,
-        schedule: args.schedule,
+        schedule: match args.schedule {
+            Some(Order::Kind(kind)) => Some(kind),
+            // Where the order is given nothing of the pipeline is searched.
+            Some(Order::File(_)) | None => None,
+        },
         recompute: match args.recompute() {
             Recompute::None => Some(false),
             Recompute::Auto => None,
@@ -154,9 +223,12 @@ fn failure(error: SearchError) -> Failure {
 
 /// The best in step, memory or traffic.
 fn report(ranked: &[Ranked]) {
-    eprintln!(
+    note!(
         "{:>12} {:>12} {:>12} {:>7}  plan (best in step, memory or traffic)",
-        "step", "memory", "sent", "bubble"
+        "step",
+        "memory",
+        "sent",
+        "bubble"
     );
     let mut front: Vec<&Ranked> = vec![];
     for one in ranked {
@@ -166,13 +238,14 @@ fn report(ranked: &[Ranked]) {
             front.push(one);
         }
     }
-    for one in front.iter().take(SHOWN) {
-        let (step, peak) = (one.step().to_string(), one.peak().to_string());
+    let steps: Vec<Nanos> = front.iter().take(SHOWN).map(|one| one.step()).collect();
+    for (one, step) in front.iter().zip(column(&steps)) {
+        let peak = one.peak().to_string();
         let (traffic, bubble) = (one.traffic().to_string(), 100.0 * one.bubble());
-        eprintln!("{step:>12} {peak:>12} {traffic:>12} {bubble:>5.1} %  {}", one.words);
+        note!("{step:>12} {peak:>12} {traffic:>12} {bubble:>5.1} %  {}", one.words);
     }
     if let Some(more) = front.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        eprintln!("{:>12} and {more} more that use less memory or send less", "..");
+        note!("{:>12} and {more} more that use less memory or send less", "..");
     }
 }
 
@@ -193,12 +266,12 @@ fn more_lanes(ranked: &[Ranked]) {
     };
     let others: Vec<String> = others.map(compare).collect();
     if !others.is_empty() {
-        eprintln!("lanes: {best} are fastest, {least}; others: {}", others.join(", "));
+        note!("lanes: {best} are fastest, {least}; others: {}", others.join(", "));
     }
 }
 
 /// What tensor parallelism would give, which no plan holds.
-fn tensor(args: &PlanArgs, space: &Space<'_>, best: Nanos) -> Result<(), Failure> {
+fn tensor(args: &PlanArgs, space: &Space<'_>, best: Nanos) -> Result<Option<Tensor>, Failure> {
     let open = Fixed { tensor: None, ..space.fixed.clone() };
     let all = Space {
         fixed: open,
@@ -210,13 +283,13 @@ fn tensor(args: &PlanArgs, space: &Space<'_>, best: Nanos) -> Result<(), Failure
     let search = searched(&all, args.budget)?;
     let fastest = search.fastest(|choice| !choice.is_plain());
     let Some(fastest) = fastest else {
-        eprintln!("tensor parallelism: this network has no layer that can be divided so");
-        return Ok(());
+        note!("tensor parallelism: this network has no layer that can be divided so");
+        return Ok(None);
     };
     let (step, more) = (fastest.step, 100.0 * (fastest.step.secs() / best.secs() - 1.0));
     let words = fastest.choice.describe(&space.encodings);
-    eprintln!(
+    note!(
         "tensor parallelism: best {step} ({more:+.0} %), an estimate that no plan holds: {words}"
     );
-    Ok(())
+    Ok(Some(Tensor { step_ns: step.0, words }))
 }

@@ -9,6 +9,7 @@ use crate::execute::{Measured, Rank, available_memory};
 use crate::failure::{Code, Failure};
 use crate::transport::local::local;
 use crate::transport::{ReduceOp, Transport, TransportError};
+use indicatif::ProgressBar;
 use pipewright_core::cost::{MeasuredNode, Profile, Sample, SplitSample};
 use pipewright_core::graph::Graph;
 use pipewright_core::graph::autodiff::ComputationKind;
@@ -27,18 +28,20 @@ pub(super) fn measure<T: Transport>(
     transport: &mut T,
     (plan, device): (&Plan, &Device),
     effort: Effort,
+    bar: &ProgressBar,
 ) -> Result<Option<Profile>, Failure> {
     let graph = plan.model.graph().map_err(|e| Failure::new(Code::Plan, e.to_string()))?;
     super::super::runnable(&graph)?;
     // The micro-batch and a quarter of it, so that the constant part of each time shows.
     let mut sizes = vec![(plan.samples() / 4).max(1), plan.samples()];
     sizes.dedup();
+    bar.set_length(sizes.len() as u64 * 2 * u64::from(effort.repeats + 1));
     let mut profile = Profile { model: graph.name().into(), nodes: vec![] };
     for node in graph.nodes() {
         profile.nodes.push(MeasuredNode { node: node.name.clone(), samples: vec![] });
     }
     for samples in sizes {
-        let measured = measure_size(transport, (plan, &graph, device), samples, effort)?;
+        let measured = measure_size(transport, (plan, &graph, device), samples, effort, bar)?;
         for (node, sample) in profile.nodes.iter_mut().zip(measured.into_iter().flatten()) {
             node.samples.push(sample);
         }
@@ -55,6 +58,7 @@ fn measure_size<T: Transport>(
     (plan, graph, device): (&Plan, &Graph, &Device),
     samples: u64,
     effort: Effort,
+    bar: &ProgressBar,
 ) -> Result<Option<Vec<Sample>>, Failure> {
     let failed = |e: TransportError| Failure::new(Code::Failed, e.to_string());
     let data_parallel = DataParallel::default();
@@ -91,14 +95,13 @@ fn measure_size<T: Transport>(
     let synthetic = pipewright_core::plan::Data::default();
     let data = crate::data::open(&synthetic, &sample, plan.seed)
         .map_err(|e| Failure::new(Code::Failed, e.to_string()))?;
-    let nodes = graph.nodes().len();
     transport.barrier().map_err(failed)?;
     let mine = match transport.rank() < effort.copies {
         true => {
             let open = |program: &Program| device.open(transport.rank(), program);
-            both_times((&alone, graph), &programs, (&data, &open), effort.repeats)?
+            both_times((&alone, graph), &programs, (&data, &open), effort.repeats, bar)?
         }
-        false => vec![NodeTimes::default(); nodes],
+        false => vec![NodeTimes::default(); graph.nodes().len()],
     };
     let bytes = serde_json::to_vec(&mine).expect("plain data");
     let Some(all) = transport.gather(&bytes).map_err(failed)? else { return Ok(None) };
@@ -118,7 +121,7 @@ fn measure_size<T: Transport>(
             split: Some(SplitSample { input_gradient_ns: of(5), weight_gradient_ns: of(6) }),
         }
     };
-    Ok(Some((0..nodes).map(sample).collect()))
+    Ok(Some((0..graph.nodes().len()).map(sample).collect()))
 }
 
 /// Opens the device that has a program's tensors; none where this processor computes.
@@ -130,9 +133,10 @@ fn both_times(
     [whole, split]: &[Program; 2],
     data: (&DataSet, &Open),
     repeats: u32,
+    bar: &ProgressBar,
 ) -> Result<Vec<NodeTimes>, Failure> {
-    let mut all = times((plan, graph, whole), data, repeats)?;
-    let split = times((plan, graph, split), data, repeats)?;
+    let mut all = times((plan, graph, whole), data, repeats, bar)?;
+    let split = times((plan, graph, split), data, repeats, bar)?;
     for (all, mut split) in all.iter_mut().zip(split) {
         (all[5], all[6]) = (std::mem::take(&mut split[1]), std::mem::take(&mut split[2]));
     }
@@ -144,6 +148,7 @@ fn times(
     parts: (&Plan, &Graph, &Program),
     (data, open): (&DataSet, &Open),
     repeats: u32,
+    bar: &ProgressBar,
 ) -> Result<Vec<NodeTimes>, Failure> {
     let transport = local(1, parts.2.handles as usize).remove(0);
     let mut rank = match open(parts.2)? {
@@ -167,6 +172,7 @@ fn times(
             times[node.index()][index].push(ns);
         });
         step.map_err(|e| Failure::new(Code::Failed, e.to_string()))?;
+        bar.inc(1);
     }
     Ok(times)
 }

@@ -141,7 +141,7 @@ impl Context<'_> {
     /// Prints a line beside the file: where that goes to the standard output, elsewhere.
     fn tell(&self, line: &str) {
         if self.args.output.as_deref() == Some(Path::new("-")) {
-            eprintln!("{line}");
+            note!("{line}");
         } else {
             say!("{line}");
         }

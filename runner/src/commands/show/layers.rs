@@ -1,23 +1,30 @@
 //! Layers of a model, where it can be cut: sizes, work, and what a cut would send.
 
 use crate::args::OnnxArgs;
+use crate::commands::figures;
 use crate::commands::model::read_model;
+use crate::commands::words::counted;
 use crate::failure::Failure;
 use pipewright_core::cost::Cluster;
-use pipewright_core::graph::{Division, Graph};
+use pipewright_core::graph::{Division, Graph, Layer};
 use pipewright_core::ids::StageId;
 use pipewright_core::units::Bytes;
+use serde_json::{Value, json};
 
-/// Prints a row for each layer.
-pub(super) fn layers(model: &str, onnx: &OnnxArgs) -> Result<(), Failure> {
+/// Prints a row for each layer, or all as JSON.
+pub(super) fn layers(model: &str, onnx: &OnnxArgs, json: bool) -> Result<(), Failure> {
     // Profiles change the cluster's times, which are not shown here.
     let mut cluster = Cluster::preset("laptop").map_err(|e| Failure::usage(e.to_string()))?;
     let model = read_model(model, onnx, &mut cluster)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     let cuts: Vec<u32> = graph.layers().iter().skip(1).map(|l| l.first_node.0).collect();
     let division = graph.division(&cuts);
-    let count = graph.layers().len();
-    let title = format!("{}: {}", graph.name(), counted(count, "layer", "layers"));
+    if json {
+        figures::print(&object(&graph, &division));
+        return Ok(());
+    }
+    let count = graph.layers().len() as u64;
+    let title = format!("{}: {}", graph.name(), counted(count, "layer"));
     say!("{title}; a cut between two sends what the upper one hands on, for each sample");
     say!("  parameters      forward    hands on  values  layer");
     for (at, layer) in graph.layers().iter().enumerate() {
@@ -34,8 +41,20 @@ pub(super) fn layers(model: &str, onnx: &OnnxArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn counted(n: usize, one: &str, more: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { more })
+fn object(graph: &Graph, division: &Division) -> Value {
+    let layer = |(at, layer): (usize, &Layer)| {
+        let (params, flops) = size(graph, division, at);
+        let (sent, values) = handed_on(graph, division, at);
+        json!({
+            "name": layer.name,
+            "parameters": params,
+            "forward_flops": flops,
+            "sends_bytes": sent.0,
+            "sends_values": values,
+        })
+    };
+    let layers: Vec<Value> = graph.layers().iter().enumerate().map(layer).collect();
+    json!({ "model": graph.name(), "layers": layers })
 }
 
 /// Parameters and operations of a layer's forward pass on one sample.

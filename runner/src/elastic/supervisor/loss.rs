@@ -57,7 +57,7 @@ impl Mechanism for Shrink {
             Ok(next) => supervisor.go_on(running, why, &next).map(State::Running).map_err(Err),
             Err(obstacle) => {
                 if let Some(why) = obstacle {
-                    eprintln!("survivors do not go on by themselves: {why}; starting anew");
+                    note!("survivors do not go on by themselves: {why}; starting anew");
                 }
                 Relaunch.lost(supervisor, running, why)
             }
@@ -194,7 +194,7 @@ impl Supervisor<'_> {
             return Ok(State::Running(running));
         }
         if !running.is_ending() {
-            eprintln!("survivors did not find together; starting anew");
+            note!("survivors did not find together; starting anew");
         }
         self.ended(running)
     }

@@ -32,6 +32,7 @@ use super::journal::{self, Cause, Journal};
 use super::membership::{Lease, Membership, News, Node, Notice, TIME_TO_LIVE};
 use super::restarts::Restarts;
 use super::settle::Settle;
+use super::straggler::Warnings;
 use super::watch::Sign;
 use crate::failure::{Code, Failure};
 use crate::fence;
@@ -85,6 +86,7 @@ pub struct Supervisor<'a> {
     done: bool,
     /// What it said last of why it waits.
     said: String,
+    slow: Warnings,
     /// Who is in the generation that runs or ran last, and how many ranks it has.
     running: (Vec<Node>, u32),
     generation: u64,
@@ -134,6 +136,7 @@ pub fn supervise(job: &Job, membership: &dyn Membership) -> Result<(), Failure> 
         news: News::default(),
         done: false,
         said: String::new(),
+        slow: Warnings::default(),
         running: (vec![], 0),
         generation: newest,
         settle: Settle::new(job.times.settle),
@@ -277,12 +280,13 @@ impl Supervisor<'_> {
         match notice {
             Notice::Members(nodes) => {
                 if std::mem::take(&mut self.disconnected) {
-                    eprintln!("the coordinator is back");
+                    note!("the coordinator is back");
                     // Nodes whose leases are over, or that it has forgotten, join again.
                     self.settle.hold(now + TIME_TO_LIVE + self.job.times.settle);
                     self.settle.note(now);
                 }
                 if nodes != self.nodes {
+                    self.note_members(&nodes);
                     self.nodes = nodes;
                     self.settle.note(now);
                 }
@@ -297,7 +301,7 @@ impl Supervisor<'_> {
     /// Says why nothing runs, once.
     fn waits(&mut self, why: String) {
         if self.said != why {
-            eprintln!("waiting: {why}");
+            note!("waiting: {why}");
             self.said = why;
         }
     }

@@ -16,7 +16,38 @@ fn idle(nodes: &[Node], running: &[Node], ranks: u32) -> Vec<String> {
     idle.map(|node| node.name.clone()).collect()
 }
 
+/// Who came and who goes, for people.
+fn changes(before: &[Node], after: &[Node]) -> Vec<String> {
+    let of = |nodes: &[Node], name: &str| nodes.iter().find(|node| node.name == name).cloned();
+    let mut all = vec![];
+    for node in after {
+        let Node { name, slots, leaving, .. } = node;
+        match of(before, name) {
+            None => {
+                let end = if *slots == 1 { "" } else { "s" };
+                all.push(format!("`{name}` joins with {slots} slot{end}"));
+            }
+            Some(known) if *leaving && !known.leaving => all.push(format!("`{name}` is to leave")),
+            Some(_) => {}
+        }
+    }
+    let gone = before.iter().filter(|node| of(after, &node.name).is_none());
+    all.extend(gone.map(|node| format!("`{}` is gone", node.name)));
+    all
+}
+
 impl Supervisor<'_> {
+    /// Says who came and who goes. That its own nodes come is no news.
+    pub(super) fn note_members(&self, nodes: &[Node]) {
+        let own = |node: &&Node| {
+            self.nodes.is_empty() && self.job.nodes.iter().any(|n| n.name == node.name)
+        };
+        let known: Vec<Node> = nodes.iter().filter(own).chain(&self.nodes).cloned().collect();
+        for change in changes(&known, nodes) {
+            note!("{change}");
+        }
+    }
+
     /// What a job before this one told is over.
     pub(super) fn begin_news(&self) {
         self.publish(&News::default());
@@ -48,6 +79,21 @@ impl Supervisor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_comes_and_goes_is_named() {
+        let node = |name: &str, slots, leaving| Node {
+            name: name.into(),
+            slots,
+            host: "here".into(),
+            leaving,
+        };
+        let before = [node("a", 2, false), node("b", 1, false), node("c", 1, false)];
+        let after = [node("a", 2, false), node("b", 1, true), node("d", 1, false)];
+        let said = ["`b` is to leave", "`d` joins with 1 slot", "`c` is gone"];
+        assert_eq!(changes(&before, &after), said);
+        assert_eq!(changes(&after, &after), [""; 0]);
+    }
 
     #[test]
     fn who_comes_after_the_last_rank_is_idle() {

@@ -56,7 +56,7 @@ impl Supervisor<'_> {
                 step_ns: Some(plan.prediction.step_ns),
             }),
             Ok(None) => {}
-            Err(why) => eprintln!("{slots} ranks do not run re-routed: {why}"),
+            Err(why) => note!("{slots} ranks do not run re-routed: {why}"),
         }
         sizes
     }

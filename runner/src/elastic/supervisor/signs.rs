@@ -156,11 +156,17 @@ impl Supervisor<'_> {
     /// A rank holds the others up.
     fn slow(&mut self, running: &Running, straggler: Straggler, step: u64) {
         let Straggler { rank, stages, factor } = straggler;
-        eprintln!(
-            "warning: rank {rank} (stage {}) computes {factor:.1} times as long as others would; all \
-             wait for it",
-            stages.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
-        );
+        if let Some(unsaid) = self.slow.due(Instant::now()) {
+            let more = match unsaid {
+                0 => String::new(),
+                _ => format!("; {unsaid} such warnings more are in {}", journal::FILE),
+            };
+            eprintln!(
+                "warning: rank {rank} (stage {}) computes {factor:.1} times as long as others would; \
+                 all wait for it{more}",
+                stages.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+            );
+        }
         let generation = running.generation;
         let slow = journal::Event::Straggler { generation, rank, stages, factor, step };
         self.journal.write(slow);

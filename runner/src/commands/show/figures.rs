@@ -1,0 +1,75 @@
+//! What `runner show` says, as JSON.
+
+use super::touched;
+use crate::commands::figures::{self, Figures};
+use crate::failure::Failure;
+use pipewright_core::ids::StageId;
+use pipewright_core::plan::Plan;
+use pipewright_core::predict::{Prediction, best_micro_batches, best_move, explain};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    figures: Figures<'a>,
+    data: String,
+    steps: u64,
+    seed: u64,
+    order: &'a [String],
+    stage_list: Vec<Value>,
+    critical_path: Vec<Value>,
+    constant_ns: u64,
+    best_micro_batches: Option<Value>,
+    best_move: Option<Value>,
+}
+
+/// Prints it.
+pub(super) fn show(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
+    let why = explain(plan, prediction);
+    let terms = why.terms.iter();
+    let best = best_micro_batches(plan)?.map(|best| {
+        let (from, to) = best.flat;
+        json!({ "micro_batches": best.best, "step_ns": best.step.0, "within_1_percent": [from, to] })
+    });
+    let moved = best_move(plan, prediction)?
+        .map(|found| json!({ "cut": found.cut, "after": found.after, "step_ns": found.step.0 }));
+    figures::print(&Shown {
+        figures: Figures::new(plan, prediction),
+        data: plan.data.to_string(),
+        steps: plan.steps,
+        seed: plan.seed,
+        order: &plan.schedule.lanes,
+        stage_list: stages(plan, prediction),
+        critical_path: terms
+            .map(|term| json!({ "what": term.what.to_string(), "time_ns": term.time.0 }))
+            .collect(),
+        constant_ns: why.constant.0,
+        best_micro_batches: best,
+        best_move: moved,
+    });
+    Ok(())
+}
+
+fn stages(plan: &Plan, prediction: &Prediction) -> Vec<Value> {
+    let graph = &prediction.graph;
+    let division = graph.division(&plan.cuts);
+    let stage = |(index, range): (usize, &std::ops::Range<u32>)| {
+        let cost = &prediction.stages[index];
+        let id = StageId(index as u32);
+        let holds = prediction.programs.iter().filter(|program| program.stage(id).is_some());
+        let (again, again_time) = prediction.again(id);
+        json!({
+            "stage": index,
+            "lanes": holds.map(|program| program.lane.0).collect::<Vec<u32>>(),
+            "layers": touched(graph, range.start, range.end),
+            "forward_ns": cost.forward.0,
+            "backward_ns": cost.backward().0,
+            "parameters": super::parameters(graph, range),
+            "sends_bytes": super::sent(plan, &division, graph, id),
+            "kernels_again": again,
+            "again_ns": again_time.0,
+        })
+    };
+    division.stages.iter().enumerate().map(stage).collect()
+}

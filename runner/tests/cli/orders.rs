@@ -1,0 +1,94 @@
+//! PyTorch's CSV of a schedule as a plan's order: what `runner export` writes comes back as the same plan.
+
+use crate::common::{runner_in, scratch, write};
+use pipewright_core::schedule::{ScheduleKind, Updates};
+use std::path::Path;
+
+const MODEL: [&str; 5] = ["--model", "fc32:16", "--mini-batch", "32", "-q"];
+
+/// Makes a plan of a schedule with numbers that all of them can have.
+fn planned(dir: &Path, schedule: &str, stages: u32, file: &str, more: &[&str]) -> String {
+    let stages = stages.to_string();
+    let sizes = ["--stages", &stages, "--micro-batches", "8", "--schedule", schedule, "-o", file];
+    runner_in(dir, &[&["plan"], &MODEL[..], &sizes, more].concat()).done();
+    std::fs::read_to_string(dir.join(file)).unwrap()
+}
+
+#[test]
+fn every_schedule_comes_back_as_it_was() {
+    let dir = scratch("orders");
+    for kind in ScheduleKind::ALL {
+        let stages = kind.placement().stages(4);
+        let name = kind.to_string();
+        let before = planned(&dir, &name, stages, "before.json", &[]);
+        for format in ["pytorch-csv", "pytorch-csv-messages"] {
+            runner_in(&dir, &["export", "before.json", "--format", format, "-o", "order.csv"])
+                .done();
+            let own = ["--schedule", "order.csv", "-o", "after.json"];
+            runner_in(&dir, &[&["plan"], &MODEL[..], &own].concat()).done();
+            let after = std::fs::read_to_string(dir.join("after.json")).unwrap();
+            if kind.updates() == Updates::Synchronous {
+                assert_eq!(before, after, "{name}, {format}");
+            } else {
+                // The file does not say that there is no flush.
+                let order = |text: &str| {
+                    serde_json::from_str::<serde_json::Value>(text).unwrap()["schedule"].clone()
+                };
+                assert_eq!(order(&before)["lanes"], order(&after)["lanes"], "{name}, {format}");
+                assert_eq!(order(&after)["name"], "1f1b", "{name}, {format}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_order_of_ones_own_is_planned_and_run() {
+    let dir = scratch("orders-own");
+    // No schedule by name has this one.
+    write(&dir, "own.csv", "0F0,0F1,0F2,0B1,0B0,0B2\n1F0,1F1,1B1,1B0,1F2,1B2\n");
+    let plan = ["plan", "--model", "digits-cnn", "--mini-batch", "12", "--schedule", "own.csv"];
+    let more = ["--replicas", "2", "--cuts", "pool1", "--steps", "2", "-o", "plan.json"];
+    runner_in(&dir, &[&plan[..], &more].concat()).done();
+    let text = std::fs::read_to_string(dir.join("plan.json")).unwrap();
+    assert!(
+        text.contains("\"name\": \"own.csv\"") && text.contains("0F0 0F1 0F2 0B1 0B0 0B2"),
+        "{text}"
+    );
+    runner_in(&dir, &["plan.json"]).done();
+}
+
+#[test]
+fn what_does_not_fit_an_order_is_said() {
+    let dir = scratch("orders-refused");
+    write(&dir, "two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    write(&dir, "cell.csv", "0F0,0X0\n");
+    write(&dir, "wait.csv", "0B0,0F0\n");
+    let plan = |file: &str, more: &[&str]| {
+        runner_in(&dir, &[&["plan"], &MODEL[..], &["--schedule", file], more].concat())
+    };
+    for (file, more, words) in [
+        (
+            "two.csv",
+            &["--stages", "3"][..],
+            "--schedule two.csv: it has 2 stages, --stages asks for 3",
+        ),
+        (
+            "two.csv",
+            &["--micro-batches", "4"],
+            "it has 2 micro-batches, --micro-batches asks for 4",
+        ),
+        ("two.csv", &["--ranks", "3"], "--ranks 3: 2 lanes do not make 3 ranks"),
+        (
+            "cell.csv",
+            &[],
+            "--schedule cell.csv: row 0 (rank), column 1: `0X0` is neither an action",
+        ),
+        ("wait.csv", &[], "--schedule wait.csv: lane 0: 0B0 stands before 0F0, which it needs"),
+        ("none.csv", &[], "none.csv: No such file"),
+        ("two.txt", &[], "no schedule is called `two.txt`"),
+    ] {
+        plan(file, more).refused(2, words);
+    }
+    let cuts = ["plan", "--model", "digits-cnn", "--schedule", "two.csv", "--cuts", "conv2,pool2"];
+    runner_in(&dir, &cuts).refused(2, "it has 2 stages, --cuts asks for 3");
+}
