@@ -82,14 +82,19 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     if args.json {
         figures::print(&Made { figures: Figures::new(&plan, &prediction), search: searched });
     }
+    report(&args.model, &plan, &prediction);
+    Ok(())
+}
+
+/// What is said of the plan that was made.
+fn report(model: &str, plan: &Plan, prediction: &Prediction) {
     let timeline = &prediction.timeline;
     let copies = match plan.data_parallel.replicas {
         1 => String::new(),
         replicas => format!(" ({} x {replicas} replicas)", counted(plan.lanes(), "lane")),
     };
     note!(
-        "{} on {}{copies}, {}, {}: predicted {} per step, bubble {:.1} %",
-        args.model,
+        "{model} on {}{copies}, {}, {}: predicted {} per step, bubble {:.1} %",
         counted(plan.ranks(), "rank"),
         plan.schedule.name,
         counted(plan.micro_batches, "micro-batch"),
@@ -97,8 +102,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         100.0 * timeline.bubble()
     );
     note!("{}", plan.throughput(&prediction.graph, timeline.step));
-    recompute::report(&plan, &prediction);
-    Ok(())
+    recompute::report(plan, prediction);
 }
 
 /// Warns of what a run needs and is not here: it may be where the plan runs.

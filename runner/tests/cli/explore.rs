@@ -219,7 +219,12 @@ fn a_run_can_be_stopped_while_it_starts() {
         assert_eq!(watch.until("begin")["run"], run);
         let end = watch.until("end");
         assert_eq!(end["status"], "stopped", "{moment}: {end}");
-        assert_eq!(explorer.ranks(&run.into()), Vec::<u32>::new(), "{moment}");
+        // A rank that mpirun has ended may outlive mpirun by a moment.
+        let begin = Instant::now();
+        while !explorer.ranks(&run.into()).is_empty() {
+            assert!(begin.elapsed() < PATIENCE, "{moment}: ranks are left");
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -17,7 +17,7 @@ fn help_says_the_name_that_was_called() {
     std::os::unix::fs::symlink(RUNNER, &link).unwrap();
     let help = called(&link, &["--help"]);
     for words in [
-        "Usage: pipewright <COMMAND>",
+        "Usage: pipewright [OPTIONS] <COMMAND>",
         "pipewright plan --model",
         "mpirun -n 4 pipewright plan.json",
     ] {

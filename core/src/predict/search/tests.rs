@@ -176,7 +176,7 @@ fn what_cannot_be_is_said() {
         (Fixed { lanes: Some(3), ..kind(ScheduleKind::Chimera) }, "it needs an even number"),
         (Fixed { ranks: Some(3), ..kind(ScheduleKind::DualPipe) }, "even number"),
         (Fixed { stages: Some(3), ..kind(ScheduleKind::ZbV) }, "it needs a multiple of 2"),
-        (Fixed { ranks: Some(3), ..kind(ScheduleKind::ZbV) }, "3 x 1 does not divide"),
+        (Fixed { ranks: Some(3), ..kind(ScheduleKind::ZbV) }, "zb-v on 3 lanes has 6 stages"),
         (Fixed { replicas: Some(8), ..Fixed::default() }, "= 8 ranks, there is room for 4"),
         (Fixed { replicas: Some(3), ..Fixed::default() }, "3 x 1 does not divide"),
         (Fixed { stages: Some(5), ..Fixed::default() }, "the network has 4 layers"),
