@@ -7,7 +7,7 @@ mod recompute;
 mod search;
 
 use super::cluster::read_cluster;
-use super::model::{is_onnx, read_model};
+use super::model::{is_onnx, priced, read_model, without};
 use crate::args::{Parallel, PlanArgs, Split};
 use crate::failure::Failure;
 use pipewright_core::cost::{Cluster, Costs};
@@ -30,6 +30,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let model = read_model(&args.model, &args.onnx, &mut cluster)?;
     let model = args.training.model(classes::follow(args, model)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
+    priced(&args.model, &graph, &args.onnx)?;
     let mut draft = Draft::new(model, cluster, vec![]);
     draft.micro_batches = args.micro_batches.unwrap_or(1);
     draft.mini_batch = args.mini_batch;
@@ -65,12 +66,13 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     absent(&plan);
     let timeline = &prediction.timeline;
     eprintln!(
-        "{} on {}, {}, {}: predicted {} per step, bubble {:.1} %",
+        "{} on {}, {}, {}: predicted {} per step{}, bubble {:.1} %",
         args.model,
         counted(plan.ranks(), "rank", "ranks"),
         plan.schedule.name,
         counted(plan.micro_batches, "micro-batch", "micro-batches"),
         timeline.step,
+        without(&graph),
         100.0 * timeline.bubble()
     );
     eprintln!("{}", plan.throughput(&prediction.graph, timeline.step));

@@ -16,7 +16,8 @@ pub fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&prediction.expectation()).expect("plain data");
         say!("{text}");
     } else {
-        say!("step time {}, bubble {:.1} %", timeline.step, 100.0 * timeline.bubble());
+        let without = super::model::without(&prediction.graph);
+        say!("step time {}{without}, bubble {:.1} %", timeline.step, 100.0 * timeline.bubble());
         say!("{}", plan.throughput(&prediction.graph, timeline.step));
         say!("lane      busy      idle          peak");
         for (lane, facts) in (0..).map(LaneId).zip(&timeline.lanes) {

@@ -1,5 +1,6 @@
 //! The program as its users meet it: what it is asked for, what it refuses, how it ends, what it writes.
 
+mod bad_input;
 mod bounds;
 mod calibrate;
 mod clusters;

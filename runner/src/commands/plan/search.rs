@@ -210,7 +210,7 @@ fn tensor(args: &PlanArgs, space: &Space<'_>, best: Nanos) -> Result<(), Failure
     let search = searched(&all, args.budget)?;
     let fastest = search.fastest(|choice| !choice.is_plain());
     let Some(fastest) = fastest else {
-        eprintln!("tensor parallelism: this network has no layer that can be divided so");
+        eprintln!("tensor parallelism: not judged: nothing says what parts of these layers take");
         return Ok(());
     };
     let (step, more) = (fastest.step, 100.0 * (fastest.step.secs() / best.secs() - 1.0));
