@@ -124,7 +124,7 @@ fn layer(graph: &Graph, index: usize) -> Layer {
         nodes: range,
         ops: kinds(nodes),
         params: params.filter(|p| p.trainable).map(|p| p.elements()).sum(),
-        flops: nodes.iter().map(|n| n.op.forward_flops(&graph.input_specs(n), &n.output)).sum(),
+        flops: graph.flops_of(nodes),
         kept: [Bytes::ZERO; 2],
         sends: Bytes::ZERO,
     }

@@ -61,6 +61,16 @@ pub enum OnnxFileError {
         /// The first of them.
         name: String,
     },
+    /// A file of values that is a way out of the folder.
+    #[error(
+        "{}: weights are in `{file}`, a link that leaves the model's folder; copy the file there", path.display()
+    )]
+    Outside {
+        /// The model.
+        path: PathBuf,
+        /// The file, as the model names it.
+        file: String,
+    },
     /// A parameter that has no values.
     #[error("{}: there are no values for `{name}`", path.display())]
     NoValues {
@@ -87,6 +97,9 @@ impl OnnxFile {
         let beside = |place: &Place| read_part(path, place).ok();
         let imported = onnx::read_with(bytes, &options, &beside)
             .map_err(|error| OnnxFileError::Network { path: path.into(), error })?;
+        if let Some(out) = imported.external_files().iter().find(|file| is_outside(path, file)) {
+            return Err(OnnxFileError::Outside { path: path.into(), file: (*out).into() });
+        }
         let names = imported.graph.params().iter().enumerate();
         let ids = names.map(|(id, param)| (param.name.clone(), id)).collect();
         Ok(Self { path: path.into(), imported, ids })
@@ -169,8 +182,21 @@ impl OnnxFile {
     }
 }
 
+/// Whether a file beside the model is in truth elsewhere: neither in the model's folder nor in the one where
+/// the model itself lies, if that is a link. (Caches keep all files in a folder of blobs, behind links.)
+fn is_outside(model: &Path, file: &str) -> bool {
+    let folder = model.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let Ok(file) = folder.join(file).canonicalize() else { return false };
+    let own = model.canonicalize().ok().and_then(|model| Some(model.parent()?.to_owned()));
+    let homes = [folder.canonicalize().ok(), own];
+    !homes.iter().flatten().any(|home| file.starts_with(home))
+}
+
 /// The bytes of a part of a file that lies beside the model.
 fn read_part(model: &Path, place: &Place) -> io::Result<Vec<u8>> {
+    if is_outside(model, &place.file) {
+        return Err(io::Error::other("a link that leaves the model's folder"));
+    }
     let mut file = File::open(model.parent().unwrap_or(Path::new("")).join(&place.file))?;
     // Asked before memory is: a length that the file does not have costs nothing.
     let there = file.metadata()?.len();

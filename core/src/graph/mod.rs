@@ -11,6 +11,7 @@ mod tensor;
 
 pub use build::{Conv, GraphBuilder};
 pub use divide::{Crossing, Division, Section};
+pub(crate) use op::OPAQUE_FLOPS_MAX;
 pub use op::{Function, Init, Interpolation, Op, Pair, ParamSpec, Window};
 pub use precision::Precision;
 pub use sample::{InputSpec, SampleSpec, TargetSpec};
@@ -216,7 +217,18 @@ impl Graph {
 
     /// Floating-point operations of one sample's forward pass.
     pub fn forward_flops(&self) -> u64 {
-        self.nodes.iter().map(|n| n.op.forward_flops(&self.input_specs(n), &n.output)).sum()
+        self.flops_of(&self.nodes)
+    }
+
+    /// Floating-point operations of one sample's forward pass through some of the nodes.
+    pub fn flops_of(&self, nodes: &[Node]) -> u64 {
+        let flops = nodes.iter().map(|n| n.op.forward_flops(&self.input_specs(n), &n.output));
+        flops.fold(0, u64::saturating_add)
+    }
+
+    /// Operations that nothing tells the price of: predictions are made without them.
+    pub fn unpriced(&self) -> usize {
+        self.nodes.iter().filter(|n| matches!(n.op, Op::Opaque { unpriced: true, .. })).count()
     }
 
     /// The node of the loss, when there is one.

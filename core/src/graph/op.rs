@@ -10,8 +10,11 @@ mod parts;
 pub use parts::{Function, Init, Interpolation, ParamSpec, Window};
 
 use crate::ids::ParamId;
-use defaults::{is_false, is_first, is_one, is_true, is_zero, lrn, one, yes};
+use defaults::{is_false, is_first, is_none, is_one, is_true, is_zero, lrn, one, yes};
 use serde::{Deserialize, Serialize};
+
+/// More arithmetic is no single operation on a sample.
+pub(crate) const OPAQUE_FLOPS_MAX: u64 = 1 << 56;
 
 /// The two spatial sizes of an image operation: rows, columns.
 pub type Pair = [u64; 2];
@@ -313,11 +316,18 @@ pub enum Op {
         /// Share of elements that become zero, below 1.
         probability: f32,
     },
-    /// Something measured elsewhere: sizes only. Planned, simulated, never executed.
+    /// Something measured elsewhere, or without a kernel here: sizes only. Planned, simulated, never
+    /// executed.
     Opaque {
         /// Bytes of the value; rounded up to whole elements.
         output: u64,
         /// Bytes of the parameters; rounded up to whole elements.
         parameters: u64,
+        /// Operations of the forward pass of one sample, where they are known and not measured.
+        #[serde(default, skip_serializing_if = "is_none")]
+        flops: u64,
+        /// Whether nothing tells what it takes: predictions are made without it.
+        #[serde(default, skip_serializing_if = "is_false")]
+        unpriced: bool,
     },
 }

@@ -11,7 +11,7 @@ use super::node::{Attributes, ValueId};
 use super::proto::{self, Model, ValueInfo};
 use super::shapes::Call;
 use super::tensor::{BATCH, Elem, Tensor, count, is_batch};
-use super::{Beside, OnnxError, Options, origin::Origins};
+use super::{Beside, OnnxError, Options, origin::Origins, weights};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -76,6 +76,7 @@ pub(super) fn build<'a>(
     };
     walk.initializers()?;
     walk.inputs(&graph.input, options)?;
+    walk.sizes(&graph.input, options)?;
     for node in nodes {
         walk.node(node);
     }
@@ -119,6 +120,7 @@ impl<'a> Walk<'a> {
                 elements.ok_or_else(|| refuse(format!("has sizes {:?}", tensor.dims)))?;
             let elem = Elem::of(tensor.data_type)
                 .ok_or_else(|| refuse(format!("type {} is no number", tensor.data_type)))?;
+            weights::check(tensor, elements.unsigned_abs())?;
             let shape = tensor.dims.clone();
             // One number without a path of a module is what an exporter writes for a constant.
             let weight = elem == Elem::Float
@@ -193,6 +195,22 @@ impl<'a> Walk<'a> {
         match self.ir.inputs.is_empty() {
             true => Err(OnnxError::Inputs { names: String::new() }),
             false => Ok(()),
+        }
+    }
+
+    /// Refuses sizes by names that the file has not, and one for the batch.
+    fn sizes(&self, inputs: &[ValueInfo], options: &Options) -> Result<(), OnnxError> {
+        let shapes = inputs
+            .iter()
+            .filter_map(|info| info.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref());
+        let named = shapes.flat_map(|shape| &shape.dim).filter_map(|dim| dim.dim_param.as_deref());
+        let open: BTreeSet<&str> = named.filter(|name| Some(*name) != self.batch).collect();
+        match options.sizes.keys().find(|name| !open.contains(name.as_str())) {
+            None => Ok(()),
+            Some(name) => {
+                let open: Vec<&str> = open.into_iter().collect();
+                Err(OnnxError::Unknown { name: name.clone(), open: open.join(", ") })
+            }
         }
     }
 

@@ -7,6 +7,7 @@ mod elementwise;
 mod image;
 mod layout;
 mod loss;
+mod opaque;
 mod operand;
 mod sequence;
 
@@ -88,8 +89,11 @@ pub(super) async fn emit(
     emit.loss(loss)?;
     let Emit { mut ir, mut parts, weights, scopes, unsupported, behind, .. } = emit;
     if behind > 0 {
-        let why = "behind them are opaque as well, because shapes are not known";
-        ir.warnings.push(format!("{behind} operations {why}"));
+        let what = match behind {
+            1 => "1 operation behind one that is not supported is".into(),
+            _ => format!("{behind} operations behind those that are not supported are"),
+        };
+        ir.warnings.push(format!("{what} opaque as well, because shapes are not known"));
     }
     rest().await;
     parts.layers = layers::layers(&parts, &scopes);
@@ -197,54 +201,6 @@ impl Emit<'_> {
             return Err(format!("gives {spec:?} where the file has {expected:?}"));
         }
         self.at.insert(output, done);
-        Ok(())
-    }
-
-    /// Sizes only.
-    fn opaque(&mut self, i: usize, why: Why) -> Result<(), OnnxError> {
-        let node = self.ir.nodes[i].clone();
-        // What is behind an operation of unknown shape has none either: only the first is named.
-        let behind = |id: &ValueId| self.ir.shape(*id).is_none();
-        if self.unsupported.is_empty() || !node.inputs.iter().flatten().any(behind) {
-            let unsupported = Unsupported { node: node.name.clone(), op: node.op.clone(), why };
-            self.unsupported.push(unsupported);
-        } else {
-            self.behind += 1;
-        }
-        let mut inputs = vec![];
-        let mut parameters = 0u64;
-        for id in node.inputs.iter().flatten() {
-            if let Some(param) = &self.ir.values[*id].param {
-                let elements = super::tensor::count(&param.shape).unwrap_or(0);
-                parameters = parameters.saturating_add(4 * elements.unsigned_abs());
-            } else if let Some(node) = self.at.get(id)
-                && !inputs.contains(node)
-            {
-                inputs.push(*node);
-            }
-        }
-        for output in &node.outputs {
-            if self.ir.uses[*output] == 0 {
-                continue;
-            }
-            let shape = self.sample(*output).unwrap_or_default();
-            let elements = shape.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
-            let elements = elements.filter(|n| *n < 1 << 36).unwrap_or(1).max(1);
-            let op =
-                Op::Opaque { output: 4 * elements, parameters: std::mem::take(&mut parameters) };
-            let refuse = |why| OnnxError::Output { name: node.name.clone(), why };
-            let name = self.unique(&format!(
-                "{}.{}",
-                node.name.trim_matches('/').replace('/', "."),
-                node.op
-            ));
-            let mut done = self.add(name.clone(), op, &inputs, &[]).map_err(refuse)?;
-            if shape.len() != 1 && shape.iter().product::<u64>() == elements && !shape.is_empty() {
-                let view = self.unique(&format!("{name}.view"));
-                done = self.add(view, Op::Reshape { shape }, &[done], &[]).map_err(refuse)?;
-            }
-            self.at.insert(*output, done);
-        }
         Ok(())
     }
 

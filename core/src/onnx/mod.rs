@@ -166,6 +166,14 @@ pub enum OnnxError {
         /// Its name in the file.
         name: String,
     },
+    /// A size that nothing takes.
+    #[error("no open size of the inputs is called `{name}`; {}", if .open.is_empty() { "none is open".into() } else { format!("open are {open}") })]
+    Unknown {
+        /// As it was given.
+        name: String,
+        /// The names that there are.
+        open: String,
+    },
     /// Inputs with different batches.
     #[error(
         "input `{input}` begins with {size}, other inputs with another number: which is the batch?"

@@ -234,6 +234,32 @@ pub(super) fn same_numbers(a: &proto::Tensor, b: &proto::Tensor, turned: bool) -
     Some((0..rows).all(row_is_same))
 }
 
+/// Refuses an initialiser whose values are not as many as its sizes say, or lie where none may: damage is no
+/// operation that is not supported.
+pub(super) fn check(tensor: &proto::Tensor, elements: u64) -> Result<(), OnnxError> {
+    if tensor.data_location == 1 {
+        return source(tensor, elements).map(|_| ());
+    }
+    let given = match (tensor.raw_data.is_empty(), tensor.data_type) {
+        (false, kind) => width(kind).map(|width| (tensor.raw_data.len() as u64, width)),
+        (true, data_type::FLOAT) => Some((tensor.float_data.len() as u64, 1)),
+        (true, data_type::DOUBLE) => Some((tensor.double_data.len() as u64, 1)),
+        (true, data_type::INT64) => Some((tensor.int64_data.len() as u64, 1)),
+        (true, data_type::UINT32 | data_type::UINT64) => None,
+        (true, _) => Some((tensor.int32_data.len() as u64, 1)),
+    };
+    match given {
+        Some((given, width)) if Some(given) != width.checked_mul(elements) => {
+            let what = if width == 1 && tensor.raw_data.is_empty() { "values" } else { "bytes" };
+            let why = format!(
+                "has {given} {what} for {elements} elements: the file is damaged; export it again"
+            );
+            Err(OnnxError::Tensor { name: tensor.name.clone(), why })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Where the values of an initialiser are.
 pub(super) fn source(tensor: &proto::Tensor, elements: u64) -> Result<Source, OnnxError> {
     let kind = tensor.data_type;
@@ -248,13 +274,15 @@ pub(super) fn source(tensor: &proto::Tensor, elements: u64) -> Result<Source, On
         let size = width(kind).ok_or_else(|| refuse(format!("type {kind} is no number")))?;
         return match data.len() as u64 == size * elements as u64 {
             true => Ok(Source::Bytes { kind, data }),
-            false => Err(refuse(format!("{} bytes for {elements} elements", data.len()))),
+            false => Err(refuse(format!("has {} bytes for {elements} elements", data.len()))),
         };
     }
     let entry = |key: &str| tensor.external_data.iter().find(|e| e.key == key).map(|e| &e.value);
     let number = |key: &str, absent: u64| match entry(key) {
         None => Ok(absent),
-        Some(text) => text.parse().map_err(|_| refuse(format!("{key} `{text}` is no number"))),
+        Some(text) => {
+            text.parse().map_err(|_| refuse(format!("has {key} `{text}`, which is no number")))
+        }
     };
     let file = entry("location").ok_or_else(|| refuse("has no location".into()))?.clone();
     let size = width(kind).ok_or_else(|| refuse(format!("type {kind} is no number")))?;
@@ -263,10 +291,10 @@ pub(super) fn source(tensor: &proto::Tensor, elements: u64) -> Result<Source, On
         || file.starts_with(['/', '\\'])
         || file.split(['/', '\\']).any(|p| p == "..")
     {
-        return Err(refuse(format!("location `{file}` leaves the model's folder")));
+        return Err(refuse(format!("has its values in `{file}`, which leaves the model's folder")));
     }
     if length != size * elements || offset.checked_add(length).is_none() {
-        return Err(refuse(format!("{length} bytes in `{file}` for {elements} elements")));
+        return Err(refuse(format!("has {length} bytes in `{file}` for {elements} elements")));
     }
     Ok(Source::External { kind, place: Place { file, offset, length } })
 }

@@ -184,7 +184,7 @@ impl Optimizer {
         match self {
             Self::Sgd { learning_rate, momentum, weight_decay, .. } => vec![
                 (RATE, learning_rate, NotNegative),
-                (MOMENTUM, momentum, NotNegative),
+                (MOMENTUM, momentum, Share),
                 (DECAY, weight_decay, NotNegative),
             ],
             Self::Adam { learning_rate, beta1, beta2, eps, weight_decay }
@@ -198,7 +198,7 @@ impl Optimizer {
             ],
             Self::Lars { learning_rate, momentum, weight_decay, trust } => vec![
                 (RATE, learning_rate, NotNegative),
-                (MOMENTUM, momentum, NotNegative),
+                (MOMENTUM, momentum, Share),
                 (DECAY, weight_decay, NotNegative),
                 ("optimizer.trust", trust, Positive),
             ],

@@ -8,3 +8,4 @@ mod life;
 mod models;
 mod onnx;
 mod plan_mutations;
+mod seeded_mutations;

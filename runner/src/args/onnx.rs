@@ -24,6 +24,12 @@ pub struct OnnxArgs {
     /// Of hf:config.json: sequence=128, the tokens of a sample.
     #[arg(long, value_name = "NAME=NUMBER")]
     pub size: Vec<String>,
+    /// Go on where sizes do not tell what operations of an ONNX file take: all figures are without them.
+    #[arg(long)]
+    pub allow_opaque: bool,
+    /// Name every operation of an ONNX file that is not supported, not the first ones of a kind.
+    #[arg(long)]
+    pub verbose: bool,
 }
 
 impl OnnxArgs {

@@ -18,6 +18,7 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
     let model = super::model::read_model(&args.model, &args.onnx, &mut cluster)?;
     let usage = |e: String| Failure::usage(e);
     let graph = model.graph().map_err(|e| usage(e.to_string()))?;
+    super::model::priced(&args.model, &graph, &args.onnx)?;
     let costs = Costs::new(&graph, &cluster, args.mini_batch, Precision::F32);
     let work = Workload::of(&graph, &costs);
     let devices = args.devices;

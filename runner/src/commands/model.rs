@@ -1,5 +1,9 @@
 //! The model of a command line: a preset, an ONNX file, a profile file.
 
+mod opaque;
+
+pub(super) use opaque::{priced, without};
+
 use crate::args::OnnxArgs;
 use crate::failure::Failure;
 use crate::files;
@@ -37,6 +41,11 @@ pub(super) fn read_model(
         let preset: Preset = name.parse().map_err(|e| not_here(name, &format!("{e}")))?;
         return Ok(Model::Preset(preset));
     }
+    let weights = ["pt", "pth", "bin", "ckpt", "safetensors", "h5", "npz"];
+    let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+    if weights.contains(&end.to_ascii_lowercase().as_str()) {
+        return Err(no_network(name, "weights without their network"));
+    }
     let text = match files::read_text(path) {
         Ok(text) if is_configuration(&text) => {
             return Err(Failure::usage(format!(
@@ -45,12 +54,7 @@ pub(super) fn read_model(
         }
         Ok(text) => text,
         Err(e) if e.kind() == ErrorKind::InvalidData => {
-            let weights = ["pt", "pth", "bin", "ckpt", "safetensors", "h5", "npz"];
-            let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
-            let is_weights = weights.contains(&end.to_ascii_lowercase().as_str());
-            let what =
-                if is_weights { "weights without their network" } else { "no text, so no profile" };
-            return Err(no_network(name, what));
+            return Err(no_network(name, "no text, so no profile"));
         }
         Err(e) => return Err(Failure::file(path, &e)),
     };
@@ -141,14 +145,16 @@ fn read_onnx(path: &Path, args: &OnnxArgs) -> Result<Graph, Failure> {
         eprintln!("warning: {}: {warning}", path.display());
     }
     if !imported.unsupported.is_empty() {
-        let count = imported.unsupported.len();
+        let count = match imported.unsupported.len() {
+            1 => "1 operation is".into(),
+            count => format!("{count} operations are"),
+        };
+        let path = path.display();
         eprintln!(
-            "warning: {}: {count} operations are not supported; the network can be planned, not \
-             trained:",
-            path.display()
+            "warning: {path}: {count} not supported; the network can be planned, not trained:"
         );
-        for one in &imported.unsupported {
-            eprintln!("  {} `{}`: {}", one.op, one.node, one.why);
+        for line in opaque::lines(&imported.unsupported, args.verbose) {
+            eprintln!("  {line}");
         }
     }
     Ok(imported.graph.clone())

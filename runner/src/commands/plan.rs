@@ -9,7 +9,7 @@ mod search;
 
 use super::cluster::read_cluster;
 use super::figures::{self, Figures};
-use super::model::{is_onnx, read_model};
+use super::model::{is_onnx, priced, read_model, without};
 use super::words::counted;
 use crate::args::{Order, Parallel, PlanArgs, Split};
 use crate::failure::Failure;
@@ -38,6 +38,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let model = read_model(&args.model, &args.onnx, &mut cluster)?;
     let model = args.training.model(classes::follow(args, model)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
+    priced(&args.model, &graph, &args.onnx)?;
     let mut draft = Draft::new(model, cluster, vec![]);
     let own = order::own(args)?;
     let micro_batches = own.as_ref().map(|own| own.micro_batches).or(args.micro_batches);
@@ -94,11 +95,12 @@ fn report(model: &str, plan: &Plan, prediction: &Prediction) {
         replicas => format!(" ({} x {replicas} replicas)", counted(plan.lanes(), "lane")),
     };
     note!(
-        "{model} on {}{copies}, {}, {}: predicted {} per step, bubble {:.1} %",
+        "{model} on {}{copies}, {}, {}: predicted {} per step{}, bubble {:.1} %",
         counted(plan.ranks(), "rank"),
         plan.schedule.name,
         counted(plan.micro_batches, "micro-batch"),
         timeline.step,
+        without(&prediction.graph),
         100.0 * timeline.bubble()
     );
     note!("{}", plan.throughput(&prediction.graph, timeline.step));

@@ -173,6 +173,12 @@ impl Run {
         let state = State::prepare(args, parts, first)?;
         let output = Output::new(args, &prediction, seat.as_ref().map(|seat| seat.fence.clone()));
         if first {
+            // An elastic job has said it when it began.
+            if seat.as_ref().is_none_or(|seat| seat.fence.generation() == 1) {
+                for remark in data::remarks(&plan.data, &data, plan.mini_batch) {
+                    eprintln!("warning: data {}: {remark}", plan.data);
+                }
+            }
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
         }
         let stop = stop_flag()?;

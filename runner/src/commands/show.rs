@@ -53,8 +53,9 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
         say!("lane {lane}: {short}{more}");
     }
     say!(
-        "\npredicted step {}, bubble {:.1} %",
+        "\npredicted step {}{}, bubble {:.1} %",
         prediction.timeline.step,
+        super::model::without(&prediction.graph),
         100.0 * prediction.timeline.bubble()
     );
     say!("{}", plan.throughput(&prediction.graph, prediction.timeline.step));

@@ -17,8 +17,13 @@ pub fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&prediction.expectation()).expect("plain data");
         say!("{text}");
     } else {
+        let without = super::model::without(&prediction.graph);
         let bubble = 100.0 * timeline.bubble();
-        say!("{}: step time {}, bubble {bubble:.1} %", words::processes(&plan), timeline.step);
+        say!(
+            "{}: step time {}{without}, bubble {bubble:.1} %",
+            words::processes(&plan),
+            timeline.step
+        );
         // Ranks that share devices have rows of their own.
         let by_rank = timeline.lanes.len() == plan.ranks() as usize;
         say!("{}", plan.throughput(&prediction.graph, timeline.step));

@@ -36,8 +36,11 @@ pub(super) fn open_100(dir: &Path) -> Result<[Half; 2], DataError> {
     Ok([of("train.bin")?, of("test.bin")?])
 }
 
+/// Files of training samples as they are published.
+pub(super) const FILES: usize = 5;
+
 /// `data_batch_N.bin` in the order of N: however many there are, all ranks agree on the order.
-fn training_files(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
+pub(super) fn training_files(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     let io = |source| DataError::Io { path: dir.into(), source };
     if !dir.exists() {
         return Err(DataError::Missing { path: dir.into(), expected: "a folder".into() });
@@ -101,6 +104,7 @@ fn half(files: &[PathBuf], dir: &Path, labels: u64) -> Result<Half, DataError> {
         blocks: records.iter().map(|file| block(file, first, stride)).collect(),
         element: Element::U8,
         shape: shape.to_vec(),
+        classes: Some(if labels == 1 { CLASSES_10 } else { CLASSES_100 }),
     };
     Ok(Half { x: array(labels, &IMAGE), y: Some(array(labels - 1, &[])) })
 }

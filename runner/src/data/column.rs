@@ -36,6 +36,8 @@ pub(super) struct Array {
     pub element: Element,
     /// Shape of one sample.
     pub shape: Vec<u64>,
+    /// Classes of its kind of data set, whatever the model has.
+    pub classes: Option<u64>,
 }
 
 /// An array that fits the model.
@@ -99,8 +101,13 @@ impl Column {
         match target {
             TargetSpec::Classes { count, classes } => {
                 check_shape(&array.what, &array.shape, &[*count])?;
-                let (name, limit) = ("label", "the model's number of classes");
-                let meaning = Meaning::Indexes { below: *classes as u32, name, limit };
+                let of_kind = array.classes.filter(|of_kind| of_kind < classes);
+                let limit = match of_kind {
+                    Some(_) => "the data set's number of classes",
+                    None => "the model's number of classes",
+                };
+                let below = of_kind.unwrap_or(*classes) as u32;
+                let meaning = Meaning::Indexes { below, name: "label", limit };
                 array.indexes(target.to_string(), meaning)
             }
             TargetSpec::Values { shape } => {

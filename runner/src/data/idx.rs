@@ -40,6 +40,7 @@ fn array<const AXES: usize>(path: &Path, what: &str) -> Result<Array, DataError>
         blocks: vec![block],
         element: Element::U8,
         shape: sizes[1..].to_vec(),
+        classes: None,
     })
 }
 

@@ -20,6 +20,7 @@ mod npy;
 mod order;
 pub(crate) mod random;
 mod reader;
+mod remarks;
 mod shapes;
 mod split;
 mod synthetic;
@@ -33,6 +34,7 @@ pub use feed::Feed;
 pub use order::{Order, Sequence};
 pub use random::draw;
 pub use reader::{Load, Reader};
+pub use remarks::remarks;
 pub use split::Split;
 pub use window::Window;
 

@@ -63,7 +63,7 @@ fn array(path: &Path) -> Result<Array, DataError> {
     let (samples, shape) = (*samples, shape.to_vec());
     let what = path.display().to_string();
     let blocks = vec![Block { file, first, stride, samples }];
-    Ok(Array { what, blocks, element: header.element, shape })
+    Ok(Array { what, blocks, element: header.element, shape, classes: None })
 }
 
 /// Where the header's text begins and where it ends.

@@ -51,7 +51,7 @@ fn array(
     let first = data + info.data_offsets.0 as u64;
     let block = Block { file: Arc::clone(file), first, stride, samples: *samples as u64 };
     let what = format!("{}: tensor `{name}`", file.path().display());
-    Ok(Array { what, blocks: vec![block], element, shape })
+    Ok(Array { what, blocks: vec![block], element, shape, classes: None })
 }
 
 /// A few of the names, for messages.

@@ -77,6 +77,7 @@ fn half(path: &Path, element: Element, length: u64, targets: Targets) -> Result<
         blocks: vec![Block { file: Arc::clone(&file), first, stride: length * width, samples }],
         element,
         shape: vec![length],
+        classes: None,
     };
     Ok(Half { x: array(0), y: Some(array(width)) }.with(targets))
 }

@@ -9,6 +9,7 @@ mod disk;
 mod endings;
 mod held;
 mod killed;
+mod mutated;
 mod refused;
 mod resized;
 mod resume;

@@ -118,6 +118,11 @@ fn numbers() {
         ("/optimizer/learning_rate", json!(-0.1), "optimizer.learning_rate is -0.1, must be"),
         ("/optimizer/learning_rate", json!(1e300), "optimizer.learning_rate is inf, must be"),
         ("/optimizer/momentum", json!(-1), "optimizer.momentum is -1, must be"),
+        (
+            "/optimizer/momentum",
+            json!(2),
+            "optimizer.momentum is 2, must be at least 0 and below 1",
+        ),
         ("/cluster/local/bytes_per_sec", json!(0.0), "local.bytes_per_sec is 0, must be"),
         ("/cluster/network/bytes_per_sec", json!(-1.0), "network.bytes_per_sec is -1, must be"),
         ("/cluster/device/efficiency", json!(0.0), "device.efficiency is 0, must be"),

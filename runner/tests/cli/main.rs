@@ -1,6 +1,7 @@
 //! The program as its users meet it: what it is asked for, what it refuses, how it ends, what it writes.
 
 mod answers;
+mod bad_input;
 mod bounds;
 mod calibrate;
 mod clusters;

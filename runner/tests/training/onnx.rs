@@ -153,7 +153,7 @@ fn what_is_not_supported_is_listed_planned_and_not_trained() {
     let more = ["--loss", "mse", "--stages", "1", "--size", "length=3"];
     let planned = plan_in(&dir, Path::new("net.onnx"), &more);
     planned.done();
-    assert!(planned.stderr.contains("1 operations are not supported"), "{planned:#?}");
+    assert!(planned.stderr.contains("1 operation is not supported"), "{planned:#?}");
     assert!(planned.stderr.contains("  Mish `/y/Mish`: there is no such operation here"));
     runner_in(&dir, &["plan.json"]).refused(4, "no kernel for opaque");
 }

@@ -63,13 +63,13 @@ impl Workload {
             if reads.is_empty() {
                 reads.push(sample);
             }
-            g.add(item.name.clone(), Op::Opaque { output, parameters }, &reads);
+            g.add(item.name.clone(), measured(output, parameters), &reads);
             nodes.push(self.measured(item, flows_on, parameters > 0));
             trained.push(flows_on || parameters > 0);
         }
         let ends = (1..).zip(&read).filter(|(_, read)| !**read).map(|(i, _)| NodeId(i));
         let ends: Vec<NodeId> = ends.collect();
-        let end = g.add("(end)", Op::Opaque { output: 4, parameters: 0 }, &ends);
+        let end = g.add("(end)", measured(4, 0), &ends);
         let target = g.add("(target)", Op::Target { classes: 1 }, &[]);
         g.add("(loss)", Op::SoftmaxCrossEntropy { label_smoothing: 0.0 }, &[end, target]);
         for name in ["(end)", "(loss)"] {
@@ -96,4 +96,9 @@ impl Workload {
         };
         MeasuredNode { node: item.name.clone(), samples: vec![sample] }
     }
+}
+
+/// An operation whose times the profile has.
+fn measured(output: u64, parameters: u64) -> Op {
+    Op::Opaque { output, parameters, flops: 0, unpriced: false }
 }

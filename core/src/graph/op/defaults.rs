@@ -24,6 +24,10 @@ pub fn is_first(axis: &u64) -> bool {
     *axis == 0
 }
 
+pub fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
 pub fn is_one(step: &u64) -> bool {
     *step == 1
 }

@@ -20,8 +20,8 @@ impl Op {
             | Op::Slice { .. }
             | Op::Concat { .. }
             | Op::Upsample { mode: Interpolation::Nearest, .. }
-            | Op::FirstPosition
-            | Op::Opaque { .. } => 0,
+            | Op::FirstPosition => 0,
+            Op::Opaque { flops, .. } => *flops,
             Op::MatMul { .. } => {
                 let inner = inputs[0].shape.last().copied().unwrap_or(1);
                 (2 * output.elements()).saturating_mul(inner)

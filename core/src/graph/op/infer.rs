@@ -2,7 +2,7 @@
 
 mod layout;
 
-use super::{Op, Window};
+use super::{OPAQUE_FLOPS_MAX, Op, Window};
 use crate::graph::tensor::{DType, TensorSpec};
 use layout::{broadcast, concat, floats, matmul, scaled_dot_product};
 
@@ -14,7 +14,10 @@ impl Op {
     pub fn infer(&self, inputs: &[&TensorSpec]) -> Result<TensorSpec, String> {
         let arity = match self {
             Op::Concat { axis } => return concat(inputs, *axis as usize),
-            Op::Opaque { output, .. } => {
+            Op::Opaque { output, flops, .. } => {
+                if *flops > OPAQUE_FLOPS_MAX {
+                    return Err(format!("{flops} operations for a sample are more than 2^56"));
+                }
                 return Ok(TensorSpec::f32(vec![output.div_ceil(4).max(1)]));
             }
             Op::Input { .. }

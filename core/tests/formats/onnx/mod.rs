@@ -4,6 +4,7 @@ mod broken;
 mod built;
 mod families;
 mod numbers;
+mod opaque;
 mod reference;
 mod training;
 

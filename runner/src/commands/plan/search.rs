@@ -283,7 +283,7 @@ fn tensor(args: &PlanArgs, space: &Space<'_>, best: Nanos) -> Result<Option<Tens
     let search = searched(&all, args.budget)?;
     let fastest = search.fastest(|choice| !choice.is_plain());
     let Some(fastest) = fastest else {
-        note!("tensor parallelism: this network has no layer that can be divided so");
+        note!("tensor parallelism: not judged: nothing says what parts of these layers take");
         return Ok(None);
     };
     let (step, more) = (fastest.step, 100.0 * (fastest.step.secs() / best.secs() - 1.0));

@@ -62,8 +62,7 @@ fn size(graph: &Graph, division: &Division, layer: usize) -> (u64, u64) {
     let range = division.stages[layer].start as usize..division.stages[layer].end as usize;
     let nodes = &graph.nodes()[range];
     let params = nodes.iter().flat_map(|n| &n.params).map(|p| graph.param(*p).elements()).sum();
-    let work = nodes.iter().map(|n| n.op.forward_flops(&graph.input_specs(n), &n.output)).sum();
-    (params, work)
+    (params, graph.flops_of(nodes))
 }
 
 /// Bytes and number of the values of one sample that are read behind a layer.
