@@ -132,6 +132,15 @@ pub(super) fn fits(
     ))
 }
 
+/// Says what is odd about the data; an elastic job has said it when it began.
+fn remark(plan: &Plan, data: &DataSet, seat: Option<&Seat>) {
+    if seat.is_none_or(|seat| seat.fence.generation() == 1) {
+        for remark in data::remarks(&plan.data, data, plan.mini_batch) {
+            eprintln!("warning: data {}: {remark}", plan.data);
+        }
+    }
+}
+
 impl Run {
     /// Everything that can go wrong before training does so here. `process` is this rank, the
     /// number of ranks and the crew where they are processes; `seat` is its in an elastic job.
@@ -173,12 +182,7 @@ impl Run {
         let state = State::prepare(args, parts, first)?;
         let output = Output::new(args, &prediction, seat.as_ref().map(|seat| seat.fence.clone()));
         if first {
-            // An elastic job has said it when it began.
-            if seat.as_ref().is_none_or(|seat| seat.fence.generation() == 1) {
-                for remark in data::remarks(&plan.data, &data, plan.mini_batch) {
-                    eprintln!("warning: data {}: {remark}", plan.data);
-                }
-            }
+            remark(&plan, &data, seat.as_ref());
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
         }
         let stop = stop_flag()?;
