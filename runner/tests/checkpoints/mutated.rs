@@ -33,9 +33,9 @@ fn damaged(whole: &[u8], round: u64) -> Vec<u8> {
                 bytes.splice(start..=start, number);
                 // The header stays as long as it says, so that it is read.
                 if bytes.len() >= 8 {
-                    let longer = bytes.len() as u64 - whole.len() as u64;
                     let length = u64::from_le_bytes(whole[..8].try_into().unwrap());
-                    bytes[..8].copy_from_slice(&(length + longer).to_le_bytes());
+                    let longer = (bytes.len() as u64).wrapping_sub(whole.len() as u64);
+                    bytes[..8].copy_from_slice(&length.wrapping_add(longer).to_le_bytes());
                 }
             }
             _ if at < bytes.len() => bytes[at] ^= 1 << pick(60 + kind, 8),
