@@ -49,6 +49,11 @@ fn port_of(said: &mut impl BufRead) -> Outcome<u16> {
     Err(format!("chromedriver ended without a port: {all}").into())
 }
 
+/// Whether a browser that did not start may do so when it is asked again.
+fn is_for_another_try(why: &str) -> bool {
+    ["session not created", "port not available"].iter().any(|words| why.contains(words))
+}
+
 impl Browser {
     /// Starts a headless browser of 1280 x 800; `name` tells the folders of several tests apart.
     ///
@@ -62,12 +67,13 @@ impl Browser {
             return Ok(None);
         };
         // A machine that is busy with other tests may be too slow for the driver's patience. No page was
-        // opened by then, so nothing that is tested is tried twice.
+        // opened by then, so nothing that is tested is tried twice. And the driver takes a port that is free for one
+        // family of addresses, to end when another program has it for the other.
         let mut left = STARTS;
         loop {
             left -= 1;
             match Self::begin(name, &binary, &driver) {
-                Err(why) if left > 0 && why.to_string().contains("session not created") => {}
+                Err(why) if left > 0 && is_for_another_try(&why.to_string()) => {}
                 began => return began.map(Some),
             }
         }
