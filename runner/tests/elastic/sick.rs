@@ -117,7 +117,7 @@ fn most_replicas_say_who_is_wrong() {
 }
 
 /// A slow rank is no dead one, and it is named. What others do on the machine is part of what ranks
-/// take, so here nothing is asked of when; [`slow_ranks_are_named_within_twenty_steps`] does, and
+/// take, so the job trains until it happens: [`slow_ranks_are_named_within_twenty_steps`] asks when, and
 /// `elastic::straggler` has tests with times of its own.
 #[test]
 fn slow_ranks_are_named_and_live() {
@@ -139,29 +139,29 @@ fn slow_ranks(folder: &str, in_time: fn(u64) -> bool) {
         return;
     }
     // Larger batches than elsewhere: what others do on the machine is less of a step.
-    let mut plan = two_by_two(150);
+    let mut plan = two_by_two(1_000_000);
     plan.mini_batch = 128;
     write(&dir, "plan.json", plan.to_json());
     for (rank, factor) in [(1, 3), (2, 10)] {
         let out = format!("slow-{factor}");
         let fault = format!("{rank}:forward:{SLOW_FROM}:slow:{factor}");
         let mut job = Job::start(&dir, &out, &["--silent-after", "2"], &fault);
-        job.ends(0);
-        assert_eq!(job.causes(), [Cause::Done], "nobody died");
-        let slow = job.journal().into_iter().find_map(|line| match line.event {
-            Event::Straggler { rank: who, stages, factor, step, .. } if who == rank => {
-                Some((stages, factor, step))
+        let (stages, times, step) = job.until("name of the slow rank", |event| match event {
+            Event::Straggler { rank: who, stages, factor, step, .. } if *who == rank => {
+                Some((stages.clone(), *factor, *step))
             }
             _ => None,
         });
-        let Some((stages, times, step)) = slow else { panic!("{}", job.log()) };
+        job.signal("-TERM");
+        job.ends(0);
+        assert_eq!(job.causes(), [Cause::Stopped], "nobody died");
         println!(
             "reliability: | slow {factor} times from step {SLOW_FROM} on: rank {rank} computes \
              {times:.1} times as long | named at step {step} |"
         );
         assert_eq!(stages, [plan.data_parallel.place(rank).0.0]);
         assert!(in_time(step), "after {step} steps");
-        let said = format!("rank {rank} (stage {}) computes ", stages[0]);
-        assert!(job.log().contains(&said), "{}", job.log());
+        // Said at once of the first that was found; on a busy machine that may be another rank.
+        assert!(job.log().contains(" times as long as others would; all wait"), "{}", job.log());
     }
 }
