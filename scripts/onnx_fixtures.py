@@ -115,6 +115,11 @@ def hugging(name, dynamo):
         config = t.LlamaConfig(intermediate_size=32, num_key_value_heads=2, max_position_embeddings=64, **small)
         config._attn_implementation = kind
         return t.LlamaForCausalLM(config)
+    if name == "clip":
+        # The place of the first token 5; with 2 in its stead transformers takes that of the largest one.
+        small = small | dict(num_hidden_layers=1, hidden_size=16)
+        config = t.CLIPTextConfig(intermediate_size=32, max_position_embeddings=16, projection_dim=8, eos_token_id=5, **small)
+        return t.CLIPTextModelWithProjection(config)
     raise KeyError(name)
 
 
@@ -172,13 +177,13 @@ def build(name, dynamo):
 
 NAMES = (
     "vgg resnet googlenet mobilenet_v2 mobilenet_v3 efficientnet efficientnet_v2 convnext densenet vit unet "
-    "gpt gqa batch_norm hf_gpt2 hf_bert hf_llama"
+    "gpt gqa batch_norm hf_gpt2 hf_bert hf_llama hf_clip"
 ).split()
 # Exported once more for training, by the older exporter.
 TRAINING = "tied_training drop_training".split()
 EXTERNAL = "external"
 # Small enough to keep their weights.
-WEIGHTS = {"unet", "gqa", "vit", "batch_norm", "hf_llama"}
+WEIGHTS = {"unet", "gqa", "vit", "batch_norm", "hf_llama", "hf_clip"}
 
 
 def strip(model):

@@ -144,6 +144,7 @@ pub enum ComputationKind {
 /// | softmax, log_softmax | x -> y | y, gy -> gx | |
 /// | multiply, divide, matmul, swiglu | a, b -> y | a, b, gy -> ga, gb | |
 /// | concat, slice, permute, reduce_mean, upsample, first_position, rope | x.. -> y | gy -> gx.. | |
+/// | token_position | x, tokens -> y | tokens, gy -> gx | |
 /// | affine, dropout | x -> y | gy -> gx | |
 /// | conv_transpose2d | x -> y | gy -> gx | x, gy |
 /// | parameter | -> y | | gy |
@@ -352,6 +353,7 @@ fn saved_extent(graph: &Graph, node: &Node) -> Option<Extent> {
         | Op::Concat { .. }
         | Op::Upsample { .. }
         | Op::FirstPosition
+        | Op::TokenPosition { .. }
         | Op::TiedLinear { .. }
         | Op::Subtract
         | Op::Divide

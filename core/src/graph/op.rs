@@ -186,6 +186,13 @@ pub enum Op {
     },
     /// The first position: `[length, features]` to `[features]`.
     FirstPosition,
+    /// The position of a token: `[length, features]` and the tokens `[length]` to `[features]`. The first
+    /// one where there are several, position 0 where there is none. CLIP's end of text.
+    TokenPosition {
+        /// Which token; none for the largest of the sample.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<u32>,
+    },
     /// A linear operation without bias whose weight is another operation's table of vectors: the
     /// output layer of a language model with tied embeddings. It holds a copy of that parameter,
     /// because the two may stand on different devices; papers count the parameter once.

@@ -173,7 +173,9 @@ impl Emit<'_> {
         }
         let done = match node.op.as_str() {
             "Linear" | "MatMul" | "LayerNormalization" | "RMSNormalization"
-            | "ScaledDotProduct" | "Attention" | "Rope" | "SwiGlu" => self.sequence(&node)?,
+            | "ScaledDotProduct" | "Attention" | "Rope" | "SwiGlu" | "TokenPosition" => {
+                self.sequence(&node)?
+            }
             "Conv"
             | "ConvTranspose"
             | "MaxPool"

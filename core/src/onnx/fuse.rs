@@ -9,6 +9,7 @@ mod attention;
 mod heads;
 mod linear;
 mod norm;
+mod position;
 mod product;
 mod rope;
 mod tidy;
@@ -44,6 +45,7 @@ pub(super) fn fuse(ir: &mut Ir<'_>) {
     pass(ir, activation::activation);
     pass(ir, activation::swiglu);
     pass(ir, rope::rope);
+    pass(ir, position::token_position);
     attention::attention(ir);
     tidy::tidy(ir);
     pass(ir, heads::side_by_side);

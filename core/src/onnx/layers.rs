@@ -114,7 +114,7 @@ fn common(scopes: &[String]) -> String {
 }
 
 /// How many values that are computed before each node are read by it or after it. Weights do not
-/// count: they can stand on both sides.
+/// count: they can stand on both sides. Nor do the sample's tokens, a number where others send features.
 fn crossing(parts: &GraphParts) -> Vec<i64> {
     let count = parts.nodes.len();
     let mut last = vec![0usize; count];
@@ -124,7 +124,7 @@ fn crossing(parts: &GraphParts) -> Vec<i64> {
     // One more from the node behind it on, one less behind its last reader.
     let mut change = vec![0i64; count + 1];
     for (i, node) in parts.nodes.iter().enumerate() {
-        if !matches!(node.op, Op::Parameter { .. }) && last[i] > i {
+        if !matches!(node.op, Op::Parameter { .. } | Op::Tokens { .. }) && last[i] > i {
             change[i + 1] += 1;
             change[last[i] + 1] -= 1;
         }

@@ -118,6 +118,14 @@ impl Tensor {
         self.data.iter().all(|x| *x == first).then_some(first)
     }
 
+    /// Whether the elements are `0, step, 2 step, ..` in order. Of a batch that is open the first one alone
+    /// is known.
+    pub fn counts(&self, step: i64) -> bool {
+        let count = count(&self.shape).unwrap_or(0);
+        let all = count == self.data.len() as i64 || is_batch(count) && self.data.len() == 1;
+        all && self.data.iter().zip(0..).all(|(x, n)| *x == (n * step) as f64)
+    }
+
     /// As whole numbers, of a tensor with at most one axis.
     pub fn to_ints(&self) -> Option<Vec<i64>> {
         if self.shape.len() > 1 {

@@ -6,7 +6,7 @@ use pipewright_core::ids::NodeId;
 
 /// All of them.
 pub fn all() -> Vec<Graph> {
-    vec![images(), sequence(), values(), pixels()]
+    vec![images(), sequence(), values(), pixels(), sentence()]
 }
 
 fn conv(channels: u64, kernel: u64, groups: u64) -> Op {
@@ -163,6 +163,27 @@ fn spelt_out(g: &mut GraphBuilder, x: NodeId) -> NodeId {
     let y = g.add("spelt.joined", Op::Reshape { shape: vec![LENGTH, FEATURES] }, &[y]);
     let y = dense(g, "spelt.out", y, FEATURES, true);
     g.add("spelt.add", Op::Add, &[x, y])
+}
+
+/// The class of a sentence by one of its positions: tokens are read by the first stage and the last.
+pub fn sentence() -> Graph {
+    let mut g = GraphBuilder::new("sentence");
+    g.layer("embedding");
+    let tokens = g.add("tokens", Op::Tokens { length: LENGTH, vocabulary: 9 }, &[]);
+    let table = Op::Embedding { entries: 9, features: FEATURES, positions: LENGTH, kinds: 0 };
+    let x = g.add("embedding", table, &[tokens]);
+    g.layer("block");
+    let x = block(&mut g, "block", x, false);
+    g.layer("pool");
+    let x = g.add("pool.norm", Op::LayerNorm { eps: 1e-5 }, &[x]);
+    let end = g.add("pool.end", Op::TokenPosition { token: None }, &[x, tokens]);
+    let one = g.add("pool.one", Op::TokenPosition { token: Some(1) }, &[x, tokens]);
+    g.layer("head");
+    let x = g.add("head.add", Op::Add, &[end, one]);
+    let x = g.linear("head.fc", x, 5);
+    let target = g.add("target", Op::Target { classes: 5 }, &[]);
+    g.add("loss", Op::SoftmaxCrossEntropy { label_smoothing: 0.0 }, &[x, target]);
+    g.finish().expect("a network")
 }
 
 /// Learnt tensors broadcast into element-wise operations; values.

@@ -24,7 +24,9 @@ fn plan_in(dir: &Path, model: &Path, more: &[&str]) -> crate::common::Ended {
 /// target, the mean squared error of the first step is what the two differ by.
 #[test]
 fn forward_passes_from_the_file_s_weights_are_pytorch_s() {
-    for name in ["unet", "gqa", "vit", "batch_norm", "hf_llama", "tied_training", "external"] {
+    for name in
+        ["unet", "gqa", "vit", "batch_norm", "hf_llama", "hf_clip", "tied_training", "external"]
+    {
         let dir = scratch(&format!("onnx-{name}"));
         let samples = fixture(&format!("{name}.safetensors"));
         let data = format!("safetensors:{}", samples.display());

@@ -25,7 +25,9 @@ fn outputs(path: &Path) -> (Vec<u64>, Vec<f32>) {
 #[test]
 fn outputs_of_onnx_networks_are_pytorch_s() {
     let dir = scratch("predict-onnx");
-    for name in ["unet", "gqa", "vit", "batch_norm", "hf_llama", "tied_training", "external"] {
+    for name in
+        ["unet", "gqa", "vit", "batch_norm", "hf_llama", "hf_clip", "tied_training", "external"]
+    {
         let model = fixture(&format!("{name}.onnx")).display().to_string();
         let data = fixture(&format!("{name}.safetensors"));
         let of = |stages: &str| {

@@ -206,6 +206,7 @@ impl Context<'_> {
             | Op::SwiGlu
             | Op::MeanSquaredError
             | Op::Opaque { .. } => inputs().chain(incoming).collect(),
+            Op::TokenPosition { .. } => inputs().skip(1).chain(incoming).collect(),
             _ => incoming.into_iter().collect(),
         }
     }

@@ -20,7 +20,8 @@ impl Op {
             | Op::Slice { .. }
             | Op::Concat { .. }
             | Op::Upsample { mode: Interpolation::Nearest, .. }
-            | Op::FirstPosition => 0,
+            | Op::FirstPosition
+            | Op::TokenPosition { .. } => 0,
             Op::Opaque { flops, .. } => *flops,
             Op::MatMul { .. } => {
                 let inner = inputs[0].shape.last().copied().unwrap_or(1);

@@ -32,6 +32,7 @@ impl Op {
             | Op::Divide
             | Op::SwiGlu
             | Op::MatMul { .. }
+            | Op::TokenPosition { .. }
             | Op::SoftmaxCrossEntropy { .. }
             | Op::SigmoidCrossEntropy
             | Op::MeanSquaredError => 2,
@@ -103,6 +104,14 @@ impl Op {
             Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => self.infer_loss(a, b),
             Op::MeanSquaredError if a == b => floats(a).map(|_| TensorSpec::f32(vec![])),
             Op::MatMul { transpose_b } => matmul(a, b, *transpose_b),
+            Op::TokenPosition { .. } => match (&floats(a)?.shape[..], &b.shape[..], b.dtype) {
+                ([length, rest @ ..], [tokens], DType::U32)
+                    if length == tokens && !rest.is_empty() =>
+                {
+                    Ok(TensorSpec::f32(rest.to_vec()))
+                }
+                _ => Err(format!("needs [length, features] and tokens [length], got {a} and {b}")),
+            },
             Op::Add | Op::Subtract | Op::Multiply | Op::Divide => broadcast(self.name(), a, b),
             _ if a != b => Err(format!("{} needs equal shapes, got {a} and {b}", self.name())),
             _ => Ok(a.clone()),

@@ -51,6 +51,7 @@ impl Op {
             Op::Concat { .. } => "concat",
             Op::Upsample { .. } => "upsample",
             Op::FirstPosition => "first_position",
+            Op::TokenPosition { .. } => "token_position",
             Op::TiedLinear { .. } => "tied_linear",
             Op::SigmoidCrossEntropy => "sigmoid_cross_entropy",
             Op::Opaque { .. } => "opaque",

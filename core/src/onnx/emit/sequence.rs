@@ -29,6 +29,12 @@ impl Emit<'_> {
                 let x = self.input(value(0))?;
                 self.put(Op::Rope { base: node.attributes.float("base").unwrap_or(1e4) }, &[x], &[])
             }
+            "TokenPosition" => {
+                let (x, tokens) = (self.input(value(0))?, self.input(value(1))?);
+                let token = node.attributes.int("token").map(u32::try_from).transpose();
+                let token = token.map_err(|_| "its token is negative")?;
+                self.put(Op::TokenPosition { token }, &[x, tokens], &[])
+            }
             "SwiGlu" => {
                 let (gate, up) = (self.input(value(0))?, self.input(value(1))?);
                 self.put(Op::SwiGlu, &[gate, up], &[])

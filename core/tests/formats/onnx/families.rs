@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// File, parameters, attentions, shape of the logits.
 type Row = (&'static str, u64, usize, &'static [u64]);
 
-const FIXTURES: [Row; 34] = [
+const FIXTURES: [Row; 36] = [
     ("batch_norm", 837, 0, &[5]),
     ("batch_norm-dynamo", 837, 0, &[5]),
     ("convnext", 5_106, 0, &[10]),
@@ -30,6 +30,8 @@ const FIXTURES: [Row; 34] = [
     ("gqa-dynamo", 10_128, 2, &[16, 24]),
     ("hf_bert", 20_130, 2, &[2]),
     ("hf_bert-dynamo", 20_578, 2, &[2]),
+    ("hf_clip", 3_280, 1, &[8]),
+    ("hf_clip-dynamo", 3_280, 1, &[8]),
     ("hf_gpt2", 28_544, 2, &[16, 40]),
     ("hf_gpt2-dynamo", 28_544, 2, &[16, 40]),
     ("hf_llama", 3_632, 1, &[16, 40]),

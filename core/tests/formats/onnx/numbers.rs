@@ -6,7 +6,7 @@ use pipewright_core::onnx::{Imported, Loss, Place};
 use std::convert::Infallible;
 
 /// Networks with their weights, one input and its output.
-const WITH_WEIGHTS: [&str; 5] = ["unet", "gqa", "vit", "batch_norm", "hf_llama"];
+const WITH_WEIGHTS: [&str; 6] = ["unet", "gqa", "vit", "batch_norm", "hf_llama", "hf_clip"];
 
 #[test]
 fn outputs_are_those_of_pytorch() {

@@ -80,6 +80,12 @@ fn evaluate(node: &Node, x: &[&Value], w: &[&[f64]], shape: &[usize]) -> Value {
             let row = |token: &f64| w[0][*token as usize * size..][..size].to_vec();
             with(x[0].data.iter().flat_map(row).collect())
         }
+        Op::TokenPosition { token } => {
+            let largest = x[1].data.iter().copied().fold(0.0, f64::max);
+            let wanted = token.map_or(largest, f64::from);
+            let place = x[1].data.iter().position(|at| *at == wanted).unwrap_or(0);
+            with(x[0].rows().nth(place).unwrap().to_vec())
+        }
         Op::LayerNorm { eps } => x[0].by_rows(|row| normal(row, *eps, true, w)),
         Op::RmsNorm { eps } => x[0].by_rows(|row| normal(row, *eps, false, w)),
         Op::Softmax => x[0].by_rows(softmax),

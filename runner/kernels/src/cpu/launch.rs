@@ -45,6 +45,7 @@ fn has_kernel(op: &Op) -> bool {
         | Op::Permute { .. }
         | Op::Concat { .. }
         | Op::FirstPosition
+        | Op::TokenPosition { .. }
         | Op::Add
         | Op::Subtract
         | Op::Multiply
@@ -116,6 +117,7 @@ fn forward(call: &Call, operands: Operands) {
         Op::Permute { axes } => layout::permute_forward(call, axes, operands),
         Op::Concat { axis } => layout::concat_forward(call, *axis as usize, operands),
         Op::FirstPosition => layout::first_forward(call, operands),
+        Op::TokenPosition { token } => layout::token_forward(call, *token, operands),
         Op::Add | Op::Subtract | Op::Multiply | Op::Divide => {
             broadcast::binary_forward(call, operands);
         }
@@ -169,6 +171,7 @@ fn input_gradient(call: &Call, operands: Operands) {
         Op::Permute { axes } => layout::permute_input_gradient(call, axes, operands),
         Op::Concat { axis } => layout::concat_input_gradient(call, *axis as usize, operands),
         Op::FirstPosition => layout::first_input_gradient(call, operands),
+        Op::TokenPosition { token } => layout::token_input_gradient(call, *token, operands),
         Op::Add | Op::Subtract | Op::Multiply | Op::Divide => {
             broadcast::binary_input_gradient(call, operands);
         }

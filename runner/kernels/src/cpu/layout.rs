@@ -155,3 +155,30 @@ pub fn first_input_gradient(call: &Call, operands: Operands) {
         gx[len..].fill(0.0);
     }
 }
+
+/// Where the token is first, or the largest one; 0 where it is nowhere.
+fn place(tokens: &[u32], token: Option<u32>) -> usize {
+    let token = token.or_else(|| tokens.iter().copied().max());
+    tokens.iter().position(|at| Some(*at) == token).unwrap_or(0)
+}
+
+/// The position of a token of each sample.
+pub fn token_forward(call: &Call, token: Option<u32>, operands: Operands) {
+    let (whole, len) = (call.inputs[0].elements() as usize, call.output.elements() as usize);
+    let tokens: &[u32] = bytemuck::cast_slice(operands.reads[1]);
+    let samples = operands.reads[0].chunks_exact(whole).zip(tokens.chunks_exact(whole / len));
+    for (y, (x, tokens)) in operands.writes[0].chunks_exact_mut(len).zip(samples) {
+        y.copy_from_slice(&x[place(tokens, token) * len..][..len]);
+    }
+}
+
+/// Zero but for that position.
+pub fn token_input_gradient(call: &Call, token: Option<u32>, operands: Operands) {
+    let (whole, len) = (call.inputs[0].elements() as usize, call.output.elements() as usize);
+    let tokens: &[u32] = bytemuck::cast_slice(operands.reads[0]);
+    let samples = operands.reads[1].chunks_exact(len).zip(tokens.chunks_exact(whole / len));
+    for (gx, (gy, tokens)) in operands.writes[0].chunks_exact_mut(whole).zip(samples) {
+        gx.fill(0.0);
+        gx[place(tokens, token) * len..][..len].copy_from_slice(gy);
+    }
+}

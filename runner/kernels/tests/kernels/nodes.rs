@@ -162,7 +162,9 @@ fn sequences(sizes: Sizes) -> Vec<Node> {
         (Op::Rope { base: 100.0 }, vec![heads(n, d)]),
         (Op::Parameter { shape: vec![n, d], trainable: true }, vec![]),
         (table(n + 1, 2), tokens.clone()),
-        (table(0, 0), tokens),
+        (table(0, 0), tokens.clone()),
+        (Op::TokenPosition { token: None }, [sequence(), tokens.clone()].concat()),
+        (Op::TokenPosition { token: Some(3) }, [sequence(), tokens].concat()),
         (Op::MatMul { transpose_b: false }, vec![heads(n, d), heads(d, n + 2)]),
         (Op::MatMul { transpose_b: true }, vec![heads(n, d), heads(n + 2, d)]),
     ];

@@ -234,6 +234,13 @@ arguments! {
         rows: u64, length: u64, features: u64,
     }
 
+    /// Forwards `from` is `[samples, length, features]`; backwards `out` is, and zero. `largest` is for the
+    /// largest token instead of `token`.
+    TokenPosition {
+        tokens: DevicePtr, from: DevicePtr, out: DevicePtr,
+        samples: u64, length: u64, features: u64, token: u32, largest: u32, backward: u32,
+    }
+
     /// `vectors` of `width` elements, positions repeating after `length`.
     Rope {
         x: DevicePtr, table: DevicePtr, out: DevicePtr,

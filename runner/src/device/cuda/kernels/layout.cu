@@ -135,6 +135,25 @@ template <class T> DEVICE void embedding(const Embedding &a) {
     }
 }
 
+// The first position of a token, or of the sample's largest, and its features; 0 where there is none.
+template <class T> DEVICE void token_position(const TokenPosition &a) {
+    FOR_EACH_ITEM(i, a.samples * a.features) {
+        u64 sample = i / a.features, at = i % a.features, place = 0;
+        const u32 *tokens = (const u32 *)a.tokens + sample * a.length;
+        u32 wanted = a.largest ? tokens[0] : a.token;
+        if (a.largest) {
+            for (u64 p = 1; p < a.length; p++)
+                if (tokens[p] > wanted) wanted = tokens[p], place = p;
+        } else {
+            while (place < a.length && tokens[place] != wanted) place++;
+            if (place == a.length) place = 0;
+        }
+        u64 whole = (sample * a.length + place) * a.features + at;
+        if (a.backward) ((T *)a.out)[whole] = ((const T *)a.from)[i];
+        else ((T *)a.out)[i] = ((const T *)a.from)[whole];
+    }
+}
+
 // A vector's gradient is the sum over the places where it was read, in their order: the block of a
 // token's first place adds all of them. No atomics, so the bits are always the same.
 template <class T> DEVICE void embedding_gradient(const Embedding &a) {
@@ -260,6 +279,7 @@ template <class T, class Index> DEVICE void fold(const Unfold &a) {
     KERNEL(reduce_block_##suffix, Reduce) { reduce<T, true>(a); }                                  \
     KERNEL(embedding_##suffix, Embedding) { embedding<T>(a); }                                     \
     KERNEL(embedding_gradient_##suffix, Embedding) { embedding_gradient<T>(a); }                   \
+    KERNEL(token_position_##suffix, TokenPosition) { token_position<T>(a); }                       \
     KERNEL(rope_##suffix, Rope) { rope<T>(a); }                                                    \
     KERNEL(transposed_##suffix, Transposed) { transposed<T>(a); }                                  \
     KERNEL(unfold_##suffix, Unfold) {                                                              \

@@ -4,7 +4,7 @@ use super::axes::{Axes, elements, strides};
 use super::elementwise::{Wanted, fill, sum_of};
 use super::{
     Broadcast, Buffers, ColumnSums, Combine, DevicePtr, Embedding, Launch, Plan, Reduce, Rope,
-    Source, Strided, Transposed, rows,
+    Source, Strided, TokenPosition, Transposed, rows,
 };
 use pipewright_core::graph::Op;
 use pipewright_kernels::Call;
@@ -369,6 +369,35 @@ pub fn rope(call: &Call, base: f32, sign: f32, buffers: &Buffers, plan: &mut Pla
     let items = length * width / 2;
     plan.plain(Launch::over(Source::Layout, "rope_table".into(), items, &args));
     plan.over(Source::Layout, "rope", vectors * width / 2, args);
+}
+
+/// The position of a token of each sample.
+pub fn token(call: &Call, token: Option<u32>, buffers: &Buffers, plan: &mut Plan) {
+    let args = token_position(call, token, buffers.writes[0]);
+    let args = TokenPosition { from: buffers.reads[0], tokens: buffers.reads[1], ..args };
+    plan.over(Source::Layout, "token_position", args.samples * args.features, args);
+}
+
+/// Zero but for that position.
+pub fn token_gradient(call: &Call, token: Option<u32>, buffers: &Buffers, plan: &mut Plan) {
+    let out = buffers.writes[0];
+    fill(plan, out, call.samples * call.inputs[0].elements(), 0.0);
+    let args = token_position(call, token, out);
+    let [tokens, from] = [buffers.reads[0], buffers.reads[1]];
+    let args = TokenPosition { from, tokens, backward: 1, ..args };
+    plan.over(Source::Layout, "token_position", args.samples * args.features, args);
+}
+
+fn token_position(call: &Call, token: Option<u32>, out: DevicePtr) -> TokenPosition {
+    TokenPosition {
+        out,
+        samples: call.samples,
+        length: call.inputs[0].shape[0],
+        features: call.output.elements(),
+        token: token.unwrap_or_default(),
+        largest: u32::from(token.is_none()),
+        ..TokenPosition::default()
+    }
 }
 
 /// The tables of positions and of kinds, where they are, among `from`.

@@ -241,6 +241,7 @@ fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
             attention::forward(call, buffers, plan);
         }
         Op::Rope { base } => layout::rope(call, *base, 1.0, buffers, plan),
+        Op::TokenPosition { token } => layout::token(call, *token, buffers, plan),
         Op::Embedding { .. } => layout::embedding(call, buffers, plan),
         Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy | Op::MeanSquaredError => {
             rows::loss(call, buffers, plan);
@@ -297,6 +298,7 @@ fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
             attention::input_gradient(call, buffers, plan);
         }
         Op::Rope { base } => layout::rope(call, *base, -1.0, buffers, plan),
+        Op::TokenPosition { token } => layout::token_gradient(call, *token, buffers, plan),
         Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy | Op::MeanSquaredError => {
             rows::loss_gradient(call, buffers, plan);
         }
