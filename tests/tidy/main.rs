@@ -74,9 +74,9 @@ const STRANGERS: &[(&str, &str, &str)] = &[
     ("runner/", "pipewright_app", "move what both need to core"),
     ("runner/src/elastic/membership/", "SystemTime", "wall clocks jump: take Instant"),
     ("runner/src/elastic/supervisor/", "SystemTime", "wall clocks jump: take Instant"),
-    ("runner/src/elastic/beat", "SystemTime", "wall clocks jump: take the monotonic clock"),
+    ("runner/src/elastic/heartbeat", "SystemTime", "wall clocks jump: take the monotonic clock"),
     ("runner/src/elastic/watch", "SystemTime", "wall clocks jump: take Instant"),
-    ("runner/src/elastic/settle", "SystemTime", "wall clocks jump: take Instant"),
+    ("runner/src/elastic/debounce", "SystemTime", "wall clocks jump: take Instant"),
     ("runner/src/elastic/restarts", "SystemTime", "wall clocks jump: take Instant"),
 ];
 

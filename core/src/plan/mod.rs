@@ -15,7 +15,7 @@ mod training;
 
 pub use crate::graph::Precision;
 pub use check::PlanError;
-pub use communication::{Choose, Communication, Edges, Way};
+pub use communication::{Choose, Communication, Edges, GradientReduction};
 pub use data::Data;
 pub use data_parallel::{DataParallel, DataParallelMode};
 pub(crate) use lower::{AreaBytes, area_bytes, value_bytes};

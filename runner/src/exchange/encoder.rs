@@ -1,5 +1,5 @@
-//! Who encodes and decodes: this processor ([`here`](super::here)), or the device that has the values
-//! ([`there`](super::there)). Messages are sent and received by the host either way.
+//! Encoding and decoding, on this processor ([`host_codec`](super::host_codec)) or on the device that has
+//! the values ([`device_codec`](super::device_codec)). Messages are sent and received by the host either way.
 
 use crate::transport::TransportError;
 use smallvec::SmallVec;

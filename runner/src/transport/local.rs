@@ -15,13 +15,13 @@
 //! Each rank sleeps on its own condition variable, so only those concerned wake up.
 
 mod group;
-mod links;
 mod meeting;
+mod nonblocking;
 mod outbox;
 mod state;
 
 use super::clock::{host_name, monotonic_ns};
-use super::links::{Circle, Joint, Links};
+use super::nonblocking::{CollectiveOp, Nonblocking, ProcessGroup};
 use super::{Collective, REDUCE_MAX, ReduceOp, Transport, TransportError};
 use group::Group;
 use meeting::{Call, Meeting};
@@ -316,7 +316,7 @@ impl Transport for LocalTransport {
             // and none can begin any more.
             let number = unsafe {
                 let (place, len) = (values.as_mut_ptr().cast(), values.len());
-                state.groups[group].post(Joint::Float(call), self.rank, place, len)
+                state.groups[group].post(CollectiveOp::Float(call), self.rank, place, len)
             };
             self.collectives[slot] = Some((group, number));
         }
@@ -389,12 +389,12 @@ impl Transport for LocalTransport {
         Ok(self.shared.hosts.clone())
     }
 
-    fn links(
+    fn nonblocking(
         &mut self,
-        circles: &[Circle],
-        tickets: usize,
-    ) -> Result<Box<dyn Links>, TransportError> {
-        Ok(links::links(self, circles, tickets))
+        process_groups: &[ProcessGroup],
+        requests: usize,
+    ) -> Result<Box<dyn Nonblocking>, TransportError> {
+        Ok(nonblocking::endpoint(self, process_groups, requests))
     }
 
     fn now_ns(&self) -> u64 {

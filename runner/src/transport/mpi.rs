@@ -6,16 +6,18 @@
 //! only wait for ever.
 
 mod comm;
-mod links;
+mod nonblocking;
 mod request;
 mod start;
 mod survive;
 mod ulfm;
 
 use super::clock::monotonic_ns;
-use super::{Circle, Collective, Links, REDUCE_MAX, ReduceOp, Transport, TransportError};
+use super::{
+    Collective, Nonblocking, ProcessGroup, REDUCE_MAX, ReduceOp, Transport, TransportError,
+};
 use comm::{Comm, InPlace};
-use links::MpiLinks;
+use nonblocking::MpiNonblocking;
 use request::Request;
 pub use start::ClockOffset;
 use start::{Peers, Started};
@@ -60,7 +62,7 @@ impl Settings {
     }
 }
 
-/// One rank. Stays on the thread that started it; what [`Transport::links`] makes may go to another.
+/// One rank. Stays on the thread that started it; what [`Transport::nonblocking`] makes may go to another.
 #[derive(Debug)]
 pub struct MpiTransport {
     rank: u32,
@@ -88,7 +90,7 @@ pub struct MpiTransport {
     /// All processes that live, where losses are survived.
     survivors: Option<Survivors>,
     measure_clock: bool,
-    /// Whether an endpoint of [`Transport::links`] failed.
+    /// Whether an endpoint of [`Transport::nonblocking`] failed.
     failed: Arc<AtomicBool>,
     /// MPI calls must come from the starting thread, also where handles happen to be `Send`.
     this_thread: PhantomData<*mut ()>,
@@ -310,15 +312,16 @@ impl Transport for MpiTransport {
         Ok(firsts.into_iter().map(|first| first as u32).collect())
     }
 
-    fn links(
+    fn nonblocking(
         &mut self,
-        circles: &[Circle],
-        tickets: usize,
-    ) -> Result<Box<dyn Links>, TransportError> {
+        process_groups: &[ProcessGroup],
+        requests: usize,
+    ) -> Result<Box<dyn Nonblocking>, TransportError> {
         let (threaded, failed) = (self.threaded, self.failed.clone());
-        let room = (circles, tickets);
+        let room = (process_groups, requests);
         let losses = self.survivors.as_ref().map(Survivors::losses);
-        let made = MpiLinks::new(&self.control, room, self.in_place, (threaded, losses), failed);
+        let made =
+            MpiNonblocking::new(&self.control, room, self.in_place, (threaded, losses), failed);
         Ok(Box::new(self.settle(made)?))
     }
 

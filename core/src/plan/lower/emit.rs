@@ -87,7 +87,7 @@ impl<'a> Emit<'a> {
         stages.iter().for_each(|stage| self.wait_reduce(stage));
         self.out.extend((0..ties).map(|index| Instruction::Tie { index }));
         if self.inputs.training.judges_gradients() {
-            self.out.push(Instruction::JudgeGradients);
+            self.out.push(Instruction::CheckGradients);
         }
         let to = u32::from(self.inputs.schedule.updates == Updates::DoubleBuffered);
         let update = |s: &Stage| Instruction::Optimizer { stage: s.id, from: 0, to, index: 0 };

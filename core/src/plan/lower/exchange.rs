@@ -20,7 +20,7 @@ pub(super) fn exchange_bytes(
     lane: LaneId,
     stages: &[Stage],
 ) -> Bytes {
-    let ways = inputs.communication.ways();
+    let ways = inputs.communication.gradient_reductions();
     let undone = inputs.training.skips().is_some();
     let of_replica = |replica: u32| {
         let rank = inputs.data_parallel.rank(lane, replica);

@@ -33,7 +33,7 @@ fn occasion(before: &[Node], now: &[Node]) -> Occasion {
 impl Supervisor<'_> {
     /// Takes note of the members as they have settled.
     pub(super) fn settled(&mut self) -> Occasion {
-        self.settle.clear();
+        self.debounce.clear();
         let why = match self.running.0.is_empty() {
             true => Occasion::Started,
             false => occasion(&self.running.0, &self.nodes),

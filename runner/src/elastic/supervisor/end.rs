@@ -65,7 +65,7 @@ impl Supervisor<'_> {
             }
             (Cause::Stopped, _) => Err(Ok(())),
             (Cause::Reconfigured, Some(Why::Change(why))) => {
-                self.settle.clear();
+                self.debounce.clear();
                 Ok(State::Deciding(why))
             }
             (Cause::Failed, _) if how.refused.is_some() => {

@@ -165,7 +165,8 @@ impl Supervisor<'_> {
             plan,
         };
         let sender = self.sender.clone();
-        let watching = watched.start(move |sign| drop(sender.send(Event::Sign(generation, sign))));
+        let watching =
+            watched.start(move |event| drop(sender.send(Event::HealthEvent(generation, event))));
         let watching = watching.map_err(|e| Failure::new(Code::Failed, format!("threads: {e}")))?;
         self.say_goodbye();
         self.said.clear();

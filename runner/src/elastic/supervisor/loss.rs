@@ -8,7 +8,7 @@
 
 use super::generation::{Running, Why};
 use super::{Cause, End, OnLoss, State, Supervisor};
-use crate::elastic::beat::{Beat, Phase, this_host};
+use crate::elastic::heartbeat::{Heartbeat, Phase, this_host};
 use crate::elastic::launch::kill;
 use crate::elastic::order::Order;
 use crate::failure::Failure;
@@ -97,7 +97,7 @@ impl Supervisor<'_> {
 
     /// Ends a process that stands still: others wait for it.
     fn end_silent(&self, running: &Running, process: u32) {
-        let beat = Beat::read(&self.beats(&running.nodes), process);
+        let beat = Heartbeat::read(&self.beats(&running.nodes), process);
         if let Some(beat) = beat.filter(|beat| beat.host == this_host()) {
             kill(beat.pid);
         }
@@ -132,12 +132,12 @@ impl Supervisor<'_> {
     /// always return when one of them dies.
     fn all_stand(&self, running: &Running) -> bool {
         let folder = self.beats(&running.nodes);
-        let stands = |beat: Beat| {
+        let stands = |beat: Heartbeat| {
             let phases = [Phase::Training, Phase::Aside, Phase::Survivor];
             beat.generation >= running.launch && phases.contains(&beat.phase)
         };
         let mut living = (0..running.processes).filter(|process| !running.dead.contains(process));
-        living.all(|process| Beat::read(&folder, process).is_some_and(stands))
+        living.all(|process| Heartbeat::read(&folder, process).is_some_and(stands))
     }
 
     /// How many ranks the policy lets survivors be.
@@ -186,7 +186,7 @@ impl Supervisor<'_> {
         let folder = self.beats(&running.nodes);
         let mut living = (0..running.processes).filter(|process| !running.dead.contains(process));
         let together = living.all(|process| {
-            Beat::read(&folder, process).is_some_and(|b| b.generation == running.generation)
+            Heartbeat::read(&folder, process).is_some_and(|b| b.generation == running.generation)
         });
         if !running.is_ending() && together {
             // They load what they need.

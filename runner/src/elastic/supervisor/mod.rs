@@ -18,29 +18,29 @@
 mod decide;
 mod end;
 mod generation;
+mod health_events;
 mod job;
 mod loss;
 mod memory;
 mod news;
+mod own_nodes;
 mod reroute;
-mod seats;
-mod signs;
 mod standby;
 mod trained;
 
+use super::debounce::Debounce;
 use super::journal::{self, Cause, Journal};
 use super::membership::{Lease, Membership, News, Node, Notice, TIME_TO_LIVE};
 use super::restarts::Restarts;
-use super::settle::Settle;
 use super::straggler::Warnings;
-use super::watch::Sign;
+use super::watch::HealthEvent;
 use crate::failure::{Code, Failure};
 use crate::fence;
 use crate::signals;
 use generation::Running;
 pub use job::{Job, OnLoss, Times};
+use own_nodes::OwnNode;
 use pipewright_core::elastic::{Occasion, Size};
-use seats::OwnNode;
 use signal_hook::consts::SIGHUP;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -55,7 +55,7 @@ const RESTARTS: (usize, Duration) = (3, Duration::from_secs(600));
 enum Event {
     Members(Notice),
     /// From the watch of a generation that was started.
-    Sign(u64, Sign),
+    HealthEvent(u64, HealthEvent),
     Stop,
 }
 
@@ -90,7 +90,7 @@ pub struct Supervisor<'a> {
     /// Who is in the generation that runs or ran last, and how many ranks it has.
     running: (Vec<Node>, u32),
     generation: u64,
-    settle: Settle,
+    debounce: Debounce,
     restarts: Restarts,
     /// The newest step that was committed.
     committed: u64,
@@ -139,7 +139,7 @@ pub fn supervise(job: &Job, membership: &dyn Membership) -> Result<(), Failure> 
         slow: Warnings::default(),
         running: (vec![], 0),
         generation: newest,
-        settle: Settle::new(job.times.settle),
+        debounce: Debounce::new(job.times.settle),
         restarts: Restarts::new(RESTARTS.0, RESTARTS.1),
         committed: 0,
         samples: Samples::new(job.plan.planned_batch()),
@@ -222,8 +222,8 @@ impl Supervisor<'_> {
                 self.members(notice);
                 Ok(state)
             }
-            Ok(Event::Sign(launch, sign)) => match state {
-                State::Running(running) if running.launch == launch => self.sign(running, sign),
+            Ok(Event::HealthEvent(launch, event)) => match state {
+                State::Running(running) if running.launch == launch => self.event(running, event),
                 state => Ok(state),
             },
             Err(RecvTimeoutError::Timeout) => self.due(state),
@@ -240,25 +240,25 @@ impl Supervisor<'_> {
             State::Parked(moment) => *moment,
             State::Running(running) => running.deadline().unwrap_or(self.next_question),
         };
-        [self.settle.due(), self.next_look()].into_iter().flatten().fold(next, Instant::min)
+        [self.debounce.due(), self.next_look()].into_iter().flatten().fold(next, Instant::min)
     }
 
     /// The time for something has come.
     fn due(&mut self, state: State) -> Result<State, End> {
         let now = Instant::now();
-        let settled = self.settle.due().is_some_and(|due| due <= now);
+        let settled = self.debounce.due().is_some_and(|due| due <= now);
         match state {
             State::Running(running) if running.deadline().is_some_and(|due| due <= now) => {
                 self.overdue(running)
             }
             // What comes while survivors find together is looked at when they have.
             State::Running(running) if running.regroups.is_some() => {
-                self.settle.hold(now + self.job.times.settle);
+                self.debounce.hold(now + self.job.times.settle);
                 Ok(State::Running(running))
             }
             // What comes while a generation ends is looked at when it has ended.
             State::Running(running) if running.is_ending() => {
-                self.settle.clear();
+                self.debounce.clear();
                 Ok(State::Running(running))
             }
             State::Running(running) if settled => self.reconsider(running),
@@ -282,13 +282,13 @@ impl Supervisor<'_> {
                 if std::mem::take(&mut self.disconnected) {
                     note!("the coordinator is back");
                     // Nodes whose leases are over, or that it has forgotten, join again.
-                    self.settle.hold(now + TIME_TO_LIVE + self.job.times.settle);
-                    self.settle.note(now);
+                    self.debounce.hold(now + TIME_TO_LIVE + self.job.times.settle);
+                    self.debounce.note(now);
                 }
                 if nodes != self.nodes {
                     self.note_members(&nodes);
                     self.nodes = nodes;
-                    self.settle.note(now);
+                    self.debounce.note(now);
                 }
             }
             Notice::Disconnected(why) => {

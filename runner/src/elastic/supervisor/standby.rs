@@ -40,7 +40,7 @@ impl Supervisor<'_> {
                 Ok(Event::Stop) => return Ok(false),
                 Ok(Event::Members(notice)) => self.members(notice),
                 // Nothing runs that could give signs.
-                Ok(Event::Sign(..)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::HealthEvent(..)) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::new(Code::Failed, "the supervisor's threads have ended"));
                 }

@@ -1,8 +1,8 @@
 //! What all ranks see, under one lock.
 
 use super::group::Group;
-use super::links::Hub;
 use super::meeting::Meeting;
+use super::nonblocking::Hub;
 use super::outbox::Outbox;
 use crate::transport::TransportError;
 

@@ -62,10 +62,10 @@ impl MpiTransport {
     }
 
     /// Takes back all calls under way, after a loss: those of the other ranks fail, and MPI uses no
-    /// memory of this one's any more, but for that of [`Transport::links`], which take theirs back when
+    /// memory of this one's any more, but for that of [`Transport::nonblocking`], which take theirs back when
     /// they are dropped.
     ///
-    /// [`Transport::links`]: crate::transport::Transport::links
+    /// [`Transport::nonblocking`]: crate::transport::Transport::nonblocking
     ///
     /// # Errors
     /// When MPI does not let go of something, or cannot survive.

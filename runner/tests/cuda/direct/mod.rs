@@ -86,10 +86,10 @@ fn train(plan: &Plan, world: Option<&Arc<World>>) -> Vec<Trained> {
             let loss = rank.step(step).unwrap().loss;
             rank.fetch_lasting();
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
-            let lasting = rank.lasting();
+            let persistent_state = rank.persistent_state();
             (
                 loss.to_bits(),
-                lasting.iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect(),
+                persistent_state.iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect(),
             )
         };
         let steps = (0..plan.steps).map(step).collect();

@@ -4,8 +4,8 @@ mod step;
 
 use super::axes::elements;
 use super::channels::channel_sums;
-use super::eight::{GRADIENTS, VALUES, multiply};
 use super::elementwise::Wanted;
+use super::fp8::{GRADIENTS, VALUES, multiply};
 use super::{Buffers, ColumnSums, DevicePtr, Plan, Product, Step, rows};
 use pipewright_core::graph::Op;
 use pipewright_kernels::Call;

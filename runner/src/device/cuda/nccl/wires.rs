@@ -93,11 +93,11 @@ pub trait Wires: Send {
     ) -> Result<(), Broken>;
 
     /// A collective call on several regions at once; of each, the number with its place is the root.
-    fn join_rails(
+    fn join_shards(
         &mut self,
         comm: Self::Comm,
         call: Collective,
-        rails: &[Region],
+        shards: &[Region],
         stream: Stream,
     ) -> Result<(), Broken>;
 
