@@ -30,7 +30,7 @@ use pipewright_core::predict::{Prediction, Throughput, evaluation, predict};
 use pipewright_core::units::{Bytes, Nanos};
 use rank_errors::known_to_all;
 pub(super) use rank_errors::{caused_by_peer, failure};
-use state::{Parts, State};
+use state::{Parts, RunState};
 use std::sync::{Arc, OnceLock};
 pub(super) use stop::stop_flag;
 
@@ -41,7 +41,7 @@ struct Run {
     evaluation: Vec<Vec<Instruction>>,
     data: DataSet,
     output: Output,
-    state: State,
+    state: RunState,
     eval_every: u64,
     trace_every: u64,
     check_replicas: u64,
@@ -182,7 +182,7 @@ impl Run {
             session: session.as_ref(),
             handle: sends(&prediction),
         };
-        let state = State::prepare(args, parts, first)?;
+        let state = RunState::prepare(args, parts, first)?;
         let output =
             Output::new(args, &prediction, session.as_ref().map(|session| session.fence.clone()));
         if first {

@@ -242,14 +242,15 @@ impl Bucket {
             Algorithm::TwoShot => {
                 let layout = self.layouts[self.reduction].as_ref();
                 let layout = layout.expect("made for the reductions");
-                let step = two_shot::Step { layout, out: &self.out, incoming: &self.incoming };
+                let step =
+                    two_shot::TwoShotStep { layout, out: &self.out, incoming: &self.incoming };
                 let sum = self.two_shot.as_mut().expect("made for the reductions");
                 sum.start(&step, self.values.is_none(), &mut *resources.endpoint)
             }
             Algorithm::Operator => {
                 let (bucket, codec) = (self.number, self.method().method.codec);
                 let (pieces, codes, turns) = (&self.pieces[..], &self.out, &mut resources.turns);
-                let mut step = operator::Step { bucket, codec, pieces, codes, turns };
+                let mut step = operator::OperatorStep { bucket, codec, pieces, codes, turns };
                 let sum = self.operator.as_mut().expect("made for the reductions");
                 sum.start(&mut step, &mut self.scales);
                 Ok(())
@@ -338,13 +339,13 @@ impl Bucket {
         let (ranks, own) = (&self.share.across, self.share.part());
         let layout = self.layouts[reduction].as_ref().expect("made for the reductions");
         let (parts, out, incoming) = (&self.parts, &self.out, &self.incoming);
-        let step = two_shot::Step { layout, out, incoming };
+        let step = two_shot::TwoShotStep { layout, out, incoming };
         let sum = self.two_shot.as_mut().expect("made for the reductions");
         let Workspace { codec, scratch, endpoint, coder, .. } = resources.workspace(method.codec);
         let worked = match (self.values, &self.device_codec, coder) {
             (None, Some(device_codec), Some(coder)) => {
                 let (codec, residuals) = (codec.name(), &self.residuals);
-                let mut shots = device_codec::Shots {
+                let mut shots = device_codec::DeviceTwoShot {
                     bucket,
                     reduction,
                     ranks,
@@ -364,7 +365,7 @@ impl Bucket {
             (values, ..) => {
                 let (feedback, residuals) = (method.feedback, &mut self.residuals);
                 let values = values.expect("under way");
-                let mut shots = host_codec::Shots {
+                let mut shots = host_codec::HostTwoShot {
                     bucket,
                     ranks,
                     own,
@@ -392,12 +393,12 @@ impl Bucket {
         let (codes, feedback, scales) = (&self.out, method.feedback, &mut self.scales[..]);
         let Workspace { operator, scratch, endpoint, turns, coder, .. } =
             resources.workspace(method.codec);
-        let mut step = operator::Step { bucket, codec: method.codec, pieces, codes, turns };
+        let mut step = operator::OperatorStep { bucket, codec: method.codec, pieces, codes, turns };
         let worked = match (self.values, &self.device_codec, coder) {
             (None, Some(device_codec), Some(coder)) => {
                 let (residuals, (rounding, _)) =
                     (&self.residuals, operator::settings(method.codec));
-                let mut encoder = device_codec::Codes {
+                let mut encoder = device_codec::DeviceOperator {
                     reduction,
                     pieces,
                     feedback,
@@ -413,7 +414,7 @@ impl Bucket {
             (values, ..) => {
                 let (codec, residuals) = (operator, &mut self.residuals);
                 let values = values.expect("under way");
-                let mut encoder = host_codec::Codes {
+                let mut encoder = host_codec::HostOperator {
                     pieces,
                     feedback,
                     codec,

@@ -150,7 +150,7 @@ fn of_all(parts: &Parts, coder: &mut dyn Coder) -> Result<Tables, DeviceError> {
 }
 
 /// For two-shot sums.
-pub(super) struct Shots<'a> {
+pub(super) struct DeviceTwoShot<'a> {
     pub bucket: usize,
     pub reduction: usize,
     /// Ranks of the group, and this rank's place there.
@@ -168,7 +168,7 @@ pub(super) struct Shots<'a> {
     pub residuals: &'a Residuals,
 }
 
-impl Shots<'_> {
+impl DeviceTwoShot<'_> {
     fn table(&self, part: usize) -> &Table {
         &self.device_codec.tables[self.reduction].as_ref().expect("the device takes it").0[part]
     }
@@ -223,7 +223,7 @@ fn wire(at: DevicePtr, places: &[Range<usize>]) -> DevicePtr {
     at.after(places[0].start as u64)
 }
 
-impl encoder::Shots for Shots<'_> {
+impl encoder::TwoShotCodec for DeviceTwoShot<'_> {
     fn at_once(&self) -> usize {
         usize::MAX
     }
@@ -290,7 +290,7 @@ impl encoder::Shots for Shots<'_> {
 }
 
 /// For sums of codes.
-pub(super) struct Codes<'a> {
+pub(super) struct DeviceOperator<'a> {
     pub reduction: usize,
     pub pieces: &'a [Piece],
     pub feedback: bool,
@@ -302,7 +302,7 @@ pub(super) struct Codes<'a> {
     pub residuals: &'a Residuals,
 }
 
-impl Codes<'_> {
+impl DeviceOperator<'_> {
     /// Pieces with all that belongs to them.
     fn coded(&self, pieces: &Range<usize>) -> Coded {
         let DeviceCodec { values, out, scales, .. } = *self.device_codec;
@@ -321,7 +321,7 @@ impl Codes<'_> {
     }
 }
 
-impl encoder::Codes for Codes<'_> {
+impl encoder::OperatorCodec for DeviceOperator<'_> {
     fn at_once(&self) -> usize {
         usize::MAX
     }

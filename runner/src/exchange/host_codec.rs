@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 /// For two-shot sums.
-pub(super) struct Shots<'a> {
+pub(super) struct HostTwoShot<'a> {
     pub bucket: usize,
     /// Ranks of the group, and this rank's place there.
     pub ranks: &'a [u32],
@@ -28,7 +28,7 @@ pub(super) struct Shots<'a> {
     pub residuals: &'a mut Residuals,
 }
 
-impl Shots<'_> {
+impl HostTwoShot<'_> {
     /// An error of the codec, on what the `rank`-th rank sent.
     fn fault(&self, rank: usize, source: CodecError) -> TransportError {
         Resources::fault(self.bucket, self.ranks[rank], source)
@@ -148,7 +148,7 @@ impl Shots<'_> {
     }
 }
 
-impl encoder::Shots for Shots<'_> {
+impl encoder::TwoShotCodec for HostTwoShot<'_> {
     fn at_once(&self) -> usize {
         1
     }
@@ -193,7 +193,7 @@ fn decode(codec: &dyn Codec, message: &[u8], values: &mut [f32]) -> Result<usize
 }
 
 /// For sums of codes.
-pub(super) struct Codes<'a> {
+pub(super) struct HostOperator<'a> {
     pub pieces: &'a [Piece],
     pub feedback: bool,
     pub codec: &'a Fp8,
@@ -204,7 +204,7 @@ pub(super) struct Codes<'a> {
     pub residuals: &'a mut Residuals,
 }
 
-impl encoder::Codes for Codes<'_> {
+impl encoder::OperatorCodec for HostOperator<'_> {
     fn at_once(&self) -> usize {
         1
     }

@@ -1,7 +1,7 @@
 //! MPI's all-reduce of E5M2 codes, added by an operator of ours (Oyama). A tensor's codes have one scale
 //! on all ranks, found by a small all-reduce before: sums of all ranks' values fit (APS).
 
-use super::encoder::Codes;
+use super::encoder::OperatorCodec;
 use super::memory::MessageBuffer;
 use super::pieces::{Piece, segments};
 use super::resources::Turns;
@@ -36,7 +36,7 @@ struct Progress {
 }
 
 /// A step's particulars.
-pub(super) struct Step<'a> {
+pub(super) struct OperatorStep<'a> {
     pub bucket: usize,
     pub codec: CodecKind,
     /// All of this rank's.
@@ -67,7 +67,7 @@ impl Operator {
         self.segments.len() + 1
     }
 
-    pub fn start(&mut self, step: &mut Step, scales: &mut [f32]) {
+    pub fn start(&mut self, step: &mut OperatorStep, scales: &mut [f32]) {
         let calls = std::mem::take(&mut self.progress.calls);
         let (_, scaled) = settings(step.codec);
         self.progress = Progress { calls, agreed: !scaled, ..Progress::default() };
@@ -85,8 +85,8 @@ impl Operator {
     /// Does one thing, if there is one to do.
     pub fn advance(
         &mut self,
-        step: &mut Step,
-        encoder: &mut dyn Codes,
+        step: &mut OperatorStep,
+        encoder: &mut dyn OperatorCodec,
         endpoint: &mut dyn Nonblocking,
     ) -> Result<bool, TransportError> {
         let count = step.pieces.len();
@@ -128,7 +128,7 @@ impl Operator {
     /// Finds the scales that all ranks take.
     fn agree(
         &mut self,
-        step: &mut Step,
+        step: &mut OperatorStep,
         scales: &mut [f32],
         endpoint: &mut dyn Nonblocking,
     ) -> Result<bool, TransportError> {
@@ -157,7 +157,7 @@ impl Operator {
     /// Starts calls of the segments that are encoded, in this bucket's turn.
     fn call(
         &mut self,
-        step: &mut Step,
+        step: &mut OperatorStep,
         endpoint: &mut dyn Nonblocking,
     ) -> Result<(), TransportError> {
         let process_group = self.process_groups.1;

@@ -10,7 +10,7 @@
 //! All receives are posted at the beginning. The owner encodes and decodes its own values like
 //! everybody's: the result does not depend on who owns what, and has the same bits on every rank.
 
-use super::encoder::{Lengths, Shots};
+use super::encoder::{Lengths, TwoShotCodec};
 use super::memory::MessageBuffer;
 use super::pieces::{Layout, Parts};
 use crate::transport::{Nonblocking, Request, TransportError};
@@ -47,7 +47,7 @@ struct Progress {
 }
 
 /// Where a step's messages lie.
-pub(super) struct Step<'a> {
+pub(super) struct TwoShotStep<'a> {
     pub layout: &'a Layout,
     pub out: &'a MessageBuffer,
     pub incoming: &'a MessageBuffer,
@@ -84,7 +84,7 @@ impl TwoShot {
     /// Posts all receives. `whole`: parts are encoded as a whole.
     pub fn start(
         &mut self,
-        step: &Step,
+        step: &TwoShotStep,
         whole: bool,
         endpoint: &mut dyn Nonblocking,
     ) -> Result<(), TransportError> {
@@ -117,8 +117,8 @@ impl TwoShot {
     /// wait for them.
     pub fn advance(
         &mut self,
-        step: &Step,
-        shots: &mut dyn Shots,
+        step: &TwoShotStep,
+        shots: &mut dyn TwoShotCodec,
         endpoint: &mut dyn Nonblocking,
     ) -> Result<bool, TransportError> {
         self.look(endpoint)?;
@@ -181,8 +181,8 @@ impl TwoShot {
     /// Encodes the next chunks of this rank's values and sends them to the owner of their part.
     fn encode(
         &mut self,
-        step: &Step,
-        shots: &mut dyn Shots,
+        step: &TwoShotStep,
+        shots: &mut dyn TwoShotCodec,
         endpoint: &mut dyn Nonblocking,
     ) -> Result<(), TransportError> {
         let rest = &self.order[self.progress.encoded..];
@@ -207,9 +207,9 @@ impl TwoShot {
     /// Sums the next `count` chunks of the own part over all ranks, in their order, and sends them.
     fn sum(
         &mut self,
-        step: &Step,
+        step: &TwoShotStep,
         count: usize,
-        shots: &mut dyn Shots,
+        shots: &mut dyn TwoShotCodec,
         endpoint: &mut dyn Nonblocking,
     ) -> Result<(), TransportError> {
         let first = self.progress.summed;

@@ -25,7 +25,7 @@ use super::nonblocking::{CollectiveOp, Nonblocking, ProcessGroup};
 use super::{Collective, REDUCE_MAX, ReduceOp, Transport, TransportError};
 use group::Group;
 use meeting::{Call, Meeting};
-use state::State;
+use state::SharedState;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// One rank of [`local`]. Give it to the rank's thread.
@@ -46,7 +46,7 @@ pub struct LocalTransport {
 #[derive(Debug)]
 struct Shared {
     ranks: u32,
-    state: Mutex<State>,
+    state: Mutex<SharedState>,
     /// Where each rank sleeps.
     wake: Vec<Condvar>,
     /// By rank: the number of the host that it says it is on.
@@ -86,7 +86,7 @@ pub fn local_crews(ranks: u32, crews: u32, slots: usize) -> Vec<LocalTransport> 
 pub fn local_on_hosts(hosts: &[u32], slots: usize) -> Vec<LocalTransport> {
     assert!(!hosts.is_empty(), "a run needs ranks");
     let ranks = hosts.len() as u32;
-    let state = Mutex::new(State::new(ranks, slots));
+    let state = Mutex::new(SharedState::new(ranks, slots));
     let wake = (0..ranks).map(|_| Condvar::new()).collect();
     let shared = Arc::new(Shared { ranks, state, wake, hosts: hosts.to_vec() });
     let one = |rank| LocalTransport {
@@ -103,11 +103,15 @@ pub fn local_on_hosts(hosts: &[u32], slots: usize) -> Vec<LocalTransport> {
 impl Shared {
     /// A rank that panicked says so when its transport is dropped; the lock's own poison would
     /// only hide that reason behind another panic. No code under the lock leaves half a change.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SharedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sleep<'a>(&self, rank: u32, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn sleep<'a>(
+        &self,
+        rank: u32,
+        state: MutexGuard<'a, SharedState>,
+    ) -> MutexGuard<'a, SharedState> {
         self.wake[rank as usize].wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 

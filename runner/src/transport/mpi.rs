@@ -82,7 +82,7 @@ pub struct MpiTransport {
     reduce: Vec<f64>,
     clock: ClockOffset,
     host: String,
-    state: State,
+    state: MpiState,
     threaded: bool,
     ranks_a_host: Option<u32>,
     /// The ranks of this number in all crews.
@@ -98,7 +98,7 @@ pub struct MpiTransport {
 
 /// Whether the job can still end in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum MpiState {
     Running,
     Failed,
     Finished,
@@ -128,7 +128,7 @@ impl MpiTransport {
             reduce: vec![0.0; ranks as usize * REDUCE_MAX],
             clock,
             host,
-            state: State::Running,
+            state: MpiState::Running,
             threaded,
             ranks_a_host: settings.ranks_a_host,
             peers,
@@ -158,7 +158,7 @@ impl MpiTransport {
         for slot in 0..self.slots.len() {
             self.wait_send(slot)?;
         }
-        self.state = State::Finished;
+        self.state = MpiState::Finished;
         comm::finalize()
     }
 
@@ -168,7 +168,7 @@ impl MpiTransport {
 
     fn settle<T>(&mut self, result: Result<T, TransportError>) -> Result<T, TransportError> {
         if result.is_err() {
-            self.state = State::Failed;
+            self.state = MpiState::Failed;
         }
         result
     }
@@ -349,12 +349,12 @@ impl Drop for MpiTransport {
             || self.collectives.iter().any(Option::is_some)
             || self.failed.load(Ordering::Relaxed);
         match self.state {
-            State::Finished => {}
-            State::Running if !outstanding && !std::thread::panicking() => {
+            MpiState::Finished => {}
+            MpiState::Running if !outstanding && !std::thread::panicking() => {
                 // A drop must not panic, and there is nobody left to tell.
                 let _ = comm::finalize();
             }
-            State::Running | State::Failed => abort(1),
+            MpiState::Running | MpiState::Failed => abort(1),
         }
     }
 }

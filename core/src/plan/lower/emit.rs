@@ -1,6 +1,6 @@
 //! Instructions: what to receive before an action, what to send and to sum after it.
 
-use super::lane::Stage;
+use super::lane::LaneStage;
 use super::wires::{codec_between, wire_bytes};
 use super::{Edges, Inputs};
 use crate::ids::{LaneId, MicroBatch};
@@ -13,7 +13,7 @@ use std::ops::Range;
 pub(super) struct Emit<'a> {
     inputs: &'a Inputs<'a>,
     lane: LaneId,
-    stages: &'a [Stage<'a>],
+    stages: &'a [LaneStage<'a>],
     /// Handles under which something was sent and not yet waited for.
     outstanding: Vec<bool>,
     /// Edges on which messages travel: their tags come first.
@@ -25,7 +25,7 @@ impl<'a> Emit<'a> {
     pub fn new(
         inputs: &'a Inputs,
         lane: LaneId,
-        stages: &'a [Stage],
+        stages: &'a [LaneStage],
         handles: u32,
         edges: &Edges,
     ) -> Self {
@@ -40,7 +40,7 @@ impl<'a> Emit<'a> {
         ties: u32,
     ) -> Vec<Instruction> {
         if self.inputs.data_parallel.through_first() {
-            let broadcast = |s: &Stage| Instruction::Broadcast { stage: s.id };
+            let broadcast = |s: &LaneStage| Instruction::Broadcast { stage: s.id };
             self.out.extend(self.stages.iter().map(broadcast));
         }
         let mut done = vec![0; self.stages.len()];
@@ -90,11 +90,11 @@ impl<'a> Emit<'a> {
             self.out.push(Instruction::CheckGradients);
         }
         let to = u32::from(self.inputs.schedule.updates == Updates::DoubleBuffered);
-        let update = |s: &Stage| Instruction::Optimizer { stage: s.id, from: 0, to, index: 0 };
+        let update = |s: &LaneStage| Instruction::Optimizer { stage: s.id, from: 0, to, index: 0 };
         self.out.extend(stages.iter().map(update));
     }
 
-    fn wait_reduce(&mut self, stage: &Stage) {
+    fn wait_reduce(&mut self, stage: &LaneStage) {
         if !stage.program.buckets.is_empty() {
             self.out.push(Instruction::WaitReduce { stage: stage.id });
         }
@@ -102,7 +102,7 @@ impl<'a> Emit<'a> {
 
     fn forward(
         &mut self,
-        stage: &Stage,
+        stage: &LaneStage,
         action: &Action,
         slot: u32,
         run: Instruction,
@@ -127,7 +127,7 @@ impl<'a> Emit<'a> {
 
     fn load(
         &self,
-        stage: &Stage,
+        stage: &LaneStage,
         micro_batch: MicroBatch,
         (source, region): (Source, Region),
         train: bool,
@@ -145,7 +145,7 @@ impl<'a> Emit<'a> {
 
     fn backward(
         &mut self,
-        stage: &Stage,
+        stage: &LaneStage,
         action: &Action,
         (slot, outbox): (u32, u32),
         run: Instruction,
@@ -185,7 +185,13 @@ impl<'a> Emit<'a> {
         (region, Some(Encoded { codec, values }))
     }
 
-    fn receive(&mut self, stage: &Stage, micro_batch: MicroBatch, at: (u32, u32), gradient: bool) {
+    fn receive(
+        &mut self,
+        stage: &LaneStage,
+        micro_batch: MicroBatch,
+        at: (u32, u32),
+        gradient: bool,
+    ) {
         let (ports, edges) = match gradient {
             false => (&stage.graph.receives, &stage.edges.receives),
             true => (&stage.graph.gradient_receives, &stage.edges.gradient_receives),
@@ -200,7 +206,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    fn send(&mut self, stage: &Stage, micro_batch: MicroBatch, at: (u32, u32), gradient: bool) {
+    fn send(&mut self, stage: &LaneStage, micro_batch: MicroBatch, at: (u32, u32), gradient: bool) {
         let (ports, edges) = match gradient {
             false => (&stage.graph.sends, &stage.edges.sends),
             true => (&stage.graph.gradient_sends, &stage.edges.gradient_sends),

@@ -16,7 +16,7 @@ use pipewright_core::plan::Plan;
 use std::path::Path;
 
 /// Where tensors come from and where they go.
-pub(super) struct State {
+pub(super) struct RunState {
     identity: Identity,
     split: SplitRecord,
     resume: Option<Resume>,
@@ -41,7 +41,7 @@ pub(super) struct Parts<'a> {
     pub handle: usize,
 }
 
-impl State {
+impl RunState {
     /// Finds checkpoints and weights, and refuses what does not fit the plan. Only one process
     /// `speaks` of what is odd.
     pub fn prepare(args: &RunArgs, parts: Parts, speaks: bool) -> Result<Self, Failure> {

@@ -1,7 +1,7 @@
 //! What is seen of a generation, and its end.
 
 use super::generation::{Running, Why};
-use super::{Cause, End, State, Supervisor};
+use super::{Cause, End, Supervisor, SupervisorState};
 use crate::elastic::heartbeat::{Heartbeat, now_ns, this_host};
 use crate::elastic::journal;
 use crate::elastic::straggler::Straggler;
@@ -17,23 +17,27 @@ const PROGRESS: Duration = Duration::from_secs(1);
 
 impl Supervisor<'_> {
     /// What is to be done about something that was seen.
-    pub(super) fn event(&mut self, running: Running, event: HealthEvent) -> Result<State, End> {
+    pub(super) fn event(
+        &mut self,
+        running: Running,
+        event: HealthEvent,
+    ) -> Result<SupervisorState, End> {
         match event {
             HealthEvent::Step { generation, .. } if generation != running.generation => {
-                Ok(State::Running(running))
+                Ok(SupervisorState::Running(running))
             }
             HealthEvent::Step { begun, step, .. } => {
-                Ok(State::Running(self.stepped(running, begun, step)))
+                Ok(SupervisorState::Running(self.stepped(running, begun, step)))
             }
             HealthEvent::Slow { straggler, step } => {
                 self.slow(&running, straggler, step);
-                Ok(State::Running(running))
+                Ok(SupervisorState::Running(running))
             }
             HealthEvent::Ended => self.ended(running),
             HealthEvent::Died { rank, .. } | HealthEvent::Silent { rank, dead: true, .. }
                 if running.dead.contains(&rank) =>
             {
-                Ok(State::Running(running))
+                Ok(SupervisorState::Running(running))
             }
             HealthEvent::Died { rank: process, last } => {
                 let detect_ms =
@@ -46,7 +50,7 @@ impl Supervisor<'_> {
                 eprintln!("warning: rank {rank} has said nothing for {ms} ms");
                 let generation = running.generation;
                 self.journal.write(journal::Event::Quiet { generation, rank, ms });
-                Ok(State::Running(running))
+                Ok(SupervisorState::Running(running))
             }
             HealthEvent::Silent { rank: process, .. } => {
                 let why = Why::Silent { rank: running.rank_of(process) };
@@ -115,7 +119,7 @@ impl Supervisor<'_> {
     }
 
     /// Ends what is left of a generation, and sees how it went.
-    pub(super) fn ended(&mut self, mut running: Running) -> Result<State, End> {
+    pub(super) fn ended(&mut self, mut running: Running) -> Result<SupervisorState, End> {
         let folder = self.beats(&running.nodes);
         let beats = (0..running.processes).filter_map(|process| Heartbeat::read(&folder, process));
         let mut beats: Vec<Heartbeat> = beats.filter(|b| b.generation >= running.launch).collect();

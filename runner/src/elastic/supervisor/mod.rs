@@ -61,7 +61,7 @@ enum Event {
 
 /// What it does.
 #[allow(clippy::large_enum_variant, reason = "there is one of them in a process")]
-enum State {
+enum SupervisorState {
     Deciding(Occasion),
     Running(Running),
     /// Until members change or the time has come.
@@ -198,7 +198,7 @@ impl Supervisor<'_> {
             samples_epoch: Some(job.epoch).filter(|samples| *samples > 0),
         });
         // The first members decide at once: this supervisor's own are among them.
-        let mut state = State::Parked(Instant::now() + job.times.ask);
+        let mut state = SupervisorState::Parked(Instant::now() + job.times.ask);
         loop {
             state = match self.step(state) {
                 Ok(state) => state,
@@ -208,9 +208,9 @@ impl Supervisor<'_> {
     }
 
     /// One decision or one event; `Err` with the job's end.
-    fn step(&mut self, state: State) -> Result<State, End> {
+    fn step(&mut self, state: SupervisorState) -> Result<SupervisorState, End> {
         let state = match state {
-            State::Deciding(occasion) => return self.decide(occasion),
+            SupervisorState::Deciding(occasion) => return self.decide(occasion),
             state => state,
         };
         self.bring_back();
@@ -223,7 +223,9 @@ impl Supervisor<'_> {
                 Ok(state)
             }
             Ok(Event::HealthEvent(launch, event)) => match state {
-                State::Running(running) if running.launch == launch => self.event(running, event),
+                SupervisorState::Running(running) if running.launch == launch => {
+                    self.event(running, event)
+                }
                 state => Ok(state),
             },
             Err(RecvTimeoutError::Timeout) => self.due(state),
@@ -234,43 +236,47 @@ impl Supervisor<'_> {
     }
 
     /// When something is to be done though nothing happens.
-    fn until(&self, state: &State) -> Instant {
+    fn until(&self, state: &SupervisorState) -> Instant {
         let next = match state {
-            State::Deciding(_) => Instant::now(),
-            State::Parked(moment) => *moment,
-            State::Running(running) => running.deadline().unwrap_or(self.next_question),
+            SupervisorState::Deciding(_) => Instant::now(),
+            SupervisorState::Parked(moment) => *moment,
+            SupervisorState::Running(running) => running.deadline().unwrap_or(self.next_question),
         };
         [self.debounce.due(), self.next_look()].into_iter().flatten().fold(next, Instant::min)
     }
 
     /// The time for something has come.
-    fn due(&mut self, state: State) -> Result<State, End> {
+    fn due(&mut self, state: SupervisorState) -> Result<SupervisorState, End> {
         let now = Instant::now();
         let settled = self.debounce.due().is_some_and(|due| due <= now);
         match state {
-            State::Running(running) if running.deadline().is_some_and(|due| due <= now) => {
+            SupervisorState::Running(running)
+                if running.deadline().is_some_and(|due| due <= now) =>
+            {
                 self.overdue(running)
             }
             // What comes while survivors find together is looked at when they have.
-            State::Running(running) if running.regroups.is_some() => {
+            SupervisorState::Running(running) if running.regroups.is_some() => {
                 self.debounce.hold(now + self.job.times.settle);
-                Ok(State::Running(running))
+                Ok(SupervisorState::Running(running))
             }
             // What comes while a generation ends is looked at when it has ended.
-            State::Running(running) if running.is_ending() => {
+            SupervisorState::Running(running) if running.is_ending() => {
                 self.debounce.clear();
-                Ok(State::Running(running))
+                Ok(SupervisorState::Running(running))
             }
-            State::Running(running) if settled => self.reconsider(running),
-            State::Running(running) if self.next_question <= now => {
+            SupervisorState::Running(running) if settled => self.reconsider(running),
+            SupervisorState::Running(running) if self.next_question <= now => {
                 self.next_question = now + self.job.times.ask;
                 self.question(running, Occasion::Timer)
             }
-            State::Parked(_) if settled => {
+            SupervisorState::Parked(_) if settled => {
                 let occasion = self.settled();
-                Ok(State::Deciding(occasion))
+                Ok(SupervisorState::Deciding(occasion))
             }
-            State::Parked(moment) if moment <= now => Ok(State::Deciding(Occasion::Timer)),
+            SupervisorState::Parked(moment) if moment <= now => {
+                Ok(SupervisorState::Deciding(Occasion::Timer))
+            }
             state => Ok(state),
         }
     }

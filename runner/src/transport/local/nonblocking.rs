@@ -4,7 +4,7 @@
 
 use super::group::Group;
 use super::outbox::Outbox;
-use super::state::State;
+use super::state::SharedState;
 use super::{LocalTransport, Shared, Transport};
 use crate::transport::TransportError;
 use crate::transport::nonblocking::{CollectiveOp, Nonblocking, ProcessGroup, Request};
@@ -187,7 +187,7 @@ impl LocalNonblocking {
     /// A call that has not begun: fails when it never will.
     fn call_waits(
         &self,
-        state: &mut State,
+        state: &mut SharedState,
         group: usize,
         number: u64,
     ) -> Result<(), TransportError> {
@@ -203,7 +203,7 @@ impl LocalNonblocking {
     }
 }
 
-impl State {
+impl SharedState {
     fn group(&mut self, hub: usize, process_group: usize) -> &mut Group {
         &mut self.hubs[hub].process_groups[process_group].1
     }

@@ -7,7 +7,7 @@ use super::outbox::Outbox;
 use crate::transport::TransportError;
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct SharedState {
     pub outboxes: Vec<Outbox>,
     pub meeting: Meeting,
     pub groups: Vec<Group>,
@@ -19,7 +19,7 @@ pub(super) struct State {
     abort: Option<(u32, String)>,
 }
 
-impl State {
+impl SharedState {
     pub(super) fn new(ranks: u32, slots: usize) -> Self {
         Self {
             outboxes: (0..ranks).map(|_| Outbox::new(slots)).collect(),

@@ -14,7 +14,7 @@ use super::comm::Comm;
 use super::request::Wait;
 use super::start::clock;
 use super::ulfm::{LETTING_GO, Ulfm, ulfm};
-use super::{MpiTransport, REDUCE_MAX, Settings, State};
+use super::{MpiState, MpiTransport, REDUCE_MAX, Settings};
 use crate::transport::TransportError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +70,7 @@ impl MpiTransport {
     /// # Errors
     /// When MPI does not let go of something, or cannot survive.
     pub fn withdraw(&mut self) -> Result<(), TransportError> {
-        self.state = State::Failed;
+        self.state = MpiState::Failed;
         let Some(survivors) = &self.survivors else {
             return Err(TransportError::Lost { call: "MPIX_Comm_revoke" });
         };
@@ -125,7 +125,7 @@ impl MpiTransport {
         (self.rank, self.ranks) = (place, ranks);
         self.clock = clock(&self.control, (place, ranks), (&self.host, self.measure_clock))?;
         self.reduce = vec![0.0; ranks as usize * REDUCE_MAX];
-        self.state = State::Running;
+        self.state = MpiState::Running;
         Ok(true)
     }
 
@@ -137,7 +137,7 @@ impl MpiTransport {
         if let Some(Survivors { all, .. }) = &self.survivors {
             all.asleep().recv(0, END, &mut [])?;
         }
-        self.state = State::Running;
+        self.state = MpiState::Running;
         Ok(())
     }
 

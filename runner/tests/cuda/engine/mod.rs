@@ -55,7 +55,10 @@ fn train_and(
         let losses = (0..plan.steps).map(step).collect();
         rank.fetch_lasting();
         let persistent_state = rank.persistent_state();
-        (losses, persistent_state.iter().map(|t| (t.name.clone(), rank.values(t).to_vec())).collect())
+        (
+            losses,
+            persistent_state.iter().map(|t| (t.name.clone(), rank.values(t).to_vec())).collect(),
+        )
     };
     std::thread::scope(|scope| {
         let start = |transport| scope.spawn(|| on_rank(transport, &data));
@@ -100,7 +103,8 @@ fn trains_like_the_processor(make: &Make) {
                 }
             }
             // Adam makes whole steps of gradients that are zero but for rounding: biases before norms.
-            let compared = persistent_state.iter().zip(of_device).filter(|_| !optimizer.starts_with("adam"));
+            let compared =
+                persistent_state.iter().zip(of_device).filter(|_| !optimizer.starts_with("adam"));
             for ((name, values), (_, found)) in compared {
                 let most = values.iter().fold(1e-3_f32, |most, value| most.max(value.abs()));
                 let far = values.iter().zip(found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);

@@ -86,7 +86,9 @@ fn alike(what: &str, plan: &Plan) {
     let (plainly, with_graphs) = (train(plan, &plain), train(plan, &recorded));
     for (rank, ((expected, _), (found, graphs))) in plainly.iter().zip(&with_graphs).enumerate() {
         assert_eq!(expected.losses, found.losses, "{what}: losses of rank {rank}");
-        for ((name, expected), (_, found)) in expected.persistent_state.iter().zip(&found.persistent_state) {
+        for ((name, expected), (_, found)) in
+            expected.persistent_state.iter().zip(&found.persistent_state)
+        {
             assert!(expected == found, "{what}: `{name}` of rank {rank}");
         }
         let graphs = graphs.as_ref().unwrap();
