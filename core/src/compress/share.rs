@@ -1,4 +1,4 @@
-//! What one rank of a group does for the sum of a bucket, and the memory that it takes.
+//! One rank's share of the work for the sum of a bucket, and the memory that it takes.
 //!
 //! Flat: the group's ranks exchange encoded values with each other. Hierarchical: a host's ranks sum
 //! in single precision first, and only sums travel encoded between hosts, on as many **shards** side by side

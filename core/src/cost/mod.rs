@@ -1,6 +1,6 @@
-//! What things take: clusters and links, roofline and measured node times; in closed form
-//! collectives, training state, PyTorch's parallel forms, transformers and Takisawa's pipeline;
-//! and the fit of all these numbers to measurements.
+//! Costs: clusters and links, roofline and measured node times; in closed form collectives,
+//! training state, PyTorch's parallel forms, transformers and Takisawa's pipeline; and the fit of
+//! all these numbers to measurements.
 
 pub mod calibrate;
 mod cluster;

@@ -1,4 +1,4 @@
-//! How what ranks send each other is encoded.
+//! Encodings of the gradients and activations that ranks send each other.
 
 use super::PlanError;
 use super::training::is_default;

@@ -1,4 +1,4 @@
-//! What happened when: predicted by [`crate::simulate`] or measured by the runner, in one type.
+//! Timelines, predicted by [`crate::simulate`] or measured by the runner, in one type.
 
 pub mod causes;
 pub mod chrome;

@@ -1,4 +1,4 @@
-//! What error feedback carries, in files of its own: one a rank.
+//! Error-feedback residuals in files of their own: one a rank.
 
 use super::{CheckpointError, FileRecord, Manifest};
 use crate::execute::{Rank, residual_param};

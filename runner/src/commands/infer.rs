@@ -1,4 +1,4 @@
-//! What `eval` and `predict` share: a network with weights, on ranks that only make forward passes.
+//! Inference, for `eval` and `predict`: a network with weights, on ranks that only make forward passes.
 
 use crate::args::{InferArgs, NamedSplit};
 use crate::data::{DataError, DataSet, Split};

@@ -1,4 +1,4 @@
-//! How many classes a data set has, looked up without a model.
+//! Number of classes of a data set, found without a model.
 
 use super::column::{Array, Column};
 use super::split_part::SplitPart;

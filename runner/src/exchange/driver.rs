@@ -1,4 +1,4 @@
-//! Who calls the engine: a thread of its own, or the caller while it waits.
+//! The engine's driver: a thread of its own, or the caller while it waits.
 
 use super::engine::{Engine, Start};
 use crate::transport::TransportError;

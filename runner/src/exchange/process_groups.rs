@@ -1,4 +1,4 @@
-//! Which ranks a bucket's messages and calls go among.
+//! Process groups of a bucket's messages and calls.
 
 use super::BucketSpec;
 use crate::transport::ProcessGroup;

@@ -1,5 +1,4 @@
-//! What codecs lost and the next step makes up for: the bucket's, whatever codec it has and whoever
-//! encodes.
+//! Residuals of error feedback: one store a bucket, whatever codec it has, on the host or on the device.
 
 use super::pieces::{Parts, Piece};
 use crate::device::{Coder, DeviceError, DevicePtr};

@@ -1,4 +1,4 @@
-//! What all buckets use in turn: messages, codecs, room to compute in.
+//! Resources that all buckets use in turn: messages, codecs, scratch memory.
 
 use crate::device::Coder;
 use crate::transport::{Nonblocking, TransportError};

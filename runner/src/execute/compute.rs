@@ -1,4 +1,4 @@
-//! What a rank computes: kernels of passes, updates of parameters.
+//! Computations of a rank: kernels of passes, updates of parameters.
 
 use super::arena::{Arena, Slices};
 use super::error::StepFault;

@@ -1,4 +1,4 @@
-//! What replicas of the pipeline, and copies of a stage in it, do together.
+//! Data parallelism: collectives of the pipeline's replicas, and of copies of a stage in it.
 
 use super::error::StepFault;
 use super::gradients::{IntraNode, Sum};

@@ -1,4 +1,4 @@
-//! What error feedback carries from step to step, by parameter: for checkpoints.
+//! Error-feedback state by parameter, for checkpoints.
 //!
 //! A rank's own loss of a parameter's gradient is `fc1.weight@residual@rank-3`; what the sum lost that
 //! this rank made of its part is `fc1.weight@sum-residual@rank-3`. Both have the parameter's shape and

@@ -1,4 +1,4 @@
-//! Which computations of a stage a device does together: found once, from the program alone.
+//! Kernel fusion: groups of a stage's computations that a device does together, found once, from the program alone.
 //!
 //! A value that only the next link reads is not stored. Who else reads it is read from the kernels' operands:
 //! transient memory is one action's, so its last reader is in the same action, and what lies there later

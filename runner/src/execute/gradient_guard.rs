@@ -1,5 +1,4 @@
-//! What all ranks say together of a step's gradient before it is applied: how long it is, and whether
-//! it is finite.
+//! Gradient norm and finite check, common to all ranks, before a step is applied.
 //!
 //! Clipping by the common length (Pascanu et al. 2013) is as PyTorch's `clip_grad_norm_` does it:
 //! `scale = min(1, limit / (norm + 1e-6))`. Each parameter's sum of squares is made by the rank that

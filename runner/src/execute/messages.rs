@@ -1,4 +1,4 @@
-//! What ranks send each other: from host to host, or from device to device where these can talk.
+//! Messages between ranks: from host to host, or from device to device where these can talk.
 
 use super::error::StepFault;
 use super::rank::{Rank, StepCounts};

@@ -1,4 +1,4 @@
-//! Where a rank is, told to whoever watches over it.
+//! A hook that hears a rank's phase within a step.
 
 use super::fault_injection::InjectedFault;
 use pipewright_core::elastic::Origin;

@@ -1,4 +1,4 @@
-//! What happened when, on one rank; and the ranks' records joined into a trace.
+//! The recorder of a rank's spans, and the merge of all ranks' records into a trace.
 
 use pipewright_core::ids::{LaneId, StageId};
 use pipewright_core::plan::{Instruction, Program};

@@ -1,4 +1,4 @@
-//! Whether the replicas of a stage still have the same weights.
+//! The check that replicas of a stage have the same weights.
 //!
 //! Replicas begin alike, add up the same gradients and change alike, so their tensors have the same
 //! bits after every step; where they have not, a memory or a processor has failed without a word. Now

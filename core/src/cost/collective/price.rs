@@ -1,5 +1,5 @@
-//! What a sum of gradients takes, as the runner does it: plain, encoded in two shots or by MPI
-//! operator, flat or by hosts.
+//! Time of a sum of gradients as the runner does it: plain, in two shots or by MPI operator, flat or
+//! hierarchical.
 //!
 //! | symbol | meaning |
 //! |---|---|

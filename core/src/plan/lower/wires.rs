@@ -1,4 +1,4 @@
-//! Where values between stages lie while they are encoded.
+//! Buffers for encoded values between stages.
 
 use super::Inputs;
 use super::lane::LaneStage;

@@ -1,4 +1,4 @@
-//! Which kernel computes what.
+//! Dispatch of computations to kernels.
 
 use super::{
     activation, attention, broadcast, conv, dropout, elementwise, embedding, layout, linear,

@@ -1,4 +1,4 @@
-//! What a run begins with and what it keeps: initial weights, checkpoints.
+//! State that a run begins with and keeps: initial weights, checkpoints.
 
 use crate::args::RunArgs;
 use crate::checkpoint::{

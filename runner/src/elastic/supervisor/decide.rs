@@ -1,4 +1,4 @@
-//! What the members and the policy say, and what follows.
+//! Decisions on a change of members: the policy's answer, and the next state.
 
 use super::{End, Running, Supervisor, SupervisorState};
 use crate::elastic::journal::{self, Event, members};

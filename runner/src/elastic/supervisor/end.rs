@@ -1,4 +1,4 @@
-//! How a generation ended, and how the job does.
+//! Ends of a generation, and of the job.
 
 use super::generation::{BEATS, Running, Why};
 use super::{Cause, End, Supervisor, SupervisorState};

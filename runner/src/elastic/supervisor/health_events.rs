@@ -1,4 +1,4 @@
-//! What is seen of a generation, and its end.
+//! Health events of a generation, and its end.
 
 use super::generation::{Running, Why};
 use super::{Cause, End, Supervisor, SupervisorState};

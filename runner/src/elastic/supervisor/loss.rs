@@ -1,4 +1,4 @@
-//! What is done about the loss of a rank.
+//! Recovery from the loss of a rank.
 //!
 //! *Relaunch* ends what is left and starts everybody anew: any MPI can, and the place of a process that
 //! died on a machine that lives is filled at once. *Shrink* has the survivors go on: they find each

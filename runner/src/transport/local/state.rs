@@ -1,4 +1,4 @@
-//! What all ranks see, under one lock.
+//! State that all ranks share, under one lock.
 
 use super::group::Group;
 use super::meeting::Meeting;

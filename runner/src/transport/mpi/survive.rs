@@ -1,4 +1,4 @@
-//! What an MPI transport does about the loss of a rank, where the library survives that.
+//! Recovery of an MPI transport from the loss of a rank, where the library survives that.
 //!
 //! ```text
 //! a call fails: Lost --> withdraw    every rank's calls fail from now on; memory is free again

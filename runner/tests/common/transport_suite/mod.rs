@@ -1,4 +1,4 @@
-//! What every transport must do. A case is run by all ranks at once and panics on the rank that
+//! Conformance of transports. A case is run by all ranks at once and panics on the rank that
 //! sees something wrong. `training/transport_local.rs` and `mpi/transport.rs` run the same cases.
 
 pub mod endings;

@@ -1,4 +1,4 @@
-//! What waits for what between GPUs, and how it ends when something goes wrong.
+//! Order of waits between GPUs, and their ends when something goes wrong.
 
 use super::device;
 use super::wires::Emulated;

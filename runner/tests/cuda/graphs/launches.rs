@@ -1,5 +1,5 @@
-//! What chains spare, counted: launches of a step's passes, and bytes of activations and their gradients that
-//! these read and write. `docs/gpu.md` has the numbers.
+//! Savings of fused groups, counted: launches of a step's passes, and bytes of activations and their gradients
+//! that these read and write. `docs/gpu.md` has the numbers.
 
 use crate::common::draft;
 use pipewright_core::graph::autodiff::ComputationKind::{Forward, InputGradient};

@@ -1,4 +1,4 @@
-//! What a recorder does with sequences of commands.
+//! Graph replay of sequences of commands.
 
 use super::lazy::Lazy;
 use pipewright_runner::device::cuda::kernels::DevicePtr;

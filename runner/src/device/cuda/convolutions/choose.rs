@@ -1,4 +1,4 @@
-//! What cuDNN takes for a shape.
+//! Choice of cuDNN's algorithm for a shape.
 
 use super::Key;
 use super::description::{Answer, Description, pick};

@@ -1,4 +1,4 @@
-//! What becomes matrix products: linear layers, products, convolutions and transposed ones.
+//! Computations by matrix product: linear layers, products, convolutions and transposed ones.
 
 mod step;
 

@@ -1,4 +1,4 @@
-//! What a chain of computations becomes.
+//! Kernels of fused groups.
 //!
 //! | chain | kernels |
 //! |---|---|

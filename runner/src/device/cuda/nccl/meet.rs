@@ -1,4 +1,4 @@
-//! Whether all ranks can take part, and how they find each other.
+//! Rendezvous for NCCL: the check that all ranks can take part, and the exchange of unique ids.
 
 use super::abort::Limits;
 use super::library::Api;

@@ -1,4 +1,4 @@
-//! Who sends to whom, and who sums together: a communicator each.
+//! Communicators of a plan: one for each pair of ranks that send, and for each group that sums.
 //!
 //! NCCL has no tags: what two ranks send each other in a communicator arrives in the order in which it was
 //! sent, and a call that waits for its peer holds up those behind it. So every edge of the plan has a

@@ -1,5 +1,4 @@
-//! What communicators, streams and events are asked for: by NCCL and the driver, or by what tests have in
-//! their place.
+//! Communicators, streams and events behind one trait: NCCL and the driver, or their stand-in in tests.
 
 use crate::transport::Collective;
 use pipewright_core::plan::Region;
