@@ -34,7 +34,7 @@ pub fn simulate_chain(
     // Lanes that wait for each other are the programs' to explain.
     let steps = lanes.as_mut_slice();
     run.all(|lane, _, needs, moments| steps[lane.index()].act(needs, moments)).ok()?;
-    let mut reductions = Reductions::new(inputs.cluster, copies, (lanes.len(), 1));
+    let mut reductions = Reductions::new(inputs.cluster, copies, lanes.len(), 1);
     let lanes = (0..).map(LaneId).zip(lanes).zip(programs).map(|((lane, mut steps), program)| {
         let now = steps.update(lane, program, stages, &mut reductions);
         let taken = program.stages.iter().flat_map(|stage| run.taken(stage.stage));

@@ -112,7 +112,7 @@ impl<'a> Machine<'a> {
         let woken = (0..lanes.len() as u32).rev().map(LaneId).collect();
         let mail = vec![Mail::default(); tags * simulated];
         let meeting = Meeting::new(programs, cluster, lanes.len());
-        let reductions = Reductions::new(cluster, copies, (lanes.len(), simulated));
+        let reductions = Reductions::new(cluster, copies, lanes.len(), simulated);
         Self {
             programs,
             copies,

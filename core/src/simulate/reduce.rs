@@ -52,7 +52,7 @@ struct Call {
 
 impl<'a> Reductions<'a> {
     /// For `lanes` simulated lanes of `replicas` simulated replicas.
-    pub fn new(cluster: &'a Cluster, copies: Copies, (lanes, replicas): (usize, usize)) -> Self {
+    pub fn new(cluster: &'a Cluster, copies: Copies, lanes: usize, replicas: usize) -> Self {
         // Lanes of all replicas, whether they are simulated or not.
         let all = (lanes / replicas.max(1)) as u32 * copies.data_parallel.replicas;
         let on_node = u64::from(all.min(cluster.ranks_per_node));

@@ -101,8 +101,10 @@ impl FaultSchedule {
     /// What is to happen now, if anything.
     pub fn due(
         &self,
-        (rank, generation): (u32, u64),
-        (place, step): (StepPhase, u64),
+        rank: u32,
+        generation: u64,
+        place: StepPhase,
+        step: u64,
     ) -> Option<FaultAction> {
         let hit = |fault: &&ScheduledFault| {
             (fault.rank, fault.generation, fault.place) == (rank, generation, place)
@@ -124,16 +126,16 @@ mod tests {
     #[test]
     fn faults_are_read() {
         let faults: FaultSchedule = "2:optimizer:5,0:all-reduce:1:stop@3".parse().unwrap();
-        assert_eq!(faults.due((2, 1), (StepPhase::Optimizer, 4)), None);
-        assert_eq!(faults.due((2, 1), (StepPhase::Optimizer, 6)), Some(FaultAction::Kill));
-        assert_eq!(faults.due((2, 2), (StepPhase::Optimizer, 6)), None, "it came back");
-        assert_eq!(faults.due((0, 3), (StepPhase::AllReduce, 1)), Some(FaultAction::Stop));
-        assert_eq!(faults.due((0, 3), (StepPhase::Recv, 1)), None);
+        assert_eq!(faults.due(2, 1, StepPhase::Optimizer, 4), None);
+        assert_eq!(faults.due(2, 1, StepPhase::Optimizer, 6), Some(FaultAction::Kill));
+        assert_eq!(faults.due(2, 2, StepPhase::Optimizer, 6), None, "it came back");
+        assert_eq!(faults.due(0, 3, StepPhase::AllReduce, 1), Some(FaultAction::Stop));
+        assert_eq!(faults.due(0, 3, StepPhase::Recv, 1), None);
         let faults: FaultSchedule = "1:forward:5:nan:2,2:committed:3:slow:10".parse().unwrap();
-        let nan = |step| faults.due((1, 1), (StepPhase::Forward, step)).is_some();
+        let nan = |step| faults.due(1, 1, StepPhase::Forward, step).is_some();
         assert_eq!([4, 5, 6, 7].map(nan), [false, true, true, false]);
         let slow = Some(FaultAction::InjectedFault(InjectedFault::Slow(10)));
-        assert_eq!(faults.due((2, 1), (StepPhase::Committed, 4)), slow);
+        assert_eq!(faults.due(2, 1, StepPhase::Committed, 4), slow);
         for (text, why) in [
             ("", "no rank"),
             ("1:nowhere:2", "no place `nowhere`"),

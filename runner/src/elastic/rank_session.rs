@@ -181,8 +181,7 @@ impl ProgressHook for RankSession {
         if place == StepPhase::Committed {
             self.beating.commit(step);
         }
-        let me = (self.rank, self.fence.generation());
-        let action = self.faults.due(me, (place, step))?;
+        let action = self.faults.due(self.rank, self.fence.generation(), place, step)?;
         let again = matches!(action, FaultAction::NotFinite(_));
         if !again && self.hit.swap(true, Ordering::Relaxed) {
             return None;

@@ -81,7 +81,8 @@ impl Bucket {
         let pieces: Vec<Piece> = parts.iter().flatten().flatten().cloned().collect();
         let buffers = share.buffers(&spec.reductions);
         let calls = Vec::with_capacity(process_groups.reduce.len());
-        let residuals = Residuals::new(share.residuals(&spec.reductions), &parts, share.part());
+        let (worker, server) = share.residuals(&spec.reductions);
+        let residuals = Residuals::new(worker, server, &parts, share.part());
         Self {
             number,
             reductions: spec.reductions.clone(),
@@ -89,7 +90,7 @@ impl Bucket {
             two_shot: (process_groups.two_shot)
                 .map(|process_group| TwoShot::new(&share, &parts, process_group, tag)),
             operator: (process_groups.scales.zip(process_groups.codes))
-                .map(|process_groups| Operator::new(&pieces, share.across.len(), process_groups)),
+                .map(|(scales, codes)| Operator::new(&pieces, share.across.len(), scales, codes)),
             out: MessageBuffer::new(buffers.out as usize),
             incoming: MessageBuffer::new(buffers.incoming as usize),
             scales: vec![0.0; (buffers.scales / 4) as usize],
@@ -124,7 +125,8 @@ impl Bucket {
     /// `marks`: see [`There`]; `inside`: whether devices sum what hosts sum first.
     pub fn take_scratch(
         &mut self,
-        (values, intra_node): (DevicePtr, bool),
+        values: DevicePtr,
+        intra_node: bool,
         marks: [usize; 2],
         coder: &mut dyn Coder,
     ) -> Result<(), DeviceError> {

@@ -182,7 +182,8 @@ impl DeviceTwoShot<'_> {
     /// Refuses messages of the `rank`-th rank that are not as long as values of these chunks are.
     fn check(
         &self,
-        (rank, part): (usize, usize),
+        rank: usize,
+        part: usize,
         chunks: &Range<usize>,
         lengths: impl Iterator<Item = usize>,
     ) -> Result<(), TransportError> {
@@ -257,7 +258,7 @@ impl encoder::TwoShotCodec for DeviceTwoShot<'_> {
             if rank == own {
                 coded.wire = wire(self.device_codec.out, &layout.first[own]);
             } else {
-                self.check((rank, own), &chunks, lengths.iter().copied())?;
+                self.check(rank, own, &chunks, lengths.iter().copied())?;
                 self.hand_over(span(&layout.arriving[rank], &chunks))?;
                 coded.wire = wire(self.device_codec.incoming, &layout.arriving[rank]);
             }
@@ -281,7 +282,7 @@ impl encoder::TwoShotCodec for DeviceTwoShot<'_> {
         lengths: &[usize],
     ) -> Result<(), TransportError> {
         let places = &self.layout.sums[part];
-        self.check((part, part), &chunks, lengths.iter().copied())?;
+        self.check(part, part, &chunks, lengths.iter().copied())?;
         self.hand_over(span(places, &chunks))?;
         let mut coded = self.coded(part, &chunks);
         coded.wire = wire(self.device_codec.incoming, places);

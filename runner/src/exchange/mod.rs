@@ -150,7 +150,7 @@ impl Exchange {
         let threaded = endpoint.threaded();
         let lossy = buckets.iter().flat_map(|spec| &spec.reductions).filter(|r| !r.is_plain());
         let kinds = lossy.map(|reduction| reduction.method.codec);
-        let resources = Resources::new(endpoint, coder, (all.len(), buckets.len()), kinds)
+        let resources = Resources::new(endpoint, coder, all.len(), buckets.len(), kinds)
             .map_err(|source| TransportError::Codec { bucket: 0, rank, source })?;
         let bytes = made.iter().map(Bucket::bytes).sum();
         let known = |(bucket, spec): (&Bucket, &BucketSpec)| Known {
@@ -326,8 +326,8 @@ fn take_scratch(
 ) -> Result<Box<dyn Coder>, TransportError> {
     let count = buckets.len();
     for (number, (bucket, place)) in buckets.iter_mut().zip(values).enumerate() {
-        let values = (coder.arena(*place), intra_node);
-        bucket.take_scratch(values, [number, count + number], &mut *coder)?;
+        let values = coder.arena(*place);
+        bucket.take_scratch(values, intra_node, [number, count + number], &mut *coder)?;
     }
     Ok(coder)
 }

@@ -14,8 +14,10 @@ use std::ops::Range;
 
 /// What stays the same from step to step.
 pub(super) struct Operator {
-    /// Process groups of the calls that find scales, and of those that add codes.
-    process_groups: (usize, usize),
+    /// Process group of the calls that find scales.
+    scales: usize,
+    /// Process group of the calls that add codes.
+    codes: usize,
     /// Ranks whose values are added.
     terms: u32,
     /// What one call takes.
@@ -55,11 +57,11 @@ pub(super) fn settings(codec: CodecKind) -> (Rounding, bool) {
 }
 
 impl Operator {
-    pub fn new(pieces: &[Piece], terms: usize, process_groups: (usize, usize)) -> Self {
+    pub fn new(pieces: &[Piece], terms: usize, scales: usize, codes: usize) -> Self {
         let segments = segments(pieces);
         let calls = VecDeque::with_capacity(segments.len());
         let progress = Progress { calls, ..Progress::default() };
-        Self { process_groups, terms: terms as u32, segments, progress }
+        Self { scales, codes, terms: terms as u32, segments, progress }
     }
 
     /// Calls under way at a time, at most.
@@ -73,12 +75,12 @@ impl Operator {
         self.progress = Progress { calls, agreed: !scaled, ..Progress::default() };
         if scaled {
             scales.fill(0.0);
-            step.turns.queue(self.process_groups.0, step.bucket);
+            step.turns.queue(self.scales, step.bucket);
         } else {
             scales.fill(1.0);
         }
         if !self.segments.is_empty() {
-            step.turns.queue(self.process_groups.1, step.bucket);
+            step.turns.queue(self.codes, step.bucket);
         }
     }
 
@@ -132,7 +134,7 @@ impl Operator {
         scales: &mut [f32],
         endpoint: &mut dyn Nonblocking,
     ) -> Result<bool, TransportError> {
-        let process_group = self.process_groups.0;
+        let process_group = self.scales;
         let Some(request) = &self.progress.agreeing else {
             if !step.turns.has_turn(process_group, step.bucket) {
                 return Ok(false);
@@ -160,7 +162,7 @@ impl Operator {
         step: &mut OperatorStep,
         endpoint: &mut dyn Nonblocking,
     ) -> Result<(), TransportError> {
-        let process_group = self.process_groups.1;
+        let process_group = self.codes;
         while let Some(segment) = self.segments.get(self.progress.started)
             && segment.end <= self.progress.encoded
             && step.turns.has_turn(process_group, step.bucket)

@@ -82,7 +82,7 @@ impl DeviceResiduals {
 
 impl Residuals {
     /// For so many values of a worker, and of the server of part `own`.
-    pub fn new((worker, server): (usize, usize), parts: &Parts, own: usize) -> Self {
+    pub fn new(worker: usize, server: usize, parts: &Parts, own: usize) -> Self {
         let first = parts.get(own).into_iter().flatten().flatten().next();
         let own = first.map_or(0, |piece| piece.at);
         let host = HostResiduals { worker: vec![0.0; worker], server: vec![0.0; server] };

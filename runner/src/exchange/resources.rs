@@ -63,7 +63,8 @@ impl Resources {
     pub fn new(
         endpoint: Box<dyn Nonblocking>,
         coder: Option<Box<dyn Coder>>,
-        (process_groups, buckets): (usize, usize),
+        process_groups: usize,
+        buckets: usize,
         kinds: impl Iterator<Item = CodecKind>,
     ) -> Result<Self, CodecError> {
         let mut codecs: Vec<(CodecKind, Box<dyn Codec>)> = vec![];

@@ -158,7 +158,9 @@ impl<'a, T: Transport> Rank<'a, T> {
     pub(super) fn pass(
         &mut self,
         action: Action,
-        (slot, outbox, version): (u32, u32, u32),
+        slot: u32,
+        outbox: u32,
+        version: u32,
         batch: Batch,
     ) -> Pass {
         let at = self.program.stages.iter().position(|s| s.stage == action.stage);
@@ -176,18 +178,13 @@ impl<'a, T: Transport> Rank<'a, T> {
         let kernels = &stage.kernels[first..first + stored.len()];
         match kernels {
             [kernel] => self.kernel(stage, kernel, pass),
-            _ => self.chain(stage, (kernels, &stored), pass),
+            _ => self.chain(stage, kernels, &stored, pass),
         }
         kernels.len()
     }
 
     /// Several computations on the device; of their values those are written that are to be stored.
-    fn chain(
-        &mut self,
-        stage: &StageProgram,
-        (kernels, stored): (&[Kernel], &[bool]),
-        pass: &Pass,
-    ) {
+    fn chain(&mut self, stage: &StageProgram, kernels: &[Kernel], stored: &[bool], pass: &Pass) {
         let inputs: SmallVec<[Slices<&TensorSpec>; 4]> =
             kernels.iter().map(|kernel| self.inputs(kernel)).collect();
         let places: SmallVec<[KernelPlaces; 4]> =
@@ -313,7 +310,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     }
 
     /// Update `index` of this step makes version `to` of the parameters from version `from`.
-    pub(super) fn update(&mut self, stage: StageId, (from, to): (u32, u32), index: u32) {
+    pub(super) fn update(&mut self, stage: StageId, from: u32, to: u32, index: u32) {
         let program = self.program;
         let stage = program.stage(stage).expect("lowering put the stage on this lane");
         let step = self.step;

@@ -67,9 +67,9 @@ impl<T: Transport> Rank<'_, T> {
         let ranks: Vec<Vec<u32>> =
             groups.iter().map(|ranks| ranks.iter().map(|rank| rank.0).collect()).collect();
         self.transport.connect(&ranks, self.program.collectives as usize)?;
-        let parts = (self.plan, self.program);
-        let device = (self.arena.talks(), || self.arena.coder());
-        self.gradients.connect(&mut self.transport, parts, groups, device)
+        let (plan, program, talks) = (self.plan, self.program, self.arena.talks());
+        let coder = || self.arena.coder();
+        self.gradients.connect(&mut self.transport, plan, program, groups, talks, coder)
     }
 
     /// Starts to sum a bucket of a stage.
@@ -86,8 +86,8 @@ impl<T: Transport> Rank<'_, T> {
                         self.arena.compute(&[], &[bucket.region], |device| device.mark(mark));
                     }
                     Some(IntraNode { group, shards }) => {
-                        let place = (group, bucket.slot, mark);
-                        self.arena.reduce_intra_node(place, bucket.region, shards);
+                        let slot = bucket.slot;
+                        self.arena.reduce_intra_node(group, slot, mark, bucket.region, shards);
                     }
                 }
                 self.arena.check()?;

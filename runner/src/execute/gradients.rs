@@ -126,9 +126,11 @@ impl Gradients {
     pub fn connect<T: Transport>(
         &mut self,
         transport: &mut T,
-        (plan, program): (&Plan, &Program),
+        plan: &Plan,
+        program: &Program,
         groups: &[Vec<LaneId>],
-        (talk, coder): (bool, impl FnOnce() -> Result<Option<Box<dyn Coder>>, DeviceError>),
+        talk: bool,
+        coder: impl FnOnce() -> Result<Option<Box<dyn Coder>>, DeviceError>,
     ) -> Result<(), TransportError> {
         let communication = &plan.communication;
         // The same answer on all ranks, whatever stages they have.

@@ -21,7 +21,8 @@ impl<T: Transport> Rank<'_, T> {
 
     pub(super) fn receive(
         &mut self,
-        (from, tag): (LaneId, u32),
+        from: LaneId,
+        tag: u32,
         region: Region,
         decode: Option<Encoded>,
         counts: &mut StepCounts,
@@ -29,7 +30,7 @@ impl<T: Transport> Rank<'_, T> {
         let from = self.replica.peer(from);
         let end = self.waiting(Wait::Message, |rank| {
             if rank.goes_directly(decode) {
-                rank.arena.receive((from, tag), region);
+                rank.arena.receive(from, tag, region);
                 return Ok(());
             }
             rank.transport.recv(from, tag, rank.arena.raw_mut(region))
@@ -60,7 +61,7 @@ impl<T: Transport> Rank<'_, T> {
         self.recorder.sent(tag, self.transport.now_ns());
         let to = self.replica.peer(to);
         match self.goes_directly(encode) {
-            true => self.arena.send((to, tag), region, handle),
+            true => self.arena.send(to, tag, region, handle),
             false => self.send(to, tag, region, handle)?,
         }
         Ok(())

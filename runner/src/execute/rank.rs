@@ -344,10 +344,10 @@ impl<'a, T: Transport> Rank<'a, T> {
             }
             Instruction::Load { .. } => {}
             Instruction::Recv { from, tag, region, decode } => {
-                self.receive((from, tag), region, decode, counts)?;
+                self.receive(from, tag, region, decode, counts)?;
             }
             Instruction::Run { action, slot, outbox, version, reduces } => {
-                let pass = self.pass(action, (slot, outbox, version), batch);
+                let pass = self.pass(action, slot, outbox, version, batch);
                 self.working(Work::Run(action), counts, |rank, counts| {
                     rank.run(action, &pass, reduces, counts)
                 })?;
@@ -379,7 +379,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             }
             Instruction::Optimizer { stage, from, to, index } => {
                 self.working(Work::Optimizer(stage), counts, |rank, _| {
-                    rank.update(stage, (from, to), index);
+                    rank.update(stage, from, to, index);
                     Ok(())
                 })?;
             }

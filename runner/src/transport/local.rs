@@ -163,7 +163,7 @@ impl LocalTransport {
     }
 
     /// Waits for all, does this rank's share of the work, waits for the others' shares.
-    fn try_wait_collective(&self, (group, call): (usize, u64)) -> Result<(), TransportError> {
+    fn try_wait_collective(&self, group: usize, call: u64) -> Result<(), TransportError> {
         let mut state = self.shared.lock();
         let share = loop {
             state.alive()?;
@@ -335,8 +335,8 @@ impl Transport for LocalTransport {
     }
 
     fn wait_collective(&mut self, slot: usize) -> Result<(), TransportError> {
-        let Some(at) = self.collectives[slot].take() else { return Ok(()) };
-        let result = self.try_wait_collective(at);
+        let Some((group, call)) = self.collectives[slot].take() else { return Ok(()) };
+        let result = self.try_wait_collective(group, call);
         self.settle(result)
     }
 

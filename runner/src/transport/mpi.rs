@@ -318,10 +318,17 @@ impl Transport for MpiTransport {
         requests: usize,
     ) -> Result<Box<dyn Nonblocking>, TransportError> {
         let (threaded, failed) = (self.threaded, self.failed.clone());
-        let room = (process_groups, requests);
         let losses = self.survivors.as_ref().map(Survivors::losses);
-        let made =
-            MpiNonblocking::new(&self.control, room, self.in_place, (threaded, losses), failed);
+        let (world, in_place) = (&self.control, self.in_place);
+        let made = MpiNonblocking::new(
+            world,
+            process_groups,
+            requests,
+            in_place,
+            threaded,
+            losses,
+            failed,
+        );
         Ok(Box::new(self.settle(made)?))
     }
 

@@ -64,7 +64,7 @@ impl<'a> Emit<'a> {
                     if let Instruction::Run { outbox, .. } = &mut run {
                         *outbox = entry;
                     }
-                    self.backward(stage, &action, (slot, entry), run);
+                    self.backward(stage, &action, slot, entry, run);
                 }
                 ActionKind::BackwardWeight => self.out.push(run),
             }
@@ -120,9 +120,9 @@ impl<'a> Emit<'a> {
             let load = self.load(stage, action.micro_batch, (source, region), train);
             self.out.push(load);
         }
-        self.receive(stage, action.micro_batch, (slot, 0), false);
+        self.receive(stage, action.micro_batch, slot, 0, false);
         self.out.push(run);
-        self.send(stage, action.micro_batch, (slot, 0), false);
+        self.send(stage, action.micro_batch, slot, 0, false);
     }
 
     fn load(
@@ -147,7 +147,8 @@ impl<'a> Emit<'a> {
         &mut self,
         stage: &LaneStage,
         action: &Action,
-        (slot, outbox): (u32, u32),
+        slot: u32,
+        outbox: u32,
         run: Instruction,
     ) {
         let ports = stage.graph.gradient_sends.len() as u32;
@@ -155,10 +156,9 @@ impl<'a> Emit<'a> {
             let first = stage.handle(Area::Outbox, 0, slot, outbox);
             self.wait(first..first + ports);
         }
-        let at = (slot, outbox);
-        self.receive(stage, action.micro_batch, at, true);
+        self.receive(stage, action.micro_batch, slot, outbox, true);
         self.out.push(run);
-        self.send(stage, action.micro_batch, at, true);
+        self.send(stage, action.micro_batch, slot, outbox, true);
     }
 
     fn wait(&mut self, handles: Range<u32>) {
@@ -189,7 +189,8 @@ impl<'a> Emit<'a> {
         &mut self,
         stage: &LaneStage,
         micro_batch: MicroBatch,
-        at: (u32, u32),
+        slot: u32,
+        outbox: u32,
         gradient: bool,
     ) {
         let (ports, edges) = match gradient {
@@ -199,14 +200,21 @@ impl<'a> Emit<'a> {
         for (port, edge) in ports.iter().zip(edges) {
             let operand: Operand = stage.places.value(port.value);
             let from = self.inputs.schedule.lane_of(port.peer, micro_batch);
-            let values = stage.program.region(&operand, at.0, at.1);
+            let values = stage.program.region(&operand, slot, outbox);
             let (region, decode) = self.travels(from, values, stage.received);
             let tag = self.tag(*edge, micro_batch);
             self.out.push(Instruction::Recv { from, tag, region, decode });
         }
     }
 
-    fn send(&mut self, stage: &LaneStage, micro_batch: MicroBatch, at: (u32, u32), gradient: bool) {
+    fn send(
+        &mut self,
+        stage: &LaneStage,
+        micro_batch: MicroBatch,
+        slot: u32,
+        outbox: u32,
+        gradient: bool,
+    ) {
         let (ports, edges) = match gradient {
             false => (&stage.graph.sends, &stage.edges.sends),
             true => (&stage.graph.gradient_sends, &stage.edges.gradient_sends),
@@ -215,10 +223,10 @@ impl<'a> Emit<'a> {
             let operand = stage.places.value(port.value);
             let in_slot = gradient && operand.area == Area::Slot;
             let number = index + if in_slot { stage.graph.sends.len() as u32 } else { 0 };
-            let handle = stage.handle(operand.area, number, at.0, at.1);
+            let handle = stage.handle(operand.area, number, slot, outbox);
             self.outstanding[handle as usize] = true;
             let to = self.inputs.schedule.lane_of(port.peer, micro_batch);
-            let values = stage.program.region(&operand, at.0, at.1);
+            let values = stage.program.region(&operand, slot, outbox);
             let wire = stage.wire(handle).unwrap_or_default();
             let (region, encode) = self.travels(to, values, wire.offset);
             self.out.push(Instruction::Send {

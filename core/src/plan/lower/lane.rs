@@ -109,8 +109,8 @@ impl<'a> Layout<'a> {
         let stages = inputs.schedule.stages_of(lane).into_iter();
         let mut stages: Vec<LaneStage> = stages
             .map(|id| {
-                let pools = (counts[id.index()], edges.outboxes.of(lane, id));
-                stage_program(inputs, &graphs[id.index()], edges, (lane, id), pools)
+                let (slots, outbox) = (counts[id.index()], edges.outboxes.of(lane, id));
+                stage_program(inputs, &graphs[id.index()], edges, lane, id, slots, outbox)
             })
             .collect();
         let sizes = place(inputs, &edges.groups, lane, &mut stages);
@@ -254,8 +254,10 @@ fn stage_program<'a>(
     inputs: &Inputs,
     graph: &'a TrainingGraph,
     edges: &Edges,
-    (lane, id): (LaneId, StageId),
-    (slots, outbox): (u32, u32),
+    lane: LaneId,
+    id: StageId,
+    slots: u32,
+    outbox: u32,
 ) -> LaneStage<'a> {
     let places = Places::new(inputs, graph);
     let nodes = inputs.stage_nodes(id).map(|n| inputs.graph.node(NodeId(n)));

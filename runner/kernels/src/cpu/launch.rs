@@ -93,7 +93,7 @@ fn forward(call: &Call, operands: Operands) {
         Op::ConvTranspose2d { .. } => conv::transposed_forward(call, operands),
         Op::MaxPool2d { window } => pool::max_forward(call, window, operands),
         Op::AvgPool2d { window, count_padding } => {
-            pool::avg_forward(call, (window, *count_padding), operands);
+            pool::avg_forward(call, window, *count_padding, operands);
         }
         Op::GlobalAvgPool => pool::global_avg_forward(call, operands),
         Op::Upsample { factor, mode: Interpolation::Nearest } => {
@@ -104,7 +104,7 @@ fn forward(call: &Call, operands: Operands) {
         }
         Op::Relu => elementwise::relu_forward(call, operands),
         Op::Activation { function } => activation::forward(call, *function, operands),
-        Op::Clip { min, max } => activation::clip_forward(call, (*min, *max), operands),
+        Op::Clip { min, max } => activation::clip_forward(call, *min, *max, operands),
         Op::Affine { scale, shift } => {
             activation::affine_forward(call, *scale, *shift, operands);
         }
@@ -114,7 +114,7 @@ fn forward(call: &Call, operands: Operands) {
         Op::GroupNorm { .. } | Op::InstanceNorm2d { .. } => group_norm::forward(call, operands),
         Op::LocalResponseNorm { .. } => local_response::forward(call, operands),
         Op::Slice { axis, start, step, .. } => {
-            layout::slice_forward(call, *axis as usize, (*start, *step), operands);
+            layout::slice_forward(call, *axis as usize, *start, *step, operands);
         }
         Op::Permute { axes } => layout::permute_forward(call, axes, operands),
         Op::Concat { axis } => layout::concat_forward(call, *axis as usize, operands),
@@ -148,7 +148,7 @@ fn input_gradient(call: &Call, operands: Operands) {
         Op::ConvTranspose2d { .. } => conv::transposed_input_gradient(call, operands),
         Op::MaxPool2d { .. } => pool::max_input_gradient(call, operands),
         Op::AvgPool2d { window, count_padding } => {
-            pool::avg_input_gradient(call, (window, *count_padding), operands);
+            pool::avg_input_gradient(call, window, *count_padding, operands);
         }
         Op::GlobalAvgPool => pool::global_avg_input_gradient(call, operands),
         Op::Upsample { factor, mode: Interpolation::Nearest } => {
@@ -159,7 +159,7 @@ fn input_gradient(call: &Call, operands: Operands) {
         }
         Op::Relu => elementwise::relu_input_gradient(call, operands),
         Op::Activation { function } => activation::input_gradient(call, *function, operands),
-        Op::Clip { min, max } => activation::clip_input_gradient(call, (*min, *max), operands),
+        Op::Clip { min, max } => activation::clip_input_gradient(call, *min, *max, operands),
         Op::Affine { scale, .. } => activation::affine_input_gradient(call, *scale, operands),
         Op::SwiGlu => activation::swiglu_input_gradient(call, operands),
         Op::BatchNorm2d { .. } => batch_norm::input_gradient(call, operands),
@@ -169,7 +169,7 @@ fn input_gradient(call: &Call, operands: Operands) {
         }
         Op::LocalResponseNorm { .. } => local_response::input_gradient(call, operands),
         Op::Slice { axis, start, step, .. } => {
-            layout::slice_input_gradient(call, *axis as usize, (*start, *step), operands);
+            layout::slice_input_gradient(call, *axis as usize, *start, *step, operands);
         }
         Op::Permute { axes } => layout::permute_input_gradient(call, axes, operands),
         Op::Concat { axis } => layout::concat_input_gradient(call, *axis as usize, operands),

@@ -258,7 +258,7 @@ impl Bench {
         t.all_reduce(&mut seconds, ReduceOp::Max)?;
         seconds.sort_by(f64::total_cmp);
         let [sent, error, _] = figures;
-        Ok(self.figures(args, reduction, (seconds[seconds.len() / 2], seconds.len()), sent, error))
+        Ok(self.figures(args, reduction, seconds[seconds.len() / 2], seconds.len(), sent, error))
     }
 
     /// Seconds of one sum on this rank.
@@ -280,7 +280,8 @@ impl Bench {
         &self,
         args: &AllreduceArgs,
         reduction: Reduction,
-        (seconds, times): (f64, usize),
+        seconds: f64,
+        times: usize,
         sent: f64,
         error: f64,
     ) -> Row {

@@ -333,7 +333,7 @@ impl<B: Backend> Accelerator for Engine<B> {
         self.backend.upload(table.tables.numbers, &now)?;
         if let Optimizer::Lars { trust, weight_decay, .. } = optimizer {
             self.backend.launch(&chunk_squares(&table.tables, table.scratch))?;
-            let rates = local_rates(&table.tables, table.scratch, (trust, weight_decay));
+            let rates = local_rates(&table.tables, table.scratch, trust, weight_decay);
             self.backend.launch(&rates)?;
         }
         self.backend.launch(&launch_update(optimizer, storage, &table.tables))

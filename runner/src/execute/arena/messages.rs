@@ -121,7 +121,7 @@ impl Arena {
     }
 
     /// Starts to send a region. What goes wrong here and below is told by [`Arena::check`].
-    pub fn send(&mut self, (to, tag): (u32, u32), region: Region, handle: u32) {
+    pub fn send(&mut self, to: u32, tag: u32, region: Region, handle: u32) {
         let Self { lines, device } = self;
         let device = device.as_mut().expect("who talks has a device");
         device.hand_over(lines, region, Access::Read);
@@ -146,7 +146,7 @@ impl Arena {
     }
 
     /// What comes now finds a message in a region.
-    pub fn receive(&mut self, (from, tag): (u32, u32), region: Region) {
+    pub fn receive(&mut self, from: u32, tag: u32, region: Region) {
         let own = self.device().channel.as_mut().filter(|channel| channel.rank == from).and_then(
             |channel| {
                 let at = channel.own.iter().position(|(other, _)| *other == tag)?;
@@ -183,7 +183,9 @@ impl Arena {
     /// Starts the host's part in the encoded sum of a region: its `shards` are added up at their owners.
     pub fn reduce_intra_node(
         &mut self,
-        (group, slot, mark): (u32, u32, usize),
+        group: u32,
+        slot: u32,
+        mark: usize,
         region: Region,
         shards: &[Region],
     ) {

@@ -51,9 +51,11 @@ impl MpiNonblocking {
     /// Collective over each of `groups`: all ranks make those they share in the same order.
     pub(super) fn new(
         world: &Comm,
-        (process_groups, requests): (&[ProcessGroup], usize),
+        process_groups: &[ProcessGroup],
+        requests: usize,
         in_place: InPlace,
-        (threaded, losses): (bool, Option<Losses>),
+        threaded: bool,
+        losses: Option<Losses>,
         failed: Arc<AtomicBool>,
     ) -> Result<Self, TransportError> {
         // Sorted, so that ranks in several groups meet in the same one, whatever each calls it.

@@ -123,7 +123,7 @@ impl MpiTransport {
         self.data = all.group(&first, DATA)?;
         self.control = all.group(&first, CONTROL)?;
         (self.rank, self.ranks) = (place, ranks);
-        self.clock = clock(&self.control, (place, ranks), (&self.host, self.measure_clock))?;
+        self.clock = clock(&self.control, place, ranks, &self.host, self.measure_clock)?;
         self.reduce = vec![0.0; ranks as usize * REDUCE_MAX];
         self.state = MpiState::Running;
         Ok(true)

@@ -106,11 +106,12 @@ pub(super) fn multiply(
     call: &Call,
     plan: &mut Plan,
     args: Product,
-    (bias, to_f32): (DevicePtr, bool),
+    bias: DevicePtr,
+    to_f32: bool,
     formats: [Float8; 2],
 ) {
     if call.precision != Precision::Fp8 {
-        return plan.multiply(args, (bias, to_f32), None);
+        return plan.multiply(args, bias, to_f32, None);
     }
     let (m, n, k) = (args.m.into(), args.n.into(), args.k.into());
     let [of_a, of_b] = formats;
@@ -132,7 +133,7 @@ pub(super) fn multiply(
         ..args
     };
     let factors = Factors { formats, backs: [at_a.back, at_b.back], wide: [at_a.wide, at_b.wide] };
-    plan.multiply(args, (bias, to_f32), Some(factors));
+    plan.multiply(args, bias, to_f32, Some(factors));
 }
 
 /// The same product of the same factors in bf16, which has all numbers of eight bits: what has to be launched

@@ -110,7 +110,7 @@ pub struct Plan {
 
 impl Plan {
     /// No step so far; scratch is at `base`.
-    pub(super) fn new((storage, tf32): (Storage, bool), base: DevicePtr) -> Self {
+    pub(super) fn new(storage: Storage, tf32: bool, base: DevicePtr) -> Self {
         Self { steps: vec![], scratch: 0, storage, tf32, base }
     }
 
@@ -156,14 +156,15 @@ impl Plan {
     }
 
     pub(super) fn product(&mut self, args: Product, to_f32: bool) {
-        self.multiply(args, (DevicePtr::NULL, to_f32), None);
+        self.multiply(args, DevicePtr::NULL, to_f32, None);
     }
 
     /// A product with a bias, or none, of factors in the storage type or in eight bits.
     pub(super) fn multiply(
         &mut self,
         args: Product,
-        (bias, to_f32): (DevicePtr, bool),
+        bias: DevicePtr,
+        to_f32: bool,
         fp8: Option<fp8::Factors>,
     ) {
         let tf32 = self.tf32;
@@ -191,7 +192,7 @@ pub fn missing(call: &Call) -> Option<String> {
 /// On a computation that autodiff never makes, as the processor's `launch`.
 pub fn steps(call: &Call, buffers: &Buffers, storage: Storage) -> Plan {
     let tf32 = call.precision == Precision::Tf32;
-    let mut plan = Plan::new((storage, tf32), buffers.scratch);
+    let mut plan = Plan::new(storage, tf32, buffers.scratch);
     match call.kind {
         ComputationKind::Forward => forward(call, buffers, &mut plan),
         ComputationKind::InputGradient => input_gradient(call, buffers, &mut plan),

@@ -273,8 +273,10 @@ impl Cuda {
     /// A call that moves bytes.
     fn move_bytes(
         &self,
-        (what, call): (&str, Peer),
-        (Comm(comm), peer): (Comm, u32),
+        what: &str,
+        call: Peer,
+        Comm(comm): Comm,
+        peer: u32,
         region: Region,
         stream: Stream,
     ) -> Result<(), Broken> {
@@ -372,11 +374,11 @@ impl Wires for Cuda {
     }
 
     fn send(&mut self, comm: Comm, to: u32, region: Region, on: Stream) -> Result<(), Broken> {
-        self.move_bytes(("send", self.api.send), (comm, to), region, on)
+        self.move_bytes("send", self.api.send, comm, to, region, on)
     }
 
     fn receive(&mut self, comm: Comm, from: u32, region: Region, on: Stream) -> Result<(), Broken> {
-        self.move_bytes(("receive", self.api.receive), (comm, from), region, on)
+        self.move_bytes("receive", self.api.receive, comm, from, region, on)
     }
 
     fn join(

@@ -77,7 +77,8 @@ impl<W: Wires> Nccl<W> {
     /// Without lines.
     fn new(
         mut wires: W,
-        (rank, micro_batches): (u32, u32),
+        rank: u32,
+        micro_batches: u32,
         given_up: GivenUp,
         limits: Limits,
     ) -> Result<Self, TransportError> {
@@ -108,7 +109,7 @@ impl<W: Wires> Nccl<W> {
     fn add(&mut self, line: &Line, id: &Id) -> Result<(), TransportError> {
         let ranks = line.ranks();
         let place = ranks.iter().position(|rank| *rank == self.rank).expect("one of its ranks");
-        let made = self.make(line, id, (place as u32, ranks.len() as u32));
+        let made = self.make(line, id, place as u32, ranks.len() as u32);
         made.map_err(|broken| self.give_up(error(line.label(self.rank), broken)))?;
         let at = self.lines.len() - 1;
         let limit = Some(Instant::now() + self.limits.connect);
@@ -142,7 +143,7 @@ impl<W: Wires> Nccl<W> {
         self.until(at, limit, |wires| wires.is_idle(stream))
     }
 
-    fn make(&mut self, line: &Line, id: &Id, (rank, ranks): (u32, u32)) -> Result<(), Broken> {
+    fn make(&mut self, line: &Line, id: &Id, rank: u32, ranks: u32) -> Result<(), Broken> {
         let wires = &mut self.wires;
         let (stream, before, after) = (wires.stream()?, wires.event()?, wires.event()?);
         let comm = wires.begin(id, rank, ranks)?;
@@ -238,7 +239,8 @@ impl<W: Wires> Nccl<W> {
     /// Starts a call on shards, on the line of a host's part.
     fn join_shards(
         &mut self,
-        (at, slot): (usize, usize),
+        at: usize,
+        slot: usize,
         call: Collective,
         shards: &[Region],
     ) -> Result<(), TransportError> {
@@ -366,7 +368,7 @@ impl<W: Wires> Fabric for Nccl<W> {
         let at = self.intra_node_lines.get(&(group, false)).copied();
         if let Some(at) = at {
             self.after_computing(at)?;
-            self.join_shards((at, slot), Collective::Reduce, shards)?;
+            self.join_shards(at, slot, Collective::Reduce, shards)?;
         }
         // Who is alone on its host has the host's sums.
         let stream = at.map_or(Stream::COMPUTES, |at| self.lines[at].stream);
@@ -388,7 +390,7 @@ impl<W: Wires> Fabric for Nccl<W> {
         let added_up = self.event(at, slot, true)?;
         let waits = self.wires.wait(added_up, self.lines[at].stream);
         self.told(at, waits)?;
-        self.join_shards((at, slot), Collective::Broadcast, shards)
+        self.join_shards(at, slot, Collective::Broadcast, shards)
     }
 
     fn wait_until(
