@@ -1,7 +1,7 @@
 //! One generation of ranks: how it begins.
 
 use super::memory;
-use super::{End, Event, Occasion, OnLoss, Supervisor, SupervisorState};
+use super::{End, Input, Occasion, OnLoss, Supervisor, SupervisorState};
 use crate::elastic::journal;
 use crate::elastic::launch::{Launch, Launched};
 use crate::elastic::membership::{MembershipError, Node};
@@ -166,7 +166,7 @@ impl Supervisor<'_> {
         };
         let sender = self.sender.clone();
         let watching =
-            watched.start(move |event| drop(sender.send(Event::HealthEvent(generation, event))));
+            watched.start(move |event| drop(sender.send(Input::Health(generation, event))));
         let watching = watching.map_err(|e| Failure::new(Code::Failed, format!("threads: {e}")))?;
         self.say_goodbye();
         self.said.clear();

@@ -9,7 +9,7 @@
 //!      '-----------------------+------- done, failed, too many losses: Finished
 //! ```
 //!
-//! One thread decides. Everybody else sends it [`Event`]s: the membership's watch, the watch of the
+//! One thread decides. Everybody else sends it [`Input`]s: the membership's watch, the watch of the
 //! ranks, signals. Nothing is polled; where nothing is to be done it sleeps.
 //!
 //! A generation is lost with its first rank. What is left of it is ended at once and started anew, or goes
@@ -52,10 +52,10 @@ use trained::Samples;
 const RESTARTS: (usize, Duration) = (3, Duration::from_secs(600));
 
 /// What the supervisor hears.
-enum Event {
+enum Input {
     Members(Notice),
     /// From the watch of a generation that was started.
-    HealthEvent(u64, HealthEvent),
+    Health(u64, HealthEvent),
     Stop,
 }
 
@@ -74,8 +74,8 @@ pub struct Supervisor<'a> {
     membership: &'a dyn Membership,
     lead: Option<Box<dyn Lease>>,
     journal: Journal,
-    events: Receiver<Event>,
-    sender: Sender<Event>,
+    events: Receiver<Input>,
+    sender: Sender<Input>,
     /// As seen last.
     nodes: Vec<Node>,
     own: Vec<OwnNode>,
@@ -157,11 +157,11 @@ pub fn supervise(job: &Job, membership: &dyn Membership) -> Result<(), Failure> 
 }
 
 /// Has the membership's watch and the signals send events.
-fn listen(membership: &dyn Membership, sender: &Sender<Event>) -> Result<(), Failure> {
+fn listen(membership: &dyn Membership, sender: &Sender<Input>) -> Result<(), Failure> {
     let notices = membership.watch();
     let members = sender.clone();
     std::thread::spawn(move || {
-        notices.into_iter().try_for_each(|notice| members.send(Event::Members(notice)))
+        notices.into_iter().try_for_each(|notice| members.send(Input::Members(notice)))
     });
     let failed = |e: std::io::Error| Failure::new(Code::Failed, format!("signals: {e}"));
     let mut signals = signal_hook::iterator::Signals::new(signals::ends()).map_err(failed)?;
@@ -171,7 +171,7 @@ fn listen(membership: &dyn Membership, sender: &Sender<Event>) -> Result<(), Fai
             if signal == SIGHUP {
                 signals::without_terminal();
             }
-            stop.send(Event::Stop)
+            stop.send(Input::Stop)
         })
     });
     Ok(())
@@ -217,12 +217,12 @@ impl Supervisor<'_> {
         self.look_around();
         let limit = self.until(&state).saturating_duration_since(Instant::now());
         match self.events.recv_timeout(limit) {
-            Ok(Event::Stop) => self.stop(state),
-            Ok(Event::Members(notice)) => {
+            Ok(Input::Stop) => self.stop(state),
+            Ok(Input::Members(notice)) => {
                 self.members(notice);
                 Ok(state)
             }
-            Ok(Event::HealthEvent(launch, event)) => match state {
+            Ok(Input::Health(launch, event)) => match state {
                 SupervisorState::Running(running) if running.launch == launch => {
                     self.event(running, event)
                 }
