@@ -121,7 +121,7 @@ pub(super) fn write_stages<T: Transport>(
         rank.persistent_state().into_iter().filter(|tensor| tensor.saves).collect();
     let mut files = vec![];
     rank.at(StepPhase::Checkpoint);
-    rank.fetch_lasting();
+    rank.fetch_persistent_state();
     rank.check_device()?;
     for of_stage in tensors.chunk_by(|a, b| a.stage == b.stage) {
         match write_stage(rank, folder, of_stage) {

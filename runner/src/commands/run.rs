@@ -146,7 +146,7 @@ fn remark(plan: &Plan, data: &DataSet, session: Option<&RankSession>) {
 
 impl Run {
     /// Everything that can go wrong before training does so here. `process` is this rank, the
-    /// number of ranks and the crew where they are processes; `seat` is its in an elastic job.
+    /// number of ranks and the crew where they are processes; `session` is its in an elastic job.
     fn prepare(
         args: &RunArgs,
         process: Option<(u32, u32, u32)>,

@@ -1,6 +1,6 @@
-//! A rank's seat in an elastic job: heartbeat, fence, faults on purpose.
+//! A rank's session in an elastic job: heartbeat, fence, faults on purpose.
 //!
-//! A process keeps its seat as long as it lives. Where it survives the loss of others, generation and
+//! A process keeps its session as long as it lives. Where it survives the loss of others, generation and
 //! rank change, the heart beats on.
 
 use super::fault_injection::{FaultAction, FaultSchedule};
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The variable with faults for the ranks of a job.
 pub const FAULTS: &str = "PIPEWRIGHT_FAIL";
 
-/// Where the supervisor of an elastic job has prepared a rank's seat.
+/// Where the supervisor of an elastic job has prepared a rank's session.
 #[derive(Clone, Debug)]
 pub struct RankSessionSettings {
     /// The folder that the ranks of a machine share.
@@ -93,7 +93,7 @@ impl Lookout {
 }
 
 impl RankSession {
-    /// The seat of rank `rank`.
+    /// The session of rank `rank`.
     ///
     /// # Errors
     /// When what the supervisor prepared is not there.

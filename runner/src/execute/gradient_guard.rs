@@ -189,7 +189,7 @@ impl<T: Transport> Rank<'_, T> {
     }
 
     /// Undoes what the step has changed so far where it is to be skipped.
-    pub(super) fn judged(&mut self) {
+    pub(super) fn gradients_checked(&mut self) {
         if !self.gradient_guard.skips {
             return;
         }

@@ -46,7 +46,7 @@ impl<T> Rank<'_, T> {
     }
 
     /// Has the host have what lasts, where a device computes: for [`Rank::values`].
-    pub fn fetch_lasting(&mut self) {
+    pub fn fetch_persistent_state(&mut self) {
         for tensor in self.persistent_state() {
             self.arena.fetch(tensor.region);
         }
@@ -60,7 +60,7 @@ impl<T> Rank<'_, T> {
         self.arena.check()
     }
 
-    /// The values of one of [`Rank::lasting`], after [`Rank::fetch_lasting`].
+    /// The values of one of [`Rank::persistent_state`], after [`Rank::fetch_persistent_state`].
     pub fn values(&self, tensor: &PersistentTensor) -> &[f32] {
         bytemuck::cast_slice(self.arena.at_home(tensor.region))
     }
@@ -70,7 +70,7 @@ impl<T> Rank<'_, T> {
         self.arena.floats(tensor.region)
     }
 
-    /// Name and CRC-32C of each tensor that replicas share, after [`Rank::fetch_lasting`].
+    /// Name and CRC-32C of each tensor that replicas share, after [`Rank::fetch_persistent_state`].
     pub fn checksums(&self) -> Vec<(String, u32)> {
         // With one rank that updates, the others' values are of the step before.
         let tensors = self.persistent_state().into_iter().filter(|_| self.replica.updates);

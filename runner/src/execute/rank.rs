@@ -372,7 +372,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                     counts.busy_ns += self.transport.now_ns() - start;
                 }
                 self.waiting(Wait::Ranks, |rank| rank.gradient_guard.meet(&mut rank.transport))?;
-                self.judged();
+                self.gradients_checked();
                 counts.gradient_norm = self.gradient_guard.norm();
                 counts.skipped = self.gradient_guard.bad();
                 counts.loss_scale = self.loss_scale().map(|scale| scale.factor);

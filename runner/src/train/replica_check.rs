@@ -43,7 +43,7 @@ pub(super) fn verify<T: Transport>(
 ) -> Result<(), TrainError> {
     let Range { start: alike, end: step } = steps;
     let at = |source| RunError::Agreement { step, source };
-    rank.fetch_lasting();
+    rank.fetch_persistent_state();
     let device = |source| RunError::Device { step, instruction: 0, source };
     rank.check_device().map_err(device)?;
     let mine = serde_json::to_vec(&rank.checksums()).expect("plain data");

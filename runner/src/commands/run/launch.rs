@@ -70,7 +70,7 @@ pub(super) fn processes(mut args: RunArgs) -> Result<(), Failure> {
     }
 }
 
-/// The seat of rank `rank` in an elastic job; none in others.
+/// The session of rank `rank` in an elastic job; none in others.
 #[cfg(feature = "mpi")]
 fn session(args: &RunArgs, rank: u32) -> Result<Option<RankSession>, Failure> {
     let Some((session, generation)) = args.session.clone().zip(args.generation) else {

@@ -44,7 +44,7 @@ fn train(plan: &Plan, distant: bool) -> (Vec<Steps>, u64) {
         rank.connect(&prediction.groups).unwrap();
         let step = |step| {
             let loss = rank.step(step).unwrap().loss;
-            rank.fetch_lasting();
+            rank.fetch_persistent_state();
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
             let persistent_state = rank.persistent_state();
             (

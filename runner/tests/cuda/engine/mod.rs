@@ -53,7 +53,7 @@ fn train_and(
             rank.step(step).unwrap().loss
         };
         let losses = (0..plan.steps).map(step).collect();
-        rank.fetch_lasting();
+        rank.fetch_persistent_state();
         let persistent_state = rank.persistent_state();
         (
             losses,

@@ -49,7 +49,7 @@ pub(super) fn prepared(plan: &Plan) -> (Prediction, DataSet) {
 }
 
 pub(super) fn persistent_state<T: Transport>(rank: &mut Rank<T>) -> Vec<(String, Vec<u32>)> {
-    rank.fetch_lasting();
+    rank.fetch_persistent_state();
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
     rank.persistent_state().iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect()
 }

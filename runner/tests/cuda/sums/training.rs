@@ -211,7 +211,7 @@ impl<'a> Job<'a> {
 /// All that a rank has after a step.
 fn state(rank: &mut Rank<LocalTransport>) -> BTreeMap<String, Vec<u32>> {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
-    rank.fetch_lasting();
+    rank.fetch_persistent_state();
     let persistent_state = rank.persistent_state();
     let persistent_state = persistent_state.iter().map(|t| (t.name.clone(), bits(rank.values(t))));
     let mut all: BTreeMap<_, _> = persistent_state.collect();
