@@ -1,4 +1,4 @@
-//! What a step loses to its input, with samples read ahead and without: photographs of 500 x 375
+//! Time that a step loses to its input, with samples read ahead and without: photographs of 500 x 375
 //! that are decoded, cut and scaled for ResNet-18, on one thread.
 //!
 //! `cargo bench -p pipewright-runner --bench input`

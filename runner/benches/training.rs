@@ -1,6 +1,6 @@
-//! What training does around the layers, in GB/s of memory moved: updates of parameters, dropout,
-//! the length of gradients, packing to bf16; and losses, in millions of logits a second. Memory's
-//! own speed, a copy, is the first row.
+//! Work around the layers, in GB/s of memory moved: updates of parameters, dropout, gradient norms,
+//! packing to bf16; and losses, in millions of logits a second. Memory's own speed, a copy, is the
+//! first row.
 //!
 //! `cargo bench -p pipewright-runner --bench training`
 

@@ -16,7 +16,7 @@ mod order;
 mod recompute;
 mod training;
 
-pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, Way};
+pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, SumAlgorithm};
 pub use cluster::{ClusterArgs, ClusterChanges};
 pub use communication::{Codec, CommunicationArgs};
 pub use curves::{CurvesArgs, Measure};
@@ -24,7 +24,7 @@ pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
 pub use explore::ExploreArgs;
 pub use export::{ExportArgs, ExportFormat};
 pub use help::{CompletionsArgs, ManArgs};
-pub use infer::{EvalArgs, Half, InferArgs, PredictArgs};
+pub use infer::{EvalArgs, InferArgs, NamedSplit, PredictArgs};
 pub use measure::{CalibrateArgs, DevicesArgs, FormsArgs, ProfileArgs};
 pub use names::parse;
 pub use onnx::{LossKind, OnnxArgs};

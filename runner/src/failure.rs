@@ -1,4 +1,4 @@
-//! Why the program ends, and the exit code that says so.
+//! The program's failures and their exit codes.
 
 use pipewright_core::predict::PredictError;
 

@@ -1,4 +1,4 @@
-//! What the server answers.
+//! Replies of the server.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

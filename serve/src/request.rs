@@ -1,4 +1,4 @@
-//! What a client asks.
+//! Requests of clients.
 
 use crate::{Reply, Timed};
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! What the explorer costs in Chromium, against its budgets. Prints figures and asserts none of them, as
+//! Costs of the explorer in Chromium, against its budgets. Prints figures and asserts none of them, as
 //! machines differ: `cargo test --test browser budgets:: -- --ignored --nocapture` after `make web`.
 
 use pipewright::Outcome;

@@ -1,4 +1,4 @@
-//! What a forecast of a learning curve takes in the browser: five fits and their weights, printed beside
+//! Time of a learning curve's forecast in the browser: five fits and their weights, printed beside
 //! the bar: `cargo test --test browser forecast:: -- --ignored --nocapture`, after
 //! `cargo run -p pipewright-web -- meter`.
 

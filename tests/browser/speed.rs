@@ -1,4 +1,4 @@
-//! What the planner's inner loop costs in a real browser. Prints figures and asserts none of them:
+//! Speed of the planner's inner loop in a real browser. Prints figures and asserts none of them:
 //! `cargo test --test browser speed:: -- --ignored --nocapture`, after
 //! `cargo run -p pipewright-web -- meter`.
 

@@ -1,4 +1,4 @@
-//! What `scripts/cluster` gives those who run on clusters: batch scripts, manifests, images.
+//! Files of `scripts/cluster` for those who run on clusters: batch scripts, manifests, images.
 
 mod image;
 mod manifest;

@@ -1,4 +1,4 @@
-//! What the integration tests share: outside programs, found or visibly missed.
+//! Common parts of the integration tests: outside programs, found or visibly missed.
 //!
 //! [`browser`] drives a real Chromium, [`axe`] checks a page in it, [`explorer`] opens the page in it,
 //! [`mpirun`] starts ranks, [`hosts`] starts them on several hosts with a network of a known speed,

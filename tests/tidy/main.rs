@@ -1,8 +1,10 @@
 //! The house rules, as a test: see the tables below, they are the rules.
 //!
 //! `source` reads the repository's files and cuts Rust into tokens, `paths` resolves `use` lines,
-//! `checks` compares with the tables, `packed` reads parameters, `exports` compares files with each other, `links` follows those of the documents. Tests
-//! feed each check a bad file in memory, so that a check that sees nothing cannot pass for one that finds nothing.
+//! `checks` compares with the tables, `packed` reads parameters, `words` looks at type names and at
+//! the first words of modules, `exports` compares files with each other, `links` follows those of the
+//! documents. Tests feed each check a bad file in memory, so that a check that sees nothing cannot pass
+//! for one that finds nothing.
 
 mod checks;
 mod exceptions;
@@ -11,6 +13,7 @@ mod links;
 mod packed;
 mod paths;
 mod source;
+mod words;
 
 use exceptions::PACKED;
 use source::Source;
@@ -74,9 +77,9 @@ const STRANGERS: &[(&str, &str, &str)] = &[
     ("runner/", "pipewright_app", "move what both need to core"),
     ("runner/src/elastic/membership/", "SystemTime", "wall clocks jump: take Instant"),
     ("runner/src/elastic/supervisor/", "SystemTime", "wall clocks jump: take Instant"),
-    ("runner/src/elastic/beat", "SystemTime", "wall clocks jump: take the monotonic clock"),
+    ("runner/src/elastic/heartbeat", "SystemTime", "wall clocks jump: take the monotonic clock"),
     ("runner/src/elastic/watch", "SystemTime", "wall clocks jump: take Instant"),
-    ("runner/src/elastic/settle", "SystemTime", "wall clocks jump: take Instant"),
+    ("runner/src/elastic/debounce", "SystemTime", "wall clocks jump: take Instant"),
     ("runner/src/elastic/restarts", "SystemTime", "wall clocks jump: take Instant"),
 ];
 
@@ -114,6 +117,18 @@ fn functions_are_short() {
 #[test]
 fn modules_say_what_they_are() {
     expect_tidy(checks::header);
+}
+
+#[test]
+fn modules_begin_with_a_noun() {
+    let findings = words::loose_headers(&source::repository());
+    assert!(findings.is_empty(), "\n\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn type_names_mean_one_thing() {
+    let findings = words::homonyms(&source::repository());
+    assert!(findings.is_empty(), "\n\n{}\n", findings.join("\n"));
 }
 
 #[test]

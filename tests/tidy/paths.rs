@@ -1,4 +1,4 @@
-//! What Rust code names: every path, with `use` trees expanded and `super` resolved.
+//! Paths that Rust code names, with `use` trees expanded and `super` resolved.
 
 use crate::source::{Source, Token, tokens};
 

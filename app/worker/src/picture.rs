@@ -1,4 +1,4 @@
-//! What an answer looks like.
+//! JSON pictures of answers, for the page.
 
 use crate::curve::Curve;
 use crate::grid::{Cells, short};

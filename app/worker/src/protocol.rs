@@ -1,4 +1,4 @@
-//! What the page and the worker say to each other: JSON texts. Times are in nanoseconds.
+//! Messages between the page and the worker: JSON texts. Times are in nanoseconds.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Which method to train with next, from how accuracy grew so far.
+//! Choice of the next codec to train with, from the growth of accuracy so far.
 //!
 //! Every so many steps each candidate trains a little from the same state. [`forecast`] extends its
 //! learning curve to a horizon, and [`choose`] takes the candidate that gains most for its time, the

@@ -1,4 +1,4 @@
-//! How a bucket is cut up for a two-shot sum: ranks own parts, parts travel in chunks, and a chunk
+//! Division of a bucket for a two-shot sum. Ranks own parts, parts travel in chunks, and a chunk
 //! is encoded in pieces, each of one tensor.
 //!
 //! ```text

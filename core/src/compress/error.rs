@@ -1,4 +1,4 @@
-//! How far encoded sums are from the true ones, measured on normal gradients.
+//! Distance of encoded sums from the true ones, measured on normal gradients.
 
 use super::e5m2_sum;
 use super::narrow::{E5m2, e5m2_truncated, narrow, widen};

@@ -1,4 +1,4 @@
-//! How a group of ranks sums encoded gradients.
+//! Reductions: the algorithm and codec by which a group of ranks sums gradients.
 
 use super::{CodecKind, Method, Rounding, Scale, Threshold};
 use serde::{Deserialize, Serialize};

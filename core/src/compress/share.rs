@@ -1,12 +1,12 @@
-//! What one rank of a group does for the sum of a bucket, and the memory that it takes.
+//! One rank's share of the work for the sum of a bucket, and the memory that it takes.
 //!
 //! Flat: the group's ranks exchange encoded values with each other. Hierarchical: a host's ranks sum
-//! in single precision first, and only sums travel encoded between hosts, on as many **rails** side by side
+//! in single precision first, and only sums travel encoded between hosts, on as many **shards** side by side
 //! as each host has ranks:
 //!
 //! ```text
-//!  host A  rank 0, 1     rail 0: rank 0 <-- encoded --> rank 2     first half of the values
-//!  host B  rank 2, 3     rail 1: rank 1 <-- encoded --> rank 3     second half
+//!  host A  rank 0, 1     shard 0: rank 0 <-- encoded --> rank 2     first half of the values
+//!  host B  rank 2, 3     shard 1: rank 1 <-- encoded --> rank 3     second half
 //! ```
 
 use super::division::{Division, split, total};
@@ -17,23 +17,23 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Ranks that exchange encoded values of the same places, this one among them, in an order that
-    /// all of them know. Empty where this rank has no rail, or the group is on one host.
+    /// all of them know. Empty where this rank has no shard, or the group is on one host.
     pub across: Vec<u32>,
     /// The places of those values in the bucket, a range a tensor.
     pub tensors: Vec<Range<usize>>,
     /// What the host does by itself; none in flat sums.
-    pub inside: Option<Inside>,
+    pub intra_node: Option<IntraNode>,
     /// This rank's place among `across`.
     part: usize,
 }
 
 /// The part of a host in a hierarchical sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inside {
-    /// Its ranks, in the order of the group; of rail j the j-th is the owner.
+pub struct IntraNode {
+    /// Its ranks, in the order of the group; of shard j the j-th is the owner.
     pub ranks: Vec<u32>,
-    /// By rail, its places in the bucket.
-    pub rails: Vec<Vec<Range<usize>>>,
+    /// By shard, its places in the bucket.
+    pub shards: Vec<Vec<Range<usize>>>,
 }
 
 impl Share {
@@ -44,9 +44,9 @@ impl Share {
     pub fn flat(group: &[u32], tensors: &[Range<usize>], rank: u32) -> Self {
         let part = place(group, rank).expect("a rank sums in its own groups");
         if group.len() == 1 {
-            return Self { across: vec![], tensors: vec![], inside: None, part: 0 };
+            return Self { across: vec![], tensors: vec![], intra_node: None, part: 0 };
         }
-        Self { across: group.to_vec(), tensors: tensors.to_vec(), inside: None, part }
+        Self { across: group.to_vec(), tensors: tensors.to_vec(), intra_node: None, part }
     }
 
     /// The share of `rank` in a hierarchical sum; `host` names a rank's host by a number. Where no
@@ -70,20 +70,20 @@ impl Share {
         if hosts.len() == group.len() {
             return Self::flat(group, tensors, rank);
         }
-        let mut share = Self { across: vec![], tensors: vec![], inside: None, part: 0 };
+        let mut share = Self { across: vec![], tensors: vec![], intra_node: None, part: 0 };
         if hosts.len() == 1 {
             return share;
         }
         let count = hosts.iter().map(|(_, ranks)| ranks.len()).min().unwrap_or(1);
-        let rails = split(tensors, count);
+        let shards = split(tensors, count);
         let own = hosts.iter().position(|(_, ranks)| ranks.contains(&rank));
         share.part = own.expect("a rank sums in its own groups");
         let ranks = hosts[share.part].1.clone();
-        if let Some(rail) = place(&ranks, rank).filter(|rail| *rail < count) {
-            share.across = hosts.iter().map(|(_, ranks)| ranks[rail]).collect();
-            share.tensors = rails[rail].clone();
+        if let Some(shard) = place(&ranks, rank).filter(|shard| *shard < count) {
+            share.across = hosts.iter().map(|(_, ranks)| ranks[shard]).collect();
+            share.tensors = shards[shard].clone();
         }
-        share.inside = Some(Inside { ranks, rails });
+        share.intra_node = Some(IntraNode { ranks, shards });
         share
     }
 
@@ -131,13 +131,13 @@ impl Share {
         }
         if reduction.algorithm == Algorithm::Operator {
             let codes = total(&self.tensors) as u64;
-            return Buffers { out: codes, inward: 0, scales: 4 * self.tensors.len() as u64 };
+            return Buffers { out: codes, incoming: 0, scales: 4 * self.tensors.len() as u64 };
         }
         let (division, codec) = (self.division(), reduction.method.codec);
         let all = division.wire_bytes(None, codec);
         let own = division.wire_bytes(Some(self.part), codec);
-        let inward = all - own + own * (self.across.len() as u64 - 1);
-        Buffers { out: all + own, inward, scales: 0 }
+        let incoming = all - own + own * (self.across.len() as u64 - 1);
+        Buffers { out: all + own, incoming, scales: 0 }
     }
 }
 
@@ -147,7 +147,7 @@ pub struct Buffers {
     /// What this rank encodes: its values of all parts, and the sum of its own. Codes of the operator.
     pub out: u64,
     /// What others send: their values of this rank's part, and the sums of the other parts.
-    pub inward: u64,
+    pub incoming: u64,
     /// The operator's common scales.
     pub scales: u64,
 }
@@ -156,14 +156,14 @@ impl Buffers {
     fn max(self, other: Self) -> Self {
         Self {
             out: self.out.max(other.out),
-            inward: self.inward.max(other.inward),
+            incoming: self.incoming.max(other.incoming),
             scales: self.scales.max(other.scales),
         }
     }
 
     /// All of them.
     pub fn total(self) -> u64 {
-        self.out + self.inward + self.scales
+        self.out + self.incoming + self.scales
     }
 }
 

@@ -1,4 +1,4 @@
-//! How fast a device encodes and decodes.
+//! Speed of a device at encoding and decoding.
 
 use super::{Cluster, ClusterError, Device, Link};
 use crate::compress::CodecKind;

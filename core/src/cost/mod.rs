@@ -1,6 +1,22 @@
-//! What things take: clusters and links, roofline and measured node times; in closed form
-//! collectives, training state, PyTorch's parallel forms, transformers and Takisawa's pipeline;
-//! and the fit of all these numbers to measurements.
+//! Costs: clusters and links, roofline and measured node times; in closed form collectives,
+//! training state, PyTorch's parallel forms, transformers and Takisawa's pipeline; and the fit of
+//! all these numbers to measurements.
+//!
+//! ```
+//! use pipewright_core::cost::{Cluster, Costs};
+//! use pipewright_core::graph::Precision;
+//! use pipewright_core::graph::presets::Preset;
+//! use pipewright_core::ids::LaneId;
+//! use pipewright_core::units::{Bytes, Nanos};
+//!
+//! let cluster = Cluster::preset("dgx-a100")?;
+//! let graph = Preset::Vgg16.graph()?;
+//! let costs = Costs::new(&graph, &cluster, 8, Precision::F32);
+//! let loss = graph.loss().expect("presets have one");
+//! assert!(costs.node(loss).forward > Nanos::ZERO);
+//! assert!(cluster.link(LaneId(0), LaneId(1)).time(Bytes(1 << 30)) > Nanos(1_000_000));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod calibrate;
 mod cluster;

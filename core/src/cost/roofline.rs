@@ -30,7 +30,7 @@ pub fn roofline(graph: &Graph, device: &Device, samples: u64, precision: Precisi
     let head = graph.head();
     let cost = |(id, node): (u32, &Node)| {
         let precision = precision.of(NodeId(id), &node.op, ComputationKind::Forward, head);
-        node_cost(graph, node, device, (samples, Numbers::of(device, precision)))
+        node_cost(graph, node, device, samples, Numbers::of(device, precision))
     };
     let nodes = (0..).zip(graph.nodes()).map(cost).collect();
     Costs { samples, nodes }
@@ -61,7 +61,8 @@ fn node_cost(
     graph: &Graph,
     node: &Node,
     device: &Device,
-    (samples, numbers): (u64, Numbers),
+    samples: u64,
+    numbers: Numbers,
 ) -> NodeCost {
     if node.op.is_source() || node.op.is_view() {
         return NodeCost::default();

@@ -1,4 +1,4 @@
-//! What partitioners, search and closed forms plan with: a graph of items with times and bytes.
+//! The input of partitioners, search and closed forms: a graph of items with times and bytes.
 //!
 //! A network of ours becomes one by [`Workload::of`], others' profile files by [`super::import`].
 //! Times and bytes are those of one batch of [`Workload::samples`] samples on one device.

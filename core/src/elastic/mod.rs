@@ -1,4 +1,4 @@
-//! What an elastic job decides: whether it may run with the members that it has, and how.
+//! Decisions of an elastic job: whether it may run with the members that it has, and how.
 //!
 //! Members come and go. At each change somebody collects [`Facts`], a [`ScalePolicy`] says
 //! whether training goes on, waits or ends, and the plan is made anew for the ranks that are

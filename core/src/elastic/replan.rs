@@ -7,6 +7,22 @@
 //!
 //! Always starts from the plan of the whole job, never from a plan that was made here: so the size
 //! that was lost comes back with the very same plan, and all sizes are functions of one plan.
+//!
+//! ```
+//! use pipewright_core::cost::Cluster;
+//! use pipewright_core::elastic::{BatchRule, replan};
+//! use pipewright_core::graph::presets::Preset;
+//! use pipewright_core::plan::{Draft, Model};
+//!
+//! let mut draft =
+//!     Draft::new(Model::Preset(Preset::Vgg16), Cluster::preset("dgx-a100")?, vec![10]);
+//! draft.data_parallel.replicas = 4;
+//! let (plan, _) = draft.plan()?;
+//! // Of eight ranks one was lost: three whole replicas of two stages are left.
+//! let smaller = replan(&plan, 7, BatchRule::default())?;
+//! assert!(smaller.plan.ranks() <= 7);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use super::size::Batch;
 use super::{BatchRule, ResizeError, Size};

@@ -1,4 +1,4 @@
-//! Which samples a step takes when mini-batches were of different sizes before.
+//! The samples of a step after steps with mini-batches of other sizes.
 //!
 //! Training reads one endless sequence of samples, a permutation of all of them after another
 //! ("epoch"). As long as the mini-batch stays, step s begins at position s · b. When it changes,

@@ -1,4 +1,4 @@
-//! What another number of replicas does to the mini-batch.
+//! The mini-batch under another number of replicas.
 
 use crate::plan::{Plan, RateRule};
 use serde::{Deserialize, Serialize};

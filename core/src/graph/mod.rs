@@ -1,4 +1,21 @@
 //! The network: operations on tensors with real shapes, in topological order.
+//!
+//! ```
+//! use pipewright_core::graph::GraphBuilder;
+//!
+//! let mut g = GraphBuilder::new("mlp");
+//! g.layer("hidden");
+//! let x = g.input(vec![64]);
+//! let x = g.linear("fc1", x, 32);
+//! let x = g.relu("relu", x);
+//! g.layer("head");
+//! let logits = g.linear("fc2", x, 10);
+//! g.loss(logits, 10);
+//! let graph = g.finish()?;
+//! assert_eq!(graph.trainable_elements(), (64 + 1) * 32 + (32 + 1) * 10);
+//! assert_eq!(graph.layers().len(), 2, "places where the network can be cut");
+//! # Ok::<(), pipewright_core::graph::GraphError>(())
+//! ```
 
 pub mod autodiff;
 mod build;

@@ -1,4 +1,12 @@
 //! Networks by name, shape-exact, with torchvision's parameter names where it has the model.
+//!
+//! ```
+//! use pipewright_core::graph::presets::Preset;
+//!
+//! let graph = Preset::Resnet50.graph()?;
+//! assert_eq!(graph.trainable_elements(), 25_557_032, "as torchvision's");
+//! # Ok::<(), pipewright_core::graph::GraphError>(())
+//! ```
 
 mod amoebanet;
 mod convolutional;

@@ -1,5 +1,5 @@
-//! What a network trains on: the sample and what it should give. Both come from a data set, in
-//! words of 32 bits: single precision, or unsigned indexes.
+//! Samples and targets that a network trains on. Both come from a data set, in words of 32 bits:
+//! single precision, or unsigned indexes.
 
 use super::{Graph, Op};
 use std::fmt;

@@ -1,5 +1,15 @@
 //! Networks of Hugging Face: a `config.json` becomes a graph whose parameters and layers have the names
 //! that transformers gives them, and parameters of presets have a counterpart there.
+//!
+//! ```
+//! let config = r#"{"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048,
+//!     "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32,
+//!     "num_key_value_heads": 4, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
+//!     "hidden_act": "silu"}"#;
+//! let imported = pipewright_core::hf::read("tinyllama", config, Some(1024))?;
+//! assert_eq!(imported.graph.trainable_elements(), 1_100_048_384);
+//! # Ok::<(), pipewright_core::hf::HfError>(())
+//! ```
 
 mod bert;
 mod decoder;

@@ -12,6 +12,17 @@
 //! The batch is the first axis of the inputs, by name or by number. All other sizes must be numbers;
 //! a name among them needs a size in [`Options`]. A file may be hostile: whatever it holds, the
 //! answer is a graph or one [`OnnxError`].
+//!
+//! ```
+//! use pipewright_core::onnx::{Loss, Options, read};
+//!
+//! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/onnx/batch_norm.onnx");
+//! let bytes = std::fs::read(file)?;
+//! let imported = read(bytes, &Options { loss: Loss::CrossEntropy, ..Options::default() })?;
+//! assert!(imported.unsupported.is_empty(), "all of it can be trained");
+//! assert_eq!(imported.weights.len(), imported.graph.params().len());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod build;
 mod emit;

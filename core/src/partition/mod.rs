@@ -5,6 +5,21 @@
 //! PipeDream does, [`hybrid`] tensor parallelism and recomputation as Piper does. States of these
 //! three are downsets. [`blocks`] finds what is better left whole, and [`refine`] moves cuts by
 //! whatever the caller evaluates: the simulated step of a schedule.
+//!
+//! ```
+//! use pipewright_core::cost::{Cluster, Costs};
+//! use pipewright_core::graph::Precision;
+//! use pipewright_core::graph::presets::Preset;
+//! use pipewright_core::partition::{balanced, uniform};
+//!
+//! let graph = Preset::Vgg16.graph()?;
+//! let costs = Costs::new(&graph, &Cluster::preset("dgx-a100")?, 8, Precision::F32);
+//! // The first node of each stage but the first.
+//! let cuts = balanced(&graph, &costs, 4)?;
+//! assert_eq!(cuts.len(), 3);
+//! assert_ne!(cuts, uniform(&graph, 4)?, "layers of VGG are of very different length");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod balanced;
 mod blocks;

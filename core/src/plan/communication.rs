@@ -1,4 +1,4 @@
-//! How what ranks send each other is encoded.
+//! Encodings of the gradients and activations that ranks send each other.
 
 use super::PlanError;
 use super::training::is_default;
@@ -61,30 +61,31 @@ pub struct Choose {
 
 /// What all gradients do in a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum GradientReduction {
     /// The same.
     All(Reduction),
     /// Each bucket what [`Communication::buckets`] says.
     Adaptive,
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for GradientReduction {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Way::All(reduction) => write!(f, "{reduction}"),
-            Way::Adaptive => write!(f, "adaptive"),
+            GradientReduction::All(reduction) => write!(f, "{reduction}"),
+            GradientReduction::Adaptive => write!(f, "adaptive"),
         }
     }
 }
 
 impl Communication {
     /// The ways that gradients may take in the course of the training. Without [`Choose`] it is one.
-    pub fn ways(&self) -> Vec<Way> {
-        let adaptive = (!self.buckets.is_empty()).then_some(Way::Adaptive);
+    pub fn gradient_reductions(&self) -> Vec<GradientReduction> {
+        let adaptive = (!self.buckets.is_empty()).then_some(GradientReduction::Adaptive);
         match &self.choose {
-            None => vec![adaptive.unwrap_or(Way::All(self.gradients))],
+            None => vec![adaptive.unwrap_or(GradientReduction::All(self.gradients))],
             Some(choose) => {
-                let all = choose.candidates.iter().map(|candidate| Way::All(*candidate));
+                let all =
+                    choose.candidates.iter().map(|candidate| GradientReduction::All(*candidate));
                 all.chain(adaptive).collect()
             }
         }
@@ -93,17 +94,19 @@ impl Communication {
     /// Whether gradients are encoded in one of the ways, at least.
     pub fn encodes(&self) -> bool {
         let coded = |reduction: &Reduction| !reduction.is_plain();
-        self.ways().iter().any(|way| match way {
-            Way::All(reduction) => coded(reduction),
-            Way::Adaptive => coded(&self.gradients) || self.buckets.iter().flatten().any(coded),
+        self.gradient_reductions().iter().any(|way| match way {
+            GradientReduction::All(reduction) => coded(reduction),
+            GradientReduction::Adaptive => {
+                coded(&self.gradients) || self.buckets.iter().flatten().any(coded)
+            }
         })
     }
 
     /// How a bucket of a stage is summed when gradients take `way`.
-    pub fn reduction(&self, way: Way, stage: StageId, bucket: usize) -> Reduction {
+    pub fn reduction(&self, way: GradientReduction, stage: StageId, bucket: usize) -> Reduction {
         match way {
-            Way::All(reduction) => reduction,
-            Way::Adaptive => self.bucket(stage, bucket),
+            GradientReduction::All(reduction) => reduction,
+            GradientReduction::Adaptive => self.bucket(stage, bucket),
         }
     }
 
@@ -143,7 +146,7 @@ impl Communication {
                 let must = "at least as many steps as a trial";
                 return refuse("communication.choose.every", choose.every.to_string(), must);
             }
-            if self.ways().len() < 2 {
+            if self.gradient_reductions().len() < 2 {
                 let count = choose.candidates.len().to_string();
                 let must = "two or more, or one and `buckets`";
                 return refuse("communication.choose.candidates", count, must);

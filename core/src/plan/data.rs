@@ -1,4 +1,4 @@
-//! Where training samples come from.
+//! Sources of training samples.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -2,6 +2,16 @@
 //!
 //! - [`megatron_layout`]: the string of Megatron-LM's `--pipeline-model-parallel-layout`;
 //! - [`split_points`]: PyTorch's `split_spec`, and the modules of each stage.
+//!
+//! ```
+//! use pipewright_core::graph::presets::Preset;
+//! use pipewright_core::plan::export::split_points;
+//!
+//! let graph = Preset::Vgg16.graph()?;
+//! let python = split_points(&graph, &[graph.layers()[4].first_node.0])?;
+//! assert!(python.contains("SplitPoint.BEGINNING"), "for torch.distributed.pipelining");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod kinds;
 pub mod megatron;

@@ -1,4 +1,22 @@
 //! The plan file and what it becomes: one program per rank.
+//!
+//! ```
+//! use pipewright_core::cost::Cluster;
+//! use pipewright_core::graph::presets::Preset;
+//! use pipewright_core::plan::{Draft, Model, Plan, lower, training_graphs};
+//!
+//! let cuts = vec![5, 10, 14];
+//! let draft = Draft::new(Model::Preset(Preset::Vgg16), Cluster::preset("dgx-a100")?, cuts);
+//! let (plan, _) = draft.plan()?;
+//! assert_eq!(Plan::from_json(&plan.to_json())?, plan, "a plan is its file");
+//!
+//! // What the runner executes and the simulator predicts: one program for each lane.
+//! let (graph, schedule) = (plan.model.graph()?, plan.schedule.parse()?);
+//! let inputs = plan.inputs(&graph, &schedule);
+//! let programs = lower(&inputs, &training_graphs(&inputs));
+//! assert_eq!(programs.len(), 4);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod check;
 mod communication;
@@ -15,7 +33,7 @@ mod training;
 
 pub use crate::graph::Precision;
 pub use check::PlanError;
-pub use communication::{Choose, Communication, Edges, Way};
+pub use communication::{Choose, Communication, Edges, GradientReduction};
 pub use data::Data;
 pub use data_parallel::{DataParallel, DataParallelMode};
 pub(crate) use lower::{AreaBytes, area_bytes, value_bytes};

@@ -1,4 +1,4 @@
-//! How parameters change: the optimizers, what each keeps, and their text form.
+//! Optimizers: their formulas, the state that each keeps, and their text form.
 //!
 //! Formulas are PyTorch's; `g` is the gradient of the mini-batch's mean loss, `w` a weight, `r` the
 //! learning rate of the step, `t` the number of updates so far, this one included.

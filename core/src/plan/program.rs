@@ -292,7 +292,7 @@ pub enum Instruction {
     /// Adds up the squares of all gradients of all ranks; updates that follow in this step shorten
     /// theirs so that the gradient is no longer than the plan allows, or leave everything as it is
     /// where the plan skips what is not finite. Every rank waits for all.
-    JudgeGradients,
+    CheckGradients,
     /// Waits until the buckets of a stage are summed.
     WaitReduce {
         /// The stage.

@@ -1,4 +1,4 @@
-//! How a plan trains beyond its optimizer: the course of the learning rate, clipping, batch
+//! Settings of training beyond the optimizer: the learning-rate schedule, clipping, batch
 //! normalisation's statistics, number formats.
 
 use super::optimizer::Range;

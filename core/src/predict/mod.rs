@@ -1,4 +1,20 @@
 //! All arrows of the house in one call: costs, lowering, simulation.
+//!
+//! ```
+//! use pipewright_core::cost::Cluster;
+//! use pipewright_core::graph::presets::Preset;
+//! use pipewright_core::plan::{Draft, Model};
+//! use pipewright_core::predict::predict;
+//!
+//! let cuts = vec![5, 10, 14];
+//! let draft = Draft::new(Model::Preset(Preset::Vgg16), Cluster::preset("dgx-a100")?, cuts);
+//! let (plan, _) = draft.plan()?;
+//! let prediction = predict(&plan)?;
+//! assert_eq!(prediction.programs.len(), 4, "one for each lane");
+//! let memory = prediction.programs.iter().map(|program| program.arena).max();
+//! assert!(memory < Some(plan.cluster.device.memory), "to the byte what the runner allocates");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod calibrate;
 mod drift;

@@ -1,4 +1,4 @@
-//! What no sequence can do better.
+//! Lower bounds on the time and memory of every sequence.
 
 use super::Problem;
 use super::cut::{Cutter, Moment};

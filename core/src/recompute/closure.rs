@@ -82,7 +82,7 @@ impl Closures {
         self.visited[i] = self.search;
         self.again[i] = false;
         let Some(born) = state.before(node, slot) else { return f64::INFINITY };
-        let keep = keep_price(state, node, (state.end(born), slot), prices);
+        let keep = keep_price(state, node, state.end(born), slot, prices);
         if keep == 0.0 || state.problem.node(node).once || self.effort == 0 {
             return keep;
         }
@@ -114,7 +114,7 @@ impl Closures {
 }
 
 /// Keeping a value from its last use to a later slot.
-fn keep_price(state: &State, node: u32, (end, slot): (u32, u32), prices: Prices) -> f64 {
+fn keep_price(state: &State, node: u32, end: u32, slot: u32, prices: Prices) -> f64 {
     if end >= slot {
         return 0.0;
     }

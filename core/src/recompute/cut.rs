@@ -1,4 +1,4 @@
-//! What to keep at one moment of a sequence, and what to compute again after it: a least cut.
+//! The least cut at one moment of a sequence: values to keep, and values to compute again later.
 //!
 //! With a price for every byte kept at the moment, the least of `price x bytes kept + time of what
 //! is computed again` is a closure problem, hence a least cut (Picard 1976): for each value `v` two

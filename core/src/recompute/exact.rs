@@ -118,7 +118,7 @@ struct Small {
 
 /// Where a search is.
 #[derive(Clone, Copy)]
-struct Step {
+struct QueuedState {
     there: Bits,
     /// Results, and nodes that are computed once only, that are computed.
     done: Bits,
@@ -166,7 +166,7 @@ impl Small {
         let mut steps: Vec<Option<(u32, u8)>> = vec![];
         let mut seen = States::default();
         let estimate = self.still_needed(0, 0);
-        queue.push(Step { there: 0, done: 0, time: 0.0, estimate, from: None, number: 0 });
+        queue.push(QueuedState { there: 0, done: 0, time: 0.0, estimate, from: None, number: 0 });
         let mut pushed = 1;
         while let Some(step) = queue.pop() {
             if !seen.add(step.done, step.there, step.time) {
@@ -195,7 +195,7 @@ impl Small {
                     let there = self.useful(kept | bit, done);
                     let estimate = time + self.still_needed(there, done);
                     let from = Some((number, node as u8));
-                    queue.push(Step { there, done, time, estimate, from, number: pushed });
+                    queue.push(QueuedState { there, done, time, estimate, from, number: pushed });
                     pushed += 1;
                 });
             }
@@ -278,7 +278,7 @@ fn path(steps: &[Option<(u32, u8)>], mut step: u32) -> Vec<u32> {
     sequence
 }
 
-impl Ord for Step {
+impl Ord for QueuedState {
     /// The greatest is taken first: the least estimate, then what is nearest to its end.
     fn cmp(&self, other: &Self) -> Ordering {
         let estimate = other.estimate.total_cmp(&self.estimate);
@@ -286,16 +286,16 @@ impl Ord for Step {
     }
 }
 
-impl PartialOrd for Step {
+impl PartialOrd for QueuedState {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Step {
+impl PartialEq for QueuedState {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Step {}
+impl Eq for QueuedState {}

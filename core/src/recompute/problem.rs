@@ -1,4 +1,4 @@
-//! What is to be computed: values with sizes and times, and which are needed for which.
+//! The problem: values with sizes and times, and their dependencies.
 
 use thiserror::Error;
 

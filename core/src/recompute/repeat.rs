@@ -12,13 +12,13 @@ const GLANCE: usize = 4;
 
 /// Nodes `start + block * period + place` that are alike for all blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct Repetition {
     start: usize,
     period: usize,
     blocks: usize,
 }
 
-impl Run {
+impl Repetition {
     fn end(&self) -> usize {
         self.start + self.period * self.blocks
     }
@@ -44,7 +44,7 @@ pub struct Layers {
 /// The runs of equal layers that cover most nodes, in the order of the nodes; forward and backward
 /// passes are runs of their own. O(nodes x periods tried).
 pub fn layers(problem: &Problem) -> Vec<Layers> {
-    let layers = |run: &Run| Layers {
+    let layers = |run: &Repetition| Layers {
         first: run.start as u32,
         period: run.period as u32,
         count: run.blocks as u32,
@@ -56,14 +56,14 @@ pub fn layers(problem: &Problem) -> Vec<Layers> {
 /// their backward passes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repeats {
-    runs: Vec<Run>,
+    runs: Vec<Repetition>,
 }
 
 impl Repeats {
     /// Finds the runs that cover most nodes. O(nodes x periods tried).
     pub fn find(problem: &Problem) -> Self {
         let kinds = kinds(problem);
-        let mut runs: Vec<Run> = vec![];
+        let mut runs: Vec<Repetition> = vec![];
         let mut from = 0;
         while from + GLANCE * FEWEST <= kinds.len() {
             match longest(&kinds, from) {
@@ -171,17 +171,17 @@ fn kinds(problem: &Problem) -> Vec<u64> {
 }
 
 /// The run of most nodes that begins at `from`.
-fn longest(kinds: &[u64], from: usize) -> Option<Run> {
+fn longest(kinds: &[u64], from: usize) -> Option<Repetition> {
     let rest = &kinds[from..];
-    let mut best: Option<Run> = None;
+    let mut best: Option<Repetition> = None;
     for period in SHORTEST..=(rest.len() - GLANCE) / (FEWEST - 1) {
         if rest[..GLANCE] != rest[period..period + GLANCE] {
             continue;
         }
         let equal = rest.iter().zip(&rest[period..]).take_while(|(a, b)| a == b).count();
         let blocks = equal / period + 1;
-        let run = Run { start: from, period, blocks };
-        let size = |run: &Run| run.period * run.blocks;
+        let run = Repetition { start: from, period, blocks };
+        let size = |run: &Repetition| run.period * run.blocks;
         // Of equally many nodes the shortest period.
         if blocks >= FEWEST
             && period * blocks >= GLANCE * FEWEST

@@ -12,8 +12,8 @@
 
 mod anneal;
 mod descend;
-mod dice;
 mod local;
+mod rng;
 mod scatter;
 
 use super::front::{Answer, Front, Tried};
@@ -21,8 +21,8 @@ use super::nest::{self, Nest};
 use super::repeat::Repeats;
 use super::state::Ticks;
 use super::{Cost, Problem, bound, without_recomputation};
-use dice::Dice;
 use local::Local;
+use rng::Rng;
 use scatter::Scatter;
 
 /// What is looked for.
@@ -72,9 +72,9 @@ pub struct Search<'p> {
     front: Front,
     local: Local<'p>,
     scatter: Scatter<'p>,
-    dice: Dice,
+    rng: Rng,
     /// Moves spent each way.
-    spent: [u64; WAYS.len()],
+    spent: [u64; HEURISTICS.len()],
     moves: u64,
     /// What slices of annealing lately gained on each rung of the ladder, as a share of all time.
     gains: Vec<f64>,
@@ -88,7 +88,7 @@ pub struct Search<'p> {
 
 /// What is done next, see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Heuristic {
     Sweep,
     Descend,
     Scatter,
@@ -97,8 +97,13 @@ enum Way {
 }
 
 /// Ways, and the share of the moves that each gets while it has something to do.
-const WAYS: [(Way, u64); 5] =
-    [(Way::Sweep, 2), (Way::Descend, 2), (Way::Nest, 8), (Way::Scatter, 1), (Way::Anneal, 4)];
+const HEURISTICS: [(Heuristic, u64); 5] = [
+    (Heuristic::Sweep, 2),
+    (Heuristic::Descend, 2),
+    (Heuristic::Nest, 8),
+    (Heuristic::Scatter, 1),
+    (Heuristic::Anneal, 4),
+];
 
 impl<'p> Search<'p> {
     /// Begins with the sequence without recomputation. O(nodes + edges).
@@ -119,8 +124,8 @@ impl<'p> Search<'p> {
             front,
             local: Local::new(problem, ticks.clone(), &start, seed),
             scatter: Scatter::new(problem, ticks),
-            dice: Dice::new(seed ^ 0x9e37_79b9_7f4a_7c15),
-            spent: [0; WAYS.len()],
+            rng: Rng::new(seed ^ 0x9e37_79b9_7f4a_7c15),
+            spent: [0; HEURISTICS.len()],
             moves: 0,
             gains: vec![0.01; rungs],
             repeats: Repeats::find(problem),
@@ -210,15 +215,15 @@ impl<'p> Search<'p> {
     /// Goes on the way that was gone least for its share.
     fn step(&mut self) {
         let mut ways = [0, 1, 2, 3, 4];
-        ways.sort_by_key(|way| self.spent[*way] / WAYS[*way].1);
+        ways.sort_by_key(|way| self.spent[*way] / HEURISTICS[*way].1);
         for way in ways {
             let before = self.moves;
-            let worked = match WAYS[way].0 {
-                Way::Sweep => self.sweep(),
-                Way::Descend => self.descend(),
-                Way::Scatter => self.scatter(),
-                Way::Anneal => self.anneal(),
-                Way::Nest => self.nest(),
+            let worked = match HEURISTICS[way].0 {
+                Heuristic::Sweep => self.sweep(),
+                Heuristic::Descend => self.descend(),
+                Heuristic::Scatter => self.scatter(),
+                Heuristic::Anneal => self.anneal(),
+                Heuristic::Nest => self.nest(),
             };
             self.spent[way] += self.moves - before;
             if worked {
@@ -233,7 +238,7 @@ impl<'p> Search<'p> {
         let longest = self.base.time * LONGEST;
         open.retain(|i| self.front.answers()[*i].cost.time <= longest);
         let count = (open.len() as u32).checked_sub(1)? + 1;
-        Some(open[self.dice.below(count) as usize])
+        Some(open[self.rng.below(count) as usize])
     }
 
     /// Sweeps at the peak of an answer; whether there was one.
@@ -280,7 +285,7 @@ impl<'p> Search<'p> {
     fn scatter(&mut self) -> bool {
         let Some(index) = self.draw(|_| true) else { return false };
         let sequence = self.front.answers()[index].sequence.clone();
-        self.moves += self.scatter.random(&mut self.front, &sequence, &mut self.dice);
+        self.moves += self.scatter.random(&mut self.front, &sequence, &mut self.rng);
         self.spread(&sequence, SPREADS);
         true
     }
@@ -292,10 +297,10 @@ impl<'p> Search<'p> {
             return;
         }
         for _ in 0..tries {
-            let run = self.dice.below(self.repeats.runs() as u32) as usize;
+            let run = self.rng.below(self.repeats.runs() as u32) as usize;
             let blocks = self.repeats.blocks(run) as u32;
-            let width = 1 + self.dice.below(WIDEST.min(blocks));
-            let source = self.dice.below(blocks - width + 1);
+            let width = 1 + self.rng.below(WIDEST.min(blocks));
+            let source = self.rng.below(blocks - width + 1);
             let (source, width) = (source as usize, width as usize);
             self.moves += self.problem.len() as u64 / 50;
             if let Some(found) = self.repeats.spread(self.problem, sequence, run, source, width) {
@@ -306,7 +311,7 @@ impl<'p> Search<'p> {
 
     /// A slice of annealing.
     fn anneal(&mut self) -> bool {
-        let moves = self.slices[self.dice.below(self.slices.len() as u32) as usize];
+        let moves = self.slices[self.rng.below(self.slices.len() as u32) as usize];
         let (rung, limit) = self.limit();
         let start = self.start(limit);
         self.local.load(&self.front.answers()[start].sequence);
@@ -318,7 +323,7 @@ impl<'p> Search<'p> {
             }
         }
         let within = (limit as i64).max(self.local.peak());
-        let heat = HEATS[self.dice.below(HEATS.len() as u32) as usize];
+        let heat = HEATS[self.rng.below(HEATS.len() as u32) as usize];
         self.moves += self.local.moves + self.local.anneal(within, moves, heat);
         let best = |front: &Front| {
             front.within(limit).map_or(f64::INFINITY, |i| front.answers()[i].cost.time)
@@ -342,10 +347,10 @@ impl<'p> Search<'p> {
     fn start(&mut self, limit: u64) -> usize {
         let best = self.front.within(limit).unwrap_or(0);
         let reach = 1 + self.front.answers().len() as u32 / 8;
-        match self.dice.below(4) {
+        match self.rng.below(4) {
             0 | 1 => best,
-            2 => best.saturating_sub(self.dice.below(reach) as usize),
-            _ => (best + self.dice.below(reach) as usize).min(self.front.answers().len() - 1),
+            2 => best.saturating_sub(self.rng.below(reach) as usize),
+            _ => (best + self.rng.below(reach) as usize).min(self.front.answers().len() - 1),
         }
     }
 
@@ -365,14 +370,14 @@ impl<'p> Search<'p> {
                 (self.gains[rung] + LEAST) * if late { SELDOM } else { 1.0 }
             })
             .collect();
-        let mut drawn = self.dice.unit() * weights.iter().sum::<f64>();
+        let mut drawn = self.rng.unit() * weights.iter().sum::<f64>();
         let passed = |weight: &&f64| {
             drawn -= **weight;
             drawn > 0.0
         };
         let rung = weights.iter().take_while(passed).count().min(weights.len() - 1);
         // Anywhere between this rung and the next.
-        let share = libm::pow(LADDER, -self.dice.unit());
+        let share = libm::pow(LADDER, -self.rng.unit());
         (rung, (self.rung(rung) as f64 * share) as u64)
     }
 

@@ -1,4 +1,16 @@
 //! Who does what in which order: actions on lanes, no times.
+//!
+//! ```
+//! use pipewright_core::schedule::{Schedule, ScheduleKind, check};
+//!
+//! // Stages and micro-batches.
+//! let schedule = ScheduleKind::OneFOneB.generate(2, 4)?;
+//! assert_eq!(schedule.lines()[0], "0F0 0F1 0B0 0F2 0B1 0F3 0B2 0B3");
+//! // One's own, by the same text.
+//! let lanes = ["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"];
+//! check(&Schedule::parse(&lanes)?)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod action;
 mod check;

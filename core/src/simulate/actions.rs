@@ -64,7 +64,7 @@ impl Needs {
 /// Before it is known.
 const NEVER: Nanos = Nanos(u64::MAX);
 
-pub(super) struct Run<'a, H> {
+pub(super) struct ActionSimulation<'a, H> {
     pub schedule: &'a Schedule,
     /// The lane of each stage, where there is one route: asked for every action.
     route: Option<&'a [LaneId]>,
@@ -87,7 +87,7 @@ pub(super) struct Run<'a, H> {
     pub backward_end: Box<[Nanos]>,
 }
 
-impl<'a, H: Fn(Hop) -> Nanos> Run<'a, H> {
+impl<'a, H: Fn(Hop) -> Nanos> ActionSimulation<'a, H> {
     /// `outboxes` by stage; empty when sends are free.
     pub fn new(
         schedule: &'a Schedule,

@@ -5,7 +5,7 @@
 //! the memory of programs. It is the same timeline that [`super::simulate`] gives, to the last wait;
 //! property tests hold the two together.
 
-use super::actions::{Hop, Needs, Run};
+use super::actions::{ActionSimulation, Hop, Needs};
 use super::reduce::Reductions;
 use super::{Copies, StageCost, have_own_devices, in_order};
 use crate::graph::autodiff::{Port, TrainingGraph};
@@ -29,11 +29,12 @@ pub fn simulate_chain(
     let schedule = inputs.schedule;
     let mut lanes: Vec<LaneSteps> =
         schedule.lanes.iter().map(|actions| LaneSteps::new(actions)).collect();
-    let mut run = Run::new(schedule, stages, |hop| links.time(hop), links.entries.clone());
+    let mut run =
+        ActionSimulation::new(schedule, stages, |hop| links.time(hop), links.entries.clone());
     // Lanes that wait for each other are the programs' to explain.
     let steps = lanes.as_mut_slice();
     run.all(|lane, _, needs, moments| steps[lane.index()].act(needs, moments)).ok()?;
-    let mut reductions = Reductions::new(inputs.cluster, copies, (lanes.len(), 1));
+    let mut reductions = Reductions::new(inputs.cluster, copies, lanes.len(), 1);
     let lanes = (0..).map(LaneId).zip(lanes).zip(programs).map(|((lane, mut steps), program)| {
         let now = steps.update(lane, program, stages, &mut reductions);
         let taken = program.stages.iter().flat_map(|stage| run.taken(stage.stage));
@@ -99,7 +100,11 @@ impl Links {
     }
 
     /// All messages, in the order of their tags.
-    fn messages<H: Fn(Hop) -> Nanos>(&self, inputs: &Inputs, run: &Run<H>) -> Vec<Message> {
+    fn messages<H: Fn(Hop) -> Nanos>(
+        &self,
+        inputs: &Inputs,
+        run: &ActionSimulation<H>,
+    ) -> Vec<Message> {
         let schedule = inputs.schedule;
         let (stages, m) = (schedule.stages(), schedule.micro_batches);
         let mut messages = Vec::with_capacity(2 * (stages as usize - 1) * m as usize);

@@ -5,7 +5,7 @@
 //! action, so the spans are the same (a pair that overlaps excepted: programs run its halves one
 //! after the other). Devices are not shared. Linear in actions.
 
-use super::actions::{Hop, Run, Sends};
+use super::actions::{ActionSimulation, Hop, Sends};
 use super::footprint::{self, Footprint};
 use super::{StageCost, Stuck};
 use crate::cost::Cluster;
@@ -98,7 +98,7 @@ fn estimate_with(
         lane.busy = actions.iter().map(|a| stages[a.stage.index()].of(a.kind)).sum();
         lane.start = Nanos(u64::MAX);
     }
-    let mut run = Run::new(schedule, stages, hop, outboxes);
+    let mut run = ActionSimulation::new(schedule, stages, hop, outboxes);
     run.all(|lane, _, _, (start, _)| {
         let first = &mut lanes[lane.index()].start;
         *first = start.min(*first);
@@ -132,9 +132,11 @@ pub fn lanes_over_time(
     let spans_with = |outboxes| {
         let room = |actions: &Vec<Action>| Vec::with_capacity(actions.len() + 1);
         let mut spans: Vec<Vec<Span>> = schedule.lanes.iter().map(room).collect();
-        Run::new(schedule, stages, hop, outboxes).all(|lane, action, _, (start, end)| {
-            spans[lane.index()].push(Span { start, end, work: Work::Run(action) });
-        })?;
+        ActionSimulation::new(schedule, stages, hop, outboxes).all(
+            |lane, action, _, (start, end)| {
+                spans[lane.index()].push(Span { start, end, work: Work::Run(action) });
+            },
+        )?;
         Ok(spans)
     };
     let spans =

@@ -112,7 +112,7 @@ impl<'a> Machine<'a> {
         let woken = (0..lanes.len() as u32).rev().map(LaneId).collect();
         let mail = vec![Mail::default(); tags * simulated];
         let meeting = Meeting::new(programs, cluster, lanes.len());
-        let reductions = Reductions::new(cluster, copies, (lanes.len(), simulated));
+        let reductions = Reductions::new(cluster, copies, lanes.len(), simulated);
         Self {
             programs,
             copies,
@@ -204,7 +204,7 @@ impl<'a> Machine<'a> {
                 Instruction::Send { .. } => self.send(lane, instruction),
                 Instruction::Recv { tag, decode, .. } => self.receive(lane, tag, decode),
                 Instruction::WaitSend { handle } => self.wait_send(lane, handle),
-                Instruction::JudgeGradients
+                Instruction::CheckGradients
                 | Instruction::WaitReduce { .. }
                 | Instruction::Tie { .. }
                 | Instruction::Broadcast { .. }
@@ -341,7 +341,7 @@ impl<'a> Machine<'a> {
         let now = self.lanes[lane.index()].now;
         let pause = |machine: &mut Self, time: Nanos| Some(machine.spend(lane, time, Wait::Ranks));
         match *instruction {
-            Instruction::JudgeGradients => match self.meeting.come(lane, now) {
+            Instruction::CheckGradients => match self.meeting.come(lane, now) {
                 (None, _) => Some(Next::Blocked),
                 (Some(end), last) => {
                     if last {
@@ -418,7 +418,7 @@ impl<'a> Machine<'a> {
                         format!("message {} to be received", state.handles[*handle as usize])
                     }
                     Instruction::WaitReduce { stage } => format!("gradients of stage {stage}"),
-                    Instruction::JudgeGradients => "the other lanes' gradients".into(),
+                    Instruction::CheckGradients => "the other lanes' gradients".into(),
                     other => format!("{other:?}"),
                 };
                 stuck.push(Waiting { lane, instruction: state.next, what });

@@ -25,6 +25,21 @@
 //! and the receiver is busy with its bytes from when it comes for it.
 //!
 //! Linear in instructions without sharing. Known limit: links are not shared between messages.
+//!
+//! ```
+//! use pipewright_core::cost::Cluster;
+//! use pipewright_core::graph::presets::Preset;
+//! use pipewright_core::plan::{Draft, Model};
+//! use pipewright_core::simulate::{Copies, simulate};
+//!
+//! let cuts = vec![5, 10, 14];
+//! let draft = Draft::new(Model::Preset(Preset::Vgg16), Cluster::preset("dgx-a100")?, cuts);
+//! let (plan, predicted) = draft.plan()?;
+//! let timeline =
+//!     simulate(&predicted.programs, &predicted.stages, &plan.cluster, Copies::default())?;
+//! assert_eq!(timeline, predicted.timeline);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod actions;
 mod chain;

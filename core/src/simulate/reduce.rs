@@ -12,7 +12,7 @@ use crate::units::{Bytes, Nanos};
 /// Calls of every group, and who has come to them.
 pub(super) struct Reductions<'a> {
     cluster: &'a Cluster,
-    groups: Vec<Group>,
+    groups: Vec<ReduceGroup>,
     /// By simulated lane: calls under way.
     waiting: Vec<Vec<Waiting>>,
     /// By simulated lane; none where devices are spare for it.
@@ -31,7 +31,7 @@ struct Waiting {
     since: Nanos,
 }
 
-struct Group {
+struct ReduceGroup {
     /// All of them, as in the whole run.
     ranks: Vec<LaneId>,
     place: collective::Group,
@@ -52,7 +52,7 @@ struct Call {
 
 impl<'a> Reductions<'a> {
     /// For `lanes` simulated lanes of `replicas` simulated replicas.
-    pub fn new(cluster: &'a Cluster, copies: Copies, (lanes, replicas): (usize, usize)) -> Self {
+    pub fn new(cluster: &'a Cluster, copies: Copies, lanes: usize, replicas: usize) -> Self {
         // Lanes of all replicas, whether they are simulated or not.
         let all = (lanes / replicas.max(1)) as u32 * copies.data_parallel.replicas;
         let on_node = u64::from(all.min(cluster.ranks_per_node));
@@ -62,7 +62,7 @@ impl<'a> Reductions<'a> {
             let here = (replica as usize) < replicas;
             here.then_some(LaneId(lane.0 * replicas as u32 + replica))
         };
-        let group = |ranks: &Vec<LaneId>| Group {
+        let group = |ranks: &Vec<LaneId>| ReduceGroup {
             ranks: ranks.clone(),
             place: collective::Group::new(cluster, ranks, all),
             here: ranks.iter().filter_map(number).collect(),

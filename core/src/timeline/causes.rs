@@ -1,5 +1,4 @@
-//! Why things happen when they happen: read from the timeline alone, so that it holds for a
-//! measured one as well.
+//! Causes of each span: read from the timeline alone, so that they hold for a measured one as well.
 //!
 //! An action begins when its lane is free and its message has come; whichever was later is the
 //! cause. Following causes back from the end of the step gives the critical path.

@@ -1,4 +1,23 @@
-//! What happened when: predicted by [`crate::simulate`] or measured by the runner, in one type.
+//! Timelines, predicted by [`crate::simulate`] or measured by the runner, in one type.
+//!
+//! ```
+//! use pipewright_core::cost::Cluster;
+//! use pipewright_core::graph::presets::Preset;
+//! use pipewright_core::plan::{Draft, Model};
+//! use pipewright_core::timeline::{Step, Trace, chrome};
+//! use pipewright_core::units::Nanos;
+//!
+//! let cuts = vec![5, 10, 14];
+//! let draft = Draft::new(Model::Preset(Preset::Vgg16), Cluster::preset("dgx-a100")?, cuts);
+//! let timeline = draft.plan()?.1.timeline;
+//! assert!((0.0..1.0).contains(&timeline.bubble()));
+//!
+//! // As a file for Perfetto, and back.
+//! let steps = vec![Step { number: 0, start: Nanos::ZERO, timeline }];
+//! let trace = Trace { model: "vgg16".into(), steps };
+//! assert_eq!(chrome::read(&chrome::write(&trace))?, trace);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod causes;
 pub mod chrome;

@@ -1,4 +1,4 @@
-//! What the planner says about encoded gradients and edges: in steps, on slow and on fast machines.
+//! The planner's view of encoded gradients and edges: in steps, on slow and on fast machines.
 
 use pipewright_core::compress::{CodecKind, Reduction, USUAL};
 use pipewright_core::cost::memory::States;

@@ -1,4 +1,4 @@
-//! Why a step takes as long as it does: the terms add up, and advice is true when followed.
+//! Terms of a predicted step add up to it, and advice is true when followed.
 
 use pipewright_core::cost::{Cluster, Link};
 use pipewright_core::graph::presets::Preset;

@@ -1,4 +1,4 @@
-//! What must hold for every schedule with a name, and the closed forms of the papers.
+//! Structure of every named schedule, and the closed forms of the papers.
 //!
 //! | symbol | meaning |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! How many moves FastSA evaluates in a second, and how that falls with the length of the sequence:
+//! Moves that FastSA evaluates in a second, by the length of the sequence:
 //! `cargo bench -p pipewright-yardsticks --bench recompute_moves [MOVES]`, 4 million without a number.
 //!
 //! Two phases of an annealing towards a third of the memory: hot, where many moves are made, and the

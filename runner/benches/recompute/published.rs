@@ -1,4 +1,4 @@
-//! What others reach.
+//! Published results of other methods.
 
 /// Points of other methods on one graph: memory and time as percentages of no recomputation.
 pub struct Others {

@@ -1,4 +1,4 @@
-//! How the search grows with the graph: transformers made up here, of 12 to 200 layers.
+//! Growth of the search with the graph: transformers made up here, of 12 to 200 layers.
 
 use pipewright_core::recompute::{Goal, Node, Problem, Search, cost, without_recomputation};
 use std::time::Instant;

@@ -9,14 +9,14 @@ mod case;
 use case::{Case, Noise};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Function, Op, TensorSpec, Window};
-use pipewright_kernels::cpu::{Matrix, MatrixMut, Product, launch, matmul, team};
+use pipewright_kernels::cpu::{Matrix, MatrixMut, Product, launch, matmul, thread_pool};
 use pipewright_kernels::{Call, Operands};
 use std::time::{Duration, Instant};
 
 fn main() {
     let threads = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(1);
-    team::join(threads).expect("threads");
-    team::awake(threads, || all(threads));
+    thread_pool::join(threads).expect("threads");
+    thread_pool::awake(threads, || all(threads));
 }
 
 fn all(threads: usize) {

@@ -35,7 +35,7 @@ pub struct Call<'a> {
     pub loss_scale: f32,
     /// Of an input gradient: bit `i` is set when the gradient of input `i` is written.
     pub wanted: u64,
-    /// Threads of the caller's [`team`](crate::cpu::team) that may take part; 0 and 1 both mean the caller alone.
+    /// Threads of the caller's [`thread_pool`](crate::cpu::thread_pool) that may take part; 0 and 1 both mean the caller alone.
     pub threads: usize,
     /// What random numbers follow from.
     pub draw: Draw,

@@ -21,7 +21,7 @@ pub struct Update {
     pub number: u64,
     /// Factor of the gradient: below 1 when it is clipped.
     pub scale: f32,
-    /// Threads of the caller's team that may take part; 0 and 1 both mean the caller alone.
+    /// Threads of the caller's thread pool that may take part; 0 and 1 both mean the caller alone.
     pub threads: usize,
 }
 

@@ -32,7 +32,7 @@ pub struct AllreduceArgs {
     pub common: CommonArgs,
     /// Ways to sum.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["plain", "two-shot", "operator"])]
-    pub algorithms: Vec<Way>,
+    pub algorithms: Vec<SumAlgorithm>,
     /// Ranks of a host sum in single precision first, and only hosts exchange encoded values.
     #[arg(long)]
     pub hierarchical: bool,
@@ -119,7 +119,7 @@ impl CommonArgs {
 
 /// How values are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Way {
+pub enum SumAlgorithm {
     /// The transport's own all-reduce in single precision.
     Plain,
     /// Encoded values to the owner of each part, encoded sums to all.

@@ -1,4 +1,4 @@
-//! How ranks send, on the command line of `runner plan`.
+//! Options of `runner plan` for communication.
 
 use clap::Args;
 use pipewright_core::compress::{CodecKind, ParseCodecError, Reduction, USUAL};

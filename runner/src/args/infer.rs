@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Half of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Half {
+pub enum NamedSplit {
     /// What is trained on.
     Train,
     /// What is tested on.
@@ -27,7 +27,7 @@ pub struct InferArgs {
     pub data: Option<Data>,
     /// Which half of the data set; default: test where it has one, else train.
     #[arg(long, value_enum)]
-    pub split: Option<Half>,
+    pub split: Option<NamedSplit>,
     /// Only so many samples, the first ones.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub samples: Option<u64>,

@@ -1,4 +1,4 @@
-//! What the command line says about an ONNX file.
+//! Options for ONNX files.
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};

@@ -1,4 +1,4 @@
-//! What the command line says about training beyond the split.
+//! Options of training beyond the split.
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};

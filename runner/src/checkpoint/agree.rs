@@ -1,4 +1,4 @@
-//! Whether all ranks succeeded.
+//! Agreement of all ranks on success.
 
 use super::CheckpointError;
 use crate::transport::{ReduceOp, Transport, TransportError};

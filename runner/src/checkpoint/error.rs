@@ -1,4 +1,4 @@
-//! Why a checkpoint cannot be saved, read or continued.
+//! Errors of saving, reading and continuing a checkpoint.
 
 use super::manifest::VERSION;
 use crate::device::DeviceError;

@@ -1,7 +1,7 @@
 //! Going on from a checkpoint, all ranks together.
 
 use super::agree::agree;
-use super::carried::read_carried;
+use super::error_feedback::read_residuals;
 use super::{
     Candidate, CheckpointError, ChoiceRecord, FileRecord, Identity, Manifest, Resume, SplitRecord,
 };
@@ -91,7 +91,7 @@ fn read<T: Transport>(
     rank.go_on_at(manifest.origin());
     let same = manifest.split == *split;
     read_tensors(rank, folder, &manifest, same)?;
-    read_carried(rank, folder, &manifest, same)?;
+    read_residuals(rank, folder, &manifest, same)?;
     if let Some(scale) = manifest.loss_scale {
         rank.set_loss_scale(scale);
     }
@@ -135,7 +135,7 @@ fn read_tensors<T>(
         .flat_map(|file| file.tensors.iter().map(|t| (t.as_str(), file.name.as_str())))
         .collect();
     let mut open: BTreeMap<&str, TensorFile> = BTreeMap::new();
-    for tensor in rank.lasting() {
+    for tensor in rank.persistent_state() {
         let wanted = tensor.own_name.as_ref().filter(|_| same).unwrap_or(&tensor.name);
         let missing = || CheckpointError::Missing { path: folder.into(), name: wanted.clone() };
         let name = *places.get(wanted.as_str()).ok_or_else(missing)?;

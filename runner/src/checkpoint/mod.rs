@@ -27,9 +27,9 @@
 //! After steps 1 and 3 all ranks agree whether it worked. If not, each has removed what it wrote.
 
 mod agree;
-mod carried;
 mod copy;
 mod error;
+mod error_feedback;
 mod folder;
 mod load;
 mod manifest;

@@ -1,13 +1,13 @@
 //! Saving a checkpoint, all ranks together.
 
 use super::agree::agree;
-use super::carried::write_carried;
+use super::error_feedback::write_residuals;
 use super::folder::{name, part, prune, remove, remove_begun, sync};
 use super::{
     CheckpointError, ChoiceRecord, FileRecord, Hosts, Identity, MANIFEST, Manifest, SplitRecord,
     VERSION, spread,
 };
-use crate::execute::{Lasting, LossScale, Place, Rank, Skipped};
+use crate::execute::{LossScale, PersistentTensor, Rank, Skipped, StepPhase};
 use crate::fence::Fence;
 use crate::tensor_file::{Tensor, write};
 use crate::transport::{Transport, TransportError};
@@ -89,7 +89,7 @@ pub fn save<T: Transport>(
     }
     let written = write_stages(rank, &begun).map_err(|e| e.to_string());
     let reports = collect(&mut rank.transport, &written)?;
-    rank.at(Place::Rename);
+    rank.at(StepPhase::Rename);
     let committed = reports.map_or(Ok(()), |all| commit(saver, &begun, known, all));
     if committed.is_err() {
         // What counts is the first error; this folder is no checkpoint in any case.
@@ -117,10 +117,11 @@ pub(super) fn write_stages<T: Transport>(
     rank: &mut Rank<T>,
     folder: &Path,
 ) -> Result<Vec<FileRecord>, CheckpointError> {
-    let tensors: Vec<Lasting> = rank.lasting().into_iter().filter(|tensor| tensor.saves).collect();
+    let tensors: Vec<PersistentTensor> =
+        rank.persistent_state().into_iter().filter(|tensor| tensor.saves).collect();
     let mut files = vec![];
-    rank.at(Place::Checkpoint);
-    rank.fetch_lasting();
+    rank.at(StepPhase::Checkpoint);
+    rank.fetch_persistent_state();
     rank.check_device()?;
     for of_stage in tensors.chunk_by(|a, b| a.stage == b.stage) {
         match write_stage(rank, folder, of_stage) {
@@ -134,14 +135,14 @@ pub(super) fn write_stages<T: Transport>(
             }
         }
     }
-    files.extend(write_carried(rank, folder)?);
+    files.extend(write_residuals(rank, folder)?);
     Ok(files)
 }
 
 fn write_stage<T: Transport>(
     rank: &Rank<T>,
     folder: &Path,
-    tensors: &[Lasting],
+    tensors: &[PersistentTensor],
 ) -> Result<FileRecord, CheckpointError> {
     // All of them or none are this rank's own: the first rank that holds a stage saves all of it.
     let own = tensors.iter().any(|tensor| tensor.own_name.is_some());

@@ -1,7 +1,7 @@
 //! `runner eval`: loss and accuracy of trained weights on a data set.
 
 use super::infer::{Network, Process, Samples, Work, on_ranks, plan, samples};
-use crate::args::{EvalArgs, Half};
+use crate::args::{EvalArgs, NamedSplit};
 use crate::data;
 use crate::execute::Rank;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub fn eval(args: &EvalArgs) -> Result<(), Failure> {
 }
 
 struct Evaluate {
-    half: Half,
+    half: NamedSplit,
 }
 
 /// What was found.

@@ -18,7 +18,7 @@ pub(super) struct Figures<'a> {
     micro_batches: u32,
     micro_batch_samples: u64,
     #[serde(flatten)]
-    step: Step,
+    step: StepFigures,
     /// By rank.
     memory_bytes: Vec<u64>,
     device_memory_bytes: u64,
@@ -26,7 +26,7 @@ pub(super) struct Figures<'a> {
 
 /// What a step takes, and what gets done in it.
 #[derive(Serialize)]
-struct Step {
+struct StepFigures {
     step_ns: u64,
     bubble: f64,
     sent_bytes: u64,
@@ -50,7 +50,7 @@ impl<'a> Figures<'a> {
             mini_batch: plan.mini_batch,
             micro_batches: plan.micro_batches,
             micro_batch_samples: plan.samples(),
-            step: Step {
+            step: StepFigures {
                 step_ns: timeline.step.0,
                 bubble: timeline.bubble(),
                 sent_bytes: timeline.traffic().0,

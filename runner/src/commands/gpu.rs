@@ -1,7 +1,7 @@
 //! Ranks on GPUs.
 
 use crate::args::Switch;
-use crate::device::cuda::{Driver, Engine, Gpu, Marks, Recorder};
+use crate::device::cuda::{Driver, Engine, Gpu, GraphReplay, Marks};
 use crate::device::{DeviceError, DevicePtr};
 use cudarc::driver::CudaStream;
 use pipewright_core::plan::Program;
@@ -23,7 +23,7 @@ pub fn gpu_of(gpus: &[Gpu], rank: u32, are_processes: bool) -> &Gpu {
 /// A rank's GPU.
 pub struct Opened {
     /// Its arena there.
-    pub engine: Engine<Recorder<Driver>>,
+    pub engine: Engine<GraphReplay<Driver>>,
     /// Which one it is.
     pub gpu: Gpu,
     /// What computes.
@@ -51,8 +51,8 @@ pub fn open(
     let driver = Driver::open(&gpu)?;
     let (stream, marks) = (driver.stream(), driver.marks());
     let recorder = match graphs {
-        Switch::On => Recorder::new(driver),
-        Switch::Off => Recorder::without_graphs(driver, "--cuda-graphs off"),
+        Switch::On => GraphReplay::new(driver),
+        Switch::Off => GraphReplay::without_graphs(driver, "--cuda-graphs off"),
     };
     let mut engine = Engine::new(recorder, program.tensors(), &what)?;
     if fusion == Switch::Off {

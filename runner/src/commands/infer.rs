@@ -1,6 +1,6 @@
-//! What `eval` and `predict` share: a network with weights, on ranks that only make forward passes.
+//! Inference, for `eval` and `predict`: a network with weights, on ranks that only make forward passes.
 
-use crate::args::{Half, InferArgs};
+use crate::args::{InferArgs, NamedSplit};
 use crate::data::{DataError, DataSet, Split};
 use crate::execute::{Rank, RunError};
 use crate::failure::{Code, Failure};
@@ -52,15 +52,15 @@ pub(super) struct Network {
 /// The samples that were asked for.
 pub(super) struct Samples {
     pub split: Split,
-    pub half: Half,
+    pub half: NamedSplit,
 }
 
-impl Half {
+impl NamedSplit {
     /// In messages.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Half::Train => "train",
-            Half::Test => "test",
+            NamedSplit::Train => "train",
+            NamedSplit::Test => "test",
         }
     }
 }
@@ -77,15 +77,15 @@ pub(super) fn samples(args: &InferArgs, plan: &Plan, open: Open) -> Result<Sampl
     let set = open(data, &sample, plan.seed).map_err(|e| refused(e.to_string()))?;
     let half = match args.split {
         Some(half) => half,
-        None if set.test.is_empty() => Half::Train,
-        None => Half::Test,
+        None if set.test.is_empty() => NamedSplit::Train,
+        None => NamedSplit::Test,
     };
     let split = match half {
-        Half::Train => set.train,
-        Half::Test if set.test.is_empty() => {
+        NamedSplit::Train => set.train,
+        NamedSplit::Test if set.test.is_empty() => {
             return Err(refused("it has nothing to test on; use --split train".into()));
         }
-        Half::Test => set.test,
+        NamedSplit::Test => set.test,
     };
     Ok(Samples { split: split.first(args.samples.unwrap_or(u64::MAX)), half })
 }

@@ -4,7 +4,7 @@ mod generate;
 mod outputs;
 
 use super::infer::{Network, Process, Samples, Work, agreement, on_ranks, plan, samples};
-use crate::args::{Half, PredictArgs};
+use crate::args::{NamedSplit, PredictArgs};
 use crate::data;
 use crate::execute::Rank;
 use crate::failure::Failure;
@@ -63,7 +63,7 @@ fn shape(network: &Network) -> Vec<u64> {
 }
 
 struct Predict {
-    half: Half,
+    half: NamedSplit,
     outputs: Outputs,
     /// On the first rank.
     file: Mutex<Option<RowsFile>>,

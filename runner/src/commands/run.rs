@@ -1,10 +1,10 @@
 //! `runner run`: trains by a plan, each rank a thread or an MPI process.
 
 mod asked;
-mod fault;
 mod gpu;
 mod launch;
 mod output;
+mod rank_errors;
 mod state;
 mod stop;
 #[cfg(feature = "mpi")]
@@ -14,23 +14,23 @@ use crate::args::{DeviceKind, RunArgs, Switch, TransportKind};
 use crate::data::{self, DataSet};
 use crate::device::cuda::Gpu;
 use crate::device::model::Model;
-use crate::elastic::Seat;
-use crate::execute::{Place, Probe, Rank, RunError, available_memory};
+use crate::elastic::RankSession;
+use crate::execute::{ProgressHook, Rank, RunError, StepPhase, available_memory};
 use crate::failure::{Code, Failure};
 use crate::report::{Metrics, Outcome, Progress, summary};
 use crate::train::{Context, StopFlag, TrainError, predictions, train};
 use crate::transport::{Transport, launched_by_mpi};
 pub(super) use asked::threads;
 use asked::{nothing_is_trained, plan_of};
-use fault::known_to_all;
-pub(super) use fault::{caused_by_peer, failure};
 #[cfg(feature = "mpi")]
 pub(super) use launch::together;
 use output::Output;
 use pipewright_core::plan::{Data, Instruction, Plan, Program};
 use pipewright_core::predict::{Prediction, Throughput, evaluation, predict};
 use pipewright_core::units::{Bytes, Nanos};
-use state::{Parts, State};
+use rank_errors::known_to_all;
+pub(super) use rank_errors::{caused_by_peer, failure};
+use state::{Parts, RunState};
 use std::sync::{Arc, OnceLock};
 pub(super) use stop::stop_flag;
 
@@ -41,7 +41,7 @@ struct Run {
     evaluation: Vec<Vec<Instruction>>,
     data: DataSet,
     output: Output,
-    state: State,
+    state: RunState,
     eval_every: u64,
     trace_every: u64,
     check_replicas: u64,
@@ -60,7 +60,7 @@ struct Run {
     /// Crews of threads.
     crews: u32,
     /// This rank's, in an elastic job.
-    seat: Option<Seat>,
+    session: Option<RankSession>,
     /// Whether this rank goes on after the loss of others.
     survives: bool,
 }
@@ -95,8 +95,11 @@ fn processes(args: &RunArgs) -> Result<Option<u32>, Failure> {
 
 /// Memory of a rank with this program: its arena, and copies of what lasts where trials are made.
 fn memory(plan: &Plan, program: &Program) -> Bytes {
-    let copies =
-        plan.communication.choose.as_ref().map_or(0, |_| plan.communication.ways().len() + 1);
+    let copies = plan
+        .communication
+        .choose
+        .as_ref()
+        .map_or(0, |_| plan.communication.gradient_reductions().len() + 1);
     program.arena + program.persistent * copies as u64
 }
 
@@ -133,8 +136,8 @@ pub(super) fn fits(
 }
 
 /// Says what is odd about the data; an elastic job has said it when it began.
-fn remark(plan: &Plan, data: &DataSet, seat: Option<&Seat>) {
-    if seat.is_none_or(|seat| seat.fence.generation() == 1) {
+fn remark(plan: &Plan, data: &DataSet, session: Option<&RankSession>) {
+    if session.is_none_or(|session| session.fence.generation() == 1) {
         for remark in data::remarks(&plan.data, data, plan.mini_batch) {
             eprintln!("warning: data {}: {remark}", plan.data);
         }
@@ -143,11 +146,11 @@ fn remark(plan: &Plan, data: &DataSet, seat: Option<&Seat>) {
 
 impl Run {
     /// Everything that can go wrong before training does so here. `process` is this rank, the
-    /// number of ranks and the crew where they are processes; `seat` is its in an elastic job.
+    /// number of ranks and the crew where they are processes; `session` is its in an elastic job.
     fn prepare(
         args: &RunArgs,
         process: Option<(u32, u32, u32)>,
-        seat: Option<Seat>,
+        session: Option<RankSession>,
     ) -> Result<Self, Failure> {
         let mut plan = plan_of(args, process)?;
         let threads = threads(args.threads, plan.ranks())?;
@@ -176,13 +179,14 @@ impl Run {
             plan: &plan,
             graph: &prediction.graph,
             train_samples: data.train.len(),
-            seat: seat.as_ref(),
+            session: session.as_ref(),
             handle: sends(&prediction),
         };
-        let state = State::prepare(args, parts, first)?;
-        let output = Output::new(args, &prediction, seat.as_ref().map(|seat| seat.fence.clone()));
+        let state = RunState::prepare(args, parts, first)?;
+        let output =
+            Output::new(args, &prediction, session.as_ref().map(|session| session.fence.clone()));
         if first {
-            remark(&plan, &data, seat.as_ref());
+            remark(&plan, &data, session.as_ref());
             output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
         }
         let stop = stop_flag()?;
@@ -207,14 +211,14 @@ impl Run {
             are_processes: process.is_some(),
             json: args.json,
             crews: args.crews,
-            seat,
+            session,
             survives: args.survives,
         })
     }
 
     /// Most sends that a rank has under way; one more is for states in other hosts' memory.
     fn handles(&self) -> usize {
-        sends(&self.prediction) + usize::from(self.seat.is_some())
+        sends(&self.prediction) + usize::from(self.session.is_some())
     }
 
     /// One rank, from its first weight to its last metric. `end` is told how it went while the
@@ -249,8 +253,8 @@ impl Run {
                 Rank::modelled(parts, &self.data, transport, model)
             }
         };
-        rank.probe = self.seat.as_ref().map(|seat| seat as &dyn Probe);
-        rank.at(Place::Start);
+        rank.progress_hook = self.session.as_ref().map(|session| session as &dyn ProgressHook);
+        rank.at(StepPhase::Start);
         let result = self.train(&mut rank, trains, &mut progress);
         if let Err(error) = &result {
             // For ranks of this process that wait for this one's device.
@@ -258,7 +262,7 @@ impl Run {
         }
         let is_over = !result.as_ref().is_err_and(|error| self.goes_on_after(error));
         if is_over {
-            rank.at(Place::Exit);
+            rank.at(StepPhase::Exit);
         }
         if let Err(error) = &result
             && is_over
@@ -315,7 +319,7 @@ impl Run {
 
     /// Whether the supervisor has given this rank's generation up.
     fn is_given_up(&self) -> bool {
-        self.seat.as_ref().is_some_and(|seat| seat.fence.check().is_err())
+        self.session.as_ref().is_some_and(|session| session.fence.check().is_err())
     }
 
     /// A rank's training, from its first message to its last metric. Metrics are dropped, and so
@@ -332,10 +336,10 @@ impl Run {
         connected.map_err(|source| RunError::Agreement { step: 0, source })?;
         let memory = self.state.memory(rank)?;
         let begun = self.state.begin(rank, memory.as_ref())?;
-        if let Some(probe) = rank.probe {
-            probe.begun(begun.origin);
+        if let Some(progress_hook) = rank.progress_hook {
+            progress_hook.begun(begun.origin);
         }
-        rank.at(Place::Begun);
+        rank.at(StepPhase::Begun);
         let steps = begun.steps(plan);
         progress.begin(steps);
         let mut metrics = match trains {
@@ -362,7 +366,7 @@ impl Run {
             steps,
             saver: self.state.saver.as_ref(),
             memory: memory.as_ref(),
-            generation: self.seat.as_ref().map(|seat| seat.fence.generation()),
+            generation: self.session.as_ref().map(|session| session.fence.generation()),
             trace_every: self.trace_every,
             take_trace: &|trace| self.output.trace(trace),
         };
@@ -383,7 +387,7 @@ impl Run {
         let record = self.output.finish(outcome, throughput)?;
         if self.json {
             say!("{}", serde_json::to_string_pretty(&record).expect("plain data"));
-        } else if outcome.interrupted && self.seat.is_some() {
+        } else if outcome.interrupted && self.session.is_some() {
             // Others go on from here: the figures are those of the last generation.
             note!("stopped after step {}, whose state is kept", outcome.steps);
         } else {
@@ -393,7 +397,7 @@ impl Run {
             );
         }
         // A supervisor asked for it and reads the record; mpirun would only shout about codes.
-        if outcome.interrupted && self.seat.is_none() {
+        if outcome.interrupted && self.session.is_none() {
             let during = if outcome.complete { ", while testing" } else { "" };
             let message = format!("interrupted after step {}{during}", outcome.steps);
             return Err(Failure::new(Code::Interrupted, message));

@@ -10,7 +10,7 @@ use super::DataError;
 use super::column::{Array, Block};
 use super::element::Element;
 use super::file::Mapped;
-use super::half::Half;
+use super::split_part::SplitPart;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,13 +25,13 @@ const IMAGE: [u64; 3] = [3, 32, 32];
 const PIXELS: u64 = 3 * 32 * 32;
 
 /// CIFAR-10's halves [train, test] in folder `dir`.
-pub(super) fn open_10(dir: &Path) -> Result<[Half; 2], DataError> {
+pub(super) fn open_10(dir: &Path) -> Result<[SplitPart; 2], DataError> {
     let train = half(&training_files(dir)?, dir, 1)?;
     Ok([train, half(&[dir.join("test_batch.bin")], dir, 1)?])
 }
 
 /// CIFAR-100's.
-pub(super) fn open_100(dir: &Path) -> Result<[Half; 2], DataError> {
+pub(super) fn open_100(dir: &Path) -> Result<[SplitPart; 2], DataError> {
     let of = |name| half(&[dir.join(name)], dir, 2);
     Ok([of("train.bin")?, of("test.bin")?])
 }
@@ -80,7 +80,7 @@ fn batch_number(name: &str) -> Option<u32> {
 }
 
 /// Files whose records begin with `labels` bytes, the last of which is the class.
-fn half(files: &[PathBuf], dir: &Path, labels: u64) -> Result<Half, DataError> {
+fn half(files: &[PathBuf], dir: &Path, labels: u64) -> Result<SplitPart, DataError> {
     let stride = labels + PIXELS;
     let mut records = vec![];
     for path in files {
@@ -106,7 +106,7 @@ fn half(files: &[PathBuf], dir: &Path, labels: u64) -> Result<Half, DataError> {
         shape: shape.to_vec(),
         classes: Some(if labels == 1 { CLASSES_10 } else { CLASSES_100 }),
     };
-    Ok(Half { x: array(labels, &IMAGE), y: Some(array(labels - 1, &[])) })
+    Ok(SplitPart { x: array(labels, &IMAGE), y: Some(array(labels - 1, &[])) })
 }
 
 fn block(file: &Arc<Mapped>, first: u64, stride: u64) -> Block {

@@ -1,7 +1,7 @@
-//! How many classes a data set has, looked up without a model.
+//! Number of classes of a data set, found without a model.
 
 use super::column::{Array, Column};
-use super::half::Half;
+use super::split_part::SplitPart;
 use super::{DataError, Targets, cifar, idx, images, npy, shapes, tensors};
 use pipewright_core::graph::TargetSpec;
 use pipewright_core::plan::Data;
@@ -13,12 +13,12 @@ use std::path::Path;
 /// # Errors
 /// Files that cannot be read.
 pub fn classes(data: &Data) -> Result<Option<u64>, DataError> {
-    let largest = |halves: [Option<Half>; 2]| -> Result<Option<u64>, DataError> {
+    let largest = |halves: [Option<SplitPart>; 2]| -> Result<Option<u64>, DataError> {
         let labels = halves.into_iter().flatten().filter_map(|half| half.y);
         let counts: Vec<Option<u64>> = labels.map(counted).collect::<Result<_, _>>()?;
         Ok(counts.into_iter().collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().max()))
     };
-    let perhaps = |(train, test): (Half, Option<Half>)| largest([Some(train), test]);
+    let perhaps = |(train, test): (SplitPart, Option<SplitPart>)| largest([Some(train), test]);
     match data {
         Data::Synthetic { .. } | Data::Tokens16 { .. } | Data::Tokens32 { .. } => Ok(None),
         Data::Shapes { .. } => Ok(Some(shapes::CLASSES)),

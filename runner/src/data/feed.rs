@@ -36,7 +36,7 @@ struct Shared {
     /// Locked by the thread while it fills one that is free, by the rank while it empties one
     /// that is full: neither ever waits here.
     slots: Vec<Mutex<Vec<u32>>>,
-    state: Mutex<State>,
+    state: Mutex<FeedState>,
     /// The thread waits for free slots here.
     freed: Condvar,
     /// The rank waits for full ones here.
@@ -44,7 +44,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FeedState {
     /// Counts the beginnings: what was read before the last one is thrown away.
     session: u64,
     /// Step of the session's first load.
@@ -71,7 +71,7 @@ impl Feed {
         assert!(!loads.is_empty(), "a feed of nothing");
         let slots = sizes(&loads, BYTES_MAX / size_of::<u32>());
         let slots = slots.into_iter().map(|words| Mutex::new(vec![0; words])).collect();
-        let state = Mutex::new(State { first_step, ..State::default() });
+        let state = Mutex::new(FeedState { first_step, ..FeedState::default() });
         let (freed, filled) = (Condvar::new(), Condvar::new());
         let shared = Arc::new(Shared { reader, loads, slots, state, freed, filled });
         let work = Arc::clone(&shared);
@@ -141,7 +141,7 @@ fn sizes(loads: &[Load], words_max: usize) -> Vec<usize> {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FeedState> {
         unpoisoned(self.state.lock())
     }
 

@@ -10,7 +10,7 @@
 use super::column::{Array, Block};
 use super::element::Element;
 use super::file::Mapped;
-use super::half::Half;
+use super::split_part::SplitPart;
 use super::{DataError, Targets};
 use std::path::Path;
 
@@ -18,15 +18,15 @@ use std::path::Path;
 const EXPECTED: &str = "a file in MNIST's IDX layout";
 
 /// The halves [train, test] in folder `dir`.
-pub(super) fn open(dir: &Path, targets: Targets) -> Result<[Half; 2], DataError> {
+pub(super) fn open(dir: &Path, targets: Targets) -> Result<[SplitPart; 2], DataError> {
     Ok([half(dir, "train", targets)?, half(dir, "t10k", targets)?])
 }
 
-fn half(dir: &Path, name: &str, targets: Targets) -> Result<Half, DataError> {
+fn half(dir: &Path, name: &str, targets: Targets) -> Result<SplitPart, DataError> {
     let images = dir.join(format!("{name}-images-idx3-ubyte"));
     let labels = dir.join(format!("{name}-labels-idx1-ubyte"));
     let x = array::<3>(&images, "images")?;
-    Ok(Half { x, y: targets.find(|| array::<1>(&labels, "labels"))? })
+    Ok(SplitPart { x, y: targets.find(|| array::<1>(&labels, "labels"))? })
 }
 
 /// An IDX file with `AXES` axes, the first of which counts the samples.

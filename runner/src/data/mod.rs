@@ -13,7 +13,6 @@ mod element;
 mod error;
 mod feed;
 mod file;
-mod half;
 mod idx;
 mod images;
 mod npy;
@@ -23,6 +22,7 @@ mod reader;
 mod remarks;
 mod shapes;
 mod split;
+mod split_part;
 mod synthetic;
 mod tensors;
 mod tokens;
@@ -39,9 +39,9 @@ pub use split::Split;
 pub use window::Window;
 
 use element::Element;
-use half::{Half, data_set};
 use pipewright_core::graph::{InputSpec, SampleSpec, TargetSpec};
 use pipewright_core::plan::Data;
+use split_part::{SplitPart, data_set};
 use std::path::Path;
 
 /// Samples to train on and samples to test on.
@@ -97,7 +97,7 @@ fn open_with(
     targets: Targets,
 ) -> Result<DataSet, DataError> {
     check_model(sample)?;
-    let both = |halves: [Half; 2]| {
+    let both = |halves: [SplitPart; 2]| {
         let [train, test] = halves.map(|half| half.with(targets));
         data_set(train, Some(test), sample)
     };

@@ -11,7 +11,7 @@
 use super::column::{Array, Block};
 use super::element::Element;
 use super::file::Mapped;
-use super::half::Half;
+use super::split_part::SplitPart;
 use super::{DataError, Targets};
 use std::path::Path;
 
@@ -19,13 +19,16 @@ use std::path::Path;
 const HEADER_MAX: u64 = 1 << 16;
 
 /// The halves of a folder; the second one where it is there. Without targets also a file of samples.
-pub(super) fn open(dir: &Path, targets: Targets) -> Result<(Half, Option<Half>), DataError> {
+pub(super) fn open(
+    dir: &Path,
+    targets: Targets,
+) -> Result<(SplitPart, Option<SplitPart>), DataError> {
     if targets == Targets::Unwanted && dir.is_file() {
-        return Ok((Half { x: array(dir)?, y: None }, None));
+        return Ok((SplitPart { x: array(dir)?, y: None }, None));
     }
     let half = |x: &str, y: &str| {
         let x = array(&dir.join(x))?;
-        Ok(Half { x, y: targets.find(|| array(&dir.join(y)))? })
+        Ok(SplitPart { x, y: targets.find(|| array(&dir.join(y)))? })
     };
     let train = half("x.npy", "y.npy")?;
     let exists = |name: &str| dir.join(name).exists();

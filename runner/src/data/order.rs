@@ -1,4 +1,4 @@
-//! Which sample stands at which position of the endless training sequence.
+//! Order of training samples: the sample at each position of the endless sequence.
 //!
 //! The sequence is one permutation of the samples after another, one per epoch. A permutation of
 //! 10⁹ samples must not cost 8 GB on every rank, so it is computed, not stored: a Feistel network

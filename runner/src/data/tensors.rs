@@ -4,20 +4,23 @@
 use super::column::{Array, Block};
 use super::element::Element;
 use super::file::Mapped;
-use super::half::Half;
+use super::split_part::SplitPart;
 use super::{DataError, Targets};
 use safetensors::tensor::{Dtype, Metadata, SafeTensors};
 use std::path::Path;
 use std::sync::Arc;
 
 /// The halves of a file; the second one where it is there.
-pub(super) fn open(path: &Path, targets: Targets) -> Result<(Half, Option<Half>), DataError> {
+pub(super) fn open(
+    path: &Path,
+    targets: Targets,
+) -> Result<(SplitPart, Option<SplitPart>), DataError> {
     let file = Mapped::open(path, "a safetensors file")?;
     let damaged = |why: String| DataError::Damaged { path: path.into(), why };
     let (header, tensors) = SafeTensors::read_metadata(file.bytes())
         .map_err(|error| damaged(format!("not a safetensors file: {error}")))?;
     let tensor = |name: &str| array(&file, 8 + header as u64, &tensors, name);
-    let half = |x: &str, y: &str| Ok(Half { x: tensor(x)?, y: targets.find(|| tensor(y))? });
+    let half = |x: &str, y: &str| Ok(SplitPart { x: tensor(x)?, y: targets.find(|| tensor(y))? });
     let train = half("x", "y")?;
     let has = |name| tensors.info(name).is_some();
     let test = has("x_test") || targets == Targets::Wanted && has("y_test");

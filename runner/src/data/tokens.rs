@@ -12,7 +12,7 @@
 use super::column::{Array, Block};
 use super::element::Element;
 use super::file::Mapped;
-use super::half::Half;
+use super::split_part::SplitPart;
 use super::{DataError, Targets};
 use pipewright_core::graph::{InputSpec, SampleSpec, TargetSpec};
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) fn open(
     element: Element,
     sample: &SampleSpec,
     targets: Targets,
-) -> Result<(Half, Option<Half>), DataError> {
+) -> Result<(SplitPart, Option<SplitPart>), DataError> {
     let length = length(path, sample)?;
     let half = |path: &Path| half(path, element, length, targets);
     if !path.is_dir() {
@@ -51,7 +51,12 @@ fn length(path: &Path, sample: &SampleSpec) -> Result<u64, DataError> {
     }
 }
 
-fn half(path: &Path, element: Element, length: u64, targets: Targets) -> Result<Half, DataError> {
+fn half(
+    path: &Path,
+    element: Element,
+    length: u64,
+    targets: Targets,
+) -> Result<SplitPart, DataError> {
     let file = Mapped::open(path, "a file of tokens, or a folder with train.bin and val.bin")?;
     let width = element.bytes() as u64;
     let spare = file.len() % width;
@@ -79,7 +84,7 @@ fn half(path: &Path, element: Element, length: u64, targets: Targets) -> Result<
         shape: vec![length],
         classes: None,
     };
-    Ok(Half { x: array(0), y: Some(array(width)) }.with(targets))
+    Ok(SplitPart { x: array(0), y: Some(array(width)) }.with(targets))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Devices with memory of their own.
 
-use super::chain::Link;
 use super::coder::Coder;
+use super::fused_group::FusedOp;
 use crate::transport::{DeviceFault, TransportError};
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
@@ -144,8 +144,8 @@ pub trait Accelerator: Send {
     ///
     /// # Errors
     /// When the device has failed, or has no such kernel.
-    fn launch_chain(&mut self, links: &[Link]) -> Result<(), DeviceError> {
-        links.iter().try_for_each(|link| self.launch(&link.call, &link.places))
+    fn launch_fused(&mut self, ops: &[FusedOp]) -> Result<(), DeviceError> {
+        ops.iter().try_for_each(|op| self.launch(&op.call, &op.places))
     }
 
     /// Updates parameters, those of a stage, which computations of `precision` read.

@@ -59,24 +59,24 @@ pub trait Fabric: Send {
     fn joined(&mut self, slot: usize) -> Result<(), TransportError>;
 
     /// Starts the part of a host in an encoded sum of a group, on values as for [`Self::join`]: each of
-    /// `rails` is added up at its owner, the host's rank of that number in the group. When this rank has
+    /// `shards` is added up at its owner, the host's rank of that number in the group. When this rank has
     /// done its part, that is mark `mark` of the device, which [`Coder::reached`](super::Coder::reached)
     /// asks for. All ranks of the host start the same in the same order. `slot` is in use until
     /// [`Self::joined`].
-    fn reduce_inside(
+    fn reduce_intra_node(
         &mut self,
         group: usize,
-        rails: &[Region],
+        shards: &[Region],
         slot: usize,
         mark: usize,
     ) -> Result<(), TransportError>;
 
-    /// Starts to hand each rail out from its owner, where its sum now is, after what was begun with the same
+    /// Starts to hand each shard out from its owner, where its sum now is, after what was begun with the same
     /// `slot`. All ranks of the host start the same in the same order.
-    fn broadcast_inside(
+    fn broadcast_intra_node(
         &mut self,
         group: usize,
-        rails: &[Region],
+        shards: &[Region],
         slot: usize,
     ) -> Result<(), TransportError>;
 

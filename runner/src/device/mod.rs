@@ -6,13 +6,13 @@
 //! send and sum from one to the other.
 
 mod accelerator;
-mod chain;
 mod coder;
 pub mod cuda;
 mod fabric;
+mod fused_group;
 pub mod model;
 
 pub use accelerator::{Accelerator, DeviceError, Graphs, ParameterPlaces, Place, Places};
-pub use chain::{Link, Part, joins, worth};
 pub use coder::{Coded, Coder, DevicePtr, Piece};
 pub use fabric::{Fabric, Mark};
+pub use fused_group::{FusedKind, FusedOp, can_join, worthwhile};

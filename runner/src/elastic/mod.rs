@@ -5,7 +5,7 @@
 //!  policy -------+---- supervisor -----+--- launch (mpirun)
 //!  signals ------'          |          '--- fence, journal, checkpoints
 //!                           v
-//!                    ranks, each with a Seat: heartbeat, fence, state of every step in memory
+//!                    ranks, each with a RankSession: heartbeat, fence, state of every step in memory
 //! ```
 //!
 //! A *generation* is the ranks from one start or loss to the next. The supervisor has no MPI inside: it
@@ -16,22 +16,22 @@
 //! exists whole or not at all. A step counts when its state exists; what a generation trained beyond
 //! that is trained again by the next, and its metrics are written over. So each step is applied once.
 
-mod beat;
-mod fault;
+mod debounce;
+mod fault_injection;
+mod heartbeat;
 pub mod journal;
 mod launch;
 pub mod membership;
 mod order;
+mod rank_session;
 mod restarts;
-mod seat;
 mod session;
-mod settle;
 mod straggler;
 mod supervisor;
 mod watch;
 
 pub use journal::FILE as JOURNAL;
 pub use launch::survival;
-pub use seat::{FAULTS, Seat, SeatSettings, end_with_parent};
+pub use rank_session::{FAULTS, RankSession, RankSessionSettings, end_with_parent};
 pub use session::Session;
 pub use supervisor::{Job, OnLoss, Times, supervise};

@@ -1,4 +1,4 @@
-//! How survivors of a loss go on: the supervisor's word to them, in a file beside their heartbeats.
+//! Orders of the supervisor to the survivors of a loss, in a file beside their heartbeats.
 //!
 //! The supervisor counts those who live by their processes, survivors by MPI. They meet when both have
 //! the same number: who finds an order for more survivors waits for the next one, since the supervisor

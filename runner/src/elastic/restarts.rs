@@ -1,4 +1,4 @@
-//! How often a job may start again.
+//! The budget of restarts.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Ranks that compute for longer than they should: they hold all others up, and no error says so.
 //!
-//! A rank says how long it computes in a step ([`Beat::busy_ns`](super::beat::Beat)). It is compared with
+//! A rank says how long it computes in a step ([`Heartbeat::busy_ns`](super::heartbeat::Heartbeat)). It is compared with
 //! the ranks that do the same work, the replicas of its stages; where it is the only one, with all
 //! others, each by what the plan predicts of it.
 

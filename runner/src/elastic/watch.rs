@@ -3,7 +3,7 @@
 //! A thread waits for the end of mpirun and of each rank on this machine at once (`pidfd`), and looks
 //! at heartbeats in between. What it says are signs; what they mean is the supervisor's affair.
 
-use super::beat::{Beat, Phase, this_host};
+use super::heartbeat::{Heartbeat, Phase, this_host};
 use super::straggler::{Straggler, Stragglers};
 use pipewright_core::elastic::Origin;
 use pipewright_core::plan::Plan;
@@ -27,7 +27,7 @@ const MISSED: Duration = Duration::from_secs(1);
 
 /// What was seen.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Sign {
+pub enum HealthEvent {
     /// mpirun is gone.
     Ended,
     /// A rank's process was ended by something else than itself.
@@ -35,7 +35,7 @@ pub enum Sign {
         /// Who.
         rank: u32,
         /// What it said last.
-        last: Beat,
+        last: Heartbeat,
     },
     /// A heart stands still.
     Silent {
@@ -100,7 +100,10 @@ impl Watched {
     ///
     /// # Errors
     /// When there can be no thread.
-    pub fn start(self, mut see: impl FnMut(Sign) + Send + 'static) -> std::io::Result<Watching> {
+    pub fn start(
+        self,
+        mut see: impl FnMut(HealthEvent) + Send + 'static,
+    ) -> std::io::Result<Watching> {
         let end = Arc::new(AtomicBool::new(false));
         let ended = end.clone();
         let body = move || {
@@ -124,7 +127,7 @@ impl Drop for Watching {
 /// One rank's heart.
 #[derive(Debug, Default)]
 struct Heart {
-    last: Option<Beat>,
+    last: Option<Heartbeat>,
     process: Option<OwnedFd>,
     /// Since its last beat, counted in looks: a time in which this process stood still counts for no
     /// rank.
@@ -147,7 +150,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn add(&mut self, beat: &Beat) {
+    fn add(&mut self, beat: &Heartbeat) {
         self.missing |= self.generation > 0 && self.generation != beat.generation;
         self.generation = self.generation.max(beat.generation);
         match beat.phase {
@@ -226,7 +229,7 @@ impl Watch {
     }
 
     /// Looks once; whether there is more to see.
-    fn look(&mut self, see: &mut impl FnMut(Sign)) -> bool {
+    fn look(&mut self, see: &mut impl FnMut(HealthEvent)) -> bool {
         let watched = |heart: &Heart| heart.process.is_some() && !heart.gone;
         let ranks: Vec<usize> =
             (0..self.hearts.len()).filter(|rank| watched(&self.hearts[*rank])).collect();
@@ -241,21 +244,21 @@ impl Watch {
         }
         self.beats(see);
         if mpirun_ended {
-            see(Sign::Ended);
+            see(HealthEvent::Ended);
         }
         !mpirun_ended
     }
 
-    fn died(&mut self, rank: usize, see: &mut impl FnMut(Sign)) {
+    fn died(&mut self, rank: usize, see: &mut impl FnMut(HealthEvent)) {
         let number = rank as u32;
-        let last = Beat::read(&self.what.beats, number).unwrap_or_default();
+        let last = Heartbeat::read(&self.what.beats, number).unwrap_or_default();
         self.hearts[rank].gone = true;
         if last.phase != Phase::Ended {
-            see(Sign::Died { rank: number, last });
+            see(HealthEvent::Died { rank: number, last });
         }
     }
 
-    fn beats(&mut self, see: &mut impl FnMut(Sign)) {
+    fn beats(&mut self, see: &mut impl FnMut(HealthEvent)) {
         let now = Instant::now();
         let passed = (now - self.looked).min(2 * LOOK);
         self.looked = now;
@@ -263,7 +266,7 @@ impl Watch {
         let missed = if self.survivors { MISSED } else { Duration::MAX };
         let silent_after = self.what.silent_after.min(missed);
         for (rank, heart) in (0..).zip(&mut self.hearts) {
-            let beat = Beat::read(&self.what.beats, rank);
+            let beat = Heartbeat::read(&self.what.beats, rank);
             let Some(beat) = beat.filter(|beat| beat.generation >= self.what.generation) else {
                 seen.missing = true;
                 continue;
@@ -274,7 +277,7 @@ impl Watch {
                 if heart.process.is_none() {
                     heart.gone = true;
                     if beat.phase != Phase::Ended {
-                        see(Sign::Died { rank, last: beat });
+                        see(HealthEvent::Died { rank, last: beat });
                     }
                 }
             }
@@ -290,10 +293,10 @@ impl Watch {
             moves = moves.wrapping_add(beat.moves);
             let (time, ended) = (heart.still, beat.phase == Phase::Ended);
             if time >= silent_after && !ended {
-                see(Sign::Silent { rank, time, dead: true });
+                see(HealthEvent::Silent { rank, time, dead: true });
             } else if time >= QUIET && !heart.said && !ended {
                 heart.said = true;
-                see(Sign::Silent { rank, time, dead: false });
+                see(HealthEvent::Silent { rank, time, dead: false });
             }
         }
         self.survivors = seen.survivors;
@@ -301,7 +304,7 @@ impl Watch {
             && self.step != Some((generation, step))
         {
             self.step = Some((generation, step));
-            see(Sign::Step { generation, begun, step });
+            see(HealthEvent::Step { generation, begun, step });
             self.slow(generation, step, see);
         }
         // Nobody moves while a rank is silent, and that has a time of its own.
@@ -311,13 +314,13 @@ impl Watch {
         self.moves = moves;
         let hung_after = self.what.hung_after_ms.load(Ordering::Relaxed);
         if self.stuck >= Duration::from_millis(hung_after) {
-            see(Sign::Stuck { time: self.stuck });
+            see(HealthEvent::Stuck { time: self.stuck });
             self.stuck = Duration::ZERO;
         }
     }
 
     /// Says who holds the others up. Survivors of a loss have another plan, of which nothing is known here.
-    fn slow(&mut self, generation: u64, step: u64, see: &mut impl FnMut(Sign)) {
+    fn slow(&mut self, generation: u64, step: u64, see: &mut impl FnMut(HealthEvent)) {
         if generation != self.what.generation {
             return;
         }
@@ -328,7 +331,7 @@ impl Watch {
         let busy = |heart: &Heart| heart.last.map_or(0, |beat| beat.busy_ns);
         let busy: Vec<u64> = self.hearts.iter().map(busy).collect();
         for straggler in stragglers.look(step, &busy) {
-            see(Sign::Slow { straggler, step });
+            see(HealthEvent::Slow { straggler, step });
         }
     }
 }

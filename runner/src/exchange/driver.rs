@@ -1,4 +1,4 @@
-//! Who calls the engine: a thread of its own, or the caller while it waits.
+//! The engine's driver: a thread of its own, or the caller while it waits.
 
 use super::engine::{Engine, Start};
 use crate::transport::TransportError;
@@ -177,7 +177,7 @@ impl Driver {
         let mut engine = self.engine();
         let turned = self.turn_of(&mut engine);
         if let Err(error) = &turned {
-            engine.tools.links.abandon();
+            engine.resources.endpoint.abandon();
             let mut board = self.board();
             board.failed.get_or_insert_with(|| error.clone());
             self.done.notify_all();
@@ -202,7 +202,7 @@ impl Driver {
         let worked = engine.advance(|bucket| done.push(bucket))?;
         if !done.is_empty() {
             let mut board = self.board();
-            board.sent_bytes = engine.tools.links.sent_bytes();
+            board.sent_bytes = engine.resources.endpoint.sent_bytes();
             done.iter().for_each(|bucket| board.under_way[*bucket] = false);
             self.done.notify_all();
         }

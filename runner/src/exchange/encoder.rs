@@ -1,5 +1,5 @@
-//! Who encodes and decodes: this processor ([`here`](super::here)), or the device that has the values
-//! ([`there`](super::there)). Messages are sent and received by the host either way.
+//! Encoding and decoding, on this processor ([`host_codec`](super::host_codec)) or on the device that has
+//! the values ([`device_codec`](super::device_codec)). Messages are sent and received by the host either way.
 
 use crate::transport::TransportError;
 use smallvec::SmallVec;
@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(super) type Lengths = SmallVec<[usize; 8]>;
 
 /// Who does so in two-shot sums.
-pub(super) trait Shots {
+pub(super) trait TwoShotCodec {
     /// Most chunks that are worth being taken together.
     fn at_once(&self) -> usize;
 
@@ -39,7 +39,7 @@ pub(super) trait Shots {
 
 /// Who does so for sums of codes. Pieces are all of this rank's, by their numbers; scales are those of
 /// tensors.
-pub(super) trait Codes {
+pub(super) trait OperatorCodec {
     /// Most pieces that are worth being taken together.
     fn at_once(&self) -> usize;
 

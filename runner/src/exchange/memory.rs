@@ -5,9 +5,9 @@ use std::ops::Range;
 
 /// Bytes that are borrowed piece by piece. Whoever asks for a piece sees to it that nobody else uses
 /// the same bytes meanwhile: neither another borrow nor a message on its way.
-pub(super) struct Wire(Box<[UnsafeCell<u8>]>);
+pub(super) struct MessageBuffer(Box<[UnsafeCell<u8>]>);
 
-impl Wire {
+impl MessageBuffer {
     pub(super) fn new(bytes: usize) -> Self {
         Self((0..bytes).map(|_| UnsafeCell::new(0)).collect())
     }

@@ -7,10 +7,10 @@
 //! | file | what it knows |
 //! |---|---|
 //! | `two_shot`, `operator` | the two algorithms, as state machines |
-//! | `encoder` | who encodes and decodes: `here` this processor, `there` the device that has the values |
+//! | `encoder` | encoding and decoding: `host_codec` on this processor, `device_codec` on the device that has the values |
 //! | `bucket` | a bucket's steps: inside of hosts, encoded, inside again |
 //! | `engine`, `driver` | all buckets; the thread that drives them |
-//! | `circles` | which ranks talk for what |
+//! | `process_groups` | which ranks talk for what |
 //! | `pieces`, `memory`, `residual` | where everything lies |
 //!
 //! **Results have the same bits on every rank**: what ranks decode is the same message everywhere, also
@@ -18,17 +18,17 @@
 //! change of codec between steps.
 
 mod bucket;
-mod circles;
+mod device_codec;
 mod driver;
 mod encoder;
 mod engine;
-mod here;
+mod host_codec;
 mod memory;
 mod operator;
 mod pieces;
+mod process_groups;
 mod residual;
-mod there;
-mod tools;
+mod resources;
 mod two_shot;
 
 pub use residual::Residual;
@@ -36,17 +36,17 @@ pub use residual::Residual;
 use crate::device::Coder;
 use crate::transport::{Transport, TransportError};
 use bucket::Bucket;
-use circles::Circles;
 use driver::Driver;
 use engine::{Engine, Start};
 use memory::Values;
 use pipewright_core::compress::share::Share;
 use pipewright_core::compress::{CodecError, Reduction};
 use pipewright_core::units::Bytes;
+use process_groups::ProcessGroups;
+use resources::Resources;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tools::Tools;
 
 /// Values that are summed together.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,9 +75,9 @@ struct Known {
     /// Number of values.
     len: usize,
     /// By reduction: whether the device sums.
-    there: Vec<bool>,
-    /// See [`Exchange::rails`].
-    rails: Vec<Range<usize>>,
+    on_device: Vec<bool>,
+    /// See [`Exchange::shards`].
+    shards: Vec<Range<usize>>,
     /// See [`Exchange::encodes`].
     encodes: bool,
 }
@@ -90,7 +90,7 @@ pub struct Beside<'a> {
     pub values: &'a [Bytes],
     /// Whether devices also do what hosts sum by themselves in hierarchical sums: the caller's affair,
     /// before and after [`Exchange::start_there`]. The same on all ranks.
-    pub inside: bool,
+    pub intra_node: bool,
 }
 
 impl Exchange {
@@ -137,30 +137,30 @@ impl Exchange {
                     Share::hierarchical(&spec.group, &spec.tensors, rank, host)
                 }
             };
-            let circles = Circles::new(spec, &share, &mut all);
+            let process_groups = ProcessGroups::new(spec, &share, &mut all);
             let same_group = buckets[..number].iter().filter(|other| other.group == spec.group);
             let tag = 2 * same_group.count() as u32;
-            made.push(Bucket::new(number, spec, share, circles, tag));
+            made.push(Bucket::new(number, spec, share, process_groups, tag));
         }
         let coder = match device {
-            Some(device) => Some(take_room(device, &mut made)?),
+            Some(device) => Some(take_scratch(device, &mut made)?),
             None => None,
         };
-        let links = transport.links(&all, made.iter().map(Bucket::tickets).sum())?;
-        let threaded = links.threaded();
+        let endpoint = transport.nonblocking(&all, made.iter().map(Bucket::requests).sum())?;
+        let threaded = endpoint.threaded();
         let lossy = buckets.iter().flat_map(|spec| &spec.reductions).filter(|r| !r.is_plain());
         let kinds = lossy.map(|reduction| reduction.method.codec);
-        let tools = Tools::new(links, coder, (all.len(), buckets.len()), kinds)
+        let resources = Resources::new(endpoint, coder, all.len(), buckets.len(), kinds)
             .map_err(|source| TransportError::Codec { bucket: 0, rank, source })?;
         let bytes = made.iter().map(Bucket::bytes).sum();
         let known = |(bucket, spec): (&Bucket, &BucketSpec)| Known {
             len: spec.len,
-            there: bucket.taken().to_vec(),
-            rails: bucket.rails(),
+            on_device: bucket.on_device().to_vec(),
+            shards: bucket.shards(),
             encodes: bucket.encodes(),
         };
         let known = made.iter().zip(buckets).map(known).collect();
-        let driver = Arc::new(Driver::new(Engine::new(tools, made)));
+        let driver = Arc::new(Driver::new(Engine::new(resources, made)));
         let own = driver.clone();
         // A system without more threads lets the caller do the work.
         let spawn = || {
@@ -198,14 +198,14 @@ impl Exchange {
     }
 
     /// Whether the device sums a bucket by the `reduction`-th of its reductions.
-    pub fn is_there(&self, bucket: usize, reduction: usize) -> bool {
-        self.buckets[bucket].there[reduction]
+    pub fn sums_on_device(&self, bucket: usize, reduction: usize) -> bool {
+        self.buckets[bucket].on_device[reduction]
     }
 
     /// What ranks of this host sum before they encode, by owner: places in the bucket. Nothing where none
     /// does.
-    pub fn rails(&self, bucket: usize) -> &[Range<usize>] {
-        &self.buckets[bucket].rails
+    pub fn shards(&self, bucket: usize) -> &[Range<usize>] {
+        &self.buckets[bucket].shards
     }
 
     /// Whether values of a bucket travel encoded: not those of ranks of one host that sum first.
@@ -215,7 +215,7 @@ impl Exchange {
 
     /// The same as [`Exchange::start`] of values that the device has, when it reaches the mark with
     /// the bucket's number. Until [`Exchange::wait`] has returned nobody touches them there. Where the
-    /// host has [rails](Exchange::rails), devices have added them up by then, and hand them out after it.
+    /// host has [shards](Exchange::shards), devices have added them up by then, and hand them out after it.
     ///
     /// # Errors
     /// As [`Exchange::start`].
@@ -223,7 +223,7 @@ impl Exchange {
     /// # Panics
     /// When the bucket is under way, or the device [does not](Exchange::is_there) sum it so.
     pub fn start_there(&mut self, bucket: usize, reduction: usize) -> Result<(), TransportError> {
-        assert!(self.is_there(bucket, reduction), "bucket {bucket} is summed by the host");
+        assert!(self.sums_on_device(bucket, reduction), "bucket {bucket} is summed by the host");
         self.driver.start(Start { bucket, reduction, values: None })?;
         self.progress()
     }
@@ -309,7 +309,7 @@ impl Exchange {
 }
 
 impl Drop for Exchange {
-    /// What is under way is given up: see [`Links`](crate::transport::Links).
+    /// What is under way is given up: see [`Nonblocking`](crate::transport::Nonblocking).
     fn drop(&mut self) {
         self.driver.stop();
         if let Some(thread) = self.thread.take() {
@@ -320,14 +320,14 @@ impl Drop for Exchange {
 }
 
 /// Has buckets take what they need of a device.
-fn take_room(
-    Beside { mut coder, values, inside }: Beside,
+fn take_scratch(
+    Beside { mut coder, values, intra_node }: Beside,
     buckets: &mut [Bucket],
 ) -> Result<Box<dyn Coder>, TransportError> {
     let count = buckets.len();
     for (number, (bucket, place)) in buckets.iter_mut().zip(values).enumerate() {
-        let values = (coder.arena(*place), inside);
-        bucket.take_room(values, [number, count + number], &mut *coder)?;
+        let values = coder.arena(*place);
+        bucket.take_scratch(values, intra_node, [number, count + number], &mut *coder)?;
     }
     Ok(coder)
 }

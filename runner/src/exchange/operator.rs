@@ -1,11 +1,11 @@
 //! MPI's all-reduce of E5M2 codes, added by an operator of ours (Oyama). A tensor's codes have one scale
 //! on all ranks, found by a small all-reduce before: sums of all ranks' values fit (APS).
 
-use super::encoder::Codes;
-use super::memory::Wire;
+use super::encoder::OperatorCodec;
+use super::memory::MessageBuffer;
 use super::pieces::{Piece, segments};
-use super::tools::Turns;
-use crate::transport::{Joint, Links, Ticket, TransportError};
+use super::resources::Turns;
+use crate::transport::{CollectiveOp, Nonblocking, Request, TransportError};
 use pipewright_core::compress::narrow::E5m2;
 use pipewright_core::compress::scale::power_of_two;
 use pipewright_core::compress::{CodecKind, Rounding, Scale};
@@ -14,8 +14,10 @@ use std::ops::Range;
 
 /// What stays the same from step to step.
 pub(super) struct Operator {
-    /// Circles of the calls that find scales, and of those that add codes.
-    circles: (usize, usize),
+    /// Process group of the calls that find scales.
+    scales: usize,
+    /// Process group of the calls that add codes.
+    codes: usize,
     /// Ranks whose values are added.
     terms: u32,
     /// What one call takes.
@@ -27,21 +29,21 @@ pub(super) struct Operator {
 #[derive(Default)]
 struct Progress {
     measured: usize,
-    agreeing: Option<Ticket>,
+    agreeing: Option<Request>,
     agreed: bool,
     encoded: usize,
     started: usize,
     decoded: usize,
-    calls: VecDeque<Ticket>,
+    calls: VecDeque<Request>,
 }
 
 /// A step's particulars.
-pub(super) struct Step<'a> {
+pub(super) struct OperatorStep<'a> {
     pub bucket: usize,
     pub codec: CodecKind,
     /// All of this rank's.
     pub pieces: &'a [Piece],
-    pub codes: &'a Wire,
+    pub codes: &'a MessageBuffer,
     pub turns: &'a mut Turns,
 }
 
@@ -55,39 +57,39 @@ pub(super) fn settings(codec: CodecKind) -> (Rounding, bool) {
 }
 
 impl Operator {
-    pub fn new(pieces: &[Piece], terms: usize, circles: (usize, usize)) -> Self {
+    pub fn new(pieces: &[Piece], terms: usize, scales: usize, codes: usize) -> Self {
         let segments = segments(pieces);
         let calls = VecDeque::with_capacity(segments.len());
         let progress = Progress { calls, ..Progress::default() };
-        Self { circles, terms: terms as u32, segments, progress }
+        Self { scales, codes, terms: terms as u32, segments, progress }
     }
 
     /// Calls under way at a time, at most.
-    pub fn tickets(&self) -> usize {
+    pub fn requests(&self) -> usize {
         self.segments.len() + 1
     }
 
-    pub fn start(&mut self, step: &mut Step, scales: &mut [f32]) {
+    pub fn start(&mut self, step: &mut OperatorStep, scales: &mut [f32]) {
         let calls = std::mem::take(&mut self.progress.calls);
         let (_, scaled) = settings(step.codec);
         self.progress = Progress { calls, agreed: !scaled, ..Progress::default() };
         if scaled {
             scales.fill(0.0);
-            step.turns.queue(self.circles.0, step.bucket);
+            step.turns.queue(self.scales, step.bucket);
         } else {
             scales.fill(1.0);
         }
         if !self.segments.is_empty() {
-            step.turns.queue(self.circles.1, step.bucket);
+            step.turns.queue(self.codes, step.bucket);
         }
     }
 
     /// Does one thing, if there is one to do.
     pub fn advance(
         &mut self,
-        step: &mut Step,
-        encoder: &mut dyn Codes,
-        links: &mut dyn Links,
+        step: &mut OperatorStep,
+        encoder: &mut dyn OperatorCodec,
+        endpoint: &mut dyn Nonblocking,
     ) -> Result<bool, TransportError> {
         let count = step.pieces.len();
         let next = |done: usize, most: usize| done..done + most.min(count - done);
@@ -101,18 +103,18 @@ impl Operator {
             return Ok(true);
         }
         if !self.progress.agreed {
-            return self.agree(step, encoder.scales(), links);
+            return self.agree(step, encoder.scales(), endpoint);
         }
         if self.progress.encoded < count {
             let pieces = next(self.progress.encoded, encoder.at_once());
             self.progress.encoded = pieces.end;
             encoder.encode(pieces)?;
-            self.call(step, links)?;
+            self.call(step, endpoint)?;
             return Ok(true);
         }
-        self.call(step, links)?;
-        let Some(ticket) = self.progress.calls.front() else { return Ok(false) };
-        if links.test(ticket)?.is_none() {
+        self.call(step, endpoint)?;
+        let Some(request) = self.progress.calls.front() else { return Ok(false) };
+        if endpoint.test(request)?.is_none() {
             return Ok(false);
         }
         self.progress.calls.pop_front();
@@ -128,23 +130,23 @@ impl Operator {
     /// Finds the scales that all ranks take.
     fn agree(
         &mut self,
-        step: &mut Step,
+        step: &mut OperatorStep,
         scales: &mut [f32],
-        links: &mut dyn Links,
+        endpoint: &mut dyn Nonblocking,
     ) -> Result<bool, TransportError> {
-        let circle = self.circles.0;
-        let Some(ticket) = &self.progress.agreeing else {
-            if !step.turns.has_turn(circle, step.bucket) {
+        let process_group = self.scales;
+        let Some(request) = &self.progress.agreeing else {
+            if !step.turns.has_turn(process_group, step.bucket) {
                 return Ok(false);
             }
             let (at, len) = (scales.as_mut_ptr().cast(), scales.len());
             // SAFETY: single precision that nobody touches before the call has ended, below.
-            let call = unsafe { links.call(circle, Joint::Max, at, len)? };
+            let call = unsafe { endpoint.call(process_group, CollectiveOp::Max, at, len)? };
             self.progress.agreeing = Some(call);
-            step.turns.pass_turn(circle);
+            step.turns.pass_turn(process_group);
             return Ok(true);
         };
-        if links.test(ticket)?.is_none() {
+        if endpoint.test(request)?.is_none() {
             return Ok(false);
         }
         for scale in scales {
@@ -155,21 +157,25 @@ impl Operator {
     }
 
     /// Starts calls of the segments that are encoded, in this bucket's turn.
-    fn call(&mut self, step: &mut Step, links: &mut dyn Links) -> Result<(), TransportError> {
-        let circle = self.circles.1;
+    fn call(
+        &mut self,
+        step: &mut OperatorStep,
+        endpoint: &mut dyn Nonblocking,
+    ) -> Result<(), TransportError> {
+        let process_group = self.codes;
         while let Some(segment) = self.segments.get(self.progress.started)
             && segment.end <= self.progress.encoded
-            && step.turns.has_turn(circle, step.bucket)
+            && step.turns.has_turn(process_group, step.bucket)
         {
             let (first, last) = (&step.pieces[segment.start], &step.pieces[segment.end - 1]);
             let codes = step.codes.place(first.at..last.dense().end);
-            let joint = Joint::Codes(settings(step.codec).0);
+            let op = CollectiveOp::Codes(settings(step.codec).0);
             // SAFETY: nobody touches these codes before the call has ended.
-            let call = unsafe { links.call(circle, joint, codes.cast(), codes.len())? };
+            let call = unsafe { endpoint.call(process_group, op, codes.cast(), codes.len())? };
             self.progress.calls.push_back(call);
             self.progress.started += 1;
             if self.progress.started == self.segments.len() {
-                step.turns.pass_turn(circle);
+                step.turns.pass_turn(process_group);
             }
         }
         Ok(())

@@ -65,15 +65,15 @@ impl Layout {
             part.iter().map(place).collect()
         };
         let parts = &division.parts;
-        let (mut out, mut inward) = (0, 0);
+        let (mut out, mut incoming) = (0, 0);
         let first = parts.iter().map(|part| lay(&mut out, part)).collect();
         let sum = lay(&mut out, &parts[own]);
         let others = |at: usize| at != own;
         let arriving = (0..parts.len())
-            .map(|rank| if others(rank) { lay(&mut inward, &parts[own]) } else { vec![] })
+            .map(|rank| if others(rank) { lay(&mut incoming, &parts[own]) } else { vec![] })
             .collect();
         let sums = (0..parts.len())
-            .map(|rank| if others(rank) { lay(&mut inward, &parts[rank]) } else { vec![] })
+            .map(|rank| if others(rank) { lay(&mut incoming, &parts[rank]) } else { vec![] })
             .collect();
         Self { first, sum, arriving, sums }
     }

@@ -1,5 +1,4 @@
-//! What codecs lost and the next step makes up for: the bucket's, whatever codec it has and whoever
-//! encodes.
+//! Residuals of error feedback: one store a bucket, whatever codec it has, on the host or on the device.
 
 use super::pieces::{Parts, Piece};
 use crate::device::{Coder, DeviceError, DevicePtr};
@@ -16,11 +15,11 @@ pub enum Residual {
 
 /// The residuals of a bucket; empty without feedback.
 pub(super) struct Residuals {
-    here: Here,
+    host: HostResiduals,
     /// The device's, as long, where it encodes too.
-    there: Option<There>,
+    device: Option<DeviceResiduals>,
     /// Whether those of the device are the ones that count.
-    is_there: bool,
+    on_device: bool,
     /// Where the own part begins among those of the worker.
     own: usize,
     before: Option<Before>,
@@ -28,27 +27,27 @@ pub(super) struct Residuals {
 
 /// All values that this rank exchanges, one tensor behind the other; those of its own part.
 #[derive(Clone)]
-struct Here {
+struct HostResiduals {
     worker: Vec<f32>,
     server: Vec<f32>,
 }
 
 /// The same in the device's memory.
 #[derive(Clone, Copy)]
-struct There {
+struct DeviceResiduals {
     worker: DevicePtr,
     server: DevicePtr,
 }
 
 /// Both as they were before a sum.
 struct Before {
-    here: Here,
-    there: Option<There>,
+    host: HostResiduals,
+    device: Option<DeviceResiduals>,
     /// Where they were copied since they were settled, and whether that was on the device.
     copied: Option<bool>,
 }
 
-impl Here {
+impl HostResiduals {
     fn copy_from(&mut self, other: &Self) {
         self.worker.copy_from_slice(&other.worker);
         self.server.copy_from_slice(&other.server);
@@ -60,7 +59,7 @@ impl Here {
     }
 }
 
-impl There {
+impl DeviceResiduals {
     fn new(bytes: [u64; 2], coder: &mut dyn Coder) -> Result<Self, DeviceError> {
         let [worker, server] = bytes.map(|bytes| match bytes {
             0 => Ok(DevicePtr::NULL),
@@ -83,71 +82,71 @@ impl There {
 
 impl Residuals {
     /// For so many values of a worker, and of the server of part `own`.
-    pub fn new((worker, server): (usize, usize), parts: &Parts, own: usize) -> Self {
+    pub fn new(worker: usize, server: usize, parts: &Parts, own: usize) -> Self {
         let first = parts.get(own).into_iter().flatten().flatten().next();
         let own = first.map_or(0, |piece| piece.at);
-        let here = Here { worker: vec![0.0; worker], server: vec![0.0; server] };
-        Self { here, there: None, is_there: false, own, before: None }
+        let host = HostResiduals { worker: vec![0.0; worker], server: vec![0.0; server] };
+        Self { host, device: None, on_device: false, own, before: None }
     }
 
     /// The device encodes too; nothing was lost so far.
     pub fn take_room(&mut self, coder: &mut dyn Coder) -> Result<(), DeviceError> {
         // Zeros there and here.
-        self.there = Some(There::new(self.here.bytes(), coder)?);
-        self.is_there = true;
+        self.device = Some(DeviceResiduals::new(self.host.bytes(), coder)?);
+        self.on_device = true;
         Ok(())
     }
 
     pub fn worker(&mut self, piece: &Piece) -> &mut [f32] {
-        &mut self.here.worker[piece.dense()]
+        &mut self.host.worker[piece.dense()]
     }
 
     pub fn server(&mut self, piece: &Piece) -> &mut [f32] {
         let dense = piece.dense();
-        &mut self.here.server[dense.start - self.own..dense.end - self.own]
+        &mut self.host.server[dense.start - self.own..dense.end - self.own]
     }
 
     /// Those of the worker on the device, from its `at`-th value on, and those of the server.
     pub fn on_device(&self, at: usize) -> [DevicePtr; 2] {
-        let none = There { worker: DevicePtr::NULL, server: DevicePtr::NULL };
-        let there = self.there.unwrap_or(none);
-        [there.worker.after(4 * at as u64), there.server]
+        let none = DeviceResiduals { worker: DevicePtr::NULL, server: DevicePtr::NULL };
+        let device = self.device.unwrap_or(none);
+        [device.worker.after(4 * at as u64), device.server]
     }
 
     pub fn bytes(&self) -> u64 {
         let copies = 1 + u64::from(self.before.is_some());
-        copies * self.here.bytes().iter().sum::<u64>()
+        copies * self.host.bytes().iter().sum::<u64>()
     }
 
     /// Takes memory for a copy.
     pub fn allow_undo(&mut self, coder: Option<&mut dyn Coder>) -> Result<(), DeviceError> {
-        let there = match coder.filter(|_| self.there.is_some()) {
-            Some(coder) => Some(There::new(self.here.bytes(), coder)?),
+        let device = match coder.filter(|_| self.device.is_some()) {
+            Some(coder) => Some(DeviceResiduals::new(self.host.bytes(), coder)?),
             None => None,
         };
-        self.before = Some(Before { here: self.here.clone(), there, copied: None });
+        self.before = Some(Before { host: self.host.clone(), device, copied: None });
         Ok(())
     }
 
     /// A sum begins, by the device or by this processor.
     pub fn begin(
         &mut self,
-        is_there: bool,
+        on_device: bool,
         coder: Option<&mut dyn Coder>,
     ) -> Result<(), DeviceError> {
-        match (is_there, self.there, coder) {
-            (true, Some(there), Some(coder)) => {
-                self.send(there, coder)?;
-                if let Some(Before { there: Some(before), copied, .. }) = &mut self.before {
+        match (on_device, self.device, coder) {
+            (true, Some(device), Some(coder)) => {
+                self.send(device, coder)?;
+                if let Some(Before { device: Some(before), copied, .. }) = &mut self.before {
                     *copied = Some(true);
-                    before.copy_from(there, self.here.bytes(), coder)?;
+                    before.copy_from(device, self.host.bytes(), coder)?;
                 }
             }
             (_, _, coder) => {
                 self.fetch(coder)?;
                 if let Some(before) = &mut self.before {
                     before.copied = Some(false);
-                    before.here.copy_from(&self.here);
+                    before.host.copy_from(&self.host);
                 }
             }
         }
@@ -155,10 +154,10 @@ impl Residuals {
     }
 
     /// Those of the device are the ones that count.
-    fn send(&mut self, there: There, coder: &mut dyn Coder) -> Result<(), DeviceError> {
-        if !std::mem::replace(&mut self.is_there, true) {
+    fn send(&mut self, device: DeviceResiduals, coder: &mut dyn Coder) -> Result<(), DeviceError> {
+        if !std::mem::replace(&mut self.on_device, true) {
             for (to, values) in
-                [(there.worker, &self.here.worker), (there.server, &self.here.server)]
+                [(device.worker, &self.host.worker), (device.server, &self.host.server)]
             {
                 if !values.is_empty() {
                     coder.upload(to, bytemuck::cast_slice(values))?;
@@ -170,30 +169,30 @@ impl Residuals {
 
     /// Those of this processor are the ones that count.
     fn fetch(&mut self, coder: Option<&mut dyn Coder>) -> Result<(), DeviceError> {
-        if let (true, Some(there), Some(coder)) = (self.is_there, self.there, coder) {
+        if let (true, Some(device), Some(coder)) = (self.on_device, self.device, coder) {
             for (from, values) in
-                [(there.worker, &mut self.here.worker), (there.server, &mut self.here.server)]
+                [(device.worker, &mut self.host.worker), (device.server, &mut self.host.server)]
             {
                 if !values.is_empty() {
                     coder.download(from, bytemuck::cast_slice_mut(values))?;
                 }
             }
         }
-        self.is_there = false;
+        self.on_device = false;
         Ok(())
     }
 
     /// What sums since the last call made stays, or is what it was before them.
     pub fn settle(&mut self, undo: bool, coder: Option<&mut dyn Coder>) -> Result<(), DeviceError> {
         let Some(before) = &mut self.before else { return Ok(()) };
-        let Some(is_there) = before.copied.take().filter(|_| undo) else { return Ok(()) };
-        self.is_there = is_there;
-        match (is_there, self.there, before.there, coder) {
-            (true, Some(there), Some(copy), Some(coder)) => {
-                there.copy_from(copy, self.here.bytes(), coder)
+        let Some(on_device) = before.copied.take().filter(|_| undo) else { return Ok(()) };
+        self.on_device = on_device;
+        match (on_device, self.device, before.device, coder) {
+            (true, Some(device), Some(copy), Some(coder)) => {
+                device.copy_from(copy, self.host.bytes(), coder)
             }
             _ => {
-                self.here.copy_from(&before.here);
+                self.host.copy_from(&before.host);
                 Ok(())
             }
         }
@@ -209,12 +208,12 @@ impl Residuals {
     ) -> Result<(), DeviceError> {
         self.fetch(coder)?;
         let pieces = |part: &Vec<Vec<Piece>>| part.clone().into_iter().flatten();
-        if !self.here.worker.is_empty() {
+        if !self.host.worker.is_empty() {
             for piece in parts.iter().flat_map(pieces) {
                 visit(Residual::Worker, piece.range.clone(), self.worker(&piece));
             }
         }
-        if !self.here.server.is_empty() {
+        if !self.host.server.is_empty() {
             for piece in parts.get(own).into_iter().flat_map(pieces) {
                 visit(Residual::Server, piece.range.clone(), self.server(&piece));
             }

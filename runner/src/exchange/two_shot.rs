@@ -10,18 +10,18 @@
 //! All receives are posted at the beginning. The owner encodes and decodes its own values like
 //! everybody's: the result does not depend on who owns what, and has the same bits on every rank.
 
-use super::encoder::{Lengths, Shots};
-use super::memory::Wire;
+use super::encoder::{Lengths, TwoShotCodec};
+use super::memory::MessageBuffer;
 use super::pieces::{Layout, Parts};
-use crate::transport::{Links, Ticket, TransportError};
+use crate::transport::{Nonblocking, Request, TransportError};
 use pipewright_core::compress::share::Share;
 use std::collections::VecDeque;
 
 /// What stays the same from step to step.
 pub(super) struct TwoShot {
-    circle: usize,
+    process_group: usize,
     tag: u32,
-    /// This rank's place in the circle.
+    /// This rank's place in the group.
     own: usize,
     /// By part: chunks.
     chunks: Vec<usize>,
@@ -39,22 +39,22 @@ struct Progress {
     /// Chunks of the own part.
     summed: usize,
     /// By rank: its values that have not come, and the lengths of those that have and are not summed.
-    arriving: Vec<VecDeque<Ticket>>,
+    arriving: Vec<VecDeque<Request>>,
     arrived: Vec<VecDeque<usize>>,
     /// By rank: its sums that are not decoded.
-    sums: Vec<VecDeque<Ticket>>,
-    sends: VecDeque<Ticket>,
+    sums: Vec<VecDeque<Request>>,
+    sends: VecDeque<Request>,
 }
 
 /// Where a step's messages lie.
-pub(super) struct Step<'a> {
+pub(super) struct TwoShotStep<'a> {
     pub layout: &'a Layout,
-    pub out: &'a Wire,
-    pub inward: &'a Wire,
+    pub out: &'a MessageBuffer,
+    pub incoming: &'a MessageBuffer,
 }
 
 impl TwoShot {
-    pub fn new(share: &Share, parts: &Parts, circle: usize, tag: u32) -> Self {
+    pub fn new(share: &Share, parts: &Parts, process_group: usize, tag: u32) -> Self {
         let chunks: Vec<usize> = parts.iter().map(Vec::len).collect();
         let (count, own) = (chunks.len(), share.part());
         let of_part = |part: usize| (0..chunks[part]).map(move |chunk| (part, chunk));
@@ -66,7 +66,7 @@ impl TwoShot {
             progress.sums.push(VecDeque::with_capacity(*part));
         }
         progress.sends = VecDeque::with_capacity(order.len() + chunks[own] * count);
-        Self { circle, tag, own, chunks, order, progress }
+        Self { process_group, tag, own, chunks, order, progress }
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
@@ -76,7 +76,7 @@ impl TwoShot {
 
     /// Messages under way at a time, at most: each part's values and sums are sent once and received
     /// once.
-    pub fn tickets(&self) -> usize {
+    pub fn requests(&self) -> usize {
         let chunks: usize = self.others().map(|rank| self.chunks[rank]).sum();
         2 * (chunks + self.chunks[self.own] * (self.chunks.len() - 1))
     }
@@ -84,9 +84,9 @@ impl TwoShot {
     /// Posts all receives. `whole`: parts are encoded as a whole.
     pub fn start(
         &mut self,
-        step: &Step,
+        step: &TwoShotStep,
         whole: bool,
-        links: &mut dyn Links,
+        endpoint: &mut dyn Nonblocking,
     ) -> Result<(), TransportError> {
         (self.progress.encoded, self.progress.summed) = (0, 0);
         let (own, count) = (self.own, self.chunks.len());
@@ -97,14 +97,16 @@ impl TwoShot {
         });
         for rank in self.others() {
             let progress = &mut self.progress;
-            for (tag, places, tickets) in [
+            for (tag, places, requests) in [
                 (self.tag, &step.layout.arriving[rank], &mut progress.arriving[rank]),
                 (self.tag + 1, &step.layout.sums[rank], &mut progress.sums[rank]),
             ] {
                 for place in places {
                     // SAFETY: these bytes are read when the message is there, and not before.
-                    let into = step.inward.place(place.clone());
-                    tickets.push_back(unsafe { links.receive(self.circle, rank, tag, into)? });
+                    let into = step.incoming.place(place.clone());
+                    requests.push_back(unsafe {
+                        endpoint.receive(self.process_group, rank, tag, into)?
+                    });
                 }
             }
         }
@@ -115,32 +117,32 @@ impl TwoShot {
     /// wait for them.
     pub fn advance(
         &mut self,
-        step: &Step,
-        shots: &mut dyn Shots,
-        links: &mut dyn Links,
+        step: &TwoShotStep,
+        shots: &mut dyn TwoShotCodec,
+        endpoint: &mut dyn Nonblocking,
     ) -> Result<bool, TransportError> {
-        self.look(links)?;
+        self.look(endpoint)?;
         let ready = self.progress.arrived.iter().map(VecDeque::len).min().unwrap_or(0);
         if ready > 0 && self.progress.summed < self.chunks[self.own] {
-            self.sum(step, ready.min(shots.at_once()), shots, links)?;
+            self.sum(step, ready.min(shots.at_once()), shots, endpoint)?;
             return Ok(true);
         }
         if self.progress.encoded < self.order.len() && shots.ready()? {
-            self.encode(step, shots, links)?;
+            self.encode(step, shots, endpoint)?;
             return Ok(true);
         }
         for rank in self.others() {
-            let tickets = &mut self.progress.sums[rank];
+            let requests = &mut self.progress.sums[rank];
             let mut lengths = Lengths::new();
             while lengths.len() < shots.at_once()
-                && let Some(ticket) = tickets.front()
-                && let Some(length) = links.test(ticket)?
+                && let Some(request) = requests.front()
+                && let Some(length) = endpoint.test(request)?
             {
-                tickets.pop_front();
+                requests.pop_front();
                 lengths.push(length);
             }
             if !lengths.is_empty() {
-                let end = self.chunks[rank] - tickets.len();
+                let end = self.chunks[rank] - requests.len();
                 shots.decode(rank, end - lengths.len()..end, &lengths)?;
                 return Ok(true);
             }
@@ -158,17 +160,17 @@ impl TwoShot {
     }
 
     /// Notes what has come and what is sent.
-    fn look(&mut self, links: &mut dyn Links) -> Result<(), TransportError> {
-        for (tickets, lengths) in self.progress.arriving.iter_mut().zip(&mut self.progress.arrived)
+    fn look(&mut self, endpoint: &mut dyn Nonblocking) -> Result<(), TransportError> {
+        for (requests, lengths) in self.progress.arriving.iter_mut().zip(&mut self.progress.arrived)
         {
-            while let Some(ticket) = tickets.front() {
-                let Some(length) = links.test(ticket)? else { break };
-                tickets.pop_front();
+            while let Some(request) = requests.front() {
+                let Some(length) = endpoint.test(request)? else { break };
+                requests.pop_front();
                 lengths.push_back(length);
             }
         }
-        while let Some(ticket) = self.progress.sends.front() {
-            if links.test(ticket)?.is_none() {
+        while let Some(request) = self.progress.sends.front() {
+            if endpoint.test(request)?.is_none() {
                 break;
             }
             self.progress.sends.pop_front();
@@ -179,9 +181,9 @@ impl TwoShot {
     /// Encodes the next chunks of this rank's values and sends them to the owner of their part.
     fn encode(
         &mut self,
-        step: &Step,
-        shots: &mut dyn Shots,
-        links: &mut dyn Links,
+        step: &TwoShotStep,
+        shots: &mut dyn TwoShotCodec,
+        endpoint: &mut dyn Nonblocking,
     ) -> Result<(), TransportError> {
         let rest = &self.order[self.progress.encoded..];
         let (part, first) = rest[0];
@@ -196,7 +198,7 @@ impl TwoShot {
         for (place, used) in step.layout.first[part][first..].iter().zip(lengths) {
             let message = step.out.place(place.start..place.start + used);
             // SAFETY: nobody writes these bytes in this step any more.
-            let sent = unsafe { links.send(self.circle, part, self.tag, message)? };
+            let sent = unsafe { endpoint.send(self.process_group, part, self.tag, message)? };
             self.progress.sends.push_back(sent);
         }
         Ok(())
@@ -205,10 +207,10 @@ impl TwoShot {
     /// Sums the next `count` chunks of the own part over all ranks, in their order, and sends them.
     fn sum(
         &mut self,
-        step: &Step,
+        step: &TwoShotStep,
         count: usize,
-        shots: &mut dyn Shots,
-        links: &mut dyn Links,
+        shots: &mut dyn TwoShotCodec,
+        endpoint: &mut dyn Nonblocking,
     ) -> Result<(), TransportError> {
         let first = self.progress.summed;
         let count = count.min(self.chunks[self.own] - first);
@@ -219,7 +221,8 @@ impl TwoShot {
             for (place, used) in step.layout.sum[first..].iter().zip(&lengths) {
                 let message = step.out.place(place.start..place.start + used);
                 // SAFETY: nobody writes these bytes in this step any more.
-                let sent = unsafe { links.send(self.circle, rank, self.tag + 1, message)? };
+                let sent =
+                    unsafe { endpoint.send(self.process_group, rank, self.tag + 1, message)? };
                 self.progress.sends.push_back(sent);
             }
         }

@@ -7,7 +7,7 @@ mod messages;
 mod newest;
 
 use crate::device::{Accelerator, Coder, DeviceError, Graphs};
-use messages::Way;
+use messages::DeviceChannel;
 use newest::{Access, Newest, Side};
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
@@ -40,7 +40,7 @@ pub struct Arena {
 /// The device's copy.
 struct Distant {
     // Before the memory that messages lie in.
-    way: Option<Way>,
+    channel: Option<DeviceChannel>,
     accelerator: Box<dyn Accelerator>,
     newest: Newest,
     /// The first thing that went wrong; nothing on either side means anything after it.
@@ -51,12 +51,12 @@ impl Distant {
     /// The host is about to touch a region: fetches what only the device has.
     fn fetch(&mut self, lines: &mut [Line], region: Region, access: Access) {
         let all: &mut [u8] = bytemuck::cast_slice_mut(lines);
-        let Self { way, accelerator, newest, .. } = self;
-        let mut way = way.as_mut();
+        let Self { channel, accelerator, newest, .. } = self;
+        let mut channel = channel.as_mut();
         let fetched = newest.touch(bytes_of(region), (Side::Host, access), |part| {
-            if let Some(way) = way.take() {
+            if let Some(channel) = channel.take() {
                 accelerator.flush()?;
-                way.fabric.settle()?;
+                channel.fabric.settle()?;
             }
             accelerator.download(part.start, &mut all[part.start as usize..part.end as usize])
         });
@@ -66,12 +66,12 @@ impl Distant {
     /// The device is about to touch a region: hands it what only the host has.
     fn hand_over(&mut self, lines: &[Line], region: Region, access: Access) {
         let all: &[u8] = bytemuck::cast_slice(lines);
-        let Self { way, accelerator, newest, .. } = self;
+        let Self { channel, accelerator, newest, .. } = self;
         let handed = newest.touch(bytes_of(region), (Side::Device, access), |part| {
             // The driver may wait for the device before it takes so many bytes.
-            if let Some(way) = way.as_mut().filter(|_| part.end - part.start > AT_ONCE) {
+            if let Some(channel) = channel.as_mut().filter(|_| part.end - part.start > AT_ONCE) {
                 accelerator.flush()?;
-                way.fabric.settle()?;
+                channel.fabric.settle()?;
             }
             accelerator.upload(part.start, &all[part.start as usize..part.end as usize])
         });
@@ -80,10 +80,10 @@ impl Distant {
 
     /// The host is about to wait for the device: looks meanwhile whether others live whom it waits for.
     fn settle(&mut self) {
-        let Self { way, accelerator, fault: None, .. } = self else { return };
-        let Some(way) = way else { return };
+        let Self { channel, accelerator, fault: None, .. } = self else { return };
+        let Some(channel) = channel else { return };
         let flushed = accelerator.flush();
-        let settled = flushed.and_then(|()| Ok(way.fabric.settle()?));
+        let settled = flushed.and_then(|()| Ok(channel.fabric.settle()?));
         self.note(settled);
     }
 
@@ -110,7 +110,7 @@ impl Arena {
 
     /// The same with a copy on a device, whose memory is as large and zeroed.
     pub fn with_copy(bytes: Bytes, accelerator: Box<dyn Accelerator>) -> Self {
-        let device = Distant { way: None, accelerator, newest: Newest::default(), fault: None };
+        let device = Distant { channel: None, accelerator, newest: Newest::default(), fault: None };
         Self { device: Some(device), ..Self::new(bytes) }
     }
 
@@ -154,9 +154,9 @@ impl Arena {
             let done = work(&mut *device.accelerator);
             device.note(done);
         }
-        if let Some(way) = &mut device.way {
-            way.touch(reads);
-            way.touch(writes);
+        if let Some(channel) = &mut device.channel {
+            channel.touch(reads);
+            channel.touch(writes);
         }
     }
 
@@ -225,8 +225,8 @@ impl Arena {
         let device = self.device.as_mut().expect("a device computes");
         device.hand_over(&self.lines, into, Access::Overwrite);
         self.ask(|device| device.take(place, into));
-        if let Some(way) = self.device.as_mut().and_then(|device| device.way.as_mut()) {
-            way.touch(&[into]);
+        if let Some(channel) = self.device.as_mut().and_then(|device| device.channel.as_mut()) {
+            channel.touch(&[into]);
         }
     }
 

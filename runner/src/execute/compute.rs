@@ -1,9 +1,9 @@
-//! What a rank computes: kernels of passes, updates of parameters.
+//! Computations of a rank: kernels of passes, updates of parameters.
 
 use super::arena::{Arena, Slices};
-use super::error::Fault;
+use super::error::StepFault;
 use super::rank::{Batch, Rank, StepCounts};
-use crate::device::{Accelerator, Link, ParameterPlaces, Place, Places};
+use crate::device::{Accelerator, FusedOp, ParameterPlaces, Place, Places};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::graph::TensorSpec;
 use pipewright_core::ids::{MicroBatch, StageId};
@@ -65,11 +65,11 @@ impl KernelPlaces {
     fn launch_there(&self, call: &Call, arena: &mut Arena) {
         let reads: Slices<Region> = self.reads.iter().map(|place| place.region).collect();
         let written: Slices<Region> = self.written().collect();
-        arena.compute(&reads, &written, |device| device.launch(call, &self.there()));
+        arena.compute(&reads, &written, |device| device.launch(call, &self.places()));
     }
 
     /// As a device is told of them.
-    fn there(&self) -> Places<'_> {
+    fn places(&self) -> Places<'_> {
         Places {
             reads: &self.reads,
             writes: &self.writes,
@@ -135,7 +135,11 @@ impl<'a, T: Transport> Rank<'a, T> {
 
     /// Has the device do what it was asked for, reads ahead meanwhile, and adds up what the loss gave of
     /// each micro-batch, in their order.
-    pub(super) fn end_batch(&mut self, batch: Batch, counts: &mut StepCounts) -> Result<(), Fault> {
+    pub(super) fn end_batch(
+        &mut self,
+        batch: Batch,
+        counts: &mut StepCounts,
+    ) -> Result<(), StepFault> {
         if !self.arena.is_distant() {
             return Ok(());
         }
@@ -154,7 +158,9 @@ impl<'a, T: Transport> Rank<'a, T> {
     pub(super) fn pass(
         &mut self,
         action: Action,
-        (slot, outbox, version): (u32, u32, u32),
+        slot: u32,
+        outbox: u32,
+        version: u32,
         batch: Batch,
     ) -> Pass {
         let at = self.program.stages.iter().position(|s| s.stage == action.stage);
@@ -172,27 +178,22 @@ impl<'a, T: Transport> Rank<'a, T> {
         let kernels = &stage.kernels[first..first + stored.len()];
         match kernels {
             [kernel] => self.kernel(stage, kernel, pass),
-            _ => self.chain(stage, (kernels, &stored), pass),
+            _ => self.chain(stage, kernels, &stored, pass),
         }
         kernels.len()
     }
 
     /// Several computations on the device; of their values those are written that are to be stored.
-    fn chain(
-        &mut self,
-        stage: &StageProgram,
-        (kernels, stored): (&[Kernel], &[bool]),
-        pass: &Pass,
-    ) {
+    fn chain(&mut self, stage: &StageProgram, kernels: &[Kernel], stored: &[bool], pass: &Pass) {
         let inputs: SmallVec<[Slices<&TensorSpec>; 4]> =
             kernels.iter().map(|kernel| self.inputs(kernel)).collect();
         let places: SmallVec<[KernelPlaces; 4]> =
             kernels.iter().map(|kernel| self.places(stage, kernel, pass)).collect();
-        let mut links: SmallVec<[Link; 4]> = SmallVec::new();
+        let mut ops: SmallVec<[FusedOp; 4]> = SmallVec::new();
         let (mut reads, mut written): (Slices<Region>, Slices<Region>) = Default::default();
         for (at, own) in places.iter().enumerate() {
             let call = self.described(&kernels[at], &inputs[at], pass);
-            links.push(Link { call, places: own.there(), stored: stored[at] });
+            ops.push(FusedOp { call, places: own.places(), stored: stored[at] });
             // What a link before hands on is nowhere to be fetched from.
             let before = |read: &&Place| {
                 places[..at].iter().all(|p| p.writes.first().is_none_or(|w| w != *read))
@@ -200,7 +201,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             reads.extend(own.reads.iter().filter(before).map(|read| read.region));
             written.extend(own.written().skip(usize::from(!stored[at])));
         }
-        self.arena.compute(&reads, &written, |device| device.launch_chain(&links));
+        self.arena.compute(&reads, &written, |device| device.launch_fused(&ops));
     }
 
     fn inputs(&self, kernel: &Kernel) -> Slices<&'a TensorSpec> {
@@ -225,7 +226,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 Batch::Train(_) => Phase::Train,
                 Batch::Test(_) => Phase::Evaluate,
             },
-            loss_scale: self.judge.factor() * (1.0 / self.program.batch as f32),
+            loss_scale: self.gradient_guard.factor() * (1.0 / self.program.batch as f32),
             wanted: kernel.wanted,
             threads: self.threads,
             draw: Draw {
@@ -309,7 +310,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     }
 
     /// Update `index` of this step makes version `to` of the parameters from version `from`.
-    pub(super) fn update(&mut self, stage: StageId, (from, to): (u32, u32), index: u32) {
+    pub(super) fn update(&mut self, stage: StageId, from: u32, to: u32, index: u32) {
         let program = self.program;
         let stage = program.stage(stage).expect("lowering put the stage on this lane");
         let step = self.step;
@@ -317,7 +318,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             return model.owe_update(stage.stage);
         }
         // The first replica hands out its parameters before the next step.
-        let updates = self.replica.updates && self.judge.bad().is_none();
+        let updates = self.replica.updates && self.gradient_guard.bad().is_none();
         for place in &stage.params {
             let Some(gradient) = place.gradient else { continue };
             let [old, new] = [from, to].map(|v| stage.versions.place(place.weight, v, step));
@@ -363,7 +364,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         Update {
             rate: self.rates.at(self.step),
             number: self.step * updates + u64::from(index) + 1,
-            scale: self.judge.scale(),
+            scale: self.gradient_guard.scale(),
             threads: self.threads,
         }
     }

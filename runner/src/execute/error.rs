@@ -79,14 +79,14 @@ impl RunError {
 }
 
 /// Why an instruction failed.
-pub(super) enum Fault {
+pub(super) enum StepFault {
     Transport(TransportError),
     Data(DataError),
     Codec(CodecError),
     Device(DeviceError),
 }
 
-impl Fault {
+impl StepFault {
     /// The error of a step, or of a round of an evaluation, at an instruction of the rank's program; past
     /// the last one at its end.
     pub(super) fn at(self, step: u64, instruction: usize) -> RunError {
@@ -99,35 +99,35 @@ impl Fault {
     }
 }
 
-impl From<DeviceError> for Fault {
+impl From<DeviceError> for StepFault {
     fn from(error: DeviceError) -> Self {
         match error {
-            DeviceError::Messages(error) => Fault::Transport(error),
-            error => Fault::Device(error),
+            DeviceError::Messages(error) => StepFault::Transport(error),
+            error => StepFault::Device(error),
         }
     }
 }
 
-impl From<CodecError> for Fault {
+impl From<CodecError> for StepFault {
     fn from(error: CodecError) -> Self {
-        Fault::Codec(error)
+        StepFault::Codec(error)
     }
 }
 
-impl From<TransportError> for Fault {
+impl From<TransportError> for StepFault {
     fn from(error: TransportError) -> Self {
         match error {
             TransportError::Device(fault) => match fault.downcast() {
-                Some(error) => Fault::Device(error),
-                None => Fault::Transport(TransportError::Device(fault)),
+                Some(error) => StepFault::Device(error),
+                None => StepFault::Transport(TransportError::Device(fault)),
             },
-            error => Fault::Transport(error),
+            error => StepFault::Transport(error),
         }
     }
 }
 
-impl From<DataError> for Fault {
+impl From<DataError> for StepFault {
     fn from(error: DataError) -> Self {
-        Fault::Data(error)
+        StepFault::Data(error)
     }
 }

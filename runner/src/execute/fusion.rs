@@ -1,4 +1,4 @@
-//! Which computations of a stage a device does together: found once, from the program alone.
+//! Kernel fusion: groups of a stage's computations that a device does together, found once, from the program alone.
 //!
 //! A value that only the next link reads is not stored. Who else reads it is read from the kernels' operands:
 //! transient memory is one action's, so its last reader is in the same action, and what lies there later
@@ -7,7 +7,7 @@
 //! Memory is laid out for computations that come one after the other: a later one may write where an earlier
 //! one has read for the last time. Done together, that is right where both are at one place at a time.
 
-use crate::device::{Part, joins, worth};
+use crate::device::{FusedKind, can_join, worthwhile};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, TensorSpec};
 use pipewright_core::ids::StageId;
@@ -20,23 +20,23 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fusion {
     /// By stage and first kernel: of each kernel whether its value is stored.
-    chains: BTreeMap<(StageId, usize), Vec<bool>>,
+    groups: BTreeMap<(StageId, usize), Vec<bool>>,
 }
 
 impl Fusion {
     /// All chains of a program.
     pub fn of(graph: &Graph, program: &Program) -> Self {
-        let chains = program.stages.iter().flat_map(|stage| {
-            let own = Finder::new(graph, stage).chains();
+        let groups = program.stages.iter().flat_map(|stage| {
+            let own = Finder::new(graph, stage).groups();
             own.into_iter().map(|(first, stored)| ((stage.stage, first), stored))
         });
-        Self { chains: chains.collect() }
+        Self { groups: groups.collect() }
     }
 
     /// Of the kernels that begin with this one and are done together, which values are stored. One that is
     /// done alone stores its own.
     pub fn at(&self, stage: StageId, kernel: usize) -> &[bool] {
-        self.chains.get(&(stage, kernel)).map_or(&[true], |stored| stored)
+        self.groups.get(&(stage, kernel)).map_or(&[true], |stored| stored)
     }
 }
 
@@ -52,7 +52,7 @@ fn overlap(a: &Operand, b: &Operand) -> bool {
 /// Looks for the chains of a stage.
 struct Finder<'a> {
     stage: &'a StageProgram,
-    parts: Vec<Option<Part>>,
+    parts: Vec<Option<FusedKind>>,
 }
 
 impl<'a> Finder<'a> {
@@ -68,13 +68,13 @@ impl<'a> Finder<'a> {
             }
             let inputs: SmallVec<[&TensorSpec; 8]> =
                 node.inputs.iter().map(|id| &graph.node(*id).output).collect();
-            Part::of(&node.op, kernel.kind, (&inputs, &node.output), kernel.reads.len())
+            FusedKind::of(&node.op, kernel.kind, (&inputs, &node.output), kernel.reads.len())
         };
         Self { stage, parts: stage.kernels.iter().map(part).collect() }
     }
 
     /// First kernels of chains, and what their links store.
-    fn chains(&self) -> Vec<(usize, Vec<bool>)> {
+    fn groups(&self) -> Vec<(usize, Vec<bool>)> {
         let (forward, input) = (self.stage.forward_end, self.stage.input_gradient_end);
         let marks = [0, forward as usize, input as usize, self.stage.kernels.len()];
         let mut found = vec![];
@@ -98,17 +98,17 @@ impl<'a> Finder<'a> {
     fn longest(&self, kernels: Range<usize>) -> usize {
         let (first, mut until) = (kernels.start, kernels.start + 1);
         let Some(part) = self.parts[first] else { return 1 };
-        let mut chain: SmallVec<[Part; 4]> = SmallVec::from_slice(&[part]);
+        let mut chain: SmallVec<[FusedKind; 4]> = SmallVec::from_slice(&[part]);
         while until < kernels.end
             && let Some(next) = self.parts[until]
-            && joins(&chain, next)
+            && can_join(&chain, next)
             && self.hands_on(first..until)
             && self.may_overlap(first..until)
         {
             chain.push(next);
             until += 1;
         }
-        worth(&chain)
+        worthwhile(&chain)
     }
 
     /// The link before `until` that has a value.
@@ -125,7 +125,7 @@ impl<'a> Finder<'a> {
         let reads = |kernel: &Kernel| -> Vec<Operand> {
             kernel.reads.iter().map(|read| lies(kernel, read)).collect()
         };
-        if self.parts[chain.end].is_some_and(Part::is_weights) {
+        if self.parts[chain.end].is_some_and(FusedKind::is_weights) {
             return next.node == before.node && reads(next) == reads(before);
         }
         let value = lies(before, &before.writes[0]);
@@ -133,8 +133,8 @@ impl<'a> Finder<'a> {
         let takers: Vec<usize> = (0..all.len()).filter(|read| all[*read] == value).collect();
         match self.parts[chain.end] {
             // The gradient, not what it is a gradient of.
-            Some(Part::ReluGradient | Part::NormGradient) => takers == [1],
-            Some(Part::SumGradients(_)) | Some(Part::Add) => takers.len() == 1,
+            Some(FusedKind::ReluGradient | FusedKind::NormGradient) => takers == [1],
+            Some(FusedKind::SumGradients(_)) | Some(FusedKind::Add) => takers.len() == 1,
             _ => takers == [0],
         }
     }
@@ -144,7 +144,7 @@ impl<'a> Finder<'a> {
         let next = &self.stage.kernels[chain.end];
         // The gradient of channels is written when all that came has been summed and stored, and the
         // gradients of weights are nobody's place.
-        if let Some(Part::NormGradient | Part::NormWeights | Part::RowsWeights) =
+        if let Some(FusedKind::NormGradient | FusedKind::NormWeights | FusedKind::RowsWeights) =
             self.parts[chain.end]
         {
             return true;
@@ -152,7 +152,7 @@ impl<'a> Finder<'a> {
         let behind: Vec<Operand> = next.writes.iter().map(|write| lies(next, write)).collect();
         let is_right = |link: usize| {
             let kernel = &self.stage.kernels[link];
-            let in_place = self.parts[link].map_or(0, Part::in_place);
+            let in_place = self.parts[link].map_or(0, FusedKind::in_place);
             let mut reads = kernel.reads.iter().map(|read| lies(kernel, read)).enumerate();
             let reads_first = reads.all(|(place, read)| {
                 // A value may lie exactly where an input lay.
@@ -174,9 +174,10 @@ impl<'a> Finder<'a> {
         let Some(value) = kernels[link].writes.first() else { return true };
         let value = lies(&kernels[link], value);
         // Normalisations of rows and gradients of channels go over their input twice.
-        let taker = (link + 1..chain.end).find(|at| !self.parts[*at].is_some_and(Part::is_weights));
+        let taker =
+            (link + 1..chain.end).find(|at| !self.parts[*at].is_some_and(FusedKind::is_weights));
         let Some(taker) = taker else { return true };
-        let takes_once = self.parts[taker].is_some_and(Part::is_pointwise);
+        let takes_once = self.parts[taker].is_some_and(FusedKind::is_pointwise);
         if value.area != Area::Transient || !takes_once || self.stage.loss == Some(value) {
             return true;
         }

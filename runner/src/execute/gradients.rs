@@ -5,13 +5,13 @@ use crate::exchange::{Beside, BucketSpec, Exchange, Residual};
 use crate::transport::{Collective, ReduceOp, Transport, TransportError};
 use pipewright_core::compress::Reduction;
 use pipewright_core::ids::{LaneId, ParamId, StageId};
-use pipewright_core::plan::{Bucket, Plan, Program, Region, StageProgram, Way};
+use pipewright_core::plan::{Bucket, GradientReduction, Plan, Program, Region, StageProgram};
 use pipewright_core::units::Bytes;
 use std::ops::Range;
 
 /// Who sums which bucket how.
 pub(super) struct Gradients {
-    ways: Vec<Way>,
+    ways: Vec<GradientReduction>,
     /// The way that is taken.
     way: usize,
     /// Buckets of the program's stages, in order.
@@ -30,7 +30,7 @@ struct Coded {
     group: u32,
     region: Region,
     /// What devices of this host add up and hand out; empty where none do.
-    rails: Vec<Region>,
+    shards: Vec<Region>,
     /// Whether devices sum it as it is: all of them are on one host.
     is_joined: bool,
     /// Its parameters and their places in it.
@@ -49,17 +49,17 @@ pub(super) enum Sum<'a> {
     /// The transport, or devices that talk: nothing is encoded.
     Plain,
     /// This processor, encoded.
-    Here,
+    Host,
     /// The device, encoded, when it reaches the mark.
-    There { mark: usize, inside: Option<Inside<'a>> },
+    Device { mark: usize, intra_node: Option<IntraNode<'a>> },
 }
 
 /// What devices of a host add up before the mark, and hand out after the sum.
 #[derive(Clone, Copy)]
-pub(super) struct Inside<'a> {
+pub(super) struct IntraNode<'a> {
     pub group: u32,
     /// By owner.
-    pub rails: &'a [Region],
+    pub shards: &'a [Region],
 }
 
 /// Sums that devices of hosts have begun and not handed out, in the order in which they began: group and
@@ -76,7 +76,7 @@ impl Begun {
 }
 
 /// What is carried over of one parameter's gradient: its places in the parameter, and the values.
-pub(super) struct Carried<'a> {
+pub(super) struct Residuals<'a> {
     pub param: ParamId,
     pub whose: Residual,
     pub places: Range<usize>,
@@ -88,11 +88,12 @@ pub(super) struct Carried<'a> {
 impl Gradients {
     /// Those of `program`, before ranks know each other.
     pub fn new(plan: &Plan, program: &Program) -> Self {
-        let ways = plan.communication.ways();
+        let ways = plan.communication.gradient_reductions();
         let mut buckets = vec![];
         for stage in &program.stages {
             for (at, bucket) in stage.buckets.iter().enumerate() {
-                let reduction = |way: &Way| plan.communication.reduction(*way, stage.stage, at);
+                let reduction =
+                    |way: &GradientReduction| plan.communication.reduction(*way, stage.stage, at);
                 let reductions: Vec<Reduction> = ways.iter().map(reduction).collect();
                 let coded = distinct(&reductions);
                 if coded.is_empty() {
@@ -104,7 +105,7 @@ impl Gradients {
                     slot: bucket.slot,
                     group: bucket.group,
                     region: bucket.region,
-                    rails: vec![],
+                    shards: vec![],
                     is_joined: false,
                     params: params(stage, bucket),
                     holders: 1,
@@ -125,9 +126,11 @@ impl Gradients {
     pub fn connect<T: Transport>(
         &mut self,
         transport: &mut T,
-        (plan, program): (&Plan, &Program),
+        plan: &Plan,
+        program: &Program,
         groups: &[Vec<LaneId>],
-        (talk, coder): (bool, impl FnOnce() -> Result<Option<Box<dyn Coder>>, DeviceError>),
+        talk: bool,
+        coder: impl FnOnce() -> Result<Option<Box<dyn Coder>>, DeviceError>,
     ) -> Result<(), TransportError> {
         let communication = &plan.communication;
         // The same answer on all ranks, whatever stages they have.
@@ -138,7 +141,8 @@ impl Gradients {
             let stage = program.stage(coded.stage).expect("its lane");
             let at = stage.buckets.iter().position(|bucket| bucket.slot == coded.slot);
             let at = at.expect("it was found there");
-            let reduction = |way: &Way| communication.reduction(*way, coded.stage, at);
+            let reduction =
+                |way: &GradientReduction| communication.reduction(*way, coded.stage, at);
             let reductions: Vec<Reduction> = self.ways.iter().map(reduction).collect();
             BucketSpec {
                 group: groups[coded.group as usize].iter().map(|rank| rank.0).collect(),
@@ -158,15 +162,15 @@ impl Gradients {
             Some(hosts) => format!("hosts {:?}", numbered(hosts)),
         });
         let (coder, hierarchical) = (coder()?, communication.hierarchical);
-        let inside = talk && hierarchical && all_have(coder.is_some(), transport)?;
-        let device = coder.map(|coder| Beside { coder, values: &places, inside });
+        let intra_node = talk && hierarchical && all_have(coder.is_some(), transport)?;
+        let device = coder.map(|coder| Beside { coder, values: &places, intra_node });
         let mut exchange = Exchange::beside(device, transport, &specs, hierarchical)?;
         if plan.training.skips().is_some() {
             exchange.allow_undo()?;
         }
         for (at, coded) in self.buckets.iter_mut().enumerate() {
-            coded.rails =
-                exchange.rails(at).iter().map(|rail| within(coded.region, rail)).collect();
+            coded.shards =
+                exchange.shards(at).iter().map(|shard| within(coded.region, shard)).collect();
             coded.is_joined = talk && !exchange.encodes(at);
         }
         self.exchange = Some(exchange);
@@ -175,9 +179,9 @@ impl Gradients {
 
     /// How what is carried is spread over ranks, where gradients are encoded with feedback.
     pub fn layout(&self) -> Option<String> {
-        let feedback = |way: &Way| match way {
-            Way::All(reduction) => reduction.method.feedback,
-            Way::Adaptive => true,
+        let feedback = |way: &GradientReduction| match way {
+            GradientReduction::All(reduction) => reduction.method.feedback,
+            GradientReduction::Adaptive => true,
         };
         self.layout.clone().filter(|_| self.ways.iter().any(feedback))
     }
@@ -190,7 +194,7 @@ impl Gradients {
     }
 
     /// The ways that may be taken.
-    pub fn ways(&self) -> &[Way] {
+    pub fn gradient_reductions(&self) -> &[GradientReduction] {
         &self.ways
     }
 
@@ -216,20 +220,20 @@ impl Gradients {
         let (Some((at, reduction)), Some(exchange)) = (self.coded(slot), &self.exchange) else {
             return Sum::Plain;
         };
-        let Coded { group, rails, is_joined, .. } = &self.buckets[at];
+        let Coded { group, shards, is_joined, .. } = &self.buckets[at];
         if *is_joined {
             return Sum::Plain;
         }
-        if !exchange.is_there(at, reduction) {
-            return Sum::Here;
+        if !exchange.sums_on_device(at, reduction) {
+            return Sum::Host;
         }
-        let inside = Inside { group: *group, rails };
-        Sum::There { mark: at, inside: (!rails.is_empty()).then_some(inside) }
+        let intra_node = IntraNode { group: *group, shards };
+        Sum::Device { mark: at, intra_node: (!shards.is_empty()).then_some(intra_node) }
     }
 
     /// Starts to sum a bucket on the device, when it reaches the bucket's mark.
     pub fn start_there(&mut self, slot: u32) -> Result<(), TransportError> {
-        if let Sum::There { inside: Some(Inside { group, .. }), .. } = self.sum(slot) {
+        if let Sum::Device { intra_node: Some(IntraNode { group, .. }), .. } = self.sum(slot) {
             self.begun.0.push((group, slot));
         }
         match (self.coded(slot), &mut self.exchange) {
@@ -310,7 +314,7 @@ impl Gradients {
     }
 
     /// Shows what is carried over to the next step.
-    pub fn carried(&mut self, mut visit: impl FnMut(Carried)) {
+    pub fn carried(&mut self, mut visit: impl FnMut(Residuals)) {
         let Some(exchange) = &mut self.exchange else { return };
         let buckets = &self.buckets;
         exchange.residuals(|bucket, whose, places, values| {
@@ -318,7 +322,7 @@ impl Gradients {
             let found = params.iter().find(|(_, range)| range.contains(&places.start));
             let (param, range) = found.expect("pieces are parts of parameters");
             let places = places.start - range.start..places.end - range.start;
-            visit(Carried { param: *param, whose, places, holders: *holders, values });
+            visit(Residuals { param: *param, whose, places, holders: *holders, values });
         });
     }
 }

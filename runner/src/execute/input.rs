@@ -1,8 +1,8 @@
 //! Samples on their way into the arena.
 
+use super::data_parallel::Replica;
 use super::error::RunError;
 use super::rank::{Batch, Rank};
-use super::replica::Replica;
 use crate::data::{DataError, DataSet, Feed, Load, Order, Reader, Sequence};
 use crate::transport::Transport;
 use pipewright_core::elastic::Origin;

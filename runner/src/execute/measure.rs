@@ -48,7 +48,7 @@ impl<T: Transport> Rank<'_, T> {
                 }
                 Instruction::Run { action, slot, outbox, version, .. } => {
                     let stage = program.stage(action.stage).expect("its lane");
-                    let pass = self.pass(action, (slot, outbox, version), batch);
+                    let pass = self.pass(action, slot, outbox, version, batch);
                     let Range { start: mut next, end } = kernels(stage, action.kind);
                     while next < end {
                         self.moment(&mut moments);

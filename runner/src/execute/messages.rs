@@ -1,6 +1,6 @@
-//! What ranks send each other: from host to host, or from device to device where these can talk.
+//! Messages between ranks: from host to host, or from device to device where these can talk.
 
-use super::error::Fault;
+use super::error::StepFault;
 use super::rank::{Rank, StepCounts};
 use crate::device::Fabric;
 use crate::transport::{Transport, TransportError};
@@ -21,22 +21,23 @@ impl<T: Transport> Rank<'_, T> {
 
     pub(super) fn receive(
         &mut self,
-        (from, tag): (LaneId, u32),
+        from: LaneId,
+        tag: u32,
         region: Region,
         decode: Option<Encoded>,
         counts: &mut StepCounts,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StepFault> {
         let from = self.replica.peer(from);
         let end = self.waiting(Wait::Message, |rank| {
             if rank.goes_directly(decode) {
-                rank.arena.receive((from, tag), region);
+                rank.arena.receive(from, tag, region);
                 return Ok(());
             }
             rank.transport.recv(from, tag, rank.arena.raw_mut(region))
         })?;
         self.recorder.received(tag, end);
         if let Some(encoded) = decode.filter(|_| self.model.is_none()) {
-            self.edges.decode(&mut self.arena, encoded, region)?;
+            self.activation_compression.decode(&mut self.arena, encoded, region)?;
             counts.busy_ns += self.transport.now_ns() - end;
         }
         Ok(())
@@ -46,7 +47,7 @@ impl<T: Transport> Rank<'_, T> {
         &mut self,
         instruction: &Instruction,
         counts: &mut StepCounts,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StepFault> {
         let Instruction::Send { to, tag, region, handle, encode, micro_batch, .. } = *instruction
         else {
             return Ok(());
@@ -54,13 +55,13 @@ impl<T: Transport> Rank<'_, T> {
         if let Some(encoded) = encode.filter(|_| self.model.is_none()) {
             let start = self.transport.now_ns();
             let compare = micro_batch.0 == 0;
-            self.edges.encode(&mut self.arena, encoded, region, compare)?;
+            self.activation_compression.encode(&mut self.arena, encoded, region, compare)?;
             counts.busy_ns += self.transport.now_ns() - start;
         }
         self.recorder.sent(tag, self.transport.now_ns());
         let to = self.replica.peer(to);
         match self.goes_directly(encode) {
-            true => self.arena.send((to, tag), region, handle),
+            true => self.arena.send(to, tag, region, handle),
             false => self.send(to, tag, region, handle)?,
         }
         Ok(())

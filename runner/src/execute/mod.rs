@@ -3,43 +3,43 @@
 //! [`Rank`] interprets instructions, one step at a time; [`train`](crate::train) is the loop around it.
 //! Neither knows the schedule's name.
 
+mod activation_compression;
 mod arena;
-mod carried;
 mod compute;
-mod edges;
+mod data_parallel;
 mod error;
+mod error_feedback;
+mod fault_injection;
 mod fusion;
+mod gradient_guard;
 mod gradients;
-mod injury;
 mod input;
-mod judge;
-mod lasting;
 mod loss_scale;
 mod measure;
 mod memory;
 mod messages;
 mod outputs;
-mod probe;
+mod persistent_state;
+mod progress_hook;
 mod rank;
 mod rate;
-mod record;
-mod replica;
 mod snapshot;
+mod trace_recorder;
 
+pub use activation_compression::ActivationError;
 pub use arena::Arena;
-pub use carried::{CarriedTensor, carried_param};
-pub use edges::EdgeError;
 pub use error::RunError;
+pub use error_feedback::{ResidualTensor, residual_param};
+pub use fault_injection::InjectedFault;
 pub use fusion::Fusion;
-pub use injury::Injury;
-pub use judge::Skipped;
-pub use lasting::Lasting;
+pub use gradient_guard::Skipped;
 pub use loss_scale::LossScale;
 pub use measure::Measured;
 pub use memory::available_memory;
 pub use outputs::Output;
-pub use probe::{Place, Probe};
+pub use persistent_state::PersistentTensor;
+pub use progress_hook::{ProgressHook, StepPhase};
 pub use rank::{Batch, Rank, StepCounts};
 pub use rate::Rates;
-pub use record::{RankTrace, Recorder, merge};
 pub use snapshot::Snapshot;
+pub use trace_recorder::{RankTrace, TraceRecorder, merge};

@@ -1,4 +1,4 @@
-//! What a network gives, kept while samples are evaluated.
+//! Outputs of a network, kept while samples are evaluated.
 
 use super::Rank;
 use super::compute::Pass;

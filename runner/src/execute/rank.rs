@@ -1,17 +1,17 @@
 //! One rank: its arena, its program, its messages.
 
+use super::activation_compression::{ActivationCompression, ActivationError};
 use super::arena::Arena;
-use super::edges::{EdgeError, Edges};
-use super::error::{Fault, RunError};
+use super::data_parallel::Replica;
+use super::error::{RunError, StepFault};
 use super::fusion::Fusion;
+use super::gradient_guard::GradientGuard;
 use super::gradients::Gradients;
 use super::input::{Input, loads};
-use super::judge::Judge;
 use super::outputs::Output;
-use super::probe::{Place, Probe};
+use super::progress_hook::{ProgressHook, StepPhase};
 use super::rate::Rates;
-use super::record::Recorder;
-use super::replica::Replica;
+use super::trace_recorder::TraceRecorder;
 use crate::data::DataSet;
 use crate::device::model::Model;
 use crate::device::{Accelerator, DeviceError, Graphs};
@@ -20,11 +20,11 @@ use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Graph, Op, Param};
 use pipewright_core::ids::{NodeId, ParamId};
-use pipewright_core::plan::{Instruction, Plan, Program, StageProgram, Way};
+use pipewright_core::plan::{GradientReduction, Instruction, Plan, Program, StageProgram};
 use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::{Wait, Work};
 use pipewright_kernels::Rule;
-use pipewright_kernels::cpu::team;
+use pipewright_kernels::cpu::thread_pool;
 
 /// Which samples a pass takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct StepCounts {
     /// Nanoseconds spent waiting for samples and copying them.
     pub input_ns: u64,
     /// What messages to other stages lost, of the step's first micro-batch.
-    pub edge_error: EdgeError,
+    pub edge_error: ActivationError,
     /// Length of the gradient of all parameters of all ranks before clipping; 0 where nobody asks.
     pub gradient_norm: f64,
     /// The parameter for whose gradient the step was skipped.
@@ -78,17 +78,17 @@ pub struct Rank<'a, T> {
     pub transport: T,
     // Behind the transport: outstanding sends are withdrawn before their memory goes.
     pub(super) arena: Arena,
-    pub(super) recorder: Recorder,
+    pub(super) recorder: TraceRecorder,
     pub(super) threads: usize,
     /// What its device does together.
     pub(super) fusion: Fusion,
     pub(super) rule: Rule,
     pub(super) rates: Rates,
-    pub(super) judge: Judge,
+    pub(super) gradient_guard: GradientGuard,
     /// Forward passes of each of the program's stages: in this step so far, and in a whole step.
     pub(super) turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
-    pub(super) edges: Edges,
+    pub(super) activation_compression: ActivationCompression,
     /// The step under way, or the next one.
     pub(super) step: u64,
     /// Micro-batches of which the device keeps what the loss gave.
@@ -102,7 +102,7 @@ pub struct Rank<'a, T> {
     /// What the network gave, where somebody wants it.
     pub(super) outputs: Option<Vec<Output>>,
     /// Hears where this rank is.
-    pub probe: Option<&'a dyn Probe>,
+    pub progress_hook: Option<&'a dyn ProgressHook>,
 }
 
 impl<'a, T: Transport> Rank<'a, T> {
@@ -168,7 +168,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         threads: usize,
     ) -> Self {
         // A system without more threads still has this one.
-        let threads = if team::join(threads).is_ok() { threads } else { 1 };
+        let threads = if thread_pool::join(threads).is_ok() { threads } else { 1 };
         let forwards = |stage: &StageProgram| {
             let is_forward = |instruction: &&Instruction| {
                 matches!(instruction, Instruction::Run { action, .. }
@@ -178,9 +178,9 @@ impl<'a, T: Transport> Rank<'a, T> {
         };
         let turns = program.stages.iter().map(forwards).collect();
         let (rule, rates) = (Rule::new(plan.optimizer), Rates::new(plan));
-        let judge = Judge::new(&plan.training, graph, &program.stages);
+        let gradient_guard = GradientGuard::new(&plan.training, graph, &program.stages);
         let replica = Replica::new(plan, transport.rank());
-        let recorder = Recorder::new(program, loads(&replica, &program.train).len());
+        let recorder = TraceRecorder::new(program, loads(&replica, &program.train).len());
         let fusion = if arena.fuses() { Fusion::of(graph, program) } else { Fusion::default() };
         Self {
             plan,
@@ -196,17 +196,17 @@ impl<'a, T: Transport> Rank<'a, T> {
             fusion,
             rule,
             rates,
-            judge,
+            gradient_guard,
             turns,
             replica,
-            edges: Edges::new(program),
+            activation_compression: ActivationCompression::new(program),
             step: 0,
             kept: 0,
             model: None,
             slow: 1,
             ages: vec![],
             outputs: None,
-            probe: None,
+            progress_hook: None,
         }
     }
 
@@ -240,8 +240,8 @@ impl<'a, T: Transport> Rank<'a, T> {
     }
 
     /// The ways that its gradients can take.
-    pub fn ways(&self) -> &[Way] {
-        self.gradients.ways()
+    pub fn gradient_reductions(&self) -> &[GradientReduction] {
+        self.gradients.gradient_reductions()
     }
 
     /// The index of the way that they take.
@@ -265,7 +265,7 @@ impl<'a, T: Transport> Rank<'a, T> {
     }
 
     /// What the last steps recorded.
-    pub fn recorder(&self) -> &Recorder {
+    pub fn recorder(&self) -> &TraceRecorder {
         &self.recorder
     }
 
@@ -317,18 +317,18 @@ impl<'a, T: Transport> Rank<'a, T> {
         let mut counts = StepCounts::default();
         self.input.begin(batch);
         for (index, instruction) in instructions.iter().enumerate() {
-            if let Some(place) = Place::before(instruction) {
+            if let Some(place) = StepPhase::before(instruction) {
                 self.at(place);
             }
             let done = self.instruction(instruction, batch, &mut counts);
             // What a message may have failed for.
-            let done = self.arena.check().map_err(Fault::from).and(done);
+            let done = self.arena.check().map_err(StepFault::from).and(done);
             done.map_err(|fault| fault.at(step, index))?;
         }
         let done = self.end_batch(batch, &mut counts);
         done.map_err(|fault| fault.at(step, instructions.len()))?;
         counts.input_ns = self.input.waited();
-        counts.edge_error = self.edges.take_error();
+        counts.edge_error = self.activation_compression.take_error();
         Ok(counts)
     }
 
@@ -337,17 +337,17 @@ impl<'a, T: Transport> Rank<'a, T> {
         instruction: &Instruction,
         batch: Batch,
         counts: &mut StepCounts,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StepFault> {
         match *instruction {
             Instruction::Load { micro_batch, source, region } if self.model.is_none() => {
                 self.load(batch, micro_batch, (source, region))?;
             }
             Instruction::Load { .. } => {}
             Instruction::Recv { from, tag, region, decode } => {
-                self.receive((from, tag), region, decode, counts)?;
+                self.receive(from, tag, region, decode, counts)?;
             }
             Instruction::Run { action, slot, outbox, version, reduces } => {
-                let pass = self.pass(action, (slot, outbox, version), batch);
+                let pass = self.pass(action, slot, outbox, version, batch);
                 self.working(Work::Run(action), counts, |rank, counts| {
                     rank.run(action, &pass, reduces, counts)
                 })?;
@@ -362,7 +362,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 self.waiting(Wait::Ranks, |rank| rank.broadcast(stage))?;
             }
             Instruction::Scatter { .. } => self.scatter(batch, instruction)?,
-            Instruction::JudgeGradients => {
+            Instruction::CheckGradients => {
                 let start = self.transport.now_ns();
                 if self.model.is_none() {
                     self.look_at_gradients()?;
@@ -371,15 +371,15 @@ impl<'a, T: Transport> Rank<'a, T> {
                 if !self.arena.is_distant() {
                     counts.busy_ns += self.transport.now_ns() - start;
                 }
-                self.waiting(Wait::Ranks, |rank| rank.judge.meet(&mut rank.transport))?;
-                self.judged();
-                counts.gradient_norm = self.judge.norm();
-                counts.skipped = self.judge.bad();
+                self.waiting(Wait::Ranks, |rank| rank.gradient_guard.meet(&mut rank.transport))?;
+                self.gradients_checked();
+                counts.gradient_norm = self.gradient_guard.norm();
+                counts.skipped = self.gradient_guard.bad();
                 counts.loss_scale = self.loss_scale().map(|scale| scale.factor);
             }
             Instruction::Optimizer { stage, from, to, index } => {
                 self.working(Work::Optimizer(stage), counts, |rank, _| {
-                    rank.update(stage, (from, to), index);
+                    rank.update(stage, from, to, index);
                     Ok(())
                 })?;
             }
@@ -401,9 +401,11 @@ impl<'a, T: Transport> Rank<'a, T> {
     }
 
     /// Tells whoever watches that this rank is at a place of the step under way.
-    pub fn at(&mut self, place: Place) {
-        if let Some(injury) = self.probe.and_then(|probe| probe.at(place, self.step)) {
-            self.injure(injury);
+    pub fn at(&mut self, place: StepPhase) {
+        if let Some(injury) =
+            self.progress_hook.and_then(|progress_hook| progress_hook.at(place, self.step))
+        {
+            self.inject_fault(injury);
         }
     }
 
@@ -422,7 +424,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         if let Some(model) = &mut self.model {
             model.start(start);
         }
-        team::awake(self.threads, || body(self, counts))?;
+        thread_pool::awake(self.threads, || body(self, counts))?;
         self.arena.mark();
         self.dawdle(start);
         if let Some(model) = &mut self.model {

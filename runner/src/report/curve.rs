@@ -1,4 +1,4 @@
-//! What a run learned by when.
+//! The learning curve of a run.
 
 use super::metrics::CHOICES;
 use super::{Choice, HistoryError, HistoryStep, history};

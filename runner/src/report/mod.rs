@@ -1,4 +1,4 @@
-//! What a run tells: progress on rank 0, metrics on every rank, the result record, the summary.
+//! Reports of a run: progress on rank 0, metrics on every rank, the result record, the summary.
 
 mod curve;
 mod difference;

@@ -1,6 +1,6 @@
 //! A file of one tensor, written row by row: as NumPy's `.npy`, or as safetensors.
 
-use super::write::{Place, header};
+use super::write::{TensorHeader, header};
 use crate::files::Beside;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -40,7 +40,7 @@ impl RowsFormat {
     fn header(self, name: &str, shape: &[u64]) -> Vec<u8> {
         match self {
             Self::Npy => npy_header(shape),
-            Self::Safetensors => header(&[Place { name, shape }]),
+            Self::Safetensors => header(&[TensorHeader { name, shape }]),
         }
     }
 }

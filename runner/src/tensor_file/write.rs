@@ -36,8 +36,8 @@ pub struct Written {
 /// # Panics
 /// When two tensors share a name or one has not as many values as its shape says.
 pub fn write(path: &Path, tensors: &[Tensor]) -> Result<Written, TensorFileError> {
-    let places: Vec<Place> =
-        tensors.iter().map(|t| Place { name: t.name, shape: t.shape }).collect();
+    let places: Vec<TensorHeader> =
+        tensors.iter().map(|t| TensorHeader { name: t.name, shape: t.shape }).collect();
     let header = header(&places);
     let values: usize = tensors.iter().map(|t| size_of_val(t.values)).sum();
     let bytes = (header.len() + values) as u64;
@@ -67,15 +67,15 @@ fn pour(path: &Path, header: &[u8], tensors: &[Tensor]) -> std::io::Result<u32> 
 
 /// What the header says of a tensor of single precision.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct TensorHeader<'a> {
     pub name: &'a str,
     pub shape: &'a [u64],
 }
 
 /// Length and JSON, padded so that values begin at a multiple of their size.
-pub(super) fn header(tensors: &[Place]) -> Vec<u8> {
+pub(super) fn header(tensors: &[TensorHeader]) -> Vec<u8> {
     let mut end = 0;
-    let info = |tensor: &Place| {
+    let info = |tensor: &TensorHeader| {
         let start = end;
         let shape: Vec<usize> = tensor.shape.iter().map(|&length| length as usize).collect();
         end += size_of::<f32>() * shape.iter().product::<usize>();

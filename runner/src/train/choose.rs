@@ -42,7 +42,7 @@ impl<'a> Chooser<'a> {
         let mut history = History::new(choose.trial.div_ceil(POINTS));
         if let Some(known) = &context.begun.choice {
             history = known.history.clone();
-            let ways = rank.ways().iter();
+            let ways = rank.gradient_reductions().iter();
             let way = ways.map(ToString::to_string).position(|way| way == known.way);
             rank.take_way(way.unwrap_or(0));
         }
@@ -61,7 +61,7 @@ impl<'a> Chooser<'a> {
 
     /// What a checkpoint keeps.
     pub fn record<T: Transport>(&self, rank: &Rank<T>) -> ChoiceRecord {
-        let way = rank.ways()[rank.way()].to_string();
+        let way = rank.gradient_reductions()[rank.way()].to_string();
         ChoiceRecord { way, history: self.history.clone() }
     }
 
@@ -91,7 +91,7 @@ impl<'a> Chooser<'a> {
         step: u64,
     ) -> Result<Ended, TrainError> {
         let begin = rank.transport.now_ns();
-        let ways = rank.ways().to_vec();
+        let ways = rank.gradient_reductions().to_vec();
         if !self.try_all(rank, context, step, ways.len())? {
             rank.restore(&self.states[0]);
             return Ok(Ended::Interrupted);

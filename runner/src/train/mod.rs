@@ -3,12 +3,12 @@
 mod choose;
 mod error;
 mod evaluate;
-mod replicas;
+mod replica_check;
 mod step;
 
 use crate::checkpoint::{Begun, ChoiceRecord, Saver, Steps, save};
 use crate::device::Graphs;
-use crate::execute::{Place, Rank, RankTrace, RunError, Skipped, merge};
+use crate::execute::{Rank, RankTrace, RunError, Skipped, StepPhase, merge};
 use crate::report::{Metrics, Outcome, Progress, ReportError, Tested};
 use crate::transport::{Transport, TransportError};
 use choose::{Chooser, Ended, next_round};
@@ -17,7 +17,7 @@ pub use evaluate::{Evaluation, evaluate, predictions};
 use pipewright_core::plan::{Instruction, Plan};
 use pipewright_core::predict::Prediction;
 use pipewright_core::timeline::Trace;
-use replicas::verify;
+use replica_check::verify;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use step::{Stepped, step_once};
@@ -172,7 +172,7 @@ impl Training<'_, '_> {
         let known = self.kept(rank);
         if keep(rank, context, self.metrics, &self.outcome, known, step)? {
             self.before = rank.transport.now_ns();
-            rank.at(Place::Committed);
+            rank.at(StepPhase::Committed);
         }
         self.trace(rank, context, step)
     }

@@ -1,7 +1,7 @@
 //! One step of training with what all ranks agree on after it.
 
 use super::Context;
-use crate::execute::{EdgeError, Place, Rank, RunError};
+use crate::execute::{ActivationError, Rank, RunError, StepPhase};
 use crate::report::StepRecord;
 use crate::transport::{ReduceOp, Transport};
 use pipewright_core::ids::ParamId;
@@ -43,20 +43,20 @@ pub(super) fn step_once<T: Transport>(
     let plan = context.plan;
     let sent_before = rank.sent_bytes();
     let counts = rank.step(step)?;
-    if let Some(probe) = rank.probe {
-        probe.computed(counts.busy_ns);
+    if let Some(progress_hook) = rank.progress_hook {
+        progress_hook.computed(counts.busy_ns);
     }
     let stop = f64::from(u8::from(context.stop.load(Ordering::Relaxed)));
-    let EdgeError { lost, sent } = counts.edge_error;
+    let ActivationError { lost, sent } = counts.edge_error;
     let (correct, busy) = (counts.correct as f64, counts.busy_ns as f64);
     let mut sums = [counts.loss, correct, busy, stop, lost, sent];
     let at = |source| RunError::Agreement { step, source };
-    rank.at(Place::AllReduce);
+    rank.at(StepPhase::AllReduce);
     rank.transport.all_reduce(&mut sums, ReduceOp::Sum).map_err(at)?;
     let now = rank.transport.now_ns();
     let [loss, correct, busy_ns, stop, lost, sent] = sums;
     let loss = loss / plan.mini_batch as f64;
-    let several = rank.ways().len() > 1;
+    let several = rank.gradient_reductions().len() > 1;
     let record = StepRecord {
         step,
         generation: context.generation,
@@ -66,7 +66,7 @@ pub(super) fn step_once<T: Transport>(
         gradient_norm: Some(counts.gradient_norm).filter(|_| plan.training.judges_gradients()),
         skipped: counts.skipped.is_some(),
         loss_scale: counts.loss_scale,
-        edge_error: (sent > 0.0).then(|| EdgeError { lost, sent }.relative()),
+        edge_error: (sent > 0.0).then(|| ActivationError { lost, sent }.relative()),
         way: several.then(|| rank.way() as u32),
         encoded_bytes: Some(rank.sent_bytes() - sent_before).filter(|bytes| *bytes > 0),
         test_loss: None,

@@ -1,4 +1,4 @@
-//! What can go wrong between ranks.
+//! Errors between ranks.
 
 use pipewright_core::compress::CodecError;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Whether an MPI launcher started this process, told without touching MPI.
+//! Detection of an MPI launcher, without touching MPI.
 //!
 //! A lone process must never call `MPI_Init`: it costs half a second, and fails on machines where
 //! the library is installed without its runtime.

@@ -15,17 +15,17 @@
 //! Each rank sleeps on its own condition variable, so only those concerned wake up.
 
 mod group;
-mod links;
 mod meeting;
+mod nonblocking;
 mod outbox;
 mod state;
 
 use super::clock::{host_name, monotonic_ns};
-use super::links::{Circle, Joint, Links};
+use super::nonblocking::{CollectiveOp, Nonblocking, ProcessGroup};
 use super::{Collective, REDUCE_MAX, ReduceOp, Transport, TransportError};
 use group::Group;
 use meeting::{Call, Meeting};
-use state::State;
+use state::SharedState;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// One rank of [`local`]. Give it to the rank's thread.
@@ -46,7 +46,7 @@ pub struct LocalTransport {
 #[derive(Debug)]
 struct Shared {
     ranks: u32,
-    state: Mutex<State>,
+    state: Mutex<SharedState>,
     /// Where each rank sleeps.
     wake: Vec<Condvar>,
     /// By rank: the number of the host that it says it is on.
@@ -86,7 +86,7 @@ pub fn local_crews(ranks: u32, crews: u32, slots: usize) -> Vec<LocalTransport> 
 pub fn local_on_hosts(hosts: &[u32], slots: usize) -> Vec<LocalTransport> {
     assert!(!hosts.is_empty(), "a run needs ranks");
     let ranks = hosts.len() as u32;
-    let state = Mutex::new(State::new(ranks, slots));
+    let state = Mutex::new(SharedState::new(ranks, slots));
     let wake = (0..ranks).map(|_| Condvar::new()).collect();
     let shared = Arc::new(Shared { ranks, state, wake, hosts: hosts.to_vec() });
     let one = |rank| LocalTransport {
@@ -103,11 +103,15 @@ pub fn local_on_hosts(hosts: &[u32], slots: usize) -> Vec<LocalTransport> {
 impl Shared {
     /// A rank that panicked says so when its transport is dropped; the lock's own poison would
     /// only hide that reason behind another panic. No code under the lock leaves half a change.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SharedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sleep<'a>(&self, rank: u32, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn sleep<'a>(
+        &self,
+        rank: u32,
+        state: MutexGuard<'a, SharedState>,
+    ) -> MutexGuard<'a, SharedState> {
         self.wake[rank as usize].wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -159,7 +163,7 @@ impl LocalTransport {
     }
 
     /// Waits for all, does this rank's share of the work, waits for the others' shares.
-    fn try_wait_collective(&self, (group, call): (usize, u64)) -> Result<(), TransportError> {
+    fn try_wait_collective(&self, group: usize, call: u64) -> Result<(), TransportError> {
         let mut state = self.shared.lock();
         let share = loop {
             state.alive()?;
@@ -316,7 +320,7 @@ impl Transport for LocalTransport {
             // and none can begin any more.
             let number = unsafe {
                 let (place, len) = (values.as_mut_ptr().cast(), values.len());
-                state.groups[group].post(Joint::Float(call), self.rank, place, len)
+                state.groups[group].post(CollectiveOp::Float(call), self.rank, place, len)
             };
             self.collectives[slot] = Some((group, number));
         }
@@ -331,8 +335,8 @@ impl Transport for LocalTransport {
     }
 
     fn wait_collective(&mut self, slot: usize) -> Result<(), TransportError> {
-        let Some(at) = self.collectives[slot].take() else { return Ok(()) };
-        let result = self.try_wait_collective(at);
+        let Some((group, call)) = self.collectives[slot].take() else { return Ok(()) };
+        let result = self.try_wait_collective(group, call);
         self.settle(result)
     }
 
@@ -389,12 +393,12 @@ impl Transport for LocalTransport {
         Ok(self.shared.hosts.clone())
     }
 
-    fn links(
+    fn nonblocking(
         &mut self,
-        circles: &[Circle],
-        tickets: usize,
-    ) -> Result<Box<dyn Links>, TransportError> {
-        Ok(links::links(self, circles, tickets))
+        process_groups: &[ProcessGroup],
+        requests: usize,
+    ) -> Result<Box<dyn Nonblocking>, TransportError> {
+        Ok(nonblocking::endpoint(self, process_groups, requests))
     }
 
     fn now_ns(&self) -> u64 {

@@ -5,20 +5,20 @@
 //! conformance suite (`runner/tests/transport_suite`) holds both to the same behaviour.
 //!
 //! A rank is driven by one thread, except that it may *be* any thread ([`local::LocalTransport`]
-//! is `Send`), and that a second one may drive [`Links`]: calls that never block. No call of training (`start_send`, `wait_send`, `recv`, `all_reduce`, `barrier`)
+//! is `Send`), and that a second one may drive [`Nonblocking`]: calls that never block. No call of training (`start_send`, `wait_send`, `recv`, `all_reduce`, `barrier`)
 //! allocates.
 
 mod clock;
 mod error;
 mod launch;
-pub mod links;
 pub mod local;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+pub mod nonblocking;
 
 pub use error::{DeviceFault, TransportError};
 pub use launch::{crowded, launched_by_mpi, launched_rank};
-pub use links::{Circle, Joint, Links, Ticket};
+pub use nonblocking::{CollectiveOp, Nonblocking, ProcessGroup, Request};
 
 /// Most values of one [`Transport::all_reduce`].
 pub const REDUCE_MAX: usize = 128;
@@ -140,15 +140,15 @@ pub trait Transport {
     /// By rank, the number of its host: ranks of one host share memory. All ranks call it.
     fn hosts(&mut self) -> Result<Vec<u32>, TransportError>;
 
-    /// An endpoint for calls that nobody waits for, among the ranks of `circles`: those that this rank
-    /// is in, each once, with room for `tickets` at a time: with more it allocates. All ranks call
-    /// it, and those of a circle all name it, with ranks in the same order. Drop it before the
+    /// An endpoint for calls that nobody waits for, among the ranks of `groups`: those that this rank
+    /// is in, each once, with room for `requests` at a time: with more it allocates. All ranks call
+    /// it, and those of a group all name it, with ranks in the same order. Drop it before the
     /// transport.
-    fn links(
+    fn nonblocking(
         &mut self,
-        circles: &[Circle],
-        tickets: usize,
-    ) -> Result<Box<dyn Links>, TransportError>;
+        process_groups: &[ProcessGroup],
+        requests: usize,
+    ) -> Result<Box<dyn Nonblocking>, TransportError>;
 
     /// Nanoseconds on a clock that all ranks share; only differences mean something. On one host
     /// exact; between hosts off by at most half the fastest round trip at start, plus drift.

@@ -6,16 +6,18 @@
 //! only wait for ever.
 
 mod comm;
-mod links;
+mod nonblocking;
 mod request;
 mod start;
 mod survive;
 mod ulfm;
 
 use super::clock::monotonic_ns;
-use super::{Circle, Collective, Links, REDUCE_MAX, ReduceOp, Transport, TransportError};
+use super::{
+    Collective, Nonblocking, ProcessGroup, REDUCE_MAX, ReduceOp, Transport, TransportError,
+};
 use comm::{Comm, InPlace};
-use links::MpiLinks;
+use nonblocking::MpiNonblocking;
 use request::Request;
 pub use start::ClockOffset;
 use start::{Peers, Started};
@@ -60,7 +62,7 @@ impl Settings {
     }
 }
 
-/// One rank. Stays on the thread that started it; what [`Transport::links`] makes may go to another.
+/// One rank. Stays on the thread that started it; what [`Transport::nonblocking`] makes may go to another.
 #[derive(Debug)]
 pub struct MpiTransport {
     rank: u32,
@@ -80,7 +82,7 @@ pub struct MpiTransport {
     reduce: Vec<f64>,
     clock: ClockOffset,
     host: String,
-    state: State,
+    state: MpiState,
     threaded: bool,
     ranks_a_host: Option<u32>,
     /// The ranks of this number in all crews.
@@ -88,7 +90,7 @@ pub struct MpiTransport {
     /// All processes that live, where losses are survived.
     survivors: Option<Survivors>,
     measure_clock: bool,
-    /// Whether an endpoint of [`Transport::links`] failed.
+    /// Whether an endpoint of [`Transport::nonblocking`] failed.
     failed: Arc<AtomicBool>,
     /// MPI calls must come from the starting thread, also where handles happen to be `Send`.
     this_thread: PhantomData<*mut ()>,
@@ -96,7 +98,7 @@ pub struct MpiTransport {
 
 /// Whether the job can still end in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum MpiState {
     Running,
     Failed,
     Finished,
@@ -126,7 +128,7 @@ impl MpiTransport {
             reduce: vec![0.0; ranks as usize * REDUCE_MAX],
             clock,
             host,
-            state: State::Running,
+            state: MpiState::Running,
             threaded,
             ranks_a_host: settings.ranks_a_host,
             peers,
@@ -156,7 +158,7 @@ impl MpiTransport {
         for slot in 0..self.slots.len() {
             self.wait_send(slot)?;
         }
-        self.state = State::Finished;
+        self.state = MpiState::Finished;
         comm::finalize()
     }
 
@@ -166,7 +168,7 @@ impl MpiTransport {
 
     fn settle<T>(&mut self, result: Result<T, TransportError>) -> Result<T, TransportError> {
         if result.is_err() {
-            self.state = State::Failed;
+            self.state = MpiState::Failed;
         }
         result
     }
@@ -310,15 +312,23 @@ impl Transport for MpiTransport {
         Ok(firsts.into_iter().map(|first| first as u32).collect())
     }
 
-    fn links(
+    fn nonblocking(
         &mut self,
-        circles: &[Circle],
-        tickets: usize,
-    ) -> Result<Box<dyn Links>, TransportError> {
+        process_groups: &[ProcessGroup],
+        requests: usize,
+    ) -> Result<Box<dyn Nonblocking>, TransportError> {
         let (threaded, failed) = (self.threaded, self.failed.clone());
-        let room = (circles, tickets);
         let losses = self.survivors.as_ref().map(Survivors::losses);
-        let made = MpiLinks::new(&self.control, room, self.in_place, (threaded, losses), failed);
+        let (world, in_place) = (&self.control, self.in_place);
+        let made = MpiNonblocking::new(
+            world,
+            process_groups,
+            requests,
+            in_place,
+            threaded,
+            losses,
+            failed,
+        );
         Ok(Box::new(self.settle(made)?))
     }
 
@@ -346,12 +356,12 @@ impl Drop for MpiTransport {
             || self.collectives.iter().any(Option::is_some)
             || self.failed.load(Ordering::Relaxed);
         match self.state {
-            State::Finished => {}
-            State::Running if !outstanding && !std::thread::panicking() => {
+            MpiState::Finished => {}
+            MpiState::Running if !outstanding && !std::thread::panicking() => {
                 // A drop must not panic, and there is nobody left to tell.
                 let _ = comm::finalize();
             }
-            State::Running | State::Failed => abort(1),
+            MpiState::Running | MpiState::Failed => abort(1),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Where the values of a parameter lie.
-struct Place {
+struct ParamLocation {
     /// Tensors, one after the other along the first axis.
     parts: Vec<String>,
     /// Whether they are turned.
@@ -19,7 +19,7 @@ struct Place {
 /// A source seen through the names of a network.
 struct Mapped {
     inner: Box<dyn WeightSource>,
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, ParamLocation>,
     /// Tensors that are no parameter's.
     unused: Vec<String>,
     /// What the network does otherwise than the file's.
@@ -71,7 +71,7 @@ pub(super) fn adapt(
         let parts: Option<Vec<String>> = parts.iter().map(|part| found.name(part)).collect();
         match parts {
             Some(parts) => {
-                places.insert(param, Place { parts, transposed: transposed && transposes });
+                places.insert(param, ParamLocation { parts, transposed: transposed && transposes });
             }
             None if tied.contains(&param.as_str()) => {}
             None => missing.push(param),
@@ -221,7 +221,7 @@ impl WeightSource for Mapped {
     }
 
     fn shape(&self, name: &str) -> Option<Vec<u64>> {
-        let Place { parts, transposed } = self.places.get(name)?;
+        let ParamLocation { parts, transposed } = self.places.get(name)?;
         let mut shapes = parts.iter().map(|part| self.part(part, *transposed));
         let mut whole = shapes.next()??;
         for shape in shapes {
@@ -236,7 +236,7 @@ impl WeightSource for Mapped {
     }
 
     fn read(&self, name: &str, into: &mut [f32]) -> Result<(), TensorFileError> {
-        let Place { parts, transposed } = &self.places[name];
+        let ParamLocation { parts, transposed } = &self.places[name];
         let mut rest = into;
         for part in parts {
             let shape = self.inner.shape(part).expect("it was found");

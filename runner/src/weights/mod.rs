@@ -221,7 +221,7 @@ fn tied_names(graph: &Graph) -> Vec<&str> {
 /// # Errors
 /// When the files cannot be read any more.
 pub fn load<T>(rank: &mut Rank<T>, source: &dyn WeightSource) -> Result<(), TensorFileError> {
-    for tensor in rank.lasting() {
+    for tensor in rank.persistent_state() {
         if let Some(name) = &tensor.begins_as {
             source.read(name, rank.values_mut(&tensor))?;
         }

@@ -1,4 +1,4 @@
-//! What runs inside of a training step must not allocate: all its memory is planned.
+//! Training steps allocate nothing: all their memory is planned.
 
 use crate::allocator::{allocations, largest_allocation};
 use crate::common::{digits, scratch};

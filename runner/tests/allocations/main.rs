@@ -1,4 +1,4 @@
-//! What is allocated, counted: memory is planned, not discovered. Tests that count what all threads do have
+//! Counts of allocations: memory is planned, not discovered. Tests that count what all threads do have
 //! a process of their own each.
 
 mod allocator;

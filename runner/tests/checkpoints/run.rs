@@ -1,5 +1,4 @@
-//! What the tests here share: plans that are one training under several divisions, and what runs
-//! leave behind.
+//! Common runs: plans that are one training under several divisions, and the files that runs leave.
 
 pub use crate::common::tensors;
 

@@ -1,5 +1,5 @@
-//! What cannot work is refused with one clear sentence and the exit code that `--help` promises:
-//! 2 usage, 3 plan, 4 machine. No panic, no hang.
+//! Impossible command lines are refused with one clear sentence and the exit code that `--help`
+//! promises: 2 usage, 3 plan, 4 machine. No panic, no hang.
 
 use crate::common::{Ended, RUNNER, draft, runner_in, scratch, small_plan, write};
 use pipewright_core::graph::presets::Preset;

@@ -16,21 +16,21 @@ use std::time::Duration;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Beginnings of commands that need more than this machine and these files, and how each ends here.
-const MARKED: [(&str, Here); 7] = [
-    ("runner plan.json --device cuda", Here::NoGpu),
-    ("runner explore", Here::NoPage),
-    ("runner bench", Here::Goes),
-    ("mpirun -n 4 runner bench", Here::Goes),
+const MARKED: [(&str, Expectation); 7] = [
+    ("runner plan.json --device cuda", Expectation::NoGpu),
+    ("runner explore", Expectation::NoPage),
+    ("runner bench", Expectation::Goes),
+    ("mpirun -n 4 runner bench", Expectation::Goes),
     // Another shell's job, which `elastic` tests have.
-    ("runner join", Here::NoJob),
-    ("runner leave", Here::NoJob),
+    ("runner join", Expectation::NoJob),
+    ("runner leave", Expectation::NoJob),
     // As many modelled seconds as steps.
-    ("mpirun -n 16 runner plan.json --device model", Here::Goes),
+    ("mpirun -n 16 runner plan.json --device model", Expectation::Goes),
 ];
 
 /// How a marked command ends.
 #[derive(Clone, Copy, PartialEq)]
-enum Here {
+enum Expectation {
     /// Exit code 4, or as on a machine with a GPU.
     NoGpu,
     /// It goes on for some seconds, with nothing to complain of, until it is ended.
@@ -229,7 +229,7 @@ fn tried(example: &Example) -> Result<(), String> {
         MARKED.iter().find(|(beginning, _)| line.starts_with(beginning)).map(|(_, here)| here);
     let dir = world("example", &example.words);
     let wrong = |why: &str| Err(format!("{}: `{line}`: {why}", example.place));
-    if marked == Some(&Here::Goes) {
+    if marked == Some(&Expectation::Goes) {
         let said = watch(&dir, &example.words);
         // It was interrupted, and may say so.
         let complaint = |line: &str| line.contains("error: ") && !line.contains("interrupted");
@@ -240,8 +240,8 @@ fn tried(example: &Example) -> Result<(), String> {
         let Some(ended) = run(&dir, &example.words) else { return Ok(()) };
         let allowed: &[i32] = match marked {
             None => &[0],
-            Some(Here::NoGpu) => &[0, 4],
-            Some(Here::NoPage) => &[0, 2],
+            Some(Expectation::NoGpu) => &[0, 4],
+            Some(Expectation::NoPage) => &[0, 2],
             Some(_) => &[2, 5],
         };
         if !ended.code.is_some_and(|code| allowed.contains(&code)) {

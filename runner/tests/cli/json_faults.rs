@@ -1,4 +1,4 @@
-//! What is wrong in a JSON file is said with its key, and what is wrong with a network's size with its size.
+//! Faults in JSON files are told with their key, and those of a network's size with its size.
 
 use crate::common::{runner_in, scratch, small_plan, write};
 use pipewright_core::cost::Cluster;

@@ -1,4 +1,4 @@
-//! How runs end: refused before they begin, failed, interrupted, done. The exit code says which,
+//! Ends of runs: refused before they begin, failed, interrupted, done. The exit code says which,
 //! `result.json` says so too, and no rank waits for one that will not come.
 
 use crate::common::{

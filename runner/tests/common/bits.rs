@@ -1,4 +1,4 @@
-//! What a run trained, compared to the last bit, and which schedules can have the same bits.
+//! Comparison of trained runs to the last bit, and the schedules that can have the same bits.
 
 use super::{losses, mpirun_in, runner_in, tensors, write};
 use pipewright_core::plan::Plan;

@@ -1,4 +1,4 @@
-//! What the runner's integration tests share: plans, and the program run with a time limit.
+//! Common parts of the runner's integration tests: plans, and the program run with a time limit.
 
 #![allow(dead_code, reason = "every test program uses a part of it")]
 

@@ -1,4 +1,4 @@
-//! What a machine computes with, and what is said where it has no GPU.
+//! Devices of a machine, and the messages where it has no GPU.
 
 use crate::common::{mpirun_in, runner_in, scratch, small_plan, write};
 use pipewright_core::units::Bytes;

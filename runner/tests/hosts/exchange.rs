@@ -29,8 +29,8 @@ fn check(ranks: &[u32], dir: &str) {
     assert_eq!((&rows[0]["codec"], &row["codec"]), (&"one-bit".into(), &"fp8-e5m2".into()));
     // One more than those that are timed. Ranks of a host share its cable.
     let sums = row["times"].as_u64().unwrap() + 1;
-    let rails = u64::from(*ranks.iter().min().unwrap());
-    let counted = row["wire-bytes"].as_u64().unwrap() * sums * rails;
+    let shards = u64::from(*ranks.iter().min().unwrap());
+    let counted = row["wire-bytes"].as_u64().unwrap() * sums * shards;
     for (host, (more, fewer)) in more.iter().zip(&fewer).enumerate() {
         for (way, more, fewer) in
             [("sent", more.sent, fewer.sent), ("received", more.received, fewer.received)]

@@ -12,7 +12,7 @@ use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use pipewright_runner::checkpoint::{Identity, Resume, SplitRecord, load};
 use pipewright_runner::data::open;
-use pipewright_runner::execute::{Rank, carried_param};
+use pipewright_runner::execute::{Rank, residual_param};
 use pipewright_runner::transport::local::local;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -98,7 +98,7 @@ fn what_was_lost_survives_a_restart() {
     let cut = run("cut", &["--resume"]);
     assert_eq!(losses(&cut), losses(&whole));
     let [expected, found] = [whole, cut].map(|out| tensors(&out.join("checkpoints/step-8")));
-    let carried = expected.keys().filter(|name| carried_param(name).is_some()).count();
+    let carried = expected.keys().filter(|name| residual_param(name).is_some()).count();
     assert!(carried >= 3 * 10, "{carried} tensors of what three ranks lost");
     assert!(found == expected);
 }

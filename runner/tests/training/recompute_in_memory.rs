@@ -13,7 +13,7 @@ const LANES: usize = 4;
 
 /// A network, how it is cut, and the memory of a device: less than some lanes take, more than the
 /// last one takes, of which a micro-batch is in flight.
-struct Case {
+struct RecomputeCase {
     name: &'static str,
     model: &'static str,
     cuts: &'static str,
@@ -22,7 +22,7 @@ struct Case {
     memory: &'static str,
 }
 
-impl Case {
+impl RecomputeCase {
     /// Plans on the command line, with more arguments.
     fn plans(&self, dir: &Path, more: &[&str]) -> Ended {
         let network = ["plan", "--model", self.model, "--cuts", self.cuts, "--schedule", "1f1b"];
@@ -92,7 +92,7 @@ fn same_files(a: &Path, b: &Path) {
 /// does what it computes again.
 #[test]
 fn a_transformer() {
-    let case = Case {
+    let case = RecomputeCase {
         name: "transformer",
         model: "transformer:layers=8,hidden=64,heads=4,sequence=64,vocabulary=99",
         cuts: "h.2,h.4,h.6",
@@ -113,7 +113,7 @@ fn a_transformer() {
 /// Unequal stages, batch normalisation: running statistics are part of the checkpoint.
 #[test]
 fn resnet50() {
-    let case = Case {
+    let case = RecomputeCase {
         name: "resnet50",
         model: "resnet50:64",
         cuts: "layer2.1,layer3.2,layer4.1",

@@ -10,7 +10,7 @@ use pipewright_core::predict::predict;
 use pipewright_core::schedule::{ScheduleKind, Updates};
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
-use pipewright_runner::execute::{Injury, Place, Probe, Rank};
+use pipewright_runner::execute::{InjectedFault, ProgressHook, Rank, StepPhase};
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
 
@@ -20,9 +20,9 @@ const BAD: u64 = 2;
 /// A value of the rank's gradient is not a number.
 struct Bad;
 
-impl Probe for Bad {
-    fn at(&self, place: Place, step: u64) -> Option<Injury> {
-        (place == Place::Forward && step == BAD).then_some(Injury::NotFinite)
+impl ProgressHook for Bad {
+    fn at(&self, place: StepPhase, step: u64) -> Option<InjectedFault> {
+        (place == StepPhase::Forward && step == BAD).then_some(InjectedFault::NotFinite)
     }
 }
 
@@ -44,9 +44,9 @@ type State = Vec<(String, Vec<u32>)>;
 
 fn state(rank: &mut Rank<LocalTransport>) -> State {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
-    let lasting = rank.lasting();
-    let lasting = lasting.iter().map(|t| (t.name.clone(), bits(rank.values(t))));
-    let mut all: State = lasting.collect();
+    let persistent_state = rank.persistent_state();
+    let persistent_state = persistent_state.iter().map(|t| (t.name.clone(), bits(rank.values(t))));
+    let mut all: State = persistent_state.collect();
     all.extend(rank.carried().into_iter().map(|t| (t.name, bits(&t.values))));
     all.extend(rank.next_gradients().into_iter().map(|(name, values)| (name, bits(&values))));
     all
@@ -63,7 +63,7 @@ fn train(plan: &Plan) -> Vec<Vec<(State, Option<String>)>> {
         let mut rank = Rank::new((plan, &prediction.graph, program), data, transport, 1);
         rank.connect(&prediction.groups).unwrap();
         assert!(rank.arena_bytes() <= program.arena.0, "memory is planned");
-        rank.probe = (index == plan.ranks() - 1).then_some(&Bad);
+        rank.progress_hook = (index == plan.ranks() - 1).then_some(&Bad);
         let step = |step| {
             let skipped = rank.step(step).unwrap().skipped;
             let name = skipped.map(|param| prediction.graph.param(param).name.clone());

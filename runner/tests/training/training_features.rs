@@ -44,13 +44,13 @@ fn network(dropout: f32) -> Graph {
 
 /// What is trained.
 #[derive(Clone, Copy)]
-struct Case {
+struct FeatureCase {
     optimizer: &'static str,
     training: Training,
     dropout: f32,
 }
 
-impl Case {
+impl FeatureCase {
     fn plan(&self, stages: u32, schedule: ScheduleKind, micro_batches: u32) -> Plan {
         let mut draft = draft_of(network(self.dropout), stages);
         draft.schedule = schedule;
@@ -115,17 +115,20 @@ fn everything_at_once() {
         batch_norm: BatchNorm::Deferred,
         ..PLAIN
     };
-    let case = Case { optimizer: "adamw:weight_decay=0.1", training, dropout: 0.3 };
+    let case = FeatureCase { optimizer: "adamw:weight_decay=0.1", training, dropout: 0.3 };
     let mut all = vec![];
     for micro_batches in [1, 4] {
         all.push(case.check("features-all", micro_batches));
     }
     // Each part does something: without it other losses come out.
     let without = [
-        ("dropout", Case { dropout: 0.0, ..case }),
-        ("the schedule", Case { training: Training { rate: PLAIN.rate, ..training }, ..case }),
-        ("clipping", Case { training: Training { clip_norm: None, ..training }, ..case }),
-        ("AdamW", Case { optimizer: "adam:weight_decay=0.1", ..case }),
+        ("dropout", FeatureCase { dropout: 0.0, ..case }),
+        (
+            "the schedule",
+            FeatureCase { training: Training { rate: PLAIN.rate, ..training }, ..case },
+        ),
+        ("clipping", FeatureCase { training: Training { clip_norm: None, ..training }, ..case }),
+        ("AdamW", FeatureCase { optimizer: "adam:weight_decay=0.1", ..case }),
     ];
     let dir = scratch("features-without");
     for (what, other) in without {
@@ -140,7 +143,7 @@ fn everything_at_once() {
 #[test]
 fn other_optimizers() {
     for optimizer in ["lars:lr=1", "sgd:lr=0.05,nesterov=true,weight_decay=0.001"] {
-        Case { optimizer, training: PLAIN, dropout: 0.3 }.check("features-optimizers", 4);
+        FeatureCase { optimizer, training: PLAIN, dropout: 0.3 }.check("features-optimizers", 4);
     }
 }
 
@@ -150,7 +153,7 @@ fn tf32_is_for_gpus() {
     let dir = scratch("features-tf32");
     let run = |precision: Precision| {
         let training = Training { precision, ..PLAIN };
-        let case = Case { optimizer: "sgd:lr=0.05", training, dropout: 0.3 };
+        let case = FeatureCase { optimizer: "sgd:lr=0.05", training, dropout: 0.3 };
         let plan = case.plan(2, ScheduleKind::GPipe, 4);
         let arena = pipewright_core::predict::predict(&plan).unwrap().programs[0].arena;
         (case.run(&dir, &plan).0.losses, arena)
@@ -173,15 +176,15 @@ fn f16_trains_the_same_under_every_split() {
 
 fn trains_in_half(precision: Precision, name: &str, near: f64) {
     let training = Training { precision, ..PLAIN };
-    let case = Case { optimizer: "sgd:lr=0.05", training, dropout: 0.3 };
+    let case = FeatureCase { optimizer: "sgd:lr=0.05", training, dropout: 0.3 };
     let (rounded, _) = case.check(&format!("features-{name}"), 4);
-    let single = Case { training: PLAIN, ..case };
+    let single = FeatureCase { training: PLAIN, ..case };
     let dir = scratch(&format!("features-{name}-f32"));
-    let plan = |case: &Case| case.plan(4, ScheduleKind::GPipe, 4);
+    let plan = |case: &FeatureCase| case.plan(4, ScheduleKind::GPipe, 4);
     let (exact, _) = single.run(&dir, &plan(&single));
     assert_ne!(rounded.losses, exact.losses);
     rounded.is_near(name, &exact, near);
-    let stash = |case: &Case| {
+    let stash = |case: &FeatureCase| {
         let prediction = pipewright_core::predict::predict(&plan(case)).expect("a prediction");
         let stages = prediction.programs.iter().flat_map(|p| &p.stages);
         let sent = prediction.timeline.messages.iter().map(|message| message.bytes.0).sum::<u64>();
@@ -199,7 +202,7 @@ fn trains_in_half(precision: Precision, name: &str, near: f64) {
 fn deferred_statistics_hardly_depend_on_the_number_of_micro_batches() {
     let dir = scratch("features-deferred");
     let test_loss = |batch_norm, micro_batches| {
-        let case = Case {
+        let case = FeatureCase {
             optimizer: "sgd:lr=0",
             training: Training { batch_norm, ..PLAIN },
             dropout: 0.0,
@@ -230,7 +233,7 @@ fn metrics_tell_rate_norm_and_tests() {
         clip_norm: Some(0.01),
         ..PLAIN
     };
-    let case = Case { optimizer: "sgd:lr=0.1", training, dropout: 0.0 };
+    let case = FeatureCase { optimizer: "sgd:lr=0.1", training, dropout: 0.0 };
     let plan = case.plan(2, ScheduleKind::OneFOneB, 4);
     let file = write(&dir, "plan.json", plan.to_json());
     runner_in(&dir, &[file, "--out", "out", "--eval-every", "3"]).done();

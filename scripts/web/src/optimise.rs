@@ -1,5 +1,4 @@
-//! What makes a finished wasm smaller: wasm-opt where there is one, and dropping what only tools
-//! read.
+//! Optimisation of a finished wasm: wasm-opt where there is one, and dropping what only tools read.
 
 use crate::Failure;
 use std::path::{Path, PathBuf};

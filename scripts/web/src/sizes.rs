@@ -1,4 +1,4 @@
-//! What the page weighs, against its budgets.
+//! Sizes of the page, against its budgets.
 
 use crate::Failure;
 use crate::compile::Care;

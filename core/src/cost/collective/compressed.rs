@@ -29,7 +29,8 @@ pub fn compressed_all_gather(p: u32, n: f64, ratio: f64, over: impl Into<Channel
 /// between the nodes' leaders, broadcast in the node. The network carries `2 r n (m - 1)/m` on one
 /// adapter of each node.
 pub fn oyama(
-    (per_node, nodes): (u32, u32),
+    per_node: u32,
+    nodes: u32,
     n: f64,
     ratio: f64,
     local: impl Into<Channel>,

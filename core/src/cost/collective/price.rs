@@ -1,5 +1,5 @@
-//! What a sum of gradients takes, as the runner does it: plain, encoded in two shots or by MPI
-//! operator, flat or by hosts.
+//! Time of a sum of gradients as the runner does it: plain, in two shots or by MPI operator, flat or
+//! hierarchical.
 //!
 //! | symbol | meaning |
 //! |---|---|
@@ -15,7 +15,7 @@
 //!
 //! The ranks of a node share its adapters. A ring of neighbours crosses each node's border once; in
 //! two flat shots each rank of a node sends to all other nodes: `most` times as much. By hosts, each
-//! host sums in single precision, its `least` rails send `2 r n (m - 1)/m` together, and everybody gets
+//! host sums in single precision, its `least` shards send `2 r n (m - 1)/m` together, and everybody gets
 //! the sums.
 
 use super::{Algorithm, Channel, Group, all_reduce, best_all_reduce, hierarchical, lg, others};
@@ -53,10 +53,10 @@ pub fn price(cluster: &Cluster, group: &Group, by_hosts: bool, way: Reduction, n
 
 /// Two shots between hosts, single precision within.
 fn hosts(cluster: &Cluster, group: &Group, method: Method, n: f64) -> Price {
-    let rails = group.least.max(1);
+    let shards = group.least.max(1);
     let host = Group { ranks: group.most, nodes: 1, ..*group };
-    let rail = Group { ranks: group.nodes, most: 1, least: 1, ..*group };
-    let between = two_shots(cluster, &rail, method, n / f64::from(rails), rails);
+    let shard = Group { ranks: group.nodes, most: 1, least: 1, ..*group };
+    let between = two_shots(cluster, &shard, method, n / f64::from(shards), shards);
     Price { seconds: plain(cluster, &host, n).seconds + between.seconds, ..between }
 }
 
@@ -106,8 +106,8 @@ fn over_nodes(cluster: &Cluster, group: &Group, n: f64) -> f64 {
     best_all_reduce(p, n, shared).1.min(ring).min(by_hosts)
 }
 
-/// Two shots over all of `group`, while each node has `rails` such sums under way.
-fn two_shots(cluster: &Cluster, group: &Group, method: Method, n: f64, rails: u32) -> Price {
+/// Two shots over all of `group`, while each node has `shards` such sums under way.
+fn two_shots(cluster: &Cluster, group: &Group, method: Method, n: f64, shards: u32) -> Price {
     let p = f64::from(group.ranks);
     let r = ratio(method.codec);
     let speed = cluster.codec_speed(method.codec);
@@ -118,7 +118,7 @@ fn two_shots(cluster: &Cluster, group: &Group, method: Method, n: f64, rails: u3
     let to_each = 2.0 * r * n / p;
     let network = both_ways(cluster);
     let local = local(cluster, group);
-    let across = to_each * far * network.beta * crowd(cluster, group.most * rails);
+    let across = to_each * far * network.beta * crowd(cluster, group.most * shards);
     let within = to_each * near * local.beta;
     let alpha = if group.nodes > 1 { network.alpha } else { local.alpha };
     let processors = codec / group.share;

@@ -1,4 +1,4 @@
-//! What must hold of prices, whatever the machine.
+//! Properties that prices have on every machine.
 
 use super::*;
 use crate::compress::{CodecKind, Reduction, USUAL};

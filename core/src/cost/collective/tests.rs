@@ -64,10 +64,10 @@ fn bus_bandwidth_of_a_ring_is_the_links() {
 fn one_inter_node_reduction_carries_the_whole_array() {
     // Without codec and with free links inside, Oyama's form is a flat ring of the leaders.
     let free = Channel { alpha: 0.0, beta: 0.0, gamma: 0.0 };
-    let form = oyama((4, 16), 1e9, 1.0, free, FLAT);
+    let form = oyama(4, 16, 1e9, 1.0, free, FLAT);
     assert!((form / all_reduce(Algorithm::Ring, 16, 1e9, FLAT) - 1.0).abs() < 1e-12);
     assert!(form > 3.9 * hierarchical(4, 16, 1e9, free, FLAT));
-    assert_eq!(oyama((1, 1), 1e9, 1.0, free, FLAT), 0.0);
+    assert_eq!(oyama(1, 1, 1e9, 1.0, free, FLAT), 0.0);
 }
 
 fn channel() -> impl Strategy<Value = Channel> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// One stage for one micro-batch.
 #[derive(Clone, Debug, Default)]
-struct Stage {
+struct StageSums {
     forward: Nanos,
     backward: Nanos,
     parameters: Bytes,
@@ -17,13 +17,13 @@ struct Stage {
 }
 
 struct Stages {
-    stages: Vec<Stage>,
+    stages: Vec<StageSums>,
     /// Time of the message between two stages, per micro-batch: (from, to) to time and bytes.
     messages: BTreeMap<(usize, usize), (Nanos, Bytes)>,
 }
 
 fn stages(case: &Case, parts: u32) -> Stages {
-    let mut stages = vec![Stage::default(); case.stages() as usize];
+    let mut stages = vec![StageSums::default(); case.stages() as usize];
     let stage_of = |item: u32| case.cuts.partition_point(|cut| *cut <= item);
     for (index, item) in (0..).zip(&case.work.items) {
         let stage = &mut stages[stage_of(index)];
@@ -108,7 +108,7 @@ pub(super) fn pipeline(form: Form, case: &Case, m: u32) -> FormCost {
     let sums: Bytes = stages.iter().map(|s| Case::ring_traffic(replicas, s.parameters)).sum();
     let all_sums = if replicas > 1 { u64::from(count) } else { 0 };
     let runs = 2 * u64::from(m) * u64::from(replicas);
-    let fullest = |s: &Stage| {
+    let fullest = |s: &StageSums| {
         case.state_bytes(s.parameters, 1, Sharding::Whole)
             + Bytes(s.stash.0.div_ceil(u64::from(replicas)))
     };

@@ -13,11 +13,11 @@ pub(super) fn parse(text: &str) -> Result<Value, ImportError> {
 pub(super) struct Cursor<'a> {
     value: &'a Value,
     parent: Option<&'a Cursor<'a>>,
-    step: Step<'a>,
+    step: PathSegment<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathSegment<'a> {
     Field(&'a str),
     Index(usize),
 }
@@ -25,7 +25,7 @@ enum Step<'a> {
 impl<'a> Cursor<'a> {
     /// The whole file.
     pub fn root(value: &'a Value) -> Self {
-        Self { value, parent: None, step: Step::Field("") }
+        Self { value, parent: None, step: PathSegment::Field("") }
     }
 
     /// `nodes[3].size`.
@@ -33,9 +33,9 @@ impl<'a> Cursor<'a> {
         let Some(parent) = self.parent else { return "the file".into() };
         let mut at = if parent.parent.is_some() { parent.at() } else { String::new() };
         match self.step {
-            Step::Index(i) => at.push_str(&format!("[{i}]")),
-            Step::Field(key) if at.is_empty() => at.push_str(key),
-            Step::Field(key) => at.push_str(&format!(".{key}")),
+            PathSegment::Index(i) => at.push_str(&format!("[{i}]")),
+            PathSegment::Field(key) if at.is_empty() => at.push_str(key),
+            PathSegment::Field(key) => at.push_str(&format!(".{key}")),
         }
         at
     }
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
     /// A field that may be there.
     pub fn optional(&'a self, key: &'a str) -> Option<Cursor<'a>> {
         let value = self.value.get(key).filter(|v| !v.is_null())?;
-        Some(Cursor { value, parent: Some(self), step: Step::Field(key) })
+        Some(Cursor { value, parent: Some(self), step: PathSegment::Field(key) })
     }
 
     /// The elements of a list of at most `limit` of them.
@@ -64,7 +64,8 @@ impl<'a> Cursor<'a> {
         if list.len() > limit {
             return Err(ImportError::TooMany { what, limit });
         }
-        let element = |(i, value)| Cursor { value, parent: Some(self), step: Step::Index(i) };
+        let element =
+            |(i, value)| Cursor { value, parent: Some(self), step: PathSegment::Index(i) };
         Ok(list.iter().enumerate().map(element))
     }
 
@@ -72,7 +73,7 @@ impl<'a> Cursor<'a> {
     pub fn entries(&'a self) -> Result<impl Iterator<Item = (&'a str, Cursor<'a>)>, ImportError> {
         let object = self.value.as_object().ok_or_else(|| self.refuse("an object"))?;
         Ok(object.iter().map(move |(key, value)| {
-            (key.as_str(), Cursor { value, parent: Some(self), step: Step::Field(key) })
+            (key.as_str(), Cursor { value, parent: Some(self), step: PathSegment::Field(key) })
         }))
     }
 

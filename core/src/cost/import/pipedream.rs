@@ -23,7 +23,7 @@ pub(super) const MARK: &str = "forward_compute_time=";
 
 const MS: f64 = 1e6;
 
-struct Node<'a> {
+struct ProfileNode<'a> {
     line: usize,
     id: &'a str,
     description: &'a str,
@@ -35,7 +35,7 @@ struct Node<'a> {
 /// # Errors
 /// The line that does not fit, what stands there and what may.
 pub fn read(text: &str) -> Result<Workload, ImportError> {
-    let mut nodes: Vec<Node> = vec![];
+    let mut nodes: Vec<ProfileNode> = vec![];
     let mut edges: Vec<(usize, &str, &str)> = vec![];
     for (index, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
         let number = index + 1;
@@ -84,7 +84,7 @@ pub fn read(text: &str) -> Result<Workload, ImportError> {
     Ok(Workload { name: "profile".into(), samples: 1, items, edges, ..Workload::default() })
 }
 
-fn node(line: usize, text: &str) -> Result<Node<'_>, ImportError> {
+fn node(line: usize, text: &str) -> Result<ProfileNode<'_>, ImportError> {
     let whole = || ImportError::Value {
         at: format!("line {line}"),
         value: quoted(text),
@@ -135,7 +135,7 @@ fn node(line: usize, text: &str) -> Result<Node<'_>, ImportError> {
         stage,
         ..Item::default()
     };
-    Ok(Node { line, id: id.trim(), description, item })
+    Ok(ProfileNode { line, id: id.trim(), description, item })
 }
 
 const STAGE: &str = "the number of a stage";
@@ -158,16 +158,22 @@ fn quoted(text: &str) -> String {
 }
 
 /// A node that nothing joins to the others: edges stand last, so it is of a file that was cut off.
-fn alone<'n, 'a>(nodes: &'n [Node<'a>], edges: &[(usize, &str, &str)]) -> Option<&'n Node<'a>> {
+fn alone<'n, 'a>(
+    nodes: &'n [ProfileNode<'a>],
+    edges: &[(usize, &str, &str)],
+) -> Option<&'n ProfileNode<'a>> {
     let joined: BTreeSet<&str> = edges.iter().flat_map(|(_, from, to)| [*from, *to]).collect();
     nodes.iter().find(|node| nodes.len() > 1 && !joined.contains(node.id))
 }
 
 /// Ids of the nodes that are no work.
-fn dropped<'a>(nodes: &[Node<'a>], edges: &[(usize, &'a str, &'a str)]) -> BTreeSet<&'a str> {
+fn dropped<'a>(
+    nodes: &[ProfileNode<'a>],
+    edges: &[(usize, &'a str, &'a str)],
+) -> BTreeSet<&'a str> {
     let read: BTreeSet<&str> = edges.iter().map(|(_, from, _)| *from).collect();
     let written: BTreeSet<&str> = edges.iter().map(|(_, _, to)| *to).collect();
-    let drop = |node: &&Node<'a>| {
+    let drop = |node: &&ProfileNode<'a>| {
         let source = node.description.starts_with("Input") && !written.contains(node.id);
         source || (node.description.starts_with("__getitem__") && !read.contains(node.id))
     };

@@ -1,4 +1,4 @@
-//! What a device and its software reach on transformers.
+//! Throughput that a device and its software reach on transformers.
 
 use crate::cost::collective::Channel;
 use crate::cost::{ClusterError, Link};

@@ -1,4 +1,4 @@
-//! What a line of `run.jsonl` says: written by the runner's supervisor, read by [`super::Life::read`].
+//! A line of `run.jsonl`: written by the runner's supervisor, read by [`super::Life::read`].
 //!
 //! One type for both, so that what is written can be read. An event of a newer runner is
 //! [`Event::Unknown`], and fields that are not known are passed over.

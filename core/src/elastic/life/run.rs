@@ -94,8 +94,16 @@ pub fn live(
         ..Life::default()
     };
     let asks = Some((pauses.settle, Occasion::Started));
-    let mut run =
-        Run { job, policy, pauses, life, members: vec![], asks, step_ns: Nanos::ZERO, restarts: 0 };
+    let mut run = JobSimulation {
+        job,
+        policy,
+        pauses,
+        life,
+        members: vec![],
+        asks,
+        step_ns: Nanos::ZERO,
+        restarts: 0,
+    };
     let mut incidents = incidents.into_iter().peekable();
     while run.life.end.is_none() && run.life.asked.len() < ASKED_MOST {
         let done = run.done_at();
@@ -116,7 +124,7 @@ pub fn live(
     run.look(until)
 }
 
-struct Run<'a> {
+struct JobSimulation<'a> {
     job: &'a Job,
     policy: &'a dyn ScalePolicy,
     pauses: Pauses,
@@ -130,7 +138,7 @@ struct Run<'a> {
     restarts: u32,
 }
 
-impl Run<'_> {
+impl JobSimulation<'_> {
     fn running(&mut self) -> Option<&mut Generation> {
         self.life.generations.last_mut().filter(|g| g.ended.is_none())
     }

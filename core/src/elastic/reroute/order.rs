@@ -43,7 +43,7 @@ struct Rank {
     actions: Vec<Action>,
 }
 
-struct Run<'a, H> {
+struct ListScheduler<'a, H> {
     pipes: &'a Pipes<'a>,
     hop: H,
     ranks: Vec<Rank>,
@@ -56,7 +56,7 @@ impl Pipes<'_> {
     pub fn lanes(&self, hop: impl Fn(Hop) -> Nanos) -> Vec<Vec<Action>> {
         let rank = || Rank { in_flight: vec![0; self.costs.len()], ..Rank::default() };
         let ranks = (0..self.ranks).map(|_| rank()).collect();
-        let mut run = Run { pipes: self, hop, ranks, events: BinaryHeap::new() };
+        let mut run = ListScheduler { pipes: self, hop, ranks, events: BinaryHeap::new() };
         for micro_batch in 0..self.route_of.len() as u32 {
             let first = Action::new(0, ActionKind::Forward, micro_batch);
             run.events.push(Reverse((Nanos::ZERO, self.rank_of(first), Some(first))));
@@ -80,7 +80,7 @@ impl Pipes<'_> {
     }
 }
 
-impl<H: Fn(Hop) -> Nanos> Run<'_, H> {
+impl<H: Fn(Hop) -> Nanos> ListScheduler<'_, H> {
     /// Takes one moment after the other: all that becomes ready then, then what starts.
     fn all(&mut self) {
         let mut woken: Vec<LaneId> = vec![];

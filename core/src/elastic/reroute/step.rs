@@ -1,4 +1,4 @@
-//! What the order has to live with when work is rerouted: times, messages, limits of memory.
+//! Constraints on the order of rerouted work: times, messages, limits of memory.
 
 use super::crew::Crew;
 use super::order::Pipes;

@@ -1,4 +1,4 @@
-//! Which places stay empty where there is a choice: those whose lanes have the least to do.
+//! Choice of the places that stay empty: those whose lanes have the least to do.
 
 use super::{Place, RerouteError, Rerouted, reroute};
 use crate::ids::LaneId;

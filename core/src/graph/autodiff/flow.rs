@@ -1,4 +1,4 @@
-//! What gradients need to know of the whole graph, whatever its stages are.
+//! Facts of the whole graph that gradients need, however it is divided into stages.
 
 use crate::graph::{Graph, Node};
 use crate::ids::NodeId;

@@ -1,4 +1,4 @@
-//! What kind of operation it is.
+//! Classes of operations.
 
 use super::Op;
 

@@ -1,4 +1,4 @@
-//! What operations are described with.
+//! Attributes of operations.
 
 use super::Pair;
 use serde::{Deserialize, Serialize};

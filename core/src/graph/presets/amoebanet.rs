@@ -5,7 +5,7 @@ use crate::ids::NodeId;
 
 /// What a cell does to one of its states.
 #[derive(Clone, Copy)]
-enum Step {
+enum CellOp {
     Keep,
     Average,
     Max2,
@@ -15,9 +15,9 @@ enum Step {
 }
 
 /// Two steps on earlier states whose results are added to a new one.
-type Pairs = [[(usize, Step); 2]; 5];
+type Pairs = [[(usize, CellOp); 2]; 5];
 
-use Step::{Average, Cross, Keep, Max2, Point, Square};
+use CellOp::{Average, Cross, Keep, Max2, Point, Square};
 
 /// The cells of torchgpipe's genotype, which is TensorFlow's; "3 x 3 maximum" averages there.
 const NORMAL: Pairs = [
@@ -117,7 +117,7 @@ impl Cells {
     }
 }
 
-fn apply(g: &mut GraphBuilder, name: &str, x: NodeId, step: Step, c: u64, stride: u64) -> NodeId {
+fn apply(g: &mut GraphBuilder, name: &str, x: NodeId, step: CellOp, c: u64, stride: u64) -> NodeId {
     let window = |kernel: u64, padding: u64| Window {
         kernel: [kernel; 2],
         stride: [stride; 2],

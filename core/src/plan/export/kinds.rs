@@ -1,4 +1,4 @@
-//! Which layers of a graph Megatron knows.
+//! Layers of a graph that Megatron has a type for.
 
 use super::megatron::LayerKind;
 use crate::graph::{Graph, Op};

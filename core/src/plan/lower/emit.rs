@@ -1,6 +1,6 @@
 //! Instructions: what to receive before an action, what to send and to sum after it.
 
-use super::lane::Stage;
+use super::lane::LaneStage;
 use super::wires::{codec_between, wire_bytes};
 use super::{Edges, Inputs};
 use crate::ids::{LaneId, MicroBatch};
@@ -13,7 +13,7 @@ use std::ops::Range;
 pub(super) struct Emit<'a> {
     inputs: &'a Inputs<'a>,
     lane: LaneId,
-    stages: &'a [Stage<'a>],
+    stages: &'a [LaneStage<'a>],
     /// Handles under which something was sent and not yet waited for.
     outstanding: Vec<bool>,
     /// Edges on which messages travel: their tags come first.
@@ -25,7 +25,7 @@ impl<'a> Emit<'a> {
     pub fn new(
         inputs: &'a Inputs,
         lane: LaneId,
-        stages: &'a [Stage],
+        stages: &'a [LaneStage],
         handles: u32,
         edges: &Edges,
     ) -> Self {
@@ -40,7 +40,7 @@ impl<'a> Emit<'a> {
         ties: u32,
     ) -> Vec<Instruction> {
         if self.inputs.data_parallel.through_first() {
-            let broadcast = |s: &Stage| Instruction::Broadcast { stage: s.id };
+            let broadcast = |s: &LaneStage| Instruction::Broadcast { stage: s.id };
             self.out.extend(self.stages.iter().map(broadcast));
         }
         let mut done = vec![0; self.stages.len()];
@@ -64,7 +64,7 @@ impl<'a> Emit<'a> {
                     if let Instruction::Run { outbox, .. } = &mut run {
                         *outbox = entry;
                     }
-                    self.backward(stage, &action, (slot, entry), run);
+                    self.backward(stage, &action, slot, entry, run);
                 }
                 ActionKind::BackwardWeight => self.out.push(run),
             }
@@ -87,14 +87,14 @@ impl<'a> Emit<'a> {
         stages.iter().for_each(|stage| self.wait_reduce(stage));
         self.out.extend((0..ties).map(|index| Instruction::Tie { index }));
         if self.inputs.training.judges_gradients() {
-            self.out.push(Instruction::JudgeGradients);
+            self.out.push(Instruction::CheckGradients);
         }
         let to = u32::from(self.inputs.schedule.updates == Updates::DoubleBuffered);
-        let update = |s: &Stage| Instruction::Optimizer { stage: s.id, from: 0, to, index: 0 };
+        let update = |s: &LaneStage| Instruction::Optimizer { stage: s.id, from: 0, to, index: 0 };
         self.out.extend(stages.iter().map(update));
     }
 
-    fn wait_reduce(&mut self, stage: &Stage) {
+    fn wait_reduce(&mut self, stage: &LaneStage) {
         if !stage.program.buckets.is_empty() {
             self.out.push(Instruction::WaitReduce { stage: stage.id });
         }
@@ -102,7 +102,7 @@ impl<'a> Emit<'a> {
 
     fn forward(
         &mut self,
-        stage: &Stage,
+        stage: &LaneStage,
         action: &Action,
         slot: u32,
         run: Instruction,
@@ -120,14 +120,14 @@ impl<'a> Emit<'a> {
             let load = self.load(stage, action.micro_batch, (source, region), train);
             self.out.push(load);
         }
-        self.receive(stage, action.micro_batch, (slot, 0), false);
+        self.receive(stage, action.micro_batch, slot, 0, false);
         self.out.push(run);
-        self.send(stage, action.micro_batch, (slot, 0), false);
+        self.send(stage, action.micro_batch, slot, 0, false);
     }
 
     fn load(
         &self,
-        stage: &Stage,
+        stage: &LaneStage,
         micro_batch: MicroBatch,
         (source, region): (Source, Region),
         train: bool,
@@ -145,9 +145,10 @@ impl<'a> Emit<'a> {
 
     fn backward(
         &mut self,
-        stage: &Stage,
+        stage: &LaneStage,
         action: &Action,
-        (slot, outbox): (u32, u32),
+        slot: u32,
+        outbox: u32,
         run: Instruction,
     ) {
         let ports = stage.graph.gradient_sends.len() as u32;
@@ -155,10 +156,9 @@ impl<'a> Emit<'a> {
             let first = stage.handle(Area::Outbox, 0, slot, outbox);
             self.wait(first..first + ports);
         }
-        let at = (slot, outbox);
-        self.receive(stage, action.micro_batch, at, true);
+        self.receive(stage, action.micro_batch, slot, outbox, true);
         self.out.push(run);
-        self.send(stage, action.micro_batch, at, true);
+        self.send(stage, action.micro_batch, slot, outbox, true);
     }
 
     fn wait(&mut self, handles: Range<u32>) {
@@ -185,7 +185,14 @@ impl<'a> Emit<'a> {
         (region, Some(Encoded { codec, values }))
     }
 
-    fn receive(&mut self, stage: &Stage, micro_batch: MicroBatch, at: (u32, u32), gradient: bool) {
+    fn receive(
+        &mut self,
+        stage: &LaneStage,
+        micro_batch: MicroBatch,
+        slot: u32,
+        outbox: u32,
+        gradient: bool,
+    ) {
         let (ports, edges) = match gradient {
             false => (&stage.graph.receives, &stage.edges.receives),
             true => (&stage.graph.gradient_receives, &stage.edges.gradient_receives),
@@ -193,14 +200,21 @@ impl<'a> Emit<'a> {
         for (port, edge) in ports.iter().zip(edges) {
             let operand: Operand = stage.places.value(port.value);
             let from = self.inputs.schedule.lane_of(port.peer, micro_batch);
-            let values = stage.program.region(&operand, at.0, at.1);
+            let values = stage.program.region(&operand, slot, outbox);
             let (region, decode) = self.travels(from, values, stage.received);
             let tag = self.tag(*edge, micro_batch);
             self.out.push(Instruction::Recv { from, tag, region, decode });
         }
     }
 
-    fn send(&mut self, stage: &Stage, micro_batch: MicroBatch, at: (u32, u32), gradient: bool) {
+    fn send(
+        &mut self,
+        stage: &LaneStage,
+        micro_batch: MicroBatch,
+        slot: u32,
+        outbox: u32,
+        gradient: bool,
+    ) {
         let (ports, edges) = match gradient {
             false => (&stage.graph.sends, &stage.edges.sends),
             true => (&stage.graph.gradient_sends, &stage.edges.gradient_sends),
@@ -209,10 +223,10 @@ impl<'a> Emit<'a> {
             let operand = stage.places.value(port.value);
             let in_slot = gradient && operand.area == Area::Slot;
             let number = index + if in_slot { stage.graph.sends.len() as u32 } else { 0 };
-            let handle = stage.handle(operand.area, number, at.0, at.1);
+            let handle = stage.handle(operand.area, number, slot, outbox);
             self.outstanding[handle as usize] = true;
             let to = self.inputs.schedule.lane_of(port.peer, micro_batch);
-            let values = stage.program.region(&operand, at.0, at.1);
+            let values = stage.program.region(&operand, slot, outbox);
             let wire = stage.wire(handle).unwrap_or_default();
             let (region, encode) = self.travels(to, values, wire.offset);
             self.out.push(Instruction::Send {

@@ -2,7 +2,7 @@
 
 use super::Inputs;
 use super::groups::Groups;
-use super::lane::Stage;
+use super::lane::LaneStage;
 use crate::compress::Reduction;
 use crate::compress::share::Share;
 use crate::ids::LaneId;
@@ -18,9 +18,9 @@ pub(super) fn exchange_bytes(
     inputs: &Inputs,
     groups: &Groups,
     lane: LaneId,
-    stages: &[Stage],
+    stages: &[LaneStage],
 ) -> Bytes {
-    let ways = inputs.communication.ways();
+    let ways = inputs.communication.gradient_reductions();
     let undone = inputs.training.skips().is_some();
     let of_replica = |replica: u32| {
         let rank = inputs.data_parallel.rank(lane, replica);

@@ -1,4 +1,4 @@
-//! Which ranks hold the same parameters, and so sum their gradients.
+//! Groups of ranks that hold the same parameters and sum their gradients.
 
 use super::Inputs;
 use crate::graph::Op;

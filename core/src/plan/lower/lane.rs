@@ -16,7 +16,7 @@ use crate::units::Bytes;
 use std::collections::VecDeque;
 
 /// What a stage of the lane needs while instructions are emitted.
-pub(super) struct Stage<'a> {
+pub(super) struct LaneStage<'a> {
     pub id: StageId,
     pub graph: &'a TrainingGraph,
     pub places: Places,
@@ -59,7 +59,7 @@ impl PortEdges {
     }
 }
 
-impl Stage<'_> {
+impl LaneStage<'_> {
     /// First handle of a slot's ports.
     pub fn slot_handles(&self, slot: u32) -> u32 {
         self.handles + slot * self.slot_ports()
@@ -94,7 +94,7 @@ impl Stage<'_> {
 /// A lane with everything at its place, before instructions are emitted.
 struct Layout<'a> {
     lane: LaneId,
-    stages: Vec<Stage<'a>>,
+    stages: Vec<LaneStage<'a>>,
     /// The slot of every action.
     slots: Vec<u32>,
     sizes: Sizes,
@@ -107,10 +107,10 @@ impl<'a> Layout<'a> {
     fn new(inputs: &Inputs, graphs: &'a [TrainingGraph], edges: &Edges, lane: LaneId) -> Self {
         let (slots, counts) = assign_slots(inputs, edges, lane);
         let stages = inputs.schedule.stages_of(lane).into_iter();
-        let mut stages: Vec<Stage> = stages
+        let mut stages: Vec<LaneStage> = stages
             .map(|id| {
-                let pools = (counts[id.index()], edges.outboxes.of(lane, id));
-                stage_program(inputs, &graphs[id.index()], edges, (lane, id), pools)
+                let (slots, outbox) = (counts[id.index()], edges.outboxes.of(lane, id));
+                stage_program(inputs, &graphs[id.index()], edges, lane, id, slots, outbox)
             })
             .collect();
         let sizes = place(inputs, &edges.groups, lane, &mut stages);
@@ -207,7 +207,7 @@ pub(super) fn evaluate_lane(
 }
 
 /// The gradients of one parameter on this lane, and who else has some.
-fn ties(edges: &Edges, stages: &[Stage]) -> Vec<Tie> {
+fn ties(edges: &Edges, stages: &[LaneStage]) -> Vec<Tie> {
     let places = || stages.iter().flat_map(|stage| &stage.program.params);
     let tie = |tied: &super::groups::Tied| {
         let here = tied.params.iter().filter_map(|id| places().find(|p| p.param == *id));
@@ -254,9 +254,11 @@ fn stage_program<'a>(
     inputs: &Inputs,
     graph: &'a TrainingGraph,
     edges: &Edges,
-    (lane, id): (LaneId, StageId),
-    (slots, outbox): (u32, u32),
-) -> Stage<'a> {
+    lane: LaneId,
+    id: StageId,
+    slots: u32,
+    outbox: u32,
+) -> LaneStage<'a> {
     let places = Places::new(inputs, graph);
     let nodes = inputs.stage_nodes(id).map(|n| inputs.graph.node(NodeId(n)));
     let params: Vec<_> = nodes.flat_map(|n| n.params.iter().copied()).collect();
@@ -285,7 +287,7 @@ fn stage_program<'a>(
         first_copy: holders(inputs, id).first() == Some(&lane),
     };
     let edges = PortEdges::new(graph, id, edges);
-    Stage {
+    LaneStage {
         id,
         graph,
         places,

@@ -1,4 +1,4 @@
-//! Which values are stored in half the bytes, and how large they then are.
+//! Values that are stored in half the bytes, and their sizes.
 
 use super::Inputs;
 use crate::graph::autodiff::{Role, TrainingGraph, Value};

@@ -9,7 +9,7 @@
 use super::Inputs;
 use super::exchange::exchange_bytes;
 use super::groups::Groups;
-use super::lane::Stage;
+use super::lane::LaneStage;
 use super::wires::Wires;
 use crate::graph::autodiff::ComputationKind;
 use crate::graph::{Node, Op};
@@ -44,7 +44,12 @@ pub(super) struct Sizes {
 }
 
 /// Gives everything its offset.
-pub(super) fn place(inputs: &Inputs, groups: &Groups, lane: LaneId, stages: &mut [Stage]) -> Sizes {
+pub(super) fn place(
+    inputs: &Inputs,
+    groups: &Groups,
+    lane: LaneId,
+    stages: &mut [LaneStage],
+) -> Sizes {
     let mut arena = Arena::default();
     for stage in stages.iter_mut() {
         place_parameters(inputs, groups, &mut stage.program, &mut arena);
@@ -76,7 +81,7 @@ pub(super) fn place(inputs: &Inputs, groups: &Groups, lane: LaneId, stages: &mut
 }
 
 /// Room for the samples of another replica, on their way: nothing else is transient then.
-fn staging(inputs: &Inputs, stages: &[Stage]) -> Bytes {
+fn staging(inputs: &Inputs, stages: &[LaneStage]) -> Bytes {
     if !inputs.data_parallel.through_first() {
         return Bytes::ZERO;
     }

@@ -1,5 +1,5 @@
-//! Which version of its parameters a stage uses when, in schedules that update them while
-//! micro-batches are under way.
+//! Weight versions: those that a stage uses in schedules that update parameters while micro-batches
+//! are under way.
 //!
 //! With stashing (PipeDream) a backward pass uses the version of its forward pass. A version is
 //! kept as long as a micro-batch in flight needs it; an update of a version that nobody needs any

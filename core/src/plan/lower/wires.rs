@@ -1,7 +1,7 @@
-//! Where values between stages lie while they are encoded.
+//! Buffers for encoded values between stages.
 
 use super::Inputs;
-use super::lane::Stage;
+use super::lane::LaneStage;
 use crate::compress::CodecKind;
 use crate::cost::Level;
 use crate::graph::autodiff::Port;
@@ -17,7 +17,7 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    pub fn new(inputs: &Inputs, lane: LaneId, stage: &Stage) -> Self {
+    pub fn new(inputs: &Inputs, lane: LaneId, stage: &LaneStage) -> Self {
         let graph = stage.graph;
         let wire = |port: &Port| {
             let values = stage.places.value(port.value).bytes;

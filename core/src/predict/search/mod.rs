@@ -13,6 +13,36 @@
 //! Megatron-LM does; every device has the cluster's link to itself; gradients are summed after the
 //! last backward pass, not overlapped with it. A value that skips stages is counted on every
 //! border that it crosses.
+//!
+//! ```
+//! use pipewright_core::cost::memory::States;
+//! use pipewright_core::cost::{Cluster, Costs, Workload};
+//! use pipewright_core::graph::Precision;
+//! use pipewright_core::graph::presets::Preset;
+//! use pipewright_core::predict::search::{Fixed, Search, Space, usual_encodings};
+//!
+//! let (graph, cluster) = (Preset::Vgg16.graph()?, Cluster::preset("dgx-a100")?);
+//! let model =
+//!     |samples| Workload::of(&graph, &Costs::new(&graph, &cluster, samples, Precision::F32));
+//! let space = Space {
+//!     model: &model,
+//!     blocks: graph.layers().iter().map(|layer| layer.first_node.0).collect(),
+//!     cluster: cluster.clone(),
+//!     devices: 8,
+//!     memory: cluster.device.memory,
+//!     mini_batch: 32,
+//!     states: States::MOMENTUM,
+//!     parameter_bytes: 4,
+//!     fixed: Fixed { stages: Some(4), ..Fixed::default() },
+//!     encodings: usual_encodings(),
+//!     seed: 1,
+//! };
+//! let mut search = Search::new(&space)?;
+//! search.advance(100)?;
+//! let fastest = search.front().fastest().expect("a network of 0.5 GB fits");
+//! assert_eq!(fastest.choice.stages(), 4);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod chain;
 mod choice;

@@ -1,4 +1,4 @@
-//! What is read, what is refused and how it is said, and what is written.
+//! Tests of the format: texts that are read, texts that are refused, texts that are written.
 
 use super::*;
 use crate::recompute::Cost;

@@ -22,7 +22,7 @@ pub(super) struct Choice {
 
 /// A way to run a block without a hole.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct BlockRun {
     pub peak: i64,
     /// Time beyond that of the backward pass.
     pub again: f64,
@@ -47,7 +47,7 @@ pub(super) struct Local {
     /// Copies of what is kept, for the next search.
     copies: u32,
     pub choices: Vec<Choice>,
-    pub runs: Vec<Run>,
+    pub runs: Vec<BlockRun>,
 }
 
 /// No node of the whole problem.
@@ -171,7 +171,7 @@ impl Local {
     fn solve_alone(&mut self) -> u64 {
         let problem = Problem::new(self.alone.nodes.clone()).expect("nodes in order");
         let search = searched(&problem);
-        let run = |answer: &super::super::Answer| Run {
+        let run = |answer: &super::super::Answer| BlockRun {
             peak: answer.cost.peak as i64,
             again: answer.cost.time - self.backward,
             items: answer.sequence.clone(),

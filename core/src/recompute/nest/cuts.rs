@@ -1,4 +1,4 @@
-//! Where to cut: places of the forward pass across which little lives.
+//! Cuts of the forward pass: places across which little lives.
 
 use super::super::{Problem, memory, without_recomputation};
 

@@ -54,7 +54,7 @@ pub(super) struct Planner {
 
 /// A plan.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct NestPlan {
     /// What it computes; `None` where nothing keeps the limit.
     pub sequence: Option<Vec<u32>>,
     /// Moves that making it was worth.
@@ -63,18 +63,18 @@ pub(super) struct Found {
 
 /// What was decided up to some block.
 #[derive(Clone, Debug)]
-struct Stage {
+struct Prefix {
     /// Bytes that the blocks so far keep, and those of the values that are read later.
     kept: i64,
     values: Values,
     again: f64,
     /// Blocks before the decision, and the stage there.
     from: (usize, usize),
-    step: Step,
+    step: Decision,
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Decision {
     Start,
     Choice(usize),
     Segment(Rc<Again>),
@@ -140,15 +140,15 @@ impl Planner {
     }
 
     /// The fastest plan that should need no more than `limit` bytes.
-    pub fn plan(&self, problem: &Problem, limit: i64) -> Found {
+    pub fn plan(&self, problem: &Problem, limit: i64) -> NestPlan {
         let head = self.blocks.len() - 1;
-        let mut stages: Vec<Vec<Stage>> = vec![vec![]; head + 1];
-        stages[0].push(Stage {
+        let mut stages: Vec<Vec<Prefix>> = vec![vec![]; head + 1];
+        stages[0].push(Prefix {
             kept: 0,
             values: Rc::default(),
             again: 0.0,
             from: (0, 0),
-            step: Step::Start,
+            step: Decision::Start,
         });
         let mut decisions = 0;
         for block in 0..head {
@@ -169,12 +169,12 @@ impl Planner {
             }
         }
         let sequence = best.map(|(_, i, r)| self.sequence(problem, &stages, i, r));
-        Found { sequence, moves: decisions / 50 + 1 }
+        NestPlan { sequence, moves: decisions / 50 + 1 }
     }
 
     /// What can be done with a block, and what follows it; returns the number of decisions.
-    fn decide(&self, stages: &mut [Vec<Stage>], block: usize, index: usize, limit: i64) -> u64 {
-        let Stage { kept, again, ref values, .. } = stages[block][index];
+    fn decide(&self, stages: &mut [Vec<Prefix>], block: usize, index: usize, limit: i64) -> u64 {
+        let Prefix { kept, again, ref values, .. } = stages[block][index];
         let values = values.clone();
         let (local, holdings) = (self.local(block), &self.holdings[block]);
         let from = (block, index);
@@ -186,8 +186,8 @@ impl Planner {
             let (more, values) = &outcomes[holdings.list[i]];
             if kept + choice.peak + more <= limit {
                 let (kept, again) = (kept + choice.kept + more, again + choice.again);
-                let (values, step) = (values.clone(), Step::Choice(i));
-                stages[block + 1].push(Stage { kept, values, again, from, step });
+                let (values, step) = (values.clone(), Decision::Choice(i));
+                stages[block + 1].push(Prefix { kept, values, again, from, step });
             }
         }
         let mut passing = 0;
@@ -204,8 +204,8 @@ impl Planner {
                 let (_, time, how) = &points[at];
                 let values = united(&values, needs, &self.last, block + count);
                 let (kept, again) = (kept + more, again + time);
-                let step = Step::Segment(how.clone());
-                stages[block + count].push(Stage { kept, values, again, from, step });
+                let step = Decision::Segment(how.clone());
+                stages[block + count].push(Prefix { kept, values, again, from, step });
             }
         }
         (local.choices.len() + LONGEST) as u64
@@ -215,7 +215,7 @@ impl Planner {
     fn sequence(
         &self,
         problem: &Problem,
-        stages: &[Vec<Stage>],
+        stages: &[Vec<Prefix>],
         stage: usize,
         run: usize,
     ) -> Vec<u32> {
@@ -230,7 +230,7 @@ impl Planner {
         let mut items = vec![];
         for &(block, next, step) in steps.iter().rev() {
             match step {
-                Step::Choice(i) => {
+                Decision::Choice(i) => {
                     self.put(block, &self.local(block).choices[*i].before, &mut items)
                 }
                 _ => self.pass(block, next, &mut items),
@@ -239,11 +239,11 @@ impl Planner {
         self.alone(head, run, &mut items);
         for &(block, _, step) in &steps {
             match step {
-                Step::Choice(i) => {
+                Decision::Choice(i) => {
                     self.put(block, &self.local(block).choices[*i].after, &mut items)
                 }
-                Step::Segment(how) => self.again(how, &mut items),
-                Step::Start => {}
+                Decision::Segment(how) => self.again(how, &mut items),
+                Decision::Start => {}
             }
         }
         // Some nodes can be computed once only, and the forward pass may compute what nobody reads.
@@ -309,7 +309,7 @@ fn thinned(mut points: Vec<Point>) -> Vec<Point> {
 }
 
 /// The stages that no other beats: of each share of the limit the fastest.
-fn distinct(mut stages: Vec<Stage>, limit: i64) -> Vec<Stage> {
+fn distinct(mut stages: Vec<Prefix>, limit: i64) -> Vec<Prefix> {
     stages.sort_by(|a, b| a.kept.cmp(&b.kept).then(a.again.total_cmp(&b.again)));
     let mut least = f64::INFINITY;
     stages.retain(|s| {
@@ -317,7 +317,7 @@ fn distinct(mut stages: Vec<Stage>, limit: i64) -> Vec<Stage> {
         least = least.min(s.again);
         faster
     });
-    let share = |s: &Stage| s.kept / (limit / SHARES).max(1);
+    let share = |s: &Prefix| s.kept / (limit / SHARES).max(1);
     let mut last = None;
     stages.reverse();
     stages.retain(|s| last.replace(share(s)) != Some(share(s)));

@@ -27,7 +27,7 @@ impl Local<'_> {
             if i % 64 == 63 {
                 heat *= cooling;
             }
-            let longest = self.state().time() + (self.dice.exponential() * heat) as u64;
+            let longest = self.state().time() + (self.rng.exponential() * heat) as u64;
             if !self.try_move(limit, longest) {
                 self.editor.rollback();
                 continue;
@@ -45,7 +45,7 @@ impl Local<'_> {
     /// Changes something; whether it is worth keeping.
     fn try_move(&mut self, limit: i64, longest: u64) -> bool {
         let (time, peak) = (self.state().time(), self.peak());
-        let changed = match self.dice.below(16) {
+        let changed = match self.rng.below(16) {
             0..6 => self.take_away(),
             6..11 => self.shift_one(),
             _ => self.exchange(limit, longest),
@@ -62,13 +62,13 @@ impl Local<'_> {
         let now = self.state().time();
         // What changes nothing but needs more memory is in the way later.
         let sideways = now == time && self.peak() > peak;
-        now <= longest && self.peak() <= limit && (!sideways || self.dice.below(4) == 0)
+        now <= longest && self.peak() <= limit && (!sideways || self.rng.below(4) == 0)
     }
 
     /// A slot that computes something.
     fn any(&mut self) -> u32 {
         loop {
-            let slot = self.dice.below(self.state().slots());
+            let slot = self.rng.below(self.state().slots());
             if self.state().item(slot) != NONE {
                 return slot;
             }
@@ -105,14 +105,14 @@ impl Local<'_> {
         let born = |input: &u32| state.before(*input, slot).map_or(0, |born| born + 1);
         let low = state.problem.inputs(node).iter().map(born).max().unwrap_or(0);
         let high = state.first_use(node, slot).unwrap_or(state.slots() - 1);
-        let later = self.dice.below(2) == 0;
+        let later = self.rng.below(2) == 0;
         let most = if later { high - slot } else { slot - low };
         if most < 2 {
             return false;
         }
         // Short ways as often as long ones.
-        let bits = 1 + self.dice.below(32 - most.leading_zeros());
-        let way = self.dice.below(1 << bits).min(most - 1);
+        let bits = 1 + self.rng.below(32 - most.leading_zeros());
+        let way = self.rng.below(1 << bits).min(most - 1);
         let to = if later { slot + way } else { slot - way };
         let state = self.state();
         let between = slot.min(to)..=slot.max(to);
@@ -132,7 +132,7 @@ impl Local<'_> {
         if inputs.is_empty() {
             return false;
         }
-        let node = inputs[self.dice.below(inputs.len() as u32) as usize];
+        let node = inputs[self.rng.below(inputs.len() as u32) as usize];
         let state = self.state();
         let Some(born) = state.before(node, slot).filter(|_| !state.problem.node(node).once) else {
             return false;
@@ -141,7 +141,7 @@ impl Local<'_> {
         if slot - used < 8 {
             return false;
         }
-        let byte = self.worth * self.dice.factor(8.0);
+        let byte = self.worth * self.rng.factor(8.0);
         let prices = Prices { byte, limit, at: used + (slot - used) / 2 };
         let state = self.editor.state();
         if !self.closures.find(state, node, slot, prices, &mut self.closure) {
@@ -169,9 +169,9 @@ impl Local<'_> {
         const TRIES: u32 = 20;
         let last = self.state().slots() - 1;
         (0..TRIES).find_map(|_| {
-            let bits = 6 + self.dice.below(8);
-            let width = 64 + self.dice.below(1 << bits);
-            let near = (slot.saturating_sub(width / 2) + self.dice.below(width)).min(last);
+            let bits = 6 + self.rng.below(8);
+            let width = 64 + self.rng.below(1 << bits);
+            let near = (slot.saturating_sub(width / 2) + self.rng.below(width)).min(last);
             self.repeats(near).then_some(near)
         })
     }

@@ -4,7 +4,7 @@ use super::super::Problem;
 use super::super::closure::{Closure, Closures, Prices};
 use super::super::edit::Editor;
 use super::super::state::{NONE, State, Ticks};
-use super::dice::Dice;
+use super::rng::Rng;
 
 /// A sequence that is being improved.
 pub(super) struct Local<'p> {
@@ -13,7 +13,7 @@ pub(super) struct Local<'p> {
     pub closure: Closure,
     best: Closure,
     living: Vec<u32>,
-    pub dice: Dice,
+    pub rng: Rng,
     /// Ticks that a byte is worth: what the last steps paid.
     pub worth: f64,
     /// Moves since last asked.
@@ -54,7 +54,7 @@ impl<'p> Local<'p> {
             closure: Closure::default(),
             best: Closure::default(),
             living: vec![],
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             worth,
             moves: 0,
         }
@@ -101,11 +101,11 @@ impl<'p> Local<'p> {
         let at = self.state().peak_at();
         self.find_living(at);
         let count = self.living.len() as u32;
-        let factor = if how.random { self.dice.factor(4.0) } else { 1.0 };
+        let factor = if how.random { self.rng.factor(4.0) } else { 1.0 };
         let byte = self.worth * factor;
         let mut best: Option<(f64, u32)> = None;
         for look in 0..count.min(how.looks) {
-            let index = if count <= how.looks { look } else { self.dice.below(count) };
+            let index = if count <= how.looks { look } else { self.rng.below(count) };
             let Some(loss) = self.loss(self.living[index as usize], at) else { continue };
             let prices = Prices { byte, limit: how.limit, at: loss.from };
             self.moves += 1;
@@ -114,7 +114,7 @@ impl<'p> Local<'p> {
             if !self.closures.find(state, loss.node, loss.next, prices, found) {
                 continue;
             }
-            let noise = if how.random { 1.0 + 0.5 * self.dice.unit() } else { 1.0 };
+            let noise = if how.random { 1.0 + 0.5 * self.rng.unit() } else { 1.0 };
             let bytes = loss.bytes.min(excess.saturating_mul(USEFUL)).max(1);
             let cost = self.closure.price * noise / bytes as f64;
             if best.is_none_or(|(least, _)| cost < least) {

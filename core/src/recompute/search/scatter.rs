@@ -5,7 +5,7 @@ use super::super::front::Front;
 use super::super::state::Ticks;
 use super::super::{Problem, memory};
 use super::SAVING;
-use super::dice::Dice;
+use super::rng::Rng;
 
 /// Moves that take as long as a cut, for each node.
 const MOVES_A_NODE: f64 = 0.03;
@@ -37,9 +37,9 @@ impl<'p> Scatter<'p> {
     }
 
     /// Adds sequences of random prices.
-    pub fn random(&mut self, front: &mut Front, start: &[u32], dice: &mut Dice) -> u64 {
-        self.draw(dice);
-        let low = 0.3 * dice.factor(10.0);
+    pub fn random(&mut self, front: &mut Front, start: &[u32], rng: &mut Rng) -> u64 {
+        self.draw(rng);
+        let low = 0.3 * rng.factor(10.0);
         self.cuts(front, start, &Range { low, high: 8.0 * low, prices: 3 }, true)
     }
 
@@ -73,17 +73,17 @@ impl<'p> Scatter<'p> {
 
     /// Random factors for the prices of nodes: noise, and waves along the sequence, so that of many
     /// like values some are kept and some are not.
-    fn draw(&mut self, dice: &mut Dice) {
-        let noise = [0.0, 0.2, 0.6, 1.5][dice.below(4) as usize];
-        let height = [0.0, 0.5, 1.5, 3.0][dice.below(4) as usize];
-        let waves = 1.0 + 30.0 * dice.unit() * dice.unit();
-        let phase = dice.unit();
+    fn draw(&mut self, rng: &mut Rng) {
+        let noise = [0.0, 0.2, 0.6, 1.5][rng.below(4) as usize];
+        let height = [0.0, 0.5, 1.5, 3.0][rng.below(4) as usize];
+        let waves = 1.0 + 30.0 * rng.unit() * rng.unit();
+        let phase = rng.unit();
         let n = self.problem.len();
         self.factors.clear();
         self.factors.extend((0..n).map(|node| {
             let along = (waves * node as f64 / n as f64 + phase).fract();
             let wave = if along < 0.25 { -height } else { height };
-            libm::exp(noise * (2.0 * dice.unit() - 1.0) + wave)
+            libm::exp(noise * (2.0 * rng.unit() - 1.0) + wave)
         }));
     }
 }

@@ -1,4 +1,4 @@
-//! What is a problem, and what is refused.
+//! Valid problems, and refused ones.
 
 use super::{node, output};
 use crate::recompute::problem::{MOST_BYTES, MOST_EDGES, MOST_NODES};

@@ -1,4 +1,4 @@
-//! What can be run, and what it costs.
+//! Valid sequences, and their costs.
 
 use super::{node, output, problem, sequence};
 use crate::recompute::{

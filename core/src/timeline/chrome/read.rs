@@ -110,11 +110,11 @@ pub(super) struct Place {
 #[derive(Default)]
 pub struct Reader {
     scan: Scan,
-    found: Found,
+    found: TraceContents,
 }
 
 #[derive(Default)]
-struct Found {
+struct TraceContents {
     header: Option<Header>,
     has_events: bool,
     events: u32,
@@ -151,7 +151,7 @@ impl Reader {
     /// What the text is instead, or which event contradicts the rest.
     pub fn finish(self) -> Result<Trace, TraceError> {
         self.scan.finish()?;
-        let Found { header, has_events, entries, wrong, .. } = self.found;
+        let TraceContents { header, has_events, entries, wrong, .. } = self.found;
         if !has_events {
             return Err(TraceError::NoEvents);
         }
@@ -168,7 +168,7 @@ impl Reader {
     }
 }
 
-impl Found {
+impl TraceContents {
     fn take(&mut self, piece: Piece) -> Result<(), TraceError> {
         match piece {
             Piece::Events => self.has_events = true,

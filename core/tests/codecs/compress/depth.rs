@@ -1,4 +1,4 @@
-//! How all-reduces of E5M2 lose the sum: every rounding on the way counts.
+//! Loss of precision in all-reduces of E5M2: every rounding on the way counts.
 
 use pipewright_core::compress::narrow::{E5m2, e5m2_truncated, narrow, widen};
 use pipewright_core::compress::{Rounding, e5m2_sum};

@@ -1,4 +1,4 @@
-//! What holds for every codec and every input.
+//! Laws of every codec, for every input.
 
 use super::{encode, kinds, pass};
 use pipewright_core::compress::{Codec, CodecKind, ErrorFeedback, Method, Threshold};

@@ -1,4 +1,4 @@
-//! Which nodes to mark.
+//! The choice of nodes to mark.
 
 use super::{MOST_MEMBERS, put_in_order, with_fixed};
 use pipewright_core::recompute::Problem;

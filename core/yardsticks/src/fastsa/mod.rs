@@ -30,7 +30,7 @@ mod tree;
 
 pub use phases::{Preparation, anneal};
 
-use moves::Dice;
+use moves::Rng;
 use pipewright_core::recompute::Problem;
 use slots::{NONE, Slots};
 
@@ -85,7 +85,7 @@ pub struct Counts {
 #[derive(Clone, Debug)]
 pub struct Annealing<'p> {
     slots: Slots<'p>,
-    dice: Dice,
+    rng: Rng,
     settings: Settings,
     temperature: f64,
     /// Moves until the temperature falls.
@@ -119,7 +119,7 @@ impl<'p> Annealing<'p> {
         let moves = |node: &u32| computed(node) && !problem.marks().contains(node);
         let nodes = (0..problem.len() as u32).filter(moves).collect();
         let mut annealing = Self {
-            dice: Dice::new(settings.seed, nodes),
+            rng: Rng::new(settings.seed, nodes),
             slots,
             settings,
             temperature: settings.hot,
@@ -163,12 +163,12 @@ impl<'p> Annealing<'p> {
     }
 
     fn step(&mut self) {
-        let Some(what) = self.dice.draw(&self.slots) else { return };
+        let Some(what) = self.rng.draw(&self.slots) else { return };
         if !self.slots.plan(what) {
             return;
         }
         self.counts.evaluated += 1;
-        let bonus = self.temperature * self.dice.exponential();
+        let bonus = self.temperature * self.rng.exponential();
         let (time, then) = (self.slots.time() as f64, self.slots.time_then() as f64);
         // What the weight of the new peak may be.
         let most = bonus - (then - time) / time + self.weight;

@@ -2,7 +2,7 @@
 
 use super::slots::{Move, NONE, Slots};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::{Rng as _, SeedableRng};
 
 /// Slots around the one that was drawn among which an empty one is looked for.
 const NEAR: u32 = 8;
@@ -12,7 +12,7 @@ const LOGARITHMS: usize = 1024;
 
 /// A source of random moves.
 #[derive(Clone, Debug)]
-pub(super) struct Dice {
+pub(super) struct Rng {
     random: ChaCha8Rng,
     /// Nodes that can be chosen.
     nodes: Vec<u32>,
@@ -20,7 +20,7 @@ pub(super) struct Dice {
     logarithms: Vec<f64>,
 }
 
-impl Dice {
+impl Rng {
     /// Draws among `nodes`.
     pub fn new(seed: u64, nodes: Vec<u32>) -> Self {
         let even = |i| (i as f64 + 0.5) / LOGARITHMS as f64;

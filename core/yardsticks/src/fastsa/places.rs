@@ -1,4 +1,4 @@
-//! Where each node is computed: many short ascending lists that grow and shrink.
+//! Positions of each node in the sequence: many short ascending lists that grow and shrink.
 
 use super::slots::NONE;
 

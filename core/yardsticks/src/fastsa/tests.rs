@@ -1,4 +1,4 @@
-//! What the slots say of a move, against sequences evaluated from the beginning.
+//! The slots' account of a move, against sequences evaluated from the beginning.
 
 use super::slots::{Move, NONE, Slots};
 use super::{Annealing, Settings};

@@ -168,11 +168,11 @@ pub fn input_gradient(call: &Call, function: Function, operands: Operands) {
     two(call, operands, run);
 }
 
-pub fn clip_forward(call: &Call, (min, max): (f32, f32), operands: Operands) {
+pub fn clip_forward(call: &Call, min: f32, max: f32, operands: Operands) {
     one(call, operands, |y, x| clip_values(y, x, min, max));
 }
 
-pub fn clip_input_gradient(call: &Call, (min, max): (f32, f32), operands: Operands) {
+pub fn clip_input_gradient(call: &Call, min: f32, max: f32, operands: Operands) {
     two(call, operands, |gx, x, gy| clip_slopes(gx, x, gy, min, max));
 }
 

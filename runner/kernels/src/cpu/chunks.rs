@@ -3,7 +3,7 @@
 //! A chunk is computed by one thread from start to end and the size of a chunk never depends on
 //! the number of threads, so neither does any number that comes out.
 
-use super::team::both;
+use super::thread_pool::both;
 use std::ops::Range;
 
 /// Below this many words the cost of handing them over exceeds what another thread saves.

@@ -1,9 +1,12 @@
-//! Which kernel computes what.
+//! Dispatch of computations to kernels.
 
 use super::{
     activation, attention, broadcast, conv, dropout, elementwise, embedding, layout, linear,
 };
-use super::{local_response, loss, norm, planes, pool, product, rope, rows, softmax, upsample};
+use super::{
+    batch_norm, group_norm, layer_norm, local_response, loss, pool, product, rope, softmax,
+    upsample,
+};
 use crate::{Call, Operands};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Interpolation, Node, Op, TensorSpec};
@@ -91,7 +94,7 @@ fn forward(call: &Call, operands: Operands) {
         Op::ConvTranspose2d { .. } => conv::transposed_forward(call, operands),
         Op::MaxPool2d { window } => pool::max_forward(call, window, operands),
         Op::AvgPool2d { window, count_padding } => {
-            pool::avg_forward(call, (window, *count_padding), operands);
+            pool::avg_forward(call, window, *count_padding, operands);
         }
         Op::GlobalAvgPool => pool::global_avg_forward(call, operands),
         Op::Upsample { factor, mode: Interpolation::Nearest } => {
@@ -102,17 +105,17 @@ fn forward(call: &Call, operands: Operands) {
         }
         Op::Relu => elementwise::relu_forward(call, operands),
         Op::Activation { function } => activation::forward(call, *function, operands),
-        Op::Clip { min, max } => activation::clip_forward(call, (*min, *max), operands),
+        Op::Clip { min, max } => activation::clip_forward(call, *min, *max, operands),
         Op::Affine { scale, shift } => {
             activation::affine_forward(call, *scale, *shift, operands);
         }
         Op::SwiGlu => activation::swiglu_forward(call, operands),
-        Op::BatchNorm2d { eps, momentum } => norm::forward(call, *eps, *momentum, operands),
-        Op::LayerNorm { .. } | Op::RmsNorm { .. } => rows::forward(call, operands),
-        Op::GroupNorm { .. } | Op::InstanceNorm2d { .. } => planes::forward(call, operands),
+        Op::BatchNorm2d { eps, momentum } => batch_norm::forward(call, *eps, *momentum, operands),
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => layer_norm::forward(call, operands),
+        Op::GroupNorm { .. } | Op::InstanceNorm2d { .. } => group_norm::forward(call, operands),
         Op::LocalResponseNorm { .. } => local_response::forward(call, operands),
         Op::Slice { axis, start, step, .. } => {
-            layout::slice_forward(call, *axis as usize, (*start, *step), operands);
+            layout::slice_forward(call, *axis as usize, *start, *step, operands);
         }
         Op::Permute { axes } => layout::permute_forward(call, axes, operands),
         Op::Concat { axis } => layout::concat_forward(call, *axis as usize, operands),
@@ -147,7 +150,7 @@ fn input_gradient(call: &Call, operands: Operands) {
         Op::ConvTranspose2d { .. } => conv::transposed_input_gradient(call, operands),
         Op::MaxPool2d { .. } => pool::max_input_gradient(call, operands),
         Op::AvgPool2d { window, count_padding } => {
-            pool::avg_input_gradient(call, (window, *count_padding), operands);
+            pool::avg_input_gradient(call, window, *count_padding, operands);
         }
         Op::GlobalAvgPool => pool::global_avg_input_gradient(call, operands),
         Op::Upsample { factor, mode: Interpolation::Nearest } => {
@@ -158,15 +161,17 @@ fn input_gradient(call: &Call, operands: Operands) {
         }
         Op::Relu => elementwise::relu_input_gradient(call, operands),
         Op::Activation { function } => activation::input_gradient(call, *function, operands),
-        Op::Clip { min, max } => activation::clip_input_gradient(call, (*min, *max), operands),
+        Op::Clip { min, max } => activation::clip_input_gradient(call, *min, *max, operands),
         Op::Affine { scale, .. } => activation::affine_input_gradient(call, *scale, operands),
         Op::SwiGlu => activation::swiglu_input_gradient(call, operands),
-        Op::BatchNorm2d { .. } => norm::input_gradient(call, operands),
-        Op::LayerNorm { .. } | Op::RmsNorm { .. } => rows::input_gradient(call, operands),
-        Op::GroupNorm { .. } | Op::InstanceNorm2d { .. } => planes::input_gradient(call, operands),
+        Op::BatchNorm2d { .. } => batch_norm::input_gradient(call, operands),
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => layer_norm::input_gradient(call, operands),
+        Op::GroupNorm { .. } | Op::InstanceNorm2d { .. } => {
+            group_norm::input_gradient(call, operands)
+        }
         Op::LocalResponseNorm { .. } => local_response::input_gradient(call, operands),
         Op::Slice { axis, start, step, .. } => {
-            layout::slice_input_gradient(call, *axis as usize, (*start, *step), operands);
+            layout::slice_input_gradient(call, *axis as usize, *start, *step, operands);
         }
         Op::Permute { axes } => layout::permute_input_gradient(call, axes, operands),
         Op::Concat { axis } => layout::concat_input_gradient(call, *axis as usize, operands),
@@ -197,9 +202,9 @@ fn weight_gradient(call: &Call, operands: Operands) {
         Op::Linear { .. } | Op::TiedLinear { .. } => linear::weight_gradient(call, operands),
         Op::Conv2d { .. } => conv::weight_gradient(call, operands),
         Op::ConvTranspose2d { .. } => conv::transposed_weight_gradient(call, operands),
-        Op::BatchNorm2d { .. } => norm::weight_gradient(call, operands),
-        Op::LayerNorm { .. } | Op::RmsNorm { .. } => rows::weight_gradient(call, operands),
-        Op::GroupNorm { .. } => planes::weight_gradient(call, operands),
+        Op::BatchNorm2d { .. } => batch_norm::weight_gradient(call, operands),
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => layer_norm::weight_gradient(call, operands),
+        Op::GroupNorm { .. } => group_norm::weight_gradient(call, operands),
         Op::Embedding { .. } => embedding::weight_gradient(call, operands),
         Op::Parameter { .. } => broadcast::parameter_weight_gradient(call, operands),
         _ => never(call),

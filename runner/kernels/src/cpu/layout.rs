@@ -23,7 +23,7 @@ impl Along {
 }
 
 /// Every `step`-th element from `start` along an axis.
-pub fn slice_forward(call: &Call, axis: usize, (start, step): (u64, u64), operands: Operands) {
+pub fn slice_forward(call: &Call, axis: usize, start: u64, step: u64, operands: Operands) {
     let from = Along::new(&call.inputs[0].shape, axis);
     let to = Along::new(&call.output.shape, axis);
     let (start, step) = (start as usize * from.inner, step as usize * from.inner);
@@ -41,12 +41,7 @@ pub fn slice_forward(call: &Call, axis: usize, (start, step): (u64, u64), operan
 }
 
 /// The gradient goes where the elements came from; the others had no part in the output.
-pub fn slice_input_gradient(
-    call: &Call,
-    axis: usize,
-    (start, step): (u64, u64),
-    operands: Operands,
-) {
+pub fn slice_input_gradient(call: &Call, axis: usize, start: u64, step: u64, operands: Operands) {
     let to = Along::new(&call.inputs[0].shape, axis);
     let from = Along::new(&call.output.shape, axis);
     let (start, step) = (start as usize * to.inner, step as usize * to.inner);

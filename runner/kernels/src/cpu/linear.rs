@@ -4,7 +4,7 @@
 //! samples included, is a row. In fp8 all three products take rounded factors; biases are not rounded.
 
 use super::chunks;
-use super::eight::factors;
+use super::fp8::factors;
 use super::matmul::{Matrix, MatrixMut, Product, matmul};
 use crate::{Call, Operands};
 use pipewright_core::compress::narrow::{E4m3, E5m2};
@@ -12,13 +12,13 @@ use pipewright_core::compress::narrow::{E4m3, E5m2};
 /// Columns of a gradient that one thread sums.
 const COLUMNS: usize = 256;
 
-struct Shape {
+struct LinearShape {
     rows: usize,
     inputs: usize,
     outputs: usize,
 }
 
-impl Shape {
+impl LinearShape {
     fn new(call: &Call) -> Self {
         let inputs = call.inputs[0].shape.last().copied().unwrap_or(1);
         let outputs = call.output.shape.last().copied().unwrap_or(1);
@@ -28,7 +28,7 @@ impl Shape {
 }
 
 pub fn forward(call: &Call, operands: Operands) {
-    let Shape { rows, inputs, outputs } = Shape::new(call);
+    let LinearShape { rows, inputs, outputs } = LinearShape::new(call);
     let Operands { reads, writes, params, .. } = operands;
     let y = &mut *writes[0];
     let mut product = Product::Overwrite;
@@ -47,7 +47,7 @@ pub fn forward(call: &Call, operands: Operands) {
 
 /// `gx = gy W`
 pub fn input_gradient(call: &Call, operands: Operands) {
-    let Shape { rows, inputs, outputs } = Shape::new(call);
+    let LinearShape { rows, inputs, outputs } = LinearShape::new(call);
     let Operands { reads, writes, params, .. } = operands;
     factors::<E5m2, E4m3>(call, (reads[0], params[0]), |gy, weight| {
         let gy = Matrix::new(gy, (rows, outputs), outputs);
@@ -59,7 +59,7 @@ pub fn input_gradient(call: &Call, operands: Operands) {
 
 /// `gW += gyᵀ x`, `gb += ` column sums of `gy`
 pub fn weight_gradient(call: &Call, operands: Operands) {
-    let Shape { rows, inputs, outputs } = Shape::new(call);
+    let LinearShape { rows, inputs, outputs } = LinearShape::new(call);
     let Operands { reads, gradients, .. } = operands;
     factors::<E5m2, E4m3>(call, (reads[1], reads[0]), |gy, x| {
         let x = Matrix::new(x, (rows, inputs), inputs);

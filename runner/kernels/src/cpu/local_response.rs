@@ -18,7 +18,7 @@ use crate::{Call, Operands};
 use pipewright_core::graph::Op;
 use std::ops::Range;
 
-struct Shape {
+struct LocalResponseShape {
     channels: usize,
     plane: usize,
     size: usize,
@@ -28,7 +28,7 @@ struct Shape {
     k: f32,
 }
 
-impl Shape {
+impl LocalResponseShape {
     fn new(call: &Call) -> Self {
         let Op::LocalResponseNorm { size, alpha, beta, k } = call.op else {
             unreachable!("{} is no local response normalisation", call.op.name());
@@ -100,7 +100,7 @@ fn divide(y: &mut [f32], x: &[f32], d: &[f32], beta: f32) {
 }
 
 pub fn forward(call: &Call, operands: Operands) {
-    let shape = Shape::new(call);
+    let shape = LocalResponseShape::new(call);
     let x = operands.reads[0];
     let [y, saved] = operands.writes else {
         unreachable!("a local response normalisation writes its output and the sums");
@@ -122,7 +122,7 @@ pub fn forward(call: &Call, operands: Operands) {
 const BLOCK: usize = 512;
 
 pub fn input_gradient(call: &Call, operands: Operands) {
-    let shape = Shape::new(call);
+    let shape = LocalResponseShape::new(call);
     let [x, gy, saved] = operands.reads else {
         unreachable!("a normalisation's gradient reads x, gy and its statistics");
     };

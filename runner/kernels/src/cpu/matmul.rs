@@ -3,7 +3,7 @@
 //! Threads share rows and columns of the result, never a sum. `gemm` has threads of its own, but
 //! meets after every block of a sum, and packs factors on one of them.
 
-use super::team::both;
+use super::thread_pool::both;
 use gemm_common::Parallelism;
 use gemm_f32::gemm::f32::get_gemm_fn;
 use std::marker::PhantomData;
@@ -204,7 +204,7 @@ fn multiply(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::team;
+    use super::super::thread_pool;
     use super::*;
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
     fn the_same_bits_whatever_the_number_of_threads() {
         let numbers = |n: usize| -> Vec<f32> { (0..n).map(|i| (i as f32 * 0.37).sin()).collect() };
         let run = move || {
-            team::join(4).expect("threads");
+            thread_pool::join(4).expect("threads");
             for (m, n, k) in [(100, 1000, 600), (1000, 130, 70), (300, 70, 2000), (7, 500, 900)] {
                 let (a, b) = (numbers(m * k), numbers(k * n));
                 let outs = [1, 2, 3, 4].map(|threads| {

@@ -7,33 +7,33 @@
 
 mod activation;
 mod attention;
+mod batch_norm;
 mod broadcast;
 mod chunks;
 mod conv;
 mod dropout;
-mod eight;
 mod elementwise;
 mod embedding;
+mod fp8;
+mod group_norm;
 mod launch;
+mod layer_norm;
 mod layout;
 mod linear;
 mod local_response;
 mod loss;
 mod math;
 mod matmul;
-mod norm;
 mod optimizer;
 pub mod packed;
 mod philox;
-mod planes;
 mod pool;
 mod product;
 mod rope;
-mod rows;
 mod softmax;
 mod strides;
 mod sums;
-pub mod team;
+pub mod thread_pool;
 mod upsample;
 mod vector;
 

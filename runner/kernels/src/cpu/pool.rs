@@ -89,8 +89,8 @@ vectorised! {
             let block = start.min(whole.end - LANES);
             let first = block * stride - padding;
             let (maxima, places) = match stride {
-                1 => max_of_block::<1>(x, size[1], rows.clone(), (first, kernel)),
-                _ => max_of_block::<2>(x, size[1], rows.clone(), (first, kernel)),
+                1 => max_of_block::<1>(x, size[1], rows.clone(), first, kernel),
+                _ => max_of_block::<2>(x, size[1], rows.clone(), first, kernel),
             };
             y[block..block + LANES].copy_from_slice(&maxima);
             positions[block..block + LANES].copy_from_slice(&places);
@@ -113,7 +113,8 @@ fn max_of_block<const STRIDE: usize>(
     x: &[f32],
     width: usize,
     rows: Range<usize>,
-    (first, kernel): (usize, usize),
+    first: usize,
+    kernel: usize,
 ) -> ([f32; LANES], [u32; LANES]) {
     let mut maxima = [f32::NEG_INFINITY; LANES];
     // Where all of a window is minus infinity no comparison succeeds: its first element it is.
@@ -173,7 +174,7 @@ fn counted(window: &Window, axis: usize, index: usize, size: usize, padding: boo
 }
 
 /// Means of the windows; padding counts as zeros, or not at all.
-pub fn avg_forward(call: &Call, (window, padding): (&Window, bool), operands: Operands) {
+pub fn avg_forward(call: &Call, window: &Window, padding: bool, operands: Operands) {
     let (size, out) = planes(call);
     let plane_len = size[0] * size[1];
     let x = operands.reads[0];
@@ -201,7 +202,7 @@ pub fn avg_forward(call: &Call, (window, padding): (&Window, bool), operands: Op
 }
 
 /// Every output's gradient is spread evenly over its window.
-pub fn avg_input_gradient(call: &Call, (window, padding): (&Window, bool), operands: Operands) {
+pub fn avg_input_gradient(call: &Call, window: &Window, padding: bool, operands: Operands) {
     let (size, out) = planes(call);
     let gy = operands.reads[0];
     let len = out[0] * out[1];

@@ -5,14 +5,14 @@ use super::matmul::{Matrix, MatrixMut, Product, matmul};
 use crate::{Call, Operands};
 use pipewright_core::graph::Op;
 
-struct Shape {
+struct ProductShape {
     m: usize,
     k: usize,
     n: usize,
     transpose_b: bool,
 }
 
-impl Shape {
+impl ProductShape {
     fn new(call: &Call) -> Self {
         let Op::MatMul { transpose_b } = call.op else {
             unreachable!("{} is no matrix product", call.op.name());
@@ -58,7 +58,7 @@ fn each(
 }
 
 pub fn forward(call: &Call, operands: Operands) {
-    let shape = Shape::new(call);
+    let shape = ProductShape::new(call);
     let (a, b) = (operands.reads[0], operands.reads[1]);
     each(call, operands.writes[0], (shape.m, shape.n), |i, y, threads| {
         matmul(y, shape.a(a, i), shape.b(b, i), Product::Overwrite, threads);
@@ -67,7 +67,7 @@ pub fn forward(call: &Call, operands: Operands) {
 
 /// `ga = gy bᵀ`, `gb = aᵀ gy`
 pub fn input_gradient(call: &Call, operands: Operands) {
-    let shape = Shape::new(call);
+    let shape = ProductShape::new(call);
     let [a, b, gy] = operands.reads else {
         unreachable!("a product's gradient reads both factors and gy");
     };

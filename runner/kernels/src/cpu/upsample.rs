@@ -4,12 +4,12 @@ use super::chunks;
 use crate::{Call, Operands};
 
 /// Rows and columns of the smaller image, and the factor.
-struct Shape {
+struct UpsampleShape {
     size: [usize; 2],
     factor: usize,
 }
 
-impl Shape {
+impl UpsampleShape {
     /// `small` has the shape of the smaller image.
     fn new(call: &Call, factor: u64) -> Self {
         let small = &call.inputs[0].shape;
@@ -37,7 +37,7 @@ impl Shape {
 
 /// Every pixel repeated.
 pub fn nearest_forward(call: &Call, factor: u64, operands: Operands) {
-    let shape = Shape::new(call, factor);
+    let shape = UpsampleShape::new(call, factor);
     let x = operands.reads[0];
     let wide = shape.size[1] * shape.factor;
     let threads = chunks::worth(call.threads, operands.writes[0].len());
@@ -55,7 +55,7 @@ pub fn nearest_forward(call: &Call, factor: u64, operands: Operands) {
 
 /// The sum over a pixel's repetitions.
 pub fn nearest_input_gradient(call: &Call, factor: u64, operands: Operands) {
-    let shape = Shape::new(call, factor);
+    let shape = UpsampleShape::new(call, factor);
     let gy = operands.reads[0];
     let wide = shape.size[1] * shape.factor;
     let threads = chunks::worth(call.threads, gy.len());
@@ -74,7 +74,7 @@ pub fn nearest_input_gradient(call: &Call, factor: u64, operands: Operands) {
 
 /// Between the four nearest pixels.
 pub fn bilinear_forward(call: &Call, factor: u64, operands: Operands) {
-    let shape = Shape::new(call, factor);
+    let shape = UpsampleShape::new(call, factor);
     let x = operands.reads[0];
     let wide = shape.size[1] * shape.factor;
     let threads = chunks::worth(call.threads, operands.writes[0].len());
@@ -96,7 +96,7 @@ pub fn bilinear_forward(call: &Call, factor: u64, operands: Operands) {
 
 /// Every pixel's gradient goes back to the four, by their weights.
 pub fn bilinear_input_gradient(call: &Call, factor: u64, operands: Operands) {
-    let shape = Shape::new(call, factor);
+    let shape = UpsampleShape::new(call, factor);
     let gy = operands.reads[0];
     let (wide, columns) = (shape.size[1] * shape.factor, shape.size[1]);
     let threads = chunks::worth(call.threads, gy.len());

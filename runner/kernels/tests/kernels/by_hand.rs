@@ -1,4 +1,4 @@
-//! What golden vectors do not cover, on numbers small enough to check by hand.
+//! Cases beyond the golden vectors, on numbers small enough to check by hand.
 
 use crate::case::{Case, Launch};
 use pipewright_core::graph::{DType, Op, TensorSpec, Window};

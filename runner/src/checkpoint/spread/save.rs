@@ -6,7 +6,7 @@ use crate::checkpoint::agree::agree;
 use crate::checkpoint::folder::{part, prune, remove};
 use crate::checkpoint::save::{Known, begin, collect, make_exist, manifest, write_stages};
 use crate::checkpoint::{CheckpointError, FileRecord, Saver, Steps};
-use crate::execute::{Place, Rank};
+use crate::execute::{Rank, StepPhase};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(in crate::checkpoint) fn save<T: Transport>(
     let copied = copy(&mut rank.transport, hosts, &begun, mine)?;
     let report = written.and_then(|files| copied.map(|()| files)).map_err(|e| e.to_string());
     let reports = collect(&mut rank.transport, &report)?;
-    rank.at(Place::Rename);
+    rank.at(StepPhase::Rename);
     let text = reports.map_or(Ok(vec![]), |reports| manifest(saver, known, reports));
     let (text, whole) = match text {
         Ok(text) => (text, Ok(())),

@@ -3,7 +3,7 @@
 
 use super::gradient::{gradient, relative_error};
 use super::{gigabytes, prints_table, write_json};
-use crate::args::{AllreduceArgs, ClusterChanges, Way};
+use crate::args::{AllreduceArgs, ClusterChanges, SumAlgorithm};
 use crate::commands::cluster::read_cluster;
 use crate::exchange::{BucketSpec, Exchange};
 use crate::execute::available_memory;
@@ -121,9 +121,9 @@ fn sums(args: &AllreduceArgs) -> Vec<Reduction> {
         let operator = Reduction { algorithm: Algorithm::Operator, ..reduction };
         let named = reduction.algorithm == Algorithm::Operator;
         let list = [
-            (two_shot, two_shot.is_plain() && has(Way::Plain)),
-            (two_shot, !two_shot.is_plain() && has(Way::TwoShot) && !named),
-            (operator, !two_shot.is_plain() && has(Way::Operator)),
+            (two_shot, two_shot.is_plain() && has(SumAlgorithm::Plain)),
+            (two_shot, !two_shot.is_plain() && has(SumAlgorithm::TwoShot) && !named),
+            (operator, !two_shot.is_plain() && has(SumAlgorithm::Operator)),
         ];
         list.into_iter().filter(|(r, wanted)| *wanted && r.fault().is_none()).map(|(r, _)| r)
     };
@@ -258,7 +258,7 @@ impl Bench {
         t.all_reduce(&mut seconds, ReduceOp::Max)?;
         seconds.sort_by(f64::total_cmp);
         let [sent, error, _] = figures;
-        Ok(self.figures(args, reduction, (seconds[seconds.len() / 2], seconds.len()), sent, error))
+        Ok(self.figures(args, reduction, seconds[seconds.len() / 2], seconds.len(), sent, error))
     }
 
     /// Seconds of one sum on this rank.
@@ -280,7 +280,8 @@ impl Bench {
         &self,
         args: &AllreduceArgs,
         reduction: Reduction,
-        (seconds, times): (f64, usize),
+        seconds: f64,
+        times: usize,
         sent: f64,
         error: f64,
     ) -> Row {

@@ -29,7 +29,7 @@ pub(super) fn words(instruction: &Instruction) -> String {
             )
         }
         Instruction::WaitSend { handle } => format!("wait until handle {handle} is sent"),
-        Instruction::JudgeGradients => "add up the squares of all gradients of all ranks".into(),
+        Instruction::CheckGradients => "add up the squares of all gradients of all ranks".into(),
         Instruction::WaitReduce { stage } => {
             format!("wait until the gradients of stage {stage} are summed")
         }

@@ -1,4 +1,4 @@
-//! Where a job's members meet, as the command line says.
+//! The registry of a job's members, from the command line.
 
 use crate::args::MeetingArgs;
 use crate::elastic::Session;

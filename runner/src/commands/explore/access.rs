@@ -1,4 +1,4 @@
-//! Who may ask for a run: the page that this program served, opened by who started it.
+//! Access to runs: for the page that this program served, opened by the user who started it.
 //!
 //! Any page in the same browser can send requests to this address, and any program of any user of
 //! this machine. The header `Host` keeps out pages whose name was pointed here (DNS rebinding),

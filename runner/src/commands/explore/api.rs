@@ -1,5 +1,5 @@
-//! What the page may ask. All of it by POST, with JSON, from the page itself: a browser sends such a
-//! request of another page only after asking, and nobody answers that question.
+//! Requests of the page. All of them are POST with JSON, from the page itself: a browser sends such a
+//! request of another page only after a preflight, which nobody answers.
 
 use super::access::Access;
 use super::jobs::{Asked, Jobs, Refusal};

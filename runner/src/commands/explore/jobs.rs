@@ -68,11 +68,11 @@ pub enum Refusal {
 pub struct Jobs {
     out: PathBuf,
     how: How,
-    state: Mutex<State>,
+    state: Mutex<JobsState>,
 }
 
 #[derive(Default)]
-struct State {
+struct JobsState {
     newest: Option<Arc<Job>>,
     /// This program ends: nothing begins any more.
     closed: bool,
@@ -211,7 +211,7 @@ impl Jobs {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, JobsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
-//! How a run goes, as lines of JSON: `begin`, a `step` for each line of rank 0's metrics, `trace` when
+//! Progress of a run, as lines of JSON: `begin`, a `step` for each line of rank 0's metrics, `trace` when
 //! there is a new one, at last `end`; `beat` where nothing happens. Each watcher reads the run's own
-//! files, from their beginning: a page that comes late misses nothing.
+//! files from their beginning: a page that comes late misses nothing.
 
 use super::jobs::Job;
 use super::process::How;

@@ -1,4 +1,4 @@
-//! How many cores ranks of one machine have together.
+//! Cores that the ranks of one machine have together.
 
 use super::link::Neighbours;
 use crate::transport::{Transport, TransportError};

@@ -1,4 +1,4 @@
-//! What computes while it is measured.
+//! The device that is measured.
 
 use super::super::devices::usable_gpus;
 use super::super::gpu::{gpu_of, open};

@@ -1,6 +1,6 @@
-//! What encoded sums do not hide: wires and processors work at the same time, but where hosts share
-//! processors, or these do the network's work as well, the longer of the two does not cover all of the
-//! shorter. Only a whole sum shows how much.
+//! Exposed time of encoded sums. Wires and processors work at the same time, but where hosts share
+//! processors, or these do the network's work as well, the longer of the two does not cover all of
+//! the shorter. Only a whole sum shows how much.
 
 use super::collective::median;
 use crate::exchange::{BucketSpec, Exchange};

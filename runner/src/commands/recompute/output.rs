@@ -1,4 +1,4 @@
-//! What was found: as a table, as JSON, as a file, as a picture.
+//! Results: a table, JSON, a file, a picture.
 
 use super::plot;
 use super::progress::{duration, percent};

@@ -1,4 +1,4 @@
-//! How far the search is: a line that changes on a terminal, nothing elsewhere.
+//! Progress of the search: a line that changes on a terminal, nothing elsewhere.
 
 use super::search::Report;
 use indicatif::{ProgressBar, ProgressStyle};

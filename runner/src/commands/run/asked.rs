@@ -1,4 +1,4 @@
-//! What the command line of a run asks for, and what of it makes no sense.
+//! Validation of a run's command line.
 
 use crate::args::{DeviceKind, RunArgs, TransportKind};
 use crate::failure::{Code, Failure};

@@ -143,7 +143,7 @@ impl Run {
     /// Whether the run of a rank was given up: by another rank of this process, or by the supervisor.
     fn given_up(&self, rank: u32) -> GivenUp {
         const EVERY: Duration = Duration::from_millis(100);
-        let (failed, fence) = (self.failed.clone(), self.seat.as_ref().map(|s| s.fence.clone()));
+        let (failed, fence) = (self.failed.clone(), self.session.as_ref().map(|s| s.fence.clone()));
         let asked = Cell::new(Instant::now());
         Box::new(move || {
             if let Some((rank, why)) = failed.get() {

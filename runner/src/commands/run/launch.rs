@@ -3,7 +3,7 @@
 use super::{Run, failure};
 use crate::args::RunArgs;
 #[cfg(feature = "mpi")]
-use crate::elastic::{Seat, SeatSettings, end_with_parent};
+use crate::elastic::{RankSession, RankSessionSettings, end_with_parent};
 use crate::failure::{Code, Failure};
 use crate::report::Outcome;
 use crate::train::TrainError;
@@ -60,27 +60,27 @@ pub(super) fn processes(mut args: RunArgs) -> Result<(), Failure> {
     let crew = chooses.map(|plan| plan.ranks());
     let settings = Settings { threads, crew, survives: args.survives, ..Settings::new(0) };
     let transport = MpiTransport::start(settings).map_err(mpi)?;
-    let seat = seat(&args, transport.rank());
-    let mut now = generation(transport, &args, seat);
+    let session = session(&args, transport.rank());
+    let mut now = generation(transport, &args, session);
     loop {
         now = match now {
             Generation::Over(ended) => return ended,
-            Generation::Lost(transport, seat) => next(transport, &mut args, seat),
+            Generation::Lost(transport, session) => next(transport, &mut args, session),
         };
     }
 }
 
-/// The seat of rank `rank` in an elastic job; none in others.
+/// The session of rank `rank` in an elastic job; none in others.
 #[cfg(feature = "mpi")]
-fn seat(args: &RunArgs, rank: u32) -> Result<Option<Seat>, Failure> {
+fn session(args: &RunArgs, rank: u32) -> Result<Option<RankSession>, Failure> {
     let Some((session, generation)) = args.session.clone().zip(args.generation) else {
         return Ok(None);
     };
     let Some(out) = args.out.clone() else {
         return Err(Failure::usage("--session goes with --out"));
     };
-    let settings = SeatSettings { session, generation, out, beats: args.beats.clone() };
-    Seat::take(settings, rank).map(Some)
+    let settings = RankSessionSettings { session, generation, out, beats: args.beats.clone() };
+    RankSession::take(settings, rank).map(Some)
 }
 
 /// Goes on when all ranks can. Else the lowest rank that cannot says why, all end MPI in order and

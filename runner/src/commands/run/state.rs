@@ -1,11 +1,11 @@
-//! What a run begins with and what it keeps: initial weights, checkpoints.
+//! State that a run begins with and keeps: initial weights, checkpoints.
 
 use crate::args::RunArgs;
 use crate::checkpoint::{
     Begun, CheckpointError, FOLDER, Hosts, Identity, LATEST, Resume, Saver, SplitRecord,
     bring_together, load,
 };
-use crate::elastic::Seat;
+use crate::elastic::RankSession;
 use crate::execute::{Rank, RunError};
 use crate::failure::Failure;
 use crate::train::TrainError;
@@ -16,7 +16,7 @@ use pipewright_core::plan::Plan;
 use std::path::Path;
 
 /// Where tensors come from and where they go.
-pub(super) struct State {
+pub(super) struct RunState {
     identity: Identity,
     split: SplitRecord,
     resume: Option<Resume>,
@@ -36,16 +36,16 @@ pub(super) struct Parts<'a> {
     pub graph: &'a Graph,
     pub train_samples: u64,
     /// This rank's, in an elastic job.
-    pub seat: Option<&'a Seat>,
+    pub session: Option<&'a RankSession>,
     /// A handle for sends that no program uses.
     pub handle: usize,
 }
 
-impl State {
+impl RunState {
     /// Finds checkpoints and weights, and refuses what does not fit the plan. Only one process
     /// `speaks` of what is odd.
     pub fn prepare(args: &RunArgs, parts: Parts, speaks: bool) -> Result<Self, Failure> {
-        let Parts { plan, graph, train_samples, seat, handle } = parts;
+        let Parts { plan, graph, train_samples, session, handle } = parts;
         let refused = |e: CheckpointError| Failure::usage(e.to_string());
         let identity = Identity::new(plan, graph, train_samples);
         let split = SplitRecord::new(plan);
@@ -58,7 +58,7 @@ impl State {
             Some(name) => Some(Resume::find(name, args.out.as_deref()).map_err(refused)?),
             None => None,
         };
-        let memory = seat.map(|seat| seat.session.state());
+        let memory = session.map(|session| session.session.state());
         if let Some(resume) = &resume {
             resume.check(&identity).map_err(refused)?;
         }
@@ -68,7 +68,7 @@ impl State {
             keep,
             identity: identity.clone(),
             split: split.clone(),
-            fence: seat.map(|seat| seat.fence.clone()),
+            fence: session.map(|session| session.fence.clone()),
             hosts: None,
         };
         let memory = memory.map(|folder| saver(folder, args.state_every, 1));

@@ -4,7 +4,7 @@
 use super::launch::{all_can, say};
 use super::{Run, failure, known_to_all};
 use crate::args::RunArgs;
-use crate::elastic::Seat;
+use crate::elastic::RankSession;
 use crate::failure::{Code, Failure};
 use crate::report::Outcome;
 use crate::train::TrainError;
@@ -17,7 +17,7 @@ pub(super) enum Generation {
     /// It is over.
     Over(Result<(), Failure>),
     /// Others were lost, and this process lives.
-    Lost(MpiTransport, Seat),
+    Lost(MpiTransport, RankSession),
 }
 
 fn mpi(error: TransportError) -> Failure {
@@ -33,10 +33,11 @@ fn is_loss<T>(result: &Result<T, TransportError>) -> bool {
 pub(super) fn generation(
     mut transport: MpiTransport,
     args: &RunArgs,
-    seat: Result<Option<Seat>, Failure>,
+    session: Result<Option<RankSession>, Failure>,
 ) -> Generation {
     let (rank, ranks, (crew, _)) = (transport.rank(), transport.ranks(), transport.crew());
-    let prepared = seat.and_then(|seat| Run::prepare(args, Some((rank, ranks, crew)), seat));
+    let prepared =
+        session.and_then(|session| Run::prepare(args, Some((rank, ranks, crew)), session));
     let all = all_can(&mut transport, &prepared);
     let run = match (all, prepared) {
         (Ok(None), Ok(run)) => run,
@@ -44,11 +45,11 @@ pub(super) fn generation(
             let failure = failure.unwrap_or_else(|| Failure::silent(Code::Failed));
             return Generation::Over(transport.finish().map_err(mpi).and(Err(failure)));
         }
-        (lost, Ok(Run { seat: Some(seat), survives: true, .. })) if is_loss(&lost) => {
+        (lost, Ok(Run { session: Some(session), survives: true, .. })) if is_loss(&lost) => {
             return match transport.withdraw() {
                 Ok(()) => {
-                    seat.survived();
-                    Generation::Lost(transport, seat)
+                    session.survived();
+                    Generation::Lost(transport, session)
                 }
                 Err(e) => Generation::Over(Err(mpi(e))),
             };
@@ -62,10 +63,10 @@ pub(super) fn generation(
         ended = how;
         survives
     });
-    match transport.zip(run.seat) {
-        Some((transport, seat)) => {
-            seat.survived();
-            Generation::Lost(transport, seat)
+    match transport.zip(run.session) {
+        Some((transport, session)) => {
+            session.survived();
+            Generation::Lost(transport, session)
         }
         None => Generation::Over(ended),
     }
@@ -87,7 +88,7 @@ fn end(
     if !lost {
         ended = match result {
             Ok(outcome) if rank == 0 && crew == 0 => run.finish(outcome),
-            Ok(outcome) if outcome.interrupted && run.seat.is_none() => {
+            Ok(outcome) if outcome.interrupted && run.session.is_none() => {
                 Err(Failure::silent(Code::Interrupted))
             }
             Ok(_) => Ok(()),
@@ -118,11 +119,15 @@ fn end(
 }
 
 /// The next generation of those who live, or the end for who is not needed any more.
-pub(super) fn next(mut transport: MpiTransport, args: &mut RunArgs, mut seat: Seat) -> Generation {
-    match find_together(&mut transport, args, &mut seat) {
-        Ok(true) => generation(transport, args, Ok(Some(seat))),
+pub(super) fn next(
+    mut transport: MpiTransport,
+    args: &mut RunArgs,
+    mut session: RankSession,
+) -> Generation {
+    match find_together(&mut transport, args, &mut session) {
+        Ok(true) => generation(transport, args, Ok(Some(session))),
         Ok(false) => {
-            drop(seat);
+            drop(session);
             Generation::Over(transport.finish().map_err(mpi))
         }
         Err(failure) => Generation::Over(Err(failure)),
@@ -134,11 +139,11 @@ pub(super) fn next(mut transport: MpiTransport, args: &mut RunArgs, mut seat: Se
 fn find_together(
     transport: &mut MpiTransport,
     args: &mut RunArgs,
-    seat: &mut Seat,
+    session: &mut RankSession,
 ) -> Result<bool, Failure> {
     loop {
         let (place, survivors) = transport.shrink().map_err(mpi)?;
-        let order = seat.order(survivors)?;
+        let order = session.order(survivors)?;
         if order.survivors < survivors {
             transport.withdraw().map_err(mpi)?;
             continue;
@@ -146,7 +151,7 @@ fn find_together(
         args.generation = Some(order.generation);
         // First of all: from here on the loss of another may leave this one in a call that does not
         // return, which the supervisor is to know.
-        seat.sit(order.generation, (place < order.ranks).then_some(place))?;
+        session.sit(order.generation, (place < order.ranks).then_some(place))?;
         let done = match transport.divide(order.ranks) {
             Ok(true) => return Ok(true),
             Ok(false) => transport.wait_aside(),
@@ -156,7 +161,7 @@ fn find_together(
             Ok(()) => return Ok(false),
             lost if is_loss(&lost) => {
                 transport.withdraw().map_err(mpi)?;
-                seat.survived();
+                session.survived();
             }
             Err(e) => return Err(mpi(e)),
         }

@@ -1,4 +1,4 @@
-//! What `runner show` says, as JSON.
+//! JSON of `runner show`.
 
 use super::touched;
 use crate::commands::figures::{self, Figures};

@@ -1,4 +1,4 @@
-//! Why the predicted step takes as long as it does, and what would shorten it.
+//! Explanation of the predicted step, and advice to shorten it.
 
 use crate::failure::Failure;
 use pipewright_core::plan::Plan;

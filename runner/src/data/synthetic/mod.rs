@@ -21,6 +21,7 @@ mod text;
 use super::random::{Purpose, bell, stream};
 use patterns::Patterns;
 use pipewright_core::graph::{InputSpec, SampleSpec, TargetSpec};
+use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use std::sync::Arc;
 use text::Text;
@@ -108,16 +109,16 @@ impl Synthetic {
         (index % u64::from(self.world.classes)) as u32
     }
 
-    /// Which random numbers a sample is drawn from.
-    fn source(&self, index: u64) -> (Purpose, u64, u64) {
-        (self.noise, self.seed, index)
+    /// The random numbers that a sample is drawn from.
+    fn source(&self, index: u64) -> ChaCha8Rng {
+        stream(self.noise, self.seed, index)
     }
 
     pub(super) fn input(&self, index: u64, out: &mut [u32]) {
         let class = self.class(index);
         match &self.world.input {
             Input::Values(patterns) => {
-                let mut noise = stream(self.noise, self.seed, index);
+                let mut noise = self.source(index);
                 patterns.write(class, bytemuck::cast_slice_mut(out), || bell(noise.next_u32()));
             }
             Input::Tokens { text, sentences: true } => text.write(self.source(index), 0, out),

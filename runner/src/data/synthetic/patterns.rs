@@ -1,4 +1,4 @@
-//! What the samples of a class have in common.
+//! Patterns that the samples of a class share.
 
 use super::super::random::{Purpose, stream, symmetric};
 use rand_chacha::rand_core::Rng;

@@ -6,7 +6,7 @@
 //! a bit. At most 256 tokens are in use, so that a few hundred steps suffice.
 
 use super::super::order::Permutation;
-use super::super::random::{Purpose, stream};
+use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 
 /// Tokens in use.
@@ -29,14 +29,8 @@ impl Text {
         Self { tokens, next: (0..tokens).map(|token| order.apply(token) as u32).collect() }
     }
 
-    /// The words of sentence `index`, `skip` of them left out.
-    pub(super) fn write(
-        &self,
-        (purpose, seed, index): (Purpose, u64, u64),
-        skip: usize,
-        out: &mut [u32],
-    ) {
-        let mut rng = stream(purpose, seed, index);
+    /// The words of the sentence that `rng` draws, `skip` of them left out.
+    pub(super) fn write(&self, mut rng: ChaCha8Rng, skip: usize, out: &mut [u32]) {
         let mut any = |tokens: u64| (u64::from(rng.next_u32()) * tokens) >> 32;
         let mut token = any(self.tokens) as u32;
         for at in 0..skip + out.len() {
@@ -50,14 +44,8 @@ impl Text {
         }
     }
 
-    /// A sample of class `class`: every other token is one of the four of the class.
-    pub(super) fn write_class(
-        &self,
-        (purpose, seed, index): (Purpose, u64, u64),
-        class: u32,
-        out: &mut [u32],
-    ) {
-        let mut rng = stream(purpose, seed, index);
+    /// A sample of class `class` that `rng` draws: every other token is one of the four of the class.
+    pub(super) fn write_class(&self, mut rng: ChaCha8Rng, class: u32, out: &mut [u32]) {
         let mut any = |tokens: u64| (u64::from(rng.next_u32()) * tokens) >> 32;
         for (at, token) in out.iter_mut().enumerate() {
             *token = match at % 2 {

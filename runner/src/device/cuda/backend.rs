@@ -1,4 +1,4 @@
-//! What launches are handed to.
+//! The backend: launches are handed to it.
 
 use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Step, Storage};
 use crate::device::{DeviceError, Graphs};

@@ -280,7 +280,7 @@ impl Backend for Driver {
         self.current()?;
         let stream = self.stream.cu_stream();
         if let Some(products) = &mut self.products
-            && match product.eight {
+            && match product.fp8 {
                 Some(_) => products.multiply_eight(product, storage, stream)?,
                 None => products.multiply(product, storage, stream)?,
             }

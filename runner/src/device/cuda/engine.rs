@@ -1,6 +1,6 @@
 //! A rank's arena on a device: computations of the training graph become launches.
 
-mod chains;
+mod fused_groups;
 mod gradients;
 
 use super::backend::{Backend, perform};
@@ -13,7 +13,7 @@ use super::kernels::{
     Buffers, DevicePtr, Operand, Plan, Step, Storage, is_stored, missing, narrow, steps, widen,
 };
 use crate::device::{
-    Accelerator, Coder, DeviceError, Graphs, Link, ParameterPlaces, Place, Places,
+    Accelerator, Coder, DeviceError, FusedOp, Graphs, ParameterPlaces, Place, Places,
 };
 use gradients::Gradients;
 use pipewright_core::plan::{Optimizer, Precision, Region};
@@ -55,7 +55,7 @@ type Pointers = SmallVec<[DevicePtr; 16]>;
 
 /// A value that lies otherwise than kernels take it, and scratch where it lies as they do.
 #[derive(Clone, Copy)]
-struct Odd {
+struct Restrided {
     lies: DevicePtr,
     taken: DevicePtr,
     elements: u64,
@@ -202,7 +202,7 @@ impl<B: Backend> Engine<B> {
         values: &[Place],
         operand: fn(usize) -> Operand,
         room: &mut Room,
-    ) -> (Pointers, Vec<Odd>) {
+    ) -> (Pointers, Vec<Restrided>) {
         let mut odd = vec![];
         let value = |(i, place): (usize, &Place)| {
             let lies = self.place(&place.region);
@@ -212,7 +212,7 @@ impl<B: Backend> Engine<B> {
             }
             let elements = place.elements;
             let taken = room.take(elements * if is_stored { storage.bytes() } else { 4 });
-            odd.push(Odd { lies, taken, elements, is_stored });
+            odd.push(Restrided { lies, taken, elements, is_stored });
             taken
         };
         (values.iter().enumerate().map(value).collect(), odd)
@@ -311,8 +311,8 @@ impl<B: Backend> Accelerator for Engine<B> {
         self.fuses
     }
 
-    fn launch_chain(&mut self, links: &[Link]) -> Result<(), DeviceError> {
-        self.chain(links)
+    fn launch_fused(&mut self, ops: &[FusedOp]) -> Result<(), DeviceError> {
+        self.chain(ops)
     }
 
     fn update(
@@ -333,7 +333,7 @@ impl<B: Backend> Accelerator for Engine<B> {
         self.backend.upload(table.tables.numbers, &now)?;
         if let Optimizer::Lars { trust, weight_decay, .. } = optimizer {
             self.backend.launch(&chunk_squares(&table.tables, table.scratch))?;
-            let rates = local_rates(&table.tables, table.scratch, (trust, weight_decay));
+            let rates = local_rates(&table.tables, table.scratch, trust, weight_decay);
             self.backend.launch(&rates)?;
         }
         self.backend.launch(&launch_update(optimizer, storage, &table.tables))

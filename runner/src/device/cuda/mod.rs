@@ -28,16 +28,16 @@ mod copies;
 mod driver;
 mod engine;
 mod gpu;
+mod graph_replay;
 pub mod kernels;
 mod library;
 pub mod nccl;
 mod products;
-mod recorder;
 
 pub use backend::{Backend, Capture, perform};
 pub use convolutions::Convolutions;
 pub use driver::{Driver, Marks};
 pub use engine::Engine;
 pub use gpu::{Architecture, Gpu, Unusable, gpus};
+pub use graph_replay::GraphReplay;
 pub use library::Library;
-pub use recorder::Recorder;

@@ -36,7 +36,7 @@ struct Key {
     bias: bool,
     tf32: bool,
     /// What eight bits `a` and `b` have, where they do.
-    eight: Option<[Float8; 2]>,
+    fp8: Option<[Float8; 2]>,
     /// By operand: the largest power of two that its address is a multiple of, 256 at most.
     alignments: [u32; 3],
 }
@@ -136,15 +136,15 @@ impl Products {
         let alignments = places.map(|place| 1 << place.trailing_zeros().min(8));
         let ProductStep { to_f32, tf32, .. } = *product;
         let has_bias = bias != 0;
-        let eight = product.eight.map(|factors| factors.formats);
-        let key = Key { shape, storage, to_f32, bias: has_bias, tf32, eight, alignments };
+        let fp8 = product.fp8.map(|factors| factors.formats);
+        let key = Key { shape, storage, to_f32, bias: has_bias, tf32, fp8, alignments };
         if !self.chosen.contains_key(&key) {
             let chosen = self.choose(&key)?;
             self.chosen.insert(key, chosen);
         }
         let Some(Some(chosen)) = self.chosen.get(&key) else { return Ok(false) };
         let told = |e| failed(&self.device, "multiply", e);
-        if let Some(factors) = product.eight {
+        if let Some(factors) = product.fp8 {
             let [a, b] = factors.backs.map(|back| back.0);
             let (first, second) = if shape.swapped { (b, a) } else { (a, b) };
             let of_first = Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER;
@@ -193,7 +193,7 @@ impl Products {
             Storage::Bf16 => sys::cudaDataType::CUDA_R_16BF,
             Storage::F16 => sys::cudaDataType::CUDA_R_16F,
         };
-        let [of_first, of_second] = match key.eight {
+        let [of_first, of_second] = match key.fp8 {
             Some([a, b]) if key.shape.swapped => [b, a].map(kind_of),
             Some(formats) => formats.map(kind_of),
             None => [own; 2],
@@ -219,7 +219,7 @@ impl Products {
             Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => Ok(None),
             // Libraries that know nothing of eight bits.
             Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE))
-                if key.eight.is_some() =>
+                if key.fp8.is_some() =>
             {
                 Ok(None)
             }

@@ -1,4 +1,4 @@
-//! Who is in a job: nodes with leases, a counter of generations, one leader.
+//! Membership of a job: nodes with leases, a counter of generations, one leader.
 //!
 //! Two implementations, one behaviour, held to it by one suite of tests: [`local`] needs nothing but
 //! the supervisor and serves one machine; `etcd` serves as many as there are and outlives them.

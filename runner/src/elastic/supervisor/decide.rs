@@ -1,6 +1,6 @@
-//! What the members and the policy say, and what follows.
+//! Decisions on a change of members: the policy's answer, and the next state.
 
-use super::{End, Running, State, Supervisor};
+use super::{End, Running, Supervisor, SupervisorState};
 use crate::elastic::journal::{self, Event, members};
 use crate::elastic::membership::{Held, MembershipError, Node};
 use crate::failure::{Code, Failure};
@@ -33,7 +33,7 @@ fn occasion(before: &[Node], now: &[Node]) -> Occasion {
 impl Supervisor<'_> {
     /// Takes note of the members as they have settled.
     pub(super) fn settled(&mut self) -> Occasion {
-        self.settle.clear();
+        self.debounce.clear();
         let why = match self.running.0.is_empty() {
             true => Occasion::Started,
             false => occasion(&self.running.0, &self.nodes),
@@ -124,9 +124,9 @@ impl Supervisor<'_> {
     }
 
     /// Nothing runs: what now?
-    pub(super) fn decide(&mut self, why: Occasion) -> Result<State, End> {
+    pub(super) fn decide(&mut self, why: Occasion) -> Result<SupervisorState, End> {
         self.next_question = Instant::now() + self.job.times.ask;
-        let parked = State::Parked(self.next_question);
+        let parked = SupervisorState::Parked(self.next_question);
         match self.verdict(why) {
             Verdict::Run { ranks } => self.begin(ranks),
             Verdict::Wait { why } => {
@@ -141,13 +141,17 @@ impl Supervisor<'_> {
     }
 
     /// Members have changed while a generation runs.
-    pub(super) fn reconsider(&mut self, running: Running) -> Result<State, End> {
+    pub(super) fn reconsider(&mut self, running: Running) -> Result<SupervisorState, End> {
         let why = self.settled();
         self.question(running, why)
     }
 
     /// Goes on, or has the generation stop for another size or none.
-    pub(super) fn question(&mut self, running: Running, why: Occasion) -> Result<State, End> {
+    pub(super) fn question(
+        &mut self,
+        running: Running,
+        why: Occasion,
+    ) -> Result<SupervisorState, End> {
         let stays = |node: &Node| {
             self.nodes
                 .iter()
@@ -159,10 +163,10 @@ impl Supervisor<'_> {
                 // Who is to leave has no ranks here.
                 self.say_goodbye();
                 self.tell_idle(&running);
-                Ok(State::Running(running))
+                Ok(SupervisorState::Running(running))
             }
             // Asked again when it has stopped, with what there is then.
-            _ => Ok(State::Running(running.stop(why, self.job.times.stop))),
+            _ => Ok(SupervisorState::Running(running.stop(why, self.job.times.stop))),
         }
     }
 

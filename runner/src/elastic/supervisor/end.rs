@@ -1,7 +1,7 @@
-//! How a generation ended, and how the job does.
+//! Ends of a generation, and of the job.
 
 use super::generation::{BEATS, Running, Why};
-use super::{Cause, End, State, Supervisor};
+use super::{Cause, End, Supervisor, SupervisorState};
 use crate::checkpoint::{FOLDER, keep_newest};
 use crate::elastic::journal;
 use crate::failure::{Code, Failure};
@@ -57,7 +57,12 @@ impl Supervisor<'_> {
     }
 
     /// What follows from a generation's end.
-    pub(super) fn after(&mut self, running: &Running, how: How, step: u64) -> Result<State, End> {
+    pub(super) fn after(
+        &mut self,
+        running: &Running,
+        how: How,
+        step: u64,
+    ) -> Result<SupervisorState, End> {
         match (how.cause, running.why()) {
             (Cause::Done, _) => {
                 self.done = true;
@@ -65,8 +70,8 @@ impl Supervisor<'_> {
             }
             (Cause::Stopped, _) => Err(Ok(())),
             (Cause::Reconfigured, Some(Why::Change(why))) => {
-                self.settle.clear();
-                Ok(State::Deciding(why))
+                self.debounce.clear();
+                Ok(SupervisorState::Deciding(why))
             }
             (Cause::Failed, _) if how.refused.is_some() => {
                 // The ranks have said why.
@@ -82,7 +87,7 @@ impl Supervisor<'_> {
     }
 
     /// A rank said why it cannot go on. Once that may be bad luck.
-    fn failed(&mut self, why: String, step: u64) -> Result<State, End> {
+    fn failed(&mut self, why: String, step: u64) -> Result<SupervisorState, End> {
         let before = self.failed.replace((why.clone(), step));
         if before.is_some_and(|(_, at)| at == step) {
             let message = format!("{why} (twice after step {step}; starting again does not help)");
@@ -92,11 +97,11 @@ impl Supervisor<'_> {
     }
 
     /// Begins again, unless that has been of no use too often.
-    fn again(&mut self, step: u64) -> Result<State, End> {
+    fn again(&mut self, step: u64) -> Result<SupervisorState, End> {
         let now = Instant::now();
         self.lost.get_or_insert(now);
         if self.restarts.allow(now, step) {
-            return Ok(State::Deciding(Occasion::Lost));
+            return Ok(SupervisorState::Deciding(Occasion::Lost));
         }
         let (most, within) = super::RESTARTS;
         let message = format!(
@@ -110,16 +115,16 @@ impl Supervisor<'_> {
     }
 
     /// Somebody asked the job to stop.
-    pub(super) fn stop(&mut self, state: State) -> Result<State, End> {
+    pub(super) fn stop(&mut self, state: SupervisorState) -> Result<SupervisorState, End> {
         match state {
             // Whoever asks twice is in a hurry.
-            State::Running(running) if matches!(running.why(), Some(Why::Stop)) => {
+            SupervisorState::Running(running) if matches!(running.why(), Some(Why::Stop)) => {
                 self.ended(running)
             }
-            State::Running(running) => {
-                Ok(State::Running(running.stop_for(Why::Stop, self.job.times.stop)))
+            SupervisorState::Running(running) => {
+                Ok(SupervisorState::Running(running.stop_for(Why::Stop, self.job.times.stop)))
             }
-            State::Deciding(_) | State::Parked(_) => Err(Ok(())),
+            SupervisorState::Deciding(_) | SupervisorState::Parked(_) => Err(Ok(())),
         }
     }
 

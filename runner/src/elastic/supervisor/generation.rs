@@ -1,7 +1,7 @@
 //! One generation of ranks: how it begins.
 
 use super::memory;
-use super::{End, Event, Occasion, OnLoss, State, Supervisor};
+use super::{End, Input, Occasion, OnLoss, Supervisor, SupervisorState};
 use crate::elastic::journal;
 use crate::elastic::launch::{Launch, Launched};
 use crate::elastic::membership::{MembershipError, Node};
@@ -105,8 +105,8 @@ impl Running {
 
 impl Supervisor<'_> {
     /// Starts so many ranks from the newest state, or waits for the coordinator.
-    pub(super) fn begin(&mut self, ranks: u32) -> Result<State, End> {
-        let again = State::Parked(Instant::now() + AGAIN);
+    pub(super) fn begin(&mut self, ranks: u32) -> Result<SupervisorState, End> {
+        let again = SupervisorState::Parked(Instant::now() + AGAIN);
         match self.next_generation() {
             Ok(generation) => {
                 self.journal.speak(true);
@@ -126,7 +126,7 @@ impl Supervisor<'_> {
         }
         let running = self.launch(ranks).map_err(Err)?;
         self.tell_idle(&running);
-        Ok(State::Running(running))
+        Ok(SupervisorState::Running(running))
     }
 
     fn launch(&mut self, ranks: u32) -> Result<Running, Failure> {
@@ -165,7 +165,8 @@ impl Supervisor<'_> {
             plan,
         };
         let sender = self.sender.clone();
-        let watching = watched.start(move |sign| drop(sender.send(Event::Sign(generation, sign))));
+        let watching =
+            watched.start(move |event| drop(sender.send(Input::Health(generation, event))));
         let watching = watching.map_err(|e| Failure::new(Code::Failed, format!("threads: {e}")))?;
         self.say_goodbye();
         self.said.clear();

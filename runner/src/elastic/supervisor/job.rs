@@ -1,4 +1,4 @@
-//! What a supervisor is told.
+//! Settings of a supervised job.
 
 use crate::elastic::membership::Node;
 use crate::elastic::session::Session;

@@ -1,4 +1,4 @@
-//! What is done about the loss of a rank.
+//! Recovery from the loss of a rank.
 //!
 //! *Relaunch* ends what is left and starts everybody anew: any MPI can, and the place of a process that
 //! died on a machine that lives is filled at once. *Shrink* has the survivors go on: they find each
@@ -7,8 +7,8 @@
 //! is dropped on all of them, and every step counts once, as in a relaunch.
 
 use super::generation::{Running, Why};
-use super::{Cause, End, OnLoss, State, Supervisor};
-use crate::elastic::beat::{Beat, Phase, this_host};
+use super::{Cause, End, OnLoss, Supervisor, SupervisorState};
+use crate::elastic::heartbeat::{Heartbeat, Phase, this_host};
 use crate::elastic::launch::kill;
 use crate::elastic::order::Order;
 use crate::failure::Failure;
@@ -20,7 +20,12 @@ use std::time::Instant;
 /// A way to go on after the loss of a rank.
 pub(super) trait Mechanism {
     /// `running` has lost a rank; what becomes of it.
-    fn lost(&self, supervisor: &mut Supervisor, running: Running, why: Why) -> Result<State, End>;
+    fn lost(
+        &self,
+        supervisor: &mut Supervisor,
+        running: Running,
+        why: Why,
+    ) -> Result<SupervisorState, End>;
 }
 
 /// Everybody is started anew.
@@ -43,18 +48,30 @@ impl OnLoss {
 }
 
 impl Mechanism for Relaunch {
-    fn lost(&self, supervisor: &mut Supervisor, running: Running, why: Why) -> Result<State, End> {
+    fn lost(
+        &self,
+        supervisor: &mut Supervisor,
+        running: Running,
+        why: Why,
+    ) -> Result<SupervisorState, End> {
         supervisor.ended(running.end(why))
     }
 }
 
 impl Mechanism for Shrink {
-    fn lost(&self, supervisor: &mut Supervisor, running: Running, why: Why) -> Result<State, End> {
+    fn lost(
+        &self,
+        supervisor: &mut Supervisor,
+        running: Running,
+        why: Why,
+    ) -> Result<SupervisorState, End> {
         if running.is_ending() {
             return Relaunch.lost(supervisor, running, why);
         }
         match supervisor.for_survivors(&running, self.whatever) {
-            Ok(next) => supervisor.go_on(running, why, &next).map(State::Running).map_err(Err),
+            Ok(next) => {
+                supervisor.go_on(running, why, &next).map(SupervisorState::Running).map_err(Err)
+            }
             Err(obstacle) => {
                 if let Some(why) = obstacle {
                     note!("survivors do not go on by themselves: {why}; starting anew");
@@ -80,13 +97,13 @@ impl Supervisor<'_> {
         mut running: Running,
         process: u32,
         why: Why,
-    ) -> Result<State, End> {
+    ) -> Result<SupervisorState, End> {
         let aside = running.rank_of(process) >= running.ranks;
         self.missing.extend(node_of(&running, process));
         running.dead.push(process);
         if aside && running.regroups.is_none() {
             // It had nothing to do, and nobody waits for it.
-            return Ok(State::Running(running));
+            return Ok(SupervisorState::Running(running));
         }
         self.lost.get_or_insert_with(Instant::now);
         if let Why::Silent { .. } = why {
@@ -97,7 +114,7 @@ impl Supervisor<'_> {
 
     /// Ends a process that stands still: others wait for it.
     fn end_silent(&self, running: &Running, process: u32) {
-        let beat = Beat::read(&self.beats(&running.nodes), process);
+        let beat = Heartbeat::read(&self.beats(&running.nodes), process);
         if let Some(beat) = beat.filter(|beat| beat.host == this_host()) {
             kill(beat.pid);
         }
@@ -132,12 +149,12 @@ impl Supervisor<'_> {
     /// always return when one of them dies.
     fn all_stand(&self, running: &Running) -> bool {
         let folder = self.beats(&running.nodes);
-        let stands = |beat: Beat| {
+        let stands = |beat: Heartbeat| {
             let phases = [Phase::Training, Phase::Aside, Phase::Survivor];
             beat.generation >= running.launch && phases.contains(&beat.phase)
         };
         let mut living = (0..running.processes).filter(|process| !running.dead.contains(process));
-        living.all(|process| Beat::read(&folder, process).is_some_and(stands))
+        living.all(|process| Heartbeat::read(&folder, process).is_some_and(stands))
     }
 
     /// How many ranks the policy lets survivors be.
@@ -182,16 +199,16 @@ impl Supervisor<'_> {
     }
 
     /// A generation that was to end has not, or survivors have not begun to train.
-    pub(super) fn overdue(&mut self, mut running: Running) -> Result<State, End> {
+    pub(super) fn overdue(&mut self, mut running: Running) -> Result<SupervisorState, End> {
         let folder = self.beats(&running.nodes);
         let mut living = (0..running.processes).filter(|process| !running.dead.contains(process));
         let together = living.all(|process| {
-            Beat::read(&folder, process).is_some_and(|b| b.generation == running.generation)
+            Heartbeat::read(&folder, process).is_some_and(|b| b.generation == running.generation)
         });
         if !running.is_ending() && together {
             // They load what they need.
             running.regroups = None;
-            return Ok(State::Running(running));
+            return Ok(SupervisorState::Running(running));
         }
         if !running.is_ending() {
             note!("survivors did not find together; starting anew");

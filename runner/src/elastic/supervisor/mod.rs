@@ -9,7 +9,7 @@
 //!      '-----------------------+------- done, failed, too many losses: Finished
 //! ```
 //!
-//! One thread decides. Everybody else sends it [`Event`]s: the membership's watch, the watch of the
+//! One thread decides. Everybody else sends it [`Input`]s: the membership's watch, the watch of the
 //! ranks, signals. Nothing is polled; where nothing is to be done it sleeps.
 //!
 //! A generation is lost with its first rank. What is left of it is ended at once and started anew, or goes
@@ -18,29 +18,29 @@
 mod decide;
 mod end;
 mod generation;
+mod health_events;
 mod job;
 mod loss;
 mod memory;
 mod news;
+mod own_nodes;
 mod reroute;
-mod seats;
-mod signs;
 mod standby;
 mod trained;
 
+use super::debounce::Debounce;
 use super::journal::{self, Cause, Journal};
 use super::membership::{Lease, Membership, News, Node, Notice, TIME_TO_LIVE};
 use super::restarts::Restarts;
-use super::settle::Settle;
 use super::straggler::Warnings;
-use super::watch::Sign;
+use super::watch::HealthEvent;
 use crate::failure::{Code, Failure};
 use crate::fence;
 use crate::signals;
 use generation::Running;
 pub use job::{Job, OnLoss, Times};
+use own_nodes::OwnNode;
 use pipewright_core::elastic::{Occasion, Size};
-use seats::OwnNode;
 use signal_hook::consts::SIGHUP;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -52,16 +52,16 @@ use trained::Samples;
 const RESTARTS: (usize, Duration) = (3, Duration::from_secs(600));
 
 /// What the supervisor hears.
-enum Event {
+enum Input {
     Members(Notice),
     /// From the watch of a generation that was started.
-    Sign(u64, Sign),
+    Health(u64, HealthEvent),
     Stop,
 }
 
 /// What it does.
 #[allow(clippy::large_enum_variant, reason = "there is one of them in a process")]
-enum State {
+enum SupervisorState {
     Deciding(Occasion),
     Running(Running),
     /// Until members change or the time has come.
@@ -74,8 +74,8 @@ pub struct Supervisor<'a> {
     membership: &'a dyn Membership,
     lead: Option<Box<dyn Lease>>,
     journal: Journal,
-    events: Receiver<Event>,
-    sender: Sender<Event>,
+    events: Receiver<Input>,
+    sender: Sender<Input>,
     /// As seen last.
     nodes: Vec<Node>,
     own: Vec<OwnNode>,
@@ -90,7 +90,7 @@ pub struct Supervisor<'a> {
     /// Who is in the generation that runs or ran last, and how many ranks it has.
     running: (Vec<Node>, u32),
     generation: u64,
-    settle: Settle,
+    debounce: Debounce,
     restarts: Restarts,
     /// The newest step that was committed.
     committed: u64,
@@ -139,7 +139,7 @@ pub fn supervise(job: &Job, membership: &dyn Membership) -> Result<(), Failure> 
         slow: Warnings::default(),
         running: (vec![], 0),
         generation: newest,
-        settle: Settle::new(job.times.settle),
+        debounce: Debounce::new(job.times.settle),
         restarts: Restarts::new(RESTARTS.0, RESTARTS.1),
         committed: 0,
         samples: Samples::new(job.plan.planned_batch()),
@@ -157,11 +157,11 @@ pub fn supervise(job: &Job, membership: &dyn Membership) -> Result<(), Failure> 
 }
 
 /// Has the membership's watch and the signals send events.
-fn listen(membership: &dyn Membership, sender: &Sender<Event>) -> Result<(), Failure> {
+fn listen(membership: &dyn Membership, sender: &Sender<Input>) -> Result<(), Failure> {
     let notices = membership.watch();
     let members = sender.clone();
     std::thread::spawn(move || {
-        notices.into_iter().try_for_each(|notice| members.send(Event::Members(notice)))
+        notices.into_iter().try_for_each(|notice| members.send(Input::Members(notice)))
     });
     let failed = |e: std::io::Error| Failure::new(Code::Failed, format!("signals: {e}"));
     let mut signals = signal_hook::iterator::Signals::new(signals::ends()).map_err(failed)?;
@@ -171,7 +171,7 @@ fn listen(membership: &dyn Membership, sender: &Sender<Event>) -> Result<(), Fai
             if signal == SIGHUP {
                 signals::without_terminal();
             }
-            stop.send(Event::Stop)
+            stop.send(Input::Stop)
         })
     });
     Ok(())
@@ -198,7 +198,7 @@ impl Supervisor<'_> {
             samples_epoch: Some(job.epoch).filter(|samples| *samples > 0),
         });
         // The first members decide at once: this supervisor's own are among them.
-        let mut state = State::Parked(Instant::now() + job.times.ask);
+        let mut state = SupervisorState::Parked(Instant::now() + job.times.ask);
         loop {
             state = match self.step(state) {
                 Ok(state) => state,
@@ -208,22 +208,24 @@ impl Supervisor<'_> {
     }
 
     /// One decision or one event; `Err` with the job's end.
-    fn step(&mut self, state: State) -> Result<State, End> {
+    fn step(&mut self, state: SupervisorState) -> Result<SupervisorState, End> {
         let state = match state {
-            State::Deciding(occasion) => return self.decide(occasion),
+            SupervisorState::Deciding(occasion) => return self.decide(occasion),
             state => state,
         };
         self.bring_back();
         self.look_around();
         let limit = self.until(&state).saturating_duration_since(Instant::now());
         match self.events.recv_timeout(limit) {
-            Ok(Event::Stop) => self.stop(state),
-            Ok(Event::Members(notice)) => {
+            Ok(Input::Stop) => self.stop(state),
+            Ok(Input::Members(notice)) => {
                 self.members(notice);
                 Ok(state)
             }
-            Ok(Event::Sign(launch, sign)) => match state {
-                State::Running(running) if running.launch == launch => self.sign(running, sign),
+            Ok(Input::Health(launch, event)) => match state {
+                SupervisorState::Running(running) if running.launch == launch => {
+                    self.event(running, event)
+                }
                 state => Ok(state),
             },
             Err(RecvTimeoutError::Timeout) => self.due(state),
@@ -234,43 +236,47 @@ impl Supervisor<'_> {
     }
 
     /// When something is to be done though nothing happens.
-    fn until(&self, state: &State) -> Instant {
+    fn until(&self, state: &SupervisorState) -> Instant {
         let next = match state {
-            State::Deciding(_) => Instant::now(),
-            State::Parked(moment) => *moment,
-            State::Running(running) => running.deadline().unwrap_or(self.next_question),
+            SupervisorState::Deciding(_) => Instant::now(),
+            SupervisorState::Parked(moment) => *moment,
+            SupervisorState::Running(running) => running.deadline().unwrap_or(self.next_question),
         };
-        [self.settle.due(), self.next_look()].into_iter().flatten().fold(next, Instant::min)
+        [self.debounce.due(), self.next_look()].into_iter().flatten().fold(next, Instant::min)
     }
 
     /// The time for something has come.
-    fn due(&mut self, state: State) -> Result<State, End> {
+    fn due(&mut self, state: SupervisorState) -> Result<SupervisorState, End> {
         let now = Instant::now();
-        let settled = self.settle.due().is_some_and(|due| due <= now);
+        let settled = self.debounce.due().is_some_and(|due| due <= now);
         match state {
-            State::Running(running) if running.deadline().is_some_and(|due| due <= now) => {
+            SupervisorState::Running(running)
+                if running.deadline().is_some_and(|due| due <= now) =>
+            {
                 self.overdue(running)
             }
             // What comes while survivors find together is looked at when they have.
-            State::Running(running) if running.regroups.is_some() => {
-                self.settle.hold(now + self.job.times.settle);
-                Ok(State::Running(running))
+            SupervisorState::Running(running) if running.regroups.is_some() => {
+                self.debounce.hold(now + self.job.times.settle);
+                Ok(SupervisorState::Running(running))
             }
             // What comes while a generation ends is looked at when it has ended.
-            State::Running(running) if running.is_ending() => {
-                self.settle.clear();
-                Ok(State::Running(running))
+            SupervisorState::Running(running) if running.is_ending() => {
+                self.debounce.clear();
+                Ok(SupervisorState::Running(running))
             }
-            State::Running(running) if settled => self.reconsider(running),
-            State::Running(running) if self.next_question <= now => {
+            SupervisorState::Running(running) if settled => self.reconsider(running),
+            SupervisorState::Running(running) if self.next_question <= now => {
                 self.next_question = now + self.job.times.ask;
                 self.question(running, Occasion::Timer)
             }
-            State::Parked(_) if settled => {
+            SupervisorState::Parked(_) if settled => {
                 let occasion = self.settled();
-                Ok(State::Deciding(occasion))
+                Ok(SupervisorState::Deciding(occasion))
             }
-            State::Parked(moment) if moment <= now => Ok(State::Deciding(Occasion::Timer)),
+            SupervisorState::Parked(moment) if moment <= now => {
+                Ok(SupervisorState::Deciding(Occasion::Timer))
+            }
             state => Ok(state),
         }
     }
@@ -282,13 +288,13 @@ impl Supervisor<'_> {
                 if std::mem::take(&mut self.disconnected) {
                     note!("the coordinator is back");
                     // Nodes whose leases are over, or that it has forgotten, join again.
-                    self.settle.hold(now + TIME_TO_LIVE + self.job.times.settle);
-                    self.settle.note(now);
+                    self.debounce.hold(now + TIME_TO_LIVE + self.job.times.settle);
+                    self.debounce.note(now);
                 }
                 if nodes != self.nodes {
                     self.note_members(&nodes);
                     self.nodes = nodes;
-                    self.settle.note(now);
+                    self.debounce.note(now);
                 }
             }
             Notice::Disconnected(why) => {

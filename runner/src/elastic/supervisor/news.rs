@@ -1,4 +1,4 @@
-//! What members are told: who has no ranks, and that the job is done.
+//! News for members: who has no ranks, and that the job is done.
 
 use super::{Running, Supervisor};
 use crate::elastic::membership::{News, Node};

@@ -6,7 +6,7 @@
 //! nothing; whoever takes over begins a generation, whose number in the run's folder keeps the ranks of
 //! all others from writing.
 
-use super::{Event, Supervisor};
+use super::{Input, Supervisor};
 use crate::elastic::membership::{Held, MembershipError};
 use crate::failure::{Code, Failure};
 use crate::fence;
@@ -37,10 +37,10 @@ impl Supervisor<'_> {
                 Err(e) => return Err(Failure::new(Code::Failed, e.to_string())),
             }
             match self.events.recv_timeout(AGAIN) {
-                Ok(Event::Stop) => return Ok(false),
-                Ok(Event::Members(notice)) => self.members(notice),
+                Ok(Input::Stop) => return Ok(false),
+                Ok(Input::Members(notice)) => self.members(notice),
                 // Nothing runs that could give signs.
-                Ok(Event::Sign(..)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Input::Health(..)) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::new(Code::Failed, "the supervisor's threads have ended"));
                 }

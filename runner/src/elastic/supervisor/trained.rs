@@ -1,5 +1,5 @@
-//! What is trained, in steps and in samples: where mini-batches change with the size, one does not follow
-//! from the other alone.
+//! Training progress, in steps and in samples: where mini-batches change with the size, one does not
+//! follow from the other alone.
 
 use super::{Failure, Supervisor};
 use crate::checkpoint::{FOLDER, Manifest, name, newest};

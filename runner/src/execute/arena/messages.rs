@@ -10,7 +10,7 @@ use crate::transport::{Collective, TransportError};
 use pipewright_core::plan::{Instruction, Program, Region};
 
 /// A way between devices.
-pub(super) struct Way {
+pub(super) struct DeviceChannel {
     pub fabric: Box<dyn Fabric>,
     rank: u32,
     uses: Uses,
@@ -67,7 +67,7 @@ impl Uses {
     }
 }
 
-impl Way {
+impl DeviceChannel {
     /// The device was asked for something that uses regions.
     pub fn touch(&mut self, regions: &[Region]) {
         regions.iter().for_each(|region| self.uses.touch(*region));
@@ -90,11 +90,11 @@ fn put(list: &mut Vec<Region>, at: u32, region: Region) {
 
 impl Distant {
     /// Does something with the way to other devices, unless something failed before.
-    fn talk(&mut self, work: impl FnOnce(&mut Way) -> Result<(), TransportError>) {
-        let Some(way) = self.way.as_mut().filter(|_| self.fault.is_none()) else { return };
+    fn talk(&mut self, work: impl FnOnce(&mut DeviceChannel) -> Result<(), TransportError>) {
+        let Some(channel) = self.channel.as_mut().filter(|_| self.fault.is_none()) else { return };
         // Streams are told to wait for what the device was asked for: it must know of it.
         let flushed = self.accelerator.flush();
-        let done = flushed.and_then(|()| work(way).map_err(DeviceError::Messages));
+        let done = flushed.and_then(|()| work(channel).map_err(DeviceError::Messages));
         self.note(done);
     }
 }
@@ -107,12 +107,13 @@ impl Arena {
     pub fn talk_by(&mut self, fabric: Box<dyn Fabric>, rank: u32, program: &Program) {
         let device = self.device.as_mut().expect("devices talk");
         let uses = Uses::of(program);
-        device.way = Some(Way { fabric, rank, uses, sent: vec![], joined: vec![], own: vec![] });
+        device.channel =
+            Some(DeviceChannel { fabric, rank, uses, sent: vec![], joined: vec![], own: vec![] });
     }
 
     /// Whether the device talks to those of other ranks.
     pub fn talks(&self) -> bool {
-        self.device.as_ref().is_some_and(|device| device.way.is_some())
+        self.device.as_ref().is_some_and(|device| device.channel.is_some())
     }
 
     fn device(&mut self) -> &mut Distant {
@@ -120,48 +121,50 @@ impl Arena {
     }
 
     /// Starts to send a region. What goes wrong here and below is told by [`Arena::check`].
-    pub fn send(&mut self, (to, tag): (u32, u32), region: Region, handle: u32) {
+    pub fn send(&mut self, to: u32, tag: u32, region: Region, handle: u32) {
         let Self { lines, device } = self;
         let device = device.as_mut().expect("who talks has a device");
         device.hand_over(lines, region, Access::Read);
-        device.talk(|way| {
-            put(&mut way.sent, handle, region);
-            if to == way.rank {
-                way.own.push((tag, region));
+        device.talk(|channel| {
+            put(&mut channel.sent, handle, region);
+            if to == channel.rank {
+                channel.own.push((tag, region));
                 return Ok(());
             }
-            way.fabric.send(to, tag, region, handle as usize)
+            channel.fabric.send(to, tag, region, handle as usize)
         });
     }
 
     /// What comes now may overwrite what was sent.
     pub fn wait_send(&mut self, handle: u32) {
-        self.device().talk(|way| {
-            let region = way.sent.get(handle as usize).copied().unwrap_or_default();
-            way.fabric.sent(handle as usize)?;
-            way.touch(&[region]);
+        self.device().talk(|channel| {
+            let region = channel.sent.get(handle as usize).copied().unwrap_or_default();
+            channel.fabric.sent(handle as usize)?;
+            channel.touch(&[region]);
             Ok(())
         });
     }
 
     /// What comes now finds a message in a region.
-    pub fn receive(&mut self, (from, tag): (u32, u32), region: Region) {
-        let own = self.device().way.as_mut().filter(|way| way.rank == from).and_then(|way| {
-            let at = way.own.iter().position(|(other, _)| *other == tag)?;
-            Some(way.own.swap_remove(at).1)
-        });
+    pub fn receive(&mut self, from: u32, tag: u32, region: Region) {
+        let own = self.device().channel.as_mut().filter(|channel| channel.rank == from).and_then(
+            |channel| {
+                let at = channel.own.iter().position(|(other, _)| *other == tag)?;
+                Some(channel.own.swap_remove(at).1)
+            },
+        );
         if let Some(sent) = own {
             return self.compute(&[sent], &[region], |device| device.copy(sent, region));
         }
         let Self { lines, device } = self;
         let device = device.as_mut().expect("who talks has a device");
         device.hand_over(lines, region, Access::Overwrite);
-        device.talk(|way| {
-            let free = way.uses.free(region);
-            if free > way.uses.now {
-                way.mark()?;
+        device.talk(|channel| {
+            let free = channel.uses.free(region);
+            if free > channel.uses.now {
+                channel.mark()?;
             }
-            way.fabric.receive(from, tag, region, free)
+            channel.fabric.receive(from, tag, region, free)
         });
         device.accelerator.written(region);
     }
@@ -171,47 +174,51 @@ impl Arena {
         let Self { lines, device } = self;
         let device = device.as_mut().expect("who talks has a device");
         device.hand_over(lines, region, Access::ReadWrite);
-        device.talk(|way| {
-            put(&mut way.joined, slot, region);
-            way.fabric.join(call, group as usize, region, slot as usize)
+        device.talk(|channel| {
+            put(&mut channel.joined, slot, region);
+            channel.fabric.join(call, group as usize, region, slot as usize)
         });
     }
 
-    /// Starts the host's part in the encoded sum of a region: its `rails` are added up at their owners.
-    pub fn reduce_inside(
+    /// Starts the host's part in the encoded sum of a region: its `shards` are added up at their owners.
+    pub fn reduce_intra_node(
         &mut self,
-        (group, slot, mark): (u32, u32, usize),
+        group: u32,
+        slot: u32,
+        mark: usize,
         region: Region,
-        rails: &[Region],
+        shards: &[Region],
     ) {
         let Self { lines, device } = self;
         let device = device.as_mut().expect("who talks has a device");
         device.hand_over(lines, region, Access::ReadWrite);
-        device.talk(|way| {
-            put(&mut way.joined, slot, region);
-            way.fabric.reduce_inside(group as usize, rails, slot as usize, mark)
+        device.talk(|channel| {
+            put(&mut channel.joined, slot, region);
+            channel.fabric.reduce_intra_node(group as usize, shards, slot as usize, mark)
         });
     }
 
     /// Starts to hand them out from there, for [`Self::wait_join`].
-    pub fn broadcast_inside(&mut self, group: u32, rails: &[Region], slot: u32) {
-        self.device().talk(|way| way.fabric.broadcast_inside(group as usize, rails, slot as usize));
+    pub fn broadcast_intra_node(&mut self, group: u32, shards: &[Region], slot: u32) {
+        self.device().talk(|channel| {
+            channel.fabric.broadcast_intra_node(group as usize, shards, slot as usize)
+        });
     }
 
     /// Waits until something is so, and looks meanwhile whether other ranks' devices still live. Where it
     /// fails, the way is given up; [`Arena::check`] tells why.
     pub fn wait_until(&mut self, is_so: &mut dyn FnMut() -> Result<bool, TransportError>) {
-        self.device().talk(|way| way.fabric.wait_until(is_so));
+        self.device().talk(|channel| channel.fabric.wait_until(is_so));
     }
 
     /// What comes now finds the result of a collective call.
     pub fn wait_join(&mut self, slot: u32) {
         let device = self.device();
         let mut written = Region::default();
-        device.talk(|way| {
-            written = way.joined.get(slot as usize).copied().unwrap_or_default();
-            way.fabric.joined(slot as usize)?;
-            way.touch(&[written]);
+        device.talk(|channel| {
+            written = channel.joined.get(slot as usize).copied().unwrap_or_default();
+            channel.fabric.joined(slot as usize)?;
+            channel.touch(&[written]);
             Ok(())
         });
         device.accelerator.written(written);
@@ -220,7 +227,7 @@ impl Arena {
     /// A piece of work was asked for: messages that need no more than that may come from now on.
     pub fn mark(&mut self) {
         if let Some(device) = &mut self.device {
-            device.talk(|way| if way.uses.is_behind() { way.mark() } else { Ok(()) });
+            device.talk(|channel| if channel.uses.is_behind() { channel.mark() } else { Ok(()) });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where the newest bytes are when a processor has a copy of the arena in memory of its own.
+//! Coherence of an arena with its copy in host memory: which of the two has the newest bytes.
 //!
 //! ```text
 //!             the host writes            the device writes

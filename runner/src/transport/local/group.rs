@@ -4,7 +4,7 @@
 //! on its share of the elements, for all members: shares are apart, so nobody waits for anybody
 //! until all are done. As in [`outbox`](super::outbox) everything but the work is under one lock.
 
-use crate::transport::{Collective, Joint};
+use crate::transport::{Collective, CollectiveOp};
 use pipewright_core::compress::e5m2_sum;
 use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
@@ -39,8 +39,8 @@ struct Call {
 
 #[derive(Clone, Copy, Debug)]
 struct Post {
-    joint: Joint,
-    /// `len` elements of the type that `joint` says.
+    op: CollectiveOp,
+    /// `len` elements of the type that `op` says.
     values: *mut u8,
     len: usize,
 }
@@ -78,12 +78,12 @@ impl Group {
     /// Says where the `len` values of `rank` lie; returns the call's number.
     ///
     /// # Safety
-    /// They are of the type that `joint` says, and must stay valid and untouched until
+    /// They are of the type that `op` says, and must stay valid and untouched until
     /// [`Group::leave`] has been true for the call, or the rank has withdrawn and nothing is
     /// [`Group::being_computed`].
     pub(super) unsafe fn post(
         &mut self,
-        joint: Joint,
+        op: CollectiveOp,
         rank: u32,
         values: *mut u8,
         len: usize,
@@ -101,7 +101,7 @@ impl Group {
                 dead: false,
             });
         }
-        self.call_mut(number).posts[member] = Some(Post { joint, values, len });
+        self.call_mut(number).posts[member] = Some(Post { op, values, len });
         number
     }
 
@@ -176,10 +176,10 @@ impl Call {
     fn disagreement(&self) -> Option<String> {
         let mut posts = self.posts.iter().flatten();
         let first = posts.next()?;
-        let other = posts.find(|post| (post.joint, post.len) != (first.joint, first.len))?;
+        let other = posts.find(|post| (post.op, post.len) != (first.op, first.len))?;
         Some(format!(
             "ranks of a group call {:?} of {} and {:?} of {} values",
-            first.joint, first.len, other.joint, other.len
+            first.op, first.len, other.op, other.len
         ))
     }
 }
@@ -192,16 +192,16 @@ impl Share {
     pub(super) fn compute(&self) {
         let float = |sum: &mut f32, value: &f32| *sum += value;
         let max = |most: &mut f32, value: &f32| *most = if value > most { *value } else { *most };
-        match self.posts[0].joint {
-            Joint::Float(Collective::AllReduce) => {
+        match self.posts[0].op {
+            CollectiveOp::Float(Collective::AllReduce) => {
                 self.each(|root, values| join(root, values, float), true)
             }
-            Joint::Float(Collective::Reduce) => {
+            CollectiveOp::Float(Collective::Reduce) => {
                 self.each(|root, values| join(root, values, float), false)
             }
-            Joint::Float(Collective::Broadcast) => self.each(|_: &mut [f32], _| (), true),
-            Joint::Max => self.each(|root, values| join(root, values, max), true),
-            Joint::Codes(rounding) => {
+            CollectiveOp::Float(Collective::Broadcast) => self.each(|_: &mut [f32], _| (), true),
+            CollectiveOp::Max => self.each(|root, values| join(root, values, max), true),
+            CollectiveOp::Codes(rounding) => {
                 self.each(|totals, codes| e5m2_sum::add(codes, totals, rounding), true);
             }
         }

@@ -1,4 +1,4 @@
-//! What a rank has posted for others to read: the one place where threads share raw memory.
+//! The outbox of a rank, read by others: the one place where threads share raw memory.
 //!
 //! Life of a slot; all changes happen under the lock of the shared state:
 //!

@@ -1,13 +1,13 @@
-//! What all ranks see, under one lock.
+//! State that all ranks share, under one lock.
 
 use super::group::Group;
-use super::links::Hub;
 use super::meeting::Meeting;
+use super::nonblocking::Hub;
 use super::outbox::Outbox;
 use crate::transport::TransportError;
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct SharedState {
     pub outboxes: Vec<Outbox>,
     pub meeting: Meeting,
     pub groups: Vec<Group>,
@@ -19,7 +19,7 @@ pub(super) struct State {
     abort: Option<(u32, String)>,
 }
 
-impl State {
+impl SharedState {
     pub(super) fn new(ranks: u32, slots: usize) -> Self {
         Self {
             outboxes: (0..ranks).map(|_| Outbox::new(slots)).collect(),

@@ -1,4 +1,4 @@
-//! What only the inside can arrange; the conformance suite is in `runner/tests`.
+//! Tests that need private access; the conformance suite is in `runner/tests`.
 
 use super::*;
 use std::sync::mpsc::channel;

@@ -47,11 +47,11 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
     let data = Comm::world(settings.piece_bytes, wait)?;
     let control = Comm::world(settings.piece_bytes, wait)?;
     let survivors = Survivors::of_world(settings, wait)?;
-    let place = control.place()?;
-    let (data, control, peers) = crews(data, control, place, settings.crew)?;
+    let (rank, ranks) = control.place()?;
+    let (data, control, peers) = crews(data, control, rank, ranks, settings.crew)?;
     let (rank, ranks) = control.place()?;
     let host = comm::processor_name()?;
-    let clock = clock(&control, (rank, ranks), (&host, settings.measure_clock))?;
+    let clock = clock(&control, rank, ranks, &host, settings.measure_clock)?;
     Ok(Started { data, control, peers, survivors, rank, ranks, host, clock, threaded })
 }
 
@@ -59,8 +59,10 @@ pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
 /// Collective.
 pub(super) fn clock(
     control: &Comm,
-    (rank, ranks): (u32, u32),
-    (host, measure): (&str, bool),
+    rank: u32,
+    ranks: u32,
+    host: &str,
+    measure: bool,
 ) -> Result<ClockOffset, TransportError> {
     let domain = fnv1a(clock_domain(host).as_bytes());
     synchronise(control, rank, ranks, domain, measure)
@@ -89,7 +91,8 @@ impl Peers {
 fn crews(
     data: Comm,
     control: Comm,
-    (rank, ranks): (u32, u32),
+    rank: u32,
+    ranks: u32,
     size: Option<u32>,
 ) -> Result<(Comm, Comm, Option<Peers>), TransportError> {
     let several = |size: &u32| *size > 0 && *size < ranks && ranks.is_multiple_of(*size);

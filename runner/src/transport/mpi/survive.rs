@@ -1,4 +1,4 @@
-//! What an MPI transport does about the loss of a rank, where the library survives that.
+//! Recovery of an MPI transport from the loss of a rank, where the library survives that.
 //!
 //! ```text
 //! a call fails: Lost --> withdraw    every rank's calls fail from now on; memory is free again
@@ -14,7 +14,7 @@ use super::comm::Comm;
 use super::request::Wait;
 use super::start::clock;
 use super::ulfm::{LETTING_GO, Ulfm, ulfm};
-use super::{MpiTransport, REDUCE_MAX, Settings, State};
+use super::{MpiState, MpiTransport, REDUCE_MAX, Settings};
 use crate::transport::TransportError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,15 +62,15 @@ impl MpiTransport {
     }
 
     /// Takes back all calls under way, after a loss: those of the other ranks fail, and MPI uses no
-    /// memory of this one's any more, but for that of [`Transport::links`], which take theirs back when
+    /// memory of this one's any more, but for that of [`Transport::nonblocking`], which take theirs back when
     /// they are dropped.
     ///
-    /// [`Transport::links`]: crate::transport::Transport::links
+    /// [`Transport::nonblocking`]: crate::transport::Transport::nonblocking
     ///
     /// # Errors
     /// When MPI does not let go of something, or cannot survive.
     pub fn withdraw(&mut self) -> Result<(), TransportError> {
-        self.state = State::Failed;
+        self.state = MpiState::Failed;
         let Some(survivors) = &self.survivors else {
             return Err(TransportError::Lost { call: "MPIX_Comm_revoke" });
         };
@@ -123,9 +123,9 @@ impl MpiTransport {
         self.data = all.group(&first, DATA)?;
         self.control = all.group(&first, CONTROL)?;
         (self.rank, self.ranks) = (place, ranks);
-        self.clock = clock(&self.control, (place, ranks), (&self.host, self.measure_clock))?;
+        self.clock = clock(&self.control, place, ranks, &self.host, self.measure_clock)?;
         self.reduce = vec![0.0; ranks as usize * REDUCE_MAX];
-        self.state = State::Running;
+        self.state = MpiState::Running;
         Ok(true)
     }
 
@@ -137,7 +137,7 @@ impl MpiTransport {
         if let Some(Survivors { all, .. }) = &self.survivors {
             all.asleep().recv(0, END, &mut [])?;
         }
-        self.state = State::Running;
+        self.state = MpiState::Running;
         Ok(())
     }
 

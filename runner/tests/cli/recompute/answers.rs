@@ -1,4 +1,4 @@
-//! What is found is what the checker says.
+//! Answers of the search agree with the checker.
 
 use super::{all_graphs, checked, graph, recompute, unpacked};
 use crate::common::scratch;

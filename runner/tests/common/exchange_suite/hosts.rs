@@ -48,7 +48,7 @@ pub fn hosts_sum_first(t: &mut dyn Transport) {
     }
 }
 
-/// The sum over hosts, each rail by itself; single precision on one host.
+/// The sum over hosts, each shard by itself; single precision on one host.
 fn between_hosts(
     t: &mut dyn Transport,
     reduction: Reduction,
@@ -61,11 +61,11 @@ fn between_hosts(
     let hosts = t.hosts().unwrap();
     let group: Vec<u32> = (0..t.ranks()).collect();
     let share = Share::hierarchical(&group, &tensors(), 0, |rank| hosts[rank as usize]);
-    let rails = share.inside.map_or(vec![tensors()], |inside| inside.rails);
+    let shards = share.intra_node.map_or(vec![tensors()], |intra_node| intra_node.shards);
     let mut result = sums[0].clone();
-    for rail in rails {
-        let summed = expected_sum(reduction, &rail, sums, carried);
-        for tensor in rail {
+    for shard in shards {
+        let summed = expected_sum(reduction, &shard, sums, carried);
+        for tensor in shard {
             result[tensor.clone()].copy_from_slice(&summed[tensor]);
         }
     }

@@ -1,4 +1,4 @@
-//! What sums of encoded gradients must be, on every transport. A case is run by all ranks at once and
+//! Conformance of sums of encoded gradients, on every transport. A case is run by all ranks at once and
 //! panics on the rank that sees something wrong. `training/exchange_local.rs` and `mpi/exchange.rs` run the
 //! same cases.
 

@@ -1,4 +1,4 @@
-//! How runs end before their time. All ranks call a case; afterwards the transport is spent. With
+//! Premature ends of runs. All ranks call a case; afterwards the transport is spent. With
 //! MPI some ranks do not return: the job ends around them.
 
 use super::{pattern, start};

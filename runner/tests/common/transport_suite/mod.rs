@@ -1,8 +1,8 @@
-//! What every transport must do. A case is run by all ranks at once and panics on the rank that
+//! Conformance of transports. A case is run by all ranks at once and panics on the rank that
 //! sees something wrong. `training/transport_local.rs` and `mpi/transport.rs` run the same cases.
 
 pub mod endings;
-mod links;
+mod nonblocking;
 
 use pipewright_runner::transport::{Collective, REDUCE_MAX, ReduceOp, Transport};
 use std::time::Duration;
@@ -24,9 +24,9 @@ pub const CASES: &[(&str, Case)] = &[
     ("all_reduce_joins", all_reduce_joins),
     ("all_reduce_has_equal_bits", all_reduce_has_equal_bits),
     ("collectives_in_groups", collectives_in_groups),
-    ("links_do_not_block", links::do_not_block),
-    ("links_call_together", links::call_together),
-    ("hosts_are_numbered", links::hosts_are_numbered),
+    ("links_do_not_block", nonblocking::do_not_block),
+    ("links_call_together", nonblocking::call_together),
+    ("hosts_are_numbered", nonblocking::hosts_are_numbered),
     ("gather_of_different_sizes", gather_of_different_sizes),
     ("barrier_waits_for_all", barrier_waits_for_all),
     ("clocks_agree", clocks_agree),

@@ -1,4 +1,4 @@
-//! What a device with wires is asked for: it waits for what its stream waits for, and does it.
+//! A stand-in for a device with wires: it waits for what its stream waits for, and does as asked.
 
 use super::wires::Wired;
 use pipewright_core::plan::{Precision, Region};

@@ -1,4 +1,4 @@
-//! What waits for what between GPUs, and how it ends when something goes wrong.
+//! Order of waits between GPUs, and their ends when something goes wrong.
 
 use super::device;
 use super::wires::Emulated;
@@ -27,8 +27,8 @@ fn region(offset: u64) -> Region {
 fn routes() -> Routes {
     let edge = |from, to, edge| Line::Edge { from, to, edge };
     let group = Line::Group { group: 0, ranks: vec![0, 1] };
-    let inside = |hands_out| Line::Inside { group: 0, ranks: vec![0, 1], hands_out };
-    let lines = vec![edge(0, 1, 0), edge(1, 0, 1), group, inside(false), inside(true)];
+    let intra_node = |hands_out| Line::IntraNode { group: 0, ranks: vec![0, 1], hands_out };
+    let lines = vec![edge(0, 1, 0), edge(1, 0, 1), group, intra_node(false), intra_node(true)];
     Routes { lines, micro_batches: 4 }
 }
 
@@ -93,15 +93,15 @@ fn what_waits_for_what() {
         nccl.joined(1).unwrap();
         expect(&["0 waits for 75"]);
         // The mark is behind what is added up; what is handed out comes after it.
-        let rails = [region(256), region(320)];
-        nccl.reduce_inside(0, &rails, 2, 9).unwrap();
+        let shards = [region(256), region(320)];
+        nccl.reduce_intra_node(0, &shards, 2, 9).unwrap();
         let before = ["record 70 on 0", "4 waits for 70"];
         let [reduce, after] = ["Reduce [256, 320] on 4", "record 76 on 4"];
         expect(&[before[0], before[1], reduce, after, "mark 9 on 4"]);
-        nccl.reduce_inside(0, &rails, 3, 8).unwrap();
+        nccl.reduce_intra_node(0, &shards, 3, 8).unwrap();
         world.calls(rank);
         // What was begun later is not waited for.
-        nccl.broadcast_inside(0, &rails, 2).unwrap();
+        nccl.broadcast_intra_node(0, &shards, 2).unwrap();
         expect(&["5 waits for 76", "Broadcast [256, 320] on 5", "record 76 on 5"]);
         nccl.joined(2).unwrap();
         expect(&["0 waits for 76"]);

@@ -84,12 +84,12 @@ fn train(plan: &Plan, world: Option<&Arc<World>>) -> Vec<Trained> {
         rank.connect(&prediction.groups).unwrap();
         let step = |step| {
             let loss = rank.step(step).unwrap().loss;
-            rank.fetch_lasting();
+            rank.fetch_persistent_state();
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
-            let lasting = rank.lasting();
+            let persistent_state = rank.persistent_state();
             (
                 loss.to_bits(),
-                lasting.iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect(),
+                persistent_state.iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect(),
             )
         };
         let steps = (0..plan.steps).map(step).collect();
@@ -259,7 +259,7 @@ fn a_rank_that_dies() {
             return None;
         }
         let error = (1..9).find_map(|step| rank.step(step).err());
-        rank.fetch_lasting();
+        rank.fetch_persistent_state();
         assert!(rank.check_device().is_err(), "what cannot be fetched is not saved");
         // Who goes is lost to the other one, which is to hear of the first loss.
         both.wait();

@@ -198,17 +198,17 @@ impl Wires for Emulated {
         self.put(on, Work::Join(id, call, vec![(0, region)]))
     }
 
-    fn join_rails(
+    fn join_shards(
         &mut self,
         comm: usize,
         call: Collective,
-        rails: &[Region],
+        shards: &[Region],
         on: Stream,
     ) -> Result<(), Broken> {
-        let places: Vec<u64> = rails.iter().map(|rail| rail.offset.0).collect();
+        let places: Vec<u64> = shards.iter().map(|shard| shard.offset.0).collect();
         self.note(format!("{call:?} {places:?} on {}", on.0));
         let id = self.id_of(comm);
-        self.put(on, Work::Join(id, call, (0..).zip(rails.iter().copied()).collect()))
+        self.put(on, Work::Join(id, call, (0..).zip(shards.iter().copied()).collect()))
     }
 
     fn mark(&mut self, number: usize, on: Stream) -> Result<(), Broken> {

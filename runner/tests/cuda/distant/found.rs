@@ -1,4 +1,4 @@
-//! Which computations are found to be done together, and what of them is stored.
+//! Fused groups that are found, and the values of them that are stored.
 
 use crate::common::{chains, draft_of};
 use pipewright_core::graph::Graph;

@@ -44,12 +44,12 @@ fn train(plan: &Plan, distant: bool) -> (Vec<Steps>, u64) {
         rank.connect(&prediction.groups).unwrap();
         let step = |step| {
             let loss = rank.step(step).unwrap().loss;
-            rank.fetch_lasting();
+            rank.fetch_persistent_state();
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
-            let lasting = rank.lasting();
+            let persistent_state = rank.persistent_state();
             (
                 loss.to_bits(),
-                lasting.iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect(),
+                persistent_state.iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect(),
             )
         };
         (0..plan.steps).map(step).collect()

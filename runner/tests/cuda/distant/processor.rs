@@ -5,7 +5,7 @@ use pipewright_core::units::Bytes;
 use pipewright_kernels::cpu::{launch, packed, squares};
 use pipewright_kernels::{Call, Operands, Parameter, Rule, Update};
 use pipewright_runner::device::{
-    Accelerator, Coder, DeviceError, Link, ParameterPlaces, Place, Places,
+    Accelerator, Coder, DeviceError, FusedOp, ParameterPlaces, Place, Places,
 };
 use pipewright_runner::execute::Arena;
 use std::sync::Arc;
@@ -125,16 +125,16 @@ impl Accelerator for Distant {
         self.fuses
     }
 
-    fn launch_chain(&mut self, links: &[Link]) -> Result<(), DeviceError> {
+    fn launch_fused(&mut self, ops: &[FusedOp]) -> Result<(), DeviceError> {
         let mut handed_on = None;
-        for link in links {
-            self.launch(&link.call, &link.places)?;
-            let Some(value) = link.places.writes.first() else { continue };
+        for op in ops {
+            self.launch(&op.call, &op.places)?;
+            let Some(value) = op.places.writes.first() else { continue };
             // What comes behind may write where the last value was.
             if let Some(region) = handed_on.take() {
                 self.memory.raw_mut(region).fill(0xff);
             }
-            handed_on = (!link.stored).then_some(value.region);
+            handed_on = (!op.stored).then_some(value.region);
         }
         Ok(())
     }

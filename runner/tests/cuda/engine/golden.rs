@@ -1,4 +1,4 @@
-//! What PyTorch computed, done again by a device: operations in single precision and in bf16, and whole
+//! PyTorch's results, computed again by a device: operations in single precision and in bf16, and whole
 //! training runs; ranks that share a device train as one does.
 
 use super::{Emulated, Make, emulated, emulator, on_gpu, train_and};

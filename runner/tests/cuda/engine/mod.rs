@@ -1,7 +1,7 @@
 //! Training on a GPU's kernels: ranks whose device is the emulator of kernels, or a GPU where there is
 //! one, train as those of the processor do, up to the order of sums.
 
-mod eight;
+mod fp8;
 mod golden;
 mod precisions;
 
@@ -13,7 +13,7 @@ use pipewright_core::plan::{Plan, Precision, Program};
 use pipewright_core::predict::predict;
 use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::device::Accelerator;
-use pipewright_runner::device::cuda::{Driver, Engine, Gpu, Recorder, gpus};
+use pipewright_runner::device::cuda::{Driver, Engine, Gpu, GraphReplay, gpus};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
@@ -53,9 +53,12 @@ fn train_and(
             rank.step(step).unwrap().loss
         };
         let losses = (0..plan.steps).map(step).collect();
-        rank.fetch_lasting();
-        let lasting = rank.lasting();
-        (losses, lasting.iter().map(|t| (t.name.clone(), rank.values(t).to_vec())).collect())
+        rank.fetch_persistent_state();
+        let persistent_state = rank.persistent_state();
+        (
+            losses,
+            persistent_state.iter().map(|t| (t.name.clone(), rank.values(t).to_vec())).collect(),
+        )
     };
     std::thread::scope(|scope| {
         let start = |transport| scope.spawn(|| on_rank(transport, &data));
@@ -92,7 +95,7 @@ fn trains_like_the_processor(make: &Make) {
         draft.training.precision = precision;
         let plan = draft.plan().unwrap().0;
         let (here, there) = (train(&plan, None), train(&plan, Some(make)));
-        for ((losses, lasting), (found, of_device)) in here.iter().zip(&there) {
+        for ((losses, persistent_state), (found, of_device)) in here.iter().zip(&there) {
             for (step, (loss, found)) in losses.iter().zip(found).enumerate() {
                 let far = (loss - found).abs() / loss.abs().max(1e-3);
                 if far >= loss_at_most {
@@ -100,7 +103,8 @@ fn trains_like_the_processor(make: &Make) {
                 }
             }
             // Adam makes whole steps of gradients that are zero but for rounding: biases before norms.
-            let compared = lasting.iter().zip(of_device).filter(|_| !optimizer.starts_with("adam"));
+            let compared =
+                persistent_state.iter().zip(of_device).filter(|_| !optimizer.starts_with("adam"));
             for ((name, values), (_, found)) in compared {
                 let most = values.iter().fold(1e-3_f32, |most, value| most.max(value.abs()));
                 let far = values.iter().zip(found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
@@ -155,7 +159,7 @@ fn first_gpu() -> Option<Gpu> {
 fn on_gpu(gpu: Gpu) -> impl Fn(&Program) -> Box<dyn Accelerator> + Sync {
     move |program| {
         let driver = Driver::open(&gpu).unwrap();
-        Box::new(Engine::new(Recorder::new(driver), program.tensors(), "a rank").unwrap())
+        Box::new(Engine::new(GraphReplay::new(driver), program.tensors(), "a rank").unwrap())
     }
 }
 

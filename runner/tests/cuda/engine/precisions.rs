@@ -11,7 +11,7 @@ use pipewright_core::schedule::ScheduleKind;
 use pipewright_kernels::{Call, Rule, Update};
 use pipewright_runner::device::cuda::Engine;
 use pipewright_runner::device::{Accelerator, Coder, DeviceError, ParameterPlaces, Places};
-use pipewright_runner::execute::{Injury, Place, Probe, Rank};
+use pipewright_runner::execute::{InjectedFault, ProgressHook, Rank, StepPhase};
 use pipewright_runner::transport::local::LocalTransport;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -123,18 +123,18 @@ const SET: u64 = 3;
 /// Makes a gradient no number in one step.
 struct Bad;
 
-impl Probe for Bad {
-    fn at(&self, place: Place, step: u64) -> Option<Injury> {
-        (place == Place::Forward && step == BAD).then_some(Injury::NotFinite)
+impl ProgressHook for Bad {
+    fn at(&self, place: StepPhase, step: u64) -> Option<InjectedFault> {
+        (place == StepPhase::Forward && step == BAD).then_some(InjectedFault::NotFinite)
     }
 }
 
 /// What happens to a rank before a step: once a gradient is not finite, and once the host writes all
 /// parameters, as when a checkpoint is loaded.
 fn meddle(rank: &mut Rank<LocalTransport>, step: u64) {
-    rank.probe = Some(&Bad);
+    rank.progress_hook = Some(&Bad);
     if step == SET {
-        for tensor in rank.lasting().iter().filter(|tensor| tensor.begins_as.is_some()) {
+        for tensor in rank.persistent_state().iter().filter(|tensor| tensor.begins_as.is_some()) {
             rank.values_mut(tensor).iter_mut().for_each(|value| *value *= 0.875);
         }
     }
@@ -150,10 +150,10 @@ fn distrustful(program: &Program) -> Box<dyn Accelerator> {
 fn copies_are_right(what: &str, plan: &Plan) {
     let trained = |make: &Make| -> Trained { train_and(plan, Some(make), &meddle) };
     let (once, always) = (trained(&emulated), trained(&distrustful));
-    for ((losses, lasting), (expected, of_expected)) in once.iter().zip(&always) {
+    for ((losses, persistent_state), (expected, of_expected)) in once.iter().zip(&always) {
         let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<u64>>();
         assert_eq!(bits(losses), bits(expected), "{what}");
-        for ((name, values), (_, expected)) in lasting.iter().zip(of_expected) {
+        for ((name, values), (_, expected)) in persistent_state.iter().zip(of_expected) {
             let alike = values.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(alike, "{what}: `{name}`");
         }

@@ -90,7 +90,7 @@ impl Backend for Emulated {
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         self.rounded.fetch_add(product.tf32.into(), Ordering::Relaxed);
-        self.eights.fetch_add(product.eight.is_some().into(), Ordering::Relaxed);
+        self.eights.fetch_add(product.fp8.is_some().into(), Ordering::Relaxed);
         product.launches(storage).iter().try_for_each(|launch| self.launch(launch))
     }
 

@@ -2,7 +2,7 @@
 
 use super::emulated::Emulated;
 use super::lazy::Lazy;
-use super::training::{Make, lasting, prepared};
+use super::training::{Make, persistent_state, prepared};
 use crate::common::recompute::{at_random, just_in_time, recomputing};
 use crate::common::{chains, draft_of};
 use crate::emulator;
@@ -12,7 +12,7 @@ use pipewright_core::predict::evaluation;
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::DataSet;
 use pipewright_runner::device::Accelerator;
-use pipewright_runner::device::cuda::{Driver, Engine, Recorder, gpus};
+use pipewright_runner::device::cuda::{Driver, Engine, GraphReplay, gpus};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
@@ -27,7 +27,7 @@ fn together(program: &Program) -> Box<dyn Accelerator> {
 }
 
 fn in_graphs(program: &Program) -> Box<dyn Accelerator> {
-    let recorder = Recorder::new(Lazy::default());
+    let recorder = GraphReplay::new(Lazy::default());
     Box::new(Engine::new(recorder, program.tensors(), "a rank").unwrap())
 }
 
@@ -47,7 +47,7 @@ fn train(plan: &Plan, make: &Make) -> Trained {
             losses.push(rank.step(step).unwrap().loss.to_bits());
             losses.push(rank.evaluate(&evaluations[lane], 0).unwrap().loss.to_bits());
         }
-        (losses, lasting(&mut rank))
+        (losses, persistent_state(&mut rank))
     };
     std::thread::scope(|scope| {
         let start = |transport| scope.spawn(|| on_rank(transport, &data));
@@ -134,7 +134,7 @@ fn on_a_gpu() {
         return pipewright::tools::refused("this machine has no GPU");
     };
     let engine = |program: &Program| {
-        let recorder = Recorder::new(Driver::open(&gpus[0]).unwrap());
+        let recorder = GraphReplay::new(Driver::open(&gpus[0]).unwrap());
         Engine::new(recorder, program.tensors(), "a rank").unwrap()
     };
     let with = |program: &Program| -> Box<dyn Accelerator> { Box::new(engine(program)) };

@@ -1,5 +1,5 @@
-//! What chains spare, counted: launches of a step's passes, and bytes of activations and their gradients that
-//! these read and write. `docs/gpu.md` has the numbers.
+//! Savings of fused groups, counted: launches of a step's passes, and bytes of activations and their gradients
+//! that these read and write. `docs/gpu.md` has the numbers.
 
 use crate::common::draft;
 use pipewright_core::graph::autodiff::ComputationKind::{Forward, InputGradient};
@@ -7,7 +7,7 @@ use pipewright_core::graph::{Graph, Op, TensorSpec};
 use pipewright_core::plan::{Kernel, Plan, Precision, StageProgram};
 use pipewright_core::predict::predict;
 use pipewright_kernels::{Call, Draw, Phase, Turn};
-use pipewright_runner::device::Part;
+use pipewright_runner::device::FusedKind;
 use pipewright_runner::device::cuda::kernels::{
     Buffers, Computed, DevicePtr, Storage, fused, steps,
 };
@@ -135,9 +135,9 @@ fn spared(all: &[Computation], calls: &[Call], stored: &[bool]) -> u64 {
     let mut bytes = 0;
     let mut value = 0;
     for ((own, call), stored) in all.iter().zip(calls).zip(stored) {
-        match Part::of_call(call, own.kernel.reads.len()) {
-            Some(Part::NormWeights) => bytes += own.alone(),
-            Some(Part::RowsWeights) => {}
+        match FusedKind::of_call(call, own.kernel.reads.len()) {
+            Some(FusedKind::NormWeights) => bytes += own.alone(),
+            Some(FusedKind::RowsWeights) => {}
             _ => {
                 bytes += value;
                 value = own.written();

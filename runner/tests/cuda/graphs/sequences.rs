@@ -1,31 +1,31 @@
-//! What a recorder does with sequences of commands.
+//! Graph replay of sequences of commands.
 
 use super::lazy::Lazy;
 use pipewright_runner::device::cuda::kernels::DevicePtr;
-use pipewright_runner::device::cuda::{Backend, Recorder};
+use pipewright_runner::device::cuda::{Backend, GraphReplay};
 use pipewright_runner::device::{DeviceError, Graphs};
 
 /// A recorder and some words of its device's memory.
-fn recorder() -> (Recorder<Lazy>, [DevicePtr; 3]) {
-    let mut recorder = Recorder::new(Lazy::default());
+fn recorder() -> (GraphReplay<Lazy>, [DevicePtr; 3]) {
+    let mut recorder = GraphReplay::new(Lazy::default());
     let words = [(); 3].map(|()| recorder.allocate(8, "a word").unwrap());
     (recorder, words)
 }
 
-fn word(recorder: &mut Recorder<Lazy>, at: DevicePtr) -> u64 {
+fn word(recorder: &mut GraphReplay<Lazy>, at: DevicePtr) -> u64 {
     let mut bytes = [0; 8];
     recorder.download(at, &mut bytes).unwrap();
     u64::from_le_bytes(bytes)
 }
 
-fn counts(recorder: &Recorder<Lazy>) -> (u64, u64, u64) {
+fn counts(recorder: &GraphReplay<Lazy>) -> (u64, u64, u64) {
     let Graphs { captured, replayed, one_by_one, .. } = recorder.graphs().unwrap();
     (captured, replayed, one_by_one)
 }
 
 /// Uploads a number to the first word; the other two have those before it.
 fn shift(
-    recorder: &mut Recorder<Lazy>,
+    recorder: &mut GraphReplay<Lazy>,
     [a, b, c]: [DevicePtr; 3],
     number: u64,
 ) -> Result<(), DeviceError> {
@@ -52,7 +52,7 @@ fn uploads_keep_their_bytes() {
 #[test]
 fn what_differs_is_not_replayed() {
     let (mut recorder, [a, b, c]) = recorder();
-    type Ask = fn(&mut Recorder<Lazy>, [DevicePtr; 3]) -> Result<(), DeviceError>;
+    type Ask = fn(&mut GraphReplay<Lazy>, [DevicePtr; 3]) -> Result<(), DeviceError>;
     let all: [Ask; 6] = [
         |r, [a, b, _]| r.copy(a, b, 8),
         |r, [a, b, _]| r.copy(a, b, 4),
@@ -125,7 +125,7 @@ fn a_place_is_written_over_when_it_was_read() {
 #[test]
 fn a_replay_that_fails_is_an_error_and_none_after_it() {
     let lazy = Lazy { fails_after: Some(1), ..Lazy::default() };
-    let mut recorder = Recorder::new(lazy);
+    let mut recorder = GraphReplay::new(lazy);
     let words = [(); 3].map(|()| recorder.allocate(8, "a word").unwrap());
     let done: Vec<_> = (0..3).map(|number| shift(&mut recorder, words, number)).collect();
     assert_eq!((&done[0], &done[1]), (&Ok(()), &Ok(())));

@@ -8,7 +8,7 @@ use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, Precisi
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::{DataSet, open};
-use pipewright_runner::device::cuda::{Driver, Engine, Recorder, gpus};
+use pipewright_runner::device::cuda::{Driver, Engine, GraphReplay, gpus};
 use pipewright_runner::device::{Accelerator, Graphs};
 use pipewright_runner::execute::{Rank, RunError};
 use pipewright_runner::transport::Transport;
@@ -29,7 +29,7 @@ fn recorded(program: &Program) -> Box<dyn Accelerator> {
 }
 
 pub(super) fn over(lazy: Lazy, program: &Program) -> Box<dyn Accelerator> {
-    Box::new(Engine::new(Recorder::new(lazy), program.tensors(), "a rank").unwrap())
+    Box::new(Engine::new(GraphReplay::new(lazy), program.tensors(), "a rank").unwrap())
 }
 
 /// What a rank has of a training.
@@ -38,7 +38,7 @@ struct Trained {
     /// Bits of the loss, and correct predictions, step by step.
     losses: Vec<(u64, u64)>,
     /// Bits of what lasts, at the end.
-    lasting: Vec<(String, Vec<u32>)>,
+    persistent_state: Vec<(String, Vec<u32>)>,
 }
 
 /// The data of a plan and what the planner makes of it.
@@ -48,10 +48,10 @@ pub(super) fn prepared(plan: &Plan) -> (Prediction, DataSet) {
     (prediction, data)
 }
 
-pub(super) fn lasting<T: Transport>(rank: &mut Rank<T>) -> Vec<(String, Vec<u32>)> {
-    rank.fetch_lasting();
+pub(super) fn persistent_state<T: Transport>(rank: &mut Rank<T>) -> Vec<(String, Vec<u32>)> {
+    rank.fetch_persistent_state();
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
-    rank.lasting().iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect()
+    rank.persistent_state().iter().map(|t| (t.name.clone(), bits(rank.values(t)))).collect()
 }
 
 /// Trains on ranks that are threads; what each has, and what its device replayed.
@@ -65,7 +65,7 @@ fn train(plan: &Plan, make: &Make) -> Vec<(Trained, Option<Graphs>)> {
         let step = |step| rank.step(step).unwrap();
         let counts: Vec<_> = (0..plan.steps).map(step).collect();
         let losses = counts.iter().map(|counts| (counts.loss.to_bits(), counts.correct)).collect();
-        (Trained { losses, lasting: lasting(&mut rank) }, rank.graphs())
+        (Trained { losses, persistent_state: persistent_state(&mut rank) }, rank.graphs())
     };
     std::thread::scope(|scope| {
         let start = |transport| scope.spawn(|| on_rank(transport, &data));
@@ -86,7 +86,9 @@ fn alike(what: &str, plan: &Plan) {
     let (plainly, with_graphs) = (train(plan, &plain), train(plan, &recorded));
     for (rank, ((expected, _), (found, graphs))) in plainly.iter().zip(&with_graphs).enumerate() {
         assert_eq!(expected.losses, found.losses, "{what}: losses of rank {rank}");
-        for ((name, expected), (_, found)) in expected.lasting.iter().zip(&found.lasting) {
+        for ((name, expected), (_, found)) in
+            expected.persistent_state.iter().zip(&found.persistent_state)
+        {
             assert!(expected == found, "{what}: `{name}` of rank {rank}");
         }
         let graphs = graphs.as_ref().unwrap();
@@ -218,7 +220,7 @@ fn evaluations_between_steps() {
                 }
                 replays.push((before, rank.graphs().map(|graphs| graphs.one_by_one)));
             }
-            (losses, lasting(&mut rank), replays)
+            (losses, persistent_state(&mut rank), replays)
         };
         let [plainly, with_graphs] = [&plain as &Make, &recorded].map(|make| {
             std::thread::scope(|scope| {
@@ -248,7 +250,7 @@ fn graphs_that_are_refused() {
     let plan = draft(2, 1).plan().unwrap().0;
     let refusing = |program: &Program| over(Lazy { refuses: true, ..Lazy::default() }, program);
     let without = |program: &Program| -> Box<dyn Accelerator> {
-        let recorder = Recorder::without_graphs(Lazy::default(), "--cuda-graphs off");
+        let recorder = GraphReplay::without_graphs(Lazy::default(), "--cuda-graphs off");
         Box::new(Engine::new(recorder, program.tensors(), "a rank").unwrap())
     };
     let expected = train(&plan, &plain).remove(0).0;
@@ -290,11 +292,11 @@ fn on_a_gpu() {
     };
     let driver = || Driver::open(&gpus[0]).unwrap();
     let with = |program: &Program| -> Box<dyn Accelerator> {
-        let recorder = Recorder::new(driver());
+        let recorder = GraphReplay::new(driver());
         Box::new(Engine::new(recorder, program.tensors(), "a rank").unwrap())
     };
     let without = |program: &Program| -> Box<dyn Accelerator> {
-        let recorder = Recorder::without_graphs(driver(), "to compare");
+        let recorder = GraphReplay::without_graphs(driver(), "to compare");
         Box::new(Engine::new(recorder, program.tensors(), "a rank").unwrap())
     };
     for graph in 0..networks::all().len() {

@@ -2,7 +2,7 @@
 //! of a grid of threads (`emulator.h`), and must do what the processor's kernels do.
 
 mod codecs;
-mod eight;
+mod fp8;
 mod layers;
 mod library;
 mod like_the_processor;

@@ -84,7 +84,7 @@ fn check(optimizer: Optimizer, skip: bool) {
     emulator::run(&bulk::chunk_squares(&at, scratch));
     emulator::run(&bulk::tensor_squares(&at, scratch, totals));
     if let Optimizer::Lars { weight_decay, trust, .. } = optimizer {
-        emulator::run(&bulk::local_rates(&at, scratch, (trust, weight_decay)));
+        emulator::run(&bulk::local_rates(&at, scratch, trust, weight_decay));
     }
     emulator::run(&bulk::update(optimizer, Storage::Bf16, &at));
     let sums: Vec<f64> = bytemuck::pod_collect_to_vec(tables[4].bytes());

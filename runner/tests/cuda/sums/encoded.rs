@@ -37,8 +37,8 @@ pub fn carried(exchange: &mut Exchange) -> Carried {
 
 /// A rank's end of the sums.
 enum End {
-    Here(Exchange),
-    There(Exchange, Box<Engine<Emulated>>, Emulated),
+    Host(Exchange),
+    Device(Exchange, Box<Engine<Emulated>>, Emulated),
 }
 
 pub fn spec(t: &LocalTransport, reductions: &[Reduction]) -> BucketSpec {
@@ -50,27 +50,27 @@ impl End {
     fn new(t: &mut LocalTransport, reductions: &[Reduction], is_there: bool) -> Self {
         let specs = [spec(t, reductions)];
         if !is_there {
-            return Self::Here(Exchange::new(t, &specs, true).unwrap());
+            return Self::Host(Exchange::new(t, &specs, true).unwrap());
         }
         let device = Emulated::default();
         let arena = Bytes(AT + 4 * LEN as u64);
         let mut engine = Box::new(Engine::new(device.clone(), arena, "a bucket").unwrap());
         let coder = engine.coder().unwrap().expect("it has a second queue");
-        let beside = Beside { coder, values: &[Bytes(AT)], inside: false };
+        let beside = Beside { coder, values: &[Bytes(AT)], intra_node: false };
         let exchange = Exchange::beside(Some(beside), t, &specs, true).unwrap();
-        Self::There(exchange, engine, device)
+        Self::Device(exchange, engine, device)
     }
 
     fn exchange(&mut self) -> &mut Exchange {
         match self {
-            Self::Here(exchange) | Self::There(exchange, ..) => exchange,
+            Self::Host(exchange) | Self::Device(exchange, ..) => exchange,
         }
     }
 
     /// Sums by a reduction, where it is taken.
     fn sum(&mut self, reduction: usize, values: &mut [f32]) -> Result<(), TransportError> {
-        if let Self::There(exchange, engine, _) = self
-            && exchange.is_there(0, reduction)
+        if let Self::Device(exchange, engine, _) = self
+            && exchange.sums_on_device(0, reduction)
         {
             engine.upload(AT, bytemuck::cast_slice(values)).unwrap();
             engine.mark(0).unwrap();
@@ -210,7 +210,7 @@ fn one_function_chooses() {
     let panicked = on_ranks(local_on_hosts(&[0, 0, 1, 1], 4), |t| {
         let reductions = [Reduction::of(ONE_BIT)];
         let mut end = End::new(t, &reductions, true);
-        assert!(!end.exchange().is_there(0, 0), "ranks of a host sum first");
+        assert!(!end.exchange().sums_on_device(0, 0), "ranks of a host sum first");
     });
     assert!(panicked.is_empty());
     alike(&[0, 0, 1, 1], vec![Reduction::of(ONE_BIT).with_feedback()], false, |_| true);
@@ -219,7 +219,8 @@ fn one_function_chooses() {
             [CodecKind::TableMean { bits: 2 }, CodecKind::TopK { one_in: 9, momentum: None }];
         let all: Vec<_> = known().into_iter().chain(unknown.map(Reduction::of)).collect();
         let mut end = End::new(t, &all, true);
-        let there: Vec<bool> = (0..all.len()).map(|at| end.exchange().is_there(0, at)).collect();
+        let there: Vec<bool> =
+            (0..all.len()).map(|at| end.exchange().sums_on_device(0, at)).collect();
         let expected = (0..all.len()).map(|at| at < known().len());
         assert!(expected.eq(there.iter().copied()), "{there:?}");
     });
@@ -241,7 +242,7 @@ fn codes_alone_travel() {
         let panicked = on_ranks(local_on_hosts(&[0, 1, 2], 4), move |t| {
             let mut end = End::new(t, &[reduction], true);
             let mut values = input(t.rank(), 0, false);
-            let End::There(_, _, device) = &end else { unreachable!() };
+            let End::Device(_, _, device) = &end else { unreachable!() };
             let beside = device.clone();
             let before = beside.traffic[1].bytes();
             end.sum(0, &mut values).unwrap();
@@ -306,7 +307,7 @@ fn what_a_device_says_is_told() {
     }
     let panicked = on_ranks(local_on_hosts(&[0, 1], 4), |t| {
         let mut end = End::new(t, &[Reduction::of(ONE_BIT)], true);
-        if let (0, End::There(_, _, device)) = (t.rank(), &end) {
+        if let (0, End::Device(_, _, device)) = (t.rank(), &end) {
             *device.fails_after.lock().unwrap() = Some(2);
         }
         let error = end.sum(0, &mut input(t.rank(), 0, false)).unwrap_err();

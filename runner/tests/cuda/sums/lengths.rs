@@ -1,4 +1,4 @@
-//! How long gradients are, found on the device; copies for steps that are undone.
+//! Gradient norms on the device; copies for steps that are undone.
 
 use super::emulated::Emulated;
 use super::training::{On, Run, plan, train};

@@ -4,6 +4,6 @@
 
 mod emulated;
 mod encoded;
-mod inside;
+mod intra_node;
 mod lengths;
 mod training;

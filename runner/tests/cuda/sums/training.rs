@@ -2,7 +2,7 @@
 //! same kernels, so to the bit.
 
 use super::emulated::{Emulated, Reached};
-use super::inside::{in_world, limits};
+use super::intra_node::{in_world, limits};
 use crate::common::draft_of;
 use crate::direct::wires::wired;
 use crate::direct::world::World;
@@ -16,7 +16,7 @@ use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::device::cuda::Engine;
 use pipewright_runner::device::cuda::nccl::{Routes, connect};
-use pipewright_runner::execute::{Injury, Place, Probe, Rank, RunError};
+use pipewright_runner::execute::{InjectedFault, ProgressHook, Rank, RunError, StepPhase};
 use pipewright_runner::transport::local::{LocalTransport, local_on_hosts};
 use pipewright_runner::transport::{Transport, TransportError};
 use std::collections::BTreeMap;
@@ -92,9 +92,9 @@ const BAD: u64 = 1;
 
 struct Bad;
 
-impl Probe for Bad {
-    fn at(&self, place: Place, step: u64) -> Option<Injury> {
-        (place == Place::Forward && step == BAD).then_some(Injury::NotFinite)
+impl ProgressHook for Bad {
+    fn at(&self, place: StepPhase, step: u64) -> Option<InjectedFault> {
+        (place == StepPhase::Forward && step == BAD).then_some(InjectedFault::NotFinite)
     }
 }
 
@@ -154,7 +154,7 @@ impl<'a> Job<'a> {
         let device = Emulated::new(is_alone);
         let mut rank = self.rank(transport, program, &device);
         rank.connect(&self.prediction.groups).unwrap();
-        rank.probe = (self.bad && index == self.plan.ranks() - 1).then_some(&Bad);
+        rank.progress_hook = (self.bad && index == self.plan.ranks() - 1).then_some(&Bad);
         if let Some(state) = self.begin.1.get(index as usize) {
             load(&mut rank, state);
             let step = self.begin.0;
@@ -211,10 +211,10 @@ impl<'a> Job<'a> {
 /// All that a rank has after a step.
 fn state(rank: &mut Rank<LocalTransport>) -> BTreeMap<String, Vec<u32>> {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
-    rank.fetch_lasting();
-    let lasting = rank.lasting();
-    let lasting = lasting.iter().map(|t| (t.name.clone(), bits(rank.values(t))));
-    let mut all: BTreeMap<_, _> = lasting.collect();
+    rank.fetch_persistent_state();
+    let persistent_state = rank.persistent_state();
+    let persistent_state = persistent_state.iter().map(|t| (t.name.clone(), bits(rank.values(t))));
+    let mut all: BTreeMap<_, _> = persistent_state.collect();
     all.extend(rank.carried().into_iter().map(|t| (t.name, bits(&t.values))));
     let gradients = rank.next_gradients().into_iter();
     all.extend(gradients.map(|(name, values)| (format!("{name}@gradient"), bits(&values))));
@@ -225,7 +225,7 @@ fn load(rank: &mut Rank<LocalTransport>, state: &BTreeMap<String, Vec<u32>>) {
     let floats = |bits: &Vec<u32>| bits.iter().map(|bits| f32::from_bits(*bits)).collect();
     let all: BTreeMap<String, Vec<f32>> =
         state.iter().map(|(name, bits)| (name.clone(), floats(bits))).collect();
-    for tensor in rank.lasting() {
+    for tensor in rank.persistent_state() {
         rank.values_mut(&tensor).copy_from_slice(&all[&tensor.name]);
     }
     rank.carry(&all);

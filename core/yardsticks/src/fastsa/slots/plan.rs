@@ -1,4 +1,4 @@
-//! What a move would change: which values live longer or shorter, and where memory changes.
+//! Effects of a move: values that live longer or shorter, and changes of memory.
 
 use super::{Move, NONE, Slots};
 

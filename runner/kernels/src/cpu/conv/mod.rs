@@ -239,10 +239,10 @@ fn turned_weights<'a>(
         return (None, workspace);
     }
     let (turned, rest) = workspace.split_at_mut(weight.len());
-    let shape = (g.out_channels, g.unfolded_rows());
-    let len = shape.0 * shape.1;
+    let (rows, columns) = (g.out_channels, g.unfolded_rows());
+    let len = rows * columns;
     for (weight, turned) in weight.chunks_exact(len).zip(turned.chunks_exact_mut(len)) {
-        transpose(call.threads, weight, shape, turned, false);
+        transpose(call.threads, weight, rows, columns, turned, false);
     }
     (Some(turned), rest)
 }
@@ -284,7 +284,7 @@ fn add_products(
             }
         }
         if turned {
-            transpose(call.threads, sums, (shape.1, shape.0), gradient, true);
+            transpose(call.threads, sums, shape.1, shape.0, gradient, true);
         }
     }
 }

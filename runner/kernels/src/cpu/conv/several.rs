@@ -50,7 +50,8 @@ impl<'a> Several<'a> {
     fn unfold(
         &self,
         x: &[f32],
-        (first, count): (usize, usize),
+        first: usize,
+        count: usize,
         group: usize,
         images: &mut [f32],
         threads: usize,
@@ -98,7 +99,7 @@ impl<'a> Several<'a> {
             let count = y.len() / sample_len;
             let shape = (g.out_channels, count * g.positions());
             for group in 0..g.groups {
-                self.unfold(x, (item * self.together, count), group, images, threads);
+                self.unfold(x, item * self.together, count, group, images, threads);
                 let image = Matrix::new(images, (g.unfolded_rows(), shape.1), shape.1);
                 let out = MatrixMut::new(&mut *outputs, shape, shape.1);
                 matmul(out, group_weight(g, weight, group), image, Product::Overwrite, threads);
@@ -119,7 +120,8 @@ impl<'a> Several<'a> {
     fn gather(
         &self,
         y: &[f32],
-        (first, count): (usize, usize),
+        first: usize,
+        count: usize,
         group: usize,
         outputs: &mut [f32],
         threads: usize,
@@ -155,18 +157,18 @@ impl<'a> Several<'a> {
                 }
             }
             for group in 0..g.groups {
-                let samples = (item * self.together, count);
+                let first = item * self.together;
                 let rows = g.unfolded_rows();
                 let weight = group_weight(g, weight, group);
                 if let Some(places) = &self.places {
                     // The other way round, `yᵀ W`: then it is not the weight that is packed.
-                    self.gather_turned(y, samples, group, outputs, threads);
+                    self.gather_turned(y, first, count, group, outputs, threads);
                     let out = Matrix::new(outputs, (columns, g.out_channels), g.out_channels);
                     let image = MatrixMut::new(&mut *images, (columns, rows), rows);
                     matmul(image, out, weight, Product::Overwrite, threads);
                     self.fold_turned(images, places, group, x, threads);
                 } else {
-                    self.gather(y, samples, group, outputs, threads);
+                    self.gather(y, first, count, group, outputs, threads);
                     let out = Matrix::new(outputs, (g.out_channels, columns), columns);
                     let image = MatrixMut::new(&mut *images, (rows, columns), columns);
                     matmul(image, weight.transposed(), out, Product::Overwrite, threads);
@@ -193,7 +195,8 @@ impl<'a> Several<'a> {
     fn gather_turned(
         &self,
         y: &[f32],
-        (first, count): (usize, usize),
+        first: usize,
+        count: usize,
         group: usize,
         outputs: &mut [f32],
         threads: usize,
@@ -204,8 +207,7 @@ impl<'a> Several<'a> {
         let threads = chunks::worth(threads, outputs.len());
         chunks::for_each(threads, outputs, len, |sample, to| {
             let from = self.output_plane(first + sample, group, 0);
-            let shape = (g.out_channels, g.positions());
-            transpose(1, &y[from..][..len], shape, to, false);
+            transpose(1, &y[from..][..len], g.out_channels, g.positions(), to, false);
         });
     }
 
@@ -243,8 +245,8 @@ impl<'a> Several<'a> {
             let count = self.together.min(samples - first);
             let columns = count * g.positions();
             for group in 0..g.groups {
-                self.unfold(x, (first, count), group, images, self.call.threads);
-                self.gather(y, (first, count), group, outputs, self.call.threads);
+                self.unfold(x, first, count, group, images, self.call.threads);
+                self.gather(y, first, count, group, outputs, self.call.threads);
                 let image = Matrix::new(images, (shape.1, columns), columns);
                 let out = Matrix::new(outputs, (shape.0, columns), columns);
                 let gradient = &mut gradient[group * shape.0 * shape.1..][..shape.0 * shape.1];

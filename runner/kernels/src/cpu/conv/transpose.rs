@@ -11,7 +11,8 @@ const SQUARE: usize = 32;
 pub fn transpose(
     threads: usize,
     from: &[f32],
-    (rows, columns): (usize, usize),
+    rows: usize,
+    columns: usize,
     to: &mut [f32],
     add: bool,
 ) {
@@ -39,8 +40,8 @@ mod tests {
         for (rows, columns) in [(1, 1), (33, 70), (5, 200), (64, 32)] {
             let from: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
             let mut to = vec![1.0; rows * columns];
-            transpose(1, &from, (rows, columns), &mut to, true);
-            transpose(1, &to.clone(), (columns, rows), &mut to, false);
+            transpose(1, &from, rows, columns, &mut to, true);
+            transpose(1, &to.clone(), columns, rows, &mut to, false);
             let expected: Vec<f32> = from.iter().map(|x| x + 1.0).collect();
             assert_eq!(to, expected, "{rows} x {columns}");
         }

@@ -32,8 +32,8 @@ pub fn unfold(
             let first = (inside.start + kr * g.dilation[0] - g.padding[0]) * g.size[1];
             let line =
                 &mut line[(inside.start - rows.start) * g.out[1]..][..inside.len() * g.out[1]];
-            let shift = (kc * g.dilation[1], g.padding[1]);
-            return shifted(line, &plane[first..], (g.out[1], across), shift);
+            let (right, left) = (kc * g.dilation[1], g.padding[1]);
+            return shifted(line, &plane[first..], g.out[1], across, right, left);
         }
         for r in inside {
             let out = &mut line[(r - rows.start) * g.out[1]..][..g.out[1]];
@@ -61,8 +61,10 @@ pub fn unfold(
 fn shifted(
     line: &mut [f32],
     x: &[f32],
-    (width, across): (usize, Range<usize>),
-    (right, left): (usize, usize),
+    width: usize,
+    across: Range<usize>,
+    right: usize,
+    left: usize,
 ) {
     let len = line.len();
     let to = &mut line[left.saturating_sub(right).min(len)..];

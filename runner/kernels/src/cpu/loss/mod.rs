@@ -23,7 +23,8 @@ type Tally = (f64, u32);
 /// whatever the number of threads.
 fn tally(
     threads: usize,
-    (saved, width): (&mut [f32], usize),
+    saved: &mut [f32],
+    width: usize,
     row: impl Fn(usize, &mut [f32]) -> Tally + Sync,
 ) -> Tally {
     let rows = (saved.len() / width).div_ceil(PARTS).max(1);

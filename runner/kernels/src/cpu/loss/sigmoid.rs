@@ -20,7 +20,7 @@ pub fn forward(call: &Call, operands: Operands) {
     let [loss, probabilities] = operands.writes else {
         unreachable!("a loss writes itself and the probabilities");
     };
-    let (sum, correct) = tally(call.threads, (probabilities, elements), |sample, probabilities| {
+    let (sum, correct) = tally(call.threads, probabilities, elements, |sample, probabilities| {
         let part = sample * elements..(sample + 1) * elements;
         let (mut sum, mut correct) = (0.0f64, 0);
         let pairs = logits[part.clone()].iter().zip(&targets[part]);

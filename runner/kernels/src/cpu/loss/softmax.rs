@@ -22,7 +22,7 @@ pub fn forward(call: &Call, smoothing: f32, operands: Operands) {
         unreachable!("a loss writes itself and the probabilities");
     };
     let smoothing = f64::from(smoothing);
-    let (sum, correct) = tally(call.threads, (probabilities, classes), |row, probabilities| {
+    let (sum, correct) = tally(call.threads, probabilities, classes, |row, probabilities| {
         let logits = &logits[row * classes..][..classes];
         let (prediction, max, total) = softmax(logits, probabilities);
         let target = targets[row];

@@ -8,7 +8,9 @@ use crate::{Parameter, Update};
 /// with decay, a parameter that is all zero or has no gradient: its ratio of lengths says nothing.
 pub(super) fn step(
     update: &Update,
-    (momentum, weight_decay, trust): (f32, f32, f32),
+    momentum: f32,
+    weight_decay: f32,
+    trust: f32,
     parameter: &Parameter,
 ) -> Step {
     if parameter.axes <= 1 {

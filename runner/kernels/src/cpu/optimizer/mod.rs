@@ -31,7 +31,7 @@ impl Rule {
                 step.update(update, parameter);
             }
             Optimizer::Lars { momentum, weight_decay, trust, .. } => {
-                lars::step(update, (momentum, weight_decay, trust), &parameter)
+                lars::step(update, momentum, weight_decay, trust, &parameter)
                     .update(update, parameter);
             }
             Optimizer::Adam { eps, .. } | Optimizer::AdamW { eps, .. } => {

@@ -1,4 +1,4 @@
-//! What cuDNN takes for a shape.
+//! Choice of cuDNN's algorithm for a shape.
 
 use super::Key;
 use super::description::{Answer, Description, pick};
@@ -68,10 +68,7 @@ fn image(
 }
 
 /// Tells the library of a convolution.
-pub fn describe(
-    of: &Description,
-    (storage, tf32): (Storage, bool),
-) -> Result<Descriptors, CudnnError> {
+pub fn describe(of: &Description, storage: Storage, tf32: bool) -> Result<Descriptors, CudnnError> {
     let kind = kind(storage);
     let (x, y) = (image(of.x, kind)?, image(of.y, kind)?);
     let weight = result::create_filter_descriptor()?;
@@ -261,7 +258,7 @@ pub fn choose(
     most: u64,
 ) -> Result<Option<Chosen>, CudnnError> {
     let Some(description) = Description::of(&key.shape) else { return Ok(None) };
-    let of = describe(&description, (key.storage, key.tf32))?;
+    let of = describe(&description, key.storage, key.tf32)?;
     let answers = match answers(handle, key.pass, of) {
         Err(error) if super::is_unsupported(error) => return Ok(None),
         answers => answers?,

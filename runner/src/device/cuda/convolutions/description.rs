@@ -261,7 +261,7 @@ mod tests {
         for (op, image) in cases {
             for storage in [Storage::F32, Storage::Bf16, Storage::F16] {
                 let expected = description(&op, image, 7);
-                let of = describe(&expected, (storage, false)).unwrap();
+                let of = describe(&expected, storage, false).unwrap();
                 let [mut n, mut c, mut h, mut w] = [0; 4];
                 // SAFETY: descriptions live; it writes four numbers.
                 let said = unsafe {

@@ -1,4 +1,4 @@
-//! What is asked of all gradients of a rank together, and copies for steps that are undone.
+//! Reductions over all gradients of a rank, and copies for steps that are undone.
 
 use super::Engine;
 use crate::device::DeviceError;

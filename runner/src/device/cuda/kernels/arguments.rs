@@ -1,4 +1,4 @@
-//! What kernels are given: structs that exist once, here, and of which C declarations are made.
+//! Kernel arguments: structs that exist once, here; C declarations are made of them.
 
 use super::DevicePtr;
 

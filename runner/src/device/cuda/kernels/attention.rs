@@ -87,7 +87,9 @@ fn parts(args: &Attention, of: &[DevicePtr], bytes: u64) -> [DevicePtr; 3] {
 fn tiles(
     plan: &mut Plan,
     name: &str,
-    (length, heads, items): (u32, u32, u64),
+    length: u32,
+    heads: u32,
+    items: u64,
     memory: impl Fn(u32) -> u32,
     args: Attention,
 ) {
@@ -132,7 +134,7 @@ pub fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let args = Attention { q, k, v, y: buffers.writes[0], saved: buffers.writes[1], ..args };
     let (d, e) = (args.d, args.e);
     let memory = |rows| (rows + TILE) * (d + 1) + TILE * (e + 1) + rows * (TILE + 1);
-    tiles(plan, "attention", (args.n, args.heads, items), memory, args);
+    tiles(plan, "attention", args.n, args.heads, items, memory, args);
 }
 
 pub fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
@@ -153,11 +155,11 @@ pub fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (d, e) = (args.d, args.e);
     if call.wanted & 1 != 0 {
         let memory = |rows| (rows + TILE) * (d + e + 2) + rows * (TILE + 1);
-        tiles(plan, "attention_queries", (args.n, args.heads, items), memory, args);
+        tiles(plan, "attention_queries", args.n, args.heads, items, memory, args);
     }
     if inputs.len() == 1 || call.wanted & 6 != 0 {
         let memory = |rows| (rows + TILE) * (d + e + 2) + 2 * TILE + 2 * rows * (TILE + 1);
         let heads = args.heads / args.heads_together;
-        tiles(plan, "attention_keys", (args.s, heads, items), memory, args);
+        tiles(plan, "attention_keys", args.s, heads, items, memory, args);
     }
 }

@@ -155,7 +155,7 @@ pub fn tensor_squares(tables: &Tables, scratch: DevicePtr, totals: DevicePtr) ->
 }
 
 /// LARS's rates, of what [`chunk_squares`] left in scratch.
-pub fn local_rates(tables: &Tables, scratch: DevicePtr, (trust, decay): (f32, f32)) -> Launch {
+pub fn local_rates(tables: &Tables, scratch: DevicePtr, trust: f32, decay: f32) -> Launch {
     let args = Squares { trust, decay, ..sums(tables, scratch) };
     Launch::blocks(Source::Optimizer, "local_rates".into(), tables.tensor_count.into(), &args)
 }

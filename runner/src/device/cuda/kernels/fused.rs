@@ -1,4 +1,4 @@
-//! What a chain of computations becomes.
+//! Kernels of fused groups.
 //!
 //! | chain | kernels |
 //! |---|---|
@@ -10,7 +10,7 @@
 
 use super::channels::{self, Incoming};
 use super::{Buffers, DevicePtr, Plan, Storage, Tail, Then, elementwise, rows, steps};
-use crate::device::Part;
+use crate::device::FusedKind;
 use pipewright_core::plan::Precision;
 use pipewright_kernels::Call;
 use smallvec::SmallVec;
@@ -44,32 +44,38 @@ impl Computed<'_> {
 pub fn fused(chain: &[Computed], storage: Storage) -> Plan {
     let first = &chain[0];
     let tf32 = first.call.precision == Precision::Tf32;
-    let mut plan = Plan::new((storage, tf32), first.buffers.scratch);
+    let mut plan = Plan::new(storage, tf32, first.buffers.scratch);
     let part = |link: &Computed| {
-        Part::of_call(link.call, link.buffers.reads.len()).expect("a chain's computation")
+        FusedKind::of_call(link.call, link.buffers.reads.len()).expect("a chain's computation")
     };
-    let parts: SmallVec<[Part; 4]> = chain.iter().map(part).collect();
+    let parts: SmallVec<[FusedKind; 4]> = chain.iter().map(part).collect();
     match (&parts[..], chain) {
-        ([Part::NormChannels, ..], [_, rest @ ..]) => {
+        ([FusedKind::NormChannels, ..], [_, rest @ ..]) => {
             let (tail, out) = tail(first, &parts[1..], rest);
             let writes = [out, first.buffers.writes[1]];
             let buffers = Buffers { writes: &writes, ..first.buffers };
             channels::batch_norm(first.call, &buffers, tail, &mut plan);
         }
-        ([Part::Add, Part::NormRows], [_, norm]) => {
+        ([FusedKind::Add, FusedKind::NormRows], [_, norm]) => {
             let [a, b] = *first.buffers.reads else { unreachable!("two tensors are added") };
             rows::norm(norm.call, &norm.buffers, [a, b], &mut plan);
         }
-        ([Part::Add | Part::SumGradients(_), Part::Relu | Part::ReluGradient], [_, rest @ ..]) => {
+        (
+            [
+                FusedKind::Add | FusedKind::SumGradients(_),
+                FusedKind::Relu | FusedKind::ReluGradient,
+            ],
+            [_, rest @ ..],
+        ) => {
             let (tail, out) = tail(first, &parts[1..], rest);
             elementwise::sum_and(first.call, first.buffers.reads, out, tail, &mut plan);
         }
-        ([Part::PoolGradient, ..], [_, rest @ ..]) => {
+        ([FusedKind::PoolGradient, ..], [_, rest @ ..]) => {
             let (tail, out) = tail(first, &parts[1..], rest);
             let buffers = Buffers { writes: &[out], ..first.buffers };
             channels::pool_gradient(first.call, &buffers, tail, &mut plan);
         }
-        ([Part::RowsGradient, between @ .., Part::SumGradients(_)], [_, .., sum]) => {
+        ([FusedKind::RowsGradient, between @ .., FusedKind::SumGradients(_)], [_, .., sum]) => {
             if !between.is_empty() {
                 plan = steps(chain[1].call, &chain[1].buffers, storage);
             }
@@ -83,14 +89,14 @@ pub fn fused(chain: &[Computed], storage: Storage) -> Plan {
 }
 
 /// A gradient of channels with what comes before and behind it.
-fn norm_gradient(parts: &[Part], chain: &[Computed], plan: &mut Plan) {
-    let at = parts.iter().position(|part| *part == Part::NormGradient).expect("a known chain");
+fn norm_gradient(parts: &[FusedKind], chain: &[Computed], plan: &mut Plan) {
+    let at = parts.iter().position(|part| *part == FusedKind::NormGradient).expect("a known chain");
     let (norm, weights) = (&chain[at], chain.get(at + 1));
     let reads = chain[0].buffers.reads;
     let (terms, tail) = match parts[..at] {
         [] => (&[][..], Tail::default()),
-        [Part::SumGradients(_)] => (reads, Tail::default()),
-        [Part::SumGradients(_), _] => (reads, tail(&chain[0], &parts[1..at], &chain[1..at]).0),
+        [FusedKind::SumGradients(_)] => (reads, Tail::default()),
+        [FusedKind::SumGradients(_), _] => (reads, tail(&chain[0], &parts[1..at], &chain[1..at]).0),
         // A ReLU's: y, and what comes.
         _ => {
             let mask = Tail { other: reads[0], does: 1 << Then::Mask as u32, ..Tail::default() };
@@ -103,14 +109,14 @@ fn norm_gradient(parts: &[Part], chain: &[Computed], plan: &mut Plan) {
 }
 
 /// What the links behind `first` do with its value, and where that is then.
-fn tail(first: &Computed, parts: &[Part], rest: &[Computed]) -> (Tail, DevicePtr) {
+fn tail(first: &Computed, parts: &[FusedKind], rest: &[Computed]) -> (Tail, DevicePtr) {
     let mut tail = Tail { own: first.own(), ..Tail::default() };
     let mut value = first.value();
     for (place, (part, link)) in parts.iter().zip(rest).enumerate() {
         let reads = link.buffers.reads;
         match part {
-            Part::Relu => tail.does |= 1 << Then::Relu as u32,
-            Part::ReluGradient => {
+            FusedKind::Relu => tail.does |= 1 << Then::Relu as u32,
+            FusedKind::ReluGradient => {
                 tail.other = reads[0];
                 tail.does |= 1 << Then::Mask as u32;
             }

@@ -1,4 +1,4 @@
-//! What is walked along axes: what broadcasts, what moves, what is summed, and tables of vectors.
+//! Kernels along axes: broadcasts, moves, sums, and tables of vectors.
 
 use super::axes::{Axes, elements, strides};
 use super::elementwise::{Wanted, fill, sum_of};

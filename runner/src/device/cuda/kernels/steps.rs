@@ -3,7 +3,7 @@
 use super::channels::Incoming;
 use super::{
     Arguments, Broadcast, Combine, ConvolutionStep, DevicePtr, Launch, Product, Source, Storage,
-    Tail, attention, axes, channels, convolution, eight, elementwise, layout, rows,
+    Tail, attention, axes, channels, convolution, elementwise, fp8, layout, rows,
 };
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Interpolation, Op};
@@ -52,13 +52,13 @@ pub struct ProductStep {
     /// Whether f32 factors may be rounded to TF32. Our own kernel does not.
     pub tf32: bool,
     /// Where both factors are codes of eight bits, and the result is of bf16 or f32.
-    pub eight: Option<eight::Factors>,
+    pub fp8: Option<fp8::Factors>,
 }
 
 impl ProductStep {
     /// Of factors in eight bits the same product in bf16, and what has to be launched before it.
     pub fn in_bf16(&self) -> Option<([Launch; 2], Self)> {
-        self.eight.as_ref().map(|factors| eight::widened(self, factors))
+        self.fp8.as_ref().map(|factors| fp8::widened(self, factors))
     }
 
     /// The product by our own kernel, a bias by another.
@@ -110,7 +110,7 @@ pub struct Plan {
 
 impl Plan {
     /// No step so far; scratch is at `base`.
-    pub(super) fn new((storage, tf32): (Storage, bool), base: DevicePtr) -> Self {
+    pub(super) fn new(storage: Storage, tf32: bool, base: DevicePtr) -> Self {
         Self { steps: vec![], scratch: 0, storage, tf32, base }
     }
 
@@ -156,18 +156,19 @@ impl Plan {
     }
 
     pub(super) fn product(&mut self, args: Product, to_f32: bool) {
-        self.multiply(args, (DevicePtr::NULL, to_f32), None);
+        self.multiply(args, DevicePtr::NULL, to_f32, None);
     }
 
     /// A product with a bias, or none, of factors in the storage type or in eight bits.
     pub(super) fn multiply(
         &mut self,
         args: Product,
-        (bias, to_f32): (DevicePtr, bool),
-        eight: Option<eight::Factors>,
+        bias: DevicePtr,
+        to_f32: bool,
+        fp8: Option<fp8::Factors>,
     ) {
         let tf32 = self.tf32;
-        self.steps.push(Step::Product(ProductStep { args, to_f32, bias, tf32, eight }));
+        self.steps.push(Step::Product(ProductStep { args, to_f32, bias, tf32, fp8 }));
     }
 
     /// Scratch of so many bytes from the beginning on: valid until the next computation.
@@ -191,7 +192,7 @@ pub fn missing(call: &Call) -> Option<String> {
 /// On a computation that autodiff never makes, as the processor's `launch`.
 pub fn steps(call: &Call, buffers: &Buffers, storage: Storage) -> Plan {
     let tf32 = call.precision == Precision::Tf32;
-    let mut plan = Plan::new((storage, tf32), buffers.scratch);
+    let mut plan = Plan::new(storage, tf32, buffers.scratch);
     match call.kind {
         ComputationKind::Forward => forward(call, buffers, &mut plan),
         ComputationKind::InputGradient => input_gradient(call, buffers, &mut plan),

@@ -273,8 +273,10 @@ impl Cuda {
     /// A call that moves bytes.
     fn move_bytes(
         &self,
-        (what, call): (&str, Peer),
-        (Comm(comm), peer): (Comm, u32),
+        what: &str,
+        call: Peer,
+        Comm(comm): Comm,
+        peer: u32,
         region: Region,
         stream: Stream,
     ) -> Result<(), Broken> {
@@ -372,11 +374,11 @@ impl Wires for Cuda {
     }
 
     fn send(&mut self, comm: Comm, to: u32, region: Region, on: Stream) -> Result<(), Broken> {
-        self.move_bytes(("send", self.api.send), (comm, to), region, on)
+        self.move_bytes("send", self.api.send, comm, to, region, on)
     }
 
     fn receive(&mut self, comm: Comm, from: u32, region: Region, on: Stream) -> Result<(), Broken> {
-        self.move_bytes(("receive", self.api.receive), (comm, from), region, on)
+        self.move_bytes("receive", self.api.receive, comm, from, region, on)
     }
 
     fn join(
@@ -389,19 +391,19 @@ impl Wires for Cuda {
         self.call((comm, 0), call, region, on)
     }
 
-    /// As one call of NCCL's: all rails travel at the same time.
-    fn join_rails(
+    /// As one call of NCCL's: all shards travel at the same time.
+    fn join_shards(
         &mut self,
         comm: Comm,
         call: Collective,
-        rails: &[Region],
+        shards: &[Region],
         on: Stream,
     ) -> Result<(), Broken> {
         // SAFETY: the group ends below, whatever is said in between.
         let said = unsafe { (self.api.group_start)() };
         self.api.told("begin a group", comm.0, said)?;
-        let some = (0..).zip(rails).filter(|(_, rail)| rail.bytes.0 > 0);
-        let mut each = some.map(|(root, rail)| self.call((comm, root), call, *rail, on));
+        let some = (0..).zip(shards).filter(|(_, shard)| shard.bytes.0 > 0);
+        let mut each = some.map(|(root, shard)| self.call((comm, root), call, *shard, on));
         let called = each.find(Result::is_err).unwrap_or(Ok(()));
         // SAFETY: as above.
         let said = unsafe { (self.api.group_end)() };

@@ -1,4 +1,4 @@
-//! Whether all ranks can take part, and how they find each other.
+//! Rendezvous for NCCL: the check that all ranks can take part, and the exchange of unique ids.
 
 use super::abort::Limits;
 use super::library::Api;
@@ -125,8 +125,7 @@ pub fn connect<W: Wires, T: Transport + ?Sized>(
     let rank = transport.rank();
     let ids = ids(&mut wires, transport, routes)?;
     let connected = ids.and_then(|ids| {
-        let place = (rank, routes.micro_batches);
-        let mut nccl = Nccl::new(wires, place, given_up, limits)?;
+        let mut nccl = Nccl::new(wires, rank, routes.micro_batches, given_up, limits)?;
         let mine = routes.lines.iter().zip(&ids).filter(|(l, _)| l.ranks().contains(&rank));
         for (line, id) in mine {
             nccl.add(line, id)?;

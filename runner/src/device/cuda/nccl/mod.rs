@@ -51,7 +51,7 @@ pub struct Nccl<W: Wires> {
     /// By group.
     groups: BTreeMap<usize, usize>,
     /// By group: where a host adds up, and where it hands out.
-    insides: BTreeMap<(usize, bool), usize>,
+    intra_node_lines: BTreeMap<(usize, bool), usize>,
     /// By handle of sends and by slot of collective calls.
     left: Vec<Option<Event>>,
     joined: Vec<Option<Event>>,
@@ -77,7 +77,8 @@ impl<W: Wires> Nccl<W> {
     /// Without lines.
     fn new(
         mut wires: W,
-        (rank, micro_batches): (u32, u32),
+        rank: u32,
+        micro_batches: u32,
         given_up: GivenUp,
         limits: Limits,
     ) -> Result<Self, TransportError> {
@@ -93,7 +94,7 @@ impl<W: Wires> Nccl<W> {
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
             groups: BTreeMap::new(),
-            insides: BTreeMap::new(),
+            intra_node_lines: BTreeMap::new(),
             left: vec![],
             joined: vec![],
             marks,
@@ -108,7 +109,7 @@ impl<W: Wires> Nccl<W> {
     fn add(&mut self, line: &Line, id: &Id) -> Result<(), TransportError> {
         let ranks = line.ranks();
         let place = ranks.iter().position(|rank| *rank == self.rank).expect("one of its ranks");
-        let made = self.make(line, id, (place as u32, ranks.len() as u32));
+        let made = self.make(line, id, place as u32, ranks.len() as u32);
         made.map_err(|broken| self.give_up(error(line.label(self.rank), broken)))?;
         let at = self.lines.len() - 1;
         let limit = Some(Instant::now() + self.limits.connect);
@@ -126,10 +127,10 @@ impl<W: Wires> Nccl<W> {
                 self.receives.insert((from, edge), at);
                 self.start(at, |wires, comm, stream| wires.receive(comm, 0, first, stream), limit)?;
             }
-            Line::Group { .. } | Line::Inside { .. } => {
+            Line::Group { .. } | Line::IntraNode { .. } => {
                 match *line {
-                    Line::Inside { group, hands_out, .. } => {
-                        self.insides.insert((group, hands_out), at)
+                    Line::IntraNode { group, hands_out, .. } => {
+                        self.intra_node_lines.insert((group, hands_out), at)
                     }
                     Line::Group { group, .. } => self.groups.insert(group, at),
                     Line::Edge { .. } => unreachable!("seen above"),
@@ -142,7 +143,7 @@ impl<W: Wires> Nccl<W> {
         self.until(at, limit, |wires| wires.is_idle(stream))
     }
 
-    fn make(&mut self, line: &Line, id: &Id, (rank, ranks): (u32, u32)) -> Result<(), Broken> {
+    fn make(&mut self, line: &Line, id: &Id, rank: u32, ranks: u32) -> Result<(), Broken> {
         let wires = &mut self.wires;
         let (stream, before, after) = (wires.stream()?, wires.event()?, wires.event()?);
         let comm = wires.begin(id, rank, ranks)?;
@@ -235,14 +236,15 @@ impl<W: Wires> Nccl<W> {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Starts a call on rails, on the line of a host's part.
-    fn join_rails(
+    /// Starts a call on shards, on the line of a host's part.
+    fn join_shards(
         &mut self,
-        (at, slot): (usize, usize),
+        at: usize,
+        slot: usize,
         call: Collective,
-        rails: &[Region],
+        shards: &[Region],
     ) -> Result<(), TransportError> {
-        self.start(at, |wires, comm, stream| wires.join_rails(comm, call, rails, stream), None)?;
+        self.start(at, |wires, comm, stream| wires.join_shards(comm, call, shards, stream), None)?;
         let (event, stream) = (self.event(at, slot, true)?, self.lines[at].stream);
         let recorded = self.wires.record(event, stream);
         self.told(at, recorded)
@@ -355,18 +357,18 @@ impl<W: Wires> Fabric for Nccl<W> {
         self.computes_after(self.joined.get(slot).copied().flatten())
     }
 
-    fn reduce_inside(
+    fn reduce_intra_node(
         &mut self,
         group: usize,
-        rails: &[Region],
+        shards: &[Region],
         slot: usize,
         mark: usize,
     ) -> Result<(), TransportError> {
         self.is_well()?;
-        let at = self.insides.get(&(group, false)).copied();
+        let at = self.intra_node_lines.get(&(group, false)).copied();
         if let Some(at) = at {
             self.after_computing(at)?;
-            self.join_rails((at, slot), Collective::Reduce, rails)?;
+            self.join_shards(at, slot, Collective::Reduce, shards)?;
         }
         // Who is alone on its host has the host's sums.
         let stream = at.map_or(Stream::COMPUTES, |at| self.lines[at].stream);
@@ -374,21 +376,21 @@ impl<W: Wires> Fabric for Nccl<W> {
         self.told(at.unwrap_or(usize::MAX), marked)
     }
 
-    fn broadcast_inside(
+    fn broadcast_intra_node(
         &mut self,
         group: usize,
-        rails: &[Region],
+        shards: &[Region],
         slot: usize,
     ) -> Result<(), TransportError> {
         self.is_well()?;
-        let Some(at) = self.insides.get(&(group, true)).copied() else { return Ok(()) };
-        // The codecs have done their part, as the caller has seen. Other owners' rails, which are
+        let Some(at) = self.intra_node_lines.get(&(group, true)).copied() else { return Ok(()) };
+        // The codecs have done their part, as the caller has seen. Other owners' shards, which are
         // written over now, may still be on their way to them; not so those of sums that began later,
         // for which others may wait until they have what is handed out here.
         let added_up = self.event(at, slot, true)?;
         let waits = self.wires.wait(added_up, self.lines[at].stream);
         self.told(at, waits)?;
-        self.join_rails((at, slot), Collective::Broadcast, rails)
+        self.join_shards(at, slot, Collective::Broadcast, shards)
     }
 
     fn wait_until(

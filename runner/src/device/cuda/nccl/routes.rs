@@ -1,4 +1,4 @@
-//! Who sends to whom, and who sums together: a communicator each.
+//! Communicators of a plan: one for each pair of ranks that send, and for each group that sums.
 //!
 //! NCCL has no tags: what two ranks send each other in a communicator arrives in the order in which it was
 //! sent, and a call that waits for its peer holds up those behind it. So every edge of the plan has a
@@ -37,7 +37,7 @@ pub enum Line {
         ranks: Vec<u32>,
     },
     /// The part of a host in the encoded sums of a group.
-    Inside {
+    IntraNode {
         /// The group's number.
         group: usize,
         /// The host's ranks of it.
@@ -52,7 +52,7 @@ impl Line {
     pub fn ranks(&self) -> Vec<u32> {
         match self {
             Self::Edge { from, to, .. } => vec![*from, *to],
-            Self::Group { ranks, .. } | Self::Inside { ranks, .. } => ranks.clone(),
+            Self::Group { ranks, .. } | Self::IntraNode { ranks, .. } => ranks.clone(),
         }
     }
 
@@ -63,7 +63,7 @@ impl Line {
                 format!("rank {by}, messages of edge {edge} from rank {from} to rank {to}")
             }
             Self::Group { ranks, .. } => format!("rank {by}, sums of ranks {ranks:?}"),
-            Self::Inside { ranks, .. } => {
+            Self::IntraNode { ranks, .. } => {
                 format!("rank {by}, sums of ranks {ranks:?} inside of their host")
             }
         }
@@ -124,13 +124,13 @@ impl Routes {
             ranks: ranks.iter().map(|rank| rank.0).collect(),
         });
         let lines = (0..data_parallel.replicas).flat_map(of_replica).chain(groups);
-        let lines = lines.chain(insides(plan, prediction, hosts));
+        let lines = lines.chain(intra_node_lines(plan, prediction, hosts));
         Ok(Self { lines: lines.filter(|line| line.ranks().len() > 1).collect(), micro_batches: m })
     }
 }
 
 /// The parts of hosts in all groups that sum encoded gradients.
-fn insides(plan: &Plan, prediction: &Prediction, hosts: &[u32]) -> Vec<Line> {
+fn intra_node_lines(plan: &Plan, prediction: &Prediction, hosts: &[u32]) -> Vec<Line> {
     let communication = &plan.communication;
     if !communication.hierarchical || !communication.encodes() {
         return vec![];
@@ -143,10 +143,10 @@ fn insides(plan: &Plan, prediction: &Prediction, hosts: &[u32]) -> Vec<Line> {
         let members: Vec<u32> = prediction.groups[group].iter().map(|rank| rank.0).collect();
         for &rank in &members {
             let host = |rank: u32| hosts[rank as usize];
-            let inside = Share::hierarchical(&members, &[], rank, host).inside;
-            let Some(ranks) = inside.map(|inside| inside.ranks) else { continue };
+            let intra_node = Share::hierarchical(&members, &[], rank, host).intra_node;
+            let Some(ranks) = intra_node.map(|intra_node| intra_node.ranks) else { continue };
             if ranks[0] == rank {
-                let line = |hands_out| Line::Inside { group, ranks: ranks.clone(), hands_out };
+                let line = |hands_out| Line::IntraNode { group, ranks: ranks.clone(), hands_out };
                 lines.extend([false, true].map(line));
             }
         }

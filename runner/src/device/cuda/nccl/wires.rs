@@ -1,5 +1,4 @@
-//! What communicators, streams and events are asked for: by NCCL and the driver, or by what tests have in
-//! their place.
+//! Communicators, streams and events behind one trait: NCCL and the driver, or their stand-in in tests.
 
 use crate::transport::Collective;
 use pipewright_core::plan::Region;
@@ -93,11 +92,11 @@ pub trait Wires: Send {
     ) -> Result<(), Broken>;
 
     /// A collective call on several regions at once; of each, the number with its place is the root.
-    fn join_rails(
+    fn join_shards(
         &mut self,
         comm: Self::Comm,
         call: Collective,
-        rails: &[Region],
+        shards: &[Region],
         stream: Stream,
     ) -> Result<(), Broken>;
 

@@ -273,7 +273,7 @@ mod tests {
                 a_strides, b_strides, c_strides, a_batch, b_batch, c_batch,
             };
             let bias = DevicePtr(u64::from(bias));
-            let product = ProductStep { args, to_f32: false, bias, tf32: false, eight: None };
+            let product = ProductStep { args, to_f32: false, bias, tf32: false, fp8: None };
             let Some(shape) = Shape::of(&product) else {
                 prop_assert!(bias.0 != 0 && across[2], "only biases along the other axis");
                 return Ok(());

@@ -25,7 +25,8 @@ impl EtcdLease {
     pub(super) fn start(
         runtime: &Handle,
         client: Client,
-        (key, id): (String, i64),
+        key: String,
+        id: i64,
         time_to_live: Duration,
     ) -> Self {
         let held = Arc::new(AtomicU8::new(Held::Yes as u8));

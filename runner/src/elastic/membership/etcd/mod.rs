@@ -120,7 +120,8 @@ impl EtcdMembership {
         let lease = EtcdLease::start(
             self.runtime.handle(),
             self.client.clone(),
-            (key, id),
+            key,
+            id,
             self.time_to_live,
         );
         let done = done?;

@@ -1,4 +1,4 @@
-//! What the coordinator knows. No clock, no thread: who calls says what happened.
+//! The coordinator's state. No clock, no thread: callers say what happened.
 
 use crate::elastic::membership::{MembershipError, News, Node, check_name};
 use std::collections::BTreeMap;

@@ -197,7 +197,7 @@ impl ConvolutionStep {
 
     /// The convolution by our own kernels and products.
     pub fn steps(&self, storage: Storage) -> Vec<Step> {
-        let mut plan = Plan::new((storage, self.tf32), self.scratch);
+        let mut plan = Plan::new(storage, self.tf32, self.scratch);
         match self.pass {
             _ if self.shape.is_depthwise() => self.depthwise(&mut plan),
             ConvolutionPass::Forward => self.forward(&mut plan),
@@ -403,14 +403,14 @@ impl ConvolutionStep {
             let [x, y] = self.places(part, bytes);
             let depth = part.samples * positions;
             let columns = if self.shape.is_pointwise() {
-                side_by_side((x, of_x), self.scratch, part, [rows, positions], plan)
+                side_by_side(x, of_x, self.scratch, part, [rows, positions], plan)
             } else {
                 let args = self.columns(x, self.scratch, part, [depth, positions]);
                 plan.over(Source::Layout, "unfold", rows * depth, args);
                 self.scratch
             };
             let beside = self.scratch.after(unfolded);
-            let y = side_by_side((y, of_y), beside, part, [outputs, positions], plan);
+            let y = side_by_side(y, of_y, beside, part, [outputs, positions], plan);
             let (y, columns) = (Matrix::new(y, depth), Matrix::new(columns, depth).transposed());
             let args = product(y, columns, self.weight(part.group, 4), [outputs, rows, depth]);
             plan.product(Product { accumulate: 1, ..args }, true);
@@ -430,7 +430,8 @@ struct Part {
 /// Images `[samples, channels, positions]`, samples `step` elements apart, as
 /// `[channels, samples x positions]`: copied to `into`, unless one sample lies so by itself.
 fn side_by_side(
-    (images, step): (DevicePtr, u64),
+    images: DevicePtr,
+    step: u64,
     into: DevicePtr,
     part: Part,
     [channels, positions]: [u64; 2],

@@ -1,0 +1,334 @@
+//! Commands that come again are replayed.
+//!
+//! ```text
+//! Engine ── launches, products, copies, zeros, small uploads ──> pending ─┐ the host waits, or the
+//!                                                                         v mini-batch ends
+//!            seen for the first time: handed over one by one, and remembered
+//!            the second time:         captured as a graph, and replayed
+//!            after that:              replayed
+//! ```
+//! A step of training asks for the same as the one before, but for the bytes that it uploads: the number
+//! of the step, which dropout reads, and the numbers of the optimizer. So a rank that waits for nobody has
+//! one graph a step, and one call in place of hundreds. Others have one between each two waits.
+//!
+//! Two sequences are the same when their commands are, one by one: sizes, addresses and all arguments of
+//! kernels. Nobody has to say what changes from step to step; what changes is not replayed.
+
+use super::backend::{Backend, Capture};
+use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Storage};
+use crate::device::{DeviceError, Graphs};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Most sequences that are remembered; those that were not used for longest go. A rank of a pipeline with
+/// m micro-batches has some 2 m a step.
+const SEEN_MAX: usize = 256;
+
+/// Larger uploads are handed over at once: they would be copied on the host once more, and travel long
+/// enough that a call of their own does not count.
+const UPLOAD_MAX: usize = 64 << 10;
+
+/// What is asked of a backend and does not wait.
+#[derive(Clone, Debug, PartialEq)]
+enum Command {
+    Launch(Launch),
+    Product(ProductStep, Storage),
+    Convolution(ConvolutionStep, Storage),
+    Copy { from: DevicePtr, to: DevicePtr, bytes: u64 },
+    Zero { at: DevicePtr, bytes: u64 },
+    Upload { to: DevicePtr, bytes: usize },
+    Moment(usize),
+}
+
+impl Command {
+    /// Tells most commands apart; not all, which comparing them does.
+    fn stamp(&self, hasher: &mut DefaultHasher) {
+        match self {
+            Self::Launch(launch) => (0, &launch.kernel, launch.grid, &launch.args).hash(hasher),
+            Self::Product(ProductStep { args, .. }, _) => {
+                (1, args.a.0, args.b.0, args.c.0).hash(hasher);
+            }
+            Self::Convolution(c, _) => (6, c.pass, c.x.0, c.weight.0, c.y.0).hash(hasher),
+            Self::Copy { from, to, bytes } => (2, from.0, to.0, bytes).hash(hasher),
+            Self::Zero { at, bytes } => (3, at.0, bytes).hash(hasher),
+            Self::Upload { to, bytes } => (4, to.0, bytes).hash(hasher),
+            Self::Moment(number) => (5, number).hash(hasher),
+        }
+    }
+}
+
+/// Hands commands over one by one.
+fn issue(
+    backend: &mut impl Backend,
+    commands: &[Command],
+    mut uploads: &[u8],
+) -> Result<(), DeviceError> {
+    commands.iter().try_for_each(|command| match command {
+        Command::Launch(launch) => backend.launch(launch),
+        Command::Product(product, storage) => backend.product(product, *storage),
+        Command::Convolution(convolution, storage) => backend.convolution(convolution, *storage),
+        Command::Copy { from, to, bytes } => backend.copy(*from, *to, *bytes),
+        Command::Zero { at, bytes } => backend.zero(*at, *bytes),
+        Command::Upload { to, bytes } => {
+            let (own, rest) = uploads.split_at(*bytes);
+            uploads = rest;
+            backend.upload(*to, own)
+        }
+        Command::Moment(number) => backend.moment(*number),
+    })
+}
+
+/// What was asked for and not yet handed over.
+#[derive(Default)]
+struct Pending {
+    commands: Vec<Command>,
+    hasher: DefaultHasher,
+    /// The bytes of its uploads, one behind the other.
+    uploads: Vec<u8>,
+    /// Places whose bytes it reads.
+    arrived: Vec<usize>,
+    /// Places whose bytes nobody reads after it.
+    taken: Vec<usize>,
+}
+
+/// A sequence of commands that was handed over.
+struct Segment<G> {
+    hash: u64,
+    commands: Vec<Command>,
+    graph: Option<G>,
+    /// When it was used last, by the count of sequences.
+    used: u64,
+}
+
+/// A backend whose work is handed over in sequences.
+pub struct GraphReplay<B: Capture> {
+    // Before the device that they are on.
+    seen: Vec<Segment<B::Graph>>,
+    pending: Pending,
+    counts: Graphs,
+    backend: B,
+}
+
+impl<B: Capture> GraphReplay<B> {
+    /// Over a backend that was asked for nothing so far.
+    pub fn new(backend: B) -> Self {
+        let (pending, counts) = (Pending::default(), Graphs::default());
+        Self { seen: vec![], pending, counts, backend }
+    }
+
+    /// One that makes no graphs, for a reason that it tells: all is handed over at once.
+    pub fn without_graphs(backend: B, why_not: &str) -> Self {
+        let counts = Graphs { why_not: Some(why_not.into()), ..Graphs::default() };
+        Self { counts, ..Self::new(backend) }
+    }
+
+    fn records(&self) -> bool {
+        self.counts.why_not.is_none()
+    }
+
+    fn ask(&mut self, command: Command) {
+        // Graphs have no copies of nothing.
+        if let Command::Copy { bytes: 0, .. } | Command::Zero { bytes: 0, .. } = command {
+            return;
+        }
+        command.stamp(&mut self.pending.hasher);
+        self.pending.commands.push(command);
+    }
+
+    /// Hands over a sequence.
+    fn hand_over(&mut self, commands: Vec<Command>, hash: u64) -> Result<(), DeviceError> {
+        let now = self.counts.replayed + self.counts.one_by_one;
+        let (backend, uploads) = (&mut self.backend, &self.pending.uploads[..]);
+        let same = |segment: &&mut Segment<_>| segment.hash == hash && segment.commands == commands;
+        let Some(segment) = self.seen.iter_mut().find(same) else {
+            self.counts.one_by_one += 1;
+            issue(backend, &commands, uploads)?;
+            self.remember(Segment { hash, commands, graph: None, used: now });
+            return Ok(());
+        };
+        segment.used = now;
+        if segment.graph.is_none() {
+            let mut issue = |backend: &mut B| issue(backend, &commands, uploads);
+            match backend.capture(uploads.len(), &mut issue) {
+                Ok(graph) => segment.graph = Some(graph),
+                Err(error) => return self.give_up(&commands, &error),
+            }
+            self.counts.captured += 1;
+        }
+        self.counts.replayed += 1;
+        let graph = segment.graph.as_mut().expect("it was made");
+        backend.replay(graph, uploads)
+    }
+
+    fn remember(&mut self, segment: Segment<B::Graph>) {
+        if self.seen.len() < SEEN_MAX {
+            return self.seen.push(segment);
+        }
+        let oldest = self.seen.iter_mut().min_by_key(|segment| segment.used);
+        *oldest.expect("there are many") = segment;
+    }
+
+    /// The device makes no graph of commands: it makes none from now on.
+    fn give_up(&mut self, commands: &[Command], error: &DeviceError) -> Result<(), DeviceError> {
+        eprintln!("warning: no CUDA graphs, commands are handed over one by one: {error}");
+        self.counts.why_not = Some(error.to_string());
+        self.counts.one_by_one += 1;
+        self.seen.clear();
+        issue(&mut self.backend, commands, &self.pending.uploads)
+    }
+
+    /// Hands over what is pending, whatever comes of it.
+    fn hand_over_pending(&mut self) -> Result<(), DeviceError> {
+        let commands = std::mem::take(&mut self.pending.commands);
+        let hash = std::mem::take(&mut self.pending.hasher).finish();
+        for place in self.pending.arrived.drain(..) {
+            self.backend.arrived(place)?;
+        }
+        if !commands.is_empty() {
+            self.hand_over(commands, hash)?;
+        }
+        let mut taken = self.pending.taken.drain(..);
+        taken.try_for_each(|place| self.backend.taken(place))
+    }
+}
+
+impl<B: Capture> Backend for GraphReplay<B> {
+    fn name(&self) -> &str {
+        self.backend.name()
+    }
+
+    fn allocate(&mut self, bytes: u64, what: &str) -> Result<DevicePtr, DeviceError> {
+        // Nothing that is pending knows of it.
+        self.backend.allocate(bytes, what)
+    }
+
+    fn upload(&mut self, to: DevicePtr, bytes: &[u8]) -> Result<(), DeviceError> {
+        if !self.records() || bytes.is_empty() || bytes.len() > UPLOAD_MAX {
+            self.flush()?;
+            return self.backend.upload(to, bytes);
+        }
+        self.pending.uploads.extend_from_slice(bytes);
+        self.ask(Command::Upload { to, bytes: bytes.len() });
+        Ok(())
+    }
+
+    fn download(&mut self, from: DevicePtr, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.flush()?;
+        self.backend.download(from, bytes)
+    }
+
+    fn copy(&mut self, from: DevicePtr, to: DevicePtr, bytes: u64) -> Result<(), DeviceError> {
+        if !self.records() {
+            return self.backend.copy(from, to, bytes);
+        }
+        self.ask(Command::Copy { from, to, bytes });
+        Ok(())
+    }
+
+    fn zero(&mut self, at: DevicePtr, bytes: u64) -> Result<(), DeviceError> {
+        if !self.records() {
+            return self.backend.zero(at, bytes);
+        }
+        self.ask(Command::Zero { at, bytes });
+        Ok(())
+    }
+
+    fn launch(&mut self, launch: &Launch) -> Result<(), DeviceError> {
+        if !self.records() {
+            return self.backend.launch(launch);
+        }
+        self.ask(Command::Launch(launch.clone()));
+        Ok(())
+    }
+
+    fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
+        if !self.records() {
+            return self.backend.product(product, storage);
+        }
+        self.ask(Command::Product(*product, storage));
+        Ok(())
+    }
+
+    fn convolution(
+        &mut self,
+        convolution: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<(), DeviceError> {
+        if !self.records() {
+            return self.backend.convolution(convolution, storage);
+        }
+        self.ask(Command::Convolution(*convolution, storage));
+        Ok(())
+    }
+
+    fn moment(&mut self, number: usize) -> Result<(), DeviceError> {
+        if !self.records() {
+            return self.backend.moment(number);
+        }
+        self.ask(Command::Moment(number));
+        Ok(())
+    }
+
+    fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
+        self.flush()?;
+        self.backend.ages(count, ages)
+    }
+
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+        // Somebody else is going to ask for it, who cannot know what is pending.
+        self.flush()?;
+        self.backend.mark(number)
+    }
+
+    fn reached(&mut self, number: usize) -> Result<bool, DeviceError> {
+        self.backend.reached(number)
+    }
+
+    fn beside(&mut self) -> Result<Option<Box<dyn Backend>>, DeviceError> {
+        self.backend.beside()
+    }
+
+    fn stage(
+        &mut self,
+        place: usize,
+        bytes: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<DevicePtr, DeviceError> {
+        if self.pending.taken.contains(&place) {
+            // What is to be read first has not been asked for.
+            self.flush()?;
+        }
+        self.backend.stage(place, bytes, fill)
+    }
+
+    fn arrived(&mut self, place: usize) -> Result<(), DeviceError> {
+        if !self.records() {
+            return self.backend.arrived(place);
+        }
+        self.pending.arrived.push(place);
+        Ok(())
+    }
+
+    fn taken(&mut self, place: usize) -> Result<(), DeviceError> {
+        if !self.records() {
+            return self.backend.taken(place);
+        }
+        self.pending.taken.push(place);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        let done = self.hand_over_pending();
+        self.pending.uploads.clear();
+        self.pending.arrived.clear();
+        self.pending.taken.clear();
+        done.and_then(|()| self.backend.flush())
+    }
+
+    fn no_fp8(&self) -> Option<String> {
+        self.backend.no_fp8()
+    }
+
+    fn graphs(&self) -> Option<Graphs> {
+        Some(self.counts.clone())
+    }
+}
