@@ -1,0 +1,6 @@
+//! The Communication screen: how gradients travel.
+
+pub mod chart;
+pub mod model;
+#[cfg(feature = "page")]
+pub mod view;

@@ -1,0 +1,6 @@
+//! The Playground: a small network, trained while one looks.
+
+pub mod chart;
+pub mod model;
+#[cfg(feature = "page")]
+pub mod view;

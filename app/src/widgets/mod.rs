@@ -1,0 +1,12 @@
+//! Parts of the page that several screens show.
+
+pub mod icons;
+pub mod moves;
+pub mod pair;
+pub mod precision;
+pub mod schedule;
+pub mod selection;
+pub mod size;
+pub mod slider;
+pub mod split;
+pub mod stands;
