@@ -1,5 +1,9 @@
 //! Foundations that every other room may use: texts, numbers as people read them, keys, code that comes later.
 
+#[cfg(feature = "page")]
+pub mod download;
+#[cfg(feature = "page")]
+pub mod focus;
 pub mod format;
 pub mod keys;
 #[cfg(feature = "page")]

@@ -46,6 +46,11 @@ pub fn multiples(m: u64) -> Vec<u64> {
         .collect()
 }
 
+/// The divisors of `n` up to `most`, ascending.
+pub fn divisors(n: u64, most: u64) -> Vec<u64> {
+    (1..=n.min(most)).filter(|m| n.is_multiple_of(*m)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +82,11 @@ mod tests {
             let values = multiples(m);
             assert!(values.iter().all(|n| n % m == 0) && values.is_sorted(), "{m}: {values:?}");
         }
+    }
+
+    #[test]
+    fn divisors_ascend_and_divide() {
+        assert_eq!(divisors(12, 100), [1, 2, 3, 4, 6, 12]);
+        assert_eq!(divisors(1200, 10), [1, 2, 3, 4, 5, 6, 8, 10]);
     }
 }

@@ -19,3 +19,24 @@ pub fn read(text: &str, mut take: impl FnMut(&str, &str) -> Result<(), String>) 
     }
     problems
 }
+
+/// `%2C` to `,`; anything malformed stays as it is.
+pub fn unescape(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = vec![];
+    let mut i = 0;
+    while i < bytes.len() {
+        let hex = bytes.get(i + 1..i + 3).and_then(|h| std::str::from_utf8(h).ok());
+        match hex.and_then(|h| u8::from_str_radix(h, 16).ok()) {
+            Some(byte) if bytes[i] == b'%' => {
+                out.push(byte);
+                i += 3;
+            }
+            _ => {
+                out.push(bytes[i]);
+                i += 1;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.into())
+}

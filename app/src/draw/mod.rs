@@ -24,3 +24,4 @@ pub mod strips;
 pub mod style;
 pub mod svg;
 pub mod ticks;
+pub mod unit;

@@ -1,11 +1,12 @@
 //! The page.
 
 use super::files::{self, Side};
-use super::header::{Export, Header, typing};
+use super::header::{Export, Header};
 use super::help::Help;
 use super::here::panel::{HerePanel, RunHere};
 use super::palette::Palette;
 use super::{address, here, theme};
+use crate::base::focus::typing;
 use crate::base::keys::{self, Command, Scope};
 use crate::base::language;
 use crate::base::screen::Screen;
@@ -183,7 +184,7 @@ fn clear(state: State) {
         state.palette.set(false);
     } else if state.help.get_untracked() {
         state.help.set(false);
-        super::help::focus("help");
+        crate::base::focus::focus("help");
     } else if state.sheet.get_untracked() {
         state.sheet.set(false);
     } else if state.hovered.get_untracked().is_some() || state.range.get_untracked().is_some() {

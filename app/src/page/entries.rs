@@ -3,7 +3,7 @@
 use super::exports::Format;
 use crate::base::keys::{Command, KEYS, Scope};
 use crate::base::texts::{t, tr};
-use crate::planner::inputs::{cluster_title, preset_title};
+use crate::planner::choices::{cluster_title, preset_title};
 use crate::planner::presets::EXAMPLES;
 use pipewright_core::cost::CLUSTERS;
 use pipewright_core::graph::presets::{PRESETS, Preset};

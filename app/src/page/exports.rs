@@ -92,16 +92,6 @@ impl Format {
     }
 }
 
-/// The command that runs the saved plan on `ranks` ranks.
-pub fn command(ranks: u32) -> String {
-    format!("mpirun -n {ranks} runner plan.json")
-}
-
-/// The command that also keeps what it measures, in the folder `run`.
-pub fn measuring(ranks: u32) -> String {
-    format!("{} --out run", command(ranks))
-}
-
 fn trace(timeline: &Timeline, model: &str) -> String {
     let step = Step { timeline: timeline.clone(), ..Step::default() };
     chrome::write(&Trace { model: model.into(), steps: vec![step] })

@@ -5,6 +5,7 @@
 
 use super::exports::Format;
 use super::opening;
+use crate::base::download::{download, follow};
 use crate::base::later::Missing;
 use crate::base::texts::{t, tr};
 use crate::planner::inputs::Inputs;
@@ -102,7 +103,7 @@ pub fn export(state: State) {
             Ok((text, ranks)) => match download("plan.json", &text) {
                 Ok(()) => state.say(tr!(
                     "plan.json saved. Run it: {command}",
-                    command = crate::page::exports::command(ranks)
+                    command = crate::planner::command::command(ranks)
                 )),
                 Err(_) => {
                     state.complain(tr!("The browser refused to save {name}.", name = "plan.json"))
@@ -147,7 +148,7 @@ pub fn save_picture(state: State) {
 /// Puts the command that runs the exported plan on the clipboard.
 pub fn copy_command(state: State) {
     let ranks = state.inputs.with_untracked(Inputs::ranks);
-    copy(state, crate::page::exports::command(ranks));
+    copy(state, crate::planner::command::command(ranks));
 }
 
 /// Puts a command on the clipboard, or says it where the browser refuses.
@@ -160,42 +161,12 @@ pub fn copy(state: State, command: String) {
     });
 }
 
-/// Downloads what an address holds.
-pub fn follow(url: &str, name: &str) -> Result<(), JsValue> {
-    let anchor: web_sys::HtmlAnchorElement = document().create_element("a")?.unchecked_into();
-    anchor.set_href(url);
-    anchor.set_download(name);
-    anchor.click();
-    Ok(())
-}
-
-pub fn download(name: &str, text: &str) -> Result<(), JsValue> {
-    let parts = js_sys::Array::of1(&JsValue::from_str(text));
-    let options = web_sys::BlobPropertyBag::new();
-    options.set_type(match name.rsplit('.').next() {
-        Some("json") => "application/json",
-        Some("svg") => "image/svg+xml",
-        _ => "text/plain",
-    });
-    let blob = web_sys::Blob::new_with_str_sequence_and_options(&parts, &options)?;
-    let url = web_sys::Url::create_object_url_with_blob(&blob)?;
-    follow(&url, name)?;
-    // Some browsers start reading after the click returned.
-    set_timeout(
-        move || {
-            let _ = web_sys::Url::revoke_object_url(&url);
-        },
-        std::time::Duration::from_secs(10),
-    );
-    Ok(())
-}
-
 /// Puts the link on the clipboard.
 pub fn copy_link(state: State) {
     let address = crate::page::address::of(state);
     let own_file = state.inputs.with_untracked(|i| {
-        matches!(i.model, crate::planner::inputs::ModelChoice::File(_))
-            || matches!(i.cluster, crate::planner::inputs::ClusterChoice::File(_))
+        matches!(i.model, crate::planner::choices::ModelChoice::File(_))
+            || matches!(i.cluster, crate::planner::choices::ClusterChoice::File(_))
     });
     let own_times = state.inputs.with_untracked(|i| i.typed().is_some());
     spawn_local(async move {

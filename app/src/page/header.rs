@@ -12,7 +12,6 @@ use crate::state::{Source, State};
 use crate::widgets::icons::{Icon, icon};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
-use wasm_bindgen::JsCast;
 
 #[component]
 pub fn Header() -> impl IntoView {
@@ -99,7 +98,7 @@ fn Language() -> impl IntoView {
             language::keep(other);
             // The page is written anew, and with it what had the focus.
             leptos::task::tick().await;
-            super::help::focus("language");
+            crate::base::focus::focus("language");
             state.say(name);
         });
     };
@@ -167,14 +166,5 @@ pub fn Export(id: &'static str) -> impl IntoView {
             on:click=move |_| files::export(state)>
             <span>{t("Export plan")}</span> <small>{size}</small>
         </button>
-    }
-}
-
-/// Whether the focus is where typed letters belong to the control.
-pub fn typing() -> bool {
-    let Some(element) = document().active_element() else { return false };
-    match element.dyn_ref::<web_sys::HtmlInputElement>() {
-        Some(input) => !matches!(input.type_().as_str(), "range" | "checkbox" | "file"),
-        None => matches!(element.tag_name().as_str(), "SELECT" | "TEXTAREA"),
     }
 }

@@ -1,5 +1,6 @@
 //! The keys, from the one table; and what the page is about.
 
+use crate::base::focus::focus;
 use crate::base::keys::{KEYS, Scope};
 use crate::base::later::{self, Missing};
 use crate::base::settings;
@@ -66,14 +67,5 @@ fn Keys(scope: Scope) -> impl IntoView {
             <h3>{t(scope.title())}</h3>
             <table><tbody>{rows.collect_view()}</tbody></table>
         </div>
-    }
-}
-
-/// Gives the focus to the element with that id.
-pub fn focus(id: &str) {
-    use wasm_bindgen::JsCast;
-    let found = document().get_element_by_id(id);
-    if let Some(element) = found.and_then(|e| e.dyn_into::<web_sys::HtmlElement>().ok()) {
-        let _ = element.focus();
     }
 }

@@ -1,11 +1,12 @@
 //! The menu of other formats, beside the button that saves the plan.
 
-use super::exports::{Format, command};
+use super::exports::Format;
 use super::files;
-use super::help::focus;
 use super::pictures::{self, Chart};
+use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
 use crate::base::texts::{t, tr};
+use crate::planner::command::command;
 use crate::state::{Note, State};
 use crate::widgets::icons::{Icon, icon};
 use leptos::ev::KeyboardEvent;

@@ -13,6 +13,7 @@ pub mod header;
 #[cfg(feature = "page")]
 pub mod help;
 pub mod here;
+pub mod kinds;
 #[cfg(feature = "page")]
 pub mod menu;
 #[cfg(feature = "page")]

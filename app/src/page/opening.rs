@@ -4,11 +4,12 @@
 //! what is wrong and what to do. All of this is in a chunk that comes with the first file.
 
 use super::files::Side;
+use super::kinds::Kind;
 use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
 use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
-use crate::planner::content::{self, Content, Kind, recognise};
+use crate::planner::content::{self, Content, recognise};
 use crate::planner::measured::Measured;
 use crate::planner::networks::{self, Found};
 use crate::screens::elastic::model as elastic;

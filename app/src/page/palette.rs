@@ -2,12 +2,12 @@
 
 use super::app::perform;
 use super::entries::{Act, entries, find};
-use super::help::focus;
 use super::{files, theme};
+use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
 use crate::base::texts::t;
+use crate::planner::choices::{ClusterChoice, ModelChoice};
 use crate::planner::engine;
-use crate::planner::inputs::{ClusterChoice, ModelChoice};
 use crate::planner::presets::EXAMPLES;
 use crate::state::State;
 use leptos::ev::KeyboardEvent;

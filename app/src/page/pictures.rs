@@ -1,6 +1,6 @@
 //! Any chart of the page as a file: SVG with its style written out, or PNG.
 
-use super::files::{download, follow};
+use crate::base::download::{download, follow};
 use crate::base::texts::tr;
 use leptos::prelude::*;
 use wasm_bindgen::{JsCast, JsValue};

@@ -1,7 +1,8 @@
 //! A beside B: a table of what differs, and a sentence that says where the difference comes from.
 
+use super::choices::{ClusterChoice, cluster_title};
 use super::engine::{Figures, Solved};
-use super::inputs::{ClusterChoice, Inputs, cluster_title};
+use super::inputs::Inputs;
 use crate::base::format::{self, Clock, Delta};
 use crate::base::texts::{n, t, tr};
 use pipewright_core::timeline::Timeline;

@@ -18,11 +18,13 @@
 //! | `a` | what it is compared with: a link without `v`, escaped; the first picture where it is empty |
 //! | `plan`, `trace` | files beside the page to load |
 
+use super::choices::{ClusterChoice, ModelChoice};
 use super::engine::{self, Ground};
-use super::inputs::{ClusterChoice, Inputs, ModelChoice};
+use super::inputs::Inputs;
 use super::presets;
 use crate::base::screen::Screen;
 use crate::base::texts::{t, tr};
+use crate::base::words::unescape;
 use pipewright_core::compress::{CodecKind, Reduction};
 use pipewright_core::graph::Precision;
 use pipewright_core::schedule::ScheduleKind;
@@ -323,27 +325,6 @@ fn local(path: &str) -> Result<String, String> {
 /// What would end a word or mean something else in it.
 fn escape(text: &str) -> String {
     text.replace('%', "%25").replace('&', "%26").replace('=', "%3D").replace('#', "%23")
-}
-
-/// `%2C` to `,`; anything malformed stays as it is.
-pub fn unescape(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = vec![];
-    let mut i = 0;
-    while i < bytes.len() {
-        let hex = bytes.get(i + 1..i + 3).and_then(|h| std::str::from_utf8(h).ok());
-        match hex.and_then(|h| u8::from_str_radix(h, 16).ok()) {
-            Some(byte) if bytes[i] == b'%' => {
-                out.push(byte);
-                i += 3;
-            }
-            _ => {
-                out.push(bytes[i]);
-                i += 1;
-            }
-        }
-    }
-    String::from_utf8(out).unwrap_or_else(|_| text.into())
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ fn median(trace: &Trace) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::planner::presets::first;
-    use crate::screens::run::model::Ready;
+    use crate::planner::ready::Ready;
     use pipewright_core::timeline::Step;
 
     #[test]

@@ -1,5 +1,7 @@
 //! Plans as the page has them: what is chosen, what follows from it, and the words of both in links and files.
 
+pub mod choices;
+pub mod command;
 pub mod compare;
 pub mod content;
 pub mod details;
@@ -9,6 +11,7 @@ pub mod link;
 pub mod measured;
 pub mod networks;
 pub mod presets;
+pub mod ready;
 pub mod repair;
 pub mod times;
 #[cfg(feature = "page")]

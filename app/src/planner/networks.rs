@@ -1,7 +1,8 @@
 //! What others wrote: networks (ONNX, measured profiles), machines, orders of actions.
 
+use super::choices::{ClusterChoice, ModelChoice};
 use super::engine;
-use super::inputs::{ClusterChoice, Inputs, ModelChoice, Own};
+use super::inputs::{Inputs, Own};
 use crate::base::shared::Shared;
 use crate::base::texts::tr;
 use pipewright_core::cost::{Cluster, Profile, import};

@@ -1,7 +1,8 @@
 //! States that are worth a look at once: the first one is drawn when the page opens.
 
+use super::choices::{ClusterChoice, ModelChoice};
 use super::engine;
-use super::inputs::{ClusterChoice, Inputs, ModelChoice, Rest};
+use super::inputs::{Inputs, Rest};
 use crate::base::texts::n;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::schedule::ScheduleKind;

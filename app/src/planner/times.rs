@@ -2,7 +2,7 @@
 //! and an exported plan's cluster have them without knowing that they were typed; [`crate::screens::model::anatomy::edit`]
 //! makes them.
 
-use super::inputs::ModelChoice;
+use super::choices::ModelChoice;
 use pipewright_core::cost::{Cluster, MeasuredNode, Profile};
 use pipewright_core::units::Nanos;
 

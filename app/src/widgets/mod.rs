@@ -6,6 +6,7 @@ pub mod pair;
 pub mod precision;
 pub mod schedule;
 pub mod selection;
+pub mod selects;
 pub mod size;
 pub mod slider;
 pub mod split;

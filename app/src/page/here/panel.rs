@@ -2,9 +2,9 @@
 
 use super::wire::{Act, HERE, perform, tell};
 use super::{Form, Run, Status, markup};
+use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
 use crate::base::texts::t;
-use crate::page::help::focus;
 use crate::state::State;
 use crate::widgets::icons::{Icon, icon};
 use leptos::ev::KeyboardEvent;

@@ -6,7 +6,8 @@ mod search;
 #[cfg(feature = "page")]
 pub use search::PlanSearch;
 
-use crate::planner::inputs::{ClusterChoice, Inputs, ModelChoice};
+use crate::planner::choices::{ClusterChoice, ModelChoice};
+use crate::planner::inputs::Inputs;
 use pipewright_core::plan::{Communication, Optimizer, Training};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_worker::protocol::FoundPlan;

@@ -12,7 +12,7 @@ use super::anatomy::chain::{around, find};
 use super::anatomy::edit;
 use crate::base::later::{self, Missing};
 use crate::base::texts::{t, tr};
-use crate::screens::plan::view::inputs::{ClusterSelect, Group, ModelSelect};
+use crate::widgets::selects::{ClusterSelect, Group, ModelSelect};
 use chain::ChainPane;
 use details::Details;
 use leptos::ev::{Event, KeyboardEvent, MouseEvent};

@@ -276,7 +276,7 @@ impl Recompute {
     fn take_away(self, taken: Taken) {
         let page = self.page;
         let Some(stage) = taken.stage else {
-            return match crate::page::files::download("sequence.json", &taken.text) {
+            return match crate::base::download::download("sequence.json", &taken.text) {
                 Ok(()) => page.say(t("sequence.json saved: the computations in their order.")),
                 Err(_) => page
                     .complain(tr!("The browser refused to save {name}.", name = "sequence.json")),

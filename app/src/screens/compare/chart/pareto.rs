@@ -4,8 +4,8 @@
 use crate::base::format::Clock;
 use crate::base::texts::tr;
 use crate::draw::ticks;
+use crate::draw::unit::Unit;
 use crate::planner::engine::Figures;
-use crate::screens::recompute::chart::Unit;
 use pipewright_core::units::Nanos;
 use pipewright_worker::protocol::FoundPlan;
 use std::fmt::Write;

@@ -1,11 +1,11 @@
 //! The left column: what A is and where it comes from, and the choices of B that one tries first.
 
 use super::Compare;
+use crate::base::stops::divisors;
 use crate::base::texts::{t, tr};
 use crate::page::files::{self, Side};
 use crate::planner::link::{MICRO_BATCHES_MAX, STAGES_MAX};
 use crate::planner::{compare, engine};
-use crate::screens::plan::model::speedup::divisors;
 use crate::widgets::icons::{Icon, icon};
 use crate::widgets::schedule::ScheduleSelect;
 use crate::widgets::slider::Slider;

@@ -1,9 +1,9 @@
 //! The tray: a search for plans, live, as a chart and as a list.
 
 use super::Compare;
+use crate::base::focus::focus;
 use crate::base::format::{self, hero};
 use crate::base::texts::{t, tr};
-use crate::page::help::focus;
 use crate::screens::compare::chart::pareto::{Axis, Frame, Mark, draw};
 use crate::screens::compare::model as plans;
 use crate::screens::compare::model::PlanSearch;

@@ -14,8 +14,7 @@ use super::scenario::{
 };
 use super::{presets, time};
 use crate::base::texts::{t, tr};
-use crate::base::words;
-use crate::planner::link::unescape;
+use crate::base::words::{self, unescape};
 use pipewright_core::elastic::life::What;
 
 impl Scenario {

@@ -2,9 +2,9 @@
 
 use super::lab::{Lab, Told};
 use super::{pointer, show};
+use crate::base::download::download;
 use crate::base::keys::{self, Command, Scope};
 use crate::base::texts::{t, tr};
-use crate::page::files;
 use crate::screens::elastic::model::scenario::{
     Chosen, Event as Happening, SLOTS_MOST, Scenario, is_name,
 };
@@ -151,7 +151,7 @@ fn save(lab: Lab) {
         csv::text(&lives)
     });
     let name = "elastic.csv";
-    match files::download(name, &text.unwrap_or_default()) {
+    match download(name, &text.unwrap_or_default()) {
         Ok(()) => lab.page.say(tr!("{name} saved.", name)),
         Err(_) => lab.page.complain(tr!("The browser refused to save {name}.", name)),
     }

@@ -1,11 +1,11 @@
 //! The chain: a scrolling tree of rows of which only those in sight exist, with stages, arcs and cuts.
 
 use super::look::Looked;
+use crate::base::focus::focus;
 use crate::base::format::{self, Clock};
 use crate::base::keys::{self, Command, Scope};
 use crate::base::texts::{t, tr};
 use crate::draw::fill::Fill;
-use crate::page::help::focus;
 use crate::screens::model::anatomy::chain::ROW;
 use crate::screens::model::anatomy::fold::Kind;
 use crate::screens::model::chart::chain as picture;

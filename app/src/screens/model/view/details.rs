@@ -2,9 +2,9 @@
 
 use super::id_of;
 use super::look::Looked;
+use crate::base::focus::focus;
 use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
-use crate::page::help::focus;
 use crate::screens::model::anatomy::Passes;
 use crate::screens::model::anatomy::edit::{self, Pass};
 use crate::screens::model::chart::layer as picture;

@@ -1,6 +1,7 @@
 //! Computes the speed-up curves, a few milliseconds of points per turn of the event loop.
 
-use super::speedup::{Curve, Curves, Key, MICRO_BATCHES_MAX, Point, STAGES, divisors};
+use super::speedup::{Curve, Curves, Key, MICRO_BATCHES_MAX, Point, STAGES};
+use crate::base::stops::divisors;
 use crate::planner::engine::{self, Ground};
 use crate::planner::inputs::Inputs;
 use crate::state::State;

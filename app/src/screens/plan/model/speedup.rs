@@ -4,7 +4,8 @@
 //! Splits are balanced. The curves do not depend on the cuts or on m, so dragging these costs
 //! nothing here; anything else starts them anew (`curves`).
 
-use crate::planner::inputs::{ClusterChoice, Inputs, ModelChoice};
+use crate::planner::choices::{ClusterChoice, ModelChoice};
+use crate::planner::inputs::Inputs;
 use pipewright_core::cost::takisawa::{FIG7, MeasuredSpeedup};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::schedule::ScheduleKind;
@@ -66,11 +67,6 @@ impl Curve {
     }
 }
 
-/// The divisors of `n` up to `most`, ascending.
-pub fn divisors(n: u64, most: u64) -> Vec<u64> {
-    (1..=n.min(most)).filter(|m| n.is_multiple_of(*m)).collect()
-}
-
 /// The published points, where the plan is the published experiment.
 pub fn published(inputs: &Inputs) -> &'static [MeasuredSpeedup] {
     let same = inputs.model == ModelChoice::Preset(Preset::Fc32 { width: 5000 })
@@ -83,12 +79,6 @@ pub fn published(inputs: &Inputs) -> &'static [MeasuredSpeedup] {
 mod tests {
     use super::*;
     use crate::planner::presets::EXAMPLES;
-
-    #[test]
-    fn divisors_ascend_and_divide() {
-        assert_eq!(divisors(12, 100), [1, 2, 3, 4, 6, 12]);
-        assert_eq!(divisors(1200, 10), [1, 2, 3, 4, 5, 6, 8, 10]);
-    }
 
     #[test]
     fn published_points_belong_to_their_experiment_only() {

@@ -2,11 +2,11 @@
 
 use super::painter::Painter;
 use super::pointer::Hand;
+use crate::base::focus::typing;
 use crate::base::format;
 use crate::base::keys::{self, Scope};
 use crate::base::texts::{t, tr};
 use crate::draw::palette::ColourBy;
-use crate::page::header::typing;
 use crate::planner::details::one_line;
 use crate::state::State;
 use crate::widgets::moves::{act, select};
@@ -90,7 +90,7 @@ fn Find() -> impl IntoView {
     });
     let close = move || {
         state.finding.set(false);
-        crate::page::help::focus("timeline");
+        crate::base::focus::focus("timeline");
     };
     let typed = move |event: KeyboardEvent| match event.key().as_str() {
         "Enter" => {

@@ -26,7 +26,7 @@ fn content() -> Result<AnyView, Missing> {
             let other = TABS.iter().find(|(tab, ..)| *tab != state.tab.get_untracked());
             if let Some((tab, id, _)) = other {
                 state.tab.set(*tab);
-                crate::page::help::focus(id);
+                crate::base::focus::focus(id);
             }
         }
     };

@@ -1,9 +1,10 @@
 //! Memory over one step, with recomputation and without, above what runs when.
 
-use super::{Unit, bytes, label};
+use super::{bytes, label};
 use crate::base::format::{self, Clock};
 use crate::base::texts::{t, tr};
 use crate::draw::ticks;
+use crate::draw::unit::Unit;
 use pipewright_core::units::Nanos;
 use pipewright_worker::protocol::{COLUMNS, Point, Shown};
 use std::fmt::Write;

@@ -2,7 +2,8 @@
 
 use crate::base::format::{self, Clock};
 use crate::base::texts::{t, tr};
-use crate::screens::recompute::chart::{Unit, progress};
+use crate::draw::unit::Unit;
+use crate::screens::recompute::chart::progress;
 use crate::screens::recompute::model::{Recompute, SPAN, STEPS};
 use crate::state::Source;
 use crate::widgets::icons::{Icon, icon};

@@ -2,7 +2,8 @@
 
 use crate::base::format::{self, Clock};
 use crate::base::texts::{t, tr};
-use crate::screens::recompute::chart::{Unit, cells, memory, trade_offs};
+use crate::draw::unit::Unit;
+use crate::screens::recompute::chart::{cells, memory, trade_offs};
 use crate::screens::recompute::model::{Recompute, STEPS};
 use crate::widgets::size::watch;
 use leptos::ev::{KeyboardEvent, MouseEvent, PointerEvent};

@@ -178,7 +178,7 @@ pub fn strip(
 mod tests {
     use super::*;
     use crate::planner::presets::EXAMPLES;
-    use crate::screens::run::model::Ready;
+    use crate::planner::ready::Ready;
     use pipewright_core::predict::Drift;
 
     #[test]

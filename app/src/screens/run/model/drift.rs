@@ -178,7 +178,7 @@ pub fn next(table: &Table) -> Option<(usize, Part)> {
 mod tests {
     use super::*;
     use crate::planner::presets::EXAMPLES;
-    use crate::screens::run::model::Ready;
+    use crate::planner::ready::Ready;
     use pipewright_core::ids::StageId;
     use pipewright_core::timeline::Work;
 

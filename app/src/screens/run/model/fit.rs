@@ -1,10 +1,11 @@
 //! The plan with the times of a trace: what it would predict, before one takes it.
 
-use super::Ready;
 use crate::base::shared::Shared;
 use crate::base::texts::tr;
+use crate::planner::choices::ClusterChoice;
 use crate::planner::engine::{Ground, solve};
-use crate::planner::inputs::{ClusterChoice, Inputs};
+use crate::planner::inputs::Inputs;
+use crate::planner::ready::Ready;
 use pipewright_core::cost::Link;
 use pipewright_core::predict::TraceFit;
 use pipewright_core::timeline::Trace;

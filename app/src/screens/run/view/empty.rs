@@ -1,8 +1,8 @@
 //! Without a trace: how one gets one, in three steps.
 
 use crate::base::texts::t;
-use crate::page::exports;
 use crate::page::files::{self, Side};
+use crate::planner::command::measuring;
 use crate::planner::inputs::Inputs;
 use crate::state::State;
 use crate::widgets::icons::{Icon, icon};
@@ -13,7 +13,7 @@ pub fn Empty() -> impl IntoView {
     let page = expect_context::<State>();
     let command = move || {
         let ranks = page.inputs.with(Inputs::ranks);
-        exports::measuring(ranks)
+        measuring(ranks)
     };
     view! {
         <section class="time run-empty" aria-label=t("How to measure a run")>

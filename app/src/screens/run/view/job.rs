@@ -7,7 +7,7 @@ use crate::base::meter;
 use crate::base::screen::Screen;
 use crate::base::shared::Shared;
 use crate::planner::engine::Solved;
-use crate::screens::run::model::Ready;
+use crate::planner::ready::Ready;
 use crate::screens::run::model::drift::{Table, next};
 use crate::screens::run::model::fit::Fitted;
 use leptos::prelude::*;

@@ -1,8 +1,8 @@
 //! How the training went: loss, accuracy, step time and idle share of one run or several.
 
 use super::Run;
+use crate::base::download::download;
 use crate::base::texts::{t, tr};
-use crate::page::files;
 use crate::screens::run::chart::metrics::{names, plots, said, sheet, step_at, table, title};
 use crate::screens::run::model::metrics::Quantity;
 use crate::widgets::size::watch;
@@ -22,7 +22,7 @@ pub fn Metrics() -> impl IntoView {
         let drawn = page
             .runs
             .with_untracked(|runs| sheet(runs, by_time.get_untracked(), |q| predicted(state, q)));
-        match files::download("metrics.svg", &drawn) {
+        match download("metrics.svg", &drawn) {
             Ok(()) => page.say(tr!("{name} saved.", name = "metrics.svg")),
             Err(_) => {
                 page.complain(tr!("The browser refused to save {name}.", name = "metrics.svg"));
