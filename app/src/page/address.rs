@@ -1,10 +1,11 @@
 //! The link in the browser's address bar. While dragging it is replaced, on release a step of the
 //! browser's own history is made.
 
+use super::state::Page;
 use crate::base::screen::Screen;
 use crate::base::texts::tr;
 use crate::planner::link;
-use crate::state::{Source, State};
+use crate::screens::recompute::state::Source;
 use leptos::prelude::*;
 use std::cell::Cell;
 use std::time::Duration;
@@ -22,10 +23,10 @@ const PAUSE: Duration = Duration::from_millis(350);
 const FRAME: Duration = Duration::from_millis(40);
 
 /// The address of the page with this state.
-pub fn of(state: State) -> String {
+pub fn of(page: Page) -> String {
     let location = window().location();
     let part = |found: Result<String, JsValue>| found.unwrap_or_default();
-    let fragment = state.link();
+    let fragment = page.link();
     let base = format!("{}{}", part(location.origin()), part(location.pathname()));
     // Pages opened from a folder have the origin "null".
     let base = if base.starts_with("null") {
@@ -37,27 +38,27 @@ pub fn of(state: State) -> String {
 }
 
 /// Replaces the address, a little later and once for many changes.
-pub fn replace_soon(state: State) {
+pub fn replace_soon(page: Page) {
     if WAITING.replace(true) {
         return;
     }
     let replace = move || {
         WAITING.set(false);
         if let Ok(history) = window().history() {
-            let _ = history.replace_state_with_url(&JsValue::NULL, "", Some(&of(state)));
+            let _ = history.replace_state_with_url(&JsValue::NULL, "", Some(&of(page)));
         }
     };
     set_timeout(replace, PAUSE);
 }
 
 /// Makes a step of the browser's history once the picture is there: it would take 3 ms of its frame.
-pub fn push(state: State) {
+pub fn push(page: Page) {
     if PUSHING.replace(true) {
         return;
     }
     let push = move || {
         PUSHING.set(false);
-        let address = of(state);
+        let address = of(page);
         if window().location().href().is_ok_and(|now| now == address) {
             return;
         }
@@ -69,7 +70,8 @@ pub fn push(state: State) {
 }
 
 /// Takes the state of the address bar; returns the files it names.
-pub fn take(state: State) -> (Option<String>, Option<String>) {
+pub fn take(page: Page) -> (Option<String>, Option<String>) {
+    let state = page.state;
     let fragment = window().location().hash().unwrap_or_default();
     let current = state.inputs.get_untracked();
     let link = link::read(&fragment, Some(&current));
@@ -79,14 +81,14 @@ pub fn take(state: State) -> (Option<String>, Option<String>) {
         state.inputs.set(link.inputs);
     }
     if link.screen == Screen::Recompute {
-        state.source.set(Source::Stage(link.asked.stage.min(stages - 1)));
-        state.keep.set(link.asked.keep);
+        page.recompute.source.set(Source::Stage(link.asked.stage.min(stages - 1)));
+        page.recompute.keep.set(link.asked.keep);
     }
     if link.screen == Screen::Playground {
-        state.play.set(link.play);
+        page.playground.play.set(link.play);
     }
     if link.screen == Screen::Elastic {
-        state.job.set(link.job);
+        page.elastic.job.set(link.job);
     }
     state.screen.set(link.screen);
     if !link.problems.is_empty() {

@@ -1,11 +1,13 @@
 //! The page.
 
-use super::files::{self, Side};
+use super::commands::perform;
 use super::header::{Export, Header};
 use super::help::Help;
 use super::here::panel::{HerePanel, RunHere};
 use super::palette::Palette;
-use super::{address, here, theme};
+use super::requests::answer;
+use super::state::Page;
+use super::{address, files, here, theme};
 use crate::base::focus::typing;
 use crate::base::keys::{self, Command, Scope};
 use crate::base::language;
@@ -17,30 +19,28 @@ use crate::screens::compare::view::CompareView;
 use crate::screens::elastic::view::ElasticView;
 use crate::screens::model::view::ModelView;
 use crate::screens::plan::model::{advise, curves};
-use crate::screens::plan::view::inputs::Inputs;
-use crate::screens::plan::view::lanes::Lanes;
-use crate::screens::plan::view::results::{Suggestion, Summary};
-use crate::screens::plan::view::timeline::TimelinePane;
-use crate::screens::plan::view::tray::Tray;
+use crate::screens::plan::view::PlanView;
 use crate::screens::playground::view::PlaygroundView;
 use crate::screens::recompute::view::RecomputeView;
 use crate::screens::run::view::RunView;
 use crate::state::State;
-use crate::widgets::selection::Selection;
+use crate::state::request::Side;
 use leptos::ev;
 use leptos::prelude::*;
 use pipewright_core::schedule::{Action, ActionKind};
 
 #[component]
 pub fn App() -> impl IntoView {
-    let state = State::new(presets::first());
+    let page = Page::new(presets::first(), answer);
+    let state = page.state;
     provide_context(state);
+    provide_context(page);
     theme::start(state);
-    here::wire::begin(state);
-    open(state);
-    advise::start(state);
-    curves::start(state);
-    listen(state);
+    here::wire::begin(page);
+    open(page);
+    advise::start(state, page.plan);
+    curves::start(state, page.plan);
+    listen(page);
     // What was found stays when one looks at the plan again.
     let visited =
         |screen| Memo::new(move |before| before == Some(&true) || state.screen.get() == screen);
@@ -52,11 +52,12 @@ pub fn App() -> impl IntoView {
     });
     // Another language writes the page anew; the state stays.
     leptos::task::spawn_local(language::start());
-    move || language::spoken().map(|_| page(state, visited))
+    move || language::spoken().map(|_| body(page, visited))
 }
 
 /// Everything that is seen; screens are made when they are first visited.
-fn page(state: State, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView {
+fn body(page: Page, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView {
+    let state = page.state;
     let visited = move |screen: Screen| {
         let at = Screen::ALL.iter().position(|other| *other == screen);
         move || at.is_some_and(|at| visited[at].get())
@@ -64,15 +65,7 @@ fn page(state: State, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView
     view! {
         <Header />
         <main class="app" hidden=move || state.screen.get() != Screen::Plan>
-            <Inputs />
-            <TimelinePane />
-            <aside class="out" aria-label=t("Results")>
-                <Summary />
-                <Suggestion />
-                <Selection />
-                <Lanes />
-            </aside>
-            <Tray />
+            <PlanView own=page.plan />
         </main>
         <Show when=visited(Screen::Model)>
             <main class="app mod" hidden=move || state.screen.get() != Screen::Model><ModelView /></main>
@@ -81,19 +74,19 @@ fn page(state: State, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView
             <main class="app cmp" hidden=move || state.screen.get() != Screen::Compare><CompareView /></main>
         </Show>
         <Show when=visited(Screen::Run)>
-            <main class="app ran" hidden=move || state.screen.get() != Screen::Run><RunView /></main>
+            <main class="app ran" hidden=move || state.screen.get() != Screen::Run><RunView own=page.run /></main>
         </Show>
         <Show when=visited(Screen::Recompute)>
-            <main class="app rec" hidden=move || state.screen.get() != Screen::Recompute><RecomputeView /></main>
+            <main class="app rec" hidden=move || state.screen.get() != Screen::Recompute><RecomputeView own=page.recompute /></main>
         </Show>
         <Show when=visited(Screen::Communication)>
             <main class="app com" hidden=move || state.screen.get() != Screen::Communication><CommunicationView /></main>
         </Show>
         <Show when=visited(Screen::Playground)>
-            <main class="app play" hidden=move || state.screen.get() != Screen::Playground><PlaygroundView /></main>
+            <main class="app play" hidden=move || state.screen.get() != Screen::Playground><PlaygroundView own=page.playground /></main>
         </Show>
         <Show when=visited(Screen::Elastic)>
-            <main class="app ela" hidden=move || state.screen.get() != Screen::Elastic><ElasticView /></main>
+            <main class="app ela" hidden=move || state.screen.get() != Screen::Elastic><ElasticView own=page.elastic /></main>
         </Show>
         <footer class="foot only-m">
             <button class="btn" id="sheet" aria-controls="inputs" hidden=move || state.screen.get() == Screen::Run
@@ -112,20 +105,21 @@ fn page(state: State, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView
 }
 
 /// What the address bar asks for; then an action is selected, so that the first look explains.
-fn open(state: State) {
-    let (plan, trace) = address::take(state);
+fn open(page: Page) {
+    let state = page.state;
+    let (plan, trace) = address::take(page);
     // The first state is where undo ends.
     state.history.set(Default::default());
     let (stages, m) = state.inputs.with_untracked(|i| (i.stages(), i.micro_batches));
     let first = Action::new(1.min(stages - 1), ActionKind::Forward, m / 2);
-    state.selected.set(Some(first));
+    state.look.selected.set(Some(first));
     if plan.is_some() || trace.is_some() {
-        files::fetch_all(state, plan, trace);
+        files::fetch_all(page, plan, trace);
     }
 }
 
 /// Page-wide keys, drops and the browser's own back and forward.
-fn listen(state: State) {
+fn listen(page: Page) {
     let keys = window_event_listener(ev::keydown, move |event| {
         let with_ctrl = event.ctrl_key() || event.meta_key();
         let found = keys::find(Scope::Page, &event.key(), with_ctrl, event.shift_key());
@@ -134,26 +128,26 @@ fn listen(state: State) {
         let help = (event.key() == "?" && idle && !typing()).then_some(Command::Help);
         let Some(command) = found.or(help) else { return };
         let plain = matches!(command, Command::Screen(_));
-        if plain && (typing() || event.alt_key() || !state.number_keys.get_untracked()) {
+        if plain && (typing() || event.alt_key() || !page.number_keys.get_untracked()) {
             return;
         }
         if command != Command::Clear {
             event.prevent_default();
         }
-        perform(state, command);
+        perform(page, command);
     });
     let over = window_event_listener(ev::dragover, |event| event.prevent_default());
     let dropped = window_event_listener(ev::drop, move |event| {
         event.prevent_default();
         if let Some(files) = event.data_transfer().and_then(|d| d.files()) {
-            files::read_all(state, files, Side::B);
+            files::read_all(page, files, Side::B);
         }
     });
     let back = window_event_listener(ev::popstate, move |_| {
-        here::wire::begin_again(state);
-        let (plan, trace) = address::take(state);
+        here::wire::begin_again(page);
+        let (plan, trace) = address::take(page);
         if plan.is_some() || trace.is_some() {
-            files::fetch_all(state, plan, trace);
+            files::fetch_all(page, plan, trace);
         }
     });
     on_cleanup(move || {
@@ -162,38 +156,6 @@ fn listen(state: State) {
         dropped.remove();
         back.remove();
     });
-}
-
-/// Does what a key of the page does.
-pub fn perform(state: State, command: Command) {
-    match command {
-        Command::Undo => state.undo(),
-        Command::Redo => state.redo(),
-        Command::Export => files::export(state),
-        Command::Help => state.help.set(true),
-        Command::Palette => state.palette.set(true),
-        Command::Screen(screen) => state.go(screen),
-        Command::Clear => clear(state),
-        _ => {}
-    }
-}
-
-/// One thing at a time, the topmost first.
-fn clear(state: State) {
-    if state.palette.get_untracked() {
-        state.palette.set(false);
-    } else if state.help.get_untracked() {
-        state.help.set(false);
-        crate::base::focus::focus("help");
-    } else if state.sheet.get_untracked() {
-        state.sheet.set(false);
-    } else if state.hovered.get_untracked().is_some() || state.range.get_untracked().is_some() {
-        state.hovered.set(None);
-        state.range.set(None);
-    } else {
-        state.selected.set(None);
-        state.note.set(Default::default());
-    }
 }
 
 /// The line of messages; good ones leave by themselves.

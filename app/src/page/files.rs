@@ -5,11 +5,13 @@
 
 use super::exports::Format;
 use super::opening;
+use super::state::Page;
 use crate::base::download::{download, follow};
 use crate::base::later::Missing;
 use crate::base::texts::{t, tr};
 use crate::planner::inputs::Inputs;
 use crate::state::State;
+use crate::state::request::Side;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
@@ -31,59 +33,50 @@ pub async fn size(inputs: Inputs) -> Option<Bytes> {
     Some(Bytes(text.len() as u64))
 }
 
-/// What a plan's file becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// What is compared with.
-    A,
-    /// What is edited.
-    B,
-}
-
 /// What reads files; nothing else on the page reads JSON, so it comes with the first of them.
 type Reading = Pin<Box<dyn Future<Output = ()>>>;
 
 #[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn opening(state: State, files: Vec<web_sys::File>, side: Side) -> Result<Reading, Missing> {
-    Ok(Box::pin(opening::open(state, files, side)))
+fn opening(page: Page, files: Vec<web_sys::File>, side: Side) -> Result<Reading, Missing> {
+    Ok(Box::pin(opening::open(page, files, side)))
 }
 
 #[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn fetching(state: State, paths: Vec<String>) -> Result<Reading, Missing> {
-    Ok(Box::pin(opening::fetch(state, paths)))
+fn fetching(page: Page, paths: Vec<String>) -> Result<Reading, Missing> {
+    Ok(Box::pin(opening::fetch(page, paths)))
 }
 
 /// Reads the files of an input or a drop, one after the other: a plan before its trace.
-pub fn read_all(state: State, files: web_sys::FileList, side: Side) {
+pub fn read_all(page: Page, files: web_sys::FileList, side: Side) {
     // The list is live: what it holds now is what was meant.
     let files: Vec<web_sys::File> = (0..files.length()).filter_map(|i| files.get(i)).collect();
     let Some(name) = files.first().map(web_sys::File::name) else { return };
-    spawn_local(async move { open(state, name, files, side).await });
+    spawn_local(async move { open(page, name, files, side).await });
 }
 
 /// Shows a text as if a file of it had been dropped.
-pub async fn open_text(state: State, name: &str, text: &str) {
+pub async fn open_text(page: Page, name: &str, text: &str) {
     let parts = js_sys::Array::of1(&JsValue::from_str(text));
     if let Ok(file) = web_sys::File::new_with_str_sequence(&parts, name) {
-        open(state, name.to_owned(), vec![file], Side::B).await;
+        open(page, name.to_owned(), vec![file], Side::B).await;
     }
 }
 
-async fn open(state: State, name: String, files: Vec<web_sys::File>, side: Side) {
-    match opening(state, files, side).await {
+async fn open(page: Page, name: String, files: Vec<web_sys::File>, side: Side) {
+    match opening(page, files, side).await {
         Ok(reading) => reading.await,
-        Err(why) => state.complain(tr!("{name} was not read: {why}.", name, why)),
+        Err(why) => page.state.complain(tr!("{name} was not read: {why}.", name, why)),
     }
 }
 
 /// Fetches the files that the link names and shows them.
-pub fn fetch_all(state: State, plan: Option<String>, trace: Option<String>) {
+pub fn fetch_all(page: Page, plan: Option<String>, trace: Option<String>) {
     let paths: Vec<String> = [plan, trace].into_iter().flatten().collect();
     let name = paths.join(", ");
     spawn_local(async move {
-        match fetching(state, paths).await {
+        match fetching(page, paths).await {
             Ok(reading) => reading.await,
-            Err(why) => state.complain(tr!("{name} was not read: {why}.", name, why)),
+            Err(why) => page.state.complain(tr!("{name} was not read: {why}.", name, why)),
         }
     });
 }
@@ -162,8 +155,9 @@ pub fn copy(state: State, command: String) {
 }
 
 /// Puts the link on the clipboard.
-pub fn copy_link(state: State) {
-    let address = crate::page::address::of(state);
+pub fn copy_link(page: Page) {
+    let state = page.state;
+    let address = crate::page::address::of(page);
     let own_file = state.inputs.with_untracked(|i| {
         matches!(i.model, crate::planner::choices::ModelChoice::File(_))
             || matches!(i.cluster, crate::planner::choices::ClusterChoice::File(_))

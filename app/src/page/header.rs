@@ -1,22 +1,26 @@
 //! Name, what is shown, undo, link, theme, help, files.
 
-use super::files::{self, Side};
+use super::files;
 use super::here::panel::RunHere;
 use super::menu::Exports;
+use super::state::Page;
 use super::theme;
 use crate::base::screen::Screen;
 use crate::base::texts::{t, tr};
 use crate::base::{format, language};
 use crate::planner::compare;
-use crate::state::{Source, State};
+use crate::screens::recompute::state::Source;
+use crate::state::State;
+use crate::state::request::Side;
 use crate::widgets::icons::{Icon, icon};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 #[component]
 pub fn Header() -> impl IntoView {
-    let state = expect_context::<State>();
-    let file = move || match (state.screen.get(), state.source.get()) {
+    let page = expect_context::<Page>();
+    let state = page.state;
+    let file = move || match (state.screen.get(), page.recompute.source.get()) {
         (Screen::Recompute, Source::File(file)) => Some(file.name()),
         _ => None,
     };
@@ -47,20 +51,20 @@ pub fn Header() -> impl IntoView {
             </p>
             <div class="tools">
                 <button class="ib" id="undo" title=t("Undo (Ctrl Z)") aria-label=t("Undo")
-                    prop:disabled=move || !state.can_travel(0)
-                    on:click=move |_| state.undo()>{icon(Icon::Undo)}</button>
+                    prop:disabled=move || !page.can_travel(0)
+                    on:click=move |_| page.undo()>{icon(Icon::Undo)}</button>
                 <button class="ib" id="redo" title=t("Redo (Ctrl Shift Z)") aria-label=t("Redo")
-                    prop:disabled=move || !state.can_travel(1)
-                    on:click=move |_| state.redo()>{icon(Icon::Redo)}</button>
+                    prop:disabled=move || !page.can_travel(1)
+                    on:click=move |_| page.redo()>{icon(Icon::Redo)}</button>
                 <span class="sep"></span>
                 <button class="ib" id="link" title=t("Copy a link to this state") aria-label=t("Copy link")
-                    on:click=move |_| files::copy_link(state)>{icon(Icon::Link)}</button>
+                    on:click=move |_| files::copy_link(page)>{icon(Icon::Link)}</button>
                 <Language />
                 <button class="ib" id="theme" title=t("Theme: the other one, this one, as the system")
                     aria-label=t("Theme") on:click=move |_| theme::toggle(state)>{icon(Icon::Theme)}</button>
                 <button class="ib" id="help" title=t("Keys and help (?)") aria-label=t("Keys and help")
-                    aria-expanded=move || state.help.get().to_string()
-                    on:click=move |_| state.help.update(|h| *h = !*h)>{icon(Icon::Help)}</button>
+                    aria-expanded=move || page.help.get().to_string()
+                    on:click=move |_| page.help.update(|h| *h = !*h)>{icon(Icon::Help)}</button>
                 <span class="sep"></span>
                 <Open />
                 <RunHere id="run-here" />
@@ -111,11 +115,11 @@ fn Language() -> impl IntoView {
 /// The file input, drawn as a button; the input itself keeps focus and keys.
 #[component]
 fn Open() -> impl IntoView {
-    let state = expect_context::<State>();
+    let page = expect_context::<Page>();
     let chosen = move |event: web_sys::Event| {
         let input: web_sys::HtmlInputElement = event_target(&event);
         if let Some(files) = input.files() {
-            files::read_all(state, files, Side::B);
+            files::read_all(page, files, Side::B);
         }
         // The same file may be chosen again after it changed. Cleared later: the list is live.
         let clear = move || input.set_value("");

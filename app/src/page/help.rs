@@ -1,25 +1,25 @@
 //! The keys, from the one table; and what the page is about.
 
+use super::state::Page;
 use crate::base::focus::focus;
 use crate::base::keys::{KEYS, Scope};
 use crate::base::later::{self, Missing};
 use crate::base::settings;
 use crate::base::texts::t;
-use crate::state::State;
 use crate::widgets::icons::{Icon, icon};
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 
 #[component]
 pub fn Help() -> impl IntoView {
-    let state = expect_context::<State>();
-    view! { <Show when=move || state.help.get()>{move || later::view(dialog())}</Show> }
+    let page = expect_context::<Page>();
+    view! { <Show when=move || page.help.get()>{move || later::view(dialog())}</Show> }
 }
 
 /// The dialog, open.
 #[wasm_split(help, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn dialog() -> Result<AnyView, Missing> {
-    let state = expect_context::<State>();
+    let page = expect_context::<Page>();
     let close: NodeRef<leptos::html::Button> = NodeRef::new();
     // Whoever opens the list by key wants to be able to close it by key.
     Effect::new(move |_| {
@@ -28,13 +28,13 @@ fn dialog() -> Result<AnyView, Missing> {
         }
     });
     let shut = move |_| {
-        state.help.set(false);
+        page.help.set(false);
         focus("help");
     };
     let switch = move |event: web_sys::Event| {
         let on = event_target_checked(&event);
         settings::keep_number_keys(on);
-        state.number_keys.set(on);
+        page.number_keys.set(on);
     };
     let shown = view! {
         <section class="help" role="dialog" aria-label=t("Keys and help")>
@@ -46,7 +46,7 @@ fn dialog() -> Result<AnyView, Missing> {
                 {Scope::ALL.map(|scope| view! { <Keys scope /> }).collect_view()}
             </div>
             <p><label><input id="number-keys" type="checkbox"
-                prop:checked=move || state.number_keys.get() on:change=switch />" "{t("Number keys change the screen")}</label></p>
+                prop:checked=move || page.number_keys.get() on:change=switch />" "{t("Number keys change the screen")}</label></p>
             <p class="mut">
                 {t("Every slider: arrows one step, Shift ten, Page up and down double and halve, double click \
                 the usual value. Drop a plan.json or the runner's trace.json anywhere on the page. \

@@ -4,6 +4,8 @@
 pub mod address;
 #[cfg(feature = "page")]
 pub mod app;
+#[cfg(feature = "page")]
+pub mod commands;
 pub mod entries;
 pub mod exports;
 #[cfg(feature = "page")]
@@ -22,5 +24,9 @@ pub mod opening;
 pub mod palette;
 #[cfg(feature = "page")]
 pub mod pictures;
+#[cfg(feature = "page")]
+pub mod requests;
+#[cfg(feature = "page")]
+pub mod state;
 #[cfg(feature = "page")]
 pub mod theme;

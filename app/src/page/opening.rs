@@ -3,8 +3,8 @@
 //! A file that cannot be used leaves everything as it was and says in one line what was read,
 //! what is wrong and what to do. All of this is in a chunk that comes with the first file.
 
-use super::files::Side;
 use super::kinds::Kind;
+use super::state::Page;
 use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
 use crate::base::shared::Shared;
@@ -13,8 +13,9 @@ use crate::planner::content::{self, Content, recognise};
 use crate::planner::measured::Measured;
 use crate::planner::networks::{self, Found};
 use crate::screens::elastic::model as elastic;
+use crate::screens::recompute::state::Source;
 use crate::screens::run::model::metrics;
-use crate::state::{Source, State};
+use crate::state::request::Side;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 use pipewright_core::timeline::chrome;
@@ -26,28 +27,28 @@ use wasm_bindgen_futures::JsFuture;
 const BYTES_MAX: f64 = 300e6;
 
 /// Shows a file's content.
-async fn take(state: State, name: &str, text: String, side: Side) {
+async fn take(page: Page, name: &str, text: String, side: Side) {
     if networks::may_be(&text) {
         match foreign(name.to_owned(), text.clone()).await {
             Ok(None) => {}
-            Ok(Some(found)) => return replace(state, found).await,
+            Ok(Some(found)) => return replace(page, found).await,
             Err(why) => {
-                return state.complain(tr!("{name} was not read: {why}.", name, why));
+                return page.state.complain(tr!("{name} was not read: {why}.", name, why));
             }
         }
     }
     match recognise(name, &text) {
         Ok(Content::Plan(inputs)) if side == Side::A => {
-            state.pin(Some(*inputs));
-            state.say(tr!("{name} is A now. Ctrl Z takes it back.", name));
+            page.state.pin(Some(*inputs));
+            page.state.say(tr!("{name} is A now. Ctrl Z takes it back.", name));
         }
         Ok(Content::Plan(inputs)) => {
             let lanes = inputs.lanes();
-            state.load(*inputs);
-            state.say(tr!("{name}: a plan for {lanes} lanes, shown.", name, lanes));
+            page.state.load(*inputs);
+            page.state.say(tr!("{name}: a plan for {lanes} lanes, shown.", name, lanes));
         }
-        Ok(Content::Trace(measured)) => show(state, measured),
-        Err(why) => state.complain(why),
+        Ok(Content::Trace(measured)) => show(page, measured),
+        Err(why) => page.state.complain(why),
     }
 }
 
@@ -67,52 +68,52 @@ type Reading = Pin<Box<dyn Future<Output = Result<Found, String>>>>;
 
 /// Puts a network, a machine or an order of actions in place of the plan's. A large network takes a while
 /// to read, to cut and to solve: the page shows a frame between.
-async fn replace(state: State, found: Result<Found, String>) {
+async fn replace(page: Page, found: Result<Found, String>) {
     match found {
         Ok(Found { part, said }) => {
             later::breathe().await;
-            let next = state.inputs.with_untracked(|inputs| networks::with(inputs, part));
+            let next = page.state.inputs.with_untracked(|inputs| networks::with(inputs, part));
             later::breathe().await;
-            state.load(next);
-            state.say(said);
+            page.state.load(next);
+            page.state.say(said);
         }
-        Err(why) => state.complain(why),
+        Err(why) => page.state.complain(why),
     }
 }
 
 /// Draws a trace over the prediction.
-fn show(state: State, measured: Measured) {
+fn show(page: Page, measured: Measured) {
     let name = measured.name.clone();
     let (lanes, steps) = (measured.timeline.lanes.len(), measured.trace.steps.len());
-    state.measured.set(Some(measured));
-    state.show_measured.set(true);
-    let planned = state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
+    page.state.look.measured.set(Some(measured));
+    page.state.look.show_measured.set(true);
+    let planned = page.state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
     if lanes == planned {
-        state.say(tr!(
+        page.state.say(tr!(
             "{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.",
             name,
             steps,
             lanes
         ));
     } else {
-        state.complain(tr!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both.", name, lanes, planned));
+        page.state.complain(tr!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both.", name, lanes, planned));
     }
 }
 
 /// Opens files, one after the other: a plan before its trace.
-pub async fn open(state: State, files: Vec<web_sys::File>, side: Side) {
+pub async fn open(page: Page, files: Vec<web_sys::File>, side: Side) {
     let (mut texts, mut long) = (vec![], vec![]);
     for file in files {
         let name = file.name();
         let kind = kind(&file).await;
         // Graphs can be large and packed: the worker reads them.
         if kind == Kind::Graph {
-            state.source.set(Source::File(file));
-            state.go(Screen::Recompute);
+            page.recompute.source.set(Source::File(file));
+            page.state.go(Screen::Recompute);
             continue;
         }
         if file.size() > BYTES_MAX {
-            state.complain(tr!(
+            page.state.complain(tr!(
                 "{name} has {size} MB, more than a page can hold.",
                 name,
                 size = format_args!("{:.0}", file.size() / 1e6)
@@ -120,11 +121,11 @@ pub async fn open(state: State, files: Vec<web_sys::File>, side: Side) {
             continue;
         }
         if kind == Kind::Onnx {
-            network(state, &name, &file).await;
+            network(page, &name, &file).await;
             continue;
         }
         if kind == Kind::Elastic {
-            records(state, &name, &file).await;
+            records(page, &name, &file).await;
             continue;
         }
         if kind != Kind::Other {
@@ -133,41 +134,45 @@ pub async fn open(state: State, files: Vec<web_sys::File>, side: Side) {
         }
         match JsFuture::from(file.text()).await {
             Ok(text) => texts.push((name, text.as_string().unwrap_or_default())),
-            Err(_) => state.complain(tr!("{name} could not be read; is it a folder?", name)),
+            Err(_) => page.state.complain(tr!("{name} could not be read; is it a folder?", name)),
         }
     }
     texts.sort_by_key(|(_, text)| text.contains("\"traceEvents\""));
     for (name, text) in texts {
-        take(state, &name, text, side).await;
+        take(page, &name, text, side).await;
     }
-    measure_all(state, long).await;
+    measure_all(page, long).await;
 }
 
 /// Opens an ONNX file.
-async fn network(state: State, name: &str, file: &web_sys::Blob) {
+async fn network(page: Page, name: &str, file: &web_sys::Blob) {
     let Ok(bytes) = JsFuture::from(file.array_buffer()).await else {
-        return state.complain(tr!("{name} could not be read; is it a folder?", name));
+        return page.state.complain(tr!("{name} could not be read; is it a folder?", name));
     };
     match onnx(name.to_owned(), js_sys::Uint8Array::new(&bytes).to_vec()).await {
-        Ok(reading) => replace(state, reading.await).await,
-        Err(why) => state.complain(tr!("{name} was not read: {why}.", name, why)),
+        Ok(reading) => replace(page, reading.await).await,
+        Err(why) => page.state.complain(tr!("{name} was not read: {why}.", name, why)),
     }
 }
 
 /// Shows what became of an elastic job.
-async fn records(state: State, name: &str, file: &web_sys::Blob) {
+async fn records(page: Page, name: &str, file: &web_sys::Blob) {
     let Ok(text) = JsFuture::from(file.text()).await else {
-        return state.complain(tr!("{name} could not be read; is it a folder?", name));
+        return page.state.complain(tr!("{name} could not be read; is it a folder?", name));
     };
     match elastic::read(name, &text.as_string().unwrap_or_default()) {
         Ok(record) => {
             let count = record.life.generations.len();
-            state.record.set(Some(Shared::new(record)));
-            state.go(Screen::Elastic);
-            state.say(tr!("{name}: an elastic job of {count} generations, shown.", name, count));
+            page.elastic.record.set(Some(Shared::new(record)));
+            page.state.go(Screen::Elastic);
+            page.state.say(tr!(
+                "{name}: an elastic job of {count} generations, shown.",
+                name,
+                count
+            ));
         }
         Err(why) => {
-            state.complain(tr!(
+            page.state.complain(tr!(
                 "{name}, read as a job's records: {why}. Nothing was changed.",
                 name,
                 why
@@ -235,44 +240,44 @@ async fn pieces(
 }
 
 /// Shows traces and metrics; ranks of one run come together.
-async fn measure_all(state: State, files: Vec<(String, Kind, web_sys::Blob)>) {
+async fn measure_all(page: Page, files: Vec<(String, Kind, web_sys::Blob)>) {
     let mut found = vec![];
     for (name, kind, file) in files {
         match measure(&name, kind, &file).await {
-            Ok(Left::Trace(measured)) => show(state, measured),
+            Ok(Left::Trace(measured)) => show(page, measured),
             Ok(Left::Metrics(file)) => found.push(file),
-            Err(why) => state.complain(why),
+            Err(why) => page.state.complain(why),
         }
     }
     if !found.is_empty() {
         let joined = metrics::join(found);
-        state.runs.update(|runs| runs.extend(joined));
-        state.go(Screen::Run);
+        page.run.runs.update(|runs| runs.extend(joined));
+        page.state.go(Screen::Run);
     }
 }
 
 /// Fetches files beside the page and shows them.
-pub async fn fetch(state: State, paths: Vec<String>) {
+pub async fn fetch(page: Page, paths: Vec<String>) {
     for path in paths {
         let refuse = |why: &str| tr!("{path} could not be fetched: {why}.", path, why);
         let file = match fetched(&path).await {
             Ok(file) => file,
             Err(why) => {
-                state.complain(refuse(&why));
+                page.state.complain(refuse(&why));
                 continue;
             }
         };
         match kind(&file).await {
             kind @ (Kind::Trace | Kind::Metrics) => {
-                measure_all(state, vec![(path, kind, file)]).await;
+                measure_all(page, vec![(path, kind, file)]).await;
             }
-            Kind::Onnx => network(state, &path, &file).await,
-            Kind::Elastic => records(state, &path, &file).await,
+            Kind::Onnx => network(page, &path, &file).await,
+            Kind::Elastic => records(page, &path, &file).await,
             Kind::Other | Kind::Graph => match JsFuture::from(file.text()).await {
                 Ok(text) => {
-                    take(state, &path, text.as_string().unwrap_or_default(), Side::B).await;
+                    take(page, &path, text.as_string().unwrap_or_default(), Side::B).await;
                 }
-                Err(_) => state.complain(refuse(t("not a text"))),
+                Err(_) => page.state.complain(refuse(t("not a text"))),
             },
         }
     }

@@ -1,7 +1,8 @@
 //! The command palette: Ctrl K, type, Enter.
 
-use super::app::perform;
+use super::commands::perform;
 use super::entries::{Act, entries, find};
+use super::state::Page;
 use super::{files, theme};
 use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
@@ -9,7 +10,6 @@ use crate::base::texts::t;
 use crate::planner::choices::{ClusterChoice, ModelChoice};
 use crate::planner::engine;
 use crate::planner::presets::EXAMPLES;
-use crate::state::State;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
@@ -17,13 +17,13 @@ use wasm_bindgen::JsCast;
 
 #[component]
 pub fn Palette() -> impl IntoView {
-    let state = expect_context::<State>();
-    view! { <Show when=move || state.palette.get()>{move || later::view(dialog())}</Show> }
+    let page = expect_context::<Page>();
+    view! { <Show when=move || page.palette.get()>{move || later::view(dialog())}</Show> }
 }
 
 /// Takes the focus back to where it was.
-fn close(state: State, before: &Option<web_sys::Element>) {
-    state.palette.set(false);
+fn close(page: Page, before: &Option<web_sys::Element>) {
+    page.palette.set(false);
     let before = before.as_ref().and_then(|e| e.dyn_ref::<web_sys::HtmlElement>());
     if let Some(element) = before {
         let _ = element.focus();
@@ -33,17 +33,17 @@ fn close(state: State, before: &Option<web_sys::Element>) {
 /// The dialog, open.
 #[wasm_split(palette, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn dialog() -> Result<AnyView, Missing> {
-    let state = expect_context::<State>();
+    let page = expect_context::<Page>();
     let before = StoredValue::new_local(document().active_element());
-    let all = StoredValue::new(entries(state.here.offered.get_untracked()));
+    let all = StoredValue::new(entries(page.here.offered.get_untracked()));
     let query = RwSignal::new(String::new());
     let chosen = RwSignal::new(0usize);
     let found = Memo::new(move |_| query.with(|q| all.with_value(|all| find(all, q))));
     let take = move |at: usize| {
         let act = all.with_value(|all| all.get(at).map(|entry| entry.act));
-        close(state, &before.get_value());
+        close(page, &before.get_value());
         if let Some(act) = act {
-            act_on(state, act);
+            act_on(page, act);
         }
     };
     let key = move |event: KeyboardEvent| {
@@ -57,7 +57,7 @@ fn dialog() -> Result<AnyView, Missing> {
                     take(entry);
                 }
             }
-            "Escape" | "Tab" => close(state, &before.get_value()),
+            "Escape" | "Tab" => close(page, &before.get_value()),
             _ => return,
         }
         event.prevent_default();
@@ -98,18 +98,18 @@ fn dialog() -> Result<AnyView, Missing> {
             <ul id="acts" role="listbox" aria-label=t("Commands")>{rows}</ul>
             <p class="mut" role="status" hidden=move || !none()>{t("Nothing is called that.")}</p>
         </section>
-        <button class="shade" tabindex="-1" aria-hidden="true" on:click=move |_| close(state, &before.get_value())></button>
+        <button class="shade" tabindex="-1" aria-hidden="true" on:click=move |_| close(page, &before.get_value())></button>
     };
     Ok(shown.into_any())
 }
 
-fn act_on(state: State, act: Act) {
+fn act_on(page: Page, act: Act) {
     match act {
-        Act::Command(command) => perform(state, command),
-        Act::Theme => theme::toggle(state),
-        Act::Pin => state.pin(Some(state.inputs.get_untracked())),
-        Act::Swap => state.swap(),
-        Act::CopyLink => files::copy_link(state),
+        Act::Command(command) => perform(page, command),
+        Act::Theme => theme::toggle(page.state),
+        Act::Pin => page.state.pin(Some(page.state.inputs.get_untracked())),
+        Act::Swap => page.state.swap(),
+        Act::CopyLink => files::copy_link(page),
         Act::OpenFile => {
             focus("import");
             let input = document().get_element_by_id("import");
@@ -117,21 +117,21 @@ fn act_on(state: State, act: Act) {
                 input.click();
             }
         }
-        Act::RunHere => crate::page::here::panel::open(state, true),
-        Act::Save(format) => files::save(state, format),
-        Act::SavePicture => files::save_picture(state),
-        Act::CopyCommand => files::copy_command(state),
-        Act::Example(at) => state.load(EXAMPLES[at].inputs()),
-        Act::Model(preset) => state.edit(|inputs| {
+        Act::RunHere => crate::page::here::panel::open(page, true),
+        Act::Save(format) => files::save(page.state, format),
+        Act::SavePicture => files::save_picture(page.state),
+        Act::CopyCommand => files::copy_command(page.state),
+        Act::Example(at) => page.state.load(EXAMPLES[at].inputs()),
+        Act::Model(preset) => page.state.edit(|inputs| {
             let lanes = inputs.lanes();
             inputs.model = ModelChoice::Preset(preset);
             engine::split(inputs, lanes);
         }),
         Act::Cluster(name) => {
             if let Some(cluster) = ClusterChoice::by_name(name) {
-                state.edit(|inputs| inputs.cluster = cluster);
+                page.state.edit(|inputs| inputs.cluster = cluster);
             }
         }
-        Act::Schedule(kind) => state.edit(|inputs| engine::reschedule(inputs, kind)),
+        Act::Schedule(kind) => page.state.edit(|inputs| engine::reschedule(inputs, kind)),
     }
 }

@@ -6,29 +6,24 @@
 //! ```
 
 pub mod history;
+pub mod look;
+pub mod request;
 
+use crate::base::meter;
 use crate::base::screen::Screen;
 use crate::base::shared::Shared;
-use crate::base::{meter, settings};
 use crate::draw::layout::View;
-use crate::draw::palette::ColourBy;
-use crate::page::here::wire::Seen;
 use crate::planner::choices::ModelChoice;
 use crate::planner::engine::{self, Figures, Ground, LayerTime, Shown};
 use crate::planner::inputs::Inputs;
-use crate::planner::link;
-use crate::planner::measured::Measured;
-use crate::screens::elastic::model::Recorded;
-use crate::screens::plan::model::speedup::Curves;
-use crate::screens::plan::model::suggest::Advice;
-use crate::screens::run::model::metrics::Run;
 use history::History;
 use leptos::prelude::*;
+use look::Look;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
-use pipewright_core::schedule::Action;
 use pipewright_core::timeline::Timeline;
 use pipewright_core::timeline::causes::{self, Arrivals};
+use request::Request;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -38,22 +33,6 @@ use std::time::Duration;
 pub struct Note {
     pub text: String,
     pub bad: bool,
-}
-
-/// What the Recompute view works on.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Source {
-    /// A stage of the plan.
-    Stage(u32),
-    /// A file of a graph.
-    File(web_sys::File),
-}
-
-/// Tabs of the bottom tray.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tab {
-    SpeedUp,
-    Program,
 }
 
 /// Everything that can change. Copied into every view.
@@ -70,53 +49,19 @@ pub struct State {
     pub baseline: Memo<Option<Figures>>,
     pub arrivals: Memo<Shared<Arrivals>>,
     pub path: Memo<Shared<Vec<(usize, usize)>>>,
-    pub advice: RwSignal<Option<Advice>>,
-    pub curves: RwSignal<Curves>,
-    /// The visible part of the step; `None` for all of it.
-    pub view: RwSignal<Option<View>>,
-    pub selected: RwSignal<Option<Action>>,
-    pub hovered: RwSignal<Option<Action>>,
-    /// Where the pointer was when it came upon the hovered action, in the canvas.
-    pub hovered_at: RwSignal<(f64, f64)>,
-    /// A stretch of time measured by dragging.
-    pub range: RwSignal<Option<(f64, f64)>>,
-    pub colour_by: RwSignal<ColourBy>,
-    pub critical: RwSignal<bool>,
-    pub measured: RwSignal<Option<Measured>>,
-    pub show_measured: RwSignal<bool>,
-    /// Metrics of runs, in the order in which they were opened.
-    pub runs: RwSignal<Vec<Run>>,
+    pub look: Look,
     pub note: RwSignal<Note>,
-    pub help: RwSignal<bool>,
-    /// Whether the command palette is open.
-    pub palette: RwSignal<bool>,
-    pub finding: RwSignal<bool>,
     pub sheet: RwSignal<bool>,
-    pub tab: RwSignal<Tab>,
-    /// Scale of m in the speed-up chart.
-    pub log_axis: RwSignal<bool>,
     pub screen: RwSignal<Screen>,
-    pub source: RwSignal<Source, LocalStorage>,
-    /// The share of its memory that the Recompute view lets a graph keep.
-    pub keep: RwSignal<f64>,
-    /// What the Playground was asked, as its word in links.
-    pub play: RwSignal<String>,
-    /// What the Elastic view was asked, as its word in links.
-    pub job: RwSignal<String>,
-    /// What it was asked before, and what was undone.
-    jobs: RwSignal<[Vec<String>; 2]>,
-    /// A job's records, to be shown there.
-    pub record: RwSignal<Option<Shared<Recorded>>>,
-    /// Whether keys without Ctrl act outside of a widget (WCAG 2.1.4).
-    pub number_keys: RwSignal<bool>,
-    /// What the machine offers that serves the page.
-    pub here: Seen,
     /// Changes when colours do.
     pub theme: RwSignal<u32>,
+    /// What the page does when it is asked.
+    requests: Callback<Request>,
 }
 
 impl State {
-    pub fn new(first: Inputs) -> Self {
+    /// The first choices, and what does what the page is asked for.
+    pub fn new(first: Inputs, requests: Callback<Request>) -> Self {
         let inputs = RwSignal::new(first);
         let history = RwSignal::new(History::default());
         let model = Memo::new(move |_| inputs.with(|i| i.model.clone()));
@@ -153,35 +98,12 @@ impl State {
             baseline,
             arrivals,
             path,
-            advice: RwSignal::new(None),
-            curves: RwSignal::new(Curves::default()),
-            view: RwSignal::new(None),
-            selected: RwSignal::new(None),
-            hovered: RwSignal::new(None),
-            hovered_at: RwSignal::new((0.0, 0.0)),
-            range: RwSignal::new(None),
-            colour_by: RwSignal::new(ColourBy::Kind),
-            critical: RwSignal::new(true),
-            measured: RwSignal::new(None),
-            show_measured: RwSignal::new(false),
-            runs: RwSignal::new(vec![]),
+            look: Look::new(),
             note: RwSignal::new(Note::default()),
-            help: RwSignal::new(false),
-            palette: RwSignal::new(false),
-            finding: RwSignal::new(false),
             sheet: RwSignal::new(false),
-            tab: RwSignal::new(Tab::SpeedUp),
-            log_axis: RwSignal::new(true),
             screen: RwSignal::new(Screen::Plan),
-            source: RwSignal::new_local(Source::Stage(0)),
-            keep: RwSignal::new(link::Asked::default().keep),
-            play: RwSignal::new(String::new()),
-            job: RwSignal::new(String::new()),
-            jobs: RwSignal::new([vec![], vec![]]),
-            record: RwSignal::new(None),
-            number_keys: RwSignal::new(settings::number_keys()),
-            here: Seen::new(),
             theme: RwSignal::new(0),
+            requests,
         }
     }
 
@@ -198,7 +120,7 @@ impl State {
             self.history.update(|h| h.drag(&now));
         }
         self.inputs.set(next);
-        crate::page::address::replace_soon(self);
+        self.request(Request::Follow);
     }
 
     /// The drag is over.
@@ -210,7 +132,7 @@ impl State {
         let mut changed = false;
         self.history.update(|h| changed = h.release(&now));
         if changed {
-            crate::page::address::push(self);
+            self.request(Request::Remember);
         }
     }
 
@@ -222,8 +144,8 @@ impl State {
 
     /// Another plan altogether, from a file or an example; A stays.
     pub fn load(self, inputs: Inputs) {
-        self.view.set(None);
-        self.range.set(None);
+        self.look.view.set(None);
+        self.look.range.set(None);
         self.replace(inputs);
     }
 
@@ -247,62 +169,11 @@ impl State {
         }
     }
 
-    /// Another job to simulate: shown at once, a step of undo where it is `kept`.
-    pub fn ask(self, job: String, kept: bool) {
-        let before = self.job.get_untracked();
-        if kept && job != before {
-            self.jobs.update(|[past, future]| {
-                past.push(before);
-                future.clear();
-            });
-        }
-        self.job.set(job);
-        if kept {
-            crate::page::address::push(self);
-        } else {
-            crate::page::address::replace_soon(self);
-        }
-    }
-
-    /// Whether [`State::undo`] (0) or [`State::redo`] (1) would change something.
-    pub fn can_travel(self, way: usize) -> bool {
-        match self.screen.get() {
-            Screen::Elastic => self.jobs.with(|jobs| !jobs[way].is_empty()),
-            _ if way == 0 => self.history.with(History::can_undo),
-            _ => self.history.with(History::can_redo),
-        }
-    }
-
-    /// Undo and redo of what the Elastic view is asked; whether that is what is looked at.
-    fn travel_jobs(self, way: usize) -> bool {
-        let here = self.screen.get_untracked() == Screen::Elastic;
-        if here {
-            let mut to = None;
-            let now = self.job.get_untracked();
-            self.jobs.update(|jobs| {
-                to = jobs[way].pop();
-                if to.is_some() {
-                    jobs[1 - way].push(now);
-                }
-            });
-            if let Some(job) = to {
-                self.ask(job, false);
-            }
-        }
-        here
-    }
-
     pub fn undo(self) {
-        if self.travel_jobs(0) {
-            return;
-        }
         self.travel(|history, now| history.undo(now));
     }
 
     pub fn redo(self) {
-        if self.travel_jobs(1) {
-            return;
-        }
         self.travel(|history, now| history.redo(now));
     }
 
@@ -313,7 +184,7 @@ impl State {
         if let Some(inputs) = to {
             meter::start();
             self.inputs.set(inputs);
-            crate::page::address::push(self);
+            self.request(Request::Remember);
         }
     }
 
@@ -328,7 +199,7 @@ impl State {
     /// The measured step, when it is to be shown and has the plan's lanes.
     pub fn overlay(self) -> Option<Shared<Timeline>> {
         let lanes = self.shown.with(|s| s.solved.timeline.lanes.len());
-        let measured = self.measured.get().filter(|_| self.show_measured.get())?;
+        let measured = self.look.measured.get().filter(|_| self.look.show_measured.get())?;
         (measured.timeline.lanes.len() == lanes).then_some(measured.timeline)
     }
 
@@ -342,38 +213,20 @@ impl State {
     /// The visible part of the time axis.
     pub fn visible(self) -> View {
         let full = self.full();
-        let kept = self.view.get().filter(|v| v.from < full);
+        let kept = self.look.view.get().filter(|v| v.from < full);
         kept.unwrap_or(View { from: 0.0, to: full })
     }
 
-    /// Inputs, and what the Recompute view is asked when it is open.
-    pub fn link(self) -> String {
-        let stage = match self.source.get_untracked() {
-            Source::Stage(stage) => stage,
-            // A file stays with the person.
-            Source::File(_) => 0,
-        };
-        let asked = link::Asked { stage, keep: self.keep.get_untracked() };
-        let screen = self.screen.get_untracked();
-        let ground = self.ground.get_untracked();
-        let write = |inputs: &Inputs| link::write(inputs, Some(&ground), screen, asked);
-        let mut link = self.inputs.with_untracked(write);
-        let play = self.play.get_untracked();
-        if screen == Screen::Playground && !play.is_empty() {
-            link = link + "&play=" + play.as_str();
-        }
-        let job = self.job.get_untracked();
-        if screen == Screen::Elastic && !job.is_empty() {
-            link = link + "&job=" + job.as_str();
-        }
-        link
+    /// Asks the page for something.
+    pub fn request(self, request: Request) {
+        self.requests.run(request);
     }
 
     /// Another screen, as a step of the browser's history.
     pub fn go(self, screen: Screen) {
         if self.screen.get_untracked() != screen {
             self.screen.set(screen);
-            crate::page::address::push(self);
+            self.request(Request::Remember);
         }
     }
 }

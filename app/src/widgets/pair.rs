@@ -151,9 +151,9 @@ pub fn follow(state: Pair, painter: Painter) {
             side.track();
         }
         state.view.track();
-        state.page.selected.track();
-        state.page.critical.track();
-        state.page.colour_by.track();
+        state.page.look.selected.track();
+        state.page.look.critical.track();
+        state.page.look.colour_by.track();
         state.page.theme.track();
         painter.ask();
     });
@@ -185,7 +185,7 @@ pub fn key(state: Pair, event: &KeyboardEvent) {
 
 /// First the selected action of the plan that is edited, then everything.
 fn focus(state: Pair, view: View, full: f64) -> Option<View> {
-    let action = state.page.selected.get_untracked()?;
+    let action = state.page.look.selected.get_untracked()?;
     let near = state.page.shown.with_untracked(|s| {
         let (lane, index) = causes::find(&s.solved.timeline, action)?;
         let span = s.solved.timeline.lanes[lane].spans[index];

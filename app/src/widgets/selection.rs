@@ -20,7 +20,7 @@ pub fn Selection() -> impl IntoView {
             </div>
             {move || {
                 let solved = state.shown.get().solved;
-                let found = state.selected.get().and_then(|action| {
+                let found = state.look.selected.get().and_then(|action| {
                     causes::find(&solved.timeline, action).map(|place| (action, place))
                 });
                 match found {

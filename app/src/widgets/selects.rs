@@ -32,7 +32,7 @@ pub fn ModelSelect(id: &'static str) -> impl IntoView {
     };
     let chosen = move |event: web_sys::Event| {
         if let Ok(preset) = event_target_value(&event).parse() {
-            state.view.set(None);
+            state.look.view.set(None);
             state.edit(|inputs| {
                 let lanes = inputs.lanes();
                 inputs.model = ModelChoice::Preset(preset);
@@ -79,7 +79,7 @@ pub fn ClusterSelect(id: &'static str) -> impl IntoView {
     };
     let chosen = move |event: web_sys::Event| {
         if let Some(cluster) = ClusterChoice::by_name(&event_target_value(&event)) {
-            state.view.set(None);
+            state.look.view.set(None);
             state.edit(|inputs| inputs.cluster = cluster);
         }
     };

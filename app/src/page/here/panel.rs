@@ -5,7 +5,7 @@ use super::{Form, Run, Status, markup};
 use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
 use crate::base::texts::t;
-use crate::state::State;
+use crate::page::state::Page;
 use crate::widgets::icons::{Icon, icon};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
@@ -15,20 +15,20 @@ use wasm_bindgen::JsCast;
 /// Opens the panel; it is there where runs are offered, and says how far one is.
 #[component]
 pub fn RunHere(id: &'static str) -> impl IntoView {
-    let state = expect_context::<State>();
-    let seen = state.here;
+    let page = expect_context::<Page>();
+    let seen = page.here;
     view! {
         <button class="btn run-here" id=id title=t("Run this plan on this machine") aria-label=t("Run here") aria-controls="here"
             hidden=move || !seen.offered.get() aria-expanded=move || seen.open.get().to_string()
-            on:click=move |_| open(state, !seen.open.get_untracked())>
+            on:click=move |_| open(page, !seen.open.get_untracked())>
             {icon(Icon::Run)} <span>{t("Run here")}</span> <small>{move || seen.progress.get()}</small>
         </button>
     }
 }
 
 /// Opens or closes the panel.
-pub fn open(state: State, open: bool) {
-    state.here.open.set(open);
+pub fn open(page: Page, open: bool) {
+    page.here.open.set(open);
     if !open {
         // Of the two buttons one is seen.
         focus("run-here");
@@ -38,14 +38,14 @@ pub fn open(state: State, open: bool) {
 
 #[component]
 pub fn HerePanel() -> impl IntoView {
-    let state = expect_context::<State>();
-    move || state.here.open.get().then(|| later::view(panel()))
+    let page = expect_context::<Page>();
+    move || page.here.open.get().then(|| later::view(panel()))
 }
 
 /// The panel, open.
 #[wasm_split(here, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn panel() -> Result<AnyView, Missing> {
-    let state = expect_context::<State>();
+    let page = expect_context::<Page>();
     let close: NodeRef<leptos::html::Button> = NodeRef::new();
     Effect::new(move |_| {
         if let Some(button) = close.get() {
@@ -55,7 +55,7 @@ fn panel() -> Result<AnyView, Missing> {
     let key = move |event: KeyboardEvent| {
         if event.key() == "Escape" {
             event.stop_propagation();
-            open(state, false);
+            open(page, false);
         }
     };
     let said = move || {
@@ -71,12 +71,12 @@ fn panel() -> Result<AnyView, Missing> {
         HERE.with(|here| here.run.as_ref().map(markup::progress).unwrap_or_default())
     });
     let how = Memo::new(move |_| {
-        let ranks = state.inputs.with(|i| i.stages() * i.rest.data_parallel.replicas);
+        let ranks = page.state.inputs.with(|i| i.stages() * i.rest.data_parallel.replicas);
         let here = HERE.get();
         let offer = here.offer.as_ref().filter(|_| !here.goes_on());
         offer.map(|offer| markup::how(offer, ranks)).unwrap_or_default()
     });
-    let asked = asked(state);
+    let asked = asked(page);
     // The button that was pressed is replaced by the one that follows from it.
     Effect::new(move |before: Option<()>| {
         asked.track();
@@ -90,13 +90,13 @@ fn panel() -> Result<AnyView, Missing> {
         <section class="here" id="here" aria-label=t("Run here") on:keydown=key>
             <div class="sec">
                 <h2>{t("Run here")}</h2>
-                <button class="ib" node_ref=close aria-label=t("Close") on:click=move |_| open(state, false)>{icon(Icon::Close)}</button>
+                <button class="ib" node_ref=close aria-label=t("Close") on:click=move |_| open(page, false)>{icon(Icon::Close)}</button>
             </div>
             <p id="here-status" role="status" class=move || said.get().1>{move || said.get().0}</p>
             <div inner_html=move || progress.get()></div>
             <p id="here-refused" class="rfail" role="alert" hidden=move || refused.get().is_empty()>{move || refused.get()}</p>
             <p class="note" id="here-how">{move || how.get()}</p>
-            <div class="here-ask" inner_html=move || asked.get() on:click=move |event| pressed(state, &event)></div>
+            <div class="here-ask" inner_html=move || asked.get() on:click=move |event| pressed(page, &event)></div>
         </section>
     };
     Ok(shown.into_any())
@@ -104,28 +104,28 @@ fn panel() -> Result<AnyView, Missing> {
 
 /// The form, or the button of a run that goes on. It stays what the browser has while nothing changes
 /// that it depends on.
-fn asked(state: State) -> Memo<String> {
+fn asked(page: Page) -> Memo<String> {
     Memo::new(move |_| {
         let here = HERE.get();
         match &here.run {
             Some(run) if run.ended.is_none() => markup::going(run, here.listening),
-            _ => markup::form(&here.form, state.inputs.with(|inputs| inputs.rest.steps)),
+            _ => markup::form(&here.form, page.state.inputs.with(|inputs| inputs.rest.steps)),
         }
     })
 }
 
 /// A click somewhere in it.
-fn pressed(state: State, event: &web_sys::MouseEvent) {
+fn pressed(page: Page, event: &web_sys::MouseEvent) {
     let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
     match target.map(|element| element.id()).as_deref() {
-        Some("here-stop") => perform(state, Act::Stop),
-        Some("here-listen") => perform(state, Act::Listen),
+        Some("here-stop") => perform(page, Act::Stop),
+        Some("here-listen") => perform(page, Act::Listen),
         Some("here-start") => match filled() {
             Ok(form) => {
-                tell(state, |here| here.form = form);
-                perform(state, Act::Start);
+                tell(page, |here| here.form = form);
+                perform(page, Act::Start);
             }
-            Err(why) => tell(state, |here| here.refused = Some(why)),
+            Err(why) => tell(page, |here| here.refused = Some(why)),
         },
         _ => {}
     }

@@ -7,7 +7,7 @@ use super::{Heard, Here, Lines, quoted};
 use crate::base::later::Missing;
 use crate::base::texts::{t, tr};
 use crate::page::files;
-use crate::state::State;
+use crate::page::state::Page;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
@@ -45,14 +45,14 @@ impl Seen {
 }
 
 /// Changes what is known, and with it what is seen of it.
-pub fn tell(state: State, change: impl FnOnce(&mut Here)) {
+pub fn tell(page: Page, change: impl FnOnce(&mut Here)) {
     HERE.update(change);
     let (offered, progress) = HERE.with_untracked(|h| (h.offer.is_some(), h.progress()));
-    if offered != state.here.offered.get_untracked() {
-        state.here.offered.set(offered);
+    if offered != page.here.offered.get_untracked() {
+        page.here.offered.set(offered);
     }
-    if state.here.progress.with_untracked(|now| *now != progress) {
-        state.here.progress.set(progress);
+    if page.here.progress.with_untracked(|now| *now != progress) {
+        page.here.progress.set(progress);
     }
 }
 
@@ -71,7 +71,7 @@ pub enum Act {
 
 /// Looks whether the page was served by `runner explore` and takes the token out of the address. On
 /// other servers it asks for nothing.
-pub fn begin(state: State) {
+pub fn begin(page: Page) {
     if !matches!(document().query_selector("meta[name=pipewright-here]"), Ok(Some(_))) {
         return;
     }
@@ -90,13 +90,13 @@ pub fn begin(state: State) {
             None => return,
         },
     };
-    perform(state, act);
+    perform(page, act);
 }
 
 /// An address with another token may be typed over the one that is open.
-pub fn begin_again(state: State) {
+pub fn begin_again(page: Page) {
     if super::key(&window().location().hash().unwrap_or_default()).is_some() {
-        begin(state);
+        begin(page);
     }
 }
 
@@ -105,47 +105,47 @@ fn storage() -> Option<web_sys::Storage> {
 }
 
 /// Does it, once the code for it is there.
-pub fn perform(state: State, act: Act) {
+pub fn perform(page: Page, act: Act) {
     spawn_local(async move {
-        if let Err(missing) = act_on(state, act).await {
-            state.complain(tr!("Sorry, {why}.", why = missing));
+        if let Err(missing) = act_on(page, act).await {
+            page.state.complain(tr!("Sorry, {why}.", why = missing));
         }
     });
 }
 
 #[wasm_split(here, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn act_on(state: State, act: Act) -> Result<(), Missing> {
+fn act_on(page: Page, act: Act) -> Result<(), Missing> {
     spawn_local(async move {
         let done = match act {
-            Act::Exchange(token) => exchange(state, token).await,
-            Act::Resume(session) => resume(state, session, false).await,
-            Act::Start => start(state).await,
-            Act::Stop => stop(state).await,
-            Act::Listen => listen(state).await,
+            Act::Exchange(token) => exchange(page, token).await,
+            Act::Resume(session) => resume(page, session, false).await,
+            Act::Start => start(page).await,
+            Act::Stop => stop(page).await,
+            Act::Listen => listen(page).await,
         };
         if let Err(why) = done {
-            match state.here.open.get_untracked() {
-                true => tell(state, |here| here.refused = Some(why)),
-                false => state.complain(why),
+            match page.here.open.get_untracked() {
+                true => tell(page, |here| here.refused = Some(why)),
+                false => page.state.complain(why),
             }
         }
     });
     Ok(())
 }
 
-async fn exchange(state: State, token: String) -> Result<(), String> {
+async fn exchange(page: Page, token: String) -> Result<(), String> {
     let question = format!(r#"{{"token":{}}}"#, quoted(&token));
     let answer = text(post("", "session", &question).await?).await?;
     let session = super::session(&answer).ok_or_else(strange)?;
     if let Some(storage) = storage() {
         let _ = storage.set_item(KEPT, &session);
     }
-    resume(state, session, true).await
+    resume(page, session, true).await
 }
 
 /// Learns what the server can do. The plan that it was started with is shown once: after a reload the
 /// link has what became of it.
-async fn resume(state: State, session: String, fresh: bool) -> Result<(), String> {
+async fn resume(page: Page, session: String, fresh: bool) -> Result<(), String> {
     let answer = match post(&session, "facts", "{}").await {
         Ok(answer) => text(answer).await?,
         Err(why) => {
@@ -157,24 +157,24 @@ async fn resume(state: State, session: String, fresh: bool) -> Result<(), String
         }
     };
     let (offer, plan) = super::facts(&answer, session).ok_or_else(strange)?;
-    tell(state, |here| here.offer = Some(offer));
+    tell(page, |here| here.offer = Some(offer));
     if let Some((name, text)) = plan.filter(|_| fresh) {
-        files::open_text(state, &name, &text).await;
+        files::open_text(page, &name, &text).await;
     }
-    listen(state).await
+    listen(page).await
 }
 
-async fn start(state: State) -> Result<(), String> {
-    let (plan, _) = files::plan(state.inputs.get_untracked()).await?;
+async fn start(page: Page) -> Result<(), String> {
+    let (plan, _) = files::plan(page.state.inputs.get_untracked()).await?;
     let question = HERE.with_untracked(|here| here.form.question(&plan));
-    tell(state, |here| here.refused = None);
+    tell(page, |here| here.refused = None);
     post(&session(), "run", &question).await?;
-    listen(state).await
+    listen(page).await
 }
 
-async fn stop(state: State) -> Result<(), String> {
+async fn stop(page: Page) -> Result<(), String> {
     post(&session(), "stop", "{}").await?;
-    tell(state, |here| here.run.iter_mut().for_each(|run| run.stopping = true));
+    tell(page, |here| here.run.iter_mut().for_each(|run| run.stopping = true));
     Ok(())
 }
 
@@ -184,13 +184,13 @@ fn session() -> String {
 }
 
 /// Hears the newest run until it ends.
-async fn listen(state: State) -> Result<(), String> {
+async fn listen(page: Page) -> Result<(), String> {
     if HERE.with_untracked(|here| here.listening) {
         return Ok(());
     }
-    tell(state, |here| (here.listening, here.refused) = (true, None));
-    let heard = follow(state).await;
-    tell(state, |here| here.listening = false);
+    tell(page, |here| (here.listening, here.refused) = (true, None));
+    let heard = follow(page).await;
+    tell(page, |here| here.listening = false);
     // The stream may break off in the middle of a run.
     match HERE.with_untracked(Here::goes_on) {
         true => Err(heard.err().unwrap_or_else(|| gone().into())),
@@ -198,7 +198,7 @@ async fn listen(state: State) -> Result<(), String> {
     }
 }
 
-async fn follow(state: State) -> Result<(), String> {
+async fn follow(page: Page) -> Result<(), String> {
     let answer = post(&session(), "watch", "{}").await?;
     let Some(body) = answer.body() else { return Err(strange()) };
     let reader: ReadableStreamDefaultReader = body.get_reader().unchecked_into();
@@ -211,9 +211,9 @@ async fn follow(state: State) -> Result<(), String> {
         }
         let lines = lines.take(&js_sys::Uint8Array::new(&bytes).to_vec());
         let mut heard = Heard::default();
-        tell(state, |here| heard = here.hear(&lines));
+        tell(page, |here| heard = here.hear(&lines));
         if heard.trace || heard.end {
-            trace(state, heard.end, shown).await;
+            trace(page, heard.end, shown).await;
             shown = true;
         }
     }
@@ -221,25 +221,26 @@ async fn follow(state: State) -> Result<(), String> {
 
 /// Shows the newest trace as if it had been dropped. Only the last one is talked about, and whoever
 /// looked away from those before is not shown another.
-async fn trace(state: State, last: bool, again: bool) {
+async fn trace(page: Page, last: bool, again: bool) {
     if !HERE.with_untracked(|here| here.run.as_ref().is_some_and(|run| run.traced)) {
         return;
     }
-    let (note, seen) = (state.note.get_untracked(), state.show_measured.get_untracked());
+    let (note, seen) =
+        (page.state.note.get_untracked(), page.state.look.show_measured.get_untracked());
     let answer = match post(&session(), "trace", "{}").await {
         Ok(answer) => text(answer).await,
         Err(why) => Err(why),
     };
     match answer {
-        Ok(text) => files::open_text(state, "trace.json", &text).await,
-        Err(why) => return state.complain(why),
+        Ok(text) => files::open_text(page, "trace.json", &text).await,
+        Err(why) => return page.state.complain(why),
     }
     if again {
-        state.show_measured.set(seen);
+        page.state.look.show_measured.set(seen);
     }
     if !last {
         // An earlier message that all is well has been read; one that something is wrong stays.
-        state.note.set(if note.bad { note } else { Default::default() });
+        page.state.note.set(if note.bad { note } else { Default::default() });
     }
 }
 

@@ -9,6 +9,7 @@ mod pointer;
 mod show;
 
 use super::chart::{form, page};
+use super::state::ElasticState;
 use crate::base::later::{self, Missing};
 use crate::base::texts::t;
 use crate::state::State;
@@ -18,14 +19,14 @@ use leptos::wasm_split::wasm_split;
 use pipewright_core::elastic::{ScalePolicy, Script};
 
 #[component]
-pub fn ElasticView() -> impl IntoView {
-    later::view(regions())
+pub fn ElasticView(own: ElasticState) -> impl IntoView {
+    later::view(regions(own))
 }
 
 /// The view's regions, laid out by the style sheet.
 #[wasm_split(elastic, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn regions() -> Result<AnyView, Missing> {
-    let lab = Lab::new(expect_context::<State>());
+fn regions(own: ElasticState) -> Result<AnyView, Missing> {
+    let lab = Lab::new(expect_context::<State>(), own);
     let replica = lab.page.inputs.with_untracked(|inputs| inputs.lanes());
     let markup = format!(
         "<aside class='inp' id='el-inputs' aria-label='{}'>{}</aside>\

@@ -9,6 +9,7 @@ mod lab;
 mod show;
 
 use super::chart::{form, page};
+use super::state::PlaygroundState;
 use crate::base::later::{self, Missing};
 use crate::base::texts::t;
 use crate::state::State;
@@ -17,14 +18,14 @@ use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 
 #[component]
-pub fn PlaygroundView() -> impl IntoView {
-    later::view(regions())
+pub fn PlaygroundView(own: PlaygroundState) -> impl IntoView {
+    later::view(regions(own))
 }
 
 /// The view's regions, laid out by the style sheet.
 #[wasm_split(playground, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn regions() -> Result<AnyView, Missing> {
-    let lab = Lab::new(expect_context::<State>());
+fn regions(own: PlaygroundState) -> Result<AnyView, Missing> {
+    let lab = Lab::new(expect_context::<State>(), own);
     let markup = format!(
         "<aside class='inp' id='pg-inputs' aria-label='{}'>{}</aside>\
          <section class='pwork' aria-label='{}'>{}</section>\

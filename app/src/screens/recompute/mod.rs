@@ -4,4 +4,6 @@ pub mod chart;
 #[cfg(feature = "page")]
 pub mod model;
 #[cfg(feature = "page")]
+pub mod state;
+#[cfg(feature = "page")]
 pub mod view;

@@ -1,9 +1,11 @@
 //! The state of the Recompute view, and its side of the conversation with the worker.
 
+use super::state::{RecomputeState, Source};
 use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
 use crate::planner::wire::Wire;
-use crate::state::{Source, State};
+use crate::state::State;
+use crate::state::request::Request as PageRequest;
 use leptos::prelude::*;
 use pipewright_worker::protocol::{
     Described, Opened, Point, Progress, Reply, Request, Shown, Taken,
@@ -33,6 +35,7 @@ pub const STEPS: u64 = 1000;
 #[derive(Clone, Copy)]
 pub struct Recompute {
     pub page: State,
+    pub own: RecomputeState,
     pub opened: RwSignal<Option<Shared<Opened>>>,
     pub progress: RwSignal<Progress>,
     pub shown: RwSignal<Shared<Shown>>,
@@ -56,9 +59,10 @@ pub struct Recompute {
 }
 
 impl Recompute {
-    pub fn new(page: State) -> Self {
+    pub fn new(page: State, own: RecomputeState) -> Self {
         let all = Self {
             page,
+            own,
             opened: RwSignal::new(None),
             progress: RwSignal::new(Progress::default()),
             shown: RwSignal::new(Shared::new(Shown::default())),
@@ -81,7 +85,7 @@ impl Recompute {
     fn follow(self) {
         let newest = StoredValue::new(0u32);
         Effect::new(move |first: Option<()>| {
-            let source = self.page.source.get();
+            let source = self.own.source.get();
             // A file stays the same whatever becomes of the plan.
             if matches!(source, Source::Stage(_)) {
                 self.page.inputs.track();
@@ -170,15 +174,15 @@ impl Recompute {
         self.coming.set_value(None);
         self.failed.set(Some(why));
         let before = self.wire.with_value(|talk| talk.as_ref().map(|talk| talk.source.clone()));
-        if let Some(source) = before.filter(|before| *before != self.page.source.get_untracked()) {
+        if let Some(source) = before.filter(|before| *before != self.own.source.get_untracked()) {
             self.back.set_value(true);
-            self.page.source.set(source);
+            self.own.source.set(source);
         }
     }
 
     /// A new graph: the share of memory that was asked for stays, and the search starts.
     fn take_graph(self, opened: Opened) {
-        let share = self.page.keep.get_untracked();
+        let share = self.own.keep.get_untracked();
         let base = opened.base;
         self.failed.set(None);
         self.picked.set(None);
@@ -187,7 +191,7 @@ impl Recompute {
         self.opened.set(Some(Shared::new(opened)));
         self.set_budget((base.peak as f64 * share) as u64, false);
         // Another graph may allow what this one does not.
-        self.page.keep.set(share);
+        self.own.keep.set(share);
         self.start();
     }
 
@@ -233,10 +237,10 @@ impl Recompute {
             self.budget.set(bytes);
             self.history.set(vec![]);
         }
-        self.page.keep.set(bytes as f64 / opened.base.peak.max(1) as f64);
+        self.own.keep.set(bytes as f64 / opened.base.peak.max(1) as f64);
         self.ask(&Request::Budget { bytes, search: !moving });
         if !moving {
-            crate::page::address::replace_soon(self.page);
+            self.page.request(PageRequest::Follow);
         }
     }
 

@@ -5,6 +5,7 @@ mod pictures;
 mod results;
 
 use super::model::Recompute;
+use super::state::RecomputeState;
 use crate::base::later::{self, Missing};
 use crate::base::texts::t;
 use crate::state::State;
@@ -15,15 +16,15 @@ use pictures::{Graph, Memory, TradeOffs};
 use results::Results;
 
 #[component]
-pub fn RecomputeView() -> impl IntoView {
-    later::view(regions())
+pub fn RecomputeView(own: RecomputeState) -> impl IntoView {
+    later::view(regions(own))
 }
 
 /// The view's regions, laid out by the style sheet.
 #[wasm_split(recompute, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn regions() -> Result<AnyView, Missing> {
+fn regions(own: RecomputeState) -> Result<AnyView, Missing> {
     let page = expect_context::<State>();
-    let state = Recompute::new(page);
+    let state = Recompute::new(page, own);
     provide_context(state);
     let failed =
         move || state.failed.get().map(|why| view! { <p class="rfail" role="alert">{why}</p> });

@@ -3,4 +3,6 @@
 pub mod chart;
 pub mod model;
 #[cfg(feature = "page")]
+pub mod state;
+#[cfg(feature = "page")]
 pub mod view;

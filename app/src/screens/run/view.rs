@@ -11,6 +11,7 @@ mod timelines;
 
 use super::model::drift::Table;
 use super::model::fit::Fitted;
+use super::state::RunState;
 use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
 use crate::state::State;
@@ -24,14 +25,15 @@ use table::DriftTable;
 use timelines::Timelines;
 
 #[component]
-pub fn RunView() -> impl IntoView {
-    later::view(regions())
+pub fn RunView(own: RunState) -> impl IntoView {
+    later::view(regions(own))
 }
 
 /// What the screen shows.
 #[derive(Clone, Copy)]
 struct Run {
     page: State,
+    own: RunState,
     /// The predicted step above the measured one.
     pair: Pair,
     /// The table of drift as far as it is; why there is none.
@@ -47,7 +49,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(page: State) -> Self {
+    fn new(page: State, own: RunState) -> Self {
         let looked_at = move || page.screen.get() == Screen::Run;
         let predicted = Memo::new(move |old: Option<&Option<Seen>>| match old {
             // Nobody looks at what is hidden.
@@ -56,13 +58,14 @@ impl Run {
         });
         let measured = Memo::new(move |old: Option<&Option<Seen>>| match old {
             Some(old) if !looked_at() => old.clone(),
-            _ => page.measured.with(|measured| {
+            _ => page.look.measured.with(|measured| {
                 let timeline = measured.as_ref()?.timeline.clone();
                 Some(Seen::measured(page.shown.with(|s| s.solved.clone()), timeline))
             }),
         });
         let state = Self {
             page,
+            own,
             pair: Pair::new(page, [predicted, measured]),
             table: RwSignal::new(None),
             fitted: RwSignal::new(None),
@@ -76,18 +79,18 @@ impl Run {
 
     /// Whether there is a trace.
     fn has_trace(self) -> bool {
-        self.page.measured.with(Option::is_some)
+        self.page.look.measured.with(Option::is_some)
     }
 }
 
 /// The screen's regions, laid out by the style sheet.
 #[wasm_split(run, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn regions() -> Result<AnyView, Missing> {
+fn regions(own: RunState) -> Result<AnyView, Missing> {
     let page = expect_context::<State>();
-    let state = Run::new(page);
+    let state = Run::new(page, own);
     provide_context(state);
     let trace = Memo::new(move |_| state.has_trace());
-    let runs = Memo::new(move |_| page.runs.with(|runs| !runs.is_empty()));
+    let runs = Memo::new(move |_| own.runs.with(|runs| !runs.is_empty()));
     let shown = view! {
         <div class="runs" class:bare=move || !trace.get()>
             {move || match trace.get() {

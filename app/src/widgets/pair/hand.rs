@@ -79,7 +79,7 @@ impl Hand {
             return;
         };
         let found = hit(seen.timeline(), &layout, &scale, at(event));
-        self.state.page.selected.set(found);
+        self.state.page.look.selected.set(found);
     }
 
     pub fn wheel(&self, index: usize, event: &WheelEvent) {

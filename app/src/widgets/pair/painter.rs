@@ -135,16 +135,16 @@ impl Painter {
         frame::axis(&frame);
         frame::names(&frame, timeline);
         let page = self.state.page;
-        let (arrivals, colour_by) = (&*seen.arrivals, page.colour_by.get());
+        let (arrivals, colour_by) = (&*seen.arrivals, page.look.colour_by.get());
         let scene = Scene { canvas, palette, layout, scale, timeline, arrivals, colour_by, clock };
         bars::draw(&scene, Raster::Empty(pixels, image));
-        if page.critical.get() {
+        if page.look.critical.get() {
             bars::critical(&scene, &seen.path);
         }
         let (persistent, capacity) = (&seen.solved.persistent[..], seen.solved.capacity);
         let strips = Strips { canvas, palette, layout, scale, timeline, persistent, capacity };
         strips::draw(&strips, pixels, image);
-        let selected = page.selected.get();
+        let selected = page.look.selected.get();
         overlay::draw(&scene, Marks { selected, hovered: None, range: None });
     }
 }

@@ -3,9 +3,9 @@
 use super::Compare;
 use crate::base::stops::divisors;
 use crate::base::texts::{t, tr};
-use crate::page::files::{self, Side};
 use crate::planner::link::{MICRO_BATCHES_MAX, STAGES_MAX};
 use crate::planner::{compare, engine};
+use crate::state::request::{Request, Side};
 use crate::widgets::icons::{Icon, icon};
 use crate::widgets::schedule::ScheduleSelect;
 use crate::widgets::slider::Slider;
@@ -45,7 +45,7 @@ fn Fixed() -> impl IntoView {
     let chosen = move |event: web_sys::Event| {
         let input: web_sys::HtmlInputElement = event_target(&event);
         if let Some(files) = input.files() {
-            files::read_all(page, files, Side::A);
+            page.request(Request::Open(files, Side::A));
         }
         // The same file may be chosen again after it changed. Cleared later: the list is live.
         set_timeout(move || input.set_value(""), std::time::Duration::from_secs(1));

@@ -3,9 +3,9 @@
 use super::Compare;
 use crate::base::format;
 use crate::base::texts::{t, tr};
-use crate::page::files::{self, Side};
 use crate::planner::compare;
 use crate::planner::details::one_line;
+use crate::state::request::{Request, Side};
 use crate::widgets::pair::{Foot, Hand, Painter, Picture, attach, follow, key};
 use leptos::html;
 use leptos::prelude::*;
@@ -41,7 +41,7 @@ pub fn Timelines() -> impl IntoView {
         // The page would take it for B.
         event.stop_propagation();
         if let Some(files) = event.data_transfer().and_then(|d| d.files()) {
-            files::read_all(state.page, files, Side::A);
+            state.page.request(Request::Open(files, Side::A));
         }
     };
     view! {
@@ -66,8 +66,8 @@ fn ToolBar() -> impl IntoView {
         <div class="tbar">
             <h2>{t("One time axis")}</h2>
             <label class="chk">
-                <input type="checkbox" id="compare-critical" prop:checked=move || page.critical.get()
-                    on:change=move |e| page.critical.set(event_target_checked(&e)) />
+                <input type="checkbox" id="compare-critical" prop:checked=move || page.look.critical.get()
+                    on:change=move |e| page.look.critical.set(event_target_checked(&e)) />
                 <span>{t("Critical paths")}</span>
             </label>
             <div class="keys">
@@ -106,7 +106,7 @@ fn problem(state: Compare, index: usize) -> Signal<Option<String>> {
 
 /// The selected action in both plans.
 fn said(state: Compare) -> String {
-    let Some(action) = state.page.selected.get() else { return String::new() };
+    let Some(action) = state.page.look.selected.get() else { return String::new() };
     let line = |index: usize| {
         let seen = state.side(index)?;
         let line = one_line(&seen.solved.timeline, &seen.arrivals, action)?;

@@ -10,6 +10,7 @@ use crate::screens::elastic::chart::scale::Scale;
 use crate::screens::elastic::model::moments::{self, Moment};
 use crate::screens::elastic::model::scenario::{Chosen, Scenario};
 use crate::screens::elastic::model::simulate::{self, predict, wanted};
+use crate::screens::elastic::state::ElasticState;
 use crate::state::State;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -130,11 +131,12 @@ impl Inner {
 #[derive(Clone, Copy)]
 pub struct Lab {
     pub page: State,
+    own: ElasticState,
     inner: StoredValue<Inner, LocalStorage>,
 }
 
 impl Lab {
-    pub fn new(page: State) -> Self {
+    pub fn new(page: State, own: ElasticState) -> Self {
         let inner = Inner {
             scenario: Scenario::default(),
             ground: None,
@@ -151,7 +153,7 @@ impl Lab {
             written: vec![],
             turn: 0,
         };
-        Self { page, inner: StoredValue::new_local(inner) }
+        Self { page, own, inner: StoredValue::new_local(inner) }
     }
 
     /// Works on what changes; nothing once the region has gone.
@@ -161,9 +163,9 @@ impl Lab {
 
     /// The regions are on the page: follows links, files, the plan and the size of the window.
     pub fn start(self) {
-        let page = self.page;
+        let (page, own) = (self.page, self.own);
         Effect::new(move |before: Option<()>| {
-            let text = page.job.get();
+            let text = own.job.get();
             let old = self.with(|lab| lab.scenario.to_link()).unwrap_or_default();
             if before.is_none() || text != old {
                 let (scenario, problems) = Scenario::of_link(&text);
@@ -177,7 +179,7 @@ impl Lab {
             }
         });
         Effect::new(move |_| {
-            if let Some(record) = page.record.get() {
+            if let Some(record) = own.record.get() {
                 self.with(|lab| {
                     lab.record = Some((record.name.clone(), Told::new(record.life.clone())));
                     (lab.recorded, lab.view, lab.selected) = (true, None, None);
@@ -216,8 +218,8 @@ impl Lab {
     /// What is on the page becomes what is in the link: a step of undo.
     pub fn commit(self) {
         let text = self.with(|lab| lab.scenario.to_link()).unwrap_or_default();
-        if text != self.page.job.get_untracked() {
-            self.page.ask(text, true);
+        if text != self.own.job.get_untracked() {
+            self.own.ask(self.page, text);
         }
     }
 

@@ -4,6 +4,7 @@ use super::suggest::{Advice, consider, fits, moves};
 use crate::base::shared::Shared;
 use crate::planner::engine::Solved;
 use crate::planner::inputs::Inputs;
+use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use leptos::prelude::*;
 use std::cell::Cell;
@@ -15,7 +16,7 @@ thread_local! {
 }
 
 /// Looks for a suggestion whenever the inputs have been quiet for a moment.
-pub fn start(state: State) {
+pub fn start(state: State, own: PlanState) {
     Effect::new(move |_| {
         // Suggestions are in the language of the page.
         crate::base::language::spoken();
@@ -33,7 +34,7 @@ pub fn start(state: State) {
             let mut todo = if fit { fits(&now.inputs, layers.len()) } else { vec![] };
             todo.extend(moves(&now.inputs, &layers));
             todo.reverse();
-            search(state, mine, now, todo, None);
+            search(own, state, mine, now, todo, None);
         };
         set_timeout(begin, Duration::from_millis(120));
     });
@@ -41,6 +42,7 @@ pub fn start(state: State) {
 
 /// Tries the last of `todo`, then the rest in later turns.
 fn search(
+    own: PlanState,
     state: State,
     mine: u64,
     now: Shared<Solved>,
@@ -50,12 +52,12 @@ fn search(
     if NEWEST.get() != mine {
         return;
     }
-    let Some((title, inputs)) = todo.pop() else { return state.advice.set(best) };
+    let Some((title, inputs)) = todo.pop() else { return own.advice.set(best) };
     let ground = state.ground.get_untracked();
     if let Some(found) = consider(title, inputs, &now, &ground)
         && best.as_ref().is_none_or(|b| found.figures.step < b.figures.step)
     {
         best = Some(found);
     }
-    set_timeout(move || search(state, mine, now, todo, best), Duration::ZERO);
+    set_timeout(move || search(own, state, mine, now, todo, best), Duration::ZERO);
 }

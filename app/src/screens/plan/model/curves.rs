@@ -4,6 +4,7 @@ use super::speedup::{Curve, Curves, Key, MICRO_BATCHES_MAX, Point, STAGES};
 use crate::base::stops::divisors;
 use crate::planner::engine::{self, Ground};
 use crate::planner::inputs::Inputs;
+use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::schedule::ScheduleKind;
@@ -17,7 +18,7 @@ thread_local! {
 }
 
 /// Computes the curves whenever their key changes.
-pub fn start(state: State) {
+pub fn start(state: State, own: PlanState) {
     let key = Memo::new(move |_| state.inputs.with(Key::of));
     Effect::new(move |_| {
         let key = key.get();
@@ -36,14 +37,14 @@ pub fn start(state: State) {
             let ds: Vec<u32> = STAGES.into_iter().filter(|d| *d <= most).collect();
             let curves = ds.iter().map(|d| Curve { d: *d, points: vec![] }).collect();
             let alone = alone.figures.step;
-            state.curves.set(Curves { key: Some(key.clone()), alone, curves, done: false });
+            own.curves.set(Curves { key: Some(key.clone()), alone, curves, done: false });
             // Few micro-batches first: these points are quick and show the shape.
             let ms = divisors(key.mini_batch, MICRO_BATCHES_MAX);
             let jobs = ms.iter().flat_map(|m| (0..ds.len()).map(|curve| (*m, curve)));
             let mut jobs: Vec<(u64, usize)> = jobs.collect();
             jobs.reverse();
             base.schedule = key.schedule;
-            work(state, mine, base, ground, alone, jobs);
+            work(own, mine, base, ground, alone, jobs);
         };
         set_timeout(begin, Duration::from_millis(250));
     });
@@ -51,7 +52,7 @@ pub fn start(state: State) {
 
 /// A few milliseconds of points, then the rest in later turns.
 fn work(
-    state: State,
+    own: PlanState,
     mine: u64,
     base: Inputs,
     ground: Ground,
@@ -64,7 +65,7 @@ fn work(
     let from = crate::base::meter::now();
     let mut ready = vec![];
     while let Some((m, curve)) = jobs.pop() {
-        let d = state.curves.with_untracked(|c| c.curves[curve].d);
+        let d = own.curves.with_untracked(|c| c.curves[curve].d);
         let ground = ground.with_samples(base.mini_batch / m);
         let cuts = engine::lane_cuts(&ground, base.schedule, d);
         let inputs = Inputs { micro_batches: m as u32, cuts, ..base.clone() };
@@ -77,13 +78,13 @@ fn work(
         }
     }
     let done = jobs.is_empty();
-    state.curves.update(|c| {
+    own.curves.update(|c| {
         for (curve, point) in ready {
             c.curves[curve].points.push(point);
         }
         c.done = done;
     });
     if !done {
-        set_timeout(move || work(state, mine, base, ground, alone, jobs), Duration::from_millis(4));
+        set_timeout(move || work(own, mine, base, ground, alone, jobs), Duration::from_millis(4));
     }
 }

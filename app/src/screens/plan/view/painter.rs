@@ -11,6 +11,7 @@ use crate::draw::overlay::{self, Marks};
 use crate::draw::palette::{ColourBy, Palette};
 use crate::draw::raster::Image;
 use crate::draw::strips::{self, Strips};
+use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::timeline::Timeline;
@@ -54,6 +55,7 @@ pub struct Painter {
     tools: Rc<RefCell<Option<Tools>>>,
     pending: Rc<RefCell<Pending>>,
     state: State,
+    own: PlanState,
 }
 
 #[derive(Default)]
@@ -63,8 +65,8 @@ struct Pending {
 }
 
 impl Painter {
-    pub fn new(state: State) -> Self {
-        Self { tools: Rc::default(), pending: Rc::default(), state }
+    pub fn new(state: State, own: PlanState) -> Self {
+        Self { tools: Rc::default(), pending: Rc::default(), state, own }
     }
 
     /// Takes the two canvases once they exist.
@@ -148,7 +150,7 @@ impl Painter {
         frame::minimap(&frame, minimap);
         frame::axis(&frame);
         frame::names(&frame, timeline);
-        let colour_by = state.colour_by.get();
+        let colour_by = state.look.colour_by.get();
         let scene = Scene {
             canvas: base,
             palette,
@@ -167,7 +169,7 @@ impl Painter {
         if let Some(measured) = state.overlay() {
             bars::measured(&scene, &measured);
         }
-        if state.critical.get() {
+        if state.look.critical.get() {
             bars::critical(&scene, &state.path.get());
         }
         let (persistent, capacity) = (&shown.solved.persistent[..], shown.solved.capacity);
@@ -208,13 +210,13 @@ impl Painter {
             scale: layout.scale(view.from, view.to),
             timeline: &shown.solved.timeline,
             arrivals: &arrivals,
-            colour_by: state.colour_by.get(),
+            colour_by: state.look.colour_by.get(),
             clock: Clock::of(shown.solved.timeline.step),
         };
         let marks = Marks {
-            selected: state.selected.get(),
-            hovered: state.hovered.get(),
-            range: state.range.get(),
+            selected: state.look.selected.get(),
+            hovered: self.own.hovered.get(),
+            range: state.look.range.get(),
         };
         overlay::draw(&scene, marks);
     }

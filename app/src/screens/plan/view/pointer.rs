@@ -4,6 +4,7 @@
 use super::painter::Painter;
 use crate::draw::hit::{awaited, hit};
 use crate::draw::layout::{Layout, MINIMAP, Scale, View};
+use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
@@ -32,6 +33,7 @@ enum Gesture {
 #[derive(Clone)]
 pub struct Hand {
     state: State,
+    own: PlanState,
     painter: Painter,
     gesture: Rc<RefCell<Option<Gesture>>>,
     /// Pointers that are down: id and x.
@@ -42,8 +44,8 @@ pub struct Hand {
 const SLACK: f64 = 4.0;
 
 impl Hand {
-    pub fn new(state: State, painter: Painter) -> Self {
-        Self { state, painter, gesture: Rc::default(), down: Rc::default() }
+    pub fn new(state: State, own: PlanState, painter: Painter) -> Self {
+        Self { state, own, painter, gesture: Rc::default(), down: Rc::default() }
     }
 
     pub fn pressed(&self, event: &PointerEvent) {
@@ -54,7 +56,7 @@ impl Hand {
         if let [(_, x0), (_, x1)] = down[..] {
             let gesture = Gesture::Pinch { a: scale.nanos(x0), b: scale.nanos(x1) };
             *self.gesture.borrow_mut() = Some(gesture);
-            self.state.range.set(None);
+            self.state.look.range.set(None);
             return;
         }
         let view = untrack(|| self.state.visible());
@@ -87,7 +89,7 @@ impl Hand {
             // A press beside the window brings it there.
             let half = (view.to - view.from) / 2.0;
             let moved = View { from: moment - half, to: moment + half }.pan(0.0, full);
-            self.state.view.set(moved);
+            self.state.look.view.set(moved);
             view = untrack(|| self.state.visible());
         }
         Gesture::Window { at: share, view }
@@ -112,15 +114,15 @@ impl Hand {
             }
             Some(Gesture::Measure { from }) => {
                 let to = scale.nanos(x.clamp(layout.left, layout.right));
-                self.state.range.set(Some((from, to)));
+                self.state.look.range.set(Some((from, to)));
             }
             Some(Gesture::Pan { x: x0, view }) => {
                 let by = (x0 - x) / (layout.right - layout.left);
-                self.state.view.set(view.pan(by, full));
+                self.state.look.view.set(view.pan(by, full));
             }
             Some(Gesture::Window { at, view }) => {
                 let by = (share - at) * full / (view.to - view.from);
-                self.state.view.set(view.pan(by, full));
+                self.state.look.view.set(view.pan(by, full));
             }
             Some(Gesture::Edge { left }) => {
                 let view = untrack(|| self.state.visible());
@@ -130,7 +132,7 @@ impl Hand {
                 } else {
                     View { to: (share * full).max(view.from + least), ..view }
                 };
-                self.state.view.set(moved.zoom(1.0, moved.from, full));
+                self.state.look.view.set(moved.zoom(1.0, moved.from, full));
             }
             Some(Gesture::Pinch { a, b }) => self.pinch(&layout, a, b, full),
         }
@@ -145,7 +147,7 @@ impl Hand {
         let ns_per_px = ((b - a) / (x1 - x0)).abs();
         let from = a - (x0 - layout.left) * ns_per_px;
         let to = from + (layout.right - layout.left) * ns_per_px;
-        self.state.view.set(View { from, to }.zoom(1.0, from, full));
+        self.state.look.view.set(View { from, to }.zoom(1.0, from, full));
     }
 
     pub fn released(&self, event: &PointerEvent) {
@@ -154,19 +156,19 @@ impl Hand {
         if let Some(Gesture::Press { x, y }) = gesture
             && let Some((layout, scale)) = self.picture()
         {
-            self.state.range.set(None);
+            self.state.look.range.set(None);
             // On a gap: what the lane waits for there, whose details say why.
             let awaited = || {
                 self.state.shown.with_untracked(|shown| {
                     awaited(&shown.solved.timeline, &layout, &scale, (x, y))
                 })
             };
-            self.state.selected.set(self.hit(&layout, &scale, x, y).or_else(awaited));
+            self.state.look.selected.set(self.hit(&layout, &scale, x, y).or_else(awaited));
         }
     }
 
     pub fn left(&self) {
-        self.state.hovered.set(None);
+        self.own.hovered.set(None);
     }
 
     pub fn wheel(&self, event: &WheelEvent) {
@@ -177,23 +179,23 @@ impl Hand {
             event.prevent_default();
             let factor = (event.delta_y() * 0.004).clamp(-0.7, 0.7).exp();
             let x = f64::from(event.offset_x()).clamp(layout.left, layout.right);
-            self.state.view.set(view.zoom(factor, scale.nanos(x), full));
+            self.state.look.view.set(view.zoom(factor, scale.nanos(x), full));
             return;
         }
         // Zoomed in, the wheel moves along time; otherwise the page scrolls as usual.
         let sideways = event.delta_x() + if event.shift_key() { event.delta_y() } else { 0.0 };
-        if self.state.view.get_untracked().is_some() {
+        if self.state.look.view.get_untracked().is_some() {
             event.prevent_default();
             let by = if sideways != 0.0 { sideways } else { event.delta_y() };
-            self.state.view.set(view.pan(by / 600.0, full));
+            self.state.look.view.set(view.pan(by / 600.0, full));
         }
     }
 
     fn hover(&self, layout: &Layout, scale: &Scale, x: f64, y: f64) {
         let found = self.hit(layout, scale, x, y);
-        if self.state.hovered.get_untracked() != found {
-            self.state.hovered_at.set((x, y));
-            self.state.hovered.set(found);
+        if self.own.hovered.get_untracked() != found {
+            self.own.hovered_at.set((x, y));
+            self.own.hovered.set(found);
         }
     }
 

@@ -8,8 +8,10 @@ use crate::planner::compare;
 use crate::planner::engine::Figures;
 use crate::screens::plan::model::reason::{reason, words};
 use crate::screens::plan::model::suggest;
+use crate::screens::plan::state::PlanState;
+use crate::state::State;
 use crate::state::history::History;
-use crate::state::{Source, State};
+use crate::state::request::Request;
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
 
@@ -135,7 +137,7 @@ fn Change(better: Better, change: Signal<Delta>) -> impl IntoView {
 fn MeasuredLine() -> impl IntoView {
     let state = expect_context::<State>();
     view! {
-        {move || state.measured.get().map(|m| {
+        {move || state.look.measured.get().map(|m| {
             let (value, unit) = format::hero(m.timeline.step);
             let predicted = state.shown.with(|s| s.solved.timeline.step.secs());
             let change = format::signed_percent(m.timeline.step.secs(), predicted);
@@ -149,8 +151,8 @@ fn MeasuredLine() -> impl IntoView {
                         on:click=move |_| state.go(Screen::Run)>{t("Why?")}</button>
                     <button class="ib" aria-label=t("Remove the trace") title=t("Remove the trace")
                         on:click=move |_| {
-                            state.measured.set(None);
-                            state.show_measured.set(false);
+                            state.look.measured.set(None);
+                            state.look.show_measured.set(false);
                         }>"×"</button>
                 </p>
             }
@@ -178,7 +180,7 @@ fn Why() -> impl IntoView {
 
 /// The one suggestion.
 #[component]
-pub fn Suggestion() -> impl IntoView {
+pub fn Suggestion(own: PlanState) -> impl IntoView {
     let state = expect_context::<State>();
     let busy = move || state.history.with(History::dragging);
     // The lane that is fullest, where it has more than fits.
@@ -190,7 +192,7 @@ pub fn Suggestion() -> impl IntoView {
     });
     view! {
         <section class="card sug" aria-label=t("Suggestion")>
-            {move || match state.advice.get().filter(|_| !busy()) {
+            {move || match own.advice.get().filter(|_| !busy()) {
                 Some(advice) => {
                     let now = state.shown.with(|s| s.solved.figures);
                     let (first, second) = suggest::price(&advice, &now);
@@ -210,10 +212,7 @@ pub fn Suggestion() -> impl IntoView {
                 }
             }}
             {move || full.get().map(|lane| view! {
-                <button class="btn acc also" id="recompute-lane" on:click=move |_| {
-                    state.source.set(Source::Stage(lane));
-                    state.go(Screen::Recompute);
-                }>{tr!("Or recompute on lane {lane}", lane)}</button>
+                <button class="btn acc also" id="recompute-lane" on:click=move |_| state.request(Request::Recompute(lane))>{tr!("Or recompute on lane {lane}", lane)}</button>
             })}
         </section>
     }

@@ -4,12 +4,13 @@ use crate::base::texts::{t, tr};
 use crate::planner::engine;
 use crate::screens::plan::chart::draw;
 use crate::screens::plan::model::speedup::published;
+use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::cost::takisawa::MeasuredSpeedup;
 
 #[component]
-pub fn SpeedUp() -> impl IntoView {
+pub fn SpeedUp(own: PlanState) -> impl IntoView {
     let state = expect_context::<State>();
     let frame: NodeRef<leptos::html::Div> = NodeRef::new();
     let size = crate::widgets::size::watch(frame, (640.0, 190.0));
@@ -20,25 +21,25 @@ pub fn SpeedUp() -> impl IntoView {
             let i = &s.solved.inputs;
             (i.lanes(), f64::from(i.micro_batches), s.solved.figures.step)
         });
-        state.curves.with(|c| {
+        own.curves.with(|c| {
             let plan = (now.0, now.1, c.alone.secs() / now.2.secs());
-            draw(c, &points.get(), plan, (width, height), state.log_axis.get())
+            draw(c, &points.get(), plan, (width, height), own.log_axis.get())
         })
     };
     view! {
         <div class="speed" node_ref=frame>
             <div class="plot" inner_html=picture></div>
         </div>
-        <Best points />
+        <Best own points />
     }
 }
 
 /// The best m of every d; a click takes it over.
 #[component]
-fn Best(points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
+fn Best(own: PlanState, points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
     let state = expect_context::<State>();
     let rows = move || {
-        let curves = state.curves.get();
+        let curves = own.curves.get();
         let now = state.inputs.with(|i| i.lanes());
         let row = move |curve: crate::screens::plan::model::speedup::Curve| {
             let best = curve.best()?;

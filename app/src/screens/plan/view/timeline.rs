@@ -4,10 +4,11 @@ use super::painter::Painter;
 use super::pointer::Hand;
 use crate::base::focus::typing;
 use crate::base::format;
-use crate::base::keys::{self, Scope};
+use crate::base::keys::{self, Command, Scope};
 use crate::base::texts::{t, tr};
 use crate::draw::palette::ColourBy;
 use crate::planner::details::one_line;
+use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use crate::widgets::moves::{act, select};
 use crate::widgets::size::observe;
@@ -17,12 +18,12 @@ use pipewright_core::schedule::Action;
 use pipewright_core::timeline::causes;
 
 #[component]
-pub fn TimelinePane() -> impl IntoView {
+pub fn TimelinePane(own: PlanState) -> impl IntoView {
     let state = expect_context::<State>();
     view! {
         <section class="time" aria-label=t("Timeline")>
-            <ToolBar />
-            <Picture />
+            <ToolBar own />
+            <Picture own />
             <div class="tfoot" aria-hidden="true">
                 <span><kbd>"W"</kbd>" "<kbd>"S"</kbd>" "{t("zoom")}</span>
                 <span><kbd>"A"</kbd>" "<kbd>"D"</kbd>" "{t("pan")}</span>
@@ -39,7 +40,7 @@ pub fn TimelinePane() -> impl IntoView {
 }
 
 fn said(state: State) -> String {
-    let selected = state.selected.get();
+    let selected = state.look.selected.get();
     let solved = state.shown.get().solved;
     selected
         .and_then(|action| one_line(&solved.timeline, &state.arrivals.get(), action))
@@ -47,32 +48,32 @@ fn said(state: State) -> String {
 }
 
 #[component]
-fn ToolBar() -> impl IntoView {
+fn ToolBar(own: PlanState) -> impl IntoView {
     let state = expect_context::<State>();
     let colours = ColourBy::ALL.map(|(by, name)| {
-        let on = move || (state.colour_by.get() == by).to_string();
-        view! { <button aria-pressed=on on:click=move |_| state.colour_by.set(by)>{t(name)}</button> }
+        let on = move || (state.look.colour_by.get() == by).to_string();
+        view! { <button aria-pressed=on on:click=move |_| state.look.colour_by.set(by)>{t(name)}</button> }
     });
     view! {
         <div class="tbar">
             <h2>{t("Timeline")}</h2>
             <div class="seg" role="group" aria-label=t("Colour by")>{colours.collect_view()}</div>
             <label class="chk">
-                <input type="checkbox" id="critical" prop:checked=move || state.critical.get()
-                    on:change=move |e| state.critical.set(event_target_checked(&e)) />
+                <input type="checkbox" id="critical" prop:checked=move || state.look.critical.get()
+                    on:change=move |e| state.look.critical.set(event_target_checked(&e)) />
                 <span>{t("Critical path")}</span>
             </label>
-            <label class="chk" class:off=move || state.measured.with(Option::is_none)
+            <label class="chk" class:off=move || state.look.measured.with(Option::is_none)
                 title=t("Drop the runner's trace.json to see what was measured over what was predicted")>
-                <input type="checkbox" id="measured" prop:checked=move || state.show_measured.get()
-                    prop:disabled=move || state.measured.with(Option::is_none)
+                <input type="checkbox" id="measured" prop:checked=move || state.look.show_measured.get()
+                    prop:disabled=move || state.look.measured.with(Option::is_none)
                     on:change=move |e| {
-                        state.view.set(None);
-                        state.show_measured.set(event_target_checked(&e));
+                        state.look.view.set(None);
+                        state.look.show_measured.set(event_target_checked(&e));
                     } />
                 <span>{t("Measured")}</span>
             </label>
-            <Find />
+            <Find own />
             <Legend />
         </div>
     }
@@ -80,7 +81,7 @@ fn ToolBar() -> impl IntoView {
 
 /// `/` opens it: `3F7` selects that action.
 #[component]
-fn Find() -> impl IntoView {
+fn Find(own: PlanState) -> impl IntoView {
     let state = expect_context::<State>();
     let input: NodeRef<leptos::html::Input> = NodeRef::new();
     Effect::new(move |_| {
@@ -89,7 +90,7 @@ fn Find() -> impl IntoView {
         }
     });
     let close = move || {
-        state.finding.set(false);
+        own.finding.set(false);
         crate::base::focus::focus("timeline");
     };
     let typed = move |event: KeyboardEvent| match event.key().as_str() {
@@ -116,9 +117,9 @@ fn Find() -> impl IntoView {
         _ => {}
     };
     view! {
-        <Show when=move || state.finding.get()>
+        <Show when=move || own.finding.get()>
             <input class="find" node_ref=input placeholder="3F7" aria-label=t("Find an action")
-                on:keydown=typed on:blur=move |_| state.finding.set(false) />
+                on:keydown=typed on:blur=move |_| own.finding.set(false) />
         </Show>
     }
 }
@@ -126,7 +127,7 @@ fn Find() -> impl IntoView {
 #[component]
 fn Legend() -> impl IntoView {
     let state = expect_context::<State>();
-    let kinds = move || state.colour_by.get() == ColourBy::Kind;
+    let kinds = move || state.look.colour_by.get() == ColourBy::Kind;
     let measured = move || {
         state.overlay().map(|m| {
             let predicted = state.shown.with(|s| s.solved.timeline.step.secs());
@@ -153,14 +154,14 @@ fn Legend() -> impl IntoView {
 
 /// The canvas: one widget with one focus; a second canvas above it carries what follows the hand.
 #[component]
-fn Picture() -> impl IntoView {
+fn Picture(own: PlanState) -> impl IntoView {
     let state = expect_context::<State>();
     let base: NodeRef<leptos::html::Canvas> = NodeRef::new();
     let marks: NodeRef<leptos::html::Canvas> = NodeRef::new();
-    let painter = Painter::new(state);
-    let hand = Hand::new(state, painter.clone());
+    let painter = Painter::new(state, own);
+    let hand = Hand::new(state, own, painter.clone());
     attach(base, marks, painter.clone());
-    follow(state, painter.clone());
+    follow(state, own, painter.clone());
     let label = move || {
         let solved = state.shown.get().solved;
         let (time, unit) = format::hero(solved.timeline.step);
@@ -190,9 +191,9 @@ fn Picture() -> impl IntoView {
             <canvas id="timeline" node_ref=base tabindex="0" role="application" aria-label=label
                 on:pointerdown=down on:pointermove=on(Hand::moved) on:pointerup=on(Hand::released)
                 on:pointercancel=on(Hand::released) on:pointerleave=move |_| leave.left()
-                on:wheel=move |e| hand.wheel(&e) on:keydown=move |e| key(state, &e)></canvas>
+                on:wheel=move |e| hand.wheel(&e) on:keydown=move |e| key(state, own, &e)></canvas>
             <canvas class="marks" node_ref=marks aria-hidden="true"></canvas>
-            <Tip />
+            <Tip own />
             <Show when=move || state.shown.with(|s| s.problem.is_some())>
                 <p class="before">{t("from before")}</p>
             </Show>
@@ -224,13 +225,13 @@ fn attach(
 }
 
 /// Draws again when what is drawn from changes.
-fn follow(state: State, painter: Painter) {
+fn follow(state: State, own: PlanState, painter: Painter) {
     let everything = painter.clone();
     Effect::new(move |_| {
         state.shown.track();
-        state.view.track();
-        state.colour_by.track();
-        if state.critical.get() {
+        state.look.view.track();
+        state.look.colour_by.track();
+        if state.look.critical.get() {
             state.path.track();
         }
         state.overlay();
@@ -239,25 +240,25 @@ fn follow(state: State, painter: Painter) {
         everything.ask(true);
     });
     Effect::new(move |_| {
-        state.selected.track();
-        state.hovered.track();
-        state.range.track();
+        state.look.selected.track();
+        own.hovered.track();
+        state.look.range.track();
         painter.ask(false);
     });
 }
 
 /// The hovered action's line; the same words as in the details.
 #[component]
-fn Tip() -> impl IntoView {
+fn Tip(own: PlanState) -> impl IntoView {
     let state = expect_context::<State>();
     let text = move || {
-        let action = state.hovered.get()?;
+        let action = own.hovered.get()?;
         let solved = state.shown.get().solved;
         one_line(&solved.timeline, &state.arrivals.get(), action)
     };
     // Under the pointer and, near the right edge, to its left; the text is at most 420 px wide.
     let place = move || {
-        let (x, y) = state.hovered_at.get();
+        let (x, y) = own.hovered_at.get();
         format!("left:clamp(8px,{:.0}px,max(8px,100% - 430px));top:{:.0}px", x + 12.0, y + 20.0)
     };
     view! {
@@ -265,7 +266,7 @@ fn Tip() -> impl IntoView {
     }
 }
 
-fn key(state: State, event: &KeyboardEvent) {
+fn key(state: State, own: PlanState, event: &KeyboardEvent) {
     if typing() {
         return;
     }
@@ -275,5 +276,8 @@ fn key(state: State, event: &KeyboardEvent) {
         return;
     };
     event.prevent_default();
-    act(state, command);
+    match command {
+        Command::Find => own.finding.set(true),
+        _ => act(state, command),
+    }
 }

@@ -4,7 +4,7 @@ use super::program::Program;
 use super::speedup::SpeedUp;
 use crate::base::later::{self, Missing};
 use crate::base::texts::{n, t};
-use crate::state::{State, Tab};
+use crate::screens::plan::state::{PlanState, Tab};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
@@ -13,41 +13,40 @@ const TABS: [(Tab, &str, &str); 2] =
     [(Tab::SpeedUp, "tab-speedup", n("Speed-up")), (Tab::Program, "tab-program", n("Program"))];
 
 #[component]
-pub fn Tray() -> impl IntoView {
-    view! { <section class="tray" aria-label=t("Speed-up and program")>{later::view(content())}</section> }
+pub fn Tray(own: PlanState) -> impl IntoView {
+    view! { <section class="tray" aria-label=t("Speed-up and program")>{later::view(content(own))}</section> }
 }
 
 /// Head and panel; fetched after the first picture, which does not wait for them.
 #[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn content() -> Result<AnyView, Missing> {
-    let state = expect_context::<State>();
+fn content(own: PlanState) -> Result<AnyView, Missing> {
     let key = move |event: KeyboardEvent| {
         if matches!(event.key().as_str(), "ArrowLeft" | "ArrowRight") {
-            let other = TABS.iter().find(|(tab, ..)| *tab != state.tab.get_untracked());
+            let other = TABS.iter().find(|(tab, ..)| *tab != own.tab.get_untracked());
             if let Some((tab, id, _)) = other {
-                state.tab.set(*tab);
+                own.tab.set(*tab);
                 crate::base::focus::focus(id);
             }
         }
     };
     let tabs = TABS.map(|(tab, id, name)| {
-        let on = move || state.tab.get() == tab;
+        let on = move || own.tab.get() == tab;
         view! {
             <button role="tab" id=id aria-selected=move || on().to_string() aria-controls="tray-panel"
                 tabindex=move || if on() { "0" } else { "-1" }
-                on:click=move |_| state.tab.set(tab)>{t(name)}</button>
+                on:click=move |_| own.tab.set(tab)>{t(name)}</button>
         }
     });
-    let current = Memo::new(move |_| state.tab.get());
+    let current = Memo::new(move |_| own.tab.get());
     let shown = view! {
         <div class="th" on:keydown=key>
             <div role="tablist">
             {tabs.collect_view()}</div>
-            <Show when=move || state.tab.get() == Tab::SpeedUp><Axis /></Show>
+            <Show when=move || own.tab.get() == Tab::SpeedUp><Axis own /></Show>
         </div>
         <div class="tbody" id="tray-panel" role="tabpanel">
             {move || match current.get() {
-                Tab::SpeedUp => view! { <SpeedUp /> }.into_any(),
+                Tab::SpeedUp => view! { <SpeedUp own /> }.into_any(),
                 Tab::Program => view! { <Program /> }.into_any(),
             }}
         </div>
@@ -57,11 +56,10 @@ fn content() -> Result<AnyView, Missing> {
 
 /// The scale of m.
 #[component]
-fn Axis() -> impl IntoView {
-    let state = expect_context::<State>();
+fn Axis(own: PlanState) -> impl IntoView {
     let scale = [(true, t("log m")), (false, t("linear"))].map(|(log, name)| {
-        let on = move || (state.log_axis.get() == log).to_string();
-        view! { <button aria-pressed=on on:click=move |_| state.log_axis.set(log)>{name}</button> }
+        let on = move || (own.log_axis.get() == log).to_string();
+        view! { <button aria-pressed=on on:click=move |_| own.log_axis.set(log)>{name}</button> }
     });
     view! { <div class="seg axis" role="group" aria-label=t("Axis of m")>{scale.collect_view()}</div> }
 }

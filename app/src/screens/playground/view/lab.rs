@@ -7,7 +7,9 @@ use crate::draw::canvas::Canvas;
 use crate::draw::palette::Palette;
 use crate::screens::playground::model::choice::{Choice, Problem};
 use crate::screens::playground::model::race::Race;
+use crate::screens::playground::state::PlaygroundState;
 use crate::state::State;
+use crate::state::request::Request;
 use leptos::prelude::*;
 
 /// Milliseconds of a frame for training at the fast pace: what is left draws.
@@ -47,11 +49,12 @@ pub struct Inner {
 #[derive(Clone, Copy)]
 pub struct Lab {
     pub page: State,
+    own: PlaygroundState,
     inner: StoredValue<Inner, LocalStorage>,
 }
 
 impl Lab {
-    pub fn new(page: State) -> Self {
+    pub fn new(page: State, own: PlaygroundState) -> Self {
         let inner = Inner {
             choice: Choice::default(),
             problem: None,
@@ -68,7 +71,7 @@ impl Lab {
             asked: false,
             until: ENOUGH,
         };
-        Self { page, inner: StoredValue::new_local(inner) }
+        Self { page, own, inner: StoredValue::new_local(inner) }
     }
 
     /// Works on what changes; nothing once the region has gone.
@@ -79,9 +82,9 @@ impl Lab {
     /// The regions are on the page: follows links, themes, the screen; begins, unless less motion was
     /// asked for.
     pub fn start(self) {
-        let page = self.page;
+        let (page, own) = (self.page, self.own);
         Effect::new(move |before: Option<()>| {
-            let text = page.play.get();
+            let text = own.play.get();
             let old = self.with(|lab| lab.choice.to_link()).unwrap_or_default();
             if before.is_none() || text != old {
                 let (choice, problems) = Choice::of_link(&text);
@@ -121,13 +124,13 @@ impl Lab {
             (now != before).then_some(now)
         });
         if let Some(text) = changed.flatten() {
-            self.page.play.set(text);
+            self.own.play.set(text);
             self.restart();
         }
         if dragging {
-            crate::page::address::replace_soon(self.page);
+            self.page.request(Request::Follow);
         } else {
-            crate::page::address::push(self.page);
+            self.page.request(Request::Remember);
         }
     }
 

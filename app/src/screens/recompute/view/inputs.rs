@@ -5,7 +5,8 @@ use crate::base::texts::{t, tr};
 use crate::draw::unit::Unit;
 use crate::screens::recompute::chart::progress;
 use crate::screens::recompute::model::{Recompute, SPAN, STEPS};
-use crate::state::Source;
+use crate::screens::recompute::state::Source;
+use crate::state::request::Request;
 use crate::widgets::icons::{Icon, icon};
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
@@ -38,15 +39,15 @@ fn Group(title: &'static str, hint: &'static str, children: Children) -> impl In
 #[component]
 fn Which() -> impl IntoView {
     let state = expect_context::<Recompute>();
-    let page = state.page;
+    let (page, own) = (state.page, state.own);
     let stages = Memo::new(move |_| page.inputs.with(|i| i.stages()));
     let chosen = move |event: web_sys::Event| {
         if let Ok(stage) = event_target_value(&event).parse() {
-            page.source.set(Source::Stage(stage));
-            crate::page::address::replace_soon(page);
+            own.source.set(Source::Stage(stage));
+            page.request(Request::Follow);
         }
     };
-    let file = move || match page.source.get() {
+    let file = move || match own.source.get() {
         Source::File(file) => Some(view! { <option value="file" selected>{file.name()}</option> }),
         Source::Stage(_) => None,
     };
@@ -71,7 +72,7 @@ fn Which() -> impl IntoView {
             <span class="sel">
                 <select id="graph" on:change=chosen>
                     {move || (0..stages.get()).map(|stage| {
-                        let mine = move || matches!(page.source.get(), Source::Stage(s) if s == stage);
+                        let mine = move || matches!(own.source.get(), Source::Stage(s) if s == stage);
                         view! { <option value=stage.to_string() prop:selected=mine>{tr!("Stage {stage} of the plan", stage)}</option> }
                     }).collect_view()}
                     {file}

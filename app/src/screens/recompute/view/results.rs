@@ -3,6 +3,7 @@
 use crate::base::format::{self, Clock, Delta};
 use crate::base::texts::{t, tr};
 use crate::screens::recompute::model::Recompute;
+use crate::screens::recompute::state::Source;
 use leptos::prelude::*;
 use pipewright_core::units::{Bytes, Nanos};
 use pipewright_worker::protocol::{Opened, Point, Share};
@@ -10,9 +11,9 @@ use pipewright_worker::protocol::{Opened, Point, Share};
 #[component]
 pub fn Results() -> impl IntoView {
     let state = expect_context::<Recompute>();
-    let take = move || match state.page.source.get() {
-        crate::state::Source::Stage(_) => t("Use in plan"),
-        crate::state::Source::File(_) => t("Save sequence"),
+    let take = move || match state.own.source.get() {
+        Source::Stage(_) => t("Use in plan"),
+        Source::File(_) => t("Save sequence"),
     };
     view! {
         <aside class="out" aria-label=t("Results of recomputation")>

@@ -1,10 +1,10 @@
 //! Without a trace: how one gets one, in three steps.
 
 use crate::base::texts::t;
-use crate::page::files::{self, Side};
 use crate::planner::command::measuring;
 use crate::planner::inputs::Inputs;
 use crate::state::State;
+use crate::state::request::{Request, Side};
 use crate::widgets::icons::{Icon, icon};
 use leptos::prelude::*;
 
@@ -22,12 +22,12 @@ pub fn Empty() -> impl IntoView {
                 <li>
                     <h3>{t("Export the plan")}</h3>
                     <p>{t("One file; it has everything that the runner needs.")}</p>
-                    <button class="btn" id="run-export" on:click=move |_| files::export(page)>{t("Export plan.json")}</button>
+                    <button class="btn" id="run-export" on:click=move |_| page.request(Request::Export)>{t("Export plan.json")}</button>
                 </li>
                 <li>
                     <h3>{t("Run it where it will train")}</h3>
                     <p class="cmd"><code id="run-command">{command}</code></p>
-                    <button class="btn" id="run-copy" on:click=move |_| files::copy(page, untrack(command))>{t("Copy the command")}</button>
+                    <button class="btn" id="run-copy" on:click=move |_| page.request(Request::Copy(untrack(command)))>{t("Copy the command")}</button>
                     <p class="dim">{t("Without mpirun the ranks are threads of one process.")}</p>
                 </li>
                 <li>
@@ -49,7 +49,7 @@ fn OpenFiles() -> impl IntoView {
     let chosen = move |event: web_sys::Event| {
         let input: web_sys::HtmlInputElement = event_target(&event);
         if let Some(files) = input.files() {
-            files::read_all(page, files, Side::B);
+            page.request(Request::Open(files, Side::B));
         }
         // The same file may be chosen again after it changed.
         input.set_value("");

@@ -35,7 +35,7 @@ pub fn start(state: Run) {
             return;
         }
         let solved = state.page.shown.with(|s| s.solved.clone());
-        let Some(measured) = state.page.measured.get() else {
+        let Some(measured) = state.page.look.measured.get() else {
             known.set_value(Known::default());
             state.table.set(None);
             state.fitted.set(None);

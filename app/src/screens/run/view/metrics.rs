@@ -16,11 +16,10 @@ const ROWS: usize = 60;
 #[component]
 pub fn Metrics() -> impl IntoView {
     let state = expect_context::<Run>();
-    let page = state.page;
+    let (page, runs) = (state.page, state.own.runs);
     let by_time = state.by_time;
     let save = move |_| {
-        let drawn = page
-            .runs
+        let drawn = runs
             .with_untracked(|runs| sheet(runs, by_time.get_untracked(), |q| predicted(state, q)));
         match download("metrics.svg", &drawn) {
             Ok(()) => page.say(tr!("{name} saved.", name = "metrics.svg")),
@@ -31,13 +30,13 @@ pub fn Metrics() -> impl IntoView {
     };
     let remove = move |_| {
         state.at.set(None);
-        page.runs.set(vec![]);
+        runs.set(vec![]);
     };
     let axis = [(false, t("Steps")), (true, t("Time"))].map(|(time, name)| {
         let on = move || (by_time.get() == time).to_string();
         view! { <button aria-pressed=on on:click=move |_| by_time.set(time)>{name}</button> }
     });
-    let named = move || page.runs.with(|runs| names(runs));
+    let named = move || runs.with(|runs| names(runs));
     view! {
         <div class="metrics">
             <div class="th">
@@ -70,12 +69,11 @@ fn predicted(state: Run, quantity: Quantity) -> Option<f64> {
 #[component]
 fn Reading() -> impl IntoView {
     let state = expect_context::<Run>();
-    let page = state.page;
-    let last = move || {
-        page.runs.with(|runs| runs.first().map_or(0, |run| run.steps.len().saturating_sub(1)))
-    };
+    let runs = state.own.runs;
+    let last =
+        move || runs.with(|runs| runs.first().map_or(0, |run| run.steps.len().saturating_sub(1)));
     let at = move || state.at.get().unwrap_or_else(last).min(last());
-    let said = move || page.runs.with(|runs| said(runs, state.by_time.get(), at()));
+    let said = move || runs.with(|runs| said(runs, state.by_time.get(), at()));
     let slid = move |event: web_sys::Event| {
         state.at.set(event_target_value(&event).parse().ok());
     };
@@ -97,20 +95,20 @@ fn Reading() -> impl IntoView {
 #[component]
 fn Plots() -> impl IntoView {
     let state = expect_context::<Run>();
-    let page = state.page;
+    let runs = state.own.runs;
     let frame: NodeRef<html::Div> = NodeRef::new();
     let size = watch(frame, (320.0, 180.0));
     let hovered = move |event: PointerEvent| {
         let (width, x) = (size.get_untracked().0, f64::from(event.offset_x()));
         let by_time = state.by_time.get_untracked();
-        let found = page.runs.with_untracked(|runs| step_at(runs, by_time, width, x));
+        let found = runs.with_untracked(|runs| step_at(runs, by_time, width, x));
         if found.is_some() {
             state.at.set(found);
         }
     };
     let pictures = move || {
         let (by_time, at) = (state.by_time.get(), state.at.get());
-        page.runs.with(|runs| plots(runs, by_time, at, |q| predicted(state, q), size.get()))
+        runs.with(|runs| plots(runs, by_time, at, |q| predicted(state, q), size.get()))
     };
     view! {
         <div class="plots">
@@ -124,8 +122,8 @@ fn Plots() -> impl IntoView {
 #[component]
 fn Steps() -> impl IntoView {
     let state = expect_context::<Run>();
-    let page = state.page;
-    let rows = move || page.runs.with(|runs| table(runs, state.by_time.get(), ROWS));
+    let runs = state.own.runs;
+    let rows = move || runs.with(|runs| table(runs, state.by_time.get(), ROWS));
     let heads = Quantity::ALL.map(|quantity| {
         view! { <th scope="col" class="num">{t(title(quantity))}</th> }
     });

@@ -26,7 +26,7 @@ fn Headline() -> impl IntoView {
     let page = state.page;
     let predicted = Memo::new(move |_| page.shown.with(|s| s.solved.timeline.step));
     let measured = Memo::new(move |_| {
-        page.measured.with(|m| m.as_ref().map_or(Nanos::ZERO, |m| m.timeline.step))
+        page.look.measured.with(|m| m.as_ref().map_or(Nanos::ZERO, |m| m.timeline.step))
     });
     let body = move || {
         let idle = |index: usize| {
@@ -35,8 +35,8 @@ fn Headline() -> impl IntoView {
         headline((predicted.get(), idle(0)), (measured.get(), idle(1)))
     };
     let remove = move |_| {
-        page.measured.set(None);
-        page.show_measured.set(false);
+        page.look.measured.set(None);
+        page.look.show_measured.set(false);
     };
     view! {
         <section class="sum">
@@ -46,7 +46,7 @@ fn Headline() -> impl IntoView {
                 <tbody inner_html=body></tbody>
             </table>
             <p class="against">
-                <span>{move || page.measured.with(|m| m.as_ref().map(|m| m.name.clone()))}</span>
+                <span>{move || page.look.measured.with(|m| m.as_ref().map(|m| m.name.clone()))}</span>
                 <button class="ib" id="run-remove" on:click=remove>{t("Remove the trace")}</button>
             </p>
             <p class="why" id="run-why" aria-live="polite">{move || state.table.with(|table| match table {
@@ -62,7 +62,7 @@ fn Headline() -> impl IntoView {
 /// Why the trace may be of another plan although its work is the same.
 fn doubt(state: Run) -> Option<String> {
     let solved = state.page.shown.with(|s| s.solved.clone());
-    let measured = state.page.measured.get()?;
+    let measured = state.page.look.measured.get()?;
     let planned = solved.inputs.model.name();
     let model = &measured.trace.model;
     if *model != planned {
@@ -94,7 +94,7 @@ fn UseTimes() -> impl IntoView {
                 None => view! { <p>{t("The plan with the trace's times is being predicted.")}</p> }.into_any(),
                 Some(Err(why)) => view! { <p>{why}</p> }.into_any(),
                 Some(Ok(fitted)) => {
-                    let measured = page.measured.with(|m| {
+                    let measured = page.look.measured.with(|m| {
                         m.as_ref().map_or(Nanos::ZERO, |m| m.timeline.step)
                     });
                     let predicted = page.shown.with(|s| s.solved.timeline.step);

@@ -15,12 +15,12 @@ pub fn Steps() -> impl IntoView {
     let frame: NodeRef<html::Div> = NodeRef::new();
     let size = watch(frame, (600.0, 52.0));
     let durations = Memo::new(move |_| {
-        page.measured.with(|m| m.as_ref().map(|m| m.durations())).unwrap_or_default()
+        page.look.measured.with(|m| m.as_ref().map(|m| m.durations())).unwrap_or_default()
     });
-    let at = Memo::new(move |_| page.measured.with(|m| m.as_ref().map_or(0, |m| m.at)));
-    let number = move || page.measured.with(|m| m.as_ref().map_or(0, |m| m.number()));
+    let at = Memo::new(move |_| page.look.measured.with(|m| m.as_ref().map_or(0, |m| m.at)));
+    let number = move || page.look.measured.with(|m| m.as_ref().map_or(0, |m| m.number()));
     let go = move |at: usize| {
-        page.measured.update(|m| *m = m.as_ref().map(|m| m.at_step(at)));
+        page.look.measured.update(|m| *m = m.as_ref().map(|m| m.at_step(at)));
     };
     let picture = move || {
         let predicted = page.shown.with(|s| s.solved.timeline.step);
@@ -35,7 +35,7 @@ pub fn Steps() -> impl IntoView {
     };
     let typed = move |event: web_sys::Event| {
         let wanted = event_target_value(&event).trim().parse::<u64>().ok();
-        let near = page.measured.with_untracked(|m| {
+        let near = page.look.measured.with_untracked(|m| {
             let steps = &m.as_ref()?.trace.steps;
             let distance = |at: &usize| steps[*at].number.abs_diff(wanted.unwrap_or(0));
             (0..steps.len()).min_by_key(distance).filter(|_| wanted.is_some())
@@ -52,7 +52,7 @@ pub fn Steps() -> impl IntoView {
         }
     };
     let last = move || durations.with(|d| d.len().saturating_sub(1));
-    let median = move || page.measured.with(|m| m.as_ref().map_or(0, |m| m.median()));
+    let median = move || page.look.measured.with(|m| m.as_ref().map_or(0, |m| m.median()));
     let part = move || match last() {
         0 => 100.0,
         last => at.get() as f64 / last as f64 * 100.0,

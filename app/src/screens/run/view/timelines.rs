@@ -32,7 +32,7 @@ pub fn Timelines() -> impl IntoView {
     let stale = Signal::derive(move || {
         state.page.shown.with(|s| s.problem.as_ref().map(|_| t("from before").to_owned()))
     });
-    let critical = state.page.critical;
+    let critical = state.page.look.critical;
     view! {
         <section class="time" aria-label=t("Timelines, predicted and measured")>
             <div class="tbar">
@@ -80,6 +80,7 @@ fn Head(index: usize) -> impl IntoView {
         0 => state.page.inputs.with(crate::planner::compare::describe),
         _ => state
             .page
+            .look
             .measured
             .with(|m| {
                 let m = m.as_ref()?;
@@ -95,7 +96,7 @@ fn Head(index: usize) -> impl IntoView {
 
 /// The selected action, predicted and measured.
 fn said(state: Run) -> String {
-    let Some(action) = state.page.selected.get() else { return String::new() };
+    let Some(action) = state.page.look.selected.get() else { return String::new() };
     let line = |index: usize| {
         let seen = state.pair.side(index)?;
         let line = one_line(seen.timeline(), &seen.arrivals, action)?;
