@@ -1,7 +1,18 @@
 //! The explorer: choose model, cluster, split and schedule, see at once what follows.
 //!
-//! Reading order: `inputs` (what is chosen), `engine` (what follows), `state` (one signal and its
-//! memos), `views/app` (the page), `charts` (the pictures).
+//! Rooms, the lowest first; each imports those below it, and no screen another:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `base` | texts, numbers for people, keys, code that comes later |
+//! | `planner` | what is chosen (`inputs`), what follows from it (`engine`), both as links and files |
+//! | `draw` | canvas, axes, timelines |
+//! | `state` | one signal of inputs, a memo for each arrow that follows, what all timelines look at |
+//! | `widgets` | parts that several screens show |
+//! | `screens` | a folder each: `model`, `chart`, `view`, `state` and `style.css` |
+//! | `page` | header, help, palette, files, the address, the machine that serves the page |
+//!
+//! Reading order: `planner/inputs`, `planner/engine`, `state`, `screens/plan`, `page/app`.
 //!
 //! What needs a browser is behind the feature `page`; everything else is tested natively without
 //! it: `cargo test -p pipewright-app`.

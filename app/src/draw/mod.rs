@@ -10,7 +10,7 @@ pub mod chart;
 pub mod fill;
 #[cfg(feature = "page")]
 pub mod frame;
-pub mod gaps;
+mod gaps;
 pub mod hit;
 pub mod layers;
 pub mod layout;
@@ -21,7 +21,7 @@ pub mod raster;
 #[cfg(feature = "page")]
 pub mod strips;
 #[cfg(feature = "page")]
-pub mod style;
+mod style;
 pub mod svg;
 pub mod ticks;
 pub mod unit;

@@ -1,9 +1,11 @@
 //! Runs on the machine that serves the page: what `runner explore` offers, what is asked of it, and how
 //! a run goes. Without that server nothing of it is seen and nothing asks for it.
 
-pub mod markup;
+mod markup;
 #[cfg(feature = "page")]
 pub mod panel;
+#[cfg(feature = "page")]
+pub mod seen;
 #[cfg(feature = "page")]
 pub mod wire;
 

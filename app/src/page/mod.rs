@@ -1,32 +1,32 @@
 //! The page around the screens: header, help, palette, files, the address, and the machine that serves it.
 
 #[cfg(feature = "page")]
-pub mod address;
+mod address;
 #[cfg(feature = "page")]
 pub mod app;
 #[cfg(feature = "page")]
-pub mod commands;
-pub mod entries;
-pub mod exports;
+mod commands;
+mod entries;
+mod exports;
 #[cfg(feature = "page")]
-pub mod files;
+mod files;
 #[cfg(feature = "page")]
-pub mod header;
+mod header;
 #[cfg(feature = "page")]
-pub mod help;
-pub mod here;
-pub mod kinds;
+mod help;
+mod here;
+mod kinds;
 #[cfg(feature = "page")]
-pub mod menu;
+mod menu;
 #[cfg(feature = "page")]
-pub mod opening;
+mod opening;
 #[cfg(feature = "page")]
-pub mod palette;
+mod palette;
 #[cfg(feature = "page")]
-pub mod pictures;
+mod pictures;
 #[cfg(feature = "page")]
-pub mod requests;
+mod requests;
 #[cfg(feature = "page")]
-pub mod state;
+mod state;
 #[cfg(feature = "page")]
-pub mod theme;
+mod theme;

@@ -1,6 +1,6 @@
 //! The state of the page: what all screens share, what each has, and what is around them.
 
-use super::here::wire::Seen;
+use super::here::seen::Seen;
 use crate::base::screen::Screen;
 use crate::base::settings;
 use crate::planner::inputs::Inputs;

@@ -13,8 +13,8 @@
 //! | `replicas` | copies of the pipeline |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
 //! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
-//! | `play` | choices of the Playground: see `playground/link.rs` |
-//! | `job` | events and policies of the Elastic view: see `elastic/link.rs` |
+//! | `play` | choices of the Playground: see `screens/playground/model/link.rs` |
+//! | `job` | events and policies of the Elastic view: see `screens/elastic/model/link.rs` |
 //! | `a` | what it is compared with: a link without `v`, escaped; the first picture where it is empty |
 //! | `plan`, `trace` | files beside the page to load |
 

@@ -6,7 +6,7 @@
 //! ```
 
 pub mod history;
-pub mod look;
+mod look;
 pub mod request;
 
 use crate::base::meter;

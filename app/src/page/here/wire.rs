@@ -22,28 +22,6 @@ const KEPT: &str = "pipewright-here";
 /// All that is known of the server; only the chunk reaches it.
 pub static HERE: LazyLock<ArcRwSignal<Here>> = LazyLock::new(ArcRwSignal::default);
 
-/// What the first load knows of it: a signal of each is code that the page has anyway.
-#[derive(Clone, Copy)]
-pub struct Seen {
-    /// Whether runs are offered.
-    pub offered: RwSignal<bool>,
-    /// Whether the panel is open.
-    pub open: RwSignal<bool>,
-    /// How far a run is, where one goes on.
-    pub progress: RwSignal<String>,
-}
-
-impl Seen {
-    /// Nothing, as on other servers.
-    pub fn new() -> Self {
-        Self {
-            offered: RwSignal::new(false),
-            open: RwSignal::new(false),
-            progress: RwSignal::new(String::new()),
-        }
-    }
-}
-
 /// Changes what is known, and with it what is seen of it.
 pub fn tell(page: Page, change: impl FnOnce(&mut Here)) {
     HERE.update(change);

@@ -1,6 +1,6 @@
 //! The Communication screen: how gradients travel.
 
-pub mod chart;
-pub mod model;
+mod chart;
+mod model;
 #[cfg(feature = "page")]
 pub mod view;

@@ -1,6 +1,6 @@
 //! The Communication view: what encoding gradients would bring on the plan's links, and what it loses.
 
-pub mod forms;
+mod forms;
 
 use super::chart::draw;
 use super::model::{Asked, Base, Curve, SPAN, errors, taken};

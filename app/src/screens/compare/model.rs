@@ -1,10 +1,7 @@
 //! Plans that a search found: what they are called, and what they make of the inputs.
 
 #[cfg(feature = "page")]
-mod search;
-
-#[cfg(feature = "page")]
-pub use search::PlanSearch;
+pub mod search;
 
 use crate::planner::choices::{ClusterChoice, ModelChoice};
 use crate::planner::inputs::Inputs;

@@ -1,6 +1,6 @@
 //! The Elastic screen: what becomes of a job when nodes come and go.
 
-pub mod chart;
+mod chart;
 pub mod model;
 #[cfg(feature = "page")]
 pub mod state;

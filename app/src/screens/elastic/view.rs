@@ -1,11 +1,12 @@
 //! The Elastic view: what became of a job when nodes came and went, and what would become of one.
 //!
-//! As in the Playground, regions are markup that is written once (`charts/elastic`), and one listener of
+//! As in the Playground, regions are markup that is written once (`chart`), and one listener of
 //! each kind finds what was meant by the control's own word.
 
 mod hand;
 mod lab;
 mod pointer;
+mod scripts;
 mod show;
 
 use super::chart::{form, page};
@@ -16,7 +17,6 @@ use crate::state::State;
 use lab::Lab;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
-use pipewright_core::elastic::{ScalePolicy, Script};
 
 #[component]
 pub fn ElasticView(own: ElasticState) -> impl IntoView {
@@ -59,14 +59,4 @@ fn regions(own: ElasticState) -> Result<AnyView, Missing> {
             on:wheel=move |event| pointer::wheel(lab, &event)></div>
     };
     Ok(shown.into_any())
-}
-
-/// A policy, whatever it is made of.
-type Asked = Box<dyn ScalePolicy>;
-
-/// The interpreter of scripts is large: it comes with the first script.
-#[wasm_split(scripts, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn compile(text: String) -> Result<Result<Asked, String>, Missing> {
-    let script = Script::compile("script", &text);
-    Ok(script.map(|script| Box::new(script) as Asked).map_err(|why| why.what))
 }

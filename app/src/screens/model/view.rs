@@ -7,6 +7,7 @@
 mod chain;
 mod details;
 mod look;
+mod target;
 
 use super::anatomy::chain::{around, find};
 use super::anatomy::edit;
@@ -19,7 +20,7 @@ use leptos::ev::{Event, KeyboardEvent, MouseEvent};
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 use look::Looked;
-use wasm_bindgen::JsCast;
+use target::id_of;
 
 #[component]
 pub fn ModelView() -> impl IntoView {
@@ -142,10 +143,4 @@ fn show(looked: Looked, found: RwSignal<Found>) {
         looked.open.update(|open| around(&net.groups, layer).for_each(|g| open[g] = true));
         looked.pick(looked.scene.with_untracked(|s| s.chain.row_of(layer)));
     }
-}
-
-/// The id of the element that an event is of.
-fn id_of(event: &Event) -> String {
-    let element = event.target().and_then(|t| t.dyn_into::<web_sys::Element>().ok());
-    element.map(|e| e.id()).unwrap_or_default()
 }

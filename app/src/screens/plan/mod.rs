@@ -1,6 +1,6 @@
 //! The Plan screen: inputs, the timeline of one plan, and what it costs.
 
-pub mod chart;
+mod chart;
 pub mod model;
 #[cfg(feature = "page")]
 pub mod state;

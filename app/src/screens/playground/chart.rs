@@ -1,9 +1,9 @@
 //! Pictures of the Playground: what networks say of the plane, their curves, gradients, the schedule's step.
 
-pub mod boundary;
+mod boundary;
 pub mod curves;
 pub mod form;
-pub mod histogram;
+mod histogram;
 pub mod page;
 pub mod step;
 #[cfg(feature = "page")]

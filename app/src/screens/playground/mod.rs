@@ -1,7 +1,7 @@
 //! The Playground: a small network, trained while one looks.
 
-pub mod chart;
-pub mod model;
+mod chart;
+mod model;
 #[cfg(feature = "page")]
 pub mod state;
 #[cfg(feature = "page")]

@@ -1,6 +1,6 @@
 //! The Playground view: small networks, trained while one looks.
 //!
-//! Its regions are markup that is written once (`charts/playground`); one listener each for clicks,
+//! Its regions are markup that is written once (`chart`); one listener each for clicks,
 //! changes and keys finds what was meant by the control's own word, and what changes is put in by name.
 //! As views the same controls took three times the code.
 

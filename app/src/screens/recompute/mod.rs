@@ -1,8 +1,8 @@
 //! The Recompute screen: what less memory costs.
 
-pub mod chart;
+mod chart;
 #[cfg(feature = "page")]
-pub mod model;
+mod model;
 #[cfg(feature = "page")]
 pub mod state;
 #[cfg(feature = "page")]

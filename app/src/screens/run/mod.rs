@@ -1,6 +1,6 @@
 //! The Run screen: what was measured, and why it differs from what was predicted.
 
-pub mod chart;
+mod chart;
 pub mod model;
 #[cfg(feature = "page")]
 pub mod state;

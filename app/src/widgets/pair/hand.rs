@@ -1,7 +1,7 @@
 //! The hand on both timelines: click selects, drag moves, wheel zooms; one axis, so both follow.
 
-use super::Pair;
 use super::painter::Painter;
+use super::sides::Pair;
 use crate::draw::hit::hit;
 use crate::draw::layout::{MINIMAP, View};
 use leptos::prelude::*;

@@ -1,6 +1,6 @@
 //! Draws both timelines, once per animation frame at most.
 
-use super::{Pair, Seen};
+use super::sides::{Pair, Seen};
 use crate::base::format::Clock;
 use crate::draw::bars::{self, Raster, Scene};
 use crate::draw::canvas::Canvas;

@@ -1,6 +1,6 @@
 //! The left column: what A is and where it comes from, and the choices of B that one tries first.
 
-use super::Compare;
+use super::shown::Compare;
 use crate::base::stops::divisors;
 use crate::base::texts::{t, tr};
 use crate::planner::link::{MICRO_BATCHES_MAX, STAGES_MAX};

@@ -1,6 +1,6 @@
 //! The right column: what differs, where that comes from, and the lanes in numbers.
 
-use super::Compare;
+use super::shown::Compare;
 use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
 use crate::planner::compare;

@@ -1,12 +1,12 @@
 //! The centre: A's step above B's, on one time axis.
 
-use super::Compare;
+use super::shown::Compare;
 use crate::base::format;
 use crate::base::texts::{t, tr};
 use crate::planner::compare;
 use crate::planner::details::one_line;
 use crate::state::request::{Request, Side};
-use crate::widgets::pair::{Foot, Hand, Painter, Picture, attach, follow, key};
+use crate::widgets::pair::{Foot, Hand, Painter, Picture, Seen, attach, follow, key};
 use leptos::html;
 use leptos::prelude::*;
 use web_sys::DragEvent;
@@ -22,7 +22,7 @@ pub fn Timelines() -> impl IntoView {
     follow(state.pair, painter.clone());
     let hand = Hand::new(state.pair, painter);
     let label = move || {
-        let step = |seen: Option<super::Seen>| {
+        let step = |seen: Option<Seen>| {
             seen.map_or(t("not shown").into(), |seen| {
                 let (value, unit) = format::hero(seen.solved.timeline.step);
                 format!("{value} {unit}")

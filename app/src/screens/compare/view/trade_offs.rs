@@ -1,12 +1,12 @@
 //! The tray: a search for plans, live, as a chart and as a list.
 
-use super::Compare;
+use super::shown::Compare;
 use crate::base::focus::focus;
 use crate::base::format::{self, hero};
 use crate::base::texts::{t, tr};
 use crate::screens::compare::chart::pareto::{Axis, Frame, Mark, draw};
 use crate::screens::compare::model as plans;
-use crate::screens::compare::model::PlanSearch;
+use crate::screens::compare::model::search::PlanSearch;
 use crate::widgets::size::watch;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;

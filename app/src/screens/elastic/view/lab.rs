@@ -1,5 +1,6 @@
 //! The Elastic view at work: the scenario, what follows from it, and what is looked at.
 
+use super::scripts::{Asked, compile};
 use super::show;
 use crate::base::screen::Screen;
 use crate::base::texts::tr;
@@ -43,7 +44,7 @@ pub struct Ground {
 }
 
 /// A policy that was read, or why it was not.
-type Read = Option<(Chosen, Result<super::Asked, String>)>;
+type Read = Option<(Chosen, Result<Asked, String>)>;
 
 /// An event that is being dragged.
 pub struct Drag {
@@ -272,12 +273,10 @@ impl Lab {
             return;
         }
         let read = match chosen {
-            Chosen::Text(text) => {
-                Chosen::built_in(text).map(|policy| Box::new(policy) as super::Asked)
+            Chosen::Text(text) => Chosen::built_in(text).map(|policy| Box::new(policy) as Asked),
+            Chosen::Script(text) => {
+                compile(text.clone()).await.unwrap_or_else(|missing| Err(missing.to_string()))
             }
-            Chosen::Script(text) => super::compile(text.clone())
-                .await
-                .unwrap_or_else(|missing| Err(missing.to_string())),
         };
         self.with(|lab| lab.policies[at] = Some((chosen.clone(), read)));
     }

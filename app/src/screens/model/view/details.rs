@@ -1,7 +1,7 @@
 //! The right column: what the plan takes, and all about the selected layer, its times to type over.
 
-use super::id_of;
 use super::look::Looked;
+use super::target::id_of;
 use crate::base::focus::focus;
 use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};

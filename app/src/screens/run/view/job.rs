@@ -1,7 +1,7 @@
 //! What takes long: a simulation for each part of the table, and the fit. Done in slices, between which
 //! the page lives; newer questions win.
 
-use super::Run;
+use super::shown::Run;
 use crate::base::later::breathe;
 use crate::base::meter;
 use crate::base::screen::Screen;

@@ -1,6 +1,6 @@
 //! How the training went: loss, accuracy, step time and idle share of one run or several.
 
-use super::Run;
+use super::shown::Run;
 use crate::base::download::download;
 use crate::base::texts::{t, tr};
 use crate::screens::run::chart::metrics::{names, plots, said, sheet, step_at, table, title};

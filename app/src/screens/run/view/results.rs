@@ -1,6 +1,6 @@
 //! The right column: predicted, measured, why they differ, and times that would fit.
 
-use super::Run;
+use super::shown::Run;
 use crate::base::format;
 use crate::base::texts::{t, tr};
 use crate::screens::run::chart::drift::headline;

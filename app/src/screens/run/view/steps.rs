@@ -1,6 +1,6 @@
 //! Which step of the trace is looked at: a strip of them all, a slider, a number.
 
-use super::Run;
+use super::shown::Run;
 use crate::base::texts::{t, tr};
 use crate::screens::run::chart::drift::{step_at, strip};
 use crate::widgets::size::watch;

@@ -1,6 +1,6 @@
 //! The table of drift: what each kind of work took, and what the step owes to it.
 
-use super::Run;
+use super::shown::Run;
 use crate::base::texts::t;
 use crate::screens::run::chart::drift::rows;
 use leptos::prelude::*;

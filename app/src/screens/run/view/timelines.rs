@@ -1,6 +1,6 @@
 //! The centre: the predicted step above the measured one, on one time axis.
 
-use super::Run;
+use super::shown::Run;
 use super::steps::Steps;
 use crate::base::format;
 use crate::base::texts::{n, t, tr};
