@@ -5,7 +5,7 @@ use super::header::{Export, Header};
 use super::help::Help;
 use super::here::panel::{HerePanel, RunHere};
 use super::palette::Palette;
-use super::requests::answer;
+use super::requests::{answer, answer_for};
 use super::state::Page;
 use super::{address, files, here, theme};
 use crate::base::focus::typing;
@@ -34,7 +34,7 @@ pub fn App() -> impl IntoView {
     let page = Page::new(presets::first(), answer);
     let state = page.state;
     provide_context(state);
-    provide_context(page);
+    answer_for(page);
     theme::start(state);
     here::wire::begin(page);
     open(page);
@@ -63,7 +63,7 @@ fn body(page: Page, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView {
         move || at.is_some_and(|at| visited[at].get())
     };
     view! {
-        <Header />
+        <Header page />
         <main class="app" hidden=move || state.screen.get() != Screen::Plan>
             <PlanView own=page.plan />
         </main>
@@ -94,13 +94,13 @@ fn body(page: Page, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView {
                 on:click=move |_| state.sheet.update(|s| *s = !*s)>
                 {move || if state.sheet.get() { t("Close inputs") } else { t("Inputs") }}
             </button>
-            <RunHere id="run-here-m" />
+            <RunHere page id="run-here-m" />
             <Export id="export-m" />
         </footer>
         <Note />
-        <Help />
-        <Palette />
-        <HerePanel />
+        <Help page />
+        <Palette page />
+        <HerePanel page />
     }
 }
 

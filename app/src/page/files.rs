@@ -12,6 +12,7 @@ use crate::base::texts::{t, tr};
 use crate::planner::inputs::Inputs;
 use crate::state::State;
 use crate::state::request::Side;
+use crate::widgets::clipboard::copy;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
@@ -142,16 +143,6 @@ pub fn save_picture(state: State) {
 pub fn copy_command(state: State) {
     let ranks = state.inputs.with_untracked(Inputs::ranks);
     copy(state, crate::planner::command::command(ranks));
-}
-
-/// Puts a command on the clipboard, or says it where the browser refuses.
-pub fn copy(state: State, command: String) {
-    spawn_local(async move {
-        match JsFuture::from(window().navigator().clipboard().write_text(&command)).await {
-            Ok(_) => state.say(tr!("Copied: {command}", command)),
-            Err(_) => state.say(tr!("In a shell: {command}", command)),
-        }
-    });
 }
 
 /// Puts the link on the clipboard.

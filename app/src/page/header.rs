@@ -17,8 +17,7 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 #[component]
-pub fn Header() -> impl IntoView {
-    let page = expect_context::<Page>();
+pub fn Header(page: Page) -> impl IntoView {
     let state = page.state;
     let file = move || match (state.screen.get(), page.recompute.source.get()) {
         (Screen::Recompute, Source::File(file)) => Some(file.name()),
@@ -66,8 +65,8 @@ pub fn Header() -> impl IntoView {
                     aria-expanded=move || page.help.get().to_string()
                     on:click=move |_| page.help.update(|h| *h = !*h)>{icon(Icon::Help)}</button>
                 <span class="sep"></span>
-                <Open />
-                <RunHere id="run-here" />
+                <Open page />
+                <RunHere page id="run-here" />
                 <Export id="export" />
                 <Exports />
             </div>
@@ -114,8 +113,7 @@ fn Language() -> impl IntoView {
 
 /// The file input, drawn as a button; the input itself keeps focus and keys.
 #[component]
-fn Open() -> impl IntoView {
-    let page = expect_context::<Page>();
+fn Open(page: Page) -> impl IntoView {
     let chosen = move |event: web_sys::Event| {
         let input: web_sys::HtmlInputElement = event_target(&event);
         if let Some(files) = input.files() {

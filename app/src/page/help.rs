@@ -11,15 +11,13 @@ use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 
 #[component]
-pub fn Help() -> impl IntoView {
-    let page = expect_context::<Page>();
-    view! { <Show when=move || page.help.get()>{move || later::view(dialog())}</Show> }
+pub fn Help(page: Page) -> impl IntoView {
+    view! { <Show when=move || page.help.get()>{move || later::view(dialog(page))}</Show> }
 }
 
 /// The dialog, open.
 #[wasm_split(help, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn dialog() -> Result<AnyView, Missing> {
-    let page = expect_context::<Page>();
+fn dialog(page: Page) -> Result<AnyView, Missing> {
     let close: NodeRef<leptos::html::Button> = NodeRef::new();
     // Whoever opens the list by key wants to be able to close it by key.
     Effect::new(move |_| {

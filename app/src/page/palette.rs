@@ -16,9 +16,8 @@ use leptos::wasm_split::wasm_split;
 use wasm_bindgen::JsCast;
 
 #[component]
-pub fn Palette() -> impl IntoView {
-    let page = expect_context::<Page>();
-    view! { <Show when=move || page.palette.get()>{move || later::view(dialog())}</Show> }
+pub fn Palette(page: Page) -> impl IntoView {
+    view! { <Show when=move || page.palette.get()>{move || later::view(dialog(page))}</Show> }
 }
 
 /// Takes the focus back to where it was.
@@ -32,8 +31,7 @@ fn close(page: Page, before: &Option<web_sys::Element>) {
 
 /// The dialog, open.
 #[wasm_split(palette, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn dialog() -> Result<AnyView, Missing> {
-    let page = expect_context::<Page>();
+fn dialog(page: Page) -> Result<AnyView, Missing> {
     let before = StoredValue::new_local(document().active_element());
     let all = StoredValue::new(entries(page.here.offered.get_untracked()));
     let query = RwSignal::new(String::new());

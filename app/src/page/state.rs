@@ -35,16 +35,10 @@ pub struct Page {
 }
 
 impl Page {
-    /// The first choices; `answer` does what screens ask the page for.
-    pub fn new(first: Inputs, answer: fn(Page, Request)) -> Self {
-        let page: StoredValue<Option<Page>> = StoredValue::new(None);
-        let requests = move |request| {
-            if let Some(page) = page.get_value() {
-                answer(page, request);
-            }
-        };
-        let all = Self {
-            state: State::new(first, Callback::new(requests)),
+    /// The first choices; `requests` does what screens ask the page for.
+    pub fn new(first: Inputs, requests: fn(Request)) -> Self {
+        Self {
+            state: State::new(first, requests),
             plan: PlanState::new(),
             run: RunState::new(),
             recompute: RecomputeState::new(Asked::default().keep),
@@ -54,9 +48,7 @@ impl Page {
             palette: RwSignal::new(false),
             number_keys: RwSignal::new(settings::number_keys()),
             here: Seen::new(),
-        };
-        page.set_value(Some(all));
-        all
+        }
     }
 
     /// Whether [`Page::undo`] (0) or [`Page::redo`] (1) would change something.

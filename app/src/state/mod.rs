@@ -1,4 +1,4 @@
-//! The page's state: one signal of inputs, one memo for each arrow that follows from it.
+//! The state that all screens share: one signal of inputs, one memo for each arrow that follows from it.
 //!
 //! ```text
 //! inputs -> graph, cluster -> costs -> solved -> arrivals -> critical path
@@ -35,7 +35,7 @@ pub struct Note {
     pub bad: bool,
 }
 
-/// Everything that can change. Copied into every view.
+/// What can change for several screens. Copied into every view.
 #[derive(Clone, Copy)]
 pub struct State {
     pub inputs: RwSignal<Inputs>,
@@ -56,12 +56,12 @@ pub struct State {
     /// Changes when colours do.
     pub theme: RwSignal<u32>,
     /// What the page does when it is asked.
-    requests: Callback<Request>,
+    requests: fn(Request),
 }
 
 impl State {
     /// The first choices, and what does what the page is asked for.
-    pub fn new(first: Inputs, requests: Callback<Request>) -> Self {
+    pub fn new(first: Inputs, requests: fn(Request)) -> Self {
         let inputs = RwSignal::new(first);
         let history = RwSignal::new(History::default());
         let model = Memo::new(move |_| inputs.with(|i| i.model.clone()));
@@ -219,7 +219,7 @@ impl State {
 
     /// Asks the page for something.
     pub fn request(self, request: Request) {
-        self.requests.run(request);
+        (self.requests)(request);
     }
 
     /// Another screen, as a step of the browser's history.

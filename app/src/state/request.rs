@@ -19,8 +19,6 @@ pub enum Request {
     Open(web_sys::FileList, Side),
     /// The plan is saved.
     Export,
-    /// A command goes to the clipboard.
-    Copy(String),
     /// The list of keys is shown.
     Help,
     /// A stage of the plan is looked at for what less memory costs.

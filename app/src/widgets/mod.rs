@@ -1,5 +1,6 @@
 //! Parts of the page that several screens show.
 
+pub mod clipboard;
 pub mod icons;
 pub mod moves;
 pub mod pair;

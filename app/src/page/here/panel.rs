@@ -14,8 +14,7 @@ use wasm_bindgen::JsCast;
 
 /// Opens the panel; it is there where runs are offered, and says how far one is.
 #[component]
-pub fn RunHere(id: &'static str) -> impl IntoView {
-    let page = expect_context::<Page>();
+pub fn RunHere(page: Page, id: &'static str) -> impl IntoView {
     let seen = page.here;
     view! {
         <button class="btn run-here" id=id title=t("Run this plan on this machine") aria-label=t("Run here") aria-controls="here"
@@ -37,15 +36,13 @@ pub fn open(page: Page, open: bool) {
 }
 
 #[component]
-pub fn HerePanel() -> impl IntoView {
-    let page = expect_context::<Page>();
-    move || page.here.open.get().then(|| later::view(panel()))
+pub fn HerePanel(page: Page) -> impl IntoView {
+    move || page.here.open.get().then(|| later::view(panel(page)))
 }
 
 /// The panel, open.
 #[wasm_split(here, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn panel() -> Result<AnyView, Missing> {
-    let page = expect_context::<Page>();
+fn panel(page: Page) -> Result<AnyView, Missing> {
     let close: NodeRef<leptos::html::Button> = NodeRef::new();
     Effect::new(move |_| {
         if let Some(button) = close.get() {

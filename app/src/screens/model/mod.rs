@@ -1,4 +1,4 @@
-//! The Model screen: layers, their costs, and where the plan cuts them.
+//! The Model screen: layers, their costs, and where the plan cuts them. What it knows is in `anatomy`.
 
 mod anatomy;
 mod chart;

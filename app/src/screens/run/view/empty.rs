@@ -5,6 +5,7 @@ use crate::planner::command::measuring;
 use crate::planner::inputs::Inputs;
 use crate::state::State;
 use crate::state::request::{Request, Side};
+use crate::widgets::clipboard::copy;
 use crate::widgets::icons::{Icon, icon};
 use leptos::prelude::*;
 
@@ -27,7 +28,7 @@ pub fn Empty() -> impl IntoView {
                 <li>
                     <h3>{t("Run it where it will train")}</h3>
                     <p class="cmd"><code id="run-command">{command}</code></p>
-                    <button class="btn" id="run-copy" on:click=move |_| page.request(Request::Copy(untrack(command)))>{t("Copy the command")}</button>
+                    <button class="btn" id="run-copy" on:click=move |_| copy(page, untrack(command))>{t("Copy the command")}</button>
                     <p class="dim">{t("Without mpirun the ranks are threads of one process.")}</p>
                 </li>
                 <li>
