@@ -5,6 +5,7 @@ use super::here::panel::RunHere;
 use super::menu::Exports;
 use super::state::Page;
 use super::theme;
+use crate::base::focus::focus;
 use crate::base::screen::Screen;
 use crate::base::texts::{t, tr};
 use crate::base::{format, language};
@@ -101,7 +102,7 @@ fn Language() -> impl IntoView {
             language::keep(other);
             // The page is written anew, and with it what had the focus.
             leptos::task::tick().await;
-            crate::base::focus::focus("language");
+            focus("language");
             state.say(name);
         });
     };

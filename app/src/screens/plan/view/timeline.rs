@@ -2,7 +2,7 @@
 
 use super::painter::Painter;
 use super::pointer::Hand;
-use crate::base::focus::typing;
+use crate::base::focus::{focus, typing};
 use crate::base::format;
 use crate::base::keys::{self, Command, Scope};
 use crate::base::texts::{t, tr};
@@ -91,7 +91,7 @@ fn Find(own: PlanState) -> impl IntoView {
     });
     let close = move || {
         own.finding.set(false);
-        crate::base::focus::focus("timeline");
+        focus("timeline");
     };
     let typed = move |event: KeyboardEvent| match event.key().as_str() {
         "Enter" => {

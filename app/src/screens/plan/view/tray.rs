@@ -2,6 +2,7 @@
 
 use super::program::Program;
 use super::speedup::SpeedUp;
+use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
 use crate::base::texts::{n, t};
 use crate::screens::plan::state::{PlanState, Tab};
@@ -25,7 +26,7 @@ fn content(own: PlanState) -> Result<AnyView, Missing> {
             let other = TABS.iter().find(|(tab, ..)| *tab != own.tab.get_untracked());
             if let Some((tab, id, _)) = other {
                 own.tab.set(*tab);
-                crate::base::focus::focus(id);
+                focus(id);
             }
         }
     };
