@@ -55,7 +55,31 @@ fn upward_imports() {
     good(floors, cost, "use super::Costs; use crate::cost::Cluster; use crate::graph::Graph;");
     good(floors, cost, "//! See [`crate::plan`].\nuse serde::plan;");
     good(floors, "core/src/lib.rs", "pub use crate::plan::Plan;");
-    good(floors, "app/src/state.rs", "use crate::plan;");
+}
+
+#[test]
+fn upward_imports_in_the_explorer() {
+    let view = "app/src/screens/plan/view/tray.rs";
+    bad(floors, view, 1, "use crate::screens::run::model::Ready;");
+    bad(floors, view, 2, "\nuse super::super::super::{run::view, plan::state};");
+    bad(floors, view, 1, "fn f() { crate::page::address::push() }");
+    bad(floors, "app/src/widgets/pair.rs", 1, "use crate::screens::compare::view::CompareView;");
+    bad(floors, "app/src/state/mod.rs", 1, "use crate::page::files;");
+    bad(floors, "app/src/screens/unheard_of/view.rs", 1, "");
+    bad(floors, "app/src/unheard_of.rs", 1, "");
+    good(floors, view, "use super::speedup; use crate::screens::plan::state::PlanState;");
+    good(floors, view, "use crate::state::State; use crate::{base::texts::t, widgets::split};");
+    good(floors, "app/src/screens/mod.rs", "pub mod plan;");
+    good(floors, "app/src/page/app.rs", "use crate::screens::run::view::RunView;");
+}
+
+#[test]
+fn arrows_between_rooms() {
+    let of = |path, text| arrows(&Source::new(path, text));
+    let code = "use crate::{state::State, screens::{plan::view::PlanView, run}}; use super::files;";
+    let expected = [("page", "state"), ("page", "screens/plan"), ("page", "screens/run")];
+    assert_eq!(of("app/src/page/app.rs", code), expected);
+    assert_eq!(of("runner/src/train/mod.rs", "use crate::execute::Rank;"), []);
 }
 
 #[test]

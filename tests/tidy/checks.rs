@@ -4,8 +4,8 @@ use crate::packed::packed;
 use crate::paths::{Named, named};
 use crate::source::{Source, Token, tokens};
 use crate::{
-    FLOORS, FORBIDDEN, FORBIDDEN_IN_CORE, MACHINE_FOLDERS, MAX_FILE_LINES, MAX_FUNCTION_LINES,
-    PACKED, STRANGERS,
+    FLOORS, FORBIDDEN, FORBIDDEN_IN_CORE, Floors, MACHINE_FOLDERS, MAX_FILE_LINES,
+    MAX_FUNCTION_LINES, PACKED, STRANGERS,
 };
 
 pub fn file_length(source: &Source) -> Vec<String> {
@@ -69,39 +69,71 @@ pub fn header(source: &Source) -> Vec<String> {
     vec![source.at(1, "begin with `//!` and say in one sentence what the module is for")]
 }
 
+/// The floors of the crate that a file belongs to, and its path below the crate's folder in words.
+fn floors_of(source: &Source) -> Option<(Floors, Vec<&str>)> {
+    let (below, floors) =
+        FLOORS.iter().find_map(|(at, floors)| Some((source.path.strip_prefix(at)?, *floors)))?;
+    let words = below.strip_suffix(".rs")?.split('/').collect();
+    Some((floors, words))
+}
+
+/// The room that the words of a path lead into: one word, or two where a folder holds rooms.
+fn room(floors: Floors, words: &[&str]) -> Option<&'static str> {
+    floors.iter().copied().flatten().copied().find(|room| {
+        let parts: Vec<&str> = room.split('/').collect();
+        words.starts_with(&parts)
+    })
+}
+
+/// What a file names outside of its own room: the line, and the room there.
+fn imports(source: &Source, floors: Floors, own: &str) -> Vec<(usize, &'static str)> {
+    let there = |named: &Named| {
+        let words: Vec<&str> = named.path.strip_prefix("crate::")?.split("::").collect();
+        room(floors, &words).filter(|there| *there != own).map(|there| (named.line, there))
+    };
+    named(source).iter().filter_map(there).collect()
+}
+
 pub fn floors(source: &Source) -> Vec<String> {
-    let of_crate = |(folder, floors): &(&str, &'static [&[&str]])| {
-        Some((source.path.strip_prefix(folder)?, *floors))
+    let Some((floors, words)) = floors_of(source) else { return Vec::new() };
+    let holds_rooms = |folder: &str| {
+        floors.iter().copied().flatten().any(|r| r.starts_with(&format!("{folder}/")))
     };
-    let Some((below, floors)) = FLOORS.iter().find_map(of_crate) else { return Vec::new() };
-    let own = below.split('/').next().unwrap_or(below).trim_end_matches(".rs");
-    if !source.is_rust() || matches!(own, "lib" | "main") {
-        return Vec::new(); // lib.rs declares every module
+    match words[..] {
+        ["lib" | "main"] => return Vec::new(), // lib.rs declares every module
+        [folder, "mod"] if holds_rooms(folder) => return Vec::new(), // and this one those in it
+        _ => {}
     }
-    let floor_of = |module: &str| floors.iter().position(|floor| floor.contains(&module));
-    let Some(floor) = floor_of(own) else {
-        return vec![
-            source.at(1, &format!("give `{own}` a place in FLOORS of tests/tidy/main.rs")),
-        ];
+    let Some(own) = room(floors, &words) else {
+        let name = words[..if holds_rooms(words[0]) { 2 } else { 1 }].join("/");
+        let advice = format!("give `{name}` a place in FLOORS of tests/tidy/main.rs");
+        return vec![source.at(1, &advice)];
     };
-    let advice = |module: &str, there: usize| {
-        let relation = if there == floor { "a sibling" } else { "above" };
-        format!(
-            "`{own}` (floor {floor}) names `{module}` (floor {there}), {relation}: move what it needs down"
-        )
-    };
+    let floor_of = |room: &str| floors.iter().position(|floor| floor.contains(&room));
+    let floor = floor_of(own);
     let mut findings = Vec::new();
-    for Named { path, line, .. } in named(source) {
-        let Some(module) = path.strip_prefix("crate::").and_then(|rest| rest.split("::").next())
-        else {
-            continue;
-        };
-        if let Some(there) = floor_of(module).filter(|there| *there >= floor && module != own) {
-            findings.push(source.at(line, &advice(module, there)));
+    for (line, module) in imports(source, floors, own) {
+        let there = floor_of(module);
+        if there >= floor {
+            let relation = if there == floor { "a sibling" } else { "above" };
+            let advice = format!(
+                "`{own}` (floor {}) names `{module}` (floor {}), {relation}: move what it needs down",
+                floor.unwrap_or(0),
+                there.unwrap_or(0)
+            );
+            findings.push(source.at(line, &advice));
         }
     }
     findings.dedup(); // `use crate::plan::{A, B}` names the module twice
     findings
+}
+
+/// Which room imports which, as far as this file of the explorer knows.
+pub fn arrows(source: &Source) -> Vec<(&'static str, &'static str)> {
+    let of_app = floors_of(source).filter(|_| source.path.starts_with("app/"));
+    let Some((floors, words)) = of_app else { return Vec::new() };
+    let Some(own) = room(floors, &words) else { return Vec::new() };
+    imports(source, floors, own).into_iter().map(|(_, there)| (own, there)).collect()
 }
 
 pub fn purity(source: &Source) -> Vec<String> {

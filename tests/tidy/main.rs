@@ -17,10 +17,15 @@ mod words;
 
 use exceptions::PACKED;
 use source::Source;
+use std::collections::BTreeSet;
 
-/// The modules of a crate below the folder that is named, lowest floor first. A module imports itself and
-/// lower floors, nothing else; its tests too.
-const FLOORS: &[(&str, &[&[&str]])] = &[("core/src/", CORE_FLOORS), ("runner/src/", RUNNER_FLOORS)];
+/// Modules by floor, the lowest first.
+type Floors = &'static [&'static [&'static str]];
+
+/// The modules of a crate below the folder that is named. A module imports itself and lower floors, nothing
+/// else; its tests too.
+const FLOORS: &[(&str, Floors)] =
+    &[("core/src/", CORE_FLOORS), ("runner/src/", RUNNER_FLOORS), ("app/src/", APP_FLOORS)];
 
 const CORE_FLOORS: &[&[&str]] = &[
     &["units", "ids"],
@@ -47,6 +52,30 @@ const RUNNER_FLOORS: &[&[&str]] = &[
     &["elastic"],
     &["commands"],
 ];
+
+const APP_FLOORS: &[&[&str]] = &[
+    &["base"],
+    &["planner"],
+    &["draw"],
+    &["state"],
+    &["widgets"],
+    &[
+        "screens/communication",
+        "screens/compare",
+        "screens/elastic",
+        "screens/model",
+        "screens/plan",
+        "screens/playground",
+        "screens/recompute",
+        "screens/run",
+    ],
+    &["page"],
+];
+
+/// Rooms of the explorer, and arrows from one that imports to one that is imported. Floors alone would let
+/// everything know everything below it.
+const MAX_APP_ROOMS: usize = 20;
+const MAX_APP_ARROWS: usize = 80;
 
 /// What core must not name, and what to do instead. In-file tests are exempt.
 const FORBIDDEN_IN_CORE: &[(&str, &str)] = &[
@@ -134,6 +163,16 @@ fn type_names_mean_one_thing() {
 #[test]
 fn floors_are_respected() {
     expect_tidy(checks::floors);
+}
+
+#[test]
+fn the_explorer_has_few_rooms_and_arrows() {
+    let arrows: BTreeSet<_> = source::repository().iter().flat_map(checks::arrows).collect();
+    let rooms = APP_FLOORS.iter().copied().flatten().count();
+    println!("{rooms} rooms, {} arrows", arrows.len());
+    assert!(rooms <= MAX_APP_ROOMS, "the explorer has {rooms} rooms: a new file belongs into one");
+    assert!(arrows.len() <= MAX_APP_ARROWS, "{} arrows: {arrows:?}", arrows.len());
+    assert!(arrows.contains(&("page", "state")), "nothing was read");
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl Sources {
         let read = |path: &str| fs::read(root.join(path)).map_err(|e| format!("{path}: {e}"));
         let files = links.iter().filter_map(|(_, link)| link.file());
         let files = files.map(|path| read(path).map(|bytes| (path.to_string(), bytes)));
-        let files = files.collect::<Result<Vec<_>, _>>()?;
+        let files = joined(files.collect::<Result<Vec<_>, _>>()?);
         let worker_script = String::from_utf8(read(WORKER_SCRIPT)?)?;
         let optimiser = if care == Care::Published { Optimiser::find()? } else { None };
         Ok(Self { page, links, files, app, worker, worker_script, optimiser })
@@ -96,6 +96,19 @@ impl Sources {
         seed.extend(fs::read(std::env::current_exe()?)?);
         Ok(hash(&seed))
     }
+}
+
+/// The style sheets as one, under the name of the first: one request, and smaller than one by one.
+fn joined(files: Vec<(String, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
+    let mut joined: Vec<(String, Vec<u8>)> = Vec::new();
+    for (path, bytes) in files {
+        let style = |(path, _): &&mut (String, Vec<u8>)| path.ends_with(".css");
+        match joined.iter_mut().find(style).filter(|_| path.ends_with(".css")) {
+            Some((_, all)) => all.extend(bytes),
+            None => joined.push((path, bytes)),
+        }
+    }
+    joined
 }
 
 struct Bundle<'a> {
@@ -169,4 +182,16 @@ fn read_manifest(dist: &Path) -> (String, Vec<PathBuf>) {
 fn hash(bytes: &[u8]) -> String {
     let mix = |h: u64, byte: &u8| (h ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     format!("{:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn style_sheets_are_one_in_their_order() {
+        let file = |path: &str, text: &str| (path.to_string(), text.as_bytes().to_vec());
+        let files = [file("a/s.css", "1\n"), file("ja.json", "{}"), file("b/s.css", "2\n")];
+        assert_eq!(joined(files.into()), [file("a/s.css", "1\n2\n"), file("ja.json", "{}")]);
+    }
 }

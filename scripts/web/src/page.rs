@@ -73,10 +73,12 @@ fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     Some(rest.split_once('"')?.0)
 }
 
-/// The page with every link replaced; `files` gives the bundled name of each [`Link::file`], in order.
+/// The page with every link replaced; `files` gives the bundled name of each [`Link::file`], in order, but
+/// one for all style sheets, which stands at the first of them.
 pub fn render(page: &str, links: &[(usize, Link)], files: &[String], names: &Names) -> String {
     let mut files = files.iter().map(String::as_str);
     let mut file = || files.next().unwrap_or_default();
+    let mut styled = false;
     let mut out = String::with_capacity(page.len() + 512);
     for (index, line) in page.lines().enumerate() {
         match links.iter().find(|(at, _)| *at == index) {
@@ -86,7 +88,9 @@ pub fn render(page: &str, links: &[(usize, Link)], files: &[String], names: &Nam
                 let script = format!("./{}/worker.js", names.worker);
                 out.push_str(&format!("<meta name=\"pipewright-worker\" content=\"{script}\">"));
             }
+            Some((_, Link::Css(_))) if styled => continue,
             Some((_, Link::Css(_))) => {
+                styled = true;
                 out.push_str(&format!("<link rel=\"stylesheet\" href=\"./{}\">", file()));
             }
             Some((_, Link::File { name, .. })) => {
@@ -151,7 +155,7 @@ mod tests {
     #[test]
     fn links_are_replaced_and_the_rest_is_kept() {
         let text = r#"<link data-trunk rel="copy-file" href="t/ja.json" data-name="ja">"#;
-        let page = format!("<title>x</title>\n{CSS}\n{text}\n{RUST}\n{WORKER}\n<p>y</p>");
+        let page = format!("<title>x</title>\n{CSS}\n{CSS}\n{text}\n{RUST}\n{WORKER}\n<p>y</p>");
         let links = links(&page).unwrap();
         assert_eq!(links[0], (1, Link::Css("app/style.css".into())));
         let names = Names { app: "app-1", worker: "worker-2" };
@@ -165,6 +169,7 @@ mod tests {
             out.contains("<meta name=\"pipewright-worker\" content=\"./worker-2/worker.js\">"),
             "{out}"
         );
+        assert_eq!(out.matches("stylesheet").count(), 1, "{out}");
         assert!(out.ends_with("<p>y</p>\n") && !out.contains("data-trunk"), "{out}");
     }
 

@@ -1,0 +1,23 @@
+//! Foundations that every other room may use: texts, numbers as people read them, keys, code that comes later.
+
+#[cfg(feature = "page")]
+pub mod download;
+#[cfg(feature = "page")]
+pub mod focus;
+pub mod format;
+pub mod keys;
+#[cfg(feature = "page")]
+pub mod language;
+#[cfg(feature = "page")]
+pub mod later;
+#[cfg(feature = "page")]
+pub mod meter;
+#[cfg(feature = "page")]
+pub mod panic;
+pub mod screen;
+#[cfg(feature = "page")]
+pub mod settings;
+pub mod shared;
+pub mod stops;
+pub mod texts;
+pub mod words;

@@ -1,0 +1,248 @@
+//! The split editor's bar as markup, and where its cuts can be.
+
+use super::fill::Fill;
+use crate::base::format::{self, Clock, escape};
+use crate::base::texts::{t, tr};
+use crate::planner::engine::{LayerTime, Solved};
+use pipewright_core::timeline::Lane;
+use pipewright_core::units::Nanos;
+use std::fmt::Write;
+
+/// Height of the bar, CSS pixels.
+pub const HEIGHT: f64 = 300.0;
+/// Width of the bar; stage names stand to the right of it.
+const BAR: f64 = 112.0;
+
+/// The places where a cut can be: first nodes of all layers but the first, and the time before
+/// each as a share of the whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Places {
+    pub nodes: Vec<u32>,
+    shares: Vec<f64>,
+    total: Nanos,
+}
+
+impl Places {
+    pub fn new(layers: &[LayerTime]) -> Self {
+        let total: Nanos = layers.iter().map(|l| l.time).sum();
+        let mut before = Nanos::ZERO;
+        let mut places = Self { nodes: vec![], shares: vec![], total };
+        for (i, layer) in layers.iter().enumerate() {
+            if i > 0 {
+                places.nodes.push(layer.first_node);
+                places.shares.push(before.0 as f64 / total.0.max(1) as f64);
+            }
+            before += layer.time;
+        }
+        places
+    }
+
+    /// Place of a cut; one inside of a layer counts as the place after that layer.
+    pub fn of(&self, cut: u32) -> usize {
+        self.nodes.partition_point(|n| *n < cut).min(self.nodes.len().saturating_sub(1))
+    }
+
+    pub fn share(&self, cut: u32) -> f64 {
+        self.shares.get(self.of(cut)).copied().unwrap_or(1.0)
+    }
+
+    /// The place nearest to a share of the time.
+    pub fn near(&self, share: f64) -> usize {
+        let distance = |i: &usize| ((self.shares[*i] - share).abs() * 1e9) as u64;
+        (0..self.shares.len()).min_by_key(distance).unwrap_or(0)
+    }
+
+    /// Moves cut `index` to `place`, no further than its neighbours allow.
+    pub fn moved(&self, cuts: &[u32], index: usize, place: usize) -> u32 {
+        let low = index.checked_sub(1).map_or(0, |i| self.of(cuts[i]) + 1);
+        let high =
+            cuts.get(index + 1).map_or(self.nodes.len() - 1, |c| self.of(*c).saturating_sub(1));
+        if low > high { cuts[index] } else { self.nodes[place.clamp(low, high)] }
+    }
+}
+
+/// The bar: one rectangle a layer, names where there is room, runs of thin layers named together.
+pub fn layer_marks(layers: &[LayerTime]) -> String {
+    let total: Nanos = layers.iter().map(|l| l.time).sum();
+    let scale = HEIGHT / total.0.max(1) as f64;
+    let clock = Clock::of(total);
+    let mut out = String::new();
+    let (mut y, mut drawn) = (0.0, 0.0);
+    let mut tops = vec![];
+    for (i, layer) in layers.iter().enumerate() {
+        let h = layer.time.0 as f64 * scale;
+        tops.push(y);
+        // Of thousands of layers only as many are drawn as there is room for.
+        if y + h < drawn {
+            y += h;
+            continue;
+        }
+        drawn = y + 0.5 + (h - 1.0).max(0.5);
+        let (fill, opacity) = if i % 2 == 0 { ("line", 1.0) } else { ("mem", 0.62) };
+        let name = escape(&layer.name);
+        let _ = write!(
+            out,
+            "<rect x='0' y='{:.2}' width='{BAR}' height='{:.2}' fill='var(--{fill})' opacity='{opacity}' rx='1'><title>{name}: {}</title></rect>",
+            y + 0.5,
+            (h - 1.0).max(0.5),
+            clock.text(layer.time),
+        );
+        if h >= 11.0 {
+            let middle = y + h / 2.0 + 3.7;
+            let _ = write!(out, "<text x='8' y='{middle:.1}' class='ln'>{name}</text>");
+            if h >= 14.0 && layer.name.len() <= 9 {
+                let time = clock.number(layer.time);
+                let _ = write!(
+                    out,
+                    "<text x='{}' y='{middle:.1}' class='lt'>{time}</text>",
+                    BAR - 14.0
+                );
+            }
+        }
+        y += h;
+    }
+    tops.push(y);
+    runs(layers, &tops, &mut out);
+    out
+}
+
+/// `conv5_1 … fc8` over layers too thin for their own names.
+fn runs(layers: &[LayerTime], tops: &[f64], out: &mut String) {
+    let thin = |i: usize| tops[i + 1] - tops[i] < 11.0;
+    let mut i = 0;
+    while i < layers.len() {
+        let mut end = i;
+        while end < layers.len() && thin(end) {
+            end += 1;
+        }
+        let (a, b) = (tops[i], tops[end]);
+        if end > i + 1 && b - a >= 14.0 {
+            let (first, last) = (escape(&layers[i].name), escape(&layers[end - 1].name));
+            let short = first.len() + last.len() <= 15;
+            let text = if short { format!("{first} … {last}") } else { format!("{first} …") };
+            let _ = write!(
+                out,
+                "<text x='8' y='{:.1}' class='ln run'>{text}</text>",
+                // In a long run the middle is where a cut would strike the name out.
+                if b - a > 60.0 { a + 16.0 } else { (a + b) / 2.0 + 3.7 }
+            );
+        }
+        i = end.max(i + 1);
+    }
+}
+
+/// The lane whose memory stands beside a stage: where it has no other.
+pub fn lane_beside(solved: &Solved, stage: usize) -> Option<&Lane> {
+    solved.timeline.lanes.get(stage).filter(|_| solved.is_straight())
+}
+
+/// Letters of a stage's time that leave room for the word before its number.
+const BESIDE_NAME: usize = 7;
+
+/// Brackets, times and memory of the stages, and where equal times would cut.
+pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places) -> String {
+    let mut out = String::new();
+    let bounds: Vec<f64> = std::iter::once(0.0)
+        .chain(cuts.iter().map(|c| places.share(*c) * HEIGHT))
+        .chain([HEIGHT])
+        .collect();
+    let n = bounds.len() - 1;
+    // While the newest inputs do not fit together, the stages shown are older ones.
+    let times: Vec<Nanos> = solved.stages.iter().map(|s| s.forward + s.backward()).collect();
+    let clock = Clock::of(places.total);
+    let slowest = (0..times.len()).max_by_key(|s| (times[*s], usize::MAX - s)).unwrap_or(0);
+    for (stage, pair) in bounds.windows(2).enumerate() {
+        let (a, b) = (pair[0], pair[1]);
+        let x = BAR + 10.0;
+        let end = (b - 2.0).max(a + 2.0);
+        let _ = write!(out, "<path d='M{x} {:.1}h4V{end:.1}h-4' class='br'/>", a + 2.0);
+        if b - a < 12.0 {
+            continue;
+        }
+        let two = b - a >= 32.0;
+        let y = (a + b) / 2.0 + if two { -4.0 } else { 4.0 };
+        let left = BAR + 22.0;
+        let time = times.get(stage).map(|time| clock.text(*time)).unwrap_or_default();
+        let name = match time.chars().count() <= BESIDE_NAME {
+            true => tr!("stage {stage}", stage),
+            false => stage.to_string(),
+        };
+        let _ = write!(out, "<text x='{left}' y='{y:.1}'>{name}</text>");
+        let _ = write!(out, "<text x='100%' y='{y:.1}' class='st'>{time}</text>");
+        if !two {
+            continue;
+        }
+        let y = y + 15.0;
+        let Some(lane) = lane_beside(solved, stage) else {
+            if let Some(lane) = solved.lane_of.get(stage) {
+                let lane = tr!("lane {lane}", lane);
+                let _ = write!(out, "<text x='{left}' y='{y:.1}' class='sm'>{lane}</text>");
+            }
+            continue;
+        };
+        let fill = Fill::of(lane.arena, solved.capacity);
+        let (sign, class) = (fill.sign(), fill.class());
+        let memory = format::bytes_text(lane.arena);
+        let _ = write!(out, "<text x='{left}' y='{y:.1}' class='sm {class}'>{sign}{memory}</text>");
+        // Beside a warning there is no room for it.
+        let below = if b - a >= 48.0 { 14.0 } else { 0.0 };
+        if stage == slowest && n > 1 && (below > 0.0 || sign.is_empty()) {
+            let y = y + below;
+            let _ = write!(out, "<text x='100%' y='{y:.1}' class='slow'>{}</text>", t("slowest"));
+        }
+    }
+    for stage in 1..n {
+        let y = stage as f64 / n as f64 * HEIGHT;
+        let _ = write!(out, "<path d='M-9 {y:.1}h5' class='eqm'/>");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers(times: &[u64]) -> Vec<LayerTime> {
+        let layer = |(i, t): (usize, &u64)| LayerTime {
+            name: format!("<l{i}>"),
+            first_node: i as u32 * 3,
+            time: Nanos(*t),
+        };
+        times.iter().enumerate().map(layer).collect()
+    }
+
+    #[test]
+    fn cuts_stop_at_their_neighbours() {
+        let places = Places::new(&layers(&[10, 10, 10, 10, 10]));
+        assert_eq!(places.nodes, [3, 6, 9, 12]);
+        let cuts = [3, 6, 12];
+        assert_eq!(places.moved(&cuts, 1, 0), 6);
+        assert_eq!(places.moved(&cuts, 1, 99), 9);
+        assert_eq!(places.moved(&cuts, 0, 99), 3);
+        assert_eq!(places.moved(&cuts, 2, 2), 9);
+        // No room at all: it stays.
+        assert_eq!(places.moved(&[3, 6, 9, 12], 1, 3), 6);
+    }
+
+    #[test]
+    fn pixels_lead_to_the_nearest_place() {
+        let places = Places::new(&layers(&[50, 10, 40]));
+        assert_eq!((places.near(0.0), places.near(0.54), places.near(0.99)), (0, 0, 1));
+        assert!((places.share(6) - 0.6).abs() < 1e-9);
+        assert_eq!(places.of(4), 1, "inside of a layer");
+    }
+
+    #[test]
+    fn thousands_of_layers_are_hundreds_of_marks() {
+        let marks = layer_marks(&layers(&[10; 20_000]));
+        assert!((200..800).contains(&marks.matches("<rect").count()));
+        assert_eq!(layer_marks(&layers(&[10; 50])).matches("<rect").count(), 50);
+    }
+
+    #[test]
+    fn names_from_files_are_text() {
+        let marks = layer_marks(&layers(&[50, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]));
+        assert!(marks.contains("&lt;l0&gt;") && !marks.contains("<l0>"));
+        assert!(marks.contains('…'));
+    }
+}

@@ -1,0 +1,99 @@
+//! The link in the browser's address bar. While dragging it is replaced, on release a step of the
+//! browser's own history is made.
+
+use super::state::Page;
+use crate::base::screen::Screen;
+use crate::base::texts::tr;
+use crate::planner::link;
+use crate::screens::recompute::state::Source;
+use leptos::prelude::*;
+use std::cell::Cell;
+use std::time::Duration;
+use wasm_bindgen::JsValue;
+
+thread_local! {
+    static WAITING: Cell<bool> = const { Cell::new(false) };
+    static PUSHING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Browsers allow about 100 changes in 30 s.
+const PAUSE: Duration = Duration::from_millis(350);
+
+/// Longer than until the next frame.
+const FRAME: Duration = Duration::from_millis(40);
+
+/// The address of the page with this state.
+pub fn of(page: Page) -> String {
+    let location = window().location();
+    let part = |found: Result<String, JsValue>| found.unwrap_or_default();
+    let fragment = page.link();
+    let base = format!("{}{}", part(location.origin()), part(location.pathname()));
+    // Pages opened from a folder have the origin "null".
+    let base = if base.starts_with("null") {
+        part(location.href()).split('#').next().unwrap_or_default().to_owned()
+    } else {
+        base
+    };
+    format!("{base}#{fragment}")
+}
+
+/// Replaces the address, a little later and once for many changes.
+pub fn replace_soon(page: Page) {
+    if WAITING.replace(true) {
+        return;
+    }
+    let replace = move || {
+        WAITING.set(false);
+        if let Ok(history) = window().history() {
+            let _ = history.replace_state_with_url(&JsValue::NULL, "", Some(&of(page)));
+        }
+    };
+    set_timeout(replace, PAUSE);
+}
+
+/// Makes a step of the browser's history once the picture is there: it would take 3 ms of its frame.
+pub fn push(page: Page) {
+    if PUSHING.replace(true) {
+        return;
+    }
+    let push = move || {
+        PUSHING.set(false);
+        let address = of(page);
+        if window().location().href().is_ok_and(|now| now == address) {
+            return;
+        }
+        if let Ok(history) = window().history() {
+            let _ = history.push_state_with_url(&JsValue::NULL, "", Some(&address));
+        }
+    };
+    set_timeout(push, FRAME);
+}
+
+/// Takes the state of the address bar; returns the files it names.
+pub fn take(page: Page) -> (Option<String>, Option<String>) {
+    let state = page.state;
+    let fragment = window().location().hash().unwrap_or_default();
+    let current = state.inputs.get_untracked();
+    let link = link::read(&fragment, Some(&current));
+    let stages = link.inputs.stages();
+    if link.inputs != current {
+        state.history.update(|h| h.push(current));
+        state.inputs.set(link.inputs);
+    }
+    if link.screen == Screen::Recompute {
+        page.recompute.source.set(Source::Stage(link.asked.stage.min(stages - 1)));
+        page.recompute.keep.set(link.asked.keep);
+    }
+    if link.screen == Screen::Playground {
+        page.playground.play.set(link.play);
+    }
+    if link.screen == Screen::Elastic {
+        page.elastic.job.set(link.job);
+    }
+    state.screen.set(link.screen);
+    if !link.problems.is_empty() {
+        let list = link.problems.join("; ");
+        state.complain(tr!("Not everything in the link could be used: {list}.", list));
+    }
+    (link.plan, link.trace)
+}

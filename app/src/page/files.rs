@@ -1,0 +1,170 @@
+//! Files in and out: plans and traces. What reads them is in [`crate::page::opening`].
+//!
+//! A file that cannot be used leaves everything as it was and says in one line what was read,
+//! what is wrong and what to do.
+
+use super::exports::Format;
+use super::opening;
+use super::state::Page;
+use crate::base::download::{download, follow};
+use crate::base::later::Missing;
+use crate::base::texts::{t, tr};
+use crate::planner::inputs::Inputs;
+use crate::state::State;
+use crate::state::request::Side;
+use crate::widgets::clipboard::copy;
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos::wasm_split::wasm_split;
+use pipewright_core::units::Bytes;
+use std::pin::Pin;
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+
+/// The plan file's text with its number of ranks, or what contradicts it.
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn write(inputs: Inputs) -> Result<Result<(String, u32), String>, Missing> {
+    let made = inputs.plan();
+    Ok(made.map(|(plan, _)| (plan.to_json(), plan.ranks())))
+}
+
+/// The size of the plan file; none where nothing can be saved.
+pub async fn size(inputs: Inputs) -> Option<Bytes> {
+    let (text, _) = write(inputs).await.ok()?.ok()?;
+    Some(Bytes(text.len() as u64))
+}
+
+/// What reads files; nothing else on the page reads JSON, so it comes with the first of them.
+type Reading = Pin<Box<dyn Future<Output = ()>>>;
+
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn opening(page: Page, files: Vec<web_sys::File>, side: Side) -> Result<Reading, Missing> {
+    Ok(Box::pin(opening::open(page, files, side)))
+}
+
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn fetching(page: Page, paths: Vec<String>) -> Result<Reading, Missing> {
+    Ok(Box::pin(opening::fetch(page, paths)))
+}
+
+/// Reads the files of an input or a drop, one after the other: a plan before its trace.
+pub fn read_all(page: Page, files: web_sys::FileList, side: Side) {
+    // The list is live: what it holds now is what was meant.
+    let files: Vec<web_sys::File> = (0..files.length()).filter_map(|i| files.get(i)).collect();
+    let Some(name) = files.first().map(web_sys::File::name) else { return };
+    spawn_local(async move { open(page, name, files, side).await });
+}
+
+/// Shows a text as if a file of it had been dropped.
+pub async fn open_text(page: Page, name: &str, text: &str) {
+    let parts = js_sys::Array::of1(&JsValue::from_str(text));
+    if let Ok(file) = web_sys::File::new_with_str_sequence(&parts, name) {
+        open(page, name.to_owned(), vec![file], Side::B).await;
+    }
+}
+
+async fn open(page: Page, name: String, files: Vec<web_sys::File>, side: Side) {
+    match opening(page, files, side).await {
+        Ok(reading) => reading.await,
+        Err(why) => page.state.complain(tr!("{name} was not read: {why}.", name, why)),
+    }
+}
+
+/// Fetches the files that the link names and shows them.
+pub fn fetch_all(page: Page, plan: Option<String>, trace: Option<String>) {
+    let paths: Vec<String> = [plan, trace].into_iter().flatten().collect();
+    let name = paths.join(", ");
+    spawn_local(async move {
+        match fetching(page, paths).await {
+            Ok(reading) => reading.await,
+            Err(why) => page.state.complain(tr!("{name} was not read: {why}.", name, why)),
+        }
+    });
+}
+
+/// The plan file's text with its number of ranks.
+///
+/// # Errors
+/// Why there is none, a sentence without its full stop.
+pub async fn plan(inputs: Inputs) -> Result<(String, u32), String> {
+    write(inputs).await.unwrap_or_else(|missing| Err(missing.to_string()))
+}
+
+/// Saves the plan.
+pub fn export(state: State) {
+    spawn_local(async move {
+        match plan(state.inputs.get_untracked()).await {
+            Ok((text, ranks)) => match download("plan.json", &text) {
+                Ok(()) => state.say(tr!(
+                    "plan.json saved. Run it: {command}",
+                    command = crate::planner::command::command(ranks)
+                )),
+                Err(_) => {
+                    state.complain(tr!("The browser refused to save {name}.", name = "plan.json"))
+                }
+            },
+            Err(why) => state.complain(tr!("Nothing saved: {why}.", why)),
+        }
+    });
+}
+
+/// The text of a format; what makes them comes when it is first asked for.
+#[wasm_split(exports, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn put(format: Format, state: State) -> Result<Result<String, String>, Missing> {
+    let graph = state.graph.get_untracked();
+    Ok(state.shown.with_untracked(|shown| format.text(&shown.solved, &graph)))
+}
+
+/// Saves what is shown in another format.
+pub fn save(state: State, format: Format) {
+    spawn_local(async move {
+        let made = put(format, state).await.unwrap_or_else(|missing| Err(missing.to_string()));
+        let name = format.file();
+        match made.map(|text| download(name, &text)) {
+            Ok(Ok(())) => state.say(tr!("{name} saved.", name)),
+            Ok(Err(_)) => state.complain(tr!("The browser refused to save {name}.", name)),
+            Err(why) => state.complain(tr!("{name} was not saved: {why}.", name, why)),
+        }
+    });
+}
+
+/// Saves the timeline's picture as it is seen.
+pub fn save_picture(state: State) {
+    let canvas = document().get_element_by_id("timeline");
+    let canvas = canvas.and_then(|e| e.dyn_into::<web_sys::HtmlCanvasElement>().ok());
+    let saved = canvas.and_then(|c| c.to_data_url().ok()).map(|url| follow(&url, "timeline.png"));
+    match saved {
+        Some(Ok(())) => state.say(tr!("{name} saved.", name = "timeline.png")),
+        _ => state.complain(tr!("The browser refused to save {name}.", name = "timeline.png")),
+    }
+}
+
+/// Puts the command that runs the exported plan on the clipboard.
+pub fn copy_command(state: State) {
+    let ranks = state.inputs.with_untracked(Inputs::ranks);
+    copy(state, crate::planner::command::command(ranks));
+}
+
+/// Puts the link on the clipboard.
+pub fn copy_link(page: Page) {
+    let state = page.state;
+    let address = crate::page::address::of(page);
+    let own_file = state.inputs.with_untracked(|i| {
+        matches!(i.model, crate::planner::choices::ModelChoice::File(_))
+            || matches!(i.cluster, crate::planner::choices::ClusterChoice::File(_))
+    });
+    let own_times = state.inputs.with_untracked(|i| i.typed().is_some());
+    spawn_local(async move {
+        let copied = JsFuture::from(window().navigator().clipboard().write_text(&address)).await;
+        match copied {
+            Ok(_) if own_file => state.say(t(
+                "Link copied. It has your settings, not your files; save the plan to share both.",
+            )),
+            Ok(_) if own_times => {
+                state.say(t("Link copied. It has your settings, not your times; save the plan."));
+            }
+            Ok(_) => state.say(t("Link copied: it shows exactly this state.")),
+            Err(_) => state.say(tr!("Copy this link: {address}", address)),
+        }
+    });
+}

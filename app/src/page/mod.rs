@@ -1,0 +1,32 @@
+//! The page around the screens: header, help, palette, files, the address, and the machine that serves it.
+
+#[cfg(feature = "page")]
+mod address;
+#[cfg(feature = "page")]
+pub mod app;
+#[cfg(feature = "page")]
+mod commands;
+mod entries;
+mod exports;
+#[cfg(feature = "page")]
+mod files;
+#[cfg(feature = "page")]
+mod header;
+#[cfg(feature = "page")]
+mod help;
+mod here;
+mod kinds;
+#[cfg(feature = "page")]
+mod menu;
+#[cfg(feature = "page")]
+mod opening;
+#[cfg(feature = "page")]
+mod palette;
+#[cfg(feature = "page")]
+mod pictures;
+#[cfg(feature = "page")]
+mod requests;
+#[cfg(feature = "page")]
+mod state;
+#[cfg(feature = "page")]
+mod theme;

@@ -1,0 +1,135 @@
+//! The command palette: Ctrl K, type, Enter.
+
+use super::commands::perform;
+use super::entries::{Act, entries, find};
+use super::state::Page;
+use super::{files, theme};
+use crate::base::focus::focus;
+use crate::base::later::{self, Missing};
+use crate::base::texts::t;
+use crate::planner::choices::{ClusterChoice, ModelChoice};
+use crate::planner::engine;
+use crate::planner::presets::EXAMPLES;
+use leptos::ev::KeyboardEvent;
+use leptos::prelude::*;
+use leptos::wasm_split::wasm_split;
+use wasm_bindgen::JsCast;
+
+#[component]
+pub fn Palette(page: Page) -> impl IntoView {
+    view! { <Show when=move || page.palette.get()>{move || later::view(dialog(page))}</Show> }
+}
+
+/// Takes the focus back to where it was.
+fn close(page: Page, before: &Option<web_sys::Element>) {
+    page.palette.set(false);
+    let before = before.as_ref().and_then(|e| e.dyn_ref::<web_sys::HtmlElement>());
+    if let Some(element) = before {
+        let _ = element.focus();
+    }
+}
+
+/// The dialog, open.
+#[wasm_split(palette, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn dialog(page: Page) -> Result<AnyView, Missing> {
+    let before = StoredValue::new_local(document().active_element());
+    let all = StoredValue::new(entries(page.here.offered.get_untracked()));
+    let query = RwSignal::new(String::new());
+    let chosen = RwSignal::new(0usize);
+    let found = Memo::new(move |_| query.with(|q| all.with_value(|all| find(all, q))));
+    let take = move |at: usize| {
+        let act = all.with_value(|all| all.get(at).map(|entry| entry.act));
+        close(page, &before.get_value());
+        if let Some(act) = act {
+            act_on(page, act);
+        }
+    };
+    let key = move |event: KeyboardEvent| {
+        let count = found.with(Vec::len);
+        let at = chosen.get_untracked();
+        match event.key().as_str() {
+            "ArrowDown" if count > 0 => chosen.set((at + 1) % count),
+            "ArrowUp" if count > 0 => chosen.set((at + count - 1) % count),
+            "Enter" => {
+                if let Some(entry) = found.with(|found| found.get(at).copied()) {
+                    take(entry);
+                }
+            }
+            "Escape" | "Tab" => close(page, &before.get_value()),
+            _ => return,
+        }
+        event.prevent_default();
+        event.stop_propagation();
+    };
+    let input: NodeRef<leptos::html::Input> = NodeRef::new();
+    Effect::new(move |_| {
+        if let Some(input) = input.get() {
+            let _ = input.focus();
+        }
+    });
+    Effect::new(move |_| {
+        let row = document().get_element_by_id(&format!("act-{}", chosen.get()));
+        if let Some(row) = row {
+            row.scroll_into_view_with_bool(false);
+        }
+    });
+    let rows = move || {
+        let row = |(at, entry): (usize, usize)| {
+            let (title, keys) = all.with_value(|all| (all[entry].title.clone(), all[entry].keys));
+            let mine = move || (chosen.get() == at).to_string();
+            view! {
+                <li role="option" id=format!("act-{at}") aria-selected=mine
+                    on:pointermove=move |_| chosen.set(at) on:click=move |_| take(entry)>
+                    {title} <kbd>{keys}</kbd>
+                </li>
+            }
+        };
+        found.get().into_iter().enumerate().map(row).collect_view()
+    };
+    let none = move || found.with(Vec::is_empty);
+    let shown = view! {
+        <section class="pal" role="dialog" aria-label=t("Do anything by name") on:keydown=key>
+            <input id="palette" type="text" role="combobox" aria-expanded="true" aria-controls="acts"
+                aria-activedescendant=move || format!("act-{}", chosen.get()) autocomplete="off"
+                aria-label=t("What to do") placeholder=t("What to do: a model, a schedule, a command") node_ref=input
+                on:input=move |e| { query.set(event_target_value(&e)); chosen.set(0); } />
+            <ul id="acts" role="listbox" aria-label=t("Commands")>{rows}</ul>
+            <p class="mut" role="status" hidden=move || !none()>{t("Nothing is called that.")}</p>
+        </section>
+        <button class="shade" tabindex="-1" aria-hidden="true" on:click=move |_| close(page, &before.get_value())></button>
+    };
+    Ok(shown.into_any())
+}
+
+fn act_on(page: Page, act: Act) {
+    match act {
+        Act::Command(command) => perform(page, command),
+        Act::Theme => theme::toggle(page.state),
+        Act::Pin => page.state.pin(Some(page.state.inputs.get_untracked())),
+        Act::Swap => page.state.swap(),
+        Act::CopyLink => files::copy_link(page),
+        Act::OpenFile => {
+            focus("import");
+            let input = document().get_element_by_id("import");
+            if let Some(input) = input.and_then(|e| e.dyn_into::<web_sys::HtmlElement>().ok()) {
+                input.click();
+            }
+        }
+        Act::RunHere => crate::page::here::panel::open(page, true),
+        Act::Save(format) => files::save(page.state, format),
+        Act::SavePicture => files::save_picture(page.state),
+        Act::CopyCommand => files::copy_command(page.state),
+        Act::Example(at) => page.state.load(EXAMPLES[at].inputs()),
+        Act::Model(preset) => page.state.edit(|inputs| {
+            let lanes = inputs.lanes();
+            inputs.model = ModelChoice::Preset(preset);
+            engine::split(inputs, lanes);
+        }),
+        Act::Cluster(name) => {
+            if let Some(cluster) = ClusterChoice::by_name(name) {
+                page.state.edit(|inputs| inputs.cluster = cluster);
+            }
+        }
+        Act::Schedule(kind) => page.state.edit(|inputs| engine::reschedule(inputs, kind)),
+    }
+}

@@ -1,0 +1,256 @@
+//! The page's only door to the planner: from the inputs to everything that is drawn.
+
+use super::inputs::Inputs;
+use super::times::Times;
+use crate::base::shared::Shared;
+use pipewright_core::cost::{Cluster, Costs};
+use pipewright_core::graph::{Graph, Layer, Precision};
+use pipewright_core::ids::StageId;
+use pipewright_core::partition::{self, balanced, uniform};
+use pipewright_core::plan::{self, PlanError};
+use pipewright_core::schedule::{Schedule, ScheduleKind};
+use pipewright_core::simulate::{Copies, StageCost, simulate, simulate_chain};
+use pipewright_core::timeline::Timeline;
+use pipewright_core::units::{Bytes, Nanos};
+
+/// What follows from the inputs.
+#[derive(Debug)]
+pub struct Solved {
+    pub inputs: Inputs,
+    pub schedule: Schedule,
+    pub timeline: Timeline,
+    pub stages: Vec<StageCost>,
+    /// The lane of each stage; of those that run on several, the first micro-batch's.
+    pub lane_of: Vec<usize>,
+    /// What each stage keeps of one micro-batch between its passes.
+    pub stash: Vec<Bytes>,
+    /// What each lane always holds: parameters, their gradients, the optimizer's state.
+    pub persistent: Vec<Bytes>,
+    pub capacity: Bytes,
+    pub figures: Figures,
+}
+
+/// The numbers that plans are compared by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    pub step: Nanos,
+    pub bubble: f64,
+    pub peak: Bytes,
+    /// The lane of the peak.
+    pub worst: u32,
+    pub samples_per_sec: f64,
+    pub traffic: Bytes,
+}
+
+/// What the arrows below need besides the inputs; each is computed once and shared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ground {
+    pub graph: Shared<Graph>,
+    pub cluster: Shared<Cluster>,
+    pub precision: Precision,
+    /// For micro-batches of the inputs' size.
+    pub costs: Shared<Costs>,
+    /// The typed times that the cluster has.
+    pub times: Option<Shared<Times>>,
+}
+
+impl Ground {
+    pub fn of(inputs: &Inputs) -> Self {
+        let (graph, cluster) = (inputs.model.graph(), inputs.cluster());
+        let precision = inputs.rest.training.precision;
+        let costs = Shared::new(Costs::new(&graph, &cluster, samples(inputs), precision));
+        Self { graph, cluster, precision, costs, times: inputs.typed().cloned() }
+    }
+
+    /// Whether inputs have this graph, this cluster and these times.
+    pub fn is_of(&self, inputs: &Inputs) -> bool {
+        inputs.model.graph_is(&self.graph)
+            && inputs.cluster.cluster_is(&self.cluster)
+            && inputs.rest.training.precision == self.precision
+            && inputs.typed() == self.times.as_ref()
+    }
+
+    /// That of `inputs`, with what `now` has of it already.
+    pub fn near(inputs: &Inputs, now: &Ground) -> Self {
+        let ground = if now.is_of(inputs) { now.clone() } else { Ground::of(inputs) };
+        ground.with_samples(samples(inputs))
+    }
+
+    /// The same for another micro-batch size.
+    pub fn with_samples(&self, samples: u64) -> Self {
+        if self.costs.samples == samples {
+            return self.clone();
+        }
+        let costs = Shared::new(Costs::new(&self.graph, &self.cluster, samples, self.precision));
+        Self { costs, ..self.clone() }
+    }
+}
+
+/// Samples of a micro-batch, rounded where the inputs contradict each other.
+pub fn samples(inputs: &Inputs) -> u64 {
+    let parts = u64::from(inputs.micro_batches) * u64::from(inputs.rest.data_parallel.replicas);
+    (inputs.mini_batch / parts.max(1)).max(1)
+}
+
+/// Generates, lays out and simulates: the arrows of [`pipewright_core::predict`] without the plan
+/// file's text, which is written on export only.
+///
+/// # Errors
+/// The choices that contradict each other.
+pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
+    let graph = &*ground.graph;
+    check(inputs, graph).map_err(|e| e.to_string())?;
+    let schedule = inputs.order()?;
+    let lowering = plan::Inputs {
+        graph,
+        cuts: &inputs.cuts,
+        schedule: &schedule,
+        samples: ground.costs.samples,
+        data_parallel: inputs.rest.data_parallel,
+        communication: &inputs.rest.communication,
+        cluster: &ground.cluster,
+        optimizer: inputs.rest.optimizer,
+        training: inputs.rest.training,
+    };
+    let graphs = plan::training_graphs(&lowering);
+    let graphs = plan::in_sequences(graphs, &inputs.sequences()).map_err(|e| e.to_string())?;
+    let programs = plan::lay_out(&lowering, &graphs);
+    let costs = (*ground.costs).clone().with_backward(schedule.splits_backward());
+    let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
+    let groups = plan::groups(&lowering);
+    let copies = Copies {
+        data_parallel: lowering.data_parallel,
+        groups: &groups,
+        by_hosts: lowering.communication.hierarchical,
+    };
+    // Most plans are chains: a quarter of the work, so that a picture comes within a frame.
+    let timeline = match simulate_chain(&lowering, &graphs, &programs, &stages, copies) {
+        Some(timeline) => timeline,
+        None => {
+            let programs = plan::lower(&lowering, &graphs);
+            simulate(&programs, &stages, &ground.cluster, copies).map_err(|e| e.to_string())?
+        }
+    };
+    let figures = figures(&timeline, inputs.mini_batch);
+    let capacity = ground.cluster.device.memory;
+    let lane_of: Vec<usize> = schedule.routes[0].iter().map(|lane| lane.index()).collect();
+    let kept = |stage| programs.iter().find_map(|p| p.stage(stage)).map(|s| s.slots.bytes);
+    let stash = (0..inputs.stages()).map(|s| kept(StageId(s)).unwrap_or_default()).collect();
+    let persistent = programs.iter().map(|p| p.persistent).collect();
+    let inputs = inputs.clone();
+    Ok(Solved { inputs, schedule, timeline, stages, lane_of, stash, persistent, capacity, figures })
+}
+
+impl Solved {
+    /// Whether every lane has one stage, of its own number.
+    pub fn is_straight(&self) -> bool {
+        self.lane_of.len() == self.timeline.lanes.len()
+            && self.lane_of.iter().enumerate().all(|(stage, lane)| stage == *lane)
+    }
+}
+
+/// What lowering relies on and a hand at the controls can break.
+fn check(inputs: &Inputs, graph: &Graph) -> Result<(), PlanError> {
+    let Inputs { mini_batch, micro_batches, .. } = *inputs;
+    if inputs.samples().is_none_or(|samples| samples == 0) {
+        let replicas = inputs.rest.data_parallel.replicas;
+        return Err(PlanError::Indivisible { mini_batch, micro_batches, replicas });
+    }
+    let last = graph.nodes().len() - 1;
+    for (index, &cut) in inputs.cuts.iter().enumerate() {
+        let after = index.checked_sub(1).map_or(0, |i| inputs.cuts[i]);
+        if cut <= after || cut as usize > last {
+            return Err(PlanError::Cut { index, cut, last, model: graph.name().into() });
+        }
+    }
+    Ok(())
+}
+
+/// The comparable numbers of a step.
+fn figures(timeline: &Timeline, mini_batch: u64) -> Figures {
+    let (lane, peak) = timeline.peak().unwrap_or_default();
+    Figures {
+        step: timeline.step,
+        bubble: timeline.bubble(),
+        peak,
+        worst: lane.0,
+        samples_per_sec: mini_batch as f64 / timeline.step.secs(),
+        traffic: timeline.traffic(),
+    }
+}
+
+/// Cuts the model into stages of about equal time, as many as the schedule has on so many lanes; as
+/// many lanes as there are layers for at most.
+pub fn split(inputs: &mut Inputs, lanes: u32) {
+    let ground = Ground::of(inputs);
+    inputs.cuts = match &inputs.own {
+        // Other lanes than those of an order from a file are said, not made to fit.
+        Some(own) if own.schedule.lanes.len() as u32 == lanes => {
+            balanced_cuts(&ground, own.schedule.stages())
+        }
+        Some(_) => balanced_cuts(&ground, lanes),
+        None => lane_cuts(&ground, inputs.schedule, lanes),
+    };
+}
+
+/// The cuts for stages of about equal time on so many lanes.
+pub fn lane_cuts(ground: &Ground, schedule: ScheduleKind, lanes: u32) -> Vec<u32> {
+    let most = most_lanes(&ground.graph, schedule);
+    balanced_cuts(ground, schedule.placement().stages(lanes.clamp(1, most)))
+}
+
+/// Lanes that the model has layers for.
+pub fn most_lanes(graph: &Graph, schedule: ScheduleKind) -> u32 {
+    (graph.layers().len() as u32 / schedule.placement().stages(1)).max(1)
+}
+
+/// Another schedule on the same lanes; the model is cut anew where it needs other stages.
+pub fn reschedule(inputs: &mut Inputs, schedule: ScheduleKind) {
+    let lanes = inputs.lanes();
+    (inputs.schedule, inputs.own) = (schedule, None);
+    if schedule.placement().lanes(inputs.stages()) != Some(lanes) {
+        split(inputs, lanes);
+    }
+}
+
+/// The cuts that [`split`] makes.
+pub fn balanced_cuts(ground: &Ground, stages: u32) -> Vec<u32> {
+    let stages = stages.clamp(1, ground.graph.layers().len() as u32);
+    balanced(&ground.graph, &ground.costs, stages).unwrap_or_default()
+}
+
+/// Plan A: what was pinned, else the same choices, split by layer count.
+pub fn baseline(inputs: &Inputs, graph: &Graph) -> Option<Inputs> {
+    if let Some(pinned) = &inputs.a {
+        return Some((**pinned).clone());
+    }
+    let cuts = uniform(graph, inputs.stages()).ok()?;
+    Some(Inputs { cuts, ..inputs.alone() })
+}
+
+/// A layer of the split editor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerTime {
+    pub name: String,
+    pub first_node: u32,
+    /// Forward and backward pass of one micro-batch.
+    pub time: Nanos,
+}
+
+/// The layers with their times, as the balanced split weighs them.
+pub fn layer_times(graph: &Graph, costs: &Costs) -> Vec<LayerTime> {
+    let times = partition::layer_times(graph, costs);
+    let layer = |(layer, time): (&Layer, Nanos)| LayerTime {
+        name: layer.name.clone(),
+        first_node: layer.first_node.0,
+        time,
+    };
+    graph.layers().iter().zip(times).map(layer).collect()
+}
+
+/// What the page shows: the last plan that worked, and why the newest one does not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    pub solved: Shared<Solved>,
+    pub problem: Option<String>,
+}

@@ -1,0 +1,18 @@
+//! Plans as the page has them: what is chosen, what follows from it, and the words of both in links and files.
+
+pub mod choices;
+pub mod command;
+pub mod compare;
+pub mod content;
+pub mod details;
+pub mod engine;
+pub mod inputs;
+pub mod link;
+pub mod measured;
+pub mod networks;
+pub mod presets;
+pub mod ready;
+pub mod repair;
+pub mod times;
+#[cfg(feature = "page")]
+pub mod wire;

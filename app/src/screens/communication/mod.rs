@@ -1,0 +1,6 @@
+//! The Communication screen: how gradients travel.
+
+mod chart;
+mod model;
+#[cfg(feature = "page")]
+pub mod view;

@@ -1,0 +1,4 @@
+//! Pictures of differences and of trade-offs.
+
+pub mod differences;
+pub mod pareto;

@@ -1,0 +1,43 @@
+//! What changes on the Plan screen alone.
+
+use super::model::speedup::Curves;
+use super::model::suggest::Advice;
+use leptos::prelude::*;
+use pipewright_core::schedule::Action;
+
+/// Tabs of the bottom tray.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tab {
+    SpeedUp,
+    Program,
+}
+
+/// All of it.
+#[derive(Clone, Copy)]
+pub struct PlanState {
+    pub advice: RwSignal<Option<Advice>>,
+    pub curves: RwSignal<Curves>,
+    pub hovered: RwSignal<Option<Action>>,
+    /// Where the pointer was when it came upon the hovered action, in the canvas.
+    pub hovered_at: RwSignal<(f64, f64)>,
+    /// Whether an action is being looked for by name.
+    pub finding: RwSignal<bool>,
+    pub tab: RwSignal<Tab>,
+    /// Scale of m in the speed-up chart.
+    pub log_axis: RwSignal<bool>,
+}
+
+impl PlanState {
+    /// Before anything was computed or pointed at.
+    pub fn new() -> Self {
+        Self {
+            advice: RwSignal::new(None),
+            curves: RwSignal::new(Curves::default()),
+            hovered: RwSignal::new(None),
+            hovered_at: RwSignal::new((0.0, 0.0)),
+            finding: RwSignal::new(false),
+            tab: RwSignal::new(Tab::SpeedUp),
+            log_axis: RwSignal::new(true),
+        }
+    }
+}

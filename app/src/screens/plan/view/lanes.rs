@@ -1,0 +1,57 @@
+//! The table that says in words what the canvas shows.
+
+use super::results::{memory, share};
+use crate::base::format::{Clock, percent};
+use crate::base::texts::t;
+use crate::state::State;
+use leptos::prelude::*;
+
+#[component]
+pub fn Lanes() -> impl IntoView {
+    let state = expect_context::<State>();
+    let count = Memo::new(move |_| state.shown.with(|s| s.solved.timeline.lanes.len()));
+    view! {
+        <section class="lanesec" aria-label=t("Lanes")>
+            <div class="sec"><h2>{t("Lanes")}</h2></div>
+            <table class="lanes">
+                <thead><tr>
+                    <th>{t("lane")}</th><th>{t("busy")}</th><th></th>
+                    <th class="num">{t("idle")}</th><th class="num">{t("memory")}</th>
+                </tr></thead>
+                <tbody>
+                    <For each=move || 0..count.get() key=|lane| *lane let(lane)>
+                        <Row lane />
+                    </For>
+                </tbody>
+            </table>
+        </section>
+    }
+}
+
+#[component]
+fn Row(lane: usize) -> impl IntoView {
+    let state = expect_context::<State>();
+    // Busy share, idle text, memory text and its class: one memo, so that a row whose numbers
+    // stayed the same is not touched.
+    let facts = Memo::new(move |_| {
+        state.shown.with(|shown| {
+            let t = &shown.solved.timeline;
+            let Some(content) = t.lanes.get(lane) else {
+                return (0.0, String::new(), (String::new(), ""));
+            };
+            let busy = content.busy();
+            let idle = Clock::of(t.step).short(t.step.saturating_sub(busy));
+            (share(busy, t.step), idle, memory(content.arena, shown.solved.capacity))
+        })
+    });
+    let busy = move || facts.with(|f| f.0);
+    view! {
+        <tr>
+            <th scope="row">{lane}</th>
+            <td><span class="mini"><i style=move || format!("width:{:.1}%", busy() * 100.0)></i></span></td>
+            <td class="num">{move || format!("{} %", percent(busy(), 0))}</td>
+            <td class="num">{move || facts.with(|f| f.1.clone())}</td>
+            <td class=move || format!("num {}", facts.with(|f| f.2.1))>{move || facts.with(|f| f.2.0.clone())}</td>
+        </tr>
+    }
+}

@@ -1,0 +1,4 @@
+//! Pictures of drift and of metrics.
+
+pub mod drift;
+pub mod metrics;

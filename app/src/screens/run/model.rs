@@ -1,0 +1,6 @@
+//! What the Run screen shows: why a measured step differs from the predicted one, times that fit,
+//! and how a training went.
+
+pub mod drift;
+pub mod fit;
+pub mod metrics;

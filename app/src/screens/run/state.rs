@@ -1,0 +1,18 @@
+//! What changes on the Run screen alone, before it is seen.
+
+use super::model::metrics::Run;
+use leptos::prelude::*;
+
+/// All of it.
+#[derive(Clone, Copy)]
+pub struct RunState {
+    /// Metrics of runs, in the order in which they were opened.
+    pub runs: RwSignal<Vec<Run>>,
+}
+
+impl RunState {
+    /// Before a file was opened.
+    pub fn new() -> Self {
+        Self { runs: RwSignal::new(vec![]) }
+    }
+}

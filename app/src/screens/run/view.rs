@@ -1,0 +1,56 @@
+//! The Run screen: what was measured under what was predicted, why they differ, times that fit, and how
+//! the training went.
+
+mod empty;
+mod job;
+mod metrics;
+mod results;
+mod shown;
+mod steps;
+mod table;
+mod timelines;
+
+use super::state::RunState;
+use crate::base::later::{self, Missing};
+use crate::state::State;
+use empty::Empty;
+use leptos::prelude::*;
+use leptos::wasm_split::wasm_split;
+use metrics::Metrics;
+use results::Results;
+use shown::Run;
+use table::DriftTable;
+use timelines::Timelines;
+
+#[component]
+pub fn RunView(own: RunState) -> impl IntoView {
+    later::view(regions(own))
+}
+
+/// The screen's regions, laid out by the style sheet.
+#[wasm_split(run, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn regions(own: RunState) -> Result<AnyView, Missing> {
+    let page = expect_context::<State>();
+    let state = Run::new(page, own);
+    job::start(state);
+    provide_context(state);
+    let trace = Memo::new(move |_| state.has_trace());
+    let runs = Memo::new(move |_| own.runs.with(|runs| !runs.is_empty()));
+    let shown = view! {
+        <div class="runs" class:bare=move || !trace.get()>
+            {move || match trace.get() {
+                true => view! { <Timelines /> <Results /> }.into_any(),
+                false => view! { <Empty /> }.into_any(),
+            }}
+            <Show when=move || trace.get() || runs.get()>
+                <section class="tray" aria-label=move || crate::base::texts::t("Drift and metrics")>
+                    <div class="tbody" class:alone=move || !(trace.get() && runs.get())>
+                        <Show when=move || trace.get()><DriftTable /></Show>
+                        <Show when=move || runs.get()><Metrics /></Show>
+                    </div>
+                </section>
+            </Show>
+        </div>
+    };
+    Ok(shown.into_any())
+}

@@ -1,0 +1,65 @@
+//! Without a trace: how one gets one, in three steps.
+
+use crate::base::texts::t;
+use crate::planner::command::measuring;
+use crate::planner::inputs::Inputs;
+use crate::state::State;
+use crate::state::request::{Request, Side};
+use crate::widgets::clipboard::copy;
+use crate::widgets::icons::{Icon, icon};
+use leptos::prelude::*;
+
+#[component]
+pub fn Empty() -> impl IntoView {
+    let page = expect_context::<State>();
+    let command = move || {
+        let ranks = page.inputs.with(Inputs::ranks);
+        measuring(ranks)
+    };
+    view! {
+        <section class="time run-empty" aria-label=t("How to measure a run")>
+            <h2>{t("Predicted is half of it: run the plan, and see here what it really took")}</h2>
+            <ol>
+                <li>
+                    <h3>{t("Export the plan")}</h3>
+                    <p>{t("One file; it has everything that the runner needs.")}</p>
+                    <button class="btn" id="run-export" on:click=move |_| page.request(Request::Export)>{t("Export plan.json")}</button>
+                </li>
+                <li>
+                    <h3>{t("Run it where it will train")}</h3>
+                    <p class="cmd"><code id="run-command">{command}</code></p>
+                    <button class="btn" id="run-copy" on:click=move |_| copy(page, untrack(command))>{t("Copy the command")}</button>
+                    <p class="dim">{t("Without mpirun the ranks are threads of one process.")}</p>
+                </li>
+                <li>
+                    <h3>{t("Drop what it wrote, anywhere on this page")}</h3>
+                    <p>{t("The trace shows the last steps lane by lane; the files of the ranks, one a run or several, show loss and step time.")}</p>
+                    <p class="cmd"><code>"run/trace.json"</code> <code>"run/rank-000.jsonl"</code></p>
+                    <OpenFiles />
+                </li>
+            </ol>
+            <p class="dim">{t("Nothing is sent anywhere: files are read in this page.")}</p>
+        </section>
+    }
+}
+
+/// The file input, drawn as a button.
+#[component]
+fn OpenFiles() -> impl IntoView {
+    let page = expect_context::<State>();
+    let chosen = move |event: web_sys::Event| {
+        let input: web_sys::HtmlInputElement = event_target(&event);
+        if let Some(files) = input.files() {
+            page.request(Request::Open(files, Side::B));
+        }
+        // The same file may be chosen again after it changed.
+        input.set_value("");
+    };
+    view! {
+        <label class="btn open">
+            {icon(Icon::Open)} <span>{t("Open files of a run")}</span>
+            <input id="import-run" type="file" accept=".json,.jsonl,application/json" multiple
+                aria-label=t("Open files of a run") on:change=chosen />
+        </label>
+    }
+}

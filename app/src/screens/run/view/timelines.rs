@@ -1,0 +1,106 @@
+//! The centre: the predicted step above the measured one, on one time axis.
+
+use super::shown::Run;
+use super::steps::Steps;
+use crate::base::format;
+use crate::base::texts::{n, t, tr};
+use crate::planner::details::one_line;
+use crate::widgets::pair::{Foot, Hand, Painter, Picture, attach, follow, key};
+use leptos::html;
+use leptos::prelude::*;
+
+/// Names of the halves, for [`t`].
+const NAMES: [&str; 2] = [n("Predicted"), n("Measured")];
+
+#[component]
+pub fn Timelines() -> impl IntoView {
+    let state = expect_context::<Run>();
+    let canvases: [NodeRef<html::Canvas>; 2] = [NodeRef::new(), NodeRef::new()];
+    let painter = Painter::new(state.pair);
+    attach(canvases, painter.clone());
+    follow(state.pair, painter.clone());
+    let hand = Hand::new(state.pair, painter);
+    let label = move || {
+        let [predicted, measured] = [0, 1].map(|index| time(state, index));
+        tr!(
+            "One step as predicted, {predicted}, and as measured, {measured}, on one time axis. \
+             Arrow keys select actions; the table of drift says what differs.",
+            predicted,
+            measured
+        )
+    };
+    let stale = Signal::derive(move || {
+        state.page.shown.with(|s| s.problem.as_ref().map(|_| t("from before").to_owned()))
+    });
+    let critical = state.page.look.critical;
+    view! {
+        <section class="time" aria-label=t("Timelines, predicted and measured")>
+            <div class="tbar">
+                <h2>{t("One time axis")}</h2>
+                <label class="chk">
+                    <input type="checkbox" id="run-critical" prop:checked=move || critical.get()
+                        on:change=move |e| critical.set(event_target_checked(&e)) />
+                    <span>{t("Critical paths")}</span>
+                </label>
+                <div class="keys">
+                    <span class="key"><i class="f"></i>{t("forward")}</span>
+                    <span class="key"><i class="b"></i>{t("backward")}</span>
+                    <span class="key"><i class="idle"></i>{t("idle")}</span>
+                </div>
+            </div>
+            <Steps />
+            <div class="halves" id="run-timelines" tabindex="0" role="application" aria-label=label
+                on:keydown=move |e| key(state.pair, &e)>
+                <div class="half">
+                    <Head index=0 /> <Picture index=0 canvas=canvases[0] hand=hand.clone() problem=stale />
+                </div>
+                <div class="half">
+                    <Head index=1 /> <Picture index=1 canvas=canvases[1] hand problem=Signal::derive(|| None) />
+                </div>
+            </div>
+            <Foot said=Signal::derive(move || said(state)) />
+        </section>
+    }
+}
+
+/// What the step of a half takes.
+fn time(state: Run, index: usize) -> String {
+    let step = state.pair.sides[index].with(|seen| Some(seen.as_ref()?.timeline().step));
+    step.map_or(t("not shown").into(), |step| {
+        let (value, unit) = format::hero(step);
+        format!("{value} {unit}")
+    })
+}
+
+/// Which of both it is.
+#[component]
+fn Head(index: usize) -> impl IntoView {
+    let state = expect_context::<Run>();
+    let what = move || match index {
+        0 => state.page.inputs.with(crate::planner::compare::describe),
+        _ => state
+            .page
+            .look
+            .measured
+            .with(|m| {
+                let m = m.as_ref()?;
+                Some(tr!("step {number} of {name}", number = m.number(), name = m.name))
+            })
+            .unwrap_or_default(),
+    };
+    view! {
+        <p class="half-h"><b>{t(NAMES[index])}</b> <span class="nm">{what}</span>
+            <span class="num">{move || time(state, index)}</span></p>
+    }
+}
+
+/// The selected action, predicted and measured.
+fn said(state: Run) -> String {
+    let Some(action) = state.page.look.selected.get() else { return String::new() };
+    let line = |index: usize| {
+        let seen = state.pair.side(index)?;
+        let line = one_line(seen.timeline(), &seen.arrivals, action)?;
+        Some(format!("{}: {line}", t(NAMES[index])))
+    };
+    [line(0), line(1)].into_iter().flatten().collect::<Vec<String>>().join("  ")
+}

@@ -1,0 +1,36 @@
+//! What is looked at: the part of the step, the action, and how both are shown.
+
+use crate::draw::layout::View;
+use crate::draw::palette::ColourBy;
+use crate::planner::measured::Measured;
+use leptos::prelude::*;
+use pipewright_core::schedule::Action;
+
+/// What all timelines share.
+#[derive(Clone, Copy)]
+pub struct Look {
+    /// The visible part of the step; `None` for all of it.
+    pub view: RwSignal<Option<View>>,
+    /// A stretch of time measured by dragging.
+    pub range: RwSignal<Option<(f64, f64)>>,
+    pub selected: RwSignal<Option<Action>>,
+    pub colour_by: RwSignal<ColourBy>,
+    pub critical: RwSignal<bool>,
+    pub measured: RwSignal<Option<Measured>>,
+    pub show_measured: RwSignal<bool>,
+}
+
+impl Look {
+    /// At everything, with the critical path.
+    pub fn new() -> Self {
+        Self {
+            view: RwSignal::new(None),
+            range: RwSignal::new(None),
+            selected: RwSignal::new(None),
+            colour_by: RwSignal::new(ColourBy::Kind),
+            critical: RwSignal::new(true),
+            measured: RwSignal::new(None),
+            show_measured: RwSignal::new(false),
+        }
+    }
+}

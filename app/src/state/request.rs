@@ -1,0 +1,26 @@
+//! What screens ask of the page around them, which they do not know.
+
+/// What a plan's file becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// What is compared with.
+    A,
+    /// What is edited.
+    B,
+}
+
+/// Something that the page does.
+pub enum Request {
+    /// The address follows the state, as a step of the browser's history.
+    Remember,
+    /// The address follows a little later, in place of what it was.
+    Follow,
+    /// Files are read, one after the other.
+    Open(web_sys::FileList, Side),
+    /// The plan is saved.
+    Export,
+    /// The list of keys is shown.
+    Help,
+    /// A stage of the plan is looked at for what less memory costs.
+    Recompute(u32),
+}

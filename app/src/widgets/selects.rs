@@ -1,0 +1,114 @@
+//! Model and cluster of the plan, in a group that folds.
+
+use super::icons::{Icon, icon};
+use crate::base::format;
+use crate::base::texts::{t, tr};
+use crate::planner::choices::{ClusterChoice, ModelChoice, cluster_title, preset_title};
+use crate::planner::engine;
+use crate::state::State;
+use leptos::prelude::*;
+use pipewright_core::cost::CLUSTERS;
+use pipewright_core::graph::presets::PRESETS;
+
+#[component]
+pub fn Group(title: &'static str, hint: &'static str, children: Children) -> impl IntoView {
+    view! {
+        <details class="grp" open>
+            <summary>
+                {icon(Icon::Chevron)} <h2>{title}</h2> <span>{hint}</span>
+            </summary>
+            {children()}
+        </details>
+    }
+}
+
+#[component]
+pub fn ModelSelect(id: &'static str) -> impl IntoView {
+    let state = expect_context::<State>();
+    let own = move || {
+        let model = state.inputs.with(|i| i.model.clone());
+        let known = matches!(&model, ModelChoice::Preset(p) if PRESETS.contains(p));
+        (!known).then(|| view! { <option value=model.key() selected>{model.title()}</option> })
+    };
+    let chosen = move |event: web_sys::Event| {
+        if let Ok(preset) = event_target_value(&event).parse() {
+            state.look.view.set(None);
+            state.edit(|inputs| {
+                let lanes = inputs.lanes();
+                inputs.model = ModelChoice::Preset(preset);
+                engine::split(inputs, lanes);
+            });
+        }
+    };
+    let facts = move || {
+        state.graph.with(|g| {
+            let params = format::scaled(g.trainable_elements() as f64);
+            tr!(
+                "{params} params · {flops}FLOP",
+                params,
+                flops = format::scaled(g.forward_flops() as f64)
+            )
+        })
+    };
+    view! {
+        <div class="row">
+            <label for=id>{t("Model")}</label>
+            <span class="sel">
+                <select id=id on:change=chosen>
+                    {PRESETS.map(|p| {
+                        let mine = move || state.inputs.with(|i| i.model == ModelChoice::Preset(p));
+                        view! { <option value=p.to_string() prop:selected=mine>{preset_title(p)}</option> }
+                    }).collect_view()}
+                    {own}
+                </select>
+            </span>
+            <p class="note">{facts}</p>
+        </div>
+    }
+}
+
+#[component]
+pub fn ClusterSelect(id: &'static str) -> impl IntoView {
+    let state = expect_context::<State>();
+    let own = move || {
+        let cluster = state.inputs.with(|i| i.cluster.clone());
+        matches!(cluster, ClusterChoice::File(_)).then(|| {
+            let title = tr!("{name} (from plan)", name = cluster.cluster().name);
+            view! { <option value="file" selected>{title}</option> }
+        })
+    };
+    let chosen = move |event: web_sys::Event| {
+        if let Some(cluster) = ClusterChoice::by_name(&event_target_value(&event)) {
+            state.look.view.set(None);
+            state.edit(|inputs| inputs.cluster = cluster);
+        }
+    };
+    let precision = Memo::new(move |_| state.inputs.with(|i| i.rest.training.precision));
+    let facts = move || {
+        state.cluster.with(|c| {
+            let half = c.device.half_flops_per_sec.filter(|_| precision.get().is_half());
+            let flops = half.unwrap_or(c.device.flops_per_sec) / 1e12;
+            let flops = if flops < 1.0 {
+                format!("{:.0} GFLOP/s", flops * 1e3)
+            } else {
+                format!("{flops:.0} TFLOP/s")
+            };
+            format!("{flops} · {}", format::bytes_text(c.device.memory))
+        })
+    };
+    view! {
+        <div class="row">
+            <label for=id>{t("Cluster")}</label>
+            <span class="sel">
+                <select id=id on:change=chosen>
+                    {CLUSTERS.map(|name| {
+                        let mine = move || state.inputs.with(|i| i.cluster == ClusterChoice::Preset(name));
+                        view! { <option value=name prop:selected=mine>{cluster_title(name)}</option> }
+                    }).collect_view()}
+                    {own}
+                </select>
+            </span>
+            <p class="note" title=move || state.cluster.with(|c| c.device.name.clone())>{facts}</p>
+        </div>
+    }
+}
