@@ -45,13 +45,8 @@ pub const PACKED: &[(&str, usize)] = &[
 
 /// Module docs below a folder that begin with a relative clause.
 pub const LOOSE_HEADERS: &[(&str, usize)] = &[
-    ("app/src/", 34),
-    ("core/src/onnx/", 3),
     ("core/src/partition/", 2),
     ("core/src/predict/", 5),
     ("core/src/schedule/", 5),
     ("runner/src/commands/plan", 3),
 ];
-
-/// Type names that a crate defines more than four times, and how often.
-pub const HOMONYMS: &[(&str, &str, usize)] = &[("app/src", "Frame", 8), ("app/src", "Row", 5)];

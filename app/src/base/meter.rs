@@ -1,4 +1,4 @@
-//! How long the page computed and drew for the last change, for whoever measures the budget:
+//! Times that the page took to compute and draw the last change, for whoever measures the budget:
 //! `window.__pipewright_frame_ms`. Waiting for the browser's next frame is not counted. When the first
 //! picture was there, since the page was asked for: `window.__pipewright_first_ms`.
 

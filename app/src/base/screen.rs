@@ -1,4 +1,4 @@
-//! What the page can show: tabs, number keys, links and help all read this table.
+//! Screens of the page: tabs, number keys, links and help all read this table.
 
 use super::texts::{n, tr};
 

@@ -1,4 +1,4 @@
-//! What is kept in the browser between visits. Without storage, as in some private windows, everything
+//! Settings that the browser keeps between visits. Without storage, as in some private windows, everything
 //! is as at the first visit.
 
 use leptos::prelude::window;

@@ -1,4 +1,4 @@
-//! Where a slider may stop, and where its keys lead.
+//! Stops of a slider, and where its keys lead.
 
 /// Position on the slider: allowed values without gaps are their own positions, so that the
 /// slider's value reads as the number that it means.

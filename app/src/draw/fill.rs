@@ -1,4 +1,4 @@
-//! How full a lane's memory is, as a word, a sign and a colour.
+//! Fill of a lane's memory as a word, a sign and a colour.
 
 use pipewright_core::units::Bytes;
 

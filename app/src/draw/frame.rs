@@ -1,4 +1,4 @@
-//! What stands around the lanes: minimap, time axis and names.
+//! The frame around the lanes: minimap, time axis and names.
 
 use super::canvas::{Align, Canvas};
 use super::layout::{AXIS, Layout, MINIMAP, Scale};

@@ -1,4 +1,4 @@
-//! What stands under a point of a timeline.
+//! Hit test: the action under a point of a timeline.
 
 use super::layout::{Layout, Scale};
 use pipewright_core::schedule::Action;

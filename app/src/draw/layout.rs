@@ -1,4 +1,4 @@
-//! Where things stand in the timeline's canvas, in CSS pixels.
+//! Layout of the timeline's canvas, in CSS pixels.
 //!
 //! From the top: minimap, time axis, one row per lane, one memory row per lane. All share their
 //! left and right edge. Rows shrink as lanes are added; below a height each row loses its label,

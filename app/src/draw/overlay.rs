@@ -1,4 +1,4 @@
-//! What follows the hand: selection, hover and the measured range, on a canvas of its own so that
+//! The overlay of selection, hover and the measured range, on a canvas of its own so that
 //! the bars below stay as they are.
 
 use super::bars::Scene;

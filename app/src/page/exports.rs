@@ -1,4 +1,4 @@
-//! What the plan that is shown becomes in other programs.
+//! Exports: the plan that is shown, as files of other programs.
 
 use crate::base::format::Clock;
 use crate::base::texts::{n, tr};

@@ -1,4 +1,4 @@
-//! What screens ask the page for, done.
+//! Requests of screens to the page, carried out.
 
 use super::state::Page;
 use super::{address, files};

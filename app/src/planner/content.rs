@@ -1,4 +1,4 @@
-//! What a file is: a plan or a trace, recognised by what is in it, never by its name.
+//! Kinds of files, a plan or a trace, recognised by what is in them, never by their name.
 
 use super::inputs::Inputs;
 use super::measured::Measured;

@@ -1,4 +1,4 @@
-//! What a person chooses; everything else on the page follows from it.
+//! Inputs that a person chooses; everything else on the page follows from them.
 
 use super::choices::{ClusterChoice, ModelChoice};
 use super::times::Times;

@@ -1,4 +1,4 @@
-//! What others wrote: networks (ONNX, measured profiles), machines, orders of actions.
+//! Files of others: networks (ONNX, measured profiles), machines, orders of actions.
 
 use super::choices::{ClusterChoice, ModelChoice};
 use super::engine;

@@ -1,4 +1,4 @@
-//! What others wrote, read and planned.
+//! Files of others, read and planned.
 
 use super::*;
 use crate::planner::engine::{Ground, solve};

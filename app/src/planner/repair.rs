@@ -1,4 +1,4 @@
-//! What to change where a schedule cannot have these lanes and micro-batches.
+//! Repairs: the nearest lanes and micro-batches that a schedule can have.
 
 use super::engine;
 use super::inputs::Inputs;

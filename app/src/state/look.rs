@@ -1,4 +1,4 @@
-//! What is looked at: the part of the step, the action, and how both are shown.
+//! The view of a timeline: the part of the step, the selected action, and how both are drawn.
 
 use crate::draw::layout::View;
 use crate::draw::palette::ColourBy;

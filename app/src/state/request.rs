@@ -1,4 +1,4 @@
-//! What screens ask of the page around them, which they do not know.
+//! Requests of screens to the page around them, which they do not know.
 
 /// What a plan's file becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

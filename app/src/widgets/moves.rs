@@ -1,4 +1,4 @@
-//! What the timeline's keys do: zoom, move, select.
+//! Keys of the timeline: zoom, move, select.
 
 use super::split;
 use crate::base::keys::Command;

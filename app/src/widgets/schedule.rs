@@ -1,4 +1,4 @@
-//! Which schedule, and its number where it has one; what to change where it does not fit.
+//! Choice of a schedule, and its number where it has one; what to change where it does not fit.
 
 use crate::base::texts::{t, tr};
 use crate::planner::engine;

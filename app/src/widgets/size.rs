@@ -1,4 +1,4 @@
-//! How large an element is, kept up to date.
+//! Size of an element, kept up to date.
 
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;

@@ -1,4 +1,4 @@
-//! What is shown of each cut, as a signal of its own that changes when that does: with all elements of
+//! Signals of the cuts, one for each that changes when its cut does: with all elements of
 //! all cuts following the inputs, telling them cost more than planning.
 
 use crate::base::shared::Shared;

@@ -1,4 +1,4 @@
-//! What exporters take apart is put together again.
+//! Fusion: what exporters take apart is put together again.
 //!
 //! Each pass looks at the nodes from the first to the last and rewrites the node that ends a
 //! pattern; the others stay and are read no more. Names with a capital that ONNX does not have,

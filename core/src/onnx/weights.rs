@@ -1,4 +1,4 @@
-//! Where the values of parameters are, and reading them.
+//! Places of the values of parameters, and reading them.
 
 use super::proto::{self, data_type};
 use super::{Beside, Imported, OnnxError};

@@ -16,14 +16,14 @@ const ABOVE: f64 = 14.0;
 const BELOW: f64 = 36.0;
 
 /// Plot area and the range of steps.
-struct Frame {
+struct CurveAxes {
     width: f64,
     height: f64,
     least: f64,
     most: f64,
 }
 
-impl Frame {
+impl CurveAxes {
     fn new((width, height): (f64, f64), curves: &[Curve]) -> Self {
         let steps = || curves.iter().flat_map(|curve| &curve.points).map(|point| point.1);
         let least = steps().fold(f64::INFINITY, f64::min).clamp(1e-9, 1e9) * 0.8;
@@ -44,7 +44,7 @@ impl Frame {
 
 /// `now` is the bandwidth that is looked at, `own` the plan's way.
 pub fn draw(curves: &[Curve], now: f64, own: Reduction, size: (f64, f64)) -> String {
-    let frame = Frame::new(size, curves);
+    let frame = CurveAxes::new(size, curves);
     let (width, height) = size;
     let mut out = format!(
         "<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}' role='img' \
@@ -58,7 +58,7 @@ pub fn draw(curves: &[Curve], now: f64, own: Reduction, size: (f64, f64)) -> Str
     out + "</svg>"
 }
 
-fn axes(frame: &Frame, out: &mut String) {
+fn axes(frame: &CurveAxes, out: &mut String) {
     let bottom = frame.height - BELOW;
     let narrow = frame.width < 480.0;
     for (at, name) in ["1 MB/s", "10 MB/s", "100 MB/s", "1 GB/s", "10 GB/s", "100 GB/s", "1 TB/s"]
@@ -99,7 +99,7 @@ fn axes(frame: &Frame, out: &mut String) {
 }
 
 /// The plan's own and single precision are drawn stronger; names at the left ends.
-fn lines(frame: &Frame, curves: &[Curve], own: Reduction, out: &mut String) {
+fn lines(frame: &CurveAxes, curves: &[Curve], own: Reduction, out: &mut String) {
     let strong = |curve: &Curve| curve.way == own || curve.way.is_plain();
     for curve in curves {
         let at =

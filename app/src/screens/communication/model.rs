@@ -1,4 +1,4 @@
-//! What each codec would bring to the plan: rows of the table, curves of the chart.
+//! Gains of each codec on the plan: rows of the table, curves of the chart.
 
 pub mod forms;
 

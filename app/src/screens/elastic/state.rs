@@ -1,4 +1,4 @@
-//! What the Elastic screen is asked and shown, before it is seen.
+//! State of the Elastic screen, set even before it is seen.
 
 use super::model::Recorded;
 use crate::base::shared::Shared;

@@ -1,4 +1,4 @@
-//! What the Model screen knows of a network: each layer's size, what it keeps, what a cut after it
+//! Anatomy of a network for the Model screen: each layer's size, what it keeps, what a cut after it
 //! would send, and how long its passes take.
 
 pub mod arcs;

@@ -1,4 +1,4 @@
-//! What changes on the Plan screen alone.
+//! State of the Plan screen alone.
 
 use super::model::speedup::Curves;
 use super::model::suggest::Advice;

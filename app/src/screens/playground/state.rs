@@ -1,4 +1,4 @@
-//! What the Playground is asked, before it is seen.
+//! State of the Playground, set even before it is seen.
 
 use leptos::prelude::*;
 

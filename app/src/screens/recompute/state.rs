@@ -1,4 +1,4 @@
-//! What the Recompute screen is asked, before it is seen.
+//! State of the Recompute screen, set even before it is seen.
 
 use leptos::prelude::*;
 

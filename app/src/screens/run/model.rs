@@ -1,4 +1,4 @@
-//! What the Run screen shows: why a measured step differs from the predicted one, times that fit,
+//! Findings of the Run screen: why a measured step differs from the predicted one, times that fit,
 //! and how a training went.
 
 pub mod drift;

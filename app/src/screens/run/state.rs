@@ -1,4 +1,4 @@
-//! What changes on the Run screen alone, before it is seen.
+//! State of the Run screen alone, set even before it is seen.
 
 use super::model::metrics::Run;
 use leptos::prelude::*;

@@ -1,4 +1,4 @@
-//! What training makes small.
+//! The loss that training makes small.
 
 use super::{Emit, Why};
 use crate::graph::Op;

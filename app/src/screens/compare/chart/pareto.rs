@@ -65,7 +65,7 @@ impl Mark {
 
 /// Where marks stand.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Frame {
+pub struct ParetoAxes {
     pub width: f64,
     pub height: f64,
     pub axis: Axis,
@@ -77,7 +77,7 @@ pub struct Frame {
     third: f64,
 }
 
-impl Frame {
+impl ParetoAxes {
     /// For everything that is shown; without marks some frame.
     pub fn new((width, height): (f64, f64), axis: Axis, marks: &[Mark]) -> Self {
         let range = |of: &dyn Fn(&Mark) -> f64| {
@@ -136,13 +136,13 @@ fn marks((from, to): (f64, f64), unit: f64, count: f64) -> Vec<f64> {
 
 /// The chart as markup; `near` is the disc that is pointed at.
 pub fn draw(
-    frame: &Frame,
+    frame: &ParetoAxes,
     found: &[Mark],
     a: Option<Mark>,
     b: Option<Mark>,
     near: Option<usize>,
 ) -> String {
-    let Frame { width, height, .. } = *frame;
+    let ParetoAxes { width, height, .. } = *frame;
     let mut out = format!(
         "<svg width='{width}' height='{height}' role='img' aria-label='{}'>",
         match frame.axis {
@@ -173,7 +173,13 @@ pub fn draw(
 }
 
 /// A's name stands above, B's below, so that both can be read where they meet.
-fn letter(frame: &Frame, (x, y): (f64, f64), name: &str, mark: Option<Mark>, out: &mut String) {
+fn letter(
+    frame: &ParetoAxes,
+    (x, y): (f64, f64),
+    name: &str,
+    mark: Option<Mark>,
+    out: &mut String,
+) {
     let beyond = mark.is_some_and(|mark| mark.step > frame.steps.1);
     let (anchor, arrow) = if beyond { ("end", " →") } else { ("middle", "") };
     let y = match name {
@@ -187,7 +193,7 @@ fn letter(frame: &Frame, (x, y): (f64, f64), name: &str, mark: Option<Mark>, out
     );
 }
 
-fn axes(frame: &Frame, out: &mut String) {
+fn axes(frame: &ParetoAxes, out: &mut String) {
     let (right, bottom) = (frame.width - RIGHT, frame.height - BELOW);
     let unit = Unit::of(frame.ups.1 as u64);
     for up in marks(frame.ups, unit.bytes, (frame.height / 44.0).max(2.0)) {
@@ -226,7 +232,7 @@ fn axes(frame: &Frame, out: &mut String) {
 }
 
 /// What is best in what is shown stays so until the next one.
-fn stairs(frame: &Frame, found: &[Mark], out: &mut String) {
+fn stairs(frame: &ParetoAxes, found: &[Mark], out: &mut String) {
     let mut ordered: Vec<&Mark> = found.iter().collect();
     ordered.sort_by(|a, b| a.step.total_cmp(&b.step));
     let mut path = String::new();
@@ -260,14 +266,14 @@ mod tests {
     fn marks_stand_inside_and_what_takes_longer_further_right() {
         let found = found();
         for axis in [Axis::Memory, Axis::Traffic] {
-            let frame = Frame::new((600.0, 240.0), axis, &found);
+            let frame = ParetoAxes::new((600.0, 240.0), axis, &found);
             let at: Vec<(f64, f64)> = found.iter().map(|m| frame.at(m)).collect();
             assert!(at.windows(2).all(|two| two[0].0 < two[1].0), "{at:?}");
             assert!(
                 at.iter().all(|(x, y)| (LEFT..=576.0).contains(x) && (24.0..=202.0).contains(y))
             );
         }
-        let frame = Frame::new((600.0, 240.0), Axis::Memory, &found);
+        let frame = ParetoAxes::new((600.0, 240.0), Axis::Memory, &found);
         assert!(frame.at(&found[0]).1 < frame.at(&found[3]).1, "more is higher");
         assert!(frame.radius(&found[3]) > frame.radius(&found[2]));
     }
@@ -275,7 +281,7 @@ mod tests {
     #[test]
     fn the_stairs_join_what_is_best_in_both() {
         let found = found();
-        let frame = Frame::new((600.0, 240.0), Axis::Memory, &found);
+        let frame = ParetoAxes::new((600.0, 240.0), Axis::Memory, &found);
         let svg = draw(&frame, &found, Some(found[1]), Some(found[2]), Some(3));
         assert_eq!(svg.matches("class='fp").count(), 4);
         assert_eq!(svg.matches("class='fp on'").count(), 1);
@@ -289,7 +295,7 @@ mod tests {
         let mut all = found();
         let far = mark(90.0, 20.0, 1.0);
         all.push(far);
-        let frame = Frame::new((600.0, 240.0), Axis::Memory, &all);
+        let frame = ParetoAxes::new((600.0, 240.0), Axis::Memory, &all);
         assert_eq!(frame.at(&far).0, 576.0);
         assert!(draw(&frame, &found(), Some(far), None, None).contains("A →"));
     }
@@ -297,7 +303,7 @@ mod tests {
     #[test]
     fn nothing_is_drawn_of_nothing() {
         for axis in [Axis::Memory, Axis::Traffic] {
-            let svg = draw(&Frame::new((300.0, 160.0), axis, &[]), &[], None, None, None);
+            let svg = draw(&ParetoAxes::new((300.0, 160.0), axis, &[]), &[], None, None, None);
             assert!(
                 !svg.contains("NaN") && !svg.contains("inf") && !svg.contains("circle"),
                 "{svg}"
@@ -305,7 +311,7 @@ mod tests {
         }
         let one = [mark(1.0, 5.0, 0.0)];
         for axis in [Axis::Memory, Axis::Traffic] {
-            let svg = draw(&Frame::new((300.0, 160.0), axis, &one), &one, None, None, None);
+            let svg = draw(&ParetoAxes::new((300.0, 160.0), axis, &one), &one, None, None, None);
             assert!(!svg.contains("NaN") && svg.contains("circle"), "{svg}");
         }
     }

@@ -1,4 +1,4 @@
-//! What the Compare screen shows, as signals.
+//! Signals of the Compare screen.
 
 use crate::base::screen::Screen;
 use crate::base::texts::t;

@@ -4,7 +4,7 @@ use super::shown::Compare;
 use crate::base::focus::focus;
 use crate::base::format::{self, hero};
 use crate::base::texts::{t, tr};
-use crate::screens::compare::chart::pareto::{Axis, Frame, Mark, draw};
+use crate::screens::compare::chart::pareto::{Axis, Mark, ParetoAxes, draw};
 use crate::screens::compare::model as plans;
 use crate::screens::compare::model::search::PlanSearch;
 use crate::widgets::size::watch;
@@ -104,7 +104,7 @@ fn Chart() -> impl IntoView {
     let place = Memo::new(move |_| {
         let mut all = marks.get();
         all.extend(pins.get().into_iter().flatten());
-        Frame::new(size.get(), shown.axis.get(), &all)
+        ParetoAxes::new(size.get(), shown.axis.get(), &all)
     });
     let picture = move || {
         let near = shown.near.get();
@@ -123,7 +123,7 @@ fn Chart() -> impl IntoView {
 
 /// A disc as something to press: arrows go from one to the next, Enter takes it.
 #[component]
-fn Point(number: u32, plan: FoundPlan, place: Memo<Frame>) -> impl IntoView {
+fn Point(number: u32, plan: FoundPlan, place: Memo<ParetoAxes>) -> impl IntoView {
     let shown: Shown = expect_context();
     let mark = Mark::from(&plan);
     let style = move || {

@@ -1,4 +1,4 @@
-//! Who was there when: for each node the times at which it was a member, and at which it had ranks.
+//! Lanes of nodes: the times at which each was a member, and at which it had ranks.
 
 use pipewright_core::elastic::life::Life;
 

@@ -1,4 +1,4 @@
-//! What happened in a life, one sentence each: what hovering, the keyboard and screen readers tell.
+//! Moments of a job's life, one sentence each: for hovering, the keyboard and screen readers.
 
 use super::time::spoken;
 use crate::base::format::count;

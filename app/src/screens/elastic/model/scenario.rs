@@ -1,4 +1,4 @@
-//! What a person draws and chooses: who comes and goes, how long things take, two policies.
+//! A scenario as drawn and chosen: who comes and goes, how long things take, two policies.
 
 use super::{moments, time};
 use crate::base::texts::{t, tr};

@@ -1,4 +1,4 @@
-//! What a person does with the Elastic view's controls and keys.
+//! Event handlers of the Elastic view's controls and keys.
 
 use super::lab::{Lab, Told};
 use super::{pointer, show};

@@ -1,7 +1,7 @@
 //! The chain as rows with places: which layers a row stands for, how high it is, and which border
 //! between layers is nearest to a height.
 
-use super::fold::{Group, Row};
+use super::fold::{Group, LayerRow};
 use std::ops::Range;
 
 /// Height of a layer's row, CSS pixels.
@@ -10,7 +10,7 @@ pub const ROW: f64 = 28.0;
 /// Rows with their upper edges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    pub rows: Vec<Row>,
+    pub rows: Vec<LayerRow>,
     /// Of each row, and the end of the last.
     tops: Vec<f64>,
 }
@@ -62,7 +62,7 @@ impl Chain {
     }
 
     /// The row that stands for the same as `row` does, or shows its first layer.
-    pub fn find(&self, row: &Row) -> usize {
+    pub fn find(&self, row: &LayerRow) -> usize {
         let from = self.rows.partition_point(|r| r.first < row.first);
         let same = self.rows[from..].iter().take_while(|r| r.first == row.first);
         same.enumerate()
@@ -84,7 +84,7 @@ impl Chain {
             return self.tops[from];
         }
         let Some(row) = from.checked_sub(1) else { return 0.0 };
-        let Row { first, end, .. } = self.rows[row];
+        let LayerRow { first, end, .. } = self.rows[row];
         let (top, bottom) = self.field(row);
         top + (bottom - top) * (layer.min(end) - first) as f64 / (end - first) as f64
     }
@@ -92,7 +92,7 @@ impl Chain {
     /// The layer whose border is nearest to a height.
     pub fn near(&self, y: f64) -> usize {
         let row = self.tops.partition_point(|t| *t <= y).saturating_sub(1);
-        let Some(Row { first, end, .. }) = self.rows.get(row).copied() else {
+        let Some(LayerRow { first, end, .. }) = self.rows.get(row).copied() else {
             return self.rows.last().map_or(0, |r| r.end);
         };
         let (top, bottom) = self.field(row);

@@ -14,7 +14,7 @@ pub struct Group {
 
 /// A line of the chain: a layer, or a group, folded or with its layers below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct LayerRow {
     pub first: usize,
     pub end: usize,
     pub level: u8,
@@ -31,7 +31,7 @@ pub enum Kind {
     Open(usize),
 }
 
-impl Row {
+impl LayerRow {
     /// The group that it stands for.
     pub fn group(&self) -> Option<usize> {
         match self.kind {
@@ -103,7 +103,7 @@ fn add(family: &str, run: &[Option<(&str, &str)>], first: usize, found: &mut Vec
 }
 
 /// The rows; `open` says of each group whether it is unfolded.
-pub fn rows(layers: usize, groups: &[Group], open: &[bool]) -> Vec<Row> {
+pub fn rows(layers: usize, groups: &[Group], open: &[bool]) -> Vec<LayerRow> {
     let mut rows = vec![];
     let mut level = vec![0; layers];
     let mut folded_until = 0;
@@ -113,7 +113,7 @@ pub fn rows(layers: usize, groups: &[Group], open: &[bool]) -> Vec<Row> {
             if first >= folded_until {
                 let is_open = open.get(next) == Some(&true);
                 let kind = if is_open { Kind::Open(next) } else { Kind::Folded(next) };
-                rows.push(Row { first, end: group.end, level: group.level, kind });
+                rows.push(LayerRow { first, end: group.end, level: group.level, kind });
                 if !is_open {
                     folded_until = group.end;
                 }
@@ -122,7 +122,7 @@ pub fn rows(layers: usize, groups: &[Group], open: &[bool]) -> Vec<Row> {
             next += 1;
         }
         if first >= folded_until {
-            rows.push(Row { first, end: first + 1, level: level[first], kind: Kind::Layer });
+            rows.push(LayerRow { first, end: first + 1, level: level[first], kind: Kind::Layer });
         }
     }
     rows

@@ -8,7 +8,7 @@ use crate::draw::layers::lane_beside;
 use crate::planner::engine::Solved;
 use crate::screens::model::anatomy::arcs::{Arc, COLUMNS};
 use crate::screens::model::anatomy::chain::{Chain, ROW};
-use crate::screens::model::anatomy::fold::{Group, Kind, Row};
+use crate::screens::model::anatomy::fold::{Group, Kind, LayerRow};
 use crate::screens::model::anatomy::{Anatomy, Passes};
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
@@ -34,12 +34,12 @@ pub struct Look<'a> {
 
 impl Look<'_> {
     /// The time of a row.
-    pub fn time(&self, row: &Row) -> Passes {
+    pub fn time(&self, row: &LayerRow) -> Passes {
         Passes::sum(self.times.get(row.first..row.end).unwrap_or_default())
     }
 
     /// What people call a row, and how many layers it stands for.
-    pub fn name(&self, row: &Row) -> (&str, usize) {
+    pub fn name(&self, row: &LayerRow) -> (&str, usize) {
         let name = match row.group() {
             Some(group) => self.groups.get(group).map(|g| &g.name),
             None => self.anatomy.layers.get(row.first).map(|l| &l.name),
@@ -48,7 +48,7 @@ impl Look<'_> {
     }
 
     /// Its trained values, in words.
-    pub fn params(&self, row: &Row) -> String {
+    pub fn params(&self, row: &LayerRow) -> String {
         match self.anatomy.layers[row.first..row.end].iter().map(|l| l.params).sum() {
             0 => "–".into(),
             few @ 1..1000 => few.to_string(),
@@ -56,13 +56,13 @@ impl Look<'_> {
         }
     }
 
-    fn is_typed(&self, row: &Row) -> bool {
+    fn is_typed(&self, row: &LayerRow) -> bool {
         let at = self.typed.partition_point(|t| (*t as usize) < row.first);
         self.typed.get(at).is_some_and(|t| (*t as usize) < row.end)
     }
 
     /// The operations of a row: of one layer, or those that all its layers have.
-    fn ops(&self, row: &Row) -> String {
+    fn ops(&self, row: &LayerRow) -> String {
         let layers = &self.anatomy.layers[row.first..row.end];
         let first = &layers[0].ops;
         match row.kind {
@@ -76,9 +76,10 @@ impl Look<'_> {
 }
 
 /// The longest time that a bar stands for.
-pub fn longest(rows: &[Row], times: &[Passes]) -> Nanos {
+pub fn longest(rows: &[LayerRow], times: &[Passes]) -> Nanos {
     let bars = rows.iter().filter(|row| !row.is_open());
-    let time = |row: &Row| Passes::sum(times.get(row.first..row.end).unwrap_or_default()).both();
+    let time =
+        |row: &LayerRow| Passes::sum(times.get(row.first..row.end).unwrap_or_default()).both();
     bars.map(time).max().unwrap_or_default()
 }
 
@@ -167,7 +168,7 @@ fn row(chain: &Chain, index: usize, look: &Look, longest: Nanos, clock: &Clock, 
 }
 
 /// Forward and backward time as lengths; a header's are those of the rows below it.
-fn bar(row: &Row, time: Passes, longest: Nanos, clock: &Clock, out: &mut String) {
+fn bar(row: &LayerRow, time: Passes, longest: Nanos, clock: &Clock, out: &mut String) {
     let _ = write!(out, "<span role='gridcell' class='ch-b'>");
     if !row.is_open() {
         for (class, part) in [("f", time.forward), ("b", time.backward)] {

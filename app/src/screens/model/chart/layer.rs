@@ -5,7 +5,7 @@ use crate::base::format::{self, Clock, Delta, escape};
 use crate::base::texts::{t, tr};
 use crate::planner::engine::Figures;
 use crate::screens::model::anatomy::Passes;
-use crate::screens::model::anatomy::fold::Row;
+use crate::screens::model::anatomy::fold::LayerRow;
 use pipewright_core::graph::Graph;
 use pipewright_core::units::Bytes;
 use std::fmt::Write;
@@ -56,7 +56,7 @@ fn changes(others: [Option<Figures>; 2], by: impl Fn(&Figures) -> Delta, out: &m
 }
 
 /// Name and stage; `borders` are the first layers of the stages but the first.
-pub fn heading(row: &Row, look: &Look, borders: &[usize]) -> String {
+pub fn heading(row: &LayerRow, look: &Look, borders: &[usize]) -> String {
     let (name, count) = look.name(row);
     let stage = |layer: usize| borders.partition_point(|b| *b <= layer);
     let stages = match (stage(row.first), stage(row.end - 1)) {
@@ -70,7 +70,7 @@ pub fn heading(row: &Row, look: &Look, borders: &[usize]) -> String {
 }
 
 /// What is known of a row besides its times, then its operations with the shapes that they give.
-pub fn facts(row: &Row, look: &Look, graph: &Graph) -> String {
+pub fn facts(row: &LayerRow, look: &Look, graph: &Graph) -> String {
     let layers = &look.anatomy.layers[row.first..row.end];
     let time = look.time(row);
     let all = Passes::sum(look.times).both();

@@ -1,11 +1,11 @@
-//! What the Model screen shows, computed in two steps: what the network is, and what the plan makes of it.
+//! Contents of the Model screen, computed in two steps: what the network is, and what the plan makes of it.
 
 use crate::base::screen::Screen;
 use crate::base::shared::Shared;
 use crate::draw::layers::Places;
 use crate::screens::model::anatomy::arcs::{self, Arc};
 use crate::screens::model::anatomy::chain::Chain;
-use crate::screens::model::anatomy::fold::{self, Group, Row};
+use crate::screens::model::anatomy::fold::{self, Group, LayerRow};
 use crate::screens::model::anatomy::{Anatomy, Passes};
 use crate::screens::model::chart::chain as picture;
 use crate::screens::model::chart::chain::Look;
@@ -51,7 +51,7 @@ pub struct Looked {
     pub scene: Memo<Shared<Scene>>,
     /// Which groups are unfolded.
     pub open: RwSignal<Vec<bool>>,
-    pub picked: RwSignal<Option<Row>>,
+    pub picked: RwSignal<Option<LayerRow>>,
     /// Counts wishes to see the picked row.
     pub reveal: RwSignal<u32>,
     /// Where cuts can be.
@@ -105,7 +105,7 @@ impl Looked {
     }
 
     /// Index of the selected row, and the row.
-    pub fn selected(self) -> Option<(usize, Row)> {
+    pub fn selected(self) -> Option<(usize, LayerRow)> {
         let row = self.picked.get()?;
         self.scene.with(|s| {
             let at = s.chain.find(&row);

@@ -1,4 +1,4 @@
-//! How sure a network is of its classes, over the plane: pixels, and the line between the classes.
+//! Decision boundary: how sure a network is of its classes, over the plane.
 
 use crate::draw::raster::Rgb;
 

@@ -1,4 +1,4 @@
-//! What a person chooses, and what is wrong with it.
+//! The choice of a person, and what is wrong with it.
 
 use super::data::Set;
 use super::network::{Activation, Network};

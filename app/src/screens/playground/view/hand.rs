@@ -1,4 +1,4 @@
-//! What a person does with the Playground's controls.
+//! Event handlers of the Playground's controls.
 
 use super::lab::Lab;
 use crate::base::stops::{jump, value_at};

@@ -14,7 +14,7 @@ const LINE: f64 = 13.0;
 
 /// Where cells stand.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Frame {
+pub struct CellsFrame {
     width: f64,
     height: f64,
     left: f64,
@@ -23,7 +23,7 @@ pub struct Frame {
     rows: u32,
 }
 
-impl Frame {
+impl CellsFrame {
     pub fn new((width, height): (f64, f64), grid: &Grid) -> Self {
         let mut first = vec![0];
         for cells in &grid.columns {
@@ -93,8 +93,8 @@ const STATES: [State; 3] = [
 ];
 
 /// `cells`: a letter a cell, see [`pipewright_worker::protocol::Shown::cells`].
-pub fn draw(frame: &Frame, grid: &Grid, cells: &str, picked: Option<&Described>) -> String {
-    let Frame { width, height, .. } = *frame;
+pub fn draw(frame: &CellsFrame, grid: &Grid, cells: &str, picked: Option<&Described>) -> String {
+    let CellsFrame { width, height, .. } = *frame;
     let letters: Vec<char> = cells.chars().collect();
     let count = |test: fn(char) -> bool| letters.iter().filter(|c| test(**c)).count();
     let mut out = format!(
@@ -140,7 +140,7 @@ fn wide(letter: char) -> f64 {
 }
 
 /// Rows, layers, and how often a cell is run where it is more than twice.
-fn names(frame: &Frame, grid: &Grid, letters: &[char], out: &mut String) {
+fn names(frame: &CellsFrame, grid: &Grid, letters: &[char], out: &mut String) {
     let (wide, high) = frame.pitch();
     let every = (LINE / high).ceil().max(1.0) as usize;
     for (row, name) in grid.rows.iter().enumerate().step_by(every) {
@@ -187,7 +187,7 @@ fn names(frame: &Frame, grid: &Grid, letters: &[char], out: &mut String) {
 }
 
 /// What a value is made of, and what reads it.
-fn edges(frame: &Frame, node: &Described, out: &mut String) {
+fn edges(frame: &CellsFrame, node: &Described, out: &mut String) {
     let middle = |cell: u32| {
         let (x, y, w, h) = frame.place(cell);
         (x + w / 2.0, y + h / 2.0)
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn cells_are_found_where_they_are_drawn() {
-        let frame = Frame::new((400.0, 200.0), &grid());
+        let frame = CellsFrame::new((400.0, 200.0), &grid());
         for cell in 0..12 {
             let (x, y, w, h) = frame.place(cell);
             assert_eq!(frame.at(x + w / 2.0, y + h / 2.0), Some(cell));
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn arrows_walk_over_columns_of_different_height() {
-        let frame = Frame::new((400.0, 200.0), &grid());
+        let frame = CellsFrame::new((400.0, 200.0), &grid());
         assert_eq!(frame.step(4, "ArrowLeft"), Some(1));
         assert_eq!(frame.step(10, "ArrowRight"), Some(11));
         assert_eq!(frame.step(11, "ArrowRight"), None);
@@ -249,14 +249,14 @@ mod tests {
 
     #[test]
     fn every_state_is_one_path_and_names_are_escaped() {
-        let frame = Frame::new((400.0, 200.0), &grid());
+        let frame = CellsFrame::new((400.0, 200.0), &grid());
         let node =
             Described { cell: 4, inputs: vec![1], readers: vec![5, 7], ..Described::default() };
         let svg = draw(&frame, &grid(), "k.2k.3k..k2k", Some(&node));
         assert_eq!(svg.matches("<path d='M").count(), 3 + 3, "three states, three edges: {svg}");
         assert!(svg.contains("&lt;relu&gt;") && svg.contains("5 kept, 3 recomputed"), "{svg}");
         assert!(svg.contains("class='ct'>2<"), "run three times is two more: {svg}");
-        let empty = Frame::new((300.0, 200.0), &Grid::default());
+        let empty = CellsFrame::new((300.0, 200.0), &Grid::default());
         assert!(!draw(&empty, &Grid::default(), "", None).contains("NaN"));
         assert_eq!(empty.at(50.0, 50.0), None);
     }

@@ -15,14 +15,14 @@ const BELOW: f64 = 58.0;
 
 /// Where things stand.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Frame {
+pub struct MemoryAxes {
     pub width: f64,
     pub height: f64,
     /// Bytes at the top.
     pub most: f64,
 }
 
-impl Frame {
+impl MemoryAxes {
     pub fn new((width, height): (f64, f64), base: Point) -> Self {
         Self { width, height, most: (base.peak.max(1) as f64) * 1.06 }
     }
@@ -59,8 +59,8 @@ impl Frame {
 }
 
 /// The chart without the line of the budget, which is a control.
-pub fn draw(frame: &Frame, shown: &Shown, base: Point, budget: u64) -> String {
-    let Frame { width, height, .. } = *frame;
+pub fn draw(frame: &MemoryAxes, shown: &Shown, base: Point, budget: u64) -> String {
+    let MemoryAxes { width, height, .. } = *frame;
     let mut out = format!(
         "<svg width='{width}' height='{height}' role='img' aria-label='{}'><defs><pattern id='rh' width='7' height='7' \
          patternUnits='userSpaceOnUse' patternTransform='rotate(45)'><path d='M0 0V7' class='ht'/>\
@@ -95,7 +95,7 @@ pub fn draw(frame: &Frame, shown: &Shown, base: Point, budget: u64) -> String {
 }
 
 /// Lines of equal memory.
-fn levels(frame: &Frame, base: Point, out: &mut String) {
+fn levels(frame: &MemoryAxes, base: Point, out: &mut String) {
     let unit = Unit::of(base.peak);
     let top = frame.most / unit.bytes;
     let step = ticks::step(top / (frame.height / 70.0).max(2.0));
@@ -115,7 +115,7 @@ fn levels(frame: &Frame, base: Point, out: &mut String) {
 }
 
 /// A line that changes only where the memory does.
-fn stairs(frame: &Frame, columns: &[u64]) -> String {
+fn stairs(frame: &MemoryAxes, columns: &[u64]) -> String {
     let mut path = format!("M{:.1} {:.1}", frame.left(), frame.y(0.0));
     let mut before = 0;
     for (column, &now) in columns.iter().enumerate() {
@@ -134,7 +134,7 @@ fn stairs(frame: &Frame, columns: &[u64]) -> String {
 }
 
 /// A bar of what runs, and the axis below it.
-fn runs(frame: &Frame, shown: &Shown, out: &mut String) {
+fn runs(frame: &MemoryAxes, shown: &Shown, out: &mut String) {
     let top = frame.y(0.0) + 8.0;
     let kinds: Vec<char> = shown.runs.chars().collect();
     let mut at = 0;
@@ -177,7 +177,7 @@ fn runs(frame: &Frame, shown: &Shown, out: &mut String) {
 }
 
 /// The two highest points.
-fn peaks(frame: &Frame, shown: &Shown, base: Point, out: &mut String) {
+fn peaks(frame: &MemoryAxes, shown: &Shown, base: Point, out: &mut String) {
     let at =
         |moment: f64, bytes: u64| (frame.x(moment / shown.end.max(1.0)), frame.y(bytes as f64));
     let (x, y) = at(shown.peaks[0], base.peak);
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn curves_share_an_axis_and_bytes_come_back_from_the_picture() {
         let base = Point { peak: 1000, time: 500.0 };
-        let frame = Frame::new((800.0, 400.0), base);
+        let frame = MemoryAxes::new((800.0, 400.0), base);
         assert!((frame.bytes(frame.y(700.0)) - 700.0).abs() < 1e-6);
         let mut without = vec![1000; COLUMNS];
         without[COLUMNS / 2..].fill(0);

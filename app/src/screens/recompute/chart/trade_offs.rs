@@ -15,14 +15,14 @@ const LATEST: f64 = 170.0;
 
 /// Where things stand; per cent of what is needed without recomputation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Frame {
+pub struct TradeOffAxes {
     width: f64,
     height: f64,
     base: Point,
     latest: f64,
 }
 
-impl Frame {
+impl TradeOffAxes {
     pub fn new((width, height): (f64, f64), opened: &Opened, front: &[Point]) -> Self {
         let base = opened.base;
         let time = |point: &Point| percent(point.time, base.time);
@@ -64,8 +64,8 @@ fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole * 100.0 } else { 100.0 }
 }
 
-pub fn draw(frame: &Frame, opened: &Opened, progress: &Progress, budget: u64) -> String {
-    let Frame { width, height, .. } = *frame;
+pub fn draw(frame: &TradeOffAxes, opened: &Opened, progress: &Progress, budget: u64) -> String {
+    let TradeOffAxes { width, height, .. } = *frame;
     let mut out = format!(
         "<svg width='{width}' height='{height}' role='img' aria-label='{}'><defs><pattern id='rf' width='7' height='7' patternUnits='userSpaceOnUse' \
          patternTransform='rotate(45)'><path d='M0 0V7' class='ht'/></pattern></defs>",
@@ -103,7 +103,7 @@ pub fn draw(frame: &Frame, opened: &Opened, progress: &Progress, budget: u64) ->
     out + "</svg>"
 }
 
-fn axes(frame: &Frame, out: &mut String) {
+fn axes(frame: &TradeOffAxes, out: &mut String) {
     let right = frame.width - RIGHT;
     for memory in [0.0, 25.0, 50.0, 75.0, 100.0] {
         let y = frame.y(memory).round() + 0.5;
@@ -136,7 +136,7 @@ fn axes(frame: &Frame, out: &mut String) {
 }
 
 /// No sequence is below.
-fn bound(frame: &Frame, opened: &Opened, out: &mut String) {
+fn bound(frame: &TradeOffAxes, opened: &Opened, out: &mut String) {
     let share = percent(opened.floor as f64, opened.base.peak as f64);
     let (top, bottom, right) = (frame.y(share), frame.y(0.0), frame.width - RIGHT);
     let _ = write!(
@@ -158,7 +158,7 @@ fn bound(frame: &Frame, opened: &Opened, out: &mut String) {
 }
 
 /// What is fastest within a memory stays so until the next one.
-fn front(frame: &Frame, front: &[Point], out: &mut String) {
+fn front(frame: &TradeOffAxes, front: &[Point], out: &mut String) {
     let mut path = String::new();
     for point in front.iter().rev() {
         let (x, y) = frame.at(*point);
@@ -179,7 +179,7 @@ fn front(frame: &Frame, front: &[Point], out: &mut String) {
     let _ = write!(out, "<path d='{path}' class='fl'/>");
 }
 
-fn pins(frame: &Frame, opened: &Opened, best: Point, out: &mut String) {
+fn pins(frame: &TradeOffAxes, opened: &Opened, best: Point, out: &mut String) {
     let (x, y) = frame.at(opened.base);
     let _ = write!(
         out,
@@ -218,7 +218,7 @@ mod tests {
         let front = [(100, 900.0), (300, 140.0), (500, 120.0), (1000, 100.0)];
         let front = front.map(|(peak, time)| Point { peak, time });
         let opened = Opened { base, floor: 90, segments: vec![front[1]], ..Opened::default() };
-        let frame = Frame::new((600.0, 300.0), &opened, &front);
+        let frame = TradeOffAxes::new((600.0, 300.0), &opened, &front);
         let near = frame.near(&front, frame.at(Point { peak: 480, time: 121.0 }));
         assert_eq!(near, Some(front[2]));
         let best = front[2];

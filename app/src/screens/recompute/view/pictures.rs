@@ -22,7 +22,7 @@ pub fn Memory() -> impl IntoView {
     let state = expect_context::<Recompute>();
     let frame: NodeRef<leptos::html::Div> = NodeRef::new();
     let size = watch(frame, (820.0, 460.0));
-    let place = Memo::new(move |_| memory::Frame::new(size.get(), base(state)));
+    let place = Memo::new(move |_| memory::MemoryAxes::new(size.get(), base(state)));
     let picture = move || {
         let shown = state.shown.get();
         place.with(|frame| memory::draw(frame, &shown, base(state), state.budget.get()))
@@ -47,7 +47,7 @@ pub fn Memory() -> impl IntoView {
 
 /// The budget as a line to drag.
 #[component]
-fn Line(frame: NodeRef<leptos::html::Div>, place: Memo<memory::Frame>) -> impl IntoView {
+fn Line(frame: NodeRef<leptos::html::Div>, place: Memo<memory::MemoryAxes>) -> impl IntoView {
     let state = expect_context::<Recompute>();
     let unit = move || Unit::of(base(state).peak);
     let style = move || {
@@ -106,7 +106,9 @@ pub fn TradeOffs() -> impl IntoView {
     let size = watch(frame, (480.0, 280.0));
     let place = Memo::new(move |_| {
         let front = state.progress.with(|p| p.front.clone());
-        state.opened.with(|o| o.as_ref().map(|o| trade_offs::Frame::new(size.get(), o, &front)))
+        state
+            .opened
+            .with(|o| o.as_ref().map(|o| trade_offs::TradeOffAxes::new(size.get(), o, &front)))
     });
     let picture = move || {
         let (place, opened) = (place.get()?, state.opened.get()?);
@@ -144,7 +146,7 @@ pub fn Graph() -> impl IntoView {
     let size = watch(frame, (480.0, 280.0));
     let place = Memo::new(move |_| {
         let grid = state.opened.with(|o| o.as_ref().map(|o| o.grid.clone())).unwrap_or_default();
-        cells::Frame::new(size.get(), &grid)
+        cells::CellsFrame::new(size.get(), &grid)
     });
     let picture = move || {
         let opened = state.opened.get()?;

@@ -1,4 +1,4 @@
-//! What takes long: a simulation for each part of the table, and the fit. Done in slices, between which
+//! Long jobs: a simulation for each part of the table, and the fit. Done in slices, between which
 //! the page lives; newer questions win.
 
 use super::shown::Run;

@@ -1,4 +1,4 @@
-//! How the training went: loss, accuracy, step time and idle share of one run or several.
+//! Metrics of a training: loss, accuracy, step time and idle share of one run or several.
 
 use super::shown::Run;
 use crate::base::download::download;

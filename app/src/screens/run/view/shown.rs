@@ -1,4 +1,4 @@
-//! What the Run screen shows, as signals.
+//! Signals of the Run screen.
 
 use crate::base::screen::Screen;
 use crate::screens::run::model::drift::Table;

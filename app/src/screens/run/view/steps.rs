@@ -1,4 +1,4 @@
-//! Which step of the trace is looked at: a strip of them all, a slider, a number.
+//! The chosen step of the trace: a strip of them all, a slider, a number.
 
 use super::shown::Run;
 use crate::base::texts::{t, tr};
