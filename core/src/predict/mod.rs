@@ -5,6 +5,7 @@ mod drift;
 mod explain;
 mod fit;
 pub mod search;
+mod split;
 mod stage;
 mod sums;
 mod throughput;
@@ -16,6 +17,7 @@ pub use explain::{
 };
 
 pub use fit::{FitError, fit, fits};
+pub use split::{BestSplit, SplitError, USUAL, best_split};
 pub use stage::PlannedStage;
 pub use sums::{Offer, adaptive, offers, with_communication};
 pub use throughput::Throughput;
