@@ -1,7 +1,8 @@
-//! Steps with the balanced and the best split, side by side: presets, profiles, ONNX files.
-//! `cargo bench -p pipewright-core --bench splits [FILE.onnx ..]`.
+//! Steps with the balanced and with the best split, side by side: presets, profiles, ONNX files.
+//! `cargo bench -p pipewright-core --bench splits [FILE.onnx ..]`; with `--gains` the table of
+//! docs/planning.md.
 
-use pipewright_core::cost::{Cluster, import};
+use pipewright_core::cost::{Cluster, Profile, import};
 use pipewright_core::graph::Graph;
 use pipewright_core::onnx;
 use pipewright_core::plan::{Draft, Model, ScheduleText};
@@ -11,9 +12,30 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 const PRESETS: [&str; 24] = [
-    "fc32:512", "digits-cnn", "caffenet-mini", "googlenet-mini", "alexnet", "vgg16", "vgg19", "googlenet",
-    "resnet18", "resnet18:64", "resnet50", "resnet101", "resnet152", "unet", "amoebanet-d", "bert-base",
-    "bert-large", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3-175b", "llama-7b", "llama-13b",
+    "fc32:512",
+    "digits-cnn",
+    "caffenet-mini",
+    "googlenet-mini",
+    "alexnet",
+    "vgg16",
+    "vgg19",
+    "googlenet",
+    "resnet18",
+    "resnet18:64",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "unet",
+    "amoebanet-d",
+    "bert-base",
+    "bert-large",
+    "gpt2",
+    "gpt2-medium",
+    "gpt2-large",
+    "gpt2-xl",
+    "gpt3-175b",
+    "llama-7b",
+    "llama-13b",
 ];
 const CLUSTERS: [&str; 3] = ["dgx-a100", "dgx-1-p100", "laptop"];
 const STAGES: [u32; 4] = [2, 4, 8, 16];
@@ -22,37 +44,58 @@ const STAGES: [u32; 4] = [2, 4, 8, 16];
 struct Network {
     name: String,
     model: Model,
-    profile: Option<pipewright_core::cost::Profile>,
+    profile: Option<Profile>,
     samples: u64,
 }
 
-/// A row and column of the table.
+/// A network on a cluster in so many stages.
 struct Cell {
     best: BestSplit,
     ms: f64,
+    stages: u32,
     skips: bool,
 }
 
 fn main() {
-    let files = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
-    let files: Vec<PathBuf> = files.map(PathBuf::from).collect();
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let files = given.iter().filter(|argument| !argument.starts_with("--"));
     let mut networks = presets();
     networks.extend(profiles());
-    networks.extend(files.iter().map(|file| of_onnx(file)));
-    let mut cells = vec![];
-    for cluster in CLUSTERS {
-        println!("\n1F1B on {cluster}: balanced -> best ms (at most so much from the best), 2 to 16 stages\n");
-        for network in &networks {
-            let row: Vec<Option<Cell>> =
-                STAGES.iter().map(|stages| cell(network, cluster, *stages)).collect();
-            println!("{:28}{}", network.name, row.iter().map(words).collect::<String>());
-            cells.extend(row.into_iter().flatten());
+    networks.extend(files.map(|file| of_onnx(Path::new(file))));
+    let row = |network: &Network| -> Vec<Option<Cell>> {
+        let clusters = CLUSTERS.iter().flat_map(|cluster| STAGES.map(|stages| (cluster, stages)));
+        clusters.map(|(cluster, stages)| cell(network, cluster, stages)).collect()
+    };
+    let rows: Vec<Vec<Option<Cell>>> = networks.iter().map(row).collect();
+    if given.iter().any(|argument| argument == "--gains") {
+        println!("| network | {} |", CLUSTERS.map(|c| format!("{c} 2 | 4 | 8 | 16")).join(" | "));
+        println!("|{}", "---|".repeat(1 + CLUSTERS.len() * STAGES.len()));
+        for (network, row) in networks.iter().zip(&rows) {
+            let gains: Vec<String> = row.iter().map(short).collect();
+            println!("| {} | {} |", network.name, gains.join(" | "));
         }
+    } else {
+        both_sides(&networks, &rows);
     }
     println!();
-    summary("all", cells.iter());
-    summary("with skip connections", cells.iter().filter(|cell| cell.skips));
-    summary("without", cells.iter().filter(|cell| !cell.skips));
+    let cells = || rows.iter().flatten().flatten();
+    summary("all", cells());
+    summary("with skip connections", cells().filter(|cell| cell.skips));
+    summary("chains", cells().filter(|cell| !cell.skips));
+    for stages in STAGES {
+        summary(&format!("{stages} stages"), cells().filter(|cell| cell.stages == stages));
+    }
+}
+
+/// Both steps in ms, how far from the best the second is at most, and how long the search took.
+fn both_sides(networks: &[Network], rows: &[Vec<Option<Cell>>]) {
+    for (at, cluster) in CLUSTERS.iter().enumerate() {
+        println!("\n1F1B on {cluster}: balanced -> exact ms, % from the best at most, ms of search");
+        for (network, row) in networks.iter().zip(rows) {
+            let cells = &row[at * STAGES.len()..][..STAGES.len()];
+            println!("{:40}{}", network.name, cells.iter().map(words).collect::<String>());
+        }
+    }
 }
 
 fn presets() -> Vec<Network> {
@@ -97,14 +140,12 @@ fn of_onnx(path: &Path) -> Network {
     Network { name, model: Model::Graph(imported.graph), profile: None, samples: 4 }
 }
 
-/// Values with a reader behind the next layer.
+/// Whether a value of it has several readers.
 fn skips(graph: &Graph) -> bool {
-    let layer_of = |node: u32| graph.layers().partition_point(|l| l.first_node.0 <= node);
     let mut readers = vec![0; graph.nodes().len()];
-    for node in graph.nodes() {
+    for node in graph.nodes().iter().filter(|node| !node.op.is_source()) {
         node.inputs.iter().for_each(|input| readers[input.index()] += 1);
     }
-    let _ = layer_of;
     readers.iter().any(|count| *count > 1)
 }
 
@@ -119,33 +160,53 @@ fn cell(network: &Network, cluster: &str, stages: u32) -> Option<Cell> {
     let begin = Instant::now();
     let best = best_split(&draft, &order.expect("any numbers do"), USUAL).ok()?;
     let ms = begin.elapsed().as_secs_f64() * 1e3;
-    assert!(best.step <= best.balanced || !best.balanced_fits || best.fits, "never slower");
-    Some(Cell { best, ms, skips: skips(&graph) })
+    Some(Cell { best, ms, stages, skips: skips(&graph) })
 }
 
 fn gain(cell: &Cell) -> f64 {
     100.0 * (cell.best.balanced.secs() / cell.best.step.secs() - 1.0)
 }
 
+/// Whether the balanced split fits the devices no worse, so that the two compare.
+fn compares(cell: &Cell) -> bool {
+    cell.best.balanced_fits || !cell.best.fits
+}
+
+fn short(cell: &Option<Cell>) -> String {
+    match cell {
+        None => String::new(),
+        Some(cell) if !compares(cell) => "fits".into(),
+        Some(cell) => format!("{:.1}", gain(cell)),
+    }
+}
+
 fn words(cell: &Option<Cell>) -> String {
-    let Some(cell) = cell else { return format!("{:>34}", "-") };
+    let Some(cell) = cell else { return format!("{:>38}", "-") };
     let best = &cell.best;
     let off = 100.0 * (best.step.secs() / best.bound.secs() - 1.0);
-    let times = [best.balanced, best.step].map(|t| format!("{:.4}", 1e3 * t.secs()));
-    let over = if best.balanced_fits || !best.fits { "" } else { "*" };
-    format!("  {:>10}{over} -> {:>10} ({off:.1} %) {:.0}ms", times[0], times[1], cell.ms)
+    let times = [best.balanced, best.step].map(|t| format!("{:.3}", 1e3 * t.secs()));
+    let over = if compares(cell) { ' ' } else { '*' };
+    format!("{:>12}{over}-> {:>11} {off:>5.1} {:>5.0}", times[0], times[1], cell.ms)
 }
 
 fn summary<'a>(what: &str, cells: impl Iterator<Item = &'a Cell>) {
-    let cells: Vec<&Cell> = cells.filter(|cell| cell.best.balanced_fits || !cell.best.fits).collect();
-    let mut gains: Vec<f64> = cells.iter().map(|cell| gain(cell)).collect();
+    let cells: Vec<&Cell> = cells.collect();
+    let fitted = cells.iter().filter(|cell| !compares(cell)).count();
+    let mut gains: Vec<f64> = cells.iter().filter(|c| compares(c)).map(|cell| gain(cell)).collect();
     gains.sort_by(f64::total_cmp);
     let at = |share: f64| gains[((gains.len() - 1) as f64 * share) as usize];
     let slower = gains.iter().filter(|gain| **gain < 0.0).count();
-    let mut ms: Vec<f64> = cells.iter().map(|cell| cell.ms).collect();
-    ms.sort_by(f64::total_cmp);
+    let mut off: Vec<f64> =
+        cells.iter().map(|c| 100.0 * (c.best.step.secs() / c.best.bound.secs() - 1.0)).collect();
+    off.sort_by(f64::total_cmp);
+    let slowest = cells.iter().map(|cell| cell.ms).fold(0.0, f64::max);
     println!(
-        "{what}: {} rows, gain median {:.1} %, 90th percentile {:.1} %, largest {:.1} %; {slower} slower; slowest search {:.0} ms",
-        gains.len(), at(0.5), at(0.9), at(1.0), ms[ms.len() - 1]
+        "{what}: {} compared, {slower} slower, gain median {:.1} %, 90th percentile {:.1} %, largest \
+         {:.1} %; {fitted} fit only now; median {:.0} % from the best at most; slowest search {slowest:.0} ms",
+        gains.len(),
+        at(0.5),
+        at(0.9),
+        at(1.0),
+        off[off.len() / 2]
     );
 }

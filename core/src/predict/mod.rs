@@ -1,5 +1,6 @@
 //! All arrows of the house in one call: costs, lowering, simulation.
 
+mod automatic;
 mod calibrate;
 mod drift;
 mod explain;
@@ -7,9 +8,11 @@ mod fit;
 pub mod search;
 mod split;
 mod stage;
+mod steady;
 mod sums;
 mod throughput;
 
+pub use automatic::{AUTOMATIC, AutomaticPlan, automatic_plan};
 pub use calibrate::{Busy, ForeignTrace, TraceFit};
 pub use drift::{Drift, DriftError, Part, PartTimes, Rest};
 pub use explain::{
@@ -19,6 +22,7 @@ pub use explain::{
 pub use fit::{FitError, fit, fits};
 pub use split::{BestSplit, SplitError, USUAL, best_split};
 pub use stage::PlannedStage;
+pub use steady::{Steady, steady};
 pub use sums::{Offer, adaptive, offers, with_communication};
 pub use throughput::Throughput;
 

@@ -39,24 +39,24 @@ const NEAR: usize = 4;
 /// Starts that are refined by trials.
 const STARTS: usize = 2;
 
-/// Actions of all sketches of a start: about 10 ms.
-const SKETCHED: u64 = 200_000;
+/// Actions of all sketches of a start: about 5 ms.
+const SKETCHED: u64 = 100_000;
 
 /// Sketches of a start at most: they count, however short, as each sums its stages.
-const SKETCHES: u64 = 1500;
+const SKETCHES: u64 = 1000;
 
 /// Downsets that the exact split looks at, a quarter of it with transfers.
-const DOWNSETS: usize = 8_000;
+const DOWNSETS: usize = 3_000;
 
-/// Nodes and actions of all trials: about 50 ms.
-pub const USUAL: u64 = 100_000;
+/// Nodes and actions of all trials: about 30 ms.
+pub const USUAL: u64 = 60_000;
 
 /// A split and what it was chosen for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BestSplit {
     /// First nodes of the stages after the first.
     pub cuts: Vec<u32>,
-    /// Its simulated step, without recomputation.
+    /// Its simulated step, without recomputation; where the schedule does not flush, of a full pipeline.
     pub step: Nanos,
     /// That of the balanced split of layers.
     pub balanced: Nanos,
@@ -152,7 +152,7 @@ impl Searched<'_> {
             let lanes: Vec<u32> = route.iter().map(|lane| lane.0).collect();
             starts.extend(chunks(work, &lanes));
         }
-        let placed = exact(work, &pipeline(trials)).ok();
+        let placed = exact(work, &pipeline(trials, self.sketch)).ok();
         starts.extend(placed.and_then(|placement| placement.cuts()));
         starts.retain(|cuts: &Vec<u32>| cuts.len() as u32 + 1 == stages && is_split(cuts, work));
         starts
@@ -192,7 +192,7 @@ impl Searched<'_> {
                 self.trials.value(cuts, keep.fits)
             });
             let Ok(trial) = self.trials.run(&found.cuts) else { continue };
-            let limit = keep.step.0 - if worth == 0 { 0 } else { keep.step.0 / worth };
+            let limit = keep.step.0 - keep.step.0.checked_div(worth).unwrap_or(0);
             let shorter = trial.step < best.step && trial.step.0 <= limit;
             let better = match (best.fits, trial.fits) {
                 (true, false) => false,
@@ -236,14 +236,17 @@ fn is_split(cuts: &[u32], work: &Workload) -> bool {
 }
 
 /// Devices in a row, as the exact split sees the draft's.
-fn pipeline(trials: &Trials) -> Pipeline {
+fn pipeline(trials: &Trials, sketch: &Sketch) -> Pipeline {
     let plan = &trials.plan;
     let cluster = &plan.cluster;
     let lanes = trials.schedule.lanes.len() as u64;
     let stages = u64::from(trials.schedule.stages());
-    // Stages of one lane share its device.
+    // Stages of one lane share its device. What fits everywhere needs no limit, and where the
+    // parameters alone are too many nothing is found below it.
     let memory = Bytes(cluster.device.memory.0 / (stages / lanes.max(1)).max(1));
-    let worker = Worker { memory: Some(memory), ..Worker::default() };
+    let held: Bytes = sketch.work.items.iter().map(|item| item.state).sum();
+    let limited = sketch.tight && held.0 / stages < memory.0;
+    let worker = Worker { memory: limited.then_some(memory), ..Worker::default() };
     Pipeline {
         workers: vec![worker; stages as usize],
         link: Some(cluster.local),

@@ -92,3 +92,68 @@ fn what_does_not_fit_an_order_is_said() {
     let cuts = ["plan", "--model", "digits-cnn", "--schedule", "two.csv", "--cuts", "conv2,pool2"];
     runner_in(&dir, &cuts).refused(2, "it has 2 stages, --cuts asks for 3");
 }
+
+/// An order that is made for the plan: planned, exported, read again, run.
+#[test]
+fn an_order_is_made_for_the_plan() {
+    let dir = scratch("orders-automatic");
+    let plan = ["plan", "--model", "digits-cnn", "--mini-batch", "24", "--steps", "2", "-q"];
+    let sizes = ["--stages", "3", "--micro-batches", "6", "--schedule", "automatic"];
+    let best = runner_in(&dir, &[&plan[..7], &sizes, &["-o", "plan.json"]].concat());
+    let told = best.done().stderr.clone();
+    assert!(told.contains("order: ") && told.contains("no order takes less than "), "{told}");
+    let read = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap();
+    let csv = ["export", "plan.json", "--format", "pytorch-csv", "-o", "order.csv"];
+    runner_in(&dir, &csv).done();
+    let cuts = ["--split", "exact", "--stages", "3"];
+    let again = ["--schedule", "order.csv", "-o", "again.json"];
+    runner_in(&dir, &[&plan[..], &cuts, &again].concat()).done();
+    let lanes = |file: &str| {
+        serde_json::from_str::<serde_json::Value>(&read(file)).unwrap()["schedule"]["lanes"].clone()
+    };
+    assert_eq!(lanes("plan.json"), lanes("again.json"));
+    runner_in(&dir, &["plan.json"]).done();
+    // No schedule by name is faster.
+    let step = |file: &str| {
+        serde_json::from_str::<serde_json::Value>(&read(file)).unwrap()["prediction"]["step_ns"]
+            .as_u64()
+            .unwrap()
+    };
+    for kind in ["1f1b", "gpipe", "zb-h1", "zb-h2"] {
+        let named = ["--stages", "3", "--micro-batches", "6", "--schedule", kind];
+        runner_in(&dir, &[&plan[..], &named, &["-o", "named.json"]].concat()).done();
+        assert!(step("plan.json") <= step("named.json"), "{kind}");
+    }
+    // With the rest left open.
+    let open = ["--ranks", "4", "--schedule", "automatic", "-o", "open.json"];
+    runner_in(&dir, &[&plan[..], &open].concat()).done();
+    let named = runner_in(&dir, &[&plan[..], &["--schedule", "no-such"]].concat());
+    named.refused(2, "automatic, which is made for the plan");
+}
+
+/// Every row of a search is a plan.
+#[test]
+fn every_row_of_a_search_can_be_written_and_run() {
+    let dir = scratch("rows");
+    let plan = ["plan", "--model", "digits-cnn", "--mini-batch", "24", "--steps", "2"];
+    let told = runner_in(&dir, &[&plan[..], &["-o", "plan.json"]].concat()).done().stderr.clone();
+    let lines = told.lines().skip_while(|line| !line.starts_with("row"));
+    let number = |line: &str| line.get(..3)?.trim().parse::<u32>().ok();
+    let rows: Vec<(u32, &str)> = lines.skip(1).map_while(|l| Some((number(l)?, l))).collect();
+    assert!(rows.len() > 1, "{told}");
+    for (row, line) in rows {
+        let row = row.to_string();
+        let wrote = runner_in(&dir, &[&plan[..], &["--row", &row, "-o", "row.json"]].concat());
+        wrote.done();
+        let figures = runner_in(&dir, &["show", "row.json", "--json"]);
+        let figures: serde_json::Value = serde_json::from_str(&figures.done().stdout).unwrap();
+        let schedule = figures["schedule"].as_str().unwrap();
+        assert!(line.contains(schedule), "{line}: {schedule}");
+        runner_in(&dir, &["row.json"]).done();
+    }
+    runner_in(&dir, &[&plan[..], &["--row", "999", "-o", "row.json"]].concat())
+        .refused(2, "--row 999: the table has");
+    let given = ["--stages", "2", "--schedule", "1f1b", "--micro-batches", "2", "--row", "2"];
+    runner_in(&dir, &[&plan[..], &given, &["-o", "row.json"]].concat())
+        .refused(2, "nothing is searched here");
+}

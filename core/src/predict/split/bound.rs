@@ -1,21 +1,23 @@
 //! A step that no split of the nodes beats, in their order, with the schedule and micro-batches given.
 //!
 //! W is the time of a micro-batch on one device, m the micro-batches, p the lanes.
-//! - Lanes compute m W together, so one of them at least m W / p; the lane of a node that is not divided
-//!   takes its time for each of its micro-batches.
+//! - Devices compute m W together (with replicas each of them so much), so one of them at least its
+//!   share; the lane of a node, which no cut divides, takes its time for each of its micro-batches.
 //! - With one stage a lane, stage s begins when what it needs has passed the nodes before it, and after
 //!   its last backward pass the gradient goes back through them. With P(x) the time of the nodes before x
 //!   and E(x) that of the longest way to x and back, a step of C holds stages that end at
 //!   `P(b) <= P(a) + (C - E(a)) / m` at most; the least C with which p of them reach the end is the bound.
 //!   On a chain without granularity this is `W / (1 - (1 - 1/m)^p)`.
 //!
-//! A way counts to x only if all that is read behind x comes through the one node before it: there every
-//! stage behind waits for it. Messages and updates are not counted. O(log C x stages x nodes).
+//! Of the values that are read behind x, a stage behind waits for one at least: E(x) is the way to the
+//! one with the shortest. Messages and updates are not counted. O(log C x stages x nodes).
 
 use super::sketch::Sketch;
 use super::trial::Trials;
 use crate::cost::Workload;
+use crate::ids::LaneId;
 use crate::units::Nanos;
+use std::collections::BTreeMap;
 
 pub(super) fn bound(sketch: &Sketch, trials: &Trials) -> Nanos {
     let schedule = &trials.schedule;
@@ -25,12 +27,25 @@ pub(super) fn bound(sketch: &Sketch, trials: &Trials) -> Nanos {
     let times: Vec<u64> = sketch.chain.times().iter().map(|time| time.0).collect();
     let all: u64 = times.iter().sum();
     let largest = times.iter().max().copied().unwrap_or(0);
-    let even = (all * m / lanes.max(1)).max(largest * m / routes.max(1));
-    if routes != 1 || stages != lanes {
+    let replicas = u64::from(trials.plan.data_parallel.replicas);
+    let even = (all * m * replicas / devices(trials).max(1)).max(largest * m / routes.max(1));
+    // A full pipeline has no beginning and no end.
+    if routes != 1 || stages != lanes || trials.is_steady() {
         return Nanos(even);
     }
     let ways = ways(&sketch.work, schedule.splits_backward());
     Nanos(even.max(straight(&times, &ways, m, stages)))
+}
+
+/// Devices that can be busy at once: ranks of a node that has fewer take turns on them.
+fn devices(trials: &Trials) -> u64 {
+    let cluster = &trials.plan.cluster;
+    let ranks = trials.schedule.lanes.len() as u32 * trials.plan.data_parallel.replicas;
+    let mut ranks_on = BTreeMap::<u32, u32>::new();
+    for rank in 0..ranks {
+        *ranks_on.entry(cluster.node_of(LaneId(rank))).or_default() += 1;
+    }
+    ranks_on.values().map(|ranks| u64::from((*ranks).min(cluster.devices_per_node))).sum()
 }
 
 /// By place x from 0 to the number of nodes: E(x), which grows with x.
@@ -49,9 +64,8 @@ fn ways(work: &Workload, split: bool) -> Vec<u64> {
     for x in 1..n {
         open.push(x - 1);
         open.retain(|node| last[*node] >= x);
-        let only = open.as_slice() == [x - 1];
-        let here = if only { longest[x - 1] + own(work, x - 1, split) } else { 0 };
-        ways[x] = ways[x - 1].max(here);
+        let way = |node: &usize| longest[*node] + own(work, *node, split);
+        ways[x] = ways[x - 1].max(open.iter().map(way).min().unwrap_or(0));
     }
     ways[n] = ways[n - 1];
     ways

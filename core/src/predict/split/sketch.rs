@@ -19,8 +19,10 @@ pub(super) struct Sketch<'a> {
     rank_of: Vec<crate::ids::LaneId>,
     /// Optimizer state in copies of the parameters.
     copies: u64,
+    /// Whether the step is that of a full pipeline.
+    steady: bool,
     /// Whether devices are too small for some splits.
-    tight: bool,
+    pub tight: bool,
 }
 
 /// Values of splits that do not fit are above those of all that do.
@@ -28,7 +30,8 @@ const FULL: u64 = 1 << 62;
 
 impl<'a> Sketch<'a> {
     pub fn new(trials: &'a Trials, tight: bool) -> Self {
-        let work = Workload::of(&trials.graph, &trials.costs);
+        let precision = trials.plan.training.precision;
+        let work = Workload::of_training(&trials.graph, &trials.costs, precision);
         let nodes: Vec<u32> = (0..work.items.len() as u32).collect();
         let chain = Chain::new(&work, &nodes, 1).expect("undivided items are what they are");
         let plan = &trials.plan;
@@ -41,6 +44,7 @@ impl<'a> Sketch<'a> {
             cluster: &plan.cluster,
             rank_of: lanes.map(rank).collect(),
             copies: plan.optimizer.state_tensors() as u64,
+            steady: trials.is_steady(),
             tight,
         }
     }
@@ -76,7 +80,11 @@ impl<'a> Sketch<'a> {
             Ok(found) if self.tight && found.peak() > self.cluster.device.memory => {
                 Nanos(FULL.saturating_add(found.peak().0))
             }
-            Ok(found) => found.makespan,
+            // Where nothing flushes, the time between two micro-batches.
+            Ok(found) => match found.steady.filter(|_| self.steady) {
+                Some(each) => each,
+                None => found.makespan,
+            },
             Err(_) => Nanos(u64::MAX),
         }
     }

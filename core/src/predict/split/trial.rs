@@ -1,11 +1,14 @@
-//! A split laid out and simulated: what [`crate::predict::predict`] says of its step and memory.
+//! A split laid out and simulated: what [`crate::predict::predict`] says of its step and memory. Where the
+//! schedule does not flush, the step is that of a full pipeline, [`crate::predict::steady`]'s.
 
 use super::SplitError;
 use crate::cost::Costs;
 use crate::graph::Graph;
-use crate::plan::{Draft, Inputs, Plan, ScheduleText, groups, lay_out, lower, training_graphs};
+use crate::plan::{
+    Draft, Inputs, Plan, Program, ScheduleText, groups, lay_out, lower, training_graphs,
+};
 use crate::predict::PredictError;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, ScheduleKind, Updates};
 use crate::simulate::{StageCost, simulate, simulate_chain};
 use crate::units::{Bytes, Nanos};
 
@@ -15,6 +18,8 @@ pub(super) struct Trials {
     pub graph: Graph,
     pub schedule: Schedule,
     pub costs: Costs,
+    /// Twice as many micro-batches, where the schedule does not flush.
+    twice: Option<Schedule>,
 }
 
 /// What a split is worth.
@@ -41,25 +46,42 @@ impl Trials {
         let (graph, schedule) = plan.check().map_err(PredictError::Plan)?;
         let costs = plan.costs(&graph, plan.samples());
         let costs = costs.with_backward(schedule.splits_backward());
-        Ok(Self { plan, graph, schedule, costs })
+        let kind = order.name.parse::<ScheduleKind>().ok();
+        let kind = kind.filter(|kind| kind.updates() != Updates::Synchronous);
+        let twice = kind.and_then(|kind| kind.generate(stages, 2 * plan.micro_batches).ok());
+        Ok(Self { plan, graph, schedule, costs, twice })
     }
 
     /// Simulates a split of ascending cuts inside of the graph.
     pub fn run(&self, cuts: &[u32]) -> Result<Trial, PredictError> {
-        let inputs = Inputs { cuts, ..self.plan.inputs(&self.graph, &self.schedule) };
+        let (step, programs) = self.window(cuts, &self.schedule)?;
+        let step = match &self.twice {
+            Some(twice) => self.window(cuts, twice)?.0.saturating_sub(step),
+            None => step,
+        };
+        let memory = self.plan.cluster.device.memory;
+        let peak = programs.iter().map(|program| program.arena).max().unwrap_or_default();
+        Ok(Trial { step, peak, fits: peak <= memory })
+    }
+
+    /// The time of one window of `schedule`, and what lies where.
+    fn window(
+        &self,
+        cuts: &[u32],
+        schedule: &Schedule,
+    ) -> Result<(Nanos, Vec<Program>), PredictError> {
+        let inputs = Inputs { cuts, ..self.plan.inputs(&self.graph, schedule) };
         let graphs = training_graphs(&inputs);
         let programs = lay_out(&inputs, &graphs);
-        let cluster = &self.plan.cluster;
         let stages: Vec<StageCost> =
             graphs.iter().map(|g| StageCost::new(g, &self.costs)).collect();
         let groups = groups(&inputs);
         let copies = self.plan.copies(&groups);
         let timeline = match simulate_chain(&inputs, &graphs, &programs, &stages, copies) {
             Some(timeline) => timeline,
-            None => simulate(&lower(&inputs, &graphs), &stages, cluster, copies)?,
+            None => simulate(&lower(&inputs, &graphs), &stages, &self.plan.cluster, copies)?,
         };
-        let peak = programs.iter().map(|program| program.arena).max().unwrap_or_default();
-        Ok(Trial { step: timeline.step, peak, fits: peak <= cluster.device.memory })
+        Ok((timeline.step, programs))
     }
 
     /// What a search makes less: the step, or where memory counts the bytes that are too many.
@@ -70,6 +92,11 @@ impl Trials {
             true => trial.step,
             false => Nanos(FULL.saturating_add(trial.peak.saturating_sub(memory).0)),
         }
+    }
+
+    /// Whether the step is that of a full pipeline.
+    pub fn is_steady(&self) -> bool {
+        self.twice.is_some()
     }
 
     /// Actions of a step.
