@@ -6,7 +6,7 @@ use pipewright_core::cost::{Cluster, Profile, import};
 use pipewright_core::graph::Graph;
 use pipewright_core::onnx;
 use pipewright_core::plan::{Draft, Model, ScheduleText};
-use pipewright_core::predict::{BestSplit, USUAL, best_split};
+use pipewright_core::predict::{BestSplit, Borders, USUAL, best_split};
 use pipewright_core::schedule::ScheduleKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -90,7 +90,9 @@ fn main() {
 /// Both steps in ms, how far from the best the second is at most, and how long the search took.
 fn both_sides(networks: &[Network], rows: &[Vec<Option<Cell>>]) {
     for (at, cluster) in CLUSTERS.iter().enumerate() {
-        println!("\n1F1B on {cluster}: balanced -> exact ms, % from the best at most, ms of search");
+        println!(
+            "\n1F1B on {cluster}: balanced -> exact ms, % from the best at most, ms of search"
+        );
         for (network, row) in networks.iter().zip(rows) {
             let cells = &row[at * STAGES.len()..][..STAGES.len()];
             println!("{:40}{}", network.name, cells.iter().map(words).collect::<String>());
@@ -158,7 +160,7 @@ fn cell(network: &Network, cluster: &str, stages: u32) -> Option<Cell> {
     draft.mini_batch = u64::from(draft.micro_batches) * network.samples;
     let order = ScheduleText::of(ScheduleKind::OneFOneB, stages, draft.micro_batches);
     let begin = Instant::now();
-    let best = best_split(&draft, &order.expect("any numbers do"), USUAL).ok()?;
+    let best = best_split(&draft, &order.expect("any numbers do"), Borders::Nodes, USUAL).ok()?;
     let ms = begin.elapsed().as_secs_f64() * 1e3;
     Some(Cell { best, ms, stages, skips: skips(&graph) })
 }

@@ -28,7 +28,7 @@ pub use infer::{EvalArgs, Half, InferArgs, PredictArgs};
 pub use measure::{CalibrateArgs, DevicesArgs, FormsArgs, ProfileArgs};
 pub use names::parse;
 pub use onnx::{LossKind, OnnxArgs};
-pub use order::Order;
+pub use order::{Order, StageReplicas};
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
 
@@ -338,6 +338,10 @@ pub struct PlanArgs {
     /// --split, or all of stages, schedule and micro-batches: as many as make the --ranks, or 1.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
+    /// Copies of each stage, which take its micro-batches in turn (PipeDream), in 1F1B: 2,1,1; or best: as
+    /// many as make the slowest stage fastest on the --ranks.
+    #[arg(long, value_name = "N,N,..|best", conflicts_with_all = ["schedule", "stages", "replicas"])]
+    pub stage_replicas: Option<StageReplicas>,
     /// How replicas keep the same parameters: PyTorch's DistributedDataParallel or, for comparison,
     /// its DataParallel through the first replica.
     #[arg(long, value_enum, default_value = "ddp")]

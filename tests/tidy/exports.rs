@@ -39,7 +39,6 @@ const UNUSED_EXPORTS: &[&str] = &[
     "cost::transformer",
     "partition::blocks",
     "partition::hybrid",
-    "partition::replicated",
 ];
 
 #[test]

@@ -20,7 +20,7 @@ pub use explain::{
 };
 
 pub use fit::{FitError, fit, fits};
-pub use split::{BestSplit, SplitError, USUAL, best_split};
+pub use split::{BestSplit, Borders, SplitError, USUAL, best_split, reordered};
 pub use stage::PlannedStage;
 pub use steady::{Steady, steady};
 pub use sums::{Offer, adaptive, offers, with_communication};

@@ -8,15 +8,18 @@
 //! 3. *trials* decide: stages are laid out and simulated as [`super::predict`] does, the best starts
 //!    refined once more around their cuts.
 //!
-//! Borders between layers are kept unless cutting inside of layers makes the step shorter by more than
-//! [`WORTH`]. The balanced split is one of the trials, so nothing slower is returned. Budgets count
+//! Borders between layers are kept unless cutting inside of layers is allowed and makes the step shorter by
+//! more than one part in [`WORTH`]. The balanced split is one of the trials, so nothing slower is returned. Budgets count
 //! work, not seconds: the same draft gives the same cuts.
 //!
-//! Cuts divide the nodes in the order that they have.
+//! Cuts divide the nodes in the order that they have; [`reordered`] finds another for branches.
 
 mod bound;
+mod order;
 mod sketch;
 mod trial;
+
+pub use order::reordered;
 
 use super::PredictError;
 use crate::cost::Workload;
@@ -25,13 +28,15 @@ use crate::partition::{
     Footprint, PartitionError, Pipeline, Worker, balanced, chunks, exact, refine, split,
 };
 use crate::plan::{Draft, ScheduleText};
+use crate::schedule::Schedule;
 use crate::units::{Bytes, Nanos};
 use sketch::Sketch;
+use std::collections::BTreeSet;
 use thiserror::Error;
 use trial::Trials;
 
 /// A split inside of layers has to shorten the step by more than one part in so many.
-const WORTH: u64 = 1000;
+const WORTH: u64 = 200;
 
 /// Places beside a cut that trials look at, on either side.
 const NEAR: usize = 4;
@@ -50,6 +55,15 @@ const DOWNSETS: usize = 3_000;
 
 /// Nodes and actions of all trials: about 30 ms.
 pub const USUAL: u64 = 60_000;
+
+/// Where cuts may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Borders {
+    /// Between layers only.
+    Layers,
+    /// Between any two nodes, where that is worth it.
+    Nodes,
+}
 
 /// A split and what it was chosen for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +105,7 @@ pub enum SplitError {
 pub fn best_split(
     draft: &Draft,
     order: &ScheduleText,
+    borders: Borders,
     work: u64,
 ) -> Result<BestSplit, SplitError> {
     let trials = Trials::new(draft, order)?;
@@ -110,7 +125,7 @@ pub fn best_split(
     };
     if stages > 1 {
         let searched = Searched { trials: &trials, sketch: &sketch, even: &even };
-        searched.improve(&mut best, work);
+        searched.improve(&mut best, borders, work);
     }
     Ok(best)
 }
@@ -125,12 +140,15 @@ struct Searched<'a> {
 
 impl Searched<'_> {
     /// Layers first, then nodes.
-    fn improve(&self, best: &mut BestSplit, work: u64) {
+    fn improve(&self, best: &mut BestSplit, borders: Borders, work: u64) {
         let graph = &self.trials.graph;
         let layers: Vec<u32> = graph.layers()[1..].iter().map(|l| l.first_node.0).collect();
-        let nodes: Vec<u32> = places(graph);
         let of_layers = self.refined(&[self.even.to_vec()], &layers);
         self.tried(best, &of_layers, &layers, work / 3, 0);
+        if borders == Borders::Layers {
+            return;
+        }
+        let nodes = places(graph);
         let mut starts = vec![best.cuts.clone()];
         starts.extend(self.starts());
         let of_nodes = self.refined(&starts, &nodes);
@@ -152,6 +170,7 @@ impl Searched<'_> {
             let lanes: Vec<u32> = route.iter().map(|lane| lane.0).collect();
             starts.extend(chunks(work, &lanes));
         }
+        starts.push(in_proportion(&times, &lanes_of(&trials.schedule)));
         let placed = exact(work, &pipeline(trials, self.sketch)).ok();
         starts.extend(placed.and_then(|placement| placement.cuts()));
         starts.retain(|cuts: &Vec<u32>| cuts.len() as u32 + 1 == stages && is_split(cuts, work));
@@ -204,6 +223,33 @@ impl Searched<'_> {
             }
         }
     }
+}
+
+/// How many lanes each stage is on.
+fn lanes_of(schedule: &Schedule) -> Vec<u64> {
+    let lanes = |stage: usize| {
+        BTreeSet::from_iter(schedule.routes.iter().map(|route| route[stage])).len() as u64
+    };
+    (0..schedule.stages() as usize).map(lanes).collect()
+}
+
+/// First nodes of stages that have their share of the time, by weight.
+fn in_proportion(times: &[Nanos], weights: &[u64]) -> Vec<u32> {
+    let (all, total) = (weights.iter().sum::<u64>(), times.iter().copied().sum::<Nanos>());
+    let (mut until, mut share) = (Nanos::ZERO, 0);
+    let mut ends = times.iter().map(|time| {
+        until += *time;
+        until
+    });
+    let mut cuts = vec![];
+    let mut node = 0;
+    for weight in &weights[..weights.len() - 1] {
+        share += weight;
+        let bound = u128::from(total.0) * u128::from(share) / u128::from(all.max(1));
+        node += 1 + ends.by_ref().take_while(|end| u128::from(end.0) < bound).count() as u32;
+        cuts.push(node);
+    }
+    cuts
 }
 
 /// Where a stage may begin: at nodes that compute, and not at those that only say again what the node

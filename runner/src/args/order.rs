@@ -35,6 +35,29 @@ impl FromStr for Order {
     }
 }
 
+/// What `--stage-replicas` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StageReplicas {
+    /// As many as are fastest of the ranks.
+    Best,
+    /// Of each stage.
+    Given(Vec<u32>),
+}
+
+impl FromStr for StageReplicas {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "best" {
+            return Ok(Self::Best);
+        }
+        let counts: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
+        let counts = counts.ok().filter(|counts| !counts.contains(&0));
+        let wanted = || "it is `best` or a number above 0 for each stage, such as 2,1,1";
+        counts.map(Self::Given).ok_or_else(|| wanted().into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +70,10 @@ mod tests {
         for file in ["order.csv", "a/1f1b.CSV"] {
             assert_eq!(order(file).ok(), Some(Order::File(file.into())));
         }
+        let replicas = |text: &str| text.parse::<StageReplicas>();
+        assert_eq!(replicas("best"), Ok(StageReplicas::Best));
+        assert_eq!(replicas("2,1"), Ok(StageReplicas::Given(vec![2, 1])));
+        assert!(["", "2,0", "2;1"].iter().all(|bad| replicas(bad).is_err()));
         let error = order("order.txt").unwrap_err().to_string();
         assert!(error.contains("1f1b, ") && error.contains("v-min; automatic, which"), "{error}");
     }

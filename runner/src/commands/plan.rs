@@ -19,8 +19,8 @@ use pipewright_core::graph::Graph;
 use pipewright_core::onnx::module_of_node;
 use pipewright_core::partition;
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, ScheduleText};
-use pipewright_core::predict::{Prediction, Steady, steady};
 use pipewright_core::predict::search::Encoding;
+use pipewright_core::predict::{Prediction, Steady, steady};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::{Bytes, Nanos};
 use serde::Serialize;
@@ -43,8 +43,8 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let model = args.training.model(classes::follow(args, model)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     priced(&args.model, &graph, &args.onnx)?;
+    let own = order::own(args, &graph, &cluster)?;
     let mut draft = Draft::new(model, cluster, vec![]);
-    let own = order::own(args)?;
     let micro_batches = own.as_ref().map(|own| own.micro_batches).or(args.micro_batches);
     draft.micro_batches = micro_batches.unwrap_or(1);
     draft.mini_batch = args.mini_batch;
@@ -65,17 +65,17 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
-    let (mut plan, mut prediction, said, searched) =
-        match given(args, own, &graph, &draft.cluster)? {
-            Some(chosen) => {
-                let (plan, prediction, said) = cuts::as_given(args, &draft, &chosen)?;
-                (plan, prediction, said, None)
-            }
-            None => {
-                let (best, searched) = search::search(args, &graph, &draft)?;
-                (best.plan, best.prediction, cuts::Said::default(), Some(searched))
-            }
-        };
+    let (mut plan, mut prediction, said, searched) = match given(args, own, &graph, &draft.cluster)?
+    {
+        Some(chosen) => {
+            let (plan, prediction, said) = cuts::as_given(args, &draft, &chosen)?;
+            (plan, prediction, said, None)
+        }
+        None => {
+            let (best, searched) = search::search(args, &graph, &draft)?;
+            (best.plan, best.prediction, cuts::Said::default(), Some(searched))
+        }
+    };
     if searched.is_none() && args.row != 1 {
         let why = "nothing is searched here; leave schedule or micro-batches open, or --row out";
         return Err(Failure::usage(format!("--row {}: {why}", args.row)));

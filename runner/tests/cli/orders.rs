@@ -157,3 +157,36 @@ fn every_row_of_a_search_can_be_written_and_run() {
     runner_in(&dir, &[&plan[..], &given, &["-o", "row.json"]].concat())
         .refused(2, "nothing is searched here");
 }
+
+/// Stages with replicas: planned, run, as good as without; what cannot be is said.
+#[test]
+fn stages_have_replicas_of_their_own() {
+    let dir = scratch("orders-replicas");
+    let plan = ["plan", "--model", "digits-cnn", "--mini-batch", "24", "--steps", "3"];
+    let with = |more: &[&str]| runner_in(&dir, &[&plan[..], more, &["-o", "plan.json"]].concat());
+    let losses = |out: &str| {
+        runner_in(&dir, &["plan.json", "--out", out]).done();
+        let text = std::fs::read_to_string(dir.join(out).join("metrics.jsonl")).unwrap();
+        let loss = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["loss"].as_f64()
+        };
+        text.lines().filter_map(loss).collect::<Vec<f64>>()
+    };
+    let told = with(&["--stage-replicas", "2,1", "--micro-batches", "6"]).done().stderr.clone();
+    assert!(
+        told.contains("on 3 ranks, 1f1b with 2-1 replicas") && told.contains("split: exact"),
+        "{told}"
+    );
+    let two = losses("two");
+    with(&["--stages", "2", "--schedule", "1f1b", "--micro-batches", "6"]).done();
+    let one = losses("one");
+    assert!(!one.is_empty() && one.len() == two.len());
+    // Sums of gradients in another order.
+    assert!(one.iter().zip(&two).all(|(a, b)| (a - b).abs() < 1e-4 * a.abs()), "{one:?} {two:?}");
+    with(&["--stage-replicas", "best", "--ranks", "4", "--micro-batches", "12"]).done();
+    with(&["--stage-replicas", "best"]).refused(2, "say among how many --ranks");
+    with(&["--stage-replicas", "2,0"]).refused(2, "a number above 0 for each stage");
+    with(&["--stage-replicas", "9,1", "--micro-batches", "6"]).refused(2, "stage 0 cannot have 9");
+    with(&["--stage-replicas", "2,1", "--schedule", "gpipe"]).refused(2, "cannot be used with");
+}

@@ -44,14 +44,11 @@ impl Case {
         draft
     }
 
-    /// In an order that is made for its stages. Hops that take their time leave room for one that no
-    /// schedule by name has.
+    /// In an order that is made for its stages, or in one by name that none beats.
     fn automatic(&self, stages: u32, lanes: u32) -> Plan {
         let mut draft = self.drafted(stages);
         draft.cluster.local.latency_ns = Nanos(200_000);
-        let plan = automatic_plan(&draft, lanes).unwrap().plan;
-        assert_eq!(plan.schedule.name, AUTOMATIC, "{}, {stages} stages", self.name);
-        plan
+        automatic_plan(&draft, lanes).unwrap().plan
     }
 }
 
@@ -94,6 +91,8 @@ fn check(case: &Case) {
     for stages in [4, 8] {
         let what = format!("{}, automatic with {stages} stages", case.name);
         let plan = case.automatic(stages, 4);
+        let own = plan.schedule.name == AUTOMATIC;
+        assert!(own || case.name == "images", "{what}: {}", plan.schedule.name);
         let found = Trained::over_threads(&dir, &plan);
         found.is(&what, &expected);
         if let Some(by_mpi) = Trained::over_mpi(&dir, &plan) {

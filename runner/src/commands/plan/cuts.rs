@@ -4,19 +4,26 @@
 use super::{Chosen, recompute};
 use crate::args::{PlanArgs, Recompute};
 use crate::failure::Failure;
-use pipewright_core::plan::{Draft, Plan, ScheduleText};
+use pipewright_core::plan::{Draft, Model, Plan, ScheduleText};
 use pipewright_core::predict::{
-    AutomaticPlan, BestSplit, Prediction, SplitError, USUAL, automatic_plan, best_split,
+    AutomaticPlan, BestSplit, Borders, Prediction, SplitError, USUAL, automatic_plan, best_split,
+    reordered,
 };
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Nanos;
 use serde::Serialize;
+
+/// Another order of layers has to shorten the step by more than one part in so many.
+const ORDER_WORTH: u64 = 200;
 
 /// What is said of the cuts, and of an order that was made for them.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Said {
     /// `exact`, `balanced` or `uniform`; none where the cuts are given.
     split: Option<&'static str>,
+    /// Whether layers were put in another order for it.
+    #[serde(rename = "split_reorders")]
+    reordered: bool,
     /// The step of the balanced split, where another was looked for.
     balanced_step_ns: Option<Nanos>,
     /// No split of these stages in this order takes less.
@@ -71,14 +78,20 @@ fn finished(
 /// The best split, or the balanced one where recomputation makes that faster.
 fn exact(args: &PlanArgs, draft: &Draft, chosen: &Chosen) -> Result<Made, Failure> {
     let order = order(chosen)?;
-    let best = best_split(draft, &order, USUAL).map_err(usage)?;
-    let mut found = finished(args, with_cuts(draft, &best.cuts), order.clone());
+    let mut best = best_split(draft, &order, Borders::Nodes, USUAL).map_err(usage)?;
+    let mut cut = with_cuts(draft, &best.cuts);
+    if let Some((other, model)) = in_other_order(draft, &order, &best)? {
+        (best, cut) = (other, Draft { model, ..cut });
+        cut.cuts.clone_from(&best.cuts);
+    }
+    let moved = cut.model != draft.model;
+    let mut found = finished(args, cut, order.clone());
     let recomputes = match args.recompute() {
         Recompute::None => false,
         Recompute::Auto => !best.fits,
         Recompute::Full => true,
     };
-    if recomputes && best.cuts != chosen.cuts {
+    if recomputes && (moved || best.cuts != chosen.cuts) {
         let even = finished(args, draft.clone(), order);
         let better = match (&even, &found) {
             (Ok((_, even)), Ok((_, found))) => even.timeline.step < found.timeline.step,
@@ -94,6 +107,7 @@ fn exact(args: &PlanArgs, draft: &Draft, chosen: &Chosen) -> Result<Made, Failur
     let BestSplit { bound, .. } = best;
     let said = Said {
         split: chosen.split,
+        reordered: plan.model != draft.model,
         balanced_step_ns: balanced,
         split_bound_ns: Some(bound),
         ..Said::default()
@@ -101,23 +115,34 @@ fn exact(args: &PlanArgs, draft: &Draft, chosen: &Chosen) -> Result<Made, Failur
     Ok((plan, prediction, said))
 }
 
+/// The best split of the network with its layers in another order, if there is one that is worth it.
+fn in_other_order(
+    draft: &Draft,
+    order: &ScheduleText,
+    best: &BestSplit,
+) -> Result<Option<(BestSplit, Model)>, Failure> {
+    let Some(graph) = reordered(draft, order).map_err(usage)? else { return Ok(None) };
+    let model = Model::Graph(graph);
+    let other = Draft { model: model.clone(), ..draft.clone() };
+    let Ok(mut other) = best_split(&other, order, Borders::Nodes, USUAL) else { return Ok(None) };
+    // As with cuts inside of layers, for less the network stays as it was.
+    let shorter = other.step.0 < best.step.0 - best.step.0 / ORDER_WORTH;
+    other.balanced = best.balanced;
+    Ok((shorter && (other.fits || !best.fits)).then_some((other, model)))
+}
+
 fn with_cuts(draft: &Draft, cuts: &[u32]) -> Draft {
     Draft { cuts: cuts.to_vec(), ..draft.clone() }
 }
 
 /// The best order of the stages, with the cuts that are best for it of those that are best for others.
-fn automatic(
-    args: &PlanArgs,
-    draft: &Draft,
-    chosen: &Chosen,
-    lanes: u32,
-) -> Result<Made, Failure> {
+fn automatic(args: &PlanArgs, draft: &Draft, chosen: &Chosen, lanes: u32) -> Result<Made, Failure> {
     let mut cuts = vec![chosen.cuts.clone()];
     if chosen.split == Some(super::EXACT) {
         for kind in [ScheduleKind::OneFOneB, ScheduleKind::ZbH1] {
             let order = ScheduleText::of(kind, lanes, chosen.micro_batches);
             let order = order.map_err(|e| Failure::usage(e.to_string()))?;
-            let best = best_split(draft, &order, USUAL / 2).map_err(usage)?;
+            let best = best_split(draft, &order, Borders::Nodes, USUAL / 2).map_err(usage)?;
             if !cuts.contains(&best.cuts) {
                 cuts.push(best.cuts);
             }
@@ -168,7 +193,8 @@ impl Said {
                 let off = more(step, bound);
                 format!("; no cuts take less than {bound}, so these are at most {off:.1} % from the best")
             });
-            note!("split: {split}{gain}{bound}");
+            let order = if self.reordered { ", with layers in another order" } else { "" };
+            note!("split: {split}{order}{gain}{bound}");
         }
         if let (Some(named), Some(other)) = (&self.named, self.named_step_ns) {
             let bound = self.order_bound_ns.map_or_else(String::new, |bound| {

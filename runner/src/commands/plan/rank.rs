@@ -6,7 +6,7 @@ use crate::commands::words::counted;
 use crate::failure::{Code, Failure};
 use pipewright_core::plan::{Draft, Plan};
 use pipewright_core::predict::{
-    FitError, Prediction, Steady, USUAL, automatic_plan, best_split, plans, steady,
+    Borders, FitError, Prediction, Steady, USUAL, automatic_plan, best_split, plans, steady,
 };
 use pipewright_core::schedule::{Placement, ScheduleKind, Updates};
 use pipewright_core::units::{Bytes, Nanos};
@@ -147,11 +147,12 @@ fn again(draft: &Draft, plan: &Plan) -> Option<Draft> {
     })
 }
 
-/// The plan with the best cuts for its schedule.
+/// The plan with the best cuts between layers for its schedule.
 fn better_cuts(draft: &Draft, ranked: &mut Ranked) -> Result<(), Failure> {
     let order = ranked.plan.schedule.clone();
     let Some(draft) = again(draft, &ranked.plan) else { return Ok(()) };
-    let best = best_split(&draft, &order, USUAL / 4).map_err(|e| Failure::usage(e.to_string()))?;
+    let best = best_split(&draft, &order, Borders::Layers, USUAL / 4);
+    let best = best.map_err(|e| Failure::usage(e.to_string()))?;
     if best.fits && best.step < ranked.step() {
         let (plan, prediction) = Draft { cuts: best.cuts, ..draft }.plan_in(order)?;
         ranked.better(plan, prediction)?;

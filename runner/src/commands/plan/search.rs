@@ -160,7 +160,18 @@ fn chosen(search: &Search<'_>, space: &Space<'_>, graph: &Graph, scored: Scored)
     let Choice { schedule, micro_batches, replicas, encoding, .. } = scored.choice;
     let encoding = encoding.map(|at| space.encodings[at]);
     let (order, split, automatic) = (None, None, None);
-    Chosen { cuts, split, automatic, schedule, order, micro_batches, replicas, encoding, words, on_front }
+    Chosen {
+        cuts,
+        split,
+        automatic,
+        schedule,
+        order,
+        micro_batches,
+        replicas,
+        encoding,
+        words,
+        on_front,
+    }
 }
 
 fn space<'a>(
