@@ -28,7 +28,7 @@ pub use infer::{EvalArgs, InferArgs, NamedSplit, PredictArgs};
 pub use measure::{CalibrateArgs, DevicesArgs, FormsArgs, ProfileArgs};
 pub use names::parse;
 pub use onnx::{LossKind, OnnxArgs};
-pub use order::Order;
+pub use order::{Order, StageReplicas};
 pub use recompute::{Budget, RecomputeArgs};
 pub use training::{Storage, TrainingArgs};
 
@@ -253,10 +253,23 @@ pub struct RunArgs {
 /// How to choose cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Split {
+    /// Least time of the simulated step: messages, memory and the schedule count.
+    Exact,
     /// Least time of the slowest stage.
     Balanced,
     /// Equal numbers of layers.
     Uniform,
+}
+
+impl Split {
+    /// As the command line has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Split::Exact => "exact",
+            Split::Balanced => "balanced",
+            Split::Uniform => "uniform",
+        }
+    }
 }
 
 /// How replicas keep the same parameters.
@@ -306,15 +319,16 @@ pub struct PlanArgs {
     /// Stages; as many as lanes, or a multiple of them where a schedule has several stages a lane.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub stages: Option<u32>,
-    /// How to choose the cuts; default: balanced, then refined by simulation.
+    /// How to choose the cuts; default: exact.
     #[arg(long, value_enum, requires = "stages")]
     pub split: Option<Split>,
     /// Layers that begin a stage, by name: conv2,pool2,fc1. A node's name (layer1.0.bn2) cuts
     /// inside of a block.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["split", "stages"])]
     pub cuts: Vec<String>,
-    /// 1f1b, gpipe, zb-h1, interleaved:2 and so on, or PyTorch's CSV of a schedule, FILE.csv, which also
-    /// says stages and micro-batches; default: the fastest (1f1b with --cuts, --split).
+    /// 1f1b, gpipe, zb-h1, interleaved:2 and so on; automatic: an order made for these stages, messages and
+    /// memory; or PyTorch's CSV of a schedule, FILE.csv, which also says stages and micro-batches; default:
+    /// the fastest by name (1f1b with --cuts, --split).
     #[arg(long)]
     pub schedule: Option<Order>,
     /// Parts of a mini-batch; default: the fastest (4 with --cuts, --split).
@@ -324,6 +338,10 @@ pub struct PlanArgs {
     /// --split, or all of stages, schedule and micro-batches: as many as make the --ranks, or 1.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
+    /// Copies of each stage, which take its micro-batches in turn (PipeDream), in 1F1B: 2,1,1; or best: as
+    /// many as make the slowest stage fastest on the --ranks.
+    #[arg(long, value_name = "N,N,..|best", conflicts_with_all = ["schedule", "stages", "replicas"])]
+    pub stage_replicas: Option<StageReplicas>,
     /// How replicas keep the same parameters: PyTorch's DistributedDataParallel or, for comparison,
     /// its DataParallel through the first replica.
     #[arg(long, value_enum, default_value = "ddp")]
@@ -340,6 +358,9 @@ pub struct PlanArgs {
     /// Plans to try at most. The result depends on it and on the seed, not on the machine's pace.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub budget: u64,
+    /// Which row of the table of a search to write; 1 is the fastest.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub row: u32,
     /// Samples of an optimizer step.
     #[arg(long, default_value_t = 32)]
     pub mini_batch: u64,

@@ -37,14 +37,8 @@ const UNUSED_EXPORTS: &[&str] = &[
     "elastic::Ok2Run",
     // Planners that no command reaches yet.
     "cost::transformer",
-    "partition::Shape",
     "partition::blocks",
-    "partition::chunks",
-    "partition::exact",
     "partition::hybrid",
-    "partition::refine",
-    "partition::replicated",
-    "schedule::automatic",
 ];
 
 #[test]

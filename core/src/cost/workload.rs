@@ -9,7 +9,7 @@ pub use network::NetworkError;
 
 use super::{Costs, Link};
 use crate::graph::autodiff::{BackwardStyle, ComputationKind, training_graph};
-use crate::graph::{Graph, Node};
+use crate::graph::{DType, Graph, Node, Precision};
 use crate::ids::StageId;
 use crate::units::{Bytes, Nanos};
 
@@ -176,6 +176,30 @@ impl Workload {
         Self { name: graph.name().into(), samples: costs.samples, items, edges, ..Self::default() }
     }
 
+    /// The same as training in `precision` keeps and sends it: with activations in two bytes an element
+    /// half of the bytes of all but samples, targets and indexes. Parameters are kept in four.
+    pub fn of_training(graph: &Graph, costs: &Costs, precision: Precision) -> Self {
+        let mut work = Self::of(graph, costs);
+        if !precision.is_half() {
+            return work;
+        }
+        let mut packed: Vec<bool> = vec![];
+        for (item, node) in work.items.iter_mut().zip(graph.nodes()) {
+            let half = match node.inputs.first() {
+                Some(shown) if node.op.is_view() => packed[shown.index()],
+                _ => !node.op.is_source() && node.output.dtype == DType::F32,
+            };
+            if half {
+                (item.output, item.stash) = (Bytes(item.output.0 / 2), Bytes(item.stash.0 / 2));
+            }
+            packed.push(half);
+        }
+        for edge in &mut work.edges {
+            edge.bytes = work.items[edge.from as usize].output;
+        }
+        work
+    }
+
     /// Forward and backward time of everything.
     pub fn time(&self) -> Nanos {
         self.items.iter().map(Item::time).sum()
@@ -191,7 +215,6 @@ impl Workload {
 mod tests {
     use super::*;
     use crate::cost::Cluster;
-    use crate::graph::Precision;
     use crate::graph::presets::Preset;
 
     #[test]
@@ -208,5 +231,23 @@ mod tests {
         let costs = Costs::new(&graph, &cluster, 8, Precision::F32);
         let each = fused.computations.iter().map(|c| costs.node(c.node).of(c.kind));
         assert_eq!(work.time(), each.sum());
+    }
+
+    #[test]
+    fn half_precision_halves_what_is_kept_and_sent() {
+        let graph = Preset::DigitsCnn.graph().unwrap();
+        let cluster = Cluster::preset("dgx-a100").unwrap();
+        let costs = Costs::new(&graph, &cluster, 8, Precision::Bf16);
+        let [whole, half] = [Precision::F32, Precision::Bf16]
+            .map(|precision| Workload::of_training(&graph, &costs, precision));
+        assert_eq!(whole, Workload::of(&graph, &costs));
+        let sources = graph.nodes().iter().map(|node| node.op.is_source());
+        for ((a, b), source) in whole.items.iter().zip(&half.items).zip(sources) {
+            let (kept, sent) = if source || a.output == b.output { (1, 1) } else { (2, 2) };
+            assert_eq!((b.stash * kept, b.output * sent), (a.stash, a.output), "{}", a.name);
+            assert_eq!((a.time(), a.parameters), (b.time(), b.parameters));
+        }
+        let sent = |work: &Workload| work.edges.iter().map(|edge| edge.bytes).sum::<Bytes>();
+        assert!(sent(&half).0 < sent(&whole).0 * 6 / 10, "all but the samples");
     }
 }

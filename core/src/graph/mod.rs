@@ -80,7 +80,8 @@ impl Param {
     }
 }
 
-/// Nodes that a cut does not enter unless asked: a layer, a residual block.
+/// Nodes that belong together: a layer, a residual block. A cut enters them where that is asked for, or
+/// where it makes a step shorter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -43,7 +43,7 @@ pub use exact::exact;
 pub use hybrid::{Hybrid, hybrid};
 pub use moves::moves;
 pub use placement::{Footprint, Held, Pipeline, PlacedStage, Placement, Statistics, Worker};
-pub use refine::{Refined, Shape, chunks, refine};
+pub use refine::{Refined, chunks, refine};
 pub use replicated::{Level, replicated};
 pub use uniform::uniform;
 

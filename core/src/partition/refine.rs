@@ -21,26 +21,6 @@ pub struct Refined {
     pub settled: bool,
 }
 
-/// Which lane has which of several chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// 0 1 2 0 1 2: lane after lane, again from the first.
-    Interleaved,
-    /// 0 1 2 2 1 0: there and back, so that a lane has an early and a late chunk.
-    V,
-}
-
-impl Shape {
-    /// Lane of every stage when each of `lanes` has `chunks`.
-    pub fn lanes(self, lanes: u32, chunks: u32) -> Vec<u32> {
-        let lane = |stage: u32| match self {
-            Self::V if stage / lanes % 2 == 1 => lanes - 1 - stage % lanes,
-            _ => stage % lanes,
-        };
-        (0..lanes * chunks).map(lane).collect()
-    }
-}
-
 /// Moves `cuts` among `allowed` positions (ascending; those of `cuts` count as allowed) while
 /// `evaluate` gets smaller, with at most `budget` evaluations. A move takes one cut or
 /// several neighbours some positions on or back: first far, at last one position. Neighbours that

@@ -32,7 +32,9 @@ pub enum MegatronError {
     #[error(transparent)]
     Layer(#[from] NotMegatron),
     /// A cut that is no border of layers.
-    #[error("the cut at node {0} is inside of a layer; Megatron splits between layers")]
+    #[error(
+        "the cut at node {0} is inside of a layer; Megatron splits between layers, as --split balanced does"
+    )]
     Inside(u32),
     /// An order or a number of stages that it refuses.
     #[error(transparent)]

@@ -16,15 +16,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod automatic;
 mod calibrate;
 mod drift;
 mod explain;
 mod fit;
 pub mod search;
+mod split;
 mod stage;
+mod steady;
 mod sums;
 mod throughput;
 
+pub use automatic::{AUTOMATIC, AutomaticPlan, automatic_plan};
 pub use calibrate::{Busy, ForeignTrace, TraceFit};
 pub use drift::{Drift, DriftError, Part, PartTimes, Rest};
 pub use explain::{
@@ -32,7 +36,9 @@ pub use explain::{
 };
 
 pub use fit::{FitError, fit, fits};
+pub use split::{BestSplit, Borders, SplitError, USUAL, best_split, reordered};
 pub use stage::PlannedStage;
+pub use steady::{Steady, steady};
 pub use sums::{Offer, adaptive, offers, with_communication};
 pub use throughput::Throughput;
 

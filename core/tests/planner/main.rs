@@ -2,6 +2,7 @@
 //! against exhaustive search, slow twins and what others published.
 
 mod automatic;
+mod automatic_plans;
 mod calibrate;
 mod communication;
 mod drift;
@@ -20,6 +21,7 @@ mod schedules_programs;
 mod schedules_structure;
 mod simulate_chain;
 mod simulation;
+mod splits;
 mod takisawa;
 mod torchgpipe;
 mod zero_bubble;

@@ -1,27 +1,60 @@
-//! The order of a plan's actions: a schedule by name, or one from a file.
+//! The order of a plan's actions: a schedule by name, one made for the plan, or one from a file.
 
+use pipewright_core::predict::AUTOMATIC;
 use pipewright_core::schedule::{ScheduleKind, UnknownSchedule};
 use std::path::PathBuf;
 use std::str::FromStr;
+use thiserror::Error;
 
 /// What `--schedule` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// A schedule by name.
     Kind(ScheduleKind),
+    /// One made for the stages, messages and memory of the plan.
+    Automatic,
     /// PyTorch's CSV of a schedule.
     File(PathBuf),
 }
 
-impl FromStr for Order {
-    type Err = UnknownSchedule;
+/// A name of no order.
+#[derive(Debug, Error)]
+#[error("{0}; {AUTOMATIC}, which is made for the plan; or PyTorch's CSV of one, FILE.csv")]
+pub struct UnknownOrder(UnknownSchedule);
 
-    fn from_str(text: &str) -> Result<Self, UnknownSchedule> {
+impl FromStr for Order {
+    type Err = UnknownOrder;
+
+    fn from_str(text: &str) -> Result<Self, UnknownOrder> {
         let path = PathBuf::from(text);
         match path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv")) {
             true => Ok(Self::File(path)),
-            false => text.parse().map(Self::Kind),
+            false if text == AUTOMATIC => Ok(Self::Automatic),
+            false => text.parse().map(Self::Kind).map_err(UnknownOrder),
         }
+    }
+}
+
+/// What `--stage-replicas` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StageReplicas {
+    /// As many as are fastest of the ranks.
+    Best,
+    /// Of each stage.
+    Given(Vec<u32>),
+}
+
+impl FromStr for StageReplicas {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "best" {
+            return Ok(Self::Best);
+        }
+        let counts: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
+        let counts = counts.ok().filter(|counts| !counts.contains(&0));
+        let wanted = || "it is `best` or a number above 0 for each stage, such as 2,1,1";
+        counts.map(Self::Given).ok_or_else(|| wanted().into())
     }
 }
 
@@ -31,10 +64,17 @@ mod tests {
 
     #[test]
     fn files_are_told_from_names() {
-        assert_eq!("zb-h1".parse(), Ok(Order::Kind(ScheduleKind::ZbH1)));
+        let order = |text: &str| text.parse::<Order>();
+        assert_eq!(order("zb-h1").ok(), Some(Order::Kind(ScheduleKind::ZbH1)));
+        assert_eq!(order("automatic").ok(), Some(Order::Automatic));
         for file in ["order.csv", "a/1f1b.CSV"] {
-            assert_eq!(file.parse(), Ok(Order::File(file.into())));
+            assert_eq!(order(file).ok(), Some(Order::File(file.into())));
         }
-        assert!("order.txt".parse::<Order>().is_err());
+        let replicas = |text: &str| text.parse::<StageReplicas>();
+        assert_eq!(replicas("best"), Ok(StageReplicas::Best));
+        assert_eq!(replicas("2,1"), Ok(StageReplicas::Given(vec![2, 1])));
+        assert!(["", "2,0", "2;1"].iter().all(|bad| replicas(bad).is_err()));
+        let error = order("order.txt").unwrap_err().to_string();
+        assert!(error.contains("1f1b, ") && error.contains("v-min; automatic, which"), "{error}");
     }
 }

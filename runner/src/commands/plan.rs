@@ -2,6 +2,7 @@
 
 mod classes;
 mod codec;
+mod cuts;
 mod order;
 mod rank;
 mod recompute;
@@ -18,12 +19,15 @@ use pipewright_core::graph::Graph;
 use pipewright_core::onnx::module_of_node;
 use pipewright_core::partition;
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, ScheduleText};
-use pipewright_core::predict::Prediction;
 use pipewright_core::predict::search::Encoding;
+use pipewright_core::predict::{Prediction, Steady, steady};
 use pipewright_core::schedule::ScheduleKind;
-use pipewright_core::units::Bytes;
+use pipewright_core::units::{Bytes, Nanos};
 use serde::Serialize;
 use std::path::Path;
+
+/// The split that begins with the balanced one and is made better by simulation.
+const EXACT: &str = Split::Exact.name();
 
 /// What stands in place of a file of weights to have them drawn from the seed.
 const SEED: &str = "seed";
@@ -39,8 +43,8 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let model = args.training.model(classes::follow(args, model)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     priced(&args.model, &graph, &args.onnx)?;
+    let own = order::own(args, &graph, &cluster)?;
     let mut draft = Draft::new(model, cluster, vec![]);
-    let own = order::own(args)?;
     let micro_batches = own.as_ref().map(|own| own.micro_batches).or(args.micro_batches);
     draft.micro_batches = micro_batches.unwrap_or(1);
     draft.mini_batch = args.mini_batch;
@@ -61,16 +65,24 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
-    let (mut plan, mut prediction, searched) = match given(args, own, &graph, &draft.cluster)? {
+    let (mut plan, mut prediction, said, searched) = match given(args, own, &graph, &draft.cluster)?
+    {
         Some(chosen) => {
-            let (plan, prediction) = as_given(args, &draft, &chosen)?;
-            (plan, prediction, None)
+            let (plan, prediction, said) = cuts::as_given(args, &draft, &chosen)?;
+            (plan, prediction, said, None)
         }
         None => {
             let (best, searched) = search::search(args, &graph, &draft)?;
-            (best.plan, best.prediction, Some(searched))
+            (best.plan, best.prediction, cuts::Said::default(), Some(searched))
         }
     };
+    if searched.is_none() && args.row != 1 {
+        let why = "nothing is searched here; leave schedule or micro-batches open, or --row out";
+        return Err(Failure::usage(format!("--row {}: {why}", args.row)));
+    }
+    // A codec that is chosen later makes another step.
+    let full = steady(&plan, &prediction)?;
+    let step = full.map_or(prediction.timeline.step, |full| full.step);
     codec::choose(&args.communication, &mut plan, &mut prediction)?;
     plan.weights = match args.weights.as_deref() {
         Some(SEED) => None,
@@ -81,14 +93,19 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     super::write_text(&args.output, &plan.to_json())?;
     absent(&plan);
     if args.json {
-        figures::print(&Made { figures: Figures::new(&plan, &prediction), search: searched });
+        let figures = Figures::new(&plan, &prediction);
+        let steady_ns = full.map(|full| full.step);
+        let staleness = full.map(|full| full.staleness);
+        let made = Made { figures, steady_ns, staleness, cuts: &said, search: searched };
+        figures::print(&made);
     }
-    report(&args.model, &plan, &prediction);
+    report(&args.model, &plan, &prediction, full);
+    said.report(&plan, step);
     Ok(())
 }
 
 /// What is said of the plan that was made.
-fn report(model: &str, plan: &Plan, prediction: &Prediction) {
+fn report(model: &str, plan: &Plan, prediction: &Prediction, full: Option<Steady>) {
     let timeline = &prediction.timeline;
     let copies = match plan.data_parallel.replicas {
         1 => String::new(),
@@ -104,6 +121,10 @@ fn report(model: &str, plan: &Plan, prediction: &Prediction) {
         100.0 * timeline.bubble()
     );
     note!("{}", plan.throughput(&prediction.graph, timeline.step));
+    if let Some(Steady { step, staleness }) = full {
+        let updates = counted(staleness, "update");
+        note!("no flush: {step} per step once the pipeline is full; weights up to {updates} old");
+    }
     recompute::report(plan, prediction);
 }
 
@@ -121,30 +142,22 @@ fn absent(plan: &Plan) {
 struct Made<'a> {
     #[serde(flatten)]
     figures: Figures<'a>,
+    /// Where the schedule does not flush: a step of a full pipeline, and the age of weights in updates.
+    steady_ns: Option<Nanos>,
+    staleness: Option<u32>,
+    #[serde(flatten)]
+    cuts: &'a cuts::Said,
     /// None where nothing was left open.
     search: Option<search::Searched>,
-}
-
-/// The plan of what the command line says.
-fn as_given(
-    args: &PlanArgs,
-    draft: &Draft,
-    chosen: &Chosen,
-) -> Result<(Plan, Prediction), Failure> {
-    // What does not fit together here is the command line, not a file.
-    let draft = chosen.draft(draft);
-    let made = match &chosen.order {
-        Some(order) => draft.plan_in(order.clone()),
-        None => draft.plan(),
-    };
-    let (plan, prediction) = made.map_err(|e| Failure::usage(e.to_string()))?;
-    recompute::recompute(args, plan, prediction, recompute::EFFORT)
-        .map_err(|error| recompute::failure(&error))
 }
 
 /// What makes a plan of a network and a machine.
 struct Chosen {
     cuts: Vec<u32>,
+    /// How they were chosen, where the command line does not say them.
+    split: Option<&'static str>,
+    /// Lanes of an order that is made for the plan.
+    automatic: Option<u32>,
     schedule: ScheduleKind,
     /// What stands in place of the schedule.
     order: Option<ScheduleText>,
@@ -191,7 +204,7 @@ fn given(
     }
     let schedule = match args.schedule {
         Some(Order::Kind(kind)) => kind,
-        Some(Order::File(_)) | None => ScheduleKind::OneFOneB,
+        Some(Order::File(_) | Order::Automatic) | None => ScheduleKind::OneFOneB,
     };
     let named = named_cuts(&args.cuts, graph)?;
     let (stages, lanes, micro_batches) = match &own {
@@ -203,16 +216,20 @@ fn given(
         }
     };
     let replicas = replicas(args, lanes)?;
-    let cuts = if args.cuts.is_empty() {
+    let (cuts, split) = if args.cuts.is_empty() {
         let parts = u64::from(micro_batches) * u64::from(replicas);
-        split(args, graph, cluster, stages, (args.mini_batch / parts).max(1))?
+        let cuts = split(args, graph, cluster, stages, (args.mini_batch / parts).max(1))?;
+        (cuts, Some(args.split.unwrap_or(Split::Exact).name()))
     } else {
-        named
+        (named, None)
     };
+    let automatic = (args.schedule == Some(Order::Automatic)).then_some(lanes);
     let order = own.map(|own| own.text);
     let words = String::new();
     Ok(Some(Chosen {
         cuts,
+        split,
+        automatic,
         schedule,
         order,
         micro_batches,
@@ -243,9 +260,10 @@ fn split(
     stages: u32,
     samples: u64,
 ) -> Result<Vec<u32>, Failure> {
-    let cuts = match args.split.unwrap_or(Split::Balanced) {
+    let cuts = match args.split.unwrap_or(Split::Exact) {
         Split::Uniform => partition::uniform(graph, stages),
-        Split::Balanced => {
+        // The balanced split is where the exact one begins.
+        Split::Balanced | Split::Exact => {
             let costs = Costs::new(graph, cluster, samples, args.training.precision());
             partition::balanced(graph, &costs, stages)
         }

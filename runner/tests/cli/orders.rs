@@ -92,3 +92,101 @@ fn what_does_not_fit_an_order_is_said() {
     let cuts = ["plan", "--model", "digits-cnn", "--schedule", "two.csv", "--cuts", "conv2,pool2"];
     runner_in(&dir, &cuts).refused(2, "it has 2 stages, --cuts asks for 3");
 }
+
+/// An order that is made for the plan: planned, exported, read again, run.
+#[test]
+fn an_order_is_made_for_the_plan() {
+    let dir = scratch("orders-automatic");
+    let plan = ["plan", "--model", "digits-cnn", "--mini-batch", "24", "--steps", "2", "-q"];
+    let sizes = ["--stages", "3", "--micro-batches", "6", "--schedule", "automatic"];
+    let best = runner_in(&dir, &[&plan[..7], &sizes, &["-o", "plan.json"]].concat());
+    let told = best.done().stderr.clone();
+    assert!(told.contains("order: ") && told.contains("no order takes less than "), "{told}");
+    let read = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap();
+    let csv = ["export", "plan.json", "--format", "pytorch-csv", "-o", "order.csv"];
+    runner_in(&dir, &csv).done();
+    let cuts = ["--split", "exact", "--stages", "3"];
+    let again = ["--schedule", "order.csv", "-o", "again.json"];
+    runner_in(&dir, &[&plan[..], &cuts, &again].concat()).done();
+    let lanes = |file: &str| {
+        serde_json::from_str::<serde_json::Value>(&read(file)).unwrap()["schedule"]["lanes"].clone()
+    };
+    assert_eq!(lanes("plan.json"), lanes("again.json"));
+    runner_in(&dir, &["plan.json"]).done();
+    // No schedule by name is faster.
+    let step = |file: &str| {
+        serde_json::from_str::<serde_json::Value>(&read(file)).unwrap()["prediction"]["step_ns"]
+            .as_u64()
+            .unwrap()
+    };
+    for kind in ["1f1b", "gpipe", "zb-h1", "zb-h2"] {
+        let named = ["--stages", "3", "--micro-batches", "6", "--schedule", kind];
+        runner_in(&dir, &[&plan[..], &named, &["-o", "named.json"]].concat()).done();
+        assert!(step("plan.json") <= step("named.json"), "{kind}");
+    }
+    // With the rest left open.
+    let open = ["--ranks", "4", "--schedule", "automatic", "-o", "open.json"];
+    runner_in(&dir, &[&plan[..], &open].concat()).done();
+    let named = runner_in(&dir, &[&plan[..], &["--schedule", "no-such"]].concat());
+    named.refused(2, "automatic, which is made for the plan");
+}
+
+/// Every row of a search is a plan.
+#[test]
+fn every_row_of_a_search_can_be_written_and_run() {
+    let dir = scratch("rows");
+    let plan = ["plan", "--model", "digits-cnn", "--mini-batch", "24", "--steps", "2"];
+    let told = runner_in(&dir, &[&plan[..], &["-o", "plan.json"]].concat()).done().stderr.clone();
+    let lines = told.lines().skip_while(|line| !line.starts_with("row"));
+    let number = |line: &str| line.get(..3)?.trim().parse::<u32>().ok();
+    let rows: Vec<(u32, &str)> = lines.skip(1).map_while(|l| Some((number(l)?, l))).collect();
+    assert!(rows.len() > 1, "{told}");
+    for (row, line) in rows {
+        let row = row.to_string();
+        let wrote = runner_in(&dir, &[&plan[..], &["--row", &row, "-o", "row.json"]].concat());
+        wrote.done();
+        let figures = runner_in(&dir, &["show", "row.json", "--json"]);
+        let figures: serde_json::Value = serde_json::from_str(&figures.done().stdout).unwrap();
+        let schedule = figures["schedule"].as_str().unwrap();
+        assert!(line.contains(schedule), "{line}: {schedule}");
+        runner_in(&dir, &["row.json"]).done();
+    }
+    runner_in(&dir, &[&plan[..], &["--row", "999", "-o", "row.json"]].concat())
+        .refused(2, "--row 999: the table has");
+    let given = ["--stages", "2", "--schedule", "1f1b", "--micro-batches", "2", "--row", "2"];
+    runner_in(&dir, &[&plan[..], &given, &["-o", "row.json"]].concat())
+        .refused(2, "nothing is searched here");
+}
+
+/// Stages with replicas: planned, run, as good as without; what cannot be is said.
+#[test]
+fn stages_have_replicas_of_their_own() {
+    let dir = scratch("orders-replicas");
+    let plan = ["plan", "--model", "digits-cnn", "--mini-batch", "24", "--steps", "3"];
+    let with = |more: &[&str]| runner_in(&dir, &[&plan[..], more, &["-o", "plan.json"]].concat());
+    let losses = |out: &str| {
+        runner_in(&dir, &["plan.json", "--out", out]).done();
+        let text = std::fs::read_to_string(dir.join(out).join("metrics.jsonl")).unwrap();
+        let loss = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["loss"].as_f64()
+        };
+        text.lines().filter_map(loss).collect::<Vec<f64>>()
+    };
+    let told = with(&["--stage-replicas", "2,1", "--micro-batches", "6"]).done().stderr.clone();
+    assert!(
+        told.contains("on 3 ranks, 1f1b with 2-1 replicas") && told.contains("split: exact"),
+        "{told}"
+    );
+    let two = losses("two");
+    with(&["--stages", "2", "--schedule", "1f1b", "--micro-batches", "6"]).done();
+    let one = losses("one");
+    assert!(!one.is_empty() && one.len() == two.len());
+    // Sums of gradients in another order.
+    assert!(one.iter().zip(&two).all(|(a, b)| (a - b).abs() < 1e-4 * a.abs()), "{one:?} {two:?}");
+    with(&["--stage-replicas", "best", "--ranks", "4", "--micro-batches", "12"]).done();
+    with(&["--stage-replicas", "best"]).refused(2, "say among how many --ranks");
+    with(&["--stage-replicas", "2,0"]).refused(2, "a number above 0 for each stage");
+    with(&["--stage-replicas", "9,1", "--micro-batches", "6"]).refused(2, "stage 0 cannot have 9");
+    with(&["--stage-replicas", "2,1", "--schedule", "gpipe"]).refused(2, "cannot be used with");
+}

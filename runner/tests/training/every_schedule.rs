@@ -13,7 +13,9 @@ use crate::common::bits::{Trained, order_of_sums};
 use crate::common::{draft, draft_of, networks, scratch};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Draft, Plan};
+use pipewright_core::predict::{AUTOMATIC, automatic_plan};
 use pipewright_core::schedule::{Placement, ScheduleKind, Updates};
+use pipewright_core::units::Nanos;
 
 const MICRO_BATCHES: u32 = 8;
 const STEPS: u64 = 10;
@@ -30,11 +32,23 @@ struct Case {
 
 impl Case {
     fn plan(&self, kind: ScheduleKind, stages: u32) -> Plan {
+        let draft = Draft { schedule: kind, ..self.drafted(stages) };
+        draft.plan().unwrap_or_else(|e| panic!("{}, {kind}: {e}", self.name)).0
+    }
+
+    fn drafted(&self, stages: u32) -> Draft {
         let mut draft = (self.draft)(stages);
-        (draft.schedule, draft.steps) = (kind, STEPS);
+        draft.steps = STEPS;
         (draft.mini_batch, draft.micro_batches) = (32, MICRO_BATCHES);
         draft.optimizer = self.optimizer.parse().unwrap();
-        draft.plan().unwrap_or_else(|e| panic!("{}, {kind}: {e}", self.name)).0
+        draft
+    }
+
+    /// In an order that is made for its stages, or in one by name that none beats.
+    fn automatic(&self, stages: u32, lanes: u32) -> Plan {
+        let mut draft = self.drafted(stages);
+        draft.cluster.local.latency_ns = Nanos(200_000);
+        automatic_plan(&draft, lanes).unwrap().plan
     }
 }
 
@@ -69,6 +83,18 @@ fn check(case: &Case) {
             None => assert_eq!(kind.placement(), Placement::TwoWay, "{what}: sums in no order"),
         }
         found.is_near(&what, &expected, TOLERANCE);
+        if let Some(by_mpi) = Trained::over_mpi(&dir, &plan) {
+            by_mpi.is(&format!("{what}, mpirun"), &found);
+        }
+    }
+    // An order of its own, with one and with two stages a lane.
+    for stages in [4, 8] {
+        let what = format!("{}, automatic with {stages} stages", case.name);
+        let plan = case.automatic(stages, 4);
+        let own = plan.schedule.name == AUTOMATIC;
+        assert!(own || case.name == "images", "{what}: {}", plan.schedule.name);
+        let found = Trained::over_threads(&dir, &plan);
+        found.is(&what, &expected);
         if let Some(by_mpi) = Trained::over_mpi(&dir, &plan) {
             by_mpi.is(&format!("{what}, mpirun"), &found);
         }

@@ -2,7 +2,7 @@
 
 use pipewright_core::cost::{Edge, Item, Link, Workload};
 use pipewright_core::partition::{
-    Hybrid, PartitionError, Pipeline, Shape, Worker, blocks, chunks, exact, hybrid, refine,
+    Hybrid, PartitionError, Pipeline, Worker, blocks, chunks, exact, hybrid, refine,
 };
 use pipewright_core::units::{Bytes, Nanos};
 
@@ -127,12 +127,10 @@ fn local_search_finds_the_valley() {
 
 #[test]
 fn lanes_of_chunks_are_even() {
-    assert_eq!(Shape::Interleaved.lanes(3, 2), [0, 1, 2, 0, 1, 2]);
-    assert_eq!(Shape::V.lanes(3, 2), [0, 1, 2, 2, 1, 0]);
     // Twice as much work at the end: on a V the first lane has the last chunk too.
     let times: Vec<u64> = (0..40).map(|at| if at < 20 { 10 } else { 20 }).collect();
     let work = workload(&times, &[]);
-    let lanes = Shape::V.lanes(4, 2);
+    let lanes = [0, 1, 2, 3, 3, 2, 1, 0];
     let cuts = chunks(&work, &lanes).unwrap();
     let mut bounds = vec![0];
     bounds.extend(&cuts);

@@ -1,12 +1,15 @@
-//! The order of actions that a plan takes from PyTorch's CSV of a schedule.
+//! Orders of actions that are no schedule by name: PyTorch's CSV of one, stages with replicas.
 
-use crate::args::{Order, PlanArgs};
+use crate::args::{Order, PlanArgs, StageReplicas};
 use crate::failure::Failure;
+use pipewright_core::cost::{Cluster, Costs, Link, Workload};
+use pipewright_core::graph::Graph;
+use pipewright_core::partition::{self, Level};
 use pipewright_core::plan::ScheduleText;
 use pipewright_core::schedule::{Schedule, ScheduleKind, Updates};
 use std::path::Path;
 
-/// An order from a file, and what follows from it.
+/// An order that is given, and what follows from it.
 pub(super) struct Own {
     pub text: ScheduleText,
     pub stages: u32,
@@ -14,8 +17,68 @@ pub(super) struct Own {
     pub micro_batches: u32,
 }
 
-/// The order of the file that `--schedule` names, if it names one; it agrees with the other flags.
-pub(super) fn own(args: &PlanArgs) -> Result<Option<Own>, Failure> {
+/// The order that is no schedule's by name, if one is asked for; it agrees with the other flags.
+pub(super) fn own(
+    args: &PlanArgs,
+    graph: &Graph,
+    cluster: &Cluster,
+) -> Result<Option<Own>, Failure> {
+    match &args.stage_replicas {
+        None => of_file(args),
+        Some(StageReplicas::Given(counts)) => replicated(args, counts).map(Some),
+        Some(StageReplicas::Best) => replicated(args, &best(args, graph, cluster)?).map(Some),
+    }
+}
+
+/// 1F1B with so many replicas of each stage.
+fn replicated(args: &PlanArgs, counts: &[u32]) -> Result<Own, Failure> {
+    let refuse = |why: String| Failure::usage(format!("--stage-replicas: {why}"));
+    let (stages, lanes) = (counts.len() as u32, counts.iter().sum());
+    let cuts = args.cuts.len() as u32 + 1;
+    if !args.cuts.is_empty() && cuts != stages {
+        return Err(refuse(format!("it has {stages} stages, --cuts asks for {cuts}")));
+    }
+    // Every replica of every stage has the same number of them.
+    let even = counts.iter().fold(1, |all, count| all / divisor(all, *count) * count);
+    let micro_batches = args.micro_batches.unwrap_or(even * stages.div_ceil(even).max(1) * 2);
+    let schedule = Schedule::replicated(counts, micro_batches, Updates::Synchronous);
+    let schedule = schedule.map_err(|e| refuse(e.to_string()))?;
+    let words: Vec<String> = counts.iter().map(u32::to_string).collect();
+    let name = format!("1f1b with {} replicas", words.join("-"));
+    let text = ScheduleText { name, lanes: schedule.lines() };
+    Ok(Own { text, stages, lanes, micro_batches })
+}
+
+/// The largest number that divides both.
+fn divisor(mut a: u32, mut b: u32) -> u32 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Replicas of the stages whose slowest is fastest, of as many machines as there are ranks.
+fn best(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Vec<u32>, Failure> {
+    let Some(ranks) = args.ranks else {
+        return Err(Failure::usage("--stage-replicas best: say among how many --ranks"));
+    };
+    let samples = (args.mini_batch / u64::from(args.micro_batches.unwrap_or(ranks))).max(1);
+    let precision = args.training.precision();
+    let costs = Costs::new(graph, cluster, samples, precision);
+    let work = Workload::of_training(graph, &costs, precision);
+    let level = |machines, link: &Link| Level { machines, bytes_per_sec: link.bytes_per_sec };
+    let near = cluster.ranks_per_node.min(ranks);
+    let levels = match ranks.is_multiple_of(near) && ranks > near {
+        true => vec![level(near, &cluster.local), level(ranks / near, &cluster.network)],
+        false => vec![level(ranks, &cluster.local)],
+    };
+    let placement = partition::replicated(&work, &levels);
+    let placement = placement.map_err(|e| Failure::usage(e.to_string()))?;
+    Ok(placement.stages.iter().map(|stage| stage.replicas).collect())
+}
+
+/// The order of the file that `--schedule` names, if it names one.
+fn of_file(args: &PlanArgs) -> Result<Option<Own>, Failure> {
     let Some(Order::File(path)) = &args.schedule else { return Ok(None) };
     let text = crate::commands::read_text(path)?;
     let file = path.display();

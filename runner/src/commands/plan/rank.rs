@@ -1,10 +1,14 @@
 //! Choices of a search as plans: each is predicted exactly, the fastest that fits comes first.
 
 use super::{Chosen, recompute};
-use crate::args::{PlanArgs, Recompute};
+use crate::args::{Order, PlanArgs, Recompute};
+use crate::commands::words::counted;
 use crate::failure::{Code, Failure};
 use pipewright_core::plan::{Draft, Plan};
-use pipewright_core::predict::{FitError, Prediction, plans};
+use pipewright_core::predict::{
+    Borders, FitError, Prediction, Steady, USUAL, automatic_plan, best_split, plans, steady,
+};
+use pipewright_core::schedule::{Placement, ScheduleKind, Updates};
 use pipewright_core::units::{Bytes, Nanos};
 
 /// Choices on the search's front and beside it whose recomputation is looked for: each takes a search of
@@ -17,6 +21,9 @@ const ALIKE: usize = 2;
 /// Choices that are tried, where none of those fits.
 const TRIED: usize = 24;
 
+/// The fastest plans, whose cuts are made better, and whose order is where that is asked for.
+const BETTERED: usize = 6;
+
 /// A choice with its plan.
 pub(super) struct Ranked {
     /// As [`Choice::describe`](pipewright_core::predict::search::Choice::describe) says it.
@@ -25,11 +32,26 @@ pub(super) struct Ranked {
     on_front: bool,
     pub plan: Plan,
     pub prediction: Prediction,
+    /// Where the schedule does not flush.
+    steady: Option<Steady>,
 }
 
 impl Ranked {
+    /// What plans are compared by: where the schedule does not flush, the time of a step once the pipeline
+    /// is full.
     pub fn step(&self) -> Nanos {
-        self.prediction.timeline.step
+        self.steady.map_or(self.prediction.timeline.step, |steady| steady.step)
+    }
+
+    /// Takes another plan in place of its own if that fits and is faster.
+    fn better(&mut self, plan: Plan, prediction: Prediction) -> Result<bool, Failure> {
+        let steady = steady(&plan, &prediction)?;
+        let other = Self { words: self.words.clone(), plan, prediction, steady, ..*self };
+        let better = other.fits() && other.step() < self.step();
+        if better {
+            *self = other;
+        }
+        Ok(better)
     }
 
     /// Most memory of a device.
@@ -65,7 +87,10 @@ pub(super) fn rank(
             Recompute::Full => recompute::full(plan)?,
             Recompute::None | Recompute::Auto => (plan, prediction),
         };
-        all.push(Ranked { words: chosen.words, on_front: chosen.on_front, plan, prediction });
+        let steady = steady(&plan, &prediction)?;
+        let mut words = chosen.words;
+        words += &steady.map_or_else(String::new, staleness);
+        all.push(Ranked { words, on_front: chosen.on_front, plan, prediction, steady });
     }
     let least = all.iter().map(Ranked::peak).min();
     let (mut fit, full): (Vec<Ranked>, Vec<Ranked>) = all.into_iter().partition(Ranked::fits);
@@ -87,6 +112,13 @@ pub(super) fn rank(
         }
     }
     fit.sort_by_key(Ranked::step);
+    for ranked in fit.iter_mut().take(BETTERED) {
+        better_cuts(draft, ranked)?;
+        if args.schedule == Some(Order::Automatic) {
+            own_order(draft, ranked)?;
+        }
+    }
+    fit.sort_by_key(Ranked::step);
     if let Some(best) = fit.first_mut() {
         longer(args, best);
         return Ok(fit);
@@ -96,6 +128,51 @@ pub(super) fn rank(
         (None, Some(least)) => nothing_fits(args, draft, least),
         (None, None) => Failure::usage("no choice of the search is a plan"),
     })
+}
+
+/// What is said of a schedule without a flush.
+fn staleness(steady: Steady) -> String {
+    let updates = counted(steady.staleness, "update");
+    format!(", no flush: the step of a full pipeline, weights up to {updates} old")
+}
+
+/// The draft that makes a plan again, if nothing is computed again in it.
+fn again(draft: &Draft, plan: &Plan) -> Option<Draft> {
+    plan.recompute.is_empty().then(|| Draft {
+        cuts: plan.cuts.clone(),
+        micro_batches: plan.micro_batches,
+        data_parallel: plan.data_parallel,
+        communication: plan.communication.clone(),
+        ..draft.clone()
+    })
+}
+
+/// The plan with the best cuts between layers for its schedule.
+fn better_cuts(draft: &Draft, ranked: &mut Ranked) -> Result<(), Failure> {
+    let order = ranked.plan.schedule.clone();
+    let Some(draft) = again(draft, &ranked.plan) else { return Ok(()) };
+    let best = best_split(&draft, &order, Borders::Layers, USUAL / 4);
+    let best = best.map_err(|e| Failure::usage(e.to_string()))?;
+    if best.fits && best.step < ranked.step() {
+        let (plan, prediction) = Draft { cuts: best.cuts, ..draft }.plan_in(order)?;
+        ranked.better(plan, prediction)?;
+    }
+    Ok(())
+}
+
+/// The plan in an order that is made for it, if that is faster.
+fn own_order(draft: &Draft, ranked: &mut Ranked) -> Result<(), Failure> {
+    let Ok(kind) = ranked.plan.schedule.name.parse::<ScheduleKind>() else { return Ok(()) };
+    if kind.placement() == Placement::TwoWay || kind.updates() != Updates::Synchronous {
+        return Ok(());
+    }
+    let Some(draft) = again(draft, &ranked.plan) else { return Ok(()) };
+    let found = automatic_plan(&draft, ranked.plan.lanes())?;
+    let name = found.plan.schedule.name.clone();
+    if ranked.better(found.plan, found.prediction)? {
+        ranked.words = ranked.words.replacen(&format!(", {kind}"), &format!(", {name}"), 1);
+    }
+    Ok(())
 }
 
 /// Choices that are worth a search for recomputation, by their estimates, and the others.

@@ -35,7 +35,10 @@ pub(super) fn search(
     draft: &Draft,
 ) -> Result<(Ranked, Searched), Failure> {
     let (cluster, precision) = (&draft.cluster, args.training.precision());
-    let model = |samples| Workload::of(graph, &Costs::new(graph, cluster, samples, precision));
+    let model = |samples| {
+        let costs = Costs::new(graph, cluster, samples, precision);
+        Workload::of_training(graph, &costs, precision)
+    };
     let space = space(args, graph, cluster, &model)?;
     let begin = Instant::now();
     let search = searched(&space, args.budget)?;
@@ -54,15 +57,23 @@ pub(super) fn search(
         counted(estimated, "plan"),
         begin.elapsed().as_secs_f64()
     );
-    report(&ranked);
+    let rows = rows(&ranked);
+    let Some(&written) = rows.get(args.row as usize - 1) else {
+        return Err(Failure::usage(format!(
+            "--row {}: the table has {}; leave it out for the fastest",
+            args.row,
+            counted(rows.len() as u32, "row")
+        )));
+    };
+    report(&ranked, &rows);
     more_lanes(&ranked);
     let tensor = match args.forms {
         Forms::All => tensor(args, &space, ranked[0].step())?,
         Forms::Runnable => None,
     };
-    let rows = ranked.iter().map(Row::of).collect();
-    let searched = Searched { estimated, skipped, predicted, plans: rows, tensor };
-    let best = ranked.swap_remove(0);
+    let plans = ranked.iter().map(Row::of).collect();
+    let searched = Searched { estimated, skipped, predicted, plans, tensor };
+    let best = ranked.swap_remove(written);
     codec::verdicts(&best.plan, &best.prediction)?;
     Ok((best, searched))
 }
@@ -148,8 +159,19 @@ fn chosen(search: &Search<'_>, space: &Space<'_>, graph: &Graph, scored: Scored)
     let words = scored.choice.describe(&space.encodings);
     let Choice { schedule, micro_batches, replicas, encoding, .. } = scored.choice;
     let encoding = encoding.map(|at| space.encodings[at]);
-    let order = None;
-    Chosen { cuts, schedule, order, micro_batches, replicas, encoding, words, on_front }
+    let (order, split, automatic) = (None, None, None);
+    Chosen {
+        cuts,
+        split,
+        automatic,
+        schedule,
+        order,
+        micro_batches,
+        replicas,
+        encoding,
+        words,
+        on_front,
+    }
 }
 
 fn space<'a>(
@@ -169,8 +191,9 @@ fn space<'a>(
         micro_batches: args.micro_batches,
         schedule: match args.schedule {
             Some(Order::Kind(kind)) => Some(kind),
-            // Where the order is given nothing of the pipeline is searched.
-            Some(Order::File(_)) | None => None,
+            // Where a file gives the order nothing of the pipeline is searched; one is made for the best
+            // of those by name.
+            Some(Order::File(_) | Order::Automatic) | None => None,
         },
         recompute: match args.recompute() {
             Recompute::None => Some(false),
@@ -221,31 +244,39 @@ fn failure(error: SearchError) -> Failure {
     Failure::new(code, error.to_string())
 }
 
-/// The best in step, memory or traffic.
-fn report(ranked: &[Ranked]) {
+/// The plans that are best in step, memory or traffic, the fastest first: each is one that a run takes.
+fn rows(ranked: &[Ranked]) -> Vec<usize> {
+    let mut rows: Vec<usize> = vec![];
+    for (at, one) in ranked.iter().enumerate() {
+        let covers = |other: &usize| {
+            let other = &ranked[*other];
+            other.peak() <= one.peak() && other.traffic() <= one.traffic()
+        };
+        if !rows.iter().any(covers) {
+            rows.push(at);
+        }
+    }
+    rows
+}
+
+fn report(ranked: &[Ranked], rows: &[usize]) {
     note!(
-        "{:>12} {:>12} {:>12} {:>7}  plan (best in step, memory or traffic)",
+        "{:>3} {:>12} {:>12} {:>12} {:>7}  plan (best in step, memory or traffic; --row N writes another)",
+        "row",
         "step",
         "memory",
         "sent",
         "bubble"
     );
-    let mut front: Vec<&Ranked> = vec![];
-    for one in ranked {
-        let covers =
-            |other: &&Ranked| other.peak() <= one.peak() && other.traffic() <= one.traffic();
-        if !front.iter().any(covers) {
-            front.push(one);
-        }
-    }
-    let steps: Vec<Nanos> = front.iter().take(SHOWN).map(|one| one.step()).collect();
-    for (one, step) in front.iter().zip(column(&steps)) {
+    let shown: Vec<&Ranked> = rows.iter().take(SHOWN).map(|at| &ranked[*at]).collect();
+    let steps: Vec<Nanos> = shown.iter().map(|one| one.step()).collect();
+    for (row, (one, step)) in (1..).zip(shown.into_iter().zip(column(&steps))) {
         let peak = one.peak().to_string();
         let (traffic, bubble) = (one.traffic().to_string(), 100.0 * one.bubble());
-        note!("{step:>12} {peak:>12} {traffic:>12} {bubble:>5.1} %  {}", one.words);
+        note!("{row:>3} {step:>12} {peak:>12} {traffic:>12} {bubble:>5.1} %  {}", one.words);
     }
-    if let Some(more) = front.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        note!("{:>12} and {more} more that use less memory or send less", "..");
+    if let Some(more) = rows.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        note!("{:>16} and {more} more that use less memory or send less", "..");
     }
 }
 

@@ -1,0 +1,217 @@
+//! Where the stages begin and, for `--schedule automatic`, in which order they work: what the command line
+//! leaves to the planner of a pipeline that is otherwise given.
+
+use super::{Chosen, recompute};
+use crate::args::{PlanArgs, Recompute};
+use crate::failure::Failure;
+use pipewright_core::plan::{Draft, Model, Plan, ScheduleText};
+use pipewright_core::predict::{
+    AutomaticPlan, BestSplit, Borders, Prediction, SplitError, USUAL, automatic_plan, best_split,
+    reordered,
+};
+use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::units::Nanos;
+use serde::Serialize;
+
+/// Another order of layers has to shorten the step by more than one part in so many.
+const ORDER_WORTH: u64 = 200;
+
+/// What is said of the cuts, and of an order that was made for them.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Said {
+    /// `exact`, `balanced` or `uniform`; none where the cuts are given.
+    split: Option<&'static str>,
+    /// Whether layers were put in another order for it.
+    #[serde(rename = "split_reorders")]
+    reordered: bool,
+    /// The step of the balanced split, where another was looked for.
+    balanced_step_ns: Option<Nanos>,
+    /// No split of these stages in this order takes less.
+    split_bound_ns: Option<Nanos>,
+    /// The fastest schedule by name, where one was made for the plan, and its step.
+    named: Option<String>,
+    named_step_ns: Option<Nanos>,
+    /// No order of these stages takes less.
+    order_bound_ns: Option<Nanos>,
+}
+
+/// A plan as it was asked for, and what is said of it.
+pub(super) type Made = (Plan, Prediction, Said);
+
+/// The plan of what the command line says.
+pub(super) fn as_given(args: &PlanArgs, draft: &Draft, chosen: &Chosen) -> Result<Made, Failure> {
+    // What does not fit together here is the command line, not a file.
+    let draft = chosen.draft(draft);
+    let split = chosen.split;
+    match chosen.automatic {
+        Some(lanes) => automatic(args, &draft, chosen, lanes),
+        None if split == Some(super::EXACT) => exact(args, &draft, chosen),
+        None => {
+            let (plan, prediction) = finished(args, draft, order(chosen)?)?;
+            Ok((plan, prediction, Said { split, ..Said::default() }))
+        }
+    }
+}
+
+fn order(chosen: &Chosen) -> Result<ScheduleText, Failure> {
+    let named =
+        || ScheduleText::of(chosen.schedule, chosen.cuts.len() as u32 + 1, chosen.micro_batches);
+    let text = chosen.order.clone().map_or_else(named, Ok);
+    text.map_err(|e| Failure::usage(e.to_string()))
+}
+
+fn usage(error: SplitError) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+/// The draft as a plan, with recomputation where it is asked for or needed.
+fn finished(
+    args: &PlanArgs,
+    draft: Draft,
+    order: ScheduleText,
+) -> Result<(Plan, Prediction), Failure> {
+    let (plan, prediction) = draft.plan_in(order).map_err(|e| Failure::usage(e.to_string()))?;
+    recompute::recompute(args, plan, prediction, recompute::EFFORT)
+        .map_err(|error| recompute::failure(&error))
+}
+
+/// The best split, or the balanced one where recomputation makes that faster.
+fn exact(args: &PlanArgs, draft: &Draft, chosen: &Chosen) -> Result<Made, Failure> {
+    let order = order(chosen)?;
+    let mut best = best_split(draft, &order, Borders::Nodes, USUAL).map_err(usage)?;
+    let mut cut = with_cuts(draft, &best.cuts);
+    if let Some((other, model)) = in_other_order(draft, &order, &best)? {
+        (best, cut) = (other, Draft { model, ..cut });
+        cut.cuts.clone_from(&best.cuts);
+    }
+    let moved = cut.model != draft.model;
+    let mut found = finished(args, cut, order.clone());
+    let recomputes = match args.recompute() {
+        Recompute::None => false,
+        Recompute::Auto => !best.fits,
+        Recompute::Full => true,
+    };
+    if recomputes && (moved || best.cuts != chosen.cuts) {
+        let even = finished(args, draft.clone(), order);
+        let better = match (&even, &found) {
+            (Ok((_, even)), Ok((_, found))) => even.timeline.step < found.timeline.step,
+            (Ok(_), Err(_)) => true,
+            (Err(_), _) => false,
+        };
+        if better {
+            found = even;
+        }
+    }
+    let (plan, prediction) = found?;
+    let balanced = (!recomputes).then_some(best.balanced);
+    let BestSplit { bound, .. } = best;
+    let said = Said {
+        split: chosen.split,
+        reordered: plan.model != draft.model,
+        balanced_step_ns: balanced,
+        split_bound_ns: Some(bound),
+        ..Said::default()
+    };
+    Ok((plan, prediction, said))
+}
+
+/// The best split of the network with its layers in another order, if there is one that is worth it.
+fn in_other_order(
+    draft: &Draft,
+    order: &ScheduleText,
+    best: &BestSplit,
+) -> Result<Option<(BestSplit, Model)>, Failure> {
+    let Some(graph) = reordered(draft, order).map_err(usage)? else { return Ok(None) };
+    let model = Model::Graph(graph);
+    let other = Draft { model: model.clone(), ..draft.clone() };
+    let Ok(mut other) = best_split(&other, order, Borders::Nodes, USUAL) else { return Ok(None) };
+    // As with cuts inside of layers, for less the network stays as it was.
+    let shorter = other.step.0 < best.step.0 - best.step.0 / ORDER_WORTH;
+    other.balanced = best.balanced;
+    Ok((shorter && (other.fits || !best.fits)).then_some((other, model)))
+}
+
+fn with_cuts(draft: &Draft, cuts: &[u32]) -> Draft {
+    Draft { cuts: cuts.to_vec(), ..draft.clone() }
+}
+
+/// The best order of the stages, with the cuts that are best for it of those that are best for others.
+fn automatic(args: &PlanArgs, draft: &Draft, chosen: &Chosen, lanes: u32) -> Result<Made, Failure> {
+    let mut cuts = vec![chosen.cuts.clone()];
+    if chosen.split == Some(super::EXACT) {
+        for kind in [ScheduleKind::OneFOneB, ScheduleKind::ZbH1] {
+            let order = ScheduleText::of(kind, lanes, chosen.micro_batches);
+            let order = order.map_err(|e| Failure::usage(e.to_string()))?;
+            let best = best_split(draft, &order, Borders::Nodes, USUAL / 2).map_err(usage)?;
+            if !cuts.contains(&best.cuts) {
+                cuts.push(best.cuts);
+            }
+        }
+    }
+    let mut best: Option<AutomaticPlan> = None;
+    for cuts in cuts {
+        let found = automatic_plan(&with_cuts(draft, &cuts), lanes);
+        let found = found.map_err(|e| Failure::usage(e.to_string()))?;
+        if best.as_ref().is_none_or(|best| worth(&found) < worth(best)) {
+            best = Some(found);
+        }
+    }
+    let Some(AutomaticPlan { plan, prediction, named, bound }) = best else {
+        return Err(Failure::usage("--schedule automatic: there are no cuts to order"));
+    };
+    let (plan, prediction) = recompute::recompute(args, plan, prediction, recompute::EFFORT)
+        .map_err(|error| recompute::failure(&error))?;
+    let said = Said {
+        split: chosen.split,
+        named: named.map(|(kind, _)| kind.to_string()),
+        named_step_ns: named.map(|(_, step)| step),
+        order_bound_ns: bound,
+        ..Said::default()
+    };
+    Ok((plan, prediction, said))
+}
+
+/// Bytes that the fullest device lacks, then the step.
+fn worth(found: &AutomaticPlan) -> (u64, Nanos) {
+    let most = found.prediction.programs.iter().map(|program| program.arena).max();
+    let lacks = most.unwrap_or_default().saturating_sub(found.plan.cluster.device.memory);
+    (lacks.0, found.prediction.timeline.step)
+}
+
+impl Said {
+    /// A line about the cuts, and one about the order.
+    pub(super) fn report(&self, plan: &Plan, step: Nanos) {
+        if let Some(split) = self.split {
+            let gain = match self.balanced_step_ns {
+                Some(balanced) if step < balanced => {
+                    format!(", {:.1} % faster than balanced", more(balanced, step))
+                }
+                Some(_) => ", as fast as balanced".into(),
+                None => String::new(),
+            };
+            let bound = self.split_bound_ns.filter(|bound| bound.0 > 0).map_or_else(String::new, |bound| {
+                let off = more(step, bound);
+                format!("; no cuts take less than {bound}, so these are at most {off:.1} % from the best")
+            });
+            let order = if self.reordered { ", with layers in another order" } else { "" };
+            note!("split: {split}{order}{gain}{bound}");
+        }
+        if let (Some(named), Some(other)) = (&self.named, self.named_step_ns) {
+            let bound = self.order_bound_ns.map_or_else(String::new, |bound| {
+                format!("; no order takes less than {bound}, messages and updates not counted")
+            });
+            match plan.schedule.name == *named {
+                true => note!("order: {named}, which no order made for these stages beats{bound}"),
+                false => note!(
+                    "order: made for these stages, {:.1} % faster than {named}, the fastest by name that fits{bound}",
+                    more(other, step)
+                ),
+            }
+        }
+    }
+}
+
+/// By how many per cent `a` is more than `b`.
+fn more(a: Nanos, b: Nanos) -> f64 {
+    100.0 * (a.secs() / b.secs() - 1.0)
+}
