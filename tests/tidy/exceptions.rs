@@ -42,11 +42,3 @@ pub const PACKED: &[(&str, usize)] = &[
     ("runner/src/commands/frame.rs", 4),
     ("runner/src/device/cuda/cache.rs", 1),
 ];
-
-/// Module docs below a folder that begin with a relative clause.
-pub const LOOSE_HEADERS: &[(&str, usize)] = &[
-    ("core/src/partition/", 2),
-    ("core/src/predict/", 5),
-    ("core/src/schedule/", 5),
-    ("runner/src/commands/plan", 3),
-];

@@ -1,4 +1,4 @@
-//! Where to cut: which layers become which stage.
+//! Partitions: which layers become which stage.
 //!
 //! [`uniform`] and [`balanced`] cut the chain of a graph's layers. [`exact`] is optimal on the graph
 //! itself, under memory, with transfers and unlike devices; [`replicated`] adds data parallelism as

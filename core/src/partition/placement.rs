@@ -1,4 +1,4 @@
-//! What the exact partitioners are asked and what they answer: plain data.
+//! Questions to the exact partitioners and their answers: plain data.
 
 use crate::cost::{Item, Link};
 use crate::units::{Bytes, Nanos};

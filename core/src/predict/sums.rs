@@ -1,4 +1,4 @@
-//! What a plan's steps would take with its gradients encoded in other ways.
+//! Steps of a plan with its gradients encoded in other ways.
 //!
 //! A lossy codec trains something else: here is said what it would bring, not whether to use it.
 

@@ -1,4 +1,4 @@
-//! Whether a schedule can run: everything there once, in an order that needs nothing from later,
+//! Checks that a schedule can run: everything there once, in an order that needs nothing from later,
 //! and no circle of lanes that wait for each other.
 
 use super::{Action, ActionKind, Schedule};

@@ -1,4 +1,4 @@
-//! Who does what in which order: actions on lanes, no times.
+//! Schedules: who does what in which order, actions on lanes without times.
 //!
 //! ```
 //! use pipewright_core::schedule::{Schedule, ScheduleKind, check};

@@ -1,4 +1,4 @@
-//! How many gradients of a stage have to have a place while they travel.
+//! Places for gradients of a stage while they travel: how many it has to have.
 //!
 //! A lane that has sent a gradient goes on without waiting for its receiver, as long as there is
 //! an outbox entry for the next one. Two entries are enough to compute while the last gradient

@@ -1,4 +1,4 @@
-//! Which stages a lane holds.
+//! Placement: the stages that a lane holds.
 //!
 //! ```text
 //! Loop, 2 chunks     lane 0: 0 4   lane 1: 1 5   lane 2: 2 6   lane 3: 3 7

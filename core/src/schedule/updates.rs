@@ -1,4 +1,4 @@
-//! When parameters change, and how many versions of them that costs.
+//! Updates of parameters: when they happen, and how many versions of them that costs.
 
 use super::{ActionKind, Schedule};
 use crate::ids::LaneId;

@@ -1,4 +1,4 @@
-//! Which way each stage runs: the least price within the room of every lane.
+//! Choice of the way each stage runs: the least price within the room of every lane.
 //!
 //! A lane holds, of each of its stages, a slot for every micro-batch in flight and outbox entries;
 //! transient memory it has once, as much as the stage that needs most. So for every cap on

@@ -1,4 +1,4 @@
-//! What a choice is worth: stages, memory, messages, gradients, then the schedule's simulation.
+//! Worth of a choice: stages, memory, messages, gradients, then the schedule's simulation.
 
 use super::choice::{Figures, lane_link};
 use super::{Chain, Choice, Scored, Space};

@@ -1,4 +1,4 @@
-//! How gradients and activations travel: what was asked for, what it is worth.
+//! Codecs of gradients and activations: what was asked for, what it is worth.
 
 use crate::args::{Codec, CommunicationArgs};
 use crate::failure::Failure;

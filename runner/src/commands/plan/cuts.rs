@@ -1,4 +1,4 @@
-//! Where the stages begin and, for `--schedule automatic`, in which order they work: what the command line
+//! Cuts and, for `--schedule automatic`, the order in which stages work: what the command line
 //! leaves to the planner of a pipeline that is otherwise given.
 
 use super::{Chosen, recompute};

@@ -1,4 +1,4 @@
-//! What stages compute again: as asked for, or as much as the memory of devices demands.
+//! Recomputation of stages: as asked for, or as much as the memory of devices demands.
 
 use crate::args::{PlanArgs, Recompute};
 use crate::commands::show;

@@ -1,4 +1,4 @@
-//! What the command line leaves open: tried, compared, printed.
+//! The search over what the command line leaves open: tried, compared, printed.
 
 use super::rank::{Ranked, rank};
 use super::{Chosen, codec};
