@@ -141,9 +141,11 @@ mod tests {
                     continue;
                 }
                 let mut loads = vec![times[0]];
-                for at in 1..n {
-                    if code >> (at - 1) & 1 == 1 { loads.push(0) }
-                    *loads.last_mut().unwrap() += times[at];
+                for (at, time) in times[1..].iter().enumerate() {
+                    if code >> at & 1 == 1 {
+                        loads.push(0);
+                    }
+                    *loads.last_mut().unwrap() += time;
                 }
                 best = best.min(least(&loads, m));
             }
