@@ -1,4 +1,4 @@
-//! Why a measured step took another time than the predicted one.
+//! Drift: why a measured step took another time than the predicted one.
 //!
 //! Nothing is guessed: the plan's programs are simulated again with the measured times of one
 //! stage's passes in place of the predicted ones, all else as predicted. What the step becomes by

@@ -1,4 +1,4 @@
-//! Why a step takes as long as it does, and what would shorten it.
+//! Explanations of a step: why it takes as long as it does, and what would shorten it.
 //!
 //! The critical path is cut into terms that add up to the step: the computing of each stage, the
 //! start-up and the transfer of each link, waits for receivers, the optimizer. What bounds the

@@ -5,19 +5,22 @@ use super::{PredictError, Prediction, predict};
 use crate::ids::LaneId;
 use crate::plan::{Plan, ScheduleText};
 use crate::schedule::{ScheduleKind, Updates};
+use crate::timeline::{Lane, Timeline};
 use crate::units::Nanos;
 
 /// An asynchronous schedule once its pipeline is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steady {
-    /// Time of a mini-batch: what a window of twice as many micro-batches takes longer.
+    /// Time of a mini-batch: what one more takes once two micro-batches for each stage have passed, and at
+    /// least what the busiest lane works.
     pub step: Nanos,
     /// Updates that were made between the forward pass of a micro-batch and its own update, at most.
     pub staleness: u32,
 }
 
 /// What `plan`, of which `prediction` is the window that a run flushes after, takes in the steady state; none
-/// with synchronous updates and for an order without a name. One more simulation.
+/// with synchronous updates and for an order without a name. One more simulation, two where a mini-batch does
+/// not fill the pipeline.
 ///
 /// # Errors
 /// As [`predict`].
@@ -26,14 +29,29 @@ pub fn steady(plan: &Plan, prediction: &Prediction) -> Result<Option<Steady>, Pr
     if kind.updates() == Updates::Synchronous {
         return Ok(None);
     }
-    let micro_batches = 2 * plan.micro_batches;
-    let schedule = ScheduleText::of(kind, plan.stages(), micro_batches)
-        .map_err(|error| PredictError::Plan(error.into()))?;
-    let mini_batch = 2 * plan.mini_batch;
-    let twice = predict(&Plan { schedule, micro_batches, mini_batch, ..plan.clone() })?;
-    let step = twice.timeline.step.saturating_sub(prediction.timeline.step);
+    let of = |windows: u32| {
+        let micro_batches = windows * plan.micro_batches;
+        let schedule = ScheduleText::of(kind, plan.stages(), micro_batches)
+            .map_err(|error| PredictError::Plan(error.into()))?;
+        let mini_batch = u64::from(windows) * plan.mini_batch;
+        let longer = predict(&Plan { schedule, micro_batches, mini_batch, ..plan.clone() })?;
+        Ok::<_, PredictError>(longer.timeline.step)
+    };
+    let filling = filling(plan.stages(), plan.micro_batches);
+    let before = if filling == 1 { prediction.timeline.step } else { of(filling)? };
+    let step = of(filling + 1)?.saturating_sub(before).max(busiest(&prediction.timeline));
     let order = kind.generate(plan.stages(), plan.micro_batches);
     let order = order.map_err(|error| PredictError::Plan(error.into()))?;
     let versions = (0..plan.lanes()).map(|lane| order.versions(LaneId(lane)));
     Ok(Some(Steady { step, staleness: versions.max().unwrap_or(1) - 1 }))
+}
+
+/// Mini-batches after which a pipeline runs full: two micro-batches for each stage have passed.
+pub(super) fn filling(stages: u32, micro_batches: u32) -> u32 {
+    (2 * stages).div_ceil(micro_batches.max(1)).max(1)
+}
+
+/// What the busiest lane works in a mini-batch.
+pub(super) fn busiest(timeline: &Timeline) -> Nanos {
+    timeline.lanes.iter().map(Lane::busy).max().unwrap_or_default()
 }

@@ -8,8 +8,10 @@ use crate::plan::{
     Draft, Inputs, Plan, Program, ScheduleText, groups, lay_out, lower, training_graphs,
 };
 use crate::predict::PredictError;
+use crate::predict::steady::{busiest, filling};
 use crate::schedule::{Schedule, ScheduleKind, Updates};
 use crate::simulate::{StageCost, simulate, simulate_chain};
+use crate::timeline::Timeline;
 use crate::units::{Bytes, Nanos};
 
 /// What does not depend on the cuts.
@@ -18,8 +20,15 @@ pub(super) struct Trials {
     pub graph: Graph,
     pub schedule: Schedule,
     pub costs: Costs,
-    /// Twice as many micro-batches, where the schedule does not flush.
-    twice: Option<Schedule>,
+    /// Where the schedule does not flush.
+    full: Option<Full>,
+}
+
+/// Windows between which a mini-batch passes a full pipeline.
+struct Full {
+    /// None for the schedule itself.
+    before: Option<Schedule>,
+    after: Schedule,
 }
 
 /// What a split is worth.
@@ -48,28 +57,41 @@ impl Trials {
         let costs = costs.with_backward(schedule.splits_backward());
         let kind = order.name.parse::<ScheduleKind>().ok();
         let kind = kind.filter(|kind| kind.updates() != Updates::Synchronous);
-        let twice = kind.and_then(|kind| kind.generate(stages, 2 * plan.micro_batches).ok());
-        Ok(Self { plan, graph, schedule, costs, twice })
+        let m = plan.micro_batches;
+        let full = kind.and_then(|kind| {
+            let filling = filling(stages, m);
+            let before = (filling > 1).then(|| kind.generate(stages, filling * m).ok());
+            let after = kind.generate(stages, (filling + 1) * m).ok()?;
+            Some(Full { before: before.flatten(), after })
+        });
+        Ok(Self { plan, graph, schedule, costs, full })
     }
 
     /// Simulates a split of ascending cuts inside of the graph.
     pub fn run(&self, cuts: &[u32]) -> Result<Trial, PredictError> {
-        let (step, programs) = self.window(cuts, &self.schedule)?;
-        let step = match &self.twice {
-            Some(twice) => self.window(cuts, twice)?.0.saturating_sub(step),
-            None => step,
+        let (timeline, programs) = self.window(cuts, &self.schedule)?;
+        let step = match &self.full {
+            Some(Full { before, after }) => {
+                let before = match before {
+                    Some(before) => self.window(cuts, before)?.0.step,
+                    None => timeline.step,
+                };
+                let after = self.window(cuts, after)?.0.step;
+                after.saturating_sub(before).max(busiest(&timeline))
+            }
+            None => timeline.step,
         };
         let memory = self.plan.cluster.device.memory;
         let peak = programs.iter().map(|program| program.arena).max().unwrap_or_default();
         Ok(Trial { step, peak, fits: peak <= memory })
     }
 
-    /// The time of one window of `schedule`, and what lies where.
+    /// One window of `schedule`, and what lies where.
     fn window(
         &self,
         cuts: &[u32],
         schedule: &Schedule,
-    ) -> Result<(Nanos, Vec<Program>), PredictError> {
+    ) -> Result<(Timeline, Vec<Program>), PredictError> {
         let inputs = Inputs { cuts, ..self.plan.inputs(&self.graph, schedule) };
         let graphs = training_graphs(&inputs);
         let programs = lay_out(&inputs, &graphs);
@@ -81,7 +103,7 @@ impl Trials {
             Some(timeline) => timeline,
             None => simulate(&lower(&inputs, &graphs), &stages, &self.plan.cluster, copies)?,
         };
-        Ok((timeline.step, programs))
+        Ok((timeline, programs))
     }
 
     /// What a search makes less: the step, or where memory counts the bytes that are too many.
@@ -96,7 +118,7 @@ impl Trials {
 
     /// Whether the step is that of a full pipeline.
     pub fn is_steady(&self) -> bool {
-        self.twice.is_some()
+        self.full.is_some()
     }
 
     /// Actions of a step.

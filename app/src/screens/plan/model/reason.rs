@@ -1,4 +1,4 @@
-//! Why a plan is as fast as it is, and what to say where no suggestion is found.
+//! Reasons why a plan is as fast as it is, and what to say where no suggestion is found.
 
 use crate::base::format;
 use crate::base::texts::{t, tr};

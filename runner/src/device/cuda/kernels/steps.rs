@@ -363,7 +363,8 @@ pub fn is_stored(call: &Call, operand: Operand) -> bool {
         (Operand::Read(i), Forward) => !index(i),
         (Operand::Read(i), WeightGradient) => !(index(i) || statistics && i == 2),
         (Operand::Read(i), InputGradient) => match call.op {
-            Op::MaxPool2d { .. } => i != 0,
+            // Places of maxima, tokens.
+            Op::MaxPool2d { .. } | Op::TokenPosition { .. } => i != 0,
             Op::Attention { .. } => i != 3,
             Op::ScaledDotProduct { .. } => i != 5,
             _ => !(statistics && i == 2),
