@@ -37,9 +37,11 @@ fn plan(dir: &Path, model: &str, stages: &str) {
     let args = ["plan", "--model", model, "--stages", stages, "--replicas", "1"];
     let sizes =
         ["--schedule", "gpipe", "--micro-batches", "2", "--mini-batch", "4", "--steps", "1"];
+    // Cuts at modules of transformers, not inside of them.
+    let split = ["--split", "balanced"];
     let more = ["--optimizer", "sgd:lr=1e-30,momentum=0", "-o", "plan.json"];
     let hf: &[&str] = if model.starts_with("hf:") { &["--size", "sequence=6"] } else { &[] };
-    runner_in(dir, &[&args[..], &sizes, &more, hf].concat()).done();
+    runner_in(dir, &[&args[..], &split, &sizes, &more, hf].concat()).done();
 }
 
 /// What `predict` gives for the samples of a network, compared with transformers.
