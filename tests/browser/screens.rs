@@ -1,5 +1,5 @@
-//! Every screen at three widths, in both themes and both languages: nothing is wider than its window,
-//! and in Japanese no sentence is left in English. With `PIPEWRIGHT_SCREENS=docs/screens` the
+//! Every screen at seven widths, in both themes and both languages: nothing is wider than its window or
+//! squeezed to a sliver, and in Japanese no sentence is left in English. With `PIPEWRIGHT_SCREENS=docs/screens` the
 //! pictures are kept.
 
 use pipewright::browser::Browser;
@@ -27,8 +27,22 @@ const SCREENS: [(&str, &str, &str); 8] = [
     ),
 ];
 
-/// Window sizes, and by how much their pictures shrink.
-const SIZES: [(u32, u32, f64); 3] = [(1440, 900, 0.5), (900, 1100, 0.5), (360, 800, 0.75)];
+/// Window sizes, and by how much their pictures shrink; of those without a number none is kept.
+const SIZES: [(u32, u32, Option<f64>); 7] = [
+    (1920, 1080, None),
+    (1440, 900, Some(0.5)),
+    (1366, 768, None),
+    (900, 1100, Some(0.5)),
+    (768, 1024, None),
+    (390, 844, None),
+    (360, 800, Some(0.75)),
+];
+
+/// Parts that scroll and show less than two lines of what they hold.
+const SLIVERS: &str = "
+    return [...document.querySelectorAll('body *')].filter(e => e.clientHeight > 0 && e.clientHeight < 40
+        && e.scrollHeight > e.clientHeight + 20 && /auto|scroll/.test(getComputedStyle(e).overflowY))
+        .map(e => e.className + ' ' + e.clientHeight + ' of ' + e.scrollHeight);";
 
 /// Sentences without a Japanese letter. What core says of a plan stays in English, and so do names.
 const ENGLISH: &str = "
@@ -51,7 +65,9 @@ fn look(browser: &Browser, place: &str, folder: Option<&PathBuf>) -> Outcome<()>
         browser.until("two frames", |b| Ok(b.js("return window.drawn")? == true))?;
         let wide = browser.js("return document.documentElement.scrollWidth")?.as_u64();
         assert!(wide <= Some(width.into()), "{place} is {wide:?} wide in a window of {width}");
-        if let Some(folder) = folder {
+        let slivers = browser.js(SLIVERS)?;
+        assert_eq!(slivers, serde_json::json!([]), "{place} in a window of {width}");
+        if let (Some(folder), Some(scale)) = (folder, scale) {
             let file = folder.join(format!("{place}-{width}.webp"));
             browser.small_picture(&file, (width, height), scale)?;
         }
