@@ -32,7 +32,7 @@ function say(reply) {
 function fail(error) {
   door = undefined;
   waiting = undefined;
-  say({ say: "failed", why: String(error?.message ?? error) });
+  say({ failed: { why: String(error?.message ?? error) } });
 }
 
 function drain() {
@@ -97,7 +97,7 @@ async function open(file) {
     const bytes = await unpacked(file);
     take(() => door.open(file.name, bytes));
   } catch (error) {
-    say({ say: "failed", why: error.message });
+    say({ failed: { why: error.message } });
   }
 }
 

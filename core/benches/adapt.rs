@@ -1,6 +1,6 @@
 //! Time of a forecast: five fits and their weights. `cargo bench -p pipewright-core --bench adapt`.
 
-use pipewright_core::adapt::{Point, forecast};
+use pipewright_core::adapt::{Curve, Point};
 use std::time::Instant;
 
 /// Most milliseconds for 200 points.
@@ -16,7 +16,7 @@ fn main() {
             .collect();
         let time = || {
             let start = Instant::now();
-            let forecast = forecast(&points, 2.0 * f64::from(count)).expect("it is a curve");
+            let forecast = Curve::forecast(&points, 2.0 * f64::from(count)).expect("it is a curve");
             (start.elapsed().as_secs_f64() * 1e3, forecast.accuracy)
         };
         let (best, accuracy) =

@@ -1,7 +1,7 @@
 //! Time of a new plan for 64 ranks and fewer, and of another way around a lost one. `cargo bench -p pipewright-core --bench elastic`.
 
 use pipewright_core::cost::{Cluster, Costs};
-use pipewright_core::elastic::{BatchRule, Place, replan, reroute, reroute_to, sizes};
+use pipewright_core::elastic::{BatchRule, Place, Rerouted, replan, reroute_to, sizes};
 use pipewright_core::graph::Precision;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::ids::LaneId;
@@ -57,11 +57,11 @@ fn main() {
             let ms = time(|| reroute_to(&plan, 61));
             println!("  for 61 ranks: {ms:.1} ms to find a step of {}", found.step);
         }
-        match reroute(&plan, &prediction, &[lost]) {
+        match Rerouted::of(&plan, &prediction, &[lost]) {
             Ok(found) => println!(
                 "  without a rank of stage {}: {:.1} ms to find a step of {} instead of {}",
                 stages / 2,
-                time(|| reroute(&plan, &prediction, &[lost])),
+                time(|| Rerouted::of(&plan, &prediction, &[lost])),
                 found.step,
                 found.healthy
             ),

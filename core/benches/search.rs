@@ -4,8 +4,8 @@
 
 use pipewright_core::cost::Cluster;
 use pipewright_core::cost::memory::States;
-use pipewright_core::cost::transformer::{Accelerator, Recompute, Transformer, workload};
 use pipewright_core::predict::search::{Fixed, Search, Space, usual_encodings};
+use pipewright_yardsticks::transformer::{Accelerator, Recompute, Transformer, workload};
 use std::time::Instant;
 
 /// Moments at which the best plan so far is printed, in seconds.

@@ -1,6 +1,7 @@
 //! A codec of one's own, with error feedback: `cargo run -p pipewright-core --example own_codec`.
 
-use pipewright_core::compress::{Codec, CodecError, ErrorFeedback};
+use pipewright_core::compress::feedback::ErrorFeedback;
+use pipewright_core::compress::{Codec, CodecError};
 use std::error::Error;
 
 /// Two bits a value: minus or plus the largest magnitude of the tensor, or half of it.

@@ -11,7 +11,7 @@
 //! takes such ranks off their core for 50 ms of each second: steps are short, so that most have
 //! none of that.
 
-use pipewright_core::elastic::{Place, reroute};
+use pipewright_core::elastic::{Place, Rerouted};
 use pipewright_core::plan::Plan;
 use pipewright_core::predict::predict;
 use serde_json::{Value, json};
@@ -143,7 +143,7 @@ fn compare_lost(dir: &Path, name: &str, (whole, rank): (&Value, u32), run: &[&st
     let whole = Plan::from_json(&whole.to_string()).expect("the runner wrote it");
     let prediction = predict(&whole).expect("it was predicted before");
     let (lane, replica) = whole.data_parallel.place(rank);
-    let found = reroute(&whole, &prediction, &[Place { lane, replica }]).expect("a peer");
+    let found = Rerouted::of(&whole, &prediction, &[Place { lane, replica }]).expect("a peer");
     let plan = serde_json::to_value(&found.plan).expect("plain data");
     write(&dir.join("plan.json"), &plan);
     let name = format!("{name}, lost {rank} (all: {})", found.healthy);

@@ -14,7 +14,9 @@ mod names;
 mod onnx;
 mod order;
 mod recompute;
+mod scale;
 mod training;
+mod tune;
 
 pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, SumAlgorithm};
 pub use cluster::{ClusterArgs, ClusterChanges};
@@ -30,7 +32,9 @@ pub use names::parse;
 pub use onnx::{LossKind, OnnxArgs};
 pub use order::{Order, StageReplicas};
 pub use recompute::{Budget, RecomputeArgs};
+pub use scale::{Price, ScaleArgs, Sizes};
 pub use training::{Storage, TrainingArgs};
+pub use tune::TuneArgs;
 
 use crate::checkpoint::LATEST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -91,12 +95,16 @@ pub enum Command {
     Curves(CurvesArgs),
     /// Compare DataParallel, DDP, ZeRO-1, pipeline and hybrid: runner forms --model vgg16 --devices 8
     Forms(FormsArgs),
+    /// The best plan for each number of devices, its speed and cost: runner scale --model gpt2 --devices 8,16
+    Scale(ScaleArgs),
     /// Fit the cost model to measurements: runner calibrate points.csv --layers 32
     Calibrate(CalibrateArgs),
     /// List the presets of machines, or print one as a file: runner cluster dgx-a100 -o mine.json
     Cluster(ClusterArgs),
     /// Measure a plan's operations and links here: runner profile plan.json -o cluster.json
     Profile(ProfileArgs),
+    /// Measure plans, calibrate, plan again, keep the fastest: runner tune plan.json --trials 3
+    Tune(TuneArgs),
     /// Less memory by computing again: runner recompute graph.json.gz --budget 0.5 -o sequence.json
     Recompute(RecomputeArgs),
     /// Measure codecs, and sums of gradients over ranks: mpirun -n 4 runner bench allreduce
@@ -454,6 +462,15 @@ pub struct ShowArgs {
     /// List a model's layers instead, where it can be cut: runner show --layers vgg16
     #[arg(long, value_name = "MODEL", conflicts_with = "plan")]
     pub layers: Option<String>,
+    /// Add other plans that are better, each simulated: runner show plan.json --advice
+    #[arg(long, conflicts_with = "layers")]
+    pub advice: bool,
+    /// Write the plan of a row of the advice
+    #[arg(short, long, value_name = "FILE", requires = "advice")]
+    pub output: Option<PathBuf>,
+    /// Which row of the advice to write.
+    #[arg(long, default_value_t = 1, requires = "output", value_parser = clap::value_parser!(u32).range(1..))]
+    pub row: u32,
     #[command(flatten)]
     pub onnx: OnnxArgs,
     /// Print one JSON object instead of text: see docs/json.md.

@@ -8,8 +8,8 @@ use pipewright::browser::Browser;
 use pipewright::explorer::explorer;
 use pipewright::{Outcome, tools};
 use pipewright_core::plan::Plan;
+use pipewright_core::recompute::cost;
 use pipewright_core::recompute::file::read;
-use pipewright_core::recompute::{check, cost};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -138,7 +138,7 @@ fn a_graph_is_dropped_searched_and_its_sequence_saved() -> Outcome<()> {
     browser.click("#take")?;
     let saved: Value = serde_json::from_str(&downloaded(&browser, "sequence.json")?)?;
     let sequence: Vec<u32> = serde_json::from_value(saved["sequence"].clone())?;
-    check(&problem, &sequence)?;
+    problem.check(&sequence)?;
     let reached = cost(&problem, &sequence);
     assert!(reached.peak as f64 <= asked, "{reached:?}");
     assert_eq!(saved["peak_bytes"].as_u64(), Some(reached.peak));

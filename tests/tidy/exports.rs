@@ -13,33 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const PRODUCT: &[&str] =
     &["runner/src/", "runner/kernels/src/", "app/src/", "app/worker/src/", "serve/"];
 
-/// What is exported and only tests or benches name. This list only ever gets shorter.
-const UNUSED_EXPORTS: &[&str] = &[
-    // Tests look at the parts of what products take as a whole.
-    "adapt::choose",
-    "adapt::forecast",
-    "adapt::trial_seconds",
-    "compress::Cntk",
-    "compress::ErrorFeedback",
-    "compress::PowerSgd",
-    "compress::SignNorm",
-    "compress::TopK",
-    "compress::orthogonalise",
-    "elastic::NAMES",
-    "elastic::reroute",
-    "onnx::proto",
-    "onnx::read",
-    "predict::with_communication",
-    "recompute::check",
-    "simulate::links",
-    // A function as a policy: only tests have one so far.
-    "elastic::Answer",
-    "elastic::Ok2Run",
-    // Planners that no command reaches yet.
-    "cost::transformer",
-    "partition::blocks",
-    "partition::hybrid",
-];
+/// What is exported and only tests or benches name: nothing, and so it stays.
+const UNUSED_EXPORTS: &[&str] = &[];
 
 #[test]
 fn what_core_exports_is_used() {

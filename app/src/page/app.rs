@@ -18,7 +18,6 @@ use crate::screens::communication::view::CommunicationView;
 use crate::screens::compare::view::CompareView;
 use crate::screens::elastic::view::ElasticView;
 use crate::screens::model::view::ModelView;
-use crate::screens::plan::model::{advise, curves};
 use crate::screens::plan::view::PlanView;
 use crate::screens::playground::view::PlaygroundView;
 use crate::screens::recompute::view::RecomputeView;
@@ -38,8 +37,6 @@ pub fn App() -> impl IntoView {
     theme::start(state);
     here::wire::begin(page);
     open(page);
-    advise::start(state, page.plan);
-    curves::start(state, page.plan);
     listen(page);
     // What was found stays when one looks at the plan again.
     let visited =

@@ -70,7 +70,7 @@ pub fn entries(offered: bool) -> Vec<Entry> {
     found.push(Entry::new(t("pin this plan as A"), Act::Pin));
     found.push(Entry::new(t("swap A and B"), Act::Swap));
     found.push(Entry::new(t("open a plan, trace or graph"), Act::OpenFile));
-    found.push(Entry::new(t("theme: the other one"), Act::Theme));
+    found.push(Entry::new(t("switch theme"), Act::Theme));
     if offered {
         found.push(Entry::new(t("run this plan on this machine"), Act::RunHere));
     }
@@ -78,7 +78,7 @@ pub fn entries(offered: bool) -> Vec<Entry> {
         Entry::new(tr!("save {file}: {what}", file = f.file(), what = t(f.title())), Act::Save(f))
     };
     found.extend(Format::ALL.map(save));
-    found.push(Entry::new(t("save timeline.png: the timeline as it is seen"), Act::SavePicture));
+    found.push(Entry::new(t("save timeline.png: the timeline as shown"), Act::SavePicture));
     found.push(Entry::new(t("copy the command that runs the plan"), Act::CopyCommand));
     let example = |(at, e): (usize, &crate::planner::presets::Example)| {
         Entry::new(tr!("example {name}: {what}", name = e.title, what = t(e.why)), Act::Example(at))

@@ -22,7 +22,7 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 
 /// The plan file's text with its number of ranks, or what contradicts it.
-#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+#[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn write(inputs: Inputs) -> Result<Result<(String, u32), String>, Missing> {
     let made = inputs.plan();
     Ok(made.map(|(plan, _)| (plan.to_json(), plan.ranks())))
@@ -109,7 +109,7 @@ pub fn export(state: State) {
 }
 
 /// The text of a format; what makes them comes when it is first asked for.
-#[wasm_split(exports, wasm_split_path = ::leptos::wasm_split, fallible)]
+#[wasm_split(menus, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn put(format: Format, state: State) -> Result<Result<String, String>, Missing> {
     let graph = state.graph.get_untracked();
     Ok(state.shown.with_untracked(|shown| format.text(&shown.solved, &graph)))

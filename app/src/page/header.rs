@@ -60,7 +60,7 @@ pub fn Header(page: Page) -> impl IntoView {
                 <button class="ib" id="link" title=t("Copy a link to this state") aria-label=t("Copy link")
                     on:click=move |_| files::copy_link(page)>{icon(Icon::Link)}</button>
                 <Language />
-                <button class="ib" id="theme" title=t("Theme: the other one, this one, as the system")
+                <button class="ib" id="theme" title=t("Theme: light, dark, system")
                     aria-label=t("Theme") on:click=move |_| theme::toggle(state)>{icon(Icon::Theme)}</button>
                 <button class="ib" id="help" title=t("Keys and help (?)") aria-label=t("Keys and help")
                     aria-expanded=move || page.help.get().to_string()

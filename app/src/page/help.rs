@@ -16,7 +16,7 @@ pub fn Help(page: Page) -> impl IntoView {
 }
 
 /// The dialog, open.
-#[wasm_split(help, wasm_split_path = ::leptos::wasm_split, fallible)]
+#[wasm_split(menus, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn dialog(page: Page) -> Result<AnyView, Missing> {
     let close: NodeRef<leptos::html::Button> = NodeRef::new();
     // Whoever opens the list by key wants to be able to close it by key.

@@ -28,7 +28,7 @@ pub fn Exports() -> impl IntoView {
 }
 
 /// The menu, open.
-#[wasm_split(exports, wasm_split_path = ::leptos::wasm_split, fallible)]
+#[wasm_split(menus, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn menu(open: RwSignal<bool>) -> Result<AnyView, Missing> {
     let state = expect_context::<State>();
     let menu: NodeRef<leptos::html::Div> = NodeRef::new();

@@ -17,6 +17,8 @@ mod help;
 mod here;
 mod kinds;
 #[cfg(feature = "page")]
+mod making;
+#[cfg(feature = "page")]
 mod menu;
 #[cfg(feature = "page")]
 mod opening;

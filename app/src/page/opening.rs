@@ -40,12 +40,12 @@ async fn take(page: Page, name: &str, text: String, side: Side) {
     match recognise(name, &text) {
         Ok(Content::Plan(inputs)) if side == Side::A => {
             page.state.pin(Some(*inputs));
-            page.state.say(tr!("{name} is A now. Ctrl Z takes it back.", name));
+            page.state.say(tr!("{name} is now A. Ctrl+Z undoes it.", name));
         }
         Ok(Content::Plan(inputs)) => {
             let lanes = inputs.lanes();
             page.state.load(*inputs);
-            page.state.say(tr!("{name}: a plan for {lanes} lanes, shown.", name, lanes));
+            page.state.say(tr!("Opened {name}: {lanes} lanes.", name, lanes));
         }
         Ok(Content::Trace(measured)) => show(page, measured),
         Err(why) => page.state.complain(why),
@@ -114,7 +114,7 @@ pub async fn open(page: Page, files: Vec<web_sys::File>, side: Side) {
         }
         if file.size() > BYTES_MAX {
             page.state.complain(tr!(
-                "{name} has {size} MB, more than a page can hold.",
+                "{name} is {size} MB, more than a page can hold.",
                 name,
                 size = format_args!("{:.0}", file.size() / 1e6)
             ));
@@ -134,7 +134,7 @@ pub async fn open(page: Page, files: Vec<web_sys::File>, side: Side) {
         }
         match JsFuture::from(file.text()).await {
             Ok(text) => texts.push((name, text.as_string().unwrap_or_default())),
-            Err(_) => page.state.complain(tr!("{name} could not be read; is it a folder?", name)),
+            Err(_) => page.state.complain(tr!("{name} could not be read. Is it a folder?", name)),
         }
     }
     texts.sort_by_key(|(_, text)| text.contains("\"traceEvents\""));
@@ -147,7 +147,7 @@ pub async fn open(page: Page, files: Vec<web_sys::File>, side: Side) {
 /// Opens an ONNX file.
 async fn network(page: Page, name: &str, file: &web_sys::Blob) {
     let Ok(bytes) = JsFuture::from(file.array_buffer()).await else {
-        return page.state.complain(tr!("{name} could not be read; is it a folder?", name));
+        return page.state.complain(tr!("{name} could not be read. Is it a folder?", name));
     };
     match onnx(name.to_owned(), js_sys::Uint8Array::new(&bytes).to_vec()).await {
         Ok(reading) => replace(page, reading.await).await,
@@ -158,7 +158,7 @@ async fn network(page: Page, name: &str, file: &web_sys::Blob) {
 /// Shows what became of an elastic job.
 async fn records(page: Page, name: &str, file: &web_sys::Blob) {
     let Ok(text) = JsFuture::from(file.text()).await else {
-        return page.state.complain(tr!("{name} could not be read; is it a folder?", name));
+        return page.state.complain(tr!("{name} could not be read. Is it a folder?", name));
     };
     match elastic::read(name, &text.as_string().unwrap_or_default()) {
         Ok(record) => {
@@ -166,14 +166,14 @@ async fn records(page: Page, name: &str, file: &web_sys::Blob) {
             page.elastic.record.set(Some(Shared::new(record)));
             page.state.go(Screen::Elastic);
             page.state.say(tr!(
-                "{name}: an elastic job of {count} generations, shown.",
+                "Opened {name}: an elastic job of {count} generations.",
                 name,
                 count
             ));
         }
         Err(why) => {
             page.state.complain(tr!(
-                "{name}, read as a job's records: {why}. Nothing was changed.",
+                "{name} was read as the records of a job: {why}. Nothing changed.",
                 name,
                 why
             ));
@@ -199,7 +199,7 @@ enum Left {
 async fn measure(name: &str, kind: Kind, file: &web_sys::Blob) -> Result<Left, String> {
     if kind == Kind::Metrics {
         let mut reader = metrics::Reader::default();
-        let refuse = |why| tr!("{name}, read as metrics: {why}. Nothing was changed.", name, why);
+        let refuse = |why| tr!("{name} was read as metrics: {why}. Nothing changed.", name, why);
         pieces(name, file, |bytes| reader.push(bytes).map_err(refuse)).await?;
         return reader.finish(name).map(Left::Metrics).map_err(refuse);
     }
@@ -228,7 +228,7 @@ async fn pieces(
 ) -> Result<(), String> {
     // Some milliseconds of reading.
     const PIECE: f64 = 131_072.0;
-    let lost = |_: JsValue| tr!("{name} could not be read; is it a folder?", name);
+    let lost = |_: JsValue| tr!("{name} could not be read. Is it a folder?", name);
     let mut from = 0.0;
     while from < file.size() {
         let piece = file.slice_with_f64_and_f64(from, from + PIECE).map_err(lost)?;
@@ -277,14 +277,14 @@ pub async fn fetch(page: Page, paths: Vec<String>) {
                 Ok(text) => {
                     take(page, &path, text.as_string().unwrap_or_default(), Side::B).await;
                 }
-                Err(_) => page.state.complain(refuse(t("not a text"))),
+                Err(_) => page.state.complain(refuse(t("not text"))),
             },
         }
     }
 }
 
 async fn fetched(path: &str) -> Result<web_sys::Blob, String> {
-    let failed = |_: JsValue| t("no answer").to_owned();
+    let failed = |_: JsValue| t("no response").to_owned();
     let answer = JsFuture::from(window().fetch_with_str(path)).await.map_err(failed)?;
     let answer: web_sys::Response = answer.dyn_into().map_err(failed)?;
     if !answer.ok() {

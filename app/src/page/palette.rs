@@ -30,7 +30,7 @@ fn close(page: Page, before: &Option<web_sys::Element>) {
 }
 
 /// The dialog, open.
-#[wasm_split(palette, wasm_split_path = ::leptos::wasm_split, fallible)]
+#[wasm_split(menus, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn dialog(page: Page) -> Result<AnyView, Missing> {
     let before = StoredValue::new_local(document().active_element());
     let all = StoredValue::new(entries(page.here.offered.get_untracked()));
@@ -88,13 +88,13 @@ fn dialog(page: Page) -> Result<AnyView, Missing> {
     };
     let none = move || found.with(Vec::is_empty);
     let shown = view! {
-        <section class="pal" role="dialog" aria-label=t("Do anything by name") on:keydown=key>
+        <section class="pal" role="dialog" aria-label=t("Command palette") on:keydown=key>
             <input id="palette" type="text" role="combobox" aria-expanded="true" aria-controls="acts"
                 aria-activedescendant=move || format!("act-{}", chosen.get()) autocomplete="off"
-                aria-label=t("What to do") placeholder=t("What to do: a model, a schedule, a command") node_ref=input
+                aria-label=t("Command") placeholder=t("Type a model, a schedule or a command") node_ref=input
                 on:input=move |e| { query.set(event_target_value(&e)); chosen.set(0); } />
             <ul id="acts" role="listbox" aria-label=t("Commands")>{rows}</ul>
-            <p class="mut" role="status" hidden=move || !none()>{t("Nothing is called that.")}</p>
+            <p class="mut" role="status" hidden=move || !none()>{t("No match.")}</p>
         </section>
         <button class="shade" tabindex="-1" aria-hidden="true" on:click=move |_| close(page, &before.get_value())></button>
     };

@@ -1,7 +1,7 @@
 //! Requests of screens to the page, carried out.
 
 use super::state::Page;
-use super::{address, files};
+use super::{address, files, making};
 use crate::base::screen::Screen;
 use crate::screens::recompute::state::Source;
 use crate::state::request::Request;
@@ -27,6 +27,7 @@ pub fn answer(request: Request) {
         Request::Open(list, side) => files::read_all(page, list, side),
         Request::Export => files::export(page.state),
         Request::Help => page.help.set(true),
+        Request::Make(what) => making::make(page.state, what),
         Request::Recompute(stage) => {
             page.recompute.source.set(Source::Stage(stage));
             page.state.go(Screen::Recompute);

@@ -5,8 +5,8 @@ use super::engine::{Figures, Solved};
 use super::inputs::Inputs;
 use crate::base::format::{self, Clock, Delta};
 use crate::base::texts::{n, t, tr};
-use pipewright_core::timeline::Timeline;
-use pipewright_core::timeline::causes::{Arrivals, Cause, critical_path};
+use pipewright_core::timeline::causes::Arrivals;
+use pipewright_core::timeline::{Reason, Timeline, reason};
 use pipewright_core::units::{Bytes, Nanos};
 
 /// A value with its unit.
@@ -194,37 +194,31 @@ pub fn describe(inputs: &Inputs) -> String {
     format!("{model}, {stages}{copies}, m {m}, {}", inputs.order_title())
 }
 
-/// What a step is made of: three terms that add up to it.
+/// What a step is made of: four terms that add up to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     /// What the busiest lane works.
     pub pace: Nanos,
     /// The busiest lane.
     pub lane: usize,
-    /// Messages on the critical path.
+    /// What it waits for messages.
     pub messages: Nanos,
-    /// The rest: the busiest lane waits for the pipeline to fill and to drain.
+    /// What it waits for sums of gradients.
+    pub sums: Nanos,
+    /// The rest: it waits for the pipeline to fill and to drain.
     pub idle: Nanos,
 }
 
 impl Terms {
     /// Linear in spans and messages.
-    pub fn of(timeline: &Timeline) -> Self {
-        let busy = timeline.lanes.iter().map(|lane| lane.busy()).enumerate();
-        let (lane, pace) =
-            busy.reduce(|a, b| if b.1 > a.1 { b } else { a }).unwrap_or((0, Nanos::ZERO));
-        let arrivals = Arrivals::new(timeline);
-        let (mut messages, mut end) = (Nanos::ZERO, Nanos::ZERO);
-        for (lane, index) in critical_path(timeline, &arrivals) {
-            let span = timeline.lanes[lane].spans[index];
-            if matches!(arrivals.wait(timeline, lane, index).1, Cause::Message(_)) {
-                messages += span.start.saturating_sub(end);
-            }
-            end = span.end;
-        }
-        let rest = timeline.step.saturating_sub(pace);
-        let messages = messages.min(rest);
-        Self { pace, lane, messages, idle: rest.saturating_sub(messages) }
+    pub fn of(timeline: &Timeline, arrivals: &Arrivals) -> Self {
+        let Some(Reason { most, busiest, idle, .. }) = reason(timeline, arrivals) else {
+            let (pace, zero) = (timeline.step, Nanos::ZERO);
+            return Self { pace, lane: 0, messages: zero, sums: zero, idle: zero };
+        };
+        let (messages, sums) = (idle.messages, idle.sums);
+        let rest = idle.total().saturating_sub(messages + sums);
+        Self { pace: most, lane: busiest.index(), messages, sums, idle: rest }
     }
 }
 
@@ -246,7 +240,11 @@ pub fn sentence(a: &Solved, b: &Solved) -> (String, String) {
         true => tr!("B is {by} ({share}) faster than A:", by, share = text),
         false => tr!("B is {by} ({share}) slower than A:", by, share = text),
     };
-    (finding, because(&Terms::of(&a.timeline), &Terms::of(&b.timeline), down, &clock))
+    (finding, because(&terms(a), &terms(b), down, &clock))
+}
+
+fn terms(solved: &Solved) -> Terms {
+    Terms::of(&solved.timeline, &solved.arrivals())
 }
 
 /// The largest term that changed as the step did, and what went against it.
@@ -256,6 +254,7 @@ fn because(a: &Terms, b: &Terms, down: bool, clock: &Clock) -> String {
         (change(a.pace, b.pace), Term::Pace),
         (change(a.idle, b.idle), Term::Idle),
         (change(a.messages, b.messages), Term::Messages),
+        (change(a.sums, b.sums), Term::Sums),
     ];
     let along = |by: i64| if down { -by } else { by };
     terms.sort_by_key(|(by, _)| -along(*by));
@@ -263,7 +262,7 @@ fn because(a: &Terms, b: &Terms, down: bool, clock: &Clock) -> String {
         let time = clock.short(Nanos(by.unsigned_abs()));
         term.words(*by < 0, &time, (a.lane, b.lane))
     };
-    let (most, against) = (&terms[0], &terms[2]);
+    let (most, against) = (&terms[0], &terms[3]);
     // What takes back less than a fifth is not worth a second look.
     let notable = -along(against.0) * 5 > along(most.0);
     match notable {
@@ -278,6 +277,7 @@ enum Term {
     Pace,
     Idle,
     Messages,
+    Sums,
 }
 
 impl Term {
@@ -285,21 +285,31 @@ impl Term {
     fn words(self, less: bool, by: &str, (old, new): (usize, usize)) -> String {
         match (self, less) {
             (Term::Pace, true) if old == new => {
-                tr!("its busiest lane, {new}, works {by} less", new, by)
+                tr!("its busiest lane, {new}, computes {by} less", new, by)
             }
             (Term::Pace, false) if old == new => {
-                tr!("its busiest lane, {new}, works {by} more", new, by)
+                tr!("its busiest lane, {new}, computes {by} more", new, by)
             }
             (Term::Pace, true) => {
-                tr!("its busiest lane, {new} instead of {old}, works {by} less", new, old, by)
+                tr!("its busiest lane (now {new}, was {old}) computes {by} less", new, old, by)
             }
             (Term::Pace, false) => {
-                tr!("its busiest lane, {new} instead of {old}, works {by} more", new, old, by)
+                tr!("its busiest lane (now {new}, was {old}) computes {by} more", new, old, by)
             }
-            (Term::Idle, true) => tr!("its busiest lane waits {by} less to fill and to drain", by),
-            (Term::Idle, false) => tr!("its busiest lane waits {by} more to fill and to drain", by),
-            (Term::Messages, true) => tr!("messages on the critical path take {by} less", by),
-            (Term::Messages, false) => tr!("messages on the critical path take {by} more", by),
+            (Term::Idle, true) => tr!(
+                "its busiest lane waits {by} less for warm-up and \
+                                       cool-down",
+                by
+            ),
+            (Term::Idle, false) => tr!(
+                "its busiest lane waits {by} more for warm-up and \
+                                        cool-down",
+                by
+            ),
+            (Term::Messages, true) => tr!("its busiest lane waits {by} less for messages", by),
+            (Term::Messages, false) => tr!("its busiest lane waits {by} more for messages", by),
+            (Term::Sums, true) => tr!("its busiest lane waits {by} less for gradient sums", by),
+            (Term::Sums, false) => tr!("its busiest lane waits {by} more for gradient sums", by),
         }
     }
 }

@@ -16,9 +16,10 @@ fn row(rows: &[Row], id: &str) -> Row {
 #[test]
 fn terms_add_up_to_the_step_of_every_example() {
     for example in &EXAMPLES {
-        let t = solved(&example.inputs()).timeline;
-        let terms = Terms::of(&t);
-        assert_eq!(terms.pace + terms.messages + terms.idle, t.step, "{}", example.title);
+        let solved = solved(&example.inputs());
+        let terms = Terms::of(&solved.timeline, &solved.arrivals());
+        let sum = terms.pace + terms.messages + terms.sums + terms.idle;
+        assert_eq!(sum, solved.timeline.step, "{}", example.title);
         assert!(terms.pace > terms.messages, "{}: {terms:?}", example.title);
     }
 }

@@ -19,7 +19,7 @@ pub enum Content {
 /// One sentence for the person.
 pub fn recognise(name: &str, text: &str) -> Result<Content, String> {
     if text.trim().is_empty() {
-        return Err(tr!("{name} is empty. Drop a plan.json, a trace.json or a graph.json.", name));
+        return Err(tr!("{name} is empty.", name));
     }
     // Traces can be large: look at the words before parsing.
     let is_trace = text.contains("\"traceEvents\"") || text.trim_start().starts_with('[');
@@ -27,14 +27,14 @@ pub fn recognise(name: &str, text: &str) -> Result<Content, String> {
         return measured(name, chrome::read(text)).map(Content::Trace);
     }
     if !text.trim_start().starts_with('{') {
-        return Err(tr!("{name} is no JSON. Drop a plan.json or a trace.json.", name));
+        return Err(tr!(
+            "{name} cannot be read. This page opens plans, traces, metrics, ONNX, \
+                        graphs, profiles, clusters and schedule CSV.",
+            name
+        ));
     }
     let refuse = |why: &dyn std::fmt::Display| {
-        tr!(
-            "{name}, read as a plan: {why}. The last picture stays; drop a plan.json or a trace.json.",
-            name,
-            why
-        )
+        tr!("{name} was read as a plan: {why}. Nothing changed.", name, why)
     };
     let plan = Plan::from_json(text).map_err(|why| refuse(&why))?;
     let inputs = Inputs::of_plan(&plan).map_err(|why| refuse(&why))?;
@@ -47,10 +47,14 @@ pub fn recognise(name: &str, text: &str) -> Result<Content, String> {
 /// One sentence for the person.
 pub fn measured(name: &str, read: Result<Trace, TraceError>) -> Result<Measured, String> {
     let trace = read.map_err(|e| {
-        tr!("{name}, read as a trace: {why}. The runner writes one that opens here.", name, why = e)
+        tr!(
+            "{name} was read as a trace: {why}. The runner writes traces that open here.",
+            name,
+            why = e
+        )
     })?;
     Measured::new(trace, name).ok_or_else(|| {
-        tr!("{name}, read as a trace: it has no finished step. Run more steps.", name)
+        tr!("{name} was read as a trace: it has no finished step. Run more steps.", name)
     })
 }
 

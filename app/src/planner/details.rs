@@ -20,7 +20,7 @@ pub fn waited(
 ) -> String {
     let (idle, cause) = arrivals.wait(t, lane, index);
     match cause {
-        _ if idle == Nanos::ZERO => tr!("not at all"),
+        _ if idle == Nanos::ZERO => tr!("0 ms"),
         Cause::Message(i) => {
             let message = &t.messages[i];
             let kind = if message.gradient { 'B' } else { 'F' };
@@ -45,12 +45,12 @@ pub fn because(
 ) -> Option<String> {
     let made = causes::waiting(t, arrivals, lane, index);
     let part = |(lane, time): &(LaneId, Nanos)| {
-        tr!("lane {lane} works {time}", lane, time = clock.short(*time))
+        tr!("lane {lane}: {time} of compute", lane, time = clock.short(*time))
     };
     let mut parts: Vec<String> = made.working.iter().take(3).map(part).collect();
     let rest: Nanos = made.working.iter().skip(3).map(|(_, time)| *time).sum();
     if rest > Nanos::ZERO {
-        parts.push(tr!("others {time}", time = clock.short(rest)));
+        parts.push(tr!("other lanes: {time} of compute", time = clock.short(rest)));
     }
     if made.messages > Nanos::ZERO {
         parts.push(tr!("messages {time}", time = clock.short(made.messages)));
@@ -123,7 +123,7 @@ pub fn way(t: &Timeline, action: Action, clock: &Clock) -> (String, String) {
     let height = row * lanes as f64;
     let svg = format!(
         "<svg viewBox='0 0 {WIDTH} {height:.0}' preserveAspectRatio='none' height='{height:.0}' role='img' aria-label='{}'>{marks}</svg>",
-        tr!("Way of micro-batch {number} through the lanes", number = action.micro_batch)
+        tr!("Path of micro-batch {number}", number = action.micro_batch)
     );
     let waiting = (last - start).saturating_sub(busy);
     let caption = tr!(

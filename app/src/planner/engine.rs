@@ -4,13 +4,16 @@ use super::inputs::Inputs;
 use super::times::Times;
 use crate::base::shared::Shared;
 use pipewright_core::cost::{Cluster, Costs};
+use pipewright_core::graph::autodiff::TrainingGraph;
 use pipewright_core::graph::{Graph, Layer, Precision};
 use pipewright_core::ids::StageId;
 use pipewright_core::partition::{self, balanced, uniform};
-use pipewright_core::plan::{self, PlanError};
-use pipewright_core::schedule::{Schedule, ScheduleKind};
+use pipewright_core::plan::{self, PlanError, Program};
+use pipewright_core::predict::Steady;
+use pipewright_core::schedule::{Schedule, ScheduleKind, Updates};
 use pipewright_core::simulate::{Copies, StageCost, simulate, simulate_chain};
-use pipewright_core::timeline::Timeline;
+use pipewright_core::timeline::causes::Arrivals;
+use pipewright_core::timeline::{Lane, Timeline};
 use pipewright_core::units::{Bytes, Nanos};
 
 /// What follows from the inputs.
@@ -27,6 +30,10 @@ pub struct Solved {
     /// What each lane always holds: parameters, their gradients, the optimizer's state.
     pub persistent: Vec<Bytes>,
     pub capacity: Bytes,
+    /// Whether receivers take messages when they come for them.
+    pub receivers_copy: bool,
+    /// Of a schedule that does not flush, what its figures are of; the timeline is one flushed mini-batch.
+    pub steady: Option<Steady>,
     pub figures: Figures,
 }
 
@@ -123,25 +130,74 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         groups: &groups,
         by_hosts: lowering.communication.hierarchical,
     };
-    // Most plans are chains: a quarter of the work, so that a picture comes within a frame.
-    let timeline = match simulate_chain(&lowering, &graphs, &programs, &stages, copies) {
-        Some(timeline) => timeline,
-        None => {
-            let programs = plan::lower(&lowering, &graphs);
-            simulate(&programs, &stages, &ground.cluster, copies).map_err(|e| e.to_string())?
-        }
+    let pass = Pass { lowering: &lowering, graphs: &graphs, stages: &stages, copies };
+    let timeline = pass.timeline(&programs)?;
+    let steady = match inputs.own.is_none() && schedule.updates != Updates::Synchronous {
+        true => Some(Steady::of(&schedule, &timeline, |m| pass.longer(inputs, m))?),
+        false => None,
     };
-    let figures = figures(&timeline, inputs.mini_batch);
+    let figures = figures(&timeline, inputs.mini_batch, steady);
     let capacity = ground.cluster.device.memory;
     let lane_of: Vec<usize> = schedule.routes[0].iter().map(|lane| lane.index()).collect();
     let kept = |stage| programs.iter().find_map(|p| p.stage(stage)).map(|s| s.slots.bytes);
     let stash = (0..inputs.stages()).map(|s| kept(StageId(s)).unwrap_or_default()).collect();
     let persistent = programs.iter().map(|p| p.persistent).collect();
     let inputs = inputs.clone();
-    Ok(Solved { inputs, schedule, timeline, stages, lane_of, stash, persistent, capacity, figures })
+    let receivers_copy = ground.cluster.receivers_copy;
+    Ok(Solved {
+        inputs,
+        schedule,
+        timeline,
+        stages,
+        lane_of,
+        stash,
+        persistent,
+        capacity,
+        receivers_copy,
+        steady,
+        figures,
+    })
+}
+
+/// What a simulation needs.
+struct Pass<'a> {
+    lowering: &'a plan::Inputs<'a>,
+    graphs: &'a [TrainingGraph],
+    stages: &'a [StageCost],
+    copies: Copies<'a>,
+}
+
+impl Pass<'_> {
+    /// Most plans are chains: a quarter of the work, so that a picture comes within a frame.
+    fn timeline(&self, programs: &[Program]) -> Result<Timeline, String> {
+        let Self { lowering, graphs, stages, copies } = *self;
+        if let Some(timeline) = simulate_chain(lowering, graphs, programs, stages, copies) {
+            return Ok(timeline);
+        }
+        let programs = plan::lower(lowering, graphs);
+        simulate(&programs, stages, lowering.cluster, copies).map_err(|e| e.to_string())
+    }
+
+    /// The step of more micro-batches of the same size.
+    fn longer(&self, inputs: &Inputs, micro_batches: u32) -> Result<Nanos, String> {
+        let schedule = inputs.schedule.generate(inputs.stages(), micro_batches);
+        let schedule = schedule.map_err(|e| e.to_string())?;
+        let lowering = plan::Inputs { schedule: &schedule, ..*self.lowering };
+        let programs = plan::lay_out(&lowering, self.graphs);
+        let longer = Pass { lowering: &lowering, ..*self };
+        Ok(longer.timeline(&programs)?.step)
+    }
 }
 
 impl Solved {
+    /// The messages that its lanes wait for.
+    pub fn arrivals(&self) -> Arrivals {
+        match self.receivers_copy {
+            true => Arrivals::taken(&self.timeline),
+            false => Arrivals::new(&self.timeline),
+        }
+    }
+
     /// Whether every lane has one stage, of its own number.
     pub fn is_straight(&self) -> bool {
         self.lane_of.len() == self.timeline.lanes.len()
@@ -167,14 +223,20 @@ fn check(inputs: &Inputs, graph: &Graph) -> Result<(), PlanError> {
 }
 
 /// The comparable numbers of a step.
-fn figures(timeline: &Timeline, mini_batch: u64) -> Figures {
+fn figures(timeline: &Timeline, mini_batch: u64, steady: Option<Steady>) -> Figures {
     let (lane, peak) = timeline.peak().unwrap_or_default();
+    let step = steady.map_or(timeline.step, |steady| steady.step);
+    let idle = |lane: &Lane| step.saturating_sub(lane.busy()).secs() / step.secs().max(1e-12);
+    let lanes = timeline.lanes.len().max(1) as f64;
     Figures {
-        step: timeline.step,
-        bubble: timeline.bubble(),
+        step,
+        bubble: match steady {
+            Some(_) => timeline.lanes.iter().map(idle).sum::<f64>() / lanes,
+            None => timeline.bubble(),
+        },
         peak,
         worst: lane.0,
-        samples_per_sec: mini_batch as f64 / timeline.step.secs(),
+        samples_per_sec: mini_batch as f64 / step.secs(),
         traffic: timeline.traffic(),
     }
 }
@@ -217,6 +279,31 @@ pub fn reschedule(inputs: &mut Inputs, schedule: ScheduleKind) {
 pub fn balanced_cuts(ground: &Ground, stages: u32) -> Vec<u32> {
     let stages = stages.clamp(1, ground.graph.layers().len() as u32);
     balanced(&ground.graph, &ground.costs, stages).unwrap_or_default()
+}
+
+/// A way to cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The simulated step is shortest.
+    Best,
+    /// Stages of about equal time.
+    Time,
+    /// Stages of as many layers.
+    Layers,
+}
+
+/// The cuts of a way; of [`Way::Best`], which takes a search, those of equal time.
+pub fn cuts_of(way: Way, ground: &Ground, stages: u32) -> Vec<u32> {
+    match way {
+        Way::Best | Way::Time => balanced_cuts(ground, stages),
+        Way::Layers => uniform(&ground.graph, stages).unwrap_or_default(),
+    }
+}
+
+/// The way that made the cuts of `inputs`; none where a hand did, or a search that is not done here.
+pub fn way_of(inputs: &Inputs, ground: &Ground) -> Option<Way> {
+    let same = |way: &Way| cuts_of(*way, ground, inputs.stages()) == inputs.cuts;
+    [Way::Time, Way::Layers].into_iter().find(same)
 }
 
 /// Plan A: what was pinned, else the same choices, split by layer count.

@@ -195,6 +195,16 @@ impl Inputs {
         made.map_err(|why| why.to_string())
     }
 
+    /// The plan's text as the worker takes it: without a prediction.
+    ///
+    /// # Errors
+    /// Numbers that the schedule cannot have.
+    pub fn question(&self) -> Result<String, String> {
+        let name = self.own.as_ref().map_or(self.schedule.to_string(), |own| own.name.clone());
+        let order = ScheduleText { name, lanes: self.order()?.lines() };
+        Ok(self.draft().unpredicted(order).to_json())
+    }
+
     /// The same choices as the core takes them, but for an order of their own.
     fn draft(&self) -> Draft {
         Draft {

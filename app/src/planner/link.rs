@@ -234,21 +234,21 @@ fn choose(
 ) -> Result<(), String> {
     match key {
         "v" if value == "1" => {}
-        "v" => return Err(t("this page knows links of version 1").into()),
+        "v" => return Err(t("this page reads links of version 1").into()),
         "model" if value == "file" => match current.map(|c| &c.model) {
             Some(own @ ModelChoice::File(_)) => inputs.model = own.clone(),
-            _ => return Err(t("that model came with a plan, which a link does not carry").into()),
+            _ => return Err(t("that model came from a plan, which a link does not carry").into()),
         },
         "cluster" if value == "file" => match current.map(|c| &c.cluster) {
             Some(own @ ClusterChoice::File(_)) => inputs.cluster = own.clone(),
-            _ => return Err(t("that cluster came with a plan, which a link does not carry").into()),
+            _ => return Err(t("that cluster came from a plan, which a link does not carry").into()),
         },
         "model" => {
             inputs.model = ModelChoice::Preset(value.parse().map_err(|e| format!("{e}"))?);
         }
         "cluster" => {
             let known = ClusterChoice::by_name(value);
-            inputs.cluster = known.ok_or_else(|| t("no cluster has that name"))?;
+            inputs.cluster = known.ok_or_else(|| t("no such cluster"))?;
         }
         "batch" => inputs.mini_batch = number(value, 1, MINI_BATCH_MAX)?,
         "mb" => inputs.micro_batches = number(value, 1, MICRO_BATCHES_MAX.into())? as u32,
@@ -258,15 +258,14 @@ fn choose(
         }
         "precision" => {
             let known = Precision::of_word(value);
-            inputs.rest.training.precision =
-                known.ok_or_else(|| t("no precision has that name"))?;
+            inputs.rest.training.precision = known.ok_or_else(|| t("no such precision"))?;
         }
         "codec" => inputs.rest.communication.gradients = codec(value)?,
         "hosts" => inputs.rest.communication.hierarchical = number(value, 0, 1)? == 1,
         "edges" => inputs.rest.communication.edges.across = edge(value)?,
         "s" if value == "file" => match current.and_then(|c| c.own.as_ref()) {
             Some(own) => inputs.own = Some(own.clone()),
-            _ => return Err(t("that order came with a file, which a link does not carry").into()),
+            _ => return Err(t("that order came from a file, which a link does not carry").into()),
         },
         "s" => {
             let kind: ScheduleKind = value.parse().map_err(|e| format!("{e}"))?;
@@ -289,7 +288,7 @@ fn codec(text: &str) -> Result<Reduction, String> {
 
 fn edge(text: &str) -> Result<CodecKind, String> {
     let codec: CodecKind = text.parse().map_err(|e| format!("{e}"))?;
-    let keeps = t("it keeps something from message to message; choose bf16 or fp8-e4m3");
+    let keeps = t("it keeps state between messages; choose bf16 or fp8-e4m3");
     if codec.is_stateless() && codec.has_sound_settings() { Ok(codec) } else { Err(keeps.into()) }
 }
 

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod content;
 pub mod details;
 pub mod engine;
+pub mod found;
 pub mod inputs;
 pub mod link;
 pub mod measured;

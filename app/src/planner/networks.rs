@@ -46,7 +46,7 @@ pub async fn of_onnx(name: &str, bytes: Vec<u8>, rest: impl AsyncFn()) -> Result
     let options = Options { name: stem, ..Options::default() };
     let imported = onnx::read_in_pieces(bytes, &options, &|_| None, rest)
         .await
-        .map_err(|why| tr!("{name}, read as ONNX: {why}. The last picture stays.", name, why))?;
+        .map_err(|why| tr!("{name} was read as ONNX: {why}. Nothing changed.", name, why))?;
     let (layers, nodes) = (imported.graph.layers().len(), imported.graph.nodes().len());
     let said = match imported.unsupported.first() {
         None => tr!("{name}: {layers} layers, {nodes} operations.", name, layers, nodes),
@@ -94,7 +94,7 @@ pub fn of_text(name: &str, text: &str) -> Option<Result<Found, String>> {
 
 fn order(name: &str, text: &str) -> Result<Found, String> {
     let schedule = Schedule::from_csv(text).map_err(|why| {
-        tr!("{name}, read as PyTorch's schedule: {why}. The last picture stays.", name, why)
+        tr!("{name} was read as a PyTorch schedule: {why}. Nothing changed.", name, why)
     })?;
     let said = tr!(
         "{name}: {lanes} lanes, {stages} stages, {m} micro-batches.",
@@ -108,7 +108,7 @@ fn order(name: &str, text: &str) -> Result<Found, String> {
 
 fn machine(name: &str, text: &str) -> Result<Found, String> {
     let refuse = |why: &dyn std::fmt::Display| {
-        tr!("{name}, read as a cluster: {why}. `runner profile` writes one.", name, why)
+        tr!("{name} was read as a cluster: {why}. `runner profile` writes one.", name, why)
     };
     let cluster: Cluster = serde_json::from_str(text).map_err(|why| refuse(&why))?;
     cluster.check().map_err(|why| refuse(&why))?;
@@ -118,7 +118,7 @@ fn machine(name: &str, text: &str) -> Result<Found, String> {
 
 fn profile(name: &str, text: &str) -> Result<Found, String> {
     let refuse = |why: &dyn std::fmt::Display| {
-        tr!("{name}, read as a profile: {why}. The last picture stays.", name, why)
+        tr!("{name} was read as a profile: {why}. Nothing changed.", name, why)
     };
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let work = import::read(stem, text).map_err(|why| refuse(&why))?;

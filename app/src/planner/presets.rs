@@ -54,7 +54,7 @@ pub const EXAMPLES: [Example; 4] = [
     },
     Example {
         title: "Digits",
-        why: n("trains in seconds on a laptop: export it and run it"),
+        why: n("trains in seconds on a laptop; export it and run it"),
         model: Preset::DigitsCnn,
         cluster: "laptop",
         stages: 4,

@@ -33,9 +33,9 @@ impl Wire {
             let text = event.data().as_string().unwrap_or_default();
             match serde_json::from_str(&text) {
                 Ok(reply) => hear(reply),
-                Err(why) => {
-                    hear(Reply::Failed { why: tr!("The worker is not understood: {why}", why) })
-                }
+                Err(why) => hear(Reply::Failed {
+                    why: tr!("The worker's answer is not understood: {why}", why),
+                }),
             }
         });
         let failed = Closure::new(move |event: ErrorEvent| {

@@ -18,6 +18,8 @@ pub struct Look {
     pub critical: RwSignal<bool>,
     pub measured: RwSignal<Option<Measured>>,
     pub show_measured: RwSignal<bool>,
+    /// Cuts that the worker made, so that they can be called what they are.
+    pub best_cuts: RwSignal<Vec<u32>>,
 }
 
 impl Look {
@@ -31,6 +33,7 @@ impl Look {
             critical: RwSignal::new(true),
             measured: RwSignal::new(None),
             show_measured: RwSignal::new(false),
+            best_cuts: RwSignal::new(vec![]),
         }
     }
 }

@@ -79,8 +79,7 @@ impl State {
         let before = figures(move || history.with(|h| h.before().cloned()), ground);
         let calm = when_calm(move || inputs.with(|i| graph.with(|g| engine::baseline(i, g))));
         let baseline = figures(move || calm.get(), ground);
-        let arrivals =
-            Memo::new(move |_| shown.with(|s| Shared::new(Arrivals::new(&s.solved.timeline))));
+        let arrivals = Memo::new(move |_| shown.with(|s| Shared::new(s.solved.arrivals())));
         let path = Memo::new(move |_| {
             let found =
                 shown.with(|s| arrivals.with(|a| causes::critical_path(&s.solved.timeline, a)));

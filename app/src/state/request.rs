@@ -1,5 +1,7 @@
 //! Requests of screens to the page around them, which they do not know.
 
+use pipewright_worker::protocol::Make;
+
 /// What a plan's file becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -21,6 +23,8 @@ pub enum Request {
     Export,
     /// The list of keys is shown.
     Help,
+    /// The worker makes cuts or an order for the plan.
+    Make(Make),
     /// A stage of the plan is looked at for what less memory costs.
     Recompute(u32),
 }

@@ -1,11 +1,16 @@
 //! Choice of a schedule, and its number where it has one; what to change where it does not fit.
 
+use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
 use crate::planner::engine;
+use crate::planner::inputs::Own;
 use crate::planner::repair::{Repair, repair};
 use crate::state::State;
+use crate::state::request::Request;
 use leptos::prelude::*;
+use pipewright_core::predict::AUTOMATIC;
 use pipewright_core::schedule::{Placement, ScheduleKind};
+use pipewright_worker::protocol::Make;
 
 /// Most stages a lane that the box takes.
 const NUMBER_MAX: u32 = 64;
@@ -16,7 +21,13 @@ pub fn ScheduleSelect(id: &'static str) -> impl IntoView {
     let kind = Memo::new(move |_| state.inputs.with(|i| i.schedule));
     let own = Memo::new(move |_| state.inputs.with(|i| i.own.as_ref().map(|own| own.name.clone())));
     let chosen = move |event: web_sys::Event| {
-        if let Ok(kind) = event_target_value(&event).parse() {
+        let value = event_target_value(&event);
+        if value == AUTOMATIC {
+            state.request(Request::Make(Make::Order));
+            // The select shows what holds until the order has come.
+            return state.inputs.notify();
+        }
+        if let Ok(kind) = value.parse() {
             choose(state, kind);
         }
     };
@@ -30,11 +41,31 @@ pub fn ScheduleSelect(id: &'static str) -> impl IntoView {
                         view! { <option value=one.to_string() prop:selected=mine>{one.title()}</option> }
                     }).collect_view()}
                     {move || own.get().map(|name| view! { <option value="file" selected>{name}</option> })}
+                    <option value=AUTOMATIC title=t("An order for these stages, these messages and this memory")>
+                        {t("Automatic (made for this plan)")}
+                    </option>
                 </select>
             </span>
         </div>
         <Show when=move || own.with(Option::is_none)><Number id kind /></Show>
+        <Anew />
         <Unfit />
+    }
+}
+
+/// A way to a new order, where the plan is not what its automatic one was made for.
+#[component]
+fn Anew() -> impl IntoView {
+    let state = expect_context::<State>();
+    let stale = Memo::new(move |_| {
+        let automatic = |own: &Shared<Own>| own.name == AUTOMATIC;
+        state.inputs.with(|i| i.own.as_ref().is_some_and(automatic) && i.order().is_err())
+    });
+    let anew = move |_| state.request(Request::Make(Make::Order));
+    view! {
+        <div class="row tight" class:none=move || !stale.get()>
+            <p class="note"><button class="fix" on:click=anew>{t("Rebuild the order")}</button></p>
+        </div>
     }
 }
 
@@ -46,7 +77,7 @@ fn choose(state: State, kind: ScheduleKind) {
     if lanes > most {
         let title = kind.title();
         state.complain(tr!(
-            "{title} on {lanes} lanes: this model has layers for {most}.",
+            "{title} on {lanes} lanes: this model has layers for at most {most}.",
             title,
             lanes,
             most
@@ -74,7 +105,7 @@ fn Number(id: &'static str, kind: Memo<ScheduleKind>) -> impl IntoView {
     view! {
         {move || kind.get().number().map(|number| {
             let waves = matches!(kind.get().placement(), Placement::Wave { .. });
-            let name = if waves { t("Waves") } else { t("Stages a lane") };
+            let name = if waves { t("Waves") } else { t("Stages per lane") };
             view! {
                 <div class="row">
                     <label for=id.clone()>{name}</label>
@@ -99,7 +130,7 @@ fn Unfit() -> impl IntoView {
             Repair::Lanes(lanes) => tr!("Use {lanes} lanes", lanes),
         };
         let act = move |_| state.edit(|inputs| to.apply(inputs));
-        view! { <p class="note bad">{t("It needs other numbers.")}" "<button class="fix" on:click=act>{name}</button></p> }
+        view! { <p class="note bad">{t("Other numbers are needed.")}" "<button class="fix" on:click=act>{name}</button></p> }
     };
     view! { <div class="row tight" class:none=move || found.get().is_none()>{move || found.get().map(fix)}</div> }
 }

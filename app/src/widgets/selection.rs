@@ -26,7 +26,8 @@ pub fn Selection() -> impl IntoView {
                 match found {
                     Some((action, place)) => card(state, &solved, action, place).into_any(),
                     None => view! {
-                        <p class="card mut">{t("Click an action of the timeline, or go there with Tab and the arrow keys.")}</p>
+                        <p class="card mut">{t("Click an action on the timeline, or reach it \
+                                                with Tab and the arrow keys.")}</p>
                     }.into_any(),
                 }
             }}
@@ -46,11 +47,11 @@ fn card(
     let mut facts = vec![
         (t("Where"), tr!("stage {stage} · lane {lane}", stage = action.stage, lane)),
         (t("When"), clock.span(span.start, span.end)),
-        (t("Takes"), clock.text(span.end - span.start)),
+        (t("Duration"), clock.text(span.end - span.start)),
         (t("Waited"), state.arrivals.with(|a| waited(timeline, a, lane, index, &clock))),
     ];
     if let Some(text) = state.arrivals.with(|a| because(timeline, a, lane, index, &clock)) {
-        facts.push((t("Meanwhile"), text));
+        facts.push((t("During the wait"), text));
     }
     if let Some(text) = holds(solved, action, lane, &clock) {
         facts.push((t("Holds"), text));

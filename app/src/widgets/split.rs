@@ -6,9 +6,13 @@ use crate::base::keys::{self, Command, Scope};
 use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
 use crate::draw::layers::{HEIGHT, Places, layer_marks, stage_marks};
+use crate::planner::engine::{self, Way};
 use crate::state::State;
+use crate::state::history::History;
+use crate::state::request::Request;
 use leptos::ev::{KeyboardEvent, PointerEvent};
 use leptos::prelude::*;
+use pipewright_worker::protocol::Make;
 use wasm_bindgen::JsCast;
 
 #[component]
@@ -37,7 +41,8 @@ pub fn Split() -> impl IntoView {
             </svg>
             <Handles count=cuts places frame near stands />
         </div>
-        <p class="eq"><i></i>{t("cut here for equal time")}</p>
+        <p class="eq"><i></i>{t("equal-time cut")}</p>
+        <Show when=move || { cuts.get() > 0 }><Ways /></Show>
         <Show when=move || { cuts.get() > 0 }>
             <div class="cuts" role="group" aria-label=t("Layers before each cut")>
                 <span class="cuts-h">{t("Layers before cut")}</span>
@@ -46,6 +51,49 @@ pub fn Split() -> impl IntoView {
                 </For>
             </div>
         </Show>
+    }
+}
+
+/// Ways to cut, the one that made the cuts pressed.
+#[component]
+fn Ways() -> impl IntoView {
+    let state = expect_context::<State>();
+    let now = Memo::new(move |_| {
+        if state.history.with(History::dragging) {
+            return None;
+        }
+        let (inputs, best) = (state.inputs.get(), state.look.best_cuts.get());
+        match !best.is_empty() && inputs.cuts == best {
+            true => Some(Way::Best),
+            false => state.ground.with(|ground| engine::way_of(&inputs, ground)),
+        }
+    });
+    let cut = move |way: Way| {
+        move |_| match way {
+            Way::Best => state.request(Request::Make(Make::Cuts)),
+            Way::Time | Way::Layers => state.edit(|inputs| {
+                let ground = state.ground.get_untracked();
+                inputs.cuts = engine::cuts_of(way, &ground, inputs.stages());
+            }),
+        }
+    };
+    let ways = [
+        (Way::Best, "cut-best", t("Best"), t("The cuts with the shortest simulated step")),
+        (
+            Way::Time,
+            "cut-time",
+            t("Equal time"),
+            t("Stages of about equal compute time; messages and memory not counted"),
+        ),
+        (Way::Layers, "cut-layers", t("Equal layers"), t("As many layers in each stage")),
+    ];
+    view! {
+        <div class="seg ways" role="group" aria-label=t("How to cut")>
+            {ways.map(|(way, id, name, title)| {
+                let on = move || (now.get() == Some(way)).to_string();
+                view! { <button id=id title=title aria-pressed=on on:click=cut(way)>{name}</button> }
+            }).collect_view()}
+        </div>
     }
 }
 

@@ -3,12 +3,15 @@
 //! `worker.js` owns the thread's event loop and drives a [`Session`] through its `Door`; the page and
 //! the session send each other [`protocol`] messages as JSON. Reading order: `protocol`, `session`,
 //! `open` (what is worked on), `working`, `picture` and `grid` (what is shown of it); `plans` looks for
-//! whole plans.
+//! whole plans, `advising` for better ones than a given plan, `making` for
+//! the cuts and the order of one.
 
+mod advising;
 mod curve;
 #[cfg(feature = "worker")]
 mod door;
 mod grid;
+mod making;
 mod open;
 mod picture;
 mod plans;

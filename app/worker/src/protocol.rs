@@ -1,5 +1,9 @@
 //! Messages between the page and the worker: JSON texts. Times are in nanoseconds.
 
+use pipewright_core::compress::Reduction;
+use pipewright_core::graph::Precision;
+use pipewright_core::plan::ScheduleText;
+use pipewright_core::predict::Change;
 use serde::{Deserialize, Serialize};
 
 /// Parts of the time axis of pictures.
@@ -7,7 +11,7 @@ pub const COLUMNS: usize = 1000;
 
 /// What the page asks for. Files of graphs come beside these, as bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Request {
     /// Work on a stage of a plan.
     Stage {
@@ -30,6 +34,18 @@ pub enum Request {
         /// Devices to use at most.
         devices: u32,
     },
+    /// Look for plans that are better than this one; an earlier question is over.
+    Advise {
+        /// The plan's text.
+        plan: String,
+    },
+    /// Make cuts or an order.
+    Make {
+        /// The plan's text.
+        plan: String,
+        /// Which.
+        what: Make,
+    },
     /// Search or rest.
     Run {
         /// Whether to search.
@@ -48,7 +64,7 @@ pub enum Request {
 
 /// What the worker says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "say", rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Reply {
     /// A graph is open.
     Opened(Opened),
@@ -62,6 +78,10 @@ pub enum Reply {
     Taken(Taken),
     /// How far the search for plans is.
     Plans(Plans),
+    /// Better plans so far.
+    Advice(Advised),
+    /// What was to be made.
+    Made(Made),
     /// What was asked for cannot be done; `worker.js` writes this, too.
     Failed {
         /// Why, a sentence.
@@ -233,4 +253,64 @@ pub struct FoundPlan {
     pub peak: u64,
     /// Bytes sent in a step.
     pub traffic: u64,
+}
+
+/// Advice for a plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Advised {
+    /// Plans that were simulated.
+    pub tried: u32,
+    /// Nanoseconds of a step of the plan itself.
+    pub step: u64,
+    /// Nanoseconds of its timeline: another number where the schedule does not flush. By this the page knows
+    /// which plan is meant.
+    pub drawn: u64,
+    /// Whether it fits its devices.
+    pub fits: bool,
+    /// No plan on as many devices in this precision takes fewer nanoseconds.
+    pub bound: u64,
+    /// Better plans, on the same ranks and in the same precision first.
+    pub plans: Vec<Better>,
+    /// Whether nothing is left to try.
+    pub done: bool,
+}
+
+/// A better plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Better {
+    /// What it changes.
+    pub changes: Vec<Change>,
+    /// It, without its traffic.
+    pub plan: FoundPlan,
+    /// Of its products.
+    pub precision: Precision,
+    /// How its gradients are summed.
+    pub gradients: Reduction,
+    /// Ranks more than the plan has.
+    pub more_ranks: u32,
+}
+
+/// Something that takes a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Make {
+    /// The cuts whose simulated step is shortest.
+    Cuts,
+    /// An order for these stages, these messages and this memory.
+    Order,
+}
+
+/// Cuts and order of a plan, made for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// First nodes of the stages after the first.
+    pub cuts: Vec<u32>,
+    /// The order.
+    pub schedule: ScheduleText,
+    /// Nanoseconds of its step.
+    pub step: u64,
+    /// Nanoseconds that no other cuts, or no other order, can be below, where that is known.
+    pub bound: Option<u64>,
+    /// Nanoseconds of what it was compared with: the balanced split, the best schedule by name.
+    pub before: u64,
 }

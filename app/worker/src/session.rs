@@ -1,5 +1,7 @@
 //! A worker's whole life: one graph or one question for plans, and what is asked about it.
 
+use crate::advising::Advising;
+use crate::making::make;
 use crate::open::{self, Work};
 use crate::plans::Planning;
 use crate::protocol::{Reply, Request};
@@ -17,6 +19,7 @@ pub struct Session {
 enum Task {
     Graph(Box<Working>),
     Plans(Box<Planning>),
+    Advice(Box<Advising>),
 }
 
 impl Session {
@@ -29,7 +32,18 @@ impl Session {
                 Ok(planning) => self.work = Some(Task::Plans(Box::new(planning))),
                 Err(why) => self.out.push_back(Reply::Failed { why }),
             },
-            (_, None) => {}
+            // The screen changes faster than its plans are looked at: the newest one counts.
+            (Request::Advise { plan }, None | Some(Task::Advice(_))) => {
+                match Advising::new(&plan) {
+                    Ok(advising) => self.work = Some(Task::Advice(Box::new(advising))),
+                    Err(why) => self.out.push_back(Reply::Failed { why }),
+                }
+            }
+            (Request::Make { plan, what }, None) => self.out.push_back(match make(&plan, what) {
+                Ok(made) => Reply::Made(made),
+                Err(why) => Reply::Failed { why },
+            }),
+            (_, None | Some(Task::Advice(_))) => {}
             (request, Some(Task::Graph(working))) => working.receive(request, &mut self.out),
             (Request::Run { on }, Some(Task::Plans(planning))) => planning.run(on),
             (_, Some(Task::Plans(_))) => {}
@@ -62,6 +76,7 @@ impl Session {
         match &mut self.work {
             Some(Task::Graph(working)) => working.step(moves),
             Some(Task::Plans(planning)) => planning.step(moves),
+            Some(Task::Advice(advising)) => advising.step(),
             None => false,
         }
     }
@@ -71,6 +86,7 @@ impl Session {
         match &mut self.work {
             Some(Task::Graph(working)) => working.report(&mut self.out),
             Some(Task::Plans(planning)) => self.out.push_back(planning.report()),
+            Some(Task::Advice(advising)) => self.out.push_back(advising.report()),
             None => {}
         }
     }

@@ -7,8 +7,8 @@ use crate::protocol::{COLUMNS, Opened, Progress, Reply, Request, Shown};
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Draft, Model, Plan};
+use pipewright_core::recompute::cost;
 use pipewright_core::recompute::file::read;
-use pipewright_core::recompute::{check, cost};
 use std::fmt::Write;
 
 /// Everything that waits.
@@ -112,7 +112,7 @@ fn a_file_is_searched_shown_and_taken_away() {
     let sequence = file["sequence"].as_array().unwrap();
     let sequence: Vec<u32> = sequence.iter().map(|id| id.as_u64().unwrap() as u32).collect();
     let problem = read(text.as_bytes()).unwrap().problem;
-    check(&problem, &sequence).unwrap();
+    problem.check(&sequence).unwrap();
     assert_eq!(cost(&problem, &sequence).peak, best.peak);
 }
 
@@ -180,7 +180,7 @@ fn what_cannot_be_opened_is_said_and_another_seed_forgets_nothing() {
 #[test]
 fn the_failure_that_the_script_writes_is_a_reply() {
     let script = include_str!("../worker.js");
-    assert!(script.contains(r#"say({ say: "failed", why: "#), "{script}");
-    let reply: Reply = serde_json::from_str(r#"{"say":"failed","why":"out of memory"}"#).unwrap();
+    assert!(script.contains(r#"say({ failed: { why: "#), "{script}");
+    let reply: Reply = serde_json::from_str(r#"{"failed":{"why":"out of memory"}}"#).unwrap();
     assert_eq!(reply, Reply::Failed { why: "out of memory".into() });
 }

@@ -74,7 +74,10 @@ impl Working {
 
     pub fn receive(&mut self, request: Request, out: &mut VecDeque<Reply>) {
         match request {
-            Request::Stage { .. } | Request::Plans { .. } => {}
+            Request::Stage { .. }
+            | Request::Plans { .. }
+            | Request::Advise { .. }
+            | Request::Make { .. } => {}
             Request::Budget { bytes, search } => {
                 self.budget = bytes;
                 if search {

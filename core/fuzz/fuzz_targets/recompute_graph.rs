@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pipewright_core::recompute::{check, file, without_recomputation};
+use pipewright_core::recompute::{file, without_recomputation};
 
 fuzz_target!(|bytes: &[u8]| match file::read(bytes) {
     Ok(graph) => {
         assert_eq!(graph.labels.len(), graph.problem.len());
-        assert_eq!(check(&graph.problem, &without_recomputation(&graph.problem)), Ok(()));
+        assert_eq!(graph.problem.check(&without_recomputation(&graph.problem)), Ok(()));
     }
     Err(error) => assert!(!error.to_string().is_empty()),
 });

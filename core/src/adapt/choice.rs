@@ -62,28 +62,26 @@ pub enum ChoiceError {
     },
 }
 
-/// The candidate with the largest gain for its time; the first of equals.
-pub fn choose(question: Question) -> Result<Decision, ChoiceError> {
-    let trials = question.trial_seconds;
-    if !(trials >= 0.0 && trials.is_finite()) {
-        return Err(ChoiceError::Numbers { name: "trials".into() });
+impl Decision {
+    /// The candidate with the largest gain for its time; the first of equals.
+    ///
+    /// # Errors
+    /// No candidates, numbers that are none, times that do not pass.
+    pub fn of(question: Question) -> Result<Self, ChoiceError> {
+        let trials = question.trial_seconds;
+        if !(trials >= 0.0 && trials.is_finite()) {
+            return Err(ChoiceError::Numbers { name: "trials".into() });
+        }
+        let gain = |candidate: &Candidate| {
+            let time = question.steps as f64 * candidate.seconds_per_step + trials;
+            let gain = (candidate.predicted - candidate.current) / time;
+            let good = candidate.seconds_per_step > 0.0 && question.steps > 0 && gain.is_finite();
+            good.then_some(gain)
+                .ok_or_else(|| ChoiceError::Numbers { name: candidate.name.clone() })
+        };
+        let gains = question.candidates.iter().map(gain).collect::<Result<Vec<f64>, _>>()?;
+        let better = |best: usize, i: usize| if gains[i] > gains[best] { i } else { best };
+        let winner = (0..gains.len()).reduce(better).ok_or(ChoiceError::NoCandidates)?;
+        Ok(Decision { question, gains, winner })
     }
-    let gain = |candidate: &Candidate| {
-        let time = question.steps as f64 * candidate.seconds_per_step + trials;
-        let gain = (candidate.predicted - candidate.current) / time;
-        let good = candidate.seconds_per_step > 0.0 && question.steps > 0 && gain.is_finite();
-        good.then_some(gain).ok_or_else(|| ChoiceError::Numbers { name: candidate.name.clone() })
-    };
-    let gains = question.candidates.iter().map(gain).collect::<Result<Vec<f64>, _>>()?;
-    let better = |best: usize, i: usize| if gains[i] > gains[best] { i } else { best };
-    let winner = (0..gains.len()).reduce(better).ok_or(ChoiceError::NoCandidates)?;
-    Ok(Decision { question, gains, winner })
-}
-
-/// Seconds that trials of `steps` steps take, one after another or, on `groups` replica groups that
-/// are spare, so many at once in the order given: each round takes as long as its slowest.
-pub fn trial_seconds(seconds_per_step: &[f64], steps: u64, groups: usize) -> f64 {
-    let rounds = seconds_per_step.chunks(groups.max(1));
-    let slowest = |round: &[f64]| round.iter().copied().fold(0.0, f64::max);
-    steps as f64 * rounds.map(slowest).sum::<f64>()
 }

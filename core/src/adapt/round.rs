@@ -1,7 +1,7 @@
 //! One round of trials: every candidate has trained a little from the same state, and one goes on.
 
 use super::two_stage::MOST_AHEAD;
-use super::{Candidate, ChoiceError, Decision, Forecast, Point, Question, choose, forecast};
+use super::{Candidate, ChoiceError, Curve, Decision, Forecast, Point, Question};
 use serde::{Deserialize, Serialize};
 
 /// What a candidate's trial showed.
@@ -127,7 +127,7 @@ impl Round {
         };
         let candidates = admitted.iter().map(candidate).collect();
         let (steps, trial_seconds) = (self.every, self.trial_seconds);
-        let decision = choose(Question { candidates, steps, trial_seconds })?;
+        let decision = Decision::of(Question { candidates, steps, trial_seconds })?;
         Ok(Chosen { round: self, expected, admitted, decision })
     }
 
@@ -152,7 +152,8 @@ impl Round {
             return Err("its loss became no number".into());
         }
         let points: Vec<Point> = self.history.iter().chain(&trial.points).copied().collect();
-        forecast(&points, self.within((self.step + self.every) as f64)).map_err(|e| e.to_string())
+        Curve::forecast(&points, self.within((self.step + self.every) as f64))
+            .map_err(|e| e.to_string())
     }
 
     /// Whether forecasts reach to the end of the training.

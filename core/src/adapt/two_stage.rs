@@ -105,35 +105,40 @@ pub enum CurveError {
     NoFit,
 }
 
-/// The accuracy to be expected at `horizon`, from all `points` seen so far.
-pub fn forecast(points: &[Point], horizon: f64) -> Result<Forecast, CurveError> {
-    let last = check(points)?;
-    if !(horizon > 0.0 && horizon <= MOST_AHEAD * last) {
-        return Err(CurveError::Horizon { horizon, last });
+impl Curve {
+    /// The accuracy to be expected at `horizon`, from all `points` seen so far: every shape's, weighted.
+    ///
+    /// # Errors
+    /// Points that are no curve, a horizon too far, no shape that fits.
+    pub fn forecast(points: &[Point], horizon: f64) -> Result<Forecast, CurveError> {
+        let last = check(points)?;
+        if !(horizon > 0.0 && horizon <= MOST_AHEAD * last) {
+            return Err(CurveError::Horizon { horizon, last });
+        }
+        // The shapes' starts expect points at 1, 2, 3, ...
+        let unit = (last - points[0].x) / (points.len() - 1) as f64;
+        let points: Vec<Point> = points.iter().map(|p| Point { x: p.x / unit, ..*p }).collect();
+        let of = |curve| {
+            let (parameters, squares) = fit(curve, &points)?;
+            Some(Fitted { curve, parameters, squares, weight: 0.0 })
+        };
+        let at = |fitted: &Fitted, x| fitted.curve.value(&fitted.parameters, x);
+        let ahead = horizon / unit;
+        let mut fits: Vec<Fitted> = Curve::ALL.into_iter().filter_map(of).collect();
+        fits.retain(|fitted| at(fitted, ahead).is_finite());
+        let column = |fitted: &Fitted| points.iter().map(|p| at(fitted, p.x)).collect();
+        let columns: Vec<Vec<f64>> = fits.iter().map(column).collect();
+        let goal: Vec<f64> = points.iter().map(|p| p.accuracy).collect();
+        for (fitted, weight) in fits.iter_mut().zip(non_negative(&columns, &goal)) {
+            fitted.weight = weight;
+        }
+        let accuracy: f64 = fits.iter().map(|fitted| fitted.weight * at(fitted, ahead)).sum();
+        let nothing = fits.iter().all(|f| f.weight == 0.0) && goal.iter().any(|y| *y != 0.0);
+        if nothing || !accuracy.is_finite() {
+            return Err(CurveError::NoFit);
+        }
+        Ok(Forecast { horizon, accuracy: accuracy.clamp(0.0, 1.0), unit, fits })
     }
-    // The shapes' starts expect points at 1, 2, 3, ...
-    let unit = (last - points[0].x) / (points.len() - 1) as f64;
-    let points: Vec<Point> = points.iter().map(|p| Point { x: p.x / unit, ..*p }).collect();
-    let of = |curve| {
-        let (parameters, squares) = fit(curve, &points)?;
-        Some(Fitted { curve, parameters, squares, weight: 0.0 })
-    };
-    let at = |fitted: &Fitted, x| fitted.curve.value(&fitted.parameters, x);
-    let ahead = horizon / unit;
-    let mut fits: Vec<Fitted> = Curve::ALL.into_iter().filter_map(of).collect();
-    fits.retain(|fitted| at(fitted, ahead).is_finite());
-    let column = |fitted: &Fitted| points.iter().map(|p| at(fitted, p.x)).collect();
-    let columns: Vec<Vec<f64>> = fits.iter().map(column).collect();
-    let goal: Vec<f64> = points.iter().map(|p| p.accuracy).collect();
-    for (fitted, weight) in fits.iter_mut().zip(non_negative(&columns, &goal)) {
-        fitted.weight = weight;
-    }
-    let accuracy: f64 = fits.iter().map(|fitted| fitted.weight * at(fitted, ahead)).sum();
-    let nothing = fits.iter().all(|f| f.weight == 0.0) && goal.iter().any(|y| *y != 0.0);
-    if nothing || !accuracy.is_finite() {
-        return Err(CurveError::NoFit);
-    }
-    Ok(Forecast { horizon, accuracy: accuracy.clamp(0.0, 1.0), unit, fits })
 }
 
 /// The last point's place, if all points are as they must be.

@@ -1,14 +1,16 @@
 //! Codecs by name and settings, as plans hold them.
 
 use super::bf16::Bf16;
+use super::cntk::Cntk;
+use super::feedback::ErrorFeedback;
 use super::fp16::Fp16;
 use super::int8::Int8;
 use super::plain::Plain;
+use super::power_sgd::PowerSgd;
+use super::sign_norm::SignNorm;
 use super::table::Table;
-use super::{
-    Cntk, Codec, CodecError, ErrorFeedback, Float8, Fp8, Levels, PowerSgd, Rounding, Scale,
-    SignNorm, Threshold, TopK, power_sgd,
-};
+use super::top_k::TopK;
+use super::{Codec, CodecError, Float8, Fp8, Levels, Rounding, Scale, Threshold, power_sgd};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 

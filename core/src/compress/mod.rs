@@ -1,7 +1,7 @@
 //! Gradients in fewer bytes: codecs, the scales and feedback that keep them harmless.
 //!
 //! A [`Codec`] turns values into wire bytes and back. [`CodecKind`] names each with its settings, for
-//! plans, and builds it; [`ErrorFeedback`] carries what a codec loses over to the next step.
+//! plans, and builds it; [`feedback::ErrorFeedback`] carries what a codec loses over to the next step.
 //!
 //! | file | codec | wire bytes of n values |
 //! |---|---|---|
@@ -61,18 +61,14 @@ mod table;
 mod top_k;
 mod wire;
 
-pub use cntk::{Cntk, Threshold};
+pub use cntk::Threshold;
 pub use codebook::Levels;
 pub use error::relative_error;
-pub use feedback::ErrorFeedback;
 pub use fp8::{Float8, Fp8, Rounding};
 pub use kind::{CodecKind, Method};
 pub use parse::ParseCodecError;
-pub use power_sgd::{PowerSgd, orthogonalise};
 pub use reduction::{Algorithm, Reduction, USUAL};
 pub use scale::Scale;
-pub use sign_norm::SignNorm;
-pub use top_k::TopK;
 
 use thiserror::Error;
 

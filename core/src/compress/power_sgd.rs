@@ -1,9 +1,7 @@
 //! PowerSGD (Vogels et al. 2019): a matrix as the product of two thin ones.
 //!
 //! One step of power iteration: P = M Q, P orthogonal by columns, Q = Mᵀ P; M is near P Qᵀ. Q of
-//! this step starts the next one. Over ranks, P and Q are averaged as they are: [`PowerSgd::project`],
-//! all-reduce, [`PowerSgd::project_back`], all-reduce, [`PowerSgd::restore`] (PyTorch's hook).
-//! Encoding for one rank does the three at once. Needs [`super::ErrorFeedback`].
+//! this step starts the next one. Needs [`super::feedback::ErrorFeedback`].
 //!
 //! M rows x columns, P rows x rank, Q columns x rank, all by rows; 2 rank M operations each. A tensor
 //! that is not finite has NaN for P and Q, and leaves the state. Wire: P, Q; or the values as they
@@ -23,11 +21,6 @@ pub struct PowerSgd {
 }
 
 impl PowerSgd {
-    /// For a matrix of `rows` by `columns`, with `rank` columns in each factor.
-    pub fn matrix(rows: usize, columns: usize, rank: u32) -> Result<Self, CodecError> {
-        Self::new(rows.saturating_mul(columns), columns, rank)
-    }
-
     /// For `values` values without a shape, as a matrix that is as square as possible; its last row
     /// may be incomplete.
     pub fn flat(values: usize, rank: u32) -> Result<Self, CodecError> {
@@ -49,12 +42,12 @@ impl PowerSgd {
     }
 
     /// Whether the factors are small enough to send them.
-    pub fn pays(&self) -> bool {
+    fn pays(&self) -> bool {
         !self.q.is_empty()
     }
 
-    /// P = M Q of the gradient `values`, to be averaged over the ranks.
-    pub fn project(&mut self, values: &[f32]) -> &mut [f32] {
+    /// P = M Q of the gradient `values`.
+    fn project(&mut self, values: &[f32]) {
         self.prepare();
         let rank = self.rank;
         for (row, p) in values.chunks(self.columns).zip(self.p.chunks_mut(rank)) {
@@ -65,11 +58,10 @@ impl PowerSgd {
                 }
             }
         }
-        &mut self.p
     }
 
-    /// Makes P orthogonal and Q = Mᵀ P, to be averaged over the ranks.
-    pub fn project_back(&mut self, values: &[f32]) -> &mut [f32] {
+    /// Makes P orthogonal and Q = Mᵀ P.
+    fn project_back(&mut self, values: &[f32]) {
         let rank = self.rank;
         orthogonalise(&mut self.p, rank);
         self.q.fill(0.0);
@@ -80,12 +72,6 @@ impl PowerSgd {
                 }
             }
         }
-        &mut self.q
-    }
-
-    /// P Qᵀ.
-    pub fn restore(&self, values: &mut [f32]) {
-        product(values, self.columns, self.rank, |i| self.p[i], |i| self.q[i]);
     }
 
     /// Makes Q orthogonal; columns that are zero, as all are before the first step and some after a
@@ -148,7 +134,7 @@ fn product(
 
 /// Gram-Schmidt by columns, as PyTorch's hook does it: each column is divided by its norm and taken
 /// out of those behind it; a column of norm zero stays zero. `matrix` by rows, `columns` wide.
-pub fn orthogonalise(matrix: &mut [f32], columns: usize) {
+fn orthogonalise(matrix: &mut [f32], columns: usize) {
     for i in 0..columns {
         let squares: f64 = matrix.chunks(columns).map(|r| f64::from(r[i]) * f64::from(r[i])).sum();
         let scale = if squares > 0.0 { squares.sqrt().recip() } else { 0.0 };
@@ -217,5 +203,31 @@ impl Codec for PowerSgd {
         if self.pays() {
             visit("q", &mut self.q);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wave(count: usize, seed: usize) -> Vec<f32> {
+        let value = |i: usize| ((i * 7919 + seed * 104_729) % 10_007) as f32 / 10_007.0 - 0.5;
+        (0..count).map(|i| value(i).powi(3)).collect()
+    }
+
+    #[test]
+    fn columns_become_orthonormal() {
+        let mut matrix = wave(50 * 3, 4);
+        orthogonalise(&mut matrix, 3);
+        let dot = |i: usize, j: usize| matrix.chunks(3).map(|r| r[i] * r[j]).sum::<f32>();
+        for i in 0..3 {
+            for j in 0..3 {
+                let expected = if i == j { 1.0 } else { 0.0 };
+                assert!((dot(i, j) - expected).abs() < 1e-5, "columns {i} and {j}: {}", dot(i, j));
+            }
+        }
+        let mut zero = vec![0.0; 6];
+        orthogonalise(&mut zero, 2);
+        assert_eq!(zero, vec![0.0; 6]);
     }
 }

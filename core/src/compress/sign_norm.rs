@@ -1,7 +1,7 @@
 //! DeepSpeed's one bit: signs, and the root mean square as size of all (1-bit Adam and LAMB).
 //!
 //! Wire: ‖x‖₂ / √n, then signs: 1 for x >= 0 (so for both zeros), the first value in a byte's highest
-//! bit. Meant for momenta whose variance is frozen, with [`super::ErrorFeedback`]. A tensor that is
+//! bit. Meant for momenta whose variance is frozen, with [`super::feedback::ErrorFeedback`]. A tensor that is
 //! not finite has NaN for its size.
 
 use super::pack::{GROUP, squeeze};

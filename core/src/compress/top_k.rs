@@ -40,7 +40,7 @@ impl TopK {
         Ok(Self { values, one_in, momentum: 0.0, velocity: vec![], waiting: vec![], magnitudes })
     }
 
-    /// With momentum correction: values that are not sent wait. Needs no [`super::ErrorFeedback`],
+    /// With momentum correction: values that are not sent wait. Needs no [`super::feedback::ErrorFeedback`],
     /// and the optimizer no momentum.
     pub fn with_momentum(values: usize, one_in: u32, momentum: f32) -> Result<Self, CodecError> {
         if !(0.0..1.0).contains(&momentum) {

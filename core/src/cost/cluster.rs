@@ -1,6 +1,6 @@
 //! Machines: what one device computes, what its links carry.
 
-use super::{CLUSTERS, CodecSpeed, Profile};
+use super::{CLUSTERS, CodecSpeed, Profile, TransformerRates};
 use crate::ids::LaneId;
 use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,9 @@ pub struct Device {
     /// Exceptions from `efficiency`, and the share of the memory bandwidth (else all of it).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub efficiencies: Option<Efficiencies>,
+    /// Measured: what it reaches on networks with attention; without it they are priced as all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transformers: Option<TransformerRates>,
 }
 
 impl Device {
@@ -240,6 +243,9 @@ impl Cluster {
             if !(1..=1_000_000).contains(&value) {
                 return refuse(field, value.to_string(), "between 1 and a million");
             }
+        }
+        if let Some(rates) = &self.device.transformers {
+            rates.check(&self.name)?;
         }
         self.check_codecs()
     }

@@ -1,5 +1,5 @@
 //! Costs: clusters and links, roofline and measured node times; in closed form collectives,
-//! training state, PyTorch's parallel forms, transformers and Takisawa's pipeline; and the fit of
+//! training state, PyTorch's parallel forms and Takisawa's pipeline; and the fit of
 //! all these numbers to measurements.
 //!
 //! ```
@@ -29,13 +29,14 @@ mod presets;
 mod profile;
 mod roofline;
 pub mod takisawa;
-pub mod transformer;
+mod transformer;
 mod workload;
 
 pub use cluster::{Cluster, ClusterError, Device, Efficiencies, Level, Link};
 pub use codec_speed::CodecSpeed;
 pub use presets::CLUSTERS;
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample, SplitSample};
+pub use transformer::{MeasuredLayer, TensorRates, TransformerRates};
 pub use workload::{Edge, Item, NetworkError, Rules, Shard, Sync, Workload};
 
 use crate::graph::autodiff::ComputationKind;
@@ -43,6 +44,7 @@ use crate::graph::{Graph, Precision};
 use crate::ids::NodeId;
 use crate::units::Nanos;
 use roofline::roofline;
+use transformer::{Priced, has_attention};
 
 /// Times of one node for one micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,10 +87,16 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// The costs of `graph` on `cluster`: measured ones where its profile has the node, the
-    /// roofline's elsewhere.
+    /// The costs of `graph` on `cluster`: measured ones where its profile has the node; elsewhere those
+    /// of the device's rates, which it may have for networks with attention, or the roofline's.
     pub fn new(graph: &Graph, cluster: &Cluster, samples: u64, precision: Precision) -> Self {
-        let mut costs = roofline(graph, &cluster.device, samples, precision);
+        let device = &cluster.device;
+        let mut costs = match &device.transformers {
+            Some(rates) if has_attention(graph) => {
+                Priced { graph, device, rates, samples, precision, divided: None }.costs()
+            }
+            _ => roofline(graph, device, samples, precision),
+        };
         if let Some(profile) = &cluster.profile {
             profile.apply(graph, &mut costs);
         }

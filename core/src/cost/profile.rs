@@ -97,8 +97,8 @@ impl Profile {
     }
 
     /// Replaces the times of the nodes that were measured. Between two sizes times are
-    /// interpolated; outside they are extended along the nearest two, or in proportion to the
-    /// size where there is only one.
+    /// interpolated; outside they are extended along the nearest two, downwards not below their
+    /// proportion, or in proportion to the size where there is only one.
     pub fn apply(&self, graph: &Graph, costs: &mut Costs) {
         if self.model != graph.name() {
             return;
@@ -137,8 +137,11 @@ fn interpolate(points: &[Sample], samples: u64, of: impl Fn(&Sample) -> Nanos) -
     let (a, b) = (&points[right - 1], &points[right]);
     let slope = (of(b).0 as f64 - of(a).0 as f64) / (b.samples - a.samples) as f64;
     let nanos = of(a).0 as f64 + slope * (samples as f64 - a.samples as f64);
-    // A size far below the smallest measured one must not come out negative.
-    Nanos(nanos.max(0.0) as u64)
+    // What does not grow with the size is not negative: below the smallest measured one no time is less
+    // than its share, whatever noise does to the slope.
+    let share = of(a).0 as f64 * samples as f64 / a.samples as f64;
+    let least = if samples < a.samples { share } else { 0.0 };
+    Nanos(nanos.max(least) as u64)
 }
 
 #[cfg(test)]
@@ -165,6 +168,8 @@ mod tests {
         assert_eq!((at(2), at(3), at(4), at(6), at(8)), (200, 250, 300, 500, 700));
         assert_eq!((at(1), at(16)), (150, 1500));
         assert_eq!(interpolate(&points[..1], 6, |s| s.forward_ns).0, 600);
+        let steep = [sample(4, 400), sample(8, 1600)];
+        assert_eq!(interpolate(&steep, 1, |s| s.forward_ns).0, 100, "not below 0, nor its share");
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! its memory traffic at the device's bandwidth. A constant per computation is added (launch and
 //! dispatch): without it the time of small micro-batches comes out far too low.
 //!
-//! Limits: efficiencies differ by kind of operation, not by shape; caches are not modelled.
+//! Limits: efficiencies differ by kind of operation, not by shape; caches are not modelled. Where a device
+//! has rates for networks with attention, those are priced by `transformer/nodes.rs`.
 
+use super::transformer::has_attention;
 use super::{Costs, Device, NodeCost};
 use crate::graph::autodiff::ComputationKind;
 use crate::graph::{Graph, Node, Op, Precision};
@@ -23,6 +25,15 @@ impl Device {
         };
         own.unwrap_or(self.efficiency)
     }
+
+    /// The constant in the time of each computation of `graph`: none where launches pass beside what the
+    /// device does, as they do for networks that are priced by [`Device::transformers`].
+    pub fn constant(&self, graph: &Graph) -> Nanos {
+        match &self.transformers {
+            Some(_) if has_attention(graph) => Nanos::ZERO,
+            _ => self.overhead_ns,
+        }
+    }
 }
 
 /// The costs of every node for micro-batches of `samples` samples. Linear in the nodes.
@@ -38,15 +49,15 @@ pub fn roofline(graph: &Graph, device: &Device, samples: u64, precision: Precisi
 
 /// What a precision changes.
 #[derive(Clone, Copy)]
-struct Numbers {
-    flops_per_sec: f64,
+pub(super) struct Numbers {
+    pub flops_per_sec: f64,
     /// Share of its bytes in f32 that an activation has, and what is read of a parameter.
-    width: f64,
+    pub width: f64,
 }
 
 impl Numbers {
     /// A device that cannot multiply in two bytes unpacks what is stored so: no faster than in four.
-    fn of(device: &Device, precision: Precision) -> Self {
+    pub fn of(device: &Device, precision: Precision) -> Self {
         match device.half_flops_per_sec.filter(|_| precision.is_half()) {
             Some(half) => {
                 let eight = device.fp8_flops_per_sec.filter(|_| precision == Precision::Fp8);

@@ -38,12 +38,12 @@ mod together;
 
 pub use built_in::Policy;
 pub use facts::{Facts, Limits, Member, Occasion, Progress, Size};
-pub use policy::{Answer, Ok2Run, ScalePolicy, Verdict, decide};
+pub use policy::{ScalePolicy, Verdict, decide};
 pub use replan::{Obstacle, ReplanError, Replanned, replan, sizes};
-pub use reroute::{Guest, Place, RerouteError, Rerouted, reroute, reroute_to};
+pub use reroute::{Guest, Place, RerouteError, Rerouted, reroute_to};
 pub use samples::Origin;
 #[cfg(feature = "script")]
-pub use script::{NAMES, Script, ScriptError};
+pub use script::{Script, ScriptError};
 pub use size::{BatchRule, ResizeError};
 pub use text::PolicyError;
 pub use together::Together;

@@ -62,8 +62,9 @@ pub fn decide(policy: &(impl ScalePolicy + ?Sized), facts: &Facts) -> Verdict {
 }
 
 /// eChainer's three answers.
+#[cfg(any(test, feature = "script"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(super) enum Answer {
     /// Training goes on, on all hosts.
     Ok,
     /// It waits.
@@ -72,9 +73,10 @@ pub enum Answer {
     Fail,
 }
 
+#[cfg(any(test, feature = "script"))]
 impl Answer {
     /// The verdict that this is about `hosts`.
-    pub(super) fn verdict(self, hosts: &[&str]) -> Verdict {
+    pub fn verdict(self, hosts: &[&str]) -> Verdict {
         match self {
             Answer::Ok => Verdict::Run { ranks: hosts.len() as u32 },
             Answer::Wait => Verdict::wait(format!("ok2run waits with {} hosts", hosts.len())),
@@ -83,24 +85,9 @@ impl Answer {
     }
 }
 
-/// A policy in eChainer's form: a function of the hosts and of whether the job begins. As there,
-/// each rank is a host of its own: a member with several slots is named several times.
-#[derive(Clone, Copy, Debug)]
-pub struct Ok2Run<F>(pub F);
-
-impl<F: Fn(&[&str], bool) -> Answer> ScalePolicy for Ok2Run<F> {
-    fn decide(&self, facts: &Facts) -> Verdict {
-        let hosts = hosts(facts);
-        (self.0)(&hosts, facts.initial).verdict(&hosts)
-    }
-
-    fn name(&self) -> String {
-        "ok2run".into()
-    }
-}
-
 /// A name for each slot. Slots beyond what any size uses are left out, so that a member that
 /// claims billions of them costs nothing.
+#[cfg(any(test, feature = "script"))]
 pub(super) fn hosts(facts: &Facts) -> Vec<&str> {
     let most = facts.sizes.last().map_or(0, |size| size.ranks).max(facts.limits.most) as usize;
     let names = facts.members.iter().flat_map(|m| (0..m.slots).map(|_| m.name.as_str()));
@@ -108,9 +95,25 @@ pub(super) fn hosts(facts: &Facts) -> Vec<&str> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::elastic::{Member, Size};
+
+    /// A policy in eChainer's form: a function of the hosts and of whether the job begins. As there,
+    /// each rank is a host of its own: a member with several slots is named several times.
+    #[derive(Clone, Copy, Debug)]
+    pub(in crate::elastic) struct Ok2Run<F>(pub F);
+
+    impl<F: Fn(&[&str], bool) -> Answer> ScalePolicy for Ok2Run<F> {
+        fn decide(&self, facts: &Facts) -> Verdict {
+            let hosts = hosts(facts);
+            (self.0)(&hosts, facts.initial).verdict(&hosts)
+        }
+
+        fn name(&self) -> String {
+            "ok2run".into()
+        }
+    }
 
     fn facts(slots: &[u32], initial: bool) -> Facts {
         let mut facts = Facts::initial(4, 10, 16);

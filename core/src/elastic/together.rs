@@ -52,7 +52,9 @@ fn careful(a: Verdict, b: Verdict) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elastic::{Answer, Ok2Run, Policy, Size};
+    use crate::elastic::policy::Answer;
+    use crate::elastic::policy::tests::Ok2Run;
+    use crate::elastic::{Policy, Size};
 
     #[test]
     fn different_kinds_agree() {

@@ -14,11 +14,12 @@
 //! answer is a graph or one [`OnnxError`].
 //!
 //! ```
-//! use pipewright_core::onnx::{Loss, Options, read};
+//! use pipewright_core::onnx::{Loss, Options, read_with};
 //!
 //! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/onnx/batch_norm.onnx");
 //! let bytes = std::fs::read(file)?;
-//! let imported = read(bytes, &Options { loss: Loss::CrossEntropy, ..Options::default() })?;
+//! let options = Options { loss: Loss::CrossEntropy, ..Options::default() };
+//! let imported = read_with(bytes, &options, &|_| None)?;
 //! assert!(imported.unsupported.is_empty(), "all of it can be trained");
 //! assert_eq!(imported.weights.len(), imported.graph.params().len());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,7 +35,7 @@ mod layers;
 mod names;
 mod node;
 mod origin;
-pub mod proto;
+mod proto;
 mod shapes;
 mod tensor;
 mod weights;
@@ -220,21 +221,13 @@ pub fn module_of_node(name: &str) -> Option<String> {
     names::module(name)
 }
 
-/// Reads an ONNX file. Other files are not touched.
+/// Reads an ONNX file. `beside` gives the bytes of a part of another file, if it can. It is asked for
+/// constants that decide what the network is, and for tables that may be tied; weights stay where
+/// they are, and no other file is touched.
 ///
 /// # Errors
 /// What is wrong with the file, and where. Operations that are not supported are no error: see
 /// [`Imported::unsupported`].
-pub fn read(bytes: impl Into<Bytes>, options: &Options) -> Result<Imported, OnnxError> {
-    read_with(bytes, options, &|_| None)
-}
-
-/// As [`read`], where `beside` gives the bytes of a part of another file, if it can. It is asked for
-/// constants that decide what the network is, and for tables that may be tied; weights stay where
-/// they are.
-///
-/// # Errors
-/// As [`read`].
 pub fn read_with(
     bytes: impl Into<Bytes>,
     options: &Options,
@@ -251,7 +244,7 @@ pub fn read_with(
 /// that have other things to do as well.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`read_with`].
 pub async fn read_in_pieces(
     bytes: impl Into<Bytes>,
     options: &Options,

@@ -6,26 +6,11 @@
 //! between blocks one, so residual blocks stay whole. But no block grows beyond an even share of
 //! the time, so a cut inside a block remains where the balance of stages may need it.
 
-use super::units::{Absorb, Units};
-use crate::cost::Workload;
+use super::units::Units;
 use std::collections::BTreeSet;
 
-/// Block of every item: at most `count` blocks (at least one), chosen so that little travels
-/// between them. Ranges of items, but for items of a group, which are in one block.
-///
-/// While others can, no block takes more than 1 / `count` of the time. O(items log items) time.
-pub fn blocks(work: &Workload, count: usize) -> Vec<u32> {
-    let units = Units::of(work, Absorb::Nothing);
-    let mut block = vec![0; work.items.len()];
-    for (unit, number) in units.units.iter().zip(ranges(&units, count.max(1))) {
-        for item in &unit.items {
-            block[*item as usize] = number;
-        }
-    }
-    block
-}
-
-/// Block of every unit.
+/// Block of every unit: at most `count` blocks (at least one), chosen so that little travels between
+/// them. While others can, no block takes more than 1 / `count` of the time. O(units log units) time.
 pub(super) fn ranges(units: &Units, count: usize) -> Vec<u32> {
     let n = units.units.len();
     let traffic = traffic(units);
@@ -75,4 +60,75 @@ fn traffic(units: &Units) -> Vec<u64> {
         u64::try_from(crossing).unwrap_or(u64::MAX)
     };
     change.iter().map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::{Edge, Item, Workload};
+    use crate::partition::units::Absorb;
+    use crate::units::{Bytes, Nanos};
+
+    /// Block of every item.
+    fn blocks(work: &Workload, count: usize) -> Vec<u32> {
+        let units = Units::of(work, Absorb::Nothing);
+        let mut block = vec![0; work.items.len()];
+        for (unit, number) in units.units.iter().zip(ranges(&units, count)) {
+            unit.items.iter().for_each(|item| block[*item as usize] = number);
+        }
+        block
+    }
+
+    fn workload(times: &[u64], edges: &[(u32, u32, u64)]) -> Workload {
+        let item = |(at, time): (usize, &u64)| Item {
+            name: format!("item {at}"),
+            forward: Nanos(*time),
+            state: Bytes(100),
+            ..Item::default()
+        };
+        let edge = |(from, to, bytes): &(u32, u32, u64)| Edge {
+            to: *to,
+            from: *from,
+            bytes: Bytes(*bytes),
+        };
+        let mut edges: Vec<Edge> = edges.iter().map(edge).collect();
+        edges.sort_unstable();
+        let items = times.iter().enumerate().map(item).collect();
+        Workload { name: "graph".into(), samples: 1, items, edges, ..Workload::default() }
+    }
+
+    /// Blocks of three layers in a row with a connection around them, as in residual networks.
+    fn residual(count: u32) -> Workload {
+        let mut edges = vec![];
+        for block in 0..count {
+            let at = block * 3;
+            edges.extend([(at, at + 1, 10), (at + 1, at + 2, 10), (at, at + 2, 10)]);
+            if block + 1 < count {
+                edges.push((at + 2, at + 3, 10));
+            }
+        }
+        workload(&vec![7; 3 * count as usize], &edges)
+    }
+
+    #[test]
+    fn residual_blocks_stay_whole() {
+        let found = blocks(&residual(8), 8);
+        assert_eq!(found, (0..24).map(|item| item / 3).collect::<Vec<u32>>());
+        // Two to a block, still none in two blocks.
+        let found = blocks(&residual(8), 4);
+        assert_eq!(found, (0..24).map(|item| item / 6).collect::<Vec<u32>>());
+        assert_eq!(blocks(&residual(2), 1), [0; 6]);
+        assert_eq!(blocks(&residual(1), 9), [0, 1, 2]);
+    }
+
+    #[test]
+    fn an_uneven_block_is_cut() {
+        // The first block has most of the work: one of its cuts with more traffic must remain.
+        let mut work = residual(4);
+        for item in &mut work.items[..3] {
+            item.forward = Nanos(100);
+        }
+        let found = blocks(&work, 4);
+        assert!(found[..3].windows(2).any(|pair| pair[0] != pair[1]), "{found:?}");
+    }
 }

@@ -3,8 +3,8 @@
 //! [`uniform`] and [`balanced`] cut the chain of a graph's layers. [`exact`] is optimal on the graph
 //! itself, under memory, with transfers and unlike devices; [`replicated`] adds data parallelism as
 //! PipeDream does, [`hybrid`] tensor parallelism and recomputation as Piper does. States of these
-//! three are downsets. [`blocks`] finds what is better left whole, and [`refine`] moves cuts by
-//! whatever the caller evaluates: the simulated step of a schedule.
+//! three are downsets; where there are too many, those of blocks that are better left whole. [`refine`]
+//! moves cuts by whatever the caller evaluates: the simulated step of a schedule.
 //!
 //! ```
 //! use pipewright_core::cost::{Cluster, Costs};
@@ -38,7 +38,6 @@ mod units;
 mod ways;
 
 pub use balanced::{balanced, layer_times, split};
-pub use blocks::blocks;
 pub use exact::exact;
 pub use hybrid::{Hybrid, hybrid};
 pub use moves::moves;

@@ -25,6 +25,7 @@ mod data_parallel;
 pub mod export;
 mod layout;
 mod lower;
+mod measured;
 mod optimizer;
 mod program;
 mod recompute;
@@ -38,6 +39,7 @@ pub use data::Data;
 pub use data_parallel::{DataParallel, DataParallelMode};
 pub(crate) use lower::{AreaBytes, area_bytes, value_bytes};
 pub use lower::{Inputs, groups, lay_out, lower, lower_evaluation, training_graphs};
+pub use measured::Measured;
 pub use optimizer::Optimizer;
 pub use program::{
     Area, Bucket, Encoded, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
@@ -112,6 +114,9 @@ pub struct Plan {
     pub steps: u64,
     /// What the planner expects.
     pub prediction: Expectation,
+    /// What was measured, where the plan was tuned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
 }
 
 /// What a plan file means that says nothing of the order.
@@ -258,6 +263,28 @@ impl Plan {
     /// Times of the nodes of `graph`, its own, for micro-batches of so many samples.
     pub fn costs(&self, graph: &Graph, samples: u64) -> Costs {
         Costs::new(graph, &self.cluster, samples, self.training.precision)
+    }
+
+    /// The same choices as a draft, without recomputation, which belongs to its cuts; 1F1B for an order that has
+    /// no name.
+    pub fn draft(&self) -> Draft {
+        Draft {
+            model: self.model.clone(),
+            cluster: self.cluster.clone(),
+            cuts: self.cuts.clone(),
+            recompute: vec![],
+            schedule: self.schedule.name.parse().unwrap_or(ScheduleKind::OneFOneB),
+            mini_batch: self.mini_batch,
+            micro_batches: self.micro_batches,
+            data_parallel: self.data_parallel,
+            communication: self.communication.clone(),
+            optimizer: self.optimizer,
+            training: self.training,
+            data: self.data.clone(),
+            shuffle: self.shuffle,
+            seed: self.seed,
+            steps: self.steps,
+        }
     }
 
     /// Stages that the cuts make.

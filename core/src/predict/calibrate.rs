@@ -8,7 +8,7 @@ use super::Prediction;
 use crate::cost::calibrate::{
     CalibrateError, Fit, MessageSample, SpanSample, StageFit, link, stages,
 };
-use crate::cost::{Cluster, Link, MeasuredNode, Profile, Sample};
+use crate::cost::{Cluster, Link, MeasuredNode, NodeCost, Profile, Sample, SplitSample};
 use crate::ids::{NodeId, StageId};
 use crate::plan::Plan;
 use crate::schedule::ActionKind;
@@ -109,7 +109,7 @@ impl TraceFit {
         if let Ok((link, _)) = &self.link {
             cluster.local = *link;
         }
-        cluster.profile = Some(profile(prediction, plan.samples(), &factors));
+        cluster.profile = Some(profile(prediction, plan, &factors));
         Ok(cluster)
     }
 }
@@ -144,34 +144,62 @@ fn travel(waits: &[Aside], message: &Message) -> Nanos {
     message.received.saturating_sub(since)
 }
 
-fn profile(prediction: &Prediction, samples: u64, factors: &Factors) -> Profile {
+/// A profile that the plan's cluster has keeps the sizes that it was measured at; without one there is the
+/// size of the plan's micro-batches.
+fn profile(prediction: &Prediction, plan: &Plan, factors: &Factors) -> Profile {
     let kernels = prediction.programs.iter().flat_map(|program| &program.stages).flat_map(|s| {
         let stage = s.stage;
         s.kernels.iter().map(move |kernel| (kernel.node, stage))
     });
     let stage_of: BTreeMap<NodeId, StageId> = kernels.collect();
     let graph = &prediction.graph;
+    let known = plan.cluster.profile.iter().filter(|profile| profile.model == graph.name());
+    let known: BTreeMap<&str, &Vec<Sample>> =
+        known.flat_map(|p| &p.nodes).map(|node| (node.node.as_str(), &node.samples)).collect();
     let node = |(node, stage): (&NodeId, &StageId)| {
-        let cost = prediction.costs.node(*node);
-        // A backward pass in one piece says the same of both of its parts.
-        let factor = |busy: &[Busy]| {
-            busy.iter().find_map(|busy| factors.get(&(*stage, *busy))).copied().unwrap_or(1.0)
-        };
-        let whole = Busy::Pass(ActionKind::Backward);
-        let forward = factor(&[Busy::Pass(ActionKind::Forward)]);
-        let input = factor(&[Busy::Pass(ActionKind::BackwardInput), whole]);
-        let weight = factor(&[Busy::Pass(ActionKind::BackwardWeight), whole]);
-        let times = |time: Nanos, factor: f64| Nanos::from_secs(time.secs() * factor);
-        let sample = Sample {
-            samples,
-            forward_ns: times(cost.forward, forward),
-            input_gradient_ns: times(cost.input_gradient, input),
-            weight_gradient_ns: times(cost.weight_gradient, weight),
-            sum_gradients_ns: times(cost.sum_gradients, input),
-            update_ns: times(cost.update, factor(&[Busy::Update])),
-            split: None,
-        };
-        MeasuredNode { node: graph.node(*node).name.clone(), samples: vec![sample] }
+        let name = &graph.node(*node).name;
+        let predicted = || vec![of_costs(prediction.costs.node(*node), plan.samples())];
+        let samples = known.get(name.as_str()).map_or_else(predicted, |known| (*known).clone());
+        let samples = samples.iter().map(|sample| stretched(sample, *stage, factors)).collect();
+        MeasuredNode { node: name.clone(), samples }
     };
     Profile { model: graph.name().into(), nodes: stage_of.iter().map(node).collect() }
+}
+
+/// The predicted times of a node as if they were measured.
+fn of_costs(cost: &NodeCost, samples: u64) -> Sample {
+    Sample {
+        samples,
+        forward_ns: cost.forward,
+        input_gradient_ns: cost.input_gradient,
+        weight_gradient_ns: cost.weight_gradient,
+        sum_gradients_ns: cost.sum_gradients,
+        update_ns: cost.update,
+        split: None,
+    }
+}
+
+/// A node's times with those of its stage.
+fn stretched(sample: &Sample, stage: StageId, factors: &Factors) -> Sample {
+    // A backward pass in one piece says the same of both of its parts.
+    let factor = |busy: &[Busy]| {
+        busy.iter().find_map(|busy| factors.get(&(stage, *busy))).copied().unwrap_or(1.0)
+    };
+    let whole = Busy::Pass(ActionKind::Backward);
+    let forward = factor(&[Busy::Pass(ActionKind::Forward)]);
+    let input = factor(&[Busy::Pass(ActionKind::BackwardInput), whole]);
+    let weight = factor(&[Busy::Pass(ActionKind::BackwardWeight), whole]);
+    let times = |time: Nanos, factor: f64| Nanos::from_secs(time.secs() * factor);
+    Sample {
+        samples: sample.samples,
+        forward_ns: times(sample.forward_ns, forward),
+        input_gradient_ns: times(sample.input_gradient_ns, input),
+        weight_gradient_ns: times(sample.weight_gradient_ns, weight),
+        sum_gradients_ns: times(sample.sum_gradients_ns, input),
+        update_ns: times(sample.update_ns, factor(&[Busy::Update])),
+        split: sample.split.map(|split| SplitSample {
+            input_gradient_ns: times(split.input_gradient_ns, input),
+            weight_gradient_ns: times(split.weight_gradient_ns, weight),
+        }),
+    }
 }

@@ -1,17 +1,19 @@
 //! Explanations of a step: why it takes as long as it does, and what would shorten it.
 //!
 //! The critical path is cut into terms that add up to the step: the computing of each stage, the
-//! start-up and the transfer of each link, waits for receivers, the optimizer. What bounds the
-//! step is the largest of them; what a change is worth is never read off a term but simulated.
+//! start-up and the transfer of each link, sums of gradients, waits for receivers, the optimizer. What bounds
+//! the step is the largest of them; what a change is worth is never read off a term but simulated. Timelines
+//! that a runner measured are explained by the same terms.
 
 use super::{PredictError, Prediction, predict};
+use crate::cost::Cluster;
 use crate::graph::Graph;
 use crate::ids::{LaneId, StageId};
 use crate::partition::{layer_times, moves};
 use crate::plan::{Plan, ScheduleText};
 use crate::schedule::ScheduleKind;
 use crate::timeline::causes::{Arrivals, Cause, critical_path};
-use crate::timeline::{Timeline, Work};
+use crate::timeline::{Timeline, What as Aside, Work};
 use crate::units::Nanos;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +27,9 @@ pub enum What {
     StartUp(LaneId, LaneId),
     /// The rest of the messages' time: bytes over bandwidth.
     Transfer(LaneId, LaneId),
-    /// A lane that waits until its last message has been taken.
+    /// Gradients of a stage are summed with other ranks.
+    Sum(StageId),
+    /// A lane that waits until its last message has been taken, or for samples.
     Wait(LaneId),
     /// Updates of parameters.
     Optimizer(StageId),
@@ -48,59 +52,82 @@ pub struct Explanation {
     pub path: Vec<(usize, usize)>,
     /// The largest first; they add up to the step.
     pub terms: Vec<Term>,
-    /// Of the terms, what computing takes whatever the size of the micro-batch (launch, dispatch,
-    /// accumulation); zero where measured times do not tell.
-    pub constant: Nanos,
 }
 
-/// The terms of the step that `prediction` describes. Linear in spans and messages.
-pub fn explain(plan: &Plan, prediction: &Prediction) -> Explanation {
-    let timeline = &prediction.timeline;
-    let arrivals = Arrivals::new(timeline);
-    let path = critical_path(timeline, &arrivals);
+/// The terms of a step on `cluster`; `arrivals` are the timeline's. Linear in spans and messages.
+pub fn explain(timeline: &Timeline, arrivals: &Arrivals, cluster: &Cluster) -> Explanation {
+    let path = critical_path(timeline, arrivals);
     let mut terms = BTreeMap::<What, Nanos>::new();
     let mut end = Nanos::ZERO;
-    for &(lane, index) in &path {
+    for &place in &path {
+        let (lane, index) = place;
         let span = timeline.lanes[lane].spans[index];
-        for term in gap(plan, timeline, &arrivals, (lane, index), end) {
+        for term in gap(timeline, arrivals, cluster, place, end) {
             *terms.entry(term.what).or_default() += term.time;
         }
         let what = match span.work {
             Work::Run(action) => What::Stage(action.stage),
             Work::Optimizer(stage) => What::Optimizer(stage),
         };
-        *terms.entry(what).or_default() += span.end.saturating_sub(span.start);
-        end = span.end;
+        *terms.entry(what).or_default() += span.end.saturating_sub(span.start.max(end));
+        end = end.max(span.end);
+    }
+    // What goes on behind the last work: a message, a sum, the end of a measured step.
+    if let Some(&(lane, _)) = path.last() {
+        *terms.entry(What::Wait(LaneId(lane as u32))).or_default() +=
+            timeline.step.saturating_sub(end);
     }
     let mut terms: Vec<Term> = terms.into_iter().map(|(what, time)| Term { what, time }).collect();
     terms.retain(|term| term.time > Nanos::ZERO);
     terms.sort_by_key(|term| (std::cmp::Reverse(term.time), term.what));
-    let constant = constant(plan, prediction, &path);
-    Explanation { path, terms, constant }
+    Explanation { path, terms }
 }
 
 /// What happened between `end`, when the span before it on the path ended, and its start.
 fn gap(
-    plan: &Plan,
     timeline: &Timeline,
     arrivals: &Arrivals,
+    cluster: &Cluster,
     (lane, index): (usize, usize),
     end: Nanos,
 ) -> Vec<Term> {
-    let idle = timeline.lanes[lane].spans[index].start.saturating_sub(end);
-    if let Cause::Message(i) = arrivals.wait(timeline, lane, index).1 {
-        let (from, to) = (timeline.messages[i].from, timeline.messages[i].to);
-        let start_up = plan.cluster.link(from, to).latency_ns.min(idle);
+    let span = timeline.lanes[lane].spans[index];
+    let idle = span.start.saturating_sub(end);
+    let message = match (arrivals.wait(timeline, lane, index).1, span.work) {
+        (Cause::Message(at), _) => Some(at),
+        // Not waited for, but taken in while the lane was idle.
+        (Cause::Lane, Work::Run(action)) => arrivals
+            .message(timeline, lane, action)
+            .filter(|at| timeline.messages[*at].received > end),
+        (Cause::Lane, Work::Optimizer(_)) => None,
+    };
+    if let Some(message) = message.map(|at| &timeline.messages[at]) {
+        let (from, to) = (message.from, message.to);
+        let start_up = match message.sent >= end {
+            true => cluster.link(from, to).latency_ns.min(idle),
+            false => Nanos::ZERO,
+        };
         return vec![
             Term { what: What::StartUp(from, to), time: start_up },
             Term { what: What::Transfer(from, to), time: idle.saturating_sub(start_up) },
         ];
     }
-    vec![Term { what: What::Wait(LaneId(lane as u32)), time: idle }]
+    match span.work {
+        Work::Optimizer(stage) if sums(timeline, lane, stage) => {
+            vec![Term { what: What::Sum(stage), time: idle }]
+        }
+        _ => vec![Term { what: What::Wait(LaneId(lane as u32)), time: idle }],
+    }
 }
 
-/// The constant per computation times the computations on the path.
-fn constant(plan: &Plan, prediction: &Prediction, path: &[(usize, usize)]) -> Nanos {
+/// Whether the lane sums gradients of the stage with others.
+fn sums(timeline: &Timeline, lane: usize, stage: StageId) -> bool {
+    timeline.lanes[lane].asides.iter().any(|aside| aside.what == Aside::AllReduce(stage))
+}
+
+/// What of a critical path computing takes whatever the size of the micro-batch (launch, dispatch, accumulation);
+/// zero where measured times do not tell.
+pub fn constant(plan: &Plan, prediction: &Prediction, path: &[(usize, usize)]) -> Nanos {
     use crate::schedule::ActionKind::{Backward, BackwardInput, BackwardWeight, Forward};
     if plan.cluster.profile.is_some() {
         return Nanos::ZERO;
@@ -116,7 +143,7 @@ fn constant(plan: &Plan, prediction: &Prediction, path: &[(usize, usize)]) -> Na
             BackwardWeight => weight,
         };
     }
-    plan.cluster.device.overhead_ns * computations
+    plan.cluster.device.constant(&prediction.graph) * computations
 }
 
 /// The number of micro-batches that makes the step shortest, with the same cuts and schedule.
@@ -231,7 +258,8 @@ impl fmt::Display for What {
             What::Stage(stage) => write!(f, "stage {stage} computes"),
             What::StartUp(from, to) => write!(f, "start-up of messages {from} -> {to}"),
             What::Transfer(from, to) => write!(f, "transfer {from} -> {to}"),
-            What::Wait(lane) => write!(f, "lane {lane} waits to send"),
+            What::Sum(stage) => write!(f, "gradient sums of stage {stage}"),
+            What::Wait(lane) => write!(f, "lane {lane} waits"),
             What::Optimizer(stage) => write!(f, "optimizer of stage {stage}"),
         }
     }

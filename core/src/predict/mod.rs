@@ -16,6 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod advice;
 mod automatic;
 mod calibrate;
 mod drift;
@@ -28,18 +29,20 @@ mod steady;
 mod sums;
 mod throughput;
 
+pub use advice::{Advice, Advisor, Change, Takes};
 pub use automatic::{AUTOMATIC, AutomaticPlan, automatic_plan};
 pub use calibrate::{Busy, ForeignTrace, TraceFit};
 pub use drift::{Drift, DriftError, Part, PartTimes, Rest};
 pub use explain::{
-    BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, explain,
+    BestMicroBatches, Explanation, Move, Term, What, best_micro_batches, best_move, constant,
+    explain,
 };
 
 pub use fit::{FitError, fit, fits};
 pub use split::{BestSplit, Borders, SplitError, USUAL, best_split, reordered};
 pub use stage::PlannedStage;
 pub use steady::{Steady, steady};
-pub use sums::{Offer, adaptive, offers, with_communication};
+pub use sums::{Offer, adaptive, offers};
 pub use throughput::Throughput;
 
 use crate::cost::Costs;
@@ -216,7 +219,8 @@ impl Draft {
         Ok(ScheduleText::of(self.schedule, self.cuts.len() as u32 + 1, self.micro_batches)?)
     }
 
-    fn unpredicted(self, schedule: ScheduleText) -> Plan {
+    /// The plan in an order, neither checked nor predicted: what a question to the planner says.
+    pub fn unpredicted(self, schedule: ScheduleText) -> Plan {
         Plan {
             version: VERSION,
             model: self.model,
@@ -237,6 +241,7 @@ impl Draft {
             seed: self.seed,
             steps: self.steps,
             prediction: Expectation::default(),
+            measured: None,
         }
     }
 }

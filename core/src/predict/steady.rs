@@ -4,7 +4,7 @@
 use super::{PredictError, Prediction, predict};
 use crate::ids::LaneId;
 use crate::plan::{Plan, ScheduleText};
-use crate::schedule::{ScheduleKind, Updates};
+use crate::schedule::{Schedule, ScheduleKind, Updates};
 use crate::timeline::{Lane, Timeline};
 use crate::units::Nanos;
 
@@ -29,21 +29,38 @@ pub fn steady(plan: &Plan, prediction: &Prediction) -> Result<Option<Steady>, Pr
     if kind.updates() == Updates::Synchronous {
         return Ok(None);
     }
-    let of = |windows: u32| {
-        let micro_batches = windows * plan.micro_batches;
+    let of = |micro_batches: u32| {
+        let windows = micro_batches / plan.micro_batches;
         let schedule = ScheduleText::of(kind, plan.stages(), micro_batches)
             .map_err(|error| PredictError::Plan(error.into()))?;
         let mini_batch = u64::from(windows) * plan.mini_batch;
         let longer = predict(&Plan { schedule, micro_batches, mini_batch, ..plan.clone() })?;
         Ok::<_, PredictError>(longer.timeline.step)
     };
-    let filling = filling(plan.stages(), plan.micro_batches);
-    let before = if filling == 1 { prediction.timeline.step } else { of(filling)? };
-    let step = of(filling + 1)?.saturating_sub(before).max(busiest(&prediction.timeline));
     let order = kind.generate(plan.stages(), plan.micro_batches);
     let order = order.map_err(|error| PredictError::Plan(error.into()))?;
-    let versions = (0..plan.lanes()).map(|lane| order.versions(LaneId(lane)));
-    Ok(Some(Steady { step, staleness: versions.max().unwrap_or(1) - 1 }))
+    Steady::of(&order, &prediction.timeline, of).map(Some)
+}
+
+impl Steady {
+    /// That of an order, of which `window` is the timeline; `longer` gives the step of as many micro-batches as it
+    /// is asked for. Called once, twice where a mini-batch does not fill the pipeline.
+    ///
+    /// # Errors
+    /// Those of `longer`.
+    pub fn of<E>(
+        order: &Schedule,
+        window: &Timeline,
+        longer: impl Fn(u32) -> Result<Nanos, E>,
+    ) -> Result<Self, E> {
+        let micro_batches = order.micro_batches;
+        let filling = filling(order.stages(), micro_batches);
+        let before = if filling == 1 { window.step } else { longer(filling * micro_batches)? };
+        let next = longer((filling + 1) * micro_batches)?;
+        let step = next.saturating_sub(before).max(busiest(window));
+        let versions = (0..order.lanes.len() as u32).map(|lane| order.versions(LaneId(lane)));
+        Ok(Self { step, staleness: versions.max().unwrap_or(1) - 1 })
+    }
 }
 
 /// Mini-batches after which a pipeline runs full: two micro-batches for each stage have passed.

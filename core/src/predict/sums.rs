@@ -35,7 +35,7 @@ pub struct Offer {
 ///
 /// # Errors
 /// When programs would wait for each other.
-pub fn with_communication(
+pub(super) fn with_communication(
     plan: &Plan,
     prediction: &Prediction,
     communication: &Communication,

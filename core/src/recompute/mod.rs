@@ -5,7 +5,7 @@
 //! [`least_time`] say what none can do better.
 //!
 //! ```
-//! use pipewright_core::recompute::{Goal, Node, Problem, Search, check, cost, without_recomputation};
+//! use pipewright_core::recompute::{Goal, Node, Problem, Search, cost, without_recomputation};
 //!
 //! // A chain of twelve forward values that the backward pass reads from the last to the first.
 //! let mut nodes: Vec<Node> = vec![];
@@ -22,7 +22,7 @@
 //! let mut search = Search::new(&problem, Goal::Budget(all_kept.peak * 6 / 10), 1);
 //! search.advance(100_000);
 //! let best = search.best();
-//! check(&problem, &best.sequence)?;
+//! problem.check(&best.sequence)?;
 //! assert!(best.cost.peak <= all_kept.peak * 6 / 10 && best.cost.time < 2.0 * all_kept.time);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -51,4 +51,4 @@ pub use front::Answer;
 pub use problem::{Node, Problem, ProblemError};
 pub use repeat::{Layers, layers};
 pub use search::{Goal, Search};
-pub use sequence::{Cost, SequenceError, check, cost, last_uses, memory, without_recomputation};
+pub use sequence::{Cost, SequenceError, cost, last_uses, memory, without_recomputation};

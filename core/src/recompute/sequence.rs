@@ -59,26 +59,28 @@ pub enum SequenceError {
     },
 }
 
-/// Checks that `sequence` can be run and computes everything that is asked for.
-///
-/// # Errors
-/// The first position at which something is wrong, and what. O(items + their inputs).
-pub fn check(problem: &Problem, sequence: &[u32]) -> Result<(), SequenceError> {
-    let mut done = vec![false; problem.len()];
-    for (at, &node) in sequence.iter().enumerate() {
-        if node as usize >= problem.len() {
-            return Err(SequenceError::Unknown { at, node, count: problem.len() });
+impl Problem {
+    /// Checks that `sequence` can be run and computes everything that is asked for.
+    ///
+    /// # Errors
+    /// The first position at which something is wrong, and what. O(items + their inputs).
+    pub fn check(&self, sequence: &[u32]) -> Result<(), SequenceError> {
+        let mut done = vec![false; self.len()];
+        for (at, &node) in sequence.iter().enumerate() {
+            if node as usize >= self.len() {
+                return Err(SequenceError::Unknown { at, node, count: self.len() });
+            }
+            if let Some(input) = self.inputs(node).iter().find(|i| !done[**i as usize]) {
+                return Err(SequenceError::Missing { at, node, input: *input });
+            }
+            if std::mem::replace(&mut done[node as usize], true) && self.node(node).once {
+                return Err(SequenceError::Again { at, node });
+            }
         }
-        if let Some(input) = problem.inputs(node).iter().find(|i| !done[**i as usize]) {
-            return Err(SequenceError::Missing { at, node, input: *input });
+        match (0..self.len()).find(|i| self.nodes()[*i].output && !done[*i]) {
+            Some(node) => Err(SequenceError::NoOutput { node: node as u32 }),
+            None => Ok(()),
         }
-        if std::mem::replace(&mut done[node as usize], true) && problem.node(node).once {
-            return Err(SequenceError::Again { at, node });
-        }
-    }
-    match (0..problem.len()).find(|i| problem.nodes()[*i].output && !done[*i]) {
-        Some(node) => Err(SequenceError::NoOutput { node: node as u32 }),
-        None => Ok(()),
     }
 }
 

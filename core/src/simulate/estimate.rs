@@ -8,7 +8,6 @@
 use super::actions::{ActionSimulation, Hop, Sends};
 use super::footprint::{self, Footprint};
 use super::{StageCost, Stuck};
-use crate::cost::Cluster;
 use crate::ids::{LaneId, StageId};
 use crate::schedule::{Action, ActionKind, Schedule, Updates};
 use crate::timeline::{Lane, Span, Work};
@@ -63,11 +62,6 @@ impl Estimate {
     pub fn peak(&self) -> Bytes {
         self.lanes.iter().map(|lane| lane.peak).max().unwrap_or_default()
     }
-}
-
-/// Times of hops on a cluster when `bytes[s]` cross from stage s to s + 1, and back.
-pub fn links<'a>(cluster: &'a Cluster, bytes: &'a [Bytes]) -> impl Fn(Hop) -> Nanos + Copy + 'a {
-    |hop| cluster.link(hop.from, hop.to).time(bytes[hop.boundary.index()])
 }
 
 /// Runs `schedule`, which [`crate::schedule::check`] accepts, on stages with these costs and

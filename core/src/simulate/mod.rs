@@ -54,7 +54,7 @@ mod shared;
 
 pub use actions::{Hop, Sends};
 pub use chain::simulate_chain;
-pub use estimate::{Estimate, LaneEstimate, estimate, lanes_over_time, links};
+pub use estimate::{Estimate, LaneEstimate, estimate, lanes_over_time};
 pub use footprint::Footprint;
 pub use machine::{Stuck, Waiting};
 

@@ -21,7 +21,12 @@
 
 pub mod causes;
 pub mod chrome;
+mod idle;
 mod memory;
+mod reason;
+
+pub use idle::{Idle, idle};
+pub use reason::{IdlePart, Reason, Why, reason};
 
 use crate::ids::{LaneId, MicroBatch, StageId};
 use crate::schedule::Action;

@@ -4,7 +4,7 @@
 //! it towards a ceiling of its own, at a pace of its own: lossy methods are fast and end lower. What the choice
 //! sees of it are accuracies of mini-batches, with the noise that counting has.
 
-use pipewright_core::adapt::{History, Round, Trial, trial_seconds};
+use pipewright_core::adapt::{History, Round, Trial};
 
 const STEPS: u64 = 2400;
 const EVERY: u64 = 200;
@@ -170,4 +170,22 @@ fn trials_take_time_and_less_side_by_side() {
         assert!(alone.trials > 0.0 && groups.trials < alone.trials);
         assert_eq!(alone.chosen.len() as u64, STEPS / EVERY);
     }
+}
+
+/// Seconds that trials of `steps` steps take, one after another or, on `groups` replica groups that are
+/// spare, so many at once in the order given: each round takes as long as its slowest.
+fn trial_seconds(seconds_per_step: &[f64], steps: u64, groups: usize) -> f64 {
+    let rounds = seconds_per_step.chunks(groups.max(1));
+    let slowest = |round: &[f64]| round.iter().copied().fold(0.0, f64::max);
+    steps as f64 * rounds.map(slowest).sum::<f64>()
+}
+
+#[test]
+fn trials_of_several_groups_wait_for_the_slowest() {
+    let seconds = [0.1, 0.04, 0.05];
+    let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
+    assert!(close(trial_seconds(&seconds, 10, 1), 1.9));
+    assert!(
+        close(trial_seconds(&seconds, 10, 2), 1.5) && close(trial_seconds(&seconds, 10, 9), 1.0)
+    );
 }

@@ -7,7 +7,7 @@ use pipewright_core::graph::Precision;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Communication, DataParallel, Draft, Edges, Model, Plan};
 use pipewright_core::predict::search::{Encoding, Fixed, Search, Space, encodings};
-use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict, with_communication};
+use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict};
 use pipewright_core::units::{Bytes, Nanos};
 use proptest::prelude::*;
 
@@ -95,8 +95,9 @@ fn codecs_slow_computing_down_where_no_core_is_spare() {
         let mut cluster = hosts(1, 1e12);
         cluster.devices_per_node = cores;
         let (plan, prediction) = replicas(cluster, 4);
-        let one = Communication { gradients: way, ..Communication::default() };
-        let step = with_communication(&plan, &prediction, &one).unwrap();
+        let communication = Communication { gradients: way, ..Communication::default() };
+        let encoded = Plan { communication, ..plan.clone() };
+        let step = predict(&encoded).unwrap().timeline.step;
         let offer = all_offers(&plan, &prediction, false).swap_remove(1);
         assert_eq!(offer.step, step);
         (step, prediction.timeline.step)

@@ -4,11 +4,11 @@
 
 use pipewright_core::cost::calibrate::Fit;
 use pipewright_core::cost::memory::States;
-use pipewright_core::cost::transformer::{
+use pipewright_core::units::{Bytes, Nanos};
+use pipewright_yardsticks::transformer::{
     Accelerator, Knob, Measured, Recompute, Training, Transformer, calibrate, iteration, memory,
     workload,
 };
-use pipewright_core::units::{Bytes, Nanos};
 
 /// Rows of a file of tests/data/vtrain; `skip` leading columns are not ours.
 fn vtrain(file: &str, skip: usize) -> Vec<Measured> {

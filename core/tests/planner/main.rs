@@ -1,6 +1,7 @@
 //! The planner: costs, partitions, schedules, simulations, whole plans and plans for elastic jobs,
 //! against exhaustive search, slow twins and what others published.
 
+mod advice;
 mod automatic;
 mod automatic_plans;
 mod calibrate;
@@ -24,4 +25,5 @@ mod simulation;
 mod splits;
 mod takisawa;
 mod torchgpipe;
+mod vtrain;
 mod zero_bubble;

@@ -2,7 +2,7 @@
 //! the job with a reason.
 
 use pipewright_core::elastic::{
-    Facts, Member, NAMES, Occasion, ScalePolicy, Script, Size, Verdict, decide,
+    Facts, Member, Occasion, ScalePolicy, Script, Size, Verdict, decide,
 };
 use pipewright_core::units::Nanos;
 use std::thread;
@@ -192,7 +192,7 @@ fn constants_are_what_they_say() {
         let text = format!("if {truth} {{ run() }} else {{ fail(\"no\") }}");
         assert_eq!(decide(&script(&text), &facts), Verdict::Run { ranks: 6 }, "{truth}");
     }
-    let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = Script::NAMES.iter().map(|(name, _)| *name).collect();
     let all = format!("let all = [{}]; run()", names.join(", "));
     assert_eq!(
         decide(&script(&all), &Facts::initial(4, 10, 8)),

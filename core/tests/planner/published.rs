@@ -4,7 +4,7 @@
 
 use pipewright_core::cost::calibrate::{Parameter, fit};
 use pipewright_core::cost::memory::States;
-use pipewright_core::cost::transformer::{
+use pipewright_yardsticks::transformer::{
     Accelerator, Recompute, Training, Transformer, iteration, memory,
 };
 

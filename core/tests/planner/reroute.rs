@@ -1,7 +1,7 @@
 //! Steps without a rank: all work is done once, by whoever has the parameters.
 
 use pipewright_core::cost::Cluster;
-use pipewright_core::elastic::{Place, RerouteError, Rerouted, reroute, reroute_to};
+use pipewright_core::elastic::{Place, RerouteError, Rerouted, reroute_to};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::ids::LaneId;
 use pipewright_core::partition::uniform;
@@ -28,7 +28,7 @@ fn place(lane: u32, replica: u32) -> Place {
 }
 
 fn without(of: &(Plan, Prediction), lost: &[Place]) -> Rerouted {
-    reroute(&of.0, &of.1, lost).unwrap_or_else(|e| panic!("{lost:?}: {e}"))
+    Rerouted::of(&of.0, &of.1, lost).unwrap_or_else(|e| panic!("{lost:?}: {e}"))
 }
 
 #[test]
@@ -52,20 +52,20 @@ fn more_losses_cost_more_until_nobody_is_left() {
     let across = without(&of, &[place(0, 1), place(1, 0)]);
     assert!(one.healthy < one.step && one.step <= across.step && across.step < two.step);
     let all: Vec<Place> = (0..3).map(|replica| place(1, replica)).collect();
-    let error = reroute(&of.0, &of.1, &all).unwrap_err();
+    let error = Rerouted::of(&of.0, &of.1, &all).unwrap_err();
     assert_eq!(error, RerouteError::NoPeer { lane: LaneId(1), replicas: 3 });
     assert!(error.to_string().contains("all 3 replicas of lane 1 are lost"), "{error}");
     let single = plan(ScheduleKind::OneFOneB, 4, 1, 8);
-    let error = reroute(&single.0, &single.1, &[place(2, 0)]).unwrap_err();
+    let error = Rerouted::of(&single.0, &single.1, &[place(2, 0)]).unwrap_err();
     assert!(matches!(error, RerouteError::NoPeer { lane: LaneId(2), replicas: 1 }));
-    let error = reroute(&of.0, &of.1, &[place(2, 0)]).unwrap_err();
+    let error = Rerouted::of(&of.0, &of.1, &[place(2, 0)]).unwrap_err();
     assert_eq!(error, RerouteError::NoSuchRank(place(2, 0)));
 }
 
 #[test]
 fn replicas_that_cannot_stand_in_are_refused() {
     let of = plan(ScheduleKind::PipeDream, 2, 2, 8);
-    let error = reroute(&of.0, &of.1, &[place(0, 0)]).unwrap_err();
+    let error = Rerouted::of(&of.0, &of.1, &[place(0, 0)]).unwrap_err();
     assert!(error.to_string().contains("under way"), "{error}");
 }
 
@@ -118,7 +118,7 @@ fn guests_without_room_are_refused() {
     let tight = without(&of, &[place(0, 1)]);
     assert!(tight.plan.prediction.arena.iter().all(|arena| *arena <= of.0.cluster.device.memory));
     of.0.cluster.device.memory.0 /= 2;
-    assert!(matches!(reroute(&of.0, &of.1, &[place(0, 1)]), Err(RerouteError::Memory(_))));
+    assert!(matches!(Rerouted::of(&of.0, &of.1, &[place(0, 1)]), Err(RerouteError::Memory(_))));
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use pipewright_core::plan::{
 use pipewright_core::predict::predict;
 use pipewright_core::schedule::{Schedule, ScheduleKind, Updates};
 use pipewright_core::simulate::{
-    Copies, Footprint, Sends, StageCost, estimate, lanes_over_time, links, simulate,
+    Copies, Footprint, Hop, Sends, StageCost, estimate, lanes_over_time, simulate,
 };
 use pipewright_core::units::{Bytes, Nanos};
 use proptest::prelude::*;
@@ -111,7 +111,9 @@ proptest! {
         let timeline = simulate(&programs, costs, &cluster, Copies::default()).unwrap();
         let footprints = footprints(&programs, schedule.stages());
         let bytes = vec![Bytes(4 * SAMPLES * WIDTH); costs.len()];
-        let hop = links(&cluster, &bytes);
+        let hop = |hop: Hop| {
+            cluster.link(hop.from, hop.to).time(bytes[hop.boundary.index()])
+        };
         let lanes = lanes_over_time(&schedule, costs, &footprints, Sends::Outbox, hop).unwrap();
         let found = estimate(&schedule, costs, &footprints, Sends::Outbox, hop).unwrap();
         prop_assert_eq!(found.makespan, timeline.step);

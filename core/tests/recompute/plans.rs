@@ -10,7 +10,7 @@ use pipewright_core::plan::{
     training_graphs,
 };
 use pipewright_core::predict::{FitError, Prediction, best_move, fit, predict};
-use pipewright_core::recompute::{Goal, Problem, Search, check, cost, last_uses};
+use pipewright_core::recompute::{Goal, Problem, Search, cost, last_uses};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use proptest::prelude::*;
@@ -287,7 +287,7 @@ proptest! {
         let programs = predict(&plan).unwrap().programs;
         for (program, (problem, answer)) in programs.iter().zip(problems.iter().zip(&answers)) {
             let problem = &problem.problem;
-            prop_assert_eq!(check(problem, answer), Ok(()));
+            prop_assert_eq!(problem.check(answer), Ok(()));
             let slot = slot(problem, answer);
             let found = program.stages[0].slots.bytes.0;
             prop_assert!(found <= slot + 64, "{} of {}", found, slot);

@@ -15,7 +15,7 @@ mod scale;
 use flate2::read::GzDecoder;
 use pipewright_core::recompute::file::{GraphFile, read};
 use pipewright_core::recompute::{
-    Cost, Goal, Problem, Search, check, cost, least_peak, least_time, without_recomputation,
+    Cost, Goal, Problem, Search, cost, least_peak, least_time, without_recomputation,
 };
 use published::{OTHERS, Others, TABLE};
 use std::io::Read;
@@ -89,7 +89,7 @@ fn beside(folder: &Path, others: &Others, seconds: f64, points: bool, sums: &mut
         |cost: Cost| (100.0 * cost.peak as f64 / base.peak as f64, 100.0 * cost.time / base.time);
     let search = search(problem, Goal::Front, seconds);
     let front: Vec<(f64, f64)> = search.front().iter().map(|a| percent(a.cost)).collect();
-    search.front().iter().for_each(|a| assert_eq!(check(problem, &a.sequence), Ok(())));
+    search.front().iter().for_each(|a| assert_eq!(problem.check(&a.sequence), Ok(())));
     let floor = 100.0 * least_peak(problem) as f64 / base.peak as f64;
     println!("{} ({} nodes), working set {floor:.1}", others.graph, problem.len());
     let (mut ours_sum, mut theirs_sum, mut bound_sum) = (0.0, 0.0, 0.0);

@@ -41,9 +41,11 @@ mod predict;
 mod profile;
 mod recompute;
 mod run;
+mod scale;
 pub mod schema;
 mod show;
 mod simulate;
+mod tune;
 mod words;
 
 use crate::args::{Cli, Command};
@@ -66,6 +68,7 @@ fn is_for_ranks(command: &Command) -> bool {
         Command::Run(_)
             | Command::Profile(_)
             | Command::Bench(_)
+            | Command::Tune(_)
             | Command::Eval(_)
             | Command::Predict(_)
     )
@@ -97,9 +100,11 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Curves(args) => curves::curves(&args),
         Command::Export(args) => export::export(&args),
         Command::Forms(args) => forms::forms(&args),
+        Command::Scale(args) => scale::scale(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Cluster(args) => cluster::cluster(&args),
         Command::Profile(args) => profile::profile(&args),
+        Command::Tune(args) => tune::tune(&args),
         Command::Recompute(args) => recompute::recompute(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Explore(args) => explore::explore(&args),

@@ -4,6 +4,7 @@ mod classes;
 mod codec;
 mod cuts;
 mod order;
+mod question;
 mod rank;
 mod recompute;
 mod search;
@@ -23,6 +24,9 @@ use pipewright_core::predict::search::Encoding;
 use pipewright_core::predict::{Prediction, Steady, steady};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::{Bytes, Nanos};
+pub(super) use question::Question;
+pub(super) use rank::Ranked;
+pub(super) use search::find;
 use serde::Serialize;
 use std::path::Path;
 
@@ -43,15 +47,14 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let model = args.training.model(classes::follow(args, model)?)?;
     let graph = model.graph().map_err(|e| Failure::usage(e.to_string()))?;
     priced(&args.model, &graph, &args.onnx)?;
-    let own = order::own(args, &graph, &cluster)?;
+    let orders = order::own(args, &graph, &cluster)?;
     let mut draft = Draft::new(model, cluster, vec![]);
-    let micro_batches = own.as_ref().map(|own| own.micro_batches).or(args.micro_batches);
+    let micro_batches = orders.first().map(|own| own.micro_batches).or(args.micro_batches);
     draft.micro_batches = micro_batches.unwrap_or(1);
     draft.mini_batch = args.mini_batch;
     draft.data = args.data.clone();
     draft.shuffle = !args.no_shuffle;
-    draft.seed = args.seed;
-    draft.steps = args.steps;
+    (draft.seed, draft.steps) = (args.seed, args.steps);
     draft.data_parallel = DataParallel {
         replicas: args.replicas.unwrap_or(1),
         mode: match args.data_parallel {
@@ -65,14 +68,12 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
-    let (mut plan, mut prediction, said, searched) = match given(args, own, &graph, &draft.cluster)?
-    {
-        Some(chosen) => {
-            let (plan, prediction, said) = cuts::as_given(args, &draft, &chosen)?;
-            (plan, prediction, said, None)
-        }
+    let question = Question::of(args, &draft.cluster);
+    let given = given_best(args, &question, orders, &graph, &draft)?;
+    let (mut plan, mut prediction, said, searched) = match given {
+        Some((plan, prediction, said)) => (plan, prediction, said, None),
         None => {
-            let (best, searched) = search::search(args, &graph, &draft)?;
+            let (best, searched) = search::search(args, &question, &graph, &draft)?;
             (best.plan, best.prediction, cuts::Said::default(), Some(searched))
         }
     };
@@ -186,6 +187,35 @@ impl Chosen {
         draft.data_parallel.replicas = self.replicas;
         draft
     }
+}
+
+/// The plan of what the command line says of a pipeline, with the fastest of the `orders`; none where
+/// something is left open that is searched.
+fn given_best(
+    args: &PlanArgs,
+    question: &Question,
+    orders: Vec<order::Own>,
+    graph: &Graph,
+    draft: &Draft,
+) -> Result<Option<cuts::Made>, Failure> {
+    if orders.is_empty() {
+        let chosen = given(args, None, graph, &draft.cluster)?;
+        return chosen.map(|chosen| cuts::as_given(question, draft, &chosen)).transpose();
+    }
+    let plan = |own| {
+        let chosen = given(args, Some(own), graph, &draft.cluster)?;
+        chosen.map(|chosen| cuts::as_given(question, draft, &chosen)).transpose()
+    };
+    let step = |made: &Option<cuts::Made>| made.as_ref().map(|made| made.1.timeline.step);
+    let mut best = Err(Failure::usage("there is no order"));
+    for made in orders.into_iter().map(plan).rev() {
+        best = match (best, made) {
+            (Ok(best), Ok(made)) if step(&made) > step(&best) => Ok(best),
+            (Ok(best), Err(_)) => Ok(best),
+            (_, made) => made,
+        };
+    }
+    best
 }
 
 /// What the command line says of a pipeline; none where something is left open that is searched.

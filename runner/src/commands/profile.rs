@@ -17,7 +17,7 @@ mod link;
 mod nodes;
 
 use super::words::counted;
-use crate::args::ProfileArgs;
+use crate::args::{DeviceKind, ProfileArgs};
 use crate::execute::available_memory;
 use crate::failure::{Code, Failure};
 use crate::notes;
@@ -40,25 +40,47 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Failure> {
 /// Ranks as threads of this process.
 fn threads(args: &ProfileArgs) -> Result<(), Failure> {
     let plan = super::read_plan(&args.plan)?;
-    let device = Device::new(args.device, false)?;
+    let cluster =
+        with_threads(&plan, args.device, Times { repeats: args.repeats, sizes: Sizes::Near })?;
+    write(args, &plan, &cluster)
+}
+
+/// The cluster that ranks as threads of this process measure, each operation several times with each size.
+pub(super) fn with_threads(
+    plan: &Plan,
+    device: DeviceKind,
+    Times { repeats, sizes }: Times,
+) -> Result<Cluster, Failure> {
+    let device = Device::new(device, false)?;
     let copies = device.count().min(plan.ranks());
     // A link has two ends, also where only one rank computes.
     let transports = local(copies.max(2), 1);
     let parts: Vec<Result<Option<Cluster>, Failure>> = std::thread::scope(|scope| {
         let start = |mut transport| {
-            let (plan, device) = (&plan, &device);
-            let effort = Effort { copies, repeats: args.repeats };
+            let device = &device;
+            let effort = Effort { copies, repeats, sizes };
             scope.spawn(move || part(&mut transport, (plan, device), effort))
         };
         let threads: Vec<_> = transports.into_iter().map(start).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
+    let mut measured = None;
     for part in parts {
-        if let Some(cluster) = part? {
-            write(args, &plan, &cluster)?;
-        }
+        measured = part?.or(measured);
     }
-    Ok(())
+    measured.ok_or_else(|| Failure::new(Code::Failed, "a rank could not measure to its end"))
+}
+
+/// The same, where this process is a rank; on the first one. All ranks call it.
+#[cfg(feature = "mpi")]
+pub(super) fn with_processes(
+    transport: &mut impl Transport,
+    plan: &Plan,
+    device: DeviceKind,
+    Times { repeats, sizes }: Times,
+) -> Result<Option<Cluster>, Failure> {
+    let effort = Effort { copies: transport.ranks(), repeats, sizes };
+    part(transport, (plan, &Device::new(device, true)?), effort)
 }
 
 /// This process as one rank.
@@ -71,7 +93,7 @@ fn processes(args: &ProfileArgs) -> Result<(), Failure> {
     let begun =
         super::read_plan(&args.plan).and_then(|plan| Ok((plan, Device::new(args.device, true)?)));
     let (mut transport, (plan, device)) = super::run::together(transport, begun)?;
-    let effort = Effort { copies: transport.ranks(), repeats: args.repeats };
+    let effort = Effort { copies: transport.ranks(), repeats: args.repeats, sizes: Sizes::Near };
     let measured = part(&mut transport, (&plan, &device), effort);
     let written = measured.and_then(|cluster| match cluster {
         Some(cluster) => write(args, &plan, &cluster),
@@ -92,6 +114,13 @@ fn processes(_: &ProfileArgs) -> Result<(), Failure> {
 /// Values of gradients to measure sums with, in bytes: as many as the plan's model has, within these.
 const VALUES: [u64; 2] = [1 << 20, 64 << 20];
 
+/// How often operations are measured, and with how many samples.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub repeats: u32,
+    pub sizes: Sizes,
+}
+
 /// How much is measured.
 #[derive(Clone, Copy)]
 struct Effort {
@@ -99,6 +128,16 @@ struct Effort {
     copies: u32,
     /// How often, after the first time.
     repeats: u32,
+    sizes: Sizes,
+}
+
+/// Sizes of micro-batches that operations are measured with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sizes {
+    /// The plan's and a quarter of it, so that the constant part of each time shows.
+    Near,
+    /// Also one sample and, where that is possible, four times the plan's: for plans with other ones.
+    Wide,
 }
 
 /// What one rank measures; the first returns what all found.

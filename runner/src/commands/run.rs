@@ -9,6 +9,7 @@ mod state;
 mod stop;
 #[cfg(feature = "mpi")]
 mod survive;
+pub(super) mod trial;
 
 use crate::args::{DeviceKind, RunArgs, Switch, TransportKind};
 use crate::data::{self, DataSet};
@@ -152,7 +153,25 @@ impl Run {
         process: Option<(u32, u32, u32)>,
         session: Option<RankSession>,
     ) -> Result<Self, Failure> {
-        let mut plan = plan_of(args, process)?;
+        let mut run =
+            Self::of(args, plan_of(args, process)?, process, session, StopFlag::default())?;
+        if process.is_none_or(|(rank, _, crew)| rank == 0 && crew == 0) {
+            remark(&run.plan, &run.data, run.session.as_ref());
+            let continued = run.state.continues(args).then(|| run.plan.ranks());
+            run.output.begin(args.overwrite, continued)?;
+        }
+        run.stop = stop_flag()?;
+        Ok(run)
+    }
+
+    /// A run of `plan`, of whose output nothing is begun.
+    fn of(
+        args: &RunArgs,
+        mut plan: Plan,
+        process: Option<(u32, u32, u32)>,
+        session: Option<RankSession>,
+        stop: StopFlag,
+    ) -> Result<Self, Failure> {
         let threads = threads(args.threads, plan.ranks())?;
         let prediction = predict(&plan)?;
         let modelled = args.device == DeviceKind::Model;
@@ -174,7 +193,6 @@ impl Run {
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
         let most = if args.no_eval { 0 } else { args.eval_samples.unwrap_or(u64::MAX) };
         data.test = data.test.first(most);
-        let first = process.is_none_or(|(rank, _, crew)| rank == 0 && crew == 0);
         let parts = Parts {
             plan: &plan,
             graph: &prediction.graph,
@@ -182,14 +200,13 @@ impl Run {
             session: session.as_ref(),
             handle: sends(&prediction),
         };
-        let state = RunState::prepare(args, parts, first)?;
+        let state = RunState::prepare(
+            args,
+            parts,
+            process.is_none_or(|(rank, _, crew)| rank == 0 && crew == 0),
+        )?;
         let output =
             Output::new(args, &prediction, session.as_ref().map(|session| session.fence.clone()));
-        if first {
-            remark(&plan, &data, session.as_ref());
-            output.begin(args.overwrite, state.continues(args).then(|| plan.ranks()))?;
-        }
-        let stop = stop_flag()?;
         Ok(Self {
             plan,
             prediction,

@@ -1,5 +1,6 @@
 //! `runner show`: what a plan is and why its step takes as long as it does, for people.
 
+mod advice;
 mod figures;
 mod layers;
 mod why;
@@ -27,8 +28,12 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
         args.plan.as_deref().ok_or_else(|| Failure::usage("name a plan, or --layers MODEL"))?;
     let plan = super::read_plan(path)?;
     let prediction = predict(&plan)?;
+    let advisor = args.advice.then(|| advice::look(&plan)).transpose()?;
+    if let (Some(path), Some(advisor)) = (&args.output, &advisor) {
+        advice::write(advisor, args.row, path)?;
+    }
     if args.json {
-        return figures::show(&plan, &prediction);
+        return figures::show(&plan, &prediction, advisor.as_ref());
     }
     say!(
         "{} on {}, {}, mini-batch {}, {}, data {}, {}, seed {}",
@@ -59,7 +64,11 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
         100.0 * prediction.timeline.bubble()
     );
     say!("{}", plan.throughput(&prediction.graph, prediction.timeline.step));
-    why::why(&plan, &prediction)
+    why::why(&plan, &prediction)?;
+    if let Some(advisor) = advisor {
+        advice::say(&plan, &advisor);
+    }
+    Ok(())
 }
 
 fn stages(plan: &Plan, prediction: &Prediction) {

@@ -12,6 +12,7 @@ mod clock;
 mod error;
 mod launch;
 pub mod local;
+pub(crate) mod mail;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod nonblocking;

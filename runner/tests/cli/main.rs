@@ -25,5 +25,7 @@ mod planning_codecs;
 mod profile;
 mod recompute;
 mod run_endings;
+mod scale;
 mod shells;
 mod transformers;
+mod tune;

@@ -91,7 +91,9 @@ fn other_runtimes_get_their_formats() {
     let dir = scratch("export");
     let make = |model: &str, stages: &str, file: &str| {
         let given = ["--schedule", "1f1b", "--micro-batches", "8", "--cluster", "dgx-a100"];
-        let plan = ["plan", "--model", model, "--stages", stages, "-o", file];
+        // Megatron divides by whole layers.
+        let plan =
+            ["plan", "--model", model, "--stages", stages, "--split", "balanced", "-o", file];
         runner_in(&dir, &[&plan[..], &given].concat()).done();
     };
     make("vgg16", "4", "vgg.json");

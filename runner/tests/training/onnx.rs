@@ -1,11 +1,15 @@
 //! ONNX files from the command line: planned like presets, trained from the weights that they bring.
 
+#[path = "../../../core/src/onnx/proto.rs"]
+#[expect(dead_code, reason = "no file of a test has all types of values")]
+mod proto;
+
 use crate::common::{losses, runner_in, scratch};
-use pipewright_core::onnx::proto::{
-    Dimension, Graph, Model, Node, OperatorSet, Shape, Tensor, TensorType, Type, ValueInfo,
-};
 use pipewright_core::plan::Plan;
 use prost::Message;
+use proto::{
+    Dimension, Graph, Model, Node, OperatorSet, Shape, Tensor, TensorType, Type, ValueInfo,
+};
 use std::path::{Path, PathBuf};
 
 fn fixture(name: &str) -> PathBuf {

@@ -8,7 +8,7 @@
 use crate::common::bits::Trained;
 use crate::common::{digits, draft, draft_of, networks, result, scratch};
 use pipewright_core::compress::{CodecKind, Reduction};
-use pipewright_core::elastic::{Place, Rerouted, reroute};
+use pipewright_core::elastic::{Place, Rerouted};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{BatchNorm, DataParallel, Draft, Plan};
 use pipewright_core::predict::predict;
@@ -35,7 +35,7 @@ fn without(plan: &Plan, lost: &[u32]) -> Rerouted {
         Place { lane, replica }
     };
     let lost: Vec<Place> = lost.iter().map(place).collect();
-    reroute(plan, &predict(plan).unwrap(), &lost).unwrap_or_else(|e| panic!("{lost:?}: {e}"))
+    Rerouted::of(plan, &predict(plan).unwrap(), &lost).unwrap_or_else(|e| panic!("{lost:?}: {e}"))
 }
 
 /// What `whole` trained, and a plan that goes on without some of its ranks.

@@ -5,7 +5,7 @@
 //! it, tests open it in a browser and ask the clock. Native code that calls the same functions must
 //! come to the same answers.
 
-use pipewright_core::adapt::{Point, forecast};
+use pipewright_core::adapt::{Curve, Point};
 use pipewright_core::recompute::{cost, without_recomputation};
 use pipewright_core::schedule::{ScheduleKind, check};
 use pipewright_core::simulate::{Footprint, Sends, StageCost, estimate};
@@ -42,7 +42,7 @@ pub fn measure_forecasts(points: u32, times: u32) -> f64 {
     let horizon = 2.0 * points.len() as f64;
     let mut found = None;
     for _ in 0..times {
-        found = forecast(&points, horizon).ok();
+        found = Curve::forecast(&points, horizon).ok();
     }
     found.map_or(f64::NAN, |forecast| forecast.accuracy)
 }

@@ -53,7 +53,7 @@ pub fn how(offer: &Offer, ranks: u32) -> String {
         }
         How::Threads => {
             tr!(
-                "{ranks} ranks as threads, for want of mpirun; files go to {folder}.",
+                "{ranks} ranks as threads, since mpirun was not found; files go to {folder}.",
                 ranks,
                 folder
             )
@@ -80,7 +80,7 @@ pub fn form(form: &Form, planned: u64) -> String {
         t("Computes"),
         t("this machine"),
         checked(form.model, "selected"),
-        t("nothing: planned times pass"),
+        t("nothing (replay planned times)"),
         t("Threads"),
         t("cores are shared"),
         checked(form.save, "checked"),
@@ -106,7 +106,7 @@ pub fn typed(text: &str, max: u64) -> Result<Option<u64>, String> {
         return Ok(None);
     }
     let number = text.parse().ok().filter(|number| (1..=max).contains(number));
-    number.map(Some).ok_or_else(|| tr!("{text} is no whole number from 1 to {max}.", text, max))
+    number.map(Some).ok_or_else(|| tr!("{text} is not a whole number from 1 to {max}.", text, max))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub fn HerePanel(page: Page) -> impl IntoView {
 }
 
 /// The panel, open.
-#[wasm_split(here, wasm_split_path = ::leptos::wasm_split, fallible)]
+#[wasm_split(run, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn panel(page: Page) -> Result<AnyView, Missing> {
     let close: NodeRef<leptos::html::Button> = NodeRef::new();
     Effect::new(move |_| {

@@ -91,7 +91,7 @@ pub fn perform(page: Page, act: Act) {
     });
 }
 
-#[wasm_split(here, wasm_split_path = ::leptos::wasm_split, fallible)]
+#[wasm_split(run, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn act_on(page: Page, act: Act) -> Result<(), Missing> {
     spawn_local(async move {
         let done = match act {
@@ -240,7 +240,7 @@ async fn post(session: &str, name: &str, question: &str) -> Result<Response, Str
         return Ok(answer);
     }
     let why = text(answer).await?;
-    Err(tr!("The runner refuses: {why}.", why = why.trim_end_matches(['\n', '.'])))
+    Err(tr!("The runner refused: {why}.", why = why.trim_end_matches(['\n', '.'])))
 }
 
 async fn text(answer: Response) -> Result<String, String> {
@@ -249,9 +249,10 @@ async fn text(answer: Response) -> Result<String, String> {
 }
 
 fn gone() -> &'static str {
-    t("runner explore does not answer any more; is it still running in its terminal?")
+    t("runner explore no longer answers. Is it still running in its terminal?")
 }
 
 fn strange() -> String {
-    t("The answer of runner explore is not understood; are page and runner of one version?").into()
+    t("The answer of `runner explore` is not understood. Are page and runner the same version?")
+        .into()
 }

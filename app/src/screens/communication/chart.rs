@@ -49,7 +49,7 @@ pub fn draw(curves: &[Curve], now: f64, own: Reduction, size: (f64, f64)) -> Str
     let mut out = format!(
         "<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}' role='img' \
          aria-label='{}'>",
-        t("Step time over the bandwidth of the link, a line for each codec")
+        t("Step time by link bandwidth, one line per codec")
     );
     axes(&frame, &mut out);
     let x = frame.x(now);
@@ -94,7 +94,7 @@ fn axes(frame: &CurveAxes, out: &mut String) {
         out,
         "<text x='{LEFT}' y='{}' class='cap'>{}</text>",
         frame.height - 5.0,
-        t("↑ step time; dots: where a codec begins to pay")
+        t("↑ step time; dots: where a codec begins to pay off")
     );
 }
 
@@ -109,8 +109,11 @@ fn lines(frame: &CurveAxes, curves: &[Curve], own: Reduction, out: &mut String) 
         let _ = write!(out, "<path d='M{}' class='{class}'/>", path.join("L"));
         if let Some(speed) = curve.pays_below.filter(|speed| *speed < SPAN.1) {
             let step = along(curve, speed);
-            let says =
-                tr!("{codec} pays below {speed}", codec = curve.way, speed = format::speed(speed));
+            let says = tr!(
+                "{codec} pays off below {speed}",
+                codec = curve.way,
+                speed = format::speed(speed)
+            );
             let _ = write!(
                 out,
                 "<circle cx='{:.1}' cy='{:.1}' r='3.5' class='{class} best'><title>{says}</title></circle>",

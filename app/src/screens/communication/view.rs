@@ -145,7 +145,7 @@ fn Choices() -> impl IntoView {
             </details>
             <details class="grp" open><summary>{icon(Icon::Chevron)} <h2>{t("Stages")}</h2></summary><Edge /></details>
             <details class="grp" open>
-                <summary>{icon(Icon::Chevron)} <h2>{t("Link")}</h2> <span>{t("to try out")}</span></summary>
+                <summary>{icon(Icon::Chevron)} <h2>{t("Link")}</h2> <span>{t("for experiments")}</span></summary>
                 <Bandwidth />
             </details>
         </aside>
@@ -199,7 +199,8 @@ fn Bandwidth() -> impl IntoView {
         </div>
         <p class="note wide">{which}</p>
         <Show when=move || state.tried.get().is_some()>
-            <button class="btn" id="own-link" on:click=move |_| state.tried.set(None)>{t("The cluster's own")}</button>
+            <button class="btn" id="own-link" on:click=move |_| state.tried.set(None)>{t("From \
+                the cluster")}</button>
         </Show>
     }
 }
@@ -216,8 +217,8 @@ fn Picture() -> impl IntoView {
         })
     };
     view! {
-        <section class="compic" aria-label=t("Step time over bandwidth")>
-            <div class="tbar"><h2>{t("Step time over the link's bandwidth")}</h2></div>
+        <section class="compic" aria-label=t("Step time by bandwidth")>
+            <div class="tbar"><h2>{t("Step time by link bandwidth")}</h2></div>
             <div class="rpic" node_ref=frame><div class="plot" id="over-bandwidth" inner_html=picture></div></div>
         </section>
     }
@@ -239,9 +240,9 @@ fn Codecs() -> impl IntoView {
     let said = move || {
         state.rows.with(|rows| match &*rows.0 {
             Err(why) => Some(why.clone()),
-            Ok(rows) if rows.is_empty() => Some(
-                t("One replica alone sums no gradients: choose two or more on the left.").into(),
-            ),
+            Ok(rows) if rows.is_empty() => {
+                Some(t("One replica has no gradients to sum. Set Replicas to 2 or more.").into())
+            }
             Ok(_) => None,
         })
     };

@@ -42,22 +42,6 @@ pub fn devices(inputs: &Inputs) -> u32 {
     inputs.ranks()
 }
 
-/// The inputs with what was found in place of what was open.
-///
-/// # Errors
-/// When the worker speaks another language than the page.
-pub fn apply(found: &FoundPlan, inputs: &Inputs) -> Result<Inputs, String> {
-    let schedule: ScheduleKind = found.schedule.parse().map_err(|e| format!("{e}"))?;
-    let cuts = found.cuts.clone();
-    let micro_batches = found.micro_batches;
-    let mut next = Inputs { cuts, schedule, micro_batches, recompute: None, ..inputs.clone() };
-    next.rest.data_parallel.replicas = found.replicas;
-    for (stage, text) in (0..).zip(&found.recompute).filter(|(_, text)| !text.is_empty()) {
-        next.recompute(stage, text.parse().map_err(|e| format!("{e}"))?);
-    }
-    Ok(next)
-}
-
 /// Whether the inputs are this plan, given that they are an answer to the same question.
 pub fn is(found: &FoundPlan, inputs: &Inputs) -> bool {
     let again: Vec<String> = inputs.sequences().iter().map(ToString::to_string).collect();
@@ -82,6 +66,7 @@ pub fn name(found: &FoundPlan) -> String {
 mod tests {
     use super::*;
     use crate::planner::engine::{Ground, solve};
+    use crate::planner::found::apply;
     use crate::planner::presets::{EXAMPLES, first};
     use pipewright_worker::Session;
     use pipewright_worker::protocol::{Reply, Request};

@@ -34,7 +34,7 @@ fn regions(own: ElasticState) -> Result<AnyView, Missing> {
          <aside class='out' aria-label='{}'>{}</aside>",
         t("Inputs of the simulation"),
         form::controls(replica),
-        t("Course of the job"),
+        t("Job timeline"),
         page::work(),
         t("Figures of the job"),
         page::side(),

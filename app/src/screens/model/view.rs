@@ -77,8 +77,8 @@ fn Choices() -> impl IntoView {
     let hits = move || {
         found.with(|f| match f.layers.len() {
             _ if f.text.trim().is_empty() => String::new(),
-            0 => t("No layer has that in its name.").into(),
-            n => tr!("{at} of {n} · Enter: next", at = f.at + 1, n),
+            0 => t("No layer name matches.").into(),
+            n => tr!("{at} of {n} · Enter for the next", at = f.at + 1, n),
         })
     };
     let rows = move || {

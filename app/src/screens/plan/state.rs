@@ -1,9 +1,9 @@
 //! State of the Plan screen alone.
 
 use super::model::speedup::Curves;
-use super::model::suggest::Advice;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
+use pipewright_worker::protocol::Advised;
 
 /// Tabs of the bottom tray.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,9 @@ pub enum Tab {
 /// All of it.
 #[derive(Clone, Copy)]
 pub struct PlanState {
-    pub advice: RwSignal<Option<Advice>>,
+    pub advice: RwSignal<Option<Advised>>,
+    /// The end of the timeline of the plan that advice was asked for.
+    pub asked: RwSignal<u64>,
     pub curves: RwSignal<Curves>,
     pub hovered: RwSignal<Option<Action>>,
     /// Where the pointer was when it came upon the hovered action, in the canvas.
@@ -32,6 +34,7 @@ impl PlanState {
     pub fn new() -> Self {
         Self {
             advice: RwSignal::new(None),
+            asked: RwSignal::new(0),
             curves: RwSignal::new(Curves::default()),
             hovered: RwSignal::new(None),
             hovered_at: RwSignal::new((0.0, 0.0)),

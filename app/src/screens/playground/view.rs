@@ -32,7 +32,7 @@ fn regions(own: PlaygroundState) -> Result<AnyView, Missing> {
          <aside class='out' aria-label='{}'>{}</aside>",
         t("Inputs of the playground"),
         form::controls(),
-        t("Trainings side by side"),
+        t("Training runs side by side"),
         page::work(),
         t("Results of the playground"),
         page::side(),

@@ -161,7 +161,7 @@ impl Recompute {
             Reply::Shown(shown) => self.shown.set(Shared::new(*shown)),
             Reply::Described(node) => self.picked.set(Some(node)),
             Reply::Taken(taken) => self.take_away(taken),
-            Reply::Plans(_) => {}
+            Reply::Plans(_) | Reply::Advice(_) | Reply::Made(_) => {}
             Reply::Failed { why } => {
                 self.running.set(false);
                 self.failed.set(Some(why));
@@ -281,7 +281,7 @@ impl Recompute {
         let page = self.page;
         let Some(stage) = taken.stage else {
             return match crate::base::download::download("sequence.json", &taken.text) {
-                Ok(()) => page.say(t("sequence.json saved: the computations in their order.")),
+                Ok(()) => page.say(t("Saved sequence.json: the order of computations.")),
                 Err(_) => page
                     .complain(tr!("The browser refused to save {name}.", name = "sequence.json")),
             };
@@ -291,7 +291,7 @@ impl Recompute {
                 page.edit(|inputs| inputs.recompute(stage, sequence));
                 page.screen.set(crate::base::screen::Screen::Plan);
                 page.say(tr!(
-                    "Stage {stage} computes in this sequence now. Ctrl Z takes it back.",
+                    "Stage {stage} now computes in this sequence. Ctrl+Z undoes it.",
                     stage
                 ));
             }

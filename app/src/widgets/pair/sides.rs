@@ -3,7 +3,6 @@
 use crate::base::shared::Shared;
 use crate::draw::layout::View;
 use crate::planner::engine::Solved;
-use crate::planner::measured;
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::timeline::Timeline;
@@ -22,7 +21,7 @@ pub struct Seen {
 impl Seen {
     /// A plan's predicted step.
     pub fn new(solved: Solved) -> Self {
-        let arrivals = Arrivals::new(&solved.timeline);
+        let arrivals = solved.arrivals();
         let path = causes::critical_path(&solved.timeline, &arrivals);
         let (arrivals, path) = (Shared::new(arrivals), Shared::new(path));
         Self { solved: Shared::new(solved), arrivals, path, measured: None }
@@ -36,8 +35,9 @@ impl Seen {
 
     /// A measured step of that plan.
     pub fn measured(solved: Shared<Solved>, timeline: Shared<Timeline>) -> Self {
-        let arrivals = Shared::new(Arrivals::new(&timeline));
-        let path = Shared::new(measured::critical_path(&timeline));
+        let arrivals = Arrivals::taken(&timeline);
+        let path = Shared::new(causes::critical_path(&timeline, &arrivals));
+        let arrivals = Shared::new(arrivals);
         Self { solved, arrivals, path, measured: Some(timeline) }
     }
 

@@ -99,7 +99,50 @@ pub struct Rerouted {
 const WITHOUT: &str = " without rank";
 
 impl Rerouted {
-    /// The name of a plan's schedule, where the plan is one that [`reroute`] made.
+    /// How `plan`, of which `prediction` is known, goes on without the ranks of `lost`.
+    ///
+    /// # Errors
+    /// When no peer holds what a lost rank held, or replicas of the plan cannot stand in for each other.
+    pub fn of(plan: &Plan, prediction: &Prediction, lost: &[Place]) -> Result<Self, RerouteError> {
+        let (_, base) = plan.check()?;
+        if base.updates != Updates::Synchronous {
+            return Err(RerouteError::Kind("parameters change while micro-batches are under way"));
+        }
+        if plan.data_parallel.through_first() {
+            return Err(RerouteError::Kind("the first replica alone updates (mode `dp`)"));
+        }
+        if lost.is_empty() {
+            return Err(RerouteError::Nobody);
+        }
+        let crew = Crew::new(plan, lost)?;
+        let guests = crew.guests(plan.micro_batches);
+        let (routes, route_of) = crew.routes(&base, &guests);
+        let job = Job { plan, prediction, base: &base, crew: &crew, routes, route_of };
+        let mut best: Option<(Plan, Schedule, bool)> = None;
+        let mut refused = None;
+        let splits = if base.splits_backward() { vec![true] } else { vec![false, true] };
+        for split in splits {
+            let schedule = job.order(&guests, split);
+            let mut own = as_plan(plan, &crew, &schedule);
+            let found = predict(&own)?;
+            if let Err(why) = fits(&own, &found) {
+                refused = Some(RerouteError::Memory(why));
+                continue;
+            }
+            own.prediction = found.expectation();
+            let step = |plan: &Plan| plan.prediction.step_ns;
+            if best.as_ref().is_none_or(|(least, ..)| step(&own) < step(least)) {
+                best = Some((own, schedule, split));
+            }
+        }
+        let Some((plan, schedule, split)) = best else {
+            return Err(refused.expect("an order, or what is wrong with it"));
+        };
+        let (healthy, step) = (prediction.timeline.step, plan.prediction.step_ns);
+        Ok(Self { guests, schedule, ranks: crew.ranks, split, plan, healthy, step })
+    }
+
+    /// The name of a plan's schedule, where the plan is one that [`Self::of`] made.
     pub fn name_of(plan: &Plan) -> Option<&str> {
         Some(plan.schedule.name.as_str()).filter(|name| name.contains(WITHOUT))
     }
@@ -136,53 +179,6 @@ pub enum RerouteError {
     Memory(FitError),
 }
 
-/// How `plan`, of which `prediction` is known, goes on without the ranks of `lost`.
-///
-/// # Errors
-/// When no peer holds what a lost rank held, or replicas of the plan cannot stand in for each other.
-pub fn reroute(
-    plan: &Plan,
-    prediction: &Prediction,
-    lost: &[Place],
-) -> Result<Rerouted, RerouteError> {
-    let (_, base) = plan.check()?;
-    if base.updates != Updates::Synchronous {
-        return Err(RerouteError::Kind("parameters change while micro-batches are under way"));
-    }
-    if plan.data_parallel.through_first() {
-        return Err(RerouteError::Kind("the first replica alone updates (mode `dp`)"));
-    }
-    if lost.is_empty() {
-        return Err(RerouteError::Nobody);
-    }
-    let crew = Crew::new(plan, lost)?;
-    let guests = crew.guests(plan.micro_batches);
-    let (routes, route_of) = crew.routes(&base, &guests);
-    let job = Job { plan, prediction, base: &base, crew: &crew, routes, route_of };
-    let mut best: Option<(Plan, Schedule, bool)> = None;
-    let mut refused = None;
-    let splits = if base.splits_backward() { vec![true] } else { vec![false, true] };
-    for split in splits {
-        let schedule = job.order(&guests, split);
-        let mut own = as_plan(plan, &crew, &schedule);
-        let found = predict(&own)?;
-        if let Err(why) = fits(&own, &found) {
-            refused = Some(RerouteError::Memory(why));
-            continue;
-        }
-        own.prediction = found.expectation();
-        let step = |plan: &Plan| plan.prediction.step_ns;
-        if best.as_ref().is_none_or(|(least, ..)| step(&own) < step(least)) {
-            best = Some((own, schedule, split));
-        }
-    }
-    let Some((plan, schedule, split)) = best else {
-        return Err(refused.expect("an order, or what is wrong with it"));
-    };
-    let (healthy, step) = (prediction.timeline.step, plan.prediction.step_ns);
-    Ok(Rerouted { guests, schedule, ranks: crew.ranks, split, plan, healthy, step })
-}
-
 /// The plan whose lanes are the ranks that are left.
 fn as_plan(whole: &Plan, crew: &Crew, schedule: &Schedule) -> Plan {
     let name = format!("{}{WITHOUT}{}", whole.schedule.name, crew.missing(whole));
@@ -190,6 +186,7 @@ fn as_plan(whole: &Plan, crew: &Crew, schedule: &Schedule) -> Plan {
         schedule: ScheduleText { name, lanes: schedule.lines() },
         micro_batches: schedule.micro_batches,
         data_parallel: DataParallel { replicas: 1, ..whole.data_parallel },
+        measured: None,
         ..whole.clone()
     }
 }

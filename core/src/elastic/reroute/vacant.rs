@@ -1,6 +1,6 @@
 //! Choice of the places that stay empty: those whose lanes have the least to do.
 
-use super::{Place, RerouteError, Rerouted, reroute};
+use super::{Place, RerouteError, Rerouted};
 use crate::ids::LaneId;
 use crate::plan::Plan;
 use crate::predict::predict;
@@ -9,15 +9,15 @@ use crate::simulate::StageCost;
 use crate::units::Nanos;
 
 /// How `plan` goes on with so many ranks, fewer than it has. Places stay empty one after the other, each
-/// on the lane whose ranks have the least to do afterwards. O(missing ranks · lanes) besides [`reroute`].
+/// on the lane whose ranks have the least to do afterwards. O(missing ranks · lanes) besides [`Rerouted::of`].
 ///
 /// # Errors
-/// As [`reroute`], where that leaves a lane without ranks too.
+/// As [`Rerouted::of`], where that leaves a lane without ranks too.
 pub fn reroute_to(plan: &Plan, ranks: u32) -> Result<Rerouted, RerouteError> {
     let (_, base) = plan.check()?;
     let missing = plan.ranks().saturating_sub(ranks);
     let prediction = predict(plan)?;
-    reroute(plan, &prediction, &vacant(plan, &base, &prediction.stages, missing))
+    Rerouted::of(plan, &prediction, &vacant(plan, &base, &prediction.stages, missing))
 }
 
 fn vacant(plan: &Plan, base: &Schedule, costs: &[StageCost], missing: u32) -> Vec<Place> {

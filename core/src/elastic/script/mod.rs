@@ -1,7 +1,7 @@
 //! Policies that a user writes, in the script language Rhai.
 //!
 //! A script is an expression that ends in `run()`, `run(ranks)`, `wait("why")` or `fail("why")`,
-//! with the facts as constants ([`NAMES`]); or, as in eChainer, a function `ok2run(hosts, initial)`
+//! with the facts as constants ([`Script::NAMES`]); or, as in eChainer, a function `ok2run(hosts, initial)`
 //! that returns `"ok"`, `"wait"` or `"fail"`.
 //!
 //! Nothing outside can be reached: no file, module, clock or random number, no `eval`. Operations,
@@ -12,10 +12,8 @@
 mod sandbox;
 mod view;
 
-pub use view::NAMES;
-
-use super::policy::hosts;
-use super::{Answer, Facts, ScalePolicy, Verdict};
+use super::policy::{Answer, hosts};
+use super::{Facts, ScalePolicy, Verdict};
 use rhai::{AST, CallFnOptions, Dynamic, Engine, EvalAltResult, Scope};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,6 +53,9 @@ impl fmt::Debug for Script {
 }
 
 impl Script {
+    /// Name and meaning of every constant.
+    pub const NAMES: [(&'static str, &'static str); 22] = view::NAMES;
+
     /// Reads a script; `name` is for messages.
     ///
     /// # Errors

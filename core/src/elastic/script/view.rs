@@ -6,7 +6,7 @@ use crate::units::Nanos;
 use rhai::{Array, Dynamic, Map, Scope};
 
 /// Name and meaning of every constant.
-pub const NAMES: [(&str, &str); 22] = [
+pub(super) const NAMES: [(&str, &str); 22] = [
     ("occasion", "why it is asked: \"started\", \"joined\", \"left\", \"lost\" or \"timer\""),
     ("initial", "whether nothing has run yet"),
     ("members", "who is there: an array of #{name, slots}"),

@@ -2,7 +2,7 @@
 
 use super::exact::chain;
 use super::problem;
-use crate::recompute::{Answer, Problem, check, chen, without_recomputation};
+use crate::recompute::{Answer, Problem, chen, without_recomputation};
 use proptest::prelude::*;
 
 #[test]
@@ -31,7 +31,7 @@ fn what_is_computed_once_is_kept() {
     nodes[1].once = true;
     let problem = Problem::new(nodes).unwrap();
     let sequence = chen::segments(&problem, &forward, 2);
-    assert_eq!(check(&problem, &sequence), Ok(()));
+    assert_eq!(problem.check(&sequence), Ok(()));
     assert_eq!(sequence.iter().filter(|node| **node == 1).count(), 1);
     assert_eq!(sequence.iter().filter(|node| **node == 2).count(), 2);
 }
@@ -52,7 +52,7 @@ proptest! {
         // Also forward nodes that read backward nodes, which is nonsense, but not refused.
         let forward: Vec<bool> = (0..problem.len()).map(|node| forward >> node & 1 == 1).collect();
         let sequence = chen::segments(&problem, &forward, k);
-        prop_assert_eq!(check(&problem, &sequence), Ok(()));
+        prop_assert_eq!(problem.check(&sequence), Ok(()));
         let times = |node: u32| sequence.iter().filter(|other| **other == node).count();
         for (node, forward) in (0..).zip(forward) {
             let most = if forward { 2 } else { 1 };

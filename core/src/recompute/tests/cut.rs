@@ -4,7 +4,7 @@ use super::{problem, sequence};
 use crate::recompute::cut::{Cutter, Kept, Moment, rebuild, without_waste};
 use crate::recompute::flow::Network;
 use crate::recompute::state::Ticks;
-use crate::recompute::{Problem, check, cost, memory};
+use crate::recompute::{Problem, cost, memory};
 use proptest::prelude::*;
 
 /// The least cost over all sets of values to keep, or nothing where none works.
@@ -57,7 +57,7 @@ proptest! {
         let kept = Cutter::new(&problem, ticks.clone()).cut(&moment, price, None);
         prop_assert_eq!(priced(&problem, &moment, &kept, price), twin(&problem, &ticks, &moment, price));
         let rebuilt = rebuild(&problem, &start, at, &moment, &kept);
-        prop_assert_eq!(check(&problem, &rebuilt), Ok(()));
+        prop_assert_eq!(problem.check(&rebuilt), Ok(()));
     }
 
     #[test]
@@ -67,7 +67,7 @@ proptest! {
     ) {
         let start = sequence(&problem, &draws);
         let kept = without_waste(&problem, &start);
-        prop_assert_eq!(check(&problem, &kept), Ok(()));
+        prop_assert_eq!(problem.check(&kept), Ok(()));
         prop_assert!(cost(&problem, &kept).time <= cost(&problem, &start).time);
         prop_assert!(memory(&problem, &kept).iter().max() <= memory(&problem, &start).iter().max());
         prop_assert_eq!(without_waste(&problem, &kept), kept);

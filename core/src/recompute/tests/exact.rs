@@ -2,7 +2,7 @@
 
 use super::{node, output, problem};
 use crate::recompute::exact::{ExactError, MOST, front, least_memory, least_time};
-use crate::recompute::{Answer, Node, Problem, check, chen, without_recomputation};
+use crate::recompute::{Answer, Node, Problem, chen, without_recomputation};
 use proptest::prelude::*;
 
 /// What a sequence of single steps (compute a node, drop a value) costs, by set of values and set
@@ -66,7 +66,7 @@ fn twin_memory(problem: &Problem) -> u64 {
 }
 
 fn valid(problem: &Problem, answer: &Answer) {
-    assert_eq!(check(problem, &answer.sequence), Ok(()));
+    assert_eq!(problem.check(&answer.sequence), Ok(()));
     assert_eq!(*answer, Answer::new(problem, answer.sequence.clone()));
 }
 

@@ -4,7 +4,7 @@ use super::search::layers;
 use super::{node, output, problem};
 use crate::recompute::front::Front;
 use crate::recompute::nest::Nest;
-use crate::recompute::{Goal, Problem, check, cost, exact, least_time, without_recomputation};
+use crate::recompute::{Goal, Problem, cost, exact, least_time, without_recomputation};
 use proptest::prelude::*;
 
 /// All that is found with blocks of so many nodes.
@@ -26,7 +26,7 @@ fn equal_layers_are_solved_once_and_chained() {
         let front = nested(&problem, 8).unwrap();
         let base = cost(&problem, &without_recomputation(&problem));
         for answer in front.answers() {
-            assert_eq!(check(&problem, &answer.sequence), Ok(()));
+            assert_eq!(problem.check(&answer.sequence), Ok(()));
             let bound = least_time(&problem, answer.cost.peak).unwrap();
             assert!(bound <= answer.cost.time + 1e-9);
         }
@@ -59,7 +59,7 @@ proptest! {
         let optima = exact::front(&problem).unwrap();
         let Some(front) = nested(&problem, size) else { return Ok(()) };
         for answer in front.answers() {
-            prop_assert_eq!(check(&problem, &answer.sequence), Ok(()));
+            prop_assert_eq!(problem.check(&answer.sequence), Ok(()));
             let best = optima.iter().rfind(|o| o.cost.peak <= answer.cost.peak);
             let best = best.expect("no less memory than the optimum");
             prop_assert!(best.cost.time <= answer.cost.time + 1e-9);

@@ -3,7 +3,7 @@
 use super::{node, output, problem};
 use crate::recompute::repeat::Repeats;
 use crate::recompute::{
-    Goal, Node, Problem, Search, check, cost, exact, least_peak, least_time, without_recomputation,
+    Goal, Node, Problem, Search, cost, exact, least_peak, least_time, without_recomputation,
 };
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ fn every_answer_is_valid_none_beats_another_and_seeds_repeat() {
     let front = search.front();
     assert!(front.len() > 10);
     for answer in front {
-        assert_eq!(check(&problem, &answer.sequence), Ok(()));
+        assert_eq!(problem.check(&answer.sequence), Ok(()));
         assert_eq!(cost(&problem, &answer.sequence), answer.cost);
     }
     for pair in front.windows(2) {
@@ -95,7 +95,7 @@ fn layers_are_recognised_and_answers_spread() {
                 let Some(next) = repeats.spread(&problem, sequence, run, source, width) else {
                     continue;
                 };
-                assert_eq!(check(&problem, &next), Ok(()));
+                assert_eq!(problem.check(&next), Ok(()));
                 spread += 1;
             }
         }
@@ -130,7 +130,7 @@ fn marks_make_every_copy_count() {
     assert_eq!((next.peak, next.time), (4 * (3 + 3) + 27, base.time + 4.0));
     assert!(least_peak(&problem) <= least.peak);
     for answer in search.front() {
-        assert_eq!(check(&problem, &answer.sequence), Ok(()));
+        assert_eq!(problem.check(&answer.sequence), Ok(()));
         assert!(least_time(&problem, answer.cost.peak).unwrap() <= answer.cost.time + 1e-9);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{node, output, problem, sequence};
 use crate::recompute::{
-    Cost, Node, Problem, SequenceError, check, cost, last_uses, memory, without_recomputation,
+    Cost, Node, Problem, SequenceError, cost, last_uses, memory, without_recomputation,
 };
 use proptest::prelude::*;
 
@@ -55,7 +55,7 @@ fn a_chain_costs_what_the_checker_says() {
     let order = without_recomputation(&chain);
     assert_eq!(cost(&chain, &order), Cost { peak: 41, time: 7.0 });
     let again = [0, 1, 2, 3, 4, 1, 5, 6];
-    assert_eq!(check(&chain, &again), Ok(()));
+    assert_eq!(chain.check(&again), Ok(()));
     assert_eq!(cost(&chain, &again), Cost { peak: 40, time: 8.0 });
     assert_eq!(last_uses(&chain, &again), [7, 2, 4, 4, 6, 6, 7, 7]);
     assert_eq!(memory(&chain, &again), [10, 20, 30, 21, 31, 30, 40, 30]);
@@ -78,15 +78,15 @@ fn values_across_a_mark_count_for_all_micro_batches() {
 fn bad_sequences_are_refused_with_the_position() {
     let chain = chain();
     let missing = SequenceError::Missing { at: 1, node: 2, input: 1 };
-    assert_eq!(check(&chain, &[0, 2]), Err(missing));
+    assert_eq!(chain.check(&[0, 2]), Err(missing));
     let unknown = SequenceError::Unknown { at: 1, node: 7, count: 7 };
-    assert_eq!(check(&chain, &[0, 7]), Err(unknown));
-    assert_eq!(check(&chain, &[0, 1, 2]), Err(SequenceError::NoOutput { node: 3 }));
-    assert_eq!(check(&chain, &[]), Err(SequenceError::NoOutput { node: 3 }));
+    assert_eq!(chain.check(&[0, 7]), Err(unknown));
+    assert_eq!(chain.check(&[0, 1, 2]), Err(SequenceError::NoOutput { node: 3 }));
+    assert_eq!(chain.check(&[]), Err(SequenceError::NoOutput { node: 3 }));
     let mut nodes = chain.nodes().to_vec();
     nodes[1].once = true;
     let once = Problem::new(nodes).unwrap();
-    assert_eq!(check(&once, &[0, 1, 2, 3, 4, 1]), Err(SequenceError::Again { at: 5, node: 1 }));
+    assert_eq!(once.check(&[0, 1, 2, 3, 4, 1]), Err(SequenceError::Again { at: 5, node: 1 }));
 }
 
 proptest! {
@@ -107,7 +107,7 @@ proptest! {
         }
         let problem = Problem::with_marks(nodes, marks, copies).unwrap();
         let sequence = sequence(&problem, &draws);
-        prop_assert_eq!(check(&problem, &sequence), Ok(()));
+        prop_assert_eq!(problem.check(&sequence), Ok(()));
         let expected = naive(&problem, &sequence);
         prop_assert_eq!(&memory(&problem, &sequence), &expected);
         let time: f64 = sequence.iter().map(|node| problem.node(*node).time).sum();
@@ -124,7 +124,7 @@ proptest! {
     ) {
         let mut sequence = without_recomputation(&problem);
         let lost = sequence.remove(at.index(sequence.len()));
-        match check(&problem, &sequence) {
+        match problem.check(&sequence) {
             Ok(()) => prop_assert!(false, "everything there was needed"),
             Err(SequenceError::Missing { at, node, input }) => {
                 prop_assert_eq!((input, sequence[at]), (lost, node));

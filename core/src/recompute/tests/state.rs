@@ -4,13 +4,13 @@ use super::{problem, sequence};
 use crate::recompute::edit::Editor;
 use crate::recompute::state::{NONE, State, Ticks};
 use crate::recompute::tree::Tree;
-use crate::recompute::{Problem, check, cost, last_uses, memory};
+use crate::recompute::{Problem, cost, last_uses, memory};
 use proptest::prelude::*;
 
 /// The state's figures are those of its sequence.
 fn agrees(problem: &Problem, state: &State) {
     let sequence = state.sequence();
-    assert_eq!(check(problem, &sequence), Ok(()));
+    assert_eq!(problem.check(&sequence), Ok(()));
     let slots: Vec<u32> = (0..state.slots()).filter(|s| state.item(*s) != NONE).collect();
     assert_eq!(state.peak() as u64, cost(problem, &sequence).peak);
     let memory = memory(problem, &sequence);

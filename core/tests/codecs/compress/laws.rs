@@ -1,7 +1,8 @@
 //! Laws of every codec, for every input.
 
 use super::{encode, kinds, pass};
-use pipewright_core::compress::{Codec, CodecKind, ErrorFeedback, Method, Threshold};
+use pipewright_core::compress::feedback::ErrorFeedback;
+use pipewright_core::compress::{Codec, CodecKind, Method, Threshold};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

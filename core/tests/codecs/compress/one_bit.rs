@@ -1,7 +1,8 @@
 //! One bit and CNTK's steps against CNTK's own logic and DeepSpeed's, over steps with feedback.
 
 use super::golden::{bits, file, hex, integers, large_file, list, numbers, same};
-use pipewright_core::compress::{Cntk, Codec, ErrorFeedback, SignNorm, Threshold};
+use pipewright_core::compress::feedback::ErrorFeedback;
+use pipewright_core::compress::{Codec, CodecKind, Threshold};
 use serde_json::Value;
 
 #[test]
@@ -9,20 +10,20 @@ fn cntk_steps_bit_for_bit() {
     for case in list(&file("cntk_onebit.json")["cases"]) {
         let name = format!("{} with {} bits", case["name"], case["bits"]);
         let zero = case["zero_threshold_for_1bit"].as_bool().unwrap();
-        let codec = match case["bits"].as_u64().unwrap() as u8 {
-            1 if zero => Cntk::one_bit(Threshold::Zero),
-            1 => Cntk::one_bit(Threshold::Mean),
-            more => Cntk::bits(more).unwrap(),
+        let kind = match case["bits"].as_u64().unwrap() as u8 {
+            1 if zero => CodecKind::OneBit { threshold: Threshold::Zero },
+            1 => CodecKind::OneBit { threshold: Threshold::Mean },
+            bits => CodecKind::CntkBits { bits },
         };
         let rows = case["rows"].as_u64().unwrap() as usize;
-        let mut codec = ErrorFeedback::new(codec, rows);
+        let mut codec = ErrorFeedback::new(kind.build(rows).unwrap(), rows);
         for (step, golden) in list(&case["steps"]).iter().enumerate() {
             check_cntk_step(&mut codec, golden, &format!("{name}, step {step}"));
         }
     }
 }
 
-fn check_cntk_step(codec: &mut ErrorFeedback<Cntk>, golden: &Value, what: &str) {
+fn check_cntk_step(codec: &mut ErrorFeedback<Box<dyn Codec>>, golden: &Value, what: &str) {
     let gradient = bits(&golden["grad_bits"]);
     let (decoded, wire) = super::encode(codec, &gradient);
     let words: Vec<u32> =
@@ -62,8 +63,12 @@ fn deepspeed_all_reduce() {
         let size = |key: &str| case[key].as_u64().unwrap() as usize;
         let (world, padded) = (size("world"), size("padded_size"));
         let chunk = padded / world;
-        let mut workers = vec![ErrorFeedback::new(SignNorm, padded); world];
-        let mut servers = vec![ErrorFeedback::new(SignNorm, chunk); world];
+        let signs = |values| {
+            let codec = move |_| CodecKind::SignNorm.build(values).unwrap();
+            let codecs = (0..world).map(codec);
+            codecs.map(|codec| ErrorFeedback::new(codec, values)).collect::<Vec<_>>()
+        };
+        let (mut workers, mut servers) = (signs(padded), signs(chunk));
         for step in list(&case["steps"]) {
             let sent: Vec<(Vec<f32>, Vec<u8>)> = (0..world)
                 .map(|rank| {
@@ -112,8 +117,8 @@ fn check_server(step: &Value, rank: usize, wire: &[u8], residual: &[f32]) {
 #[test]
 fn levels_of_large_tensors_are_the_means() {
     let values: Vec<f32> = (0..100_000).map(|i| ((i * 7919) % 10_007) as f32 - 4000.0).collect();
-    let mut codec = Cntk::one_bit(Threshold::Zero);
-    let (decoded, wire) = super::encode(&mut codec, &values);
+    let kind = CodecKind::OneBit { threshold: Threshold::Zero };
+    let (decoded, wire) = super::pass(kind, &values);
     assert_eq!(wire.len(), 8 + 4 * 3125);
     for side in [true, false] {
         let of = |values: &[f32], at: &[f32]| {
@@ -124,6 +129,6 @@ fn levels_of_large_tensors_are_the_means() {
         let (mean, level) = (of(&values, &values), of(&decoded, &values));
         assert!((mean - level).abs() < 1e-5 * mean.abs(), "{level}, not {mean}");
     }
-    assert!(Cntk::bits(3).is_err());
-    assert_eq!(codec.wire_bytes(32), 12);
+    assert!(CodecKind::CntkBits { bits: 3 }.build(values.len()).is_err());
+    assert_eq!(kind.build(32).unwrap().wire_bytes(32), 12);
 }

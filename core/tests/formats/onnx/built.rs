@@ -1,12 +1,12 @@
 //! Small files made here: each feature of the format, and each way to be wrong.
 
-use pipewright_core::graph::{Function as Activation, Op};
-use pipewright_core::ids::ParamId;
-use pipewright_core::onnx::proto::{
+use super::proto::{
     Attribute, Dimension, Entry, Function, Graph, Model, Node, OperatorSet, Shape, Tensor,
     TensorType, Type, ValueInfo, data_type,
 };
-use pipewright_core::onnx::{Imported, Loss, OnnxError, Options, Place, Source, read, read_with};
+use pipewright_core::graph::{Function as Activation, Op};
+use pipewright_core::ids::ParamId;
+use pipewright_core::onnx::{Imported, Loss, OnnxError, Options, Place, Source, read_with};
 use prost::Message;
 use std::io;
 
@@ -60,7 +60,11 @@ pub(super) fn model(nodes: Vec<Node>, initializer: Vec<Tensor>) -> Model {
 }
 
 pub(super) fn import(model: &Model) -> Result<Imported, OnnxError> {
-    read(model.encode_to_vec(), &Options { loss: Loss::MeanSquaredError, ..Options::default() })
+    read_with(
+        model.encode_to_vec(),
+        &Options { loss: Loss::MeanSquaredError, ..Options::default() },
+        &|_| None,
+    )
 }
 
 fn ops(imported: &Imported) -> Vec<&'static str> {
@@ -140,7 +144,7 @@ fn constants_elsewhere_are_asked_for() {
     let options = Options { loss: Loss::MeanSquaredError, ..Options::default() };
     let imported = read_with(bytes.clone(), &options, &beside).unwrap();
     assert!(imported.unsupported.is_empty() && imported.warnings.is_empty(), "{imported:?}");
-    let without = read(bytes, &options).unwrap();
+    let without = read_with(bytes, &options, &|_| None).unwrap();
     assert_eq!(
         without.warnings[0],
         "1 constants, such as `sizes`, are in `c.bin`, which cannot be read here; what needs them is \
@@ -313,7 +317,10 @@ fn files_that_are_no_network_say_why() {
         let error = import(&model).expect_err(expected).to_string();
         assert!(error.contains(expected), "{error}, not {expected}");
     }
-    assert!(matches!(read(vec![0x3a, 0xff], &Options::default()), Err(OnnxError::Decode(_))));
+    assert!(matches!(
+        read_with(vec![0x3a, 0xff], &Options::default(), &|_| None),
+        Err(OnnxError::Decode(_))
+    ));
 }
 
 fn graph(model: &mut Model) -> &mut Graph {

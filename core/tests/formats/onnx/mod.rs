@@ -5,10 +5,13 @@ mod built;
 mod families;
 mod numbers;
 mod opaque;
+#[path = "../../../src/onnx/proto.rs"]
+#[expect(dead_code, reason = "no file of a test has all types of values")]
+mod proto;
 mod reference;
 mod training;
 
-use pipewright_core::onnx::{Imported, Loss, Options, read};
+use pipewright_core::onnx::{Imported, Loss, Options, read_with};
 use std::path::{Path, PathBuf};
 
 /// A file below `tests/data/onnx`.
@@ -20,7 +23,7 @@ pub fn fixture(name: &str) -> PathBuf {
 pub fn import(path: &Path, loss: Loss) -> Imported {
     let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let options = Options { loss, ..Options::default() };
-    read(bytes, &options).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    read_with(bytes, &options, &|_| None).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// How many nodes are of that operation.

@@ -1,10 +1,10 @@
 //! Operations without a counterpart: what they cost, and what is damage instead.
 
 use super::built::{EIGHT, floats, import, ints, linear, model, node, value, with};
+use super::proto::{Entry, Model, data_type};
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::{Graph, Op, Precision};
-use pipewright_core::onnx::proto::{Entry, Model, data_type};
-use pipewright_core::onnx::{Options, read};
+use pipewright_core::onnx::{Options, read_with};
 use prost::Message;
 
 /// `x [n, 3, 8, 8]`, a convolution of 4 channels whose padding nothing here has, a ReLU.
@@ -109,7 +109,7 @@ fn entry(key: &str, value: &str) -> Entry {
     Entry { key: key.into(), value: value.into() }
 }
 
-fn weight(model: &mut Model) -> &mut pipewright_core::onnx::proto::Tensor {
+fn weight(model: &mut Model) -> &mut super::proto::Tensor {
     &mut model.graph.as_mut().unwrap().initializer[0]
 }
 
@@ -129,7 +129,8 @@ fn sizes_of_no_axis_are_refused() {
     model.graph.as_mut().unwrap().input = vec![input];
     let with = |sizes: &[(&str, u64)]| {
         let sizes = sizes.iter().map(|(name, size)| ((*name).to_string(), *size)).collect();
-        let found = read(model.encode_to_vec(), &Options { sizes, ..Options::default() });
+        let found =
+            read_with(model.encode_to_vec(), &Options { sizes, ..Options::default() }, &|_| None);
         found.map(|_| ()).map_err(|e| e.to_string())
     };
     assert_eq!(with(&[("length", 3)]), Ok(()));

@@ -1,8 +1,8 @@
-//! Atomic blocks, graphs with too many downsets, local search, and errors in words.
+//! Graphs with too many downsets, local search, and errors in words.
 
 use pipewright_core::cost::{Edge, Item, Link, Workload};
 use pipewright_core::partition::{
-    Hybrid, PartitionError, Pipeline, Worker, blocks, chunks, exact, hybrid, refine,
+    Hybrid, PartitionError, Pipeline, Worker, chunks, exact, hybrid, refine,
 };
 use pipewright_core::units::{Bytes, Nanos};
 
@@ -32,28 +32,6 @@ fn residual(count: u32) -> Workload {
         }
     }
     workload(&vec![7; 3 * count as usize], &edges)
-}
-
-#[test]
-fn residual_blocks_stay_whole() {
-    let found = blocks(&residual(8), 8);
-    assert_eq!(found, (0..24).map(|item| item / 3).collect::<Vec<u32>>());
-    // Two to a block, still none in two blocks.
-    let found = blocks(&residual(8), 4);
-    assert_eq!(found, (0..24).map(|item| item / 6).collect::<Vec<u32>>());
-    assert_eq!(blocks(&residual(2), 1), [0; 6]);
-    assert_eq!(blocks(&residual(1), 9), [0, 1, 2]);
-}
-
-#[test]
-fn an_uneven_block_is_cut() {
-    // The first block has most of the work: one of its cuts with more traffic must remain.
-    let mut work = residual(4);
-    for item in &mut work.items[..3] {
-        item.forward = Nanos(100);
-    }
-    let found = blocks(&work, 4);
-    assert!(found[..3].windows(2).any(|pair| pair[0] != pair[1]), "{found:?}");
 }
 
 #[test]

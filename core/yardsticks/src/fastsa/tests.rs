@@ -2,7 +2,7 @@
 
 use super::slots::{Move, NONE, Slots};
 use super::{Annealing, Settings};
-use pipewright_core::recompute::{Node, Problem, check, cost, memory, without_recomputation};
+use pipewright_core::recompute::{Node, Problem, cost, memory, without_recomputation};
 use proptest::prelude::*;
 
 /// Graphs of up to 14 nodes; what each node needs besides; whether a node divides the sequence.
@@ -80,11 +80,11 @@ proptest! {
             let then = moved(&slots, what);
             if !slots.plan(what) {
                 if matches!(what, Move::Remove { .. }) {
-                    prop_assert!(check(&problem, &then).is_err(), "{what:?} of {:?}", slots.sequence());
+                    prop_assert!(problem.check(&then).is_err(), "{what:?} of {:?}", slots.sequence());
                 }
                 continue;
             }
-            prop_assert_eq!(check(&problem, &then), Ok(()), "{:?} of {:?}", what, slots.sequence());
+            prop_assert_eq!(problem.check(&then), Ok(()), "{:?} of {:?}", what, slots.sequence());
             let (peak_before, time_then) = (slots.peak(), slots.time_then());
             let least = slots.least_peak();
             let peak_then = slots.try_out();
@@ -116,7 +116,7 @@ proptest! {
         let mut last = (peak(&problem, &extra, &start) as u64 > limit, f64::INFINITY);
         while pieces.advance(7) {
             let best = pieces.best();
-            prop_assert_eq!(check(&problem, &best), Ok(()));
+            prop_assert_eq!(problem.check(&best), Ok(()));
             let over = peak(&problem, &extra, &best) as u64 > limit;
             // Above the limit memory counts too, so that time may grow.
             let rank = (over, if over { f64::INFINITY } else { cost(&problem, &best).time });
@@ -159,7 +159,7 @@ fn a_chain_is_annealed_to_half_of_its_memory() {
     let mut annealing = Annealing::new(&problem, &[], &start, settings);
     assert!(!annealing.advance(u64::MAX));
     let best = annealing.best();
-    check(&problem, &best).unwrap();
+    problem.check(&best).unwrap();
     let reached = cost(&problem, &best);
     assert!(reached.peak <= limit, "{reached:?}");
     assert!(reached.time <= problem.time() + 16.0, "{reached:?}");

@@ -1,7 +1,7 @@
 //! Contraction: orders of groups against all subsets, contracted sequences against what they stand
 //! for.
 
-use pipewright_core::recompute::{Node, Problem, check, cost, memory, without_recomputation};
+use pipewright_core::recompute::{Node, Problem, cost, memory, without_recomputation};
 use pipewright_yardsticks::contract::{
     Contraction, Group, Growth, Order, STATES, best_order, by_size, fused, refined,
 };
@@ -80,7 +80,7 @@ fn alone(group: &Group) -> Problem {
 /// An order can be run, and needs what it says.
 fn order_holds(group: &Group, order: &Order) -> Result<(), TestCaseError> {
     let problem = alone(group);
-    prop_assert_eq!(check(&problem, &order.items), Ok(()));
+    prop_assert_eq!(problem.check(&order.items), Ok(()));
     prop_assert_eq!(order.items.last(), Some(&(group.bytes.len() as u32 - 1)));
     prop_assert!(cost(&problem, &order.items).peak <= order.peak);
     Ok(())
@@ -156,14 +156,14 @@ proptest! {
             }
         }
         let whole = contraction.expand(&sequence);
-        prop_assert_eq!(check(small, &sequence), Ok(()));
-        prop_assert_eq!(check(&problem, &whole), Ok(()));
+        prop_assert_eq!(small.check(&sequence), Ok(()));
+        prop_assert_eq!(problem.check(&whole), Ok(()));
         let (contracted, expanded) = (cost(small, &sequence), cost(&problem, &whole));
         prop_assert!((contracted.time - expanded.time).abs() < 1e-9);
         prop_assert!(expanded.peak <= peak(&contraction, &sequence));
         prop_assert_eq!(contraction.contract(&whole), sequence);
         let plain = contraction.contract(&without_recomputation(&problem));
-        prop_assert_eq!(check(small, &plain), Ok(()));
+        prop_assert_eq!(small.check(&plain), Ok(()));
     }
 
     #[test]

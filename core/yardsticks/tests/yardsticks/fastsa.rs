@@ -1,7 +1,7 @@
 //! Annealing in phases on a graph like those of training: within the limit, the same every time,
 //! stopped when asked.
 
-use pipewright_core::recompute::{Cost, Node, Problem, check, cost, without_recomputation};
+use pipewright_core::recompute::{Cost, Node, Problem, cost, without_recomputation};
 use pipewright_yardsticks::fastsa::{Preparation, Settings, anneal};
 
 const PREPARATIONS: [Preparation; 3] =
@@ -49,13 +49,13 @@ fn half_of_the_memory_costs_little_time_however_prepared() {
     for preparation in PREPARATIONS {
         let mut reports: Vec<Cost> = vec![];
         let best = anneal(&problem, preparation, settings, |sequence, found| {
-            check(&problem, sequence).unwrap();
+            problem.check(sequence).unwrap();
             assert_eq!(cost(&problem, sequence), found);
             reports.push(found);
             true
         })
         .unwrap();
-        check(&problem, &best).unwrap();
+        problem.check(&best).unwrap();
         let reached = cost(&problem, &best);
         assert!(reached.peak <= settings.limit, "{preparation:?} needs {reached:?}");
         // All activations again take 12 and some products 8 each, of 627; groups double more.
@@ -78,7 +78,7 @@ fn a_stopped_search_answers_with_what_it_has() {
         })
         .unwrap();
         assert_eq!(asked, 1);
-        check(&problem, &best).unwrap();
+        problem.check(&best).unwrap();
     }
 }
 
@@ -90,7 +90,7 @@ fn a_limit_out_of_reach_ends_near_the_least_memory() {
     let settings = Settings { limit: 1, moves: 400_000, ..Settings::default() };
     for preparation in PREPARATIONS {
         let best = anneal(&problem, preparation, settings, |_, _| true).unwrap();
-        check(&problem, &best).unwrap();
+        problem.check(&best).unwrap();
         let reached = cost(&problem, &best);
         assert!(reached.peak < most / 2, "{preparation:?} needs {reached:?} of {most}");
         assert!(reached.time < 3.0 * problem.time(), "{preparation:?} needs {reached:?}");

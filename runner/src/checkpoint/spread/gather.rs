@@ -1,10 +1,11 @@
 //! Going on from what is left in the memory of the hosts that are there.
 
 use super::Hosts;
-use super::mail::{from_first, recv, send};
+
 use crate::checkpoint::agree::agree;
 use crate::checkpoint::folder::{list, name, part, remove};
 use crate::checkpoint::{CheckpointError, MANIFEST, Manifest};
+use crate::transport::mail::{from_first, recv, send};
 use crate::transport::{Transport, TransportError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -45,7 +46,7 @@ pub fn bring_together<T: Transport>(
     };
     let moves = all.map(|all| moves(hosts, &all.iter().map(parse).collect::<Vec<_>>()));
     let moves = serde_json::to_vec(&moves.unwrap_or_default()).expect("plain data");
-    let moves = from_first(transport, hosts, moves)?;
+    let moves = from_first(transport, hosts.handle, moves)?;
     let moves: Moves = serde_json::from_slice(&moves).expect("written by the same program");
     let done = if hosts.leads() { carry_out(transport, hosts, folder, &moves) } else { Ok(Ok(())) };
     agree(transport, done?)
@@ -119,7 +120,7 @@ fn carry_out<T: Transport>(
     for (file, from, to) in &moves.moves {
         let path = begun.join(file);
         if *from == hosts.rank {
-            send(transport, hosts, *to, &std::fs::read(&path).unwrap_or_default())?;
+            send(transport, hosts.handle, *to, &std::fs::read(&path).unwrap_or_default())?;
         } else if *to == hosts.rank {
             let contents = recv(transport, *from)?;
             done = done.and(std::fs::write(&path, contents).map_err(failed(&path)));

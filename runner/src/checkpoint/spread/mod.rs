@@ -12,7 +12,6 @@
 //! newest whole one. What is written over the network is a stage's tensors, once a step.
 
 mod gather;
-mod mail;
 mod save;
 
 pub use gather::bring_together;

@@ -1,12 +1,13 @@
 //! Saving into several hosts' memory.
 
 use super::Hosts;
-use super::mail::{from_first, recv, send};
+
 use crate::checkpoint::agree::agree;
 use crate::checkpoint::folder::{part, prune, remove};
 use crate::checkpoint::save::{Known, begin, collect, make_exist, manifest, write_stages};
 use crate::checkpoint::{CheckpointError, FileRecord, Saver, Steps};
 use crate::execute::{Rank, StepPhase};
+use crate::transport::mail::{from_first, recv, send};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use std::path::Path;
@@ -38,7 +39,7 @@ pub(in crate::checkpoint) fn save<T: Transport>(
     let whole = agree(&mut rank.transport, whole)?;
     let kept = match whole {
         Ok(()) => {
-            let text = from_first(&mut rank.transport, hosts, text)?;
+            let text = from_first(&mut rank.transport, hosts.handle, text)?;
             let made = if hosts.leads() { make_exist(saver, &begun, step, &text) } else { Ok(()) };
             agree(&mut rank.transport, made)?
         }
@@ -79,8 +80,8 @@ fn copy<T: Transport>(
                 .map(|(file, read)| (file.name.as_str(), read.len()))
                 .collect();
             let names = serde_json::to_vec(&names).expect("plain data");
-            send(transport, hosts, partner, &names)?;
-            send(transport, hosts, partner, &read.concat())?;
+            send(transport, hosts.handle, partner, &names)?;
+            send(transport, hosts.handle, partner, &read.concat())?;
         } else if partner == hosts.rank {
             let names = recv(transport, rank)?;
             let names: Vec<(String, usize)> =

@@ -51,8 +51,6 @@ pub(super) fn searched(
     cluster: &Cluster,
 ) -> (Vec<Encoding>, Option<Option<usize>>) {
     let asked = fixed(args);
-    let way =
-        Encoding { gradients: asked.gradients, by_hosts: asked.hierarchical, edges: asked.edges };
     match args.codec {
         Some(Codec::Search) => {
             let gradients: Vec<Reduction> = std::iter::once(Reduction::default())
@@ -69,8 +67,17 @@ pub(super) fn searched(
             }
             (found, None)
         }
-        _ if way == Encoding::default() => (usual_encodings(), Some(None)),
-        _ => (vec![way], Some(Some(0))),
+        _ => fixed_way(&asked),
+    }
+}
+
+/// The same where ranks send in one way.
+pub(super) fn fixed_way(asked: &Communication) -> (Vec<Encoding>, Option<Option<usize>>) {
+    let way =
+        Encoding { gradients: asked.gradients, by_hosts: asked.hierarchical, edges: asked.edges };
+    match way == Encoding::default() {
+        true => (usual_encodings(), Some(None)),
+        false => (vec![way], Some(Some(0))),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Cuts and, for `--schedule automatic`, the order in which stages work: what the command line
 //! leaves to the planner of a pipeline that is otherwise given.
 
-use super::{Chosen, recompute};
-use crate::args::{PlanArgs, Recompute};
+use super::{Chosen, Question, recompute};
+use crate::args::Recompute;
 use crate::failure::Failure;
 use pipewright_core::plan::{Draft, Model, Plan, ScheduleText};
 use pipewright_core::predict::{
@@ -39,15 +39,19 @@ pub(super) struct Said {
 pub(super) type Made = (Plan, Prediction, Said);
 
 /// The plan of what the command line says.
-pub(super) fn as_given(args: &PlanArgs, draft: &Draft, chosen: &Chosen) -> Result<Made, Failure> {
+pub(super) fn as_given(
+    question: &Question,
+    draft: &Draft,
+    chosen: &Chosen,
+) -> Result<Made, Failure> {
     // What does not fit together here is the command line, not a file.
     let draft = chosen.draft(draft);
     let split = chosen.split;
     match chosen.automatic {
-        Some(lanes) => automatic(args, &draft, chosen, lanes),
-        None if split == Some(super::EXACT) => exact(args, &draft, chosen),
+        Some(lanes) => automatic(question, &draft, chosen, lanes),
+        None if split == Some(super::EXACT) => exact(question, &draft, chosen),
         None => {
-            let (plan, prediction) = finished(args, draft, order(chosen)?)?;
+            let (plan, prediction) = finished(question, draft, order(chosen)?)?;
             Ok((plan, prediction, Said { split, ..Said::default() }))
         }
     }
@@ -66,17 +70,17 @@ fn usage(error: SplitError) -> Failure {
 
 /// The draft as a plan, with recomputation where it is asked for or needed.
 fn finished(
-    args: &PlanArgs,
+    question: &Question,
     draft: Draft,
     order: ScheduleText,
 ) -> Result<(Plan, Prediction), Failure> {
     let (plan, prediction) = draft.plan_in(order).map_err(|e| Failure::usage(e.to_string()))?;
-    recompute::recompute(args, plan, prediction, recompute::EFFORT)
+    recompute::recompute(question, plan, prediction, recompute::EFFORT)
         .map_err(|error| recompute::failure(&error))
 }
 
 /// The best split, or the balanced one where recomputation makes that faster.
-fn exact(args: &PlanArgs, draft: &Draft, chosen: &Chosen) -> Result<Made, Failure> {
+fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Result<Made, Failure> {
     let order = order(chosen)?;
     let mut best = best_split(draft, &order, Borders::Nodes, USUAL).map_err(usage)?;
     let mut cut = with_cuts(draft, &best.cuts);
@@ -85,14 +89,14 @@ fn exact(args: &PlanArgs, draft: &Draft, chosen: &Chosen) -> Result<Made, Failur
         cut.cuts.clone_from(&best.cuts);
     }
     let moved = cut.model != draft.model;
-    let mut found = finished(args, cut, order.clone());
-    let recomputes = match args.recompute() {
+    let mut found = finished(question, cut, order.clone());
+    let recomputes = match question.recompute {
         Recompute::None => false,
         Recompute::Auto => !best.fits,
         Recompute::Full => true,
     };
     if recomputes && (moved || best.cuts != chosen.cuts) {
-        let even = finished(args, draft.clone(), order);
+        let even = finished(question, draft.clone(), order);
         let better = match (&even, &found) {
             (Ok((_, even)), Ok((_, found))) => even.timeline.step < found.timeline.step,
             (Ok(_), Err(_)) => true,
@@ -136,7 +140,12 @@ fn with_cuts(draft: &Draft, cuts: &[u32]) -> Draft {
 }
 
 /// The best order of the stages, with the cuts that are best for it of those that are best for others.
-fn automatic(args: &PlanArgs, draft: &Draft, chosen: &Chosen, lanes: u32) -> Result<Made, Failure> {
+fn automatic(
+    question: &Question,
+    draft: &Draft,
+    chosen: &Chosen,
+    lanes: u32,
+) -> Result<Made, Failure> {
     let mut cuts = vec![chosen.cuts.clone()];
     if chosen.split == Some(super::EXACT) {
         for kind in [ScheduleKind::OneFOneB, ScheduleKind::ZbH1] {
@@ -159,7 +168,7 @@ fn automatic(args: &PlanArgs, draft: &Draft, chosen: &Chosen, lanes: u32) -> Res
     let Some(AutomaticPlan { plan, prediction, named, bound }) = best else {
         return Err(Failure::usage("--schedule automatic: there are no cuts to order"));
     };
-    let (plan, prediction) = recompute::recompute(args, plan, prediction, recompute::EFFORT)
+    let (plan, prediction) = recompute::recompute(question, plan, prediction, recompute::EFFORT)
         .map_err(|error| recompute::failure(&error))?;
     let said = Said {
         split: chosen.split,

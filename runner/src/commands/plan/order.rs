@@ -4,7 +4,7 @@ use crate::args::{Order, PlanArgs, StageReplicas};
 use crate::failure::Failure;
 use pipewright_core::cost::{Cluster, Costs, Link, Workload};
 use pipewright_core::graph::Graph;
-use pipewright_core::partition::{self, Level};
+use pipewright_core::partition::{self, Hybrid, Level, Placement};
 use pipewright_core::plan::ScheduleText;
 use pipewright_core::schedule::{Schedule, ScheduleKind, Updates};
 use std::path::Path;
@@ -17,16 +17,16 @@ pub(super) struct Own {
     pub micro_batches: u32,
 }
 
-/// The order that is no schedule's by name, if one is asked for; it agrees with the other flags.
-pub(super) fn own(
-    args: &PlanArgs,
-    graph: &Graph,
-    cluster: &Cluster,
-) -> Result<Option<Own>, Failure> {
+/// The order that is no schedule's by name, if one is asked for; it agrees with the other flags. Several
+/// where the fastest of them is asked for.
+pub(super) fn own(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Vec<Own>, Failure> {
     match &args.stage_replicas {
-        None => of_file(args),
-        Some(StageReplicas::Given(counts)) => replicated(args, counts).map(Some),
-        Some(StageReplicas::Best) => replicated(args, &best(args, graph, cluster)?).map(Some),
+        None => of_file(args).map(Vec::from_iter),
+        Some(StageReplicas::Given(counts)) => Ok(vec![replicated(args, counts)?]),
+        Some(StageReplicas::Best) => {
+            let counts = best(args, graph, cluster)?;
+            counts.iter().map(|counts| replicated(args, counts)).collect()
+        }
     }
 }
 
@@ -57,12 +57,15 @@ fn divisor(mut a: u32, mut b: u32) -> u32 {
     a
 }
 
-/// Replicas of the stages whose slowest is fastest, of as many machines as there are ranks.
-fn best(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Vec<u32>, Failure> {
+/// Replicas of the stages whose slowest is fastest, of as many machines as there are ranks: where each
+/// micro-batch sums gradients, as PipeDream counts, and where a step sums them once and devices have
+/// their memory, as Piper does.
+fn best(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Vec<Vec<u32>>, Failure> {
     let Some(ranks) = args.ranks else {
         return Err(Failure::usage("--stage-replicas best: say among how many --ranks"));
     };
-    let samples = (args.mini_batch / u64::from(args.micro_batches.unwrap_or(ranks))).max(1);
+    let micro_batches = args.micro_batches.unwrap_or(ranks);
+    let samples = (args.mini_batch / u64::from(micro_batches)).max(1);
     let precision = args.training.precision();
     let costs = Costs::new(graph, cluster, samples, precision);
     let work = Workload::of_training(graph, &costs, precision);
@@ -74,7 +77,18 @@ fn best(args: &PlanArgs, graph: &Graph, cluster: &Cluster) -> Result<Vec<u32>, F
     };
     let placement = partition::replicated(&work, &levels);
     let placement = placement.map_err(|e| Failure::usage(e.to_string()))?;
-    Ok(placement.stages.iter().map(|stage| stage.replicas).collect())
+    let on = Hybrid {
+        devices: ranks,
+        memory: cluster.device.memory,
+        micro_batches,
+        bytes_per_sec: levels[levels.len() - 1].bytes_per_sec,
+    };
+    // What fits no device by these counts may fit with recomputation, so it is no error here.
+    let others = partition::hybrid(&work, &on).ok();
+    let replicas = |found: &Placement| found.stages.iter().map(|stage| stage.replicas).collect();
+    let mut counts: Vec<Vec<u32>> = [&placement].into_iter().chain(&others).map(replicas).collect();
+    counts.dedup();
+    Ok(counts)
 }
 
 /// The order of the file that `--schedule` names, if it names one.

@@ -1,7 +1,7 @@
 //! Choices of a search as plans: each is predicted exactly, the fastest that fits comes first.
 
-use super::{Chosen, recompute};
-use crate::args::{Order, PlanArgs, Recompute};
+use super::{Chosen, Question, recompute};
+use crate::args::{Order, Recompute};
 use crate::commands::words::counted;
 use crate::failure::{Code, Failure};
 use pipewright_core::plan::{Draft, Plan};
@@ -25,7 +25,7 @@ const TRIED: usize = 24;
 const BETTERED: usize = 6;
 
 /// A choice with its plan.
-pub(super) struct Ranked {
+pub(in crate::commands) struct Ranked {
     /// As [`Choice::describe`](pipewright_core::predict::search::Choice::describe) says it.
     pub words: String,
     /// See [`Chosen::on_front`].
@@ -74,7 +74,7 @@ impl Ranked {
 
 /// The plans of `choices` that fit the memory of their devices, by their predicted steps; at least one.
 pub(super) fn rank(
-    args: &PlanArgs,
+    question: &Question,
     draft: &Draft,
     choices: Vec<Chosen>,
 ) -> Result<Vec<Ranked>, Failure> {
@@ -83,7 +83,7 @@ pub(super) fn rank(
     for (chosen, made) in choices.into_iter().zip(plans(drafts)) {
         // Numbers that some schedule cannot have: another choice is as good.
         let Ok((plan, prediction)) = made else { continue };
-        let (plan, prediction) = match args.recompute() {
+        let (plan, prediction) = match question.recompute {
             Recompute::Full => recompute::full(plan)?,
             Recompute::None | Recompute::Auto => (plan, prediction),
         };
@@ -95,14 +95,15 @@ pub(super) fn rank(
     let least = all.iter().map(Ranked::peak).min();
     let (mut fit, full): (Vec<Ranked>, Vec<Ranked>) = all.into_iter().partition(Ranked::fits);
     let mut refused = None;
-    if args.recompute() == Recompute::Auto {
+    if question.recompute == Recompute::Auto {
         let (worth, others) = worth_fitting(full);
         let sure = worth.len();
         for (at, ranked) in worth.into_iter().chain(others).take(TRIED).enumerate() {
             if at >= sure && !fit.is_empty() {
                 break;
             }
-            match recompute::recompute(args, ranked.plan, ranked.prediction, recompute::GLANCE) {
+            match recompute::recompute(question, ranked.plan, ranked.prediction, recompute::GLANCE)
+            {
                 Ok((plan, prediction)) => fit.push(Ranked { plan, prediction, ..ranked }),
                 Err(error @ (FitError::Memory { .. } | FitError::AsItIs { .. })) => {
                     refused = refused.or(Some(error));
@@ -114,18 +115,18 @@ pub(super) fn rank(
     fit.sort_by_key(Ranked::step);
     for ranked in fit.iter_mut().take(BETTERED) {
         better_cuts(draft, ranked)?;
-        if args.schedule == Some(Order::Automatic) {
+        if question.schedule == Some(Order::Automatic) {
             own_order(draft, ranked)?;
         }
     }
     fit.sort_by_key(Ranked::step);
     if let Some(best) = fit.first_mut() {
-        longer(args, best);
+        longer(question, best);
         return Ok(fit);
     }
     Err(match (refused, least) {
         (Some(error), _) => recompute::failure(&error),
-        (None, Some(least)) => nothing_fits(args, draft, least),
+        (None, Some(least)) => nothing_fits(question, draft, least),
         (None, None) => Failure::usage("no choice of the search is a plan"),
     })
 }
@@ -199,21 +200,22 @@ fn few_alike(all: Vec<Ranked>, most: usize) -> (Vec<Ranked>, Vec<Ranked>) {
 }
 
 /// The same plan with a longer search for what is computed again, which has other luck.
-fn longer(args: &PlanArgs, best: &mut Ranked) {
-    if args.recompute() != Recompute::Auto || best.plan.recompute.is_empty() {
+fn longer(question: &Question, best: &mut Ranked) {
+    if question.recompute != Recompute::Auto || best.plan.recompute.is_empty() {
         return;
     }
     let (plan, prediction) = (best.plan.clone(), best.prediction.clone());
-    if let Ok((plan, prediction)) = recompute::recompute(args, plan, prediction, recompute::EFFORT)
+    if let Ok((plan, prediction)) =
+        recompute::recompute(question, plan, prediction, recompute::EFFORT)
         && prediction.timeline.step <= best.step()
     {
         (best.plan, best.prediction) = (plan, prediction);
     }
 }
 
-fn nothing_fits(args: &PlanArgs, draft: &Draft, least: Bytes) -> Failure {
+fn nothing_fits(question: &Question, draft: &Draft, least: Bytes) -> Failure {
     let memory = draft.cluster.device.memory;
-    let again = match args.recompute() {
+    let again = match question.recompute {
         Recompute::None => ", --recompute auto",
         Recompute::Auto | Recompute::Full => "",
     };

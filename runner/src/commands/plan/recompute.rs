@@ -1,6 +1,7 @@
 //! Recomputation of stages: as asked for, or as much as the memory of devices demands.
 
-use crate::args::{PlanArgs, Recompute};
+use super::Question;
+use crate::args::Recompute;
 use crate::commands::show;
 use crate::failure::{Code, Failure};
 use pipewright_core::plan::{Plan, PlanError, Sequence, training_graphs};
@@ -16,18 +17,18 @@ pub(super) const GLANCE: u64 = 100;
 /// The plan with the recomputation that was asked for, within the memory that was asked for; found
 /// by searches of `effort` moves for each node of a stage.
 pub(super) fn recompute(
-    args: &PlanArgs,
+    question: &Question,
     plan: Plan,
     prediction: Prediction,
     effort: u64,
 ) -> Result<(Plan, Prediction), FitError> {
-    let (plan, prediction) = match args.recompute() {
+    let (plan, prediction) = match question.recompute {
         Recompute::None => (plan, prediction),
         Recompute::Auto => return fit(&plan, effort),
         Recompute::Full => full(plan)?,
     };
     // The cluster's own memory is said to be exceeded, not held: the runner may have another machine.
-    if args.changes.memory.is_some() {
+    if question.holds_memory {
         fits(&plan, &prediction)?;
     }
     Ok((plan, prediction))

@@ -1,7 +1,7 @@
 //! The search over what the command line leaves open: tried, compared, printed.
 
 use super::rank::{Ranked, rank};
-use super::{Chosen, codec};
+use super::{Chosen, Question, codec};
 use crate::args::{Forms, Order, PlanArgs, Recompute};
 use crate::commands::words::{column, counted};
 use crate::failure::{Code, Failure};
@@ -28,26 +28,44 @@ const PREDICTED: usize = 64;
 /// Estimates between two looks at the clock.
 const AT_ONCE: u64 = 256;
 
-/// The fastest plan that fits of those that the runner executes.
+/// The plans of a search.
+pub(in crate::commands) struct Shortlist {
+    /// Those that fit, by their predicted steps; at least one.
+    pub ranked: Vec<Ranked>,
+    /// Plans that were estimated, and those that a bound made superfluous.
+    estimated: u64,
+    skipped: u64,
+    /// Plans that were predicted exactly.
+    predicted: usize,
+}
+
+/// The plans that fit of those that the runner executes, the fastest first.
+pub(in crate::commands) fn find(
+    question: &Question,
+    graph: &Graph,
+    draft: &Draft,
+) -> Result<Shortlist, Failure> {
+    with_space(question, graph, draft, |space| {
+        let search = searched(space, question.budget)?;
+        let choices = search.shortlist(PREDICTED).into_iter();
+        let choices: Vec<Chosen> =
+            choices.map(|scored| chosen(&search, space, graph, scored)).collect();
+        let predicted = choices.len();
+        let ranked = rank(question, draft, choices)?;
+        let (estimated, skipped) = search.counts();
+        Ok(Shortlist { ranked, estimated, skipped, predicted })
+    })
+}
+
+/// The fastest plan that fits of those that the runner executes, and what is said of the others.
 pub(super) fn search(
     args: &PlanArgs,
+    question: &Question,
     graph: &Graph,
     draft: &Draft,
 ) -> Result<(Ranked, Searched), Failure> {
-    let (cluster, precision) = (&draft.cluster, args.training.precision());
-    let model = |samples| {
-        let costs = Costs::new(graph, cluster, samples, precision);
-        Workload::of_training(graph, &costs, precision)
-    };
-    let space = space(args, graph, cluster, &model)?;
     let begin = Instant::now();
-    let search = searched(&space, args.budget)?;
-    let choices = search.shortlist(PREDICTED).into_iter();
-    let choices: Vec<Chosen> =
-        choices.map(|scored| chosen(&search, &space, graph, scored)).collect();
-    let predicted = choices.len();
-    let mut ranked = rank(args, draft, choices)?;
-    let (estimated, skipped) = search.counts();
+    let Shortlist { mut ranked, estimated, skipped, predicted } = find(question, graph, draft)?;
     let more = match skipped {
         0 => String::new(),
         more => format!("; {more} more were certain to be no better"),
@@ -67,8 +85,11 @@ pub(super) fn search(
     };
     report(&ranked, &rows);
     more_lanes(&ranked);
+    let best = ranked[0].step();
     let tensor = match args.forms {
-        Forms::All => tensor(args, &space, ranked[0].step())?,
+        Forms::All => {
+            with_space(question, graph, draft, |space| tensor(question.budget, space, best))?
+        }
         Forms::Runnable => None,
     };
     let plans = ranked.iter().map(Row::of).collect();
@@ -174,66 +195,74 @@ fn chosen(search: &Search<'_>, space: &Space<'_>, graph: &Graph, scored: Scored)
     }
 }
 
-fn space<'a>(
-    args: &PlanArgs,
+/// Does something with what is searched for a question.
+fn with_space<T>(
+    question: &Question,
     graph: &Graph,
-    cluster: &Cluster,
-    model: &'a (dyn Fn(u64) -> Workload + Sync),
-) -> Result<Space<'a>, Failure> {
-    let devices = devices(args, cluster)?;
-    // Lossy codecs change what is trained: unless asked for they are judged, not chosen.
-    let (encodings, encoding) = codec::searched(&args.communication, cluster);
+    draft: &Draft,
+    with: impl FnOnce(&Space) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let (cluster, precision) = (&draft.cluster, draft.training.precision);
+    let model = |samples| {
+        let costs = Costs::new(graph, cluster, samples, precision);
+        let work = Workload::of_training(graph, &costs, precision);
+        match question.forms {
+            Forms::All => work.divided(graph, &cluster.device, precision),
+            Forms::Runnable => work,
+        }
+    };
+    let (encodings, encoding) = question.encodings.clone();
     let fixed = Fixed {
         encoding,
-        ranks: args.ranks,
-        replicas: args.replicas,
-        stages: args.stages,
-        micro_batches: args.micro_batches,
-        schedule: match args.schedule {
+        ranks: question.ranks,
+        replicas: question.replicas,
+        stages: question.stages,
+        micro_batches: question.micro_batches,
+        schedule: match question.schedule {
             Some(Order::Kind(kind)) => Some(kind),
             // Where a file gives the order nothing of the pipeline is searched; one is made for the best
             // of those by name.
             Some(Order::File(_) | Order::Automatic) | None => None,
         },
-        recompute: match args.recompute() {
+        recompute: match question.recompute {
             Recompute::None => Some(false),
             Recompute::Auto => None,
             Recompute::Full => Some(true),
         },
         ..Fixed::default()
     };
-    Ok(Space {
-        model,
+    with(&Space {
+        model: &model,
         blocks: graph.layers().iter().map(|layer| layer.first_node.0).collect(),
         cluster: cluster.clone(),
-        devices,
+        devices: devices(question, cluster)?,
         memory: cluster.device.memory,
-        mini_batch: args.mini_batch,
-        states: args.training.optimizer()?.states(),
+        mini_batch: draft.mini_batch,
+        states: draft.optimizer.states(),
         parameter_bytes: 4,
         fixed: fixed.plain(),
         encodings,
-        seed: args.seed,
+        seed: draft.seed,
     })
 }
 
 /// Ranks to use at most: as many as there are devices, unless more are asked for, which share them.
-fn devices(args: &PlanArgs, cluster: &Cluster) -> Result<u32, Failure> {
+fn devices(question: &Question, cluster: &Cluster) -> Result<u32, Failure> {
     let [there, room] =
         [cluster.devices(), cluster.ranks()].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     let name = &cluster.name;
-    if let Some(devices) = args.devices.filter(|devices| *devices > there) {
+    if let Some(devices) = question.devices.filter(|devices| *devices > there) {
         return Err(Failure::usage(format!(
             "--devices {devices}: cluster `{name}` has {there}; use 1 to {there}, another --cluster, or \
              --ranks for ranks that share devices"
         )));
     }
-    if let Some(ranks) = args.ranks.filter(|ranks| *ranks > room) {
+    if let Some(ranks) = question.ranks.filter(|ranks| *ranks > room) {
         return Err(Failure::usage(format!(
             "--ranks {ranks}: cluster `{name}` has room for {room}; use fewer, or another --cluster"
         )));
     }
-    Ok(args.ranks.or(args.devices).unwrap_or(there))
+    Ok(question.ranks.or(question.devices).unwrap_or(there))
 }
 
 fn failure(error: SearchError) -> Failure {
@@ -302,7 +331,7 @@ fn more_lanes(ranked: &[Ranked]) {
 }
 
 /// What tensor parallelism would give, which no plan holds.
-fn tensor(args: &PlanArgs, space: &Space<'_>, best: Nanos) -> Result<Option<Tensor>, Failure> {
+fn tensor(budget: u64, space: &Space<'_>, best: Nanos) -> Result<Option<Tensor>, Failure> {
     let open = Fixed { tensor: None, ..space.fixed.clone() };
     let all = Space {
         fixed: open,
@@ -311,7 +340,7 @@ fn tensor(args: &PlanArgs, space: &Space<'_>, best: Nanos) -> Result<Option<Tens
         cluster: space.cluster.clone(),
         ..*space
     };
-    let search = searched(&all, args.budget)?;
+    let search = searched(&all, budget)?;
     let fastest = search.fastest(|choice| !choice.is_plain());
     let Some(fastest) = fastest else {
         note!("tensor parallelism: not judged: nothing says what parts of these layers take");

@@ -1,8 +1,8 @@
 //! Operations: forward, input-gradient and weight-gradient part of every node, over micro-batch
 //! sizes, and the update of its parameters.
 
-use super::Effort;
 use super::device::Device;
+use super::{Effort, Sizes};
 use crate::data::DataSet;
 use crate::device::Accelerator;
 use crate::execute::{Measured, Rank, available_memory};
@@ -32,8 +32,12 @@ pub(super) fn measure<T: Transport>(
 ) -> Result<Option<Profile>, Failure> {
     let graph = plan.model.graph().map_err(|e| Failure::new(Code::Plan, e.to_string()))?;
     super::super::runnable(&graph)?;
-    // The micro-batch and a quarter of it, so that the constant part of each time shows.
-    let mut sizes = vec![(plan.samples() / 4).max(1), plan.samples()];
+    let own = plan.samples();
+    let mut sizes = vec![(own / 4).max(1), own];
+    if effort.sizes == Sizes::Wide {
+        sizes.extend([1, (4 * own).min(plan.mini_batch)]);
+        sizes.sort_unstable();
+    }
     sizes.dedup();
     bar.set_length(sizes.len() as u64 * 2 * u64::from(effort.repeats + 1));
     let mut profile = Profile { model: graph.name().into(), nodes: vec![] };
@@ -41,7 +45,11 @@ pub(super) fn measure<T: Transport>(
         profile.nodes.push(MeasuredNode { node: node.name.clone(), samples: vec![] });
     }
     for samples in sizes {
-        let measured = measure_size(transport, (plan, &graph, device), samples, effort, bar)?;
+        let measured = match measure_size(transport, (plan, &graph, device), samples, effort, bar) {
+            // All ranks find it at the same moment. What is measured besides may be too large.
+            Err(failure) if failure.code == Code::Hardware && samples > own => continue,
+            measured => measured?,
+        };
         for (node, sample) in profile.nodes.iter_mut().zip(measured.into_iter().flatten()) {
             node.samples.push(sample);
         }

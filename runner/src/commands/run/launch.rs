@@ -11,8 +11,13 @@ use crate::transport::local::local_crews;
 #[cfg(feature = "mpi")]
 use crate::transport::{ReduceOp, Transport, TransportError, mpi::MpiTransport};
 
-/// All ranks as threads of this process.
+/// All ranks as threads of this process, and what becomes of the outcome.
 pub(super) fn threads(run: &Run) -> Result<(), Failure> {
+    run.finish(&outcome(run)?)
+}
+
+/// What rank 0 of ranks that are threads of this process comes to.
+pub(super) fn outcome(run: &Run) -> Result<Outcome, Failure> {
     let transports = local_crews(run.plan.ranks(), run.crews, run.handles());
     let count = transports.len();
     let results: Vec<Result<Outcome, TrainError>> = std::thread::scope(|scope| {
@@ -35,7 +40,7 @@ pub(super) fn threads(run: &Run) -> Result<(), Failure> {
         return Err(failure(rank, error));
     }
     match results.into_iter().next() {
-        Some(Ok(outcome)) => run.finish(&outcome),
+        Some(Ok(outcome)) => Ok(outcome),
         _ => Err(Failure::new(Code::Failed, "the plan has no ranks")),
     }
 }

@@ -5,7 +5,11 @@ use crate::commands::figures::{self, Figures};
 use crate::failure::Failure;
 use pipewright_core::ids::StageId;
 use pipewright_core::plan::Plan;
-use pipewright_core::predict::{Prediction, best_micro_batches, best_move, explain};
+use pipewright_core::predict::{
+    Advisor, Prediction, best_micro_batches, best_move, constant, explain,
+};
+use pipewright_core::timeline::causes::Arrivals;
+use pipewright_core::timeline::{IdlePart, Reason, reason};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -18,15 +22,24 @@ struct Shown<'a> {
     seed: u64,
     order: &'a [String],
     stage_list: Vec<Value>,
+    idle: Option<Value>,
     critical_path: Vec<Value>,
     constant_ns: u64,
     best_micro_batches: Option<Value>,
     best_move: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<Value>,
 }
 
 /// Prints it.
-pub(super) fn show(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
-    let why = explain(plan, prediction);
+pub(super) fn show(
+    plan: &Plan,
+    prediction: &Prediction,
+    advisor: Option<&Advisor>,
+) -> Result<(), Failure> {
+    let timeline = &prediction.timeline;
+    let arrivals = Arrivals::on(timeline, &plan.cluster);
+    let why = explain(timeline, &arrivals, &plan.cluster);
     let terms = why.terms.iter();
     let best = best_micro_batches(plan)?.map(|best| {
         let (from, to) = best.flat;
@@ -41,14 +54,27 @@ pub(super) fn show(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> 
         seed: plan.seed,
         order: &plan.schedule.lanes,
         stage_list: stages(plan, prediction),
+        idle: reason(timeline, &arrivals).map(|reason| idle(&reason)),
         critical_path: terms
             .map(|term| json!({ "what": term.what.to_string(), "time_ns": term.time.0 }))
             .collect(),
-        constant_ns: why.constant.0,
+        constant_ns: constant(plan, prediction, &why.path).0,
         best_micro_batches: best,
         best_move: moved,
+        advice: advisor.map(super::advice::json),
     });
     Ok(())
+}
+
+/// Why the idlest lane is idle.
+fn idle(reason: &Reason) -> Value {
+    let part = |part: &IdlePart| json!({ "why": part.why.to_string(), "time_ns": part.time.0 });
+    json!({
+        "lane": reason.idlest.0,
+        "idle_ns": reason.total().0,
+        "busiest_lane": reason.busiest.0,
+        "parts": reason.parts().iter().map(part).collect::<Vec<Value>>(),
+    })
 }
 
 fn stages(plan: &Plan, prediction: &Prediction) -> Vec<Value> {

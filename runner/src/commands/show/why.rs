@@ -3,9 +3,10 @@
 use crate::failure::Failure;
 use pipewright_core::plan::Plan;
 use pipewright_core::predict::{
-    BestMicroBatches, Prediction, Term, best_micro_batches, best_move, explain,
+    BestMicroBatches, Prediction, Term, best_micro_batches, best_move, constant, explain,
 };
-use pipewright_core::timeline::Work;
+use pipewright_core::timeline::causes::Arrivals;
+use pipewright_core::timeline::{Work, reason};
 use pipewright_core::units::Nanos;
 
 /// Terms that are printed.
@@ -17,8 +18,13 @@ const SPANS: usize = 24;
 /// Prints the critical path in terms and in actions, the best number of micro-batches and the best
 /// move of a cut.
 pub(super) fn why(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
-    let why = explain(plan, prediction);
-    let step = prediction.timeline.step;
+    let timeline = &prediction.timeline;
+    let arrivals = Arrivals::on(timeline, &plan.cluster);
+    let why = explain(timeline, &arrivals, &plan.cluster);
+    let step = timeline.step;
+    if let Some(reason) = reason(timeline, &arrivals) {
+        say!("\n{reason}");
+    }
     say!("\ncritical path, {step}:");
     for Term { what, time } in why.terms.iter().take(TERMS) {
         say!("{:>12} {:>5.1} %  {what}", time.to_string(), percent(*time, step));
@@ -27,8 +33,9 @@ pub(super) fn why(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
     if rest > Nanos::ZERO {
         say!("{:>12} {:>5.1} %  all else", rest.to_string(), percent(rest, step));
     }
-    if why.constant > Nanos::ZERO {
-        let (constant, share) = (why.constant, percent(why.constant, step));
+    let constant = constant(plan, prediction, &why.path);
+    if constant > Nanos::ZERO {
+        let share = percent(constant, step);
         say!("of it {constant} ({share:.1} %) is the same for micro-batches of any size");
     }
     let mut path: Vec<String> = vec![];

@@ -1,10 +1,14 @@
 //! Small ONNX files, whole and damaged.
 
-use pipewright_core::onnx::proto::{
+#[path = "../../../../core/src/onnx/proto.rs"]
+#[expect(dead_code, reason = "no file of a test has all types of values")]
+mod proto;
+
+use prost::Message;
+use proto::{
     Attribute, Dimension, Entry, Graph, Model, Node, OperatorSet, Shape, Tensor, TensorType, Type,
     ValueInfo,
 };
-use prost::Message;
 
 fn node(op: &str, inputs: &[&str], output: &str, name: &str) -> Node {
     Node {

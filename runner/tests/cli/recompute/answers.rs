@@ -3,7 +3,7 @@
 use super::{all_graphs, checked, graph, recompute, unpacked};
 use crate::common::scratch;
 use pipewright_core::recompute::file::read;
-use pipewright_core::recompute::{check, chen, cost};
+use pipewright_core::recompute::{chen, cost};
 use serde_json::Value;
 use std::path::Path;
 
@@ -79,7 +79,7 @@ fn segments_cost_what_the_checker_says() {
         let graph = read(&unpacked(&path)).unwrap();
         for k in [1, 2, 5, 12] {
             let sequence = chen::segments(&graph.problem, &graph.forward(), k);
-            assert_eq!(check(&graph.problem, &sequence), Ok(()));
+            assert_eq!(graph.problem.check(&sequence), Ok(()));
             let found = cost(&graph.problem, &sequence);
             let Some(checked) = checked(&path, &["--chen", &k.to_string()]) else { return };
             assert_eq!(checked["peak_bytes"], found.peak, "{}, k = {k}", path.display());

@@ -4,7 +4,7 @@ use super::{GRAPHS, graph, recompute, unpacked};
 use crate::common::{scratch, write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pipewright_core::recompute::{check, file, without_recomputation};
+use pipewright_core::recompute::{file, without_recomputation};
 use proptest::prelude::*;
 use std::io::Write;
 use std::sync::LazyLock;
@@ -132,7 +132,7 @@ fn answers(bytes: &[u8]) {
         Ok(graph) => {
             assert_eq!(graph.labels.len(), graph.problem.len());
             let order = without_recomputation(&graph.problem);
-            assert_eq!(check(&graph.problem, &order), Ok(()));
+            assert_eq!(graph.problem.check(&order), Ok(()));
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -35,20 +35,20 @@ const FORMS: [Form; 6] = [
 /// What a form is called, and what it does.
 pub fn title(form: Form) -> (&'static str, &'static str) {
     match form {
-        Form::Alone => (n("One device"), n("nothing travels")),
+        Form::Alone => (n("One device"), n("nothing in flight")),
         Form::DataParallel => (
             n("DataParallel"),
-            n(
-                "one process: device 0 hands out samples and weights, and takes outputs and gradients back",
-            ),
+            n("one process; device 0 scatters samples and weights, and gathers outputs and \
+                 gradients"),
         ),
         Form::DistributedDataParallel => (
             n("DistributedDataParallel"),
-            n("a process a device: gradients are summed in buckets beside the backward pass"),
+            n("one process per device; gradients are summed in buckets during the backward pass"),
         ),
         Form::Zero1 => (
             n("ZeRO-1"),
-            n("the same, with the optimizer's state divided: sums are scattered, weights gathered"),
+            n("the same with the optimizer's state sharded: gradients are reduce-scattered, \
+               weights all-gathered"),
         ),
         Form::ModelParallel => {
             (n("Model parallel"), n("layers are divided, and one device works at a time"))
@@ -56,10 +56,9 @@ pub fn title(form: Form) -> (&'static str, &'static str) {
         Form::Pipeline => {
             (n("Pipeline"), n("layers are divided, and micro-batches keep all devices at work"))
         }
-        Form::Hybrid => (
-            n("Pipeline × data"),
-            n("two copies of a pipeline, whose stages sum their gradients with their twins"),
-        ),
+        Form::Hybrid => {
+            (n("Pipeline × data"), n("two pipeline replicas; matching stages sum their gradients"))
+        }
     }
 }
 

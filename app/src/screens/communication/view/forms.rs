@@ -113,7 +113,7 @@ fn costs(rows: &Known) -> impl Iterator<Item = &FormCost> {
     rows.0.iter().filter_map(|row| row.cost.as_ref().ok())
 }
 
-#[wasm_split(forms, wasm_split_path = ::leptos::wasm_split, fallible)]
+#[wasm_split(communication, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn regions() -> Result<AnyView, Missing> {
     let state = Forms::new(expect_context::<State>());
     provide_context(state);
@@ -169,9 +169,10 @@ fn Head() -> impl IntoView {
             <button class="btn" id="form-play" on:click=play>
                 {move || if state.playing.get() { t("Pause") } else { t("Play a step") }}
             </button>
-            <button class="btn" id="form-back" aria-label=t("Moment before") on:click=move |_| state.step(false)>"‹"</button>
-            <button class="btn" id="form-next" aria-label=t("Next moment") on:click=move |_| state.step(true)>"›"</button>
-            <input id="form-at" type="range" min="0" max=STEPS.to_string() step="1" aria-label=t("Moment of the step")
+            <button class="btn" id="form-back" aria-label=t("Previous step") on:click=move |_| state.step(false)>"‹"</button>
+            <button class="btn" id="form-next" aria-label=t("Next step") on:click=move |_| state.step(true)>"›"</button>
+            <input id="form-at" type="range" min="0" max=STEPS.to_string() step="1" aria-label=t("Time \
+                within the step")
                 style=move || format!("--p:{:.1}%", place() / STEPS * 100.0)
                 prop:value=move || place().to_string() aria-valuetext=clock on:input=slide />
             <output>{clock}</output>
@@ -243,7 +244,7 @@ fn Collectives() -> impl IntoView {
         let elements = state.page.graph.with(|g| g.trainable_elements());
         let bytes = pipewright_core::units::Bytes(elements * 4);
         tr!(
-            "{bytes} of gradients over {count} devices",
+            "{bytes} of gradients on {count} devices",
             bytes = format::bytes_text(bytes),
             count = state.devices.get()
         )

@@ -1,7 +1,8 @@
 //! The page's side of a search for plans.
 
-use super::{Question, apply, devices, name};
+use super::{Question, devices, name};
 use crate::base::texts::tr;
+use crate::planner::found::apply;
 use crate::planner::wire::Wire;
 use crate::state::State;
 use leptos::prelude::*;
@@ -139,7 +140,7 @@ impl PlanSearch {
         match self.page.inputs.with_untracked(|inputs| apply(found, inputs)) {
             Ok(next) => {
                 self.page.replace(next);
-                self.page.say(tr!("B is {plan} now. Ctrl Z takes it back.", plan = name(found)));
+                self.page.say(tr!("B is now {plan}. Ctrl+Z undoes it.", plan = name(found)));
             }
             Err(why) => self.page.complain(tr!("The plan cannot be used: {why}.", why)),
         }

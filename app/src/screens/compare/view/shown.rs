@@ -28,7 +28,10 @@ impl Compare {
             _ => page.inputs.with(|i| page.graph.with(|g| engine::baseline(i, g))),
         });
         let a = Memo::new(move |_| {
-            let inputs = asked.get().ok_or_else(|| t("The model has fewer layers than stages."))?;
+            let inputs = asked.get().ok_or_else(|| {
+                t("The model has fewer layers than there are \
+                                                      stages.")
+            })?;
             let ground = page.ground.with_untracked(|now| Ground::near(&inputs, now));
             solve(&inputs, &ground).map(Seen::new)
         });

@@ -37,10 +37,7 @@ fn Fixed() -> impl IntoView {
     let pinned = Memo::new(move |_| page.inputs.with(|i| i.a.is_some()));
     let what = move || match page.inputs.with(|i| i.a.as_deref().map(compare::describe)) {
         Some(a) => a,
-        None => {
-            t("The same choices as B, split by layer count. Pin B to keep it while you change it.")
-                .into()
-        }
+        None => t("A mirrors B with layers split evenly. Pin B to keep it as A.").into(),
     };
     let chosen = move |event: web_sys::Event| {
         let input: web_sys::HtmlInputElement = event_target(&event);
@@ -83,7 +80,11 @@ fn Edited() -> impl IntoView {
     let set_lanes = Callback::new(move |(n, dragging): (u64, bool)| {
         let most = most.get_untracked().min(STAGES_MAX.into());
         if n > most {
-            return page.complain(tr!("{n} lanes: this model has layers for {most}.", n, most));
+            return page.complain(tr!(
+                "{n} lanes: this model has layers for at most {most}.",
+                n,
+                most
+            ));
         }
         page.drag(|i| {
             if u64::from(i.lanes()) != n {
@@ -106,6 +107,6 @@ fn Edited() -> impl IntoView {
             values=Signal::derive(move || divisors(batch.get(), 1024))
             value=Signal::derive(move || page.inputs.with(|i| u64::from(i.micro_batches))) />
         <ScheduleSelect id="b-schedule" />
-        <p class="note wide">{t("Everything else of B is on the Plan screen.")}</p>
+        <p class="note wide">{t("Edit the rest of B on Plan.")}</p>
     }
 }

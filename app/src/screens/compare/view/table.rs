@@ -22,7 +22,8 @@ pub fn Differences() -> impl IntoView {
                 <table id="differences">
                     <thead><tr>
                         <th><h2>{t("Difference")}</h2></th>
-                        <th class="num">"A"</th><th class="num">"B"</th><th class="num">{t("B against A")}</th>
+                        <th class="num">"A"</th><th class="num">"B"</th><th class="num">{t("B \
+                            compared with A")}</th>
                     </tr></thead>
                     <tbody inner_html=of(|a, b| rows(&compare::rows(a, b)))></tbody>
                 </table>
@@ -61,7 +62,7 @@ fn why(state: Compare, both: Option<(Shared<Solved>, Shared<Solved>)>) -> impl I
         }
     };
     view! {
-        {problem.map(|why| view! { <b class="bad">{tr!("B from before: {why}. ", why)}</b> })}
+        {problem.map(|why| view! { <b class="bad">{tr!("B is out of date: {why}. ", why)}</b> })}
         {said}
     }
 }

@@ -84,8 +84,10 @@ fn said(search: PlanSearch) -> String {
     let (tried, best) = search.progress.with(|p| (p.tried + p.skipped, p.front.len()));
     match (search.running.get(), tried) {
         (false, 0) => t("Stages, replicas, schedule and more").into(),
-        (true, _) => tr!("{tried} plans judged, {best} best so far", tried, best),
-        (false, _) => tr!("{tried} plans judged, {best} best; search again to go on", tried, best),
+        (true, _) => tr!("{tried} plans tried, {best} on the front so far", tried, best),
+        (false, _) => {
+            tr!("{tried} plans tried, {best} on the front; search again for more", tried, best)
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::screens::elastic::model::scenario::EPOCHS_MOST;
 
 /// Rules for the mini-batch, with their names.
 const RULES: [(&str, &str); 4] = [
-    ("keep", n("stays as it is")),
+    ("keep", n("unchanged")),
     ("scale:linear", n("grows with replicas; rate × k")),
     ("scale:sqrt", n("grows with replicas; rate × √k")),
     ("scale:none", n("grows with replicas; same rate")),
@@ -37,9 +37,8 @@ pub fn controls(replica: u32) -> String {
             text("settle", t("Settle window")),
             text("detect", t("Detection")),
             text("restart", t("Restart")),
-            t(
-                "Such as 90s, 1.5s, 30m or 1h30m: a change gathers others, a loss is noticed, ranks start."
-            )
+            t("Write 90s, 30m or 1h30m. In order: time to gather changes, to notice a \
+                 failure, to restart.")
         ),
     )[..];
     out += &group(&policy_title(0), &policy(0, replica))[..];
@@ -104,7 +103,7 @@ fn policy(at: usize, replica: u32) -> String {
         t("Built in"),
         t("Scripts"),
         buttons(
-            &tr!("How policy {letter} is written", letter),
+            &tr!("Source of policy {letter}", letter),
             "seg wide",
             [
                 (format!("kind={key}:text"), t("Built in")),

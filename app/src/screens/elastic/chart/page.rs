@@ -36,7 +36,7 @@ pub fn work() -> String {
          <section class='el-events' id='el-table'><div class='tbar'><h2>{}</h2>\
          <span class='small dim' id='el-count'></span></div><div id='el-events'></div></section>",
         buttons(t("What is shown"), "seg", sources),
-        t("Simulate its events"),
+        t("Simulate these events"),
         buttons(t("Things to look at"), "seg", looks),
         t("Add a node"),
         t("Whole time"),
@@ -48,11 +48,8 @@ pub fn work() -> String {
 
 /// A picture with room for what lies over it.
 fn frame(at: usize) -> String {
-    let name = if at == 0 {
-        t("Course of the job under policy A")
-    } else {
-        t("Course of the job under policy B")
-    };
+    let name =
+        if at == 0 { t("Job timeline under policy A") } else { t("Job timeline under policy B") };
     format!(
         "<div class='el-frame' id='el-frame-{at}' data-frame='{at}' tabindex='0' role='group' aria-label='{}' \
          aria-describedby='el-hint el-say'><div class='el-pic' id='el-pic-{at}'></div>\
@@ -72,7 +69,7 @@ pub fn side() -> String {
          <ol class='el-log' id='el-log' tabindex='0' aria-label='{}'></ol></section>\
          <section id='el-sizes-s'><h2>{}</h2><table id='el-sizes'></table><p class='small dim'>{}</p></section>",
         t("What happened"),
-        buttons(t("Of which policy"), "seg", which),
+        buttons(t("Which policy"), "seg", which),
         escape(t("What happened")),
         t("Sizes of this plan"),
         t(
@@ -118,7 +115,7 @@ pub fn spoken_event(event: &Event) -> String {
     match event.what {
         What::Joins => tr!("{node} joins at {at}", node, at),
         What::Leaves => tr!("{node} leaves at {at}", node, at),
-        What::IsLost => tr!("{node} is lost at {at}", node, at),
+        What::IsLost => tr!("{node} fails at {at}", node, at),
     }
 }
 
@@ -139,7 +136,7 @@ pub fn events(scenario: &Scenario, replica: u32) -> String {
         let options: String = [
             (What::Joins, "join", t("joins")),
             (What::Leaves, "leave", t("leaves")),
-            (What::IsLost, "lose", t("is lost")),
+            (What::IsLost, "lose", t("fails")),
         ]
         .iter()
         .map(|(what, word, name)| {
@@ -265,9 +262,7 @@ pub fn said(moment: &moments::Moment) -> String {
 pub fn look(scenario: &Scenario) -> &'static str {
     match presets::ALL.iter().find(|preset| preset.scenario().events == scenario.events) {
         Some(preset) => t(preset.look),
-        None => t(
-            "Your own events. Click on a lane and its node comes, or is lost; with Shift it leaves.",
-        ),
+        None => t("Your own events. Click a lane to add a join or a failure; with Shift, a leave."),
     }
 }
 

@@ -320,7 +320,7 @@ pub fn state_at(life: &Life, at: f64) -> String {
             tr!("{title}, trains", title = moments::title(g))
         }
         Some(g) => tr!("{title}, starts", title = moments::title(g)),
-        None => t("nothing runs").to_owned(),
+        None => t("no ranks").to_owned(),
     };
     tr!("nodes: {nodes}, slots: {slots}; {does}", nodes, slots, does)
 }
@@ -371,7 +371,7 @@ mod tests {
     fn the_state_at_a_moment_is_said() {
         let life = life();
         let first = &life.generations[0];
-        assert!(state_at(&life, 0.0).ends_with("nothing runs"));
+        assert!(state_at(&life, 0.0).ends_with("no ranks"));
         let text = state_at(&life, first.training.unwrap().0 as f64 + 1.0);
         assert!(text.starts_with("nodes: 1, slots: 4; generation 1: 4 ranks"), "{text}");
         assert!(text.ends_with("trains"));

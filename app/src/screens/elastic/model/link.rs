@@ -111,12 +111,8 @@ fn events(text: &str) -> Result<Vec<Event>, String> {
             Some(rest) => (What::IsLost, rest),
             None => text.strip_prefix('-').map_or((What::Joins, text), |rest| (What::Leaves, rest)),
         };
-        let refuse = || {
-            tr!(
-                "{event} is no event; one is such as n1@0, n2:4@20m, !n1@1h or -n2@2h",
-                event = text
-            )
-        };
+        let refuse =
+            || tr!("{event} is not an event; write n1@0, n2:4@20m, !n1@1h or -n2@2h", event = text);
         let (who, at) = rest.split_once('@').ok_or_else(refuse)?;
         let (node, slots) = who.split_once(':').unwrap_or((who, "0"));
         let slots = slots.parse().ok().filter(|slots| *slots <= SLOTS_MOST).ok_or_else(refuse)?;
@@ -129,11 +125,11 @@ fn events(text: &str) -> Result<Vec<Event>, String> {
     let all = text.split(',').filter(|event| !event.is_empty());
     let all: Vec<Event> = all.map(one).collect::<Result<_, String>>()?;
     if all.len() > EVENTS_MOST {
-        return Err(tr!("{most} events are the most", most = EVENTS_MOST));
+        return Err(tr!("at most {most} events", most = EVENTS_MOST));
     }
     let nodes = Scenario { events: all.clone(), ..Scenario::default() }.nodes().len();
     if nodes > NODES_MOST {
-        return Err(tr!("{most} nodes are the most", most = NODES_MOST));
+        return Err(tr!("at most {most} nodes", most = NODES_MOST));
     }
     Ok(all)
 }
@@ -165,7 +161,7 @@ fn chosen(text: &str) -> Result<Chosen, String> {
     };
     match chosen.text().len() <= SCRIPT_MOST {
         true => Ok(chosen),
-        false => Err(tr!("{most} letters are the most that a link carries", most = SCRIPT_MOST)),
+        false => Err(tr!("a link carries at most {most} characters", most = SCRIPT_MOST)),
     }
 }
 

@@ -88,7 +88,7 @@ pub fn of(life: &Life) -> Vec<Moment> {
     life.generations.iter().for_each(|generation| ran(generation, &mut all));
     if let Some(end) = &life.end {
         let text = match end {
-            End::Done => t("The training is done").to_owned(),
+            End::Done => t("Training is done").to_owned(),
             End::Failed(why) => tr!("The job ended: {why}", why),
         };
         all.push(Moment { at: life.until, kind: Kind::Over, text });
@@ -121,7 +121,7 @@ fn members(life: &Life, all: &mut Vec<Moment>) {
         for member in before.iter().filter(|member| !named(now, &member.name)) {
             let kind = why_gone(life, *at);
             let text = match kind {
-                Kind::Lost => tr!("{node} is lost", node = member.name),
+                Kind::Lost => tr!("{node} fails", node = member.name),
                 _ => tr!("{node} leaves", node = member.name),
             };
             all.push(Moment { at: *at, kind, text });
@@ -139,11 +139,11 @@ fn verdicts(life: &Life, all: &mut Vec<Moment>) {
         }
         last = Some(&asked.verdict);
         let occasion = match asked.occasion {
-            Occasion::Started => t("the job begins"),
+            Occasion::Started => t("the job starts"),
             Occasion::Joined => t("a node joined"),
             Occasion::Left => t("a node left"),
-            Occasion::Lost => t("somebody was lost"),
-            Occasion::Timer => t("time went by"),
+            Occasion::Lost => t("a node or rank failed"),
+            Occasion::Timer => t("time passed"),
         };
         let (kind, text) = match &asked.verdict {
             Verdict::Run { ranks } => {
@@ -190,7 +190,7 @@ fn ran(generation: &Generation, all: &mut Vec<Moment>) {
         let step = generation.first_step;
         let text = match generation.recovered {
             Some(after) => tr!(
-                "Generation {number} trains from step {step}, {after} after the loss",
+                "Generation {number} trains from step {step}, {after} after the failure",
                 number,
                 step,
                 after = spoken(after.0)
@@ -226,14 +226,14 @@ fn ran(generation: &Generation, all: &mut Vec<Moment>) {
 pub fn cause_text(cause: Cause) -> &'static str {
     match cause {
         Cause::Done => t("all is trained"),
-        Cause::RankLost => t("a rank was lost"),
-        Cause::RankSilent => t("a rank fell silent"),
-        Cause::Hung => t("no rank came on"),
-        Cause::MemberLost => t("a node was lost"),
+        Cause::RankLost => t("a rank failed"),
+        Cause::RankSilent => t("a rank stopped answering"),
+        Cause::Hung => t("no rank made progress"),
+        Cause::MemberLost => t("a node failed"),
         Cause::Reconfigured => t("another size takes over"),
         Cause::Stopped => t("it was stopped"),
         Cause::Failed => t("it failed"),
-        Cause::Unknown => t("for a reason that this page does not know"),
+        Cause::Unknown => t("for a reason this page does not know"),
     }
 }
 

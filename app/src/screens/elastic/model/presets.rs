@@ -29,23 +29,26 @@ pub const ALL: [Preset; 4] = [
         word: "grow",
         title: n("2 → 4 → 2"),
         look: n(
-            "Two nodes become four and two again, and no sample is left out or taken twice. Each change costs one restart; A goes on with whatever is there, B ends the job when it loses nodes before 80 % of the work.",
+            "Two nodes become four and then two again, and no sample is skipped or used twice. \
+             Each change costs one restart; A goes on with whatever is there, B ends the job if \
+             it loses nodes before 80 % of the work is done.",
         ),
         make: || with(grow(), 3 * HOUR, [text("any"), text("progress:0.8")]),
     },
     Preset {
         word: "spot",
         title: n("Spot nodes"),
-        look: n(
-            "Cheap nodes that are taken away and come back. A takes whatever there is and starts anew each time; B takes those that come back only when a loss makes a new start necessary anyway.",
-        ),
+        look: n("Spot nodes are taken away and come back. A uses whatever there is and restarts \
+             each time; B takes returning nodes in only when a loss forces a restart anyway."),
         make: || with(spot(), 8 * HOUR, [text("any"), script("patient")]),
     },
     Preset {
         word: "kills",
-        title: n("A loss every 10 min"),
+        title: n("A failure every 10 min"),
         look: n(
-            "Every ten minutes a node dies and is back two minutes later: A starts anew twice for each, B once, with fewer nodes. Make the restart some minutes long, and B overtakes A. Goodput is the share of the time in which what counts was trained.",
+            "Every ten minutes a node dies and is back two minutes later: A restarts twice for \
+             each, B once, with fewer nodes. Make the restart a few minutes long, and B \
+             overtakes A. Goodput is the share of time spent on training that counts.",
         ),
         make: || with(kills(10 * MINUTE, 2 * MINUTE), 4 * HOUR, [text("any"), script("patient")]),
     },
@@ -53,7 +56,9 @@ pub const ALL: [Preset; 4] = [
         word: "morning",
         title: n("Morning"),
         look: n(
-            "One node trains at night, the others come one by one in the morning and leave in the evening. A starts anew for each of them unless the settle window gathers them; B disturbs nobody for a node that joins, and stays small.",
+            "One node trains at night; the others join one by one in the morning and leave in \
+             the evening. A restarts for each of them unless the settle window gathers them; B \
+             never restarts for a node that joins, and stays small.",
         ),
         make: || with(morning(), 30 * HOUR, [text("any"), script("patient")]),
     },

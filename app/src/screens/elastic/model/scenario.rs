@@ -162,7 +162,7 @@ impl Scenario {
     /// Why there is no room for it.
     pub fn add(&mut self, node: &str, at: u64, gently: bool) -> Result<usize, String> {
         if self.events.len() >= EVENTS_MOST {
-            return Err(tr!("{most} events are the most", most = EVENTS_MOST));
+            return Err(tr!("at most {most} events", most = EVENTS_MOST));
         }
         let what = match (self.is_there(node, at), gently) {
             (false, _) => What::Joins,

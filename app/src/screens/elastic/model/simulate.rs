@@ -75,7 +75,7 @@ struct Patient<'a> {
 impl ScalePolicy for Patient<'_> {
     fn decide(&self, facts: &Facts) -> Verdict {
         if (self.now)() > self.until {
-            return Verdict::fail(t("its answers took longer than a second together"));
+            return Verdict::fail(t("its answers took longer than a second in total"));
         }
         self.policy.decide(facts)
     }

@@ -124,7 +124,7 @@ pub fn rows(lives: &[Totals]) -> Vec<Row> {
         row("outcome", t("Training"), &Totals::outcome, &none),
         row("end", t("Ends after"), &ends, &later),
         row("goodput", t("Goodput"), &|life| format!("{} %", percent(life.goodput, 1)), &points),
-        row("rate", t("Samples/s over all"), &|life| count(life.throughput), &|a, b| {
+        row("rate", t("Samples/s overall"), &|life| count(life.throughput), &|a, b| {
             let comparable = a.throughput > 0.0;
             if comparable {
                 format::signed_percent(b.throughput, a.throughput)
@@ -135,7 +135,7 @@ pub fn rows(lives: &[Totals]) -> Vec<Row> {
         row("steps", t("Steps"), &|life| life.steps.to_string(), &none),
         counted("lost", t("Steps lost"), |life| life.steps_lost),
         counted("generations", t("Generations"), |life| life.generations as u64),
-        counted("losses", t("Losses"), |life| life.losses as u64),
+        counted("losses", t("Failures"), |life| life.losses as u64),
         counted("refusals", t("Waits and refusals"), |life| life.refusals as u64),
         row("detect", t("Detected after, median"), &|life| half(life.detect), &none),
         row("detect-99", t("Detected after, p99"), &|life| most(life.detect), &none),

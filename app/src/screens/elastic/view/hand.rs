@@ -97,7 +97,7 @@ fn node(lab: Lab) {
     if let Some(name) = name {
         lab.show();
         lab.page.say(tr!(
-            "{node} has a lane: click on it where it is to come, or add an event with Enter.",
+            "{node} has a lane now: click it where the node joins, or add an event with Enter.",
             node = name
         ));
         show::focus("el-frame-0");
@@ -133,7 +133,7 @@ fn adopt(lab: Lab) {
     let count = events.len();
     lab.edit(false, |scenario| scenario.events = events);
     lab.show();
-    lab.page.say(tr!("{count} events of the record are the simulation's now.", count));
+    lab.page.say(tr!("The simulation now has the {count} recorded events.", count));
 }
 
 /// Saves generations of what is shown.

@@ -108,7 +108,8 @@ fn controls(lab: &mut Inner) {
     let replica = lab.replica();
     let plan = lab.ground.as_ref().map(|ground| {
         tr!(
-            "The plan of the page: {ranks} ranks. A node that says nothing else offers {replica}, one pipeline.",
+            "The page's plan: {ranks} ranks. A node offers {replica} unless it says otherwise: \
+             one pipeline.",
             ranks = ground.plan.ranks(),
             replica
         )
@@ -126,7 +127,8 @@ fn controls(lab: &mut Inner) {
         (Some((name, _)), true) => {
             let name = crate::base::format::escape(name);
             tr!(
-                "{name}, as the supervisor wrote it. The inputs on the left are those of the simulation.",
+                "{name}, as recorded by the supervisor. The inputs on the left belong to the \
+                 simulation.",
                 name
             )
         }
@@ -134,10 +136,11 @@ fn controls(lab: &mut Inner) {
     };
     write(lab, "el-look", look);
     let hint = match recorded {
-        true => t("W S zoom, A D earlier and later, 0 the whole time, ← → from moment to moment"),
-        false => t(
-            "Click a lane: its node comes or is lost (Shift: leaves). Drag a mark to move it, Delete removes it. W S A D 0 zoom and move, ← → moments",
-        ),
+        true => t("W S zoom, A D earlier and later, 0 everything, ← → step through events"),
+        false => {
+            t("Click a lane to add a join or a failure (Shift: leave). Drag a mark to move it, \
+             Delete removes it. W S A D 0 zoom and pan, ← → step through events")
+        }
     };
     write(lab, "el-hint", hint.to_owned());
     if !recorded {
@@ -182,7 +185,8 @@ fn policies(lab: &mut Inner) {
 fn label(name: &str, told: &Told) -> String {
     let totals = Totals::of(&told.life);
     tr!(
-        "Course of the job, {name}: {outcome}, {generations} generations, {losses} losses. The list beside it says what happened",
+        "Job timeline, {name}: {outcome}, {generations} generations, {losses} failures. The \
+         list beside it says what happened",
         name,
         outcome = totals.outcome(),
         generations = totals.generations,

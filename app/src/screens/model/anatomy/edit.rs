@@ -45,9 +45,7 @@ pub fn parse(text: &str) -> Result<Nanos, String> {
     let number = text.trim().replace(',', ".").parse::<f64>().ok();
     let number = number.filter(|ms| (0.0..=MOST_MS).contains(ms));
     let nanos = number.map(|ms| Nanos((ms * 1e6).round() as u64));
-    nanos.ok_or_else(|| {
-        t("A time is a number of milliseconds from 0 to 3600000, such as 1.25.").into()
-    })
+    nanos.ok_or_else(|| t("Times are milliseconds from 0 to 3600000, such as 1.25.").into())
 }
 
 /// A time as a box shows it: milliseconds, to a tenth of a microsecond.

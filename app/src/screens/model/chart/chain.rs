@@ -152,7 +152,7 @@ fn row(chain: &Chain, index: usize, look: &Look, longest: Nanos, clock: &Clock, 
     );
     bar(row, time, longest, clock, out);
     let mark = match look.is_typed(row) {
-        true => format!("<b title='{}'>* </b>", t("typed over")),
+        true => format!("<b title='{}'>* </b>", t("overridden")),
         false => String::new(),
     };
     let layers = &look.anatomy.layers[row.first..row.end];
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(markup.matches("aria-expanded='false'").count(), 3);
         assert_eq!(markup.matches("aria-selected='true'").count(), 1);
         // The layer, and the header above it.
-        assert_eq!(markup.matches("typed over").count(), 2);
+        assert_eq!(markup.matches("overridden").count(), 2);
         assert!(markup.contains("layer3 <small>× 6</small>"));
         // The first block of each has a shortcut of its own.
         assert!(!markup.contains("each conv2d"));

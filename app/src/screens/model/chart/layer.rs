@@ -88,7 +88,7 @@ pub fn facts(row: &LayerRow, look: &Look, graph: &Graph) -> String {
     list.push((t("Parameters"), look.params(row)));
     list.push((t("Forward, one sample"), format!("{}FLOP", format::scaled(flops as f64))));
     list.push((t("Kept for backward"), format::bytes_text(kept)));
-    list.push((t("A cut after it sends"), format::bytes_text(sends)));
+    list.push((t("Sent if cut here"), format::bytes_text(sends)));
     let mut out = String::from("<dl class='facts'>");
     for (name, value) in list {
         let _ = write!(out, "<dt>{name}</dt><dd>{value}</dd>");
@@ -102,7 +102,7 @@ pub fn facts(row: &LayerRow, look: &Look, graph: &Graph) -> String {
 
 fn operations(graph: &Graph, first: usize, end: usize, out: &mut String) {
     let nodes = graph.nodes().get(first..end).unwrap_or_default();
-    let (operation, gives) = (t("operation"), t("gives, one sample"));
+    let (operation, gives) = (t("operation"), t("output, one sample"));
     let _ = write!(
         out,
         "<table class='shares ops'><thead><tr><th>{operation}</th><th class='num'>{gives}</th></tr></thead><tbody>"

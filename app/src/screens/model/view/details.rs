@@ -69,7 +69,7 @@ pub fn Details() -> impl IntoView {
 
 /// The heading while no layer is selected.
 fn nothing() -> String {
-    let (selected, how) = (t("Selected"), t("click a layer, or press ↓ in the list"));
+    let (selected, how) = (t("Selected"), t("click a layer or press ↓ in the list"));
     format!("<h2>{selected}</h2><span class='dim small'>{how}</span>")
 }
 

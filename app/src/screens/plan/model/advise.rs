@@ -1,63 +1,66 @@
-//! Looks for the suggestion, one candidate per turn of the event loop, so that the page stays live.
+//! The page's side of advice: asks a worker whenever the plan has been left alone for a moment.
 
-use super::suggest::{Advice, consider, fits, moves};
 use crate::base::shared::Shared;
 use crate::planner::engine::Solved;
-use crate::planner::inputs::Inputs;
+use crate::planner::wire::Wire;
 use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use leptos::prelude::*;
+use pipewright_worker::protocol::{Reply, Request};
 use std::cell::Cell;
 use std::time::Duration;
 
+/// How long a plan has to be left alone.
+const CALM: Duration = Duration::from_millis(400);
+
 thread_local! {
-    /// Counts changes: a search for an older state stops.
+    /// Counts changes: what an older state began is dropped.
     static NEWEST: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Looks for a suggestion whenever the inputs have been quiet for a moment.
+/// Looks for advice whenever the inputs have been quiet for a moment.
 pub fn start(state: State, own: PlanState) {
+    let wire: StoredValue<Option<Wire>, LocalStorage> = StoredValue::new_local(None);
     Effect::new(move |_| {
-        // Suggestions are in the language of the page.
-        crate::base::language::spoken();
         let shown = state.shown.get();
         let dragging = state.history.with(|h| h.dragging());
         let mine = NEWEST.get() + 1;
         NEWEST.set(mine);
+        own.advice.set(None);
         if dragging || shown.problem.is_some() {
             return;
         }
-        let begin = move || {
-            let now = shown.solved.clone();
-            let layers = state.layers.get_untracked();
-            let fit = now.figures.peak > now.capacity;
-            let mut todo = if fit { fits(&now.inputs, layers.len()) } else { vec![] };
-            todo.extend(moves(&now.inputs, &layers));
-            todo.reverse();
-            search(own, state, mine, now, todo, None);
-        };
-        set_timeout(begin, Duration::from_millis(120));
+        set_timeout(move || ask(own, wire, mine, &shown.solved), CALM);
     });
 }
 
-/// Tries the last of `todo`, then the rest in later turns.
-fn search(
+/// Asks for the plan, unless it has changed since.
+fn ask(
     own: PlanState,
-    state: State,
+    wire: StoredValue<Option<Wire>, LocalStorage>,
     mine: u64,
-    now: Shared<Solved>,
-    mut todo: Vec<(String, Inputs)>,
-    mut best: Option<Advice>,
+    solved: &Shared<Solved>,
 ) {
     if NEWEST.get() != mine {
         return;
     }
-    let Some((title, inputs)) = todo.pop() else { return own.advice.set(best) };
-    let ground = state.ground.get_untracked();
-    if let Some(found) = consider(title, inputs, &now, &ground)
-        && best.as_ref().is_none_or(|b| found.figures.step < b.figures.step)
-    {
-        best = Some(found);
+    let Ok(plan) = solved.inputs.alone().question() else { return };
+    // Answers to older questions may still be on their way: each is for a step of its own.
+    let step = solved.timeline.step.0;
+    own.asked.set(step);
+    let hear = move |reply| match reply {
+        Reply::Advice(advised) if own.asked.get_untracked() == advised.drawn => {
+            own.advice.set(Some(advised));
+        }
+        // The plan stands, without advice: no reason for a complaint.
+        _ => {}
+    };
+    if wire.with_value(Option::is_none) {
+        wire.set_value(Wire::start(hear).ok());
     }
-    set_timeout(move || search(own, state, mine, now, todo, best), Duration::ZERO);
+    wire.with_value(|wire| {
+        if let Some(wire) = wire {
+            wire.ask(&Request::Advise { plan });
+        }
+    });
 }

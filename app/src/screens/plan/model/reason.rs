@@ -1,100 +1,95 @@
-//! Reasons why a plan is as fast as it is, and what to say where no suggestion is found.
+//! Reasons why a plan is as fast as it is: core's, in the page's language.
 
 use crate::base::format;
 use crate::base::texts::{t, tr};
 use crate::planner::engine::Solved;
-use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::timeline::causes::Arrivals;
+use pipewright_core::timeline::{
+    Idle, IdlePart, Reason as Cause, Why, idle as idle_parts, reason as cause,
+};
 use pipewright_core::units::Nanos;
 
 /// A sentence in two parts: the finding and its reason.
 pub struct Reason {
     pub bad: Option<String>,
+    /// What the figures are of, where that is not what is drawn.
+    pub steady: Option<String>,
     pub finding: String,
     pub because: String,
 }
 
-pub fn reason(solved: &Solved) -> Reason {
+pub fn reason(solved: &Solved, arrivals: &Arrivals) -> Reason {
     let figures = solved.figures;
     let bad = (figures.peak > solved.capacity).then(|| {
         let over = format::bytes_text(figures.peak.saturating_sub(solved.capacity));
+        tr!("✕ Lane {lane} runs out of memory: {over} too much. ", lane = figures.worst, over)
+    });
+    let steady = solved.steady.map(|steady| {
         tr!(
-            "✕ Lane {lane} does not fit: it needs {over} more than it has. ",
-            lane = figures.worst,
-            over
+            "Step time of a full pipeline: gradients are up to {age} updates old. Drawn: one mini-batch with a flush, {flushed}. ",
+            age = steady.staleness,
+            flushed = format::Clock::of(solved.timeline.step).text(solved.timeline.step)
         )
     });
-    let (finding, because) = pace(solved);
-    Reason { bad, finding, because }
+    let (finding, because) = match cause(&solved.timeline, arrivals) {
+        Some(cause) => idle(&cause),
+        None => (String::new(), String::new()),
+    };
+    Reason { bad, steady, finding, because }
 }
 
-/// What costs most time: a slow stage, messages, or filling and draining.
-fn pace(solved: &Solved) -> (String, String) {
-    let t = &solved.timeline;
-    let lanes = t.lanes.len();
-    if lanes == 1 {
-        return (
-            tr!("One lane computes alone:"),
-            tr!(" nothing waits, nothing runs side by side."),
-        );
+/// What the lane that works least is idle for.
+fn idle(cause: &Cause) -> (String, String) {
+    if cause.percent() == 0 {
+        return match cause.lanes {
+            1 => (t("One lane, always busy.").into(), String::new()),
+            _ => (t("Every lane is busy all the time.").into(), String::new()),
+        };
     }
-    let total = |lane: usize| -> Nanos {
-        let here = (0..solved.stages.len()).filter(|stage| solved.lane_of[*stage] == lane);
-        here.map(|stage| solved.stages[stage].forward + solved.stages[stage].backward()).sum()
-    };
-    let slow = (0..lanes).max_by_key(|s| (total(*s), usize::MAX - s)).unwrap_or(0);
-    let lazy = (0..lanes).min_by_key(|s| t.lanes[*s].busy()).unwrap_or(0);
-    let idle = 1.0 - t.lanes[lazy].busy().0 as f64 / t.step.0.max(1) as f64;
-    let clock = format::Clock::of(t.step);
-    let mean: f64 = (0..lanes).map(|s| total(s).0 as f64).sum::<f64>() / lanes as f64;
-    let uneven = total(slow).0 as f64 / mean.max(1.0);
-    let d = lanes as f64;
-    let m = f64::from(solved.inputs.micro_batches);
-    let ramp = (d - 1.0) / (m + d - 1.0);
-    let travel = t.messages.iter().map(|x| x.received - x.sent).max().unwrap_or_default();
     let finding = tr!(
         "Lane {lane} is idle {share} % of the step:",
-        lane = lazy,
-        share = format::percent(idle, 0)
+        lane = cause.idlest,
+        share = cause.percent()
     );
-    if travel.0 as f64 > 0.5 * total(slow).0 as f64 {
-        let because = tr!(
-            " a message travels up to {travel}, as a stage computes {work} on a micro-batch.",
-            travel = clock.short(travel),
-            work = clock.short(total(slow))
-        );
-        return (finding, because);
-    }
-    if uneven > 1.12 && lazy != slow {
-        let because = tr!(
-            " it works {work} on a micro-batch, lane {slow} needs {most} and sets the pace.",
-            work = clock.short(total(lazy)),
-            slow,
-            most = clock.short(total(slow))
-        );
-        return (finding, because);
-    }
-    let because = tr!(
-        " with {m} micro-batches on {lanes} lanes, filling and draining alone takes {share} %.",
-        m = solved.inputs.micro_batches,
-        lanes,
-        share = format::percent(ramp, 0)
-    );
-    (finding, because)
+    let parts = cause.parts().into_iter().filter(|part| part.percent > 0);
+    let parts: Vec<String> = parts.map(|part| words(cause, &part)).collect();
+    (finding, format!(" {}.", parts.join(t(", "))))
 }
 
-/// Title and text where there is no suggestion.
-pub fn words(over: bool, schedule: ScheduleKind) -> (&'static str, &'static str) {
-    match (over, schedule) {
-        (true, _) => (
-            t("No single change makes it fit"),
-            t("try more lanes and smaller micro-batches together"),
-        ),
-        (false, ScheduleKind::GPipe) => {
-            (t("No single cut is better"), t("1F1B keeps fewer micro-batches in memory"))
+/// What a lane is idle for, in times that add up: `warm-up 186 ms, messages 8.6 ms`.
+pub fn idle_of(solved: &Solved, arrivals: &Arrivals, lane: usize) -> String {
+    if lane >= solved.timeline.lanes.len() {
+        return String::new();
+    }
+    let Idle { warm_up, cool_down, stall, messages, sums, input, other } =
+        idle_parts(&solved.timeline, arrivals, lane);
+    let clock = format::Clock::of(solved.timeline.step);
+    let parts = [
+        (t("warm-up"), warm_up),
+        (t("cool-down"), cool_down),
+        (t("waits for other lanes"), stall),
+        (t("messages"), messages),
+        (t("gradient sums"), sums),
+        (t("input"), input),
+        (t("not in the trace"), other),
+    ];
+    let named = parts.into_iter().filter(|(_, time)| *time > Nanos::ZERO);
+    let named = named.map(|(name, time)| format!("{name} {}", clock.text(time)));
+    named.collect::<Vec<String>>().join(t(", "))
+}
+
+fn words(cause: &Cause, part: &IdlePart) -> String {
+    let share = part.percent;
+    match part.why {
+        Why::Ramps => tr!("{share} % fill and drain", share),
+        Why::Imbalance => {
+            tr!("{share} % less compute than lane {lane}", share, lane = cause.busiest)
         }
-        (false, _) => {
-            (t("No single cut is better"), t("more micro-batches shorten fill and drain"))
-        }
+        Why::Messages => tr!("{share} % messages", share),
+        Why::Sums => tr!("{share} % gradient sums", share),
+        Why::Stalls => tr!("{share} % waits for other lanes", share),
+        Why::Input => tr!("{share} % input", share),
+        Why::Other => tr!("{share} % not in the trace", share),
     }
 }
 
@@ -102,18 +97,62 @@ pub fn words(over: bool, schedule: ScheduleKind) -> (&'static str, &'static str)
 mod tests {
     use super::*;
     use crate::planner::engine::{Ground, solve};
+    use crate::planner::inputs::Inputs;
     use crate::planner::presets::EXAMPLES;
+
+    fn of(inputs: &Inputs) -> Reason {
+        let solved = solve(inputs, &Ground::of(inputs)).unwrap();
+        reason(&solved, &solved.arrivals())
+    }
 
     #[test]
     fn every_plan_has_a_reason() {
         for example in &EXAMPLES {
             let mut inputs = example.inputs();
-            let solved = solve(&inputs, &Ground::of(&inputs)).unwrap();
-            let why = reason(&solved);
+            let why = of(&inputs);
             assert!(why.finding.ends_with(':') && why.because.ends_with('.'), "{}", example.title);
             inputs.cuts.clear();
-            let alone = solve(&inputs, &Ground::of(&inputs)).unwrap();
-            assert!(reason(&alone).finding.starts_with("One lane"));
+            assert_eq!(of(&inputs).finding, "One lane, always busy.");
+        }
+    }
+
+    #[test]
+    fn a_lane_says_what_it_is_idle_for() {
+        let inputs = EXAMPLES[0].inputs();
+        let solved = solve(&inputs, &Ground::of(&inputs)).unwrap();
+        let said = idle_of(&solved, &solved.arrivals(), 3);
+        assert!(said.starts_with("warm-up ") && said.contains("cool-down "), "{said}");
+        assert_eq!(idle_of(&solved, &solved.arrivals(), 9), "");
+    }
+
+    #[test]
+    fn schedules_without_a_flush_have_the_step_of_a_full_pipeline() {
+        use pipewright_core::schedule::ScheduleKind;
+        let mut inputs = EXAMPLES[0].inputs();
+        inputs.schedule = ScheduleKind::PipeDream;
+        let solved = solve(&inputs, &Ground::of(&inputs)).unwrap();
+        let (plan, prediction) = inputs.plan().unwrap();
+        let steady = pipewright_core::predict::steady(&plan, &prediction).unwrap();
+        assert_eq!(solved.steady, steady);
+        assert!(solved.figures.step < solved.timeline.step && solved.figures.bubble < 0.2);
+        let said = reason(&solved, &solved.arrivals()).steady.unwrap();
+        assert!(said.contains("3 updates old"), "{said}");
+        assert!(of(&EXAMPLES[0].inputs()).steady.is_none());
+    }
+
+    /// DualPipe on 8 lanes was said to fill and drain for 18 % where a lane is idle for 5 %.
+    #[test]
+    fn parts_are_no_larger_than_the_whole() {
+        use pipewright_core::schedule::ScheduleKind;
+        for kind in ScheduleKind::ALL {
+            let mut inputs = EXAMPLES[0].inputs();
+            crate::planner::engine::reschedule(&mut inputs, kind);
+            let why = of(&inputs);
+            let number =
+                |text: &str| text.split(" %").next()?.rsplit(' ').next()?.parse::<u32>().ok();
+            let whole = number(&why.finding).unwrap_or(0);
+            let parts = why.because.split(", ").filter_map(number).sum::<u32>();
+            assert_eq!(whole, parts, "{kind}: {}{}", why.finding, why.because);
         }
     }
 }

@@ -1,149 +1,190 @@
-//! One suggestion at a time: the move of one cut that helps most, or what makes the plan fit.
-//!
-//! Candidates are ranked by their slowest stage, which the layer times give for free; only the
-//! best few are simulated, by `advise`.
+//! Advice in words: what a better plan changes, and what that is worth.
 
-use crate::base::format;
+use crate::base::format::{self, Delta};
 use crate::base::texts::{t, tr};
-use crate::planner::engine::{self, Figures, Ground, LayerTime, Solved};
-use crate::planner::inputs::Inputs;
-use pipewright_core::partition;
-use pipewright_core::units::Nanos;
+use crate::planner::engine::Figures;
+use pipewright_core::predict::Change;
+use pipewright_core::units::{Bytes, Nanos};
+use pipewright_worker::protocol::{Advised, Better};
 
-/// A change worth a click.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Advice {
-    pub title: String,
-    pub figures: Figures,
-    pub inputs: Inputs,
-    /// Whether it was looked for because the plan does not fit.
-    pub to_fit: bool,
+/// `56 micro-batches, ZB-H1`
+pub fn title(better: &Better) -> String {
+    better.changes.iter().map(words).collect::<Vec<String>>().join(t(", "))
 }
 
-/// Candidates that are simulated.
-const TRIED_MAX: usize = 10;
-
-/// The most promising moves of one cut, best first: title and inputs.
-pub fn moves(inputs: &Inputs, layers: &[LayerTime]) -> Vec<(String, Inputs)> {
-    let times: Vec<Nanos> = layers.iter().map(|l| l.time).collect();
-    let change = |(cut, to): (usize, usize)| {
-        let mut moved = inputs.clone();
-        moved.cuts[cut] = layers[to].first_node;
-        (tr!("Move cut {cut} after {layer}", cut = cut + 1, layer = layers[to - 1].name), moved)
-    };
-    let ranked = partition::moves(&bounds(inputs, layers), &times);
-    ranked.into_iter().take(TRIED_MAX).map(change).collect()
-}
-
-/// Layer indexes at which stages begin, and the number of layers.
-fn bounds(inputs: &Inputs, layers: &[LayerTime]) -> Vec<usize> {
-    let at = |cut: &u32| layers.partition_point(|l| l.first_node < *cut);
-    let cuts = inputs.cuts.iter().map(at);
-    std::iter::once(0).chain(cuts).chain([layers.len()]).collect()
-}
-
-/// Ways to need less memory: smaller micro-batches, one lane more, the schedule that keeps less.
-pub fn fits(inputs: &Inputs, layers: usize) -> Vec<(String, Inputs)> {
-    let mut found = vec![];
-    let divides = |m: &u64| inputs.mini_batch.is_multiple_of(*m);
-    let more = (u64::from(inputs.micro_batches) + 1..=inputs.mini_batch.min(4096)).filter(divides);
-    // An order from a file has its own number of micro-batches and lanes.
-    let named = inputs.own.is_none();
-    for m in more.take(if named { 3 } else { 0 }) {
-        let smaller = Inputs { micro_batches: m as u32, ..inputs.clone() };
-        found.push((tr!("Use {m} micro-batches", m), smaller));
-    }
-    use pipewright_core::schedule::ScheduleKind::{GPipe, OneFOneB};
-    if inputs.schedule == GPipe && inputs.own.is_none() {
-        found.push((t("Use 1F1B").into(), Inputs { schedule: OneFOneB, ..inputs.clone() }));
-    }
-    for lanes in [inputs.lanes() + 1, inputs.lanes() * 2] {
-        if named && inputs.schedule.placement().stages(lanes) as usize <= layers && lanes <= 64 {
-            let mut wider = inputs.clone();
-            engine::split(&mut wider, lanes);
-            found.push((tr!("Use {lanes} lanes", lanes), wider));
+fn words(change: &Change) -> String {
+    match change {
+        Change::Lanes(1) => t("1 lane").into(),
+        Change::Lanes(count) => tr!("{count} lanes", count),
+        Change::Replicas(1) => t("1 replica").into(),
+        Change::Replicas(count) => tr!("{count} replicas", count),
+        Change::MicroBatches(1) => t("1 micro-batch").into(),
+        Change::MicroBatches(count) => tr!("{count} micro-batches", count),
+        Change::Schedule(name) => {
+            name.parse::<pipewright_core::schedule::ScheduleKind>().map_or(name.clone(), |kind| {
+                match kind.number() {
+                    Some(number) => format!("{} ({number})", kind.title()),
+                    None => kind.title().into(),
+                }
+            })
         }
+        Change::Cuts { moved: 1 } => t("1 cut moved").into(),
+        Change::Cuts { moved } => tr!("{moved} cuts moved", moved),
+        Change::Recompute { stages: 0 } => t("no recomputation").into(),
+        Change::Recompute { stages: 1 } => t("1 stage recomputes").into(),
+        Change::Recompute { stages } => tr!("{stages} stages recompute", stages),
+        Change::Precision(precision) => precision.word().into(),
+        Change::Gradients(way) => tr!("gradients in {way}", way),
     }
-    found
 }
 
-/// What one candidate is worth.
-pub fn consider(title: String, inputs: Inputs, now: &Solved, ground: &Ground) -> Option<Advice> {
-    let ground = ground.with_samples(engine::samples(&inputs));
-    let figures = engine::solve(&inputs, &ground).ok()?.figures;
-    let to_fit = now.figures.peak > now.capacity;
-    let better = if to_fit {
-        figures.peak <= now.capacity
-    } else {
-        // Under 0.1 % a suggestion is noise.
-        figures.peak <= now.capacity && figures.step.0 * 1000 < now.figures.step.0 * 999
+/// What it asks for besides other choices: devices, or numerics that differ.
+pub fn asks(better: &Better, ranks: u32) -> Option<String> {
+    if better.more_ranks > 0 {
+        return Some(tr!("on {ranks} devices", ranks = ranks + better.more_ranks));
+    }
+    better.changes.iter().any(Change::alters_training).then(|| t("lower precision").into())
+}
+
+/// What it is worth: `▼ 6 % step time` and `same memory`, or that it fits.
+pub fn price(better: &Better, fits: bool, now: &Figures) -> (String, String) {
+    let (step, peak) = (Nanos(better.plan.step), Bytes(better.plan.peak));
+    let time = format::signed_percent(step.secs(), now.step.secs());
+    if !fits {
+        return (
+            tr!("fits with {peak}", peak = format::bytes_text(peak)),
+            tr!("{change} time", change = time),
+        );
+    }
+    let first = match format::relative(step.secs(), now.step.secs()) {
+        Delta::Same => t("same step time").into(),
+        Delta::By { .. } => {
+            let change = time.replace('−', "▼ ").replace('+', "▲ ");
+            tr!("{change} step time", change)
+        }
     };
-    better.then_some(Advice { title, figures, inputs, to_fit })
-}
-
-/// The words under the title: `▼ 6 % step time · same memory`.
-pub fn price(advice: &Advice, now: &Figures) -> (String, String) {
-    let time = format::signed_percent(advice.figures.step.secs(), now.step.secs());
-    let memory = format::relative(advice.figures.peak.0 as f64, now.peak.0 as f64);
-    if advice.to_fit {
-        let peak = format::bytes_text(advice.figures.peak);
-        return (tr!("fits with {peak}", peak), tr!("{change} time", change = time));
-    }
-    let first = time.replace('−', "▼ ").replace('+', "▲ ");
-    let second = match memory {
-        format::Delta::Same => t("same memory").into(),
-        _ => {
-            let change = format::signed_percent(advice.figures.peak.0 as f64, now.peak.0 as f64);
+    let second = match format::relative(peak.0 as f64, now.peak.0 as f64) {
+        Delta::Same => t("same memory").into(),
+        Delta::By { .. } => {
+            let change = format::signed_percent(peak.0 as f64, now.peak.0 as f64);
             tr!("{change} memory", change)
         }
     };
-    (tr!("{change} step time", change = first), second)
+    (first, second)
+}
+
+/// What stands there while nothing better is known, or where there is nothing.
+pub fn none(advised: Option<&Advised>) -> (String, String) {
+    match advised {
+        None => (t("Searching for better plans").into(), String::new()),
+        Some(advised) if !advised.done => {
+            (t("Searching for better plans").into(), tr!("{count} tried", count = advised.tried))
+        }
+        Some(advised) if !advised.fits => (
+            t("Nothing tried so far fits").into(),
+            t("Use a cluster with more memory, or a smaller mini-batch.").into(),
+        ),
+        Some(advised) => {
+            (tr!("None of {count} other plans is better", count = advised.tried), above(advised))
+        }
+    }
+}
+
+/// How far the best known plan is from what no plan can reach.
+pub fn above(advised: &Advised) -> String {
+    let same = advised.plans.iter().filter(|better| better.more_ranks == 0);
+    let pure = same.filter(|better| !better.changes.iter().any(Change::alters_training));
+    let best = pure.map(|better| better.plan.step).min().unwrap_or(advised.step).min(advised.step);
+    let share = best as f64 / advised.bound.max(1) as f64 - 1.0;
+    let share = format::percent(share, 0);
+    match best < advised.step {
+        true => tr!(
+            "The best is {share} % above what these devices need for the arithmetic alone.",
+            share
+        ),
+        false => {
+            tr!("It is {share} % above what these devices need for the arithmetic alone.", share)
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::planner::presets::EXAMPLES;
+    use crate::planner::engine::{Ground, solve};
+    use crate::planner::found::take;
+    use crate::planner::presets::{EXAMPLES, first};
+    use pipewright_worker::Session;
+    use pipewright_worker::protocol::{Reply, Request};
 
-    /// The best of what would be tried for `inputs`.
-    fn best(
-        inputs: &Inputs,
-        now: &Solved,
-        ground: &Ground,
-        layers: &[LayerTime],
-    ) -> Option<Advice> {
-        moves(inputs, layers)
-            .into_iter()
-            .filter_map(|(title, inputs)| consider(title, inputs, now, ground))
-            .min_by_key(|a| a.figures.step)
+    fn advised(inputs: &crate::planner::inputs::Inputs) -> Advised {
+        let mut session = Session::default();
+        session.receive(Request::Advise { plan: inputs.question().unwrap() });
+        while session.step(1) {}
+        session.report();
+        match session.take() {
+            Some(Reply::Advice(advised)) => advised,
+            other => panic!("{other:?}"),
+        }
     }
 
-    /// Every push of every cut of every example, as far as undoing it would be worth suggesting.
+    /// What the card says is what the page shows once the advice is taken.
     #[test]
-    fn the_best_move_repairs_a_cut_that_was_pushed_away() {
+    fn advice_that_is_taken_is_what_it_said() {
         for example in &EXAMPLES {
-            let home = example.inputs();
-            let ground = Ground::of(&home);
-            let layers = engine::layer_times(&ground.graph, &ground.costs);
-            let home_bounds = bounds(&home, &layers);
-            let mut repaired = 0;
-            for (cut, around) in home_bounds.windows(3).enumerate() {
-                for to in around[0] + 1..around[2] {
-                    let mut pushed = home.clone();
-                    pushed.cuts[cut] = layers[to].first_node;
-                    let now = engine::solve(&pushed, &ground).unwrap();
-                    let Some(undo) = consider("Undo".into(), home.clone(), &now, &ground) else {
-                        continue;
-                    };
-                    let found = best(&pushed, &now, &ground, &layers);
-                    let found = found.map(|f| f.figures.step);
-                    let at_least = Some(undo.figures.step);
-                    let place = format!("{}: cut {cut} before layer {to}", example.title);
-                    assert!(found.is_some() && found <= at_least, "{place}: {found:?}");
-                    repaired += 1;
-                }
+            let inputs = example.inputs();
+            let now = solve(&inputs, &Ground::of(&inputs)).unwrap();
+            let advised = advised(&inputs);
+            assert!(advised.done, "{}", example.title);
+            assert_eq!((advised.step, advised.drawn), (now.figures.step.0, now.timeline.step.0));
+            for better in &advised.plans {
+                let next = take(better, &inputs).unwrap();
+                let solved = solve(&next, &Ground::of(&next)).unwrap();
+                let said = (better.plan.step, better.plan.peak);
+                assert_eq!(
+                    (solved.figures.step.0, solved.figures.peak.0),
+                    said,
+                    "{}",
+                    title(better)
+                );
+                assert!(!title(better).is_empty());
             }
-            assert!(repaired > 0, "{}: no push made it slower", example.title);
         }
+    }
+
+    #[test]
+    fn the_first_screen_is_told_of_more_micro_batches_and_of_replicas() {
+        let now = solve(&first(), &Ground::of(&first())).unwrap().figures;
+        let plans = advised(&first()).plans;
+        let pure = |better: &&Better| asks(better, 4).is_none();
+        let lean = plans.iter().filter(pure).min_by_key(|better| better.plan.peak).unwrap();
+        assert!(lean.plan.step as f64 <= 0.795 * now.step.0 as f64);
+        assert!(lean.plan.peak as f64 <= 0.045 * now.peak.0 as f64, "{}", title(lean));
+        let fast = plans.iter().filter(pure).min_by_key(|better| better.plan.step).unwrap();
+        assert!(fast.plan.step as f64 <= 0.665 * now.step.0 as f64, "{}", title(fast));
+    }
+
+    #[test]
+    fn figures_are_words() {
+        let now = Figures {
+            step: Nanos(1000),
+            bubble: 0.0,
+            peak: Bytes(1000),
+            worst: 0,
+            samples_per_sec: 1.0,
+            traffic: Bytes(0),
+        };
+        let better = Better {
+            changes: vec![Change::MicroBatches(56), Change::Schedule("interleaved:2".into())],
+            plan: pipewright_worker::protocol::FoundPlan {
+                step: 800,
+                peak: 1000,
+                ..Default::default()
+            },
+            ..Better::default()
+        };
+        assert_eq!(title(&better), "56 micro-batches, Interleaved 1F1B (2)");
+        let price = price(&better, true, &now);
+        assert_eq!((price.0.as_str(), price.1.as_str()), ("▼ 20 % step time", "same memory"));
     }
 }

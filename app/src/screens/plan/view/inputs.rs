@@ -23,7 +23,7 @@ pub fn Inputs() -> impl IntoView {
                 <ClusterSelect id="cluster" />
                 <Examples />
             </Group>
-            <Group title=t("Split") hint=t("height = time")>
+            <Group title=t("Split") hint=t("height is compute time")>
                 <Split />
             </Group>
             <Group title=t("Pipeline") hint="">
@@ -63,7 +63,7 @@ fn Pipeline() -> impl IntoView {
     let set_stages = Callback::new(move |(n, dragging): (u64, bool)| {
         let most = room.get_untracked().min(u64::from(STAGES_MAX));
         if n > most {
-            state.complain(tr!("{n} lanes: this model has layers for {most}.", n, most));
+            state.complain(tr!("{n} lanes: this model has layers for at most {most}.", n, most));
             return;
         }
         change(dragging, &|i| {

@@ -3,6 +3,7 @@
 use super::results::{memory, share};
 use crate::base::format::{Clock, percent};
 use crate::base::texts::t;
+use crate::screens::plan::model::reason::idle_of as idle;
 use crate::state::State;
 use leptos::prelude::*;
 
@@ -45,12 +46,21 @@ fn Row(lane: usize) -> impl IntoView {
         })
     });
     let busy = move || facts.with(|f| f.0);
+    // Looked for when it is asked for: causes of all gaps of all lanes at each edit would be felt.
+    let near = RwSignal::new(false);
+    let why = move || {
+        near.get().then(|| {
+            state
+                .shown
+                .with(|shown| state.arrivals.with(|arrivals| idle(&shown.solved, arrivals, lane)))
+        })
+    };
     view! {
         <tr>
             <th scope="row">{lane}</th>
             <td><span class="mini"><i style=move || format!("width:{:.1}%", busy() * 100.0)></i></span></td>
             <td class="num">{move || format!("{} %", percent(busy(), 0))}</td>
-            <td class="num">{move || facts.with(|f| f.1.clone())}</td>
+            <td class="num" title=why on:pointerenter=move |_| near.set(true)>{move || facts.with(|f| f.1.clone())}</td>
             <td class=move || format!("num {}", facts.with(|f| f.2.1))>{move || facts.with(|f| f.2.0.clone())}</td>
         </tr>
     }

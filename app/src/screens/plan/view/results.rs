@@ -2,22 +2,25 @@
 //! would help.
 
 use crate::base::format::{self, Delta};
+use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
 use crate::base::texts::{t, tr};
 use crate::planner::compare;
 use crate::planner::engine::Figures;
-use crate::screens::plan::model::reason::{reason, words};
+use crate::planner::found;
+use crate::screens::plan::model::reason::reason;
 use crate::screens::plan::model::suggest;
 use crate::screens::plan::state::PlanState;
 use crate::state::State;
-use crate::state::history::History;
 use crate::state::request::Request;
 use leptos::prelude::*;
+use leptos::wasm_split::wasm_split;
 use pipewright_core::units::{Bytes, Nanos};
+use pipewright_worker::protocol::Better;
 
 /// How a number changes for better.
 #[derive(Clone, Copy, PartialEq)]
-enum Better {
+enum Wanted {
     Less,
     More,
 }
@@ -38,25 +41,25 @@ pub fn Summary() -> impl IntoView {
                     <th class="num">{t("vs A")}</th>
                 </tr></thead>
                 <tbody>
-                    <Row id="step-time" name=t("Step time") big=true better=Better::Less
+                    <Row id="step-time" name=t("Step time") big=true better=Wanted::Less
                         exact=Signal::derive(move || now.get().step.0.to_string())
                         value=Signal::derive(move || step().0) unit=Signal::derive(move || step().1.to_owned())
                         delta=|a, b| format::relative(a.step.secs(), b.step.secs()) />
-                    <Row id="bubble" name=t("Bubble") better=Better::Less
+                    <Row id="bubble" name=t("Bubble") better=Wanted::Less
                         exact=Signal::derive(move || now.get().bubble.to_string())
                         value=Signal::derive(move || format::percent(now.get().bubble, 1))
                         unit=Signal::derive(|| "%".to_owned())
                         delta=|a, b| format::points(a.bubble, b.bubble) />
-                    <Row id="peak-memory" name=t("Peak memory") better=Better::Less
+                    <Row id="peak-memory" name=t("Peak memory") better=Wanted::Less
                         exact=Signal::derive(move || now.get().peak.0.to_string())
                         value=Signal::derive(move || peak().0) unit=Signal::derive(move || peak().1.to_owned())
                         delta=|a, b| format::relative(a.peak.0 as f64, b.peak.0 as f64) />
-                    <Row id="throughput" name=t("Throughput") better=Better::More
+                    <Row id="throughput" name=t("Throughput") better=Wanted::More
                         exact=Signal::derive(move || now.get().samples_per_sec.to_string())
                         value=Signal::derive(move || format::count(now.get().samples_per_sec))
                         unit=Signal::derive(|| t("smp/s").to_owned())
                         delta=|a, b| format::relative(a.samples_per_sec, b.samples_per_sec) />
-                    <Row id="traffic" name=t("Traffic") better=Better::Less
+                    <Row id="traffic" name=t("Traffic") better=Wanted::Less
                         exact=Signal::derive(move || now.get().traffic.0.to_string())
                         value=Signal::derive(move || traffic().0) unit=Signal::derive(move || traffic().1.to_owned())
                         delta=|a, b| format::relative(a.traffic.0 as f64, b.traffic.0 as f64) />
@@ -93,7 +96,7 @@ fn Row(
     id: &'static str,
     name: &'static str,
     #[prop(optional)] big: bool,
-    better: Better,
+    better: Wanted,
     /// Unrounded, for scripts: `data-value`.
     exact: Signal<String>,
     value: Signal<String>,
@@ -118,11 +121,11 @@ fn Row(
 
 /// Never colour alone: an arrow says the direction.
 #[component]
-fn Change(better: Better, change: Signal<Delta>) -> impl IntoView {
+fn Change(better: Wanted, change: Signal<Delta>) -> impl IntoView {
     let class = move || match (change.get(), better) {
         (Delta::Same, _) => "num dim",
-        (Delta::By { down: true, .. }, Better::Less)
-        | (Delta::By { down: false, .. }, Better::More) => "num good",
+        (Delta::By { down: true, .. }, Wanted::Less)
+        | (Delta::By { down: false, .. }, Wanted::More) => "num good",
         _ => "num bad",
     };
     let text = move || match change.get() {
@@ -146,8 +149,8 @@ fn MeasuredLine() -> impl IntoView {
                 <p class="measured" title=steps>
                     <span>{t("Measured")}" "</span>
                     <b id="measured-step" data-value=m.timeline.step.0.to_string()>{format!("{value} {unit}")}</b>
-                    <span>{tr!("{change} of predicted", change)}</span>
-                    <button class="ib why-run" title=t("Why it differs, on the Run screen")
+                    <span>{tr!("{change} of the prediction", change)}</span>
+                    <button class="ib why-run" title=t("See why on the Run screen")
                         on:click=move |_| state.go(Screen::Run)>{t("Why?")}</button>
                     <button class="ib" aria-label=t("Remove the trace") title=t("Remove the trace")
                         on:click=move |_| {
@@ -167,9 +170,11 @@ fn Why() -> impl IntoView {
         <p class="why" id="why">
             {move || {
                 let shown = state.shown.get();
-                let reason = reason(&shown.solved);
+                let reason = reason(&shown.solved, &state.arrivals.get());
                 view! {
-                    {shown.problem.map(|why| view! { <b class="bad">{tr!("From before: {why}. ", why)}</b> })}
+                    {shown.problem.map(|why| view! { <b class="bad">{tr!("Showing the previous \
+                        result: {why}. ", why)}</b> })}
+                    {reason.steady}
                     {reason.bad.map(|bad| view! { <b class="bad">{bad}</b> })}
                     <b>{reason.finding}</b> {reason.because}
                 }
@@ -178,11 +183,10 @@ fn Why() -> impl IntoView {
     }
 }
 
-/// The one suggestion.
+/// Better plans, the best one open.
 #[component]
 pub fn Suggestion(own: PlanState) -> impl IntoView {
     let state = expect_context::<State>();
-    let busy = move || state.history.with(History::dragging);
     // The lane that is fullest, where it has more than fits.
     let full = Memo::new(move |_| {
         state.shown.with(|s| {
@@ -192,29 +196,62 @@ pub fn Suggestion(own: PlanState) -> impl IntoView {
     });
     view! {
         <section class="card sug" aria-label=t("Suggestion")>
-            {move || match own.advice.get().filter(|_| !busy()) {
-                Some(advice) => {
-                    let now = state.shown.with(|s| s.solved.figures);
-                    let (first, second) = suggest::price(&advice, &now);
-                    let inputs = advice.inputs.clone();
-                    view! {
-                        <p>{advice.title}</p>
-                        <p><span class="good">{first}</span>" · "{second}</p>
-                        <button class="btn acc" id="apply"
-                            on:click=move |_| state.replace(inputs.clone())>{t("Apply")}</button>
-                    }.into_any()
-                }
-                None => {
-                    let over = state.shown.with(|s| s.solved.figures.peak > s.solved.capacity);
-                    let kind = state.shown.with(|s| s.solved.inputs.schedule);
-                    let (title, text) = words(over, kind);
-                    view! { <p>{title}</p><p>{text}</p> }.into_any()
-                }
-            }}
+            {later::view(better_plans(own))}
             {move || full.get().map(|lane| view! {
-                <button class="btn acc also" id="recompute-lane" on:click=move |_| state.request(Request::Recompute(lane))>{tr!("Or recompute on lane {lane}", lane)}</button>
+                <button class="btn acc also" id="recompute-lane" on:click=move |_| state.request(Request::Recompute(lane))>{tr!("Or recompute activations on lane {lane}", lane)}</button>
             })}
         </section>
+    }
+}
+
+/// The list; fetched with the tray, as advice comes after the first picture.
+#[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn better_plans(own: PlanState) -> Result<AnyView, Missing> {
+    let list = move || {
+        let advised = own.advice.get();
+        let plans = advised.as_ref().map(|advised| advised.plans.clone()).unwrap_or_default();
+        let fits = advised.as_ref().is_none_or(|advised| advised.fits);
+        let mut rows = plans.into_iter().enumerate();
+        let Some((row, first)) = rows.next() else {
+            let (title, text) = suggest::none(advised.as_ref());
+            return view! { <p>{title}</p><p>{text}</p> }.into_any();
+        };
+        let more = rows.len();
+        let rest = rows.map(|(row, better)| view! { <BetterRow row better fits /> }).collect_view();
+        let above = advised.as_ref().filter(|advised| advised.done).map(suggest::above);
+        view! {
+            <BetterRow row better=first fits />
+            <details class="more" class:none=more == 0>
+                <summary>{tr!("{more} more", more)}</summary>
+                {rest}
+                <p>{above}</p>
+            </details>
+        }
+        .into_any()
+    };
+    Ok(view! { <div class="list">{list}</div> }.into_any())
+}
+
+/// A better plan: what it changes, what that is worth, and the way to take it.
+#[component]
+fn BetterRow(row: usize, better: Better, fits: bool) -> impl IntoView {
+    let state = expect_context::<State>();
+    let now = state.shown.with_untracked(|s| s.solved.figures);
+    let ranks = state.inputs.with_untracked(|inputs| inputs.ranks());
+    let (first, second) = suggest::price(&better, fits, &now);
+    let asks = suggest::asks(&better, ranks).map(|asks| format!(" · {asks}"));
+    let title = suggest::title(&better);
+    let id = if row == 0 { "apply".to_owned() } else { format!("apply-{row}") };
+    let take = move |_| match state.inputs.with_untracked(|inputs| found::take(&better, inputs)) {
+        Ok(next) => state.replace(next),
+        Err(why) => state.complain(tr!("The plan cannot be used: {why}.", why)),
+    };
+    view! {
+        <div class="better">
+            <p>{title}</p>
+            <p><span class="good">{first}</span>" · "{second}{asks}</p>
+            <button class="btn acc" id=id on:click=take>{t("Apply")}</button>
+        </div>
     }
 }
 

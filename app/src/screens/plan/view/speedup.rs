@@ -53,7 +53,7 @@ fn Best(own: PlanState, points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
             Some(view! {
                 <tr class:me=d == now>
                     <td>
-                        <button class="pick" title=t("Take this d and m") on:click=move |_| {
+                        <button class="pick" title=t("Use this d and m") on:click=move |_| {
                             state.edit(|i| {
                                 i.micro_batches = best.m as u32;
                                 engine::split(i, d);
@@ -74,7 +74,7 @@ fn Best(own: PlanState, points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
         <div class="front">
             <table>
                 <thead><tr>
-                    <th>{t("balanced split")}</th><th class="num">{t("best m")}</th><th class="num">{t("speed-up")}</th>
+                    <th>{t("balanced")}</th><th class="num">{t("best m")}</th><th class="num">{t("speed-up")}</th>
                     <th class="num">{t("of d")}</th><th class="num">{measured}</th>
                 </tr></thead>
                 <tbody>{rows}</tbody>

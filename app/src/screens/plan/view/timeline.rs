@@ -195,7 +195,7 @@ fn Picture(own: PlanState) -> impl IntoView {
             <canvas class="marks" node_ref=marks aria-hidden="true"></canvas>
             <Tip own />
             <Show when=move || state.shown.with(|s| s.problem.is_some())>
-                <p class="before">{t("from before")}</p>
+                <p class="before">{t("out of date")}</p>
             </Show>
         </div>
     }

@@ -5,13 +5,17 @@ use super::speedup::SpeedUp;
 use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
 use crate::base::texts::{n, t};
+use crate::screens::plan::model::{advise, curves};
 use crate::screens::plan::state::{PlanState, Tab};
+use crate::state::State;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 
-const TABS: [(Tab, &str, &str); 2] =
-    [(Tab::SpeedUp, "tab-speedup", n("Speed-up")), (Tab::Program, "tab-program", n("Program"))];
+const TABS: [(Tab, &str, &str); 2] = [
+    (Tab::SpeedUp, "tab-speedup", n("Speed-up")),
+    (Tab::Program, "tab-program", n("Instructions")),
+];
 
 #[component]
 pub fn Tray(own: PlanState) -> impl IntoView {
@@ -21,6 +25,10 @@ pub fn Tray(own: PlanState) -> impl IntoView {
 /// Head and panel; fetched after the first picture, which does not wait for them.
 #[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn content(own: PlanState) -> Result<AnyView, Missing> {
+    // What is computed for the tray comes with it; so does what writes plans, as which advice is asked.
+    let state = expect_context::<State>();
+    advise::start(state, own);
+    curves::start(state, own);
     let key = move |event: KeyboardEvent| {
         if matches!(event.key().as_str(), "ArrowLeft" | "ArrowRight") {
             let other = TABS.iter().find(|(tab, ..)| *tab != own.tab.get_untracked());
@@ -62,5 +70,5 @@ fn Axis(own: PlanState) -> impl IntoView {
         let on = move || (own.log_axis.get() == log).to_string();
         view! { <button aria-pressed=on on:click=move |_| own.log_axis.set(log)>{name}</button> }
     });
-    view! { <div class="seg axis" role="group" aria-label=t("Axis of m")>{scale.collect_view()}</div> }
+    view! { <div class="seg axis" role="group" aria-label=t("Scale of m")>{scale.collect_view()}</div> }
 }

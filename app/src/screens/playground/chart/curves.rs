@@ -55,7 +55,7 @@ impl Across {
     fn caption(self) -> &'static str {
         match self {
             Across::Steps => t("steps →"),
-            Across::Sent => t("bytes that a rank has sent →"),
+            Across::Sent => t("bytes sent by a rank →"),
             Across::Time => t("time, in steps' computing →"),
         }
     }
@@ -64,7 +64,7 @@ impl Across {
 impl Up {
     /// In the order of their buttons.
     pub const ALL: [(Up, &'static str); 3] =
-        [(Up::Accuracy, n("Accuracy")), (Up::Loss, n("Loss")), (Up::Carried, n("Carried over"))];
+        [(Up::Accuracy, n("Accuracy")), (Up::Loss, n("Loss")), (Up::Carried, n("Carried error"))];
 
     fn of(self, moment: &Moment) -> f64 {
         match self {
@@ -76,9 +76,9 @@ impl Up {
 
     fn caption(self) -> &'static str {
         match self {
-            Up::Accuracy => t("↑ test points that are right"),
-            Up::Loss => t("↑ loss of the training, smoothed"),
-            Up::Carried => t("↑ what feedback carries over, in gradients"),
+            Up::Accuracy => t("↑ test accuracy"),
+            Up::Loss => t("↑ training loss, smoothed"),
+            Up::Carried => t("↑ carried error, relative to a gradient"),
         }
     }
 }
@@ -194,7 +194,7 @@ pub fn draw(lines: &[Line], across: Across, up: Up, size: (f64, f64)) -> String 
     let (width, height) = size;
     let mut out = format!(
         "<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}' role='img' aria-label=\"{}\">",
-        format::escape(t("Curves of the trainings; the table beside them has the newest numbers"))
+        format::escape(t("Curves of the runs; the table beside them has the latest numbers"))
     );
     axes(&frame, &mut out);
     let mut ends = vec![];

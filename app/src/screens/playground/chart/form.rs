@@ -59,7 +59,7 @@ pub fn controls() -> String {
     let momenta = MOMENTA.map(|momentum| (momentum.to_string(), momentum.to_string()));
     let activations = [("tanh".into(), "tanh".into()), ("relu".into(), "ReLU".into())];
     let schedules = ScheduleKind::ALL.map(|kind| (kind.to_string(), kind.title().to_owned()));
-    let names = [t("Circles"), t("Moons"), t("Xor"), t("Spiral")];
+    let names = [t("Concentric rings"), t("Moons"), t("Xor"), t("Spiral")];
     let sets = Set::ALL.map(Set::word).into_iter().zip(names);
     let sets = sets.map(|(word, name)| (format!("data={word}"), name));
     let mut out = group(
@@ -95,9 +95,9 @@ pub fn controls() -> String {
             place(Control::Schedule)
         ),
     );
-    let note = t(
-        "How long the sum takes in single precision, in steps' computing. The axis Time counts both.",
-    );
+    let note =
+        t("Time of the sum in single precision, relative to a step's compute. The Time axis \
+         counts both.");
     out + group(t("Link"), &format!("{slow}<p class='note wide'>{note}</p>")).as_str()
 }
 

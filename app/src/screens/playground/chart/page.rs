@@ -39,9 +39,9 @@ pub fn work() -> String {
         buttons(t("Things to look at"), "seg", looks),
         t("One step"),
         t("Start again"),
-        buttons(t("Pace"), "seg", paces),
+        buttons(t("Speed"), "seg", paces),
         t("Add a codec"),
-        t("The choices do not fit together: these trainings are of others."),
+        t("These settings do not fit together; the curves show the previous ones."),
         t("Curves"),
         buttons(t("What is drawn upwards"), "seg", ups),
         buttons(t("What is drawn to the right"), "seg", across),
@@ -57,16 +57,15 @@ pub fn side() -> String {
          <section><div class='sec'><h2>{}</h2><span class='small dim' id='pg-facts'></span></div>\
          <div class='lanes-s' id='pg-lanes'></div></section>\
          <section><h2>{}</h2><ul id='pg-bits'></ul><p class='small dim' id='pg-why'></p></section>",
-        t("Trainings"),
-        t("right"),
+        t("Training runs"),
+        t("accuracy"),
         t("loss"),
         t("sent"),
-        t("owed"),
-        t(
-            "Right: of 512 points that no training has seen. Sent: by a rank. Owed: what feedback carries over, in gradients."
-        ),
+        t("carried error"),
+        t("Accuracy: of 512 unseen points. Sent: per rank. Carried error: what feedback \
+             carries over, relative to a gradient."),
         t("A step of one rank"),
-        t("Beside one device without micro-batches"),
+        t("Compared with one device without micro-batches"),
     )
 }
 
@@ -91,7 +90,7 @@ pub fn tiles(count: usize) -> String {
             1 => String::new(),
             _ => format!(
                 "<button class='ib' data-do='remove={at}' aria-label='{}'>{CLOSE}</button>",
-                tr!("Remove training {number}", number)
+                tr!("Remove training run {number}", number)
             ),
         };
         let _ = write!(
@@ -102,13 +101,14 @@ pub fn tiles(count: usize) -> String {
              <span>{}</span></label></div>\
              <canvas class='plane' id='pg-plane-{at}' role='img' aria-label='{}'></canvas>\
              <p class='tile-n' id='pg-now-{at}'></p><div class='hist' id='pg-hist-{at}'></div></article>",
-            tr!("Training {number}", number),
+            tr!("Training run {number}", number),
             sample(at),
-            tr!("Codec of training {number}", number),
+            tr!("Codec of training run {number}", number),
             escape(t("What the codec loses is added to the next step")),
             t("Feedback"),
             escape(t(
-                "What the network says of every place: blue and squares are one class, orange and circles the other"
+                "The network's class at every point: blue and squares are one class, orange and \
+                 circles the other"
             )),
         );
     }
@@ -119,9 +119,10 @@ pub fn tiles(count: usize) -> String {
 pub fn look(choice: &Choice) -> &'static str {
     match presets::ALL.iter().find(|preset| preset.choice() == *choice) {
         Some(preset) => t(preset.look),
-        None => t(
-            "Your own: change one thing at a time, and watch where the curves part. All trainings begin with the same weights and see the same samples.",
-        ),
+        None => {
+            t("Your own: change one thing at a time, and watch where the curves part. All runs \
+             start from the same weights and see the same samples.")
+        }
     }
 }
 
@@ -133,7 +134,7 @@ fn or_dash(value: f64, text: String) -> String {
 pub fn newest(run: &Run) -> String {
     let now = run.now();
     if let Some(step) = run.lost {
-        return format!("<b class='bad'>{}</b>", tr!("✕ left the numbers at step {step}", step));
+        return format!("<b class='bad'>{}</b>", tr!("✕ diverged at step {step}", step));
     }
     format!(
         "<b>{}<i> %</i></b><span>{} {}</span><span class='end'>{}</span>",
@@ -184,7 +185,7 @@ pub fn facts(race: &Race) -> String {
 /// Whether the weights of each training are those of the one beside it.
 pub fn bits(race: &Race) -> String {
     if race.runs.iter().all(|run| run.twin() == Twin::None) {
-        let text = t("One stage and one micro-batch are that device. Choose more on the left.");
+        let text = t("One stage with one micro-batch is that device. Choose more on the left.");
         return format!("<li class='dim'>{text}</li>");
     }
     let mut out = String::new();
@@ -224,15 +225,18 @@ pub fn why(race: &Race) -> &'static str {
         Updates::DoubleBuffered => {
             t("All passes of a step use the weights of one update before: two versions are kept.")
         }
-        Updates::Synchronous if keeps_bits(pipeline) => t(
-            "Gradients are added in the order of micro-batches whatever the schedule, so not even a rounding differs.",
-        ),
-        Updates::Synchronous if pipeline.copies() > 1 => t(
-            "This schedule keeps two copies of every stage. Each adds its own micro-batches, and the two are summed like ranks: other roundings, the same learning.",
-        ),
-        Updates::Synchronous => t(
-            "This schedule takes backward passes in reverse, so sums are rounded in another order: the same learning, other last bits.",
-        ),
+        Updates::Synchronous if keeps_bits(pipeline) => {
+            t("Gradients are added in micro-batch order under every schedule, so not even a \
+             rounding differs.")
+        }
+        Updates::Synchronous if pipeline.copies() > 1 => {
+            t("This schedule keeps two copies of every stage. Each adds up its own micro-batches, \
+             and the two are summed like replicas: roundings differ, learning does not.")
+        }
+        Updates::Synchronous => {
+            t("This schedule runs backward passes in reverse, so sums round in another order: the \
+             last bits differ, learning does not.")
+        }
     }
 }
 

@@ -148,7 +148,7 @@ impl Choice {
             let fits = BATCHES.into_iter().find(|b| b.is_multiple_of(least) && *b >= self.batch);
             let fix = fits.map(|batch| {
                 let to = Choice { batch, ..self.clone() };
-                (tr!("Take {batch} samples", batch), Box::new(to))
+                (tr!("Use {batch} samples", batch), Box::new(to))
             });
             return Err(Problem { control: Control::Batch, text, fix });
         }
@@ -173,12 +173,15 @@ impl Choice {
     fn problem(&self, refusal: Refusal) -> Problem {
         match refusal {
             Refusal::Layers { stages, layers } => {
-                let text =
-                    tr!("{stages} stages need as many layers; there are {layers}.", stages, layers);
+                let text = tr!(
+                    "{stages} stages need at least as many layers; there are {layers}.",
+                    stages,
+                    layers
+                );
                 let fix = (u64::from(stages) - 1 <= LAYERS_MAX).then(|| {
                     let hidden = u64::from(stages) - 1;
                     let to = Choice { layers: hidden, ..self.clone() };
-                    (tr!("Take {hidden} hidden layers", hidden), Box::new(to))
+                    (tr!("Use {hidden} hidden layers", hidden), Box::new(to))
                 });
                 Problem { control: Control::Stages, text, fix }
             }
@@ -209,11 +212,11 @@ impl Choice {
         let (stages, micro, batch) = (to.stages, to.micro_batches, to.batch);
         let same = (stages == self.stages, micro == self.micro_batches, batch == self.batch);
         let text = match same {
-            (true, _, true) => tr!("Take {micro} micro-batches", micro),
-            (_, true, true) => tr!("Take {stages} stages", stages),
-            (_, _, true) => tr!("Take {stages} stages and {micro} micro-batches", stages, micro),
+            (true, _, true) => tr!("Use {micro} micro-batches", micro),
+            (_, true, true) => tr!("Use {stages} stages", stages),
+            (_, _, true) => tr!("Use {stages} stages and {micro} micro-batches", stages, micro),
             _ => tr!(
-                "Take {stages} stages, {micro} micro-batches and {batch} samples",
+                "Use {stages} stages, {micro} micro-batches and {batch} samples",
                 stages,
                 micro,
                 batch

@@ -20,25 +20,29 @@ pub struct Preset {
 /// In the order of their buttons; the first is what the page opens with.
 pub const ALL: [Preset; 5] = [
     Preset {
-        title: n("One bit needs feedback"),
+        title: n("One bit needs error feedback"),
         look: n(
-            "One bit a value loses what is small, and learning crawls. With what was lost added to the next step the same bits follow single precision: the two curves lie on each other.",
+            "One bit per value drops small gradients, and learning crawls. With error feedback, \
+             which adds what was lost to the next step, the same bits follow single precision: \
+             the two curves coincide.",
         ),
         change: |choice| (choice.momentum, choice.layers, choice.rate) = (0.0, 2, 0.2),
         ways: &["fp32", "one-bit", "one-bit+feedback"],
     },
     Preset {
-        title: n("table(1) leads, then stops"),
-        look: n(
-            "table(1) doubles every step: it learns faster at first, and then cannot come to rest. Feedback makes it worse, since what is lost grows from step to step. Means instead of percentiles keep it small.",
-        ),
+        title: n("table(1) leads, then stalls"),
+        look: n("table(1) doubles every step: it learns faster at first, and then cannot settle. \
+             Feedback makes it worse, since the error grows from step to step. Means instead of \
+             percentiles keep it small."),
         change: |choice| (choice.set, choice.noise, choice.layers) = (Set::Moons, 10, 2),
         ways: &["fp32", "table:1", "table:1+feedback", "table-mean:1+feedback"],
     },
     Preset {
         title: n("16 ranks, fp8"),
         look: n(
-            "Two roundings cost next to nothing, however many ranks there are. Codes that are added rank by rank are rounded fifteen times: truncation shrinks the gradient, and learning slows down.",
+            "Two roundings cost next to nothing, however many ranks there are. Codes added rank \
+             by rank are rounded fifteen times: truncation shrinks the gradient, and learning \
+             slows down.",
         ),
         change: |choice| {
             (choice.set, choice.layers) = (Set::Circles, 2);
@@ -49,7 +53,8 @@ pub const ALL: [Preset; 5] = [
     Preset {
         title: n("Pipelining changes nothing"),
         look: n(
-            "Four stages, eight micro-batches, and beside each network a second one that is trained on one device in one piece: after every step all their weights have the same bits, with every codec.",
+            "Four stages, eight micro-batches, and next to each network the same one trained on \
+             one device: after every step all their weights are bit-identical, with every codec.",
         ),
         change: |choice| {
             (choice.set, choice.ranks) = (Set::Circles, 2);
@@ -59,9 +64,9 @@ pub const ALL: [Preset; 5] = [
     },
     Preset {
         title: n("Without a flush"),
-        look: n(
-            "PipeDream updates while micro-batches are under way: hardly any gaps, but gradients of weights that are up to three updates old. It trains another network than one device does.",
-        ),
+        look: n("PipeDream updates while micro-batches are in flight: once the pipeline is full \
+             there are hardly any gaps, but gradients come from weights up to three updates old. \
+             The result differs from training on one device."),
         change: |choice| {
             (choice.set, choice.ranks, choice.schedule) =
                 (Set::Circles, 2, ScheduleKind::PipeDream);

@@ -89,7 +89,7 @@ type State = (fn(char) -> bool, &'static str, &'static str);
 const STATES: [State; 3] = [
     (|c| c == 'k', "kp", n("kept")),
     (|c| c.is_ascii_digit(), "ra", n("recomputed")),
-    (|c| c == '.', "nn", n("not kept, not run again")),
+    (|c| c == '.', "nn", n("neither kept nor recomputed")),
 ];
 
 /// `cells`: a letter a cell, see [`pipewright_worker::protocol::Shown::cells`].

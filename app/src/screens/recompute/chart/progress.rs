@@ -10,7 +10,7 @@ pub fn draw(history: &[(u64, f64)], (width, height): (f64, f64)) -> String {
     let mut out = format!(
         "<svg viewBox='0 0 {width} {height}' role='img' aria-label='{}'><rect \
          width='{width}' height='{height}' rx='4' class='pg'/>",
-        t("Best time so far over the moves of the search")
+        t("Best time so far over the search's moves")
     );
     let _ = write!(
         out,

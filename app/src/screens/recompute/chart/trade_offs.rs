@@ -131,7 +131,7 @@ fn axes(frame: &TradeOffAxes, out: &mut String) {
         "<text x='{right}' y='{caption}' text-anchor='end' class='cap'>{}</text>\
          <text x='{LEFT}' y='{caption}' class='cap'>{}</text>",
         t("time"),
-        t("↑ peak memory, of keeping everything")
+        t("↑ peak memory, relative to keeping everything")
     );
 }
 

@@ -196,7 +196,7 @@ fn Search() -> impl IntoView {
     let toggle = move |_| if state.running.get_untracked() { state.stop() } else { state.start() };
     view! {
         <p class="live" role="status" class:on=move || state.running.get()>
-            {move || if state.running.get() { t("running") } else { t("resting") }}
+            {move || if state.running.get() { t("running") } else { t("stopped") }}
         </p>
         <div class="bar1"><i style=done></i></div>
         <p class="ends"><span id="moves">{move || state.progress.with(|p| tr!("{count} moves", count = millions(p.moves)))}</span>
@@ -206,10 +206,11 @@ fn Search() -> impl IntoView {
             <span>{best}</span></p>
         <div class="two">
             <button class="btn" id="search" on:click=toggle>
-                {move || if state.running.get() { t("Stop, keep best") } else { t("Search on") }}
+                {move || if state.running.get() { t("Stop, keep best") } else { t("Continue the \
+                    search") }}
             </button>
             <button class="btn" id="reseed" on:click=move |_| state.reseed()>{t("New seed")}</button>
         </div>
-        <p class="note wide">{t("The page stays live. The best sequence so far is drawn.")}</p>
+        <p class="note wide">{t("The page stays responsive. The best sequence so far is drawn.")}</p>
     }
 }

@@ -172,9 +172,9 @@ pub fn Graph() -> impl IntoView {
         }
     };
     view! {
-        <div class="tbar"><h2>{t("What the backward pass finds")}</h2></div>
+        <div class="tbar"><h2>{t("Kept for the backward pass")}</h2></div>
         <div class="rpic" id="cells" tabindex="0" role="application"
-            aria-label=t("Values of the forward pass; arrows walk from one to the next") node_ref=frame
+            aria-label=t("Values of the forward pass; arrow keys move between them") node_ref=frame
             on:mousemove=over on:mouseleave=move |_| state.describe(None) on:keydown=key>
             <div class="plot" inner_html=move || picture().unwrap_or_default()></div>
             <p class="say" id="node" aria-live="polite">{move || state.picked.get().map(|node| words(&node))}</p>

@@ -118,8 +118,8 @@ fn why(state: Recompute) -> String {
             shown.alive.iter().take(2).map(|share| share.name.as_str()).collect();
         match names[..] {
             [] => String::new(),
-            [one] => tr!("At the peak {one} is all that is held.", one),
-            _ => tr!("Most of what is held at the peak: {a} and {b}.", a = names[0], b = names[1]),
+            [one] => tr!("Only {one} is held at the peak.", one),
+            _ => tr!("Mostly held at the peak: {a} and {b}.", a = names[0], b = names[1]),
         }
     })
 }

@@ -81,10 +81,10 @@ fn ends(out: &mut String, table: &Table, rest: Rest, clock: &Clock) {
         let share = amount(share, clock);
         format!("<td></td><td></td><td></td><td class='num'>{share}</td>")
     };
-    line("work", "sum", t("All work together"), only(rest.work));
+    line("work", "sum", t("All actions together"), only(rest.work));
     line("before", "", t("Before the first pass"), only(rest.before));
     line("between", "", t("Messages, sums, waiting"), only(rest.between));
-    line("after", "", t("After the last work"), only(rest.after));
+    line("after", "", t("After the last action"), only(rest.after));
     let (predicted, measured) = (table.predicted, table.measured);
     let all = measured.0 as i64 - predicted.0 as i64;
     let ratio = measured.secs() / predicted.secs();
@@ -138,7 +138,7 @@ pub fn strip(
     predicted: Nanos,
     (width, height): (f64, f64),
 ) -> String {
-    let label = t("What each step took; the line is the predicted step.");
+    let label = t("Time of each step; the line is the prediction.");
     let mut out = format!(
         "<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}' role='img' aria-label='{label}'>"
     );

@@ -162,7 +162,7 @@ pub fn names(runs: &[Run]) -> String {
     let mut out = String::new();
     for (at, run) in runs.iter().enumerate() {
         let (title, steps, ranks) = (run.title(at), run.steps.len(), run.ranks);
-        let text = tr!("{title}: {steps} steps of {ranks} ranks", title, steps, ranks);
+        let text = tr!("{title}: {steps} steps, {ranks} ranks", title, steps, ranks);
         let _ = write!(
             out,
             "<span class='key'><svg width='22' height='8' aria-hidden='true'><path d='M0 4H22' class='ml m{}'/></svg>{}</span>",

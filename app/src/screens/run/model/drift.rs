@@ -61,11 +61,11 @@ impl Table {
     /// What most of the difference comes from.
     pub fn sentence(&self) -> String {
         let Some(rest) = self.rest.filter(|_| self.done) else {
-            return t("Each part's share of the difference is being simulated.").into();
+            return t("Simulating each part's share of the difference.").into();
         };
         let all = self.measured.0 as i64 - self.predicted.0 as i64;
         if all.unsigned_abs() * 200 < self.predicted.0 {
-            return t("The step takes what was predicted, to half a percent.").into();
+            return t("The step takes what was predicted, within half a percent.").into();
         }
         let parts =
             self.rows.iter().map(|row| (Cause::Part(row.times), row.share.unwrap_or_default()));
@@ -77,7 +77,7 @@ impl Table {
         // Of what points in the direction of the whole; something does, as they make it up.
         let most = parts.chain(others).max_by_key(|(_, share)| share * all.signum());
         let Some((cause, share)) = most.filter(|(_, share)| share * all.signum() > 0) else {
-            return t("No single part explains the difference; all of them together do.").into();
+            return t("No single part explains the difference; together they do.").into();
         };
         let clock = Clock::of(self.predicted.max(self.measured));
         let time = signed(share, &clock);
@@ -87,21 +87,24 @@ impl Table {
                 let stage = times.part.stage;
                 match format::relative(times.measured.secs(), times.predicted.secs()) {
                     Delta::By { down: false, text } => tr!(
-                        "{what} of stage {stage} is {percent} slower than planned: {time} of the step by that alone.",
+                        "{what} of stage {stage} is {percent} slower than predicted; alone it \
+                         changes the step by {time}.",
                         what,
                         stage,
                         percent = text,
                         time
                     ),
                     Delta::By { down: true, text } => tr!(
-                        "{what} of stage {stage} is {percent} faster than planned: {time} of the step by that alone.",
+                        "{what} of stage {stage} is {percent} faster than predicted; alone it \
+                         changes the step by {time}.",
                         what,
                         stage,
                         percent = text,
                         time
                     ),
                     Delta::Same => tr!(
-                        "{what} of stage {stage} takes other times than planned, with the same median: {time} of the step by that alone.",
+                        "{what} of stage {stage} varies around the predicted median; alone it \
+                         changes the step by {time}.",
                         what,
                         stage,
                         time
@@ -110,15 +113,17 @@ impl Table {
             }
             Cause::Before => {
                 tr!(
-                    "The first pass begins late, for samples or for ranks: {time} of the step.",
+                    "The first action starts late, waiting for samples or ranks: {time} of the \
+                     step.",
                     time
                 )
             }
             Cause::After => {
-                tr!("After the last work the step goes on: {time} of the step.", time)
+                tr!("The step goes on after the last action: {time} of it.", time)
             }
             Cause::Between => tr!(
-                "Messages, sums and waiting take other times than planned: {time} of the step; work does not explain that.",
+                "Messages, sums and waiting account for {time} of the step; compute does not \
+                 explain it.",
                 time
             ),
         }

@@ -49,17 +49,20 @@ impl Fitted {
         let stages = self.stages;
         match (self.link, typed) {
             (Some(link), false) => tr!(
-                "{stages} stages have the trace's times now, the link {latency} and {speed}. Ctrl Z takes it back.",
+                "{stages} stages now use measured times; link: {latency}, {speed}. Ctrl+Z \
+                 undoes it.",
                 stages,
                 latency = link.latency_ns,
                 speed = crate::base::format::speed(link.bytes_per_sec)
             ),
             (None, false) => tr!(
-                "{stages} stages have the trace's times now; the link stays as it was. Ctrl Z takes it back.",
+                "{stages} stages now use measured times; the link is unchanged. Ctrl+Z undoes \
+                 it.",
                 stages
             ),
             (_, true) => tr!(
-                "{stages} stages have the trace's times now, in place of typed ones. Ctrl Z takes it back.",
+                "{stages} stages now use measured times, in place of typed ones. Ctrl+Z undoes \
+                 it.",
                 stages
             ),
         }

@@ -127,7 +127,7 @@ impl Reader {
         let record: Record = serde_json::from_slice(text)
             .map_err(|e| tr!("line {line}: {why}", line = self.lines, why = e))?;
         if self.records.len() == STEPS_MAX {
-            return Err(tr!("it has more than {count} steps", count = STEPS_MAX));
+            return Err(tr!("it has over {count} steps", count = STEPS_MAX));
         }
         self.records.push(record);
         Ok(())
@@ -145,7 +145,7 @@ impl Reader {
         self.records.sort_by_key(|record| record.step);
         self.records.dedup_by_key(|record| record.step);
         if self.records.is_empty() {
-            return Err(tr!("it has no whole step"));
+            return Err(tr!("it has no complete step"));
         }
         Ok(File { name: name.into(), records: self.records })
     }

@@ -18,27 +18,28 @@ pub fn Empty() -> impl IntoView {
     };
     view! {
         <section class="time run-empty" aria-label=t("How to measure a run")>
-            <h2>{t("Predicted is half of it: run the plan, and see here what it really took")}</h2>
+            <h2>{t("A prediction is half the story. Run the plan and compare")}</h2>
             <ol>
                 <li>
                     <h3>{t("Export the plan")}</h3>
-                    <p>{t("One file; it has everything that the runner needs.")}</p>
+                    <p>{t("One file with everything the runner needs.")}</p>
                     <button class="btn" id="run-export" on:click=move |_| page.request(Request::Export)>{t("Export plan.json")}</button>
                 </li>
                 <li>
-                    <h3>{t("Run it where it will train")}</h3>
+                    <h3>{t("Run it on the training machine")}</h3>
                     <p class="cmd"><code id="run-command">{command}</code></p>
                     <button class="btn" id="run-copy" on:click=move |_| copy(page, untrack(command))>{t("Copy the command")}</button>
                     <p class="dim">{t("Without mpirun the ranks are threads of one process.")}</p>
                 </li>
                 <li>
-                    <h3>{t("Drop what it wrote, anywhere on this page")}</h3>
-                    <p>{t("The trace shows the last steps lane by lane; the files of the ranks, one a run or several, show loss and step time.")}</p>
+                    <h3>{t("Drop the run's files anywhere on this page")}</h3>
+                    <p>{t("trace.json shows the last steps lane by lane; rank-*.jsonl shows \
+                           loss and step time. Drop several runs to compare them.")}</p>
                     <p class="cmd"><code>"run/trace.json"</code> <code>"run/rank-000.jsonl"</code></p>
                     <OpenFiles />
                 </li>
             </ol>
-            <p class="dim">{t("Nothing is sent anywhere: files are read in this page.")}</p>
+            <p class="dim">{t("Files are read in this page; nothing is uploaded.")}</p>
         </section>
     }
 }

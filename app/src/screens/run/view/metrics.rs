@@ -41,7 +41,7 @@ pub fn Metrics() -> impl IntoView {
         <div class="metrics">
             <div class="th">
                 <h2>{t("Metrics")}</h2>
-                <div class="seg" role="group" aria-label=t("Axis of the metrics")>{axis.collect_view()}</div>
+                <div class="seg" role="group" aria-label=t("X axis of the metrics")>{axis.collect_view()}</div>
                 <span class="names" inner_html=named></span>
                 <button class="ib" id="metrics-save" on:click=save>{t("Save as SVG")}</button>
                 <button class="ib" id="metrics-remove" on:click=remove>{t("Remove")}</button>
@@ -130,7 +130,7 @@ fn Steps() -> impl IntoView {
     let open = RwSignal::new(false);
     view! {
         <details class="mtab" on:toggle=move |_| open.update(|o| *o = !*o)>
-            <summary>{t("The same as a table")}</summary>
+            <summary>{t("Show as a table")}</summary>
             <Show when=move || open.get()>
                 <table id="metrics-table">
                     <thead><tr><th scope="col">{t("run")}</th><th scope="col" class="num">{t("step")}</th>

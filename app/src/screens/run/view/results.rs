@@ -50,9 +50,10 @@ fn Headline() -> impl IntoView {
                 <button class="ib" id="run-remove" on:click=remove>{t("Remove the trace")}</button>
             </p>
             <p class="why" id="run-why" aria-live="polite">{move || state.table.with(|table| match table {
-                None => t("Each part's share of the difference is being simulated.").to_owned(),
+                None => t("Simulating each part's share of the difference.").to_owned(),
                 Some(Ok(table)) => table.sentence(),
-                Some(Err(why)) => tr!("No shares: {why}. Open the plan that the trace was measured with.", why),
+                Some(Err(why)) => tr!("No shares: {why}. Open the plan this trace was measured \
+                                       with.", why),
             })}</p>
             {move || doubt(state).map(|text| view! { <p class="note bad" id="run-doubt">{text}</p> })}
         </section>
@@ -66,7 +67,7 @@ fn doubt(state: Run) -> Option<String> {
     let planned = solved.inputs.model.name();
     let model = &measured.trace.model;
     if *model != planned {
-        return Some(tr!("The trace is of {model}, the plan of {planned}.", model, planned));
+        return Some(tr!("The trace is of {model}, the plan is of {planned}.", model, planned));
     }
     let lanes = |t: &pipewright_core::timeline::Timeline| -> Vec<u64> {
         t.lanes.iter().map(|lane| lane.arena.0).collect()
@@ -74,7 +75,9 @@ fn doubt(state: Run) -> Option<String> {
     let (ran, planned) = (lanes(&measured.timeline), lanes(&solved.timeline));
     let other = ran.len() == planned.len() && ran != planned;
     other.then(|| {
-        t("The trace's lanes have other memory than the plan's: it was cut or filled otherwise.").into()
+        t("The trace's lanes use different memory from the plan's: it was measured with another \
+           split or batch.")
+        .into()
     })
 }
 
@@ -91,7 +94,7 @@ fn UseTimes() -> impl IntoView {
     view! {
         <section class="card sug" aria-label=t("Times to use")>
             {move || match state.fitted.get() {
-                None => view! { <p>{t("The plan with the trace's times is being predicted.")}</p> }.into_any(),
+                None => view! { <p>{t("Predicting the plan with the measured times.")}</p> }.into_any(),
                 Some(Err(why)) => view! { <p>{why}</p> }.into_any(),
                 Some(Ok(fitted)) => {
                     let measured = page.look.measured.with(|m| {
@@ -102,9 +105,9 @@ fn UseTimes() -> impl IntoView {
                     let left = format::signed_percent(measured.secs(), fitted.step.secs());
                     let same = fitted.step.0.abs_diff(predicted.0) * 1000 < predicted.0;
                     let title = if same {
-                        t("The plan has the trace's times.")
+                        t("The plan uses the measured times.")
                     } else {
-                        t("Plan with the trace's times")
+                        t("Re-plan with measured times")
                     };
                     view! {
                         <p>{title}</p>

@@ -36,12 +36,15 @@ pub fn DriftTable() -> impl IntoView {
                         <th scope="col" class="num">{t("measured")}</th>
                         <th scope="col" class="num" title=t("measured over predicted")>{t("ratio")}</th>
                         <th scope="col" class="num"
-                            title=t("What the step gains or loses when this work alone takes what was measured, by simulation")>
+                            title=t("What the step gains or loses if only this work takes its \
+                                     measured time, by simulation")>
                             {t("of the step")}</th>
                     </tr></thead>
                     <tbody inner_html=body></tbody>
                 </table>
-                <p class="note wide">{t("Times are medians over the step. Shares are simulated one at a time, so they need not add up; the last five lines do.")}</p>
+                <p class="note wide">{t("Times are medians over the step. Each share is \
+                                         simulated on its own, so they need not add up; the last \
+                                         five rows do.")}</p>
             </div>
         </div>
     }

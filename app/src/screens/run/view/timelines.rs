@@ -23,14 +23,14 @@ pub fn Timelines() -> impl IntoView {
     let label = move || {
         let [predicted, measured] = [0, 1].map(|index| time(state, index));
         tr!(
-            "One step as predicted, {predicted}, and as measured, {measured}, on one time axis. \
-             Arrow keys select actions; the table of drift says what differs.",
+            "One step, predicted ({predicted}) and measured ({measured}), on one time axis. \
+             Arrow keys select actions; the drift table says what differs.",
             predicted,
             measured
         )
     };
     let stale = Signal::derive(move || {
-        state.page.shown.with(|s| s.problem.as_ref().map(|_| t("from before").to_owned()))
+        state.page.shown.with(|s| s.problem.as_ref().map(|_| t("out of date").to_owned()))
     });
     let critical = state.page.look.critical;
     view! {

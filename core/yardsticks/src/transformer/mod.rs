@@ -1,5 +1,5 @@
 //! Training of GPT-like transformers in closed form: time of an iteration, memory, and a
-//! [`Workload`](super::Workload) to plan with.
+//! [`Workload`](pipewright_core::cost::Workload) to plan with.
 //!
 //! | symbol | meaning |
 //! |---|---|
@@ -12,7 +12,10 @@
 //! and sequence parallelism are those of Korthikanti et al. 2022 (arXiv 2205.05198). What the
 //! device and its software reach is in an [`Accelerator`], found by [`calibrate`](fn@calibrate).
 //!
-//! Known limits: one kind of layer; every replica alike; links are not shared; no overlap of
+//! Plans are priced by their nodes instead, with what this form taught: `pipewright_core::cost`,
+//! `transformer/nodes.rs`.
+//!
+//! Known limits of the closed form: one kind of layer; every replica alike; links are not shared; no overlap of
 //! communication with computation.
 
 mod accelerator;

@@ -2,7 +2,7 @@
 
 use super::layer::{Layer, head};
 use super::{Accelerator, Indivisible, Recompute, Training, Transformer};
-use crate::cost::collective::{Algorithm, all_reduce};
+use pipewright_core::cost::collective::{Algorithm, all_reduce};
 
 /// Seconds of an iteration, by cause; they sum up to [`Iteration::total`].
 #[derive(Clone, Copy, Debug, PartialEq)]

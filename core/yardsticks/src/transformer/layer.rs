@@ -1,7 +1,7 @@
 //! Seconds of one layer and of the head, for one micro-batch on one tensor-parallel device.
 
 use super::{Accelerator, Recompute, Training, Transformer};
-use crate::cost::collective::{Algorithm, all_reduce};
+use pipewright_core::cost::collective::{Algorithm, all_reduce};
 
 /// Bytes per value of the hidden state that the forward pass moves outside of the
 /// tensor-parallel part: two norms (read 2, write 2), two dropouts with residual (read 2 + 2,

@@ -1,7 +1,7 @@
 //! An accelerator's numbers from measured iterations.
 
 use super::{Accelerator, Training, Transformer, iteration};
-use crate::cost::calibrate::{CalibrateError, Fit, Parameter, fit};
+use pipewright_core::cost::calibrate::{CalibrateError, Fit, Parameter, fit};
 
 /// A number of an accelerator that measurements can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

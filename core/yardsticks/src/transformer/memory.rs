@@ -5,7 +5,7 @@
 //! many when interleaved. Without the embedding's and the head's, as in the paper's figure 1.
 
 use super::{Indivisible, Recompute, Training, Transformer};
-use crate::cost::memory::States;
+use pipewright_core::cost::memory::States;
 
 /// Bytes on one device.
 #[derive(Clone, Copy, Debug, PartialEq)]

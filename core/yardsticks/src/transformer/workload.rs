@@ -4,9 +4,9 @@ use super::layer::{Layer, head};
 use super::memory::layer_stash;
 use super::time::overlap;
 use super::{Accelerator, Recompute, Training, Transformer};
-use crate::cost::memory::States;
-use crate::cost::{Edge, Item, Shard, Workload};
-use crate::units::{Bytes, Nanos};
+use pipewright_core::cost::memory::States;
+use pipewright_core::cost::{Edge, Item, Shard, Workload};
+use pipewright_core::units::{Bytes, Nanos};
 
 /// The items of a transformer for micro-batches of `samples` samples. Each is computed in the
 /// `recompute` way on one device; its shards are the tensor-parallel `degrees` that divide the

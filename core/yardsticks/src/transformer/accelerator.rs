@@ -1,8 +1,8 @@
 //! Throughput that a device and its software reach on transformers.
 
-use crate::cost::collective::Channel;
-use crate::cost::{ClusterError, Link};
-use crate::units::{Bytes, Nanos};
+use pipewright_core::cost::collective::Channel;
+use pipewright_core::cost::{ClusterError, Link};
+use pipewright_core::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// A link in seconds, which a fit can move by less than a nanosecond.
@@ -73,9 +73,9 @@ impl Accelerator {
     /// When no preset has that name.
     pub fn preset(name: &str) -> Result<Self, ClusterError> {
         let text = match name {
-            "a100-megatron" => include_str!("../accelerators/a100-megatron.json"),
+            "a100-megatron" => include_str!("accelerators/a100-megatron.json"),
             "a100-megatron-deepspeed" => {
-                include_str!("../accelerators/a100-megatron-deepspeed.json")
+                include_str!("accelerators/a100-megatron-deepspeed.json")
             }
             _ => return Err(ClusterError::Unknown(name.into())),
         };

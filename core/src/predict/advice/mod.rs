@@ -1,0 +1,261 @@
+//! Advice over a whole plan: other plans for the same network and mini-batch, each priced by simulation.
+//!
+//! An [`Advisor`] tries changes of one choice (micro-batches, schedule, cuts, precision, codec), what a search
+//! over lanes, replicas, micro-batches and schedules finds together, and the best of these joined with each
+//! other; a plan that does not fit is tried with recomputation too. What it gives are plans, so whatever is said
+//! of them holds when they are taken. It goes on one simulation at a time, so it can be stopped between any two.
+//!
+//! [`Advisor::bound`] says how much there is to gain at all: no plan in this precision on as many devices can be
+//! faster than their share of the arithmetic.
+//!
+//! ```
+//! use pipewright_core::cost::Cluster;
+//! use pipewright_core::graph::presets::Preset;
+//! use pipewright_core::plan::{Draft, Model};
+//! use pipewright_core::predict::Advisor;
+//!
+//! let draft = Draft::new(Model::Preset(Preset::Vgg16), Cluster::preset("dgx-a100")?, vec![5, 10, 14]);
+//! let (plan, _) = draft.plan()?;
+//! let mut advisor = Advisor::new(&plan)?;
+//! while advisor.advance() {}
+//! for better in advisor.advice() {
+//!     assert!(better.fits && better.step <= advisor.now().step);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod candidates;
+mod change;
+
+pub use change::Change;
+use change::changes;
+
+use super::{PredictError, Prediction, fit, predict, steady};
+use crate::plan::Plan;
+use crate::units::{Bytes, Nanos};
+use candidates::{Wave, bound};
+use change::within;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Pieces of advice at most.
+const ADVICE_MAX: usize = 5;
+
+/// A step that is not shorter by more than one part in so many is no better.
+const WORTH: u64 = 100;
+
+/// Of equal steps, memory that is less by more than one part in so many is better.
+const WORTH_BYTES: u64 = 5;
+
+/// Moves for each node where a plan needs recomputation to fit.
+const EFFORT: u64 = 20;
+
+/// What a plan takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Takes {
+    /// A step; of a schedule that does not flush, once the pipeline is full.
+    pub step: Nanos,
+    /// The most that a device reserves.
+    pub peak: Bytes,
+    /// Whether every device has that much.
+    pub fits: bool,
+}
+
+/// Another plan that is better.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// What it changes.
+    pub changes: Vec<Change>,
+    /// The plan, with its prediction.
+    pub plan: Plan,
+    /// What it takes.
+    pub takes: Takes,
+    /// Ranks more than the plan has.
+    pub more_ranks: u32,
+}
+
+/// Looks for advice.
+#[derive(Debug)]
+pub struct Advisor {
+    plan: Plan,
+    now: Takes,
+    drawn: Nanos,
+    bound: Nanos,
+    /// Plans to price next.
+    todo: VecDeque<Plan>,
+    waves: VecDeque<Wave>,
+    /// Of plans that were priced.
+    seen: BTreeSet<String>,
+    found: Vec<Advice>,
+    tried: u32,
+}
+
+impl std::ops::Deref for Advice {
+    type Target = Takes;
+
+    fn deref(&self) -> &Takes {
+        &self.takes
+    }
+}
+
+impl Advisor {
+    /// Of a plan. One simulation.
+    ///
+    /// # Errors
+    /// What does not fit together about the plan.
+    pub fn new(plan: &Plan) -> Result<Self, PredictError> {
+        let prediction = predict(plan)?;
+        let now = takes(plan, &prediction)?;
+        let bound = bound(plan)?;
+        let mut seen = BTreeSet::new();
+        seen.insert(key(plan));
+        Ok(Self {
+            plan: plan.clone(),
+            now,
+            drawn: prediction.timeline.step,
+            bound,
+            todo: VecDeque::new(),
+            waves: candidates::waves(plan, now.fits),
+            seen,
+            found: vec![],
+            tried: 0,
+        })
+    }
+
+    /// Prices one more plan, or makes a list of the next ones; false when nothing is left to try.
+    pub fn advance(&mut self) -> bool {
+        let Some(plan) = self.todo.pop_front() else {
+            let Some(wave) = self.waves.pop_front() else { return false };
+            self.todo = wave.candidates(&self.plan, &self.found).into();
+            return true;
+        };
+        if self.seen.insert(key(&plan)) {
+            self.price(plan);
+        }
+        true
+    }
+
+    /// Takes the plan if it is better, with recomputation where it does not fit and nothing else does.
+    fn price(&mut self, plan: Plan) {
+        self.tried += 1;
+        let Ok(prediction) = predict(&plan) else { return };
+        let Ok(priced) = takes(&plan, &prediction) else { return };
+        let (mut plan, mut priced, mut expectation) = (plan, priced, prediction.expectation());
+        // Only what would be faster is worth a search for sequences.
+        let hopeful = !self.now.fits || shorter(priced.step, self.now.step);
+        let nothing = !self.found.iter().any(|advice| advice.fits);
+        if !priced.fits && hopeful && nothing && plan.recompute.is_empty() {
+            let Ok((fitted, prediction)) = fit(&plan, EFFORT) else { return };
+            let Ok(again) = takes(&fitted, &prediction) else { return };
+            (plan, priced, expectation) = (fitted, again, prediction.expectation());
+        }
+        if self.is_better(&priced) {
+            plan.prediction = expectation;
+            let changes = changes(&self.plan, &plan);
+            let more_ranks = plan.ranks().saturating_sub(self.plan.ranks());
+            self.found.push(Advice { changes, plan, takes: priced, more_ranks });
+        }
+    }
+
+    fn is_better(&self, other: &Takes) -> bool {
+        let now = &self.now;
+        if !now.fits || !other.fits {
+            return other.fits;
+        }
+        let less = other.peak.0 + now.peak.0 / WORTH_BYTES < now.peak.0;
+        let as_short = other.step.0 <= now.step.0;
+        shorter(other.step, now.step) || (as_short && less)
+    }
+
+    /// What the plan itself takes.
+    pub fn now(&self) -> Takes {
+        self.now
+    }
+
+    /// The end of the plan's timeline; not its step where the schedule does not flush.
+    pub fn drawn(&self) -> Nanos {
+        self.drawn
+    }
+
+    /// Plans that were priced.
+    pub fn tried(&self) -> u32 {
+        self.tried
+    }
+
+    /// No plan in this precision on as many devices has a shorter step: their share of the arithmetic of a
+    /// mini-batch, as if nothing waited.
+    pub fn bound(&self) -> Nanos {
+        self.bound.min(self.now.step)
+    }
+
+    /// The best advice so far, five at most: on the plan's ranks and in its precision the fastest, the
+    /// leanest of those that gain half as much, and another; the fastest in lower precision; the fastest on more devices. None changes more than
+    /// another and gains no more.
+    pub fn advice(&self) -> Vec<&Advice> {
+        let mut all: Vec<&Advice> = self.found.iter().collect();
+        all.sort_by_key(|advice| (advice.changes.len(), advice.step, advice.peak));
+        let mut best: Vec<&Advice> = vec![];
+        for advice in all {
+            let covers = |known: &&Advice| {
+                let as_good = !shorter(advice.step, known.step) && known.peak <= advice.peak;
+                as_good && within(&known.changes, &advice.changes)
+            };
+            if !best.iter().any(covers) {
+                best.push(advice);
+            }
+        }
+        best.sort_by_key(|advice| (advice.step, advice.peak));
+        let of = |rank: u8| best.iter().copied().filter(move |advice| advice.rank() == rank);
+        // Half of what is to gain, in as little memory as that takes.
+        let half =
+            of(0).next().map_or(self.now.step, |best| Nanos(self.now.step.0.midpoint(best.step.0)));
+        let lean = of(0).filter(|advice| advice.step <= half);
+        let leanest = lean.min_by_key(|advice| (advice.peak, advice.step));
+        let more = of(2).next().or(of(3).next());
+        let first = [of(0).next(), leanest, of(1).next(), more];
+        let mut chosen: Vec<&Advice> = vec![];
+        // Others of the plan's own kind fill what is left, unless they change the same choices.
+        for advice in first.into_iter().flatten().chain(of(0)) {
+            let alike = |known: &&Advice| {
+                within(&known.changes, &advice.changes) && within(&advice.changes, &known.changes)
+            };
+            let is_first = first.contains(&Some(advice));
+            let wanted = is_first || !chosen.iter().any(alike);
+            if chosen.len() < ADVICE_MAX && wanted && !chosen.contains(&advice) {
+                chosen.push(advice);
+            }
+        }
+        chosen.sort_by_key(|advice| (advice.rank(), advice.step, advice.peak));
+        chosen
+    }
+}
+
+impl Advice {
+    /// What it asks for: nothing but other choices, lower precision, more devices, both.
+    fn rank(&self) -> u8 {
+        let alters = self.changes.iter().any(Change::alters_training);
+        u8::from(alters) + if self.more_ranks > 0 { 2 } else { 0 }
+    }
+}
+
+/// Whether a step is shorter than another by more than noise.
+fn shorter(step: Nanos, than: Nanos) -> bool {
+    step.0 + than.0 / WORTH < than.0
+}
+
+fn takes(plan: &Plan, prediction: &Prediction) -> Result<Takes, PredictError> {
+    let step = match steady(plan, prediction)? {
+        Some(steady) => steady.step,
+        None => prediction.timeline.step,
+    };
+    let peak = prediction.programs.iter().map(|program| program.arena).max().unwrap_or_default();
+    Ok(Takes { step, peak, fits: peak <= plan.cluster.device.memory })
+}
+
+/// What tells two plans of one question apart.
+fn key(plan: &Plan) -> String {
+    let Plan { cuts, micro_batches, data_parallel, training, communication, .. } = plan;
+    let (replicas, name) = (data_parallel.replicas, &plan.schedule.name);
+    let again: Vec<String> = plan.recompute.iter().map(ToString::to_string).collect();
+    let (precision, gradients) = (training.precision.word(), communication.gradients);
+    format!("{cuts:?} {micro_batches} {replicas} {name} {again:?} {precision} {gradients}")
+}
