@@ -86,7 +86,7 @@ fn one_replica_is_told_what_is_missing() -> Outcome<()> {
     let view = "#v=1&view=communication";
     let Some(browser) = explorer("communication-alone", view)? else { return Ok(()) };
     browser.until("it is said", |b| Ok(b.count(".comtab .rfail")? == 1))?;
-    assert!(browser.text(".comtab .rfail")?.contains("choose two or more"));
+    assert!(browser.text(".comtab .rfail")?.contains("Set Replicas to 2 or more"));
     browser.js("const box = document.querySelector('#replicas'); box.value = 2;
          box.dispatchEvent(new Event('change', { bubbles: true }));")?;
     browser.until("codecs are compared", |b| Ok(b.count("#codecs tbody tr")? == 9))?;

@@ -82,7 +82,7 @@ fn a_time_is_typed_over_and_exported() -> Outcome<()> {
     browser.keys("#time-forward", &format!("{ALL}40{ENTER}"))?;
     let typed = changed(&browser, first, "a typed time changes the step")?;
     assert!(typed > first);
-    browser.until("it is marked", |b| Ok(b.count(".ch-row.on b[title='typed over']")? == 1))?;
+    browser.until("it is marked", |b| Ok(b.count(".ch-row.on b[title='overridden']")? == 1))?;
 
     browser.click("#export")?;
     let file = browser.saved("plan.json")?;

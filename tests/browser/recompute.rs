@@ -83,7 +83,7 @@ fn less_memory_for_a_stage_goes_into_the_plan() -> Outcome<()> {
     browser.until("the link follows", |b| Ok(b.js(share)? == true))?;
 
     browser.click("#search")?;
-    let resting = "return document.querySelector('.live').textContent === 'resting'";
+    let resting = "return document.querySelector('.live').textContent === 'stopped'";
     browser.until("the search rests", |b| Ok(b.js(resting)? == true))?;
 
     browser.click("#take")?;

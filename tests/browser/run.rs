@@ -125,7 +125,7 @@ fn used(browser: &Browser, run: &Trained, before: f64) -> Outcome<()> {
     assert!(off(preview) < off(before), "{preview} is nearer to {measured} than {before}");
     browser.click("#use-times")?;
     browser.until("they are used", |b| Ok(exact(b, "#run-predicted")? == preview))?;
-    assert!(browser.text("#note")?.contains("Ctrl Z takes it back"));
+    assert!(browser.text("#note")?.contains("Ctrl+Z undoes it"));
     browser.click("#export")?;
     let file = browser.saved("plan.json")?;
     let plan = Plan::from_json(&std::fs::read_to_string(&file)?)?;
@@ -137,7 +137,7 @@ fn used(browser: &Browser, run: &Trained, before: f64) -> Outcome<()> {
 
 /// One run of four ranks; what is read follows the slider, the table says the same.
 fn metrics(browser: &Browser) -> Outcome<()> {
-    assert!(browser.text(".names")?.contains("Run 1: 24 steps of 4 ranks"));
+    assert!(browser.text(".names")?.contains("Run 1: 24 steps, 4 ranks"));
     assert_eq!(browser.count(".four svg")?, 4);
     assert_eq!(browser.count("[data-plot='Step time'] .pl")?, 1, "the predicted line");
     let last = browser.text("#metrics-said")?;

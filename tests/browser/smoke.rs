@@ -76,8 +76,7 @@ fn chunks_come_when_they_are_needed() -> Outcome<()> {
     browser.click("#export")?;
     let file = browser.saved("plan.json")?;
     browser.keys("input[type=file]", &file.display().to_string())?;
-    browser
-        .until("the plan is read", |b| Ok(b.text("#note")?.contains("plan.json: a plan for")))?;
+    browser.until("the plan is read", |b| Ok(b.text("#note")?.contains("Opened plan.json: ")))?;
     fetched(&["tray", "menus", "files"])?;
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())

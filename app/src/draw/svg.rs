@@ -24,7 +24,7 @@ pub fn draw(timeline: &Timeline, title: &str) -> Result<String, String> {
     let work: usize = timeline.lanes.iter().map(|lane| lane.spans.len()).sum();
     if work > MOST {
         return Err(tr!(
-            "{work} actions are too many for a drawing, {most} fit; use fewer micro-batches",
+            "{work} actions are too many to draw, at most {most} fit; use fewer micro-batches",
             work,
             most = MOST
         ));

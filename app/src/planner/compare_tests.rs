@@ -87,7 +87,7 @@ fn the_sentence_names_what_changed_most() {
     let (finding, because) = sentence(&solved(&many), &solved(&few));
     assert!(finding.contains("slower than A:"), "{finding}");
     assert!(
-        because.starts_with(" its busiest lane waits") && because.contains("more to fill"),
+        because.starts_with(" its busiest lane waits") && because.contains("more for warm-up"),
         "{because}"
     );
 }

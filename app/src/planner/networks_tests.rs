@@ -116,5 +116,5 @@ fn machines_are_taken_and_bad_files_are_one_sentence() {
     }
     assert!(of_text("x", "hello").is_none() && of_text("x", "{}").is_none());
     let why = at_once(of_onnx("x.onnx", vec![8, 7, 0x12, 200, 1], async || ())).err().unwrap();
-    assert!(why.starts_with("x.onnx, read as ONNX: "), "{why}");
+    assert!(why.starts_with("x.onnx was read as ONNX: "), "{why}");
 }

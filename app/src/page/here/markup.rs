@@ -141,7 +141,7 @@ mod tests {
         let offer = |how| Offer { session: "x".into(), how, folder: "runs".into() };
         let how = |kind| how(&offer(kind), 4);
         assert_eq!(how(How::Mpirun), "4 ranks as processes of mpirun; files go to runs.");
-        assert!(how(How::Threads).contains("for want of mpirun"));
+        assert!(how(How::Threads).contains("since mpirun was not found"));
     }
 
     #[test]

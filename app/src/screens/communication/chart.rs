@@ -163,7 +163,7 @@ mod tests {
             2 + 1 + 7 + 2,
             "lines, bandwidth, axes: {svg}"
         );
-        assert!(svg.contains("bf16 pays below 10 GB/s") && !svg.contains("NaN"), "{svg}");
+        assert!(svg.contains("bf16 pays off below 10 GB/s") && !svg.contains("NaN"), "{svg}");
         let empty = draw(&[], 1e9, Reduction::default(), (300.0, 150.0));
         assert!(!empty.contains("NaN") && !empty.contains("inf"), "{empty}");
     }

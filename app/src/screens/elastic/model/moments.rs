@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(kinds(Kind::Launched), recorded.life.generations.len());
         assert!(kinds(Kind::Lost) > 0 && kinds(Kind::Run) > 0 && kinds(Kind::Joined) > 0);
         assert_eq!(kinds(Kind::Over), 1);
-        assert!(all.iter().any(|m| m.text.contains("after the loss")), "{all:#?}");
+        assert!(all.iter().any(|m| m.text.contains("after the failure")), "{all:#?}");
         assert!(all.iter().any(|m| m.text.contains("known after")), "{all:#?}");
     }
 }

@@ -162,7 +162,10 @@ pub fn names(runs: &[Run]) -> String {
     let mut out = String::new();
     for (at, run) in runs.iter().enumerate() {
         let (title, steps, ranks) = (run.title(at), run.steps.len(), run.ranks);
-        let text = tr!("{title}: {steps} steps, {ranks} ranks", title, steps, ranks);
+        let text = match ranks {
+            1 => tr!("{title}: {steps} steps, 1 rank", title, steps),
+            _ => tr!("{title}: {steps} steps, {ranks} ranks", title, steps, ranks),
+        };
         let _ = write!(
             out,
             "<span class='key'><svg width='22' height='8' aria-hidden='true'><path d='M0 4H22' class='ml m{}'/></svg>{}</span>",
@@ -410,7 +413,7 @@ mod tests {
         assert!(said(&runs, false, 9)[1].contains("step 3: loss 0.2500, accuracy –, 500.0 ms"));
         let table = table(&runs, false, 5);
         assert_eq!((table.matches("<tr>").count(), table.matches("<td").count()), (10, 50));
-        assert!(names(&runs).contains("&lt;a&gt;: 10 steps of 1 ranks"));
+        assert!(names(&runs).contains("&lt;a&gt;: 10 steps, 1 rank"));
         let sheet = sheet(&runs, false, |_| Some(0.3));
         assert_eq!(sheet.matches("<svg").count(), 5);
         assert!(sheet.ends_with("</svg>\n"));

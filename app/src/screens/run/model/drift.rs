@@ -205,7 +205,7 @@ mod tests {
         let drift = Drift::new(&ready.plan, &ready.prediction, &measured).unwrap();
         let predicted = ready.prediction.timeline.step;
         let mut table = Table::new(&drift, predicted, measured.step).unwrap();
-        assert!(table.sentence().contains("being simulated"));
+        assert!(table.sentence().contains("Simulating"));
         while let Some((at, part)) = next(&table) {
             table.rows[at].share = Some(drift.share(part).unwrap());
         }
@@ -223,7 +223,7 @@ mod tests {
         let table = table(slow, 0);
         let said = table.sentence();
         assert!(said.starts_with("The backward pass of stage 2 is "), "{said}");
-        assert!(said.contains(" slower than planned: +"), "{said}");
+        assert!(said.contains(" slower than predicted; alone it changes the step by +"), "{said}");
         let first = table.sorted(true)[0].times;
         assert_eq!((first.part.stage, kind(first.part.busy)), (StageId(2), "backward"));
         assert_eq!(first.measured.0 - first.predicted.0, 30_000_000);
@@ -233,7 +233,10 @@ mod tests {
     #[test]
     fn what_begins_late_or_on_time_is_said() {
         let said = table(|_| 0, 400_000_000).sentence();
-        assert!(said.starts_with("The first pass begins late") && said.contains("+400"), "{said}");
+        assert!(
+            said.starts_with("The first action starts late") && said.contains("+400"),
+            "{said}"
+        );
         assert!(table(|_| 0, 0).sentence().contains("what was predicted"));
     }
 

@@ -103,7 +103,7 @@ mod tests {
             let Ok(Content::Plan(read)) = recognise("plan.json", &plan.to_json()) else { panic!() };
             assert_eq!(engine::solve(&read, &Ground::of(&read)).unwrap().figures.step, fitted.step);
             assert_eq!(fitted.stages as u32, inputs.stages());
-            assert!(fitted.said(false).contains("Ctrl Z"));
+            assert!(fitted.said(false).contains("Ctrl+Z"));
         }
     }
 

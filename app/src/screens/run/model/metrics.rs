@@ -239,9 +239,9 @@ mod tests {
     #[test]
     fn hostile_files_are_refused_in_a_sentence() {
         for (text, says) in [
-            ("", "no whole step"),
-            ("\n\n", "no whole step"),
-            ("{\"step\":0", "no whole step"),
+            ("", "no complete step"),
+            ("\n\n", "no complete step"),
+            ("{\"step\":0", "no complete step"),
             ("{\"step\":-1,\"step_ns\":1}\n", "line 1"),
             ("{\"step\":0,\"step_ns\":1e400}\n", "line 1"),
             ("{\"step\":0,\"step_ns\":NaN}\n", "line 1"),
