@@ -7,7 +7,7 @@ use super::palette::{ColourBy, Palette};
 use super::raster::{self, Image};
 use crate::base::format::Clock;
 use pipewright_core::timeline::causes::Arrivals;
-use pipewright_core::timeline::{Span, Timeline, Work};
+use pipewright_core::timeline::{Span, Timeline, What, Work};
 
 /// What the lanes' part of the picture is drawn from.
 pub struct Scene<'a> {
@@ -63,6 +63,7 @@ pub fn draw(scene: &Scene, raster: Raster) {
             labels(scene);
         }
         messages(scene);
+        sums(scene);
     }
     if scene.layout.bar >= 20.0 {
         captions(scene);
@@ -195,6 +196,22 @@ fn messages(scene: &Scene) {
             let y =
                 scene.layout.lane_y(message.from.index()) + bar + if gradient { 6.0 } else { 3.0 };
             scene.canvas.rect(x, y, (scene.scale.x(z) - x).max(1.5), 2.0);
+        }
+    }
+}
+
+/// A thin line over a lane while its gradients are summed with other replicas.
+fn sums(scene: &Scene) {
+    let Layout { pitch, bar, .. } = *scene.layout;
+    if pitch - bar < 6.0 {
+        return;
+    }
+    scene.canvas.fill(&scene.palette.text_2);
+    for (lane, content) in scene.timeline.lanes.iter().enumerate() {
+        let y = scene.layout.lane_y(lane) - 3.5;
+        for aside in content.asides.iter().filter(|a| matches!(a.what, What::AllReduce(_))) {
+            let x = scene.scale.x(aside.start.0 as f64);
+            scene.canvas.rect(x, y, (scene.scale.x(aside.end.0 as f64) - x).max(1.5), 2.0);
         }
     }
 }

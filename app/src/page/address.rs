@@ -69,8 +69,16 @@ pub fn push(page: Page) {
     set_timeout(push, FRAME);
 }
 
-/// Takes the state of the address bar; returns the files it names.
-pub fn take(page: Page) -> (Option<String>, Option<String>) {
+/// To another state, as a step of the browser's history.
+pub fn go(page: Page, link: &str) {
+    if let Ok(history) = window().history() {
+        let _ = history.push_state_with_url(&JsValue::NULL, "", Some(&format!("#{link}")));
+    }
+    take(page);
+}
+
+/// Takes the state of the address bar; returns the files it names or holds.
+pub fn take(page: Page) -> link::Files {
     let state = page.state;
     let fragment = window().location().hash().unwrap_or_default();
     let current = state.inputs.get_untracked();
@@ -95,5 +103,5 @@ pub fn take(page: Page) -> (Option<String>, Option<String>) {
         let list = link.problems.join("; ");
         state.complain(tr!("Not everything in the link could be used: {list}.", list));
     }
-    (link.plan, link.trace)
+    link.files
 }

@@ -7,7 +7,7 @@ use super::here::panel::{HerePanel, RunHere};
 use super::palette::Palette;
 use super::requests::{answer, answer_for};
 use super::state::Page;
-use super::{address, files, here, theme};
+use super::{address, files, here, keeping, theme};
 use crate::base::focus::typing;
 use crate::base::keys::{self, Command, Scope};
 use crate::base::language;
@@ -104,15 +104,14 @@ fn body(page: Page, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView {
 /// What the address bar asks for; then an action is selected, so that the first look explains.
 fn open(page: Page) {
     let state = page.state;
-    let (plan, trace) = address::take(page);
+    let found = address::take(page);
     // The first state is where undo ends.
     state.history.set(Default::default());
     let (stages, m) = state.inputs.with_untracked(|i| (i.stages(), i.micro_batches));
     let first = Action::new(1.min(stages - 1), ActionKind::Forward, m / 2);
     state.look.selected.set(Some(first));
-    if plan.is_some() || trace.is_some() {
-        files::fetch_all(page, plan, trace);
-    }
+    files::fetch_all(page, found);
+    keeping::start(page);
 }
 
 /// Page-wide keys, drops and the browser's own back and forward.
@@ -142,10 +141,7 @@ fn listen(page: Page) {
     });
     let back = window_event_listener(ev::popstate, move |_| {
         here::wire::begin_again(page);
-        let (plan, trace) = address::take(page);
-        if plan.is_some() || trace.is_some() {
-            files::fetch_all(page, plan, trace);
-        }
+        files::fetch_all(page, address::take(page));
     });
     on_cleanup(move || {
         keys.remove();

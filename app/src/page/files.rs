@@ -4,12 +4,14 @@
 //! what is wrong and what to do.
 
 use super::exports::Format;
-use super::opening;
+use super::packing::unpack;
 use super::state::Page;
+use super::{keeping, opening};
 use crate::base::download::{download, follow};
 use crate::base::later::Missing;
 use crate::base::texts::{t, tr};
 use crate::planner::inputs::Inputs;
+use crate::planner::link::{self, Files};
 use crate::state::State;
 use crate::state::request::Side;
 use crate::widgets::clipboard::copy;
@@ -70,11 +72,37 @@ async fn open(page: Page, name: String, files: Vec<web_sys::File>, side: Side) {
     }
 }
 
-/// Fetches the files that the link names and shows them.
-pub fn fetch_all(page: Page, plan: Option<String>, trace: Option<String>) {
-    let paths: Vec<String> = [plan, trace].into_iter().flatten().collect();
+/// Shows a text as if a file of it had been dropped on A.
+pub async fn open_as_a(page: Page, name: &str, text: &str) {
+    let parts = js_sys::Array::of1(&JsValue::from_str(text));
+    if let Ok(file) = web_sys::File::new_with_str_sequence(&parts, name) {
+        open(page, name.to_owned(), vec![file], Side::A).await;
+    }
+}
+
+/// Shows a file as if it had been dropped.
+pub async fn open_file(page: Page, file: web_sys::File) {
+    open(page, file.name(), vec![file], Side::B).await;
+}
+
+/// Shows the files that the link names or holds.
+pub fn fetch_all(page: Page, files: Files) {
+    let paths: Vec<String> = [files.plan, files.trace].into_iter().flatten().collect();
     let name = paths.join(", ");
     spawn_local(async move {
+        for (packed, side) in [(files.packed, Side::B), (files.packed_a, Side::A)] {
+            let Some(packed) = packed else { continue };
+            match (unpack(&packed).await, side) {
+                (Some(text), Side::B) => open_text(page, "plan.json", &text).await,
+                (Some(text), Side::A) => open_as_a(page, "plan.json", &text).await,
+                (None, _) => {
+                    page.state.complain(t("The plan in the link is damaged; copy the whole link."))
+                }
+            }
+        }
+        if paths.is_empty() {
+            return;
+        }
         match fetching(page, paths).await {
             Ok(reading) => reading.await,
             Err(why) => page.state.complain(tr!("{name} was not read: {why}.", name, why)),
@@ -145,25 +173,32 @@ pub fn copy_command(state: State) {
     copy(state, crate::planner::command::command(ranks));
 }
 
-/// Puts the link on the clipboard.
+/// Puts the link on the clipboard: the inputs, or the whole plan where they do not say all of it.
 pub fn copy_link(page: Page) {
     let state = page.state;
-    let address = crate::page::address::of(page);
-    let own_file = state.inputs.with_untracked(|i| {
-        matches!(i.model, crate::planner::choices::ModelChoice::File(_))
-            || matches!(i.cluster, crate::planner::choices::ClusterChoice::File(_))
-    });
-    let own_times = state.inputs.with_untracked(|i| i.typed().is_some());
     spawn_local(async move {
-        let copied = JsFuture::from(window().navigator().clipboard().write_text(&address)).await;
-        match copied {
-            Ok(_) if own_file => state.say(t(
-                "Link copied. It has your settings, not your files; save the plan to share both.",
-            )),
-            Ok(_) if own_times => {
-                state.say(t("Link copied. It has your settings, not your times; save the plan."));
-            }
-            Ok(_) => state.say(t("Link copied: it shows exactly this state.")),
+        let whole = state.inputs.with_untracked(link::carries);
+        let long = match whole {
+            true => None,
+            false => match keeping::link(page).await {
+                Ok(made) => made.await,
+                Err(_) => None,
+            },
+        };
+        let said = match (whole, &long) {
+            (true, _) | (_, Some(_)) => t("Link copied: it shows exactly this state."),
+            _ => t(
+                "Link copied. It has your settings, not your files: the whole plan is too long for a link. Export it to share it.",
+            ),
+        };
+        let address = long.unwrap_or_else(|| crate::page::address::of(page));
+        let measured = state.look.measured.with_untracked(|m| m.is_some());
+        let said = match measured {
+            true => format!("{said} {}", t("The trace is not in it.")),
+            false => said.to_owned(),
+        };
+        match JsFuture::from(window().navigator().clipboard().write_text(&address)).await {
+            Ok(_) => state.say(said),
             Err(_) => state.say(tr!("Copy this link: {address}", address)),
         }
     });

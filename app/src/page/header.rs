@@ -3,6 +3,7 @@
 use super::files;
 use super::here::panel::RunHere;
 use super::menu::Exports;
+use super::recent::Recent;
 use super::state::Page;
 use super::theme;
 use crate::base::focus::focus;
@@ -67,6 +68,7 @@ pub fn Header(page: Page) -> impl IntoView {
                     on:click=move |_| page.help.update(|h| *h = !*h)>{icon(Icon::Help)}</button>
                 <span class="sep"></span>
                 <Open page />
+                <Recent page />
                 <RunHere page id="run-here" />
                 <Export id="export" />
                 <Exports />

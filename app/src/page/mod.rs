@@ -15,6 +15,8 @@ mod header;
 #[cfg(feature = "page")]
 mod help;
 mod here;
+#[cfg(feature = "page")]
+mod keeping;
 mod kinds;
 #[cfg(feature = "page")]
 mod making;
@@ -23,9 +25,13 @@ mod menu;
 #[cfg(feature = "page")]
 mod opening;
 #[cfg(feature = "page")]
+mod packing;
+#[cfg(feature = "page")]
 mod palette;
 #[cfg(feature = "page")]
 mod pictures;
+#[cfg(feature = "page")]
+mod recent;
 #[cfg(feature = "page")]
 mod requests;
 #[cfg(feature = "page")]

@@ -244,7 +244,11 @@ async fn measure_all(page: Page, files: Vec<(String, Kind, web_sys::Blob)>) {
     let mut found = vec![];
     for (name, kind, file) in files {
         match measure(&name, kind, &file).await {
-            Ok(Left::Trace(measured)) => show(page, measured),
+            Ok(Left::Trace(measured)) => {
+                let parts = js_sys::Array::of1(&file);
+                page.trace.set_value(web_sys::File::new_with_blob_sequence(&parts, &name).ok());
+                show(page, measured);
+            }
             Ok(Left::Metrics(file)) => found.push(file),
             Err(why) => page.state.complain(why),
         }

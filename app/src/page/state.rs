@@ -30,6 +30,8 @@ pub struct Page {
     pub palette: RwSignal<bool>,
     /// Whether keys without Ctrl act outside of a widget (WCAG 2.1.4).
     pub number_keys: RwSignal<bool>,
+    /// The file of the trace that is shown.
+    pub trace: StoredValue<Option<web_sys::File>, LocalStorage>,
     /// What the machine offers that serves the page.
     pub here: Seen,
 }
@@ -47,6 +49,7 @@ impl Page {
             help: RwSignal::new(false),
             palette: RwSignal::new(false),
             number_keys: RwSignal::new(settings::number_keys()),
+            trace: StoredValue::new_local(None),
             here: Seen::new(),
         }
     }

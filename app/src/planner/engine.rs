@@ -8,7 +8,7 @@ use pipewright_core::graph::autodiff::TrainingGraph;
 use pipewright_core::graph::{Graph, Layer, Precision};
 use pipewright_core::ids::StageId;
 use pipewright_core::partition::{self, balanced, uniform};
-use pipewright_core::plan::{self, PlanError, Program};
+use pipewright_core::plan::{self, PlanError, Program, Sequence};
 use pipewright_core::predict::Steady;
 use pipewright_core::schedule::{Schedule, ScheduleKind, Updates};
 use pipewright_core::simulate::{Copies, StageCost, simulate, simulate_chain};
@@ -108,17 +108,7 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let graph = &*ground.graph;
     check(inputs, graph).map_err(|e| e.to_string())?;
     let schedule = inputs.order()?;
-    let lowering = plan::Inputs {
-        graph,
-        cuts: &inputs.cuts,
-        schedule: &schedule,
-        samples: ground.costs.samples,
-        data_parallel: inputs.rest.data_parallel,
-        communication: &inputs.rest.communication,
-        cluster: &ground.cluster,
-        optimizer: inputs.rest.optimizer,
-        training: inputs.rest.training,
-    };
+    let lowering = lowering(inputs, ground, &schedule);
     let graphs = plan::training_graphs(&lowering);
     let graphs = plan::in_sequences(graphs, &inputs.sequences()).map_err(|e| e.to_string())?;
     let programs = plan::lay_out(&lowering, &graphs);
@@ -157,6 +147,24 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         steady,
         figures,
     })
+}
+
+fn lowering<'a>(
+    inputs: &'a Inputs,
+    ground: &'a Ground,
+    schedule: &'a Schedule,
+) -> plan::Inputs<'a> {
+    plan::Inputs {
+        graph: &ground.graph,
+        cuts: &inputs.cuts,
+        schedule,
+        samples: ground.costs.samples,
+        data_parallel: inputs.rest.data_parallel,
+        communication: &inputs.rest.communication,
+        cluster: &ground.cluster,
+        optimizer: inputs.rest.optimizer,
+        training: inputs.rest.training,
+    }
 }
 
 /// What a simulation needs.
@@ -264,6 +272,19 @@ pub fn lane_cuts(ground: &Ground, schedule: ScheduleKind, lanes: u32) -> Vec<u32
 /// Lanes that the model has layers for.
 pub fn most_lanes(graph: &Graph, schedule: ScheduleKind) -> u32 {
     (graph.layers().len() as u32 / schedule.placement().stages(1)).max(1)
+}
+
+/// Lets every stage compute again all that it can: each keeps what it receives.
+pub fn recompute_all(inputs: &mut Inputs, ground: &Ground) {
+    inputs.recompute = None;
+    let Ok(schedule) = inputs.order() else { return };
+    if check(inputs, &ground.graph).is_err() {
+        return;
+    }
+    let graphs = plan::training_graphs(&lowering(inputs, ground, &schedule));
+    for (stage, graph) in (0..).zip(&graphs) {
+        inputs.recompute(stage, Sequence::full(graph));
+    }
 }
 
 /// Another schedule on the same lanes; the model is cut anew where it needs other stages.

@@ -16,6 +16,7 @@
 //! | `play` | choices of the Playground: see `screens/playground/model/link.rs` |
 //! | `job` | events and policies of the Elastic view: see `screens/elastic/model/link.rs` |
 //! | `a` | what it is compared with: a link without `v`, escaped; the first picture where it is empty |
+//! | `p`, `pa` | the whole plan and what it is compared with, packed, in place of all inputs above |
 //! | `plan`, `trace` | files beside the page to load |
 
 use super::choices::{ClusterChoice, ModelChoice};
@@ -33,9 +34,7 @@ use pipewright_core::schedule::ScheduleKind;
 #[derive(Debug, PartialEq)]
 pub struct Link {
     pub inputs: Inputs,
-    /// Files to fetch.
-    pub plan: Option<String>,
-    pub trace: Option<String>,
+    pub files: Files,
     /// What is to be shown.
     pub screen: Screen,
     pub asked: Asked,
@@ -45,6 +44,17 @@ pub struct Link {
     pub job: String,
     /// What could not be used, a sentence each.
     pub problems: Vec<String>,
+}
+
+/// Files that a link names or holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Files {
+    /// To be fetched.
+    pub plan: Option<String>,
+    pub trace: Option<String>,
+    /// Plans that it holds, packed: what is shown, and what it is compared with.
+    pub packed: Option<String>,
+    pub packed_a: Option<String>,
 }
 
 /// What the Recompute view is asked.
@@ -135,8 +145,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
     let mut link = Link {
         inputs: presets::first(),
-        plan: None,
-        trace: None,
+        files: Files::default(),
         screen: Screen::default(),
         asked: Asked::default(),
         play: String::new(),
@@ -168,7 +177,9 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
                 a = Some(value.clone());
                 Ok(())
             }
-            "plan" => local(&value).map(|path| link.plan = Some(path)),
+            "plan" => local(&value).map(|path| link.files.plan = Some(path)),
+            "p" => packed(&value).map(|text| link.files.packed = Some(text)),
+            "pa" => packed(&value).map(|text| link.files.packed_a = Some(text)),
             "view" => Screen::of_word(&value).map(|screen| link.screen = screen),
             "stage" => {
                 number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| link.asked.stage = n as u32)
@@ -177,7 +188,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             "play" => keep(&value, &mut link.play),
             // Scripts hold what would end a word: it is read word by word.
             "job" => keep(raw, &mut link.job),
-            "trace" => local(&value).map(|path| link.trace = Some(path)),
+            "trace" => local(&value).map(|path| link.files.trace = Some(path)),
             _ => choose(&mut link.inputs, key, &value, current),
         };
         if let Err(why) = taken {
@@ -321,6 +332,28 @@ fn local(path: &str) -> Result<String, String> {
     if outside { Err(t("must be a file beside this page").into()) } else { Ok(path.into()) }
 }
 
+/// What can be a packed plan.
+fn packed(text: &str) -> Result<String, String> {
+    let known = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    match !text.is_empty() && text.chars().all(known) {
+        true => Ok(text.into()),
+        false => Err(t("the plan in it is damaged; copy the whole link").into()),
+    }
+}
+
+/// Whether a link gives who opens it just these inputs.
+pub fn carries(inputs: &Inputs) -> bool {
+    let text = write(inputs, None, Screen::default(), Asked::default());
+    read(&text, None).inputs == *inputs
+}
+
+/// The words of a link that say what is shown, without its inputs.
+pub fn place(link: &str) -> String {
+    let shown = ["view", "stage", "keep", "play", "job"];
+    let is_place = |word: &&str| shown.contains(&word.split('=').next().unwrap_or_default());
+    link.split('&').filter(is_place).map(|word| format!("&{word}")).collect()
+}
+
 /// What would end a word or mean something else in it.
 fn escape(text: &str) -> String {
     text.replace('%', "%25").replace('&', "%26").replace('=', "%3D").replace('#', "%23")
@@ -370,7 +403,7 @@ mod tests {
         assert_eq!(read(&plain(&pinned), None).inputs, pinned);
         let inside = read("a=mb%3D16%26a%3Dmb%253D4%26plan%3Dx.json%26mb%3D0", None);
         let a = inside.inputs.a.unwrap();
-        assert_eq!((a.micro_batches, a.a, inside.plan), (16, None, None));
+        assert_eq!((a.micro_batches, a.a, inside.files.plan), (16, None, None));
         assert_eq!(inside.problems.len(), 1, "{:?}", inside.problems);
         // Back: what a link does not say is not so.
         assert_eq!(read("", Some(&encoded)).inputs, presets::first());
@@ -391,10 +424,10 @@ mod tests {
 
     #[test]
     fn only_files_beside_the_page_are_fetched() {
-        assert_eq!(read("plan=demo/plan.json", None).plan.as_deref(), Some("demo/plan.json"));
+        assert_eq!(read("plan=demo/plan.json", None).files.plan.as_deref(), Some("demo/plan.json"));
         for bad in ["https://x.org/p.json", "//x.org/p", "/etc/passwd", "../p.json", "a/../../p"] {
             let link = read(&format!("plan={bad}"), None);
-            assert_eq!((link.plan, link.problems.len()), (None, 1), "{bad}");
+            assert_eq!((link.files.plan, link.problems.len()), (None, 1), "{bad}");
         }
     }
 

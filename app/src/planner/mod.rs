@@ -8,12 +8,14 @@ pub mod details;
 pub mod engine;
 pub mod found;
 pub mod inputs;
+pub mod kept;
 pub mod link;
 pub mod measured;
 pub mod networks;
 pub mod presets;
 pub mod ready;
 pub mod repair;
+pub mod sane;
 pub mod times;
 #[cfg(feature = "page")]
 pub mod wire;

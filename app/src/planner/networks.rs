@@ -3,6 +3,7 @@
 use super::choices::{ClusterChoice, ModelChoice};
 use super::engine;
 use super::inputs::{Inputs, Own};
+use super::sane;
 use crate::base::shared::Shared;
 use crate::base::texts::tr;
 use pipewright_core::cost::{Cluster, Profile, import};
@@ -136,12 +137,18 @@ pub fn with(inputs: &Inputs, part: Part) -> Inputs {
     match part {
         Part::Network(graph, profile) => {
             next.model = ModelChoice::File(graph);
+            let measured = profile.is_some();
             if let Some(profile) = profile {
                 let mut cluster = (*next.cluster.cluster()).clone();
                 cluster.profile = Some(*profile);
                 next.cluster = ClusterChoice::File(Shared::new(cluster));
             }
             engine::split(&mut next, lanes);
+            // Times of a profile are those of the mini-batch that was measured.
+            if measured {
+                sane::resize(&mut next, 1);
+            }
+            sane::settle(&mut next);
         }
         Part::Machine(cluster) => next.cluster = ClusterChoice::File(cluster),
         Part::Order(own) => {

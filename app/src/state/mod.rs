@@ -16,6 +16,7 @@ use crate::draw::layout::View;
 use crate::planner::choices::ModelChoice;
 use crate::planner::engine::{self, Figures, Ground, LayerTime, Shown};
 use crate::planner::inputs::Inputs;
+use crate::planner::kept;
 use history::History;
 use leptos::prelude::*;
 use look::Look;
@@ -115,6 +116,7 @@ impl State {
             return;
         }
         meter::start();
+        kept::keep(&now, &next);
         if !self.history.with_untracked(History::dragging) {
             self.history.update(|h| h.drag(&now));
         }

@@ -14,6 +14,7 @@ pub enum Icon {
     Close,
     More,
     Run,
+    Recent,
 }
 
 impl Icon {
@@ -32,6 +33,9 @@ impl Icon {
             Icon::Chevron => "m6 4 4 4-4 4",
             Icon::Close => "m4 4 8 8M12 4l-8 8",
             Icon::More => "m4 6 4 4 4-4",
+            Icon::Recent => {
+                "M8 2.500a5.500 5.500 0 1 0 0 11a5.500 5.500 0 1 0 0-11M8 5v3.200l2.200 1.300"
+            }
             Icon::Run => "M5 3.500v9l7-4.500z",
         }
     }

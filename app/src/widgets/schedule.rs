@@ -4,6 +4,7 @@ use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
 use crate::planner::engine;
 use crate::planner::inputs::Own;
+use crate::planner::kept;
 use crate::planner::repair::{Repair, repair};
 use crate::state::State;
 use crate::state::request::Request;
@@ -85,7 +86,7 @@ fn choose(state: State, kind: ScheduleKind) {
         // The select shows what holds.
         return state.inputs.notify();
     }
-    state.edit(|inputs| engine::reschedule(inputs, kind));
+    state.edit(|inputs| kept::recut(inputs, |i| engine::reschedule(i, kind)));
 }
 
 /// Stages a lane, or waves.

@@ -4,7 +4,7 @@ use super::icons::{Icon, icon};
 use crate::base::format;
 use crate::base::texts::{t, tr};
 use crate::planner::choices::{ClusterChoice, ModelChoice, cluster_title, preset_title};
-use crate::planner::engine;
+use crate::planner::{engine, kept, sane};
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::cost::CLUSTERS;
@@ -34,9 +34,12 @@ pub fn ModelSelect(id: &'static str) -> impl IntoView {
         if let Ok(preset) = event_target_value(&event).parse() {
             state.look.view.set(None);
             state.edit(|inputs| {
-                let lanes = inputs.lanes();
-                inputs.model = ModelChoice::Preset(preset);
-                engine::split(inputs, lanes);
+                kept::recut(inputs, |inputs| {
+                    let lanes = inputs.lanes();
+                    inputs.model = ModelChoice::Preset(preset);
+                    engine::split(inputs, lanes);
+                    sane::settle(inputs);
+                });
             });
         }
     };

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Parts of the time axis of pictures.
 pub const COLUMNS: usize = 1000;
 
+/// Parts of the time axis of a small picture, and lanes that it has at most.
+pub const THUMBNAIL: (usize, usize) = (120, 16);
+
 /// What the page asks for. Files of graphs come beside these, as bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -38,6 +41,13 @@ pub enum Request {
     Advise {
         /// The plan's text.
         plan: String,
+    },
+    /// Simulate this plan under other schedules; an earlier question is over.
+    Orders {
+        /// The plan's text.
+        plan: String,
+        /// The schedules, in the order in which they are simulated.
+        orders: Vec<Order>,
     },
     /// Make cuts or an order.
     Make {
@@ -80,6 +90,8 @@ pub enum Reply {
     Plans(Plans),
     /// Better plans so far.
     Advice(Advised),
+    /// The plan under other schedules, as far as they are simulated.
+    Orders(Orders),
     /// What was to be made.
     Made(Made),
     /// What was asked for cannot be done; `worker.js` writes this, too.
@@ -313,4 +325,45 @@ pub struct Made {
     pub bound: Option<u64>,
     /// Nanoseconds of what it was compared with: the balanced split, the best schedule by name.
     pub before: u64,
+}
+
+/// A schedule, and the stages that it is simulated with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    /// Its name, or `automatic`.
+    pub schedule: String,
+    /// First nodes of the stages after the first.
+    pub cuts: Vec<u32>,
+    /// Sequences of the stages; empty where none recomputes.
+    pub recompute: Vec<String>,
+}
+
+/// Schedules that were simulated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Orders {
+    /// Those since the last report.
+    pub drawn: Vec<Drawn>,
+    /// Whether nothing is left to simulate.
+    pub done: bool,
+}
+
+/// A plan under a schedule.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Drawn {
+    /// The schedule's name.
+    pub schedule: String,
+    /// Nanoseconds of the step; in the steady state where it does not flush.
+    pub step: u64,
+    /// Nanoseconds of the picture's axis.
+    pub length: u64,
+    /// The share of the step in which a lane is idle.
+    pub bubble: f64,
+    /// Bytes of the fullest lane.
+    pub peak: u64,
+    /// Whether every lane fits its device.
+    pub fits: bool,
+    /// A row for each lane, or for some of many: `F`, `B`, `D` or `W`, `O` for updates, ` ` for nothing.
+    pub rows: Vec<String>,
+    /// Why there is no such plan; empty where it was too large to be made unasked.
+    pub why: Option<String>,
 }

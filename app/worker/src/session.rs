@@ -3,6 +3,7 @@
 use crate::advising::Advising;
 use crate::making::make;
 use crate::open::{self, Work};
+use crate::orders::Ordering;
 use crate::plans::Planning;
 use crate::protocol::{Reply, Request};
 use crate::working::Working;
@@ -20,6 +21,7 @@ enum Task {
     Graph(Box<Working>),
     Plans(Box<Planning>),
     Advice(Box<Advising>),
+    Orders(Box<Ordering>),
 }
 
 impl Session {
@@ -39,11 +41,17 @@ impl Session {
                     Err(why) => self.out.push_back(Reply::Failed { why }),
                 }
             }
+            (Request::Orders { plan, orders }, None | Some(Task::Orders(_))) => {
+                match Ordering::new(&plan, orders) {
+                    Ok(ordering) => self.work = Some(Task::Orders(Box::new(ordering))),
+                    Err(why) => self.out.push_back(Reply::Failed { why }),
+                }
+            }
             (Request::Make { plan, what }, None) => self.out.push_back(match make(&plan, what) {
                 Ok(made) => Reply::Made(made),
                 Err(why) => Reply::Failed { why },
             }),
-            (_, None | Some(Task::Advice(_))) => {}
+            (_, None | Some(Task::Advice(_) | Task::Orders(_))) => {}
             (request, Some(Task::Graph(working))) => working.receive(request, &mut self.out),
             (Request::Run { on }, Some(Task::Plans(planning))) => planning.run(on),
             (_, Some(Task::Plans(_))) => {}
@@ -77,6 +85,7 @@ impl Session {
             Some(Task::Graph(working)) => working.step(moves),
             Some(Task::Plans(planning)) => planning.step(moves),
             Some(Task::Advice(advising)) => advising.step(),
+            Some(Task::Orders(ordering)) => ordering.step(),
             None => false,
         }
     }
@@ -87,6 +96,7 @@ impl Session {
             Some(Task::Graph(working)) => working.report(&mut self.out),
             Some(Task::Plans(planning)) => self.out.push_back(planning.report()),
             Some(Task::Advice(advising)) => self.out.push_back(advising.report()),
+            Some(Task::Orders(ordering)) => self.out.push_back(ordering.report()),
             None => {}
         }
     }

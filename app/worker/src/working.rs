@@ -77,6 +77,7 @@ impl Working {
             Request::Stage { .. }
             | Request::Plans { .. }
             | Request::Advise { .. }
+            | Request::Orders { .. }
             | Request::Make { .. } => {}
             Request::Budget { bytes, search } => {
                 self.budget = bytes;

@@ -45,7 +45,9 @@ pub fn simulate_chain(
     let lanes: Vec<Lane> = lanes.collect();
     let ends = lanes.iter().filter_map(|lane| lane.spans.last()).map(|span| span.end);
     let step = ends.max().unwrap_or_default();
-    Some(Timeline { messages: links.messages(inputs, &run), lanes, step })
+    let messages = links.messages(inputs, &run);
+    let elsewhere = reductions.elsewhere(programs, &messages);
+    Some(Timeline { lanes, messages, elsewhere, step })
 }
 
 /// The ways between neighbouring stages.

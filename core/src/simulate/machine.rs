@@ -429,7 +429,8 @@ impl<'a> Machine<'a> {
         }
         let all = |program| std::iter::repeat_n(program, self.simulated);
         let programs = self.programs.iter().flat_map(all);
-        let messages = self.mail.into_iter().filter_map(|mail| mail.sent).collect();
+        let messages: Vec<Message> = self.mail.into_iter().filter_map(|mail| mail.sent).collect();
+        let elsewhere = self.reductions.elsewhere(self.programs, &messages);
         let lane = |(mut state, program): (LaneState, &Program)| {
             in_order(&mut state.asides);
             Lane { asides: state.asides, ..Lane::new(program, state.spans) }
@@ -437,6 +438,6 @@ impl<'a> Machine<'a> {
         let lanes: Vec<Lane> = self.lanes.into_iter().zip(programs).map(lane).collect();
         let ends = lanes.iter().filter_map(|l| l.spans.last()).map(|s| s.end);
         let step = ends.max().unwrap_or_default();
-        Ok(Timeline { lanes, messages, step })
+        Ok(Timeline { lanes, messages, elsewhere, step })
     }
 }

@@ -6,7 +6,8 @@ use crate::compress::Reduction;
 use crate::cost::Cluster;
 use crate::cost::collective::{self, Collective, Price, price, time};
 use crate::ids::{LaneId, StageId};
-use crate::plan::{Bucket, StageProgram};
+use crate::plan::{Bucket, Program, StageProgram};
+use crate::timeline::Message;
 use crate::units::{Bytes, Nanos};
 
 /// Calls of every group, and who has come to them.
@@ -19,6 +20,8 @@ pub(super) struct Reductions<'a> {
     own: Option<Vec<OwnWork>>,
     collective: Collective,
     by_hosts: bool,
+    /// All replicas, and those of them that are simulated.
+    replicas: (u32, u32),
 }
 
 #[derive(Clone, Copy)]
@@ -76,7 +79,28 @@ impl<'a> Reductions<'a> {
         let groups = copies.groups.iter().map(group).collect();
         let own = (!spare).then(|| vec![OwnWork::default(); lanes]);
         let by_hosts = copies.by_hosts;
-        Self { cluster, groups, waiting: vec![vec![]; lanes], own, collective, by_hosts }
+        let replicas = (copies.data_parallel.replicas, replicas as u32);
+        Self { cluster, groups, waiting: vec![vec![]; lanes], own, collective, by_hosts, replicas }
+    }
+
+    /// Bytes that all ranks of the run send in a step besides these messages of the simulated ones.
+    pub fn elsewhere(&self, programs: &[Program], messages: &[Message]) -> Bytes {
+        let sent = |bucket: &Bucket| match self.collective {
+            Collective::AllReduce => {
+                self.price(bucket.group, bucket.reduction, bucket.region.bytes).sent
+            }
+            // To the first rank, and parameters back from it.
+            _ => {
+                let ranks = self.groups[bucket.group as usize].ranks.len().max(1) as f64;
+                2.0 * (ranks - 1.0) / ranks * bucket.region.bytes.0 as f64
+            }
+        };
+        let stages = programs.iter().flat_map(|program| &program.stages);
+        let sums: f64 = stages.flat_map(|stage| &stage.buckets).map(sent).sum();
+        let (all, simulated) = (u64::from(self.replicas.0), u64::from(self.replicas.1.max(1)));
+        let drawn: Bytes = messages.iter().map(|message| message.bytes).sum();
+        let undrawn = drawn.0 / simulated * all.saturating_sub(simulated);
+        Bytes((sums * all as f64).round() as u64 + undrawn)
     }
 
     /// What the sum of a bucket takes.

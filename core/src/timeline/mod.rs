@@ -40,6 +40,9 @@ pub struct Timeline {
     pub lanes: Vec<Lane>,
     /// Messages, in no particular order.
     pub messages: Vec<Message>,
+    /// Bytes sent besides these: sums of gradients, and the messages of replicas that do the same and are not
+    /// drawn. 0 where only what was seen is known, as in traces.
+    pub elsewhere: Bytes,
     /// End of the last span.
     pub step: Nanos,
 }
@@ -189,8 +192,8 @@ impl Timeline {
         lanes.reduce(|a, b| if b.1 > a.1 { b } else { a })
     }
 
-    /// Bytes sent in the step.
+    /// Bytes that all ranks send in the step, gradients that they sum included.
     pub fn traffic(&self) -> Bytes {
-        self.messages.iter().map(|m| m.bytes).sum()
+        self.messages.iter().map(|m| m.bytes).sum::<Bytes>() + self.elsewhere
     }
 }

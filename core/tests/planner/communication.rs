@@ -189,3 +189,33 @@ proptest! {
         prop_assert!(step(speed) <= step(speed / 2.0));
     }
 }
+
+#[test]
+fn traffic_counts_what_every_rank_sends() {
+    let (plan, prediction) = replicas(hosts(1, 30e6), 4);
+    let graph = plan.model.graph().unwrap();
+    let gradients = 4.0 * graph.trainable_elements() as f64;
+    // A ring: every rank sends (d - 1) / d of the gradients twice.
+    let expected = 4.0 * 2.0 * 3.0 / 4.0 * gradients;
+    let sent = prediction.timeline.traffic().0 as f64;
+    assert!((sent / expected - 1.0).abs() < 1e-3, "{sent} {expected}");
+    let mut encoded = plan.clone();
+    encoded.communication.gradients = "fp8-e4m3".parse().unwrap();
+    let less = predict(&encoded).unwrap().timeline.traffic().0 as f64;
+    assert!((0.2..0.3).contains(&(less / sent)), "{less} {sent}");
+    let pipeline = |replicas: u32, nodes: u32| {
+        let mut cluster = hosts(1, 30e6);
+        cluster.nodes = nodes;
+        let mut draft = Draft::new(Model::Preset(Preset::Alexnet), cluster, vec![6]);
+        (draft.mini_batch, draft.micro_batches) = (u64::from(4 * replicas), 4);
+        draft.data_parallel = DataParallel::ddp(replicas);
+        draft.plan().unwrap().1.timeline
+    };
+    let alone = pipeline(1, 8);
+    assert_eq!((alone.elsewhere, alone.traffic() > Bytes::ZERO), (Bytes::ZERO, true));
+    // Twice the messages and the sums, whether all ranks are drawn because they share devices or one replica.
+    let (own, shared) = (pipeline(2, 8), pipeline(2, 1));
+    assert!(own.traffic().0 > 2 * alone.traffic().0, "{} {}", own.traffic(), alone.traffic());
+    assert_eq!(own.lanes.len(), 2);
+    assert_eq!(shared.traffic(), own.traffic());
+}

@@ -249,7 +249,8 @@ fn merge_step(programs: &[Program], records: &[&Record], origin: u64) -> Step {
         }
     }
     let ends = lanes.iter().filter_map(|lane| lane.spans.last()).map(|span| span.end);
-    let timeline = Timeline { step: ends.max().unwrap_or_default(), lanes, messages };
+    let timeline =
+        Timeline { step: ends.max().unwrap_or_default(), lanes, messages, ..Timeline::default() };
     let number = records.first().map_or(0, |r| r.number);
     Step { number, start: Nanos(start.saturating_sub(origin)), timeline }
 }

@@ -4,6 +4,9 @@
 pub mod advise;
 #[cfg(feature = "page")]
 pub mod curves;
+#[cfg(feature = "page")]
+pub mod ordering;
+pub mod orders;
 pub mod program;
 pub mod reason;
 pub mod speedup;

@@ -1,5 +1,6 @@
 //! State of the Plan screen alone.
 
+use super::model::orders::Tile;
 use super::model::speedup::Curves;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
@@ -8,6 +9,7 @@ use pipewright_worker::protocol::Advised;
 /// Tabs of the bottom tray.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
+    Schedules,
     SpeedUp,
     Program,
 }
@@ -19,6 +21,8 @@ pub struct PlanState {
     /// The end of the timeline of the plan that advice was asked for.
     pub asked: RwSignal<u64>,
     pub curves: RwSignal<Curves>,
+    /// The plan under every schedule.
+    pub orders: RwSignal<Vec<Tile>>,
     pub hovered: RwSignal<Option<Action>>,
     /// Where the pointer was when it came upon the hovered action, in the canvas.
     pub hovered_at: RwSignal<(f64, f64)>,
@@ -36,10 +40,11 @@ impl PlanState {
             advice: RwSignal::new(None),
             asked: RwSignal::new(0),
             curves: RwSignal::new(Curves::default()),
+            orders: RwSignal::new(vec![]),
             hovered: RwSignal::new(None),
             hovered_at: RwSignal::new((0.0, 0.0)),
             finding: RwSignal::new(false),
-            tab: RwSignal::new(Tab::SpeedUp),
+            tab: RwSignal::new(Tab::Schedules),
             log_axis: RwSignal::new(true),
         }
     }

@@ -2,12 +2,14 @@
 
 mod inputs;
 mod lanes;
+mod orders;
 mod painter;
 mod pointer;
 mod program;
 mod results;
 mod speedup;
 mod timeline;
+mod training;
 mod tray;
 
 use super::state::PlanState;

@@ -161,7 +161,7 @@ impl Recompute {
             Reply::Shown(shown) => self.shown.set(Shared::new(*shown)),
             Reply::Described(node) => self.picked.set(Some(node)),
             Reply::Taken(taken) => self.take_away(taken),
-            Reply::Plans(_) | Reply::Advice(_) | Reply::Made(_) => {}
+            Reply::Plans(_) | Reply::Advice(_) | Reply::Orders(_) | Reply::Made(_) => {}
             Reply::Failed { why } => {
                 self.running.set(false);
                 self.failed.set(Some(why));

@@ -40,6 +40,7 @@ impl Steps {
             timeline: Timeline {
                 lanes: header.arena.iter().map(lane).collect(),
                 messages: vec![],
+                elsewhere: Bytes::ZERO,
                 step: Nanos(s.end - s.start),
             },
         };

@@ -3,8 +3,10 @@
 use crate::base::stops::{divisors, multiples};
 use crate::base::texts::{t, tr};
 use crate::planner::engine;
+use crate::planner::kept;
 use crate::planner::link::{MICRO_BATCHES_MAX, MINI_BATCH_MAX, STAGES_MAX};
 use crate::planner::presets::EXAMPLES;
+use crate::screens::plan::view::training::Rest;
 use crate::state::State;
 use crate::widgets::precision::PrecisionSelect;
 use crate::widgets::schedule::ScheduleSelect;
@@ -29,6 +31,7 @@ pub fn Inputs() -> impl IntoView {
             <Group title=t("Pipeline") hint="">
                 <Pipeline />
             </Group>
+            <Rest />
         </aside>
     }
 }
@@ -68,7 +71,7 @@ fn Pipeline() -> impl IntoView {
         }
         change(dragging, &|i| {
             if u64::from(i.lanes()) != n {
-                engine::split(i, n as u32);
+                kept::recut(i, |i| engine::split(i, n as u32));
             }
         });
     });

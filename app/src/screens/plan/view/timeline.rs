@@ -15,7 +15,7 @@ use crate::widgets::size::observe;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
-use pipewright_core::timeline::causes;
+use pipewright_core::timeline::{What, causes};
 
 #[component]
 pub fn TimelinePane(own: PlanState) -> impl IntoView {
@@ -128,6 +128,12 @@ fn Find(own: PlanState) -> impl IntoView {
 fn Legend() -> impl IntoView {
     let state = expect_context::<State>();
     let kinds = move || state.look.colour_by.get() == ColourBy::Kind;
+    let sums = move || {
+        state.shown.with(|s| {
+            let mut asides = s.solved.timeline.lanes.iter().flat_map(|lane| &lane.asides);
+            asides.any(|aside| matches!(aside.what, What::AllReduce(_)))
+        })
+    };
     let measured = move || {
         state.overlay().map(|m| {
             let predicted = state.shown.with(|s| s.solved.timeline.step.secs());
@@ -145,6 +151,9 @@ fn Legend() -> impl IntoView {
             </Show>
             <span class="key"><i class="idle"></i>{t("idle")}</span>
             <span class="key"><i class="send"></i>{t("send")}</span>
+            <Show when=sums>
+                <span class="key"><i class="red"></i>{t("gradient sum")}</span>
+            </Show>
             {move || measured().map(|text| view! {
                 <span class="key"><i class="meas"></i>{text}</span>
             })}

@@ -1,25 +1,27 @@
 //! The bottom: what else is possible.
 
+use super::orders::Orders;
 use super::program::Program;
 use super::speedup::SpeedUp;
 use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
 use crate::base::texts::{n, t};
-use crate::screens::plan::model::{advise, curves};
+use crate::screens::plan::model::{advise, curves, ordering};
 use crate::screens::plan::state::{PlanState, Tab};
 use crate::state::State;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 
-const TABS: [(Tab, &str, &str); 2] = [
+const TABS: [(Tab, &str, &str); 3] = [
+    (Tab::Schedules, "tab-schedules", n("Schedules")),
     (Tab::SpeedUp, "tab-speedup", n("Speed-up")),
     (Tab::Program, "tab-program", n("Instructions")),
 ];
 
 #[component]
 pub fn Tray(own: PlanState) -> impl IntoView {
-    view! { <section class="tray" aria-label=t("Speed-up and program")>{later::view(content(own))}</section> }
+    view! { <section class="tray" aria-label=t("Schedules, speed-up and program")>{later::view(content(own))}</section> }
 }
 
 /// Head and panel; fetched after the first picture, which does not wait for them.
@@ -29,14 +31,17 @@ fn content(own: PlanState) -> Result<AnyView, Missing> {
     let state = expect_context::<State>();
     advise::start(state, own);
     curves::start(state, own);
+    ordering::start(state, own);
     let key = move |event: KeyboardEvent| {
-        if matches!(event.key().as_str(), "ArrowLeft" | "ArrowRight") {
-            let other = TABS.iter().find(|(tab, ..)| *tab != own.tab.get_untracked());
-            if let Some((tab, id, _)) = other {
-                own.tab.set(*tab);
-                focus(id);
-            }
-        }
+        let by = match event.key().as_str() {
+            "ArrowRight" => 1,
+            "ArrowLeft" => TABS.len() - 1,
+            _ => return,
+        };
+        let now = TABS.iter().position(|(tab, ..)| *tab == own.tab.get_untracked());
+        let (tab, id, _) = TABS[(now.unwrap_or(0) + by) % TABS.len()];
+        own.tab.set(tab);
+        focus(id);
     };
     let tabs = TABS.map(|(tab, id, name)| {
         let on = move || own.tab.get() == tab;
@@ -55,6 +60,7 @@ fn content(own: PlanState) -> Result<AnyView, Missing> {
         </div>
         <div class="tbody" id="tray-panel" role="tabpanel">
             {move || match current.get() {
+                Tab::Schedules => view! { <Orders own /> }.into_any(),
                 Tab::SpeedUp => view! { <SpeedUp own /> }.into_any(),
                 Tab::Program => view! { <Program /> }.into_any(),
             }}

@@ -1,0 +1,298 @@
+//! States that the browser keeps (IndexedDB): the newest of each visit, with the plan and the trace that a link
+//! does not carry. Without storage, as in some private windows, everything is as at the first visit.
+
+use super::packing::pack;
+use super::state::Page;
+use super::{address, files};
+use crate::base::format;
+use crate::base::later::Missing;
+use crate::base::texts::tr;
+use crate::planner::inputs::Inputs;
+use crate::planner::link;
+use idb::{Database, DatabaseEvent, Factory, KeyPath, ObjectStoreParams, TransactionMode};
+use js_sys::{Date, Object, Reflect};
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos::wasm_split::wasm_split;
+use std::cell::Cell;
+use std::pin::Pin;
+use std::time::Duration;
+use wasm_bindgen::{JsCast, JsValue};
+
+const NAME: &str = "pipewright";
+const STATES: &str = "states";
+
+/// Visits that are kept; the oldest go first.
+const MOST: usize = 20;
+
+/// Letters of a link at most: longer ones are cut by mailers and chats.
+const LINK_MAX: usize = 8192;
+
+/// How long the state has to be left alone before it is kept.
+const CALM: Duration = Duration::from_millis(1500);
+
+/// The setting of the tab that says which visit it is.
+const VISIT: &str = "pipewright-visit";
+
+/// What is done with states, once its code is there.
+type Doing<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// A state of the list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    pub visit: String,
+    pub title: String,
+    pub note: String,
+    /// Milliseconds since 1970.
+    pub when: f64,
+}
+
+thread_local! {
+    static NEWEST: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Shows what this tab had before it was loaded again, then keeps each state that is left alone.
+pub fn start(page: Page) {
+    let state = page.state;
+    // The first state is what the address says.
+    let changed = Memo::new(move |_| {
+        (state.inputs.get(), state.screen.get(), state.look.measured.with(|m| m.is_some()))
+    });
+    Effect::new(move |before: Option<()>| {
+        changed.track();
+        let mine = NEWEST.get() + 1;
+        NEWEST.set(mine);
+        if before.is_none() {
+            if !was_here() {
+                return;
+            }
+            spawn_local(async move {
+                if let Ok(back) = back(page).await {
+                    back.await;
+                }
+            });
+            return;
+        }
+        let later = move || {
+            if NEWEST.get() == mine && !state.history.with_untracked(|h| h.dragging()) {
+                spawn_local(async move {
+                    if let Ok(keep) = keep(page).await {
+                        keep.await;
+                    }
+                });
+            }
+        };
+        set_timeout(later, CALM);
+    });
+}
+
+#[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn keep(page: Page) -> Result<Doing<()>, Missing> {
+    // A browser that keeps nothing is no reason for a complaint at every edit.
+    Ok(Box::pin(async move { drop(put(page).await) }))
+}
+
+#[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn back(page: Page) -> Result<Doing<()>, Missing> {
+    Ok(Box::pin(async move {
+        let Some(visit) = visit() else { return };
+        let Ok(Some(found)) = get(&visit).await else { return };
+        // Another address in the same tab asks for something else.
+        if text(&found, "link") == Some(page.link()) && has_more(&found) {
+            show(page, &found, false).await;
+        }
+    }))
+}
+
+/// The kept states, the newest first.
+#[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
+pub fn list() -> Result<Doing<Vec<Kept>>, Missing> {
+    Ok(Box::pin(async move {
+        let all = all().await.unwrap_or_default();
+        all.iter().filter_map(kept).collect()
+    }))
+}
+
+/// Shows a kept state.
+#[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
+pub fn open(page: Page, visit: String) -> Result<Doing<()>, Missing> {
+    Ok(Box::pin(async move {
+        if let Ok(Some(found)) = get(&visit).await {
+            show(page, &found, true).await;
+        }
+    }))
+}
+
+/// Forgets a state, or all of them.
+#[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
+pub fn forget(visit: Option<String>) -> Result<Doing<()>, Missing> {
+    Ok(Box::pin(async move {
+        let found = match visit {
+            Some(visit) => vec![visit],
+            None => {
+                all().await.unwrap_or_default().iter().filter_map(|o| text(o, "visit")).collect()
+            }
+        };
+        for visit in found {
+            let _ = delete(&visit).await;
+        }
+    }))
+}
+
+/// A link that holds the whole plan; none where it would be too long.
+#[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
+pub fn link(page: Page) -> Result<Doing<Option<String>>, Missing> {
+    Ok(Box::pin(async move {
+        let inputs = page.state.inputs.get_untracked();
+        let mut words = format!("v=1&p={}", pack(&inputs.alone().question().ok()?).await?);
+        if let Some(a) = &inputs.a {
+            words = format!("{words}&pa={}", pack(&a.question().ok()?).await?);
+        }
+        let address = address::of(page);
+        let (base, fragment) = address.split_once('#')?;
+        let long = format!("{base}#{words}{}", link::place(fragment));
+        (long.len() <= LINK_MAX).then_some(long)
+    }))
+}
+
+async fn database() -> Result<Database, idb::Error> {
+    let mut request = Factory::new()?.open(NAME, Some(1))?;
+    request.on_upgrade_needed(|event| {
+        let mut params = ObjectStoreParams::new();
+        params.key_path(Some(KeyPath::new_single("visit")));
+        if let Ok(database) = event.database() {
+            // It fails where the store is there already.
+            let _ = database.create_object_store(STATES, params);
+        }
+    });
+    request.await
+}
+
+async fn get(visit: &str) -> Result<Option<Object>, idb::Error> {
+    let transaction = database().await?.transaction(&[STATES], TransactionMode::ReadOnly)?;
+    let found = transaction.object_store(STATES)?.get(JsValue::from_str(visit))?.await?;
+    Ok(found.map(JsCast::unchecked_into))
+}
+
+async fn all() -> Result<Vec<Object>, idb::Error> {
+    let transaction = database().await?.transaction(&[STATES], TransactionMode::ReadOnly)?;
+    let found = transaction.object_store(STATES)?.get_all(None, None)?.await?;
+    let mut found: Vec<Object> = found.into_iter().map(JsCast::unchecked_into).collect();
+    found.sort_by(|a, b| number(b, "when").total_cmp(&number(a, "when")));
+    Ok(found)
+}
+
+async fn delete(visit: &str) -> Result<(), idb::Error> {
+    let transaction = database().await?.transaction(&[STATES], TransactionMode::ReadWrite)?;
+    transaction.object_store(STATES)?.delete(JsValue::from_str(visit))?.await?;
+    transaction.commit()?.await?;
+    Ok(())
+}
+
+/// Keeps what is shown as the newest of this visit.
+async fn put(page: Page) -> Result<(), idb::Error> {
+    let Some(record) = record(page) else { return Ok(()) };
+    let transaction = database().await?.transaction(&[STATES], TransactionMode::ReadWrite)?;
+    transaction.object_store(STATES)?.put(&record, None)?.await?;
+    transaction.commit()?.await?;
+    for old in all().await?.iter().skip(MOST).filter_map(|old| text(old, "visit")) {
+        delete(&old).await?;
+    }
+    Ok(())
+}
+
+fn record(page: Page) -> Option<Object> {
+    let state = page.state;
+    let inputs = state.inputs.get_untracked();
+    let title = tr!("{name} on {lanes} lanes", name = inputs.model.title(), lanes = inputs.lanes());
+    let note = state.shown.with_untracked(|s| {
+        let (value, unit) = format::hero(s.solved.figures.step);
+        format!(
+            "{} · {value} {unit} · {}",
+            inputs.order_title(),
+            format::bytes_text(s.solved.figures.peak)
+        )
+    });
+    let record = Object::new();
+    let set = |key: &str, value: JsValue| Reflect::set(&record, &key.into(), &value).ok().map(drop);
+    set("visit", visit()?.into())?;
+    set("when", Date::now().into())?;
+    set("link", page.link().into())?;
+    set("title", title.into())?;
+    set("note", note.into())?;
+    let text = |inputs: &Inputs| match link::carries(inputs) {
+        true => None,
+        false => inputs.question().ok(),
+    };
+    if let Some(plan) = text(&inputs.alone()) {
+        set("plan", plan.into())?;
+    }
+    if let Some(a) = inputs.a.as_deref().and_then(text) {
+        set("a", a.into())?;
+    }
+    let measured = state.look.measured.with_untracked(|m| m.is_some());
+    if let (true, Some(trace)) = (measured, page.trace.get_value()) {
+        set("trace", trace.into())?;
+    }
+    Some(record)
+}
+
+/// Shows what was kept: the link, and the files that it does not carry.
+async fn show(page: Page, found: &Object, said: bool) {
+    let state = page.state;
+    if let Some(link) = text(found, "link").filter(|_| said) {
+        state.look.measured.set(None);
+        address::go(page, &link);
+    }
+    if let Some(plan) = text(found, "plan") {
+        files::open_text(page, "plan.json", &plan).await;
+    }
+    if let Some(a) = text(found, "a") {
+        files::open_as_a(page, "plan.json", &a).await;
+    }
+    if let Some(trace) = value(found, "trace") {
+        files::open_file(page, trace.unchecked_into()).await;
+    }
+    let title = text(found, "title").unwrap_or_default();
+    state.say(tr!("Opened the last state: {title}.", title));
+}
+
+fn kept(found: &Object) -> Option<Kept> {
+    let of = |key| text(found, key);
+    let when = number(found, "when");
+    Some(Kept { visit: of("visit")?, title: of("title")?, note: of("note")?, when })
+}
+
+/// Whether it has more than its link.
+fn has_more(found: &Object) -> bool {
+    ["plan", "a", "trace"].iter().any(|key| value(found, key).is_some())
+}
+
+fn value(found: &Object, key: &str) -> Option<JsValue> {
+    Reflect::get(found, &key.into()).ok().filter(|value| !value.is_undefined())
+}
+
+fn text(found: &Object, key: &str) -> Option<String> {
+    value(found, key)?.as_string()
+}
+
+fn number(found: &Object, key: &str) -> f64 {
+    value(found, key).and_then(|value| value.as_f64()).unwrap_or(0.0)
+}
+
+/// Whether this tab had the page before.
+fn was_here() -> bool {
+    let storage = window().session_storage().ok().flatten();
+    storage.and_then(|s| s.get_item(VISIT).ok().flatten()).is_some()
+}
+
+/// Which visit this is: the tab remembers it when it is loaded again.
+fn visit() -> Option<String> {
+    let storage = window().session_storage().ok().flatten()?;
+    if let Ok(Some(known)) = storage.get_item(VISIT) {
+        return Some(known);
+    }
+    let fresh = format!("{:.0}-{:.0}", Date::now(), js_sys::Math::random() * 1e9);
+    storage.set_item(VISIT, &fresh).ok()?;
+    Some(fresh)
+}
