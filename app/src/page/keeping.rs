@@ -59,7 +59,8 @@ pub fn start(page: Page) {
         (state.inputs.get(), state.screen.get(), state.look.measured.with(|m| m.is_some()))
     });
     Effect::new(move |before: Option<()>| {
-        changed.track();
+        // Reading it: a memo that is only tracked would never look at what it follows from.
+        changed.with(|_| ());
         let mine = NEWEST.get() + 1;
         NEWEST.set(mine);
         if before.is_none() {

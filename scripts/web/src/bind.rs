@@ -9,12 +9,15 @@
 //!             \----> chunks, __wasm_split.js (fetches and links them) --/
 //! ```
 //!
+//! Chunks that several others share are then packed together, see `pack`.
+//!
 //! Glue, wasm, chunks and `__wasm_split.js` name each other, in a circle, so they keep their names
 //! and it is the folder whose name changes with what is in it.
 
 use crate::Failure;
 use crate::compile::Target;
 use crate::optimise::{Optimiser, without_custom_sections};
+use crate::pack::pack;
 use std::fs;
 use std::path::{Path, PathBuf};
 use wasm_bindgen_cli_support::Bindgen;
@@ -45,6 +48,9 @@ pub fn bind(
             optimiser.run(target.optimise, file)?;
         }
         fs::write(file, without_custom_sections(&fs::read(file)?)?)?;
+    }
+    if target.splits {
+        pack(&folder)?;
     }
     Ok(folder)
 }

@@ -7,6 +7,7 @@ mod bind;
 mod bundle;
 mod compile;
 mod optimise;
+mod pack;
 mod page;
 mod sizes;
 

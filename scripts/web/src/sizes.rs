@@ -73,7 +73,8 @@ fn chunk_budget(file: &Path) -> usize {
 /// The index in [`PARTS`] of what a bundled file counts towards.
 fn part(file: &Path) -> usize {
     let path = file.to_string_lossy();
-    match (path.ends_with("app_bg.wasm"), path.ends_with(".wasm")) {
+    let chunk = path.ends_with(".wasm") || path.ends_with(".bin");
+    match (path.ends_with("app_bg.wasm"), chunk) {
         _ if path.starts_with("worker-") => 3,
         _ if path.ends_with(".json") => 4,
         (true, _) => 0,

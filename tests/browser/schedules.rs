@@ -1,0 +1,58 @@
+//! The strip of schedules: each is simulated, hovering shows one, a click takes it.
+
+use pipewright::Outcome;
+use pipewright::browser::Browser;
+use pipewright::explorer::explorer;
+use serde_json::Value;
+
+/// The exact step of the plan that is shown.
+fn step(browser: &Browser) -> Outcome<String> {
+    let value = browser.js("return document.getElementById('step-time').dataset.value")?;
+    Ok(value.as_str().unwrap_or_default().to_owned())
+}
+
+/// The exact step that the strip says of a schedule.
+fn promised(browser: &Browser, schedule: &str) -> Outcome<String> {
+    let script =
+        "return document.querySelector('#schedules [data-schedule=\"NAME\"]')?.dataset.step ?? ''";
+    let value = browser.js(&script.replace("NAME", schedule))?;
+    Ok(value.as_str().unwrap_or_default().to_owned())
+}
+
+fn point(browser: &Browser, schedule: &str, event: &str) -> Outcome<Value> {
+    browser.js(&format!(
+        "document.querySelector('#schedules [data-schedule=\"{schedule}\"]')
+            .dispatchEvent(new PointerEvent('{event}', {{ pointerType: 'mouse' }}));"
+    ))
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn each_schedule_is_simulated_shown_and_taken() -> Outcome<()> {
+    let Some(browser) = explorer("schedules", "#v=1&model=resnet50&d=4&mb=8&batch=512")? else {
+        return Ok(());
+    };
+    let all = "#schedules button[data-step]";
+    browser.until("all schedules are simulated", |b| Ok(b.count(all)? == 18))?;
+    assert!(browser.count("#schedules .thumb path[d]")? > 36);
+    let before = step(&browser)?;
+    assert_eq!(promised(&browser, "1f1b")?, before);
+    let none = "return document.getElementById('undo').disabled";
+    for schedule in ["zb-v", "chimera", "pipedream"] {
+        let expected = promised(&browser, schedule)?;
+        point(&browser, schedule, "pointerenter")?;
+        browser.until("the hovered schedule is shown", |b| Ok(step(b)? == expected))?;
+        assert_eq!(promised(&browser, "1f1b")?, before, "the strip stays while one is hovered");
+        point(&browser, schedule, "pointerleave")?;
+        browser.until("the plan is back", |b| Ok(step(b)? == before))?;
+        assert_eq!(browser.js(none)?, true, "looking is no step of undo");
+    }
+    let expected = promised(&browser, "chimera")?;
+    browser.click("#schedules [data-schedule=chimera]")?;
+    browser.until("it is taken", |b| Ok(step(b)? == expected))?;
+    assert_eq!(browser.js("return document.getElementById('schedule').value")?, "chimera");
+    browser.click("#undo")?;
+    browser.until("one undo brings the plan back", |b| Ok(step(b)? == before))?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
