@@ -1,7 +1,24 @@
 //! Attributes of operations.
 
 use super::Pair;
+use super::defaults::{is_false, is_none};
 use serde::{Deserialize, Serialize};
+
+/// What the backward pass of an [`Op::Opaque`](super::Op::Opaque) reads beside the gradient of its value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Kept {
+    /// Inputs, by their place; ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<u32>,
+    /// Its own value.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub output: bool,
+    /// Bytes of one sample of what the forward pass makes for it: a mask, statistics.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub saved: u64,
+}
 
 /// An element-wise function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
