@@ -1,0 +1,122 @@
+"""Files for the search: a joint graph as `recompute-graph/1`, and its answers as operations.
+
+An operation is one node with the bytes of its largest result. Every other result that is read is
+a node of no time behind it, so that one of them may live on without the others. Three kinds of
+nodes hold the order together: `tangents` stands between forward and backward pass, `end` reads
+all that lives to the end of the step, and `draw` follows each random operation, so that numbers
+are drawn in the order of the plain step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .joint import Joint, Operation, Value
+from .simulate import plain
+
+
+@dataclass
+class Folded:
+    """A graph's file, and which operation each of its nodes computes."""
+
+    file: dict[str, Any]
+    # None for nodes that compute nothing.
+    operations: list[int | None]
+    tangents: int
+
+    def sequence(self, nodes: Iterable[int]) -> tuple[list[int], int]:
+        """Operations of a sequence of nodes, and how many of them are in the forward pass."""
+        found: list[int] = []
+        cut = 0
+        for node in nodes:
+            operation = self.operations[node]
+            if node == self.tangents:
+                cut = len(found)
+            elif operation is not None:
+                found.append(operation)
+        return found, cut
+
+
+def fold(joint: Joint, model: str, resident: int) -> Folded:
+    """The graph of a joint graph; `resident` bytes are there from the beginning."""
+    return _Fold(joint).run(model, resident)
+
+
+@dataclass
+class _Fold:
+    joint: Joint
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    operations: list[int | None] = field(default_factory=list)
+    place: dict[Value, int] = field(default_factory=dict)
+    tangents: int | None = None
+    drawn: int | None = None
+
+    def run(self, model: str, resident: int) -> Folded:
+        joint = self.joint
+        run = plain(joint)
+        user = joint.forward_outputs[joint.replaced :]
+        ends = joint.values([*user, *joint.backward_outputs])
+        once = {operation for operation, _ in ends}
+        for step, index in enumerate(run.operations):
+            if step == run.cut:
+                self.cut()
+            self.operation(index, sorted(run.kept[step]), index in once)
+        assert self.tangents is not None
+        held = [self.place[value] for value in ends]
+        self.add(0, 0.0, [*held, self.tangents], "end", output="end", output_bytes=0)
+        sources = [{"bytes": resident}]
+        file = {"format": "recompute-graph/1", "model": model, "sources": sources, "nodes": self.nodes}
+        return Folded(file, self.operations, self.tangents)
+
+    def cut(self) -> None:
+        """The node between the passes: all forward outputs are there, tangents come in."""
+        joint = self.joint
+        size = sum(int(n.meta["val"].untyped_storage().nbytes()) for n in joint.tangents)
+        inputs = [self.place[value] for value in joint.values(joint.forward_outputs)]
+        if self.drawn is not None:
+            inputs.append(self.drawn)
+        self.tangents = self.add(size, 0.0, inputs, "tangents", once=True)
+
+    def operation(self, index: int, kept: list[int], once: bool) -> None:
+        operation = self.joint.operations[index]
+        results = operation.cost.results
+        main = max(kept, key=lambda result: results[result], default=None)
+        inputs = [self.place[value] for value in operation.reads]
+        if operation.backward and self.tangents is not None:
+            inputs.append(self.tangents)
+        if operation.random and self.drawn is not None:
+            inputs.append(self.drawn)
+        node = self.add(
+            0 if main is None else results[main],
+            operation.cost.time,
+            inputs,
+            operation.node.name,
+            op=str(operation.node.target),
+            phase=_phase(operation),
+            **({"rng": True} if operation.random else {}),
+            **({"once": True} if once else {}),
+        )
+        self.operations[node] = index
+        for result in kept:
+            at = node
+            if result != main:
+                name = f"{operation.node.name}[{result}]"
+                at = self.add(results[result], 0.0, [node], name, phase=_phase(operation))
+            self.place[(index, result)] = at
+        if operation.random:
+            phase = _phase(operation)
+            self.drawn = self.add(0, 0.0, [node], f"draw {node}", once=True, phase=phase)
+
+    def add(self, size: int, time: float, inputs: list[int], name: str, **more: Any) -> int:
+        node = len(self.nodes)
+        inputs = sorted(set(inputs))
+        entry = {"id": node, "bytes": size, "time": time, "inputs": inputs, "name": name, **more}
+        self.nodes.append(entry)
+        self.operations.append(None)
+        return node
+
+
+def _phase(operation: Operation) -> str:
+    return "B" if operation.backward else "F"
