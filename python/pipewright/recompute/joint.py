@@ -106,6 +106,10 @@ class Joint:
         operation, result = value
         return self.operations[operation].cost.results[result]
 
+    def ancestors(self, nodes: Iterable[fx.Node | None]) -> frozenset[int]:
+        """Operations that nodes follow from."""
+        return _ancestors(self.operations, (self.roots[n] for n in nodes if n is not None))
+
     def is_view(self, node: fx.Node) -> bool:
         """Whether a node is neither a result itself nor an input."""
         root = self.roots[node]
@@ -226,15 +230,20 @@ def _refuse(node: fx.Node) -> None:
         )
 
 
-def _order(reader: _Reader, forward: list[fx.Node | None]) -> tuple[list[int], int]:
-    """The graph's own order with whatever forward outputs need before the cut."""
-    needed: set[int] = set()
-    stack = [reader.roots[node] for node in forward if node is not None]
+def _ancestors(operations: list[Operation], roots: Iterable[Value | fx.Node]) -> frozenset[int]:
+    found: set[int] = set()
+    stack = list(roots)
     while stack:
         root = stack.pop()
-        if isinstance(root, tuple) and root[0] not in needed:
-            needed.add(root[0])
-            stack.extend(reader.operations[root[0]].reads)
+        if isinstance(root, tuple) and root[0] not in found:
+            found.add(root[0])
+            stack.extend(operations[root[0]].reads)
+    return frozenset(found)
+
+
+def _order(reader: _Reader, forward: list[fx.Node | None]) -> tuple[list[int], int]:
+    """The graph's own order with whatever forward outputs need before the cut."""
+    needed = _ancestors(reader.operations, (reader.roots[n] for n in forward if n is not None))
     first = next((i for i, o in enumerate(reader.operations) if o.backward), len(reader.operations))
     before = [
         i

@@ -79,7 +79,7 @@ def find(joint: Joint, budget: Budget, effort: Effort, model: str) -> Plan:
         best = predict(joint, found)
         if best.peak <= limit:
             return Plan(found, best, without, limit, least)
-        target -= best.peak - limit
+        target = min(target, answer["peak_bytes"]) - (best.peak - limit)
     raise PipewrightError(
         f"the budget of {_of(limit, without)} was not met: no sequence needs less than "
         f"{_of(least, without)}, but none below {_of(best.peak, without)} was found; give more memory or more seconds"
