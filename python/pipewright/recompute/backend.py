@@ -12,60 +12,77 @@ from torch._functorch import config
 
 from .boxed import boxed
 from .emit import emit
-from .joint import Joint, read_joint
-from .measure import Costs
-from .search import Plan
+from .joint import read_joint
+from .planner import Planner
+from .report import Report
 
-Planner = Callable[[Joint], Plan]
 Compiled = Callable[..., Any]
+Gate = Callable[[Report | None], None]
 
 
 class Backend:
-    """A backend that asks `planner` for a sequence of each joint graph.
+    """A backend whose joint graphs a planner gives sequences.
 
-    `gate` runs before each forward pass, so that a trace can end before anything is computed.
+    `gate` is called before each forward pass with its report, or with nothing where no gradients
+    are computed.
     """
 
-    def __init__(self, planner: Planner, costs: Costs, gate: Callable[[], None] | None = None) -> None:
+    def __init__(self, planner: Planner, gate: Gate | None = None) -> None:
         self.planner = planner
-        self.costs = costs
+        self.reports: list[Report] = []
         self.gate = gate
+
+    @property
+    def report(self) -> Report | None:
+        """The report of the newest plan."""
+        return self.reports[-1] if self.reports else None
 
     def __call__(self, graph: fx.GraphModule, inputs: list[torch.Tensor]) -> Compiled:
         user_outputs = len(graph.graph.output_node().args[0])  # type: ignore[arg-type]
+        planned: list[Report] = []
 
         def partition(
             joint: fx.GraphModule, joint_inputs: object, *, num_fwd_outputs: int, **_: object
         ) -> tuple[fx.GraphModule, fx.GraphModule]:
+            # Newer versions of torch give more keywords; none changes what is asked for.
             read = read_joint(
-                joint, self.costs.of, forward_outputs=num_fwd_outputs, user_outputs=user_outputs
+                joint,
+                self.planner.costs.of,
+                forward_outputs=num_fwd_outputs,
+                user_outputs=user_outputs,
             )
-            return emit(read, self.planner(read).run)
+            run, report = self.planner.plan(read)
+            planned.append(report)
+            return emit(read, run)
+
+        def forward(graph: fx.GraphModule, inputs: object) -> Compiled:
+            return self._gated(boxed(graph), planned[-1] if planned else None)
 
         compiler = aot_autograd(
-            fw_compiler=self._gated,
-            bw_compiler=_compiled,
-            inference_compiler=self._gated,
+            fw_compiler=forward,
+            bw_compiler=_backward,
+            inference_compiler=forward,
             partition_fn=partition,
             decompositions={},
         )
         # Donated buffers would forbid backward(retain_graph=True).
         with config.patch(donated_buffer=False):
             compiled: Compiled = compiler(graph, inputs)
+        self.reports += planned
         return compiled
 
-    def _gated(self, graph: fx.GraphModule, inputs: object) -> Compiled:
-        run, gate = boxed(graph), self.gate
+    def _gated(self, run: Compiled, report: Report | None) -> Compiled:
+        gate = self.gate
         if gate is None:
             return run
 
         def gated(args: list[Any]) -> Any:
-            gate()
+            gate(report)
             return run(args)
 
         gated._boxed_call = True  # type: ignore[attr-defined]
         return gated
 
 
-def _compiled(graph: fx.GraphModule, inputs: object) -> Compiled:
+def _backward(graph: fx.GraphModule, inputs: object) -> Compiled:
     return boxed(graph)

@@ -23,7 +23,7 @@ class _Boxed(CodeGen):
 
 def boxed(graph: fx.GraphModule) -> Callable[[list[Any]], Any]:
     """A function that AOTAutograd calls with the only references to saved tensors."""
-    graph.graph.set_codegen(_Boxed())
+    graph.graph.set_codegen(_Boxed())  # type: ignore[no-untyped-call]
     graph.recompile()
 
     def run(args: list[Any]) -> Any:

@@ -7,7 +7,7 @@ that none holds an older copy.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -110,16 +110,16 @@ class _Pass:
         # Arguments first: they may need nodes of their own.
         args: tuple[Any, ...] = fx.map_arg(node.args, self.get)
         kwargs: dict[str, Any] = fx.map_arg(node.kwargs, self.get)
-        device = device_of(self.joint, index)
+        device, operator = device_of(self.joint, index), cast(Any, node.target)
         if self.run.operations.index(index) == place:
-            pair = self.graph.call_function(draw, (device, node.target, *args), kwargs)
+            pair = self.graph.call_function(draw, (device, operator, *args), kwargs)
             state = self.graph.call_function(_first, (pair,))
             state.meta["val"] = _state(node, device)
             self.states[index] = state
             made = self.graph.call_function(_second, (pair,))
         else:
             state = self._state(index, node, device)
-            made = self.graph.call_function(draw_again, (state, device, node.target, *args), kwargs)
+            made = self.graph.call_function(draw_again, (state, device, operator, *args), kwargs)
         made.meta = dict(node.meta)
         return made
 
@@ -148,7 +148,7 @@ def _second(pair: tuple[Any, Any]) -> Any:
 
 def _state(node: fx.Node, device: str) -> torch.Tensor:
     """A fake tensor like a generator's state."""
-    value = node.meta["val"]
+    value: Any = node.meta["val"]
     value = value if isinstance(value, torch.Tensor) else value[0]
     with value.fake_mode:
         return torch.empty(STATE_BYTES[torch.device(device).type], dtype=torch.uint8)
@@ -156,4 +156,4 @@ def _state(node: fx.Node, device: str) -> torch.Tensor:
 
 def _output(graph: fx.Graph, nodes: list[fx.Node | None]) -> None:
     graph.output(tuple(nodes))
-    graph.lint()
+    graph.lint()  # type: ignore[no-untyped-call]

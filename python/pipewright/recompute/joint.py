@@ -129,7 +129,7 @@ def read_joint(
 
     Raises PipewrightError where the graph holds what cannot be computed again.
     """
-    outputs = list(graph.graph.output_node().args[0])
+    outputs: list[fx.Node | None] = list(graph.graph.output_node().args[0])  # type: ignore[arg-type]
     reader = _Reader(cost_of)
     for node in graph.graph.nodes:
         if node.op in ("placeholder", "get_attr"):

@@ -89,7 +89,11 @@ def _real(node: fx.Node) -> Iterator[None]:
 
 def _key(node: fx.Node) -> str:
     """The operator, with tensors as their layouts and everything else as it is."""
-    described = fx.map_arg((node.args, node.kwargs), lambda n: _Layout(n.meta.get("val")))
+
+    def layout(argument: fx.Node) -> Any:
+        return _Layout(argument.meta.get("val"))
+
+    described = fx.map_arg((node.args, node.kwargs), layout)
     return f"{node.target}{described}"
 
 

@@ -106,6 +106,13 @@ def device_bytes(name: str, resident: int) -> int:
     return int(answer["budget_bytes"])
 
 
+def plain_plan(joint: Joint) -> Plan:
+    """The step as it stands."""
+    order = plain(joint)
+    without = predict(joint, order)
+    return Plan(order, without, without, without.peak, largest_step(joint))
+
+
 def _search(folded: Folded, goal: Words[str], effort: Effort) -> dict[str, Any] | None:
     """The command's answer, or nothing where it found none."""
     with tempfile.TemporaryDirectory() as folder:
@@ -120,7 +127,10 @@ def _search(folded: Folded, goal: Words[str], effort: Effort) -> dict[str, Any] 
 def _run(folded: Folded, folder: Path, goal: Words[str], effort: Effort) -> dict[str, Any]:
     graph = folder / "graph.json"
     graph.write_text(json.dumps(folded.file))
-    answer: dict[str, Any] = json.loads(run(["recompute", graph, *goal, *effort.words(), "-o", "-"]))
+    found = folder / "answer.json"
+    # With --json figures are printed in place of progress and tables; nobody reads them here.
+    run(["recompute", graph, *goal, *effort.words(), "-o", found, "--json"])
+    answer: dict[str, Any] = json.loads(found.read_text())
     return answer
 
 
