@@ -12,6 +12,7 @@ from torch._functorch import config
 
 from .boxed import boxed
 from .emit import emit
+from .kernels import assemble
 from .joint import read_joint
 from .planner import Planner
 from .report import Report
@@ -44,6 +45,7 @@ class Backend:
         def partition(
             joint: fx.GraphModule, joint_inputs: object, *, num_fwd_outputs: int, **_: object
         ) -> tuple[fx.GraphModule, fx.GraphModule]:
+            assemble(joint)
             # Newer versions of torch give more keywords; none changes what is asked for.
             read = read_joint(
                 joint,

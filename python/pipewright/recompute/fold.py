@@ -59,6 +59,7 @@ class _Fold:
     drawn: int | None = None
     ends: frozenset[Value] = frozenset()
     readers: dict[Value, set[int]] = field(default_factory=dict)
+    outputs: frozenset[Value] = frozenset()
     early: frozenset[int] = frozenset()
     small: int = 0
 
@@ -71,6 +72,7 @@ class _Fold:
         for index, operation in enumerate(joint.operations):
             for value in operation.reads:
                 self.readers.setdefault(value, set()).add(index)
+        self.outputs = frozenset(joint.values(joint.forward_outputs))
         self.early = joint.ancestors(joint.forward_outputs)
         for step, index in enumerate(run.operations):
             if step == run.cut:
@@ -141,7 +143,7 @@ class _Fold:
         """Whether the forward pass computes a value in any case and only the backward pass reads it."""
         readers = self.readers.get(value, set())
         late = all(self.joint.operations[reader].backward for reader in readers)
-        return value[0] in self.early and value not in self.ends and late
+        return value[0] in self.early and value not in self.outputs and late
 
     def add(self, size: int, time: float, inputs: list[int], name: str, **more: Any) -> int:
         node = len(self.nodes)
