@@ -53,7 +53,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.dropout(self.attention(self.norm1(x)))
-        return x + self.dropout(self.mlp(self.norm2(x)))
+        result: Tensor = x + self.dropout(self.mlp(self.norm2(x)))
+        return result
 
 
 class Gpt(nn.Module):

@@ -97,7 +97,8 @@ class _Fold:
     def operation(self, index: int, kept: list[int]) -> None:
         operation = self.joint.operations[index]
         results = operation.cost.results
-        main = max(kept, key=lambda result: results[result], default=None)
+        # What lives to the end of the step stands apart: it must not hold the rest.
+        main = max(kept, key=lambda r: ((index, r) not in self.ends, results[r]), default=None)
         joined = [r for r in kept if r == main or self.goes_with(index, r, main)]
         inputs = [self.place[value] for value in operation.reads if value in self.place]
         if operation.backward and self.tangents is not None:
@@ -130,7 +131,7 @@ class _Fold:
                 self.place[value] = at
         if operation.random:
             phase = _phase(operation)
-            self.drawn = self.add(0, 0.0, [node], f"draw {node}", once=True, phase=phase)
+            self.drawn = self.add(0, 0.0, [node], f"draw {node}", phase=phase)
 
     def goes_with(self, index: int, result: int, main: int | None) -> bool:
         """Whether a result is read only where the main one is."""

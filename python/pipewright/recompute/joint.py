@@ -223,6 +223,8 @@ def _refuse(node: fx.Node) -> None:
     value = node.meta.get("val")
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         raise PipewrightError(f"{node.name} depends on a size that is not fixed; compile with dynamic=False")
+    if any(isinstance(t, torch.Tensor) and t.layout != torch.strided for t in _flat(value)):
+        raise PipewrightError(f"{node.target} returns a sparse tensor; use dense ones, as nn.Embedding(.., sparse=False) does")
     schema = getattr(node.target, "_schema", None)
     if schema is not None and schema.is_mutable:
         raise PipewrightError(
@@ -239,6 +241,10 @@ def _ancestors(operations: list[Operation], roots: Iterable[Value | fx.Node]) ->
             found.add(root[0])
             stack.extend(operations[root[0]].reads)
     return frozenset(found)
+
+
+def _flat(value: object) -> Iterable[object]:
+    return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def _order(reader: _Reader, forward: list[fx.Node | None]) -> tuple[list[int], int]:

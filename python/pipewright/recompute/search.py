@@ -70,31 +70,33 @@ def find(joint: Joint, budget: Budget, effort: Effort, model: str) -> Plan:
             f"{_of(least, without)}; give more memory or a smaller batch"
         )
     folded = fold(joint, model, resident_bytes(joint))
-    target, best = limit, without
+    target = limit
     for _ in range(_TRIES):
         answer = _search(folded, ["--budget", str(target)], effort)
         if answer is None:
             break
         found = sequence(joint, *folded.sequence(answer["sequence"]))
-        best = predict(joint, found)
-        if best.peak <= limit:
-            return Plan(found, best, without, limit, least)
-        target = min(target, answer["peak_bytes"]) - (best.peak - limit)
+        exact = predict(joint, found)
+        if exact.peak <= limit:
+            return Plan(found, exact, without, limit, least)
+        target = min(target, answer["peak_bytes"]) - (exact.peak - limit)
+    # Among all trade-offs one may be within the budget, and else they tell what would be.
+    points, _ = _front(joint, folded, effort)
+    exact, found = min(points, key=lambda point: (point[0].peak > limit, point[0].time if point[0].peak <= limit else point[0].peak))
+    if exact.peak <= limit:
+        return Plan(found, exact, without, limit, least)
     raise PipewrightError(
-        f"the budget of {_of(limit, without)} was not met: no sequence needs less than "
-        f"{_of(least, without)}, but none below {_of(best.peak, without)} was found; give more memory or more seconds"
+        f"the budget of {_of(limit, without)} was not met: the least memory found is "
+        f"{_of(exact.peak, without)}, and no sequence needs less than {_of(least, without)}; "
+        "give more memory or more seconds"
     )
 
 
 def front(joint: Joint, effort: Effort, model: str) -> tuple[list[Prediction], Prediction, str]:
     """Predictions of all trade-offs that were found, the plain one, and their picture."""
     folded = fold(joint, model, resident_bytes(joint))
-    with tempfile.TemporaryDirectory() as folder:
-        picture = Path(folder, "front.svg")
-        answer = _run(folded, Path(folder), ["--pareto", "--svg", str(picture)], effort)
-        svg = picture.read_text()
-    runs = (sequence(joint, *folded.sequence(p["sequence"])) for p in answer["points"])
-    return [predict(joint, r) for r in runs], predict(joint, plain(joint)), svg
+    points, svg = _front(joint, folded, effort)
+    return [exact for exact, _ in points], predict(joint, plain(joint)), svg
 
 
 def device_bytes(name: str, resident: int) -> int:
@@ -104,6 +106,15 @@ def device_bytes(name: str, resident: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         answer = _run(Folded(file, [None], 0), Path(folder), ["--device", name], Effort(moves=1))
     return int(answer["budget_bytes"])
+
+
+def _front(joint: Joint, folded: Folded, effort: Effort) -> tuple[list[tuple[Prediction, Sequence]], str]:
+    with tempfile.TemporaryDirectory() as folder:
+        picture = Path(folder, "front.svg")
+        answer = _run(folded, Path(folder), ["--pareto", "--svg", str(picture)], effort)
+        svg = picture.read_text()
+    runs = [sequence(joint, *folded.sequence(point["sequence"])) for point in answer["points"]]
+    return [(predict(joint, run), run) for run in runs], svg
 
 
 def plain_plan(joint: Joint) -> Plan:

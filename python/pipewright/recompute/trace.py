@@ -14,8 +14,8 @@ from torch._dynamo import exc
 from .._runner import PipewrightError
 
 _HOW = (
-    "use torch.where, torch.cond or fixed branches so that one graph holds the step, "
-    "or recompute submodules that can be traced"
+    "make it one (torch.where or torch.cond in place of branches on values, no .item(), no print), "
+    "or recompute submodules that are"
 )
 
 
@@ -51,7 +51,7 @@ def refused() -> Iterator[None]:
         inner = error.inner_exception
         if isinstance(inner, (PipewrightError, Stopped)):
             raise inner from None
-        raise PipewrightError(f"the step's gradients cannot be traced: {_first(inner)}; {_HOW}") from error
+        raise PipewrightError(f"the step's gradients cannot be traced as one graph: {_first(inner)}; {_HOW}") from error
     except exc.FailOnRecompileLimitHit as error:
         raise PipewrightError(
             "the arguments had more sets of shapes than there may be plans; "
