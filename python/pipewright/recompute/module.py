@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._dynamo import config
 from torch.utils import _pytree as pytree
 
 from .._runner import PipewrightError
@@ -48,15 +49,16 @@ class Recompute(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the module."""
-        with refused():
+        # DDP around this module would have dynamo divide the step where its buckets end.
+        with refused(), config.patch(optimize_ddp=False):
             return self._step(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Report:
         """Plans for these arguments; the module does not run."""
         self._stop = True
         try:
-            with stopping(), torch.set_grad_enabled(True), refused():
-                self._step(*args, **kwargs)
+            with stopping(), torch.set_grad_enabled(True):
+                self.forward(*args, **kwargs)
         finally:
             self._stop = False
         return self.report

@@ -33,8 +33,8 @@ class Effort:
     def words(self) -> list[str]:
         """Arguments of the command."""
         if self.moves is None:
-            return ["--seconds", str(self.seconds), "--seed", str(self.seed)]
-        return ["--moves", str(self.moves), "--seed", str(self.seed)]
+            return [f"--seconds={self.seconds}", f"--seed={self.seed}"]
+        return [f"--moves={self.moves}", f"--seed={self.seed}"]
 
 
 @dataclass(frozen=True)
