@@ -205,6 +205,21 @@ def _images(module: nn.Module, batch: int) -> Case:
     return module, (torch.randn(batch, 3, 32, 32), torch.randint(0, 10, (batch,)))
 
 
+def gradients(module: nn.Module) -> list[Tensor]:
+    """Copies of a module's gradients."""
+    return [p.grad.clone() for p in module.parameters() if p.grad is not None]
+
+
+def equal(left: list[Tensor], right: list[Tensor]) -> bool:
+    """Whether two lists of tensors have the same bits."""
+    return len(left) == len(right) and all(map(torch.equal, left, right))
+
+
+def near(measured: int | None, predicted: int) -> bool:
+    """Whether a measured peak is within 2 % of the predicted one."""
+    return measured is not None and abs(measured / predicted - 1) < 0.02
+
+
 NETWORKS: dict[str, Callable[[], Case]] = {
     "gpt": lambda: _text(Gpt()),
     "gpt-dropout": lambda: _text(Gpt(dropout=0.1)),

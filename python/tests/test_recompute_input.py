@@ -12,7 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from recompute_networks import equal, gradients  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch.autograd import Function  # noqa: E402
 
 import pipewright as pw  # noqa: E402
 from pipewright.recompute.budget import read_budget  # noqa: E402
@@ -80,7 +82,7 @@ def test_graph_breaks_of_a_backend_are_pieces_with_their_own_plans() -> None:
     module = nn.Linear(32, 32)
     f = torch.compile(lambda x: printed(module(x)).sin().sum(), backend=backend, dynamic=False)
     f(torch.randn(8, 32)).backward()
-    assert len(backend.reports) == 2
+    assert len(backend.reports) > 1
     torch.compiler.reset()
 
 
@@ -91,13 +93,14 @@ def test_sparse_gradients_are_refused() -> None:
             self.table = nn.Embedding(10, 8, sparse=True)
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.table(x).sin().sum()
+            loss: Tensor = self.table(x).sin().sum()
+            return loss
 
     with pytest.raises(pw.PipewrightError, match=r"returns a sparse tensor; use dense ones"):
         pw.recompute(Sparse(), torch.arange(4), **QUICK)
 
 
-class Doubled(torch.autograd.Function):
+class Doubled(Function):
     """A function whose backward pass is its own."""
 
     @staticmethod
@@ -106,13 +109,14 @@ class Doubled(torch.autograd.Function):
         return x.sin()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        return 2 * gradient * x.cos()
+        result: Tensor = 2 * gradient * x.cos()
+        return result
 
 
 def doubled(x: Tensor) -> Tensor:
-    return Doubled.apply(x)  # type: ignore[no-any-return]
+    return Doubled.apply(x)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def in_place(x: Tensor) -> Tensor:
@@ -130,8 +134,8 @@ def test_custom_functions_and_writes_in_place_are_traced(function: Callable[[Ten
     for run in (f, module):
         module.zero_grad()
         run(x).backward()
-        found.append([p.grad for p in module.parameters()])
-    assert all(map(torch.equal, *found))
+        found.append(gradients(module))
+    assert equal(*found)
     assert f.report.repeated > 0
 
 
@@ -139,11 +143,11 @@ def test_an_input_that_the_step_writes_is_computed_with_as_it_was() -> None:
     class Counted(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layers = Layers(torch.sin)
-            self.register_buffer("scale", torch.ones(64, 32))
+            self.inner, self.layers = nn.Linear(32, 32), Layers(torch.sin)
+            self.scale = nn.Buffer(torch.ones(64, 32))
 
         def forward(self, x: Tensor) -> Tensor:
-            h = x * self.layers.layers[0].weight.sum() + self.scale
+            h = self.inner(x) + self.scale
             loss: Tensor = self.layers(h.sin().exp())
             self.scale.add_(1)
             return loss
@@ -154,8 +158,8 @@ def test_an_input_that_the_step_writes_is_computed_with_as_it_was() -> None:
         module.zero_grad()
         module.scale.fill_(1)
         run(x).backward()
-        found.append([*(p.grad for p in module.parameters()), module.scale.clone()])
-    assert all(map(torch.equal, *found))
+        found.append([*gradients(module), module.scale.clone()])
+    assert equal(*found)
 
 
 def test_nothing_to_train() -> None:

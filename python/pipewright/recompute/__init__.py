@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .backend import Backend
     from .module import Recompute
-    from .pareto import Pareto
+    from .tradeoffs import Pareto
 
 __all__ = ["pareto", "recompute", "recompute_backend"]
 
@@ -94,7 +94,7 @@ def pareto(
 ) -> Pareto:
     """Trade-offs between memory and time of a module's step, found in one search."""
     _require_module(module)
-    from .pareto import pareto_of
+    from .tradeoffs import pareto_of
 
     planner = _planner(None, None, None, seconds, moves, seed, times, type(module).__name__)
     return pareto_of(module, _tuple(args), dict(kwargs or {}), planner)
