@@ -105,6 +105,34 @@ class Plan:
         return int(self._values["mini_batch"])
 
     @property
+    def replicas(self) -> int:
+        """Pipelines side by side."""
+        return int(self._values.get("data_parallel", {}).get("replicas", 1))
+
+    @property
+    def recomputed(self) -> set[int]:
+        """Stages that compute activations again in the backward pass."""
+        return {at for at, sequence in enumerate(self._values.get("recompute") or []) if sequence}
+
+    def check_schedule(self) -> None:
+        """Refuses what torch.distributed.pipelining cannot run.
+
+        Raises:
+            PipewrightError: for a stage on two ranks, passes that overlap, and weights of several versions.
+        """
+        kinds = {action for row in self.actions for action in row if action.startswith("(")}
+        stages = [{action.rstrip("0123456789")[:-1] for action in row if action} for row in self.actions]
+        twice = sum(map(len, stages)) != len(set().union(*stages))
+        name = self.schedule
+        if kinds or twice or name.startswith("pipedream"):
+            why = "runs a stage on two ranks" if twice else "overlaps forward and backward passes"
+            why = "keeps several versions of weights" if name.startswith("pipedream") else why
+            raise PipewrightError(
+                f"the schedule {name} {why}, which torch.distributed.pipelining does not; plan again with another, "
+                "such as schedule='automatic' or '1f1b'"
+            )
+
+    @property
     def schedule(self) -> str:
         """The schedule's name."""
         return str(self.figures["schedule"])
