@@ -155,14 +155,30 @@ def _check_random(folded: Folded, placed: dict[fx.Node, int]) -> None:
 
 
 def sent(value: torch.Tensor) -> torch.Tensor:
-    """A value as it is sent: contiguous, and no view, which cannot be detached in place."""
-    value = value.contiguous()
-    return value.clone() if value._is_view() else value
+    """A value as it leaves a stage: contiguous, and a tensor that nobody else has.
+
+    A received one that is relayed stays a leaf, and one that the backward pass reads must not be detached in
+    place, as torch does with what a stage gives when its backward pass comes in two parts.
+    """
+    return value.clone(memory_format=torch.contiguous_format)
 
 
-def relayed(value: torch.Tensor) -> torch.Tensor:
-    """A received value on its way to a later stage: another tensor, as the received one stays a leaf."""
-    return value.clone()
+class _Received(torch.autograd.Function):
+    """A received value, whose gradient is contiguous as it is sent back."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0].contiguous()
+
+
+def received(value: torch.Tensor) -> torch.Tensor:
+    """A value as it comes to a stage."""
+    result: torch.Tensor = _Received.apply(value)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _Anchor(torch.autograd.Function):
@@ -220,6 +236,8 @@ class _Piece:
             if node.name in self.cut.keywords:
                 given = self.graph.placeholder(PREFIX + node.name, default_value=None)
                 self.copies.setdefault(node, given)
+        for node in receives:
+            self.copies[node] = self.graph.call_function(received, (self.copies[node],))
 
     def _copy(self, node: fx.Node) -> fx.Node:
         if node not in self.copies:
@@ -229,8 +247,7 @@ class _Piece:
         return self.copies[node]
 
     def _result(self, node: fx.Node) -> fx.Node:
-        received = node in self.cut.receives[self.stage]
-        return self.graph.call_function(relayed if received else sent, (self._copy(node),))
+        return self.graph.call_function(sent, (self._copy(node),))
 
     def _without_gradient(self, receives: list[fx.Node], results: list[fx.Node]) -> list[fx.Node]:
         """Received values of which no result depends with a gradient."""

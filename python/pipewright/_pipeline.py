@@ -37,9 +37,17 @@ class Pipeline:
     """
 
     def __init__(
-        self, plan: Plan, divided: Cut, ranks: Ranks, loss_fn: LossFunction, device: torch.device, scale: bool
+        self,
+        plan: Plan,
+        module: nn.Module,
+        divided: Cut,
+        ranks: Ranks,
+        loss_fn: LossFunction,
+        device: torch.device,
+        scale: bool,
     ) -> None:
         self.plan = plan
+        self._module = module
         self.ranks = ranks
         self._cut = divided
         self._count = plan.micro_batches
@@ -152,7 +160,7 @@ class Pipeline:
         return (parameter for _, parameter in self.named_parameters())
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Parameters and buffers of all stages, on every rank: what `module.load_state_dict(.., strict=False)` takes.
+        """Parameters and buffers of all stages, on every rank, by the module's own names.
 
         All ranks call it.
         """
@@ -160,7 +168,14 @@ class Pipeline:
         for stage in self.stages:
             state = stage.submod.state_dict().items()
             own |= {name.removeprefix("stage."): value.detach().cpu() for name, value in state}
-        return self.ranks.gather(own)
+        found = self.ranks.gather(own)
+        # A parameter of several names has one of them in the graph.
+        names: dict[int, str] = {}
+        wanted = self._module.state_dict(keep_vars=True)
+        for name, value in wanted.items():
+            if name in found:
+                names.setdefault(id(value), name)
+        return {name: found[names[id(value)]] for name, value in wanted.items() if id(value) in names}
 
 
 def _stage(action: str) -> str:
@@ -192,7 +207,8 @@ def build(
     ranks = Ranks(len(plan.actions), plan.replicas, rank)
     module = plan.trace.module if module is None else module
     where = torch.device(device) if device is not None else next(module.parameters()).device
-    return Pipeline(plan, cut(_folded(plan, module), plan.stages), ranks, loss_fn, where, scale)
+    divided = cut(_folded(plan, module), plan.stages)
+    return Pipeline(plan, module, divided, ranks, loss_fn, where, scale)
 
 
 def _folded(plan: Plan, module: nn.Module) -> Folded:

@@ -68,7 +68,7 @@ def compare(name: str, options: dict[str, Any], steps: int) -> dict[str, Any]:
     result: dict[str, Any] = {"stages": len(plan.stages), "schedule": plan.schedule, "crosses": None}
     if losses:
         want, wanted = eager(case, data, MICRO_BATCHES)
-        result["losses"] = max(abs(a - b) for a, b in zip(losses, want, strict=True))
+        result["losses"] = max(abs(a - b) / abs(b) for a, b in zip(losses, want, strict=True))
         result["moved"] = abs(want[0] - want[-1])
         names = [x for x in wanted if x in state]
         result["missing"] = sorted(set(wanted) - set(state))
