@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from . import _split
 from ._export import where
 from ._fold import Computation, Folded, Kind
 from ._runner import PipewrightError
@@ -208,6 +209,8 @@ class _Piece:
         self.cut, self.stage, self.folded = cut, stage, cut.folded
         self.graph = fx.Graph()
         self.copies: dict[fx.Node, fx.Node] = {}
+        # What depends on a received value.
+        self.follows = set(cut.receives[stage])
 
     def build(self) -> Piece:
         receives, sends = self.cut.receives[self.stage], self.cut.sends(self.stage)
@@ -217,11 +220,16 @@ class _Piece:
             if placed.get(node) == self.stage and self.folded.kinds[node] is not Kind.OUTPUT:
                 self._copy(node)
         last = self.stage == self.cut.stages - 1
-        results = [self._result(node) for node in (self.cut.outputs if last else sends)]
-        unread = self._without_gradient(receives, self.cut.outputs if last else sends)
+        outputs = self.cut.outputs if last else sends
+        results = [self.graph.call_function(sent, (self._copy(node),)) for node in outputs]
+        is_apart = [node not in self.follows for node in outputs]
+        unread = tuple(self.copies[node] for node in self._without_gradient(receives, outputs))
         if unread:
-            others = tuple(self.copies[node] for node in unread)
-            results[0] = self.graph.call_function(anchored, (results[0], *others))
+            at = is_apart.index(False) if False in is_apart else 0
+            results[at] = self.graph.call_function(anchored, (results[at], *unread))
+        for at, value in enumerate(results):
+            if is_apart[at]:
+                results[at] = self.graph.call_function(_split.apart, (value,))
         single = last and len(results) == 1
         self.graph.output(results[0] if single else tuple(results))
         root = self.folded.exported.graph
@@ -240,14 +248,23 @@ class _Piece:
             self.copies[node] = self.graph.call_function(received, (self.copies[node],))
 
     def _copy(self, node: fx.Node) -> fx.Node:
-        if node not in self.copies:
-            for read in node.all_input_nodes:
-                self._copy(read)
-            self.copies[node] = self.graph.node_copy(node, self.copies.__getitem__)
-        return self.copies[node]
-
-    def _result(self, node: fx.Node) -> fx.Node:
-        return self.graph.call_function(sent, (self._copy(node),))
+        if node in self.copies:
+            return self.copies[node]
+        inputs = node.all_input_nodes
+        copies = {read: self._copy(read) for read in inputs}
+        origins: list[fx.Node] = []
+        if any(read in self.follows for read in inputs):
+            self.follows.add(node)
+            if self.folded.has_gradient[node]:
+                origins = [x for x in inputs if x not in self.follows and self.folded.has_gradient[x]]
+        given = [copies[x] for x in origins]
+        leaves = [self.graph.call_function(_split.leaf, (x,)) for x in given]
+        copies |= dict(zip(origins, leaves, strict=True))
+        copy = self.graph.node_copy(node, copies.__getitem__)
+        if origins:
+            copy = self.graph.call_function(_split.watched, (copy, leaves, given))
+        self.copies[node] = copy
+        return copy
 
     def _without_gradient(self, receives: list[fx.Node], results: list[fx.Node]) -> list[fx.Node]:
         """Received values of which no result depends with a gradient."""

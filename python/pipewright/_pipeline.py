@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.pipelining import PipelineStage, schedules
+from torch.distributed.pipelining import schedules
 from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
 from torch.utils import _pytree as pytree
 
@@ -22,6 +22,7 @@ from ._fold import Folded
 from ._measure import Clock, measure
 from ._ranks import Ranks
 from ._runner import PipewrightError
+from ._split import Stage
 
 if TYPE_CHECKING:
     from ._plan import Plan
@@ -64,11 +65,11 @@ class Pipeline:
         shared = {name: stages for name, stages in divided.states().items() if len(stages) > 1}
         ranks.share(plan.actions, shared, dict(self.named_parameters()))
 
-    def _stage(self, piece: Piece, at: int, device: torch.device, again: bool) -> PipelineStage:
+    def _stage(self, piece: Piece, at: int, device: torch.device, again: bool) -> Stage:
         exported = self._cut.folded.exported
         is_first, is_last = at == 0, at == self._cut.stages - 1
         module: nn.Module = Again(piece.module) if again else piece.module
-        return PipelineStage(
+        stage = Stage(
             module.to(device),
             at,
             self._cut.stages,
@@ -77,6 +78,8 @@ class Pipeline:
             output_args=Piece.meta(self._cut.outputs if is_last else piece.sends),
             group=self.ranks.group,
         )
+        stage.in_parts = any(action.rstrip("0123456789")[-1] in "IW" for row in self.plan.actions for action in row if action)
+        return stage
 
     def _schedule(self, loss_fn: LossFunction) -> Any:
         # Gradients are scaled by way of the loss: the runtime scales those of a stage, which is once too often
