@@ -10,12 +10,19 @@ from ._timeline import Span
 
 if TYPE_CHECKING:
     from ._pipeline import Pipeline
+    from ._record import calibrate, record
     from ._trace import Trace, trace
 
-__all__ = ["Pipeline", "PipewrightError", "Plan", "Span", "Trace", "plan", "trace"]
+__all__ = ["Pipeline", "PipewrightError", "Plan", "Span", "Trace", "calibrate", "plan", "record", "trace"]
 
 # What needs torch is imported when it is asked for: plans are made and shown without it.
-_WITH_TORCH = {"Pipeline": "_pipeline", "Trace": "_trace", "trace": "_trace"}
+_WITH_TORCH = {
+    "Pipeline": "_pipeline",
+    "Trace": "_trace",
+    "calibrate": "_record",
+    "record": "_record",
+    "trace": "_trace",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from ._cut import PREFIX, Cut, Piece, cut
 from ._export import export
 from ._fold import Folded
 from ._measure import Clock, measure
-from ._ranks import Ranks
+from ._ranks import Ranks, stage_of
 from ._runner import PipewrightError
 from ._split import Stage
 
@@ -57,13 +57,12 @@ class Pipeline:
         self._arguments = [node.name for node in exported.inputs]
         batched = [_is_batched(x, self._samples) for x in exported.values]
         self._batched = dict(zip(self._arguments, batched, strict=True))
-        here = sorted({int(_stage(x)) for x in plan.actions[ranks.lane] if x})
+        here = sorted({stage_of(x) for x in plan.actions[ranks.lane] if x})
         again = plan.recomputed
         self.stages = [self._stage(divided.piece(at), at, device, at in again) for at in here]
         self._scale = self._count if scale else 1
         self.schedule = self._schedule(loss_fn)
-        shared = {name: stages for name, stages in divided.states().items() if len(stages) > 1}
-        ranks.share(plan.actions, shared, dict(self.named_parameters()))
+        ranks.hold(plan.actions, divided.states(), dict(self.named_parameters()))
 
     def _stage(self, piece: Piece, at: int, device: torch.device, again: bool) -> Stage:
         exported = self._cut.folded.exported
@@ -129,7 +128,7 @@ class Pipeline:
             losses=losses,
             **{PREFIX + name: given[name] for name in self._cut.keywords},
         )
-        self.ranks.reduce(before, list(self.parameters()))
+        self.ranks.reduce(before)
         return torch.stack([loss.detach() for loss in losses]).sum() if losses else None
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -179,10 +178,6 @@ class Pipeline:
             if name in found:
                 names.setdefault(id(value), name)
         return {name: found[names[id(value)]] for name, value in wanted.items() if id(value) in names}
-
-
-def _stage(action: str) -> str:
-    return action.rstrip("0123456789")[:-1]
 
 
 def _is_batched(value: Any, samples: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -114,17 +115,29 @@ class Plan:
         """Stages that compute activations again in the backward pass."""
         return {at for at, sequence in enumerate(self._values.get("recompute") or []) if sequence}
 
+    def calibrated(self, trace: str | os.PathLike[str]) -> dict[str, Any]:
+        """The plan's cluster with the times of a measured trace, to plan with: `cluster=..`.
+
+        Raises:
+            PipewrightError: where the trace is not one of this plan's runs.
+        """
+        with self.file() as path:
+            out = Path(path).with_name("cluster.json")
+            run(["--quiet", "calibrate", trace, "--plan", path, "-o", out])
+            found: dict[str, Any] = json.loads(out.read_text())
+        return found
+
     def check_schedule(self) -> None:
         """Refuses what torch.distributed.pipelining cannot run.
 
         Raises:
             PipewrightError: for a stage on two ranks, passes that overlap, and weights of several versions.
         """
-        kinds = {action for row in self.actions for action in row if action.startswith("(")}
-        stages = [{action.rstrip("0123456789")[:-1] for action in row if action} for row in self.actions]
+        overlaps = any("OVERLAP" in action for row in self.actions for action in row)
+        stages = [{x.rstrip("0123456789")[:-1] for x in row if x and "OVERLAP" not in x} for row in self.actions]
         twice = sum(map(len, stages)) != len(set().union(*stages))
         name = self.schedule
-        if kinds or twice or name.startswith("pipedream"):
+        if overlaps or twice or name.startswith("pipedream"):
             why = "runs a stage on two ranks" if twice else "overlaps forward and backward passes"
             why = "keeps several versions of weights" if name.startswith("pipedream") else why
             raise PipewrightError(
@@ -216,6 +229,11 @@ def make(model: str, trace: Trace | None, options: Mapping[str, Any]) -> Plan:
     return Plan(told[0], trace)
 
 
+# A stage on two ranks, overlapping passes, weights of several versions.
+_NOT_OF_TORCH = re.compile("dualpipe|chimera|pipedream")
+_CHOSEN = ("schedule", "micro_batches", "replicas")
+
+
 def _made(model: str, trace: Trace | None, options: Mapping[str, Any]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "plan.json")
@@ -227,7 +245,13 @@ def _made(model: str, trace: Trace | None, options: Mapping[str, Any]) -> str:
         if trace is not None and "mini_batch" not in options:
             count = options.get("micro_batches") or 8
             options["mini_batch"] = trace.samples * count * (options.get("replicas") or 1)
-        run(["--quiet", "plan", "--model", model, "-o", path, *_flags(options)])
+        words = ["--quiet", "plan", "--model", model, "-o", str(path), "--json"]
+        found = json.loads(run([*words, *_flags(options)]))["search"]
+        if trace is not None and found is not None and not options.get("schedule") and not options.get("row"):
+            # What the search is to choose from: what torch runs.
+            best = next((x for x in found["plans"] if not _NOT_OF_TORCH.match(x["schedule"])), None)
+            chosen = {"schedule": "1f1b"} if best is None else {x: best[x] for x in _CHOSEN}
+            run([*words, *_flags(options | chosen)])
         return path.read_text()
 
 

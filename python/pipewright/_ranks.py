@@ -11,6 +11,11 @@ from torch import nn
 from ._runner import PipewrightError
 
 
+def stage_of(action: str) -> int:
+    """1 of `1F0`."""
+    return int(action.rstrip("0123456789")[:-1])
+
+
 class Ranks:
     """This rank's place: lane `rank % lanes` of pipeline `rank // lanes`."""
 
@@ -32,51 +37,53 @@ class Ranks:
         self._rows = rows
         self.group = [dist.new_group(row) for row in rows][self.rank // lanes]
         self._replicas = [dist.new_group(column) for column in columns][self.lane] if replicas > 1 else None
-        self._shared: list[tuple[nn.Parameter, dist.ProcessGroup]] = []
+        self._sums: list[tuple[nn.Parameter, dist.ProcessGroup, int]] = []
 
-    def share(
+    def hold(
         self,
         actions: Sequence[Sequence[str]],
-        shared: Mapping[str, set[int]],
+        stages: Mapping[str, set[int]],
         own: Mapping[str, nn.Parameter],
     ) -> None:
-        """Gives what several lanes hold the first one's values; from here on its gradients are summed over them."""
-        lane_of = {
-            int(action.rstrip("0123456789")[:-1]): lane
-            for lane, row in enumerate(actions)
-            for action in row
-            if action
-        }
-        for name, stages in sorted(shared.items()):
-            lanes = sorted({lane_of[stage] for stage in stages})
-            groups = [dist.new_group([row[lane] for lane in lanes]) for row in self._rows]
-            if name not in own or len(lanes) < 2:
-                continue
-            at = next(i for i, row in enumerate(self._rows) if self.rank in row)
-            dist.broadcast(own[name].data, self._rows[at][lanes[0]], groups[at])
-            self._shared.append((own[name], groups[at]))
+        """Gives parameters of several ranks the first one's values; from here on their gradients are summed.
 
-    def set_aside(self) -> list[torch.Tensor | None]:
+        `stages` are those that read a name, `own` this rank's parameters.
+        """
+        lane_of = {stage_of(action): lane for lane, row in enumerate(actions) for action in row if action}
+        row = self._rows[self.rank // len(self._rows[0])]
+        for name, readers in sorted(stages.items()):
+            lanes = sorted({lane_of[stage] for stage in readers})
+            if len(lanes) > 1:
+                # Every rank makes every group.
+                groups = [dist.new_group([ranks[lane] for lane in lanes]) for ranks in self._rows]
+                if name in own:
+                    group = groups[self.rank // len(row)]
+                    dist.broadcast(own[name].data, row[lanes[0]], group)
+                    self._sums.append((own[name], group, 1))
+        if self._replicas is not None:
+            for parameter in own.values():
+                dist.broadcast(parameter.data, self.lane, self._replicas)
+                self._sums.append((parameter, self._replicas, self.replicas))
+
+    def set_aside(self) -> dict[nn.Parameter, torch.Tensor]:
         """Takes away gradients of earlier steps, so that only new ones are summed."""
-        before = []
-        for parameter, _ in self._shared:
-            before.append(parameter.grad)
-            parameter.grad = None
+        before = {}
+        for parameter, _, _ in self._sums:
+            if parameter.grad is not None:
+                before[parameter] = parameter.grad
+                parameter.grad = None
         return before
 
-    def reduce(self, before: list[torch.Tensor | None], own: list[nn.Parameter]) -> None:
-        """Sums gradients of shared parameters, and averages those of replicas."""
-        for (parameter, group), old in zip(self._shared, before, strict=True):
+    def reduce(self, before: Mapping[nn.Parameter, torch.Tensor]) -> None:
+        """Sums gradients over the ranks that hold a parameter, and averages those of replicas."""
+        for parameter, group, count in self._sums:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             dist.all_reduce(parameter.grad, group=group)
-            if old is not None:
-                parameter.grad += old
-        if self._replicas is not None:
-            for parameter in own:
-                if parameter.grad is not None:
-                    dist.all_reduce(parameter.grad, group=self._replicas)
-                    parameter.grad /= self.replicas
+            parameter.grad /= count
+        for parameter, old in before.items():
+            assert parameter.grad is not None
+            parameter.grad += old
 
     def gather(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The values of all lanes."""
