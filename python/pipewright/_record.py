@@ -88,7 +88,7 @@ class _Recorder:
             self.step += 1
             return step(*args, **kwargs)
 
-        pipeline.step = counted  # type: ignore[method-assign]
+        vars(pipeline)["step"] = counted
         for stage in pipeline.stages:
             self._wrap(stage)
         open_updates: list[Any] = []
@@ -142,9 +142,9 @@ class _Recorder:
         def on_weight(chunk: int, *args: Any, **kwargs: Any) -> Any:
             return measured(weight, f"{at}W{chunk}", chunk, *args, **kwargs)
 
-        stage.forward_one_chunk = on_forward  # type: ignore[method-assign]
-        stage.backward_one_chunk = on_backward  # type: ignore[method-assign]
-        stage.backward_weight_one_chunk = on_weight  # type: ignore[method-assign]
+        vars(stage).update(
+            forward_one_chunk=on_forward, backward_one_chunk=on_backward, backward_weight_one_chunk=on_weight
+        )
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def run(arguments: Sequence[str | os.PathLike[str]], input: str | None = None) -
     Raises:
         PipewrightError: with the command's own sentence.
     """
-    words = [program(), *map(os.fspath, arguments)]
+    words = [program(), *(os.fspath(word) for word in arguments)]
     done = subprocess.run(words, input=input, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         sys.stderr.write(done.stderr)

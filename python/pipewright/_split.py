@@ -39,7 +39,7 @@ class Tape:
 
     operations: list[Operation] = field(default_factory=list)
 
-    def weights(self, outputs: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> None:
+    def weights(self, outputs: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]) -> None:
         """W: adds to the gradients of parameters. `outputs` are those that depend on no received value."""
         origins, found = list(outputs), list(gradients)
         for one in self.operations:
@@ -82,7 +82,7 @@ class Stage(PipelineStage):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._tapes: dict[int, Tape] = {}
-        self._rest: dict[int, tuple[list[torch.Tensor], list[torch.Tensor | None]]] = {}
+        self._rest: dict[int, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
         self.in_parts = False
         """Set where the schedule has I and W."""
 
@@ -97,7 +97,7 @@ class Stage(PipelineStage):
         if self._is_divided:
             _tape = self._tapes[fwd_chunk_id] = Tape()
         try:
-            return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)  # type: ignore[no-untyped-call]
+            return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
         finally:
             _tape = None
 
@@ -108,18 +108,17 @@ class Stage(PipelineStage):
         if not self._is_divided:
             # What is computed again as a whole is so once: W finds nothing left to do.
             whole = full_backward or not self.is_first
-            super().backward_one_chunk(  # type: ignore[no-untyped-call]
+            super().backward_one_chunk(
                 bwd_chunk_id, loss=loss, full_backward=whole, last_backward=last_backward
             )
             return
         outputs, received = self.fwd_cache.pop(bwd_chunk_id)
-        gradients: Sequence[torch.Tensor | None] = (None,)
         if self.is_last:
-            outputs = (loss,)
+            outputs, gradients = (loss,), (torch.ones_like(loss),)
         else:
-            gradients = self._retrieve_recv_grads(bwd_chunk_id)  # type: ignore[no-untyped-call]
+            gradients = self._retrieve_recv_grads(bwd_chunk_id)
         wanted = [x for x in received if x.requires_grad]
-        grads = torch.autograd.grad(list(outputs), wanted, list(gradients), retain_graph=True)
+        grads = torch.autograd.grad(outputs, wanted, gradients, retain_graph=True)
         self.bwd_cache[bwd_chunk_id] = grads
         apart = [(x, g) for x, g in zip(outputs, gradients, strict=True) if _is_apart(x)]
         self._rest[bwd_chunk_id] = ([x for x, _ in apart], [g for _, g in apart])
@@ -131,7 +130,7 @@ class Stage(PipelineStage):
         if self._is_divided:
             self._tapes.pop(bwd_chunk_id).weights(*self._rest.pop(bwd_chunk_id))
         elif self.is_first:
-            super().backward_weight_one_chunk(bwd_chunk_id, last_backward)  # type: ignore[no-untyped-call]
+            super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
 
 
 APART = "_pipewright_apart"

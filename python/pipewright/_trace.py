@@ -134,12 +134,11 @@ def trace(
     Raises:
         PipewrightError: where the module cannot be exported.
     """
-    args, kwargs = tuple(args), dict(kwargs or {})
+    given: tuple[tuple[Any, ...], dict[str, Any], Any] = (tuple(args), dict(kwargs or {}), target)
     if device is not None:
         module = module.to(device)
-        moved = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), (args, kwargs, target))
-        args, kwargs, target = moved
-    exported = export(module, args, kwargs)
+        given = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), given)
+    exported = export(module, given[0], given[1])
     here = _device(module, exported)
     if dist.is_available() and dist.is_initialized() and dist.get_rank() != 0:
         repeats = 0
@@ -147,9 +146,9 @@ def trace(
     folded, costs = measure(exported, clock, repeats)
     if not folded.computations:
         raise PipewrightError(f"{exported.name}: nothing in it is trained, so there is nothing to plan")
-    found = Trace(module, args, kwargs, folded, costs, _describe(here), 0.0, 0.0)
+    found = Trace(module, given[0], given[1], folded, costs, _describe(here), 0.0, 0.0)
     if repeats:
-        _whole(found, clock, repeats, loss, target)
+        _whole(found, clock, repeats, loss, given[2])
     return found
 
 
