@@ -178,7 +178,7 @@ class _Received(torch.autograd.Function):
 
 def received(value: torch.Tensor) -> torch.Tensor:
     """A value as it comes to a stage."""
-    result: torch.Tensor = _Received.apply(value)
+    result: torch.Tensor = _Received.apply(value)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -198,7 +198,7 @@ class _Anchor(torch.autograd.Function):
 
 def anchored(value: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
     """The value; every received tensor gets a gradient, as the sender waits for one."""
-    result: torch.Tensor = _Anchor.apply(value, *others)
+    result: torch.Tensor = _Anchor.apply(value, *others)  # type: ignore[no-untyped-call]
     return result
 
 

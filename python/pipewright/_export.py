@@ -55,6 +55,7 @@ def export(
             f"{name}: torch.export does not get through: {_reason(error)}; control flow must not depend on "
             "values (torch.where, torch.cond), and the module must run on the example"
         ) from error
+    _plain_outputs(name, program)
     graph = program.module()
     assert isinstance(graph, fx.GraphModule)
     for node in list(graph.graph.nodes):
@@ -63,7 +64,6 @@ def export(
             graph.graph.erase_node(node)
         elif node.op == "call_function":
             _without_change(name, graph.graph, node)
-    _plain_outputs(name, graph.graph)
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
     values = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
     return Exported(name, graph, inputs, values)
@@ -77,10 +77,10 @@ def _reason(error: BaseException) -> str:
     return text[:200].rstrip(" .:")
 
 
-def _plain_outputs(name: str, graph: fx.Graph) -> None:
-    output = graph.output_node().args[0]
-    leaves = output if isinstance(output, (list, tuple)) else [output]
-    if not leaves or not all(isinstance(leaf, fx.Node) for leaf in leaves):
+def _plain_outputs(name: str, program: torch.export.ExportedProgram) -> None:
+    spec = program.call_spec.out_spec
+    plain = spec is not None and (spec.is_leaf() or spec.type in (tuple, list))
+    if not plain or not all(isinstance(x, fx.Node) for x in program.graph.output_node().args[0]):
         raise PipewrightError(
             f"{name}: the result must be a tensor or a tuple of tensors; wrap the module in one that gives "
             "only those (of a Hugging Face model: its logits)"
