@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._explore import Explorer
 from ._plan import Plan, plan
 from ._runner import PipewrightError
 from ._timeline import Span
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from ._record import calibrate, record
     from ._trace import Trace, trace
 
-__all__ = ["Pipeline", "PipewrightError", "Plan", "Span", "Trace", "calibrate", "plan", "record", "trace"]
+__all__ = ["Explorer", "Pipeline", "PipewrightError", "Plan", "Span", "Trace", "calibrate", "plan", "record", "trace"]
 
 # What needs torch is imported when it is asked for: plans are made and shown without it.
 _WITH_TORCH = {

@@ -49,6 +49,7 @@ class Pipeline:
     ) -> None:
         self.plan = plan
         self._module = module
+        self._device = device
         self.ranks = ranks
         self._cut = divided
         self._count = plan.micro_batches
@@ -124,7 +125,7 @@ class Pipeline:
         before = self.ranks.set_aside()
         self.schedule.step(
             *(given.values() if self._has(0) else ()),
-            target=target if self._has(self._cut.stages - 1) else None,
+            target=target.to(self._device) if self._has(self._cut.stages - 1) else None,
             losses=losses,
             **{PREFIX + name: given[name] for name in self._cut.keywords},
         )
@@ -139,13 +140,25 @@ class Pipeline:
                 f"step got {len(leaves)} inputs, {self._cut.folded.exported.name} was traced with "
                 f"{len(self._arguments)}; give the same ones"
             )
-        given = dict(zip(self._arguments, leaves, strict=True))
-        for name, value in given.items():
+        given = {}
+        exported = self._cut.folded.exported
+        for name, value, example in zip(self._arguments, leaves, exported.values, strict=True):
+            if not isinstance(example, torch.Tensor):
+                given[name] = value
+                continue
             if self._batched[name] and len(value) != want:
                 raise PipewrightError(
                     f"step got {len(value)} samples of `{name}`, the plan has {want}: {self._count} micro-batches "
                     f"of {self._samples}"
                 )
+            skipped = 1 if self._batched[name] else 0
+            form, traced = (f"{x.dtype} {list(x.shape[skipped:])}" for x in (value, example))
+            if form != traced:
+                raise PipewrightError(
+                    f"step got {form} for a sample of `{name}`, the module was traced with {traced}; shapes are part "
+                    "of a pipeline: pad, or trace again"
+                )
+            given[name] = value.to(self._device).contiguous()
         return given
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _timeline
-from ._runner import PipewrightError, program, run
+from ._explore import Explorer
+from ._runner import PipewrightError, run
 from ._timeline import Span
 
 if TYPE_CHECKING:
@@ -68,17 +68,13 @@ class Plan:
         with self.file() as path:
             print(run(["show", path]), end="")
 
-    def explore(self, open_browser: bool = True) -> subprocess.Popen[str]:
-        """Starts the explorer with this plan, in a process that ends with `terminate()`.
+    def explore(self, open_browser: bool = True) -> Explorer:
+        """Opens the explorer with this plan; it stays until it is closed.
 
-        The first line that it prints says the address.
+        Raises:
+            PipewrightError: where the installed program has no explorer.
         """
-        folder = tempfile.mkdtemp()
-        path = Path(folder, "plan.json")
-        self.save(path)
-        words = [program(), "explore", str(path)]
-        words += [] if open_browser else ["--no-open"]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder)
+        return Explorer(self.text, open_browser)
 
     @cached_property
     def timeline(self) -> list[Span]:

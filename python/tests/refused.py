@@ -31,6 +31,7 @@ def main() -> None:
     pipeline = plan.pipeline(loss_fn=loss_fn)
     told(lambda: pipeline.step(*case.inputs(3), target=case.target(3)))
     told(lambda: pipeline.step(*case.inputs(16), *case.inputs(16), target=case.target(16)))
+    told(lambda: pipeline.step(torch.randn(16, 15), target=case.target(16)))
     told(lambda: plan.pipeline(rank=7, loss_fn=loss_fn))
     dist.barrier()
     dist.destroy_process_group()

@@ -172,6 +172,7 @@ def test_ranks_are_told_what_does_not_fit(tmp_path: Path) -> None:
             "no cluster is called `moon`",
             "step got 3 samples of `x`, the plan has 16: 4 micro-batches of 4",
             "step got 2 inputs, SkipMlp was traced with 1",
+            "step got torch.float32 [15] for a sample of `x`, the module was traced with torch.float32 [16]",
             "rank=7, but this process is rank",
         ]
         assert len(lines) == len(expected), text
