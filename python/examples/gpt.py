@@ -35,6 +35,7 @@ class Gpt(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.tokens.weight
+        nn.init.normal_(self.tokens.weight, std=0.02)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Logits `[batch, length, vocabulary]` of `[batch, length]`."""
