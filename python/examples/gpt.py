@@ -22,7 +22,8 @@ class Block(nn.Module):
         )
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).flatten(2))
-        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+        result: torch.Tensor = x + self.down(functional.gelu(self.up(self.norm2(x))))
+        return result
 
 
 class Gpt(nn.Module):
