@@ -237,7 +237,7 @@ class _Piece:
         return Piece(module, receives, sends)
 
     def _arguments(self, receives: list[fx.Node]) -> None:
-        inputs = [node for node, kind in self.folded.kinds.items() if kind is Kind.INPUT]
+        inputs = self.folded.exported.tensors
         for node in inputs if self.stage == 0 else receives:
             self.copies[node] = self.graph.placeholder(node.name)
         for node in inputs:

@@ -28,6 +28,12 @@ class Exported:
     """The leaves of the example."""
 
     @property
+    def tensors(self) -> list[fx.Node]:
+        """The inputs that are tensors; others are part of the graph."""
+        pairs = zip(self.inputs, self.values, strict=True)
+        return [node for node, value in pairs if isinstance(value, torch.Tensor)]
+
+    @property
     def samples(self) -> int:
         """Size of the first axis of the first tensor."""
         first = next((x for x in self.values if isinstance(x, torch.Tensor)), None)

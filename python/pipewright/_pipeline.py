@@ -55,9 +55,13 @@ class Pipeline:
         self._count = plan.micro_batches
         exported = divided.folded.exported
         self._samples = exported.samples
-        self._arguments = [node.name for node in exported.inputs]
-        batched = [_is_batched(x, self._samples) for x in exported.values]
-        self._batched = dict(zip(self._arguments, batched, strict=True))
+        pairs = zip(exported.inputs, exported.values, strict=True)
+        self._arguments = {node.name: value for node, value in pairs}
+        self._batched = {
+            name: _is_batched(value, self._samples)
+            for name, value in self._arguments.items()
+            if isinstance(value, torch.Tensor)
+        }
         here = sorted({stage_of(x) for x in plan.actions[ranks.lane] if x})
         again = plan.recomputed
         self.stages = [self._stage(divided.piece(at), at, device, at in again) for at in here]
@@ -74,7 +78,7 @@ class Pipeline:
             at,
             self._cut.stages,
             device,
-            input_args=Piece.meta(exported.inputs if is_first else piece.receives),
+            input_args=Piece.meta(exported.tensors if is_first else piece.receives),
             output_args=Piece.meta(self._cut.outputs if is_last else piece.sends),
             group=self.ranks.group,
         )
@@ -141,10 +145,12 @@ class Pipeline:
                 f"{len(self._arguments)}; give the same ones"
             )
         given = {}
-        exported = self._cut.folded.exported
-        for name, value, example in zip(self._arguments, leaves, exported.values, strict=True):
+        for (name, example), value in zip(self._arguments.items(), leaves, strict=True):
             if not isinstance(example, torch.Tensor):
-                given[name] = value
+                if value != example:
+                    raise PipewrightError(
+                        f"step got {name}={value!r}, which is {example!r} in the trace and part of the graph; trace again"
+                    )
                 continue
             if self._batched[name] and len(value) != want:
                 raise PipewrightError(

@@ -131,12 +131,28 @@ class EncoderDecoder(nn.Module):
         return self.head(y).flatten(0, 1)
 
 
+class Masked(nn.Module):
+    """An argument without a batch axis that every block reads, and one that is a number."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(64, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(3))
+        self.head = nn.Linear(width, 64)
+
+    def forward(self, tokens: torch.Tensor, mask: torch.Tensor, factor: float) -> torch.Tensor:
+        x = self.embedding(tokens) * factor
+        for block in self.blocks:
+            x = block(x, mask=mask)
+        return self.head(x).flatten(0, 1)
+
+
 @dataclass
 class Case:
     """A network with its data."""
 
     make: Callable[[], nn.Module]
-    inputs: Callable[[int], tuple[torch.Tensor, ...]]
+    inputs: Callable[[int], tuple[Any, ...]]
     target: Callable[[int], torch.Tensor]
 
 
@@ -160,6 +176,7 @@ CASES = {
     "conv": Case(ResidualConv, images(8), classes),
     "gpt": Case(Gpt, lambda n: (tokens(0, 16)(n),), tokens(0, 16)),
     "vit": Case(Vit, images(8), classes),
+    "masked": Case(Masked, lambda n: (tokens(0, 8)(n), torch.randn(8, 8), 0.5), tokens(0, 8)),
     "encoder-decoder": Case(EncoderDecoder, lambda n: (tokens(0, 12)(n), tokens(0, 8)(n)), tokens(0, 8)),
 }
 

@@ -72,6 +72,10 @@ def test_replicas_average_their_gradients() -> None:
     assert found and all(result["losses"] < 1e-6 and result["state"] < 1e-6 for _, _, result in found), found
 
 
+def test_replicas_of_one_stage_train_as_one() -> None:
+    check(results(run_ranks(2, HERE / "train.py", json.dumps([["mlp", {"ranks": 2, "stages": 1, "replicas": 2}, 4]]))))
+
+
 def test_every_cut_of_a_network_runs() -> None:
     """All cuts between two nodes, without processes: pieces give what the module gives, gradients too."""
     for name, case in CASES.items():

@@ -23,6 +23,12 @@ def batches(case: Case, steps: int, samples: int) -> list[tuple[tuple[torch.Tens
     return [(case.inputs(samples), case.target(samples)) for _ in range(steps)]
 
 
+def chunks(value: Any, samples: int, count: int) -> Any:
+    """Micro-batches of what has samples."""
+    is_batched = isinstance(value, torch.Tensor) and len(value) == samples
+    return value.chunk(count) if is_batched else [value] * count
+
+
 def eager(case: Case, data: Any, micro_batches: int) -> tuple[list[float], dict[str, torch.Tensor]]:
     """Losses and state of a training in one process."""
     torch.manual_seed(3)
@@ -32,7 +38,7 @@ def eager(case: Case, data: Any, micro_batches: int) -> tuple[list[float], dict[
     for inputs, target in data:
         optimizer.zero_grad()
         total = 0.0
-        parts = zip(*(x.chunk(micro_batches) for x in (*inputs, target)), strict=True)
+        parts = zip(*(chunks(x, len(target), micro_batches) for x in (*inputs, target)), strict=True)
         for *part, goal in parts:
             loss = loss_fn(module(*part), goal) / micro_batches
             loss.backward()

@@ -2,6 +2,7 @@
 
 use pipewright_core::cost::import::read;
 use pipewright_core::cost::{Cluster, Keeps, Workload};
+use pipewright_core::graph::Graph;
 use pipewright_core::plan::{Draft, Model};
 use pipewright_core::units::{Bytes, Nanos};
 use serde_json::{Value, json};
@@ -67,6 +68,23 @@ fn what_is_not_kept_takes_no_memory() {
     let unknown = peak(Value::Null);
     assert!(none < own && none < unknown, "{none} {own} {unknown}");
     assert_eq!(peak(json!(["a"])), none, "b.0 keeps it already");
+}
+
+#[test]
+fn a_plan_that_keeps_what_is_not_there_is_refused() {
+    let (graph, _) = imported(&graph(json!(["a"]))).network().unwrap();
+    let text = serde_json::to_string(&graph).unwrap();
+    // Node 3 is c, which reads a and b.0.
+    let kept = r#""kept":{"inputs":[0],"saved":16}"#;
+    assert!(text.contains(kept), "{text}");
+    for (change, words) in [
+        (r#""kept":{"inputs":[2],"saved":16}"#, "keeps inputs [2] of 2"),
+        (r#""kept":{"inputs":[1,0],"saved":16}"#, "keeps inputs [1, 0] of 2"),
+        (r#""kept":{"saved":18446744073709551615}"#, "more than 2^38"),
+    ] {
+        let error = serde_json::from_str::<Graph>(&text.replacen(kept, change, 1)).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
 
 #[test]

@@ -53,11 +53,8 @@ pub(super) fn of_json(value: &Value) -> Result<Workload, ImportError> {
         if item.keeps.as_ref().is_some_and(strange) {
             return Err(node.field("keeps")?.refuse("names of its inputs, or its own"));
         }
-        let edge = |from: &u32| Edge {
-            to: number,
-            from: *from,
-            bytes: work.items[*from as usize].output,
-        };
+        let edge =
+            |from: &u32| Edge { to: number, from: *from, bytes: work.items[*from as usize].output };
         work.edges.extend(inputs.iter().map(edge));
         work.items.push(item);
     }
