@@ -50,22 +50,21 @@ def run(arguments: Sequence[str | os.PathLike[str]], input: str | None = None) -
     Raises:
         PipewrightError: with the command's own sentence.
     """
-    words = [program(), *map(os.fspath, arguments)]
+    words = [program(), *(os.fspath(word) for word in arguments)]
     done = subprocess.run(words, input=input, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         sys.stderr.write(done.stderr)
         return done.stdout
-    raise PipewrightError(_sentence(done))
+    raise PipewrightError(sentence(str(arguments[0]), done.returncode, done.stderr))
 
 
-def _sentence(done: subprocess.CompletedProcess[str]) -> str:
-    """What the program says of its error; clap adds usage below, which is of no use here."""
-    lines = done.stderr.strip().splitlines()
+def sentence(command: str, code: int, told: str) -> str:
+    """What a command says of its error; clap adds usage below, which is of no use here."""
+    lines = told.strip().splitlines()
     for at, line in enumerate(lines):
         if line.startswith("error: "):
             rest = lines[at + 1 :]
             end = next((i for i, text in enumerate(rest) if not text.strip()), len(rest))
             words = [line.removeprefix("error: "), *(text.strip() for text in rest[:end])]
             return " ".join(words)
-    name = " ".join(map(str, done.args[1:3]))
-    return f"pipewright {name}: exit code {done.returncode}" + (f": {lines[-1]}" if lines else "")
+    return f"pipewright {command}: exit code {code}" + (f": {lines[-1]}" if lines else "")

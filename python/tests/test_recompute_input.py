@@ -196,4 +196,4 @@ def test_pytorch_may_be_missing() -> None:
     code = "import sys; sys.modules['torch'] = None; import pipewright as pw; pw.recompute(None)"
     root = Path(pw.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
-    assert done.stderr.strip().endswith("PipewrightError: PyTorch is missing: pip install 'torch>=2.8'")
+    assert done.stderr.strip().endswith("which is not installed: pip install 'pipewright[torch]'")

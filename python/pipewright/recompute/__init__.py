@@ -135,4 +135,6 @@ def _require_torch() -> None:
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        raise PipewrightError("PyTorch is missing: pip install 'torch>=2.8'") from error
+        raise PipewrightError(
+            "pipewright.recompute needs PyTorch, which is not installed: pip install 'pipewright[torch]'"
+        ) from error

@@ -35,7 +35,7 @@ pub(super) fn of_json(value: &Value) -> Result<Workload, ImportError> {
     }
     let samples = root.field("samples")?.integer(1, 1 << 32, "from 1 to 2^32")? as u64;
     let mut work = Workload { samples, ..Workload::default() };
-    let mut index = BTreeMap::new();
+    let mut index: BTreeMap<String, u32> = BTreeMap::new();
     let nodes = root.field("nodes")?;
     for (number, node) in (0..).zip(nodes.list("nodes", NODES_MAX)?) {
         let name = node.field("name")?.text()?;
@@ -43,7 +43,7 @@ pub(super) fn of_json(value: &Value) -> Result<Workload, ImportError> {
         if work.edges.len() + inputs.len() > EDGES_MAX {
             return Err(ImportError::TooMany { what: "edges", limit: EDGES_MAX });
         }
-        if index.insert(name, number).is_some() {
+        if index.insert(name.into(), number).is_some() {
             return Err(ImportError::Duplicate { at: node.at(), name: format!("node `{name}`") });
         }
         let item = item(&node, name, &index)?;
@@ -53,11 +53,8 @@ pub(super) fn of_json(value: &Value) -> Result<Workload, ImportError> {
         if item.keeps.as_ref().is_some_and(strange) {
             return Err(node.field("keeps")?.refuse("names of its inputs, or its own"));
         }
-        let edge = |from: &u32| Edge {
-            to: number,
-            from: *from,
-            bytes: work.items[*from as usize].output,
-        };
+        let edge =
+            |from: &u32| Edge { to: number, from: *from, bytes: work.items[*from as usize].output };
         work.edges.extend(inputs.iter().map(edge));
         work.items.push(item);
     }
@@ -69,7 +66,7 @@ pub(super) fn of_json(value: &Value) -> Result<Workload, ImportError> {
 }
 
 /// A node without what others keep of it.
-fn item(node: &Cursor, name: &str, index: &BTreeMap<&str, u32>) -> Result<Item, ImportError> {
+fn item(node: &Cursor, name: &str, index: &BTreeMap<String, u32>) -> Result<Item, ImportError> {
     let size = |node: &Cursor, key: &str| -> Result<Bytes, ImportError> {
         let field = node.field(key)?;
         bytes(field.number()?, || field.at())
@@ -105,7 +102,7 @@ fn item(node: &Cursor, name: &str, index: &BTreeMap<&str, u32>) -> Result<Item, 
 fn named(
     node: &Cursor,
     key: &str,
-    index: &BTreeMap<&str, u32>,
+    index: &BTreeMap<String, u32>,
 ) -> Result<Option<Vec<u32>>, ImportError> {
     let Some(names) = node.optional(key) else { return Ok(None) };
     let mut found = vec![];

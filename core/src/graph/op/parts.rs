@@ -4,7 +4,7 @@ use super::Pair;
 use super::defaults::{is_false, is_none};
 use serde::{Deserialize, Serialize};
 
-/// What the backward pass of an [`Op::Opaque`](super::Op::Opaque) reads beside the gradient of its value.
+/// What the backward pass of an opaque operation reads beside the gradient of its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -19,6 +19,22 @@ pub struct Kept {
     #[serde(default, skip_serializing_if = "is_none")]
     pub saved: u64,
 }
+
+impl Kept {
+    /// Whether it can be of an operation with so many inputs.
+    pub(super) fn check(&self, inputs: usize) -> Result<(), String> {
+        if !self.inputs.is_sorted_by(|a, b| a < b) || self.inputs.last() >= Some(&(inputs as u32)) {
+            return Err(format!("keeps inputs {:?} of {inputs}", self.inputs));
+        }
+        if self.saved > SAVED_MAX {
+            return Err(format!("keeps {} bytes of a sample, more than 2^38", self.saved));
+        }
+        Ok(())
+    }
+}
+
+/// More is kept of no sample; below it, sizes count in 64 bits.
+const SAVED_MAX: u64 = 1 << 38;
 
 /// An element-wise function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
