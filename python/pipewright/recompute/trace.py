@@ -57,13 +57,17 @@ def refused() -> Iterator[None]:
             "the arguments had more sets of shapes than there may be plans; "
             "pad batches to fewer shapes or raise torch._dynamo.config.recompile_limit"
         ) from error
+    except exc.TorchRuntimeError as error:
+        raise PipewrightError(f"the module fails with these arguments: {_first(error, after='got ')}") from error
     except exc.TorchDynamoException as error:
         raise PipewrightError(f"the module cannot be traced as one graph: {_first(error)}; {_HOW}") from error
 
 
-def _first(error: BaseException) -> str:
-    """The first line of an error, and the line of the user's code that it names."""
+def _first(error: BaseException, after: str = "") -> str:
+    """The first line of an error, of it what is behind `after`, and the user's line that it names."""
     text = str(error).strip()
     line = text.splitlines()[0].rstrip(".") if text else type(error).__name__
+    if after:
+        line = line.rpartition(f": {after}")[2]
     places = re.findall(r'File "([^"]+)", line (\d+)', text)
     return f"{line} ({places[-1][0]}, line {places[-1][1]})" if places else line
