@@ -1,5 +1,5 @@
 # Every recipe is one line; the work is in scripts/. `make demo` and `make test` need no preparation.
-.PHONY: help demo test soak check web serve runner install setup bench pytorch docs clean
+.PHONY: help demo test soak check web serve runner install python setup bench pytorch docs clean
 help:  ; @sed -n 's/^#: //p' Makefile
 #: make demo     set up, plan a small network on 4 stages, train it under MPI, show the plan in the
 #:               browser explorer (SERVE=0 stops before serving, PORT=8080 chooses the port)
@@ -18,6 +18,8 @@ serve: ; @scripts/web.sh serve
 runner: ; @scripts/runner.sh
 #: make install  what `make runner` built into PREFIX/bin (/usr/local)
 install: ; @scripts/runner.sh install
+#: make python   the Python package into target/python, its types checked, its tests run (PYTHON has torch)
+python: ; @scripts/python.sh
 #: make setup    only install what is missing for all of the above
 setup: ; @scripts/setup.sh test
 #: make bench    predicted beside measured step times of compute-bound plans on this machine

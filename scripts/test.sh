@@ -89,4 +89,9 @@ step "Explorer for the browser" "$target/debug/pipewright-web" build
 step "What is measured in the browser" "$target/debug/pipewright-web" meter
 # The tests that need dist/ are marked `ignore`, so that plain `cargo test` works without it.
 step "Browser tests" timed "${native[@]}" --test browser -- --ignored
+if "${PYTHON:-python3}" -c 'import torch' 2>/dev/null; then
+  step "Python package" scripts/python.sh
+else
+  say "Python package: skipped, ${PYTHON:-python3} has no torch"
+fi
 slowest

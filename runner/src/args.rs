@@ -314,7 +314,7 @@ pub enum Recompute {
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// Such as vgg16, resnet50, fc32:512, gpt2, llama-7b; a wrong name lists all. Or an ONNX file,
-    /// hf:config.json of Hugging Face (gpt2, llama, mistral, qwen2, bert), or a profile file of PipeDream, DAPPLE, dnn-partitioning or Piper, with its measured times.
+    /// hf:config.json of Hugging Face (gpt2, llama, mistral, qwen2, bert), or a profile file of the Python package, PipeDream, DAPPLE, dnn-partitioning or Piper, with its measured times.
     #[arg(long)]
     pub model: String,
     /// What an ONNX file leaves open.

@@ -90,7 +90,8 @@ pub fn of_text(name: &str, text: &str) -> Option<Result<Found, String>> {
     if has("\"devices_per_node\"") {
         return Some(machine(name, text));
     }
-    (has("\"nodes\"") && has("\"edges\"")).then(|| profile(name, text))
+    let edges = has("\"edges\"") || has("\"pipewright-graph/");
+    (has("\"nodes\"") && edges).then(|| profile(name, text))
 }
 
 fn order(name: &str, text: &str) -> Result<Found, String> {

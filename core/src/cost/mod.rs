@@ -37,7 +37,7 @@ pub use codec_speed::CodecSpeed;
 pub use presets::CLUSTERS;
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample, SplitSample};
 pub use transformer::{MeasuredLayer, TensorRates, TransformerRates};
-pub use workload::{Edge, Item, NetworkError, Rules, Shard, Sync, Workload};
+pub use workload::{Edge, Item, Keeps, NetworkError, Rules, Shard, Sync, Workload};
 
 use crate::graph::autodiff::ComputationKind;
 use crate::graph::{Graph, Precision};

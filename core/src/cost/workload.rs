@@ -66,6 +66,17 @@ pub struct Item {
     pub rules: Rules,
     /// The stage that the file puts it on, where it says one.
     pub stage: Option<u32>,
+    /// What its backward pass reads, where the profile says it.
+    pub keeps: Option<Keeps>,
+}
+
+/// What the backward pass of an item reads beside the gradient of its value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Keeps {
+    /// Items whose values it reads: its inputs, or itself. Ascending.
+    pub values: Vec<u32>,
+    /// What the forward pass makes for it besides.
+    pub saved: Bytes,
 }
 
 /// An item computed another way: divided among `degree` devices (tensor parallelism), with or

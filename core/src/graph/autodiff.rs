@@ -148,7 +148,7 @@ pub enum ComputationKind {
 /// | affine, dropout | x -> y | gy -> gx | |
 /// | conv_transpose2d | x -> y | gy -> gx | x, gy |
 /// | parameter | -> y | | gy |
-/// | opaque | x.. -> y | x.., gy -> gx.. | x, gy |
+/// | opaque | x.. -> y, what it keeps | what it keeps (else x..), gy -> gx.. | likewise |
 ///
 /// Of an operation with several inputs only those gradients are written that training needs: see
 /// [`Computation::wanted`]. `SumGradients` reads the contributions in the order in which they are added, and writes one.
@@ -336,6 +336,10 @@ fn saved_extent(graph: &Graph, node: &Node) -> Option<Extent> {
             Some(Extent::per_sample(Bytes(4) * heads * positions(&node.output)))
         }
         Op::ScaledDotProduct { .. } => Some(Extent::per_sample(Bytes(4) * positions(&node.output))),
+        Op::Opaque { ref kept, .. } => {
+            let saved = kept.as_ref().map_or(0, |kept| kept.saved);
+            (saved > 0).then(|| Extent::per_sample(Bytes(saved)))
+        }
         Op::Input { .. }
         | Op::Target { .. }
         | Op::Linear { .. }
@@ -372,8 +376,7 @@ fn saved_extent(graph: &Graph, node: &Node) -> Option<Extent> {
         | Op::ReduceMean { .. }
         | Op::Rope { .. }
         | Op::SwiGlu
-        | Op::Dropout { .. }
-        | Op::Opaque { .. } => None,
+        | Op::Dropout { .. } => None,
     }
 }
 

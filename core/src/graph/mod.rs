@@ -29,7 +29,7 @@ mod tensor;
 pub use build::{Conv, GraphBuilder};
 pub use divide::{Crossing, Division, Section};
 pub(crate) use op::OPAQUE_FLOPS_MAX;
-pub use op::{Function, Init, Interpolation, Op, Pair, ParamSpec, Window};
+pub use op::{Function, Init, Interpolation, Kept, Op, Pair, ParamSpec, Window};
 pub use precision::Precision;
 pub use sample::{InputSpec, SampleSpec, TargetSpec};
 pub use tensor::{DType, TensorSpec};

@@ -7,7 +7,7 @@ mod kinds;
 mod params;
 mod parts;
 
-pub use parts::{Function, Init, Interpolation, ParamSpec, Window};
+pub use parts::{Function, Init, Interpolation, Kept, ParamSpec, Window};
 
 use crate::ids::ParamId;
 use defaults::{is_false, is_first, is_none, is_one, is_true, is_zero, lrn, one, yes};
@@ -336,5 +336,8 @@ pub enum Op {
         /// Whether nothing tells what it takes: predictions are made without it.
         #[serde(default, skip_serializing_if = "is_false")]
         unpriced: bool,
+        /// What its backward pass reads beside the gradient, where it is known; else all inputs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept: Option<Kept>,
     },
 }

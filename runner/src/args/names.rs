@@ -12,8 +12,13 @@ const WRITTEN: &str = "runner";
 /// The name of the link.
 const LINK: &str = "pipewright";
 
-/// Reads the command line. Help says the name by which the program was called.
-pub fn parse(args: Vec<OsString>) -> Cli {
+/// Reads the command line, of which `runner plan.json` is short for `runner run plan.json`. Help says the
+/// name by which the program was called.
+pub fn parse(mut args: Vec<OsString>) -> Cli {
+    let is_plan = |arg: &OsString| Path::new(arg).extension().is_some_and(|end| end == "json");
+    if args.get(1).is_some_and(is_plan) {
+        args.insert(1, "run".into());
+    }
     let name = called(args.first());
     let matches = command(name).get_matches_from(args);
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command(name)).exit())

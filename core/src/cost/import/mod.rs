@@ -5,6 +5,7 @@
 //! | `graph.txt` | PipeDream (Narayanan et al. 2019), DAPPLE (Fan et al. 2021) | a line a node, a line an edge |
 //! | dnn-partitioning | Tarnawski et al. 2020 | JSON with `maxFPGAs` |
 //! | Piper | Tarnawski et al. 2021 | JSON with `TMPCs` |
+//! | `graph.json` | the Python package, from an `nn.Module` | JSON with `format` |
 //!
 //! Items come out in topological order. Reading is linear in the text but for one sort. A file may
 //! be hostile: every number has a range, every name must exist, and what does not fit is refused
@@ -12,6 +13,7 @@
 
 mod assemble;
 pub mod dnn_partitioning;
+pub mod graph;
 mod json;
 mod number;
 pub mod pipedream;
@@ -99,7 +101,9 @@ pub fn read(name: &str, text: &str) -> Result<Workload, ImportError> {
         Some(b'{' | b'[') => {
             let value = json::parse(text)?;
             let first_node = &value["nodes"][0];
-            if first_node.get("TMPCs").is_some() {
+            if value.get("format").is_some() {
+                graph::of_json(&value)?
+            } else if first_node.get("TMPCs").is_some() {
                 piper::of_json(&value)?
             } else if value.get("nodes").is_some() {
                 dnn_partitioning::of_json(&value)?

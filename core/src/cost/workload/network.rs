@@ -1,9 +1,9 @@
 //! A workload as a network of opaque nodes with measured times, so that it can be planned, cut,
 //! lowered and simulated like any other; executing it is refused.
 
-use super::{Item, Workload};
+use super::{Item, Keeps, Workload};
 use crate::cost::{MeasuredNode, Profile, Sample};
-use crate::graph::{Graph, GraphBuilder, GraphError, Op};
+use crate::graph::{Graph, GraphBuilder, GraphError, Kept, Op};
 use crate::ids::NodeId;
 use crate::units::Nanos;
 use thiserror::Error;
@@ -63,19 +63,32 @@ impl Workload {
             if reads.is_empty() {
                 reads.push(sample);
             }
-            g.add(item.name.clone(), measured(output, parameters), &reads);
+            let kept = item.keeps.as_ref().map(|keeps| self.kept(keeps, from, nodes.len() as u32));
+            g.add(item.name.clone(), measured(output, parameters, kept), &reads);
             nodes.push(self.measured(item, flows_on, parameters > 0));
             trained.push(flows_on || parameters > 0);
         }
         let ends = (1..).zip(&read).filter(|(_, read)| !**read).map(|(i, _)| NodeId(i));
         let ends: Vec<NodeId> = ends.collect();
-        let end = g.add("(end)", measured(4, 0), &ends);
+        // What a loss keeps is known where it is of all others.
+        let known = self.items.iter().all(|item| item.keeps.is_some());
+        let end = g.add("(end)", measured(4, 0, known.then(Kept::default)), &ends);
         let target = g.add("(target)", Op::Target { classes: 1 }, &[]);
         g.add("(loss)", Op::SoftmaxCrossEntropy { label_smoothing: 0.0 }, &[end, target]);
         for name in ["(end)", "(loss)"] {
             nodes.push(self.measured(&Item { name: name.into(), ..Item::default() }, true, false));
         }
         Ok((g.finish()?, Profile { model: self.name.clone(), nodes }))
+    }
+
+    /// What the node of an item keeps, which reads `inputs` and is item `own`.
+    fn kept(&self, keeps: &Keeps, inputs: &[u32], own: u32) -> Kept {
+        let place = |value: &u32| inputs.binary_search(value).ok().map(|place| place as u32);
+        Kept {
+            inputs: keeps.values.iter().filter_map(place).collect(),
+            output: keeps.values.contains(&own),
+            saved: keeps.saved.0.div_ceil(self.samples.max(1)),
+        }
     }
 
     /// The times of an item under the computations that its node has.
@@ -99,6 +112,6 @@ impl Workload {
 }
 
 /// An operation whose times the profile has.
-fn measured(output: u64, parameters: u64) -> Op {
-    Op::Opaque { output, parameters, flops: 0, unpriced: false }
+fn measured(output: u64, parameters: u64, kept: Option<Kept>) -> Op {
+    Op::Opaque { output, parameters, flops: 0, unpriced: false, kept }
 }

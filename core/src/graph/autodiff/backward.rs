@@ -1,7 +1,7 @@
 //! The backward half of a stage's training graph.
 
 use super::{BackwardStyle, Computation, ComputationKind, Context, Extent, Port, Role, workspace};
-use crate::graph::Op;
+use crate::graph::{Kept, Op};
 use crate::ids::{NodeId, StageId, ValueId};
 
 /// Where the contributions of one stage to a gradient of another stage go.
@@ -112,10 +112,13 @@ impl Context<'_> {
         self.input_gradient(id, incoming);
         let trained = node.params.iter().any(|p| self.graph.param(*p).trainable);
         let incoming = incoming.filter(|_| trained)?;
-        let mut reads: Vec<ValueId> =
-            node.inputs.first().map(|x| self.input(*x)).into_iter().collect();
-        reads.push(incoming);
-        reads.extend(self.saved[id.index()]);
+        let reads = match &node.op {
+            Op::Opaque { kept: Some(kept), .. } => self.kept(id, kept, Some(incoming)),
+            _ => {
+                let first = node.inputs.first().map(|x| self.input(*x));
+                first.into_iter().chain([incoming]).chain(self.saved[id.index()]).collect()
+            }
+        };
         let weight = Computation {
             node: id,
             kind: ComputationKind::WeightGradient,
@@ -175,6 +178,15 @@ impl Context<'_> {
         }
     }
 
+    /// What the gradients of an opaque node read.
+    fn kept(&self, id: NodeId, kept: &Kept, incoming: Option<ValueId>) -> Vec<ValueId> {
+        let inputs = &self.graph.node(id).inputs;
+        let read = kept.inputs.iter().filter_map(|slot| inputs.get(*slot as usize));
+        let output = self.activation[id.index()].filter(|_| kept.output);
+        let saved = self.saved[id.index()];
+        read.map(|x| self.input(*x)).chain(output).chain(incoming).chain(saved).collect()
+    }
+
     /// What the table at [`Computation`] says.
     fn input_gradient_reads(&self, id: NodeId, incoming: Option<ValueId>) -> Vec<ValueId> {
         let node = self.graph.node(id);
@@ -182,6 +194,7 @@ impl Context<'_> {
         let inputs = || node.inputs.iter().map(|x| self.input(*x));
         match &node.op {
             Op::MaxPool2d { .. } => [saved, incoming].into_iter().flatten().collect(),
+            Op::Opaque { kept: Some(kept), .. } => self.kept(id, kept, incoming),
             Op::BatchNorm2d { .. }
             | Op::LayerNorm { .. }
             | Op::RmsNorm { .. }

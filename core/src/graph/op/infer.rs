@@ -14,7 +14,10 @@ impl Op {
     pub fn infer(&self, inputs: &[&TensorSpec]) -> Result<TensorSpec, String> {
         let arity = match self {
             Op::Concat { axis } => return concat(inputs, *axis as usize),
-            Op::Opaque { output, flops, .. } => {
+            Op::Opaque { output, flops, kept, .. } => {
+                if let Some(kept) = kept {
+                    kept.check(inputs.len())?;
+                }
                 if *flops > OPAQUE_FLOPS_MAX {
                     return Err(format!("{flops} operations for a sample are more than 2^56"));
                 }

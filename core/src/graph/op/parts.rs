@@ -1,7 +1,40 @@
 //! Attributes of operations.
 
 use super::Pair;
+use super::defaults::{is_false, is_none};
 use serde::{Deserialize, Serialize};
+
+/// What the backward pass of an opaque operation reads beside the gradient of its value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Kept {
+    /// Inputs, by their place; ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<u32>,
+    /// Its own value.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub output: bool,
+    /// Bytes of one sample of what the forward pass makes for it: a mask, statistics.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub saved: u64,
+}
+
+impl Kept {
+    /// Whether it can be of an operation with so many inputs.
+    pub(super) fn check(&self, inputs: usize) -> Result<(), String> {
+        if !self.inputs.is_sorted_by(|a, b| a < b) || self.inputs.last() >= Some(&(inputs as u32)) {
+            return Err(format!("keeps inputs {:?} of {inputs}", self.inputs));
+        }
+        if self.saved > SAVED_MAX {
+            return Err(format!("keeps {} bytes of a sample, more than 2^38", self.saved));
+        }
+        Ok(())
+    }
+}
+
+/// More is kept of no sample; below it, sizes count in 64 bits.
+const SAVED_MAX: u64 = 1 << 38;
 
 /// An element-wise function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -52,6 +52,7 @@ impl Emit<'_> {
                 parameters: std::mem::take(&mut parameters),
                 flops: std::mem::take(&mut flops),
                 unpriced: std::mem::take(&mut unpriced),
+                kept: None,
             };
             let refuse = |why| OnnxError::Output { name: node.name.clone(), why };
             let name = node.name.trim_matches('/').replace('/', ".");

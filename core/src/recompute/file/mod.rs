@@ -3,9 +3,9 @@
 //! A graph is one JSON object with `format` and `nodes`, and perhaps `model`. A node has `id` (its
 //! place in the list, from 0), `bytes` of its value, `time` in microseconds and `inputs` (ids that
 //! are all smaller than its own). It may have `name`, `op`, `phase` (`"F"` or `"B"`, else forward),
-//! `output` (what kind of result it is; absent: none), `output_bytes`, `rng` and `once` (true or
-//! false). `sources` lists what is there from the beginning, each with `bytes`. Whatever else stands
-//! in the file is skipped.
+//! `output` (what kind of result it is; absent: none), `output_bytes`, `workspace` (bytes that it
+//! needs only while it is computed), `rng` and `once` (true or false). `sources` lists what is there
+//! from the beginning, each with `bytes`. Whatever else stands in the file is skipped.
 
 mod parse;
 mod scalar;

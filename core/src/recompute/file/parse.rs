@@ -84,6 +84,7 @@ struct Entry {
     phase: Option<Scalar>,
     output: Option<Scalar>,
     output_bytes: Option<Scalar>,
+    workspace: Option<Scalar>,
     rng: Option<Scalar>,
     once: Option<Scalar>,
 }
@@ -215,7 +216,12 @@ impl Entry {
         };
         let node = Node {
             bytes: bytes.whole(MOST_BYTES).ok_or_else(|| bytes.refuse(at, "bytes", BYTES))?,
-            scratch: 0,
+            scratch: match &self.workspace {
+                Some(bytes) => {
+                    bytes.whole(MOST_BYTES).ok_or_else(|| bytes.refuse(at, "workspace", BYTES))?
+                }
+                None => 0,
+            },
             time: time.time().ok_or_else(|| time.refuse(at, "time", TIME))?,
             inputs: inputs.0.map_err(|value| value.refuse(at, "inputs", ID))?,
             output: flag(&self.output, "output", OUTPUT)?,

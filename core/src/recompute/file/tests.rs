@@ -18,13 +18,14 @@ const FIRST: &str = r#""id":0,"bytes":8,"time":1.5,"inputs":[],"name":"a","op":"
 #[test]
 fn everything_is_read() {
     let second = r#""id":1,"bytes":4,"time":2,"inputs":[0,0],"phase":"B","output":"gradient",
-        "output_bytes":4,"rng":true,"once":true,"source_inputs":["s3"],"more":{"deep":[[1]]}"#;
+        "output_bytes":4,"workspace":9,"rng":true,"once":true,"source_inputs":["s3"],"more":{"deep":[[1]]}"#;
     let file = graph(&[FIRST, second]).unwrap();
     assert_eq!(file.model, "m");
     assert_eq!(file.forward(), [true, false]);
     let [a, b] = file.problem.nodes() else { panic!() };
     assert_eq!((a.bytes, a.time, a.output, a.once), (8, 1.5, false, false));
     assert_eq!((b.bytes, b.time, b.output, b.once), (4, 2.0, true, true));
+    assert_eq!((a.scratch, b.scratch), (0, 9));
     assert_eq!(file.problem.inputs(1), [0]);
     assert_eq!((&file.labels[0].name[..], &file.labels[0].op[..]), ("a", "mm"));
     assert_eq!((&file.labels[1].name[..], file.labels[1].rng), ("1", true));
@@ -76,6 +77,10 @@ fn bad_nodes_are_refused_with_their_place() {
         (r#""bytes":8,"inputs":[]"#, "node 1 has no `time`"),
         (r#""bytes":null,"time":1,"inputs":[]"#, "node 1 has no `bytes`"),
         (r#""bytes":8,"time":1,"inputs":[],"phase":"X""#, "node 1, phase: `X` is not `F` or `B`"),
+        (
+            r#""bytes":8,"time":1,"inputs":[],"workspace":-1"#,
+            "node 1, workspace: -1 is not a whole",
+        ),
         (r#""bytes":8,"time":1,"inputs":[],"rng":7"#, "node 1, rng: 7 is not true or false"),
         (r#""bytes":8,"time":1,"inputs":[],"name":[]"#, "node 1, name: a list is not a text"),
         (r#""bytes":8,"time":1,"inputs":0"#, "expected a list of nodes' ids at line 1"),

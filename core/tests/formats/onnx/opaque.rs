@@ -27,7 +27,7 @@ fn an_opaque_convolution_costs_its_arithmetic() {
         graph.nodes().iter().position(|node| node.op.name() == name).expect("it is there")
     };
     let (conv, other) = (of(&known, "conv2d"), of(&opaque, "opaque"));
-    let Op::Opaque { output, parameters, flops, unpriced } = opaque.nodes()[other].op else {
+    let Op::Opaque { output, parameters, flops, unpriced, .. } = opaque.nodes()[other].op else {
         panic!("{:?}", opaque.nodes()[other])
     };
     assert_eq!((output, parameters, unpriced), (4 * 4 * 64, 4 * 108, false));
@@ -64,12 +64,13 @@ fn what_nothing_tells_the_price_of_is_marked() {
 fn the_price_is_in_the_plan_file() {
     let before = r#"{"op":"opaque","output":8,"parameters":0}"#;
     let op: Op = serde_json::from_str(before).unwrap();
-    assert_eq!(op, Op::Opaque { output: 8, parameters: 0, flops: 0, unpriced: false });
+    assert_eq!(op, Op::Opaque { output: 8, parameters: 0, flops: 0, unpriced: false, kept: None });
     assert_eq!(serde_json::to_string(&op).unwrap(), before);
-    let priced = Op::Opaque { output: 8, parameters: 0, flops: 7, unpriced: true };
+    let priced = Op::Opaque { output: 8, parameters: 0, flops: 7, unpriced: true, kept: None };
     let text = serde_json::to_string(&priced).unwrap();
     assert_eq!(serde_json::from_str::<Op>(&text).unwrap(), priced);
-    let endless = Op::Opaque { output: 8, parameters: 0, flops: u64::MAX, unpriced: false };
+    let endless =
+        Op::Opaque { output: 8, parameters: 0, flops: u64::MAX, unpriced: false, kept: None };
     assert!(endless.infer(&[]).unwrap_err().contains("more than 2^56"));
 }
 

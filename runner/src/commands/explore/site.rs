@@ -14,7 +14,8 @@ pub enum Site {
 }
 
 impl Site {
-    /// The folder that is named, else what is in this program, else `dist/` beside it.
+    /// The folder that is named, else what is in this program, else `dist/` beside it or where an
+    /// installation has it: `share/pipewright/explorer` beside `bin`.
     pub fn find(named: Option<&Path>) -> Result<Self, Failure> {
         if let Some(dir) = named {
             return Self::folder(dir).ok_or_else(|| {
@@ -29,8 +30,10 @@ impl Site {
         if let Some(page) = page.transpose()?.flatten() {
             return Ok(Site::Packed(page));
         }
-        let beside = program.as_deref().and_then(Path::parent).map(|dir| dir.join("dist"));
-        beside.as_deref().and_then(Self::folder).ok_or_else(|| {
+        let beside = program.as_deref().and_then(Path::parent);
+        let places = ["dist", "../share/pipewright/explorer"];
+        let found = |dir: &Path| places.iter().find_map(|place| Self::folder(&dir.join(place)));
+        beside.and_then(found).ok_or_else(|| {
             Failure::usage(
                 "the explorer is not in this program: build it with `make runner`, or run \
                  `make web` first and then runner explore --dir dist",

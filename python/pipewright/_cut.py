@@ -1,0 +1,280 @@
+"""Stages of a plan as modules: pieces of the exported graph.
+
+What crosses to a later stage is relayed by all stages between. Views, masks and positions are computed again
+by each stage that reads them; arguments of the module come to every stage that reads them by keyword.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import _split
+from ._export import where
+from ._fold import Computation, Folded, Kind
+from ._runner import PipewrightError
+
+PREFIX = "argument_"
+"""Before the names of the module's arguments, where they come by keyword."""
+
+
+@dataclass
+class Piece:
+    """A stage."""
+
+    module: fx.GraphModule
+    receives: list[fx.Node]
+    sends: list[fx.Node]
+
+    @staticmethod
+    def meta(nodes: Iterable[fx.Node]) -> tuple[torch.Tensor, ...]:
+        """Shapes of tensors, contiguous as they cross."""
+        values = (node.meta["val"] for node in nodes)
+        return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta") for x in values)
+
+
+@dataclass
+class Cut:
+    """All stages of a division."""
+
+    folded: Folded
+    stage_of: dict[Computation, int]
+    receives: list[list[fx.Node]]
+    """What each stage receives from the one before."""
+    keywords: list[str]
+    """Arguments that stages other than the first read."""
+
+    @property
+    def stages(self) -> int:
+        """How many there are."""
+        return len(self.receives)
+
+    @property
+    def outputs(self) -> list[fx.Node]:
+        """What the module gives."""
+        return list(self.folded.exported.graph.graph.output_node().all_input_nodes)
+
+    def sends(self, stage: int) -> list[fx.Node]:
+        """What a stage sends to the next one."""
+        return self.receives[stage + 1] if stage + 1 < self.stages else []
+
+    def piece(self, stage: int) -> Piece:
+        """A stage as a module, with the parameters of the exported one."""
+        return _Piece(self, stage).build()
+
+    def states(self) -> dict[str, set[int]]:
+        """Names of parameters and buffers, with the stages that read them."""
+        found: dict[str, set[int]] = {}
+        for node, stage in _placed(self.folded, self.stage_of, self.stages).items():
+            for name in self.folded.states(node):
+                found.setdefault(name, set()).add(stage)
+        return found
+
+
+def cut(folded: Folded, stages: list[list[str]]) -> Cut:
+    """Divides a graph into stages, which are given by the names of their nodes.
+
+    Raises:
+        PipewrightError: where names or values do not allow it.
+    """
+    number = {name: at for at, names in enumerate(stages) for name in names}
+    own = {x.name for x in folded.computations}
+    strange = sorted(own.symmetric_difference(number))
+    if strange:
+        name = folded.exported.name
+        raise PipewrightError(
+            f"the plan and {name} differ: only one of them has `{strange[0]}`; trace the module and plan again"
+        )
+    stage_of = {x: number[x.name] for x in folded.computations}
+    placed = _placed(folded, stage_of, len(stages))
+    last: dict[fx.Node, int] = {}
+    arguments: set[fx.Node] = set()
+    for node, stage in placed.items():
+        for carrier in folded.carriers(node):
+            if folded.owner(carrier) is not None:
+                last[carrier] = max(last.get(carrier, 0), stage)
+            elif stage > 0:
+                arguments.add(carrier)
+    _check_random(folded, placed)
+    order = {node: at for at, node in enumerate(folded.kinds)}
+    receives: list[list[fx.Node]] = [[] for _ in stages]
+    for carrier in sorted(last, key=order.__getitem__):
+        owner = folded.owner(carrier)
+        assert owner is not None
+        for stage in range(stage_of[owner] + 1, last[carrier] + 1):
+            receives[stage].append(carrier)
+        if last[carrier] > stage_of[owner] and not folded.has_gradient[carrier]:
+            raise PipewrightError(
+                f"{where(folded.exported.name, carrier)}: its value crosses to another stage and has no gradient, "
+                "which torch.distributed.pipelining cannot send; cut behind its last reader"
+            )
+    for stage, received in list(enumerate(receives))[1:]:
+        if not received:
+            raise PipewrightError(f"nothing crosses from stage {stage - 1} to stage {stage}; cut elsewhere")
+    return Cut(folded, stage_of, receives, [x.name for x in folded.kinds if x in arguments])
+
+
+def _placed(folded: Folded, stage_of: dict[Computation, int], count: int) -> dict[fx.Node, int]:
+    """The stages of all nodes that have one: computations, changes of buffers, the output."""
+    placed: dict[fx.Node, int] = {}
+    waiting: list[fx.Node] = []
+    for node, kind in folded.kinds.items():
+        if kind is Kind.CHANGE:
+            waiting.append(node)
+        elif kind is Kind.COMPUTATION or kind is Kind.OUTPUT:
+            stage = count - 1 if kind is Kind.OUTPUT else stage_of[folded.of[node]]
+            placed[node] = stage
+            for change in waiting:
+                owners = (folded.owner(x) for x in folded.carriers(change))
+                placed[change] = max([stage, *(stage_of[x] for x in owners if x is not None)])
+            waiting = []
+    return placed
+
+
+def _check_random(folded: Folded, placed: dict[fx.Node, int]) -> None:
+    """Random numbers that two stages read would be two."""
+    read: dict[fx.Node, set[int]] = {}
+    for node, stage in placed.items():
+        stack = list(node.all_input_nodes)
+        while stack:
+            at = stack.pop()
+            if folded.is_carrier(at) or stage in read.setdefault(at, set()):
+                continue
+            read[at].add(stage)
+            stack.extend(at.all_input_nodes)
+    for node, stages in read.items():
+        tags = getattr(node.target, "tags", ())
+        if len(stages) > 1 and torch.Tag.nondeterministic_seeded in tags:
+            raise PipewrightError(
+                f"{where(folded.exported.name, node)}: random numbers of `{node.name}` are read on stages "
+                f"{sorted(stages)}, where they would differ; make them an argument of the module"
+            )
+
+
+def sent(value: torch.Tensor) -> torch.Tensor:
+    """A value as it leaves a stage: contiguous, and a tensor that nobody else has.
+
+    A received one that is relayed stays a leaf, and one that the backward pass reads must not be detached in
+    place, as torch does with what a stage gives when its backward pass comes in two parts.
+    """
+    return value.clone(memory_format=torch.contiguous_format)
+
+
+class _Received(torch.autograd.Function):
+    """A received value, whose gradient is contiguous as it is sent back."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0].contiguous()
+
+
+def received(value: torch.Tensor) -> torch.Tensor:
+    """A value as it comes to a stage."""
+    result: torch.Tensor = _Received.apply(value)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Anchor(torch.autograd.Function):
+    """A value, and zeros as gradients of others that a stage reads without a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        ctx.others = [(x.shape, x.dtype, x.device) for x in others]
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = (torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.others)
+        return (gradients[0], *zeros)
+
+
+def anchored(value: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+    """The value; every received tensor gets a gradient, as the sender waits for one."""
+    result: torch.Tensor = _Anchor.apply(value, *others)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Piece:
+    """A stage while it is built."""
+
+    def __init__(self, cut: Cut, stage: int) -> None:
+        self.cut, self.stage, self.folded = cut, stage, cut.folded
+        self.graph = fx.Graph()
+        self.copies: dict[fx.Node, fx.Node] = {}
+        # What depends on a received value.
+        self.follows = set(cut.receives[stage])
+
+    def build(self) -> Piece:
+        receives, sends = self.cut.receives[self.stage], self.cut.sends(self.stage)
+        self._arguments(receives)
+        placed = _placed(self.folded, self.cut.stage_of, self.cut.stages)
+        for node in self.folded.kinds:
+            if placed.get(node) == self.stage and self.folded.kinds[node] is not Kind.OUTPUT:
+                self._copy(node)
+        last = self.stage == self.cut.stages - 1
+        outputs = self.cut.outputs if last else sends
+        results = [self.graph.call_function(sent, (self._copy(node),)) for node in outputs]
+        is_apart = [node not in self.follows for node in outputs]
+        unread = tuple(self.copies[node] for node in self._without_gradient(receives, outputs))
+        if unread:
+            at = is_apart.index(False) if False in is_apart else 0
+            results[at] = self.graph.call_function(anchored, (results[at], *unread))
+        for at, value in enumerate(results):
+            if is_apart[at]:
+                results[at] = self.graph.call_function(_split.apart, (value,))
+        single = last and len(results) == 1
+        self.graph.output(results[0] if single else tuple(results))
+        root = self.folded.exported.graph
+        module = fx.GraphModule(root, self.graph, f"{self.folded.exported.name}Stage{self.stage}")
+        return Piece(module, receives, sends)
+
+    def _arguments(self, receives: list[fx.Node]) -> None:
+        inputs = self.folded.exported.tensors
+        for node in inputs if self.stage == 0 else receives:
+            self.copies[node] = self.graph.placeholder(node.name)
+        for node in inputs:
+            if node.name in self.cut.keywords:
+                given = self.graph.placeholder(PREFIX + node.name, default_value=None)
+                self.copies.setdefault(node, given)
+        for node in receives:
+            self.copies[node] = self.graph.call_function(received, (self.copies[node],))
+
+    def _copy(self, node: fx.Node) -> fx.Node:
+        if node in self.copies:
+            return self.copies[node]
+        inputs = node.all_input_nodes
+        copies = {read: self._copy(read) for read in inputs}
+        origins: list[fx.Node] = []
+        if any(read in self.follows for read in inputs):
+            self.follows.add(node)
+            if self.folded.has_gradient[node]:
+                origins = [x for x in inputs if x not in self.follows and self.folded.has_gradient[x]]
+        given = [copies[x] for x in origins]
+        leaves = [self.graph.call_function(_split.leaf, (x,)) for x in given]
+        copies |= dict(zip(origins, leaves, strict=True))
+        copy = self.graph.node_copy(node, copies.__getitem__)
+        if origins:
+            copy = self.graph.call_function(_split.watched, (copy, leaves, given))
+        self.copies[node] = copy
+        return copy
+
+    def _without_gradient(self, receives: list[fx.Node], results: list[fx.Node]) -> list[fx.Node]:
+        """Received values of which no result depends with a gradient."""
+        reached: set[fx.Node] = set()
+        stack = [node for node in results if self.folded.has_gradient[node]]
+        while stack:
+            node = stack.pop()
+            if node in reached or not self.folded.has_gradient[node]:
+                continue
+            reached.add(node)
+            if node not in receives:
+                stack.extend(node.all_input_nodes)
+        return [node for node in receives if node not in reached]

@@ -1,0 +1,246 @@
+"""Pipelines: stages and schedule of a plan as objects of torch.distributed.pipelining."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import schedules
+from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
+from torch.utils import _pytree as pytree
+
+from ._again import Again
+from ._cut import PREFIX, Cut, Piece, cut
+from ._export import export
+from ._fold import Folded
+from ._measure import Clock, measure
+from ._ranks import Ranks, stage_of
+from ._runner import PipewrightError
+from ._split import Stage
+
+if TYPE_CHECKING:
+    from ._plan import Plan
+
+LossFunction: TypeAlias = Callable[[Any, torch.Tensor], torch.Tensor]
+
+
+class Pipeline:
+    """The stages of this rank and their schedule.
+
+    `step` is a training step of a mini-batch. `stages` and `schedule` are those of
+    torch.distributed.pipelining, for whoever wants to call them without it.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        module: nn.Module,
+        divided: Cut,
+        ranks: Ranks,
+        loss_fn: LossFunction,
+        device: torch.device,
+        scale: bool,
+    ) -> None:
+        self.plan = plan
+        self._module = module
+        self._device = device
+        self.ranks = ranks
+        self._cut = divided
+        self._count = plan.micro_batches
+        exported = divided.folded.exported
+        self._samples = exported.samples
+        pairs = zip(exported.inputs, exported.values, strict=True)
+        self._arguments = {node.name: value for node, value in pairs}
+        self._batched = {
+            name: _is_batched(value, self._samples)
+            for name, value in self._arguments.items()
+            if isinstance(value, torch.Tensor)
+        }
+        here = sorted({stage_of(x) for x in plan.actions[ranks.lane] if x})
+        again = plan.recomputed
+        self.stages = [self._stage(divided.piece(at), at, device, at in again) for at in here]
+        self._scale = self._count if scale else 1
+        self.schedule = self._schedule(loss_fn)
+        ranks.hold(plan.actions, divided.states(), dict(self.named_parameters()))
+
+    def _stage(self, piece: Piece, at: int, device: torch.device, again: bool) -> Stage:
+        exported = self._cut.folded.exported
+        is_first, is_last = at == 0, at == self._cut.stages - 1
+        module: nn.Module = Again(piece.module) if again else piece.module
+        stage = Stage(
+            module.to(device),
+            at,
+            self._cut.stages,
+            device,
+            input_args=Piece.meta(exported.tensors if is_first else piece.receives),
+            output_args=Piece.meta(self._cut.outputs if is_last else piece.sends),
+            group=self.ranks.group,
+        )
+        stage.in_parts = any(action.rstrip("0123456789")[-1] in "IW" for row in self.plan.actions for action in row if action)
+        return stage
+
+    def _schedule(self, loss_fn: LossFunction) -> Any:
+        # Gradients are scaled by way of the loss: the runtime scales those of a stage, which is once too often
+        # where two stages have one parameter, and never in a backward pass in two parts.
+        scale = self._scale
+
+        def loss(output: Any, target: torch.Tensor) -> torch.Tensor:
+            return loss_fn(output, target) / scale
+
+        runtime = getattr(schedules, "_PipelineScheduleRuntime", None)
+        if runtime is None:
+            raise PipewrightError(
+                f"torch {torch.__version__} has no _PipelineScheduleRuntime, which runs a plan's schedule; "
+                "use a version from 2.8 that has it"
+            )
+        spec = {name: TensorChunkSpec(0) if own else _Replicate for name, own in self._batched.items()}
+        schedule = runtime(
+            self.stages,
+            self._count,
+            loss_fn=loss,
+            args_chunk_spec=tuple(spec.values()) if self._has(0) else None,
+            kwargs_chunk_spec={PREFIX + name: spec[name] for name in self._cut.keywords},
+            scale_grads=False,
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "schedule.csv")
+            with path.open("w", newline="") as file:
+                csv.writer(file).writerows(self.plan.actions)
+            schedule._load_csv(str(path))
+        return schedule
+
+    def _has(self, stage: int) -> bool:
+        return any(own.stage_index == stage for own in self.stages)
+
+    def step(self, *args: Any, target: torch.Tensor, **kwargs: Any) -> torch.Tensor | None:
+        """Forward and backward pass of a mini-batch of this replica, which every rank gives whole.
+
+        Gradients are added to `grad` of the parameters, averaged over micro-batches and replicas. Returns the
+        mean loss on the rank that has the last stage, else None.
+        """
+        given = self._given(args, kwargs)
+        losses: list[torch.Tensor] = []
+        before = self.ranks.set_aside()
+        self.schedule.step(
+            *(given.values() if self._has(0) else ()),
+            target=target.to(self._device) if self._has(self._cut.stages - 1) else None,
+            losses=losses,
+            **{PREFIX + name: given[name] for name in self._cut.keywords},
+        )
+        self.ranks.reduce(before)
+        return torch.stack([loss.detach() for loss in losses]).sum() if losses else None
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        leaves = pytree.tree_leaves((args, kwargs))
+        want = self._samples * self._count
+        if len(leaves) != len(self._arguments):
+            raise PipewrightError(
+                f"step got {len(leaves)} inputs, {self._cut.folded.exported.name} was traced with "
+                f"{len(self._arguments)}; give the same ones"
+            )
+        given = {}
+        for (name, example), value in zip(self._arguments.items(), leaves, strict=True):
+            if not isinstance(example, torch.Tensor):
+                if value != example:
+                    raise PipewrightError(
+                        f"step got {name}={value!r}, which is {example!r} in the trace and part of the graph; trace again"
+                    )
+                continue
+            if self._batched[name] and len(value) != want:
+                raise PipewrightError(
+                    f"step got {len(value)} samples of `{name}`, the plan has {want}: {self._count} micro-batches "
+                    f"of {self._samples}"
+                )
+            skipped = 1 if self._batched[name] else 0
+            form, traced = (f"{x.dtype} {list(x.shape[skipped:])}" for x in (value, example))
+            if form != traced:
+                raise PipewrightError(
+                    f"step got {form} for a sample of `{name}`, the module was traced with {traced}; shapes are part "
+                    "of a pipeline: pad, or trace again"
+                )
+            given[name] = value.to(self._device).contiguous()
+        return given
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """This rank's parameters by their names in the module, each once."""
+        seen: set[int] = set()
+        for stage in self.stages:
+            for name, parameter in stage.submod.named_parameters():
+                if id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    yield name.removeprefix("stage."), parameter
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """This rank's parameters, for its optimizer."""
+        return (parameter for _, parameter in self.named_parameters())
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers of all stages, on every rank, by the module's own names.
+
+        All ranks call it.
+        """
+        own: dict[str, torch.Tensor] = {}
+        for stage in self.stages:
+            state = stage.submod.state_dict().items()
+            own |= {name.removeprefix("stage."): value.detach().cpu() for name, value in state}
+        found = self.ranks.gather(own)
+        # A parameter of several names has one of them in the graph.
+        names: dict[int, str] = {}
+        wanted = self._module.state_dict(keep_vars=True)
+        for name, value in wanted.items():
+            if name in found:
+                names.setdefault(id(value), name)
+        return {name: found[names[id(value)]] for name, value in wanted.items() if id(value) in names}
+
+
+def _is_batched(value: Any, samples: int) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == samples
+
+
+def build(
+    plan: Plan,
+    module: nn.Module | None,
+    rank: int | None,
+    loss_fn: LossFunction,
+    device: str | torch.device | None,
+    scale: bool,
+) -> Pipeline:
+    """See `Plan.pipeline`."""
+    if plan.trace is None:
+        raise PipewrightError(
+            "the plan has no trace: give that of its module, Plan.load(path, trace=pipewright.trace(module, args))"
+        )
+    if not dist.is_initialized():
+        raise PipewrightError(
+            "torch.distributed is not initialised: start by torchrun and call init_process_group first"
+        )
+    plan.check_schedule()
+    ranks = Ranks(len(plan.actions), plan.replicas, rank)
+    module = plan.trace.module if module is None else module
+    where = torch.device(device) if device is not None else next(module.parameters()).device
+    divided = cut(_folded(plan, module), plan.stages)
+    return Pipeline(plan, module, divided, ranks, loss_fn, where, scale)
+
+
+def _folded(plan: Plan, module: nn.Module) -> Folded:
+    """The graph for micro-batches of the plan, whose size is part of a graph."""
+    trace = plan.trace
+    assert trace is not None
+    samples = plan.mini_batch // (plan.micro_batches * plan.replicas)
+    if module is trace.module and samples == trace.samples:
+        return trace.folded
+
+    def resized(value: Any) -> Any:
+        if not _is_batched(value, trace.samples):
+            return value
+        return value[torch.arange(samples, device=value.device) % trace.samples]
+
+    args, kwargs = pytree.tree_map(resized, (trace.args, trace.kwargs))
+    exported = export(module, args, kwargs)
+    return measure(exported, Clock(torch.device("cpu")), repeats=0)[0]

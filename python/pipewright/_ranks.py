@@ -1,0 +1,92 @@
+"""Ranks of a plan: pipelines side by side, and the parameters that several ranks hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ._runner import PipewrightError
+
+
+def stage_of(action: str) -> int:
+    """1 of `1F0`."""
+    return int(action.rstrip("0123456789")[:-1])
+
+
+class Ranks:
+    """This rank's place: lane `rank % lanes` of pipeline `rank // lanes`."""
+
+    def __init__(self, lanes: int, replicas: int, rank: int | None) -> None:
+        world = dist.get_world_size()
+        if world != lanes * replicas:
+            raise PipewrightError(
+                f"the plan is for {lanes * replicas} ranks, torch.distributed has {world}; start "
+                f"torchrun --nproc-per-node {lanes * replicas}, or plan again with ranks={world}"
+            )
+        self.rank = dist.get_rank()
+        if rank is not None and rank != self.rank:
+            raise PipewrightError(f"rank={rank}, but this process is rank {self.rank} of torch.distributed")
+        self.replicas = replicas
+        self.lane = self.rank % lanes
+        # Every rank makes every group, in one order.
+        rows = [list(range(r * lanes, (r + 1) * lanes)) for r in range(replicas)]
+        columns = [list(range(lane, world, lanes)) for lane in range(lanes)]
+        self._rows = rows
+        self.group = [dist.new_group(row) for row in rows][self.rank // lanes]
+        self._replicas = [dist.new_group(column) for column in columns][self.lane] if replicas > 1 else None
+        self._sums: list[tuple[nn.Parameter, dist.ProcessGroup, int]] = []
+
+    def hold(
+        self,
+        actions: Sequence[Sequence[str]],
+        stages: Mapping[str, set[int]],
+        own: Mapping[str, nn.Parameter],
+    ) -> None:
+        """Gives parameters of several ranks the first one's values; from here on their gradients are summed.
+
+        `stages` are those that read a name, `own` this rank's parameters.
+        """
+        lane_of = {stage_of(action): lane for lane, row in enumerate(actions) for action in row if action}
+        row = self._rows[self.rank // len(self._rows[0])]
+        for name, readers in sorted(stages.items()):
+            lanes = sorted({lane_of[stage] for stage in readers})
+            if len(lanes) > 1:
+                # Every rank makes every group.
+                groups = [dist.new_group([ranks[lane] for lane in lanes]) for ranks in self._rows]
+                if name in own:
+                    group = groups[self.rank // len(row)]
+                    dist.broadcast(own[name].data, row[lanes[0]], group)
+                    self._sums.append((own[name], group, 1))
+        if self._replicas is not None:
+            for parameter in own.values():
+                dist.broadcast(parameter.data, self.lane, self._replicas)
+                self._sums.append((parameter, self._replicas, self.replicas))
+
+    def set_aside(self) -> dict[nn.Parameter, torch.Tensor]:
+        """Takes away gradients of earlier steps, so that only new ones are summed."""
+        before = {}
+        for parameter, _, _ in self._sums:
+            if parameter.grad is not None:
+                before[parameter] = parameter.grad
+                parameter.grad = None
+        return before
+
+    def reduce(self, before: Mapping[nn.Parameter, torch.Tensor]) -> None:
+        """Sums gradients over the ranks that hold a parameter, and averages those of replicas."""
+        for parameter, group, count in self._sums:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad, group=group)
+            parameter.grad /= count
+        for parameter, old in before.items():
+            assert parameter.grad is not None
+            parameter.grad += old
+
+    def gather(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The values of all lanes."""
+        found: list[dict[str, torch.Tensor]] = [{} for _ in self._rows[0]]
+        dist.all_gather_object(found, own, group=self.group)
+        return {name: value for part in found for name, value in part.items()}

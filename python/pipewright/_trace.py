@@ -1,0 +1,229 @@
+"""Traces of modules: forward and backward pass as a graph with measured times and bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import fx, nn
+from torch.utils import _pytree as pytree
+
+from ._export import Exported, export
+from ._fold import Folded
+from ._measure import Clock, Cost, measure, untouched
+from ._runner import PipewrightError
+
+if TYPE_CHECKING:
+    from ._plan import Plan
+
+FORMAT = "pipewright-graph/1"
+
+
+@dataclass
+class Trace:
+    """A module's graph with what its nodes take, for one micro-batch."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    folded: Folded
+    costs: dict[fx.Node, Cost]
+    device: str
+    step: float
+    """Seconds of a measured step, forward and backward; 0 where nothing was measured."""
+    spread: float
+    """By which share two measurements of it differ."""
+
+    @property
+    def name(self) -> str:
+        """The module's class."""
+        return self.folded.exported.name
+
+    @property
+    def samples(self) -> int:
+        """Samples of the micro-batch."""
+        return self.folded.exported.samples
+
+    @property
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes as the file has them."""
+        state = self.folded.exported.graph.state_dict(keep_vars=True)
+        names = {x.node: x.name for x in self.folded.computations}
+        rows = []
+        for x in self.folded.computations:
+            cost = self.costs[x.node]
+            rows.append(
+                {
+                    "name": x.name,
+                    "op": x.op,
+                    "module": x.module,
+                    "inputs": [read.name for read in x.inputs],
+                    "shape": cost.shape,
+                    "dtype": cost.dtype,
+                    "output_bytes": cost.output_bytes,
+                    "forward_ns": cost.forward,
+                    "input_gradient_ns": cost.input_gradient,
+                    "weight_gradient_ns": cost.weight_gradient,
+                    "parameters": [_parameter(name, state[name]) for name in x.parameters],
+                    "keeps": [names[kept] for kept in cost.keeps],
+                    "saved_bytes": cost.saved_bytes,
+                }
+            )
+        return rows
+
+    def to_json(self) -> str:
+        """The text that `save` writes, a node a line."""
+        head = {
+            "format": FORMAT,
+            "name": self.name,
+            "samples": self.samples,
+            "torch": torch.__version__,
+            "device": self.device,
+            "step_ns": round(self.step * 1e9),
+            "spread": round(self.spread, 4),
+        }
+        rows = ",\n  ".join(json.dumps(row) for row in self.nodes)
+        return json.dumps(head)[:-1] + f', "nodes": [\n  {rows}\n]}}\n'
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the graph for `pipewright plan --model FILE` and for the explorer."""
+        Path(path).write_text(self.to_json())
+
+    def plan(self, **options: Any) -> Plan:
+        """A plan, see `pipewright.Plan.make`."""
+        from ._plan import make
+
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, f"{self.name}.graph.json")
+            self.save(file)
+            return make(str(file), self, options)
+
+
+def _parameter(name: str, value: torch.Tensor) -> dict[str, Any]:
+    return {
+        "name": name,
+        "shape": list(value.shape),
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "bytes": value.numel() * value.element_size(),
+    }
+
+
+def trace(
+    module: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    loss: Callable[..., torch.Tensor] | None = None,
+    target: Any = None,
+    device: str | torch.device | None = None,
+    repeats: int = 3,
+) -> Trace:
+    """Exports `module(*args, **kwargs)` and measures it, forward and backward, on its device.
+
+    The example is one micro-batch; its samples lie along the first axis. Where `loss` is given,
+    `loss(output, target)` (without a target `loss(output)`) counts to the last node. Buffers, gradients and
+    random numbers are left as they were. Under torch.distributed only rank 0 measures: its plan is everyone's.
+
+    Raises:
+        PipewrightError: where the module cannot be exported.
+    """
+    given: tuple[tuple[Any, ...], dict[str, Any], Any] = (tuple(args), dict(kwargs or {}), target)
+    if device is not None:
+        module = module.to(device)
+        given = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), given)
+    exported = export(module, given[0], given[1])
+    here = _device(module, exported)
+    if dist.is_available() and dist.is_initialized() and dist.get_rank() != 0:
+        repeats = 0
+    clock = Clock(here)
+    folded, costs = measure(exported, clock, repeats)
+    if not folded.computations:
+        raise PipewrightError(f"{exported.name}: nothing in it is trained, so there is nothing to plan")
+    found = Trace(module, given[0], given[1], folded, costs, _describe(here), 0.0, 0.0)
+    if repeats:
+        _whole(found, clock, repeats, loss, given[2])
+    return found
+
+
+def _device(module: nn.Module, exported: Exported) -> torch.device:
+    tensors = [*module.parameters(), *(x for x in exported.values if isinstance(x, torch.Tensor))]
+    return tensors[0].device if tensors else torch.device("cpu")
+
+
+def _describe(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads"
+
+
+def _whole(
+    trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor] | None, target: Any
+) -> None:
+    """Measures loss and whole step; what nodes take alone, from warm caches, is scaled to what they take there."""
+    graph = trace.folded.exported.graph
+    wanted = [x for x in graph.parameters() if x.requires_grad]
+    given = () if target is None else (target,)
+
+    def forward() -> list[torch.Tensor]:
+        output = trace.module(*trace.args, **trace.kwargs)
+        output = output if loss is None else loss(output, *given)
+        return [x for x in pytree.tree_leaves(output) if isinstance(x, torch.Tensor) and x.requires_grad]
+
+    def step() -> None:
+        outputs = forward()
+        ones = [torch.ones_like(x) for x in outputs]
+        torch.autograd.grad(outputs, wanted, ones, allow_unused=True)
+
+    try:
+        with untouched(trace.module):
+            if loss is not None:
+                _loss(trace, clock, repeats, loss, given)
+            there = clock.least(forward, repeats)
+            whole, again = clock.least(step, repeats), clock.least(step, repeats)
+    except torch.OutOfMemoryError:
+        # That is what pipelines are for: nodes alone fit.
+        return
+    trace.step, trace.spread = min(whole, again) / 1e9, abs(whole - again) / min(whole, again)
+    costs = trace.costs.values()
+    back = max(min(whole, again) - there, 1)
+    forwards = there / max(sum(x.forward for x in costs), 1)
+    backwards = back / max(sum(x.input_gradient + x.weight_gradient for x in costs), 1)
+    for cost in costs:
+        cost.forward = round(cost.forward * forwards)
+        cost.input_gradient = round(cost.input_gradient * backwards)
+        cost.weight_gradient = round(cost.weight_gradient * backwards)
+
+
+def _loss(
+    trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor], given: tuple[Any, ...]
+) -> None:
+    """Adds what the loss takes to the last node."""
+    with torch.no_grad():
+        output = trace.module(*trace.args, **trace.kwargs)
+    output = pytree.tree_map_only(torch.Tensor, lambda x: x.detach().requires_grad_(x.is_floating_point()), output)
+    leaves = [x for x in pytree.tree_leaves(output) if isinstance(x, torch.Tensor) and x.requires_grad]
+    own = {x.untyped_storage().data_ptr() for x in leaves}
+    saved: dict[int, int] = {}
+
+    def pack(x: torch.Tensor) -> torch.Tensor:
+        storage = x.untyped_storage()
+        if storage.data_ptr() not in own:
+            saved[storage.data_ptr()] = storage.nbytes()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        value = loss(output, *given)
+    cost = trace.costs[trace.folded.computations[-1].node]
+    cost.saved_bytes += sum(saved.values())
+    cost.forward += clock.least(lambda: loss(output, *given), repeats)
+    grad = torch.autograd.grad
+    cost.input_gradient += clock.least(
+        lambda: grad(value, leaves, retain_graph=True, allow_unused=True), repeats
+    )
