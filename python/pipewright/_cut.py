@@ -148,7 +148,9 @@ def _check_random(folded: Folded, placed: dict[fx.Node, int]) -> None:
             stack.extend(at.all_input_nodes)
     for node, stages in read.items():
         tags = getattr(node.target, "tags", ())
-        if len(stages) > 1 and torch.Tag.nondeterministic_seeded in tags:
+        # A dropout of probability 0 is a view.
+        is_random = folded.kinds[node] is Kind.FREE and torch.Tag.nondeterministic_seeded in tags
+        if len(stages) > 1 and is_random:
             raise PipewrightError(
                 f"{where(folded.exported.name, node)}: random numbers of `{node.name}` are read on stages "
                 f"{sorted(stages)}, where they would differ; make them an argument of the module"
