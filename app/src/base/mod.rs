@@ -19,5 +19,6 @@ pub mod screen;
 pub mod settings;
 pub mod shared;
 pub mod stops;
+pub mod terms;
 pub mod texts;
 pub mod words;

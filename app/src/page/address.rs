@@ -99,6 +99,7 @@ pub fn take(page: Page) -> link::Files {
         page.elastic.job.set(link.job);
     }
     state.screen.set(link.screen);
+    state.look.story.set(link.story);
     if !link.problems.is_empty() {
         let list = link.problems.join("; ");
         state.complain(tr!("Not everything in the link could be used: {list}.", list));

@@ -1,6 +1,7 @@
 //! The page.
 
 use super::commands::perform;
+use super::gallery::{Gallery, Told};
 use super::header::{Export, Header};
 use super::help::Help;
 use super::here::panel::{HerePanel, RunHere};
@@ -61,6 +62,7 @@ fn body(page: Page, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView {
     };
     view! {
         <Header page />
+        <Told page />
         <main class="app" hidden=move || state.screen.get() != Screen::Plan>
             <PlanView own=page.plan />
         </main>
@@ -96,6 +98,7 @@ fn body(page: Page, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView {
         </footer>
         <Note />
         <Help page />
+        <Gallery page />
         <Palette page />
         <HerePanel page />
     }

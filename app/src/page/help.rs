@@ -5,6 +5,7 @@ use crate::base::focus::focus;
 use crate::base::keys::{KEYS, Scope};
 use crate::base::later::{self, Missing};
 use crate::base::settings;
+use crate::base::terms::TERMS;
 use crate::base::texts::t;
 use crate::widgets::icons::{Icon, icon};
 use leptos::prelude::*;
@@ -43,6 +44,10 @@ fn dialog(page: Page) -> Result<AnyView, Missing> {
             <div class="help-cols">
                 {Scope::ALL.map(|scope| view! { <Keys scope /> }).collect_view()}
             </div>
+            <div class="sec"><h2>{t("Terms")}</h2></div>
+            <dl class="terms">
+                {TERMS.map(|(term, meaning)| view! { <div><dt>{t(term)}</dt><dd>{t(meaning)}</dd></div> }).collect_view()}
+            </dl>
             <p><label><input id="number-keys" type="checkbox"
                 prop:checked=move || page.number_keys.get() on:change=switch />" "{t("Number keys change the screen")}</label></p>
             <p class="mut">

@@ -11,6 +11,8 @@ mod exports;
 #[cfg(feature = "page")]
 mod files;
 #[cfg(feature = "page")]
+mod gallery;
+#[cfg(feature = "page")]
 mod header;
 #[cfg(feature = "page")]
 mod help;

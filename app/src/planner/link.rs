@@ -17,6 +17,7 @@
 //! | `job` | events and policies of the Elastic view: see `screens/elastic/model/link.rs` |
 //! | `a` | what it is compared with: a link without `v`, escaped; the first picture where it is empty |
 //! | `p`, `pa` | the whole plan and what it is compared with, packed, in place of all inputs above |
+//! | `story` | what is told of it: see `stories.rs` |
 //! | `plan`, `trace` | files beside the page to load |
 
 use super::choices::{ClusterChoice, ModelChoice};
@@ -35,6 +36,8 @@ use pipewright_core::schedule::ScheduleKind;
 pub struct Link {
     pub inputs: Inputs,
     pub files: Files,
+    /// The name of what is told of it; empty for nothing.
+    pub story: String,
     /// What is to be shown.
     pub screen: Screen,
     pub asked: Asked,
@@ -146,6 +149,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     let mut link = Link {
         inputs: presets::first(),
         files: Files::default(),
+        story: String::new(),
         screen: Screen::default(),
         asked: Asked::default(),
         play: String::new(),
@@ -180,6 +184,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             "plan" => local(&value).map(|path| link.files.plan = Some(path)),
             "p" => packed(&value).map(|text| link.files.packed = Some(text)),
             "pa" => packed(&value).map(|text| link.files.packed_a = Some(text)),
+            "story" => keep(&value, &mut link.story),
             "view" => Screen::of_word(&value).map(|screen| link.screen = screen),
             "stage" => {
                 number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| link.asked.stage = n as u32)

@@ -16,6 +16,7 @@ pub mod presets;
 pub mod ready;
 pub mod repair;
 pub mod sane;
+pub mod stories;
 pub mod times;
 #[cfg(feature = "page")]
 pub mod wire;

@@ -1,4 +1,4 @@
-//! The view of a timeline: the part of the step, the selected action, and how both are drawn.
+//! The view of a timeline: the part of the step, the selected action, how both are drawn, and what is told of them.
 
 use crate::draw::layout::View;
 use crate::draw::palette::ColourBy;
@@ -20,6 +20,10 @@ pub struct Look {
     pub show_measured: RwSignal<bool>,
     /// Cuts that the worker made, so that they can be called what they are.
     pub best_cuts: RwSignal<Vec<u32>>,
+    /// The name of the story that is told; empty for none.
+    pub story: RwSignal<String>,
+    /// Whether the gallery of stories is open.
+    pub gallery: RwSignal<bool>,
 }
 
 impl Look {
@@ -34,6 +38,8 @@ impl Look {
             measured: RwSignal::new(None),
             show_measured: RwSignal::new(false),
             best_cuts: RwSignal::new(vec![]),
+            story: RwSignal::new(String::new()),
+            gallery: RwSignal::new(false),
         }
     }
 }

@@ -45,6 +45,8 @@ fn Examples() -> impl IntoView {
             {EXAMPLES.iter().map(|example| view! {
                 <button title=t(example.why) on:click=move |_| state.load(example.inputs())>{example.title}</button>
             }).collect_view()}
+            <button id="stories" title=t("Ten states that each tell something")
+                on:click=move |_| state.look.gallery.set(true)>{t("Stories")}" …"</button>
         </div>
         <p class="note wide">{t("or drop a plan.json or trace.json anywhere")}</p>
     }

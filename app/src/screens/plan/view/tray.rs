@@ -5,6 +5,7 @@ use super::program::Program;
 use super::speedup::SpeedUp;
 use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
+use crate::base::terms;
 use crate::base::texts::{n, t};
 use crate::screens::plan::model::{advise, curves, ordering};
 use crate::screens::plan::state::{PlanState, Tab};
@@ -32,6 +33,7 @@ fn content(own: PlanState) -> Result<AnyView, Missing> {
     advise::start(state, own);
     curves::start(state, own);
     ordering::start(state, own);
+    terms::explain();
     let key = move |event: KeyboardEvent| {
         let by = match event.key().as_str() {
             "ArrowRight" => 1,
