@@ -8,6 +8,7 @@ use super::texts::{t, tr};
 use leptos::prelude::*;
 use leptos::wasm_split::SplitLoaderError;
 use std::fmt;
+use std::pin::Pin;
 use wasm_bindgen_futures::JsFuture;
 
 /// A chunk that could not be loaded; the next call tries again.
@@ -28,6 +29,14 @@ impl fmt::Display for Missing {
 
 /// Shows a view once its code is there, and nothing until then.
 pub fn view(made: impl Future<Output = Result<AnyView, Missing>> + Send + 'static) -> AnyView {
+    // One kind of future for all: what awaits and shows it is compiled once, not for each chunk.
+    shown(Box::pin(made))
+}
+
+/// A view that is on its way.
+type Coming = Pin<Box<dyn Future<Output = Result<AnyView, Missing>> + Send>>;
+
+fn shown(made: Coming) -> AnyView {
     Suspend::new(async move {
         made.await.unwrap_or_else(|missing| {
             view! { <p class="mut" role="alert">{tr!("Sorry, {why}.", why = missing)}</p> }

@@ -16,6 +16,7 @@ pub enum Act {
     Command(Command),
     Theme,
     CopyLink,
+    Stories,
     /// What is shown becomes what is compared with.
     Pin,
     Swap,
@@ -67,6 +68,7 @@ pub fn entries(offered: bool) -> Vec<Entry> {
         act: Act::Command(Command::Help),
     });
     found.push(Entry::new(t("copy a link to this state"), Act::CopyLink));
+    found.push(Entry::new(t("stories: ten states that each tell something"), Act::Stories));
     found.push(Entry::new(t("pin this plan as A"), Act::Pin));
     found.push(Entry::new(t("swap A and B"), Act::Swap));
     found.push(Entry::new(t("open a plan, trace or graph"), Act::OpenFile));

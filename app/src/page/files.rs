@@ -4,14 +4,13 @@
 //! what is wrong and what to do.
 
 use super::exports::Format;
-use super::packing::unpack;
 use super::state::Page;
 use super::{keeping, opening};
 use crate::base::download::{download, follow};
 use crate::base::later::Missing;
-use crate::base::texts::{t, tr};
+use crate::base::texts::tr;
 use crate::planner::inputs::Inputs;
-use crate::planner::link::{self, Files};
+use crate::planner::link::Files;
 use crate::state::State;
 use crate::state::request::Side;
 use crate::widgets::clipboard::copy;
@@ -21,7 +20,6 @@ use leptos::wasm_split::wasm_split;
 use pipewright_core::units::Bytes;
 use std::pin::Pin;
 use wasm_bindgen::{JsCast, JsValue};
-use wasm_bindgen_futures::JsFuture;
 
 /// The plan file's text with its number of ranks, or what contradicts it.
 #[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
@@ -45,8 +43,8 @@ fn opening(page: Page, files: Vec<web_sys::File>, side: Side) -> Result<Reading,
 }
 
 #[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn fetching(page: Page, paths: Vec<String>) -> Result<Reading, Missing> {
-    Ok(Box::pin(opening::fetch(page, paths)))
+fn fetching(page: Page, files: Files) -> Result<Reading, Missing> {
+    Ok(Box::pin(opening::fetch(page, files)))
 }
 
 /// Reads the files of an input or a drop, one after the other: a plan before its trace.
@@ -87,25 +85,13 @@ pub async fn open_file(page: Page, file: web_sys::File) {
 
 /// Shows the files that the link names or holds.
 pub fn fetch_all(page: Page, files: Files) {
-    let paths: Vec<String> = [files.plan, files.trace].into_iter().flatten().collect();
-    let name = paths.join(", ");
+    if files == Files::default() {
+        return;
+    }
     spawn_local(async move {
-        for (packed, side) in [(files.packed, Side::B), (files.packed_a, Side::A)] {
-            let Some(packed) = packed else { continue };
-            match (unpack(&packed).await, side) {
-                (Some(text), Side::B) => open_text(page, "plan.json", &text).await,
-                (Some(text), Side::A) => open_as_a(page, "plan.json", &text).await,
-                (None, _) => {
-                    page.state.complain(t("The plan in the link is damaged; copy the whole link."))
-                }
-            }
-        }
-        if paths.is_empty() {
-            return;
-        }
-        match fetching(page, paths).await {
+        match fetching(page, files).await {
             Ok(reading) => reading.await,
-            Err(why) => page.state.complain(tr!("{name} was not read: {why}.", name, why)),
+            Err(why) => page.state.complain(tr!("The link was not read: {why}.", why)),
         }
     });
 }
@@ -173,33 +159,12 @@ pub fn copy_command(state: State) {
     copy(state, crate::planner::command::command(ranks));
 }
 
-/// Puts the link on the clipboard: the inputs, or the whole plan where they do not say all of it.
+/// Puts the link on the clipboard.
 pub fn copy_link(page: Page) {
-    let state = page.state;
     spawn_local(async move {
-        let whole = state.inputs.with_untracked(link::carries);
-        let long = match whole {
-            true => None,
-            false => match keeping::link(page).await {
-                Ok(made) => made.await,
-                Err(_) => None,
-            },
-        };
-        let said = match (whole, &long) {
-            (true, _) | (_, Some(_)) => t("Link copied: it shows exactly this state."),
-            _ => t(
-                "Link copied. It has your settings, not your files: the whole plan is too long for a link. Export it to share it.",
-            ),
-        };
-        let address = long.unwrap_or_else(|| crate::page::address::of(page));
-        let measured = state.look.measured.with_untracked(|m| m.is_some());
-        let said = match measured {
-            true => format!("{said} {}", t("The trace is not in it.")),
-            false => said.to_owned(),
-        };
-        match JsFuture::from(window().navigator().clipboard().write_text(&address)).await {
-            Ok(_) => state.say(said),
-            Err(_) => state.say(tr!("Copy this link: {address}", address)),
+        match keeping::copy(page).await {
+            Ok(copied) => copied.await,
+            Err(why) => page.state.complain(tr!("No link was copied: {why}.", why)),
         }
     });
 }

@@ -6,7 +6,7 @@ use super::state::Page;
 use super::{address, files};
 use crate::base::format;
 use crate::base::later::Missing;
-use crate::base::texts::tr;
+use crate::base::texts::{t, tr};
 use crate::planner::inputs::Inputs;
 use crate::planner::link;
 use idb::{Database, DatabaseEvent, Factory, KeyPath, ObjectStoreParams, TransactionMode};
@@ -18,6 +18,7 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::time::Duration;
 use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
 
 const NAME: &str = "pipewright";
 const STATES: &str = "states";
@@ -140,20 +141,45 @@ pub fn forget(visit: Option<String>) -> Result<Doing<()>, Missing> {
     }))
 }
 
-/// A link that holds the whole plan; none where it would be too long.
+/// Puts the link on the clipboard: the inputs, or the whole plan where they do not say all of it.
 #[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
-pub fn link(page: Page) -> Result<Doing<Option<String>>, Missing> {
-    Ok(Box::pin(async move {
-        let inputs = page.state.inputs.get_untracked();
-        let mut words = format!("v=1&p={}", pack(&inputs.alone().question().ok()?).await?);
-        if let Some(a) = &inputs.a {
-            words = format!("{words}&pa={}", pack(&a.question().ok()?).await?);
+pub fn copy(page: Page) -> Result<Doing<()>, Missing> {
+    Ok(Box::pin(copied(page)))
+}
+
+async fn copied(page: Page) {
+    let state = page.state;
+    let whole = state.inputs.with_untracked(link::carries);
+    let long = if whole { None } else { long(page).await };
+    let mut said = match (whole, &long) {
+        (true, _) | (_, Some(_)) => t("Link copied: it shows exactly this state."),
+        _ => {
+            t("Link copied. It has your settings, not your files: the whole plan is too long for \
+            a link. Export it to share it.")
         }
-        let address = address::of(page);
-        let (base, fragment) = address.split_once('#')?;
-        let long = format!("{base}#{words}{}", link::place(fragment));
-        (long.len() <= LINK_MAX).then_some(long)
-    }))
+    }
+    .to_owned();
+    if state.look.measured.with_untracked(|m| m.is_some()) {
+        said = format!("{said} {}", t("The trace is not in it."));
+    }
+    let address = long.unwrap_or_else(|| address::of(page));
+    match JsFuture::from(window().navigator().clipboard().write_text(&address)).await {
+        Ok(_) => state.say(said),
+        Err(_) => state.say(tr!("Copy this link: {address}", address)),
+    }
+}
+
+/// A link that holds the whole plan; none where it would be too long.
+async fn long(page: Page) -> Option<String> {
+    let inputs = page.state.inputs.get_untracked();
+    let mut words = format!("v=1&p={}", pack(&inputs.alone().question().ok()?).await?);
+    if let Some(a) = &inputs.a {
+        words = format!("{words}&pa={}", pack(&a.question().ok()?).await?);
+    }
+    let address = address::of(page);
+    let (base, fragment) = address.split_once('#')?;
+    let long = format!("{base}#{words}{}", link::place(fragment));
+    (long.len() <= LINK_MAX).then_some(long)
 }
 
 async fn database() -> Result<Database, idb::Error> {

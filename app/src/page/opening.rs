@@ -4,12 +4,14 @@
 //! what is wrong and what to do. All of this is in a chunk that comes with the first file.
 
 use super::kinds::Kind;
+use super::packing::unpack;
 use super::state::Page;
 use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
 use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
 use crate::planner::content::{self, Content, recognise};
+use crate::planner::link::Files;
 use crate::planner::measured::Measured;
 use crate::planner::networks::{self, Found};
 use crate::screens::elastic::model as elastic;
@@ -260,9 +262,18 @@ async fn measure_all(page: Page, files: Vec<(String, Kind, web_sys::Blob)>) {
     }
 }
 
-/// Fetches files beside the page and shows them.
-pub async fn fetch(page: Page, paths: Vec<String>) {
-    for path in paths {
+/// Shows the plans that a link holds, and fetches the files beside the page that it names.
+pub async fn fetch(page: Page, files: Files) {
+    for (packed, side) in [(files.packed, Side::B), (files.packed_a, Side::A)] {
+        let Some(packed) = packed else { continue };
+        match unpack(&packed).await {
+            Some(text) => take(page, "plan.json", text, side).await,
+            None => {
+                page.state.complain(t("The plan in the link is damaged; copy the whole link."));
+            }
+        }
+    }
+    for path in [files.plan, files.trace].into_iter().flatten() {
         let refuse = |why: &str| tr!("{path} could not be fetched: {why}.", path, why);
         let file = match fetched(&path).await {
             Ok(file) => file,

@@ -7,9 +7,10 @@ use super::{files, theme};
 use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
 use crate::base::texts::t;
-use crate::planner::choices::{ClusterChoice, ModelChoice};
+use crate::planner::choices::ClusterChoice;
 use crate::planner::engine;
 use crate::planner::presets::EXAMPLES;
+use crate::widgets::selects::choose_model;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
@@ -120,11 +121,8 @@ fn act_on(page: Page, act: Act) {
         Act::SavePicture => files::save_picture(page.state),
         Act::CopyCommand => files::copy_command(page.state),
         Act::Example(at) => page.state.load(EXAMPLES[at].inputs()),
-        Act::Model(preset) => page.state.edit(|inputs| {
-            let lanes = inputs.lanes();
-            inputs.model = ModelChoice::Preset(preset);
-            engine::split(inputs, lanes);
-        }),
+        Act::Model(preset) => choose_model(page.state, preset),
+        Act::Stories => page.state.look.gallery.set(true),
         Act::Cluster(name) => {
             if let Some(cluster) = ClusterChoice::by_name(name) {
                 page.state.edit(|inputs| inputs.cluster = cluster);

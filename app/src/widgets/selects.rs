@@ -2,13 +2,17 @@
 
 use super::icons::{Icon, icon};
 use crate::base::format;
+use crate::base::later::Missing;
 use crate::base::texts::{t, tr};
 use crate::planner::choices::{ClusterChoice, ModelChoice, cluster_title, preset_title};
+use crate::planner::inputs::Inputs;
 use crate::planner::{engine, kept, sane};
 use crate::state::State;
 use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos::wasm_split::wasm_split;
 use pipewright_core::cost::CLUSTERS;
-use pipewright_core::graph::presets::PRESETS;
+use pipewright_core::graph::presets::{PRESETS, Preset};
 
 #[component]
 pub fn Group(title: &'static str, hint: &'static str, children: Children) -> impl IntoView {
@@ -32,15 +36,7 @@ pub fn ModelSelect(id: &'static str) -> impl IntoView {
     };
     let chosen = move |event: web_sys::Event| {
         if let Ok(preset) = event_target_value(&event).parse() {
-            state.look.view.set(None);
-            state.edit(|inputs| {
-                kept::recut(inputs, |inputs| {
-                    let lanes = inputs.lanes();
-                    inputs.model = ModelChoice::Preset(preset);
-                    engine::split(inputs, lanes);
-                    sane::settle(inputs);
-                });
-            });
+            choose_model(state, preset);
         }
     };
     let facts = move || {
@@ -68,6 +64,32 @@ pub fn ModelSelect(id: &'static str) -> impl IntoView {
             <p class="note">{facts}</p>
         </div>
     }
+}
+
+/// Takes another model.
+pub fn choose_model(state: State, preset: Preset) {
+    spawn_local(async move {
+        match with_model(state.inputs.get_untracked(), preset).await {
+            Ok(inputs) => {
+                state.look.view.set(None);
+                state.replace(inputs);
+            }
+            Err(why) => state.complain(tr!("Sorry, {why}.", why)),
+        }
+    });
+}
+
+/// The inputs with another model, cut for as many lanes and in a size that fits.
+#[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn with_model(inputs: Inputs, preset: Preset) -> Result<Inputs, Missing> {
+    let mut next = inputs;
+    kept::recut(&mut next, |inputs| {
+        let lanes = inputs.lanes();
+        inputs.model = ModelChoice::Preset(preset);
+        engine::split(inputs, lanes);
+        sane::settle(inputs);
+    });
+    Ok(next)
 }
 
 #[component]
