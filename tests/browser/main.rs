@@ -12,6 +12,7 @@ mod compare;
 mod elastic;
 mod explore;
 mod forecast;
+mod gallery;
 mod journey;
 mod keeping;
 mod keyboard;

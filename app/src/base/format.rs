@@ -70,7 +70,12 @@ impl Clock {
     /// A moment of the axis, in the clock's unit, without useless decimals.
     pub fn axis(&self, nanos: f64, step: f64) -> String {
         let step = step / self.nanos;
-        let decimals = if step >= 1.0 { 0 } else { (-step.log10()).ceil().min(6.0) as usize };
+        // As many as tell 2.5 from 2 and 3.
+        let exact = |decimals: &usize| {
+            let scaled = step * 10f64.powi(*decimals as i32);
+            (scaled - scaled.round()).abs() < 1e-6 * scaled
+        };
+        let decimals = (0..6).find(exact).unwrap_or(6);
         format!("{:.decimals$}", nanos / self.nanos)
     }
 }
@@ -80,7 +85,9 @@ pub fn hero(step: Nanos) -> (String, &'static str) {
     let (value, unit) = match step.0 {
         0..=999_999 => (step.0 as f64 / 1e3, "µs"),
         1_000_000..=999_999_999 => (step.0 as f64 / 1e6, "ms"),
-        _ => (step.0 as f64 / 1e9, "s"),
+        1_000_000_000..=119_999_999_999 => (step.0 as f64 / 1e9, "s"),
+        120_000_000_000..=7_199_999_999_999 => (step.0 as f64 / 60e9, "min"),
+        _ => (step.0 as f64 / 3600e9, "h"),
     };
     let decimals = match value {
         v if v >= 1000.0 => 0,
@@ -97,7 +104,8 @@ pub fn bytes(b: Bytes) -> (String, &'static str) {
         0..=1023 => return (b.0.to_string(), "B"),
         1_024..=1_048_575 => (b.0 as f64 / 1024.0, "KiB"),
         1_048_576..=1_073_741_823 => (b.0 as f64 / 1_048_576.0, "MiB"),
-        _ => (b.0 as f64 / 1_073_741_824.0, "GiB"),
+        1_073_741_824..=1_099_511_627_775 => (b.0 as f64 / 1_073_741_824.0, "GiB"),
+        _ => (b.0 as f64 / 1_099_511_627_776.0, "TiB"),
     };
     (format!("{value:.0$}", usize::from(value < 100.0) + usize::from(value < 10.0)), unit)
 }
@@ -136,9 +144,10 @@ pub fn count(value: f64) -> String {
     }
 }
 
-/// Large counts with a prefix: `138 M`, `62.3 k`, `0.83 G`.
+/// Large counts with a prefix: `138 M`, `62.3 k`, `735 T`.
 pub fn scaled(value: f64) -> String {
     let (scale, prefix) = match value {
+        v if v >= 1e12 => (1e12, "T"),
         v if v >= 1e9 => (1e9, "G"),
         v if v >= 1e6 => (1e6, "M"),
         v if v >= 1e3 => (1e3, "k"),
@@ -151,6 +160,11 @@ pub fn scaled(value: f64) -> String {
         _ => 2,
     };
     format!("{value:.decimals$} {prefix}")
+}
+
+/// Numbers of parameters, whose billions are called so: `138 M`, `175 B`.
+pub fn parameters(value: f64) -> String {
+    scaled(value).replace('G', "B")
 }
 
 /// A change since something else.
@@ -218,6 +232,8 @@ mod tests {
         assert_eq!(hero(Nanos(2_156_000_000)), ("2.156".into(), "s"));
         assert_eq!(hero(Nanos(23_456_000)), ("23.46".into(), "ms"));
         assert_eq!(hero(Nanos(456_780)), ("456.8".into(), "µs"));
+        assert_eq!(hero(Nanos(600_000_000_000)), ("10.00".into(), "min"));
+        assert_eq!(hero(Nanos(29_188_000_000_000)), ("8.108".into(), "h"));
     }
 
     #[test]
@@ -225,6 +241,8 @@ mod tests {
         assert_eq!(scaled(138_357_544.0), "138 M");
         assert_eq!(scaled(62_260.0), "62.3 k");
         assert_eq!(scaled(2_350_000_000.0), "2.35 G");
+        assert_eq!(scaled(735_119e9), "735 T");
+        assert_eq!(parameters(175e9), "175 B");
     }
 
     #[test]
@@ -241,6 +259,8 @@ mod tests {
         let clock = Clock::of(Nanos(2_000_000_000));
         assert_eq!(clock.axis(250e6, 250e6), "250");
         assert_eq!(clock.axis(0.5e6, 0.5e6), "0.5");
+        assert_eq!(clock.axis(2.5e6, 2.5e6), "2.5");
+        assert_eq!(clock.axis(0.25e6, 0.25e6), "0.25");
         assert_eq!(clock.text(Nanos(12_340_000)), "12.3 ms");
         assert_eq!(clock.text(Nanos(12_340)), "12.3 µs");
         assert_eq!(clock.text(Nanos(0)), "0.0 ms");
@@ -253,5 +273,6 @@ mod tests {
         assert_eq!(bytes_text(Bytes(1536)), "1.50 KiB");
         assert_eq!(bytes_text(Bytes(11 << 30)), "11.0 GiB");
         assert_eq!(bytes_text(Bytes(412 << 20)), "412 MiB");
+        assert_eq!(bytes_text(Bytes(64 << 40)), "64.0 TiB");
     }
 }

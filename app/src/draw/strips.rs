@@ -48,7 +48,14 @@ fn caption(s: &Strips) {
         s.canvas.fill(&s.palette.text_3);
         s.canvas.font(400, 11, &s.palette.font);
         let capacity = format::bytes_text(s.capacity);
-        let text = if s.layout.curves() {
+        let top = Bytes(top(s) as u64);
+        let text = if s.layout.curves() && top < s.capacity {
+            tr!(
+                "each strip 0 to {top} of {capacity} · dot: peak",
+                top = format::bytes_text(top),
+                capacity
+            )
+        } else if s.layout.curves() {
             tr!("each strip 0 to {capacity} · dashed: capacity · dot: peak", capacity)
         } else {
             tr!("darker is fuller · red is over {capacity}", capacity)
@@ -62,8 +69,7 @@ fn curve(s: &Strips, lane: usize, content: &Lane) {
     let y = s.layout.memory_y(lane);
     let fill = Fill::of(content.arena, s.capacity);
     let tone = tone(s.palette, fill);
-    let most = s.timeline.lanes.iter().map(|l| l.arena.0).max().unwrap_or(0) as f64 * 1.04;
-    let top = most.max(s.capacity.0 as f64).max(1.0);
+    let top = top(s);
     let base = y + memory_bar;
     let height = |bytes: u64| bytes as f64 / top * (memory_bar - 3.0);
     {
@@ -88,14 +94,28 @@ fn curve(s: &Strips, lane: usize, content: &Lane) {
     }
     let limit = (base - height(s.capacity.0)).round() - 0.5;
     s.canvas.stroke(if fill == Fill::Fine { &s.palette.line_2 } else { tone }, 1.0);
-    s.canvas.dashed(true);
-    s.canvas.line(left, limit, right, limit);
-    s.canvas.dashed(false);
+    if top >= s.capacity.0 as f64 {
+        s.canvas.dashed(true);
+        s.canvas.line(left, limit, right, limit);
+        s.canvas.dashed(false);
+    }
     s.canvas.stroke(&s.palette.line, 1.0);
     s.canvas.line(left, base + 0.5, right, base + 0.5);
     peak(s, content, base - height(content.peak().0), fill);
     label(s, lane, content.arena, fill);
 }
+
+/// The most that a strip shows: what devices have, unless that would make the curves flat.
+fn top(s: &Strips) -> f64 {
+    let most = s.timeline.lanes.iter().map(|l| l.arena.0).max().unwrap_or(0) as f64;
+    match most < FLAT * s.capacity.0 as f64 {
+        true => (most * 1.25).max(1.0),
+        false => (most * 1.04).max(s.capacity.0 as f64).max(1.0),
+    }
+}
+
+/// The share of the capacity below which curves are drawn by themselves.
+const FLAT: f64 = 0.3;
 
 fn tone(palette: &Palette, fill: Fill) -> &Colour {
     match fill {

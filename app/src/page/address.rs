@@ -100,6 +100,9 @@ pub fn take(page: Page) -> link::Files {
     }
     state.screen.set(link.screen);
     state.look.story.set(link.story);
+    if let Some(root) = document().document_element() {
+        let _ = root.toggle_attribute_with_force("data-embed", link.embed);
+    }
     if !link.problems.is_empty() {
         let list = link.problems.join("; ");
         state.complain(tr!("Not everything in the link could be used: {list}.", list));

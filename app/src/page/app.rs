@@ -9,7 +9,7 @@ use super::palette::Palette;
 use super::requests::{answer, answer_for};
 use super::state::Page;
 use super::{address, files, here, keeping, theme};
-use crate::base::focus::typing;
+use crate::base::focus::{focus, typing};
 use crate::base::keys::{self, Command, Scope};
 use crate::base::language;
 use crate::base::screen::Screen;
@@ -61,6 +61,7 @@ fn body(page: Page, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView {
         move || at.is_some_and(|at| visited[at].get())
     };
     view! {
+        <button class="skip" on:click=|_| focus("timeline")>{t("Skip to the timeline")}</button>
         <Header page />
         <Told page />
         <main class="app" hidden=move || state.screen.get() != Screen::Plan>

@@ -17,6 +17,7 @@
 //! | `job` | events and policies of the Elastic view: see `screens/elastic/model/link.rs` |
 //! | `a` | what it is compared with: a link without `v`, escaped; the first picture where it is empty |
 //! | `p`, `pa` | the whole plan and what it is compared with, packed, in place of all inputs above |
+//! | `embed` | 1: the timeline alone, for a frame in another page |
 //! | `story` | what is told of it: see `stories.rs` |
 //! | `plan`, `trace` | files beside the page to load |
 
@@ -38,6 +39,8 @@ pub struct Link {
     pub files: Files,
     /// The name of what is told of it; empty for nothing.
     pub story: String,
+    /// Whether only the timeline is shown, in a frame of another page.
+    pub embed: bool,
     /// What is to be shown.
     pub screen: Screen,
     pub asked: Asked,
@@ -150,6 +153,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
         inputs: presets::first(),
         files: Files::default(),
         story: String::new(),
+        embed: false,
         screen: Screen::default(),
         asked: Asked::default(),
         play: String::new(),
@@ -185,6 +189,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             "p" => packed(&value).map(|text| link.files.packed = Some(text)),
             "pa" => packed(&value).map(|text| link.files.packed_a = Some(text)),
             "story" => keep(&value, &mut link.story),
+            "embed" => number(&value, 0, 1).map(|on| link.embed = on == 1),
             "view" => Screen::of_word(&value).map(|screen| link.screen = screen),
             "stage" => {
                 number(&value, 0, u64::from(STAGES_MAX) - 1).map(|n| link.asked.stage = n as u32)

@@ -7,6 +7,7 @@ pub mod content;
 pub mod details;
 pub mod engine;
 pub mod found;
+pub mod held;
 pub mod inputs;
 pub mod kept;
 pub mod link;

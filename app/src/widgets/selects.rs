@@ -41,7 +41,7 @@ pub fn ModelSelect(id: &'static str) -> impl IntoView {
     };
     let facts = move || {
         state.graph.with(|g| {
-            let params = format::scaled(g.trainable_elements() as f64);
+            let params = format::parameters(g.trainable_elements() as f64);
             tr!(
                 "{params} params · {flops}FLOP",
                 params,

@@ -1,11 +1,12 @@
 //! The table that says in words what the canvas shows.
 
 use super::results::{memory, share};
-use crate::base::format::{Clock, percent};
+use crate::base::format::{self, Clock, percent};
 use crate::base::texts::t;
 use crate::screens::plan::model::reason::idle_of as idle;
 use crate::state::State;
 use leptos::prelude::*;
+use pipewright_core::units::Bytes;
 
 #[component]
 pub fn Lanes() -> impl IntoView {
@@ -27,6 +28,28 @@ pub fn Lanes() -> impl IntoView {
             </table>
         </section>
     }
+}
+
+/// What a lane's memory is for, the parts as shares of the whole.
+#[component]
+fn Parts(lane: usize) -> impl IntoView {
+    let state = expect_context::<State>();
+    let rows = move || {
+        state.shown.with(|shown| {
+            let whole = shown.solved.timeline.lanes.get(lane).map_or(1, |l| l.arena.0.max(1)) as f64;
+            let parts = shown.solved.held.get(lane).map(|held| held.parts().collect::<Vec<_>>());
+            let row = |(name, bytes): (&'static str, Bytes)| {
+                let share = bytes.0 as f64 / whole;
+                view! {
+                    <dt>{t(name)}</dt>
+                    <dd><span class="mini"><i style=format!("width:{:.1}%", share * 100.0)></i></span></dd>
+                    <dd class="num">{format::bytes_text(bytes)}</dd>
+                }
+            };
+            parts.unwrap_or_default().into_iter().map(row).collect_view()
+        })
+    };
+    view! { <dl class="parts">{rows}</dl> }
 }
 
 #[component]
@@ -55,13 +78,20 @@ fn Row(lane: usize) -> impl IntoView {
                 .with(|shown| state.arrivals.with(|arrivals| idle(&shown.solved, arrivals, lane)))
         })
     };
+    let open = RwSignal::new(false);
     view! {
         <tr>
             <th scope="row">{lane}</th>
             <td><span class="mini"><i style=move || format!("width:{:.1}%", busy() * 100.0)></i></span></td>
             <td class="num">{move || format!("{} %", percent(busy(), 0))}</td>
             <td class="num" title=why on:pointerenter=move |_| near.set(true)>{move || facts.with(|f| f.1.clone())}</td>
-            <td class=move || format!("num {}", facts.with(|f| f.2.1))>{move || facts.with(|f| f.2.0.clone())}</td>
+            <td class=move || format!("num {}", facts.with(|f| f.2.1))>
+                <button class="pick" title=t("What the memory is for") aria-expanded=move || open.get().to_string()
+                    on:click=move |_| open.update(|o| *o = !*o)>{move || facts.with(|f| f.2.0.clone())}</button>
+            </td>
         </tr>
+        <Show when=move || open.get()>
+            <tr class="held"><td colspan="5"><Parts lane /></td></tr>
+        </Show>
     }
 }
