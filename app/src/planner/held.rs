@@ -1,4 +1,4 @@
-//! What a lane's memory is for. The parts add up to its arena.
+//! Parts of a lane's memory, by what they are for: they add up to its arena.
 
 use crate::base::texts::n;
 use pipewright_core::plan::{Program, Region};
