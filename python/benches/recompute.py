@@ -76,7 +76,7 @@ class Way:
     def step(self, arguments: tuple[Tensor, ...]) -> None:
         """Forward and backward pass, with fresh gradients."""
         self.module.zero_grad()
-        self.run(*arguments).backward()  # type: ignore[no-untyped-call]
+        self.run(*arguments).backward()
 
     def timed(self, arguments: tuple[Tensor, ...]) -> None:
         """One step by both clocks."""
@@ -185,7 +185,8 @@ def table(name: str) -> None:
             way.timed(arguments)
     whole, base = ways[0].peak, statistics.median(ways[0].wall)
     print(f"\n{name}\n")
-    print("| | peak MiB | % | predicted MiB | ms, wall | ms, CPU | % | eager's bits |\n|---|---|---|---|---|---|---|---|")
+    print("| | peak MiB | % | predicted MiB | ms, wall | ms, CPU | % | eager's bits |")
+    print("|---|---|---|---|---|---|---|---|")
     for way in sorted(ways, key=lambda way: -way.peak):
         wall, cpu = statistics.median(way.wall), statistics.median(way.cpu)
         predicted = "" if way.predicted is None else f"{way.predicted / MIB:.2f}"

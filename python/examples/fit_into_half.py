@@ -30,7 +30,7 @@ def train(step: nn.Module, module: nn.Module, batches: list[tuple[torch.Tensor, 
     losses = []
     for x, y in batches:
         loss = step(x, y)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         losses.append(float(loss.detach()))

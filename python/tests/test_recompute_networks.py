@@ -31,7 +31,7 @@ def step(module: nn.Module, arguments: tuple[Tensor, ...]) -> list[Tensor]:
     """The loss of one step."""
     torch.manual_seed(1)
     loss: Tensor = module(*arguments)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     return [loss.detach()]
 
 

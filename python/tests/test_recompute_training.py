@@ -85,7 +85,7 @@ def test_hooks_run_and_gradients_add_up() -> None:
     f = pw.recompute(module, budget=0.5, **QUICK)
     seen: list[Tensor] = []
     for parameter in module.parameters():
-        parameter.register_post_accumulate_grad_hook(seen.append)  # type: ignore[no-untyped-call]
+        parameter.register_post_accumulate_grad_hook(seen.append)
     f(*arguments).backward()
     once = gradients(module)
     assert len(seen) == len(once)

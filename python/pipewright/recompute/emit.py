@@ -156,4 +156,4 @@ def _state(node: fx.Node, device: str) -> torch.Tensor:
 
 def _output(graph: fx.Graph, nodes: list[fx.Node | None]) -> None:
     graph.output(tuple(nodes))
-    graph.lint()  # type: ignore[no-untyped-call]
+    graph.lint()

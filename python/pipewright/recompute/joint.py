@@ -139,7 +139,7 @@ def read_joint(
         elif node.op == "call_function":
             reader.call(node)
         elif node.op != "output":
-            raise PipewrightError(f"{node.format_node()} is no operator; trace the module without submodule calls")
+            raise PipewrightError(f"{node.format_node()} is no operator; call functions, not modules")
     forward = outputs[:forward_outputs]
     order, cut = _order(reader, forward)
     return Joint(
@@ -224,11 +224,14 @@ def _refuse(node: fx.Node) -> None:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         raise PipewrightError(f"{node.name} depends on a size that is not fixed; compile with dynamic=False")
     if any(isinstance(t, torch.Tensor) and t.layout != torch.strided for t in _flat(value)):
-        raise PipewrightError(f"{node.target} returns a sparse tensor; use dense ones, as nn.Embedding(.., sparse=False) does")
+        raise PipewrightError(
+            f"{node.target} returns a sparse tensor; use dense ones, as nn.Embedding(.., sparse=False) does"
+        )
     schema = getattr(node.target, "_schema", None)
     if schema is not None and schema.is_mutable:
         raise PipewrightError(
-            f"{node.target} writes to a tensor in place and cannot be computed again; use the operator that returns a new tensor"
+            f"{node.target} writes to a tensor in place and cannot be computed again; "
+            "use the operator that returns a new tensor"
         )
 
 
