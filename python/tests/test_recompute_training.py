@@ -145,6 +145,25 @@ def test_each_set_of_shapes_has_a_plan() -> None:
     assert f.report is first and len(f.reports) == 2
 
 
+def test_more_shapes_than_plans_are_refused() -> None:
+    module, (x, y) = NETWORKS["vit"]()
+    f = pw.recompute(module, budget=1.0, **QUICK)
+    with torch._dynamo.config.patch(recompile_limit=1):
+        f.trace(x, y)
+        with pytest.raises(pw.PipewrightError, match="more sets of shapes than there may be plans; pad"):
+            f.trace(x[:2], y[:2])
+
+
+def test_a_copy_runs_its_own_module() -> None:
+    module, arguments = NETWORKS["gpt"]()
+    f = pw.recompute(module, budget=0.5, **QUICK)
+    f.trace(*arguments)
+    other = copy.deepcopy(f)
+    other(*arguments).backward()
+    assert gradients(module) == [] and len(gradients(other.module)) == len(list(module.parameters()))
+    assert other.report == f.report
+
+
 def test_tracing_runs_nothing() -> None:
     module, arguments = NETWORKS["resnet"]()
     before = copy.deepcopy(module.state_dict())

@@ -35,6 +35,10 @@ class Recompute(nn.Module):
         self._stop = False
         self._report: Report | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies and pickles plan again: what was compiled runs this module.
+        return Recompute, (self.module, self._backend.planner)
+
     @property
     def report(self) -> Report:
         """The report of the plan that ran last, or was traced last."""
