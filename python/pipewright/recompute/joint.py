@@ -222,7 +222,9 @@ def _refuse(node: fx.Node) -> None:
     """Refuses what is no function of its arguments alone."""
     value = node.meta.get("val")
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        raise PipewrightError(f"{node.name} depends on a size that is not fixed; compile with dynamic=False")
+        raise PipewrightError(
+            f"{node.name} is a size that is not fixed; use tensors of fixed shapes and compile with dynamic=False"
+        )
     if any(isinstance(t, torch.Tensor) and t.layout != torch.strided for t in _flat(value)):
         raise PipewrightError(
             f"{node.target} returns a sparse tensor; use dense ones, as nn.Embedding(.., sparse=False) does"
