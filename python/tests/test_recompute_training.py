@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import run_ranks  # noqa: E402
 from recompute_networks import NETWORKS, Gpt, equal, gradients, near  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
@@ -104,24 +105,11 @@ def test_backward_runs_again_where_the_graph_is_retained() -> None:
     assert equal(once, gradients(module))
 
 
-def test_ddp_has_the_gradients_of_the_module(tmp_path: Path) -> None:
-    import torch.distributed as distributed
-    from torch._C._distributed_c10d import FileStore
-    from torch.nn.parallel import DistributedDataParallel
-
-    if not distributed.is_gloo_available():
+def test_two_ranks_of_ddp_have_eagers_gradients() -> None:
+    if not torch.distributed.is_gloo_available():
         pytest.skip("torch is built without gloo")
-    module, arguments = NETWORKS["gpt"]()
-    other = copy.deepcopy(module)
-    store = FileStore(str(tmp_path / "store"), 1)
-    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        f = DistributedDataParallel(pw.recompute(module, budget=0.5, **QUICK))
-        f(*arguments).backward()
-    finally:
-        distributed.destroy_process_group()
-    other(*arguments).backward()
-    assert equal(gradients(module), gradients(other))
+    told = run_ranks(2, Path(__file__).with_name("recompute_ranks.py"))
+    assert all("same True" in text for text in told), told
 
 
 def test_generators_go_on_as_in_eager() -> None:
