@@ -82,7 +82,9 @@ class Pipeline:
             output_args=Piece.meta(self._cut.outputs if is_last else piece.sends),
             group=self.ranks.group,
         )
-        stage.in_parts = any(action.rstrip("0123456789")[-1] in "IW" for row in self.plan.actions for action in row if action)
+        stage.in_parts = any(
+            action.rstrip("0123456789")[-1] in "IW" for row in self.plan.actions for action in row if action
+        )
         return stage
 
     def _schedule(self, loss_fn: LossFunction) -> Any:

@@ -108,9 +108,7 @@ class Stage(PipelineStage):
         if not self._is_divided:
             # What is computed again as a whole is so once: W finds nothing left to do.
             whole = full_backward or not self.is_first
-            super().backward_one_chunk(
-                bwd_chunk_id, loss=loss, full_backward=whole, last_backward=last_backward
-            )
+            super().backward_one_chunk(bwd_chunk_id, loss=loss, full_backward=whole, last_backward=last_backward)
             return
         outputs, received = self.fwd_cache.pop(bwd_chunk_id)
         if self.is_last:

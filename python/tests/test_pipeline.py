@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import HERE, results, run_ranks
-from networks import CASES
-from pieces import difference
 from torch import nn
 
 import pipewright as pw
+from conftest import HERE, results, run_ranks
+from networks import CASES
+from pieces import difference
 from pipewright._cut import cut
 
 SCHEDULES = [("1f1b", 2), ("gpipe", 2), ("interleaved:2", 4), ("zb-v", 4), ("automatic", 2)]

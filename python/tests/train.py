@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import Any
 
-import networks
 import torch
 import torch.distributed as dist
-from networks import CASES, Case, loss_fn
 
 import pipewright as pw
+from networks import CASES, Case, loss_fn
 
 MICRO_BATCHES, SAMPLES = 4, 4
 
@@ -98,5 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    assert networks and os
     main()

@@ -37,7 +37,7 @@ class Logits(nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """The logits."""
-        return self.model(**dict(zip(self.names, inputs)), **self.options).logits
+        return self.model(**dict(zip(self.names, inputs, strict=True)), **self.options).logits
 
 
 def decoder(model: nn.Module) -> Logits:
