@@ -69,10 +69,12 @@ def watched(result: Any, leaves: Sequence[torch.Tensor], origins: Sequence[torch
     """The result of an operation that has read leaves."""
     tensors = [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor) and x.requires_grad]
     if _tape is not None and tensors:
-        one = Operation([get_gradient_edge(x) for x in tensors], [None] * len(tensors), list(leaves), list(origins))
+        # The graph holds the hooks: they must not hold the graph.
+        gradients: list[torch.Tensor | None] = [None] * len(tensors)
         for at, tensor in enumerate(tensors):
-            tensor.register_hook(lambda gradient, at=at: one.gradients.__setitem__(at, gradient))
-        _tape.operations.append(one)
+            tensor.register_hook(lambda gradient, at=at: gradients.__setitem__(at, gradient))
+        edges = [get_gradient_edge(x) for x in tensors]
+        _tape.operations.append(Operation(edges, gradients, list(leaves), list(origins)))
     return result
 
 
@@ -110,16 +112,20 @@ class Stage(PipelineStage):
             whole = full_backward or not self.is_first
             super().backward_one_chunk(bwd_chunk_id, loss=loss, full_backward=whole, last_backward=last_backward)
             return
-        outputs, received = self.fwd_cache.pop(bwd_chunk_id)
+        results, received = self.fwd_cache.pop(bwd_chunk_id)
         if self.is_last:
             outputs, gradients = (loss,), (torch.ones_like(loss),)
         else:
-            gradients = self._retrieve_recv_grads(bwd_chunk_id)
+            outputs, gradients = results, self._retrieve_recv_grads(bwd_chunk_id)
         wanted = [x for x in received if x.requires_grad]
         grads = torch.autograd.grad(outputs, wanted, gradients, retain_graph=True)
         self.bwd_cache[bwd_chunk_id] = grads
         apart = [(x, g) for x, g in zip(outputs, gradients, strict=True) if _is_apart(x)]
         self._rest[bwd_chunk_id] = ([x for x, _ in apart], [g for _, g in apart])
+        # Losses, results and messages stay until the step ends; what W needs is on the tape.
+        for value in (*results, *outputs):
+            if not _is_apart(value) and not value._is_view():
+                value.detach_()
         if full_backward:
             self.backward_weight_one_chunk(bwd_chunk_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ import torch.distributed as dist
 
 import pipewright as pw
 from networks import CASES, Case, loss_fn
+from pipewright._split import Operation
 
 MICRO_BATCHES, SAMPLES = 4, 4
 
@@ -70,6 +72,9 @@ def compare(name: str, options: dict[str, Any], steps: int) -> dict[str, Any]:
     data = batches(case, steps, MICRO_BATCHES * SAMPLES)
     losses, state, plan = pipelined(case, data, options)
     result: dict[str, Any] = {"stages": len(plan.stages), "schedule": plan.schedule, "crosses": None}
+    # Nothing of the graphs stays behind.
+    gc.collect()
+    assert not any(isinstance(x, Operation) for x in gc.get_objects())
     if losses:
         want, wanted = eager(case, data, MICRO_BATCHES)
         result["losses"] = max(abs(a - b) / abs(b) for a, b in zip(losses, want, strict=True))
