@@ -31,10 +31,10 @@ class Piece:
     sends: list[fx.Node]
 
     @staticmethod
-    def meta(nodes: Iterable[fx.Node]) -> tuple[torch.Tensor, ...]:
-        """Shapes of tensors, contiguous as they cross."""
+    def meta(nodes: Iterable[fx.Node], gradient: bool) -> tuple[torch.Tensor, ...]:
+        """Shapes of tensors, contiguous as they cross, and whether they have a gradient."""
         values = (node.meta["val"] for node in nodes)
-        return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta") for x in values)
+        return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta", requires_grad=gradient) for x in values)
 
 
 @dataclass

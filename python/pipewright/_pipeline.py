@@ -78,8 +78,8 @@ class Pipeline:
             at,
             self._cut.stages,
             device,
-            input_args=Piece.meta(exported.tensors if is_first else piece.receives),
-            output_args=Piece.meta(self._cut.outputs if is_last else piece.sends),
+            input_args=Piece.meta(exported.tensors if is_first else piece.receives, gradient=not is_first),
+            output_args=Piece.meta(self._cut.outputs if is_last else piece.sends, gradient=not is_last),
             group=self.ranks.group,
         )
         stage.in_parts = any(
