@@ -31,10 +31,10 @@ class Piece:
     sends: list[fx.Node]
 
     @staticmethod
-    def meta(nodes: Iterable[fx.Node]) -> tuple[torch.Tensor, ...]:
-        """Shapes of tensors, contiguous as they cross."""
+    def meta(nodes: Iterable[fx.Node], gradient: bool) -> tuple[torch.Tensor, ...]:
+        """Shapes of tensors, contiguous as they cross, and whether they have a gradient."""
         values = (node.meta["val"] for node in nodes)
-        return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta") for x in values)
+        return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta", requires_grad=gradient) for x in values)
 
 
 @dataclass
@@ -148,7 +148,9 @@ def _check_random(folded: Folded, placed: dict[fx.Node, int]) -> None:
             stack.extend(at.all_input_nodes)
     for node, stages in read.items():
         tags = getattr(node.target, "tags", ())
-        if len(stages) > 1 and torch.Tag.nondeterministic_seeded in tags:
+        # A dropout of probability 0 is a view.
+        is_random = folded.kinds[node] is Kind.FREE and torch.Tag.nondeterministic_seeded in tags
+        if len(stages) > 1 and is_random:
             raise PipewrightError(
                 f"{where(folded.exported.name, node)}: random numbers of `{node.name}` are read on stages "
                 f"{sorted(stages)}, where they would differ; make them an argument of the module"

@@ -44,9 +44,7 @@ class Exported:
         return int(first.shape[0])
 
 
-def export(
-    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
-) -> Exported:
+def export(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Exported:
     """The graph of `module(*args, **kwargs)`, in the mode (training or not) that it is in.
 
     Raises:

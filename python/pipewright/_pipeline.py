@@ -78,11 +78,13 @@ class Pipeline:
             at,
             self._cut.stages,
             device,
-            input_args=Piece.meta(exported.tensors if is_first else piece.receives),
-            output_args=Piece.meta(self._cut.outputs if is_last else piece.sends),
+            input_args=Piece.meta(exported.tensors if is_first else piece.receives, gradient=not is_first),
+            output_args=Piece.meta(self._cut.outputs if is_last else piece.sends, gradient=not is_last),
             group=self.ranks.group,
         )
-        stage.in_parts = any(action.rstrip("0123456789")[-1] in "IW" for row in self.plan.actions for action in row if action)
+        stage.in_parts = any(
+            action.rstrip("0123456789")[-1] in "IW" for row in self.plan.actions for action in row if action
+        )
         return stage
 
     def _schedule(self, loss_fn: LossFunction) -> Any:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +156,7 @@ class Plan:
         cuts = [0, *self._values["cuts"], len(graph["nodes"])]
         names = [node["name"] for node in graph["nodes"]]
         # The sample, the end and the loss stand for what a module does not have.
-        own = [[name for name in names[a:b] if not name.startswith("(")] for a, b in zip(cuts, cuts[1:])]
+        own = [[name for name in names[a:b] if not name.startswith("(")] for a, b in pairwise(cuts)]
         return own
 
     def pipeline(

@@ -163,9 +163,7 @@ def _describe(device: torch.device) -> str:
     return f"{device.type}, {torch.get_num_threads()} threads"
 
 
-def _whole(
-    trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor] | None, target: Any
-) -> None:
+def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor] | None, target: Any) -> None:
     """Measures loss and whole step; what nodes take alone, from warm caches, is scaled to what they take there."""
     graph = trace.folded.exported.graph
     wanted = [x for x in graph.parameters() if x.requires_grad]
@@ -201,9 +199,7 @@ def _whole(
         cost.weight_gradient = round(cost.weight_gradient * backwards)
 
 
-def _loss(
-    trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor], given: tuple[Any, ...]
-) -> None:
+def _loss(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor], given: tuple[Any, ...]) -> None:
     """Adds what the loss takes to the last node."""
     with torch.no_grad():
         output = trace.module(*trace.args, **trace.kwargs)
@@ -224,6 +220,4 @@ def _loss(
     cost.saved_bytes += sum(saved.values())
     cost.forward += clock.least(lambda: loss(output, *given), repeats)
     grad = torch.autograd.grad
-    cost.input_gradient += clock.least(
-        lambda: grad(value, leaves, retain_graph=True, allow_unused=True), repeats
-    )
+    cost.input_gradient += clock.least(lambda: grad(value, leaves, retain_graph=True, allow_unused=True), repeats)

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import HERE, results, run_ranks
-from networks import CASES
 from torch import nn
 
 import pipewright as pw
+from conftest import HERE, results, run_ranks
+from networks import CASES
+from pieces import difference
 from pipewright._cut import cut
 
 SCHEDULES = [("1f1b", 2), ("gpipe", 2), ("interleaved:2", 4), ("zb-v", 4), ("automatic", 2)]
@@ -90,31 +91,7 @@ def test_every_cut_of_a_network_runs() -> None:
             except pw.PipewrightError as error:
                 assert "nothing crosses" in str(error), f"{name} before {names[at]}: {error}"
                 continue
-            both(module, divided, inputs, f"{name} before {names[at]}")
-
-
-def both(module: nn.Module, divided: Any, inputs: tuple[torch.Tensor, ...], about: str) -> None:
-    """Two pieces, one behind the other, against the module."""
-    buffers = {name: value.clone() for name, value in module.named_buffers()}
-    want = module(*inputs)
-    want.sum().backward()
-    wanted = {name: x.grad for name, x in module.named_parameters()}
-    module.zero_grad(set_to_none=True)
-    module.load_state_dict(buffers, strict=False)
-    first, second = (divided.piece(stage).module for stage in range(2))
-    sent = first(*inputs)
-    arguments = dict(zip((x.name for x in divided.folded.exported.inputs), inputs, strict=True))
-    given = {f"argument_{name}": arguments[name] for name in divided.keywords}
-    assert all(x.is_contiguous() and x.requires_grad for x in sent), about
-    received = [x.detach().requires_grad_() for x in sent]
-    output = second(*received, **given)
-    output.sum().backward()
-    assert all(x.grad is not None and x.grad.is_contiguous() for x in received), about
-    torch.autograd.backward(sent, [x.grad for x in received])
-    torch.testing.assert_close(output, want, msg=about)
-    for name, x in module.named_parameters():
-        torch.testing.assert_close(x.grad, wanted[name], msg=f"{about}: {name}")
-    module.zero_grad(set_to_none=True)
+            assert difference(module, divided, inputs) < 1e-5, f"{name} before {names[at]}"
 
 
 class Noise(nn.Module):

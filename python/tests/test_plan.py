@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from networks import CASES
 
 import pipewright as pw
+from networks import CASES
 
 TRACE = None
 

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import networks
 import pytest
 import torch
-from networks import CASES, loss_fn
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
+import networks
 import pipewright as pw
+from networks import CASES, loss_fn
 from pipewright._runner import run
 
 

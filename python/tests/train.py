@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
-import os
 import sys
 from typing import Any
 
-import networks
 import torch
 import torch.distributed as dist
-from networks import CASES, Case, loss_fn
 
 import pipewright as pw
+from networks import CASES, Case, loss_fn
+from pipewright._split import Operation
 
 MICRO_BATCHES, SAMPLES = 4, 4
 
@@ -72,6 +72,9 @@ def compare(name: str, options: dict[str, Any], steps: int) -> dict[str, Any]:
     data = batches(case, steps, MICRO_BATCHES * SAMPLES)
     losses, state, plan = pipelined(case, data, options)
     result: dict[str, Any] = {"stages": len(plan.stages), "schedule": plan.schedule, "crosses": None}
+    # Nothing of the graphs stays behind.
+    gc.collect()
+    assert not any(isinstance(x, Operation) for x in gc.get_objects())
     if losses:
         want, wanted = eager(case, data, MICRO_BATCHES)
         result["losses"] = max(abs(a - b) / abs(b) for a, b in zip(losses, want, strict=True))
@@ -98,5 +101,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    assert networks and os
     main()
