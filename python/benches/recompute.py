@@ -186,16 +186,16 @@ def table(name: str) -> None:
     for _ in range(STEPS):
         for way in ways:
             way.timed(arguments)
-    whole, base = ways[0].peak, statistics.median(ways[0].wall)
+    whole, base = ways[0].peak, statistics.median(ways[0].cpu)
     print(f"\n{name}\n")
-    print("| | peak MiB | % | predicted MiB | ms, wall | ms, CPU | % | eager's bits |")
+    print("| | peak MiB | % | predicted MiB | ms, wall | ms, CPU | % of CPU | eager's bits |")
     print("|---|---|---|---|---|---|---|---|")
     for way in sorted(ways, key=lambda way: -way.peak):
         wall, cpu = statistics.median(way.wall), statistics.median(way.cpu)
         predicted = "" if way.predicted is None else f"{way.predicted / MIB:.2f}"
         print(
             f"| {way.name} | {way.peak / MIB:.2f} | {100 * way.peak / whole:.1f} | {predicted} "
-            f"| {1e3 * wall:.0f} | {1e3 * cpu:.0f} | {100 * wall / base:.0f} | {'yes' if way.bits else 'no'} |"
+            f"| {1e3 * wall:.0f} | {1e3 * cpu:.0f} | {100 * cpu / base:.0f} | {'yes' if way.bits else 'no'} |"
         )
     for share, why in refused.items():
         print(f"\nbudget={share}: {why}.")
