@@ -56,7 +56,7 @@ def export(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | N
         program = torch.export.export(module, tuple(args), dict(kwargs or {}), strict=False)
     except Exception as error:
         raise PipewrightError(
-            f"{name}: torch.export does not get through: {_reason(error)}; control flow must not depend on "
+            f"{name}: torch.export does not get through: {reason(error)}; control flow must not depend on "
             "values (torch.where, torch.cond), and the module must run on the example"
         ) from error
     _plain_outputs(name, program)
@@ -73,7 +73,7 @@ def export(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | N
     return Exported(name, graph, inputs, values)
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """The first line that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__

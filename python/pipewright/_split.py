@@ -147,6 +147,9 @@ class Stage(PipelineStage):
             if backward_type == "weight":
                 return (), None
             backward_type = "full"
+            if self.is_last and isinstance(bwd_kwargs["stage_output"], tuple):
+                # I has the loss in a tuple, B has it bare.
+                bwd_kwargs = bwd_kwargs | {"stage_output": bwd_kwargs["stage_output"][0]}
         found: tuple[Any, Any] = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
         return found
 

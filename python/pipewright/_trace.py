@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
-from ._export import Exported, export
+from ._export import Exported, export, reason
 from ._fold import Folded
 from ._measure import Clock, Cost, measure, untouched
 from ._runner import PipewrightError
@@ -136,8 +136,13 @@ def trace(
     """
     given: tuple[tuple[Any, ...], dict[str, Any], Any] = (tuple(args), dict(kwargs or {}), target)
     if device is not None:
-        module = module.to(device)
-        given = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), given)
+        try:
+            module = module.to(device)
+            given = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), given)
+        except (AssertionError, RuntimeError) as error:
+            raise PipewrightError(
+                f"device={str(device)!r}: {reason(error)}; leave it out to measure where the module is"
+            ) from error
     exported = export(module, given[0], given[1])
     here = _device(module, exported)
     if dist.is_available() and dist.is_initialized() and dist.get_rank() != 0:

@@ -40,19 +40,13 @@ def test_two_ranks_train_as_one(name: str) -> None:
     check(train(2, [[name, plan, 10] for plan in plans]))
 
 
-def test_four_ranks_train_as_one() -> None:
-    one = {"ranks": 4, "replicas": 1}
-    check(
-        train(
-            4,
-            [
-                ["gpt", one | {"schedule": "zb-v", "stages": 8}, 4],
-                ["conv", one | {"schedule": "automatic", "stages": 4}, 4],
-                ["encoder-decoder", one | {"schedule": "1f1b", "stages": 4}, 4],
-                ["gpt", one | {"schedule": "hanayo:1", "stages": 8}, 4],
-            ],
-        )
-    )
+@pytest.mark.parametrize(
+    ("name", "schedule", "stages"),
+    [("gpt", "zb-v", 8), ("conv", "automatic", 4), ("encoder-decoder", "1f1b", 4), ("gpt", "hanayo:1", 8)],
+)
+def test_four_ranks_train_as_one(name: str, schedule: str, stages: int) -> None:
+    options = {"ranks": 4, "replicas": 1, "schedule": schedule, "stages": stages}
+    check(train(4, [[name, options, 4]]))
 
 
 def test_what_is_computed_again_changes_nothing() -> None:

@@ -92,6 +92,11 @@ def test_the_fixture_of_core_is_such_a_file() -> None:
     assert plain(trace.nodes) == plain(fixture["nodes"])
 
 
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(pw.PipewrightError, match="device='moon': .*leave it out"):
+        traced("mlp", device="moon")
+
+
 class Branches(nn.Module):
     """Control flow that depends on values."""
 
