@@ -1,15 +1,15 @@
 """Training of a GPT in half of the memory that a step takes, beside the same training without.
 
-    python python/examples/fit_into_half.py
+python python/examples/fit_into_half.py
 """
 
 import copy
 
 import torch
-from gpt import Gpt, loss_fn
 from torch import nn
 
 import pipewright as pw
+from gpt import Gpt, loss_fn
 
 
 class Loss(nn.Module):

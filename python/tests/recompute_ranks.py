@@ -6,10 +6,10 @@ import copy
 
 import torch
 import torch.distributed as distributed
-from recompute_networks import NETWORKS, equal, gradients
 from torch.nn.parallel import DistributedDataParallel
 
 import pipewright as pw
+from recompute_networks import NETWORKS, equal, gradients
 
 
 def main() -> None:

@@ -12,12 +12,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from recompute_networks import equal, gradients  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.autograd import Function  # noqa: E402
 
 import pipewright as pw  # noqa: E402
 from pipewright.recompute.budget import read_budget  # noqa: E402
+from recompute_networks import equal, gradients  # noqa: E402
 
 QUICK: dict[str, Any] = {"moves": 5_000, "times": "estimated"}
 

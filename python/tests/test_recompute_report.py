@@ -8,10 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from recompute_networks import NETWORKS  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 import pipewright as pw  # noqa: E402
+from recompute_networks import NETWORKS  # noqa: E402
 
 QUICK: dict[str, Any] = {"moves": 20_000, "times": "estimated"}
 

@@ -12,11 +12,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import run_ranks  # noqa: E402
-from recompute_networks import NETWORKS, Gpt, equal, gradients, near  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 import pipewright as pw  # noqa: E402
+from conftest import run_ranks  # noqa: E402
+from recompute_networks import NETWORKS, Gpt, equal, gradients, near  # noqa: E402
 
 QUICK: dict[str, Any] = {"moves": 20_000, "times": "estimated"}
 

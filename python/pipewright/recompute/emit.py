@@ -73,10 +73,7 @@ class _Pass:
                 self.env.pop(name, None)
             if result not in self.run.kept[place]:
                 continue
-            if names[0] is operation.node:
-                made = node
-            else:
-                made = self.graph.node_copy(names[0], lambda _: node)
+            made = node if names[0] is operation.node else self.graph.node_copy(names[0], lambda _: node)
             for name in names:
                 self.env[name] = made
 

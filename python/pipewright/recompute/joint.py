@@ -256,11 +256,7 @@ def _order(reader: _Reader, forward: list[fx.Node | None]) -> tuple[list[int], i
     """The graph's own order with whatever forward outputs need before the cut."""
     needed = _ancestors(reader.operations, (reader.roots[n] for n in forward if n is not None))
     first = next((i for i, o in enumerate(reader.operations) if o.backward), len(reader.operations))
-    before = [
-        i
-        for i, o in enumerate(reader.operations)
-        if i < first or i in needed or (o.random and not o.backward)
-    ]
+    before = [i for i, o in enumerate(reader.operations) if i < first or i in needed or (o.random and not o.backward)]
     early = set(before)
     return before + [i for i in range(len(reader.operations)) if i not in early], len(before)
 

@@ -46,7 +46,10 @@ class Costs:
     def _run(self, node: fx.Node) -> Cost:
         real = {argument: _real_value(argument) for argument in node.all_input_nodes}
         args, kwargs = fx.map_arg((node.args, node.kwargs), real.__getitem__)
-        call: Callable[[], Any] = lambda: node.target(*args, **kwargs)  # type: ignore[operator]
+
+        def call() -> Any:
+            return node.target(*args, **kwargs)  # type: ignore[operator]
+
         try:
             results = _tensors(call())
         except Exception:
