@@ -145,7 +145,7 @@ class Plan:
     @property
     def schedule(self) -> str:
         """The schedule's name."""
-        return str(self.figures["schedule"])
+        return str(self._values["schedule"]["name"])
 
     @property
     def stages(self) -> list[list[str]]:
@@ -153,11 +153,17 @@ class Plan:
         graph = self._values["model"].get("graph")
         if graph is None:
             raise PipewrightError("the plan is of a preset, not of a module: make it by trace.plan()")
-        cuts = [0, *self._values["cuts"], len(graph["nodes"])]
         names = [node["name"] for node in graph["nodes"]]
         # The sample, the end and the loss stand for what a module does not have.
-        own = [[name for name in names[a:b] if not name.startswith("(")] for a, b in pairwise(cuts)]
-        return own
+        own = [not name.startswith("(") for name in names]
+        starts = [0, *(sum(own[:cut]) for cut in self._values["cuts"]), sum(own)]
+        # A stage with nothing else on it gets the node beside it: torch has no stages without work.
+        for at in range(1, len(starts) - 1):
+            starts[at] = max(starts[at], starts[at - 1] + 1)
+        for at in reversed(range(1, len(starts) - 1)):
+            starts[at] = min(starts[at], starts[at + 1] - 1)
+        nodes = [name for name, is_own in zip(names, own, strict=True) if is_own]
+        return [nodes[a:b] for a, b in pairwise(starts)]
 
     def pipeline(
         self,

@@ -12,7 +12,7 @@ from torch import nn
 
 import pipewright as pw
 from conftest import HERE, results, run_ranks
-from networks import CASES
+from networks import CASES, Twice
 from pieces import difference
 from pipewright._cut import cut
 
@@ -88,6 +88,20 @@ def test_every_cut_of_a_network_runs() -> None:
             assert difference(module, divided, inputs) < 1e-5, f"{name} before {names[at]}"
 
 
+def test_results_are_the_module_s() -> None:
+    torch.manual_seed(0)
+    module, x = Twice(), torch.randn(3, 4)
+    trace = pw.trace(module, (x,))
+    divided = cut(trace.folded, [["first"], ["second"]])
+    pieces = [divided.piece(stage).module for stage in range(2)]
+    got = pieces[1](*pieces[0](x))
+    mean = module.mean.clone()
+    module.mean.zero_()
+    want = module(x)
+    assert len(got) == 3 and all(map(torch.equal, got, want))
+    assert torch.equal(mean, module.mean) and mean.abs().sum() > 0
+
+
 class Noise(nn.Module):
     """Random numbers that two layers read."""
 
@@ -112,12 +126,28 @@ class Frozen(nn.Module):
         return self.c(self.b(self.a(x)))
 
 
+class Shared(nn.Module):
+    """A batch norm that is called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.norm(self.a(x)))
+
+
 @pytest.mark.parametrize(
     ("module", "before", "words"),
     [
         (Noise(), "b", "Noise: random numbers of `rand` are read on stages [0, 1]"),
         (Frozen(), "b", "Frozen.a: its value crosses to another stage and has no gradient"),
         (Frozen(), "c", None),
+        (
+            Shared(),
+            "norm.batch_norm_2",
+            "each of which would have its own; cut so that one stage has it",
+        ),
     ],
 )
 def test_what_cannot_cross_is_refused(module: nn.Module, before: str, words: str | None) -> None:

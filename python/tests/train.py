@@ -15,6 +15,7 @@ from networks import CASES, Case, loss_fn
 from pipewright._split import Operation
 
 MICRO_BATCHES, SAMPLES = 4, 4
+TRACES: dict[Any, tuple[pw.Trace, dict[str, torch.Tensor]]] = {}
 
 
 def batches(case: Case, steps: int, samples: int) -> list[tuple[tuple[torch.Tensor, ...], torch.Tensor]]:
@@ -48,11 +49,21 @@ def eager(case: Case, data: Any, micro_batches: int) -> tuple[list[float], dict[
     return losses, module.state_dict()
 
 
+def traced(case: Case) -> pw.Trace:
+    """A network as it is before training; it is exported once."""
+    if case.make not in TRACES:
+        torch.manual_seed(3)
+        module = case.make()
+        start = {name: value.clone() for name, value in module.state_dict().items()}
+        TRACES[case.make] = pw.trace(module, case.inputs(SAMPLES), repeats=1), start
+    trace, start = TRACES[case.make]
+    trace.module.load_state_dict(start)
+    return trace
+
+
 def pipelined(case: Case, data: Any, options: dict[str, Any]) -> tuple[list[float], dict[str, torch.Tensor], pw.Plan]:
     """The same by a plan; losses where the last stage is."""
-    torch.manual_seed(3)
-    module = case.make()
-    trace = pw.trace(module, case.inputs(SAMPLES))
+    trace = traced(case)
     plan = trace.plan(micro_batches=MICRO_BATCHES, **options)
     pipeline = plan.pipeline(loss_fn=loss_fn)
     optimizer = torch.optim.SGD(pipeline.parameters(), lr=0.05, momentum=0.9)
