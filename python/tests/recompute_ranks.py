@@ -9,7 +9,7 @@ import torch.distributed as distributed
 from torch.nn.parallel import DistributedDataParallel
 
 import pipewright as pw
-from recompute_networks import NETWORKS, equal, gradients
+from recompute_networks import Gpt, equal, gradients
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     distributed.init_process_group("gloo")
     rank = distributed.get_rank()
     torch.manual_seed(0)
-    module, _ = NETWORKS["gpt-dropout"]()
+    module = Gpt(layers=2, dropout=0.1)
     other = copy.deepcopy(module)
     torch.manual_seed(rank)
     x, y = (torch.randint(0, 512, (2, 128)) for _ in range(2))
