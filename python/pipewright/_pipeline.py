@@ -179,8 +179,9 @@ class Pipeline:
                     yield name.removeprefix("stage."), parameter
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """This rank's parameters, for its optimizer."""
-        return (parameter for _, parameter in self.named_parameters())
+        """This rank's parameters, for its optimizer; an empty one where stages have none, as optimizers want some."""
+        own = [parameter for _, parameter in self.named_parameters()]
+        return iter(own or [nn.Parameter(torch.empty(0, device=self._device))])
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers of all stages, on every rank, by the module's own names.

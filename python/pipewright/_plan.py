@@ -191,11 +191,20 @@ class Plan:
 
     def __repr__(self) -> str:
         figures = self.figures
-        return (
-            f"{figures['model']} on {figures['ranks']} ranks, {figures['stages']} stages, {figures['schedule']}, "
-            f"{figures['micro_batches']} micro-batches: predicted {figures['step_ns'] / 1e6:.2f} ms a step, "
-            f"bubble {100 * figures['bubble']:.1f} %"
+        ranks, stages, parts = (
+            _counted(figures[key], one)
+            for key, one in (("ranks", "rank"), ("stages", "stage"), ("micro_batches", "micro-batch"))
         )
+        return (
+            f"{figures['model']} on {ranks}, {stages}, {figures['schedule']}, {parts}: predicted "
+            f"{figures['step_ns'] / 1e6:.2f} ms a step, bubble {100 * figures['bubble']:.1f} %"
+        )
+
+
+def _counted(count: int, one: str) -> str:
+    if count == 1:
+        return f"1 {one}"
+    return f"{count} {one}{'es' if one.endswith('ch') else 's'}"
 
 
 def plan(model: str | os.PathLike[str], **options: Any) -> Plan:
