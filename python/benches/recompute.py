@@ -8,6 +8,7 @@ are medians of 9 steps; the ways take turns, so that other work on the machine m
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import statistics
@@ -76,7 +77,7 @@ class Way:
     def step(self, arguments: tuple[Tensor, ...]) -> None:
         """Forward and backward pass, with fresh gradients."""
         self.module.zero_grad()
-        self.run(*arguments).backward()  # type: ignore[no-untyped-call]
+        self.run(*arguments).backward()
 
     def timed(self, arguments: tuple[Tensor, ...]) -> None:
         """One step by both clocks."""
@@ -165,7 +166,9 @@ def ways_of(module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[list[Way]
     for budget in THEIRS:
         torch.compiler.reset()
         theirs.append(partitioned(budget, fresh()))
-        theirs[-1].look(arguments, expected)
+        # Its backward pass may read running statistics that the forward pass has written.
+        with contextlib.suppress(RuntimeError):
+            theirs[-1].look(arguments, expected)
     return ways, theirs, refused
 
 
@@ -177,27 +180,29 @@ def table(name: str) -> None:
     compared = []
     for way in ways:
         if way.predicted is not None:
-            below = [other for other in theirs if other.peak <= way.peak * 1.005]
+            below = [other for other in theirs if 0 < other.peak <= way.peak * 1.005]
             compared += [max(below, key=lambda other: other.peak)] if below else []
     ways += [way for way in theirs if way in compared]
     for _ in range(STEPS):
         for way in ways:
             way.timed(arguments)
-    whole, base = ways[0].peak, statistics.median(ways[0].wall)
+    whole, base = ways[0].peak, statistics.median(ways[0].cpu)
     print(f"\n{name}\n")
-    print("| | peak MiB | % | predicted MiB | ms, wall | ms, CPU | % | eager's bits |\n|---|---|---|---|---|---|---|---|")
+    print("| | peak MiB | % | predicted MiB | ms, wall | ms, CPU | % of CPU | eager's bits |")
+    print("|---|---|---|---|---|---|---|---|")
     for way in sorted(ways, key=lambda way: -way.peak):
         wall, cpu = statistics.median(way.wall), statistics.median(way.cpu)
         predicted = "" if way.predicted is None else f"{way.predicted / MIB:.2f}"
         print(
             f"| {way.name} | {way.peak / MIB:.2f} | {100 * way.peak / whole:.1f} | {predicted} "
-            f"| {1e3 * wall:.0f} | {1e3 * cpu:.0f} | {100 * wall / base:.0f} | {'yes' if way.bits else 'no'} |"
+            f"| {1e3 * wall:.0f} | {1e3 * cpu:.0f} | {100 * cpu / base:.0f} | {'yes' if way.bits else 'no'} |"
         )
     for share, why in refused.items():
         print(f"\nbudget={share}: {why}.")
     print("\n| activation_memory_budget | " + " | ".join(str(budget) for budget in THEIRS) + " |")
     print("|---" * (len(THEIRS) + 1) + "|")
-    print("| peak, % of eager's | " + " | ".join(f"{100 * way.peak / whole:.0f}" for way in theirs) + " |", flush=True)
+    peaks = (f"{100 * way.peak / whole:.0f}" if way.peak else "fails" for way in theirs)
+    print("| peak, % of eager's | " + " | ".join(peaks) + " |", flush=True)
 
 
 def main() -> None:

@@ -2,9 +2,9 @@
 
 import torch
 import torch.distributed as dist
-from gpt import Gpt, loss_fn
 
 import pipewright as pw
+from gpt import Gpt, loss_fn
 
 MICRO_BATCH, SEQUENCE, STEPS = 4, 64, 10
 

@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from . import _split
 from ._export import where
-from ._fold import Computation, Folded, Kind
+from ._fold import Folded, Kind
+from ._place import place
 from ._runner import PipewrightError
 
 PREFIX = "argument_"
@@ -31,10 +33,10 @@ class Piece:
     sends: list[fx.Node]
 
     @staticmethod
-    def meta(nodes: Iterable[fx.Node]) -> tuple[torch.Tensor, ...]:
-        """Shapes of tensors, contiguous as they cross."""
+    def meta(nodes: Iterable[fx.Node], gradient: bool) -> tuple[torch.Tensor, ...]:
+        """Shapes of tensors, contiguous as they cross, and whether they have a gradient."""
         values = (node.meta["val"] for node in nodes)
-        return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta") for x in values)
+        return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta", requires_grad=gradient) for x in values)
 
 
 @dataclass
@@ -42,7 +44,8 @@ class Cut:
     """All stages of a division."""
 
     folded: Folded
-    stage_of: dict[Computation, int]
+    placed: dict[fx.Node, int]
+    """The stage of each node that has one."""
     receives: list[list[fx.Node]]
     """What each stage receives from the one before."""
     keywords: list[str]
@@ -56,7 +59,8 @@ class Cut:
     @property
     def outputs(self) -> list[fx.Node]:
         """What the module gives."""
-        return list(self.folded.exported.graph.graph.output_node().all_input_nodes)
+        given = pytree.tree_leaves(self.folded.exported.graph.graph.output_node().args)
+        return [x for x in given if isinstance(x, fx.Node)]
 
     def sends(self, stage: int) -> list[fx.Node]:
         """What a stage sends to the next one."""
@@ -69,7 +73,7 @@ class Cut:
     def states(self) -> dict[str, set[int]]:
         """Names of parameters and buffers, with the stages that read them."""
         found: dict[str, set[int]] = {}
-        for node, stage in _placed(self.folded, self.stage_of, self.stages).items():
+        for node, stage in self.placed.items():
             for name in self.folded.states(node):
                 found.setdefault(name, set()).add(stage)
         return found
@@ -81,16 +85,7 @@ def cut(folded: Folded, stages: list[list[str]]) -> Cut:
     Raises:
         PipewrightError: where names or values do not allow it.
     """
-    number = {name: at for at, names in enumerate(stages) for name in names}
-    own = {x.name for x in folded.computations}
-    strange = sorted(own.symmetric_difference(number))
-    if strange:
-        name = folded.exported.name
-        raise PipewrightError(
-            f"the plan and {name} differ: only one of them has `{strange[0]}`; trace the module and plan again"
-        )
-    stage_of = {x: number[x.name] for x in folded.computations}
-    placed = _placed(folded, stage_of, len(stages))
+    placed = place(folded, stages)
     last: dict[fx.Node, int] = {}
     arguments: set[fx.Node] = set()
     for node, stage in placed.items():
@@ -99,15 +94,14 @@ def cut(folded: Folded, stages: list[list[str]]) -> Cut:
                 last[carrier] = max(last.get(carrier, 0), stage)
             elif stage > 0:
                 arguments.add(carrier)
-    _check_random(folded, placed)
     order = {node: at for at, node in enumerate(folded.kinds)}
     receives: list[list[fx.Node]] = [[] for _ in stages]
     for carrier in sorted(last, key=order.__getitem__):
         owner = folded.owner(carrier)
         assert owner is not None
-        for stage in range(stage_of[owner] + 1, last[carrier] + 1):
+        for stage in range(placed[owner.node] + 1, last[carrier] + 1):
             receives[stage].append(carrier)
-        if last[carrier] > stage_of[owner] and not folded.has_gradient[carrier]:
+        if last[carrier] > placed[owner.node] and not folded.has_gradient[carrier]:
             raise PipewrightError(
                 f"{where(folded.exported.name, carrier)}: its value crosses to another stage and has no gradient, "
                 "which torch.distributed.pipelining cannot send; cut behind its last reader"
@@ -115,46 +109,7 @@ def cut(folded: Folded, stages: list[list[str]]) -> Cut:
     for stage, received in list(enumerate(receives))[1:]:
         if not received:
             raise PipewrightError(f"nothing crosses from stage {stage - 1} to stage {stage}; cut elsewhere")
-    return Cut(folded, stage_of, receives, [x.name for x in folded.kinds if x in arguments])
-
-
-def _placed(folded: Folded, stage_of: dict[Computation, int], count: int) -> dict[fx.Node, int]:
-    """The stages of all nodes that have one: computations, changes of buffers, the output."""
-    placed: dict[fx.Node, int] = {}
-    waiting: list[fx.Node] = []
-    for node, kind in folded.kinds.items():
-        if kind is Kind.CHANGE:
-            waiting.append(node)
-        elif kind is Kind.COMPUTATION or kind is Kind.OUTPUT:
-            stage = count - 1 if kind is Kind.OUTPUT else stage_of[folded.of[node]]
-            placed[node] = stage
-            for change in waiting:
-                owners = (folded.owner(x) for x in folded.carriers(change))
-                placed[change] = max([stage, *(stage_of[x] for x in owners if x is not None)])
-            waiting = []
-    return placed
-
-
-def _check_random(folded: Folded, placed: dict[fx.Node, int]) -> None:
-    """Random numbers that two stages read would be two."""
-    read: dict[fx.Node, set[int]] = {}
-    for node, stage in placed.items():
-        stack = list(node.all_input_nodes)
-        while stack:
-            at = stack.pop()
-            if folded.is_carrier(at) or stage in read.setdefault(at, set()):
-                continue
-            read[at].add(stage)
-            stack.extend(at.all_input_nodes)
-    for node, stages in read.items():
-        tags = getattr(node.target, "tags", ())
-        # A dropout of probability 0 is a view.
-        is_random = folded.kinds[node] is Kind.FREE and torch.Tag.nondeterministic_seeded in tags
-        if len(stages) > 1 and is_random:
-            raise PipewrightError(
-                f"{where(folded.exported.name, node)}: random numbers of `{node.name}` are read on stages "
-                f"{sorted(stages)}, where they would differ; make them an argument of the module"
-            )
+    return Cut(folded, placed, receives, [x.name for x in folded.kinds if x in arguments])
 
 
 def sent(value: torch.Tensor) -> torch.Tensor:
@@ -217,9 +172,8 @@ class _Piece:
     def build(self) -> Piece:
         receives, sends = self.cut.receives[self.stage], self.cut.sends(self.stage)
         self._arguments(receives)
-        placed = _placed(self.folded, self.cut.stage_of, self.cut.stages)
         for node in self.folded.kinds:
-            if placed.get(node) == self.stage and self.folded.kinds[node] is not Kind.OUTPUT:
+            if self.cut.placed.get(node) == self.stage and self.folded.kinds[node] is not Kind.OUTPUT:
                 self._copy(node)
         last = self.stage == self.cut.stages - 1
         outputs = self.cut.outputs if last else sends
@@ -232,7 +186,7 @@ class _Piece:
         for at, value in enumerate(results):
             if is_apart[at]:
                 results[at] = self.graph.call_function(_split.apart, (value,))
-        single = last and len(results) == 1
+        single = last and self.folded.exported.is_single
         self.graph.output(results[0] if single else tuple(results))
         root = self.folded.exported.graph
         module = fx.GraphModule(root, self.graph, f"{self.folded.exported.name}Stage{self.stage}")

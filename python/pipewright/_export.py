@@ -26,6 +26,8 @@ class Exported:
     """Placeholders, one a leaf of the arguments."""
     values: list[Any]
     """The leaves of the example."""
+    is_single: bool
+    """Whether the result is a tensor, not a tuple of tensors."""
 
     @property
     def tensors(self) -> list[fx.Node]:
@@ -44,9 +46,7 @@ class Exported:
         return int(first.shape[0])
 
 
-def export(
-    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
-) -> Exported:
+def export(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Exported:
     """The graph of `module(*args, **kwargs)`, in the mode (training or not) that it is in.
 
     Raises:
@@ -58,7 +58,7 @@ def export(
         program = torch.export.export(module, tuple(args), dict(kwargs or {}), strict=False)
     except Exception as error:
         raise PipewrightError(
-            f"{name}: torch.export does not get through: {_reason(error)}; control flow must not depend on "
+            f"{name}: torch.export does not get through: {reason(error)}; control flow must not depend on "
             "values (torch.where, torch.cond), and the module must run on the example"
         ) from error
     _plain_outputs(name, program)
@@ -72,10 +72,11 @@ def export(
             _without_change(name, graph.graph, node)
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
     values = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
-    return Exported(name, graph, inputs, values)
+    spec = program.call_spec.out_spec
+    return Exported(name, graph, inputs, values, spec is not None and spec.is_leaf())
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """The first line that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
@@ -119,15 +120,20 @@ def changes(node: fx.Node) -> list[fx.Node]:
     return [x for x in (named.get(name) for name in written) if isinstance(x, fx.Node)]
 
 
-def is_of_module(node: fx.Node) -> bool:
-    """Whether a value is a parameter, a buffer or a constant."""
-    return node.op == "get_attr"
+def changed_state(node: fx.Node) -> str | None:
+    """The buffer that an operation changes in place, also by way of a view or of another change."""
+    while (changed := changes(node)) or node.op != "get_attr":
+        before = changed[0] if changed else _base(node)
+        if before is node:
+            return None
+        node = before
+    return str(node.target)
 
 
 def _without_change(name: str, graph: fx.Graph, node: fx.Node) -> None:
     """Puts `relu` in place of `relu_`: later readers of the old value read the new one."""
     changed = changes(node)
-    if not changed or all(map(is_of_module, changed)):
+    if not changed or changed_state(node) is not None:
         return
     target: Any = node.target
     packet = str(target._schema.name).split("::")[-1]

@@ -127,7 +127,7 @@ class Folder:
         self.has_gradient[node] = gradient
         inputs = node.all_input_nodes
         needs = isinstance(value, nn.Parameter) or any(
-            self._needs_parameter[x] and not self.has_gradient[x] or self._is_frozen(x) for x in inputs
+            (self._needs_parameter[x] and not self.has_gradient[x]) or self._is_frozen(x) for x in inputs
         )
         self._needs_parameter[node] = needs
         self.kinds[node] = kind = self._kind(node, tensors, arguments, gradient, needs)

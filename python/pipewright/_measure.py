@@ -170,9 +170,7 @@ class _Run:
                 if owner is not None:
                     self._counted.add(owner)
 
-    def _time(
-        self, node: fx.Node, cost: Cost, value: Any, arguments: list[tuple[torch.Tensor, fx.Node]]
-    ) -> None:
+    def _time(self, node: fx.Node, cost: Cost, value: Any, arguments: list[tuple[torch.Tensor, fx.Node]]) -> None:
         least = self._clock.least
         cost.forward = least(lambda: self._call(node), self._repeats)
         outputs = [x for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor) and x.requires_grad]
@@ -198,7 +196,7 @@ def _pointer(x: torch.Tensor) -> int:
 
 def _leaves(value: Any) -> Any:
     """The same tensors without history."""
-    plain = lambda x: x.detach().requires_grad_(x.requires_grad)  # noqa: E731
+    plain = lambda x: x.detach().requires_grad_(x.requires_grad)
     return pytree.tree_map_only(torch.Tensor, plain, value)
 
 

@@ -78,11 +78,13 @@ class Pipeline:
             at,
             self._cut.stages,
             device,
-            input_args=Piece.meta(exported.tensors if is_first else piece.receives),
-            output_args=Piece.meta(self._cut.outputs if is_last else piece.sends),
+            input_args=Piece.meta(exported.tensors if is_first else piece.receives, gradient=not is_first),
+            output_args=Piece.meta(self._cut.outputs if is_last else piece.sends, gradient=not is_last),
             group=self.ranks.group,
         )
-        stage.in_parts = any(action.rstrip("0123456789")[-1] in "IW" for row in self.plan.actions for action in row if action)
+        stage.in_parts = any(
+            action.rstrip("0123456789")[-1] in "IW" for row in self.plan.actions for action in row if action
+        )
         return stage
 
     def _schedule(self, loss_fn: LossFunction) -> Any:
@@ -177,8 +179,9 @@ class Pipeline:
                     yield name.removeprefix("stage."), parameter
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """This rank's parameters, for its optimizer."""
-        return (parameter for _, parameter in self.named_parameters())
+        """This rank's parameters, for its optimizer; an empty one where stages have none, as optimizers want some."""
+        own = [parameter for _, parameter in self.named_parameters()]
+        return iter(own or [nn.Parameter(torch.empty(0, device=self._device))])
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers of all stages, on every rank, by the module's own names.

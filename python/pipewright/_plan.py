@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +145,7 @@ class Plan:
     @property
     def schedule(self) -> str:
         """The schedule's name."""
-        return str(self.figures["schedule"])
+        return str(self._values["schedule"]["name"])
 
     @property
     def stages(self) -> list[list[str]]:
@@ -152,11 +153,17 @@ class Plan:
         graph = self._values["model"].get("graph")
         if graph is None:
             raise PipewrightError("the plan is of a preset, not of a module: make it by trace.plan()")
-        cuts = [0, *self._values["cuts"], len(graph["nodes"])]
         names = [node["name"] for node in graph["nodes"]]
         # The sample, the end and the loss stand for what a module does not have.
-        own = [[name for name in names[a:b] if not name.startswith("(")] for a, b in zip(cuts, cuts[1:])]
-        return own
+        own = [not name.startswith("(") for name in names]
+        starts = [0, *(sum(own[:cut]) for cut in self._values["cuts"]), sum(own)]
+        # A stage with nothing else on it gets the node beside it: torch has no stages without work.
+        for at in range(1, len(starts) - 1):
+            starts[at] = max(starts[at], starts[at - 1] + 1)
+        for at in reversed(range(1, len(starts) - 1)):
+            starts[at] = min(starts[at], starts[at + 1] - 1)
+        nodes = [name for name, is_own in zip(names, own, strict=True) if is_own]
+        return [nodes[a:b] for a, b in pairwise(starts)]
 
     def pipeline(
         self,
@@ -184,11 +191,20 @@ class Plan:
 
     def __repr__(self) -> str:
         figures = self.figures
-        return (
-            f"{figures['model']} on {figures['ranks']} ranks, {figures['stages']} stages, {figures['schedule']}, "
-            f"{figures['micro_batches']} micro-batches: predicted {figures['step_ns'] / 1e6:.2f} ms a step, "
-            f"bubble {100 * figures['bubble']:.1f} %"
+        ranks, stages, parts = (
+            _counted(figures[key], one)
+            for key, one in (("ranks", "rank"), ("stages", "stage"), ("micro_batches", "micro-batch"))
         )
+        return (
+            f"{figures['model']} on {ranks}, {stages}, {figures['schedule']}, {parts}: predicted "
+            f"{figures['step_ns'] / 1e6:.2f} ms a step, bubble {100 * figures['bubble']:.1f} %"
+        )
+
+
+def _counted(count: int, one: str) -> str:
+    if count == 1:
+        return f"1 {one}"
+    return f"{count} {one}{'es' if one.endswith('ch') else 's'}"
 
 
 def plan(model: str | os.PathLike[str], **options: Any) -> Plan:

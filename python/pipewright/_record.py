@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,28 +119,18 @@ class _Recorder:
             stage.backward_weight_one_chunk,
         )
         at = stage.stage_index
-        inside = [False]
-
-        def measured(work: Callable[..., Any], action: str, *args: Any, **kwargs: Any) -> Any:
-            # A whole backward pass may call that of the weights.
-            if inside[0]:
-                return work(*args, **kwargs)
-            inside[0] = True
-            try:
-                with self.span(action):
-                    return work(*args, **kwargs)
-            finally:
-                inside[0] = False
 
         def on_forward(chunk: int, *args: Any, **kwargs: Any) -> Any:
-            return measured(forward, f"{at}F{chunk}", chunk, *args, **kwargs)
+            with self.span(f"{at}F{chunk}"):
+                return forward(chunk, *args, **kwargs)
 
         def on_backward(chunk: int, *args: Any, full_backward: bool = True, **kwargs: Any) -> Any:
-            kind = "B" if full_backward else "I"
-            return measured(backward, f"{at}{kind}{chunk}", chunk, *args, full_backward=full_backward, **kwargs)
+            with self.span(f"{at}{'B' if full_backward else 'I'}{chunk}"):
+                return backward(chunk, *args, full_backward=full_backward, **kwargs)
 
         def on_weight(chunk: int, *args: Any, **kwargs: Any) -> Any:
-            return measured(weight, f"{at}W{chunk}", chunk, *args, **kwargs)
+            with self.span(f"{at}W{chunk}"):
+                return weight(chunk, *args, **kwargs)
 
         vars(stage).update(
             forward_one_chunk=on_forward, backward_one_chunk=on_backward, backward_weight_one_chunk=on_weight

@@ -24,9 +24,7 @@ def program() -> str:
     named = os.environ.get("PIPEWRIGHT")
     if named:
         if shutil.which(named) is None:
-            raise PipewrightError(
-                f"PIPEWRIGHT={named}: there is no such program; unset it, or name one"
-            )
+            raise PipewrightError(f"PIPEWRIGHT={named}: there is no such program; unset it, or name one")
         return named
     schemes = [sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")]
     folders = [Path(sysconfig.get_path("scripts", scheme)) for scheme in schemes]
@@ -37,8 +35,7 @@ def program() -> str:
         if path.is_file():
             return str(path)
     raise PipewrightError(
-        f"the program `pipewright` is not in {folders[0]}: install the package again, "
-        "or name it by PIPEWRIGHT=PATH"
+        f"the program `pipewright` is not in {folders[0]}: install the package again, or name it by PIPEWRIGHT=PATH"
     )
 
 

@@ -35,13 +35,29 @@ class Operation:
 
 @dataclass
 class Tape:
-    """The operations of one forward pass that read leaves."""
+    """One forward pass: the operations that read leaves, and the outputs that depend on no received value."""
 
     operations: list[Operation] = field(default_factory=list)
+    apart: list[int] = field(default_factory=list)
+    _rest: list[tuple[Any, torch.Tensor]] = field(default_factory=list)
 
-    def weights(self, outputs: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]) -> None:
-        """W: adds to the gradients of parameters. `outputs` are those that depend on no received value."""
-        origins, found = list(outputs), list(gradients)
+    def inputs(self, outputs: Any, gradients: Any, received: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """I: the gradients of what was received. Outputs are tensors, or where these come from."""
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        gradients = tuple(map(torch.ones_like, outputs)) if gradients is None else tuple(gradients)
+        wanted = [x for x in received if x.requires_grad]
+        found = torch.autograd.grad(outputs, wanted, gradients, retain_graph=True)
+        self._rest = [(outputs[at], gradients[at]) for at in self.apart if at < len(outputs)]
+        # Losses and messages stay until the step ends; what W needs is here.
+        for at, value in enumerate(outputs):
+            if at not in self.apart and isinstance(value, torch.Tensor) and not value._is_view():
+                value.detach_()
+        return found
+
+    def weights(self) -> None:
+        """W: adds to the gradients of parameters."""
+        origins = [x for x, _ in self._rest]
+        found = [g for _, g in self._rest]
         for one in self.operations:
             known = [(edge, g) for edge, g in zip(one.results, one.gradients, strict=True) if g is not None]
             if not known:
@@ -52,7 +68,7 @@ class Tape:
                 if grad is not None:
                     origins.append(origin)
                     found.append(grad)
-        self.operations.clear()
+        self.operations, self._rest = [], []
         if origins:
             torch.autograd.backward(origins, found)
 
@@ -69,10 +85,12 @@ def watched(result: Any, leaves: Sequence[torch.Tensor], origins: Sequence[torch
     """The result of an operation that has read leaves."""
     tensors = [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor) and x.requires_grad]
     if _tape is not None and tensors:
-        one = Operation([get_gradient_edge(x) for x in tensors], [None] * len(tensors), list(leaves), list(origins))
+        # The graph holds the hooks: they must not hold the graph.
+        gradients: list[torch.Tensor | None] = [None] * len(tensors)
         for at, tensor in enumerate(tensors):
-            tensor.register_hook(lambda gradient, at=at: one.gradients.__setitem__(at, gradient))
-        _tape.operations.append(one)
+            tensor.register_hook(lambda gradient, at=at: gradients.__setitem__(at, gradient))
+        edges = [get_gradient_edge(x) for x in tensors]
+        _tape.operations.append(Operation(edges, gradients, list(leaves), list(origins)))
     return result
 
 
@@ -82,55 +100,58 @@ class Stage(PipelineStage):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._tapes: dict[int, Tape] = {}
-        self._rest: dict[int, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
+        self._tape = Tape()
         self.in_parts = False
         """Set where the schedule has I and W."""
 
     @property
     def _is_divided(self) -> bool:
-        # The first stage receives nothing: all of its backward pass is W. One that is computed again is so as a whole.
+        # The first stage receives nothing: all of its backward pass is W.
         return self.in_parts and not self.is_first and not isinstance(self.submod, Again)
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
         """The forward pass of a micro-batch."""
         global _tape
-        if self._is_divided:
-            _tape = self._tapes[fwd_chunk_id] = Tape()
-        try:
+        if not self._is_divided:
             return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+        _tape = self._tapes[fwd_chunk_id] = Tape()
+        try:
+            output = super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+            outputs = output if isinstance(output, tuple) else (output,)
+            _tape.apart = [at for at, value in enumerate(outputs) if getattr(value, APART, False)]
+            return output
         finally:
             _tape = None
 
-    def backward_one_chunk(
-        self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
-    ) -> None:
+    def backward_one_chunk(self, bwd_chunk_id: int, *args: Any, **kwargs: Any) -> None:
         """B, or I."""
-        if not self._is_divided:
-            # What is computed again as a whole is so once: W finds nothing left to do.
-            whole = full_backward or not self.is_first
-            super().backward_one_chunk(
-                bwd_chunk_id, loss=loss, full_backward=whole, last_backward=last_backward
-            )
-            return
-        outputs, received = self.fwd_cache.pop(bwd_chunk_id)
-        if self.is_last:
-            outputs, gradients = (loss,), (torch.ones_like(loss),)
-        else:
-            gradients = self._retrieve_recv_grads(bwd_chunk_id)
-        wanted = [x for x in received if x.requires_grad]
-        grads = torch.autograd.grad(outputs, wanted, gradients, retain_graph=True)
-        self.bwd_cache[bwd_chunk_id] = grads
-        apart = [(x, g) for x, g in zip(outputs, gradients, strict=True) if _is_apart(x)]
-        self._rest[bwd_chunk_id] = ([x for x, _ in apart], [g for _, g in apart])
-        if full_backward:
-            self.backward_weight_one_chunk(bwd_chunk_id)
-
-    def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
-        """W."""
         if self._is_divided:
-            self._tapes.pop(bwd_chunk_id).weights(*self._rest.pop(bwd_chunk_id))
-        elif self.is_first:
-            super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
+            self._tape = self._tapes.pop(bwd_chunk_id)
+        super().backward_one_chunk(bwd_chunk_id, *args, **kwargs)
+
+    def backward_maybe_with_nosync(
+        self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
+    ) -> tuple[Any, Any]:
+        """What `backward_one_chunk` and `backward_weight_one_chunk` have done: gradients, and what W needs."""
+        if self._is_divided:
+            if backward_type == "weight":
+                bwd_kwargs["param_groups"].weights()
+                return (), None
+            tape, self._tape = self._tape, Tape()
+            gradients = tape.inputs(bwd_kwargs["stage_output"], bwd_kwargs["output_grads"], bwd_kwargs["input_values"])
+            if backward_type == "full":
+                tape.weights()
+            return gradients, tape
+        if self.in_parts and not self.is_first:
+            # What is computed again as a whole is so once, in I.
+            if backward_type == "weight":
+                return (), None
+            backward_type = "full"
+            if self.is_last and isinstance(bwd_kwargs["stage_output"], tuple):
+                # I has the loss in a tuple, B has it bare.
+                bwd_kwargs = bwd_kwargs | {"stage_output": bwd_kwargs["stage_output"][0]}
+        found: tuple[Any, Any] = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
+        return found
 
 
 APART = "_pipewright_apart"
@@ -140,7 +161,3 @@ def apart(value: torch.Tensor) -> torch.Tensor:
     """Marks an output that depends on no received value."""
     setattr(value, APART, True)
     return value
-
-
-def _is_apart(value: torch.Tensor) -> bool:
-    return getattr(value, APART, False)

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
-from ._export import Exported, export
+from ._export import Exported, export, reason
 from ._fold import Folded
 from ._measure import Clock, Cost, measure, untouched
 from ._runner import PipewrightError
@@ -136,8 +136,13 @@ def trace(
     """
     given: tuple[tuple[Any, ...], dict[str, Any], Any] = (tuple(args), dict(kwargs or {}), target)
     if device is not None:
-        module = module.to(device)
-        given = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), given)
+        try:
+            module = module.to(device)
+            given = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), given)
+        except (AssertionError, RuntimeError) as error:
+            raise PipewrightError(
+                f"device={str(device)!r}: {reason(error)}; leave it out to measure where the module is"
+            ) from error
     exported = export(module, given[0], given[1])
     here = _device(module, exported)
     if dist.is_available() and dist.is_initialized() and dist.get_rank() != 0:
@@ -163,9 +168,7 @@ def _describe(device: torch.device) -> str:
     return f"{device.type}, {torch.get_num_threads()} threads"
 
 
-def _whole(
-    trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor] | None, target: Any
-) -> None:
+def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor] | None, target: Any) -> None:
     """Measures loss and whole step; what nodes take alone, from warm caches, is scaled to what they take there."""
     graph = trace.folded.exported.graph
     wanted = [x for x in graph.parameters() if x.requires_grad]
@@ -201,9 +204,7 @@ def _whole(
         cost.weight_gradient = round(cost.weight_gradient * backwards)
 
 
-def _loss(
-    trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor], given: tuple[Any, ...]
-) -> None:
+def _loss(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor], given: tuple[Any, ...]) -> None:
     """Adds what the loss takes to the last node."""
     with torch.no_grad():
         output = trace.module(*trace.args, **trace.kwargs)
@@ -224,6 +225,4 @@ def _loss(
     cost.saved_bytes += sum(saved.values())
     cost.forward += clock.least(lambda: loss(output, *given), repeats)
     grad = torch.autograd.grad
-    cost.input_gradient += clock.least(
-        lambda: grad(value, leaves, retain_graph=True, allow_unused=True), repeats
-    )
+    cost.input_gradient += clock.least(lambda: grad(value, leaves, retain_graph=True, allow_unused=True), repeats)

@@ -147,6 +147,21 @@ class Masked(nn.Module):
         return self.head(x).flatten(0, 1)
 
 
+class Twice(nn.Module):
+    """A tuple in which one value stands twice, and a change of a buffer by a value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = self.first(x)
+        self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        y = self.second(x)
+        return y, x, y
+
+
 @dataclass
 class Case:
     """A network with its data."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from networks import CASES, loss_fn
 
 import pipewright as pw
+from networks import CASES, loss_fn
 
 
 def main() -> None:

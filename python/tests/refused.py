@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
-from networks import CASES, loss_fn
 
 import pipewright as pw
+from networks import CASES, loss_fn
 
 
 def told(work: Callable[[], object]) -> None:

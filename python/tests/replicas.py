@@ -6,10 +6,10 @@ import json
 
 import torch
 import torch.distributed as dist
-from networks import CASES, loss_fn
-from train import MICRO_BATCHES, SAMPLES, batches, eager
 
 import pipewright as pw
+from networks import CASES, loss_fn
+from train import MICRO_BATCHES, SAMPLES, batches, eager
 
 
 def main() -> None:

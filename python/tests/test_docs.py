@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import run_ranks
 
 import pipewright as pw
+from conftest import run_ranks
 from pipewright._runner import program
 
 ROOT = Path(__file__).parents[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from networks import CASES
 
 import pipewright as pw
-
-TRACE = None
+from networks import CASES
+from pipewright._runner import run
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +70,21 @@ def test_a_plan_is_shown_saved_and_read(trace: pw.Trace, tmp_path: Path, capsys:
     assert repr(plan).startswith("Gpt on 2 ranks, 2 stages")
 
 
+def test_no_stage_is_empty(trace: pw.Trace) -> None:
+    """A planner may put the sample alone on a stage."""
+    values = json.loads(trace.plan(ranks=2, stages=4, schedule="interleaved:2").text)
+    count = len(trace.nodes)
+    for cuts, sizes in [
+        ([1, 2, 3], [1, 1, 1, count - 3]),
+        ([1, count, count + 1], [1, count - 3, 1, 1]),
+        ([4, 5, count + 1], [3, 1, count - 5, 1]),
+    ]:
+        plan = pw.Plan(json.dumps(values | {"cuts": cuts}))
+        assert [len(stage) for stage in plan.stages] == sizes
+        assert sum(plan.stages, []) == [node["name"] for node in trace.nodes]
+
+
 def test_a_machine_as_a_dictionary(trace: pw.Trace) -> None:
-    import json
-
-    from pipewright._runner import run
-
     cluster = json.loads(run(["cluster", "laptop"]))
     cluster["name"] = "mine"
     assert trace.plan(ranks=2, stages=2, cluster=cluster).figures["cluster"] == "mine"

@@ -9,11 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from recompute_networks import NETWORKS, Case, equal, gradients, near  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 import pipewright as pw  # noqa: E402
 from pipewright.recompute.module import Recompute  # noqa: E402
+from recompute_networks import NETWORKS, Case, equal, gradients, near  # noqa: E402
 
 # 30 % is less than one convolution with its workspace takes there.
 BELOW = {("resnet", 0.3), ("unet", 0.3)}
@@ -31,7 +31,7 @@ def step(module: nn.Module, arguments: tuple[Tensor, ...]) -> list[Tensor]:
     """The loss of one step."""
     torch.manual_seed(1)
     loss: Tensor = module(*arguments)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     return [loss.detach()]
 
 

@@ -8,9 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from recompute_networks import NETWORKS  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
 import pipewright as pw  # noqa: E402
+from recompute_networks import NETWORKS  # noqa: E402
 
 QUICK: dict[str, Any] = {"moves": 20_000, "times": "estimated"}
 
@@ -48,6 +49,15 @@ def test_trade_offs_are_data_and_a_picture() -> None:
     assert found.points[-1].memory_share == 1.0 and found.points[0].memory_share < 0.5
     assert found._repr_html_().startswith("<svg") and found._repr_html_() == found.svg
     assert "100.0 %" in str(found)
+
+
+def test_a_step_without_a_backward_operation_has_one_trade_off() -> None:
+    class Shift(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 1
+
+    found = pw.pareto(Shift(), torch.randn(2, 3, requires_grad=True), **QUICK)
+    assert [point.time_share for point in found.points] == [1.0]
 
 
 def test_a_budget_from_the_curve_is_met() -> None:

@@ -12,10 +12,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from recompute_networks import NETWORKS, Gpt, equal, gradients, near  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 import pipewright as pw  # noqa: E402
+from conftest import run_ranks  # noqa: E402
+from recompute_networks import NETWORKS, Gpt, equal, gradients, near  # noqa: E402
 
 QUICK: dict[str, Any] = {"moves": 20_000, "times": "estimated"}
 
@@ -85,7 +86,7 @@ def test_hooks_run_and_gradients_add_up() -> None:
     f = pw.recompute(module, budget=0.5, **QUICK)
     seen: list[Tensor] = []
     for parameter in module.parameters():
-        parameter.register_post_accumulate_grad_hook(seen.append)  # type: ignore[no-untyped-call]
+        parameter.register_post_accumulate_grad_hook(seen.append)
     f(*arguments).backward()
     once = gradients(module)
     assert len(seen) == len(once)
@@ -104,24 +105,11 @@ def test_backward_runs_again_where_the_graph_is_retained() -> None:
     assert equal(once, gradients(module))
 
 
-def test_ddp_has_the_gradients_of_the_module(tmp_path: Path) -> None:
-    import torch.distributed as distributed
-    from torch._C._distributed_c10d import FileStore
-    from torch.nn.parallel import DistributedDataParallel
-
-    if not distributed.is_gloo_available():
+def test_two_ranks_of_ddp_have_eagers_gradients() -> None:
+    if not torch.distributed.is_gloo_available():
         pytest.skip("torch is built without gloo")
-    module, arguments = NETWORKS["gpt"]()
-    other = copy.deepcopy(module)
-    store = FileStore(str(tmp_path / "store"), 1)
-    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        f = DistributedDataParallel(pw.recompute(module, budget=0.5, **QUICK))
-        f(*arguments).backward()
-    finally:
-        distributed.destroy_process_group()
-    other(*arguments).backward()
-    assert equal(gradients(module), gradients(other))
+    told = run_ranks(2, Path(__file__).with_name("recompute_ranks.py"))
+    assert all("same True" in text for text in told), told
 
 
 def test_generators_go_on_as_in_eager() -> None:
@@ -143,6 +131,25 @@ def test_each_set_of_shapes_has_a_plan() -> None:
     assert f.reports == [first, second] and second.peak < first.peak
     f(x, y).backward()
     assert f.report is first and len(f.reports) == 2
+
+
+def test_more_shapes_than_plans_are_refused() -> None:
+    module, (x, y) = NETWORKS["vit"]()
+    f = pw.recompute(module, budget=1.0, **QUICK)
+    with torch._dynamo.config.patch(recompile_limit=1):
+        f.trace(x, y)
+        with pytest.raises(pw.PipewrightError, match="more sets of shapes than there may be plans; pad"):
+            f.trace(x[:2], y[:2])
+
+
+def test_a_copy_runs_its_own_module() -> None:
+    module, arguments = NETWORKS["gpt"]()
+    f = pw.recompute(module, budget=0.5, **QUICK)
+    f.trace(*arguments)
+    other = copy.deepcopy(f)
+    other(*arguments).backward()
+    assert gradients(module) == [] and len(gradients(other.module)) == len(list(module.parameters()))
+    assert other.report == f.report
 
 
 def test_tracing_runs_nothing() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import torch
-from conftest import HERE, run_ranks
-from networks import CASES
 
 import pipewright as pw
+from conftest import HERE, run_ranks
+from networks import CASES
 from pipewright import _timeline
 from pipewright._runner import run
 
@@ -25,7 +26,7 @@ def test_a_trace_has_every_action(tmp_path: Path) -> None:
         for rank, row in enumerate(plan.actions):
             own = [span for span in spans if span.rank == rank]
             assert [span.action for span in own] == [*row, "optimizer"]
-            assert all(a.end <= b.start for a, b in zip(own, own[1:]))
+            assert all(a.end <= b.start for a, b in pairwise(own))
         before = {span.action: span.end for span in spans}
         after = {span.action: span.start for span in spans}
         assert all(before[f"{s}F{m}"] <= after[f"{s + 1}F{m}"] for s in range(3) for m in range(4))

@@ -1,5 +1,8 @@
 """Commands: what they print, and how they fail."""
 
+import subprocess
+import sys
+
 import pytest
 
 from pipewright import PipewrightError
@@ -23,6 +26,14 @@ def test_a_failure_is_one_sentence(arguments: list[str], words: str) -> None:
         run(arguments)
     text = str(error.value)
     assert words in text and "\n" not in text and not text.startswith("error")
+
+
+def test_the_module_is_the_program() -> None:
+    words = [sys.executable, "-m", "pipewright"]
+    done = subprocess.run([*words, "nowhere.json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("error: nowhere.json")
+    done = subprocess.run([*words, "--version"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.split()[1][0].isdigit()
 
 
 def test_a_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import networks
 import pytest
 import torch
-from networks import CASES, loss_fn
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
+import networks
 import pipewright as pw
+from networks import CASES, loss_fn
 from pipewright._runner import run
 
 
@@ -90,6 +90,11 @@ def test_the_fixture_of_core_is_such_a_file() -> None:
     times = {"forward_ns", "input_gradient_ns", "weight_gradient_ns", "saved_bytes"}
     plain = lambda nodes: [{k: v for k, v in node.items() if k not in times} for node in nodes]
     assert plain(trace.nodes) == plain(fixture["nodes"])
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(pw.PipewrightError, match="device='moon': .*leave it out"):
+        traced("mlp", device="moon")
 
 
 class Branches(nn.Module):

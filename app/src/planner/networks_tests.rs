@@ -65,6 +65,15 @@ fn profiles_bring_their_times() {
 }
 
 #[test]
+fn graphs_of_the_python_package_are_recognised() {
+    for path in files("profiles/pytorch") {
+        let found = of_text(&name(&path), &std::fs::read_to_string(&path).unwrap());
+        let said = found.expect("it is a network").unwrap_or_else(|why| panic!("{why}")).said;
+        assert!(said.contains("operations, with their times"), "{said}");
+    }
+}
+
+#[test]
 fn an_order_from_a_file_is_the_plan_s_and_goes_through_its_file() {
     let mut count = 0;
     // Beside the schedules stand a table of facts, and files that PyTorch itself wrote wrongly.

@@ -12,8 +12,8 @@ from torch._functorch import config
 
 from .boxed import boxed
 from .emit import emit
-from .kernels import assemble
 from .joint import read_joint
+from .kernels import assemble
 from .planner import Planner
 from .report import Report
 

@@ -14,9 +14,7 @@ def draw(device: str, operator: Callable[..., Any], *args: Any, **kwargs: Any) -
     return state, operator(*args, **kwargs)
 
 
-def draw_again(
-    state: torch.Tensor, device: str, operator: Callable[..., Any], *args: Any, **kwargs: Any
-) -> Any:
+def draw_again(state: torch.Tensor, device: str, operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Runs an operator from a state, and leaves the generator as it is."""
     now = _state(device)
     _restore(device, state)

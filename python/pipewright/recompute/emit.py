@@ -73,10 +73,7 @@ class _Pass:
                 self.env.pop(name, None)
             if result not in self.run.kept[place]:
                 continue
-            if names[0] is operation.node:
-                made = node
-            else:
-                made = self.graph.node_copy(names[0], lambda _: node)
+            made = node if names[0] is operation.node else self.graph.node_copy(names[0], lambda _: node)
             for name in names:
                 self.env[name] = made
 
@@ -156,4 +153,4 @@ def _state(node: fx.Node, device: str) -> torch.Tensor:
 
 def _output(graph: fx.Graph, nodes: list[fx.Node | None]) -> None:
     graph.output(tuple(nodes))
-    graph.lint()  # type: ignore[no-untyped-call]
+    graph.lint()

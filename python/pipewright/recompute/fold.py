@@ -78,8 +78,10 @@ class _Fold:
             if step == run.cut:
                 self.cut()
             self.operation(index, sorted(run.kept[step]))
-        assert self.tangents is not None
+        if self.tangents is None:
+            self.cut()
         held = [self.place[value] for value in ends]
+        assert self.tangents is not None
         self.add(0, 0.0, [*held, self.tangents], "end", output="end", output_bytes=0)
         sources = [{"bytes": resident}]
         file = {"format": "recompute-graph/1", "model": model, "sources": sources, "nodes": self.nodes}
@@ -135,7 +137,7 @@ class _Fold:
 
     def goes_with(self, index: int, result: int, main: int | None) -> bool:
         """Whether a result is read only where the main one is."""
-        if main is None or (index, result) in self.ends:
+        if main is None or (index, result) in self.outputs | self.ends:
             return False
         readers = self.readers.get((index, result), set())
         return readers <= self.readers.get((index, main), set())

@@ -139,7 +139,7 @@ def read_joint(
         elif node.op == "call_function":
             reader.call(node)
         elif node.op != "output":
-            raise PipewrightError(f"{node.format_node()} is no operator; trace the module without submodule calls")
+            raise PipewrightError(f"{node.format_node()} is no operator; call functions, not modules")
     forward = outputs[:forward_outputs]
     order, cut = _order(reader, forward)
     return Joint(
@@ -222,13 +222,18 @@ def _refuse(node: fx.Node) -> None:
     """Refuses what is no function of its arguments alone."""
     value = node.meta.get("val")
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        raise PipewrightError(f"{node.name} depends on a size that is not fixed; compile with dynamic=False")
+        raise PipewrightError(
+            f"{node.name} is a size that is not fixed; use tensors of fixed shapes and compile with dynamic=False"
+        )
     if any(isinstance(t, torch.Tensor) and t.layout != torch.strided for t in _flat(value)):
-        raise PipewrightError(f"{node.target} returns a sparse tensor; use dense ones, as nn.Embedding(.., sparse=False) does")
+        raise PipewrightError(
+            f"{node.target} returns a sparse tensor; use dense ones, as nn.Embedding(.., sparse=False) does"
+        )
     schema = getattr(node.target, "_schema", None)
     if schema is not None and schema.is_mutable:
         raise PipewrightError(
-            f"{node.target} writes to a tensor in place and cannot be computed again; use the operator that returns a new tensor"
+            f"{node.target} writes to a tensor in place and cannot be computed again; "
+            "use the operator that returns a new tensor"
         )
 
 
@@ -251,11 +256,7 @@ def _order(reader: _Reader, forward: list[fx.Node | None]) -> tuple[list[int], i
     """The graph's own order with whatever forward outputs need before the cut."""
     needed = _ancestors(reader.operations, (reader.roots[n] for n in forward if n is not None))
     first = next((i for i, o in enumerate(reader.operations) if o.backward), len(reader.operations))
-    before = [
-        i
-        for i, o in enumerate(reader.operations)
-        if i < first or i in needed or (o.random and not o.backward)
-    ]
+    before = [i for i, o in enumerate(reader.operations) if i < first or i in needed or (o.random and not o.backward)]
     early = set(before)
     return before + [i for i in range(len(reader.operations)) if i not in early], len(before)
 

@@ -26,9 +26,9 @@ def assemble(joint: fx.GraphModule) -> None:
         found = replace_pattern_with_filters(joint, _formula(kernel), _call(kernel))
         for match in found:
             (made,) = match.replacements
-            _, argument = made.all_input_nodes if len(made.all_input_nodes) == 2 else [made.all_input_nodes[0]] * 2
+            value: Any = made.args[1]
             # Gradients have the shape, the type and the strides of what they are of.
-            made.meta["val"] = torch.empty_like(argument.meta["val"])
+            made.meta["val"] = torch.empty_like(value.meta["val"])
 
 
 def _formula(kernel: Any) -> fx.GraphModule:

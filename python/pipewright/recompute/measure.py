@@ -44,25 +44,21 @@ class Costs:
         return self.known[key]
 
     def _run(self, node: fx.Node) -> Cost:
-        leaves: list[torch.Tensor] = []
+        real = {argument: _real_value(argument) for argument in node.all_input_nodes}
+        args, kwargs = fx.map_arg((node.args, node.kwargs), real.__getitem__)
 
-        def real(argument: fx.Node) -> Any:
-            made = _real_value(argument)
-            leaves.append(made)
-            return made
+        def call() -> Any:
+            return node.target(*args, **kwargs)  # type: ignore[operator]
 
-        args, kwargs = fx.map_arg(node.args, real), fx.map_arg(node.kwargs, real)
-        call: Callable[[], Any] = lambda: node.target(*args, **kwargs)  # type: ignore[operator]
         try:
             results = _tensors(call())
         except Exception:
             # Some fake results have other types than real ones, which their readers do not take.
             sizes = tuple(_bytes(result) for result in _tensors(node.meta["val"]))
             return Cost(sizes, time=_estimate(node, sizes))
-        storages = [tensor.untyped_storage()._cdata for tensor in leaves if isinstance(tensor, torch.Tensor)]
-        shared = [r.untyped_storage()._cdata for r in results if r is not None]
-        if len(shared) == 1 and shared[0] in storages:
-            return Cost((0,), alias=storages.index(shared[0]))
+        storages = [_storage(argument) for argument in real.values()]
+        if len(results) == 1 and results[0] is not None and _storage(results[0]) in storages:
+            return Cost((0,), alias=storages.index(_storage(results[0])))
         sizes = tuple(_bytes(result) for result in results)
         device = next((r.device for r in results if r is not None), torch.device("cpu"))
         del results
@@ -92,23 +88,23 @@ def _key(node: fx.Node) -> str:
     """The operator, with tensors as their layouts and everything else as it is."""
 
     def layout(argument: fx.Node) -> Any:
-        return _Layout(argument.meta.get("val"))
+        return _Layout(argument.meta.get("val"), node.all_input_nodes.index(argument))
 
     described = fx.map_arg((node.args, node.kwargs), layout)
     return f"{node.target}{described}"
 
 
 class _Layout:
-    """A tensor's layout, as part of a text."""
+    """An argument's layout, and which of the node's inputs it is, as part of a text."""
 
-    def __init__(self, value: object) -> None:
-        self.value = value
+    def __init__(self, value: object, place: int) -> None:
+        self.value, self.place = value, place
 
     def __repr__(self) -> str:
         if isinstance(self.value, torch.Tensor):
             t = self.value
-            return f"<{t.dtype} {t.device} {tuple(t.shape)} {t.stride()} {t.storage_offset()}>"
-        return repr(self.value)
+            return f"<{self.place} {t.dtype} {t.device} {tuple(t.shape)} {t.stride()}>"
+        return f"<{self.place} {self.value!r}>"
 
 
 def _real_value(node: fx.Node) -> Any:
@@ -131,6 +127,10 @@ def _tensors(result: Any) -> list[torch.Tensor | None]:
     """An operator's results, with nothing for those that are no tensors."""
     found = result if isinstance(result, (list, tuple)) else [result]
     return [r if isinstance(r, torch.Tensor) else None for r in found]
+
+
+def _storage(value: object) -> int | None:
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
 
 
 def _bytes(tensor: torch.Tensor | None) -> int:

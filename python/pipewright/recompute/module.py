@@ -19,6 +19,8 @@ from .planner import Planner
 from .report import Report
 from .trace import Stopped, compiled, refused, stopping
 
+_REPETITIONS = 3
+
 
 class Recompute(nn.Module):
     """A module that trains within a memory budget.
@@ -34,6 +36,10 @@ class Recompute(nn.Module):
         self._step = compiled(module, self._backend)
         self._stop = False
         self._report: Report | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies and pickles plan again: what was compiled runs this module.
+        return Recompute, (self.module, self._backend.planner)
 
     @property
     def report(self) -> Report:
@@ -64,7 +70,7 @@ class Recompute(nn.Module):
         return self.report
 
     def measure(self, *args: Any, **kwargs: Any) -> Report:
-        """Runs forward and backward pass twice and reports their peak and their time.
+        """Runs a few steps of forward and backward pass and reports their peak and the least time.
 
         Gradients, buffers and generators are as before afterwards.
         """
@@ -79,9 +85,12 @@ class Recompute(nn.Module):
         with _restored(self.module, (args, kwargs)):
             report.measured_peak = peak_bytes(step, device)
         with _restored(self.module, (args, kwargs)):
-            begun = time.perf_counter()
-            step()
-            report.measured_time = time.perf_counter() - begun
+            times = []
+            for _ in range(_REPETITIONS):
+                begun = time.perf_counter()
+                step()
+                times.append(time.perf_counter() - begun)
+            report.measured_time = min(times)
         return report
 
     def _before(self, report: Report | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .budget import size_text
-from .joint import Joint
 from .search import Plan
 
 

@@ -79,15 +79,17 @@ def find(joint: Joint, budget: Budget, effort: Effort, model: str) -> Plan:
         exact = predict(joint, found)
         if exact.peak <= limit:
             return Plan(found, exact, without, limit, least)
-        target = min(target, answer["peak_bytes"]) - (exact.peak - limit)
+        target = max(0, min(target, answer["peak_bytes"]) - (exact.peak - limit))
     # Among all trade-offs one may be within the budget, and else they tell what would be.
     points, _ = _front(joint, folded, effort)
-    exact, found = min(points, key=lambda point: (point[0].peak > limit, point[0].time if point[0].peak <= limit else point[0].peak))
-    if exact.peak <= limit:
+    within = [point for point in points if point[0].peak <= limit]
+    if within:
+        exact, found = min(within, key=lambda point: point[0].time)
         return Plan(found, exact, without, limit, least)
+    lowest = min(exact.peak for exact, _ in points)
     raise PipewrightError(
         f"the budget of {_of(limit, without)} was not met: the least memory found is "
-        f"{_of(exact.peak, without)}, and no sequence needs less than {_of(least, without)}; "
+        f"{_of(lowest, without)}, and no sequence needs less than {_of(least, without)}; "
         "give more memory or more seconds"
     )
 

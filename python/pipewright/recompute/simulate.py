@@ -179,7 +179,10 @@ def _states(joint: Joint, run: Sequence) -> list[tuple[int, int, int]]:
     spans = []
     for index in repeated_draws(joint, run):
         places = [place for place, other in enumerate(run.operations) if other == index]
-        spans.append((places[0], places[-1], STATE_BYTES.get(device_of(joint, index).partition(":")[0], 0)))
+        size = STATE_BYTES.get(device_of(joint, index).partition(":")[0], 0)
+        spans.append((places[0], places[-1], size))
+        # A repetition puts the generator's own state aside.
+        spans += [(place, place, size) for place in places[1:]]
     return spans
 
 
