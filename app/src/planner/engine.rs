@@ -1,6 +1,5 @@
 //! The page's only door to the planner: from the inputs to everything that is drawn.
 
-use super::held::Held;
 use super::inputs::Inputs;
 use super::times::Times;
 use crate::base::shared::Shared;
@@ -30,8 +29,6 @@ pub struct Solved {
     pub stash: Vec<Bytes>,
     /// What each lane always holds: parameters, their gradients, the optimizer's state.
     pub persistent: Vec<Bytes>,
-    /// What the memory of each lane is for.
-    pub held: Vec<Held>,
     pub capacity: Bytes,
     /// Whether receivers take messages when they come for them.
     pub receivers_copy: bool,
@@ -135,7 +132,6 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let kept = |stage| programs.iter().find_map(|p| p.stage(stage)).map(|s| s.slots.bytes);
     let stash = (0..inputs.stages()).map(|s| kept(StageId(s)).unwrap_or_default()).collect();
     let persistent = programs.iter().map(|p| p.persistent).collect();
-    let held = programs.iter().map(Held::of).collect();
     let inputs = inputs.clone();
     let receivers_copy = ground.cluster.receivers_copy;
     Ok(Solved {
@@ -146,12 +142,19 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         lane_of,
         stash,
         persistent,
-        held,
         capacity,
         receivers_copy,
         steady,
         figures,
     })
+}
+
+/// The programs of plans that were solved; none where the choices contradict each other.
+pub fn programs(inputs: &Inputs, ground: &Ground) -> Option<Vec<Program>> {
+    let schedule = inputs.order().ok()?;
+    let lowering = lowering(inputs, ground, &schedule);
+    let graphs = plan::in_sequences(plan::training_graphs(&lowering), &inputs.sequences()).ok()?;
+    Some(plan::lay_out(&lowering, &graphs))
 }
 
 fn lowering<'a>(

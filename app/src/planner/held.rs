@@ -45,7 +45,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::planner::engine::{Ground, reschedule, solve, split};
+    use crate::planner::engine::{Ground, programs, reschedule, solve, split};
     use crate::planner::presets::first;
     use pipewright_core::schedule::ScheduleKind;
 
@@ -57,8 +57,13 @@ mod tests {
             reschedule(&mut inputs, kind);
             inputs.rest.data_parallel.replicas = 2;
             inputs.rest.communication.gradients = "one-bit+feedback".parse().unwrap();
-            let solved = solve(&inputs, &Ground::of(&inputs)).unwrap();
-            for (lane, held) in solved.timeline.lanes.iter().zip(&solved.held) {
+            let ground = Ground::of(&inputs);
+            let solved = solve(&inputs, &ground).unwrap();
+            let programs = programs(&inputs, &ground).unwrap();
+            assert_eq!(programs.len(), inputs.lanes() as usize);
+            for program in &programs {
+                let (lane, held) =
+                    (&solved.timeline.lanes[program.lane.index()], Held::of(program));
                 let sum: Bytes = held.0.into_iter().sum();
                 assert_eq!(sum, lane.arena, "{kind}: {held:?}");
                 assert!(held.0[0] > Bytes::ZERO && held.0[0] == held.0[1], "{kind}: {held:?}");

@@ -3,6 +3,8 @@
 use super::results::{memory, share};
 use crate::base::format::{self, Clock, percent};
 use crate::base::texts::t;
+use crate::planner::engine::{Ground, programs};
+use crate::planner::held::Held;
 use crate::screens::plan::model::reason::idle_of as idle;
 use crate::state::State;
 use leptos::prelude::*;
@@ -37,7 +39,10 @@ fn Parts(lane: usize) -> impl IntoView {
     let rows = move || {
         state.shown.with(|shown| {
             let whole = shown.solved.timeline.lanes.get(lane).map_or(1, |l| l.arena.0.max(1)) as f64;
-            let parts = shown.solved.held.get(lane).map(|held| held.parts().collect::<Vec<_>>());
+            let inputs = &shown.solved.inputs;
+            let programs = state.ground.with(|g| programs(inputs, &Ground::near(inputs, g)));
+            let program = programs.as_ref().and_then(|programs| programs.get(lane));
+            let parts = program.map(|program| Held::of(program).parts().collect::<Vec<_>>());
             let row = |(name, bytes): (&'static str, Bytes)| {
                 let share = bytes.0 as f64 / whole;
                 view! {
