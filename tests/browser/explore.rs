@@ -78,7 +78,7 @@ fn a_plan_is_run_from_the_page() -> Outcome<()> {
     let explore = Explore::start(&runner, &dir, &["--dir", &dist, "plan.json"])?;
     browser.open(&explore.address)?;
     offered(&browser)?;
-    browser.until("the plan is shown", |b| Ok(b.text("#note")?.contains("plan.json: a plan")))?;
+    browser.until("the plan is shown", |b| Ok(b.text("#note")?.contains("Opened plan.json")))?;
     assert_eq!(browser.js("return location.href.includes('here=')")?, false, "the token is gone");
 
     // By keyboard: the palette opens the panel, Enter starts.
@@ -137,7 +137,7 @@ fn the_runner_s_own_sentence_is_shown() -> Outcome<()> {
     let explore = Explore::start(&runner, &dir, &["--dir", &dist, "plan.json"])?;
     browser.open(&explore.address)?;
     offered(&browser)?;
-    browser.until("the plan is shown", |b| Ok(b.text("#note")?.contains("plan.json: a plan")))?;
+    browser.until("the plan is shown", |b| Ok(b.text("#note")?.contains("Opened plan.json")))?;
     browser.click("#run-here")?;
     browser.until("the form", |b| Ok(b.count("#here-start")? == 1))?;
     browser.js("document.querySelector('#here-threads').value = '5000'")?;
