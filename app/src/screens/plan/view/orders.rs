@@ -86,7 +86,7 @@ fn OrderTile(
             <button class:unfit=unfit aria-pressed=move || mine.get().to_string() data-schedule=name data-step=exact
                 title=t(trades(kind)) on:pointerenter=show on:pointerleave=back on:click=take>
                 <span class="thumb" inner_html=drawn.as_ref().map(|drawn| picture(drawn, end))></span>
-                <b>{title}</b>
+                <b translate="no">{title}</b>
                 {figures(drawn.as_ref(), step)}
                 <small>{t(trades(kind))}</small>
             </button>
