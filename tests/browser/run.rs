@@ -108,7 +108,9 @@ fn a_run_is_dropped_explained_and_used() -> Outcome<()> {
         assert_eq!(browser.js(&script)?, drift.share(times.part)?.to_string(), "{stage}{letter}");
     }
     assert!(parts.iter().any(|times| times.part.busy == Busy::Update));
-    assert!(browser.text("#run-why")?.contains("of the step"), "{}", browser.text("#run-why")?);
+    // What explains the difference depends on how busy this machine is; that something is said does not.
+    let why = browser.text("#run-why")?;
+    assert!(why.contains("step") || why.starts_with("No single part"), "{why}");
 
     used(&browser, &run, predicted)?;
     metrics(&browser)?;
