@@ -154,7 +154,9 @@ fn read_below(dir: &Path, prefix: &str, sources: &mut Vec<Source>) {
         let name = entry.file_name().to_string_lossy().into_owned();
         // At the root `run` is what runs left there; further down it is code.
         let built = matches!(name.as_str(), "target" | "dist" | "node_modules")
-            || (prefix.is_empty() && name == "run");
+            || (prefix.is_empty() && name == "run")
+            // A copy of dist/, for the wheel.
+            || format!("{prefix}{name}") == "python/wheel/data/share/pipewright/explorer";
         let hidden = name.starts_with('.') && !matches!(name.as_str(), ".ci" | ".gitignore");
         let path = format!("{prefix}{name}");
         if hidden {
