@@ -20,6 +20,10 @@ fn stories_open_with_their_sentences() -> Outcome<()> {
     browser.until("its plan", |b| Ok(b.js(schedule)? == "1f1b"))?;
     browser.click(".story .ib")?;
     browser.until("nothing is told", |b| Ok(b.count(".story")? == 0))?;
+    browser.js("location.href = '#v=1&story=none'")?;
+    browser
+        .until("a name that is none", |b| Ok(b.text("#note")?.starts_with("There is no story")))?;
+    assert_eq!(browser.count(".story")?, 0);
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::address;
 use super::state::Page;
 use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
-use crate::base::texts::t;
+use crate::base::texts::{t, tr};
 use crate::planner::stories::{ALL, Story};
 use crate::widgets::icons::{Icon, icon};
 use leptos::ev::KeyboardEvent;
@@ -28,6 +28,13 @@ pub fn Told(page: Page) -> impl IntoView {
 fn line(page: Page) -> Result<AnyView, Missing> {
     let word = page.state.look.story;
     let story = move || word.with(|word| Story::named(word));
+    Effect::new(move |_| {
+        if story().is_none() && word.with(|word| !word.is_empty()) {
+            let name = word.get_untracked();
+            word.set(String::new());
+            page.state.complain(tr!("There is no story `{name}`; the gallery has ten.", name));
+        }
+    });
     let next = move |_| {
         let at = ALL.iter().position(|s| s.word == word.get_untracked());
         address::go(page, &ALL[at.map_or(0, |at| (at + 1) % ALL.len())].link());
