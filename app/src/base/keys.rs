@@ -26,6 +26,8 @@ pub enum Command {
     Previous,
     LaneUp,
     LaneDown,
+    LanesTaller,
+    LanesLower,
     Find,
     Clear,
     PreviousCut,
@@ -110,7 +112,7 @@ const fn screen(keys: &'static [&'static str], screen: Screen, shown: &'static s
 }
 
 /// The table.
-pub const KEYS: [Binding; 46] = [
+pub const KEYS: [Binding; 48] = [
     screen(&["1"], Screen::Plan, "1"),
     screen(&["2"], Screen::Model, "2"),
     screen(&["3"], Screen::Compare, "3"),
@@ -129,6 +131,8 @@ pub const KEYS: [Binding; 46] = [
     plain(Scope::Timeline, &["s", "-"], Command::ZoomOut, "S −", n("zoom out")),
     plain(Scope::Timeline, &["a"], Command::PanLeft, "A", n("pan left")),
     plain(Scope::Timeline, &["d"], Command::PanRight, "D", n("pan right")),
+    plain(Scope::Timeline, &["e"], Command::LanesTaller, "E", n("taller lanes")),
+    plain(Scope::Timeline, &["q"], Command::LanesLower, "Q", n("lower lanes")),
     plain(Scope::Timeline, &["0"], Command::Everything, "0", n("the whole step")),
     plain(
         Scope::Timeline,

@@ -83,10 +83,15 @@ pub fn keep(language: Language) {
     settings::keep(KEY, Some(language.tag()));
 }
 
+/// Where a file is that was bundled under this name.
+pub fn place(name: &str) -> Option<String> {
+    let meta = document().query_selector(&format!("meta[name='{name}']")).ok()??;
+    meta.get_attribute("content")
+}
+
 /// The translations; the page says where they are.
 async fn fetch() -> Result<Vec<(&'static str, &'static str)>, JsValue> {
-    let place = document().query_selector("meta[name='pipewright-ja']")?;
-    let place = place.and_then(|meta| meta.get_attribute("content")).unwrap_or_default();
+    let place = place("pipewright-ja").unwrap_or_default();
     let answer = JsFuture::from(window().fetch_with_str(&place)).await?;
     let answer: web_sys::Response = answer.dyn_into()?;
     if !answer.ok() {

@@ -7,7 +7,7 @@ use super::palette::{ColourBy, Palette};
 use super::raster::{self, Image};
 use crate::base::format::Clock;
 use pipewright_core::timeline::causes::Arrivals;
-use pipewright_core::timeline::{Span, Timeline, What, Work};
+use pipewright_core::timeline::{Lane, Span, Timeline, What, Work};
 
 /// What the lanes' part of the picture is drawn from.
 pub struct Scene<'a> {
@@ -27,6 +27,12 @@ impl Scene<'_> {
         let first = spans.partition_point(|s| s.end.0 as f64 <= self.scale.from);
         let last = spans.partition_point(|s| (s.start.0 as f64) < self.scale.to);
         &spans[first..last.max(first)]
+    }
+
+    /// The lanes of which something is seen.
+    fn lanes(&self) -> impl Iterator<Item = (usize, &Lane)> {
+        let seen = self.layout.seen();
+        self.timeline.lanes.iter().enumerate().take(seen.end).skip(seen.start)
     }
 
     /// Left edge and width of a span, with one pixel between neighbours.
@@ -52,8 +58,9 @@ pub enum Raster<'a> {
 
 /// Draws all lanes.
 pub fn draw(scene: &Scene, raster: Raster) {
-    let Layout { left, right, lanes_top, pitch, lanes, .. } = *scene.layout;
-    let _clip = scene.canvas.clip(left, lanes_top - 4.0, right - left, pitch * lanes as f64 + 8.0);
+    let Layout { left, right, .. } = *scene.layout;
+    let (top, height) = scene.layout.lanes_area(4.0, 4.0);
+    let _clip = scene.canvas.clip(left, top, right - left, height);
     idle(scene);
     if scene.thin() {
         shades(scene, raster);
@@ -82,7 +89,7 @@ fn idle(scene: &Scene) {
     let ratio = scene.canvas.ratio;
     let _ = scene.canvas.ctx.scale(1.0 / ratio, 1.0 / ratio);
     let end = scene.scale.x(scene.timeline.step.0 as f64).min(right);
-    for lane in 0..scene.layout.lanes {
+    for lane in scene.layout.seen() {
         let y = scene.layout.lane_y(lane);
         scene.canvas.rect(left * ratio, y * ratio, (end - left) * ratio, bar * ratio);
     }
@@ -103,7 +110,7 @@ fn shades(scene: &Scene, raster: Raster) {
             pixels
         }
     };
-    for lane in 0..layout.lanes {
+    for lane in layout.seen() {
         let to = [layout.left, layout.lane_y(lane), layout.right - layout.left, layout.bar];
         scene.canvas.stretch(pixels, lane, 1, to);
     }
@@ -122,7 +129,7 @@ fn rectangles(scene: &Scene) {
     // One pass per colour: changing the fill costs more than drawing a rectangle.
     for (index, colour) in scene.palette.actions.iter().enumerate() {
         scene.canvas.fill(colour);
-        for (lane, content) in scene.timeline.lanes.iter().enumerate() {
+        for (lane, content) in scene.lanes() {
             let y = scene.layout.lane_y(lane);
             for span in scene.seen(&content.spans) {
                 if Palette::index(scene.colour_by, span.work) != index {
@@ -146,7 +153,7 @@ fn labels(scene: &Scene) {
     scene.canvas.ctx.set_text_baseline("middle");
     for (size, from, to) in [(11, 18.0, 24.0), (12, 24.0, f64::INFINITY)] {
         scene.canvas.font(500, if bar < 14.0 { 10 } else { size }, &scene.palette.font);
-        for (lane, content) in scene.timeline.lanes.iter().enumerate() {
+        for (lane, content) in scene.lanes() {
             let y = scene.layout.lane_y(lane) + bar / 2.0 + 0.5;
             for span in scene.seen(&content.spans) {
                 let (x, w) = scene.extent(span);
@@ -177,8 +184,8 @@ fn labels(scene: &Scene) {
 
 /// A thin line under the sending lane while a message travels.
 fn messages(scene: &Scene) {
-    let Layout { pitch, bar, .. } = *scene.layout;
-    if pitch - bar < 6.0 {
+    let Layout { gap, bar, .. } = *scene.layout;
+    if gap < 6.0 {
         return;
     }
     let (f, b) = (&scene.palette.actions[1], &scene.palette.actions[3]);
@@ -202,12 +209,11 @@ fn messages(scene: &Scene) {
 
 /// A thin line over a lane while its gradients are summed with other replicas.
 fn sums(scene: &Scene) {
-    let Layout { pitch, bar, .. } = *scene.layout;
-    if pitch - bar < 6.0 {
+    if scene.layout.gap < 6.0 {
         return;
     }
     scene.canvas.fill(&scene.palette.text_2);
-    for (lane, content) in scene.timeline.lanes.iter().enumerate() {
+    for (lane, content) in scene.lanes() {
         let y = scene.layout.lane_y(lane) - 3.5;
         for aside in content.asides.iter().filter(|a| matches!(a.what, What::AllReduce(_))) {
             let x = scene.scale.x(aside.start.0 as f64);
@@ -224,7 +230,7 @@ fn captions(scene: &Scene) {
     }
     let Scene { canvas, palette, .. } = scene;
     canvas.ctx.set_text_baseline("alphabetic");
-    for lane in 0..scene.layout.lanes {
+    for lane in scene.layout.seen() {
         let y = scene.layout.lane_y(lane) + bar / 2.0;
         for gap in gaps::widest(scene.timeline, scene.arrivals, lane, &scene.scale, 2) {
             let a = scene.scale.x(gap.from.0 as f64).max(left);
@@ -255,9 +261,10 @@ fn captions(scene: &Scene) {
 /// Open outlines of what was measured, a little taller than the bars: early and late show at both
 /// ends.
 pub fn measured(scene: &Scene, measured: &Timeline) {
-    let Layout { left, right, lanes_top, pitch, lanes, bar, .. } = *scene.layout;
+    let Layout { left, right, lanes, bar, .. } = *scene.layout;
     let canvas = scene.canvas;
-    let _clip = canvas.clip(left, lanes_top - 6.0, right - left, pitch * lanes as f64 + 10.0);
+    let (top, height) = scene.layout.lanes_area(6.0, 4.0);
+    let _clip = canvas.clip(left, top, right - left, height);
     canvas.stroke(&scene.palette.measured, 1.0);
     if raster::mean_width(measured, &scene.scale) >= raster::THIN {
         canvas.ctx.begin_path();
@@ -276,15 +283,16 @@ pub fn measured(scene: &Scene, measured: &Timeline) {
     }
     let x = scene.scale.x(measured.step.0 as f64).round() - 0.5;
     canvas.dashed(true);
-    canvas.line(x, lanes_top - 6.0, x, lanes_top + pitch * lanes as f64);
+    canvas.line(x, top, x, top + height);
     canvas.dashed(false);
 }
 
 /// The critical path along the lower edge of the bars, joined across lanes.
 pub fn critical(scene: &Scene, path: &[(usize, usize)]) {
-    let Layout { left, right, lanes_top, pitch, lanes, bar, .. } = *scene.layout;
+    let Layout { left, right, bar, .. } = *scene.layout;
     let canvas = scene.canvas;
-    let _clip = canvas.clip(left, lanes_top - 4.0, right - left, pitch * lanes as f64 + 8.0);
+    let (top, height) = scene.layout.lanes_area(4.0, 4.0);
+    let _clip = canvas.clip(left, top, right - left, height);
     canvas.ctx.begin_path();
     let mut first = true;
     for &(lane, index) in path {

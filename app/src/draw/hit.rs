@@ -40,6 +40,7 @@ pub fn awaited(t: &Timeline, layout: &Layout, scale: &Scale, (x, y): (f64, f64))
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draw::layout::Rows;
     use crate::planner::engine::{Ground, solve};
     use crate::planner::presets::first;
 
@@ -47,7 +48,7 @@ mod tests {
     fn every_action_is_found_at_its_middle_and_none_beside_the_lanes() {
         let inputs = first();
         let t = solve(&inputs, &Ground::of(&inputs)).unwrap().timeline;
-        let layout = Layout::new(900.0, 500.0, t.lanes.len());
+        let layout = Layout::new(900.0, 500.0, t.lanes.len(), Rows::default());
         let scale = layout.scale(0.0, t.step.0 as f64);
         for (lane, content) in t.lanes.iter().enumerate() {
             for span in &content.spans {

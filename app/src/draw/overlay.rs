@@ -20,13 +20,9 @@ pub struct Marks {
 
 /// Draws all marks.
 pub fn draw(scene: &Scene, marks: Marks) {
-    let Layout { left, right, lanes_top, pitch, lanes, .. } = *scene.layout;
-    let _clip = scene.canvas.clip(
-        left - 4.0,
-        lanes_top - 6.0,
-        right - left + 8.0,
-        pitch * lanes as f64 + 10.0,
-    );
+    let Layout { left, right, .. } = *scene.layout;
+    let (top, height) = scene.layout.lanes_area(6.0, 4.0);
+    let _clip = scene.canvas.clip(left - 4.0, top, right - left + 8.0, height);
     if let Some(hovered) = marks.hovered {
         hover(scene, hovered);
     }
@@ -120,9 +116,9 @@ fn each(scene: &Scene, action: Action, mut draw: impl FnMut(f64, f64, f64, f64, 
 }
 
 fn range(scene: &Scene, from: f64, to: f64) {
-    let Layout { lanes_top, pitch, lanes, .. } = *scene.layout;
+    let lanes_top = scene.layout.lanes_top;
     let (a, b) = (scene.scale.x(from), scene.scale.x(to));
-    let height = pitch * lanes as f64;
+    let (_, height) = scene.layout.lanes_area(0.0, 0.0);
     let canvas = scene.canvas;
     canvas.ctx.set_global_alpha(0.12);
     canvas.fill(&scene.palette.ink);

@@ -7,6 +7,7 @@ use super::exports::Format;
 use super::state::Page;
 use super::{keeping, opening};
 use crate::base::download::{download, follow};
+use crate::base::language::place;
 use crate::base::later::Missing;
 use crate::base::texts::tr;
 use crate::planner::inputs::Inputs;
@@ -94,6 +95,13 @@ pub fn fetch_all(page: Page, files: Files) {
             Err(why) => page.state.complain(tr!("The link was not read: {why}.", why)),
         }
     });
+}
+
+/// Shows the run that is shipped with the page: its plan, trace and metrics.
+pub fn example(page: Page) {
+    let [plan, trace, metrics] =
+        ["plan", "trace", "metrics"].map(|part| place(&format!("pipewright-example-{part}")));
+    fetch_all(page, Files { plan, trace, metrics, ..Files::default() });
 }
 
 /// The plan file's text with its number of ranks.

@@ -1,6 +1,7 @@
 //! Runs on the machine that serves the page: what `runner explore` offers, what is asked of it, and how
 //! a run goes. Without that server nothing of it is seen and nothing asks for it.
 
+mod live;
 mod markup;
 #[cfg(feature = "page")]
 pub mod panel;
@@ -146,8 +147,12 @@ pub enum Status {
 }
 
 /// What lines brought besides numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
+    /// A run began.
+    pub begin: bool,
+    /// The metrics of steps that were made, a JSON object a line.
+    pub steps: String,
     /// A new trace.
     pub trace: bool,
     /// The end.
@@ -160,8 +165,15 @@ impl Here {
         let mut heard = Heard::default();
         for line in lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
             match (line.get("event").and_then(Value::as_str).unwrap_or_default(), &mut self.run) {
-                ("begin", run) => *run = Some(Run::begin(&line)),
-                ("step", Some(run)) => line.get("record").into_iter().for_each(|r| run.step(r)),
+                ("begin", run) => {
+                    *run = Some(Run::begin(&line));
+                    heard = Heard { begin: true, ..Heard::default() };
+                }
+                ("step", Some(run)) => {
+                    let Some(record) = line.get("record") else { continue };
+                    run.step(record);
+                    heard.steps += &format!("{record}\n");
+                }
                 ("trace", Some(run)) => (run.traced, heard.trace) = (true, true),
                 ("end", Some(run)) => {
                     heard.end = true;
@@ -310,10 +322,13 @@ mod tests {
         let mut here = Here::default();
         assert_eq!(here.hear(&lines(&[r#"{"event":"none"}"#, "", "}{"])), Heard::default());
         assert_eq!((here.goes_on(), here.run.is_none()), (false, true));
-        assert_eq!(here.hear(&lines(&[BEGIN, r#"{"event":"beat"}"#])), Heard::default());
+        let began = here.hear(&lines(&[BEGIN, r#"{"event":"beat"}"#]));
+        assert_eq!(began, Heard { begin: true, ..Heard::default() });
         assert!(here.goes_on() && here.progress() == "0/20");
         let steps: Vec<String> = (0..12).map(|i| step(i, 1_000_000 * (i + 1))).collect();
-        here.hear(&steps);
+        let heard = here.hear(&steps);
+        assert_eq!(heard.steps.lines().count(), 12, "each step's metrics");
+        assert!(heard.steps.starts_with('{') && heard.steps.contains("\"loss\":0.5"));
         assert_eq!(here.progress(), "12/20");
         let run = here.run.clone().unwrap();
         assert_eq!(run.time(), Some(Nanos(8_000_000)), "the median of the last nine");
@@ -321,7 +336,7 @@ mod tests {
         assert_eq!((run.loss, run.share(), run.how), (Some(0.5), 0.6, How::Mpirun));
         let end = r#"{"event":"end","status":"done","why":null,"said":["done: 20"]}"#;
         let heard = here.hear(&lines(&[r#"{"event":"trace"}"#, end]));
-        assert_eq!(heard, Heard { trace: true, end: true });
+        assert_eq!(heard, Heard { trace: true, end: true, ..Heard::default() });
         let run = here.run.clone().unwrap();
         assert!(!here.goes_on() && here.progress().is_empty() && run.traced);
         assert_eq!(run.sentence(), "Done: 20 steps. All files are in runs/3.");

@@ -20,7 +20,8 @@ use crate::screens::run::model::metrics;
 use crate::state::request::Side;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
-use pipewright_core::timeline::chrome;
+use pipewright_core::timeline::chrome::{self, Opened, RankTrace};
+use pipewright_core::timeline::{Span, Work};
 use std::pin::Pin;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
@@ -49,7 +50,9 @@ async fn take(page: Page, name: &str, text: String, side: Side) {
             page.state.load(*inputs);
             page.state.say(tr!("Opened {name}: {lanes} lanes.", name, lanes));
         }
-        Ok(Content::Trace(measured)) => show(page, measured),
+        Ok(Content::Trace(measured)) => {
+            show(page, measured);
+        }
         Err(why) => page.state.complain(why),
     }
 }
@@ -83,23 +86,29 @@ async fn replace(page: Page, found: Result<Found, String>) {
     }
 }
 
-/// Draws a trace over the prediction.
-fn show(page: Page, measured: Measured) {
+/// Draws a trace over the prediction, unless it is one of another plan.
+fn show(page: Page, measured: Measured) -> bool {
+    let solved = page.state.shown.with_untracked(|s| s.solved.clone());
+    if let Some(why) = measured.foreign(&solved.inputs.model.name(), &solved.timeline) {
+        let name = &measured.name;
+        page.state.complain(tr!(
+            "{name} {why}. Open its plan.json first, or drop both files at once. Nothing changed.",
+            name,
+            why
+        ));
+        return false;
+    }
     let name = measured.name.clone();
     let (lanes, steps) = (measured.timeline.lanes.len(), measured.trace.steps.len());
     page.state.look.measured.set(Some(measured));
     page.state.look.show_measured.set(true);
-    let planned = page.state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
-    if lanes == planned {
-        page.state.say(tr!(
-            "{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.",
-            name,
-            steps,
-            lanes
-        ));
-    } else {
-        page.state.complain(tr!("{name} has {lanes} lanes, the plan {planned}: open the plan it was measured with to see both.", name, lanes, planned));
-    }
+    page.state.say(tr!(
+        "{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.",
+        name,
+        steps,
+        lanes
+    ));
+    true
 }
 
 /// Opens files, one after the other: a plan before its trace.
@@ -194,6 +203,8 @@ async fn kind(file: &web_sys::Blob) -> Kind {
 /// What a run left behind.
 enum Left {
     Trace(Measured),
+    /// Of torch.profiler.
+    Rank(RankTrace),
     Metrics(metrics::File),
 }
 
@@ -217,7 +228,11 @@ async fn measure(name: &str, kind: Kind, file: &web_sys::Blob) -> Result<Left, S
     let trace = match (wrong, read) {
         (Some(wrong), _) => Err(wrong),
         (None, Err(why)) => return Err(why),
-        (None, Ok(())) => reader.finish(),
+        (None, Ok(())) => match reader.finish_any() {
+            Ok(Opened::Rank(rank)) => return Ok(Left::Rank(rank)),
+            Ok(Opened::Run(trace)) => Ok(trace),
+            Err(why) => Err(why),
+        },
     };
     content::measured(name, trace).map(Left::Trace)
 }
@@ -243,22 +258,54 @@ async fn pieces(
 
 /// Shows traces and metrics; ranks of one run come together.
 async fn measure_all(page: Page, files: Vec<(String, Kind, web_sys::Blob)>) {
-    let mut found = vec![];
+    let (mut found, mut ranks) = (vec![], vec![]);
     for (name, kind, file) in files {
         match measure(&name, kind, &file).await {
             Ok(Left::Trace(measured)) => {
                 let parts = js_sys::Array::of1(&file);
-                page.trace.set_value(web_sys::File::new_with_blob_sequence(&parts, &name).ok());
-                show(page, measured);
+                if show(page, measured) {
+                    page.trace.set_value(web_sys::File::new_with_blob_sequence(&parts, &name).ok());
+                }
             }
+            Ok(Left::Rank(rank)) => ranks.push((name, rank)),
             Ok(Left::Metrics(file)) => found.push(file),
             Err(why) => page.state.complain(why),
         }
+    }
+    if !ranks.is_empty() {
+        profiled(page, ranks);
     }
     if !found.is_empty() {
         let joined = metrics::join(found);
         page.run.runs.update(|runs| runs.extend(joined));
         page.state.go(Screen::Run);
+    }
+}
+
+/// Shows the traces that torch.profiler wrote of a plan's ranks, as one.
+fn profiled(page: Page, ranks: Vec<(String, RankTrace)>) {
+    let solved = page.state.shown.with_untracked(|s| s.solved.clone());
+    let (names, ranks): (Vec<String>, Vec<RankTrace>) = ranks.into_iter().unzip();
+    let name = names.join(", ");
+    let lanes = &solved.timeline.lanes;
+    let lane_of = |stage| {
+        let runs = |span: &Span| matches!(span.work, Work::Run(action) if action.stage == stage);
+        lanes.iter().position(|lane| lane.spans.iter().any(runs))
+    };
+    let model = solved.inputs.model.name();
+    match chrome::join(&ranks, &model, lanes.len(), lane_of) {
+        // A file of torch.profiler is not kept with the state: there are several.
+        Ok(trace) => match Measured::new(trace, &name) {
+            Some(measured) => {
+                show(page, measured);
+            }
+            None => page.state.complain(tr!("{name} has no step.", name)),
+        },
+        Err(why) => page.state.complain(tr!(
+            "{name} was read as a trace of torch.profiler: {why}. Nothing changed.",
+            name,
+            why
+        )),
     }
 }
 
@@ -273,7 +320,7 @@ pub async fn fetch(page: Page, files: Files) {
             }
         }
     }
-    for path in [files.plan, files.trace].into_iter().flatten() {
+    for path in [files.plan, files.trace, files.metrics].into_iter().flatten() {
         let refuse = |why: &str| tr!("{path} could not be fetched: {why}.", path, why);
         let file = match fetched(&path).await {
             Ok(file) => file,

@@ -25,6 +25,7 @@ pub fn answer(request: Request) {
         Request::Remember => address::push(page),
         Request::Follow => address::replace_soon(page),
         Request::Open(list, side) => files::read_all(page, list, side),
+        Request::Example => files::example(page),
         Request::Export => files::export(page.state),
         Request::Help => page.help.set(true),
         Request::Make(what) => making::make(page.state, what),

@@ -14,6 +14,7 @@ pub mod link;
 pub mod measured;
 pub mod networks;
 pub mod presets;
+pub mod range;
 pub mod ready;
 pub mod repair;
 pub mod sane;

@@ -16,6 +16,8 @@ pub struct Look {
     pub selected: RwSignal<Option<Action>>,
     pub colour_by: RwSignal<ColourBy>,
     pub critical: RwSignal<bool>,
+    /// The height of lanes, in that in which all fit.
+    pub lane_height: RwSignal<f64>,
     pub measured: RwSignal<Option<Measured>>,
     pub show_measured: RwSignal<bool>,
     /// Cuts that the worker made, so that they can be called what they are.
@@ -35,6 +37,7 @@ impl Look {
             selected: RwSignal::new(None),
             colour_by: RwSignal::new(ColourBy::Kind),
             critical: RwSignal::new(true),
+            lane_height: RwSignal::new(1.0),
             measured: RwSignal::new(None),
             show_measured: RwSignal::new(false),
             best_cuts: RwSignal::new(vec![]),

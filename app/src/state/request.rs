@@ -19,6 +19,8 @@ pub enum Request {
     Follow,
     /// Files are read, one after the other.
     Open(web_sys::FileList, Side),
+    /// The run that is shipped with the page is shown.
+    Example,
     /// The plan is saved.
     Export,
     /// The list of keys is shown.

@@ -1,6 +1,6 @@
 //! Keys of the timeline: zoom, move, select.
 
-use super::split;
+use super::{reel, split};
 use crate::base::keys::Command;
 use crate::draw::layout::View;
 use crate::state::State;
@@ -28,6 +28,8 @@ pub fn act(state: State, command: Command) {
         Command::Previous => step(state, -1),
         Command::LaneUp => lane(state, -1),
         Command::LaneDown => lane(state, 1),
+        Command::LanesTaller => reel::resize(state, 1),
+        Command::LanesLower => reel::resize(state, -1),
         Command::Help => state.request(Request::Help),
         Command::PreviousCut => {
             let last = state.inputs.with_untracked(|i| i.cuts.len().checked_sub(1));

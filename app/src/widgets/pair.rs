@@ -1,14 +1,16 @@
 //! Two steps on one time axis: what the Compare screen and the Run screen share.
 
 mod hand;
+mod joined;
 mod painter;
 mod sides;
 
 pub use hand::Hand;
-pub use painter::Painter;
+pub use painter::{Arrangement, Painter};
 pub use sides::{Pair, Seen};
 
 use super::moves::act;
+use super::reel::reel;
 use super::size::observe;
 use crate::base::keys::{self, Command, Scope};
 use crate::base::texts::t;
@@ -28,6 +30,7 @@ pub fn Picture(
     problem: Signal<Option<String>>,
 ) -> impl IntoView {
     let stale = Memo::new(move |_| problem.with(Option::is_some));
+    let scroll = hand.scroll(index);
     let on = |act: fn(&Hand, usize, &PointerEvent)| {
         let hand = hand.clone();
         move |event: PointerEvent| act(&hand, index, &event)
@@ -40,22 +43,27 @@ pub fn Picture(
         pressed.pressed(index, &event);
     };
     let wheel = hand.clone();
+    let canvas = view! {
+                <canvas node_ref=canvas aria-hidden="true"
+                    on:pointerdown=down on:pointermove=on(Hand::moved) on:pointerup=on(Hand::released)
+                    on:pointercancel=on(Hand::released) on:wheel=move |e| wheel.wheel(index, &e)></canvas>
+    };
     view! {
         <div class="pic" class:stale=move || stale.get()>
-            <canvas node_ref=canvas aria-hidden="true"
-                on:pointerdown=down on:pointermove=on(Hand::moved) on:pointerup=on(Hand::released)
-                on:pointercancel=on(Hand::released) on:wheel=move |e| wheel.wheel(index, &e)></canvas>
+            {reel(scroll, canvas)}
             {move || problem.get().map(|text| view! { <p class="before">{text}</p> })}
         </div>
     }
 }
 
 /// Hands the canvases to the painter and keeps their sizes.
-pub fn attach(canvases: [NodeRef<html::Canvas>; 2], painter: Painter) {
+pub fn attach(canvases: &[NodeRef<html::Canvas>], painter: Painter) {
+    let canvases = canvases.to_vec();
     Effect::new(move |_| {
-        let [Some(a), Some(b)] = canvases.map(|canvas| canvas.get()) else { return };
-        painter.attach([a.clone(), b.clone()]);
-        for (index, canvas) in [a, b].into_iter().enumerate() {
+        let found: Option<Vec<_>> = canvases.iter().map(|canvas| canvas.get()).collect();
+        let Some(found) = found else { return };
+        painter.attach(found.clone());
+        for (index, canvas) in found.into_iter().enumerate() {
             let Some(parent) = canvas.parent_element() else { continue };
             let (painter, around) = (painter.clone(), parent.clone());
             let sized = move || {
@@ -79,6 +87,9 @@ pub fn follow(state: Pair, painter: Painter) {
         state.page.look.critical.track();
         state.page.look.colour_by.track();
         state.page.theme.track();
+        for scroll in state.scroll {
+            scroll.track(state.page);
+        }
         painter.ask();
     });
 }
@@ -97,7 +108,13 @@ pub fn key(state: Pair, event: &KeyboardEvent) {
         Command::PanRight => view.pan(0.12, full),
         Command::Everything => None,
         Command::Focus => focus(state, view, full),
-        Command::Next | Command::Previous | Command::LaneUp | Command::LaneDown | Command::Help => {
+        Command::Next
+        | Command::Previous
+        | Command::LaneUp
+        | Command::LaneDown
+        | Command::LanesTaller
+        | Command::LanesLower
+        | Command::Help => {
             event.prevent_default();
             return act(state.page, command);
         }

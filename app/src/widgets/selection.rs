@@ -4,6 +4,7 @@ use crate::base::format::{self, Clock};
 use crate::base::texts::{t, tr};
 use crate::planner::details::{because, drift, holds, waited, way};
 use crate::planner::engine::Solved;
+use crate::planner::range::Range;
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
@@ -20,6 +21,9 @@ pub fn Selection() -> impl IntoView {
             </div>
             {move || {
                 let solved = state.shown.get().solved;
+                if let Some(range) = state.look.range.get() {
+                    return stretch(&solved, range).into_any();
+                }
                 let found = state.look.selected.get().and_then(|action| {
                     causes::find(&solved.timeline, action).map(|place| (action, place))
                 });
@@ -32,6 +36,37 @@ pub fn Selection() -> impl IntoView {
                 }
             }}
         </section>
+    }
+}
+
+/// What each lane does in a stretch of time that was dragged over.
+fn stretch(solved: &Solved, (a, b): (f64, f64)) -> impl IntoView {
+    let clock = Clock::of(solved.timeline.step);
+    let range = Range::new(&solved.timeline, (a.min(b), a.max(b)));
+    let rows = range.lanes.iter().enumerate().map(|(lane, busy)| {
+        let idle = range.length().saturating_sub(*busy);
+        view! {
+            <tr><th scope="row">{tr!("Lane {lane}", lane)}</th>
+                <td class="num">{clock.text(*busy)}</td>
+                <td class="num">{clock.text(idle)}</td>
+                <td class="num">{format!("{} %", format::percent(range.share(*busy), 0))}</td></tr>
+        }
+    });
+    view! {
+        <div class="card range" id="range">
+            <p class="sel-h">{tr!("{range}: {length}", range = clock.span(range.from, range.to), length = clock.text(range.length()))}</p>
+            <div class="wide" tabindex="0" role="region" aria-label=t("Lanes in the selected time")>
+            <table>
+                <thead><tr><th scope="col">{t("lane")}</th><th scope="col" class="num">{t("busy")}</th>
+                    <th scope="col" class="num">{t("idle")}</th><th scope="col" class="num">{t("busy share")}</th></tr></thead>
+                <tbody>{rows.collect_view()}</tbody>
+                <tfoot><tr><th scope="row">{t("all lanes")}</th>
+                    <td class="num">{clock.text(range.busy())}</td>
+                    <td class="num">{clock.text(range.idle())}</td>
+                    <td class="num">{format!("{} %", format::percent(range.mean(), 0))}</td></tr></tfoot>
+            </table>
+            </div>
+        </div>
     }
 }
 

@@ -67,7 +67,7 @@ impl TraceFit {
     /// # Errors
     /// When nothing was computed in the trace.
     pub fn new(trace: &Trace) -> Result<Self, CalibrateError> {
-        let timelines = || trace.steps.iter().map(|step| &step.timeline);
+        let timelines = || trace.steady().map(|step| &step.timeline);
         let spans: Vec<SpanSample<Busy>> = timelines().flat_map(samples).collect();
         let mut messages = vec![];
         for timeline in timelines() {

@@ -3,14 +3,17 @@
 //! One process a lane; its threads are the tracks compute, send, receive, wait, all-reduce and
 //! input; messages are flows from send to receive; memory is a counter. All-reduces of several
 //! stages overlap: they are asynchronous events. Moments are microseconds with nanosecond digits, from the start of the run. A field
-//! `pipewright` beside the events holds what the format has no place for.
+//! `pipewright` beside the events holds what the format has no place for. Traces of `torch.profiler` are
+//! read as well, a file a rank.
 
+mod kineto;
 mod read;
 mod scan;
 mod steps;
 mod write;
 
-pub use read::{Reader, TraceError, read};
+pub use kineto::{JoinError, RankTrace, join};
+pub use read::{Opened, Reader, TraceError, read};
 pub use write::write;
 
 use crate::timeline::Wait;

@@ -67,10 +67,19 @@ pub struct Step {
     pub timeline: Timeline,
 }
 
+/// Steps at the begin of a run that take longer: pages are touched, libraries choose algorithms.
+const WARM_UP: u64 = 2;
+
 impl Trace {
-    /// The step whose duration is the median: one outlier changes nothing.
+    /// The steps behind the warm-up; all, where there are no others.
+    pub fn steady(&self) -> impl Iterator<Item = &Step> {
+        let warm = self.steps.iter().any(|step| step.number >= WARM_UP);
+        self.steps.iter().filter(move |step| !warm || step.number >= WARM_UP)
+    }
+
+    /// The steady step whose duration is the median: one outlier changes nothing.
     pub fn median(&self) -> Option<&Step> {
-        let mut steps: Vec<&Step> = self.steps.iter().collect();
+        let mut steps: Vec<&Step> = self.steady().collect();
         steps.sort_by_key(|s| (s.timeline.step, s.number));
         steps.get(steps.len() / 2).copied()
     }

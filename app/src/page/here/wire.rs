@@ -3,6 +3,7 @@
 //! The token of the opened address becomes a session, which the tab keeps, so that a page that is
 //! reloaded is still the one that may ask.
 
+use super::live::{self, Live};
 use super::{Heard, Here, Lines, quoted};
 use crate::base::later::Missing;
 use crate::base::texts::{t, tr};
@@ -180,7 +181,7 @@ async fn follow(page: Page) -> Result<(), String> {
     let answer = post(&session(), "watch", "{}").await?;
     let Some(body) = answer.body() else { return Err(strange()) };
     let reader: ReadableStreamDefaultReader = body.get_reader().unchecked_into();
-    let (mut lines, mut shown) = (Lines::default(), false);
+    let (mut lines, mut shown, mut live) = (Lines::default(), false, Live::default());
     loop {
         let part = JsFuture::from(reader.read()).await.map_err(|_| gone())?;
         let bytes = js_sys::Reflect::get(&part, &"value".into()).unwrap_or_default();
@@ -190,6 +191,10 @@ async fn follow(page: Page) -> Result<(), String> {
         let lines = lines.take(&js_sys::Uint8Array::new(&bytes).to_vec());
         let mut heard = Heard::default();
         tell(page, |here| heard = here.hear(&lines));
+        let folder = HERE.with_untracked(|here| here.run.as_ref().map(|run| run.folder.clone()));
+        if let Some(run) = live.hear(&heard, &folder.unwrap_or_default()) {
+            page.run.runs.update(|runs| live::show(runs, run));
+        }
         if heard.trace || heard.end {
             trace(page, heard.end, shown).await;
             shown = true;

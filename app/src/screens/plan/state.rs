@@ -2,6 +2,7 @@
 
 use super::model::orders::Tile;
 use super::model::speedup::Curves;
+use crate::widgets::reel::Scroll;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
 use pipewright_worker::protocol::Advised;
@@ -26,6 +27,8 @@ pub struct PlanState {
     pub hovered: RwSignal<Option<Action>>,
     /// Where the pointer was when it came upon the hovered action, in the canvas.
     pub hovered_at: RwSignal<(f64, f64)>,
+    /// How far the timeline is scrolled.
+    pub scroll: Scroll,
     /// Whether an action is being looked for by name.
     pub finding: RwSignal<bool>,
     pub tab: RwSignal<Tab>,
@@ -43,6 +46,7 @@ impl PlanState {
             orders: RwSignal::new(vec![]),
             hovered: RwSignal::new(None),
             hovered_at: RwSignal::new((0.0, 0.0)),
+            scroll: Scroll::new(),
             finding: RwSignal::new(false),
             tab: RwSignal::new(Tab::Schedules),
             log_axis: RwSignal::new(true),

@@ -37,7 +37,7 @@ fn regions(own: RunState) -> Result<AnyView, Missing> {
     let trace = Memo::new(move |_| state.has_trace());
     let runs = Memo::new(move |_| own.runs.with(|runs| !runs.is_empty()));
     let shown = view! {
-        <div class="runs" class:bare=move || !trace.get()>
+        <div class="runs" class:bare=move || !trace.get() class:folded=move || trace.get() && state.folded.get()>
             {move || match trace.get() {
                 true => view! { <Timelines /> <Results /> }.into_any(),
                 false => view! { <Empty /> }.into_any(),

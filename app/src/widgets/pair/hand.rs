@@ -4,6 +4,7 @@ use super::painter::Painter;
 use super::sides::Pair;
 use crate::draw::hit::hit;
 use crate::draw::layout::{MINIMAP, View};
+use crate::widgets::reel::Scroll;
 use leptos::prelude::*;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -32,6 +33,11 @@ const SLACK: f64 = 4.0;
 impl Hand {
     pub fn new(state: Pair, painter: Painter) -> Self {
         Self { state, painter, gesture: Rc::default() }
+    }
+
+    /// How far a picture is scrolled.
+    pub fn scroll(&self, index: usize) -> Scroll {
+        self.state.scroll[index]
     }
 
     pub fn pressed(&self, index: usize, event: &PointerEvent) {
@@ -74,6 +80,7 @@ impl Hand {
 
     pub fn released(&self, index: usize, event: &PointerEvent) {
         let Some(Gesture::Pan { moved: false, .. }) = self.gesture.take() else { return };
+        let index = self.painter.side_at(index, at(event).1);
         let picture = self.painter.picture(index);
         let Some(((layout, scale), seen)) = picture.zip(untrack(|| self.state.side(index))) else {
             return;
@@ -90,8 +97,10 @@ impl Hand {
             let factor = (event.delta_y() * 0.004).clamp(-0.7, 0.7).exp();
             let x = f64::from(event.offset_x()).clamp(layout.left, layout.right);
             self.state.view.set(view.zoom(factor, scale.nanos(x), full));
-        } else if self.state.view.get_untracked().is_some() {
-            // Zoomed in, the wheel moves along time; otherwise the page scrolls as usual.
+        } else if self.state.view.get_untracked().is_some()
+            && !(layout.scrolls() && event.delta_x() == 0.0)
+        {
+            // Zoomed in, the wheel moves along time; otherwise lanes or the page scroll as usual.
             event.prevent_default();
             let sideways = event.delta_x();
             let by = if sideways != 0.0 { sideways } else { event.delta_y() };

@@ -4,6 +4,7 @@ use crate::base::shared::Shared;
 use crate::draw::layout::View;
 use crate::planner::engine::Solved;
 use crate::state::State;
+use crate::widgets::reel::Scroll;
 use leptos::prelude::*;
 use pipewright_core::timeline::Timeline;
 use pipewright_core::timeline::causes::{self, Arrivals};
@@ -55,11 +56,13 @@ pub struct Pair {
     pub sides: [Memo<Option<Seen>>; 2],
     /// The part of the time axis that is seen; `None` for all of it.
     pub view: RwSignal<Option<View>>,
+    /// How far each picture is scrolled.
+    pub scroll: [Scroll; 2],
 }
 
 impl Pair {
     pub fn new(page: State, sides: [Memo<Option<Seen>>; 2]) -> Self {
-        Self { page, sides, view: RwSignal::new(None) }
+        Self { page, sides, view: RwSignal::new(None), scroll: [Scroll::new(), Scroll::new()] }
     }
 
     /// Where the time axis ends when everything is seen: a hair after the later of both ends.

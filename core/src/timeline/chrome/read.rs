@@ -1,5 +1,6 @@
 //! Reading, piece by piece.
 
+use super::kineto::RankTrace;
 use super::scan::{Piece, Scan, json};
 use super::steps::Steps;
 use super::{ALL_REDUCE, Header, INPUT, VERSION, WAIT};
@@ -28,6 +29,9 @@ pub enum TraceError {
     /// A trace of another program.
     #[error("not a trace of a run: not written by Pipewright (no field `pipewright`)")]
     Foreign,
+    /// One of `torch.profiler`, where a whole run is wanted.
+    #[error("a trace of one rank by torch.profiler; drop those of all ranks into the explorer")]
+    Profiler,
     /// From a newer version.
     #[error("the trace has version {0}, this program reads up to {VERSION}; use a newer one")]
     Version(u32),
@@ -113,9 +117,21 @@ pub struct Reader {
     found: TraceContents,
 }
 
+/// What a file turned out to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Opened {
+    /// A run, whole.
+    Run(Trace),
+    /// What one rank did, see [`super::join`].
+    Rank(RankTrace),
+}
+
 #[derive(Default)]
 struct TraceContents {
     header: Option<Header>,
+    /// What it is where it has no header.
+    rank: RankTrace,
+    rank_wrong: Option<TraceError>,
     has_events: bool,
     events: u32,
     entries: Vec<(Place, Entry)>,
@@ -150,10 +166,27 @@ impl Reader {
     /// # Errors
     /// What the text is instead, or which event contradicts the rest.
     pub fn finish(self) -> Result<Trace, TraceError> {
+        match self.finish_any()? {
+            Opened::Run(trace) => Ok(trace),
+            Opened::Rank(_) => Err(TraceError::Profiler),
+        }
+    }
+
+    /// All bytes have come; the file may be one of `torch.profiler`.
+    ///
+    /// # Errors
+    /// As [`Reader::finish`].
+    pub fn finish_any(self) -> Result<Opened, TraceError> {
         self.scan.finish()?;
-        let TraceContents { header, has_events, entries, wrong, .. } = self.found;
+        let TraceContents { header, rank, rank_wrong, has_events, entries, wrong, .. } = self.found;
         if !has_events {
             return Err(TraceError::NoEvents);
+        }
+        if header.is_none() && rank.is_any() {
+            return match rank_wrong {
+                Some(wrong) => Err(wrong),
+                None => Ok(Opened::Rank(rank)),
+            };
         }
         let header = header.ok_or(TraceError::Foreign)?;
         if let Some(wrong) = wrong {
@@ -164,7 +197,7 @@ impl Reader {
             let index = place.index as usize;
             steps.add(&place, entry).map_err(|why| TraceError::Event { index, why })?;
         }
-        Ok(steps.finish(header.model))
+        Ok(Opened::Run(steps.finish(header.model)))
     }
 }
 
@@ -180,6 +213,7 @@ impl TraceContents {
                 self.header = Some(header);
             }
             Piece::Field(name, text) => {
+                self.rank.field(name, text);
                 parse::<IgnoredAny>(text, |e| json(e.to_string()))?;
                 if name == "traceEvents" {
                     return Err(TraceError::NoEvents);
@@ -188,6 +222,9 @@ impl TraceContents {
             Piece::Event(text) => {
                 let index = self.events;
                 self.events += 1;
+                if let Err(why) = self.rank.event(index, text) {
+                    self.rank_wrong.get_or_insert(why);
+                }
                 let refuse = |why| TraceError::Event { index: index as usize, why };
                 let read = match serde_json::from_slice::<Event>(text) {
                     Ok(event) => self.event(index, &event).map_err(refuse),
@@ -262,7 +299,7 @@ fn parse<'a, T: Deserialize<'a>>(
 /// Thirty years: no run is longer, and sums of a few such times are still times.
 const MOST: u64 = 1_000_000_000_000_000_000;
 
-fn nanos(micros: f64) -> Result<Nanos, String> {
+pub(super) fn nanos(micros: f64) -> Result<Nanos, String> {
     let nanos = micros * 1000.0;
     if !(0.0..=MOST as f64).contains(&nanos) {
         return Err(format!("{micros} µs is no time of a run"));

@@ -6,7 +6,7 @@ use crate::base::texts::{t, tr};
 use crate::planner::compare;
 use crate::planner::details::one_line;
 use crate::state::request::{Request, Side};
-use crate::widgets::pair::{Foot, Hand, Painter, Picture, Seen, attach, follow, key};
+use crate::widgets::pair::{Arrangement, Foot, Hand, Painter, Picture, Seen, attach, follow, key};
 use leptos::html;
 use leptos::prelude::*;
 use web_sys::DragEvent;
@@ -17,8 +17,8 @@ const NAMES: [&str; 2] = ["A", "B"];
 pub fn Timelines() -> impl IntoView {
     let state = expect_context::<Compare>();
     let canvases: [NodeRef<html::Canvas>; 2] = [NodeRef::new(), NodeRef::new()];
-    let painter = Painter::new(state.pair);
-    attach(canvases, painter.clone());
+    let painter = Painter::new(state.pair, Arrangement::Stacked);
+    attach(&canvases, painter.clone());
     follow(state.pair, painter.clone());
     let hand = Hand::new(state.pair, painter);
     let label = move || {

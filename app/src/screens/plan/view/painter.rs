@@ -6,7 +6,7 @@ use crate::base::shared::Shared;
 use crate::draw::bars::{self, Raster, Scene};
 use crate::draw::canvas::Canvas;
 use crate::draw::frame::{self, Frame};
-use crate::draw::layout::{Layout, Scale};
+use crate::draw::layout::{AXIS, Layout, MINIMAP, Scale};
 use crate::draw::overlay::{self, Marks};
 use crate::draw::palette::{ColourBy, Palette};
 use crate::draw::raster::Image;
@@ -87,7 +87,8 @@ impl Painter {
         let tools = self.tools.borrow();
         let (width, height) = tools.as_ref()?.size;
         let lanes = self.state.shown.with_untracked(|s| s.solved.timeline.lanes.len());
-        (width > 0.0).then(|| Layout::new(width, height, lanes))
+        let rows = untrack(|| self.own.scroll.rows(self.state, 0.0));
+        (width > 0.0).then(|| Layout::new(width, height, lanes, rows))
     }
 
     /// The time axis of the picture on screen.
@@ -120,6 +121,7 @@ impl Painter {
 
     fn draw(&self, base: bool) {
         let Some(layout) = self.layout() else { return };
+        self.own.scroll.fit(&layout);
         let mut tools = self.tools.borrow_mut();
         let Some(tools) = tools.as_mut() else { return };
         untrack(|| {
@@ -149,6 +151,9 @@ impl Painter {
         let frame = Frame { canvas: base, palette, layout, scale, full, clock };
         frame::minimap(&frame, minimap);
         frame::axis(&frame);
+        // What is scrolled goes under the axis.
+        let top = MINIMAP + AXIS;
+        let _under = base.clip(0.0, top, layout.width, layout.height - top);
         frame::names(&frame, timeline);
         let colour_by = state.look.colour_by.get();
         let scene = Scene {

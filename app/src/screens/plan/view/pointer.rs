@@ -184,7 +184,8 @@ impl Hand {
         }
         // Zoomed in, the wheel moves along time; otherwise the page scrolls as usual.
         let sideways = event.delta_x() + if event.shift_key() { event.delta_y() } else { 0.0 };
-        if self.state.look.view.get_untracked().is_some() {
+        let scrolls = layout.scrolls() && sideways == 0.0;
+        if self.state.look.view.get_untracked().is_some() && !scrolls {
             event.prevent_default();
             let by = if sideways != 0.0 { sideways } else { event.delta_y() };
             self.state.look.view.set(view.pan(by / 600.0, full));

@@ -11,6 +11,7 @@ use crate::planner::details::one_line;
 use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use crate::widgets::moves::{act, select};
+use crate::widgets::reel::{LaneHeight, reel};
 use crate::widgets::size::observe;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
@@ -73,6 +74,7 @@ fn ToolBar(own: PlanState) -> impl IntoView {
                     } />
                 <span>{t("Measured")}</span>
             </label>
+            <LaneHeight />
             <Find own />
             <Legend />
         </div>
@@ -195,13 +197,16 @@ fn Picture(own: PlanState) -> impl IntoView {
         }
     };
     let leave = hand.clone();
-    view! {
-        <div class="pic" class:stale=move || state.shown.with(|s| s.problem.is_some())>
+    let canvases = view! {
             <canvas id="timeline" node_ref=base tabindex="0" role="application" aria-label=label
                 on:pointerdown=down on:pointermove=on(Hand::moved) on:pointerup=on(Hand::released)
                 on:pointercancel=on(Hand::released) on:pointerleave=move |_| leave.left()
                 on:wheel=move |e| hand.wheel(&e) on:keydown=move |e| key(state, own, &e)></canvas>
             <canvas class="marks" node_ref=marks aria-hidden="true"></canvas>
+    };
+    view! {
+        <div class="pic" class:stale=move || state.shown.with(|s| s.problem.is_some())>
+            {reel(own.scroll, canvases)}
             <Tip own />
             <Show when=move || state.shown.with(|s| s.problem.is_some())>
                 <p class="before">{t("out of date")}</p>
@@ -245,8 +250,17 @@ fn follow(state: State, own: PlanState, painter: Painter) {
         }
         state.overlay();
         state.theme.track();
+        own.scroll.track(state);
         crate::base::meter::computed();
         everything.ask(true);
+    });
+    let seen = painter.clone();
+    Effect::new(move |_| {
+        let Some(action) = state.look.selected.get() else { return };
+        let place = state.shown.with_untracked(|s| causes::find(&s.solved.timeline, action));
+        if let Some((layout, (lane, _))) = seen.layout().zip(place) {
+            own.scroll.show(&layout, lane);
+        }
     });
     Effect::new(move |_| {
         state.look.selected.track();

@@ -39,6 +39,10 @@ pub fn Empty() -> impl IntoView {
                     <OpenFiles />
                 </li>
             </ol>
+            <p>
+                <button class="btn acc" id="run-example" on:click=move |_| page.request(Request::Example)>{t("See an example run")}</button>
+                " " <span class="dim">{t("Digits CNN on 4 MPI ranks: plan, trace and loss as the runner wrote them.")}</span>
+            </p>
             <p class="dim">{t("Files are read in this page; nothing is uploaded.")}</p>
         </section>
     }

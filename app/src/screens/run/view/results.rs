@@ -64,16 +64,16 @@ fn Headline() -> impl IntoView {
 fn doubt(state: Run) -> Option<String> {
     let solved = state.page.shown.with(|s| s.solved.clone());
     let measured = state.page.look.measured.get()?;
-    let planned = solved.inputs.model.name();
-    let model = &measured.trace.model;
-    if *model != planned {
-        return Some(tr!("The trace is of {model}, the plan is of {planned}.", model, planned));
+    // The plan may have been changed since the trace was opened.
+    if let Some(why) = measured.foreign(&solved.inputs.model.name(), &solved.timeline) {
+        return Some(tr!("The trace is of another plan: it {why}.", why));
     }
     let lanes = |t: &pipewright_core::timeline::Timeline| -> Vec<u64> {
         t.lanes.iter().map(|lane| lane.arena.0).collect()
     };
     let (ran, planned) = (lanes(&measured.timeline), lanes(&solved.timeline));
-    let other = ran.len() == planned.len() && ran != planned;
+    // Traces of torch.profiler say nothing of memory.
+    let other = ran.len() == planned.len() && ran != planned && ran.iter().any(|bytes| *bytes > 0);
     other.then(|| {
         t("The trace's lanes use different memory from the plan's: it was measured with another \
            split or batch.")
@@ -104,16 +104,17 @@ fn UseTimes() -> impl IntoView {
                     let (value, unit) = format::hero(fitted.step);
                     let left = format::signed_percent(measured.secs(), fitted.step.secs());
                     let same = fitted.step.0.abs_diff(predicted.0) * 1000 < predicted.0;
-                    let title = if same {
-                        t("The plan uses the measured times.")
-                    } else {
-                        t("Re-plan with measured times")
+                    let worse = !same && fitted.step.0.abs_diff(measured.0) >= predicted.0.abs_diff(measured.0);
+                    let title = match (same, worse) {
+                        (true, _) => t("The plan uses the measured times."),
+                        (_, true) => t("Measured times would not help: the plan is nearer to this step already."),
+                        _ => t("Re-plan with measured times"),
                     };
                     view! {
                         <p>{title}</p>
                         <p id="run-preview" data-value=fitted.step.0.to_string()>
                             {tr!("predicts {time}; remaining drift {left}", time = format!("{value} {unit}"), left)}</p>
-                        <button class="btn acc" id="use-times" prop:disabled=same
+                        <button class="btn acc" id="use-times" prop:disabled=same || worse
                             on:click=move |_| take(&fitted)>{t("Use these times")}</button>
                     }.into_any()
                 }

@@ -21,6 +21,8 @@ pub struct Run {
     pub fitted: RwSignal<Option<Result<Fitted, String>>>,
     /// Whether the table begins with what matters most.
     pub by_share: RwSignal<bool>,
+    /// Whether the table of drift and the metrics are folded away.
+    pub folded: RwSignal<bool>,
     /// Metrics over time instead of steps.
     pub by_time: RwSignal<bool>,
     /// The step of the first run that is read.
@@ -50,6 +52,7 @@ impl Run {
             table: RwSignal::new(None),
             fitted: RwSignal::new(None),
             by_share: RwSignal::new(true),
+            folded: RwSignal::new(false),
             by_time: RwSignal::new(false),
             at: RwSignal::new(None),
         }

@@ -25,6 +25,9 @@ pub fn DriftTable() -> impl IntoView {
             <div class="th">
                 <h2>{t("Drift")}</h2>
                 <div class="seg" role="group" aria-label=t("Order of the table")>{order.collect_view()}</div>
+                <button class="ib fold" id="drift-fold" aria-expanded=move || (!state.folded.get()).to_string()
+                    on:click=move |_| state.folded.update(|f| *f = !*f)>
+                    {move || if state.folded.get() { t("Show the tables") } else { t("Fold the tables") }}</button>
             </div>
             <div class="scroll" tabindex="0" role="region" aria-label=t("Table of drift")>
                 <table id="drift">

@@ -1,11 +1,12 @@
-//! The centre: the predicted step above the measured one, on one time axis.
+//! The centre: predicted and measured step in each lane, on one time axis.
 
 use super::shown::Run;
 use super::steps::Steps;
 use crate::base::format;
 use crate::base::texts::{n, t, tr};
 use crate::planner::details::one_line;
-use crate::widgets::pair::{Foot, Hand, Painter, Picture, attach, follow, key};
+use crate::widgets::pair::{Arrangement, Foot, Hand, Painter, Picture, attach, follow, key};
+use crate::widgets::reel::LaneHeight;
 use leptos::html;
 use leptos::prelude::*;
 
@@ -15,9 +16,9 @@ const NAMES: [&str; 2] = [n("Predicted"), n("Measured")];
 #[component]
 pub fn Timelines() -> impl IntoView {
     let state = expect_context::<Run>();
-    let canvases: [NodeRef<html::Canvas>; 2] = [NodeRef::new(), NodeRef::new()];
-    let painter = Painter::new(state.pair);
-    attach(canvases, painter.clone());
+    let canvas: NodeRef<html::Canvas> = NodeRef::new();
+    let painter = Painter::new(state.pair, Arrangement::Joined);
+    attach(&[canvas], painter.clone());
     follow(state.pair, painter.clone());
     let hand = Hand::new(state.pair, painter);
     let label = move || {
@@ -36,13 +37,15 @@ pub fn Timelines() -> impl IntoView {
     view! {
         <section class="time" aria-label=t("Timelines, predicted and measured")>
             <div class="tbar">
-                <h2>{t("One time axis")}</h2>
+                <h2>{t("Predicted and measured")}</h2>
                 <label class="chk">
                     <input type="checkbox" id="run-critical" prop:checked=move || critical.get()
                         on:change=move |e| critical.set(event_target_checked(&e)) />
                     <span>{t("Critical paths")}</span>
                 </label>
+                <LaneHeight />
                 <div class="keys">
+                    <span class="key rows2">{t("in each lane: predicted above, measured below")}</span>
                     <span class="key"><i class="f"></i>{t("forward")}</span>
                     <span class="key"><i class="b"></i>{t("backward")}</span>
                     <span class="key"><i class="idle"></i>{t("idle")}</span>
@@ -51,12 +54,7 @@ pub fn Timelines() -> impl IntoView {
             <Steps />
             <div class="halves" id="run-timelines" tabindex="0" role="application" aria-label=label
                 on:keydown=move |e| key(state.pair, &e)>
-                <div class="half">
-                    <Head index=0 /> <Picture index=0 canvas=canvases[0] hand=hand.clone() problem=stale />
-                </div>
-                <div class="half">
-                    <Head index=1 /> <Picture index=1 canvas=canvases[1] hand problem=Signal::derive(|| None) />
-                </div>
+                <div class="half"><Picture index=0 canvas hand problem=stale /></div>
             </div>
             <Foot said=Signal::derive(move || said(state)) />
         </section>
@@ -70,28 +68,6 @@ fn time(state: Run, index: usize) -> String {
         let (value, unit) = format::hero(step);
         format!("{value} {unit}")
     })
-}
-
-/// Which of both it is.
-#[component]
-fn Head(index: usize) -> impl IntoView {
-    let state = expect_context::<Run>();
-    let what = move || match index {
-        0 => state.page.inputs.with(crate::planner::compare::describe),
-        _ => state
-            .page
-            .look
-            .measured
-            .with(|m| {
-                let m = m.as_ref()?;
-                Some(tr!("step {number} of {name}", number = m.number(), name = m.name))
-            })
-            .unwrap_or_default(),
-    };
-    view! {
-        <p class="half-h"><b>{t(NAMES[index])}</b> <span class="nm">{what}</span>
-            <span class="num">{move || time(state, index)}</span></p>
-    }
 }
 
 /// The selected action, predicted and measured.
