@@ -19,6 +19,7 @@ pub fn download(name: &str, text: &str) -> Result<(), JsValue> {
     options.set_type(match name.rsplit('.').next() {
         Some("json") => "application/json",
         Some("svg") => "image/svg+xml",
+        Some("html") => "text/html",
         _ => "text/plain",
     });
     let blob = web_sys::Blob::new_with_str_sequence_and_options(&parts, &options)?;

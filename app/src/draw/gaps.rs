@@ -77,7 +77,7 @@ fn words(t: &Timeline, arrivals: &Arrivals, lane: usize, index: usize) -> (Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draw::layout::Layout;
+    use crate::draw::layout::{Layout, Rows};
     use crate::planner::engine::{Ground, solve};
     use crate::planner::presets::first;
 
@@ -85,7 +85,7 @@ mod tests {
     fn the_last_lane_first_waits_for_the_lane_before() {
         let solved = solve(&first(), &Ground::of(&first())).unwrap();
         let t = &solved.timeline;
-        let scale = Layout::new(2000.0, 560.0, 4).scale(0.0, t.step.0 as f64);
+        let scale = Layout::new(2000.0, 560.0, 4, Rows::default()).scale(0.0, t.step.0 as f64);
         let gaps = widest(t, &Arrivals::new(t), 3, &scale, 9);
         assert!(
             gaps.iter().any(|g| g.from == Nanos::ZERO && g.why == "waits for F 0 of lane 2"),

@@ -3,7 +3,8 @@
 use super::palette::{HUES_OF_KINDS, colour_of};
 use crate::base::format::{Clock, escape};
 use crate::base::texts::{t, tr};
-use pipewright_core::timeline::{Timeline, Work};
+use pipewright_core::timeline::{Span, Timeline, Work};
+use pipewright_core::units::Nanos;
 use std::fmt::Write;
 
 const WIDTH: f64 = 1200.0;
@@ -16,11 +17,20 @@ const LABEL_FROM: f64 = 18.0;
 /// More than that no drawing program opens with pleasure.
 const MOST: usize = 50_000;
 
-/// Draws one step under `title`.
+/// Draws one step under `title`, on an axis of its length.
 ///
 /// # Errors
 /// When it has too many actions.
 pub fn draw(timeline: &Timeline, title: &str) -> Result<String, String> {
+    draw_until(timeline, title, timeline.step)
+}
+
+/// Draws one step under `title`, on an axis that ends at a moment.
+///
+/// # Errors
+/// When it has too many actions.
+pub fn draw_until(timeline: &Timeline, title: &str, end: Nanos) -> Result<String, String> {
+    let clock = Clock::of(end);
     let work: usize = timeline.lanes.iter().map(|lane| lane.spans.len()).sum();
     if work > MOST {
         return Err(tr!(
@@ -37,7 +47,7 @@ pub fn draw(timeline: &Timeline, title: &str) -> Result<String, String> {
          <text x='{LEFT}' y='20' font-size='13' font-weight='600'>{}</text>\n",
         escape(title)
     );
-    let scale = (WIDTH - LEFT - 12.0) / timeline.step.0.max(1) as f64;
+    let scale = (WIDTH - LEFT - 12.0) / end.0.max(1) as f64;
     for (lane, spans) in timeline.lanes.iter().map(|lane| &lane.spans).enumerate() {
         let y = TOP + PITCH * lane as f64;
         let middle = y + BAR / 2.0 + 4.0;
@@ -49,8 +59,9 @@ pub fn draw(timeline: &Timeline, title: &str) -> Result<String, String> {
             let gap = if width > 3.0 { 0.75 } else { 0.0 };
             let _ = writeln!(
                 out,
-                "<rect x='{x:.2}' y='{y}' width='{:.2}' height='{BAR}' fill='{fill}'/>",
-                width - gap
+                "<rect x='{x:.2}' y='{y}' width='{:.2}' height='{BAR}' fill='{fill}'><title>{}</title></rect>",
+                width - gap,
+                named(span, &clock)
             );
             if let (Work::Run(action), true) = (span.work, width >= LABEL_FROM) {
                 let centre = x + width / 2.0;
@@ -62,16 +73,25 @@ pub fn draw(timeline: &Timeline, title: &str) -> Result<String, String> {
             }
         }
     }
-    foot(&mut out, timeline, height);
+    foot(&mut out, end, height);
     out.push_str("</svg>\n");
     Ok(out)
 }
 
+/// What a bar is, for a pointer that rests on it.
+fn named(span: &Span, clock: &Clock) -> String {
+    let what = match span.work {
+        Work::Run(action) => action.to_string(),
+        Work::Optimizer(stage) => tr!("update of stage {stage}", stage),
+    };
+    format!("{what} · {}", clock.span(span.start, span.end))
+}
+
 /// Ends of the axis, and what colours mean.
-fn foot(out: &mut String, timeline: &Timeline, height: f64) {
+fn foot(out: &mut String, end: Nanos, height: f64) {
     let y = height - 10.0;
     let _ = writeln!(out, "<text x='{LEFT}' y='{y}' fill='#555555'>0</text>");
-    let end = Clock::of(timeline.step).text(timeline.step);
+    let end = Clock::of(end).text(end);
     let x = WIDTH - 12.0;
     let _ = writeln!(out, "<text x='{x}' y='{y}' text-anchor='end' fill='#555555'>{end}</text>");
     for (at, (name, colour)) in HUES_OF_KINDS.iter().enumerate() {

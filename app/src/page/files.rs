@@ -5,7 +5,7 @@
 
 use super::exports::Format;
 use super::state::Page;
-use super::{keeping, opening};
+use super::{keeping, opening, saved};
 use crate::base::download::{download, follow};
 use crate::base::language::place;
 use crate::base::later::Missing;
@@ -142,6 +142,30 @@ pub fn save(state: State, format: Format) {
     spawn_local(async move {
         let made = put(format, state).await.unwrap_or_else(|missing| Err(missing.to_string()));
         let name = format.file();
+        match made.map(|text| download(name, &text)) {
+            Ok(Ok(())) => state.say(tr!("{name} saved.", name)),
+            Ok(Err(_)) => state.complain(tr!("The browser refused to save {name}.", name)),
+            Err(why) => state.complain(tr!("{name} was not saved: {why}.", name, why)),
+        }
+    });
+}
+
+#[wasm_split(menus, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn put_page(state: State, plan: String) -> Result<Result<String, String>, Missing> {
+    let measured = state.look.measured.get_untracked();
+    Ok(state.shown.with_untracked(|shown| saved::page(&shown.solved, measured.as_ref(), &plan)))
+}
+
+/// Saves plan and trace as one HTML file.
+pub fn save_page(state: State) {
+    spawn_local(async move {
+        let name = "plan.html";
+        let made = match plan(state.inputs.get_untracked()).await {
+            Ok((text, _)) => {
+                put_page(state, text).await.unwrap_or_else(|missing| Err(missing.to_string()))
+            }
+            Err(why) => Err(why),
+        };
         match made.map(|text| download(name, &text)) {
             Ok(Ok(())) => state.say(tr!("{name} saved.", name)),
             Ok(Err(_)) => state.complain(tr!("The browser refused to save {name}.", name)),

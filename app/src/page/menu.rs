@@ -69,6 +69,7 @@ fn menu(open: RwSignal<bool>) -> Result<AnyView, Missing> {
             match act {
                 Act::Save(format) => files::save(state, format),
                 Act::Picture => files::save_picture(state),
+                Act::Page => files::save_page(state),
                 Act::Command => files::copy_command(state),
                 Act::Chart(at, ending) => {
                     let chart = charts.with_value(|charts| charts[at].clone());
@@ -106,6 +107,8 @@ struct Item {
 enum Act {
     Save(Format),
     Picture,
+    /// Plan and trace as one HTML file.
+    Page,
     Command,
     /// Saves the chart of that number as a file with that ending.
     Chart(usize, &'static str),
@@ -121,6 +124,8 @@ fn items(state: State, charts: &[Chart]) -> Vec<Item> {
     let mut items: Vec<Item> = Format::ALL.into_iter().map(save).collect();
     let (title, note) = (t("Timeline as PNG").into(), "timeline.png".into());
     items.push(Item { title, note, act: Act::Picture });
+    let (title, note) = (t("Plan and trace as one page").into(), "plan.html".into());
+    items.push(Item { title, note, act: Act::Page });
     let ranks = state.inputs.with(crate::planner::inputs::Inputs::ranks);
     let title = t("Copy the command that runs it").into();
     items.push(Item { title, note: command(ranks), act: Act::Command });

@@ -36,6 +36,7 @@ mod pictures;
 mod recent;
 #[cfg(feature = "page")]
 mod requests;
+mod saved;
 #[cfg(feature = "page")]
 mod state;
 #[cfg(feature = "page")]

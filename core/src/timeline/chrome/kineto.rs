@@ -30,6 +30,15 @@ pub struct RankTrace {
 /// An action, or the optimizer's update.
 type Timed = (Option<Action>, Nanos, Nanos);
 
+/// Begin and end of each step, by number.
+type Extents = BTreeMap<u64, (Nanos, Nanos)>;
+
+/// The same on the clock that all ranks share.
+struct Clocked {
+    work: Vec<Timed>,
+    steps: Extents,
+}
+
 /// Why ranks' traces make no timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JoinError {
@@ -127,9 +136,9 @@ impl RankTrace {
     }
 
     /// Its steps by number; without marks of the profiler the n-th time that an action runs is step n.
-    fn steps(&self, work: &[Timed]) -> BTreeMap<u64, (Nanos, Nanos)> {
+    fn steps(&self, work: &[Timed]) -> Extents {
         let marked = self.steps.iter();
-        let mut steps: BTreeMap<u64, (Nanos, Nanos)> = marked
+        let mut steps: Extents = marked
             .map(|&(number, start, end)| {
                 (number, (start + Nanos(self.base), end + Nanos(self.base)))
             })
@@ -159,7 +168,7 @@ pub fn join(
     lanes: usize,
     lane_of: impl Fn(StageId) -> Option<usize>,
 ) -> Result<Trace, JoinError> {
-    let mut found: Vec<Option<(Vec<Timed>, BTreeMap<u64, (Nanos, Nanos)>)>> = vec![None; lanes];
+    let mut found: Vec<Option<Clocked>> = (0..lanes).map(|_| None).collect();
     for rank in ranks {
         let work = rank.work();
         let first = work.iter().find_map(|(action, ..)| *action).ok_or(JoinError::NoActions)?;
@@ -167,23 +176,23 @@ pub fn join(
         let lane = lane.ok_or(JoinError::Stage(first))?;
         if found[lane].is_none() {
             let steps = rank.steps(&work);
-            found[lane] = Some((work, steps));
+            found[lane] = Some(Clocked { work, steps });
         }
     }
     if let Some(lane) = found.iter().position(Option::is_none) {
         return Err(JoinError::Lane(lane));
     }
     let found: Vec<_> = found.into_iter().flatten().collect();
-    let common = |number: &&u64| found.iter().all(|(_, steps)| steps.contains_key(number));
-    let numbers: Vec<u64> = found[0].1.keys().filter(common).copied().collect();
+    let common = |number: &&u64| found.iter().all(|rank| rank.steps.contains_key(number));
+    let numbers: Vec<u64> = found[0].steps.keys().filter(common).copied().collect();
     let first = numbers.first().ok_or(JoinError::NoStep)?;
-    let origin = found.iter().map(|(_, steps)| steps[first].0).min().unwrap_or_default();
+    let origin = found.iter().map(|rank| rank.steps[first].0).min().unwrap_or_default();
     let step = |number: u64| {
-        let start = found.iter().map(|(_, steps)| steps[&number].0).min().unwrap_or_default();
-        let end = found.iter().map(|(_, steps)| steps[&number].1).max().unwrap_or_default();
-        let lane = |(work, steps): &(Vec<Timed>, BTreeMap<u64, (Nanos, Nanos)>)| {
-            let (from, to) = steps[&number];
-            Lane { spans: spans(work, from, to, start), ..Lane::default() }
+        let start = found.iter().map(|rank| rank.steps[&number].0).min().unwrap_or_default();
+        let end = found.iter().map(|rank| rank.steps[&number].1).max().unwrap_or_default();
+        let lane = |rank: &Clocked| {
+            let extent = rank.steps[&number];
+            Lane { spans: spans(&rank.work, extent, start), ..Lane::default() }
         };
         let lanes = found.iter().map(lane).collect();
         let timeline = Timeline { lanes, step: end - start, ..Timeline::default() };
@@ -192,8 +201,8 @@ pub fn join(
     Ok(Trace { model: model.into(), steps: numbers.into_iter().map(step).collect() })
 }
 
-/// What begins between two moments, from the begin of the step.
-fn spans(work: &[Timed], from: Nanos, to: Nanos, start: Nanos) -> Vec<Span> {
+/// What begins in an extent, from the begin of the step.
+fn spans(work: &[Timed], (from, to): (Nanos, Nanos), start: Nanos) -> Vec<Span> {
     let stage = work.iter().find_map(|(action, ..)| *action).map_or(StageId(0), |a| a.stage);
     let inside = work.iter().filter(|(_, begin, _)| (from..=to).contains(begin));
     let mut spans: Vec<Span> = vec![];
@@ -267,8 +276,9 @@ mod tests {
             }
             assert!(timeline.bubble() > 0.0 && timeline.bubble() < 1.0);
         }
-        assert_eq!(join(&[a.clone()], "x", 2, lane), Err(JoinError::Lane(1)));
-        let nowhere = join(&[a], "x", 2, |_| None).unwrap_err().to_string();
+        let alone = [a];
+        assert_eq!(join(&alone, "x", 2, lane), Err(JoinError::Lane(1)));
+        let nowhere = join(&alone, "x", 2, |_| None).unwrap_err().to_string();
         assert!(nowhere.starts_with("it has 0F0, a stage"), "{nowhere}");
     }
 
