@@ -7,6 +7,10 @@ use crate::planner::engine::{LayerTime, Solved};
 use pipewright_core::timeline::Lane;
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
+use std::ops::Range;
+
+/// Stages that the bar shows at most; of more a block.
+pub const BLOCK: usize = 16;
 
 /// Height of the bar, CSS pixels.
 pub const HEIGHT: f64 = 300.0;
@@ -61,20 +65,64 @@ impl Places {
     }
 }
 
+/// The stages that the bar shows, and the part of the time that they have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    pub stages: Range<usize>,
+    from: f64,
+    to: f64,
+}
+
+impl Block {
+    /// A block of the plan's stages, by number; the last one where there are fewer.
+    pub fn new(cuts: &[u32], places: &Places, number: usize) -> Self {
+        let stages = cuts.len() + 1;
+        let first = number.min((stages - 1) / BLOCK) * BLOCK;
+        let last = (first + BLOCK).min(stages);
+        let bound = |stage: usize| match stage {
+            0 => 0.0,
+            stage => cuts.get(stage - 1).map_or(1.0, |cut| places.share(*cut)),
+        };
+        Self { stages: first..last, from: bound(first), to: bound(last) }
+    }
+
+    /// Its cuts, those at its ends as well.
+    pub fn cuts(&self, all: usize) -> Range<usize> {
+        self.stages.start.saturating_sub(1)..self.stages.end.min(all)
+    }
+
+    /// Where a share of the time is in the bar.
+    pub fn y(&self, share: f64) -> f64 {
+        (share - self.from) / (self.to - self.from).max(1e-9) * HEIGHT
+    }
+
+    /// The share of the time at a place of the bar.
+    pub fn share(&self, y: f64) -> f64 {
+        self.from + y / HEIGHT * (self.to - self.from)
+    }
+}
+
 /// The bar: one rectangle a layer, names where there is room, runs of thin layers named together.
-pub fn layer_marks(layers: &[LayerTime]) -> String {
+pub fn layer_marks(layers: &[LayerTime], block: &Block) -> String {
     let total: Nanos = layers.iter().map(|l| l.time).sum();
-    let scale = HEIGHT / total.0.max(1) as f64;
+    let whole = total.0.max(1) as f64;
+    let scale = block.y(block.from + 1.0) / whole;
     let clock = Clock::of(total);
     let mut out = String::new();
-    let (mut y, mut drawn) = (0.0, 0.0);
-    let mut tops = vec![];
-    for (i, layer) in layers.iter().enumerate() {
+    let (mut before, mut drawn) = (Nanos::ZERO, 0.0);
+    let (mut tops, mut seen) = (vec![], vec![]);
+    for layer in layers {
+        let mut y = block.y(before.0 as f64 / whole);
+        before += layer.time;
         let h = layer.time.0 as f64 * scale;
+        if y + h < 0.5 || y > HEIGHT - 0.5 {
+            continue;
+        }
+        let i = seen.len();
+        seen.push(layer);
         tops.push(y);
         // Of thousands of layers only as many are drawn as there is room for.
         if y + h < drawn {
-            y += h;
             continue;
         }
         drawn = y + 0.5 + (h - 1.0).max(0.5);
@@ -99,15 +147,14 @@ pub fn layer_marks(layers: &[LayerTime]) -> String {
                 );
             }
         }
-        y += h;
     }
-    tops.push(y);
-    runs(layers, &tops, &mut out);
+    tops.push(block.y(before.0 as f64 / whole).min(HEIGHT));
+    runs(&seen, &tops, &mut out);
     out
 }
 
 /// `conv5_1 … fc8` over layers too thin for their own names.
-fn runs(layers: &[LayerTime], tops: &[f64], out: &mut String) {
+fn runs(layers: &[&LayerTime], tops: &[f64], out: &mut String) {
     let thin = |i: usize| tops[i + 1] - tops[i] < 11.0;
     let mut i = 0;
     while i < layers.len() {
@@ -140,18 +187,20 @@ pub fn lane_beside(solved: &Solved, stage: usize) -> Option<&Lane> {
 const BESIDE_NAME: usize = 7;
 
 /// Brackets, times and memory of the stages, and where equal times would cut.
-pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places) -> String {
+pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places, block: &Block) -> String {
     let mut out = String::new();
     let bounds: Vec<f64> = std::iter::once(0.0)
-        .chain(cuts.iter().map(|c| places.share(*c) * HEIGHT))
-        .chain([HEIGHT])
+        .chain(cuts.iter().map(|c| places.share(*c)))
+        .chain([1.0])
+        .map(|share| block.y(share))
         .collect();
     let n = bounds.len() - 1;
     // While the newest inputs do not fit together, the stages shown are older ones.
     let times: Vec<Nanos> = solved.stages.iter().map(|s| s.forward + s.backward()).collect();
     let clock = Clock::of(places.total);
     let slowest = (0..times.len()).max_by_key(|s| (times[*s], usize::MAX - s)).unwrap_or(0);
-    for (stage, pair) in bounds.windows(2).enumerate() {
+    let seen = bounds.windows(2).enumerate();
+    for (stage, pair) in seen.take(block.stages.end).skip(block.stages.start) {
         let (a, b) = (pair[0], pair[1]);
         let x = BAR + 10.0;
         let end = (b - 2.0).max(a + 2.0);
@@ -192,7 +241,10 @@ pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places) -> String {
         }
     }
     for stage in 1..n {
-        let y = stage as f64 / n as f64 * HEIGHT;
+        let y = block.y(stage as f64 / n as f64);
+        if !(0.0..=HEIGHT).contains(&y) {
+            continue;
+        }
         let _ = write!(out, "<path d='M-9 {y:.1}h5' class='eqm'/>");
     }
     out
@@ -234,14 +286,46 @@ mod tests {
 
     #[test]
     fn thousands_of_layers_are_hundreds_of_marks() {
-        let marks = layer_marks(&layers(&[10; 20_000]));
-        assert!((200..800).contains(&marks.matches("<rect").count()));
-        assert_eq!(layer_marks(&layers(&[10; 50])).matches("<rect").count(), 50);
+        let count = |number: usize| {
+            let layers = layers(&vec![10; number]);
+            let block = Block::new(&[], &Places::new(&layers), 0);
+            layer_marks(&layers, &block).matches("<rect").count()
+        };
+        assert!((200..800).contains(&count(20_000)));
+        assert_eq!(count(50), 50);
+    }
+
+    #[test]
+    fn many_stages_are_shown_in_blocks_that_fill_the_bar() {
+        let layers = layers(&[10; 80]);
+        let places = Places::new(&layers);
+        let cuts: Vec<u32> = (1..40).map(|stage| stage * 6).collect();
+        let blocks: Vec<Block> = (0..3).map(|at| Block::new(&cuts, &places, at)).collect();
+        assert_eq!(
+            blocks.iter().map(|b| b.stages.clone()).collect::<Vec<_>>(),
+            [0..16, 16..32, 32..40]
+        );
+        assert_eq!(Block::new(&cuts, &places, 9), blocks[2]);
+        // Every cut can be caught in some block; those at the ends in two.
+        let caught: Vec<Range<usize>> = blocks.iter().map(|b| b.cuts(cuts.len())).collect();
+        assert_eq!(caught, [0..16, 15..32, 31..39]);
+        for block in &blocks {
+            assert_eq!(
+                layer_marks(&layers, block).matches("<rect").count(),
+                block.stages.len() * 2
+            );
+            for cut in block.cuts(cuts.len()) {
+                let y = block.y(places.share(cuts[cut]));
+                assert!((-1e-6..=HEIGHT + 1e-6).contains(&y), "{y}");
+                assert!((block.share(y) - places.share(cuts[cut])).abs() < 1e-9);
+            }
+        }
     }
 
     #[test]
     fn names_from_files_are_text() {
-        let marks = layer_marks(&layers(&[50, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]));
+        let layers = layers(&[50, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        let marks = layer_marks(&layers, &Block::new(&[], &Places::new(&layers), 0));
         assert!(marks.contains("&lt;l0&gt;") && !marks.contains("<l0>"));
         assert!(marks.contains('…'));
     }

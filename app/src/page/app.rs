@@ -8,6 +8,7 @@ use super::here::panel::{HerePanel, RunHere};
 use super::palette::Palette;
 use super::requests::{answer, answer_for};
 use super::state::Page;
+use super::tour::Tour;
 use super::{address, files, here, keeping, theme};
 use crate::base::focus::{focus, typing};
 use crate::base::keys::{self, Command, Scope};
@@ -64,6 +65,7 @@ fn body(page: Page, visited: [Memo<bool>; Screen::ALL.len()]) -> impl IntoView {
         <button class="skip" on:click=|_| focus("timeline")>{t("Skip to the timeline")}</button>
         <Header page />
         <Told page />
+        <Tour />
         <main class="app" hidden=move || state.screen.get() != Screen::Plan>
             <PlanView own=page.plan />
         </main>

@@ -41,3 +41,5 @@ mod saved;
 mod state;
 #[cfg(feature = "page")]
 mod theme;
+#[cfg(feature = "page")]
+mod tour;

@@ -13,6 +13,7 @@ pub mod kept;
 pub mod link;
 pub mod measured;
 pub mod networks;
+pub mod precision;
 pub mod presets;
 pub mod range;
 pub mod ready;

@@ -20,6 +20,8 @@ pub struct Look {
     pub lane_height: RwSignal<f64>,
     pub measured: RwSignal<Option<Measured>>,
     pub show_measured: RwSignal<bool>,
+    /// The block of stages that the split editor shows.
+    pub split_block: RwSignal<usize>,
     /// Cuts that the worker made, so that they can be called what they are.
     pub best_cuts: RwSignal<Vec<u32>>,
     /// The name of the story that is told; empty for none.
@@ -40,6 +42,7 @@ impl Look {
             lane_height: RwSignal::new(1.0),
             measured: RwSignal::new(None),
             show_measured: RwSignal::new(false),
+            split_block: RwSignal::new(0),
             best_cuts: RwSignal::new(vec![]),
             story: RwSignal::new(String::new()),
             gallery: RwSignal::new(false),

@@ -33,9 +33,9 @@ pub fn act(state: State, command: Command) {
         Command::Help => state.request(Request::Help),
         Command::PreviousCut => {
             let last = state.inputs.with_untracked(|i| i.cuts.len().checked_sub(1));
-            split::select(last);
+            split::select(state, last);
         }
-        Command::NextCut => split::select(Some(0)),
+        Command::NextCut => split::select(state, Some(0)),
         _ => {}
     }
 }

@@ -1,6 +1,7 @@
 //! In which numbers the plan trains.
 
 use crate::base::texts::t;
+use crate::planner::precision::note;
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::graph::Precision;
@@ -14,11 +15,7 @@ pub fn PrecisionSelect(id: &'static str) -> impl IntoView {
             state.edit(|i| i.rest.training.precision = precision);
         }
     };
-    // Only then times follow: such devices compute in single precision whatever is stored.
-    let stores_only = move || {
-        let multiplies = state.cluster.with(|c| c.device.half_flops_per_sec.is_some());
-        now.get().is_half() && !multiplies
-    };
+    let told = move || state.cluster.with(|c| note(now.get(), &c.device));
     view! {
         <div class="row">
             <label for=id>{t("Precision")}</label>
@@ -30,9 +27,7 @@ pub fn PrecisionSelect(id: &'static str) -> impl IntoView {
                     }).collect_view()}
                 </select>
             </span>
-            <Show when=stores_only>
-                <p class="note">{t("This device computes in f32: half the bytes, no less time.")}</p>
-            </Show>
+            {move || told().map(|text| view! { <p class="note" id="precision-note">{t(text)}</p> })}
         </div>
     }
 }

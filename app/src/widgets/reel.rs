@@ -13,12 +13,15 @@ pub struct Scroll {
     frame: NodeRef<html::Div>,
     scrolled: RwSignal<f64>,
     content: RwSignal<f64>,
+    /// Height of the lanes that are drawn.
+    lane: RwSignal<f64>,
 }
 
 impl Scroll {
     /// At the top.
     pub fn new() -> Self {
-        Self { frame: NodeRef::new(), scrolled: RwSignal::new(0.0), content: RwSignal::new(0.0) }
+        let [scrolled, content, lane] = [0.0; 3].map(RwSignal::new);
+        Self { frame: NodeRef::new(), scrolled, content, lane }
     }
 
     /// The rows of a picture whose lanes have at least so many pixels.
@@ -34,8 +37,11 @@ impl Scroll {
 
     /// The picture that is drawn needs so much room.
     pub fn fit(self, layout: &Layout) {
-        if self.content.get_untracked() != layout.content {
+        if (self.content.get_untracked(), self.lane.get_untracked())
+            != (layout.content, layout.pitch)
+        {
             self.content.set(layout.content);
+            self.lane.set(layout.pitch);
         }
     }
 
@@ -51,7 +57,7 @@ impl Scroll {
 
 /// The canvases in their frame.
 pub fn reel(scroll: Scroll, canvases: impl IntoView) -> impl IntoView {
-    let Scroll { frame, scrolled, content } = scroll;
+    let Scroll { frame, scrolled, content, lane } = scroll;
     let size = watch(frame, (0.0, 0.0));
     let tall = |height: f64| match height {
         0.0 => String::new(),
@@ -68,7 +74,7 @@ pub fn reel(scroll: Scroll, canvases: impl IntoView) -> impl IntoView {
     };
     view! {
         <div class="reel" node_ref=frame on:scroll=moved>
-            <div class="film" style=film>
+            <div class="film" style=film data-lane=move || format!("{:.1}", lane.get())>
                 <div class="still" style=move || tall(size.get().1)>{canvases}</div>
             </div>
         </div>

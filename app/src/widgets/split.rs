@@ -5,7 +5,7 @@ use super::stands::{Shown, Stand, Stands};
 use crate::base::keys::{self, Command, Scope};
 use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
-use crate::draw::layers::{HEIGHT, Places, layer_marks, stage_marks};
+use crate::draw::layers::{BLOCK, Block, HEIGHT, Places, layer_marks, stage_marks};
 use crate::planner::engine::{self, Way};
 use crate::state::State;
 use crate::state::history::History;
@@ -13,44 +13,76 @@ use crate::state::request::Request;
 use leptos::ev::{KeyboardEvent, PointerEvent};
 use leptos::prelude::*;
 use pipewright_worker::protocol::Make;
+use std::ops::Range;
 use wasm_bindgen::JsCast;
 
 #[component]
 pub fn Split() -> impl IntoView {
     let state = expect_context::<State>();
     let places = Memo::new(move |_| state.layers.with(|l| Shared::new(Places::new(l))));
-    let layers = Memo::new(move |_| state.layers.with(|l| layer_marks(l)));
+    let block = Memo::new(move |_| {
+        let number = state.look.split_block.get();
+        state.inputs.with(|i| places.with(|p| Block::new(&i.cuts, p, number)))
+    });
+    let layers = Memo::new(move |_| block.with(|b| state.layers.with(|l| layer_marks(l, b))));
     let stages = move || {
         let cuts = state.inputs.with(|i| i.cuts.clone());
-        state.shown.with(|s| stage_marks(&cuts, &s.solved, &places.get()))
+        state.shown.with(|s| block.with(|b| stage_marks(&cuts, &s.solved, &places.get(), b)))
     };
     let cuts = Memo::new(move |_| state.inputs.with(|i| i.cuts.len()));
+    let caught = Memo::new(move |_| block.with(|b| b.cuts(cuts.get())));
     let frame: NodeRef<leptos::html::Div> = NodeRef::new();
-    let near = Callback::new(move |y: f64| places.with_untracked(|p| p.near(y / HEIGHT)));
+    let near = Callback::new(move |y: f64| {
+        let share = block.with_untracked(|b| b.share(y));
+        places.with_untracked(|p| p.near(share))
+    });
     let shown = Callback::new(move |index: usize| {
         let cut = state.inputs.with(|i| i.cuts.get(index).copied());
-        let top = cut.map_or(0.0, |c| places.with(|p| p.share(c)) * HEIGHT);
-        Shown { top, crowded: cuts.get() > 8, says: String::new() }
+        let top = cut.map_or(0.0, |c| block.with(|b| b.y(places.with(|p| p.share(c)))));
+        Shown { top, crowded: caught.with(|c| c.len()) > 8, says: String::new() }
     });
     let stands = Stands::new(state, places, shown);
     view! {
+        <Show when=move || { cuts.get() >= BLOCK }><Blocks stages=cuts /></Show>
         <div id="split" node_ref=frame role="group" aria-label=t("Split editor")>
             <svg height=HEIGHT width="100%" aria-hidden="true">
                 <g inner_html=layers></g>
                 <g inner_html=stages></g>
             </svg>
-            <Handles count=cuts places frame near stands />
+            <Handles caught places frame near stands />
         </div>
         <p class="eq"><i></i>{t("equal-time cut")}</p>
         <Show when=move || { cuts.get() > 0 }><Ways /></Show>
         <Show when=move || { cuts.get() > 0 }>
             <div class="cuts" role="group" aria-label=t("Layers before each cut")>
                 <span class="cuts-h">{t("Layers before cut")}</span>
-                <For each=move || 0..cuts.get() key=|i| *i let(index)>
+                <For each=move || caught.get() key=|i| *i let(index)>
                     <Number index places stand=stands.of(index) />
                 </For>
             </div>
         </Show>
+    }
+}
+
+/// Which stages the bar shows.
+#[component]
+fn Blocks(
+    /// Less one.
+    stages: Memo<usize>,
+) -> impl IntoView {
+    let state = expect_context::<State>();
+    let block = state.look.split_block;
+    let button = move |number: usize| {
+        let on = move || (block.get().min(stages.get() / BLOCK) == number).to_string();
+        let name = move || {
+            format!("{}–{}", number * BLOCK, (number * BLOCK + BLOCK - 1).min(stages.get()))
+        };
+        view! { <button aria-pressed=on on:click=move |_| block.set(number)>{name}</button> }
+    };
+    view! {
+        <div class="seg blocks" role="group" aria-label=t("Stages of the bar")>
+            <For each=move || 0..stages.get() / BLOCK + 1 key=|i| *i let(number)>{button(number)}</For>
+        </div>
     }
 }
 
@@ -100,7 +132,8 @@ fn Ways() -> impl IntoView {
 /// The cuts as lines with grips, on whatever picture of the layers.
 #[component]
 pub fn Handles(
-    count: Memo<usize>,
+    /// The cuts that have them.
+    caught: Memo<Range<usize>>,
     places: Memo<Shared<Places>>,
     /// The picture.
     frame: NodeRef<leptos::html::Div>,
@@ -109,7 +142,7 @@ pub fn Handles(
     stands: Stands,
 ) -> impl IntoView {
     view! {
-        <For each=move || 0..count.get() key=|i| *i let(index)>
+        <For each=move || caught.get() key=|i| *i let(index)>
             <Handle index places frame near stand=stands.of(index) />
         </For>
     }
@@ -198,8 +231,8 @@ fn key(state: State, places: Memo<Shared<Places>>, index: usize, at: usize, even
     match keys::find(Scope::Cut, &event.key(), event.ctrl_key(), event.shift_key()) {
         Some(Command::CutBack) => move_to(state, places, index, at.saturating_sub(by)),
         Some(Command::CutForward) => move_to(state, places, index, at + by),
-        Some(Command::PreviousCut) => select(index.checked_sub(1)),
-        Some(Command::NextCut) => select(Some(index + 1)),
+        Some(Command::PreviousCut) => select(state, index.checked_sub(1)),
+        Some(Command::NextCut) => select(state, Some(index + 1)),
         _ => return,
     }
     event.prevent_default();
@@ -232,8 +265,16 @@ fn Number(index: usize, places: Memo<Shared<Places>>, stand: RwSignal<Stand>) ->
 }
 
 /// Gives the focus to a cut.
-pub fn select(index: Option<usize>) {
+pub fn select(state: State, index: Option<usize>) {
     let Some(index) = index else { return };
+    let block = state.look.split_block;
+    if block.get_untracked() != index / BLOCK {
+        block.set(index / BLOCK);
+    }
+    request_animation_frame(move || focus(index));
+}
+
+fn focus(index: usize) {
     // Screens that are hidden keep their cuts.
     let css = format!("main:not([hidden]) [data-cut=\"{index}\"]");
     let found = document().query_selector(&css).ok().flatten();

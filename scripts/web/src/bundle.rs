@@ -16,6 +16,11 @@ const MANIFEST: &str = pipewright_page::LIST;
 /// The worker's script; it imports its glue from beside it.
 const WORKER_SCRIPT: &str = "app/worker/worker.js";
 
+/// The script that keeps the page for offline use.
+const OFFLINE_SCRIPT: &str = "app/offline.js";
+/// Its name beside the page, which is its scope.
+const OFFLINE: &str = "sw.js";
+
 /// What `dist/` is written from.
 struct Sources {
     page: String,
@@ -25,6 +30,7 @@ struct Sources {
     app: PathBuf,
     worker: PathBuf,
     worker_script: String,
+    offline_script: String,
     optimiser: Option<Optimiser>,
 }
 
@@ -81,14 +87,15 @@ impl Sources {
         let files = files.map(|path| read(path).map(|bytes| (path.to_string(), bytes)));
         let files = joined(files.collect::<Result<Vec<_>, _>>()?);
         let worker_script = String::from_utf8(read(WORKER_SCRIPT)?)?;
+        let offline_script = String::from_utf8(read(OFFLINE_SCRIPT)?)?;
         let optimiser = if care == Care::Published { Optimiser::find()? } else { None };
-        Ok(Self { page, links, files, app, worker, worker_script, optimiser })
+        Ok(Self { page, links, files, app, worker, worker_script, offline_script, optimiser })
     }
 
     fn fingerprint(&self) -> Result<String, Failure> {
         let optimiser = self.optimiser.as_ref().map(Optimiser::name);
         let text = format!("{}{}{optimiser:?}", env!("CARGO_PKG_VERSION"), self.page);
-        let mut seed = format!("{text}{}", self.worker_script).into_bytes();
+        let mut seed = format!("{text}{}{}", self.worker_script, self.offline_script).into_bytes();
         seed.extend(fs::read(&self.app)?);
         seed.extend(fs::read(&self.worker)?);
         self.files.iter().for_each(|(_, bytes)| seed.extend(bytes));
@@ -129,7 +136,9 @@ impl Bundle<'_> {
         }
         let names = Names { app: &app, worker: &worker };
         let page = page::render(&sources.page, &sources.links, &files, &names);
-        self.add(Path::new("index.html"), page::allow_own_scripts(&page)?.as_bytes())
+        self.add(Path::new("index.html"), page::allow_own_scripts(&page)?.as_bytes())?;
+        let script = offline(&sources.offline_script, &self.files, &hash(page.as_bytes()))?;
+        self.add(Path::new(OFFLINE), script.as_bytes())
     }
 
     fn add(&mut self, name: &Path, bytes: &[u8]) -> Result<(), Failure> {
@@ -178,6 +187,16 @@ fn read_manifest(dist: &Path) -> (String, Vec<PathBuf>) {
     (fingerprint, lines.map(PathBuf::from).collect())
 }
 
+/// The script that keeps these files, under a name that changes with the page.
+fn offline(script: &str, files: &[PathBuf], version: &str) -> Result<String, Failure> {
+    let list: Vec<String> =
+        files.iter().map(|file| format!("{:?}", file.display().to_string())).collect();
+    if !script.contains("\"FILES\"") || !script.contains("HASH") {
+        return Err(format!("{OFFLINE_SCRIPT} has no place for the files' names").into());
+    }
+    Ok(script.replacen("\"FILES\"", &list.join(","), 1).replacen("HASH", version, 1))
+}
+
 /// FNV-1a. Names files and detects changes; nobody gains by forging it.
 fn hash(bytes: &[u8]) -> String {
     let mix = |h: u64, byte: &u8| (h ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -187,6 +206,14 @@ fn hash(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_offline_script_names_every_file() {
+        let files = ["index.html", "app-1/app.js"].map(PathBuf::from);
+        let script = offline("k = 'p-HASH'; f = [\"FILES\"];", &files, "9").unwrap();
+        assert_eq!(script, "k = 'p-9'; f = [\"index.html\",\"app-1/app.js\"];");
+        assert!(offline("", &files, "9").is_err());
+    }
 
     #[test]
     fn style_sheets_are_one_in_their_order() {

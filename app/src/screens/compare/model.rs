@@ -3,7 +3,9 @@
 #[cfg(feature = "page")]
 pub mod search;
 
+use crate::base::texts::n;
 use crate::planner::choices::{ClusterChoice, ModelChoice};
+use crate::planner::found::apply;
 use crate::planner::inputs::Inputs;
 use pipewright_core::plan::{Communication, Optimizer, Training};
 use pipewright_core::schedule::ScheduleKind;
@@ -62,9 +64,88 @@ pub fn name(found: &FoundPlan) -> String {
     format!("{stages}{copies}, m {}, {kind}{again}", found.micro_batches)
 }
 
+/// The inputs with a found plan in place of theirs. Where A only mirrors them it becomes what they were, so that
+/// the found plan can be compared with it.
+///
+/// # Errors
+/// As [`apply`].
+pub fn taken(found: &FoundPlan, inputs: &Inputs) -> Result<Inputs, String> {
+    let next = apply(found, inputs)?;
+    let a = next.a.clone().unwrap_or_else(|| Box::new(inputs.alone()));
+    Ok(Inputs { a: Some(a), ..next })
+}
+
+/// A share in which two plans of a list differ at least.
+const APART: f64 = 0.005;
+
+/// The plans of a front, fastest first, without those that differ from the one before by less than half a
+/// percent in all three measures; the leanest and the one that sends least stay.
+pub fn thinned(front: Vec<(u32, FoundPlan)>) -> Vec<(u32, FoundPlan)> {
+    let least = |of: fn(&FoundPlan) -> u64| front.iter().map(|(_, plan)| of(plan)).min();
+    let (lean, quiet) = (least(|plan| plan.peak), least(|plan| plan.traffic));
+    let near = |a: u64, b: u64| a.abs_diff(b) as f64 <= APART * a.max(b) as f64;
+    let mut kept: Vec<(u32, FoundPlan)> = vec![];
+    for (number, plan) in front {
+        let best = Some(plan.peak) == lean || Some(plan.traffic) == quiet;
+        let alike = |(_, old): &(u32, FoundPlan)| {
+            near(old.step, plan.step)
+                && near(old.peak, plan.peak)
+                && near(old.traffic, plan.traffic)
+        };
+        if best || !kept.iter().any(alike) {
+            kept.push((number, plan));
+        }
+    }
+    kept
+}
+
+/// What a plan of a front is best in, for [`crate::base::texts::t`].
+pub fn best_in(plan: &FoundPlan, front: &[(u32, FoundPlan)]) -> Option<&'static str> {
+    let least = |of: fn(&FoundPlan) -> u64| {
+        front.iter().map(|(_, other)| of(other)).min() == Some(of(plan))
+    };
+    match (least(|p| p.step), least(|p| p.peak), least(|p| p.traffic)) {
+        (true, ..) => Some(n("fastest")),
+        (_, true, _) => Some(n("least memory")),
+        (_, _, true) => Some(n("least traffic")),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_front_is_thinned_and_its_best_are_named() {
+        let plan = |step, peak, traffic| FoundPlan { step, peak, traffic, ..FoundPlan::default() };
+        let front = [
+            plan(1000, 900, 500),
+            plan(1001, 899, 501),
+            plan(1002, 600, 500),
+            plan(2000, 598, 500),
+            plan(2001, 597, 499),
+        ];
+        let front: Vec<(u32, FoundPlan)> = (0..).zip(front).collect();
+        let kept = thinned(front);
+        // The second hardly differs from the first; the last two are the leanest and nearly so.
+        assert_eq!(kept.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 2, 3, 4]);
+        let names: Vec<_> = kept.iter().map(|(_, plan)| best_in(plan, &kept)).collect();
+        assert_eq!(names, [Some("fastest"), None, None, Some("least memory")]);
+    }
+
+    #[test]
+    fn a_found_plan_is_compared_with_what_it_came_from() {
+        let inputs = first();
+        let found = searched(&inputs).into_iter().find(|plan| !is(plan, &inputs)).unwrap();
+        let next = taken(&found, &inputs).unwrap();
+        assert!(is(&found, &next));
+        assert_eq!(next.a.as_deref(), Some(&inputs.alone()));
+        // A plan that was pinned stays.
+        let other = Inputs { micro_batches: 7, ..inputs.alone() };
+        let pinned = Inputs { a: Some(Box::new(other.clone())), ..inputs };
+        assert_eq!(taken(&found, &pinned).unwrap().a.as_deref(), Some(&other));
+    }
     use crate::planner::engine::{Ground, solve};
     use crate::planner::found::apply;
     use crate::planner::presets::{EXAMPLES, first};

@@ -1,5 +1,6 @@
 //! The Compare screen: A above B on one time axis, what differs, and which other plans there are.
 
+mod shelf;
 mod shown;
 mod sides;
 mod table;

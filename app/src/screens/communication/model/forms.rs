@@ -2,7 +2,7 @@
 //! sends what to whom then.
 
 use crate::base::texts::{n, t};
-use crate::planner::engine::Ground;
+use crate::planner::engine::{self, Figures, Ground};
 use crate::planner::inputs::Inputs;
 use pipewright_core::cost::collective::{Collective, bus_bandwidth, time};
 use pipewright_core::cost::forms::{Case, Doing, Form, FormCost, Part, cost};
@@ -20,6 +20,8 @@ pub const DEVICES_MAX: u32 = 16;
 pub struct Row {
     pub form: Form,
     pub cost: Result<FormCost, String>,
+    /// What Plan says of the same form, with the plan's schedule, recomputation and cuts; only some forms are plans.
+    pub plan: Option<Figures>,
 }
 
 /// In the order in which they are shown.
@@ -81,9 +83,28 @@ pub fn rows(inputs: &Inputs, ground: &Ground, devices: u32) -> Vec<Row> {
             };
             cost(form, &case).map_err(|why| why.to_string())
         });
-        Row { form, cost }
+        Row { form, cost, plan: as_plan(inputs, ground, form, devices) }
     };
     FORMS.into_iter().map(row).collect()
+}
+
+/// The figures of a form that a plan can be.
+fn as_plan(inputs: &Inputs, ground: &Ground, form: Form, devices: u32) -> Option<Figures> {
+    let (stages, replicas) = match form {
+        Form::DistributedDataParallel => (1, devices),
+        Form::Pipeline => (devices, 1),
+        Form::Hybrid if devices.is_multiple_of(2) => (devices / 2, 2),
+        _ => return None,
+    };
+    let mut next = inputs.alone();
+    if next.lanes() != stages {
+        next.recompute = None;
+        engine::split(&mut next, stages);
+    }
+    next.rest.data_parallel.replicas = replicas;
+    let ground = Ground::near(&next, ground);
+    let solved = engine::solve(&next, &ground).ok()?;
+    Some(solved.figures)
 }
 
 /// What a device does at a moment; none: it is idle. Work hides communication beside it.
@@ -260,6 +281,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn plans_among_the_forms_have_plans_figures() {
+        let inputs = first();
+        let ground = Ground::of(&inputs);
+        let solved = engine::solve(&inputs, &ground).unwrap();
+        let rows = rows(&inputs, &ground, inputs.lanes());
+        let of = |form: Form| rows.iter().find(|row| row.form == form).unwrap().plan;
+        assert_eq!(of(Form::Pipeline), Some(solved.figures), "this very plan");
+        let ddp = of(Form::DistributedDataParallel).unwrap();
+        assert!(ddp.bubble < 0.2 && ddp.traffic.0 > 0, "{ddp:?}");
+        assert!(of(Form::Hybrid).is_some() && of(Form::DataParallel).is_none());
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn Head() -> impl IntoView {
     };
     view! {
         <div class="tbar">
-            <h2>{t("Parallel forms side by side")}</h2>
+            <h2 title=t("Closed forms: GPipe's order, cuts by equal time, nothing recomputed, SGD with momentum")>{t("Parallel forms side by side")}</h2>
             <label class="on-devices" for="form-devices">{t("Devices")}</label>
             <input id="form-devices" class="box" type="number" min="2" max=DEVICES_MAX.to_string()
                 prop:value=move || state.devices.get().to_string() on:change=typed />
@@ -202,13 +202,32 @@ fn Card(at: usize) -> impl IntoView {
             None => String::new(),
         })
     };
+    let plan = Memo::new(move |_| state.rows.with(|rows| rows.0.get(at).and_then(|row| row.plan)));
+    let as_plan = move || {
+        plan.get().map(|figures| {
+            let (step, unit) = format::hero(figures.step);
+            let over = state.page.cluster.with(|c| figures.peak > c.device.memory);
+            let sign = if over { "✕ " } else { "" };
+            view! {
+                <p class="figs plan" data-plan-step=figures.step.0.to_string()>
+                    {tr!("As a plan with these choices: {step}, ", step = format!("{step} {unit}"))}
+                    <span class:bad=over>{sign}{tr!("memory {bytes}", bytes = format::bytes_text(figures.peak))}</span>
+                </p>
+            }
+        })
+    };
     let figures = move || {
         cost.with(|cost| {
             let cost = cost.as_ref()?.as_ref().ok()?;
             let (step, unit) = format::hero(cost.step);
+            let over = state.page.cluster.with(|c| cost.peak > c.device.memory);
+            let (sign, title) = match over {
+                true => ("✕ ", t("More than a device has")),
+                false => ("", ""),
+            };
             Some(view! {
                 <b class="num" data-form-step=cost.step.0.to_string()>{step}" "{unit}</b>
-                <span>{tr!("memory {bytes}", bytes = format::bytes_text(cost.peak))}</span>
+                <span class:bad=over title=title>{sign}{tr!("memory {bytes}", bytes = format::bytes_text(cost.peak))}</span>
                 <span>{tr!("sent {bytes}", bytes = format::bytes_text(cost.traffic))}</span>
                 <span>{tr!("{count} communications", count = cost.communications)}</span>
             })
@@ -219,6 +238,7 @@ fn Card(at: usize) -> impl IntoView {
             <h3>{t(title)}</h3>
             <p class="note">{t(what)}</p>
             <p class="figs">{figures}</p>
+            {as_plan}
             <div class="plot" node_ref=frame inner_html=picture></div>
             <p class="say">{said}</p>
         </article>

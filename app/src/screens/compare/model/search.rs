@@ -1,8 +1,7 @@
 //! The page's side of a search for plans.
 
-use super::{Question, devices, name};
+use super::{Question, devices, name, taken, thinned};
 use crate::base::texts::tr;
-use crate::planner::found::apply;
 use crate::planner::wire::Wire;
 use crate::state::State;
 use leptos::prelude::*;
@@ -127,17 +126,17 @@ impl PlanSearch {
         }
     }
 
-    /// The best plans, the fastest first, with their numbers.
+    /// The best plans, the fastest first, with their numbers; of those that hardly differ one.
     pub fn front(self) -> Vec<(u32, FoundPlan)> {
         self.found.with(|found| {
             let of = |number: &u32| Some((*number, found.get(*number as usize)?.clone()));
-            self.progress.with(|p| p.front.iter().filter_map(of).collect())
+            thinned(self.progress.with(|p| p.front.iter().filter_map(of).collect()))
         })
     }
 
     /// A found plan becomes B.
     pub fn take(self, found: &FoundPlan) {
-        match self.page.inputs.with_untracked(|inputs| apply(found, inputs)) {
+        match self.page.inputs.with_untracked(|inputs| taken(found, inputs)) {
             Ok(next) => {
                 self.page.replace(next);
                 self.page.say(tr!("B is now {plan}. Ctrl+Z undoes it.", plan = name(found)));

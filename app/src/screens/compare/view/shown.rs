@@ -1,5 +1,6 @@
 //! Signals of the Compare screen.
 
+use super::shelf::KeptPlan;
 use crate::base::screen::Screen;
 use crate::base::texts::t;
 use crate::planner::engine::{self, Ground, solve};
@@ -16,6 +17,8 @@ pub struct Compare {
     pub a: Memo<Result<Seen, String>>,
     /// Both on one axis.
     pub pair: Pair,
+    /// Other plans to weigh.
+    pub kept: RwSignal<Vec<KeptPlan>>,
 }
 
 impl Compare {
@@ -40,7 +43,7 @@ impl Compare {
             _ => Seen::edited(page),
         });
         let sides = [Memo::new(move |_| a.get().ok()), Memo::new(move |_| Some(b.get()))];
-        Self { page, a, pair: Pair::new(page, sides) }
+        Self { page, a, pair: Pair::new(page, sides), kept: RwSignal::new(vec![]) }
     }
 
     /// A or B.

@@ -17,10 +17,12 @@ const SLIDER_MAX: u64 = 64;
 #[component]
 pub fn Sides() -> impl IntoView {
     let page = expect_context::<Compare>().page;
+    let pinned = Memo::new(move |_| page.inputs.with(|i| i.a.is_some()));
+    let stands = move || if pinned.get() { t("fixed") } else { t("mirrors B") };
     view! {
         <aside class="inp" class:open=move || page.sheet.get() aria-label=t("A and B")>
             <details class="grp" open>
-                <summary>{icon(Icon::Chevron)} <h2>"A"</h2> <span>{t("fixed")}</span></summary>
+                <summary>{icon(Icon::Chevron)} <h2>"A"</h2> <span id="a-stands">{stands}</span></summary>
                 <Fixed />
             </details>
             <details class="grp" open>

@@ -1,5 +1,6 @@
 //! The right column: what differs, where that comes from, and the lanes in numbers.
 
+use super::shelf::Shelf;
 use super::shown::Compare;
 use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
@@ -29,6 +30,7 @@ pub fn Differences() -> impl IntoView {
                 </table>
                 <p class="why" id="difference-why">{move || why(state, both.get())}</p>
             </section>
+            <Shelf />
             <section class="lanesec" aria-label=t("Lanes of A and B")>
                 <div class="sec"><h2>{t("Lanes")}</h2></div>
                 <table class="lanes">

@@ -102,6 +102,7 @@ pub fn ChainPane() -> impl IntoView {
 fn Cuts(frame: NodeRef<Div>, body: NodeRef<Div>) -> impl IntoView {
     let looked = expect_context::<Looked>();
     let count = Memo::new(move |_| looked.page.inputs.with(|i| i.cuts.len()));
+    let caught = Memo::new(move |_| 0..count.get());
     let place = move |index: usize| {
         let border = |s: &super::look::Scene| s.borders.get(index).map(|b| s.chain.border(*b));
         looked.scene.with(|s| border(s)).unwrap_or(0.0) + HEAD
@@ -123,7 +124,7 @@ fn Cuts(frame: NodeRef<Div>, body: NodeRef<Div>) -> impl IntoView {
         Shown { top, crowded, says: neighbours(looked, index) }
     });
     let stands = Stands::new(looked.page, looked.places, shown);
-    view! { <Handles count places=looked.places frame=body near stands /> }
+    view! { <Handles caught places=looked.places frame=body near stands /> }
 }
 
 /// Scrolls to the selected row when that is wished for.
@@ -225,10 +226,10 @@ fn key(looked: Looked, event: &KeyboardEvent) {
         }
         Some(Command::Find) => focus("find-layer"),
         Some(Command::NextCut) => {
-            select(scene.borders.iter().position(|b| *b > rows[row].first));
+            select(looked.page, scene.borders.iter().position(|b| *b > rows[row].first));
         }
         Some(Command::PreviousCut) => {
-            select(scene.borders.iter().rposition(|b| *b <= rows[row].first));
+            select(looked.page, scene.borders.iter().rposition(|b| *b <= rows[row].first));
         }
         _ => return,
     }

@@ -1,0 +1,76 @@
+//! Traces that are dropped: the example, those of torch.profiler, those of other plans; and what the Run screen
+//! makes of its room.
+
+use pipewright::browser::Browser;
+use pipewright::explorer::explorer;
+use pipewright::{Outcome, tools};
+
+/// An interleaved plan of four stages on two lanes, as torch's own example ran it.
+const INTERLEAVED: &str =
+    "#v=1&model=digits-cnn&cluster=laptop&d=2&batch=64&mb=16&sched=interleaved:2&view=run";
+
+fn data(name: &str) -> String {
+    tools::root().join("tests/data").join(name).display().to_string()
+}
+
+fn measured(browser: &Browser) -> Outcome<f64> {
+    let script = "return Number(document.querySelector('#run-measured')?.dataset.value ?? 0)";
+    Ok(browser.js(script)?.as_f64().unwrap_or(0.0))
+}
+
+/// Height of the lanes of the picture on screen.
+fn lane(browser: &Browser) -> Outcome<f64> {
+    let script = "return Number(document.querySelector('main:not([hidden]) .film').dataset.lane)";
+    Ok(browser.js(script)?.as_f64().unwrap_or(0.0))
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn the_example_run_is_one_click_away_and_fits_a_small_screen() -> Outcome<()> {
+    let Some(browser) = explorer("traces-example", "#view=run")? else { return Ok(()) };
+    browser.resize(1366, 768)?;
+    browser.until("the empty screen", |b| Ok(b.count("#run-example")? == 1))?;
+    browser.click("#run-example")?;
+    browser.until("the measured step", |b| Ok(measured(b)? > 0.0))?;
+    browser.until("its loss", |b| Ok(b.count(".four svg")? == 4))?;
+    // Lanes can be read: two rows in each, the tables below, nothing beyond the screen.
+    assert!(lane(&browser)? >= 24.0, "{}", lane(&browser)?);
+    let before = lane(&browser)?;
+    browser.click("#drift-fold")?;
+    browser.until("the tables are folded", |b| Ok(lane(b)? > before))?;
+    assert_eq!(
+        browser.js("return getComputedStyle(document.querySelector('.metrics')).display")?,
+        "none"
+    );
+    browser.click("#drift-fold")?;
+    browser.until("and unfolded", |b| Ok(lane(b)? == before))?;
+    let wide = "return document.documentElement.scrollWidth <= innerWidth";
+    assert_eq!(browser.js(wide)?, true);
+    Ok(assert_eq!(browser.console_errors()?, Vec::<String>::new()))
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn traces_of_torch_profiler_open_and_foreign_ones_are_refused() -> Outcome<()> {
+    let Some(browser) = explorer("traces-torch", INTERLEAVED)? else { return Ok(()) };
+    browser.until("the empty screen", |b| Ok(b.count("#run-example")? == 1))?;
+    let ranks = [0, 1].map(|rank| data(&format!("kineto/interleaved-rank{rank}.json")));
+    browser.keys("#import-run", &ranks[0])?;
+    browser.until("what is missing", |b| Ok(b.text("#note")?.contains("no trace of lane 1")))?;
+    assert_eq!(measured(&browser)?, 0.0);
+    browser.keys("#import-run", &ranks.join("\n"))?;
+    browser.until("the measured step", |b| Ok(measured(b)? > 0.0))?;
+    // The median of the three steps that torch recorded: 34.8 ms on both ranks' clocks.
+    let step = measured(&browser)?;
+    assert!((30e6..60e6).contains(&step), "{step}");
+    browser.until("the shares", |b| Ok(b.count("#drift tr[data-part]")? > 8))?;
+    assert_eq!(browser.count("#run-doubt")?, 0);
+    browser.click("#run-remove")?;
+
+    browser.js("location.hash = '#v=1&model=vgg16&d=4&view=run'")?;
+    browser.until("another plan", |b| Ok(b.text("#run-command")?.contains("-n 4")))?;
+    browser.keys("#import-run", &ranks.join("\n"))?;
+    browser.until("torch's is refused", |b| Ok(b.text("#note")?.contains("Nothing changed.")))?;
+    assert_eq!(browser.count("#run-measured")?, 0);
+    Ok(assert_eq!(browser.console_errors()?, Vec::<String>::new()))
+}
