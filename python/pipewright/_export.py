@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from ._runner import PipewrightError
 
 
-@dataclass
+@dataclass(repr=False)
 class Exported:
     """A module's forward pass."""
 

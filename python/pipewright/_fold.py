@@ -33,7 +33,7 @@ class Kind(Enum):
     OUTPUT = "output"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Computation:
     """A node of the plan's graph."""
 
@@ -52,7 +52,7 @@ class Computation:
         return str(self.node.target)
 
 
-@dataclass
+@dataclass(repr=False)
 class Folded:
     """An exported graph with its computations."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FORMAT = "pipewright-graph/1"
 
 
-@dataclass
+@dataclass(repr=False)
 class Trace:
     """A module's graph with what its nodes take, for one micro-batch."""
 
@@ -45,6 +45,18 @@ class Trace:
     def name(self) -> str:
         """The module's class."""
         return self.folded.exported.name
+
+    def __repr__(self) -> str:
+        parameters = sum(p.numel() for p in self.module.parameters())
+        if parameters >= 1e6:
+            size = f"{parameters / 1e6:.1f} M parameters"
+        else:
+            size = f"{parameters:,} parameters"
+        known = f"{len(self.folded.computations)} computations, {size}, micro-batch of {self.samples}"
+        if self.step <= 0:
+            return f"{self.name}: {known}, not measured"
+        spread = f"{self.spread:.1%} between two traces"
+        return f"{self.name}: {known}; {self.step * 1e3:.2f} ms a step on {self.device}, {spread}"
 
     @property
     def samples(self) -> int:

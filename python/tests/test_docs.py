@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import re
 import subprocess
@@ -86,3 +88,27 @@ def test_the_example_trains(tmp_path: Path) -> None:
 
     state = torch.load(tmp_path / "gpt.pt")
     Gpt(vocabulary=256, length=64, width=128, layers=4).load_state_dict(state)
+
+
+def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell, and what it shows is something to read."""
+    examples = ROOT / "python/examples"
+    monkeypatch.syspath_prepend(str(examples))
+    notebook = json.loads((examples / "plan.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in cells:
+        *body, last = ast.parse(cell).body
+        if not isinstance(last, ast.Expr):
+            exec(compile(cell, "plan.ipynb", "exec"), names)
+            continue
+        exec(compile(ast.Module(body, []), "plan.ipynb", "exec"), names)
+        shown.append(eval(compile(ast.Expression(last.value), "plan.ipynb", "eval"), names))
+    trace, plan, curve, report = shown
+    assert re.fullmatch(r"Gpt: \d+ computations, [\d.,]+ parameters.* ms a step on cpu, .*", repr(trace)), repr(trace)
+    for pictured in (plan, curve):
+        assert "<svg" in pictured._repr_html_()
+    assert "<table" in report._repr_html_()
+    assert all(len(repr(one)) < 2000 for one in shown)
+    assert all(p.grad is not None for p in names["model"].parameters())

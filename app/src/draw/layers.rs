@@ -186,8 +186,14 @@ pub fn lane_beside(solved: &Solved, stage: usize) -> Option<&Lane> {
 /// Letters of a stage's time that leave room for the word before its number.
 const BESIDE_NAME: usize = 7;
 
-/// Brackets, times and memory of the stages, and where equal times would cut.
-pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places, block: &Block) -> String {
+/// Brackets, times and memory of the stages, and marks at shares of the time.
+pub fn stage_marks(
+    cuts: &[u32],
+    solved: &Solved,
+    places: &Places,
+    block: &Block,
+    marks: &[f64],
+) -> String {
     let mut out = String::new();
     let bounds: Vec<f64> = std::iter::once(0.0)
         .chain(cuts.iter().map(|c| places.share(*c)))
@@ -240,8 +246,8 @@ pub fn stage_marks(cuts: &[u32], solved: &Solved, places: &Places, block: &Block
             let _ = write!(out, "<text x='100%' y='{y:.1}' class='slow'>{}</text>", t("slowest"));
         }
     }
-    for stage in 1..n {
-        let y = block.y(stage as f64 / n as f64);
+    for share in marks {
+        let y = block.y(*share);
         if !(0.0..=HEIGHT).contains(&y) {
             continue;
         }

@@ -89,6 +89,7 @@ async fn replace(page: Page, found: Result<Found, String>) {
 /// Draws a trace over the prediction, unless it is one of another plan.
 fn show(page: Page, measured: Measured) -> bool {
     let solved = page.state.shown.with_untracked(|s| s.solved.clone());
+    let measured = measured.with_updates_of(&solved.timeline);
     if let Some(why) = measured.foreign(&solved.inputs.model.name(), &solved.timeline) {
         let name = &measured.name;
         page.state.complain(tr!(

@@ -55,6 +55,13 @@ impl Measured {
         None
     }
 
+    /// The same with updates as a plan has them: see [`Trace::with_updates_of`].
+    pub fn with_updates_of(self, planned: &Timeline) -> Self {
+        let trace = (*self.trace).clone().with_updates_of(planned);
+        let timeline = Shared::new(trace.steps[self.at].timeline.clone());
+        Self { trace: Shared::new(trace), timeline, ..self }
+    }
+
     /// The same at another of its steps.
     pub fn at_step(&self, at: usize) -> Self {
         let at = at.min(self.trace.steps.len() - 1);

@@ -76,8 +76,19 @@ pub fn attach(canvases: &[NodeRef<html::Canvas>], painter: Painter) {
     });
 }
 
-/// Draws again when what is drawn from changes.
+/// Draws again when what is drawn from changes, and scrolls to what is selected.
 pub fn follow(state: Pair, painter: Painter) {
+    let seen = painter.clone();
+    Effect::new(move |_| {
+        let Some(action) = state.page.look.selected.get() else { return };
+        for (canvas, scroll) in state.scroll.into_iter().enumerate() {
+            let side = untrack(|| state.side(canvas));
+            let place = side.and_then(|side| causes::find(side.timeline(), action));
+            if let Some((layout, (lane, _))) = seen.whole(canvas).zip(place) {
+                scroll.show(&layout, lane);
+            }
+        }
+    });
     Effect::new(move |_| {
         for side in state.sides {
             side.track();

@@ -72,8 +72,13 @@ pub fn reel(scroll: Scroll, canvases: impl IntoView) -> impl IntoView {
             scrolled.set(f64::from(frame.scroll_top()));
         }
     };
+    // What scrolls can be reached by keys.
+    let scrolls = move || content.get() > size.get().1 + 1.0;
+    let stop = move || scrolls().then_some("0");
+    let role = move || scrolls().then_some("group");
+    let label = move || scrolls().then(|| t("Lanes"));
     view! {
-        <div class="reel" node_ref=frame on:scroll=moved>
+        <div class="reel" node_ref=frame tabindex=stop role=role aria-label=label on:scroll=moved>
             <div class="film" style=film data-lane=move || format!("{:.1}", lane.get())>
                 <div class="still" style=move || tall(size.get().1)>{canvases}</div>
             </div>

@@ -25,9 +25,26 @@ pub fn Split() -> impl IntoView {
         state.inputs.with(|i| places.with(|p| Block::new(&i.cuts, p, number)))
     });
     let layers = Memo::new(move |_| block.with(|b| state.layers.with(|l| layer_marks(l, b))));
+    // The best cuts, where they were looked for and are as many; else those of equal time.
+    let best = Memo::new(move |_| {
+        let (found, now) = (state.look.best_cuts.get(), state.inputs.with(|i| i.cuts.len()));
+        !found.is_empty() && found.len() == now
+    });
+    let marks = Memo::new(move |_| match best.get() {
+        true => state.look.best_cuts.with(|found| {
+            places.with(|p| found.iter().map(|cut| p.share(*cut)).collect::<Vec<f64>>())
+        }),
+        false => {
+            let n = state.inputs.with(|i| i.cuts.len()) + 1;
+            (1..n).map(|stage| stage as f64 / n as f64).collect()
+        }
+    });
     let stages = move || {
         let cuts = state.inputs.with(|i| i.cuts.clone());
-        state.shown.with(|s| block.with(|b| stage_marks(&cuts, &s.solved, &places.get(), b)))
+        let marks = marks.get();
+        state
+            .shown
+            .with(|s| block.with(|b| stage_marks(&cuts, &s.solved, &places.get(), b, &marks)))
     };
     let cuts = Memo::new(move |_| state.inputs.with(|i| i.cuts.len()));
     let caught = Memo::new(move |_| block.with(|b| b.cuts(cuts.get())));
@@ -51,7 +68,7 @@ pub fn Split() -> impl IntoView {
             </svg>
             <Handles caught places frame near stands />
         </div>
-        <p class="eq"><i></i>{t("equal-time cut")}</p>
+        <p class="eq"><i></i>{move || if best.get() { t("best cut") } else { t("equal-time cut") }}</p>
         <Show when=move || { cuts.get() > 0 }><Ways /></Show>
         <Show when=move || { cuts.get() > 0 }>
             <div class="cuts" role="group" aria-label=t("Layers before each cut")>

@@ -24,6 +24,7 @@ pub mod chrome;
 mod idle;
 mod memory;
 mod reason;
+mod updates;
 
 pub use idle::{Idle, idle};
 pub use reason::{IdlePart, Reason, Why, reason};

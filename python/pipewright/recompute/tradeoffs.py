@@ -26,7 +26,7 @@ class Point:
     time_share: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Pareto:
     """Trade-offs from the least memory to the least time."""
 
@@ -36,6 +36,8 @@ class Pareto:
     def __str__(self) -> str:
         rows = (f"{100 * p.memory_share:8.1f} %{100 * p.time_share:10.1f} %" for p in self.points)
         return "\n".join([f"{'memory':>10}{'time':>12}", *rows])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return self.svg

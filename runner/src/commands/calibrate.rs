@@ -14,7 +14,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let file = args.file.display();
     if text.trim_start().starts_with(['{', '[']) {
         let trace = chrome::read(&text).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
-        return from_trace(args, &trace);
+        return from_trace(args, trace);
     }
     let points = points(&text).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
     if points.is_empty() {
@@ -72,16 +72,24 @@ fn points(text: &str) -> Result<Vec<Point>, String> {
 
 /// Means of every stage's passes, latency and bandwidth of the messages; the cluster file that
 /// follows from them, where one is wanted.
-fn from_trace(args: &CalibrateArgs, trace: &Trace) -> Result<(), Failure> {
-    let found = TraceFit::new(trace).map_err(|e| Failure::usage(e.to_string()))?;
+fn from_trace(args: &CalibrateArgs, trace: Trace) -> Result<(), Failure> {
+    let plan = args.plan.as_ref().map(|file| super::read_plan(file)).transpose()?;
+    let planned = plan.as_ref().map(|plan| Ok::<_, Failure>((plan, predict(plan)?))).transpose()?;
+    // Programs that update a rank's stages at once are read as the plan has them.
+    let trace = match &planned {
+        Some((_, prediction)) => trace.with_updates_of(&prediction.timeline),
+        None => trace,
+    };
+    let found = TraceFit::new(&trace).map_err(|e| Failure::usage(e.to_string()))?;
     if args.json {
         figures::print(&of_trace(&found));
     } else {
         tell_trace(&found);
     }
-    let Some((plan, output)) = args.plan.as_ref().zip(args.output.as_ref()) else { return Ok(()) };
-    let plan = super::read_plan(plan)?;
-    let cluster = found.cluster(&plan, &predict(&plan)?);
+    let Some(((plan, prediction), output)) = planned.zip(args.output.as_ref()) else {
+        return Ok(());
+    };
+    let cluster = found.cluster(plan, &prediction);
     let cluster = cluster.map_err(|e| Failure::usage(e.to_string()))?;
     let text = serde_json::to_string_pretty(&cluster).expect("plain data") + "\n";
     super::write_text(output, &text)

@@ -111,9 +111,9 @@ impl Painter {
     }
 
     /// The skeleton of a canvas.
-    pub(super) fn whole(&self, canvas: usize) -> Option<Layout> {
+    pub fn whole(&self, canvas: usize) -> Option<Layout> {
         let tools = self.tools.borrow();
-        let (width, height) = tools.as_ref()?.halves[canvas].size;
+        let (width, height) = tools.as_ref()?.halves.get(canvas)?.size;
         let joined = self.arrangement == Arrangement::Joined;
         untrack(|| {
             let other = self.lanes(1).filter(|_| joined).unwrap_or(0);

@@ -151,6 +151,7 @@ fn Legend() -> impl IntoView {
                     <span class="key"><i class="w"></i>{t("weight gradient")}</span>
                 </Show>
             </Show>
+            <Show when=kinds><span class="key"><i class="u"></i>{t("update")}</span></Show>
             <span class="key"><i class="idle"></i>{t("idle")}</span>
             <span class="key"><i class="send"></i>{t("send")}</span>
             <Show when=sums>
