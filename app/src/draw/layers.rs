@@ -112,7 +112,7 @@ pub fn layer_marks(layers: &[LayerTime], block: &Block) -> String {
     let (mut before, mut drawn) = (Nanos::ZERO, 0.0);
     let (mut tops, mut seen) = (vec![], vec![]);
     for layer in layers {
-        let mut y = block.y(before.0 as f64 / whole);
+        let y = block.y(before.0 as f64 / whole);
         before += layer.time;
         let h = layer.time.0 as f64 * scale;
         if y + h < 0.5 || y > HEIGHT - 0.5 {

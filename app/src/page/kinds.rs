@@ -2,7 +2,7 @@
 
 use crate::planner::networks;
 use crate::screens::elastic::model as elastic;
-use crate::screens::run::model::metrics;
+use crate::screens::run::model::{metrics, tune};
 
 /// What a file's first bytes say that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum Kind {
     Trace,
     /// Metrics of a run.
     Metrics,
+    /// What `runner tune` tried.
+    Tune,
     /// What became of an elastic job.
     Elastic,
     /// A network of another framework.
@@ -29,6 +31,8 @@ impl Kind {
             Kind::Graph
         } else if metrics::is_metrics(head) {
             Kind::Metrics
+        } else if tune::is_history(head) {
+            Kind::Tune
         } else if elastic::is_record(head) {
             Kind::Elastic
         } else if networks::is_onnx(head) {
@@ -59,6 +63,7 @@ mod tests {
             (b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", Kind::Trace),
             (b"{\"step\":0,\"loss\":2.0,\"step_ns\":5}\n", Kind::Metrics),
             (b"{\"event\":\"started\",\"at_ms\":0,\"unix_ms\":1}\n{\"ev", Kind::Elastic),
+            (b"{\"trial\":1,\"run\":1,\"expected_step_ns\":3}\n", Kind::Tune),
             (b"{\"version\": 1}", Kind::Other),
             (&[8, 7, 0x12, 4], Kind::Onnx),
             (b"", Kind::Other),

@@ -17,6 +17,7 @@ use crate::planner::networks::{self, Found};
 use crate::screens::elastic::model as elastic;
 use crate::screens::recompute::state::Source;
 use crate::screens::run::model::metrics;
+use crate::screens::run::model::tune::TuneHistory;
 use crate::state::request::Side;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
@@ -140,6 +141,10 @@ pub async fn open(page: Page, files: Vec<web_sys::File>, side: Side) {
             records(page, &name, &file).await;
             continue;
         }
+        if kind == Kind::Tune {
+            tuned(page, &name, &file).await;
+            continue;
+        }
         if kind != Kind::Other {
             long.push((name, kind, web_sys::Blob::from(file)));
             continue;
@@ -190,6 +195,24 @@ async fn records(page: Page, name: &str, file: &web_sys::Blob) {
                 why
             ));
         }
+    }
+}
+
+/// Shows what `runner tune` tried.
+async fn tuned(page: Page, name: &str, file: &web_sys::Blob) {
+    let Ok(text) = JsFuture::from(file.text()).await else {
+        return page.state.complain(tr!("{name} could not be read. Is it a folder?", name));
+    };
+    match TuneHistory::read(name, &text.as_string().unwrap_or_default()) {
+        Ok(history) => {
+            page.run.tuned.set(Some(history));
+            page.state.go(Screen::Run);
+        }
+        Err(why) => page.state.complain(tr!(
+            "{name} was read as the history of a tuning: {why}. Nothing changed.",
+            name,
+            why
+        )),
     }
 }
 
@@ -336,6 +359,7 @@ pub async fn fetch(page: Page, files: Files) {
             }
             Kind::Onnx => network(page, &path, &file).await,
             Kind::Elastic => records(page, &path, &file).await,
+            Kind::Tune => tuned(page, &path, &file).await,
             Kind::Other | Kind::Graph => match JsFuture::from(file.text()).await {
                 Ok(text) => {
                     take(page, &path, text.as_string().unwrap_or_default(), Side::B).await;

@@ -21,8 +21,9 @@ impl Live {
         }
         self.text += &heard.steps;
         self.steps += heard.steps.lines().count();
-        let due = self.steps > self.drawn + self.drawn / 100;
-        if !due && !(heard.end && self.steps > self.drawn) {
+        let grown = self.steps - self.drawn;
+        let due = grown > self.drawn / 100 || heard.end && grown > 0;
+        if !due {
             return None;
         }
         self.drawn = self.steps;

@@ -4,3 +4,4 @@
 pub mod drift;
 pub mod fit;
 pub mod metrics;
+pub mod tune;

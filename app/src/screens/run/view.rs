@@ -9,6 +9,7 @@ mod shown;
 mod steps;
 mod table;
 mod timelines;
+mod tuned;
 
 use super::state::RunState;
 use crate::base::later::{self, Missing};
@@ -21,6 +22,7 @@ use results::Results;
 use shown::Run;
 use table::DriftTable;
 use timelines::Timelines;
+use tuned::Tuned;
 
 #[component]
 pub fn RunView(own: RunState) -> impl IntoView {
@@ -36,17 +38,21 @@ fn regions(own: RunState) -> Result<AnyView, Missing> {
     provide_context(state);
     let trace = Memo::new(move |_| state.has_trace());
     let runs = Memo::new(move |_| own.runs.with(|runs| !runs.is_empty()));
+    let tuned = Memo::new(move |_| own.tuned.with(Option::is_some));
+    let parts =
+        move || [trace.get(), runs.get(), tuned.get()].into_iter().filter(|part| *part).count();
     let shown = view! {
         <div class="runs" class:bare=move || !trace.get() class:folded=move || trace.get() && state.folded.get()>
             {move || match trace.get() {
                 true => view! { <Timelines /> <Results /> }.into_any(),
                 false => view! { <Empty /> }.into_any(),
             }}
-            <Show when=move || trace.get() || runs.get()>
+            <Show when=move || { parts() > 0 }>
                 <section class="tray" aria-label=move || crate::base::texts::t("Drift and metrics")>
-                    <div class="tbody" class:alone=move || !(trace.get() && runs.get())>
+                    <div class="tbody" class:alone=move || parts() == 1 class:three=move || parts() == 3>
                         <Show when=move || trace.get()><DriftTable /></Show>
                         <Show when=move || runs.get()><Metrics /></Show>
+                        <Show when=move || tuned.get()><Tuned /></Show>
                     </div>
                 </section>
             </Show>

@@ -52,9 +52,10 @@ pub fn Shelf() -> impl IntoView {
             all.into_iter().map(|(name, what, figures, own)| {
             let (time, unit) = hero(figures.step);
             let fastest = Some(figures.step) == best;
+            let title = what.clone();
             view! {
                 <tr class:me=fastest>
-                    <th scope="row" title=what.clone()><b>{name}</b>" "<span>{what}</span></th>
+                    <th scope="row" title=title><b>{name}</b>" "<span>{what}</span></th>
                     <td class="num">{format!("{time} {unit}")}</td>
                     <td class="num">{format::bytes_text(figures.peak)}</td>
                     <td class="num">{format!("{} %", format::percent(figures.bubble, 0))}</td>
