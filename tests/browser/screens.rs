@@ -8,11 +8,12 @@ use pipewright::{Outcome, tools};
 use std::path::PathBuf;
 
 /// Names, links, and what is there when they are ready.
-const SCREENS: [(&str, &str, &str); 8] = [
+const SCREENS: [(&str, &str, &str); 9] = [
     ("plan", "#v=1", "#step-time"),
     ("model", "#v=1&model=resnet50&cluster=dgx-h100&d=8&mb=64&batch=2048&view=model", ".ch-row"),
     ("compare", "#v=1&view=compare", "#differences tbody tr"),
     ("run", "#v=1&view=run", ".mono, code"),
+    ("measured", "#v=1&view=run", "#run-example"),
     ("recompute", "#v=1&view=recompute&keep=50.0", "#cells svg"),
     (
         "communication",
@@ -93,6 +94,10 @@ fn every_screen_fits_every_window_in_both_themes_and_languages() -> Outcome<()> 
                 browser.open("about:blank")?;
                 browser.open(&format!("{page}{link}"))?;
                 browser.until(name, |b| Ok(b.count(ready)? > 0))?;
+                if name == "measured" {
+                    browser.click(ready)?;
+                    browser.until("the run", |b| Ok(b.count("#run-measured, .four svg")? == 5))?;
+                }
                 assert_eq!(browser.js("return document.documentElement.lang")?, language);
                 look(&browser, &format!("{name}-{theme}-{language}"), folder.as_ref())?;
                 let english = browser.js(ENGLISH)?;
