@@ -47,7 +47,7 @@ pub fn Header(page: Page) -> impl IntoView {
             <p class="doc">
                 <b>{title}</b> <span>{lanes}</span>
                 <Show when=move || state.screen.get() == Screen::Plan>
-                    <span>"·"</span> <span>{against}</span>
+                    <span class="vs">"· "{against}</span>
                 </Show>
             </p>
             <div class="tools">

@@ -51,9 +51,31 @@ fn is_graph(head: &[u8]) -> bool {
     head.starts_with(&[0x1f, 0x8b]) || head.windows(FORMAT.len()).any(|part| part == FORMAT)
 }
 
+/// The name of a file as it was before the page was bundled: `trace.json` of `./trace-0123456789abcdef.json`.
+pub fn plain_name(path: &str) -> String {
+    let name = path.strip_prefix("./").unwrap_or(path);
+    let hashed = name.rsplit_once('.').and_then(|(stem, end)| Some((stem.rsplit_once('-')?, end)));
+    match hashed {
+        Some(((stem, hash), end))
+            if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) =>
+        {
+            format!("{stem}.{end}")
+        }
+        _ => name.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bundled_files_have_their_names() {
+        assert_eq!(plain_name("./trace-03a7436661e1e7e7.json"), "trace.json");
+        assert_eq!(plain_name("./rank-000-e5d6fc8ef8c59938.jsonl"), "rank-000.jsonl");
+        assert_eq!(plain_name("demo/trace-2.json"), "demo/trace-2.json");
+        assert_eq!(plain_name("plain"), "plain");
+    }
 
     #[test]
     fn large_files_are_recognised_by_their_first_bytes() {

@@ -3,7 +3,7 @@
 //! A file that cannot be used leaves everything as it was and says in one line what was read,
 //! what is wrong and what to do. All of this is in a chunk that comes with the first file.
 
-use super::kinds::Kind;
+use super::kinds::{Kind, plain_name};
 use super::packing::unpack;
 use super::state::Page;
 use crate::base::later::{self, Missing};
@@ -345,8 +345,10 @@ pub async fn fetch(page: Page, files: Files) {
         }
     }
     for path in [files.plan, files.trace, files.metrics].into_iter().flatten() {
+        let place = path;
+        let path = plain_name(&place);
         let refuse = |why: &str| tr!("{path} could not be fetched: {why}.", path, why);
-        let file = match fetched(&path).await {
+        let file = match fetched(&place).await {
             Ok(file) => file,
             Err(why) => {
                 page.state.complain(refuse(&why));

@@ -101,8 +101,9 @@ pub fn thinned(front: Vec<(u32, FoundPlan)>) -> Vec<(u32, FoundPlan)> {
 
 /// What a plan of a front is best in, for [`crate::base::texts::t`].
 pub fn best_in(plan: &FoundPlan, front: &[(u32, FoundPlan)]) -> Option<&'static str> {
+    // Of equal ones the fastest.
     let least = |of: fn(&FoundPlan) -> u64| {
-        front.iter().map(|(_, other)| of(other)).min() == Some(of(plan))
+        front.iter().min_by_key(|(_, other)| of(other)).is_some_and(|(_, best)| best == plan)
     };
     match (least(|p| p.step), least(|p| p.peak), least(|p| p.traffic)) {
         (true, ..) => Some(n("fastest")),
@@ -132,6 +133,9 @@ mod tests {
         assert_eq!(kept.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 2, 3, 4]);
         let names: Vec<_> = kept.iter().map(|(_, plan)| best_in(plan, &kept)).collect();
         assert_eq!(names, [Some("fastest"), None, None, Some("least memory")]);
+        let even = thinned((0..).zip([plan(1, 9, 5), plan(2, 7, 5), plan(3, 5, 5)]).collect());
+        let names: Vec<_> = even.iter().map(|(_, plan)| best_in(plan, &even)).collect();
+        assert_eq!(names, [Some("fastest"), None, Some("least memory")]);
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl PlanSearch {
     pub fn take(self, found: &FoundPlan) {
         match self.page.inputs.with_untracked(|inputs| taken(found, inputs)) {
             Ok(next) => {
-                self.page.replace(next);
+                self.page.edit(move |inputs| *inputs = next);
                 self.page.say(tr!("B is now {plan}. Ctrl+Z undoes it.", plan = name(found)));
             }
             Err(why) => self.page.complain(tr!("The plan cannot be used: {why}.", why)),
