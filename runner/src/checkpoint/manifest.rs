@@ -21,7 +21,7 @@ pub const VERSION: u32 = 2;
 
 /// Fields of a plan that may change between a checkpoint and its continuation: where work happens
 /// and how long. All others decide what is computed.
-const FREE: [&str; 13] = [
+const FREE: [&str; 14] = [
     "version",
     "model",
     "cluster",
@@ -34,6 +34,7 @@ const FREE: [&str; 13] = [
     "prediction",
     "weights",
     "data_parallel",
+    "tensor",
     "communication",
 ];
 

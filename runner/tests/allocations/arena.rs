@@ -77,7 +77,7 @@ fn ranks_of_plan_hold(what: &str, plan: &Plan) {
     let transports = local(plan.ranks(), handles as usize);
     for (index, transport) in transports.into_iter().enumerate() {
         let what = format!("{what}, rank {index}");
-        let (lane, _) = plan.data_parallel.place(index as u32);
+        let (lane, _) = plan.mesh().place(index as u32);
         let program = &prediction.programs[lane.index()];
         let predicted = prediction.timeline.lanes[lane.index()].arena.0;
         let before = held();
@@ -187,7 +187,7 @@ fn steps_of_plan_allocate_nothing(what: &str, plan: &Plan) {
         for (index, transport) in (0..).zip(local(plan.ranks(), handles as usize)) {
             let (prediction, data, what) = (&prediction, &data, &what);
             scope.spawn(move || {
-                let (lane, _) = plan.data_parallel.place(index);
+                let (lane, _) = plan.mesh().place(index);
                 let parts = (plan, &prediction.graph, &prediction.programs[lane.index()]);
                 let mut rank = Rank::new(parts, data, transport, 1);
                 rank.connect(&prediction.groups).unwrap();
