@@ -123,9 +123,13 @@ impl Costs {
         costs
     }
 
-    /// Sums over tensor groups are of single precision, within a host where that has room for a group.
+    /// Sums over tensor groups are of single precision, within a node where groups fill it; else as long as
+    /// that of the first group on two nodes, for which others wait.
     fn add_tensor_sums(&mut self, graph: &Graph, cluster: &Cluster, degree: u32) {
-        let ranks: Vec<LaneId> = (0..degree).map(LaneId).collect();
+        let within = cluster.ranks_per_node / degree * degree;
+        let all_within = cluster.nodes == 1 || within == cluster.ranks_per_node;
+        let first = if all_within { 0 } else { within };
+        let ranks: Vec<LaneId> = (first..first + degree).map(LaneId).collect();
         let group = collective::Group::new(cluster, &ranks, cluster.ranks_per_node);
         for (node, cost) in (0..).map(NodeId).zip(&mut self.nodes) {
             let summed = match graph.parallel_linear(node) {

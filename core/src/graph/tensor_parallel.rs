@@ -235,26 +235,27 @@ impl Pairs {
         rows.into_iter().for_each(|row| self.linears[row] = Some(ParallelLinear::Row));
     }
 
+    /// Of what does not divide, heads say best why.
     fn check(&self, graph: &Graph, degree: u32) -> Result<(), TensorParallelError> {
-        let parts = u64::from(degree);
-        for (node, axis) in graph
-            .nodes
-            .iter()
-            .zip(&self.axes)
-            .zip(&self.divided)
-            .filter_map(|((node, axis), divided)| Some((node, (*axis).filter(|_| *divided)?)))
-        {
+        let mut error = None;
+        for (at, node) in graph.nodes.iter().enumerate() {
+            let Some(axis) = self.axes[at].filter(|_| self.divided[at]) else { continue };
             let (count, what) = match node.op {
                 Op::Attention { kv_heads, .. } => (kv_heads, "heads of keys and values"),
                 Op::ScaledDotProduct { .. } => (node.output.shape[axis], "heads"),
                 _ => (node.output.shape[axis], "features"),
             };
-            if !count.is_multiple_of(parts) {
-                let node = node.name.clone();
-                return Err(TensorParallelError::Indivisible { node, count, what, degree });
+            if count.is_multiple_of(u64::from(degree)) {
+                continue;
             }
+            let node = node.name.clone();
+            let found = TensorParallelError::Indivisible { node, count, what, degree };
+            if what != "features" {
+                return Err(found);
+            }
+            error.get_or_insert(found);
         }
-        Ok(())
+        error.map_or(Ok(()), Err)
     }
 
     /// What a rank computes in place of a node.

@@ -269,7 +269,7 @@ pub enum Instruction {
         /// What is decoded from it then.
         decode: Option<Encoded>,
     },
-    /// Executes an action's kernels.
+    /// Executes an action's kernels, and the tensor group's sums behind those that [`Kernel::reduces`] says.
     Run {
         /// The action.
         action: Action,

@@ -149,7 +149,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                     match graph.shards(place.param) {
                         None => init_param(param, plan.seed, weight),
                         Some(shards) => {
-                            init_shard(shards, (param, plan.seed), rank.tensor.index, weight);
+                            init_shard(shards, param, plan.seed, rank.tensor.index, weight);
                         }
                     }
                 }

@@ -47,7 +47,8 @@ impl TensorRank {
 /// Writes this rank's shard of a parameter's first values.
 pub(super) fn init_shard(
     shards: &ParamShards,
-    (param, seed): (&Param, u64),
+    param: &Param,
+    seed: u64,
     tensor_rank: u32,
     into: &mut [f32],
 ) {

@@ -143,6 +143,32 @@ fn families_of_operations() {
     }
 }
 
+/// The ranks of tensor groups, under every schedule, with replicas and without.
+#[test]
+fn tensor_groups() {
+    for (name, model) in families() {
+        let graph = model.graph().unwrap();
+        let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
+        if graph.shard(2).is_err() {
+            continue;
+        }
+        for schedule in ScheduleKind::ALL {
+            let synchronous = schedule.updates() == Updates::Synchronous;
+            if tied && !synchronous {
+                continue;
+            }
+            let draft = draft_of(graph.clone(), schedule.placement().stages(2));
+            let mut draft = small(draft, schedule, 8);
+            draft.tensor = 2;
+            if synchronous {
+                let name = format!("{name}, groups with features");
+                ranks_hold_what_is_predicted(&name, with_features(draft.clone()));
+            }
+            ranks_hold_what_is_predicted(&format!("{name}, groups"), draft);
+        }
+    }
+}
+
 /// The names of all operations, from the schema of plan files.
 #[test]
 fn families_are_all_operations() {
@@ -217,6 +243,20 @@ fn steps_of_all_families_allocate_nothing() {
             let draft = small(draft_of(model.graph().unwrap(), stages), schedule, 8);
             allocates_nothing(&format!("{name} with features"), with_features(draft.clone()));
             allocates_nothing(&name, draft);
+        }
+    }
+}
+
+#[test]
+fn steps_of_tensor_groups_allocate_nothing() {
+    let divided = families().into_iter().filter(|(_, m)| m.graph().unwrap().shard(2).is_ok());
+    for (name, model) in divided {
+        for (schedule, stages) in [(ScheduleKind::OneFOneB, 2), (ScheduleKind::ZbV, 4)] {
+            let mut draft = small(draft_of(model.graph().unwrap(), stages), schedule, 8);
+            draft.tensor = 2;
+            let what = format!("{name}, groups");
+            allocates_nothing(&format!("{what} with features"), with_features(draft.clone()));
+            allocates_nothing(&what, draft);
         }
     }
 }

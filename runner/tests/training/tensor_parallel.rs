@@ -204,6 +204,27 @@ fn an_exported_encoder_is_divided_by_its_heads() {
     std::fs::remove_dir_all(dir).ok();
 }
 
+/// BERT as PyTorch exports it, with its weights.
+#[test]
+fn an_onnx_bert_is_divided() {
+    let dir = scratch("tensor-bert");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/transformers/bert-dynamo.onnx");
+    let losses = |tensor: &str, stages: &str| {
+        let name = format!("{tensor}-{stages}");
+        let plan = format!("{name}.json");
+        let args = ["plan", "--model", file, "--cluster", "laptop", "--tensor", tensor];
+        let order = ["--stages", stages, "--schedule", "1f1b", "--micro-batches", "2"];
+        let rest = ["--mini-batch", "8", "--split", "balanced", "--steps", "20", "-o", &plan];
+        runner_in(&dir, &[&args[..], &order, &rest].concat()).done();
+        runner_in(&dir, &[&plan, "--out", &name]).done();
+        numbers(&dir.join(name))
+    };
+    let lone = losses("1", "1");
+    close("t2", &losses("2", "1"), &lone);
+    close("t4p2", &losses("4", "2"), &lone);
+    std::fs::remove_dir_all(dir).ok();
+}
+
 /// A norm counts a parameter that every rank has once, and shards of the others together.
 #[test]
 fn clipping_skipping_and_half_precision_go_with_groups() {
@@ -291,10 +312,12 @@ fn what_groups_cannot_do_is_refused() {
     let dir = scratch("tensor-refused");
     let plan = with(LLAMA, 2, 2, 1, ScheduleKind::OneFOneB).plan().unwrap().0;
     assert!(plan.to_json().contains("\"tensor\": 2"));
-    assert!(!base(LLAMA, 2).plan().unwrap().0.to_json().contains("\"tensor\""));
+    assert!(!base(LLAMA, 2).plan().unwrap().0.to_json().contains("\n  \"tensor\""));
     write(&dir, "plan.json", plan.to_json());
     let shown = runner_in(&dir, &["show", "plan.json"]);
-    assert!(shown.done().stdout.contains("2 lanes x 2 tensor-parallel = 4 ranks"), "{shown:?}");
+    for words in ["2 lanes x 2 tensor-parallel = 4 ranks", "groups of 2: ", "sums within passes"] {
+        assert!(shown.done().stdout.contains(words), "{words}: {shown:?}");
+    }
     runner_in(&dir, &["check", "plan.json", "--ranks", "3"])
         .refused(4, "needs 2 lanes x 2 tensor-parallel = 4 ranks, --ranks gave 3");
     let refused = |args: &[&str], words: &str| {
@@ -302,11 +325,6 @@ fn what_groups_cannot_do_is_refused() {
     };
     refused(&["elastic", "plan.json", "--out", "job"], "does not go together with elastic jobs");
     refused(&["tune", "plan.json", "-o", "tuned.json"], "does not go together with tuning");
-    let encoded = plan
-        .to_json()
-        .replace("\"tensor\": 2,", "\"tensor\": 2, \"communication\": {\"gradients\": \"int8\"},");
-    write(&dir, "encoded.json", encoded);
-    runner_in(&dir, &["encoded.json"]).refused(3, "does not go together with encoded gradients");
     let planned = |tensor: &str, model: &str, rest: &[&str], words: &str| {
         let args = ["plan", "--model", model, "--cluster", "laptop", "--tensor", tensor];
         let more = ["--mini-batch", "16", "--data", "synthetic:512", "-o", "other.json"];
@@ -316,6 +334,11 @@ fn what_groups_cannot_do_is_refused() {
     planned("8", LLAMA, &whole, "4 heads of keys and values do not divide among 8");
     planned("2", "digits-cnn", &whole, "tensor: `digits-cnn` has no two linear layers");
     planned("2", LLAMA, &[], "nothing is searched with tensor groups");
+    let encoded = [&whole[..], &["--codec", "int8", "--replicas", "2"]].concat();
+    planned("2", LLAMA, &encoded, "does not go together with encoded gradients");
+    let lone = ["--stages", "1", "--schedule", "1f1b", "--micro-batches", "2"];
+    let first = [&lone[..], &["--replicas", "2", "--data-parallel", "dp"]].concat();
+    planned("2", LLAMA, &first, "does not go together with data-parallel mode `dp`");
     let ranks = [&whole[..], &["--ranks", "6"]].concat();
     planned("2", LLAMA, &ranks, "2 lanes x 2 tensor-parallel do not make 6 ranks");
     std::fs::remove_dir_all(dir).ok();
