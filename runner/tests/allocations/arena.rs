@@ -79,7 +79,10 @@ fn ranks_of_plan_hold(what: &str, plan: &Plan) {
         let what = format!("{what}, rank {index}");
         let (lane, _) = plan.mesh().place(index as u32);
         let program = &prediction.programs[lane.index()];
-        let predicted = prediction.timeline.lanes[lane.index()].arena.0;
+        // Ranks that share devices have rows of their own.
+        let by_rank = prediction.timeline.lanes.len() == plan.ranks() as usize;
+        let row = if by_rank { index } else { lane.index() };
+        let predicted = prediction.timeline.lanes[row].arena.0;
         let before = held();
         let rank = Rank::new((plan, &prediction.graph, program), &data, transport, 1);
         let grown = (held() - before) as u64;

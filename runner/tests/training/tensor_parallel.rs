@@ -327,12 +327,12 @@ fn what_groups_cannot_do_is_refused() {
     refused(&["tune", "plan.json", "-o", "tuned.json"], "does not go together with tuning");
     let planned = |tensor: &str, model: &str, rest: &[&str], words: &str| {
         let args = ["plan", "--model", model, "--cluster", "laptop", "--tensor", tensor];
-        let more = ["--mini-batch", "16", "--data", "synthetic:512", "-o", "other.json"];
+        let more = ["--mini-batch", "16", "--data", "synthetic", "-o", "other.json"];
         refused(&[&args[..], &more, rest].concat(), words);
     };
     let whole = ["--stages", "2", "--schedule", "1f1b", "--micro-batches", "2"];
     planned("8", LLAMA, &whole, "4 heads of keys and values do not divide among 8");
-    planned("2", "digits-cnn", &whole, "tensor: `digits-cnn` has no two linear layers");
+    planned("2", "resnet18:32", &whole, "tensor: `resnet18:32` has no two linear layers");
     planned("2", LLAMA, &[], "nothing is searched with tensor groups");
     let encoded = [&whole[..], &["--codec", "int8", "--replicas", "2"]].concat();
     planned("2", LLAMA, &encoded, "does not go together with encoded gradients");

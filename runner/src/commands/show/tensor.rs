@@ -24,12 +24,14 @@ pub(super) fn tensor(plan: &Plan, prediction: &Prediction) -> Option<String> {
         bytes += kernel.writes.first().map_or(Bytes::ZERO, |write| write.bytes);
         time += prediction.costs.node(kernel.node).tensor_sum;
     }
+    let cluster = &plan.cluster;
+    let all_within = cluster.nodes == 1 || cluster.ranks_per_node.is_multiple_of(tensor.degree);
     Some(format!(
         "tensor groups of {}: {:.1} % of {} parameters divided; {sums} sums within passes of a micro-batch, \
          {bytes} in {time}{}",
         tensor.degree,
         100.0 * divided as f64 / (whole + divided).max(1) as f64,
         whole + divided,
-        if plan.cluster.ranks_per_node % tensor.degree == 0 { "" } else { ", some across nodes" },
+        if all_within { "" } else { ", some of them across nodes" },
     ))
 }
