@@ -73,11 +73,6 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let given = given_best(args, &question, orders, &graph, &draft)?;
     let (mut plan, mut prediction, said, searched) = match given {
         Some((plan, prediction, said)) => (plan, prediction, said, None),
-        None if args.tensor > 1 => {
-            let message = "--tensor: nothing is searched with tensor groups; give --stages, --schedule and \
-                           --micro-batches too, or --cuts or --split";
-            return Err(Failure::usage(message));
-        }
         None => {
             let (best, searched) = search::search(args, &question, &graph, &draft)?;
             (best.plan, best.prediction, cuts::Said::default(), Some(searched))
@@ -236,7 +231,13 @@ fn given(
     }
     let whole = args.stages.is_some() && args.schedule.is_some() && args.micro_batches.is_some();
     if !whole && own.is_none() && args.cuts.is_empty() && args.split.is_none() {
-        return Ok(None);
+        return match args.tensor {
+            1 => Ok(None),
+            _ => Err(Failure::usage(
+                "--tensor: nothing is searched with tensor groups; give --stages, --schedule and \
+                 --micro-batches too, or --cuts or --split",
+            )),
+        };
     }
     let schedule = match args.schedule {
         Some(Order::Kind(kind)) => kind,

@@ -174,9 +174,7 @@ impl Run {
     ) -> Result<Self, Failure> {
         let threads = threads(args.threads, plan.ranks())?;
         let prediction = predict(&plan)?;
-        if plan.tensor > 1 {
-            asked::divided(args)?;
-        }
+        asked::divided(args, &plan)?;
         let modelled = args.device == DeviceKind::Model;
         let gpus = match args.device {
             DeviceKind::Cuda => super::devices::usable_gpus()?,

@@ -22,12 +22,13 @@ pub(super) fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Refuses what ranks of a tensor group cannot do yet.
-pub(super) fn divided(args: &RunArgs) -> Result<(), Failure> {
+pub(super) fn divided(args: &RunArgs, plan: &Plan) -> Result<(), Failure> {
     let given = [
         ("--device cuda", args.device == DeviceKind::Cuda),
         ("an elastic job", args.session.is_some()),
     ];
-    let Some((what, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
+    let given = given.into_iter().find(|(_, given)| *given && plan.tensor > 1);
+    let Some((what, _)) = given else { return Ok(()) };
     Err(Failure::usage(format!(
         "the plan has tensor groups, which {what} does not know: make one with --tensor 1"
     )))
