@@ -224,6 +224,10 @@ def build(
             "torch.distributed is not initialised: start by torchrun and call init_process_group first"
         )
     plan.check_schedule()
+    if plan.tensor > 1:
+        raise PipewrightError(
+            f"the plan has tensor groups of {plan.tensor}, which stages of a module do not: plan with tensor=1"
+        )
     ranks = Ranks(len(plan.actions), plan.replicas, rank)
     module = plan.trace.module if module is None else module
     where = torch.device(device) if device is not None else next(module.parameters()).device

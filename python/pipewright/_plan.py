@@ -108,6 +108,11 @@ class Plan:
         return int(self._values.get("data_parallel", {}).get("replicas", 1))
 
     @property
+    def tensor(self) -> int:
+        """Ranks that divide the work of a lane."""
+        return int(self._values.get("tensor", 1))
+
+    @property
     def recomputed(self) -> set[int]:
         """Stages that compute activations again in the backward pass."""
         return {at for at, sequence in enumerate(self._values.get("recompute") or []) if sequence}

@@ -142,7 +142,7 @@ fn lost_computed(dir: &Path) {
 fn compare_lost(dir: &Path, name: &str, (whole, rank): (&Value, u32), run: &[&str], mpirun: bool) {
     let whole = Plan::from_json(&whole.to_string()).expect("the runner wrote it");
     let prediction = predict(&whole).expect("it was predicted before");
-    let (lane, replica) = whole.data_parallel.place(rank);
+    let (lane, replica) = whole.mesh().place(rank);
     let found = Rerouted::of(&whole, &prediction, &[Place { lane, replica }]).expect("a peer");
     let plan = serde_json::to_value(&found.plan).expect("plain data");
     write(&dir.join("plan.json"), &plan);

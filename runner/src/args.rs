@@ -320,7 +320,7 @@ pub struct PlanArgs {
     /// What an ONNX file leaves open.
     #[command(flatten)]
     pub onnx: OnnxArgs,
-    /// Processes, exactly: lanes of the pipeline times replicas. More than the cluster has devices share
+    /// Processes, exactly: lanes of the pipeline times replicas times --tensor. More than the cluster has devices share
     /// them. Default: as many as are fastest, each with a device for itself.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
@@ -346,6 +346,10 @@ pub struct PlanArgs {
     /// --split, or all of stages, schedule and micro-batches: as many as make the --ranks, or 1.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
+    /// Ranks that divide the work of every lane: attention by heads, feed-forward parts by features (Megatron-LM's
+    /// tensor parallelism). They are neighbours, so on one host where that has room.
+    #[arg(long, value_name = "DEGREE", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub tensor: u32,
     /// Copies of each stage, which take its micro-batches in turn (PipeDream), in 1F1B: 2,1,1; or best: as
     /// many as make the slowest stage fastest on the --ranks.
     #[arg(long, value_name = "N,N,..|best", conflicts_with_all = ["schedule", "stages", "replicas"])]

@@ -216,6 +216,7 @@ impl Inputs {
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             data_parallel: self.rest.data_parallel,
+            tensor: 1,
             communication: self.rest.communication.clone(),
             optimizer: self.rest.optimizer,
             training: self.rest.training,
@@ -229,8 +230,9 @@ impl Inputs {
     /// The choices that make `plan`. A cluster equal to a preset becomes that preset.
     ///
     /// # Errors
-    /// For a schedule that is none.
+    /// For a schedule that is none, and for tensor groups.
     pub fn of_plan(plan: &Plan) -> Result<Self, String> {
+        plan.check_undivided("the explorer").map_err(|why| why.to_string())?;
         let model = match &plan.model {
             Model::Preset(p) => ModelChoice::Preset(*p),
             Model::Graph(graph) => ModelChoice::File(Shared::new(graph.clone())),

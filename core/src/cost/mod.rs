@@ -39,9 +39,10 @@ pub use profile::{MeasuredNode, Profile, ProfileError, Sample, SplitSample};
 pub use transformer::{MeasuredLayer, TensorRates, TransformerRates};
 pub use workload::{Edge, Item, Keeps, NetworkError, Rules, Shard, Sync, Workload};
 
-use crate::graph::autodiff::ComputationKind;
-use crate::graph::{Graph, Precision};
-use crate::ids::NodeId;
+use crate::compress::Reduction;
+use crate::graph::autodiff::{Computation, ComputationKind};
+use crate::graph::{Graph, ParallelLinear, Precision};
+use crate::ids::{LaneId, NodeId};
 use crate::units::Nanos;
 use roofline::roofline;
 use transformer::{Priced, has_attention};
@@ -63,9 +64,25 @@ pub struct NodeCost {
     pub split_input_gradient: Nanos,
     /// Gradient of the parameters in a split backward pass.
     pub split_weight_gradient: Nanos,
+    /// Sum over the tensor group of the node's output, or for columns of the gradient of its input.
+    pub tensor_sum: Nanos,
 }
 
 impl NodeCost {
+    /// A node was measured whole, and each rank computes one of so many parts.
+    fn divide(&mut self, parts: u32) {
+        let times = [
+            &mut self.forward,
+            &mut self.input_gradient,
+            &mut self.weight_gradient,
+            &mut self.sum_gradients,
+            &mut self.update,
+            &mut self.split_input_gradient,
+            &mut self.split_weight_gradient,
+        ];
+        times.into_iter().for_each(|time| time.0 /= u64::from(parts));
+    }
+
     /// The time of one computation.
     pub fn of(&self, kind: ComputationKind) -> Nanos {
         match kind {
@@ -100,7 +117,30 @@ impl Costs {
         if let Some(profile) = &cluster.profile {
             profile.apply(graph, &mut costs);
         }
+        if let Some(tensor) = graph.tensor_parallel() {
+            costs.add_tensor_sums(graph, cluster, tensor.degree);
+        }
         costs
+    }
+
+    /// Sums over tensor groups are of single precision, within a node where groups fill it; else as long as
+    /// that of the first group on two nodes, for which others wait.
+    fn add_tensor_sums(&mut self, graph: &Graph, cluster: &Cluster, degree: u32) {
+        let within = cluster.ranks_per_node / degree * degree;
+        let all_within = cluster.nodes == 1 || within == cluster.ranks_per_node;
+        let first = if all_within { 0 } else { within };
+        let ranks: Vec<LaneId> = (first..first + degree).map(LaneId).collect();
+        let group = collective::Group::new(cluster, &ranks, cluster.ranks_per_node);
+        for (node, cost) in (0..).map(NodeId).zip(&mut self.nodes) {
+            let summed = match graph.parallel_linear(node) {
+                Some(ParallelLinear::Column) => graph.node(node).inputs[0],
+                _ => node,
+            };
+            let bytes = graph.node(summed).output.bytes() * self.samples;
+            let plain = Reduction::default();
+            let price = collective::price(cluster, &group, false, plain, bytes.0 as f64);
+            cost.tensor_sum = Nanos::from_secs(price.seconds);
+        }
     }
 
     /// The costs of a schedule that splits backward passes, or of one that does not.
@@ -110,6 +150,14 @@ impl Costs {
             node.weight_gradient = node.split_weight_gradient;
         }
         self
+    }
+
+    /// The time of one computation, and of the tensor group's sum behind it: its ranks do the same at the same
+    /// moments.
+    pub fn time(&self, computation: &Computation) -> Nanos {
+        let cost = self.node(computation.node);
+        let sum = if computation.reduces { cost.tensor_sum } else { Nanos::ZERO };
+        cost.of(computation.kind) + sum
     }
 
     /// One node's.

@@ -2,6 +2,7 @@
 
 use super::Costs;
 use crate::graph::Graph;
+use crate::ids::NodeId;
 use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -105,7 +106,8 @@ impl Profile {
         }
         // Profiles have the order of the graph: the next node's place is most often the next one.
         let mut next = 0;
-        for (node, cost) in graph.nodes().iter().zip(&mut costs.nodes) {
+        for (id, cost) in (0..).map(NodeId).zip(&mut costs.nodes) {
+            let node = graph.node(id);
             let is_this = |at: &usize| self.nodes[*at].node == node.name;
             let Some(at) = (next..self.nodes.len()).chain(0..next).find(is_this) else { continue };
             next = at + 1;
@@ -123,6 +125,7 @@ impl Profile {
             cost.split_weight_gradient = split(|s| s.weight_gradient_ns, |s| s.weight_gradient_ns);
             // The update is once a step, whatever the size.
             cost.update = measured.samples[measured.samples.len() - 1].update_ns;
+            cost.divide(graph.parts(id));
         }
     }
 }

@@ -114,6 +114,7 @@ fn node_cost(
         sum_gradients: time(0.0, 3.0 * output_bytes),
         // Momentum SGD reads weight, gradient and momentum and writes all three.
         update: if param_bytes > 0.0 { time(0.0, 6.0 * param_bytes) } else { Nanos::ZERO },
+        tensor_sum: Nanos::ZERO,
     }
 }
 

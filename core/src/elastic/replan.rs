@@ -139,6 +139,7 @@ pub fn replan(plan: &Plan, ranks: u32, rule: BatchRule) -> Result<Replanned, Rep
         return Err(ReplanError::NoRank);
     }
     let (graph, schedule) = plan.check()?;
+    plan.check_undivided("jobs that change their size")?;
     if ranks < plan.ranks() && schedule.updates == Updates::Stashed {
         let own = (plan.lanes(), plan.data_parallel.replicas, Obstacle::Stashed);
         return Err(ReplanError::Nothing { ranks, tried: vec![own] });
@@ -166,6 +167,7 @@ pub fn replan(plan: &Plan, ranks: u32, rule: BatchRule) -> Result<Replanned, Rep
 /// When `plan` itself does not fit together.
 pub fn sizes(plan: &Plan, ranks: u32, rule: BatchRule) -> Result<Vec<Size>, PlanError> {
     let (graph, schedule) = plan.check()?;
+    plan.check_undivided("jobs that change their size")?;
     if schedule.updates == Updates::Stashed {
         let own = Replanned { plan: plan.clone(), kept_stages: true }.size();
         return Ok([own].into_iter().filter(|size| size.ranks <= ranks).collect());

@@ -15,7 +15,7 @@ pub use sequence::{Part, SequenceError};
 
 use flow::Flow;
 
-use super::{Crossing, DType, Division, Graph, Node, Op, Pair, TensorSpec};
+use super::{Crossing, DType, Division, Graph, Node, Op, Pair, ParallelLinear, TensorSpec};
 use crate::ids::{NodeId, StageId, ValueId};
 use crate::units::Bytes;
 
@@ -166,6 +166,9 @@ pub struct Computation {
     pub wanted: u64,
     /// Scratch memory, free again when the computation ends.
     pub workspace: Extent,
+    /// Whether the first value that it writes is a partial sum, which the tensor group adds up: see
+    /// [`crate::graph::ParallelLinear`].
+    pub reduces: bool,
     /// Whether it was done before and its result not kept, see [`TrainingGraph::in_sequence`]: it
     /// writes the same numbers again and leaves no other trace.
     pub again: bool,
@@ -310,7 +313,9 @@ impl<'a> Context<'a> {
         let kind = ComputationKind::Forward;
         let wanted = 0;
         let again = false;
-        let forward = Computation { node: id, kind, reads, writes, wanted, workspace, again };
+        let reduces = self.graph.parallel_linear(id) == Some(ParallelLinear::Row);
+        let forward =
+            Computation { node: id, kind, reads, writes, wanted, workspace, reduces, again };
         self.out.computations.push(forward);
     }
 }

@@ -25,6 +25,7 @@ mod precision;
 pub mod presets;
 mod sample;
 mod tensor;
+mod tensor_parallel;
 
 pub use build::{Conv, GraphBuilder};
 pub use divide::{Crossing, Division, Section};
@@ -33,6 +34,7 @@ pub use op::{Function, Init, Interpolation, Kept, Op, Pair, ParamSpec, Window};
 pub use precision::Precision;
 pub use sample::{InputSpec, SampleSpec, TargetSpec};
 pub use tensor::{DType, TensorSpec};
+pub use tensor_parallel::{ParallelLinear, ParamShards, TensorParallel, TensorParallelError};
 
 use crate::ids::{NodeId, ParamId};
 use serde::{Deserialize, Serialize};
@@ -101,6 +103,8 @@ pub struct Graph {
     nodes: Vec<Node>,
     params: Vec<Param>,
     layers: Vec<Layer>,
+    /// Of a shard: how a tensor group divides the network. In no file; a plan has the degree.
+    tensor_parallel: Option<Box<TensorParallel>>,
 }
 
 /// The unchecked contents of a [`Graph`], as they stand in a file.
@@ -182,7 +186,7 @@ impl Graph {
         unique(nodes.iter().map(|n| &n.name))?;
         unique(params.iter().map(|p| &p.name))?;
         check_layers(&layers, nodes.len() as u32)?;
-        Ok(Self { name, nodes, params, layers })
+        Ok(Self { name, nodes, params, layers, tensor_parallel: None })
     }
 
     /// Name of the model.
@@ -282,7 +286,7 @@ impl TryFrom<GraphParts> for Graph {
 
 impl From<Graph> for GraphParts {
     fn from(graph: Graph) -> Self {
-        let Graph { name, nodes, params, layers } = graph;
+        let Graph { name, nodes, params, layers, .. } = graph;
         Self { name, nodes, params, layers }
     }
 }

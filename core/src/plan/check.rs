@@ -2,7 +2,7 @@
 
 use super::{BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, STEPS_MAX, VERSION};
 use crate::cost::{ClusterError, ProfileError};
-use crate::graph::{Graph, GraphError, Op};
+use crate::graph::{Graph, GraphError, Op, TensorParallelError};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
 use serde::Deserialize;
 use thiserror::Error;
@@ -115,6 +115,12 @@ pub enum PlanError {
         /// Replicas.
         replicas: u32,
     },
+    /// A network that tensor parallelism cannot divide.
+    #[error("tensor: {0}")]
+    Tensor(#[from] TensorParallelError),
+    /// Something that tensor groups do not do.
+    #[error("tensor parallelism does not go together with {0}")]
+    WithTensor(&'static str),
     /// Parameters through the first replica, of a pipeline.
     #[error(
         "data-parallel mode `dp` is for one lane, this plan has {lanes}; use `ddp`, or one stage"
@@ -184,7 +190,7 @@ impl Plan {
         if let Some(profile) = &self.cluster.profile {
             profile.check()?;
         }
-        let graph = self.model.graph()?;
+        let graph = self.shard()?;
         check_trainable(&graph)?;
         let last = graph.nodes().len() - 1;
         for (index, &cut) in self.cuts.iter().enumerate() {
@@ -211,6 +217,33 @@ impl Plan {
             self.training_graphs(&self.inputs(&graph, &schedule))?;
         }
         Ok((graph, schedule))
+    }
+
+    /// The network, or where tensor groups divide it what each of their ranks computes of it.
+    ///
+    /// # Errors
+    /// For a network that does not build, or cannot be divided.
+    fn shard(&self) -> Result<Graph, PlanError> {
+        let graph = self.model.graph()?;
+        if self.tensor == 1 {
+            return Ok(graph);
+        }
+        let excluded = [
+            (self.data_parallel.through_first(), "data-parallel mode `dp`; use `ddp`"),
+            (self.communication.encodes(), "encoded gradients"),
+        ];
+        match excluded.into_iter().find(|(asked, _)| *asked) {
+            Some((_, what)) => Err(PlanError::WithTensor(what)),
+            None => Ok(graph.shard(self.tensor)?),
+        }
+    }
+
+    /// Refuses tensor groups where `what` knows nothing of them.
+    ///
+    /// # Errors
+    /// [`PlanError::WithTensor`].
+    pub fn check_undivided(&self, what: &'static str) -> Result<(), PlanError> {
+        if self.tensor == 1 { Ok(()) } else { Err(PlanError::WithTensor(what)) }
     }
 
     /// What is right by itself and does not go together.
@@ -282,6 +315,9 @@ impl Plan {
         let DataParallel { replicas, bucket, .. } = self.data_parallel;
         if !(1..=1 << 20).contains(&replicas) {
             return refuse("data_parallel.replicas", replicas.to_string(), "between 1 and 2^20");
+        }
+        if !(1..=1 << 10).contains(&self.tensor) {
+            return refuse("tensor", self.tensor.to_string(), "between 1 and 2^10");
         }
         if bucket.0 == 0 {
             return refuse("data_parallel.bucket", "0".into(), "at least 1 byte");

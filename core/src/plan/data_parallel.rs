@@ -1,12 +1,10 @@
 //! Copies of the pipeline that share a mini-batch.
 
-use crate::ids::LaneId;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Replicas of the whole pipeline, each with an equal part of every mini-batch. Rank
-/// `lane x replicas + replica` executes `lane` for `replica`: as in Megatron-LM, replicas are
-/// neighbours, because sums of gradients are usually larger than messages between stages.
+/// Replicas of the whole pipeline, each with an equal part of every mini-batch. Who executes what:
+/// [`Mesh`](super::Mesh).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -52,16 +50,6 @@ impl DataParallel {
     /// So many replicas by all-reduce.
     pub fn ddp(replicas: u32) -> Self {
         Self { replicas, ..Self::default() }
-    }
-
-    /// The rank that executes `lane` for `replica`.
-    pub fn rank(&self, lane: LaneId, replica: u32) -> u32 {
-        lane.0 * self.replicas + replica
-    }
-
-    /// The lane and the replica of a rank.
-    pub fn place(&self, rank: u32) -> (LaneId, u32) {
-        (LaneId(rank / self.replicas), rank % self.replicas)
     }
 
     /// Whether the first replica does what the others leave to it.

@@ -26,6 +26,7 @@ pub mod export;
 mod layout;
 mod lower;
 mod measured;
+mod mesh;
 mod optimizer;
 mod program;
 mod recompute;
@@ -40,10 +41,11 @@ pub use data_parallel::{DataParallel, DataParallelMode};
 pub(crate) use lower::{AreaBytes, area_bytes, value_bytes};
 pub use lower::{Inputs, groups, lay_out, lower, lower_evaluation, training_graphs};
 pub use measured::Measured;
+pub use mesh::Mesh;
 pub use optimizer::Optimizer;
 pub use program::{
     Area, Bucket, Encoded, Instruction, Kernel, Operand, ParamPlace, Pool, Program, Region, Source,
-    StageProgram, Tie, Versions,
+    StageProgram, TensorGroup, Tie, Versions,
 };
 pub use recompute::{RecomputeError, Sequence, SequenceTextError, StageProblem, in_sequences};
 pub use resized::{RateRule, Resized};
@@ -92,6 +94,9 @@ pub struct Plan {
     /// Copies of the pipeline.
     #[serde(default, skip_serializing_if = "training::is_default")]
     pub data_parallel: DataParallel,
+    /// Ranks that divide every lane's work: 1, or the degree of tensor parallelism (Shoeybi et al. 2019).
+    #[serde(default = "undivided", skip_serializing_if = "is_undivided")]
+    pub tensor: u32,
     /// How what ranks send each other is encoded.
     #[serde(default, skip_serializing_if = "training::is_default")]
     pub communication: Communication,
@@ -122,6 +127,15 @@ pub struct Plan {
 /// What a plan file means that says nothing of the order.
 fn shuffled() -> bool {
     true
+}
+
+/// What a plan file means that says nothing of tensor parallelism.
+fn undivided() -> u32 {
+    1
+}
+
+fn is_undivided(tensor: &u32) -> bool {
+    *tensor == 1
 }
 
 /// The network of a plan.
@@ -214,6 +228,8 @@ pub struct Draft {
     pub micro_batches: u32,
     /// Copies of the pipeline.
     pub data_parallel: DataParallel,
+    /// Ranks that divide every lane's work.
+    pub tensor: u32,
     /// How what ranks send each other is encoded.
     pub communication: Communication,
     /// How parameters change.
@@ -242,6 +258,7 @@ impl Draft {
             mini_batch: 32,
             micro_batches: 4,
             data_parallel: DataParallel::default(),
+            tensor: 1,
             communication: Communication::default(),
             optimizer: Optimizer::default(),
             training: Training::default(),
@@ -277,6 +294,7 @@ impl Plan {
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             data_parallel: self.data_parallel,
+            tensor: self.tensor,
             communication: self.communication.clone(),
             optimizer: self.optimizer,
             training: self.training,
@@ -297,9 +315,9 @@ impl Plan {
         self.schedule.lanes.len() as u32
     }
 
-    /// Ranks that the plan needs: one for each lane of each replica.
+    /// Ranks that the plan needs: a tensor group for each lane of each replica.
     pub fn ranks(&self) -> u32 {
-        self.lanes().saturating_mul(self.data_parallel.replicas)
+        self.lanes().saturating_mul(self.mesh().copies())
     }
 
     /// What lowering takes of it; `graph` and `schedule` are what [`Self::check`] returned.

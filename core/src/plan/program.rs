@@ -13,14 +13,18 @@
 use crate::compress::{CodecKind, Reduction};
 use crate::graph::autodiff::ComputationKind;
 use crate::ids::{LaneId, MicroBatch, NodeId, ParamId, StageId};
-use crate::schedule::Action;
+use crate::schedule::{Action, ActionKind};
 use crate::units::Bytes;
+use std::ops::Range;
 
 /// What one rank does in a step, and where everything lies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The lane. Every replica has a rank that does this, with peers of its own replica.
+    /// The lane. Every replica has a rank that does this, or a tensor group of such ranks, with peers of its own
+    /// replica and place in the group.
     pub lane: LaneId,
+    /// The ranks that divide the lane's work.
+    pub tensor: TensorGroup,
     /// The stages of this lane.
     pub stages: Vec<StageProgram>,
     /// One training step.
@@ -42,6 +46,17 @@ pub struct Program {
     pub batch: u64,
     /// Updates of a stage in a step.
     pub updates: u32,
+}
+
+/// The ranks that together execute a lane for a replica. They have one program: each names its twins' places in
+/// memory, and its own groups by their first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorGroup {
+    /// How many ranks.
+    pub degree: u32,
+    /// The group of the first replica; those of the others follow. Groups that sum gradients are as many in a
+    /// row, one for each rank of a tensor group, and programs name the first.
+    pub group: u32,
 }
 
 /// Gradients that are summed because their parameters are one.
@@ -206,7 +221,9 @@ pub struct Kernel {
     /// What is packed afterwards: the f32 that [`Self::writes`] names, and bf16.
     pub pack: Vec<(Operand, Operand)>,
     /// Indexes of the node's parameters in [`StageProgram::params`]: a consecutive range.
-    pub params: std::ops::Range<u32>,
+    pub params: Range<u32>,
+    /// Whether the tensor group adds up the first value that it writes, in single precision, before it is packed.
+    pub reduces: bool,
     /// Whether it ran before for this micro-batch and its result was not kept.
     pub again: bool,
 }
@@ -252,7 +269,7 @@ pub enum Instruction {
         /// What is decoded from it then.
         decode: Option<Encoded>,
     },
-    /// Executes an action's kernels.
+    /// Executes an action's kernels, and the tensor group's sums behind those that [`Kernel::reduces`] says.
     Run {
         /// The action.
         action: Action,
@@ -346,6 +363,22 @@ impl Kernel {
 }
 
 impl StageProgram {
+    /// The kernels of an action, as indexes.
+    pub fn range(&self, kind: ActionKind) -> Range<usize> {
+        let (forward, input) = (self.forward_end as usize, self.input_gradient_end as usize);
+        match kind {
+            ActionKind::Forward => 0..forward,
+            ActionKind::Backward => forward..self.kernels.len(),
+            ActionKind::BackwardInput => forward..input,
+            ActionKind::BackwardWeight => input..self.kernels.len(),
+        }
+    }
+
+    /// The kernels of an action.
+    pub fn pass(&self, kind: ActionKind) -> &[Kernel] {
+        &self.kernels[self.range(kind)]
+    }
+
     /// Where an operand lies, for a micro-batch in `slot` and an action with outbox entry
     /// `outbox`.
     pub fn region(&self, operand: &Operand, slot: u32, outbox: u32) -> Region {

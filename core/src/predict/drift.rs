@@ -104,9 +104,9 @@ impl<'a> Drift<'a> {
         measured: &Timeline,
     ) -> Result<Self, DriftError> {
         let (lanes, programs) = (measured.lanes.len(), prediction.programs.len());
-        let replicas = plan.data_parallel.replicas as usize;
-        if lanes != programs && lanes != programs * replicas {
-            return Err(DriftError::Lanes { measured: lanes, planned: programs * replicas });
+        let copies = plan.mesh().copies() as usize;
+        if lanes != programs && lanes != programs * copies {
+            return Err(DriftError::Lanes { measured: lanes, planned: programs * copies });
         }
         let planned = planned_lanes(&prediction.timeline, programs, lanes);
         for (lane, (ran, planned)) in (0..).map(LaneId).zip(measured.lanes.iter().zip(&planned)) {

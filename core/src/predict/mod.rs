@@ -231,6 +231,7 @@ impl Draft {
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             data_parallel: self.data_parallel,
+            tensor: self.tensor,
             communication: self.communication,
             optimizer: self.optimizer,
             training: self.training,

@@ -38,7 +38,9 @@ impl Plan {
         };
         let is_known = !graph.nodes().iter().any(|node| matches!(node.op, Op::Opaque { .. }));
         let devices = u64::from(self.ranks()).min(self.cluster.devices()).max(1) as f64;
-        let flops = STEP_OVER_FORWARD * graph.forward_flops() as f64;
+        // A shard's arithmetic is not the network's.
+        let whole = self.model.graph().ok().filter(|_| graph.tensor_parallel().is_some());
+        let flops = STEP_OVER_FORWARD * whole.as_ref().unwrap_or(graph).forward_flops() as f64;
         let device_flops_per_sec = is_known.then_some(flops * samples_per_sec / devices);
         let peak = self.cluster.profile.is_none().then(|| self.peak());
         Throughput {

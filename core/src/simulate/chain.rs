@@ -34,7 +34,7 @@ pub fn simulate_chain(
     // Lanes that wait for each other are the programs' to explain.
     let steps = lanes.as_mut_slice();
     run.all(|lane, _, needs, moments| steps[lane.index()].act(needs, moments)).ok()?;
-    let mut reductions = Reductions::new(inputs.cluster, copies, lanes.len(), 1);
+    let mut reductions = Reductions::new(inputs.cluster, copies, programs, 1);
     let lanes = (0..).map(LaneId).zip(lanes).zip(programs).map(|((lane, mut steps), program)| {
         let now = steps.update(lane, program, stages, &mut reductions);
         let taken = program.stages.iter().flat_map(|stage| run.taken(stage.stage));
@@ -77,7 +77,7 @@ impl Links {
             let way = |ports: &[Port]| {
                 let Some(port) = ports.first() else { return Default::default() };
                 let (from, to) = (lanes[stage], lanes[port.peer.index()]);
-                let rank = |lane| LaneId(inputs.data_parallel.rank(lane, 0));
+                let rank = |lane| LaneId(inputs.mesh().rank(lane, 0));
                 let bytes = crate::plan::value_bytes(inputs, graph, port.value);
                 let link = inputs.cluster.link(rank(from), rank(to));
                 (bytes, if from == to { Nanos::ZERO } else { link.time(bytes) })
@@ -138,6 +138,7 @@ fn is_plain(inputs: &Inputs, programs: &[Program]) -> bool {
         && schedule.overlaps.iter().all(Vec::is_empty)
         && !(cluster.receivers_copy || cluster.blocking_sends)
         && !inputs.data_parallel.through_first()
+        && inputs.mesh().tensor == 1
         && !inputs.training.judges_gradients()
         && edges.within.is_lossless()
         && edges.across.is_lossless()

@@ -112,7 +112,7 @@ impl<'a> Machine<'a> {
         let woken = (0..lanes.len() as u32).rev().map(LaneId).collect();
         let mail = vec![Mail::default(); tags * simulated];
         let meeting = Meeting::new(programs, cluster, lanes.len());
-        let reductions = Reductions::new(cluster, copies, lanes.len(), simulated);
+        let reductions = Reductions::new(cluster, copies, programs, simulated);
         Self {
             programs,
             copies,
@@ -154,7 +154,7 @@ impl<'a> Machine<'a> {
     /// The number in the whole run.
     pub fn rank(&self, lane: LaneId) -> LaneId {
         let (of, replica) = (lane.index() / self.simulated, lane.index() % self.simulated);
-        LaneId(self.copies.data_parallel.rank(LaneId(of as u32), replica as u32))
+        LaneId(self.copies.mesh(self.programs).rank(LaneId(of as u32), replica as u32))
     }
 
     /// A tag, and a lane of a program, as they are in the replica of `lane`.

@@ -24,6 +24,9 @@
 //! Where receivers copy (processes of one machine), a message is there after the link's latency,
 //! and the receiver is busy with its bytes from when it comes for it.
 //!
+//! What a tensor group sums within a pass is in the pass's time, as the price of a call, and the ranks of a
+//! group are simulated as copies of a lane, as replicas are.
+//!
 //! Linear in instructions without sharing. Known limit: links are not shared between messages.
 //!
 //! ```
@@ -61,7 +64,7 @@ pub use machine::{Stuck, Waiting};
 use crate::cost::{Cluster, Costs};
 use crate::graph::autodiff::{ComputationKind, Part, TrainingGraph};
 use crate::ids::LaneId;
-use crate::plan::{DataParallel, Program};
+use crate::plan::{DataParallel, Mesh, Program};
 use crate::schedule::ActionKind;
 use crate::timeline::{Aside, Timeline};
 use crate::units::Nanos;
@@ -85,15 +88,14 @@ impl StageCost {
     pub fn new(graph: &TrainingGraph, costs: &Costs) -> Self {
         let mut total = Self::default();
         for (at, computation) in (0..).zip(&graph.computations) {
-            let cost = costs.node(computation.node);
             let part = match graph.part(at) {
                 Part::Forward => &mut total.forward,
                 Part::InputGradient => &mut total.backward_input,
                 Part::WeightGradient => &mut total.backward_weight,
             };
-            *part += cost.of(computation.kind);
+            *part += costs.time(computation);
             if computation.kind == ComputationKind::WeightGradient {
-                total.update += cost.update;
+                total.update += costs.node(computation.node).update;
             }
         }
         total
@@ -126,6 +128,14 @@ pub struct Copies<'a> {
     pub by_hosts: bool,
 }
 
+impl Copies<'_> {
+    /// Who executes the programs: replicas, each of tensor groups.
+    fn mesh(&self, programs: &[Program]) -> Mesh {
+        let tensor = programs.first().map_or(1, |program| program.tensor.degree);
+        Mesh { replicas: self.data_parallel.replicas, tensor }
+    }
+}
+
 /// Predicts one training step. Where every rank has a device of its own, replicas do the same at
 /// the same moments and the timeline shows the first; else it shows all ranks.
 ///
@@ -137,11 +147,11 @@ pub fn simulate(
     cluster: &Cluster,
     copies: Copies,
 ) -> Result<Timeline, Stuck> {
-    if have_own_devices(cluster, programs.len() as u32 * copies.data_parallel.replicas) {
+    let all = copies.mesh(programs).copies();
+    if have_own_devices(cluster, programs.len() as u32 * all) {
         Machine::new(programs, stages, cluster, copies, 1).run()
     } else {
-        let replicas = copies.data_parallel.replicas;
-        shared::run(Machine::new(programs, stages, cluster, copies, replicas), cluster)
+        shared::run(Machine::new(programs, stages, cluster, copies, all), cluster)
     }
 }
 

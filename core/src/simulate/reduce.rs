@@ -6,7 +6,7 @@ use crate::compress::Reduction;
 use crate::cost::Cluster;
 use crate::cost::collective::{self, Collective, Price, price, time};
 use crate::ids::{LaneId, StageId};
-use crate::plan::{Bucket, Program, StageProgram};
+use crate::plan::{Bucket, Instruction, Mesh, Program, StageProgram};
 use crate::timeline::Message;
 use crate::units::{Bytes, Nanos};
 
@@ -20,8 +20,9 @@ pub(super) struct Reductions<'a> {
     own: Option<Vec<OwnWork>>,
     collective: Collective,
     by_hosts: bool,
-    /// All replicas, and those of them that are simulated.
-    replicas: (u32, u32),
+    mesh: Mesh,
+    /// Copies of a lane that are simulated.
+    simulated: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -54,16 +55,22 @@ struct Call {
 }
 
 impl<'a> Reductions<'a> {
-    /// For `lanes` simulated lanes of `replicas` simulated replicas.
-    pub fn new(cluster: &'a Cluster, copies: Copies, lanes: usize, replicas: usize) -> Self {
-        // Lanes of all replicas, whether they are simulated or not.
-        let all = (lanes / replicas.max(1)) as u32 * copies.data_parallel.replicas;
+    /// For `simulated` copies of each lane.
+    pub fn new(
+        cluster: &'a Cluster,
+        copies: Copies,
+        programs: &[Program],
+        simulated: usize,
+    ) -> Self {
+        let (mesh, lanes) = (copies.mesh(programs), programs.len() * simulated);
+        // Whether they are simulated or not.
+        let all = programs.len() as u32 * mesh.copies();
         let on_node = u64::from(all.min(cluster.ranks_per_node));
         let spare = u64::from(cluster.devices_per_node) >= 2 * on_node;
         let number = |rank: &LaneId| {
-            let (lane, replica) = copies.data_parallel.place(rank.0);
-            let here = (replica as usize) < replicas;
-            here.then_some(LaneId(lane.0 * replicas as u32 + replica))
+            let (lane, copy) = mesh.place(rank.0);
+            let here = (copy as usize) < simulated;
+            here.then_some(LaneId(lane.0 * simulated as u32 + copy))
         };
         let group = |ranks: &Vec<LaneId>| ReduceGroup {
             ranks: ranks.clone(),
@@ -79,8 +86,8 @@ impl<'a> Reductions<'a> {
         let groups = copies.groups.iter().map(group).collect();
         let own = (!spare).then(|| vec![OwnWork::default(); lanes]);
         let by_hosts = copies.by_hosts;
-        let replicas = (copies.data_parallel.replicas, replicas as u32);
-        Self { cluster, groups, waiting: vec![vec![]; lanes], own, collective, by_hosts, replicas }
+        let (waiting, simulated) = (vec![vec![]; lanes], simulated as u32);
+        Self { cluster, groups, waiting, own, collective, by_hosts, mesh, simulated }
     }
 
     /// Bytes that all ranks of the run send in a step besides these messages of the simulated ones.
@@ -96,11 +103,17 @@ impl<'a> Reductions<'a> {
             }
         };
         let stages = programs.iter().flat_map(|program| &program.stages);
-        let sums: f64 = stages.flat_map(|stage| &stage.buckets).map(sent).sum();
-        let (all, simulated) = (u64::from(self.replicas.0), u64::from(self.replicas.1.max(1)));
+        let mut sums: f64 = stages.flat_map(|stage| &stage.buckets).map(sent).sum();
+        sums += programs.iter().map(sent_within).sum::<f64>();
+        let (all, simulated) = (u64::from(self.mesh.copies()), u64::from(self.simulated.max(1)));
         let drawn: Bytes = messages.iter().map(|message| message.bytes).sum();
         let undrawn = drawn.0 / simulated * all.saturating_sub(simulated);
         Bytes((sums * all as f64).round() as u64 + undrawn)
+    }
+
+    /// The group of the lane's rank in its tensor group.
+    fn group(&self, lane: LaneId, bucket: &Bucket) -> u32 {
+        bucket.group + lane.0 % self.simulated.max(1) % self.mesh.tensor
     }
 
     /// What the sum of a bucket takes.
@@ -127,7 +140,7 @@ impl<'a> Reductions<'a> {
 
     /// `lane` has begun to hand in a bucket at `now`; now somebody may go on.
     fn begin(&mut self, lane: LaneId, stage: StageId, bucket: &Bucket, now: Nanos) {
-        let group = bucket.group;
+        let group = self.group(lane, bucket);
         let price = self.price(group, bucket.reduction, bucket.region.bytes);
         let takes = Nanos::from_secs(price.seconds);
         let state = &mut self.groups[group as usize];
@@ -160,7 +173,7 @@ impl<'a> Reductions<'a> {
             let moment = start + part(end - start, complete(stage, bucket));
             self.begin(lane, stage.stage, bucket, moment.min(end));
         }
-        let groups = stage.buckets.iter().map(|bucket| bucket.group);
+        let groups = stage.buckets.iter().map(|bucket| self.group(lane, bucket));
         let lanes = groups.flat_map(|group| &self.groups[group as usize].here);
         lanes.copied().filter(|other| *other != lane).collect()
     }
@@ -222,6 +235,18 @@ impl<'a> Reductions<'a> {
     pub fn all_reduce(&self, group: u32, bytes: Bytes) -> Nanos {
         self.time(Collective::AllReduce, group, bytes)
     }
+}
+
+/// Bytes that a rank sends in a step while its tensor group sums within passes.
+fn sent_within(program: &Program) -> f64 {
+    let degree = f64::from(program.tensor.degree);
+    let of_pass = |instruction: &Instruction| {
+        let Instruction::Run { action, .. } = instruction else { return 0.0 };
+        let kernels = program.stage(action.stage).map(|stage| stage.pass(action.kind));
+        let summed = kernels.into_iter().flatten().filter(|kernel| kernel.reduces);
+        summed.filter_map(|kernel| kernel.writes.first()).map(|write| write.bytes.0 as f64).sum()
+    };
+    2.0 * (degree - 1.0) / degree * program.train.iter().map(of_pass).sum::<f64>()
 }
 
 /// The share of a stage's backward pass after which a bucket is complete.

@@ -24,6 +24,7 @@ mod simulate_chain;
 mod simulation;
 mod splits;
 mod takisawa;
+mod tensor_parallel;
 mod torchgpipe;
 mod vtrain;
 mod zero_bubble;

@@ -147,7 +147,7 @@ fn read_tensors<T>(
             let why = format!("tensor `{wanted}` has another shape than the parameter");
             return Err(CheckpointError::Damaged { path: file.path().into(), why });
         }
-        file.read(wanted, rank.values_mut(&tensor))?;
+        rank.fill(&tensor, |values| file.read(wanted, values))?;
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ pub const VERSION: u32 = 2;
 
 /// Fields of a plan that may change between a checkpoint and its continuation: where work happens
 /// and how long. All others decide what is computed.
-const FREE: [&str; 13] = [
+const FREE: [&str; 14] = [
     "version",
     "model",
     "cluster",
@@ -34,6 +34,7 @@ const FREE: [&str; 13] = [
     "prediction",
     "weights",
     "data_parallel",
+    "tensor",
     "communication",
 ];
 
@@ -120,6 +121,17 @@ pub struct SplitRecord {
     pub micro_batches: u32,
     /// Copies of the pipeline.
     pub replicas: u32,
+    /// Ranks of a tensor group.
+    #[serde(default = "undivided", skip_serializing_if = "is_undivided")]
+    pub tensor: u32,
+}
+
+fn undivided() -> u32 {
+    1
+}
+
+fn is_undivided(tensor: &u32) -> bool {
+    *tensor == undivided()
 }
 
 /// One file of tensors.
@@ -258,14 +270,21 @@ impl SplitRecord {
             schedule: plan.schedule.name.clone(),
             micro_batches: plan.micro_batches,
             replicas: plan.data_parallel.replicas,
+            tensor: plan.tensor,
         }
     }
 
     fn describe(split: Option<&Self>) -> String {
-        let Some(Self { cuts, schedule, micro_batches, replicas }) = split else {
+        let Some(Self { cuts, schedule, micro_batches, replicas, tensor }) = split else {
             return "synchronous".into();
         };
-        format!("{schedule} with cuts {cuts:?}, {micro_batches} micro-batches, {replicas} replicas")
+        let groups = match tensor {
+            1 => String::new(),
+            tensor => format!(", tensor groups of {tensor}"),
+        };
+        format!(
+            "{schedule} with cuts {cuts:?}, {micro_batches} micro-batches, {replicas} replicas{groups}"
+        )
     }
 }
 

@@ -12,6 +12,7 @@ use crate::fence::Fence;
 use crate::tensor_file::{Tensor, write};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -87,7 +88,8 @@ pub fn save<T: Transport>(
     if let Err(error) = agree(&mut rank.transport, made)? {
         return Ok(Err(error));
     }
-    let written = write_stages(rank, &begun).map_err(|e| e.to_string());
+    let whole = rank.gather_shards()?;
+    let written = write_stages(rank, &begun, &whole).map_err(|e| e.to_string());
     let reports = collect(&mut rank.transport, &written)?;
     rank.at(StepPhase::Rename);
     let committed = reports.map_or(Ok(()), |all| commit(saver, &begun, known, all));
@@ -111,11 +113,12 @@ pub(super) fn begin(folder: &Path, begun: &Path) -> Result<(), CheckpointError> 
         .map_err(|source| CheckpointError::File { path: begun.into(), source })
 }
 
-/// Writes one file for each stage that this rank saves something of; after an error none of them is
+/// Writes one file for each stage that this rank saves something of, with `whole` tensors in place of shards; after an error none of them is
 /// left.
 pub(super) fn write_stages<T: Transport>(
     rank: &mut Rank<T>,
     folder: &Path,
+    whole: &BTreeMap<String, Vec<f32>>,
 ) -> Result<Vec<FileRecord>, CheckpointError> {
     let tensors: Vec<PersistentTensor> =
         rank.persistent_state().into_iter().filter(|tensor| tensor.saves).collect();
@@ -124,7 +127,7 @@ pub(super) fn write_stages<T: Transport>(
     rank.fetch_persistent_state();
     rank.check_device()?;
     for of_stage in tensors.chunk_by(|a, b| a.stage == b.stage) {
-        match write_stage(rank, folder, of_stage) {
+        match write_stage(rank, folder, of_stage, whole) {
             Ok(file) => files.push(file),
             Err(error) => {
                 for file in files {
@@ -143,6 +146,7 @@ fn write_stage<T: Transport>(
     rank: &Rank<T>,
     folder: &Path,
     tensors: &[PersistentTensor],
+    whole: &BTreeMap<String, Vec<f32>>,
 ) -> Result<FileRecord, CheckpointError> {
     // All of them or none are this rank's own: the first rank that holds a stage saves all of it.
     let own = tensors.iter().any(|tensor| tensor.own_name.is_some());
@@ -153,7 +157,7 @@ fn write_stage<T: Transport>(
     };
     let mut contents = vec![];
     for tensor in tensors {
-        let values = rank.values(tensor);
+        let values = whole.get(&tensor.name).map_or_else(|| rank.values(tensor), Vec::as_slice);
         let bad = values.iter().find(|value| !value.is_finite());
         if let (Some(&value), Some(_)) = (bad, &tensor.begins_as) {
             return Err(CheckpointError::NotFinite { name: tensor.name.clone(), value });

@@ -12,6 +12,8 @@ pub(super) struct Figures<'a> {
     ranks: u32,
     lanes: u32,
     replicas: u32,
+    #[serde(skip_serializing_if = "is_one")]
+    tensor: u32,
     stages: u32,
     schedule: &'a str,
     mini_batch: u64,
@@ -22,6 +24,10 @@ pub(super) struct Figures<'a> {
     /// By rank.
     memory_bytes: Vec<u64>,
     device_memory_bytes: u64,
+}
+
+fn is_one(tensor: &u32) -> bool {
+    *tensor == 1
 }
 
 /// What a step takes, and what gets done in it.
@@ -38,13 +44,14 @@ impl<'a> Figures<'a> {
     /// Of a plan with its own prediction.
     pub fn new(plan: &'a Plan, prediction: &'a Prediction) -> Self {
         let timeline = &prediction.timeline;
-        let memory = |rank| prediction.programs[plan.data_parallel.place(rank).0.index()].arena.0;
+        let memory = |rank| prediction.programs[plan.mesh().lane(rank).index()].arena.0;
         Self {
             model: prediction.graph.name(),
             cluster: &plan.cluster.name,
             ranks: plan.ranks(),
             lanes: plan.lanes(),
             replicas: plan.data_parallel.replicas,
+            tensor: plan.tensor,
             stages: plan.stages(),
             schedule: &plan.schedule.name,
             mini_batch: plan.mini_batch,

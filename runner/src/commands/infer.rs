@@ -94,6 +94,10 @@ pub(super) fn samples(args: &InferArgs, plan: &Plan, open: Open) -> Result<Sampl
 /// and what would round activations on their way.
 pub(super) fn plan(args: &InferArgs, process: Option<Process>) -> Result<Plan, Failure> {
     let mut plan = super::read_plan(&args.plan)?;
+    if plan.tensor > 1 {
+        // Checkpoints are of whole parameters, so whole lanes take them; orders were for shards.
+        (plan.tensor, plan.recompute) = (1, vec![]);
+    }
     if let Some(Process { ranks, .. }) = process.filter(|process| process.ranks != plan.ranks()) {
         let message = super::check::wrong_ranks(&plan, ranks, "mpirun");
         return Err(Failure::new(Code::Hardware, message));
@@ -141,7 +145,7 @@ impl Network {
 
     /// What the lane of a rank does for a mini-batch.
     pub fn instructions_of<T: Transport>(&self, rank: &Rank<T>) -> &[Instruction] {
-        let (lane, _) = self.plan.data_parallel.place(rank.transport.rank());
+        let lane = self.plan.mesh().lane(rank.transport.rank());
         &self.instructions[lane.index()]
     }
 
@@ -155,7 +159,7 @@ impl Network {
         work: &W,
         transport: T,
     ) -> (Result<Option<W::Made>, TrainError>, T) {
-        let (lane, _) = self.plan.data_parallel.place(transport.rank());
+        let lane = self.plan.mesh().lane(transport.rank());
         let parts = (&self.plan, &self.prediction.graph, &self.prediction.programs[lane.index()]);
         let mut rank = Rank::new(parts, &self.data, transport, self.threads);
         let loaded = weights::load(&mut rank, self.weights.as_ref());

@@ -12,7 +12,7 @@ mod search;
 use super::cluster::read_cluster;
 use super::figures::{self, Figures};
 use super::model::{is_onnx, priced, read_model, without};
-use super::words::counted;
+use super::words::{copies, counted};
 use crate::args::{Order, Parallel, PlanArgs, Split};
 use crate::failure::Failure;
 use pipewright_core::cost::{Cluster, Costs};
@@ -63,6 +63,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         },
         bucket: Bytes(args.bucket_mib << 20),
     };
+    draft.tensor = args.tensor;
     draft.communication = codec::asked(&args.communication)?;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();
@@ -108,9 +109,9 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
 /// What is said of the plan that was made.
 fn report(model: &str, plan: &Plan, prediction: &Prediction, full: Option<Steady>) {
     let timeline = &prediction.timeline;
-    let copies = match plan.data_parallel.replicas {
+    let copies = match plan.mesh().copies() {
         1 => String::new(),
-        replicas => format!(" ({} x {replicas} replicas)", counted(plan.lanes(), "lane")),
+        _ => format!(" ({})", copies(plan)),
     };
     note!(
         "{model} on {}{copies}, {}, {}: predicted {} per step{}, bubble {:.1} %",
@@ -230,7 +231,13 @@ fn given(
     }
     let whole = args.stages.is_some() && args.schedule.is_some() && args.micro_batches.is_some();
     if !whole && own.is_none() && args.cuts.is_empty() && args.split.is_none() {
-        return Ok(None);
+        return match args.tensor {
+            1 => Ok(None),
+            _ => Err(Failure::usage(
+                "--tensor: nothing is searched with tensor groups; give --stages, --schedule and \
+                 --micro-batches too, or --cuts or --split",
+            )),
+        };
     }
     let schedule = match args.schedule {
         Some(Order::Kind(kind)) => kind,
@@ -273,11 +280,15 @@ fn given(
 /// Replicas of a pipeline of so many lanes: as asked for, else as many as make the ranks, else one.
 fn replicas(args: &PlanArgs, lanes: u32) -> Result<u32, Failure> {
     let Some(ranks) = args.ranks else { return Ok(args.replicas.unwrap_or(1)) };
-    let replicas = args.replicas.unwrap_or(ranks / lanes);
-    if lanes.checked_mul(replicas) != Some(ranks) {
-        let replicas = args.replicas.map_or(String::new(), |r| format!(" x {r} replicas"));
+    let each = lanes.saturating_mul(args.tensor);
+    let replicas = args.replicas.unwrap_or(ranks / each);
+    if each.checked_mul(replicas) != Some(ranks) || replicas == 0 {
+        let mut others = args.replicas.map_or(String::new(), |r| format!(" x {r} replicas"));
+        if args.tensor > 1 {
+            others += &format!(" x {} tensor-parallel", args.tensor);
+        }
         return Err(Failure::usage(format!(
-            "--ranks {ranks}: {lanes} lanes{replicas} do not make {ranks} ranks; leave one of them open"
+            "--ranks {ranks}: {lanes} lanes{others} do not make {ranks} ranks; leave one of them open"
         )));
     }
     Ok(replicas)

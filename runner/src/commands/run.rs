@@ -113,17 +113,17 @@ pub(super) fn fits(
 ) -> Result<(), Failure> {
     let programs = &prediction.programs;
     let all: Bytes = match rank {
-        Some(rank) => memory(plan, &programs[plan.data_parallel.place(rank).0.index()]),
+        Some(rank) => memory(plan, &programs[plan.mesh().lane(rank).index()]),
         None => {
             let lanes: Bytes = programs.iter().map(|program| memory(plan, program)).sum();
-            lanes * u64::from(plan.data_parallel.replicas) * u64::from(crews)
+            lanes * u64::from(plan.mesh().copies()) * u64::from(crews)
         }
     };
     let Some(available) = available_memory().filter(|available| all > *available) else {
         return Ok(());
     };
     let who = rank.map_or("all ranks together".into(), |rank| {
-        let program = &programs[plan.data_parallel.place(rank).0.index()];
+        let program = &programs[plan.mesh().lane(rank).index()];
         let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
         format!("rank {rank} (stage {})", stages.join(", "))
     });
@@ -174,6 +174,7 @@ impl Run {
     ) -> Result<Self, Failure> {
         let threads = threads(args.threads, plan.ranks())?;
         let prediction = predict(&plan)?;
+        asked::divided(args, &plan)?;
         let modelled = args.device == DeviceKind::Model;
         let gpus = match args.device {
             DeviceKind::Cuda => super::devices::usable_gpus()?,
@@ -193,9 +194,11 @@ impl Run {
             .map_err(|e| Failure::usage(format!("data {}: {e}", plan.data)))?;
         let most = if args.no_eval { 0 } else { args.eval_samples.unwrap_or(u64::MAX) };
         data.test = data.test.first(most);
+        // Files have whole parameters.
+        let whole = plan.model.graph().map_err(|e| Failure::usage(e.to_string()))?;
         let parts = Parts {
             plan: &plan,
-            graph: &prediction.graph,
+            graph: &whole,
             train_samples: data.train.len(),
             session: session.as_ref(),
             handle: sends(&prediction),
@@ -256,7 +259,7 @@ impl Run {
         } else {
             Progress::silent()
         };
-        let program = &prediction.programs[plan.data_parallel.place(index).0.index()];
+        let program = &prediction.programs[plan.mesh().lane(index).index()];
         let parts = (plan, &prediction.graph, program);
         let _panics = gpu::Panics { run: self, rank: index };
         let mut rank = match self.device {

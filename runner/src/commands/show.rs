@@ -3,6 +3,7 @@
 mod advice;
 mod figures;
 mod layers;
+mod tensor;
 mod why;
 
 use super::words::{self, column};
@@ -48,6 +49,7 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
     );
     stages(&plan, &prediction);
     recomputation(&prediction).iter().for_each(|line| say!("{line}"));
+    tensor::tensor(&plan, &prediction).iter().for_each(|line| say!("{line}"));
     for line in communication(&plan, &prediction)? {
         say!("{line}");
     }

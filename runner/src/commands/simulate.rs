@@ -32,7 +32,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         let idle = column(&timeline.lanes.iter().map(idle).collect::<Vec<Nanos>>());
         for ((row, facts), idle) in (0u32..).zip(&timeline.lanes).zip(idle) {
             let (lane, ranks) = match by_rank {
-                true => (plan.data_parallel.place(row).0, row.to_string()),
+                true => (plan.mesh().lane(row), row.to_string()),
                 false => (LaneId(row), words::rank_words(&plan, LaneId(row))),
             };
             let busy = facts.busy();

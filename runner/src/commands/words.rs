@@ -15,14 +15,23 @@ pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
     format!("{count} {one}{end}")
 }
 
-/// Who runs a plan: `4 lanes x 2 replicas = 8 ranks`, `4 lanes = 4 ranks`.
+/// Who runs a plan: `4 lanes x 2 replicas x 2 tensor-parallel = 16 ranks`, `4 lanes = 4 ranks`.
 pub(super) fn processes(plan: &Plan) -> String {
+    format!("{} = {}", copies(plan), counted(plan.ranks(), "rank"))
+}
+
+/// The same without their sum: `4 lanes x 2 replicas`.
+pub(super) fn copies(plan: &Plan) -> String {
     let lanes = counted(plan.lanes(), "lane");
     let replicas = match plan.data_parallel.replicas {
         1 => String::new(),
         replicas => format!(" x {replicas} replicas"),
     };
-    format!("{lanes}{replicas} = {}", counted(plan.ranks(), "rank"))
+    let tensor = match plan.tensor {
+        1 => String::new(),
+        tensor => format!(" x {tensor} tensor-parallel"),
+    };
+    format!("{lanes}{replicas}{tensor}")
 }
 
 /// How a mini-batch is divided: `64 = 4 replicas x 8 micro-batches x 2 samples`.
@@ -41,8 +50,8 @@ pub(super) fn division(plan: &Plan) -> String {
 
 /// The ranks of a lane.
 pub(super) fn ranks_of(plan: &Plan, lane: LaneId) -> std::ops::Range<u32> {
-    let replicas = plan.data_parallel.replicas;
-    lane.0 * replicas..(lane.0 + 1) * replicas
+    let copies = plan.mesh().copies();
+    lane.0 * copies..(lane.0 + 1) * copies
 }
 
 /// The same for people: `3`, `6-7`.

@@ -77,6 +77,11 @@ impl<'a> Model<'a> {
         self.overslept = clock.now_ns() - self.free;
     }
 
+    /// It summed something with others within its work, which they all had to be there for.
+    pub fn met(&mut self, clock: &impl Transport) {
+        self.free = self.free.max(clock.now_ns());
+    }
+
     /// The rank waited for others for `ns`.
     pub fn waited(&mut self, ns: u64) {
         self.overslept = self.overslept.saturating_sub(ns);

@@ -75,7 +75,7 @@ impl Stragglers {
             return Self { ranks: vec![], slow: vec![], step: 0 };
         };
         let expected = |rank| {
-            let (lane, _) = plan.data_parallel.place(rank);
+            let lane = plan.mesh().lane(rank);
             let program = &prediction.programs[lane.index()];
             let stages = program.stages.iter().map(|stage| stage.stage.0).collect();
             // Where ranks share devices, each has a lane of its own in the timeline.

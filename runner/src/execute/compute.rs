@@ -12,7 +12,6 @@ use pipewright_core::schedule::{Action, ActionKind};
 use pipewright_kernels::cpu::{launch, packed};
 use pipewright_kernels::{Call, Draw, Operands, Parameter, Phase, Turn, Update};
 use smallvec::SmallVec;
-use std::ops::Range;
 
 /// One pass of a micro-batch through a stage.
 #[derive(Clone, Copy, Debug)]
@@ -91,16 +90,20 @@ impl<'a, T: Transport> Rank<'a, T> {
     ) -> Result<(), TransportError> {
         let program = self.program;
         let stage = program.stage(action.stage).expect("lowering put the action on this lane");
-        let range = kernels(stage, action.kind);
+        let range = stage.range(action.kind);
         let mut buckets = if reduces { &stage.buckets[..] } else { &[] };
         let mut next = range.start;
         while next < range.end {
             match &mut self.model {
                 Some(model) => {
-                    model.owe(&stage.kernels[next]);
+                    let kernel = &stage.kernels[next];
+                    model.owe(kernel);
                     next += 1;
+                    if let Some(partial) = kernel.writes.first().filter(|_| kernel.reduces) {
+                        self.sum_within(stage.region(partial, pass.slot, pass.outbox))?;
+                    }
                 }
-                None => next += self.computation(stage, next, pass),
+                None => next += self.computation(stage, next, pass)?,
             }
             let index = next - 1;
             self.keep_output(stage, &stage.kernels[index], pass);
@@ -127,6 +130,8 @@ impl<'a, T: Transport> Rank<'a, T> {
                     self.arena.keep(region, KEPT * u64::from(self.kept));
                     self.kept += 1;
                 }
+                // All ranks of a tensor group have it.
+                false if self.tensor.index > 0 => {}
                 false => counts.add(bytemuck::cast_slice(self.arena.floats(region))),
             }
         }
@@ -173,14 +178,22 @@ impl<'a, T: Transport> Rank<'a, T> {
     }
 
     /// The computations from kernel `first` on that are done together; returns how many.
-    pub(super) fn computation(&mut self, stage: &StageProgram, first: usize, pass: &Pass) -> usize {
+    ///
+    /// # Errors
+    /// When the tensor group cannot talk.
+    pub(super) fn computation(
+        &mut self,
+        stage: &StageProgram,
+        first: usize,
+        pass: &Pass,
+    ) -> Result<usize, TransportError> {
         let stored: SmallVec<[bool; 4]> = self.fusion.at(stage.stage, first).into();
         let kernels = &stage.kernels[first..first + stored.len()];
         match kernels {
-            [kernel] => self.kernel(stage, kernel, pass),
+            [kernel] => self.kernel(stage, kernel, pass)?,
             _ => self.chain(stage, kernels, &stored, pass),
         }
-        kernels.len()
+        Ok(kernels.len())
     }
 
     /// Several computations on the device; of their values those are written that are to be stored.
@@ -247,12 +260,20 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
     }
 
-    fn kernel(&mut self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) {
+    fn kernel(
+        &mut self,
+        stage: &StageProgram,
+        kernel: &Kernel,
+        pass: &Pass,
+    ) -> Result<(), TransportError> {
         let inputs = self.inputs(kernel);
+        let unbiased = self.tensor.unbiased(kernel).cloned();
         let call = self.described(kernel, &inputs, pass);
+        let call = Call { op: unbiased.as_ref().unwrap_or(call.op), ..call };
         let places = self.places(stage, kernel, pass);
         if self.arena.is_distant() {
-            return places.launch_there(&call, &mut self.arena);
+            places.launch_there(&call, &mut self.arena);
+            return Ok(());
         }
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
         let (threads, precision) = (self.threads, self.plan.training.precision);
@@ -262,11 +283,15 @@ impl<'a, T: Transport> Rank<'a, T> {
             self.arena.convert(region(lies), region(f32), work);
         }
         places.launch_here(&call, &mut self.arena);
+        if let Some(partial) = kernel.writes.first().filter(|_| kernel.reduces) {
+            self.sum_within(region(partial))?;
+        }
         for (f32, lies) in &kernel.pack {
             let work =
                 |from: &[f32], into: &mut [f32]| packed::pack(precision, threads, from, into);
             self.arena.convert(region(f32), region(lies), work);
         }
+        Ok(())
     }
 
     /// Where the tensors of a computation lie. A device takes packed values as they are; the kernels of this
@@ -274,7 +299,8 @@ impl<'a, T: Transport> Rank<'a, T> {
     fn places(&self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) -> KernelPlaces {
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
         let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
-        let weights = params.iter().map(|p| match p.gradient {
+        let used = params.len() - usize::from(self.tensor.unbiased(kernel).is_some());
+        let weights = params[..used].iter().map(|p| match p.gradient {
             Some(_) => stage.versions.place(p.weight, pass.version, self.step),
             None => p.weight,
         });
@@ -388,16 +414,5 @@ impl<'a, T: Transport> Rank<'a, T> {
         if let [weight, gradient, state @ ..] = &mut slices[..] {
             self.rule.update(&update, Parameter { weight, gradient, state, axes });
         }
-    }
-}
-
-/// The kernels of an action, as indexes.
-pub(super) fn kernels(stage: &StageProgram, kind: ActionKind) -> Range<usize> {
-    let (forward, input) = (stage.forward_end as usize, stage.input_gradient_end as usize);
-    match kind {
-        ActionKind::Forward => 0..forward,
-        ActionKind::Backward => forward..stage.kernels.len(),
-        ActionKind::BackwardInput => forward..input,
-        ActionKind::BackwardWeight => input..stage.kernels.len(),
     }
 }

@@ -5,7 +5,7 @@ use super::gradients::{IntraNode, Sum};
 use super::rank::{Batch, Rank};
 use crate::transport::{Collective, Transport, TransportError};
 use pipewright_core::ids::{LaneId, MicroBatch, StageId};
-use pipewright_core::plan::{Bucket, DataParallel, Instruction, Plan, Region};
+use pipewright_core::plan::{Bucket, DataParallel, Instruction, Mesh, Plan, Region};
 use pipewright_core::timeline::Wait;
 
 /// Which replica this rank belongs to.
@@ -18,6 +18,7 @@ pub(super) struct Replica {
     /// Whether it updates its parameters; else the first one's are handed out before each step.
     pub updates: bool,
     data_parallel: DataParallel,
+    mesh: Mesh,
     /// Samples of a micro-batch, and of all micro-batches of a replica.
     samples: (u64, u64),
 }
@@ -25,21 +26,27 @@ pub(super) struct Replica {
 impl Replica {
     /// The replica of `rank`.
     pub fn new(plan: &Plan, rank: u32) -> Self {
-        let data_parallel = plan.data_parallel;
-        let (_, index) = data_parallel.place(rank);
+        let (data_parallel, mesh) = (plan.data_parallel, plan.mesh());
+        let index = mesh.replica(rank);
         let samples = plan.samples();
         Self {
             rank,
             index,
             updates: !data_parallel.through_first() || index == 0,
             data_parallel,
+            mesh,
             samples: (samples, samples * u64::from(plan.micro_batches)),
         }
     }
 
-    /// The rank of a lane of this replica.
+    /// This rank's place in its tensor group.
+    pub fn tensor_rank(&self) -> u32 {
+        self.mesh.tensor_rank(self.rank)
+    }
+
+    /// This rank's twin on another lane of this replica.
     pub fn peer(&self, lane: LaneId) -> u32 {
-        self.data_parallel.rank(lane, self.index)
+        self.mesh.rank(lane, self.mesh.place(self.rank).1)
     }
 
     /// The replicas in the order in which the first one loads their samples: its own come last.
@@ -99,6 +106,8 @@ impl<T: Transport> Rank<'_, T> {
             }
             Sum::Plain | Sum::Host => {}
         }
+        // Programs name the group of the first ranks of tensor groups.
+        let bucket = &Bucket { group: bucket.group + self.tensor.index, ..*bucket };
         let values = self.arena.floats(bucket.region);
         // SAFETY: as in `Self::call`.
         unsafe { self.gradients.start(&mut self.transport, call, bucket, values) }
@@ -175,7 +184,7 @@ impl<T: Transport> Rank<'_, T> {
     }
 
     /// The slot behind those of the buckets.
-    fn last_slot(&self) -> u32 {
+    pub(super) fn last_slot(&self) -> u32 {
         self.program.collectives - 1
     }
 
@@ -192,7 +201,7 @@ impl<T: Transport> Rank<'_, T> {
                 true => Collective::Reduce,
                 false => Collective::AllReduce,
             };
-            self.call(call, group, *first)?;
+            self.call(call, group + self.tensor.index, *first)?;
         }
         for other in others {
             let (reads, mut writes) = self.arena.views([*first].into_iter(), [*other].into_iter());

@@ -62,7 +62,8 @@ impl GradientGuard {
     /// When the ranks cannot talk.
     pub fn meet(&mut self, transport: &mut impl Transport) -> Result<(), TransportError> {
         for sums in self.squares.chunks_mut(REDUCE_MAX) {
-            // One rank holds the parameter, the others add zeros: nothing is rounded.
+            // One rank holds the parameter, the others add zeros: nothing is rounded. Shards are added in the
+            // order of ranks.
             transport.all_reduce(sums, ReduceOp::Sum)?;
         }
         self.norm = self.squares.iter().sum::<f64>().sqrt() / f64::from(self.factor());
@@ -161,7 +162,8 @@ impl<T: Transport> Rank<'_, T> {
         self.gradient_guard.loss_scale = self.gradient_guard.loss_scale.map(|_| scale);
     }
 
-    /// Adds what this rank knows of the gradient. One rank speaks for a parameter that several hold.
+    /// Adds what this rank knows of the gradient. One rank speaks for a parameter, or a shard of one, that several
+    /// hold.
     ///
     /// # Errors
     /// When the device has failed.
@@ -169,7 +171,11 @@ impl<T: Transport> Rank<'_, T> {
         let (program, graph, first) = (self.program, self.graph, self.replica.index == 0);
         let mine = program.stages.iter().filter(|stage| stage.first_copy && first);
         let params = mine.flat_map(|stage| &stage.params);
-        let own = params.filter(|place| tied_to(graph, place.param).is_none());
+        let is_first = self.tensor.index == 0;
+        let own = params.filter(|place| {
+            tied_to(graph, place.param).is_none()
+                && (is_first || graph.shards(place.param).is_some())
+        });
         let gradients = own.filter_map(|place| Some((place.param.index(), place.gradient?)));
         if self.arena.is_distant() {
             let (params, regions): (Vec<usize>, Vec<Region>) = gradients.unzip();

@@ -4,7 +4,6 @@
 //! operands are in the caches, or not, as they are in training. A kernel in a loop of its own
 //! would find everything there.
 
-use super::compute::kernels;
 use super::error::RunError;
 use super::rank::{Batch, Rank};
 use crate::transport::Transport;
@@ -49,10 +48,11 @@ impl<T: Transport> Rank<'_, T> {
                 Instruction::Run { action, slot, outbox, version, .. } => {
                     let stage = program.stage(action.stage).expect("its lane");
                     let pass = self.pass(action, slot, outbox, version, batch);
-                    let Range { start: mut next, end } = kernels(stage, action.kind);
+                    let Range { start: mut next, end } = stage.range(action.kind);
                     while next < end {
                         self.moment(&mut moments);
                         let done = self.computation(stage, next, &pass);
+                        let done = done.map_err(|source| RunError::Agreement { step, source })?;
                         self.moment(&mut moments);
                         // Of those that a device does together the first takes all the time.
                         for (at, kernel) in stage.kernels[next..][..done].iter().enumerate() {

@@ -24,6 +24,7 @@ mod progress_hook;
 mod rank;
 mod rate;
 mod snapshot;
+mod tensor_parallel;
 mod trace_recorder;
 
 pub use activation_compression::ActivationError;

@@ -7,7 +7,7 @@
 use super::Rank;
 use super::rank::tied_to;
 use crate::device::DeviceError;
-use pipewright_core::ids::StageId;
+use pipewright_core::ids::{ParamId, StageId};
 use pipewright_core::plan::{ParamPlace, Region, StageProgram};
 
 /// One of them.
@@ -20,16 +20,20 @@ pub struct PersistentTensor {
     /// The parameter whose values begin it, for weights and statistics: its own, or for the copy of
     /// a tied table the table.
     pub begins_as: Option<String>,
-    /// The parameter's shape, which its state shares.
+    /// The whole parameter's shape, which its state shares.
     pub shape: Vec<u64>,
+    /// The parameter.
+    pub(super) param: ParamId,
     /// The stage that has it.
     pub stage: StageId,
     /// The name of this rank's own value where ranks differ: for running statistics of all but the
     /// first rank that holds the stage, `bn1.running_mean@rank-3`.
     pub own_name: Option<String>,
+    /// Whether its tensor group brings its shards together for the first rank, which saves them.
+    pub(super) gathers: bool,
     /// Whether this rank saves it, under [`PersistentTensor::own_name`] where it has one.
     pub saves: bool,
-    region: Region,
+    pub(super) region: Region,
 }
 
 impl<T> Rank<'_, T> {
@@ -76,7 +80,11 @@ impl<T> Rank<'_, T> {
         let tensors = self.persistent_state().into_iter().filter(|_| self.replica.updates);
         let sum =
             |tensor: &PersistentTensor| crc32c::crc32c(bytemuck::cast_slice(self.values(tensor)));
-        tensors.filter(|t| t.own_name.is_none()).map(|t| (t.name.clone(), sum(&t))).collect()
+        let name = |t: &PersistentTensor| match self.graph.shards(t.param) {
+            Some(_) => format!("{}@tensor-{}", t.name, self.tensor.index),
+            None => t.name.clone(),
+        };
+        tensors.filter(|t| t.own_name.is_none()).map(|t| (name(&t), sum(&t))).collect()
     }
 
     /// What a parameter keeps.
@@ -87,15 +95,28 @@ impl<T> Rank<'_, T> {
         all: &mut Vec<PersistentTensor>,
     ) {
         let param = self.graph.param(place.param);
-        let first = stage.first_copy && self.replica.index == 0;
+        let gathers = stage.first_copy && self.replica.index == 0;
+        let leads = self.tensor.index == 0;
         let origin = tied_to(self.graph, place.param).unwrap_or(place.param);
         let mut add = |name: String, region: Region, is_state: bool| {
-            let own = !first && !param.trainable && self.replica.updates;
-            let own_name = own.then(|| format!("{name}@rank-{}", self.replica.rank));
+            let own = !gathers && !param.trainable && self.replica.updates;
+            // A tensor group has one and the same.
+            let of = self.replica.rank - self.tensor.index;
+            let own_name = own.then(|| format!("{name}@rank-{of}"));
             let begins_as = (!is_state).then(|| self.graph.param(origin).name.clone());
-            let (shape, stage) = (param.shape.clone(), stage.stage);
-            let saves = first || own;
-            all.push(PersistentTensor { name, begins_as, shape, stage, own_name, saves, region });
+            let whole = self.graph.shards(place.param).map_or(&param.shape, |shards| &shards.shape);
+            let saves = leads && (gathers || own);
+            all.push(PersistentTensor {
+                name,
+                begins_as,
+                shape: whole.clone(),
+                param: place.param,
+                stage: stage.stage,
+                own_name,
+                gathers,
+                saves,
+                region,
+            });
         };
         if !param.trainable {
             // What deferred statistics keep besides is zero between steps.

@@ -11,6 +11,7 @@ use super::input::{Input, loads};
 use super::outputs::Output;
 use super::progress_hook::{ProgressHook, StepPhase};
 use super::rate::Rates;
+use super::tensor_parallel::{TensorRank, init_shard};
 use super::trace_recorder::TraceRecorder;
 use crate::data::DataSet;
 use crate::device::model::Model;
@@ -88,6 +89,7 @@ pub struct Rank<'a, T> {
     /// Forward passes of each of the program's stages: in this step so far, and in a whole step.
     pub(super) turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
+    pub(super) tensor: TensorRank,
     pub(super) activation_compression: ActivationCompression,
     /// The step under way, or the next one.
     pub(super) step: u64,
@@ -143,7 +145,13 @@ impl<'a, T: Transport> Rank<'a, T> {
                 for version in 0..if trained { stage.versions.count } else { 1 } {
                     let weight = stage.versions.place(place.weight, version, 0);
                     let weight = rank.arena.floats(weight);
-                    init_param(first_values(graph, place.param), plan.seed, weight);
+                    let param = first_values(graph, place.param);
+                    match graph.shards(place.param) {
+                        None => init_param(param, plan.seed, weight),
+                        Some(shards) => {
+                            init_shard(shards, param, plan.seed, rank.tensor.index, weight);
+                        }
+                    }
                 }
             }
         }
@@ -180,6 +188,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         let (rule, rates) = (Rule::new(plan.optimizer), Rates::new(plan));
         let gradient_guard = GradientGuard::new(&plan.training, graph, &program.stages);
         let replica = Replica::new(plan, transport.rank());
+        let tensor = TensorRank::new(graph, program, &replica);
         let recorder = TraceRecorder::new(program, loads(&replica, &program.train).len());
         let fusion = if arena.fuses() { Fusion::of(graph, program) } else { Fusion::default() };
         Self {
@@ -199,6 +208,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             gradient_guard,
             turns,
             replica,
+            tensor,
             activation_compression: ActivationCompression::new(program),
             step: 0,
             kept: 0,

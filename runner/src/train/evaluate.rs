@@ -46,7 +46,7 @@ pub fn evaluate<T: Transport>(
 ) -> Result<Option<Tested>, RunError> {
     let Evaluation { plan, instructions, samples, predictions, stop } = evaluation;
     let rounds = samples.div_ceil(plan.mini_batch);
-    let (lane, _) = plan.data_parallel.place(rank.transport.rank());
+    let lane = plan.mesh().lane(rank.transport.rank());
     let instructions = &instructions[lane.index()];
     let agreement = |source| RunError::Agreement { step, source };
     let mut sums = [0.0, 0.0];

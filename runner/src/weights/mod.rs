@@ -223,7 +223,7 @@ fn tied_names(graph: &Graph) -> Vec<&str> {
 pub fn load<T>(rank: &mut Rank<T>, source: &dyn WeightSource) -> Result<(), TensorFileError> {
     for tensor in rank.persistent_state() {
         if let Some(name) = &tensor.begins_as {
-            source.read(name, rank.values_mut(&tensor))?;
+            rank.fill(&tensor, |values| source.read(name, values))?;
         }
     }
     Ok(())

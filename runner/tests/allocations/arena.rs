@@ -77,9 +77,12 @@ fn ranks_of_plan_hold(what: &str, plan: &Plan) {
     let transports = local(plan.ranks(), handles as usize);
     for (index, transport) in transports.into_iter().enumerate() {
         let what = format!("{what}, rank {index}");
-        let (lane, _) = plan.data_parallel.place(index as u32);
+        let (lane, _) = plan.mesh().place(index as u32);
         let program = &prediction.programs[lane.index()];
-        let predicted = prediction.timeline.lanes[lane.index()].arena.0;
+        // Ranks that share devices have rows of their own.
+        let by_rank = prediction.timeline.lanes.len() == plan.ranks() as usize;
+        let row = if by_rank { index } else { lane.index() };
+        let predicted = prediction.timeline.lanes[row].arena.0;
         let before = held();
         let rank = Rank::new((plan, &prediction.graph, program), &data, transport, 1);
         let grown = (held() - before) as u64;
@@ -143,6 +146,32 @@ fn families_of_operations() {
     }
 }
 
+/// The ranks of tensor groups, under every schedule, with replicas and without.
+#[test]
+fn tensor_groups() {
+    for (name, model) in families() {
+        let graph = model.graph().unwrap();
+        let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
+        if graph.shard(2).is_err() {
+            continue;
+        }
+        for schedule in ScheduleKind::ALL {
+            let synchronous = schedule.updates() == Updates::Synchronous;
+            if tied && !synchronous {
+                continue;
+            }
+            let draft = draft_of(graph.clone(), schedule.placement().stages(2));
+            let mut draft = small(draft, schedule, 8);
+            draft.tensor = 2;
+            if synchronous {
+                let name = format!("{name}, groups with features");
+                ranks_hold_what_is_predicted(&name, with_features(draft.clone()));
+            }
+            ranks_hold_what_is_predicted(&format!("{name}, groups"), draft);
+        }
+    }
+}
+
 /// The names of all operations, from the schema of plan files.
 #[test]
 fn families_are_all_operations() {
@@ -187,7 +216,7 @@ fn steps_of_plan_allocate_nothing(what: &str, plan: &Plan) {
         for (index, transport) in (0..).zip(local(plan.ranks(), handles as usize)) {
             let (prediction, data, what) = (&prediction, &data, &what);
             scope.spawn(move || {
-                let (lane, _) = plan.data_parallel.place(index);
+                let (lane, _) = plan.mesh().place(index);
                 let parts = (plan, &prediction.graph, &prediction.programs[lane.index()]);
                 let mut rank = Rank::new(parts, data, transport, 1);
                 rank.connect(&prediction.groups).unwrap();
@@ -217,6 +246,20 @@ fn steps_of_all_families_allocate_nothing() {
             let draft = small(draft_of(model.graph().unwrap(), stages), schedule, 8);
             allocates_nothing(&format!("{name} with features"), with_features(draft.clone()));
             allocates_nothing(&name, draft);
+        }
+    }
+}
+
+#[test]
+fn steps_of_tensor_groups_allocate_nothing() {
+    let divided = families().into_iter().filter(|(_, m)| m.graph().unwrap().shard(2).is_ok());
+    for (name, model) in divided {
+        for (schedule, stages) in [(ScheduleKind::OneFOneB, 2), (ScheduleKind::ZbV, 4)] {
+            let mut draft = small(draft_of(model.graph().unwrap(), stages), schedule, 8);
+            draft.tensor = 2;
+            let what = format!("{name}, groups");
+            allocates_nothing(&format!("{what} with features"), with_features(draft.clone()));
+            allocates_nothing(&what, draft);
         }
     }
 }

@@ -62,7 +62,7 @@ fn run_rank(
     (threads, barrier): (usize, &Barrier),
     mut list: Option<&mut [Taken]>,
 ) {
-    let (lane, _) = plan.data_parallel.place(index as u32);
+    let (lane, _) = plan.mesh().place(index as u32);
     let program = &prediction.programs[lane.index()];
     let parts = (plan, &prediction.graph, program);
     let mut rank = Rank::new(parts, data, transport, threads);

@@ -96,6 +96,26 @@ fn replicas_sum_their_gradients_beside_the_backward_passes() {
     }
 }
 
+/// Two stages, two replicas, groups of two: partial sums are summed within passes.
+#[test]
+fn tensor_groups_take_what_is_simulated() {
+    let dir = scratch("device-model-tensor");
+    let llama = "transformer:layers=4,hidden=64,heads=4,sequence=32,vocabulary=50,gated";
+    let mut draft = draft(llama.parse().unwrap(), 2);
+    (draft.mini_batch, draft.micro_batches, draft.steps) = (32, 4, 3);
+    (draft.tensor, draft.data_parallel) = (2, DataParallel::ddp(2));
+    draft.cluster.device.flops_per_sec = 1e9;
+    (draft.cluster.devices_per_node, draft.cluster.ranks_per_node) = (64, 64);
+    let plan = draft.plan().unwrap().0;
+    write(&dir, "plan.json", plan.to_json());
+    let args = ["plan.json", "--device", "model", "--out"];
+    let ended = runner_in(&dir, &[&args[..], &["threads"]].concat());
+    check(&ended, &dir.join("threads"), &plan);
+    if let Some(ended) = mpirun_in(&dir, 8, &[&args[..], &["mpi"]].concat()) {
+        check(&ended, &dir.join("mpi"), &plan);
+    }
+}
+
 #[test]
 fn networks_without_kernels_and_data_that_is_elsewhere_are_no_obstacle() {
     let dir = scratch("device-model-sizing");

@@ -85,8 +85,8 @@ fn a_bit_that_flips_is_found_and_forgotten() {
             let mut job = Job::start(&dir, &out, &args, &format!("{rank}:forward:{step}:flip"));
             job.ends(0);
             assert_eq!(job.causes(), [Cause::Failed, Cause::Done]);
-            let (lane, _) = plan.data_parallel.place(rank);
-            let peers = (0..4).filter(|peer| plan.data_parallel.place(*peer).0 == lane);
+            let (lane, _) = plan.mesh().place(rank);
+            let peers = (0..4).filter(|peer| plan.mesh().place(*peer).0 == lane);
             let [(ranks, tensor, from)] = &differences(&job)[..] else { panic!("{}", job.log()) };
             assert_eq!((ranks, *from), (&peers.collect(), left), "two cannot tell whose is wrong");
             assert!(tensor.ends_with("weight"), "{tensor}");
@@ -159,7 +159,7 @@ fn slow_ranks(folder: &str, in_time: fn(u64) -> bool) {
             "reliability: | slow {factor} times from step {SLOW_FROM} on: rank {rank} computes \
              {times:.1} times as long | named at step {step} |"
         );
-        assert_eq!(stages, [plan.data_parallel.place(rank).0.0]);
+        assert_eq!(stages, [plan.mesh().place(rank).0.0]);
         assert!(in_time(step), "after {step} steps");
         // Said at once of the first that was found; on a busy machine that may be another rank.
         assert!(job.log().contains(" times as long as others would; all wait"), "{}", job.log());

@@ -22,6 +22,7 @@ mod replicated_features;
 mod reroute;
 mod skip_connections;
 mod skipped_steps;
+mod tensor_parallel;
 mod tied_weights;
 mod training_features;
 mod transport_local;

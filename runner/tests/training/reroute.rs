@@ -31,7 +31,7 @@ fn digits_on(schedule: ScheduleKind, lanes: u32, replicas: u32) -> Draft {
 
 fn without(plan: &Plan, lost: &[u32]) -> Rerouted {
     let place = |rank: &u32| {
-        let (lane, replica) = plan.data_parallel.place(*rank);
+        let (lane, replica) = plan.mesh().place(*rank);
         Place { lane, replica }
     };
     let lost: Vec<Place> = lost.iter().map(place).collect();

@@ -59,7 +59,7 @@ fn train(plan: &Plan) -> Vec<Vec<(State, Option<String>)>> {
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let on_rank = |transport: LocalTransport, data: &DataSet| {
         let index = transport.rank();
-        let program = &prediction.programs[plan.data_parallel.place(index).0.index()];
+        let program = &prediction.programs[plan.mesh().place(index).0.index()];
         let mut rank = Rank::new((plan, &prediction.graph, program), data, transport, 1);
         rank.connect(&prediction.groups).unwrap();
         assert!(rank.arena_bytes() <= program.arena.0, "memory is planned");

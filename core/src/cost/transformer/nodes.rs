@@ -289,6 +289,7 @@ fn cost(work: &NodeWork, forward: Work, backward: Work) -> NodeCost {
         update: Nanos::from_secs(work.update),
         split_input_gradient: input_gradient,
         split_weight_gradient: weight_gradient,
+        tensor_sum: Nanos::ZERO,
     }
 }
 

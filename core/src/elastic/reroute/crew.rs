@@ -45,7 +45,7 @@ impl Crew {
 
     /// Who is lost, by their ranks in the whole plan: ` 3` or `s 3 4`.
     pub fn missing(&self, whole: &Plan) -> String {
-        let rank = |place: &Place| whole.data_parallel.rank(place.lane, place.replica).to_string();
+        let rank = |place: &Place| whole.mesh().rank(place.lane, place.replica).to_string();
         let ranks: Vec<String> = self.lost.iter().map(rank).collect();
         match ranks.as_slice() {
             [one] => format!(" {one}"),

@@ -105,6 +105,7 @@ impl Rerouted {
     /// When no peer holds what a lost rank held, or replicas of the plan cannot stand in for each other.
     pub fn of(plan: &Plan, prediction: &Prediction, lost: &[Place]) -> Result<Self, RerouteError> {
         let (_, base) = plan.check()?;
+        plan.check_undivided("ranks that stand in for others")?;
         if base.updates != Updates::Synchronous {
             return Err(RerouteError::Kind("parameters change while micro-batches are under way"));
         }

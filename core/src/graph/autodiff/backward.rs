@@ -1,7 +1,7 @@
 //! The backward half of a stage's training graph.
 
 use super::{BackwardStyle, Computation, ComputationKind, Context, Extent, Port, Role, workspace};
-use crate::graph::{Kept, Op};
+use crate::graph::{Kept, Op, ParallelLinear};
 use crate::ids::{NodeId, StageId, ValueId};
 
 /// Where the contributions of one stage to a gradient of another stage go.
@@ -50,6 +50,7 @@ impl Context<'_> {
                 let use_index = *route.uses.last().expect("a route has uses");
                 self.out.gradient_sends.push(Port { value, node, use_index, peer });
             } else {
+                self.reduce(node, false);
                 let mut ports = std::mem::take(&mut self.contributions[node.index()]);
                 ports.sort_unstable();
                 for (use_index, value) in ports {
@@ -82,12 +83,18 @@ impl Context<'_> {
 
     /// The gradient of a node's output: its readers' contributions, summed from the last reader.
     fn gradient(&mut self, node: NodeId) -> Option<ValueId> {
+        self.reduce(node, true);
         let mut parts = std::mem::take(&mut self.contributions[node.index()]);
         parts.sort_unstable();
         parts.reverse();
         if parts.len() <= 1 {
             return parts.first().map(|(_, value)| *value);
         }
+        Some(self.sum(node, parts))
+    }
+
+    /// The sum of contributions, in their order.
+    fn sum(&mut self, node: NodeId, parts: Vec<(u32, ValueId)>) -> ValueId {
         let extent = self.activation_extent(node);
         let sum = self.value(node, Role::Gradient, extent);
         self.out.computations.push(Computation {
@@ -97,9 +104,37 @@ impl Context<'_> {
             writes: vec![sum],
             wanted: 0,
             workspace: Extent::default(),
+            reduces: false,
             again: false,
         });
-        Some(sum)
+        sum
+    }
+
+    /// The contributions of this stage's readers that have some columns each are partial sums. One is added
+    /// up where it was made; of several, where `together`, their sum. In place, or in place of the last one.
+    fn reduce(&mut self, node: NodeId, together: bool) {
+        let is_partial = |(use_index, _): &(u32, ValueId)| {
+            let (reader, _) = self.flow.uses(node)[*use_index as usize];
+            self.graph.parallel_linear(reader) == Some(ParallelLinear::Column)
+                && self.division.stage_of(reader) == self.stage
+        };
+        let parts = std::mem::take(&mut self.contributions[node.index()]);
+        let (mut partial, mut whole): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_partial);
+        partial.sort_unstable();
+        partial.reverse();
+        if partial.len() > 1 && together {
+            let use_index = partial[0].0;
+            let sum = self.sum(node, partial);
+            partial = vec![(use_index, sum)];
+        }
+        for (_, value) in &partial {
+            let mut made = self.out.computations.iter_mut().rev();
+            if let Some(computation) = made.find(|c| c.writes.first() == Some(value)) {
+                computation.reduces = true;
+            }
+        }
+        whole.extend(partial);
+        self.contributions[node.index()] = whole;
     }
 
     /// Adds what one node does in the backward pass; returns the weight part when it comes later.
@@ -126,6 +161,7 @@ impl Context<'_> {
             writes: vec![],
             wanted: 0,
             workspace: workspace(self.graph, node),
+            reduces: false,
             again: false,
         };
         match style {
@@ -173,6 +209,7 @@ impl Context<'_> {
                 writes: written,
                 wanted: mask,
                 workspace: workspace(self.graph, node),
+                reduces: false,
                 again: false,
             });
         }

@@ -23,7 +23,7 @@ pub(super) fn exchange_bytes(
     let ways = inputs.communication.gradient_reductions();
     let undone = inputs.training.skips().is_some();
     let of_replica = |replica: u32| {
-        let rank = inputs.data_parallel.rank(lane, replica);
+        let rank = inputs.mesh().rank(lane, replica);
         let mut bytes = 0;
         for program in stages.iter().map(|stage| &stage.program) {
             for (at, bucket) in program.buckets.iter().enumerate() {

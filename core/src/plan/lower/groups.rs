@@ -3,9 +3,11 @@
 use super::Inputs;
 use crate::graph::Op;
 use crate::ids::{LaneId, NodeId, ParamId, StageId};
+use crate::plan::TensorGroup;
 use std::collections::BTreeSet;
 
-/// Groups of lanes, each standing for those lanes of all replicas.
+/// Groups of lanes, each standing for those lanes of all replicas, once for each rank of a tensor group; and the
+/// tensor groups behind them, lane by lane.
 pub(super) struct Groups {
     /// Each with more than one rank, ascending lanes.
     lanes: Vec<Vec<LaneId>>,
@@ -38,23 +40,35 @@ impl Groups {
     }
 
     fn add(&mut self, inputs: &Inputs, lanes: BTreeSet<LaneId>) -> Option<u32> {
-        if lanes.len() * inputs.data_parallel.replicas as usize == 1 {
+        let mesh = inputs.mesh();
+        if lanes.len() * mesh.replicas as usize == 1 {
             return None;
         }
         let lanes: Vec<LaneId> = lanes.into_iter().collect();
         let known = self.lanes.iter().position(|other| *other == lanes);
-        Some(known.unwrap_or_else(|| {
-            self.lanes.push(lanes);
-            self.lanes.len() - 1
-        }) as u32)
+        Some(
+            known.unwrap_or_else(|| {
+                self.lanes.push(lanes);
+                self.lanes.len() - 1
+            }) as u32
+                * mesh.tensor,
+        )
     }
 
-    /// The ranks of a group, ascending.
+    /// The ranks of a group that sums gradients, ascending.
     pub fn ranks(&self, inputs: &Inputs, group: u32) -> impl Iterator<Item = u32> {
-        let data_parallel = inputs.data_parallel;
-        self.lanes[group as usize].iter().flat_map(move |lane| {
-            (0..data_parallel.replicas).map(move |replica| data_parallel.rank(*lane, replica))
-        })
+        let mesh = inputs.mesh();
+        let copies = (group % mesh.tensor..mesh.copies()).step_by(mesh.tensor as usize);
+        self.lanes[(group / mesh.tensor) as usize]
+            .iter()
+            .flat_map(move |lane| copies.clone().map(move |copy| mesh.rank(*lane, copy)))
+    }
+
+    /// The tensor groups of a lane.
+    pub fn tensor(&self, inputs: &Inputs, lane: LaneId) -> TensorGroup {
+        let mesh = inputs.mesh();
+        let group = self.lanes.len() as u32 * mesh.tensor + lane.0 * mesh.replicas;
+        TensorGroup { degree: mesh.tensor, group }
     }
 
     pub fn of_stage(&self, stage: StageId) -> Option<u32> {
@@ -68,11 +82,16 @@ impl Groups {
 }
 
 /// The ranks of each group, ascending, so one of the first replica first; groups by the number that
-/// buckets name.
+/// programs name: see [`TensorGroup`].
 pub fn groups(inputs: &Inputs) -> Vec<Vec<LaneId>> {
-    let groups = Groups::new(inputs);
-    let numbers = 0..groups.lanes.len() as u32;
-    numbers.map(|group| groups.ranks(inputs, group).map(LaneId).collect()).collect()
+    let (groups, mesh) = (Groups::new(inputs), inputs.mesh());
+    let sums = (0..groups.lanes.len() as u32 * mesh.tensor)
+        .map(|group| groups.ranks(inputs, group).map(LaneId).collect());
+    let divided =
+        if mesh.tensor > 1 { inputs.schedule.lanes.len() as u32 * mesh.replicas } else { 0 };
+    let tensor = (0..divided)
+        .map(|group| (group * mesh.tensor..(group + 1) * mesh.tensor).map(LaneId).collect());
+    sums.chain(tensor).collect()
 }
 
 /// The lanes that hold a stage.

@@ -9,7 +9,7 @@ use super::{Edge, Edges, Inputs};
 use crate::graph::autodiff::{Port, TrainingGraph};
 use crate::ids::{LaneId, NodeId, StageId};
 use crate::plan::{
-    Area, Instruction, ParamPlace, Pool, Program, Region, StageProgram, Tie, Versions,
+    Area, Instruction, ParamPlace, Pool, Program, Region, StageProgram, TensorGroup, Tie, Versions,
 };
 use crate::schedule::{Action, ActionKind, Updates};
 use crate::units::Bytes;
@@ -94,6 +94,7 @@ impl LaneStage<'_> {
 /// A lane with everything at its place, before instructions are emitted.
 struct Layout<'a> {
     lane: LaneId,
+    tensor: TensorGroup,
     stages: Vec<LaneStage<'a>>,
     /// The slot of every action.
     slots: Vec<u32>,
@@ -124,7 +125,8 @@ impl<'a> Layout<'a> {
             collectives += 1;
         }
         let ties = ties(edges, &stages);
-        Self { lane, stages, slots, sizes, handles, collectives, ties }
+        let tensor = edges.groups.tensor(inputs, lane);
+        Self { lane, tensor, stages, slots, sizes, handles, collectives, ties }
     }
 
     fn emit(
@@ -146,6 +148,7 @@ impl<'a> Layout<'a> {
         let all = inputs.samples * u64::from(m) * u64::from(inputs.data_parallel.replicas);
         Program {
             lane: self.lane,
+            tensor: self.tensor,
             stages: self.stages.into_iter().map(|s| s.program).collect(),
             train: vec![],
             arena,

@@ -145,6 +145,7 @@ impl Places {
                 unpack,
                 pack: c.writes.iter().filter_map(staged).map(|(to, from)| (from, to)).collect(),
                 params: start..start + params.len() as u32,
+                reduces: c.reduces,
                 again: c.again,
             }
         };

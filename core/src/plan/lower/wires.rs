@@ -46,12 +46,12 @@ pub(super) fn codec_between(inputs: &Inputs, a: LaneId, b: LaneId) -> CodecKind 
     if a == b {
         return CodecKind::Fp32;
     }
-    let data_parallel = inputs.data_parallel;
-    let level = |replica| {
-        let [a, b] = [a, b].map(|lane| LaneId(data_parallel.rank(lane, replica)));
+    let mesh = inputs.mesh();
+    let level = |copy| {
+        let [a, b] = [a, b].map(|lane| LaneId(mesh.rank(lane, copy)));
         inputs.cluster.level(a, b)
     };
-    match (0..data_parallel.replicas).map(level).max() {
+    match (0..mesh.copies()).map(level).max() {
         Some(Level::Network) => edges.across,
         Some(Level::Node | Level::Device) | None => edges.within,
     }

@@ -170,7 +170,7 @@ impl Building<'_> {
             let reads = computation.reads.iter().filter_map(|value| self.writer[value.index()]);
             let inputs = after.into_iter().chain(reads).collect();
             let once = computation.kind == ComputationKind::WeightGradient;
-            let time = self.costs.node(computation.node).of(computation.kind).0 as f64;
+            let time = self.costs.time(computation).0 as f64;
             let scratch = self.scratch[at as usize];
             let node = Node { bytes, scratch, time, inputs, output: true, once };
             let node = self.push(node, Some(at));

@@ -58,8 +58,9 @@ pub(super) fn waves(plan: &Plan, fits: bool) -> VecDeque<Wave> {
     if !fits || !plan.recompute.is_empty() {
         waves.push_back(Wave::Recompute);
     }
-    let there = u32::try_from(plan.cluster.devices()).unwrap_or(u32::MAX);
-    let own = plan.ranks();
+    // A tensor group stands for one device.
+    let there = u32::try_from(plan.cluster.devices()).unwrap_or(u32::MAX) / plan.tensor;
+    let own = plan.ranks() / plan.tensor;
     let mut sizes = vec![own.min(there.max(own))];
     if there > own {
         sizes.push(there);

@@ -87,7 +87,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Only what today's runner executes: pipelines and replicas of them, with no item divided.
+    /// Pipelines and replicas of them, with no item divided.
     pub fn plain(self) -> Self {
         Self { tensor: Some(1), ..self }
     }
@@ -130,7 +130,7 @@ impl Choice {
         mini_batch / (u64::from(self.replicas) * u64::from(self.micro_batches))
     }
 
-    /// Whether today's runner executes it: see [`Fixed::plain`].
+    /// Whether no item is divided: see [`Fixed::plain`].
     pub fn is_plain(&self) -> bool {
         self.tensor == 1
     }

@@ -36,7 +36,7 @@ impl<'a> Sketch<'a> {
         let chain = Chain::new(&work, &nodes, 1).expect("undivided items are what they are");
         let plan = &trials.plan;
         let lanes = 0..trials.schedule.lanes.len() as u32;
-        let rank = |lane| crate::ids::LaneId(plan.data_parallel.rank(crate::ids::LaneId(lane), 0));
+        let rank = |lane| crate::ids::LaneId(plan.mesh().rank(crate::ids::LaneId(lane), 0));
         Self {
             work,
             chain,

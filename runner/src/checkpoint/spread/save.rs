@@ -10,6 +10,7 @@ use crate::execute::{Rank, StepPhase};
 use crate::transport::mail::{from_first, recv, send};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// As [`crate::checkpoint::save`], each file on its host and the next.
@@ -25,7 +26,7 @@ pub(in crate::checkpoint) fn save<T: Transport>(
     if let Err(error) = agree(&mut rank.transport, made)? {
         return Ok(Err(error));
     }
-    let written = write_stages(rank, &begun);
+    let written = write_stages(rank, &begun, &BTreeMap::new());
     let mine = written.as_ref().map_or(&[][..], |files| files);
     let copied = copy(&mut rank.transport, hosts, &begun, mine)?;
     let report = written.and_then(|files| copied.map(|()| files)).map_err(|e| e.to_string());

@@ -96,6 +96,8 @@ pub(super) fn choose(
     prediction: &mut Prediction,
 ) -> Result<(), Failure> {
     match args.codec {
+        // Tensor groups do not encode.
+        None if plan.tensor > 1 => Ok(()),
         None => note(plan, prediction),
         Some(Codec::One(_) | Codec::Search) => Ok(()),
         Some(Codec::Auto) => {

@@ -88,7 +88,8 @@ pub(super) fn search(
     let best = ranked[0].step();
     let tensor = match args.forms {
         Forms::All => {
-            with_space(question, graph, draft, |space| tensor(question.budget, space, best))?
+            let looked = (graph, draft, best);
+            with_space(question, graph, draft, |space| tensor(question.budget, space, looked))?
         }
         Forms::Runnable => None,
     };
@@ -149,6 +150,8 @@ impl Row {
 struct Tensor {
     step_ns: u64,
     words: String,
+    /// Whether a plan can hold it: `--tensor` makes one.
+    runnable: bool,
 }
 
 /// The whole search, with a bar where somebody looks.
@@ -330,8 +333,12 @@ fn more_lanes(ranked: &[Ranked]) {
     }
 }
 
-/// What tensor parallelism would give, which no plan holds.
-fn tensor(budget: u64, space: &Space<'_>, best: Nanos) -> Result<Option<Tensor>, Failure> {
+/// What tensor parallelism would give, by an estimate, and how to make a plan of it where one can hold it.
+fn tensor(
+    budget: u64,
+    space: &Space<'_>,
+    (graph, draft, best): (&Graph, &Draft, Nanos),
+) -> Result<Option<Tensor>, Failure> {
     let open = Fixed { tensor: None, ..space.fixed.clone() };
     let all = Space {
         fixed: open,
@@ -348,8 +355,19 @@ fn tensor(budget: u64, space: &Space<'_>, best: Nanos) -> Result<Option<Tensor>,
     };
     let (step, more) = (fastest.step, 100.0 * (fastest.step.secs() / best.secs() - 1.0));
     let words = fastest.choice.describe(&space.encodings);
-    note!(
-        "tensor parallelism: best {step} ({more:+.0} %), an estimate that no plan holds: {words}"
-    );
-    Ok(Some(Tensor { step_ns: step.0, words }))
+    let Choice { tensor, replicas, micro_batches, schedule, .. } = fastest.choice;
+    let stages = fastest.choice.stages();
+    let runnable = {
+        let chosen = chosen(&search, &all, graph, fastest.clone());
+        Draft { tensor, ..chosen.draft(draft) }.check().is_ok()
+    };
+    let by = match runnable {
+        false => "an estimate that no plan holds".into(),
+        true => format!(
+            "an estimate; for a plan --tensor {tensor} --stages {stages} --schedule {schedule} \
+             --micro-batches {micro_batches} --replicas {replicas}"
+        ),
+    };
+    note!("tensor parallelism: best {step} ({more:+.0} %): {words}, {by}");
+    Ok(Some(Tensor { step_ns: step.0, words, runnable }))
 }

@@ -98,7 +98,7 @@ fn measure_size<T: Transport>(
     }
     let mut alone = plan.clone();
     (alone.mini_batch, alone.micro_batches) = (samples, 1);
-    alone.data_parallel = data_parallel;
+    (alone.data_parallel, alone.tensor) = (data_parallel, 1);
     let sample = graph.sample().expect("plans train on samples");
     let synthetic = pipewright_core::plan::Data::default();
     let data = crate::data::open(&synthetic, &sample, plan.seed)

@@ -21,6 +21,19 @@ pub(super) fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
     )))
 }
 
+/// Refuses what ranks of a tensor group cannot do yet.
+pub(super) fn divided(args: &RunArgs, plan: &Plan) -> Result<(), Failure> {
+    let given = [
+        ("--device cuda", args.device == DeviceKind::Cuda),
+        ("an elastic job", args.session.is_some()),
+    ];
+    let given = given.into_iter().find(|(_, given)| *given && plan.tensor > 1);
+    let Some((what, _)) = given else { return Ok(()) };
+    Err(Failure::usage(format!(
+        "the plan has tensor groups, which {what} does not know: make one with --tensor 1"
+    )))
+}
+
 /// Threads that a rank may have for each core of the machine.
 const THREADS_A_CORE: usize = 4;
 

@@ -39,7 +39,7 @@ impl Supervisor<'_> {
         let plan = self.plan_for(running.ranks).ok();
         let found = plan.and_then(|plan| Some((predict(&plan).ok()?, plan)));
         let Some((prediction, plan)) = found else { return format!("rank {rank}") };
-        let program = &prediction.programs[plan.data_parallel.place(rank).0.index()];
+        let program = &prediction.programs[plan.mesh().lane(rank).index()];
         let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
         let left =
             available_memory().map_or(String::new(), |left| format!(", {left} are left now"));

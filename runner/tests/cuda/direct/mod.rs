@@ -69,7 +69,7 @@ fn train(plan: &Plan, world: Option<&Arc<World>>) -> Vec<Trained> {
     let alone = World::new(true);
     let on_rank = |mut transport: LocalTransport, data: &DataSet| {
         let number = transport.rank();
-        let program = &prediction.programs[plan.data_parallel.place(number).0.index()];
+        let program = &prediction.programs[plan.mesh().place(number).0.index()];
         let parts = (plan, &prediction.graph, program);
         let (device, wires) = device(world.unwrap_or(&alone), number, program.tensors());
         let copies = device.copies.clone();
@@ -144,7 +144,7 @@ fn regions(program: &Program) -> Vec<Region> {
 fn untouched(what: &str, plan: &Plan) {
     let prediction = predict(plan).unwrap();
     for (rank, (_, copies)) in (0..).zip(alike(what, plan)) {
-        let regions = regions(&prediction.programs[plan.data_parallel.place(rank).0.index()]);
+        let regions = regions(&prediction.programs[plan.mesh().place(rank).0.index()]);
         assert!(!regions.is_empty(), "{what}: rank {rank} sends and sums nothing");
         assert!(!copies.is_empty(), "{what}: samples or weights at least");
         for region in regions {

@@ -32,7 +32,7 @@ fn train(plan: &Plan, distant: bool) -> (Vec<Steps>, u64) {
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let copied = Arc::new(AtomicU64::new(0));
     let on_rank = |transport: LocalTransport, data: &DataSet| {
-        let program = &prediction.programs[plan.data_parallel.place(transport.rank()).0.index()];
+        let program = &prediction.programs[plan.mesh().place(transport.rank()).0.index()];
         let parts = (plan, &prediction.graph, program);
         let mut rank = match distant {
             false => Rank::new(parts, data, transport, 1),

@@ -41,7 +41,7 @@ fn train_and(
     let prediction = predict(plan).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let on_rank = |transport: LocalTransport, data: &DataSet| {
-        let program = &prediction.programs[plan.data_parallel.place(transport.rank()).0.index()];
+        let program = &prediction.programs[plan.mesh().place(transport.rank()).0.index()];
         let parts = (plan, &prediction.graph, program);
         let mut rank = match make {
             None => Rank::new(parts, data, transport, 1),

@@ -58,7 +58,7 @@ pub(super) fn persistent_state<T: Transport>(rank: &mut Rank<T>) -> Vec<(String,
 fn train(plan: &Plan, make: &Make) -> Vec<(Trained, Option<Graphs>)> {
     let (prediction, data) = prepared(plan);
     let on_rank = |transport: LocalTransport, data: &DataSet| {
-        let program = &prediction.programs[plan.data_parallel.place(transport.rank()).0.index()];
+        let program = &prediction.programs[plan.mesh().place(transport.rank()).0.index()];
         let parts = (plan, &prediction.graph, program);
         let mut rank = Rank::on(make(program), parts, data, transport, 1);
         rank.connect(&prediction.groups).unwrap();

@@ -149,7 +149,7 @@ impl<'a> Job<'a> {
 
     fn run(&self, transport: LocalTransport) -> Run {
         let index = transport.rank();
-        let program = &self.prediction.programs[self.plan.data_parallel.place(index).0.index()];
+        let program = &self.prediction.programs[self.plan.mesh().place(index).0.index()];
         let is_alone = matches!(self.on, On::HostSums);
         let device = Emulated::new(is_alone);
         let mut rank = self.rank(transport, program, &device);

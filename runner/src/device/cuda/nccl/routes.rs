@@ -110,9 +110,9 @@ impl Routes {
         let train = prediction.programs.iter().map(|program: &Program| &program.train[..]);
         let edges = edges(train, m)?;
         edges_of_evaluation(evaluation, m)?;
-        let data_parallel = plan.data_parallel;
+        let mesh = plan.mesh();
         let of_replica = |replica: u32| {
-            let rank = move |lane: u32| data_parallel.rank(LaneId(lane), replica);
+            let rank = move |lane: u32| mesh.rank(LaneId(lane), replica);
             edges.iter().map(move |(from, to, edge)| Line::Edge {
                 from: rank(*from),
                 to: rank(*to),
@@ -123,7 +123,7 @@ impl Routes {
             group,
             ranks: ranks.iter().map(|rank| rank.0).collect(),
         });
-        let lines = (0..data_parallel.replicas).flat_map(of_replica).chain(groups);
+        let lines = (0..mesh.copies()).flat_map(of_replica).chain(groups);
         let lines = lines.chain(intra_node_lines(plan, prediction, hosts));
         Ok(Self { lines: lines.filter(|line| line.ranks().len() > 1).collect(), micro_batches: m })
     }

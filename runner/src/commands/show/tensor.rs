@@ -1,0 +1,37 @@
+//! Tensor groups of a plan: what they divide, and what they sum within passes.
+
+use pipewright_core::ids::ParamId;
+use pipewright_core::plan::Plan;
+use pipewright_core::predict::Prediction;
+use pipewright_core::units::{Bytes, Nanos};
+
+/// A line where there are some. Times and bytes are those of a micro-batch through all stages.
+pub(super) fn tensor(plan: &Plan, prediction: &Prediction) -> Option<String> {
+    let (graph, tensor) = (&prediction.graph, prediction.graph.tensor_parallel()?);
+    let (mut whole, mut divided) = (0, 0);
+    for id in (0..graph.params().len() as u32).map(ParamId) {
+        match graph.shards(id) {
+            Some(shards) => divided += shards.shape.iter().product::<u64>(),
+            None => whole += graph.param(id).elements(),
+        }
+    }
+    let (mut sums, mut bytes, mut time) = (0, Bytes::ZERO, Nanos::ZERO);
+    // Where several lanes hold a stage, each micro-batch goes through one of them.
+    let stages = prediction.programs.iter().flat_map(|program| &program.stages);
+    let kernels = stages.filter(|stage| stage.first_copy).flat_map(|stage| &stage.kernels);
+    for kernel in kernels.filter(|kernel| kernel.reduces) {
+        sums += 1;
+        bytes += kernel.writes.first().map_or(Bytes::ZERO, |write| write.bytes);
+        time += prediction.costs.node(kernel.node).tensor_sum;
+    }
+    let cluster = &plan.cluster;
+    let all_within = cluster.nodes == 1 || cluster.ranks_per_node.is_multiple_of(tensor.degree);
+    Some(format!(
+        "tensor groups of {}: {:.1} % of {} parameters divided; {sums} sums within passes of a micro-batch, \
+         {bytes} in {time}{}",
+        tensor.degree,
+        100.0 * divided as f64 / (whole + divided).max(1) as f64,
+        whole + divided,
+        if all_within { "" } else { ", some of them across nodes" },
+    ))
+}

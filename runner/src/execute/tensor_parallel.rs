@@ -1,0 +1,154 @@
+//! Tensor parallelism: this rank's part of sums within passes, and of parameters.
+
+use super::PersistentTensor;
+use super::data_parallel::Replica;
+use super::rank::Rank;
+use crate::init::init_param;
+use crate::transport::{Collective, Transport, TransportError};
+use pipewright_core::graph::autodiff::ComputationKind;
+use pipewright_core::graph::{Graph, Op, ParallelLinear, Param, ParamShards};
+use pipewright_core::ids::NodeId;
+use pipewright_core::plan::{Kernel, Program, Region};
+use std::collections::BTreeMap;
+
+/// What a rank computes otherwise than the first of its tensor group.
+pub(super) struct TensorRank {
+    /// Its place in the group.
+    pub index: u32,
+    /// The group that adds up partial sums.
+    group: u32,
+    /// Linear layers whose outputs are summed, without the bias that the first rank adds.
+    unbiased: BTreeMap<NodeId, Op>,
+}
+
+impl TensorRank {
+    pub fn new(graph: &Graph, program: &Program, replica: &Replica) -> Self {
+        let index = replica.tensor_rank();
+        let unbiased = |id: NodeId| {
+            let row = graph.parallel_linear(id) == Some(ParallelLinear::Row) && index > 0;
+            match graph.node(id).op {
+                Op::Linear { out_features, bias: true } if row => {
+                    Some((id, Op::Linear { out_features, bias: false }))
+                }
+                _ => None,
+            }
+        };
+        let nodes = (0..graph.nodes().len() as u32).map(NodeId);
+        let group = program.tensor.group + replica.index;
+        Self { index, group, unbiased: nodes.filter_map(unbiased).collect() }
+    }
+
+    /// What a kernel computes here where that is not what its node does.
+    pub fn unbiased(&self, kernel: &Kernel) -> Option<&Op> {
+        self.unbiased.get(&kernel.node).filter(|_| kernel.kind == ComputationKind::Forward)
+    }
+}
+
+/// Writes this rank's shard of a parameter's first values.
+pub(super) fn init_shard(
+    shards: &ParamShards,
+    param: &Param,
+    seed: u64,
+    tensor_rank: u32,
+    into: &mut [f32],
+) {
+    // Values follow from their place in the whole parameter.
+    let whole = Param { shape: shards.shape.clone(), ..param.clone() };
+    let mut values = vec![0.0; whole.elements() as usize];
+    init_param(&whole, seed, &mut values);
+    take(shards, tensor_rank, &values, into);
+}
+
+/// Copies a rank's shard out of the whole parameter.
+fn take(shards: &ParamShards, tensor_rank: u32, whole: &[f32], into: &mut [f32]) {
+    let mut rest = into;
+    for piece in shards.pieces(tensor_rank) {
+        let (own, others) = rest.split_at_mut(piece.len());
+        own.copy_from_slice(&whole[piece]);
+        rest = others;
+    }
+}
+
+impl<T> Rank<'_, T> {
+    /// Sets a tensor of [`Rank::persistent_state`] to what `read` writes, which is all of the parameter: here its
+    /// shard.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn fill<E>(
+        &mut self,
+        tensor: &PersistentTensor,
+        read: impl FnOnce(&mut [f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (graph, index) = (self.graph, self.tensor.index);
+        let Some(shards) = graph.shards(tensor.param) else { return read(self.values_mut(tensor)) };
+        let mut whole = vec![0.0; shards.shape.iter().product::<u64>() as usize];
+        read(&mut whole)?;
+        take(shards, index, &whole, self.values_mut(tensor));
+        Ok(())
+    }
+}
+
+impl<T: Transport> Rank<'_, T> {
+    /// Adds up a partial sum with the tensor group.
+    pub(super) fn sum_within(&mut self, partial: Region) -> Result<(), TransportError> {
+        if let Some(model) = &self.model {
+            model.catch_up(&self.transport);
+        }
+        let slot = self.last_slot();
+        let values = self.arena.floats(partial);
+        // SAFETY: nothing touches the values before the wait returns, and the transport is dropped before the
+        // arena.
+        unsafe {
+            let group = self.tensor.group as usize;
+            self.transport.start_collective(Collective::AllReduce, group, values, slot as usize)?;
+        }
+        self.transport.wait_collective(slot as usize)?;
+        if let Some(model) = &mut self.model {
+            model.met(&self.transport);
+        }
+        Ok(())
+    }
+
+    /// All of the divided tensors that the first rank of a tensor group saves, by name, on that rank; the others send
+    /// it theirs. All ranks call it.
+    ///
+    /// # Errors
+    /// When a message fails.
+    pub fn gather_shards(&mut self) -> Result<BTreeMap<String, Vec<f32>>, TransportError> {
+        let (graph, index) = (self.graph, self.tensor.index);
+        let (mut all, slot) = (BTreeMap::new(), self.program.handles as usize - 1);
+        let first = self.transport.rank() - index;
+        for tensor in self.persistent_state() {
+            let Some(shards) = graph.shards(tensor.param).filter(|_| tensor.gathers) else {
+                continue;
+            };
+            if index > 0 {
+                let bytes = self.arena.raw(tensor.region);
+                // SAFETY: the send is waited for before anything else happens to the tensor.
+                unsafe { self.transport.start_send(first, SHARDS, bytes, slot)? };
+                self.transport.wait_send(slot)?;
+                continue;
+            }
+            let mut whole = vec![0.0; shards.shape.iter().product::<u64>() as usize];
+            let mut shard = self.values(&tensor).to_vec();
+            for other in 0..self.program.tensor.degree {
+                if other > 0 {
+                    let bytes = bytemuck::cast_slice_mut(&mut shard);
+                    self.transport.recv(first + other, SHARDS, bytes)?;
+                }
+                let mut rest = &shard[..];
+                for piece in shards.pieces(other) {
+                    let (own, others) = rest.split_at(piece.len());
+                    whole[piece].copy_from_slice(own);
+                    rest = others;
+                }
+            }
+            all.insert(tensor.name, whole);
+        }
+        Ok(all)
+    }
+}
+
+/// Tag of shards on their way: ranks of a tensor group have no other messages for each other.
+const SHARDS: u32 = 0;
