@@ -18,7 +18,7 @@ const WORK: usize = 40_000_000;
 const FEWEST: usize = 64;
 
 /// Share of the best bound below which a node's is not looked at closely.
-const NEAR: f64 = 0.5;
+const NEAR: f64 = 0.8;
 
 /// Moments that are looked at together.
 const TOGETHER: usize = 4;
@@ -83,13 +83,15 @@ pub fn least_time(problem: &Problem, limit: u64) -> Option<f64> {
     let least: f64 = nodes.filter(|(_, needed)| **needed).map(|(node, _)| node.time).sum();
     // Marks count values several times, which this bound knows nothing of: it stays true.
     let mut joint = Joint::new(problem, &ticks);
-    let guess = ticks.base as f64 / limit.max(1) as f64;
+    let mut guess = ticks.base as f64 / limit.max(1) as f64;
     let mut best = 0.0f64;
     let mut looks: Vec<(Priced, u32)> = vec![];
     for node in promising(problem, &needed) {
         if let Some(first) = First::new(problem, &ticks, &needed, (node, limit)) {
             let found = first.best(&mut joint, guess, best * NEAR);
-            best = best.max(found.ticks);
+            if found.ticks > best {
+                (best, guess) = (found.ticks, found.price);
+            }
             looks.push((found, node));
         }
     }
@@ -101,25 +103,21 @@ pub fn least_time(problem: &Problem, limit: u64) -> Option<f64> {
     Some(least + best / ticks.base as f64 * problem.time())
 }
 
-/// The needed nodes to look at: all, or those at which most memory is in use without recomputation,
-/// and some between them.
+/// The needed nodes to look at, those first at which most memory is in use without recomputation;
+/// where there are too many for all, half of them from anywhere.
 fn promising(problem: &Problem, needed: &[bool]) -> Vec<u32> {
     let order = without_recomputation(problem);
     let edges: usize = order.iter().map(|node| problem.inputs(*node).len()).sum();
-    let looks = (WORK / (problem.len() + edges)).max(FEWEST);
-    let stride = (2 * order.len()).div_ceil(looks).max(1);
-    let mut places: Vec<(u64, u32)> = memory(problem, &order).into_iter().zip(order).collect();
+    let looks = (WORK / (order.len() + edges)).max(FEWEST);
+    let places = memory(problem, &order).into_iter().zip(order);
+    let mut places: Vec<(u64, u32)> = places.filter(|place| needed[place.1 as usize]).collect();
+    let mut anywhere: Vec<(u64, u32)> = vec![];
     if places.len() > looks {
-        let between: Vec<u32> = places.iter().step_by(stride).map(|place| place.1).collect();
-        places.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-        places.truncate(looks / 2);
-        places.extend(between.into_iter().map(|node| (0, node)));
+        anywhere.extend(places.iter().step_by(places.len().div_ceil(looks / 2)));
     }
-    let mut nodes: Vec<u32> = places.into_iter().map(|place| place.1).collect();
-    nodes.retain(|node| needed[*node as usize]);
-    nodes.sort_unstable();
-    nodes.dedup();
-    nodes
+    places.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    places.truncate(looks - anywhere.len());
+    places.iter().chain(&anywhere).map(|place| place.1).collect()
 }
 
 /// The best looks that are not near each other, the best first.

@@ -7,8 +7,10 @@ use super::joint::Joint;
 /// Prices that are looked at, at most.
 const STEPS: u32 = 40;
 
-/// How much dearer the next price is until everything has room, and the dearest of all.
+/// How much dearer the next price is until everything has room.
 const RISE: f64 = 4.0;
+
+/// The dearest price: that all time pays for so little of the limit.
 const DEAREST: f64 = 1024.0;
 
 /// Ticks that all bytes together may cost, so that sums of capacities stay far below what counts as
@@ -55,6 +57,8 @@ pub(in super::super) struct First {
     pub room: f64,
     /// Bytes beyond the room when all that is wanted is kept.
     most: f64,
+    /// The highest price of a byte that is looked at.
+    dearest: f64,
 }
 
 /// A value that may have to be there after a moment.
@@ -99,7 +103,7 @@ impl First {
             (true, false) => Some(ticks.of(v)),
             (false, _) => Some(0),
         };
-        let mut first = Self { values: vec![], places: vec![0; n], room, most };
+        let mut first = Self { values: vec![], places: vec![0; n], room, most, dearest: 0.0 };
         let mut open: Vec<u32> = (0..n as u32).filter(|v| wanted[*v as usize]).collect();
         while let Some(v) = open.pop() {
             if first.places[v as usize] != 0 {
@@ -112,6 +116,9 @@ impl First {
                 open.extend(problem.inputs(v).iter().filter(|input| !there[**input as usize]));
             }
         }
+        let all: u64 = first.values.iter().map(|later| problem.node(later.node).bytes).sum();
+        let scale = ticks.base as f64 / limit as f64;
+        first.dearest = (DEAREST * scale).min(MOST_TICKS / all as f64);
         Some(first)
     }
 
@@ -121,13 +128,10 @@ impl First {
     /// Every decision is a line over the price, and the bound is the lowest of these lines. Of two that
     /// enclose the largest value the crossing is looked at next: it is the value, or a line lies below.
     pub fn best(&self, joint: &mut Joint, guess: f64, enough: f64) -> Priced {
-        let bytes = |later: &Later| joint.problem.node(later.node).bytes as f64;
-        let all: f64 = self.values.iter().map(bytes).sum();
-        let dearest = (guess * DEAREST).min(MOST_TICKS / all);
         let mut low = Line { ticks: 0.0, excess: self.most };
         let mut high: Option<Line> = None;
         let mut best = Priced { price: 0.0, ticks: 0.0 };
-        let mut price = guess.min(dearest);
+        let mut price = guess.min(self.dearest);
         for _ in 0..STEPS {
             let decision = joint.cut(&[self], &[price]);
             let line = Line { ticks: decision.ticks, excess: decision.excess[0] };
@@ -140,10 +144,10 @@ impl First {
                 high = Some(line);
             }
             let Some(high) = high else {
-                if price >= dearest {
+                if price >= self.dearest {
                     break;
                 }
-                price = (price * RISE).min(dearest);
+                price = (price * RISE).min(self.dearest);
                 continue;
             };
             price = (high.ticks - low.ticks) / (low.excess - high.excess);
