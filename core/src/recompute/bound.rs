@@ -1,20 +1,34 @@
 //! Lower bounds on the time and memory of every sequence.
 
-use super::Problem;
-use super::cut::{Cutter, Moment};
+mod ellipsoid;
+mod first;
+mod joint;
+
 use super::state::Ticks;
+use super::{Problem, memory, without_recomputation};
+pub(super) use ellipsoid::{Slope, largest};
+pub(super) use first::First;
+use first::{Priced, Sides};
+pub(super) use joint::Joint;
 
-/// Nodes at which [`least_time`] looks, at most.
-const LOOKS: usize = 400;
+/// Nodes and edges that [`least_time`] looks at, at most, each as often as a node is looked at.
+const WORK: usize = 40_000_000;
 
-/// Prices at which a node is looked at first: all time for so many times the limit.
-const GLANCES: [f64; 4] = [0.1, 0.3, 1.0, 3.0];
+/// Nodes that are looked at in any case.
+const FEWEST: usize = 64;
 
-/// Nodes for which the best price is searched.
-const CLOSE_LOOKS: usize = 12;
+/// Share of the best bound below which a node's is not looked at closely.
+const NEAR: f64 = 0.8;
 
-/// Steps of that search.
-const STEPS: u32 = 16;
+/// Moments that are looked at together.
+const TOGETHER: usize = 4;
+
+/// They lie further from each other than this part of the nodes.
+const APART: usize = 128;
+
+/// Cuts of moments together, at most, and the share of the bound that may be missing.
+const STEPS: u32 = 200;
+const CLOSE: f64 = 1e-4;
 
 /// A lower bound on the peak of every sequence: the largest computation, its value, inputs and
 /// scratch, and what every micro-batch in flight has to keep. O(nodes + edges).
@@ -49,114 +63,90 @@ fn kept_across(problem: &Problem) -> Vec<bool> {
     across
 }
 
-/// Nodes that are computed before, and first after, the first computation of a node.
-struct Sides {
-    before: Vec<bool>,
-    after: Vec<bool>,
-}
-
-impl Sides {
-    fn new(problem: &Problem, node: u32) -> Self {
-        let n = problem.len();
-        let (mut before, mut after) = (vec![false; n], vec![false; n]);
-        before[node as usize] = true;
-        for v in (0..=node).rev() {
-            if before[v as usize] {
-                problem.inputs(v).iter().for_each(|input| before[*input as usize] = true);
-            }
-        }
-        after[node as usize] = true;
-        for v in node + 1..n as u32 {
-            after[v as usize] = problem.inputs(v).iter().any(|input| after[*input as usize]);
-        }
-        before[node as usize] = false;
-        after[node as usize] = false;
-        Self { before, after }
-    }
-}
-
 /// A lower bound on the time of every sequence whose peak is at most `limit` bytes; `None` where no
 /// sequence has such a peak.
 ///
-/// When a node is computed first, all it follows from was computed, and all that follows from it
-/// was not. What the latter read of the former is there at that moment, or computed again later. The
-/// least cost of that, with room for `limit` less the node and its inputs, is a least cut with the
-/// best price of a byte (Lagrange). The bound is the largest over nodes. It holds for every order of
-/// computation. Some 100 cuts, each O(nodes + edges) in practice.
+/// When a node is computed first, all it follows from was computed, and nothing that follows from it.
+/// What the latter read is there at that moment or computed later. The least cost of that, with room
+/// for `limit` less the node and its inputs, is a least cut with the best price of a byte (Lagrange).
+/// The bound is the largest over nodes, and over a few nodes together, where what is given up at one
+/// moment and at another is paid for at least once. It holds for every order of computation. Some ten
+/// cuts for each node that is looked at, each O(nodes + edges) in practice; up to [`WORK`] nodes and
+/// edges are looked at in all, or [`FEWEST`] nodes.
 pub fn least_time(problem: &Problem, limit: u64) -> Option<f64> {
     if least_peak(problem) > limit {
         return None;
     }
     let ticks = Ticks::new(problem);
     let needed = problem.needed();
-    let least: f64 =
-        problem.nodes().iter().zip(&needed).filter(|(_, n)| **n).map(|(n, _)| n.time).sum();
+    let nodes = problem.nodes().iter().zip(&needed);
+    let least: f64 = nodes.filter(|(_, needed)| **needed).map(|(node, _)| node.time).sum();
     // Marks count values several times, which this bound knows nothing of: it stays true.
-    let mut cutter = Cutter::new(problem, ticks.clone());
-    let scale = ticks.base as f64 / limit.max(1) as f64;
-    let mut value = |moment: &Moment, room: f64, price: f64| {
-        let kept = cutter.cut(moment, price, None);
-        // Prices were rounded to whole ticks, up to one a node.
-        let rounding = 2.0 * problem.len() as f64;
-        kept.ticks as f64 + price * (kept.bytes as f64 - room) - rounding
-    };
-    let stride = problem.len().div_ceil(LOOKS);
-    let mut looks: Vec<(f64, u32)> = vec![];
-    for node in (0..problem.len() as u32).step_by(stride).filter(|n| needed[*n as usize]) {
-        let (moment, room) = (first_time(problem, node, &needed), room(problem, node, limit));
-        let at = |factor: f64| value(&moment, room, scale * factor);
-        looks.push((GLANCES.into_iter().map(at).fold(f64::MIN, f64::max), node));
-    }
-    // The most promising first; nodes of equal promise in their order.
-    looks.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut joint = Joint::new(problem, &ticks);
+    let mut guess = ticks.base as f64 / limit.max(1) as f64;
     let mut best = 0.0f64;
-    for &(_, node) in looks.iter().take(CLOSE_LOOKS) {
-        let (moment, room) = (first_time(problem, node, &needed), room(problem, node, limit));
-        best = best.max(largest(|price| value(&moment, room, price), scale));
+    let mut looks: Vec<(Priced, u32)> = vec![];
+    for node in promising(problem, &needed) {
+        if let Some(first) = First::new(problem, &ticks, &needed, (node, limit)) {
+            let found = first.best(&mut joint, guess, best * NEAR);
+            if found.ticks > best {
+                (best, guess) = (found.ticks, found.price);
+            }
+            looks.push((found, node));
+        }
     }
+    let peaks = peaks(looks, problem.len());
+    let first = |node: u32| First::new(problem, &ticks, &needed, (node, limit));
+    let firsts: Vec<First> = peaks.iter().filter_map(|(_, node)| first(*node)).collect();
+    let prices: Vec<f64> = peaks.iter().map(|(found, _)| found.price).collect();
+    best = together(&mut joint, &firsts, &prices, best);
     Some(least + best / ticks.base as f64 * problem.time())
 }
 
-/// The moment of a node's first computation.
-fn first_time(problem: &Problem, node: u32, needed: &[bool]) -> Moment {
-    let n = problem.len();
-    let sides = Sides::new(problem, node);
-    let mut moment = Moment { wanted: vec![false; n], there: vec![false; n], copies: vec![1; n] };
-    for reader in (0..n).filter(|v| sides.after[*v] && needed[*v]) {
-        for &input in problem.inputs(reader as u32) {
-            moment.wanted[input as usize] |= sides.before[input as usize];
-        }
+/// The needed nodes to look at, those first at which most memory is in use without recomputation;
+/// where there are too many for all, half of them from anywhere.
+fn promising(problem: &Problem, needed: &[bool]) -> Vec<u32> {
+    let order = without_recomputation(problem);
+    let edges: usize = order.iter().map(|node| problem.inputs(*node).len()).sum();
+    let looks = (WORK / (order.len() + edges)).max(FEWEST);
+    let places = memory(problem, &order).into_iter().zip(order);
+    let mut places: Vec<(u64, u32)> = places.filter(|place| needed[place.1 as usize]).collect();
+    let mut anywhere: Vec<(u64, u32)> = vec![];
+    if places.len() > looks {
+        anywhere.extend(places.iter().step_by(places.len().div_ceil(looks / 2)));
     }
-    moment.there[node as usize] = true;
-    problem.inputs(node).iter().for_each(|input| moment.there[*input as usize] = true);
-    moment
+    places.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    places.truncate(looks - anywhere.len());
+    places.iter().chain(&anywhere).map(|place| place.1).collect()
 }
 
-/// Bytes for everything else while a node is computed.
-fn room(problem: &Problem, node: u32, limit: u64) -> f64 {
-    let working = problem.inputs(node).iter().chain([&node]);
-    let working: u64 = working.map(|n| problem.node(*n).bytes).sum();
-    limit as f64 - (working + problem.node(node).scratch) as f64
-}
-
-/// The largest value of a concave function of a positive number around `middle`: golden-section
-/// search on the logarithm.
-fn largest(mut value: impl FnMut(f64) -> f64, middle: f64) -> f64 {
-    const GOLDEN: f64 = 0.618_033_988_749_894_9;
-    let (mut low, mut high) = (libm::log(middle) - 6.0, libm::log(middle) + 6.0);
-    let inner = |low: f64, high: f64| [high - GOLDEN * (high - low), low + GOLDEN * (high - low)];
-    let [mut a, mut b] = inner(low, high);
-    let (mut at_a, mut at_b) = (value(libm::exp(a)), value(libm::exp(b)));
-    for _ in 0..STEPS {
-        if at_a > at_b {
-            (high, b, at_b) = (b, a, at_a);
-            a = inner(low, high)[0];
-            at_a = value(libm::exp(a));
-        } else {
-            (low, a, at_a) = (a, b, at_b);
-            b = inner(low, high)[1];
-            at_b = value(libm::exp(b));
+/// The best looks that are not near each other, the best first.
+fn peaks(mut looks: Vec<(Priced, u32)>, nodes: usize) -> Vec<(Priced, u32)> {
+    let apart = (nodes / APART) as u32;
+    looks.sort_by(|a, b| b.0.ticks.total_cmp(&a.0.ticks).then(a.1.cmp(&b.1)));
+    let mut peaks: Vec<(Priced, u32)> = vec![];
+    for look in looks {
+        if peaks.len() < TOGETHER && peaks.iter().all(|peak| peak.1.abs_diff(look.1) > apart) {
+            peaks.push(look);
         }
     }
-    at_a.max(at_b)
+    peaks
+}
+
+/// The best bound of several moments together, or `best`; `prices` are those that are best for each
+/// moment alone.
+fn together(joint: &mut Joint, firsts: &[First], prices: &[f64], best: f64) -> f64 {
+    if firsts.len() < 2 || best <= 0.0 {
+        return best;
+    }
+    let firsts: Vec<&First> = firsts.iter().collect();
+    // Together the moments share what one pays alone.
+    let at = |shares: &[f64]| {
+        let now: Vec<f64> = shares.iter().zip(prices).map(|(s, p)| s * p).collect();
+        let decision = joint.cut(&firsts, &now);
+        let value = decision.at(&now);
+        let rise = decision.excess.iter().zip(prices).map(|(e, p)| e * p).collect();
+        Slope { value, rise }
+    };
+    largest(firsts.len(), STEPS, (best, CLOSE), at)
 }

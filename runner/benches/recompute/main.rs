@@ -7,8 +7,10 @@
 //! graphs of Moccasin's repository with one search a budget, and how soon a budget is met. Needs the
 //! graphs beside the repository; says so where there are none. `-- SECONDS scale` prints how the search
 //! grows with the number of layers instead, which needs no files. `-- SECONDS points [GRAPH ..]` searches
-//! SECONDS for each point of the envelope by itself, as whoever has a budget does.
+//! SECONDS for each point of the envelope by itself, as whoever has a budget does. `-- SECONDS gaps [GRAPH ..]`
+//! searches SECONDS for half the memory and for 30 % of it, and prints how far the answers are from proven bounds.
 
+mod gaps;
 mod published;
 mod scale;
 
@@ -30,8 +32,8 @@ fn main() {
     let mut args = std::env::args().skip(1).filter(|arg| !arg.starts_with("--"));
     let seconds: f64 = args.next().map_or(10.0, |text| text.parse().expect("seconds"));
     let mut graphs: Vec<String> = args.collect();
-    let points = graphs.first().is_some_and(|word| word == "points");
-    graphs.drain(..usize::from(points));
+    let [points, gaps] = ["points", "gaps"].map(|mode| graphs.first().is_some_and(|w| w == mode));
+    graphs.drain(..usize::from(points || gaps));
     let wanted = |name: &str| graphs.is_empty() || graphs.iter().any(|graph| graph == name);
     if graphs == ["scale"] {
         return scale::grow(seconds, SLICE);
@@ -40,6 +42,10 @@ fn main() {
     if !folder.is_dir() {
         println!("skipped: there are no graphs in {}", folder.display());
         return;
+    }
+    if gaps {
+        let graphs = OTHERS.iter().map(|others| others.graph).filter(|graph| wanted(graph));
+        return gaps::list(&folder, graphs, seconds);
     }
     println!("per cent of no recomputation; memory: others' time / ours / least possible\n");
     let mut sums = Sums::default();

@@ -1,5 +1,6 @@
 //! Problems and sequences: every error, and costs beside a naive simulation.
 
+mod bound;
 mod chen;
 mod cut;
 mod exact;
