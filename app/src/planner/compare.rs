@@ -138,6 +138,7 @@ fn choices(a: &Inputs, b: &Inputs) -> Vec<Row> {
         row("cluster", n("Cluster"), &cluster),
         count("mini-batch", n("Mini-batch"), &|i| i.mini_batch),
         count("replicas-row", n("Replicas"), &|i| i.rest.data_parallel.replicas.into()),
+        count("tensor-row", n("Tensor group"), &|i| i.rest.tensor.into()),
         row("recompute", n("Recompute"), &recompute),
         row("gradients", n("Gradients as"), &|i| i.rest.communication.gradients.to_string()),
         row("precision-row", n("Precision"), &|i| i.rest.training.precision.word().to_owned()),
@@ -190,8 +191,12 @@ pub fn describe(inputs: &Inputs) -> String {
         1 => String::new(),
         n => format!(" × {n}"),
     };
+    let tensor = match inputs.rest.tensor {
+        1 => String::new(),
+        t => format!(", t {t}"),
+    };
     let (model, m) = (inputs.model.title(), inputs.micro_batches);
-    format!("{model}, {stages}{copies}, m {m}, {}", inputs.order_title())
+    format!("{model}, {stages}{copies}{tensor}, m {m}, {}", inputs.order_title())
 }
 
 /// What a step is made of: four terms that add up to it.

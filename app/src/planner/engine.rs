@@ -52,7 +52,9 @@ pub struct Figures {
 /// What the arrows below need besides the inputs; each is computed once and shared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ground {
+    /// What a rank computes of the network.
     pub graph: Shared<Graph>,
+    pub network: Network,
     pub cluster: Shared<Cluster>,
     pub precision: Precision,
     /// For micro-batches of the inputs' size.
@@ -61,17 +63,44 @@ pub struct Ground {
     pub times: Option<Shared<Times>>,
 }
 
+/// A network, and the shard of it that a rank of a tensor group computes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    pub whole: Shared<Graph>,
+    /// The whole, where nothing is divided.
+    pub shard: Shared<Graph>,
+    tensor: u32,
+    /// Why tensor groups cannot divide it.
+    undivided: Option<String>,
+}
+
+impl Network {
+    /// That of groups of `tensor` ranks.
+    pub fn new(whole: Shared<Graph>, tensor: u32) -> Self {
+        let (shard, undivided) = match tensor {
+            1 => (whole.clone(), None),
+            _ => match whole.shard(tensor) {
+                Ok(shard) => (Shared::new(shard), None),
+                Err(why) => (whole.clone(), Some(why.to_string())),
+            },
+        };
+        Self { whole, shard, tensor, undivided }
+    }
+}
+
 impl Ground {
     pub fn of(inputs: &Inputs) -> Self {
-        let (graph, cluster) = (inputs.model.graph(), inputs.cluster());
+        let network = Network::new(inputs.model.graph(), inputs.rest.tensor);
+        let (graph, cluster) = (network.shard.clone(), inputs.cluster());
         let precision = inputs.rest.training.precision;
         let costs = Shared::new(Costs::new(&graph, &cluster, samples(inputs), precision));
-        Self { graph, cluster, precision, costs, times: inputs.typed().cloned() }
+        Self { graph, network, cluster, precision, costs, times: inputs.typed().cloned() }
     }
 
     /// Whether inputs have this graph, this cluster and these times.
     pub fn is_of(&self, inputs: &Inputs) -> bool {
-        inputs.model.graph_is(&self.graph)
+        inputs.model.graph_is(&self.network.whole)
+            && inputs.rest.tensor == self.network.tensor
             && inputs.cluster.cluster_is(&self.cluster)
             && inputs.rest.training.precision == self.precision
             && inputs.typed() == self.times.as_ref()
@@ -107,6 +136,9 @@ pub fn samples(inputs: &Inputs) -> u64 {
 pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let graph = &*ground.graph;
     check(inputs, graph).map_err(|e| e.to_string())?;
+    if let Some(why) = &ground.network.undivided {
+        return Err(why.clone());
+    }
     let schedule = inputs.order()?;
     let lowering = lowering(inputs, ground, &schedule);
     let graphs = plan::training_graphs(&lowering);
@@ -227,6 +259,9 @@ fn check(inputs: &Inputs, graph: &Graph) -> Result<(), PlanError> {
     if inputs.samples().is_none_or(|samples| samples == 0) {
         let replicas = inputs.rest.data_parallel.replicas;
         return Err(PlanError::Indivisible { mini_batch, micro_batches, replicas });
+    }
+    if inputs.rest.tensor > 1 && inputs.rest.communication.encodes() {
+        return Err(PlanError::WithTensor("encoded gradients"));
     }
     let last = graph.nodes().len() - 1;
     for (index, &cut) in inputs.cuts.iter().enumerate() {

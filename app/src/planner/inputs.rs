@@ -54,6 +54,8 @@ pub struct Recomputed {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rest {
     pub data_parallel: DataParallel,
+    /// Ranks that divide the work of each lane.
+    pub tensor: u32,
     pub communication: Communication,
     pub optimizer: Optimizer,
     pub training: Training,
@@ -69,6 +71,7 @@ impl Default for Rest {
         let data_parallel = DataParallel::default();
         Self {
             data_parallel,
+            tensor: 1,
             communication: Communication::default(),
             optimizer,
             training,
@@ -101,7 +104,8 @@ impl Inputs {
 
     /// Ranks that execute the plan.
     pub fn ranks(&self) -> u32 {
-        self.lanes().saturating_mul(self.rest.data_parallel.replicas)
+        let copies = self.rest.data_parallel.replicas.saturating_mul(self.rest.tensor);
+        self.lanes().saturating_mul(copies)
     }
 
     /// Samples of a micro-batch, when the mini-batch divides evenly.
@@ -216,7 +220,7 @@ impl Inputs {
             mini_batch: self.mini_batch,
             micro_batches: self.micro_batches,
             data_parallel: self.rest.data_parallel,
-            tensor: 1,
+            tensor: self.rest.tensor,
             communication: self.rest.communication.clone(),
             optimizer: self.rest.optimizer,
             training: self.rest.training,
@@ -230,9 +234,8 @@ impl Inputs {
     /// The choices that make `plan`. A cluster equal to a preset becomes that preset.
     ///
     /// # Errors
-    /// For a schedule that is none, and for tensor groups.
+    /// For a schedule that is none.
     pub fn of_plan(plan: &Plan) -> Result<Self, String> {
-        plan.check_undivided("the explorer").map_err(|why| why.to_string())?;
         let model = match &plan.model {
             Model::Preset(p) => ModelChoice::Preset(*p),
             Model::Graph(graph) => ModelChoice::File(Shared::new(graph.clone())),
@@ -266,6 +269,7 @@ impl Inputs {
             micro_batches: plan.micro_batches,
             rest: Rest {
                 data_parallel: plan.data_parallel,
+                tensor: plan.tensor,
                 communication: plan.communication.clone(),
                 optimizer: plan.optimizer,
                 training: plan.training,

@@ -11,6 +11,7 @@
 //! | `s` | schedule |
 //! | `precision` | number formats: f32, tf32, bf16, f16, fp8 |
 //! | `replicas` | copies of the pipeline |
+//! | `tensor` | ranks that divide each lane's work |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
 //! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
 //! | `play` | choices of the Playground: see `screens/playground/model/link.rs` |
@@ -79,6 +80,9 @@ impl Default for Asked {
     }
 }
 
+/// Ranks of a tensor group beyond this are refused: more than any machine's nodes have devices.
+pub const TENSOR_MAX: u32 = 64;
+
 /// Replicas beyond this are refused.
 pub const REPLICAS_MAX: u32 = 4096;
 
@@ -124,6 +128,7 @@ pub fn write(inputs: &Inputs, near: Option<&Ground>, screen: Screen, asked: Aske
     let precision = inputs.rest.training.precision.word();
     put("precision", precision.into(), Precision::default().word().into());
     put("replicas", inputs.rest.data_parallel.replicas.to_string(), "1".into());
+    put("tensor", inputs.rest.tensor.to_string(), "1".into());
     let communication = &inputs.rest.communication;
     put("codec", communication.gradients.to_string(), "fp32".into());
     put("hosts", u8::from(communication.hierarchical).to_string(), "0".into());
@@ -170,6 +175,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     let rest = &mut link.inputs.rest;
     rest.training.precision = Precision::default();
     rest.data_parallel.replicas = 1;
+    rest.tensor = 1;
     rest.communication.gradients = Reduction::default();
     rest.communication.hierarchical = false;
     rest.communication.edges.across = CodecKind::Fp32;
@@ -279,6 +285,7 @@ fn choose(
             let most = REPLICAS_MAX.into();
             inputs.rest.data_parallel.replicas = number(value, 1, most)? as u32;
         }
+        "tensor" => inputs.rest.tensor = number(value, 1, TENSOR_MAX.into())? as u32,
         "precision" => {
             let known = Precision::of_word(value);
             inputs.rest.training.precision = known.ok_or_else(|| t("no such precision"))?;

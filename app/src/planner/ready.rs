@@ -21,3 +21,38 @@ impl Ready {
         Ok(Self { plan, prediction })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::content::{Content, recognise};
+    use crate::planner::engine::{Ground, solve};
+    use crate::planner::link::read;
+
+    #[test]
+    fn tensor_groups_are_solved_as_they_are_planned() {
+        for words in [
+            "model=gpt2&cluster=dgx-a100&d=2&batch=32&mb=4&tensor=4",
+            "model=gpt2&cluster=dgx-a100&d=2&batch=64&mb=4&tensor=2&replicas=2&sched=zb-h1",
+            "model=llama-7b&cluster=dgx-a100&d=4&batch=16&mb=8&tensor=8",
+        ] {
+            let inputs = read(words, None).inputs;
+            let solved = solve(&inputs, &Ground::of(&inputs)).unwrap();
+            let ready = Ready::new(&inputs).unwrap();
+            assert_eq!(solved.timeline, ready.prediction.timeline, "{words}");
+            assert_eq!(inputs.ranks(), ready.plan.ranks(), "{words}");
+            let Ok(Content::Plan(again)) = recognise("plan.json", &ready.plan.to_json()) else {
+                panic!("{words}")
+            };
+            assert_eq!(*again, inputs);
+            // The same lanes without groups hold more and take longer.
+            let mut alone = inputs.clone();
+            alone.rest.tensor = 1;
+            let alone = solve(&alone, &Ground::of(&alone)).unwrap().figures;
+            assert!(alone.peak > solved.figures.peak && alone.step > solved.figures.step);
+        }
+        let odd = read("model=gpt2&cluster=dgx-a100&d=2&batch=32&mb=4&tensor=7", None).inputs;
+        let why = solve(&odd, &Ground::of(&odd)).unwrap_err();
+        assert!(why.contains("do not divide among 7"), "{why}");
+    }
+}

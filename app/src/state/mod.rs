@@ -240,11 +240,14 @@ fn ground(
 ) -> Memo<Ground> {
     let samples = Memo::new(move |_| inputs.with(engine::samples));
     let precision = Memo::new(move |_| inputs.with(|i| i.rest.training.precision));
+    let tensor = Memo::new(move |_| inputs.with(|i| i.rest.tensor));
+    let network = Memo::new(move |_| engine::Network::new(graph.get(), tensor.get()));
     Memo::new(move |_| {
-        let (graph, cluster, precision) = (graph.get(), cluster.get(), precision.get());
+        let (network, cluster, precision) = (network.get(), cluster.get(), precision.get());
+        let graph = network.shard.clone();
         let costs = Costs::new(&graph, &cluster, samples.get(), precision);
         let times = inputs.with_untracked(|i| i.typed().cloned());
-        Ground { graph, cluster, precision, costs: Shared::new(costs), times }
+        Ground { graph, network, cluster, precision, costs: Shared::new(costs), times }
     })
 }
 

@@ -6,6 +6,7 @@ use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
 use crate::base::texts::t;
 use crate::page::state::Page;
+use crate::planner::inputs::Inputs;
 use crate::widgets::icons::{Icon, icon};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
@@ -68,7 +69,7 @@ fn panel(page: Page) -> Result<AnyView, Missing> {
         HERE.with(|here| here.run.as_ref().map(markup::progress).unwrap_or_default())
     });
     let how = Memo::new(move |_| {
-        let ranks = page.state.inputs.with(|i| i.stages() * i.rest.data_parallel.replicas);
+        let ranks = page.state.inputs.with(Inputs::ranks);
         let here = HERE.get();
         let offer = here.offer.as_ref().filter(|_| !here.goes_on());
         offer.map(|offer| markup::how(offer, ranks)).unwrap_or_default()

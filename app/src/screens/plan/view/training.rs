@@ -4,7 +4,7 @@ use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
 use crate::base::texts::{n, t, tr};
 use crate::planner::engine::{self, Ground};
-use crate::planner::link::REPLICAS_MAX;
+use crate::planner::link::{REPLICAS_MAX, TENSOR_MAX};
 use crate::state::State;
 use crate::state::request::Request;
 use crate::widgets::selects::Group;
@@ -47,6 +47,7 @@ fn groups() -> Result<AnyView, Missing> {
     Ok(view! {
         <Group title=t("Copies and memory") hint="">
             <Replicas />
+            <Tensor />
             <Gradients />
             <Recompute />
         </Group>
@@ -100,6 +101,36 @@ fn Replicas() -> impl IntoView {
             <input id="plan-replicas" class="box" type="number" inputmode="numeric" min="1" max=REPLICAS_MAX.to_string()
                 prop:value=move || state.inputs.with(|i| i.rest.data_parallel.replicas.to_string()) on:change=typed />
             <p class="note" id="plan-replicas-note">{says}</p>
+        </div>
+    }
+}
+
+/// Ranks that divide the work of each lane.
+#[component]
+fn Tensor() -> impl IntoView {
+    let state = expect_context::<State>();
+    let now = move || state.inputs.with_untracked(|i| i.rest.tensor);
+    let typed = move |event: web_sys::Event| {
+        if let Some(n) = take(&event, now, |n| (1..=TENSOR_MAX).contains(n)) {
+            state.edit(|i| i.rest.tensor = n);
+        }
+    };
+    let says = move || {
+        state.inputs.with(|i| match i.rest.tensor {
+            1 => String::new(),
+            tensor => tr!(
+                "{tensor} ranks divide each lane's attention and feed-forward parts: {ranks} devices.",
+                tensor,
+                ranks = i.ranks()
+            ),
+        })
+    };
+    view! {
+        <div class="row">
+            <label for="plan-tensor">{t("Tensor group")}</label>
+            <input id="plan-tensor" class="box" type="number" inputmode="numeric" min="1" max=TENSOR_MAX.to_string()
+                prop:value=move || state.inputs.with(|i| i.rest.tensor.to_string()) on:change=typed />
+            <p class="note" id="plan-tensor-note">{says}</p>
         </div>
     }
 }
