@@ -60,6 +60,8 @@ impl Planning {
     pub fn new(plan: &str, devices: u32) -> Result<Self, String> {
         let plan = Plan::from_json(plan).map_err(|e| e.to_string())?;
         let (graph, _) = plan.check().map_err(|e| e.to_string())?;
+        // The graph is what a rank of a tensor group computes; the search places groups.
+        let devices = (devices / plan.tensor).max(1);
         let blocks: Vec<u32> = graph.layers().iter().map(|layer| layer.first_node.0).collect();
         // A worker asks one question and ends with it, so what searches borrow is never given back.
         let graph: &'static Graph = Box::leak(Box::new(graph));
