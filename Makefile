@@ -1,5 +1,5 @@
 # Every recipe is one line; the work is in scripts/. `make demo` and `make test` need no preparation.
-.PHONY: help demo test soak check web serve runner install python setup bench pytorch docs clean
+.PHONY: help demo test soak check web serve runner install python setup bench pytorch gpu-check docs clean
 help:  ; @sed -n 's/^#: //p' Makefile
 #: make demo     set up, plan a small network on 4 stages, train it under MPI, show the plan in the
 #:               browser explorer (SERVE=0 stops before serving, PORT=8080 chooses the port)
@@ -26,6 +26,8 @@ setup: ; @scripts/setup.sh test
 bench: ; @scripts/bench.sh
 #: make pytorch  step times of PyTorch's CPU build and of the runner side by side
 pytorch: ; @scripts/pytorch.sh
+#: make gpu-check  target/gpu-check.tar.gz: what checks and measures a machine with a GPU, without Rust there
+gpu-check: ; @scripts/gpu/build.sh
 #: make docs     docs/ as a book in target/book, by mdBook
 docs: ; @scripts/docs.sh
 #: make clean    remove what was built; installed packages stay

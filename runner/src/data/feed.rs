@@ -1,18 +1,19 @@
 //! Samples read ahead, so that a step does not wait for disks and decoders.
 //!
 //! ```text
-//!   thread "input":  read ──> slot 0 │ slot 1 │ .. │ slot K-1 ──> take: copy into the arena
+//!   thread "input":  read ──> slot 0 │ slot 1 │ .. │ slot K-1 ──> take: copy into the arena, or exchange
 //!                     ^   at most K filled, in the order of the loads   │
 //!                     └───────────────── freed ─────────────────────────┘
 //! ```
 //! One thread fills slots with the loads of step after step; the rank takes them in the same
 //! order. There are as many slots as loads in a step, so a whole step is ready ahead, or as many
-//! as fit into [`BYTES_MAX`], but two at least. All of them are allocated at the start.
+//! as fit into [`BYTES_MAX`], but two at least. All of them are allocated at the start, by whoever knows
+//! where samples go: who has a buffer that is alike gets a slot's in exchange for it, without a copy.
 //!
 //! Whoever asks for another step than the next one makes the thread begin anew there. Samples are
 //! a function of step and place, so reading ahead changes none.
 
-use super::{DataError, Load, Reader};
+use super::{DataError, Load, Reader, SampleBuffer};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -35,7 +36,7 @@ struct Shared {
     loads: Vec<Load>,
     /// Locked by the thread while it fills one that is free, by the rank while it empties one
     /// that is full: neither ever waits here.
-    slots: Vec<Mutex<Vec<u32>>>,
+    slots: Vec<Mutex<Box<dyn SampleBuffer>>>,
     state: Mutex<FeedState>,
     /// The thread waits for free slots here.
     freed: Condvar,
@@ -60,17 +61,23 @@ struct FeedState {
 }
 
 impl Feed {
-    /// Begins to read the `loads` of step after step, from `first_step` on.
+    /// Begins to read the `loads` of step after step, from `first_step` on, into buffers of so many words
+    /// that `allocate` makes.
     ///
     /// # Errors
     /// When the system gives no thread.
     ///
     /// # Panics
     /// Without loads.
-    pub fn new(reader: Reader, loads: Vec<Load>, first_step: u64) -> Result<Self, DataError> {
+    pub fn new(
+        reader: Reader,
+        loads: Vec<Load>,
+        first_step: u64,
+        allocate: &mut dyn FnMut(usize) -> Box<dyn SampleBuffer>,
+    ) -> Result<Self, DataError> {
         assert!(!loads.is_empty(), "a feed of nothing");
         let slots = sizes(&loads, BYTES_MAX / size_of::<u32>());
-        let slots = slots.into_iter().map(|words| Mutex::new(vec![0; words])).collect();
+        let slots = slots.into_iter().map(|words| Mutex::new(allocate(words))).collect();
         let state = Mutex::new(FeedState { first_step, ..FeedState::default() });
         let (freed, filled) = (Condvar::new(), Condvar::new());
         let shared = Arc::new(Shared { reader, loads, slots, state, freed, filled });
@@ -90,6 +97,36 @@ impl Feed {
     /// # Panics
     /// When `load` is not the next one of the step, or `into` is not as long: bugs of the caller.
     pub fn take(&mut self, step: u64, load: Load, into: &mut [u32]) -> Result<(), DataError> {
+        self.take_by(step, load, |slot| into.copy_from_slice(&slot.words()[..into.len()]))
+    }
+
+    /// The same, where the slot's buffer is taken in exchange for `buffer`, if both are as large.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    ///
+    /// # Panics
+    /// As [`Self::take`].
+    pub fn exchange(
+        &mut self,
+        step: u64,
+        load: Load,
+        buffer: &mut Box<dyn SampleBuffer>,
+    ) -> Result<(), DataError> {
+        self.take_by(step, load, |slot| match slot.words().len() == buffer.words().len() {
+            true => std::mem::swap(slot, buffer),
+            false => {
+                buffer.words()[..load.words].copy_from_slice(&slot.words()[..load.words]);
+            }
+        })
+    }
+
+    fn take_by(
+        &mut self,
+        step: u64,
+        load: Load,
+        take: impl FnOnce(&mut Box<dyn SampleBuffer>),
+    ) -> Result<(), DataError> {
         let at = match self.next {
             Some((next, at)) if next == step => at,
             _ => {
@@ -100,7 +137,7 @@ impl Feed {
         let loads = &self.shared.loads;
         assert_eq!(loads[at], load, "loads come in the order of the program");
         self.next = None;
-        self.shared.take(into)?;
+        self.shared.take(take)?;
         self.next = match at + 1 {
             end if end == loads.len() => step.checked_add(1).map(|step| (step, 0)),
             at => Some((step, at)),
@@ -110,7 +147,7 @@ impl Feed {
 
     /// Bytes that were allocated to read ahead.
     pub fn bytes(&self) -> usize {
-        let words = |slot: &Mutex<Vec<u32>>| unpoisoned(slot.lock()).len();
+        let words = |slot: &Mutex<Box<dyn SampleBuffer>>| unpoisoned(slot.lock()).words().len();
         self.shared.slots.iter().map(words).sum::<usize>() * size_of::<u32>()
     }
 }
@@ -145,7 +182,7 @@ impl Shared {
         unpoisoned(self.state.lock())
     }
 
-    fn slot(&self, number: u64) -> MutexGuard<'_, Vec<u32>> {
+    fn slot(&self, number: u64) -> MutexGuard<'_, Box<dyn SampleBuffer>> {
         unpoisoned(self.slots[(number % self.slots.len() as u64) as usize].lock())
     }
 
@@ -159,7 +196,7 @@ impl Shared {
         self.freed.notify_one();
     }
 
-    fn take(&self, into: &mut [u32]) -> Result<(), DataError> {
+    fn take(&self, take: impl FnOnce(&mut Box<dyn SampleBuffer>)) -> Result<(), DataError> {
         let mut state = self.state();
         while state.filled == state.taken {
             if let Some(error) = state.error.take() {
@@ -173,7 +210,7 @@ impl Shared {
         let number = state.taken;
         // The thread leaves this slot alone until `taken` grows.
         drop(state);
-        into.copy_from_slice(&self.slot(number)[..into.len()]);
+        take(&mut self.slot(number));
         self.state().taken += 1;
         self.freed.notify_one();
         Ok(())
@@ -200,7 +237,7 @@ impl Shared {
             let (steps, load) = (number / loads, self.loads[(number % loads) as usize]);
             let step = state.first_step.saturating_add(steps);
             drop(state);
-            let result = self.reader.read(step, load, &mut self.slot(number)[..load.words]);
+            let result = self.reader.read(step, load, &mut self.slot(number).words()[..load.words]);
             state = self.state();
             if state.session != session {
                 continue;
@@ -235,7 +272,7 @@ fn unpoisoned<G>(guard: Result<G, PoisonError<G>>) -> G {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{Folder, classes, language};
-    use super::super::{Order, Sequence, open};
+    use super::super::{Order, Sequence, open, plain};
     use super::*;
     use pipewright_core::plan::{Data, Source};
     use proptest::prelude::*;
@@ -277,7 +314,7 @@ mod tests {
         assert_eq!(sizes(&loads(), 31), [6; 5]);
         assert_eq!(sizes(&loads(), 1), [6; 2]);
         assert_eq!(sizes(&loads()[..1], 1), [6; 2]);
-        assert_eq!(Feed::new(reader(), loads(), 0).unwrap().bytes(), 128);
+        assert_eq!(Feed::new(reader(), loads(), 0, &mut plain).unwrap().bytes(), 128);
     }
 
     proptest! {
@@ -286,7 +323,7 @@ mod tests {
             steps in proptest::collection::vec((0u64..40, 1usize..4, 1usize..=8), 1..12),
         ) {
             let reader = reader();
-            let mut feed = Feed::new(reader.clone(), loads(), 0).unwrap();
+            let mut feed = Feed::new(reader.clone(), loads(), 0, &mut plain).unwrap();
             for (first, count, loads_of_last) in steps {
                 for step in first..first + count as u64 {
                     // A step may be left in its middle: an error elsewhere, a new evaluation.
@@ -301,15 +338,38 @@ mod tests {
         }
     }
 
+    /// Buffers go round and round, by whose addresses it is seen; one of another size is copied to.
+    #[test]
+    fn buffers_are_exchanged() {
+        let reader = reader();
+        let mut feed = Feed::new(reader.clone(), loads(), 0, &mut plain).unwrap();
+        let mut places: Vec<_> = loads().iter().map(|load| plain(load.words)).collect();
+        places[3] = plain(9);
+        let address = |place: &mut Box<dyn SampleBuffer>| place.words().as_ptr() as usize;
+        let first: Vec<usize> = places.iter_mut().map(address).collect();
+        for step in 0..4 {
+            for (load, place) in loads().into_iter().zip(&mut places) {
+                feed.exchange(step, load, place).unwrap();
+                assert_eq!(place.words()[..load.words], direct(&reader, step, load));
+            }
+            let now: Vec<usize> = places.iter_mut().map(address).collect();
+            let same = |(a, b): (&usize, &usize)| a == b;
+            let stay = first.iter().zip(&now).map(same).collect::<Vec<_>>();
+            // Each slot has one buffer and each place another: after two steps they are back.
+            let expected: Vec<bool> = (0..8).map(|at| at == 3 || step % 2 == 1).collect();
+            assert_eq!(stay, expected, "step {step}");
+        }
+    }
+
     #[test]
     fn few_slots_suffice() {
         let reader = reader();
-        let mut feed = Feed::new(reader.clone(), loads(), 5).unwrap();
+        let mut feed = Feed::new(reader.clone(), loads(), 5, &mut plain).unwrap();
         let shared = Arc::get_mut(&mut feed.shared);
         assert!(shared.is_none(), "the thread shares it");
         drop(feed);
         // The same with as little room as there may be.
-        let slots = sizes(&loads(), 1).into_iter().map(|words| Mutex::new(vec![0; words]));
+        let slots = sizes(&loads(), 1).into_iter().map(|words| Mutex::new(plain(words)));
         let shared = Arc::new(Shared {
             reader: reader.clone(),
             loads: loads(),
@@ -337,7 +397,7 @@ mod tests {
         let samples = split.len();
         let order = Order::new(Sequence::Repeated, samples, 1);
         let load = Load { source: Source::Input, first: 0, words: 4 };
-        (Feed::new(Reader::new(split, order), vec![load], 0).unwrap(), load)
+        (Feed::new(Reader::new(split, order), vec![load], 0, &mut plain).unwrap(), load)
     }
 
     #[test]
@@ -364,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_dies_is_an_error() {
-        let mut feed = Feed::new(reader(), loads(), 0).unwrap();
+        let mut feed = Feed::new(reader(), loads(), 0, &mut plain).unwrap();
         // It is told to stop behind the rank's back, as a panic would.
         feed.shared.state().stop = true;
         feed.shared.freed.notify_one();
@@ -384,7 +444,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "loads come in the order of the program")]
     fn another_load_is_a_bug() {
-        let mut feed = Feed::new(reader(), loads(), 0).unwrap();
+        let mut feed = Feed::new(reader(), loads(), 0, &mut plain).unwrap();
         let load = loads()[1];
         let _ = feed.take(0, load, &mut [0; 2]);
     }

@@ -6,6 +6,7 @@
 //!
 //! [`Reader`] brings samples into the order of training.
 
+mod buffer;
 mod cifar;
 mod classes;
 mod column;
@@ -28,6 +29,7 @@ mod tensors;
 mod tokens;
 mod window;
 
+pub use buffer::{SampleBuffer, plain};
 pub use classes::classes;
 pub use error::DataError;
 pub use feed::Feed;

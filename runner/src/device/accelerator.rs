@@ -2,6 +2,7 @@
 
 use super::coder::Coder;
 use super::fused_group::FusedOp;
+use crate::data::{SampleBuffer, plain};
 use crate::transport::{DeviceFault, TransportError};
 use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
@@ -107,6 +108,9 @@ pub struct Graphs {
     pub replayed: u64,
     /// Sequences of commands that were handed over one by one.
     pub one_by_one: u64,
+    /// Calls of libraries that are in no graph, because the device refuses them there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<String>,
     /// Why no graphs are made, or no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
@@ -198,8 +202,24 @@ pub trait Accelerator: Send {
     /// When the device has failed, at this or at something before.
     fn kept(&mut self, bytes: &mut [u8]) -> Result<(), DeviceError>;
 
+    /// A buffer of so many words that samples are read into, of the kind that [`Self::stage`] fills.
+    ///
+    /// # Errors
+    /// When the host has no such memory.
+    fn buffer(&mut self, words: usize) -> Result<Box<dyn SampleBuffer>, DeviceError> {
+        Ok(plain(words))
+    }
+
+    /// Whether it wants to see the computations of a step once before the first one: then it allocates all
+    /// memory and loads all kernels before anybody waits for it.
+    fn rehearses(&self) -> bool {
+        false
+    }
+
     /// Sets bytes on their way to a place beside the arena, while the device goes on with what it was
-    /// asked for. `fill` writes them, all of them, before this returns. Places are numbered from 0.
+    /// asked for. `fill` writes them, all of them, before this returns, or puts a buffer that has them in the
+    /// place of the one that it is given, of the same size. Places are numbered from 0. What is staged stays
+    /// there until something else is.
     ///
     /// # Errors
     /// When the device has failed, or has no memory for them.
@@ -207,7 +227,7 @@ pub trait Accelerator: Send {
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<(), DeviceError>;
 
     /// Writes a region from what was staged at a place, as many bytes, when they are there. Nobody waits.

@@ -6,6 +6,7 @@
 mod messages;
 mod newest;
 
+use crate::data::{SampleBuffer, plain};
 use crate::device::{Accelerator, Coder, DeviceError, Graphs};
 use messages::DeviceChannel;
 use newest::{Access, Newest, Side};
@@ -211,9 +212,39 @@ impl Arena {
         self.ask(|device| device.end_batch());
     }
 
+    /// Whether a device computes that wants to see a step's work before the first one.
+    pub fn rehearses(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| device.accelerator.rehearses())
+    }
+
+    /// Zeros again, as in the beginning, on a device whose host has touched nothing.
+    pub fn forget(&mut self) {
+        let all = Region { offset: Bytes(0), bytes: self.bytes() };
+        self.ask(|device| device.zero(all));
+        if let Some(device) = &mut self.device {
+            device.newest = Newest::default();
+        }
+    }
+
+    /// A buffer of so many words that samples are read into: one that the device takes them from.
+    pub fn buffer(&mut self, words: usize) -> Box<dyn SampleBuffer> {
+        let mut made = None;
+        self.ask(|device| {
+            made = Some(device.buffer(words)?);
+            Ok(())
+        });
+        // Of a device that has failed nobody reads any.
+        made.unwrap_or_else(|| plain(words))
+    }
+
     /// Sets bytes on their way to the device, beside the arena; `fill` writes them. It is not called on a
     /// device that has failed.
-    pub fn stage(&mut self, place: usize, bytes: Bytes, fill: &mut dyn FnMut(&mut [u8])) {
+    pub fn stage(
+        &mut self,
+        place: usize,
+        bytes: Bytes,
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
+    ) {
         self.ask(|device| device.stage(place, bytes.0, fill));
     }
 

@@ -3,7 +3,7 @@
 use super::data_parallel::Replica;
 use super::error::RunError;
 use super::rank::{Batch, Rank};
-use crate::data::{DataError, DataSet, Feed, Load, Order, Reader, Sequence};
+use crate::data::{DataError, DataSet, Feed, Load, Order, Reader, SampleBuffer, Sequence};
 use crate::transport::Transport;
 use pipewright_core::elastic::Origin;
 use pipewright_core::ids::MicroBatch;
@@ -21,6 +21,8 @@ pub(super) struct Input {
     ahead: bool,
     /// Where samples of a device with memory of its own are on their way.
     staged: Staged,
+    /// What is at each of its places, where that is a mini-batch that comes again.
+    there: Vec<Option<Recurring>>,
     /// Nanoseconds that loads took since somebody asked.
     waited_ns: u64,
 }
@@ -50,6 +52,15 @@ impl Staged {
 /// The place of load `number` of a mini-batch.
 fn place(side: usize, number: usize) -> usize {
     2 * number + side
+}
+
+/// A load of a mini-batch that comes again: whatever the number of the step, it is the same one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Recurring {
+    pass: Pass,
+    /// The first sample of the mini-batch.
+    begin: u64,
+    load: Load,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,7 +96,21 @@ impl Input {
         let train = Reader::new(data.train.clone(), order(sequence, data.train.len()));
         let test = (!data.test.is_empty())
             .then(|| Reader::new(data.test.clone(), order(Sequence::Once, data.test.len())));
-        Self { train, test, feed: None, ahead: true, staged: Staged::default(), waited_ns: 0 }
+        let (staged, there) = (Staged::default(), vec![]);
+        Self { train, test, feed: None, ahead: true, staged, there, waited_ns: 0 }
+    }
+
+    /// Has up to so many threads read samples: a device computes, and the processor has little to do.
+    pub fn read_by(&mut self, threads: usize) {
+        self.train = self.train.clone().with_threads(threads);
+        self.test = self.test.take().map(|test| test.with_threads(threads));
+    }
+
+    /// The load of a mini-batch, if that comes again.
+    fn recurring(&self, batch: Batch, load: Load) -> Option<Recurring> {
+        let pass = batch.pass();
+        let begin = self.reader(pass).recurring(batch.number())?;
+        Some(Recurring { pass, begin, load })
     }
 
     /// Has training go on where other mini-batches ended.
@@ -120,6 +145,24 @@ impl Input {
             _ => self.reader(batch.pass()).read(batch.number(), load, into),
         }
     }
+
+    /// The same into a buffer that a device takes it from, which may be exchanged for another one.
+    fn load_buffer(
+        &mut self,
+        batch: Batch,
+        load: Load,
+        buffer: &mut Box<dyn SampleBuffer>,
+    ) -> Result<(), DataError> {
+        match &mut self.feed {
+            Some((pass, feed)) if *pass == batch.pass() => {
+                feed.exchange(batch.number(), load, buffer)
+            }
+            _ => {
+                let into = &mut buffer.words()[..load.words];
+                self.reader(batch.pass()).read(batch.number(), load, into)
+            }
+        }
+    }
 }
 
 impl<T: Transport> Rank<'_, T> {
@@ -146,8 +189,9 @@ impl<T: Transport> Rank<'_, T> {
         if !loads.is_empty() {
             let step = batch.number();
             let reader = self.input.reader(pass).clone();
-            let feed =
-                Feed::new(reader, loads, step).map_err(|source| RunError::Data { step, source })?;
+            let arena = &mut self.arena;
+            let feed = Feed::new(reader, loads, step, &mut |words| arena.buffer(words));
+            let feed = feed.map_err(|source| RunError::Data { step, source })?;
             self.input.feed = Some((pass, feed));
         }
         Ok(())
@@ -193,15 +237,35 @@ impl<T: Transport> Rank<'_, T> {
         self.recorder.loaded(start, end);
     }
 
-    /// Sets samples on their way to the device.
+    /// Sets samples on their way to the device, unless they are at the place from the last time that their
+    /// mini-batch came: two that take turns stay there, and no step waits for any.
     fn stage(&mut self, place: usize, batch: Batch, load: Load) -> Result<(), DataError> {
         let start = self.transport.now_ns();
-        let (input, mut done) = (&mut self.input, Ok(()));
-        self.arena.stage(place, Bytes(4 * load.words as u64), &mut |bytes| {
-            done = input.load(batch, load, bytemuck::cast_slice_mut(bytes));
-        });
+        let input = &mut self.input;
+        let recurring = input.recurring(batch, load);
+        let len = input.there.len().max(place + 1);
+        input.there.resize(len, None);
+        let mut done = Ok(());
+        if recurring.is_none() || input.there[place] != recurring {
+            input.there[place] = None;
+            self.arena.stage(place, Bytes(4 * load.words as u64), &mut |buffer| {
+                done = input.load_buffer(batch, load, buffer);
+            });
+            self.input.there[place] = recurring.filter(|_| done.is_ok());
+        }
         self.loaded(start);
         done
+    }
+
+    /// Has the device make all places of a step's samples.
+    pub(super) fn rehearse_input(&mut self) {
+        let loads = loads(&self.replica, &self.program.train);
+        for (number, load) in loads.into_iter().enumerate() {
+            for side in [0, 1] {
+                let bytes = Bytes(4 * load.words as u64);
+                self.arena.stage(place(side, number), bytes, &mut |buffer| buffer.words().fill(0));
+            }
+        }
     }
 
     /// Stages the samples of the next step of training, while the device computes this one.

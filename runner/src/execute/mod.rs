@@ -23,6 +23,7 @@ mod persistent_state;
 mod progress_hook;
 mod rank;
 mod rate;
+mod rehearsal;
 mod snapshot;
 mod tensor_parallel;
 mod trace_recorder;

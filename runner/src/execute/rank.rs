@@ -116,7 +116,9 @@ impl<'a, T: Transport> Rank<'a, T> {
         threads: usize,
     ) -> Self {
         let arena = Arena::new(parts.2.tensors());
-        Self::beginning((parts, arena), data, transport, threads)
+        let mut rank = Self::empty((parts, arena), data, transport, threads);
+        rank.draw_parameters();
+        rank
     }
 
     /// The same on a device with memory of its own, which has [`Program::tensors`] zeroed bytes.
@@ -128,34 +130,29 @@ impl<'a, T: Transport> Rank<'a, T> {
         threads: usize,
     ) -> Self {
         let arena = Arena::with_copy(parts.2.tensors(), accelerator);
-        Self::beginning((parts, arena), data, transport, threads)
+        let mut rank = Self::empty((parts, arena), data, transport, threads);
+        rank.input.read_by(threads);
+        rank.rehearse();
+        rank.draw_parameters();
+        rank
     }
 
-    fn beginning(
-        (parts, arena): ((&'a Plan, &'a Graph, &'a Program), Arena),
-        data: &DataSet,
-        transport: T,
-        threads: usize,
-    ) -> Self {
-        let mut rank = Self::empty((parts, arena), data, transport, threads);
-        let (plan, graph, program) = parts;
-        for stage in &program.stages {
+    fn draw_parameters(&mut self) {
+        for stage in &self.program.stages {
             for place in &stage.params {
                 let trained = place.gradient.is_some();
                 for version in 0..if trained { stage.versions.count } else { 1 } {
                     let weight = stage.versions.place(place.weight, version, 0);
-                    let weight = rank.arena.floats(weight);
-                    let param = first_values(graph, place.param);
-                    match graph.shards(place.param) {
-                        None => init_param(param, plan.seed, weight),
-                        Some(shards) => {
-                            init_shard(shards, param, plan.seed, rank.tensor.index, weight);
-                        }
+                    let (seed, tensor_rank) = (self.plan.seed, self.tensor.index);
+                    let weight = self.arena.floats(weight);
+                    let param = first_values(self.graph, place.param);
+                    match self.graph.shards(place.param) {
+                        None => init_param(param, seed, weight),
+                        Some(shards) => init_shard(shards, param, seed, tensor_rank, weight),
                     }
                 }
             }
         }
-        rank
     }
 
     /// A rank that computes nothing: device `model`. It touches no memory but that of messages.

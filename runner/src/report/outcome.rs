@@ -16,6 +16,9 @@ pub struct Outcome {
     pub test: Option<Tested>,
     /// Median time of a step on rank 0, without the first ones.
     pub step_ns: u64,
+    /// Median time in which rank 0 read samples, waited for them or copied them, over the same steps. On a
+    /// device a part of it may lie beside computing.
+    pub input_ns: u64,
     /// Idle share of the ranks' time, over the same steps.
     pub bubble: f64,
     /// Time of all steps.

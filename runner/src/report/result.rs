@@ -45,6 +45,10 @@ pub struct ResultRecord {
     pub test_accuracy: Option<f64>,
     /// Median step time; none, like the bubble, where nothing was left to train.
     pub step_ns: Option<u64>,
+    /// Median time of a step in which rank 0 read samples, waited for them or copied them; on a device a
+    /// part of it may lie beside computing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_ns: Option<u64>,
     /// Idle share of the ranks' time.
     pub bubble: Option<f64>,
     /// What a step of that time gets done.
@@ -88,6 +92,7 @@ impl ResultRecord {
             test_samples: 0,
             test_accuracy: None,
             step_ns: None,
+            input_ns: None,
             bubble: None,
             throughput: None,
             arena: vec![],
@@ -113,6 +118,7 @@ impl ResultRecord {
         self.test_accuracy = outcome.test.and_then(|test| test.accuracy());
         if outcome.step_ns > 0 {
             self.step_ns = Some(outcome.step_ns);
+            self.input_ns = Some(outcome.input_ns);
             self.bubble = Some(outcome.bubble);
         }
         self.arena = outcome.arena.clone();

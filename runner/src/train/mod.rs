@@ -64,6 +64,14 @@ pub struct Context<'a> {
 /// Steps that warm caches up and are left out of the median, when there are enough others.
 const WARM_UP: usize = 3;
 
+/// What a step took: all of it, its input on rank 0, and computing on all ranks.
+#[derive(Clone, Copy)]
+struct StepTime {
+    step_ns: u64,
+    input_ns: u64,
+    busy_ns: f64,
+}
+
 /// Steps for whose times there is room from the beginning; what more of them take comes with them.
 const TIMES_AT_ONCE: u64 = 1 << 16;
 
@@ -113,10 +121,10 @@ pub fn train<T: Transport>(
         next_round(rank, Some(None)).map_err(at(training.outcome.steps))?;
     }
     training.outcome.complete = training.outcome.steps == context.steps;
-    let Training { mut outcome, skipped, mut times, before, .. } = training;
+    let Training { mut outcome, skipped, times, before, .. } = training;
     outcome.skipped = plan.training.skips().map(|_| skipped.total);
     outcome.total_ns = before - begin;
-    (outcome.step_ns, outcome.bubble) = summary(&mut times, plan.ranks() as usize);
+    summary(&times, plan.ranks() as usize, &mut outcome);
     progress.finish();
     if !outcome.interrupted && context.test_samples > 0 && outcome.test.is_none() {
         outcome.test = evaluate(rank, &context.test(), context.steps)?;
@@ -136,7 +144,7 @@ struct Training<'a, 'b> {
     /// Steps after which replicas were known to be alike.
     alike: u64,
     /// Of each step: its time, and the time that all ranks computed.
-    times: Vec<(u64, f64)>,
+    times: Vec<StepTime>,
     chooser: Option<Chooser<'a>>,
     metrics: &'b mut Metrics,
     progress: &'b mut Progress,
@@ -282,7 +290,7 @@ impl Training<'_, '_> {
         if let (Some(chooser), Some(accuracy)) = (&mut self.chooser, record.accuracy) {
             chooser.learn(record.step, accuracy);
         }
-        self.times.push((record.step_ns, busy_ns));
+        self.times.push(StepTime { step_ns: record.step_ns, input_ns: record.input_ns, busy_ns });
         self.progress.step(record.step, record.loss, record.step_ns, busy_ns);
         record.test_loss = test.map(|test| test.loss);
         record.test_accuracy = test.and_then(|test| test.accuracy());
@@ -359,18 +367,23 @@ fn keep<T: Transport>(
     Ok(kept)
 }
 
-/// Median step time, and the idle share over the same steps.
-fn summary(times: &mut [(u64, f64)], ranks: usize) -> (u64, f64) {
+/// What steps took in the middle, and the idle share over the same steps.
+fn summary(times: &[StepTime], ranks: usize, outcome: &mut Outcome) {
     let skip = if times.len() > 2 * WARM_UP { WARM_UP } else { 0 };
-    let times = &mut times[skip..];
+    let times = &times[skip..];
     if times.is_empty() {
-        return (0, 0.0);
+        return;
     }
-    let total: u64 = times.iter().map(|(time, _)| time).sum();
-    let busy: f64 = times.iter().map(|(_, busy)| busy).sum();
-    let bubble = 1.0 - busy / (total as f64 * ranks as f64);
-    times.sort_by_key(|(time, _)| *time);
-    (times[times.len() / 2].0, bubble)
+    let median = |of: fn(&StepTime) -> u64| {
+        let mut all: Vec<u64> = times.iter().map(of).collect();
+        all.sort_unstable();
+        all[all.len() / 2]
+    };
+    outcome.step_ns = median(|time| time.step_ns);
+    outcome.input_ns = median(|time| time.input_ns);
+    let total: u64 = times.iter().map(|time| time.step_ns).sum();
+    let busy: f64 = times.iter().map(|time| time.busy_ns).sum();
+    outcome.bubble = 1.0 - busy / (total as f64 * ranks as f64);
 }
 
 /// What rank 0 hears of all ranks; nothing on the others.

@@ -41,7 +41,7 @@ fn without_a_gpu_a_sentence_and_code_4() {
 
 /// On a machine with a GPU: memory that is not there is said to be missing, with all numbers.
 #[test]
-fn more_memory_than_there_is() {
+fn more_memory_than_there_is_on_a_gpu() {
     let Ok(gpus) = gpus() else { return pipewright::tools::refused("this machine has no GPU") };
     let driver = Driver::open(&gpus[0]).unwrap();
     let error = Engine::new(driver, Bytes(1 << 60), "stage 0").err().unwrap().to_string();

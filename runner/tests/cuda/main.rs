@@ -6,6 +6,7 @@
 mod by_hand;
 #[path = "../../kernels/tests/kernels/case.rs"]
 mod case;
+mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod devices;

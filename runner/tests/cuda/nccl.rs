@@ -3,8 +3,11 @@
 
 use crate::common::{runner_in, scratch, small_plan, write};
 use pipewright::tools;
-use pipewright_runner::device::cuda::gpus;
-use pipewright_runner::device::cuda::nccl::{Api, Broken};
+use pipewright_core::plan::Region;
+use pipewright_core::units::Bytes;
+use pipewright_runner::device::cuda::nccl::{Api, Broken, Cuda, Stream, Wires};
+use pipewright_runner::device::cuda::{Backend, Driver, gpus};
+use pipewright_runner::transport::Collective;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::mpsc;
@@ -77,6 +80,47 @@ fn without_a_gpu_nobody_connects() {
     let refused = told.recv_timeout(Duration::from_secs(300)).expect("it says something");
     let Broken { why, .. } = refused.expect_err("there is no GPU");
     assert!(why.starts_with("NCCL cannot ") && why.len() > 20, "{why}");
+}
+
+/// A communicator of one rank: every call but those of two ranks, with the bytes that they leave. Sums of one
+/// are what they were.
+#[test]
+fn a_rank_alone_on_a_gpu() {
+    let Ok(gpus) = gpus() else { return tools::refused("this machine has no GPU") };
+    let Some(api) = Api::of_system() else { panic!("NCCL is not on this machine") };
+    let mut driver = Driver::open(&gpus[0]).unwrap();
+    let arena = driver.allocate(1 << 20, "an arena").unwrap();
+    let values: Vec<u8> = (0..1_u32 << 18).flat_map(|i| (i as f32).to_ne_bytes()).collect();
+    driver.upload(arena, &values).unwrap();
+    let mut wires = Cuda::new(api, driver.stream(), (arena, driver.marks()));
+    let id = wires.id().unwrap();
+    let comm = wires.begin(&id, 0, 1).unwrap();
+    let ready = |wires: &mut Cuda, comm| while !wires.is_ready(comm).unwrap() {};
+    ready(&mut wires, comm);
+    let line = wires.stream().unwrap();
+    let [before, after] = [(); 2].map(|()| wires.event().unwrap());
+    wires.record(before, Stream::COMPUTES).unwrap();
+    wires.wait(before, line).unwrap();
+    let part = |at: u64| Region { offset: Bytes(at << 18), bytes: Bytes(1 << 18) };
+    for call in [Collective::AllReduce, Collective::Reduce, Collective::Broadcast] {
+        wires.join(comm, call, part(0), line).unwrap();
+        ready(&mut wires, comm);
+    }
+    wires.join_shards(comm, Collective::Reduce, &[part(1)], line).unwrap();
+    ready(&mut wires, comm);
+    wires.record(after, line).unwrap();
+    wires.wait(after, Stream::COMPUTES).unwrap();
+    let mut found = vec![0; values.len()];
+    driver.download(arena, &mut found).unwrap();
+    assert!(found == values && wires.is_idle(line).unwrap());
+    wires.end(comm).unwrap();
+    ready(&mut wires, comm);
+    wires.free(comm);
+    // Another one is given up.
+    let id = wires.id().unwrap();
+    let comm = wires.begin(&id, 0, 1).unwrap();
+    ready(&mut wires, comm);
+    wires.abort()();
 }
 
 #[test]

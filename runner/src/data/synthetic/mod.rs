@@ -99,6 +99,13 @@ impl World {
     }
 }
 
+/// Noise of variance 1, a number for each of the generator's words. All words are drawn at once and where
+/// they are needed: the rest is a loop over them that compilers make vectors of.
+fn noise(source: &mut ChaCha8Rng, out: &mut [u32]) {
+    source.fill_bytes(bytemuck::cast_slice_mut(out));
+    out.iter_mut().for_each(|word| *word = bell(u32::from_le(*word)).to_bits());
+}
+
 impl Synthetic {
     pub(super) fn len(&self) -> u64 {
         self.len
@@ -118,8 +125,8 @@ impl Synthetic {
         let class = self.class(index);
         match &self.world.input {
             Input::Values(patterns) => {
-                let mut noise = self.source(index);
-                patterns.write(class, bytemuck::cast_slice_mut(out), || bell(noise.next_u32()));
+                noise(&mut self.source(index), out);
+                patterns.add(class, bytemuck::cast_slice_mut(out));
             }
             Input::Tokens { text, sentences: true } => text.write(self.source(index), 0, out),
             Input::Tokens { text, sentences: false } => {
@@ -133,7 +140,8 @@ impl Synthetic {
         match (&self.world.target, &self.world.input) {
             (Target::Class, _) => out[0] = class,
             (Target::Values(patterns), _) => {
-                patterns.write(class, bytemuck::cast_slice_mut(out), || 0.0);
+                out.fill(0.0_f32.to_bits());
+                patterns.add(class, bytemuck::cast_slice_mut(out));
             }
             (Target::Positions { classes }, Input::Tokens { text, sentences: true }) => {
                 text.write(self.source(index), 1, out);

@@ -50,17 +50,24 @@ impl Patterns {
         self.image.iter().product()
     }
 
-    /// Writes a class's pattern over a whole sample, `more` added to each value.
-    pub(super) fn write(&self, class: u32, out: &mut [f32], mut more: impl FnMut() -> f32) {
+    /// Adds a class's pattern to a whole sample. Of a row every cell is a run: a division for each, not
+    /// for each value.
+    pub(super) fn add(&self, class: u32, sample: &mut [f32]) {
         let [_, rows, columns] = self.image;
         let [_, cell_rows, cell_columns] = self.cells;
         let pattern = self.of(class);
-        for (line, row) in out.chunks_exact_mut(columns).enumerate() {
+        for (line, row) in sample.chunks_exact_mut(columns).enumerate() {
             let (channel, y) = (line / rows, line % rows);
             let cells = channel * cell_rows + y * cell_rows / rows;
             let cells = &pattern[cells * cell_columns..][..cell_columns];
-            for (x, value) in row.iter_mut().enumerate() {
-                *value = cells[x * cell_columns / columns] + more();
+            let mut rest = row;
+            let mut done = 0;
+            for (cell, value) in cells.iter().enumerate() {
+                // The first place x with x · cells / columns > cell.
+                let end = ((cell + 1) * columns).div_ceil(cell_columns);
+                let (run, others) = std::mem::take(&mut rest).split_at_mut(end - done);
+                run.iter_mut().for_each(|x| *x += value);
+                (rest, done) = (others, end);
             }
         }
     }

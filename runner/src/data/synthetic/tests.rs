@@ -1,10 +1,13 @@
 //! Synthetic samples are fixed for ever, and there is something to learn in them.
 
 use super::super::open;
+use super::super::random::{Purpose, bell, stream};
 use super::super::tests::{classes, language, regression, target, tokens, values};
 use super::super::{DataSet, Split};
+use super::Patterns;
 use pipewright_core::graph::{InputSpec, SampleSpec, TargetSpec};
 use pipewright_core::plan::Data;
+use rand_chacha::rand_core::Rng;
 
 fn set(lens: [u64; 2], sample: &SampleSpec, seed: u64) -> DataSet {
     open(&Data::Synthetic { train: lens[0], test: lens[1] }, sample, seed).unwrap()
@@ -123,4 +126,20 @@ fn the_smallest_shapes_work() {
     }
     let set = set([4, 4], &language(1, 1), 1);
     assert_eq!((tokens(&set.train, 0), target(&set.test, 3)), (vec![0], vec![0]));
+}
+
+/// Drawn all at once or word by word, run by run or place by place.
+#[test]
+fn samples_are_words_of_a_stream_on_a_pattern() {
+    for shape in [&[3, 37, 41][..], &[1, 2, 3], &[2, 4, 4], &[130], &[63], &[5, 9]] {
+        let patterns = Patterns::new(Purpose::Centre, shape, 3, 8);
+        let set = set([7, 1], &classes(shape, 3), 8);
+        for index in [0, 5] {
+            let mut words = stream(Purpose::TrainNoise, 8, index);
+            let class = (index % 3) as u32;
+            let place = |element| patterns.at(class, element) + bell(words.next_u32());
+            let expected: Vec<f32> = (0..patterns.elements()).map(place).collect();
+            assert_eq!(values(&set.train, index), expected, "{shape:?}");
+        }
+    }
 }

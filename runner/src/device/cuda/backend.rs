@@ -1,6 +1,7 @@
 //! The backend: launches are handed to it.
 
 use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Step, Storage};
+use crate::data::{SampleBuffer, plain};
 use crate::device::{DeviceError, Graphs};
 
 /// A device's memory, and a queue of work on it: what is asked for is done in order. The driver is one;
@@ -99,6 +100,21 @@ pub trait Backend: Send {
     /// When the device has failed.
     fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError>;
 
+    /// A buffer of so many words that samples are read into, of the kind that [`Self::stage`] fills.
+    ///
+    /// # Errors
+    /// When the host has no such memory.
+    fn buffer(&mut self, words: usize) -> Result<Box<dyn SampleBuffer>, DeviceError> {
+        Ok(plain(words))
+    }
+
+    /// Whether it wants to see a step's work once before the first one; see [`Accelerator`].
+    ///
+    /// [`Accelerator`]: crate::device::Accelerator
+    fn rehearses(&self) -> bool {
+        false
+    }
+
     /// Sets bytes on their way to a place; `fill` writes them before this returns. They get there when
     /// what was asked for before [`Self::taken`] was last called for the place is done. Returns where the
     /// place is, which changes only when it has to grow.
@@ -109,7 +125,7 @@ pub trait Backend: Send {
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<DevicePtr, DeviceError>;
 
     /// What is asked for from now on begins when the bytes of a place are there.
@@ -123,6 +139,17 @@ pub trait Backend: Send {
     /// # Errors
     /// When the device has failed.
     fn taken(&mut self, place: usize) -> Result<(), DeviceError>;
+
+    /// Bytes of shared memory that a block may ask for: 96 KiB on the GPUs that most are like.
+    fn most_shared(&self) -> u32 {
+        96 << 10
+    }
+
+    /// Whether a convolution by our own kernels finds scratch in it: then nobody reserves any for the many
+    /// that a library does.
+    fn brings_scratch(&self) -> bool {
+        false
+    }
 
     /// Begins with what was asked for, where it has not begun.
     ///

@@ -16,8 +16,10 @@ use super::convolutions::Convolutions;
 use super::gpu::{EIGHT_BITS, Gpu};
 use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Source, Storage};
 use super::products::Products;
+use crate::data::SampleBuffer;
 use crate::device::DeviceError;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
+use graph::Uploads;
 pub use marks::Marks;
 use pipewright_core::units::Bytes;
 use places::Place;
@@ -30,6 +32,10 @@ const SHARED: u32 = 48 << 10;
 
 /// A GPU in use.
 pub struct Driver {
+    // What libraries have ends before the context and the stream that they know.
+    /// None beside another driver, where nothing is multiplied.
+    products: Option<Products>,
+    convolutions: Option<Convolutions>,
     gpu: Gpu,
     name: String,
     context: Arc<CudaContext>,
@@ -37,15 +43,12 @@ pub struct Driver {
     /// Brings what is staged.
     bringing: Arc<CudaStream>,
     places: Vec<Option<Place>>,
-    /// Of the graph that is being made: where the bytes of its next upload will lie.
-    capturing: Option<*mut u8>,
+    /// Of the graph that is being made: where the bytes of its next uploads will lie.
+    capturing: Option<Uploads>,
     allocated: Vec<sys::CUdeviceptr>,
     modules: BTreeMap<Source, sys::CUmodule>,
     functions: BTreeMap<(Source, String), sys::CUfunction>,
-    /// None beside another driver, where nothing is multiplied.
-    products: Option<Products>,
-    convolutions: Option<Convolutions>,
-    /// Workspace of convolutions, and its size.
+    /// Workspace of convolutions, the library's or ours, and its size.
     workspace: (DevicePtr, u64),
     cache: Cache,
     /// Of moments that were noted, by their numbers.
@@ -58,7 +61,8 @@ pub struct Driver {
 unsafe impl Send for Driver {}
 
 impl Driver {
-    /// Opens a GPU; takes some tenths of a second.
+    /// Opens a GPU; takes some tenths of a second, and where kernels were not compiled before, half a
+    /// minute.
     ///
     /// # Errors
     /// When the driver refuses.
@@ -75,6 +79,8 @@ impl Driver {
         let convolutions = Some(Convolutions::new(&name, gpu.memory, stream.cu_stream()));
         let (modules, functions) = (BTreeMap::new(), BTreeMap::new());
         let mut driver = Self {
+            products: None,
+            convolutions,
             gpu: gpu.clone(),
             name,
             context,
@@ -85,8 +91,6 @@ impl Driver {
             allocated: vec![],
             modules,
             functions,
-            products: None,
-            convolutions,
             workspace: (DevicePtr::NULL, 0),
             cache: Cache::of_user(),
             events: vec![],
@@ -97,6 +101,7 @@ impl Driver {
         });
         products.workspace = driver.allocate(Products::WORKSPACE, "matrix products")?;
         driver.products = Some(products);
+        driver.load_all()?;
         Ok(driver)
     }
 
@@ -132,13 +137,9 @@ impl Driver {
     ) -> Result<Option<Vec<Launch>>, DeviceError> {
         let Some(convolutions) = &mut self.convolutions else { return Ok(None) };
         let Some(needed) = convolutions.workspace(step, storage)? else { return Ok(None) };
-        if needed > self.workspace.1 {
-            // What is outgrown stays, for recorded calls know it: so it grows to twice its size at least.
-            let bytes = needed.next_power_of_two();
-            self.workspace = (self.allocate(bytes, "the workspace of convolutions")?, bytes);
-        }
+        let workspace = self.grow_workspace(needed)?;
         let Some(convolutions) = &mut self.convolutions else { return Ok(None) };
-        convolutions.convolve(step, storage, self.workspace.0)
+        convolutions.convolve(step, storage, workspace)
     }
 
     fn module(&mut self, source: Source) -> Result<sys::CUmodule, DeviceError> {
@@ -158,18 +159,40 @@ impl Driver {
         Ok(module)
     }
 
-    fn function(&mut self, launch: &Launch) -> Result<sys::CUfunction, DeviceError> {
-        let key = (launch.source, launch.kernel.clone());
+    fn function(&mut self, source: Source, kernel: &str) -> Result<sys::CUfunction, DeviceError> {
+        let key = (source, kernel.to_string());
         if let Some(function) = self.functions.get(&key) {
             return Ok(*function);
         }
-        let module = self.module(launch.source)?;
-        let name = CString::new(launch.kernel.as_str()).expect("names of kernels are words");
+        let module = self.module(source)?;
+        let name = CString::new(kernel).expect("names of kernels are words");
         // SAFETY: the module is loaded and lives as long as this.
         let function = unsafe { result::module::get_function(module, name) };
-        let function = self.told(&format!("find kernel {}", launch.kernel), function)?;
+        let function = self.told(&format!("find kernel {kernel}"), function)?;
         self.functions.insert(key, function);
         Ok(function)
+    }
+
+    /// Loads all kernels. CUDA loads them when they are first asked for, and may wait for the whole context
+    /// then (programming guide, "Lazy Loading"): for a message under way, say, whose sender waits for this
+    /// rank.
+    fn load_all(&mut self) -> Result<(), DeviceError> {
+        for source in Source::ALL {
+            for kernel in source.kernels() {
+                self.function(source, &kernel)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A workspace of at least so many bytes. What is outgrown stays, for recorded calls know it: so it
+    /// grows to twice its size at least.
+    fn grow_workspace(&mut self, needed: u64) -> Result<DevicePtr, DeviceError> {
+        if needed > self.workspace.1 {
+            let bytes = needed.next_power_of_two();
+            self.workspace = (self.allocate(bytes, "the workspace of convolutions")?, bytes);
+        }
+        Ok(self.workspace.0)
     }
 }
 
@@ -211,10 +234,15 @@ impl Backend for Driver {
 
     fn upload(&mut self, to: DevicePtr, mut bytes: &[u8]) -> Result<(), DeviceError> {
         self.current()?;
-        if let Some(next) = &mut self.capturing {
-            // SAFETY: the graph has memory for all of its uploads, which lives as long as it does.
-            bytes = unsafe { std::slice::from_raw_parts(*next, bytes.len()) };
-            *next = next.wrapping_add(bytes.len());
+        if let Some(uploads) = &mut self.capturing {
+            let Some(own) = uploads.take(bytes.len()) else {
+                return Err(DeviceError::Failed {
+                    device: self.name.clone(),
+                    what: "make a graph".into(),
+                    why: "it uploads more than it said".into(),
+                });
+            };
+            bytes = own;
         }
         // SAFETY: the caller's addresses are allocated. From memory that is not pinned the driver has
         // taken the bytes when this returns.
@@ -249,7 +277,7 @@ impl Backend for Driver {
 
     fn launch(&mut self, launch: &Launch) -> Result<(), DeviceError> {
         self.current()?;
-        let function = self.function(launch)?;
+        let function = self.function(launch.source, &launch.kernel)?;
         if launch.shared > SHARED {
             let attribute =
                 sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -304,10 +332,19 @@ impl Backend for Driver {
         match self.convolve(convolution, storage)? {
             Some(rest) => rest.iter().try_for_each(|launch| self.launch(launch)),
             None => {
-                let own = convolution.steps(storage);
+                let scratch = self.grow_workspace(convolution.scratch_bytes(storage))?;
+                let own = ConvolutionStep { scratch, ..*convolution }.steps(storage);
                 own.iter().try_for_each(|step| perform(self, step, storage))
             }
         }
+    }
+
+    fn most_shared(&self) -> u32 {
+        self.gpu.shared_bytes
+    }
+
+    fn brings_scratch(&self) -> bool {
+        true
     }
 
     fn no_fp8(&self) -> Option<String> {
@@ -322,7 +359,7 @@ impl Backend for Driver {
         }
         let (event, stream) = (self.events[number], self.stream.cu_stream());
         // In a graph it is recorded at each replay, by its number as well.
-        let flags = match self.capturing {
+        let flags = match &self.capturing {
             Some(_) => sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL,
             None => sys::CUevent_record_flags_enum::CU_EVENT_RECORD_DEFAULT,
         };
@@ -345,11 +382,19 @@ impl Backend for Driver {
         Ok(())
     }
 
+    fn buffer(&mut self, words: usize) -> Result<Box<dyn SampleBuffer>, DeviceError> {
+        self.pinned(words)
+    }
+
+    fn rehearses(&self) -> bool {
+        true
+    }
+
     fn stage(
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<DevicePtr, DeviceError> {
         self.stage_at(place, bytes, fill)
     }
@@ -375,6 +420,8 @@ impl Backend for Driver {
     fn beside(&mut self) -> Result<Option<Box<dyn Backend>>, DeviceError> {
         let stream = || self.told("make a stream", self.context.new_stream());
         Ok(Some(Box::new(Self {
+            products: None,
+            convolutions: None,
             gpu: self.gpu.clone(),
             name: self.name.clone(),
             context: self.context.clone(),
@@ -383,10 +430,9 @@ impl Backend for Driver {
             places: vec![],
             capturing: None,
             allocated: vec![],
+            // All are loaded, and the other one, which unloads them, ends later.
             modules: BTreeMap::new(),
-            functions: BTreeMap::new(),
-            products: None,
-            convolutions: None,
+            functions: self.functions.clone(),
             workspace: (DevicePtr::NULL, 0),
             cache: Cache::of_user(),
             events: vec![],

@@ -12,6 +12,7 @@ use super::kernels::bulk::{
 use super::kernels::{
     Buffers, DevicePtr, Operand, Plan, Step, Storage, is_stored, missing, narrow, steps, widen,
 };
+use crate::data::SampleBuffer;
 use crate::device::{
     Accelerator, Coder, DeviceError, FusedOp, Graphs, ParameterPlaces, Place, Places,
 };
@@ -253,9 +254,10 @@ impl<B: Backend> Engine<B> {
             gradients: &gradients,
             deferred: &deferred,
             scratch: room.take(0),
+            most_shared: self.backend.most_shared(),
             step: self.step.0,
         };
-        let mut all = steps(call, &buffers, storage);
+        let mut all = self.counted(steps(call, &buffers, storage));
         all.scratch += room.used;
         let before = odd_reads.iter().map(|odd| {
             let convert = if odd.is_stored { narrow } else { widen };
@@ -267,6 +269,14 @@ impl<B: Backend> Engine<B> {
             Step::Kernel(convert(storage, odd.taken, odd.lies, odd.elements))
         }));
         all
+    }
+
+    /// With scratch for what convolutions do by our own kernels, where the device has none of its own.
+    fn counted(&self, mut plan: Plan) -> Plan {
+        if !self.backend.brings_scratch() {
+            plan.scratch = plan.scratch.max(plan.unfolding);
+        }
+        plan
     }
 
     fn tell_step(&mut self, step: u64) -> Result<(), DeviceError> {
@@ -293,7 +303,7 @@ impl<B: Backend> Accelerator for Engine<B> {
     }
 
     fn launch(&mut self, call: &Call, places: &Places) -> Result<(), DeviceError> {
-        if let Some(what) = missing(call) {
+        if let Some(what) = missing(call, self.backend.most_shared()) {
             return Err(DeviceError::NoKernel { device: self.backend.name().into(), what });
         }
         let storage = Storage::from(call.precision);
@@ -368,11 +378,19 @@ impl<B: Backend> Accelerator for Engine<B> {
         self.backend.download(self.kept.0, bytes)
     }
 
+    fn buffer(&mut self, words: usize) -> Result<Box<dyn SampleBuffer>, DeviceError> {
+        self.backend.buffer(words)
+    }
+
+    fn rehearses(&self) -> bool {
+        self.backend.rehearses()
+    }
+
     fn stage(
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<(), DeviceError> {
         let at = self.backend.stage(place, bytes, fill)?;
         if self.staged.len() <= place {

@@ -18,8 +18,13 @@ pub struct Architecture {
     pub minor: u32,
 }
 
-/// The oldest whose kernels are compiled: Volta, the first with matrix units.
+/// The oldest whose kernels are compiled: Volta, the first with matrix units. It needs NVRTC 12, for 13 knows
+/// Turing as the oldest.
 pub const OLDEST: Architecture = Architecture { major: 7, minor: 0 };
+
+/// The oldest CUDA whose driver is used, as `cuDriverGetVersion` counts: the first that reads events by
+/// `cuEventElapsedTime_v2`. The bindings end the process where a driver lacks it.
+const OLDEST_DRIVER: i32 = 12_080;
 
 /// The oldest that multiplies numbers of eight bits: Ada.
 pub const EIGHT_BITS: Architecture = Architecture { major: 8, minor: 9 };
@@ -37,6 +42,8 @@ pub struct Gpu {
     pub memory: Bytes,
     /// Multiprocessors.
     pub multiprocessors: u32,
+    /// Shared memory that a block may ask for, in bytes.
+    pub shared_bytes: u32,
     /// Bytes a second between it and its memory, by clock and width of the bus; 0 where the driver does
     /// not say.
     pub memory_bytes_per_sec: f64,
@@ -55,6 +62,16 @@ pub enum Unusable {
     /// A driver that cannot begin: its kernel module is not loaded, say.
     #[error("the driver does not start: {0}")]
     Driver(String),
+    /// A driver that lacks functions which runs need.
+    #[error(
+        "the driver runs CUDA {found}, and {oldest} or newer is needed: install a newer driver"
+    )]
+    OldDriver {
+        /// What it runs.
+        found: String,
+        /// What is needed.
+        oldest: String,
+    },
     /// None, or none that this process may see.
     #[error("the driver has no device{0}")]
     NoDevice(String),
@@ -67,6 +84,12 @@ pub enum Unusable {
 pub fn gpus() -> Result<Vec<Gpu>, Unusable> {
     if !Library::Driver.is_present() {
         return Err(Unusable::NoDriver);
+    }
+    let mut version = 0;
+    // SAFETY: it writes one number, and may be called before the driver begins.
+    let told = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
+    if told.is_ok() && version < OLDEST_DRIVER {
+        return Err(old(version));
     }
     let hidden = || match std::env::var("CUDA_VISIBLE_DEVICES") {
         Ok(list) => Unusable::NoDevice(format!(" (CUDA_VISIBLE_DEVICES is `{list}`)")),
@@ -102,6 +125,15 @@ impl Gpu {
     }
 }
 
+fn old(version: i32) -> Unusable {
+    Unusable::OldDriver { found: written(version), oldest: written(OLDEST_DRIVER) }
+}
+
+/// 12080 is 12.8.
+pub fn written(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
 fn failed(error: DriverError) -> Unusable {
     let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
     Unusable::Driver(text.unwrap_or_else(|_| format!("{:?}", error.0)))
@@ -128,6 +160,7 @@ fn describe(index: i32) -> Result<Gpu, DriverError> {
         // SAFETY: as above.
         memory: Bytes(unsafe { result::device::total_mem(device) }? as u64),
         multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        shared_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         // Two transfers a clock.
         memory_bytes_per_sec: 2.0 * f64::from(khz) * 1e3 * f64::from(bits) / 8.0,
         fp8: architecture >= EIGHT_BITS,
@@ -157,6 +190,12 @@ mod tests {
             [(7, 0), (7, 5), (12, 0)].map(|(major, minor)| Architecture { major, minor });
         assert!(volta < turing && turing < blackwell && OLDEST <= volta);
         assert_eq!(blackwell.to_string(), "sm_120");
+    }
+
+    #[test]
+    fn old_drivers_have_a_reason() {
+        let why = old(12_060).to_string();
+        assert!(why.starts_with("the driver runs CUDA 12.6, and 12.8 or newer is needed"), "{why}");
     }
 
     #[test]

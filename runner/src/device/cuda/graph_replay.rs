@@ -16,6 +16,7 @@
 
 use super::backend::{Backend, Capture};
 use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Storage};
+use crate::data::SampleBuffer;
 use crate::device::{DeviceError, Graphs};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -26,6 +27,9 @@ const SEEN_MAX: usize = 256;
 /// Larger uploads are handed over at once: they would be copied on the host once more, and travel long
 /// enough that a call of their own does not count.
 const UPLOAD_MAX: usize = 64 << 10;
+
+/// Most calls of libraries that are in no graph; a device that refuses more makes none at all.
+const APART_MAX: usize = 64;
 
 /// What is asked of a backend and does not wait.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,15 +58,55 @@ impl Command {
             Self::Moment(number) => (5, number).hash(hasher),
         }
     }
+
+    /// Whether it is a library's, and which one; our own kernels are in every graph.
+    fn of_library(&self) -> Option<String> {
+        match self {
+            Self::Convolution(ConvolutionStep { pass, shape, .. }, _) => {
+                let [rows, columns] = shape.kernel;
+                let channels = shape.groups * shape.channels;
+                let of =
+                    format!("a convolution of {channels} channels by {rows} x {columns} windows");
+                Some(format!("{of} ({pass:?}, {} samples)", shape.samples))
+            }
+            Self::Product(ProductStep { args, .. }, _) => {
+                Some(format!("a product of {} x {} x {}", args.m, args.n, args.k))
+            }
+            _ => None,
+        }
+    }
 }
 
-/// Hands commands over one by one.
+/// Bytes of the uploads among commands.
+fn uploaded(commands: &[Command]) -> usize {
+    let bytes = |command: &Command| match command {
+        Command::Upload { bytes, .. } => *bytes,
+        _ => 0,
+    };
+    commands.iter().map(bytes).sum()
+}
+
+/// Hands commands over one by one; `at` is the number of the one under way, in the end of all.
 fn issue(
     backend: &mut impl Backend,
     commands: &[Command],
     mut uploads: &[u8],
+    at: &mut usize,
 ) -> Result<(), DeviceError> {
-    commands.iter().try_for_each(|command| match command {
+    *at = 0;
+    for command in commands {
+        issue_one(backend, command, &mut uploads)?;
+        *at += 1;
+    }
+    Ok(())
+}
+
+fn issue_one(
+    backend: &mut impl Backend,
+    command: &Command,
+    uploads: &mut &[u8],
+) -> Result<(), DeviceError> {
+    match command {
         Command::Launch(launch) => backend.launch(launch),
         Command::Product(product, storage) => backend.product(product, *storage),
         Command::Convolution(convolution, storage) => backend.convolution(convolution, *storage),
@@ -70,11 +114,11 @@ fn issue(
         Command::Zero { at, bytes } => backend.zero(*at, *bytes),
         Command::Upload { to, bytes } => {
             let (own, rest) = uploads.split_at(*bytes);
-            uploads = rest;
+            *uploads = rest;
             backend.upload(*to, own)
         }
         Command::Moment(number) => backend.moment(*number),
-    })
+    }
 }
 
 /// What was asked for and not yet handed over.
@@ -104,6 +148,8 @@ pub struct GraphReplay<B: Capture> {
     // Before the device that they are on.
     seen: Vec<Segment<B::Graph>>,
     pending: Pending,
+    /// What the device makes no graph of: handed over between two graphs.
+    apart: Vec<Command>,
     counts: Graphs,
     backend: B,
 }
@@ -112,7 +158,7 @@ impl<B: Capture> GraphReplay<B> {
     /// Over a backend that was asked for nothing so far.
     pub fn new(backend: B) -> Self {
         let (pending, counts) = (Pending::default(), Graphs::default());
-        Self { seen: vec![], pending, counts, backend }
+        Self { seen: vec![], pending, apart: vec![], counts, backend }
     }
 
     /// One that makes no graphs, for a reason that it tells: all is handed over at once.
@@ -125,13 +171,18 @@ impl<B: Capture> GraphReplay<B> {
         self.counts.why_not.is_none()
     }
 
-    fn ask(&mut self, command: Command) {
+    fn ask(&mut self, command: Command) -> Result<(), DeviceError> {
         // Graphs have no copies of nothing.
         if let Command::Copy { bytes: 0, .. } | Command::Zero { bytes: 0, .. } = command {
-            return;
+            return Ok(());
+        }
+        if self.apart.contains(&command) {
+            self.flush()?;
+            return issue_one(&mut self.backend, &command, &mut &[][..]);
         }
         command.stamp(&mut self.pending.hasher);
         self.pending.commands.push(command);
+        Ok(())
     }
 
     /// Hands over a sequence.
@@ -141,16 +192,17 @@ impl<B: Capture> GraphReplay<B> {
         let same = |segment: &&mut Segment<_>| segment.hash == hash && segment.commands == commands;
         let Some(segment) = self.seen.iter_mut().find(same) else {
             self.counts.one_by_one += 1;
-            issue(backend, &commands, uploads)?;
+            issue(backend, &commands, uploads, &mut 0)?;
             self.remember(Segment { hash, commands, graph: None, used: now });
             return Ok(());
         };
         segment.used = now;
         if segment.graph.is_none() {
-            let mut issue = |backend: &mut B| issue(backend, &commands, uploads);
+            let mut at = 0;
+            let mut issue = |backend: &mut B| issue(backend, &commands, uploads, &mut at);
             match backend.capture(uploads.len(), &mut issue) {
                 Ok(graph) => segment.graph = Some(graph),
-                Err(error) => return self.give_up(&commands, &error),
+                Err(error) => return self.refused(&commands, at, &error),
             }
             self.counts.captured += 1;
         }
@@ -167,13 +219,38 @@ impl<B: Capture> GraphReplay<B> {
         *oldest.expect("there are many") = segment;
     }
 
-    /// The device makes no graph of commands: it makes none from now on.
-    fn give_up(&mut self, commands: &[Command], error: &DeviceError) -> Result<(), DeviceError> {
-        eprintln!("warning: no CUDA graphs, commands are handed over one by one: {error}");
-        self.counts.why_not = Some(error.to_string());
+    /// The device makes no graph of commands, because of number `at`. Where that is a library's, there are
+    /// graphs before it and behind it, and it is seen at once what else is refused; else there are none from
+    /// now on.
+    fn refused(
+        &mut self,
+        commands: &[Command],
+        mut at: usize,
+        error: &DeviceError,
+    ) -> Result<(), DeviceError> {
+        let (mut rest, mut refused) = (commands, Some(error.clone()));
+        while let Some(error) = refused.take() {
+            let library = rest.get(at).and_then(Command::of_library);
+            let Some(what) = library.filter(|_| self.apart.len() < APART_MAX) else {
+                eprintln!("warning: no CUDA graphs, commands are handed over one by one: {error}");
+                self.counts.why_not = Some(error.to_string());
+                self.seen.clear();
+                break;
+            };
+            eprintln!("warning: {what} is in no CUDA graph: {error}");
+            self.counts.apart.push(what);
+            self.apart.push(rest[at].clone());
+            rest = &rest[at + 1..];
+            if rest.is_empty() {
+                break;
+            }
+            let uploads = self.pending.uploads.len() - uploaded(rest);
+            let uploads = &self.pending.uploads[uploads..];
+            let mut issue = |backend: &mut B| issue(backend, rest, uploads, &mut at);
+            refused = self.backend.capture(uploads.len(), &mut issue).err();
+        }
         self.counts.one_by_one += 1;
-        self.seen.clear();
-        issue(&mut self.backend, commands, &self.pending.uploads)
+        issue(&mut self.backend, commands, &self.pending.uploads, &mut 0)
     }
 
     /// Hands over what is pending, whatever comes of it.
@@ -207,8 +284,7 @@ impl<B: Capture> Backend for GraphReplay<B> {
             return self.backend.upload(to, bytes);
         }
         self.pending.uploads.extend_from_slice(bytes);
-        self.ask(Command::Upload { to, bytes: bytes.len() });
-        Ok(())
+        self.ask(Command::Upload { to, bytes: bytes.len() })
     }
 
     fn download(&mut self, from: DevicePtr, bytes: &mut [u8]) -> Result<(), DeviceError> {
@@ -220,32 +296,28 @@ impl<B: Capture> Backend for GraphReplay<B> {
         if !self.records() {
             return self.backend.copy(from, to, bytes);
         }
-        self.ask(Command::Copy { from, to, bytes });
-        Ok(())
+        self.ask(Command::Copy { from, to, bytes })
     }
 
     fn zero(&mut self, at: DevicePtr, bytes: u64) -> Result<(), DeviceError> {
         if !self.records() {
             return self.backend.zero(at, bytes);
         }
-        self.ask(Command::Zero { at, bytes });
-        Ok(())
+        self.ask(Command::Zero { at, bytes })
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<(), DeviceError> {
         if !self.records() {
             return self.backend.launch(launch);
         }
-        self.ask(Command::Launch(launch.clone()));
-        Ok(())
+        self.ask(Command::Launch(launch.clone()))
     }
 
     fn product(&mut self, product: &ProductStep, storage: Storage) -> Result<(), DeviceError> {
         if !self.records() {
             return self.backend.product(product, storage);
         }
-        self.ask(Command::Product(*product, storage));
-        Ok(())
+        self.ask(Command::Product(*product, storage))
     }
 
     fn convolution(
@@ -256,16 +328,14 @@ impl<B: Capture> Backend for GraphReplay<B> {
         if !self.records() {
             return self.backend.convolution(convolution, storage);
         }
-        self.ask(Command::Convolution(*convolution, storage));
-        Ok(())
+        self.ask(Command::Convolution(*convolution, storage))
     }
 
     fn moment(&mut self, number: usize) -> Result<(), DeviceError> {
         if !self.records() {
             return self.backend.moment(number);
         }
-        self.ask(Command::Moment(number));
-        Ok(())
+        self.ask(Command::Moment(number))
     }
 
     fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
@@ -287,11 +357,19 @@ impl<B: Capture> Backend for GraphReplay<B> {
         self.backend.beside()
     }
 
+    fn buffer(&mut self, words: usize) -> Result<Box<dyn SampleBuffer>, DeviceError> {
+        self.backend.buffer(words)
+    }
+
+    fn rehearses(&self) -> bool {
+        self.backend.rehearses()
+    }
+
     fn stage(
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<DevicePtr, DeviceError> {
         if self.pending.taken.contains(&place) {
             // What is to be read first has not been asked for.
@@ -322,6 +400,14 @@ impl<B: Capture> Backend for GraphReplay<B> {
         self.pending.arrived.clear();
         self.pending.taken.clear();
         done.and_then(|()| self.backend.flush())
+    }
+
+    fn most_shared(&self) -> u32 {
+        self.backend.most_shared()
+    }
+
+    fn brings_scratch(&self) -> bool {
+        self.backend.brings_scratch()
     }
 
     fn no_fp8(&self) -> Option<String> {

@@ -3,6 +3,7 @@
 use super::nccl::Api;
 use cudarc::{cublaslt, cudnn, driver, nvrtc};
 use std::fmt;
+use std::sync::OnceLock;
 
 /// A library that a run on GPUs may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,19 +35,24 @@ impl Library {
         }
     }
 
-    /// Whether the system's loader finds it: in its usual folders, or in those of `LD_LIBRARY_PATH`.
+    /// Whether the system's loader finds it: in its usual folders, or in those of `LD_LIBRARY_PATH`. It is
+    /// looked for once, and stays loaded: half a gigabyte is not read again for every question.
     pub fn is_present(self) -> bool {
-        // SAFETY: loads the library and unloads it again. That runs what it has to run when it is
-        // loaded, as every program does that is linked to it.
-        unsafe {
+        static FOUND: [OnceLock<bool>; Library::ALL.len()] =
+            [const { OnceLock::new() }; Library::ALL.len()];
+        // SAFETY: loads the library. That runs what it has to run when it is loaded, as every program does
+        // that is linked to it.
+        *FOUND[self as usize].get_or_init(|| unsafe {
             match self {
-                Self::Driver => driver::sys::is_culib_present(),
-                Self::Nvrtc => nvrtc::sys::is_culib_present(),
-                Self::CublasLt => cublaslt::sys::is_culib_present(),
-                Self::Cudnn => cudnn::sys::is_culib_present(),
+                Self::Driver => driver::sys::is_culib_present() && stays(driver::sys::culib()),
+                Self::Nvrtc => nvrtc::sys::is_culib_present() && stays(nvrtc::sys::culib()),
+                Self::CublasLt => {
+                    cublaslt::sys::is_culib_present() && stays(cublaslt::sys::culib())
+                }
+                Self::Cudnn => cudnn::sys::is_culib_present() && stays(cudnn::sys::culib()),
                 Self::Nccl => Api::of_system().is_some(),
             }
-        }
+        })
     }
 
     /// Its version, as its makers write it; `None` where it is not here or does not say. The driver's is
@@ -61,7 +67,7 @@ impl Library {
             match self {
                 Self::Driver => {
                     driver::sys::cuDriverGetVersion(&raw mut number).result().ok()?;
-                    Some(format!("{}.{}", number / 1000, number % 1000 / 10))
+                    Some(super::gpu::written(number))
                 }
                 Self::Nvrtc => {
                     let (major, minor) = nvrtc_version()?;
@@ -82,6 +88,11 @@ impl Library {
         // SAFETY: it takes nothing, and says a number.
         foreign_cudnn(unsafe { cudnn::sys::cudnnGetVersion() })
     }
+}
+
+/// A library that the bindings keep for the whole process.
+fn stays<T>(_: &'static T) -> bool {
+    true
 }
 
 /// What speaks against a cuDNN. The numbers of its errors and what its functions take stay the same within

@@ -33,7 +33,8 @@ struct Key {
     shape: Shape,
     storage: Storage,
     to_f32: bool,
-    bias: bool,
+    /// Where there is one, what its address is a multiple of, as for `alignments`.
+    bias: Option<u32>,
     tf32: bool,
     /// What eight bits `a` and `b` have, where they do.
     fp8: Option<[Float8; 2]>,
@@ -133,13 +134,14 @@ impl Products {
         stream: CUstream,
     ) -> Result<bool, DeviceError> {
         let bias = product.bias.0;
-        let alignments = places.map(|place| 1 << place.trailing_zeros().min(8));
+        let alignment = |place: u64| 1 << place.trailing_zeros().min(8);
+        let alignments = places.map(alignment);
         let ProductStep { to_f32, tf32, .. } = *product;
-        let has_bias = bias != 0;
+        let of_bias = (bias != 0).then(|| alignment(bias));
         let fp8 = product.fp8.map(|factors| factors.formats);
-        let key = Key { shape, storage, to_f32, bias: has_bias, tf32, fp8, alignments };
+        let key = Key { shape, storage, to_f32, bias: of_bias, tf32, fp8, alignments };
         if !self.chosen.contains_key(&key) {
-            let chosen = self.choose(&key)?;
+            let chosen = self.choose(&key, bias)?;
             self.chosen.insert(key, chosen);
         }
         let Some(Some(chosen)) = self.chosen.get(&key) else { return Ok(false) };
@@ -152,7 +154,7 @@ impl Products {
             let of_second = Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER;
             set(chosen.operation, of_second, &second).map_err(told)?;
         }
-        if has_bias {
+        if of_bias.is_some() {
             set(chosen.operation, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)
                 .map_err(told)?;
         }
@@ -185,8 +187,8 @@ impl Products {
         asked.map_err(told).map(|()| true)
     }
 
-    /// What the library would take for a shape; `None` where it has nothing.
-    fn choose(&self, key: &Key) -> Result<Option<Chosen>, DeviceError> {
+    /// What the library would take for a shape, with a bias at an address; `None` where it has nothing.
+    fn choose(&self, key: &Key, bias: u64) -> Result<Option<Chosen>, DeviceError> {
         let told = |e| failed(&self.device, "describe a product", e);
         let own = match key.storage {
             Storage::F32 => sys::cudaDataType::CUDA_R_32F,
@@ -199,7 +201,7 @@ impl Products {
             None => [own; 2],
         };
         let of_result = if key.to_f32 { sys::cudaDataType::CUDA_R_32F } else { own };
-        let operation = describe(key).map_err(told)?;
+        let operation = describe(key, bias).map_err(told)?;
         let Shape { first, second, result: c, batch, .. } = key.shape;
         let layouts = [
             layout(of_first, &first, batch).map_err(told)?,
@@ -216,13 +218,11 @@ impl Products {
         unsafe { result::destroy_matmul_pref(preference) }.map_err(told)?;
         match found {
             Ok(found) => Ok(Some(Chosen { operation, layouts, algorithm: found.algo })),
-            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => Ok(None),
-            // Libraries that know nothing of eight bits.
-            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE))
-                if key.fp8.is_some() =>
-            {
-                Ok(None)
-            }
+            // The second is what older libraries say of types and epilogues that they do not know.
+            Err(CublasError(
+                sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED
+                | sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE,
+            )) => Ok(None),
             Err(error) => Err(failed(&self.device, "choose how to multiply", error)),
         }
     }
@@ -264,7 +264,7 @@ fn set<T>(
     unsafe { result::set_matmul_desc_attribute(operation, attribute, value, size_of::<T>()) }
 }
 
-fn describe(key: &Key) -> Result<sys::cublasLtMatmulDesc_t, CublasError> {
+fn describe(key: &Key, bias: u64) -> Result<sys::cublasLtMatmulDesc_t, CublasError> {
     let computed = match key.tf32 {
         true => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
         false => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -274,9 +274,11 @@ fn describe(key: &Key) -> Result<sys::cublasLtMatmulDesc_t, CublasError> {
     let of = |operand: Operand| i32::from(operand.transposed);
     set(operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &of(key.shape.first))?;
     set(operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &of(key.shape.second))?;
-    if key.bias {
+    if key.bias.is_some() {
         let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
         set(operation, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+        // The heuristic looks at where it is.
+        set(operation, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
     }
     Ok(operation)
 }

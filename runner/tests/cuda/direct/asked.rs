@@ -3,6 +3,7 @@
 use super::wires::Wired;
 use pipewright_core::plan::{Precision, Region};
 use pipewright_kernels::{Call, Rule, Update};
+use pipewright_runner::data::SampleBuffer;
 use pipewright_runner::device::{Accelerator, Coder, DeviceError, ParameterPlaces, Places};
 
 impl<A: Accelerator> Accelerator for Wired<A> {
@@ -58,7 +59,7 @@ impl<A: Accelerator> Accelerator for Wired<A> {
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<(), DeviceError> {
         self.ready().stage(place, bytes, fill)
     }

@@ -9,7 +9,7 @@ use crate::common::recompute::{at_random, just_in_time, recomputing};
 use crate::common::{chains, draft_of, networks};
 use pipewright_core::compress::Reduction;
 use pipewright_core::plan::{
-    BatchNorm, Communication, DataParallel, DataParallelMode, Draft, Edges, Plan, Precision,
+    BatchNorm, Communication, Data, DataParallel, DataParallelMode, Draft, Edges, Plan, Precision,
 };
 use pipewright_core::predict::predict;
 use pipewright_core::schedule::ScheduleKind;
@@ -163,6 +163,25 @@ fn whatever_else_a_plan_asks_for() {
         draft.optimizer = "lars:lr=0.1".parse().unwrap();
         alike("clipped", &draft.clone().plan().unwrap().0);
     }
+}
+
+/// Two mini-batches that take turns are brought once and stay, one as well; three are brought every time.
+#[test]
+fn mini_batches_that_come_again_stay() {
+    const STEPS: u64 = 6;
+    let copied = |batches: u64| {
+        let mut draft = draft(0, 1);
+        (draft.shuffle, draft.steps) = (false, STEPS);
+        let plan = draft.plan().unwrap().0;
+        let data = Data::Synthetic { train: plan.mini_batch * batches, test: 1 };
+        let plan = Plan { data, ..plan };
+        alike(&format!("{batches} mini-batches"), &plan);
+        let sample = predict(&plan).unwrap().graph.sample().unwrap();
+        let bytes = 4 * plan.mini_batch * (sample.input.words() + sample.target.words());
+        (train(&plan, true).1, bytes)
+    };
+    let [(one, _), (two, _), (three, bytes)] = [1, 2, 3].map(copied);
+    assert_eq!((one, three), (two, two + (STEPS - 2) * bytes));
 }
 
 /// A device that fails ends the run with its words, on the rank where it does.

@@ -4,6 +4,7 @@ use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
 use pipewright_kernels::cpu::{launch, packed, squares};
 use pipewright_kernels::{Call, Operands, Parameter, Rule, Update};
+use pipewright_runner::data::{SampleBuffer, plain};
 use pipewright_runner::device::{
     Accelerator, Coder, DeviceError, FusedOp, ParameterPlaces, Place, Places,
 };
@@ -125,6 +126,10 @@ impl Accelerator for Distant {
         self.fuses
     }
 
+    fn rehearses(&self) -> bool {
+        true
+    }
+
     fn launch_fused(&mut self, ops: &[FusedOp]) -> Result<(), DeviceError> {
         let mut handed_on = None;
         for op in ops {
@@ -197,12 +202,13 @@ impl Accelerator for Distant {
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<(), DeviceError> {
         self.copied.fetch_add(bytes, Ordering::Relaxed);
         self.staged.resize(self.staged.len().max(place + 1), vec![]);
-        self.staged[place] = vec![0; bytes as usize];
-        fill(&mut self.staged[place]);
+        let mut coming = plain(bytes.div_ceil(4) as usize);
+        fill(&mut coming);
+        self.staged[place] = bytemuck::cast_slice(coming.words())[..bytes as usize].to_vec();
         Ok(())
     }
 

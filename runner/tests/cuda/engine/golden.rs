@@ -161,7 +161,7 @@ fn runs_on_a_gpu() {
 }
 
 #[test]
-fn ranks_share_a_gpu() {
+fn ranks_share_on_a_gpu() {
     let Some(gpu) = super::first_gpu() else { return };
     shared(&on_gpu(gpu), &[(2, 1), (4, 1), (1, 2), (1, 4), (2, 2)], 20);
 }

@@ -3,6 +3,7 @@
 
 mod fp8;
 mod golden;
+mod layers;
 mod precisions;
 
 use crate::common::{draft, draft_of, networks};

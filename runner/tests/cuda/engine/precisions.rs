@@ -9,6 +9,7 @@ use pipewright_core::plan::{
 };
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_kernels::{Call, Rule, Update};
+use pipewright_runner::data::SampleBuffer;
 use pipewright_runner::device::cuda::Engine;
 use pipewright_runner::device::{Accelerator, Coder, DeviceError, ParameterPlaces, Places};
 use pipewright_runner::execute::{InjectedFault, ProgressHook, Rank, StepPhase};
@@ -76,7 +77,7 @@ impl Accelerator for Distrustful {
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<(), DeviceError> {
         self.0.stage(place, bytes, fill)
     }

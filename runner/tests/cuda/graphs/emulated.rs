@@ -1,6 +1,7 @@
 //! A device without a GPU, which does at once what it is asked for.
 
 use crate::emulator;
+use pipewright_runner::data::{SampleBuffer, plain};
 use pipewright_runner::device::DeviceError;
 use pipewright_runner::device::cuda::kernels::{
     ConvolutionStep, DevicePtr, Launch, ProductStep, Storage,
@@ -131,10 +132,12 @@ impl Backend for Emulated {
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<DevicePtr, DeviceError> {
         let at = self.place(place, bytes);
-        fill(self.at(at, bytes));
+        let mut coming = plain(bytes.div_ceil(4) as usize);
+        fill(&mut coming);
+        self.at(at, bytes).copy_from_slice(&bytemuck::cast_slice(coming.words())[..bytes as usize]);
         Ok(at)
     }
 

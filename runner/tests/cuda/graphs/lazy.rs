@@ -4,6 +4,7 @@
 //! may be: whoever does not say that they arrived, or were taken, reads zeros.
 
 use super::emulated::Emulated;
+use pipewright_runner::data::{SampleBuffer, plain};
 use pipewright_runner::device::DeviceError;
 use pipewright_runner::device::cuda::kernels::{
     ConvolutionStep, DevicePtr, Launch, ProductStep, Storage,
@@ -46,6 +47,8 @@ pub struct Lazy {
     pub seen: Arc<Seen>,
     /// Whether it makes graphs of nothing that launches a kernel.
     pub refuses: bool,
+    /// Whether it makes graphs of nothing that convolves, as a library may that copies from the host.
+    pub refuses_convolutions: bool,
     /// Replays until one fails.
     pub fails_after: Option<u64>,
 }
@@ -137,6 +140,9 @@ impl Backend for Lazy {
         convolution: &ConvolutionStep,
         storage: Storage,
     ) -> Result<(), DeviceError> {
+        if self.refuses_convolutions && self.capturing.is_some() {
+            return Err(self.failed("capture a convolution"));
+        }
         convolution.steps(storage).iter().try_for_each(|step| perform(self, step, storage))
     }
 
@@ -166,7 +172,7 @@ impl Backend for Lazy {
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<DevicePtr, DeviceError> {
         self.not_while_capturing();
         let is_taken = |work: &Work| matches!(work, Work::Taken(of) if *of == place);
@@ -174,9 +180,9 @@ impl Backend for Lazy {
         self.work(first)?;
         let at = self.device.place(place, bytes);
         self.device.zero(at, bytes)?;
-        let mut coming = vec![0_u32; bytes.div_ceil(4) as usize];
-        let coming: &mut [u8] = &mut bytemuck::cast_slice_mut(&mut coming)[..bytes as usize];
-        fill(coming);
+        let mut coming = plain(bytes.div_ceil(4) as usize);
+        fill(&mut coming);
+        let coming: &[u8] = &bytemuck::cast_slice(coming.words())[..bytes as usize];
         self.coming.resize(self.coming.len().max(place + 1), (DevicePtr::NULL, None));
         self.coming[place] = (at, Some(coming.to_vec()));
         Ok(at)

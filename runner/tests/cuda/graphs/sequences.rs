@@ -110,7 +110,11 @@ fn large_uploads() {
 fn a_place_is_written_over_when_it_was_read() {
     let (mut recorder, [a, b, c]) = recorder();
     let mut go = |number: u8, into: DevicePtr| {
-        let at = recorder.stage(0, 8, &mut |bytes| bytes.fill(number)).unwrap();
+        let at = recorder
+            .stage(0, 8, &mut |buffer| {
+                buffer.words().fill(u32::from_ne_bytes([number; 4]));
+            })
+            .unwrap();
         recorder.arrived(0).unwrap();
         recorder.copy(at, into, 8).unwrap();
         recorder.taken(0).unwrap();

@@ -4,6 +4,7 @@ use super::emulated::Emulated;
 use super::lazy::{Lazy, Seen};
 use crate::common::{draft_of, networks};
 use crate::emulator;
+use pipewright_core::graph::{Graph, Op};
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, Precision, Program};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::schedule::ScheduleKind;
@@ -262,6 +263,31 @@ fn graphs_that_are_refused() {
         let Graphs { captured, replayed, why_not, .. } = graphs.unwrap();
         assert_eq!((captured, replayed, why_not.as_deref()), (0, 0, Some(reason)));
     }
+}
+
+/// What a library does not do in a graph is handed over between two graphs, and the record names it.
+#[test]
+fn convolutions_that_are_refused() {
+    if !emulator::is_there() {
+        return;
+    }
+    let convolves = |graph: &Graph| graph.nodes().iter().any(|n| matches!(n.op, Op::Conv2d { .. }));
+    let number = networks::all().iter().position(convolves).unwrap();
+    let mut draft = draft(number, 1);
+    (draft.micro_batches, draft.steps) = (1, 8);
+    let plan = draft.plan().unwrap().0;
+    let refusing =
+        |program: &Program| over(Lazy { refuses_convolutions: true, ..Lazy::default() }, program);
+    let expected = train(&plan, &plain).remove(0).0;
+    let (found, graphs) = train(&plan, &refusing).remove(0);
+    assert!(found == expected);
+    let Graphs { captured, replayed, apart, why_not, .. } = graphs.unwrap();
+    assert!(captured > 1 && replayed > captured, "{captured} captured, {replayed} replayed");
+    assert!(
+        !apart.is_empty() && apart.iter().all(|what| what.contains("convolution")),
+        "{apart:?}"
+    );
+    assert_eq!(why_not, None);
 }
 
 /// A replay that fails ends the run like everything else that a device does not do.

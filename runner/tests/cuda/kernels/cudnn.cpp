@@ -17,7 +17,7 @@ struct Convolution {
     int padding[2], stride[2], dilation[2], groups, math;
 };
 struct Activation {
-    int mode;
+    int mode, numbers;
 };
 struct Answer {
     int algorithm, status;
@@ -55,9 +55,14 @@ static void write(const Array &of, void *data, const std::vector<double> &values
     }
 }
 
-// Whether the sizes are of one convolution, and its arithmetic that of its numbers.
-static bool fits(const Array *x, const Array *w, const Convolution *c, const Array *y) {
-    bool fits = x->kind == w->kind && x->kind == y->kind && c->math == (x->kind == FLOAT ? 3 : 1);
+// The math type that the answer of an algorithm is for.
+static int math_of(int kind, int algorithm) { return kind == FLOAT ? 0 : algorithm == 2 ? 1 : 2; }
+
+// Whether the sizes are of one convolution, and its arithmetic that of its numbers: all bits of single
+// precision whatever an answer says, of halves the answer's; whoever asks for algorithms says what would do.
+static bool fits(const Array *x, const Array *w, const Convolution *c, const Array *y, int algorithm = -1) {
+    int math = x->kind == FLOAT ? 3 : algorithm < 0 ? 1 : math_of(x->kind, algorithm);
+    bool fits = x->kind == w->kind && x->kind == y->kind && c->math == math;
     fits &= x->size[0] == y->size[0] && w->size[0] == y->size[1] && w->size[1] * c->groups == x->size[1];
     for (int axis = 0; axis < 2; axis++) {
         int window = (w->size[2 + axis] - 1) * c->dilation[axis] + 1;
@@ -86,11 +91,12 @@ static void each(const Array *x, const Array *w, const Convolution *c, const Arr
 }
 
 // One that cannot be taken, one whose bits change, one that needs too much, and two that are fine.
-static int answer(bool is_sane, int count, int *returned, Answer *answers, int quickest) {
+static int answer(bool is_sane, int kind, int count, int *returned, Answer *answers, int quickest) {
     if (!is_sane || count < 5) return BAD_PARAM;
     Answer all[5] = {
         {4, NOT_SUPPORTED, -1, 0, 1, 0, {}}, {0, 0, 1, 0, 0, 0, {}}, {5, 0, 2, size_t(1) << 40, 1, 0, {}},
         {quickest, 0, 3, WORKSPACE, 1, 0, {}}, {2, 0, 4, 0, 1, 0, {}}};
+    for (Answer &one : all) one.math = math_of(kind, one.algorithm);
     memcpy(answers, all, sizeof all);
     *returned = 5;
     return SUCCESS;
@@ -110,8 +116,8 @@ static bool use(int algorithm, void *space, size_t bytes) {
 }
 
 static int multiply(const Array *xd, const void *x, const Array *wd, const void *w, const Convolution *c,
-                    const Array *yd, std::vector<double> &sums) {
-    if (!fits(xd, wd, c, yd)) return BAD_PARAM;
+                    const Array *yd, int algorithm, std::vector<double> &sums) {
+    if (!fits(xd, wd, c, yd, algorithm)) return BAD_PARAM;
     std::vector<double> of_x = read(*xd, x), of_w = read(*wd, w);
     sums.assign(yd->count(), 0);
     each(xd, wd, c, yd, [&](int i, int j, int k) { sums[k] += of_x[i] * of_w[j]; });
@@ -142,39 +148,42 @@ int cudnnSetConvolution2dDescriptor(Convolution *of, int pad_h, int pad_w, int u
 }
 int cudnnSetConvolutionGroupCount(Convolution *of, int groups) { return of->groups = groups, SUCCESS; }
 int cudnnSetConvolutionMathType(Convolution *of, int math) { return of->math = math, SUCCESS; }
-int cudnnSetActivationDescriptor(Activation *of, int mode, int, double) { return of->mode = mode, SUCCESS; }
+int cudnnSetActivationDescriptor(Activation *of, int mode, int numbers, double) {
+    *of = {mode, numbers};
+    return SUCCESS;
+}
 
 int cudnnGetConvolutionForwardAlgorithm_v7(void *, Array *x, Array *w, Convolution *c, Array *y, int count,
                                            int *returned, Answer *answers) {
     // Images of an odd number of channels by the algorithm that adds biases.
-    return answer(fits(x, w, c, y), count, returned, answers, x->size[1] % 2 ? 1 : 3);
+    return answer(fits(x, w, c, y), x->kind, count, returned, answers, x->size[1] % 2 ? 1 : 3);
 }
 int cudnnGetConvolutionBackwardDataAlgorithm_v7(void *, Array *w, Array *dy, Convolution *c, Array *dx,
                                                 int count, int *returned, Answer *answers) {
-    return answer(fits(dx, w, c, dy), count, returned, answers, 1);
+    return answer(fits(dx, w, c, dy), w->kind, count, returned, answers, 1);
 }
 int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *, Array *x, Array *dy, Convolution *c, Array *dw,
                                                   int count, int *returned, Answer *answers) {
-    return answer(fits(x, dw, c, dy), count, returned, answers, 1);
+    return answer(fits(x, dw, c, dy), x->kind, count, returned, answers, 1);
 }
 int cudnnGetConvolutionForwardWorkspaceSize(void *, Array *x, Array *w, Convolution *c, Array *y,
                                             int algorithm, size_t *bytes) {
-    return fits(x, w, c, y) ? workspace(algorithm, bytes) : BAD_PARAM;
+    return fits(x, w, c, y, algorithm) ? workspace(algorithm, bytes) : BAD_PARAM;
 }
 int cudnnGetConvolutionBackwardDataWorkspaceSize(void *, Array *w, Array *dy, Convolution *c, Array *dx,
                                                  int algorithm, size_t *bytes) {
-    return fits(dx, w, c, dy) ? workspace(algorithm, bytes) : BAD_PARAM;
+    return fits(dx, w, c, dy, algorithm) ? workspace(algorithm, bytes) : BAD_PARAM;
 }
 int cudnnGetConvolutionBackwardFilterWorkspaceSize(void *, Array *x, Array *dy, Convolution *c, Array *dw,
                                                    int algorithm, size_t *bytes) {
-    return fits(x, dw, c, dy) ? workspace(algorithm, bytes) : BAD_PARAM;
+    return fits(x, dw, c, dy, algorithm) ? workspace(algorithm, bytes) : BAD_PARAM;
 }
 
 int cudnnConvolutionForward(void *, const float *alpha, Array *xd, const void *x, Array *wd, const void *w,
                             Convolution *c, int algorithm, void *space, size_t bytes, const float *beta,
                             Array *yd, void *y) {
     std::vector<double> sums;
-    if (!use(algorithm, space, bytes) || multiply(xd, x, wd, w, c, yd, sums)) return BAD_PARAM;
+    if (!use(algorithm, space, bytes) || multiply(xd, x, wd, w, c, yd, algorithm, sums)) return BAD_PARAM;
     write(*yd, y, sums, *alpha, *beta);
     return SUCCESS;
 }
@@ -183,11 +192,11 @@ int cudnnConvolutionBiasActivationForward(void *, const float *alpha, Array *xd,
                                           size_t bytes, const float *beta, Array *zd, const void *, Array *bd,
                                           const void *bias, Activation *activation, Array *yd, void *y) {
     std::vector<double> sums;
-    // No activation: mode 5, by algorithm 1 alone.
-    bool is_sane = activation->mode == 5 && algorithm == 1 && *beta == 0 && bd->kind == yd->kind;
+    // No activation: mode 5, by algorithm 1 alone, and CUDNN_NOT_PROPAGATE_NAN.
+    bool is_sane = activation->mode == 5 && activation->numbers == 0 && algorithm == 1 && *beta == 0 && bd->kind == yd->kind;
     is_sane &= bd->size[0] == 1 && bd->size[1] == yd->size[1] && bd->size[2] == 1 && bd->size[3] == 1;
     is_sane &= memcmp(zd, yd, sizeof(Array)) == 0 && use(algorithm, space, bytes);
-    if (!is_sane || multiply(xd, x, wd, w, c, yd, sums)) return BAD_PARAM;
+    if (!is_sane || multiply(xd, x, wd, w, c, yd, algorithm, sums)) return BAD_PARAM;
     std::vector<double> shift = read(*bd, bias);
     write(*yd, y, sums, *alpha, 0, &shift);
     return SUCCESS;
@@ -195,7 +204,7 @@ int cudnnConvolutionBiasActivationForward(void *, const float *alpha, Array *xd,
 int cudnnConvolutionBackwardData(void *, const float *alpha, Array *wd, const void *w, Array *dyd,
                                  const void *dy, Convolution *c, int algorithm, void *space, size_t bytes,
                                  const float *beta, Array *dxd, void *dx) {
-    if (!fits(dxd, wd, c, dyd) || !use(algorithm, space, bytes)) return BAD_PARAM;
+    if (!fits(dxd, wd, c, dyd, algorithm) || !use(algorithm, space, bytes)) return BAD_PARAM;
     std::vector<double> of_w = read(*wd, w), of_y = read(*dyd, dy), sums(dxd->count());
     each(dxd, wd, c, dyd, [&](int i, int j, int k) { sums[i] += of_w[j] * of_y[k]; });
     write(*dxd, dx, sums, *alpha, *beta);
@@ -204,7 +213,7 @@ int cudnnConvolutionBackwardData(void *, const float *alpha, Array *wd, const vo
 int cudnnConvolutionBackwardFilter(void *, const float *alpha, Array *xd, const void *x, Array *dyd,
                                    const void *dy, Convolution *c, int algorithm, void *space, size_t bytes,
                                    const float *beta, Array *dwd, void *dw) {
-    if (!fits(xd, dwd, c, dyd) || !use(algorithm, space, bytes)) return BAD_PARAM;
+    if (!fits(xd, dwd, c, dyd, algorithm) || !use(algorithm, space, bytes)) return BAD_PARAM;
     std::vector<double> of_x = read(*xd, x), of_y = read(*dyd, dy), sums(dwd->count());
     each(xd, dwd, c, dyd, [&](int i, int j, int k) { sums[j] += of_x[i] * of_y[k]; });
     write(*dwd, dw, sums, *alpha, *beta);

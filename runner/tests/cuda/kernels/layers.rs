@@ -2,7 +2,9 @@
 //! parts, samples or tiles at a time.
 
 use super::like_the_processor::{compare, compare_by};
-use super::memory::{Tensor, numbers, on_the_emulator, on_the_emulator_by, run, stored};
+use super::memory::{
+    Tensor, numbers, on_blocks_of, on_the_emulator, on_the_emulator_by, run, stored,
+};
 use crate::case::Case;
 use crate::emulator;
 use pipewright_core::graph::autodiff::{BackwardStyle, ComputationKind, training_graph};
@@ -12,8 +14,9 @@ use pipewright_core::ids::StageId;
 use pipewright_core::plan::Precision;
 use pipewright_kernels::{Call, Draw, Operands, Phase, Turn};
 use pipewright_runner::device::cuda::kernels::{
-    Buffers, ConvolutionPass, ConvolutionStep, DevicePtr, Step, Storage, steps,
+    Buffers, ConvolutionPass, ConvolutionStep, DevicePtr, Step, Storage, missing, steps,
 };
+use std::cell::RefCell;
 
 const STORAGES: [Storage; 3] = [Storage::F32, Storage::Bf16, Storage::F16];
 
@@ -106,13 +109,20 @@ fn some_samples_at_a_time() {
     }
 }
 
-/// Channels of several parts, of runs of sixteen bytes and of single elements.
+/// Channels of several parts, of runs of sixteen, eight and four bytes, and of single elements.
 #[test]
 fn norms_of_large_channels() {
     if !emulator::is_there() {
         return;
     }
-    for (samples, size) in [(5, image(3, 32, 40)), (4, image(2, 37, 41)), (3, image(1, 3, 7))] {
+    let images = [
+        (5, image(3, 32, 40)),
+        (4, image(2, 37, 41)),
+        (3, image(1, 3, 7)),
+        (6, image(3, 14, 14)),
+        (5, image(2, 7, 38)),
+    ];
+    for (samples, size) in images {
         for storage in STORAGES {
             let op = Op::BatchNorm2d { eps: 1e-3, momentum: 0.1 };
             compare(storage, Case::new(op, size.clone(), samples), samples);
@@ -158,6 +168,45 @@ fn statistics_far_from_zero() {
     }
 }
 
+/// GPUs of little shared memory have fewer rows a block, and the same bits.
+#[test]
+fn attention_in_little_shared_memory() {
+    if !emulator::is_there() {
+        return;
+    }
+    let tokens = TensorSpec::f32(vec![37, 9 * 72]);
+    let op = Op::Attention { heads: 3, kv_heads: 3, causal: true };
+    let wide = Case::new(op, vec![tokens], 2);
+    let results = [96, 45, 32, 26].map(|kib| {
+        let mut case = wide.clone();
+        case.fill(5);
+        let blocks = RefCell::new(vec![]);
+        let see = |step: &Step| {
+            if let Step::Kernel(launch) = step {
+                assert!(launch.shared <= kib << 10, "{} asks for {}", launch.kernel, launch.shared);
+                blocks.borrow_mut().push(launch.block);
+            }
+            run(step, Storage::F32);
+        };
+        let run = &mut |call: &Call, operands: Operands| {
+            assert_eq!(missing(call, kib << 10), None);
+            let too_little = missing(call, 25 << 10);
+            assert_eq!(too_little.is_some(), call.kind != ComputationKind::Forward);
+            on_blocks_of(kib << 10, Storage::F32, call, operands, &see);
+        };
+        let forward = case.forward(run);
+        let gradient = forward.output.clone();
+        let backward = case.backward(run, &forward, &gradient);
+        (forward, backward.inputs, blocks.into_inner())
+    });
+    for (forward, gradients, _) in &results[1..] {
+        assert_eq!((forward, gradients), (&results[0].0, &results[0].1));
+    }
+    // Threads of the forward pass, of the gradient of queries and of that of keys and values.
+    let blocks = results.map(|(.., blocks)| blocks);
+    assert_eq!(blocks, [[256; 3], [256, 128, 128], [128, 64, 64], [64, 32, 32]]);
+}
+
 /// All orders of three axes, larger than tiles and no multiples of them; whole runs of sixteen bytes.
 #[test]
 fn permutations() {
@@ -185,6 +234,7 @@ fn steps_of(call: &Call) -> Vec<Step> {
         gradients: &somewhere[..call.op.params(call.inputs).len().min(2)],
         deferred: &[],
         scratch: somewhere[0],
+        most_shared: 96 << 10,
         step: somewhere[0],
     };
     steps(call, &buffers, Storage::F32).steps

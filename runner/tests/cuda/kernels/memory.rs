@@ -11,6 +11,9 @@ use pipewright_runner::device::cuda::kernels::{
 /// Words around a tensor: no number, and a token that is in no table.
 const GUARD: usize = 16;
 
+/// Shared memory of a block of the emulator's.
+const MOST_SHARED: u32 = 96 << 10;
+
 /// A tensor on the device.
 pub struct Tensor {
     memory: Vec<u128>,
@@ -128,6 +131,17 @@ pub fn on_the_emulator_by(
     operands: Operands,
     perform: &dyn Fn(&Step),
 ) {
+    on_blocks_of(MOST_SHARED, storage, call, operands, perform);
+}
+
+/// As [`on_the_emulator_by`], with so many bytes of shared memory in a block.
+pub fn on_blocks_of(
+    most_shared: u32,
+    storage: Storage,
+    call: &Call,
+    operands: Operands,
+    perform: &dyn Fn(&Step),
+) {
     let is = |operand: fn(usize) -> Operand| move |i| is_stored(call, operand(i));
     let list = |tensors: &[&mut [f32]], keep, stored: &dyn Fn(usize) -> bool| {
         List::new(storage, &shared(tensors), keep, stored)
@@ -145,11 +159,12 @@ pub fn on_the_emulator_by(
             writes: &writes.places(),
             params: &params.places(),
             gradients: &gradients.places(),
+            most_shared,
             ..Buffers::default()
         },
         storage,
     );
-    let mut scratch = Tensor::new(needed.scratch as usize);
+    let mut scratch = Tensor::new(needed.scratch.max(needed.unfolding) as usize);
     let buffers = Buffers {
         reads: &reads.places(),
         writes: &writes.places(),
@@ -157,6 +172,7 @@ pub fn on_the_emulator_by(
         gradients: &gradients.places(),
         deferred: &deferred.places(),
         scratch: scratch.at(),
+        most_shared,
         step: step.at(),
     };
     for step in steps(call, &buffers, storage).steps {

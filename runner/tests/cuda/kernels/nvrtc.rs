@@ -10,49 +10,72 @@ use pipewright_runner::device::cuda::kernels::Source;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// V100, A100, H100 and H200.
-const ARCHITECTURES: [(u32, u32); 3] = [(7, 0), (8, 0), (9, 0)];
+/// A version of the library, where setup.sh put it, and what it is to compile for.
+struct Nvrtc {
+    cache: &'static str,
+    package: &'static str,
+    /// What looks for the other, which is looked for by its name alone.
+    files: [&'static str; 2],
+    architectures: &'static [(u32, u32)],
+}
+
+/// The last that knows V100; A100, H100 and H200, B200.
+const TWELVE: Nvrtc = Nvrtc {
+    cache: "nvrtc",
+    package: "cuda_nvrtc",
+    files: ["libnvrtc.so.12", "libnvrtc-builtins.so.12.9"],
+    architectures: &[(7, 0), (8, 0), (9, 0), (10, 0)],
+};
+
+const THIRTEEN: Nvrtc = Nvrtc {
+    cache: "nvrtc13",
+    package: "cu13",
+    files: ["libnvrtc.so.13", "libnvrtc-builtins.so.13.0"],
+    architectures: &[(7, 5), (8, 0), (9, 0), (10, 0)],
+};
 
 /// Where setup.sh put the libraries.
-fn folder() -> Option<PathBuf> {
-    let versions = std::fs::read_dir(tools::root().join(".cache/nvrtc/lib")).ok()?;
-    let places = versions
-        .flatten()
-        .map(|version| version.path().join("site-packages/nvidia/cuda_nvrtc/lib"));
-    places.into_iter().find(|place| place.join("libnvrtc.so.12").exists())
+fn folder(nvrtc: &Nvrtc) -> Option<PathBuf> {
+    let cache = tools::root().join(".cache").join(nvrtc.cache).join("lib");
+    let versions = std::fs::read_dir(cache).ok()?;
+    let below = Path::new("site-packages/nvidia").join(nvrtc.package).join("lib");
+    let mut places = versions.flatten().map(|version| version.path().join(&below));
+    places.find(|place| place.join(nvrtc.files[0]).exists())
 }
 
 /// Loads the libraries for as long as the process lives, so that they are found by their names from then
 /// on; whether they are there, which is said if not.
-fn is_there() -> bool {
+fn is_there(nvrtc: &Nvrtc) -> bool {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
     static LOADED: OnceLock<Option<[Library; 2]>> = OnceLock::new();
     let load = || {
-        let folder = folder()?;
+        let folder = folder(nvrtc)?;
         let open = |name: &str| {
             // SAFETY: NVIDIA's libraries do nothing when they are loaded but set themselves up.
             unsafe { Library::open(Some(folder.join(name)), RTLD_NOW | RTLD_GLOBAL) }.ok()
         };
-        // The second looks for the first by its name alone.
-        Some([open("libnvrtc-builtins.so.12.9")?, open("libnvrtc.so.12")?])
+        let [library, builtins] = nvrtc.files;
+        Some([open(builtins)?, open(library)?])
     };
     let is_there = LOADED.get_or_init(load).is_some();
     if !is_there {
         // Where pip cannot download it nothing that could be installed would help.
-        tools::refused("NVRTC is not in .cache/nvrtc, where `make setup` puts it by pip");
+        let cache = nvrtc.cache;
+        tools::refused(&format!(
+            "NVRTC is not in .cache/{cache}, where `make setup` puts it by pip"
+        ));
     }
     is_there
 }
 
 /// What was compiled before is found again: a minute is saved.
-#[test]
-fn every_source_for_every_architecture() {
-    if !own_process::is_own([]) || !is_there() {
+fn compile_all(nvrtc: &Nvrtc) {
+    if !own_process::is_own([]) || !is_there(nvrtc) {
         return;
     }
     let cache = Cache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_cubins"));
     std::thread::scope(|scope| {
-        for (major, minor) in ARCHITECTURES {
+        for (major, minor) in nvrtc.architectures.iter().copied() {
             let cache = &cache;
             scope.spawn(move || {
                 for source in Source::ALL {
@@ -71,8 +94,29 @@ fn every_source_for_every_architecture() {
 }
 
 #[test]
+fn every_source_by_version_12() {
+    compile_all(&TWELVE);
+}
+
+#[test]
+fn every_source_by_version_13() {
+    compile_all(&THIRTEEN);
+}
+
+/// Volta needs CUDA 12: version 13 says so.
+#[test]
+fn version_13_knows_no_volta() {
+    if own_process::is_own([]) && is_there(&THIRTEEN) {
+        let volta = Architecture { major: 7, minor: 0 };
+        let refused = compile(Source::Product, volta).unwrap_err().to_string();
+        assert!(refused.starts_with("NVRTC 13.0 compiles for sm_75, "), "{refused}");
+        assert!(refused.ends_with("not for sm_70"), "{refused}");
+    }
+}
+
+#[test]
 fn what_cannot_be_compiled_for() {
-    if own_process::is_own([]) && is_there() {
+    if own_process::is_own([]) && is_there(&TWELVE) {
         let old = Architecture { major: 1, minor: 3 };
         let refused = compile(Source::Product, old).unwrap_err();
         assert!(matches!(refused, CompileError::Architecture { .. }), "{refused}");

@@ -38,33 +38,38 @@ fn held() -> Vec<Held> {
     SHAPES.into_iter().map(one).collect()
 }
 
-/// Weight, gradient, state, copy, LARS's rate.
-fn on_device(held: &Held, (n, axes): (usize, usize)) -> [Tensor; 6] {
-    let cast = |x: &[f32]| Tensor::from(bytemuck::cast_slice(x));
+/// Weight, gradient, state, copy, LARS's rate. All but the last begin so many elements behind a multiple of
+/// 16 bytes.
+fn on_device(held: &Held, (n, axes): (usize, usize), shift: usize) -> [Tensor; 6] {
+    let cast = |x: &[f32]| {
+        let before = vec![0.0; shift];
+        Tensor::from(bytemuck::cast_slice(&[&before[..], x].concat()))
+    };
     let local: f64 = if axes <= 1 { -1.0 } else { 0.0 };
     let local = Tensor::from(&local.to_ne_bytes());
-    let copy = Tensor::from(&vec![0; 2 * n]);
+    let copy = Tensor::from(&vec![0; 2 * (n + shift)]);
     let [first, second] = &held.state;
     [cast(&held.weight), cast(&held.gradient), cast(first), cast(second), copy, local]
 }
 
-fn check(optimizer: Optimizer, skip: bool) {
+/// What the update leaves: weights, states and copies.
+fn check(optimizer: Optimizer, skip: bool, shift: usize) -> Vec<Vec<u8>> {
     let mut held = held();
     let mut on_device: Vec<[Tensor; 6]> =
-        held.iter().zip(SHAPES).map(|(held, shape)| on_device(held, shape)).collect();
+        held.iter().zip(SHAPES).map(|(held, shape)| on_device(held, shape, shift)).collect();
     let states = optimizer.state_tensors();
     let lars = matches!(optimizer, Optimizer::Lars { .. });
     let list: Vec<bulk::Tensor> = on_device
         .iter_mut()
         .zip(SHAPES)
         .map(|([weight, gradient, first, second, copy, local], (n, _))| bulk::Tensor {
-            weight: weight.at(),
-            gradient: gradient.at(),
+            weight: weight.at().after(4 * shift as u64),
+            gradient: gradient.at().after(4 * shift as u64),
             state: [
-                if states > 0 { first.at() } else { Default::default() },
-                if states > 1 { second.at() } else { Default::default() },
+                if states > 0 { first.at().after(4 * shift as u64) } else { Default::default() },
+                if states > 1 { second.at().after(4 * shift as u64) } else { Default::default() },
             ],
-            copy: copy.at(),
+            copy: copy.at().after(2 * shift as u64),
             count: n as u64,
             local: if lars { local.at() } else { Default::default() },
         })
@@ -101,13 +106,19 @@ fn check(optimizer: Optimizer, skip: bool) {
             let parameter = Parameter { weight, gradient, state, axes };
             rule.update(&Update { rate, number, scale, threads: 1 }, parameter);
         }
-        assert_eq!(got[4].bytes(), stored(Storage::Bf16, &floats(&got[0])), "the copy");
+        let of = |tensor: usize| floats(&got[tensor])[shift..].to_vec();
+        assert_eq!(got[4].bytes()[2 * shift..], stored(Storage::Bf16, &of(0)), "the copy");
         let what = format!("{optimizer:?}");
-        close(&what, &floats(&got[0]), &h.weight);
-        close(&what, &floats(&got[2]), &h.state[0]);
-        close(&what, &floats(&got[3]), &h.state[1]);
+        close(&what, &of(0), &h.weight);
+        close(&what, &of(2), &h.state[0]);
+        close(&what, &of(3), &h.state[1]);
         assert!(floats(&got[1]).iter().all(|g| *g == 0.0), "gradients are cleared");
     }
+    let bytes = |got: &[Tensor; 6]| {
+        let floats = [0, 2, 3].map(|tensor| got[tensor].bytes()[4 * shift..].to_vec());
+        [floats.concat(), got[4].bytes()[2 * shift..].to_vec()]
+    };
+    on_device.iter().flat_map(bytes).collect()
 }
 
 #[test]
@@ -116,8 +127,11 @@ fn updates_like_the_processor() {
         return;
     }
     for optimizer in optimizers() {
-        check(optimizer, false);
-        check(optimizer, true);
+        for skip in [false, true] {
+            // Four elements at once, or one by one where tensors lie otherwise: the same bits.
+            let aligned = check(optimizer, skip, 0);
+            assert!(aligned == check(optimizer, skip, 1), "{optimizer:?}");
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::direct::world::Memory;
 use crate::emulator;
 use pipewright_core::plan::Region;
+use pipewright_runner::data::{SampleBuffer, plain};
 use pipewright_runner::device::DeviceError;
 use pipewright_runner::device::cuda::kernels::{
     ConvolutionStep, DevicePtr, Launch, ProductStep, Storage,
@@ -156,7 +157,7 @@ impl Backend for Emulated {
         &mut self,
         place: usize,
         bytes: u64,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut Box<dyn SampleBuffer>),
     ) -> Result<DevicePtr, DeviceError> {
         self.places.resize(self.places.len().max(place + 1), (DevicePtr::NULL, 0));
         if self.places[place].1 < bytes {
@@ -164,7 +165,10 @@ impl Backend for Emulated {
         }
         let at = self.places[place].0;
         self.counts().up.fetch_add(bytes, Relaxed);
-        self.with(at, bytes, |memory| fill(memory));
+        let mut coming = plain(bytes.div_ceil(4) as usize);
+        fill(&mut coming);
+        let coming: &[u8] = bytemuck::cast_slice(coming.words());
+        self.with(at, bytes, |memory| memory.copy_from_slice(&coming[..bytes as usize]));
         Ok(at)
     }
 

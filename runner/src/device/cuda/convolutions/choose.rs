@@ -28,14 +28,27 @@ pub struct Chosen {
     pub gradient_bytes: u64,
 }
 
-/// The one place that says what products are computed with: in single precision all bits of it unless
-/// TF32 will do, of halves the matrix units. Sums are of single precision.
+/// What products may be computed with: in single precision all bits of it unless TF32 will do, of halves
+/// the matrix units. Sums are of single precision. The library is asked with it, and answers with the one
+/// that it means; in single precision without TF32 it stays.
 fn math(storage: Storage, tf32: bool) -> sys::cudnnMathType_t {
     match storage {
         Storage::F32 if tf32 => sys::cudnnMathType_t::CUDNN_DEFAULT_MATH,
         Storage::F32 => sys::cudnnMathType_t::CUDNN_FMA_MATH,
         Storage::Bf16 | Storage::F16 => sys::cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
     }
+}
+
+/// The math type of an answer; `None` of one that these bindings do not know.
+fn math_of(number: i32) -> Option<sys::cudnnMathType_t> {
+    [
+        sys::cudnnMathType_t::CUDNN_DEFAULT_MATH,
+        sys::cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
+        sys::cudnnMathType_t::CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
+        sys::cudnnMathType_t::CUDNN_FMA_MATH,
+    ]
+    .into_iter()
+    .find(|math| *math as i32 == number)
 }
 
 fn kind(storage: Storage) -> sys::cudnnDataType_t {
@@ -245,7 +258,9 @@ fn identity(
 ) -> Result<(sys::cudnnActivationDescriptor_t, sys::cudnnTensorDescriptor_t), CudnnError> {
     let identity = result::create_activation_descriptor()?;
     let mode = sys::cudnnActivationMode_t::CUDNN_ACTIVATION_IDENTITY;
-    let numbers = sys::cudnnNanPropagation_t::CUDNN_PROPAGATE_NAN;
+    // The manual lists every other setting among what is not supported. No activation changes no number,
+    // and what is none neither.
+    let numbers = sys::cudnnNanPropagation_t::CUDNN_NOT_PROPAGATE_NAN;
     // SAFETY: it was made above.
     unsafe { result::set_activation_descriptor(identity, mode, numbers, 0.0) }?;
     Ok((identity, image([1, outputs, 1, 1], kind(storage))?))
@@ -263,9 +278,18 @@ pub fn choose(
         Err(error) if super::is_unsupported(error) => return Ok(None),
         answers => answers?,
     };
-    let workspace = |number| Algorithm::of(key.pass, number)?.workspace(handle, of);
-    let Some((number, bytes)) = pick(&answers, most, workspace) else { return Ok(None) };
-    let Some(algorithm) = Algorithm::of(key.pass, number) else { return Ok(None) };
+    // What an answer holds for is the pair: the algorithm may be slow, or none, with another math type.
+    let exact = key.storage == Storage::F32 && !key.tf32;
+    let workspace = |answer: &Answer| {
+        let algorithm = Algorithm::of(key.pass, answer.algorithm)?;
+        let math = if exact { Some(math(key.storage, false)) } else { math_of(answer.math) }?;
+        // SAFETY: the description lives.
+        unsafe { result::set_convolution_math_type(of.convolution, math) }.ok()?;
+        algorithm.workspace(handle, of)
+    };
+    // The last one that was asked for is the one that is taken, so its math type stays.
+    let Some((answer, bytes)) = pick(&answers, most, workspace) else { return Ok(None) };
+    let Some(algorithm) = Algorithm::of(key.pass, answer.algorithm) else { return Ok(None) };
     let identity = match key.bias && algorithm.adds_biases() {
         true => Some(identity(description.y[1], key.storage)?),
         false => None,

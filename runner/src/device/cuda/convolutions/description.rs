@@ -72,23 +72,23 @@ pub struct Answer {
     pub memory: usize,
     /// 1 if it gives the same bits in every run.
     pub determinism: i32,
-    /// What it computes with.
+    /// The math type that its time holds for.
     pub math: i32,
     /// Nothing.
     pub reserved: [i32; 3],
 }
 
 /// The first of the answers that always gives the same bits and needs at most `most` bytes, which
-/// `workspace` says of an algorithm; and these bytes.
+/// `workspace` says of an answer; and these bytes.
 pub fn pick(
     answers: &[Answer],
     most: u64,
-    mut workspace: impl FnMut(i32) -> Option<u64>,
-) -> Option<(i32, u64)> {
+    mut workspace: impl FnMut(&Answer) -> Option<u64>,
+) -> Option<(Answer, u64)> {
     let can_be_taken = |answer: &&Answer| answer.status == 0 && answer.determinism == 1;
     answers.iter().filter(can_be_taken).find_map(|answer| {
-        let bytes = workspace(answer.algorithm).filter(|bytes| *bytes <= most)?;
-        Some((answer.algorithm, bytes))
+        let bytes = workspace(answer).filter(|bytes| *bytes <= most)?;
+        Some((*answer, bytes))
     })
 }
 
@@ -241,14 +241,16 @@ mod tests {
             answer(2, 0, 1),
             answer(1, 0, 1),
         ];
-        let workspace = |algorithm| match algorithm {
+        let workspace = |answer: &Answer| match answer.algorithm {
             6 => Some(5000),
             2 => None,
             _ => Some(300),
         };
-        assert_eq!(pick(&answers, 10_000, workspace), Some((6, 5000)), "the quickest of them");
-        assert_eq!(pick(&answers, 4000, workspace), Some((1, 300)), "the quickest that has room");
-        assert_eq!(pick(&answers, 299, workspace), None);
+        let picked =
+            |most| pick(&answers, most, workspace).map(|(answer, b)| (answer.algorithm, b));
+        assert_eq!(picked(10_000), Some((6, 5000)), "the quickest of them");
+        assert_eq!(picked(4000), Some((1, 300)), "the quickest that has room");
+        assert_eq!(picked(299), None);
     }
 
     /// The library itself says which sizes come out; this needs no GPU, only the library.

@@ -25,6 +25,46 @@ impl Drop for Graph {
     }
 }
 
+/// Where the bytes of the uploads of a graph will lie that is being made: in its pinned memory, which it
+/// keeps for as long as it may be replayed.
+pub struct Uploads {
+    rest: *mut [u8],
+}
+
+impl Uploads {
+    /// The bytes of the next upload; none where there are not so many left.
+    pub fn take<'a>(&mut self, count: usize) -> Option<&'a [u8]> {
+        if count > self.rest.len() {
+            return None;
+        }
+        let next = self.rest.cast::<u8>();
+        self.rest =
+            std::ptr::slice_from_raw_parts_mut(next.wrapping_add(count), self.rest.len() - count);
+        // SAFETY: a part of the pinned memory, which nobody writes to while the graph is made.
+        Some(unsafe { std::slice::from_raw_parts(next, count) })
+    }
+}
+
+/// A driver whose stream captures, until it is told to end: also after an error, and after a panic.
+struct Capturing<'a>(&'a mut Driver);
+
+impl Capturing<'_> {
+    fn end(self) -> Result<Option<CudaGraph>, DriverError> {
+        let ended = self.0.stream.end_capture(sys::CUgraphInstantiate_flags(0));
+        self.0.capturing = None;
+        ended
+    }
+}
+
+impl Drop for Capturing<'_> {
+    fn drop(&mut self) {
+        if self.0.capturing.take().is_some() {
+            // What was captured until a panic is thrown away.
+            let _ = self.0.stream.end_capture(sys::CUgraphInstantiate_flags(0));
+        }
+    }
+}
+
 /// Other threads of this process, other ranks among them, may do what they like meanwhile.
 const MODE: sys::CUstreamCaptureMode =
     sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -45,11 +85,10 @@ impl Capture for Driver {
         let told = |what: &str, e: DriverError| failed(&self.name, what, &e);
         let (mut pinned, done) = make().map_err(|e| told("make memory of a graph", e))?;
         self.stream.begin_capture(MODE).map_err(|e| told("begin a graph", e))?;
-        self.capturing = Some(pinned.bytes().as_mut_ptr());
-        let issued = issue(self);
-        self.capturing = None;
-        // The stream captures until it is told to end, also after an error.
-        let ended = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
+        self.capturing = Some(Uploads { rest: pinned.bytes() });
+        let capturing = Capturing(self);
+        let issued = issue(capturing.0);
+        let ended = capturing.end();
         issued?;
         match self.told("make a graph", ended)? {
             Some(graph) => Ok(Graph { graph, uploads: pinned, done }),

@@ -1,6 +1,8 @@
 //! Memory of the host that a GPU copies from by itself, while the host goes on.
 
+use crate::data::SampleBuffer;
 use cudarc::driver::{CudaContext, DriverError, result};
+use std::fmt;
 use std::sync::Arc;
 
 /// Bytes that stay where they are.
@@ -23,14 +25,22 @@ impl Pinned {
         Ok(Self { context: context.clone(), at, len })
     }
 
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// The bytes. Whoever writes to them knows that no copy of them is under way.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: allocated, written once, and borrowed like this.
         unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
+    }
+}
+
+impl SampleBuffer for Pinned {
+    fn words(&mut self) -> &mut [u32] {
+        bytemuck::cast_slice_mut(self.bytes())
+    }
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} pinned bytes", self.len)
     }
 }
 

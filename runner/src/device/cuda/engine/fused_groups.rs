@@ -48,8 +48,16 @@ impl<B: Backend> Engine<B> {
         let chain: SmallVec<[Computed; 4]> = (0..ops.len())
             .map(|i| {
                 let [reads, writes, gradients, deferred] = &lists[i];
-                let (scratch, step, params) = (self.scratch.0, self.step.0, &params[i][..]);
-                let buffers = Buffers { reads, writes, params, gradients, deferred, scratch, step };
+                let buffers = Buffers {
+                    reads,
+                    writes,
+                    params: &params[i],
+                    gradients,
+                    deferred,
+                    scratch: self.scratch.0,
+                    most_shared: self.backend.most_shared(),
+                    step: self.step.0,
+                };
                 Computed { call: &ops[i].call, buffers, stored: ops[i].stored }
             })
             .collect();

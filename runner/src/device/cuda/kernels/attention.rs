@@ -2,21 +2,48 @@
 
 use super::{Attention, Buffers, DevicePtr, Plan, Source};
 use pipewright_core::graph::Op;
+use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_kernels::Call;
 
 /// Keys of a tile, or queries.
 const TILE: u32 = 32;
 
-/// Shared memory that every GPU from compute capability 7.0 on has for a block.
-const MOST_SHARED: u32 = 96 << 10;
+/// Queries of a block, or keys: as many as there is shared memory for.
+const ROWS: [u32; 4] = [64, 32, 16, 8];
 
 /// Elements of the widest head that a thread has registers for.
 pub const WIDEST: u32 = 256;
 
-/// Whether heads are wider than that: no kernel computes these.
-pub fn is_too_wide(call: &Call) -> bool {
+/// What keeps kernels from computing heads, if something does: their registers, or shared memory of so many
+/// bytes.
+pub fn missing(call: &Call, most_shared: u32) -> Option<String> {
     let (args, _) = shape(call);
-    args.d.max(args.e) > WIDEST
+    if args.d.max(args.e) > WIDEST {
+        return Some(format!("attention with heads wider than {WIDEST}"));
+    }
+    let needed = match call.kind {
+        ComputationKind::Forward => forward_bytes(&args, ROWS[3]),
+        _ => keys_bytes(&args, ROWS[3]),
+    };
+    (needed > most_shared).then(|| {
+        let wide = args.d.max(args.e);
+        format!("attention with heads of {wide}: {needed} bytes of shared memory a block, of {most_shared}")
+    })
+}
+
+/// Bytes of shared memory of a block of `rows` queries in the forward pass ...
+fn forward_bytes(args: &Attention, rows: u32) -> u32 {
+    4 * ((rows + TILE) * (args.d + 1) + TILE * (args.e + 1) + rows * (TILE + 1))
+}
+
+/// ... in the gradient of queries ...
+fn queries_bytes(args: &Attention, rows: u32) -> u32 {
+    4 * ((rows + TILE) * (args.d + args.e + 2) + rows * (TILE + 1))
+}
+
+/// ... and of `rows` keys in their gradient, which needs most.
+fn keys_bytes(args: &Attention, rows: u32) -> u32 {
+    queries_bytes(args, rows) + 4 * (2 * TILE + rows * (TILE + 1))
 }
 
 /// Sizes and strides. Items of separate tensors are samples with one head each.
@@ -83,17 +110,19 @@ fn parts(args: &Attention, of: &[DevicePtr], bytes: u64) -> [DevicePtr; 3] {
     }
 }
 
-/// A launch with a block for so many rows of each head: as many as there is shared memory for.
+/// A launch with a block for so many rows of each head: as many as there is shared memory for. Rows know
+/// nothing of each other, so their number changes no bit.
 fn tiles(
     plan: &mut Plan,
     name: &str,
     length: u32,
     heads: u32,
     items: u64,
-    memory: impl Fn(u32) -> u32,
+    bytes: fn(&Attention, u32) -> u32,
     args: Attention,
 ) {
-    let rows = if 4 * memory(64) <= MOST_SHARED { 64 } else { 32 };
+    let fits = |rows: &u32| bytes(&args, *rows) <= plan.most_shared();
+    let rows = ROWS.into_iter().find(fits).unwrap_or(ROWS[3]);
     let wide = match args.d.max(args.e) {
         0..=64 => 64,
         65..=128 => 128,
@@ -106,7 +135,7 @@ fn tiles(
         plan.blocks(Source::Attention, &format!("{name}_{wide}"), 1, args);
         let launch = plan.last();
         launch.grid = [length.div_ceil(rows), heads, count];
-        (launch.block, launch.shared) = (4 * rows, 4 * memory(rows));
+        (launch.block, launch.shared) = (4 * rows, bytes(&args, rows));
     }
 }
 
@@ -132,9 +161,7 @@ pub fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (args, items) = shape(call);
     let [q, k, v] = parts(&args, buffers.reads, plan.bytes());
     let args = Attention { q, k, v, y: buffers.writes[0], saved: buffers.writes[1], ..args };
-    let (d, e) = (args.d, args.e);
-    let memory = |rows| (rows + TILE) * (d + 1) + TILE * (e + 1) + rows * (TILE + 1);
-    tiles(plan, "attention", args.n, args.heads, items, memory, args);
+    tiles(plan, "attention", args.n, args.heads, items, forward_bytes, args);
 }
 
 pub fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
@@ -152,14 +179,11 @@ pub fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         })
     };
     let args = Attention { q, k, v, y, gy, saved, gq, gk, gv, ..args };
-    let (d, e) = (args.d, args.e);
     if call.wanted & 1 != 0 {
-        let memory = |rows| (rows + TILE) * (d + e + 2) + rows * (TILE + 1);
-        tiles(plan, "attention_queries", args.n, args.heads, items, memory, args);
+        tiles(plan, "attention_queries", args.n, args.heads, items, queries_bytes, args);
     }
     if inputs.len() == 1 || call.wanted & 6 != 0 {
-        let memory = |rows| (rows + TILE) * (d + e + 2) + 2 * TILE + 2 * rows * (TILE + 1);
         let heads = args.heads / args.heads_together;
-        tiles(plan, "attention_keys", args.s, heads, items, memory, args);
+        tiles(plan, "attention_keys", args.s, heads, items, keys_bytes, args);
     }
 }

@@ -442,10 +442,12 @@ template <class T> DEVICE void bilinear_gradient(const Bilinear &a) {
     }
 }
 
-// The host says whether runs are of sixteen bytes or of one element.
+// The host says of how many elements runs are: of sixteen bytes at most.
 #define BY_WIDTH(kernel, T)                                                                        \
-    if (a.width == 1) kernel<T, 1>(a);                                                             \
-    else kernel<T, 16 / sizeof(T)>(a)
+    if (a.width * sizeof(T) == 16) kernel<T, 16 / sizeof(T)>(a);                                   \
+    else if (a.width * sizeof(T) == 8) kernel<T, 8 / sizeof(T)>(a);                                \
+    else if (a.width == 2) kernel<T, 2>(a);                                                        \
+    else kernel<T, 1>(a)
 
 #define ENTRY(suffix, T)                                                                           \
     KERNEL(channel_statistics_##suffix, NormChannels) { BY_WIDTH(channel_statistics, T); }         \

@@ -22,6 +22,9 @@ const PART: u64 = 1 << 11;
 /// Blocks that keep a GPU busy.
 const ENOUGH: u64 = 1 << 10;
 
+/// Elements that a thread takes at once, at most 16 bytes: planes of 14 x 14 are multiples of four.
+const WIDTHS: [u64; 3] = [8, 4, 2];
+
 /// Kernels of channels, each of them in parts: how many there are follows from the shape alone.
 /// (Tensors of an arena begin at multiples of 64 bytes, so `width` does too.)
 struct Channels<'a> {
@@ -37,12 +40,15 @@ impl<'a> Channels<'a> {
         };
         let (samples, plane) = (call.samples, rows * columns);
         let parts = (ENOUGH / channels).clamp(1, (samples * plane / PART).max(1));
-        let wide = 16 / plan.bytes();
         let Tail { own, other, between, .. } = args.tail;
         let tensors = [args.x, args.gy, args.out, own, other, between];
-        let is_wide = plane.is_multiple_of(wide)
-            && tensors.iter().chain(&args.terms).all(|tensor| tensor.0.is_multiple_of(16));
-        let width = if is_wide { wide } else { 1 };
+        let lie = |width: &u64| {
+            let bytes = width * plan.bytes();
+            bytes <= 16
+                && plane.is_multiple_of(*width)
+                && tensors.iter().chain(&args.terms).all(|tensor| tensor.0.is_multiple_of(bytes))
+        };
+        let width = WIDTHS.into_iter().find(lie).unwrap_or(1);
         let args = NormChannels { samples, channels, plane, parts, width, ..args };
         Self { plan, args }
     }

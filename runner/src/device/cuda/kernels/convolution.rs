@@ -6,7 +6,7 @@ use super::axes::elements;
 use super::channels::channel_sums;
 use super::elementwise::Wanted;
 use super::fp8::{GRADIENTS, VALUES, multiply};
-use super::{Buffers, ColumnSums, DevicePtr, Plan, Product, Step, rows};
+use super::{Buffers, ColumnSums, DevicePtr, Plan, Product, rows};
 use pipewright_core::graph::Op;
 use pipewright_kernels::Call;
 pub use step::{ConvolutionPass, ConvolutionShape, ConvolutionStep};
@@ -139,10 +139,8 @@ pub fn matmul_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
 
 /// Adds a convolution to a plan: its tensors, but for what [`ConvolutionStep::new`] knows.
 fn convolve(call: &Call, plan: &mut Plan, [x, weight, y, bias]: [DevicePtr; 4]) {
-    let mut step = ConvolutionStep::new(call, plan.storage());
-    step.scratch = plan.scratch(step.scratch_bytes(plan.storage()));
-    let step = ConvolutionStep { x, weight, y, bias, ..step };
-    plan.steps.push(Step::Convolution(step));
+    let step = ConvolutionStep::new(call, plan.storage());
+    plan.convolution(ConvolutionStep { x, weight, y, bias, ..step });
 }
 
 /// The bias, if there is one.

@@ -44,7 +44,7 @@ impl Computed<'_> {
 pub fn fused(chain: &[Computed], storage: Storage) -> Plan {
     let first = &chain[0];
     let tf32 = first.call.precision == Precision::Tf32;
-    let mut plan = Plan::new(storage, tf32, first.buffers.scratch);
+    let mut plan = Plan::new(storage, tf32, &first.buffers);
     let part = |link: &Computed| {
         FusedKind::of_call(link.call, link.buffers.reads.len()).expect("a chain's computation")
     };

@@ -22,53 +22,99 @@ struct Chunk {
     u32 tensor, index;
 };
 
-template <class T> DEVICE void write_copy(void *copy, u64 i, float weight) {
-    if (copy) ((T *)copy)[i] = store<T>(weight);
+// W neighbours, loaded and stored at once.
+template <class T, int W> struct alignas(sizeof(T) * W) Neighbours {
+    T at[W];
+};
+template <int W> DEVICE Neighbours<float, W> &run_of(float *tensor, u64 run) {
+    return ((Neighbours<float, W> *)tensor)[run];
 }
+
+// The values of a run that is updated; the gradient's are zero from then on.
+template <int W> struct Values {
+    Neighbours<float, W> weight, gradient, first, second;
+};
+template <int W> DEVICE Values<W> take(const Tensor &t, u64 run) {
+    Values<W> values = {run_of<W>(t.weight, run), run_of<W>(t.gradient, run), {}, {}};
+    if (t.first) values.first = run_of<W>(t.first, run);
+    if (t.second) values.second = run_of<W>(t.second, run);
+    run_of<W>(t.gradient, run) = {};
+    return values;
+}
+template <class T, int W> DEVICE void put(const Tensor &t, u64 run, const Values<W> &values, bool skip) {
+    if (!skip) {
+        run_of<W>(t.weight, run) = values.weight;
+        if (t.first) run_of<W>(t.first, run) = values.first;
+        if (t.second) run_of<W>(t.second, run) = values.second;
+    }
+    if (!t.copy) return;
+    Neighbours<T, W> copy;
+#pragma unroll
+    for (int w = 0; w < W; w++) copy.at[w] = store<T>(values.weight.at[w]);
+    ((Neighbours<T, W> *)t.copy)[run] = copy;
+}
+
+// Has every run of the block's chunk updated: four elements at once where all tensors lie at multiples of
+// theirs, and those that are left one by one. No element knows of another, so that changes no bit.
+template <class T, class Step> DEVICE void over_chunk(const Optimizer &a, Step step) {
+    bool skip = ((const Numbers *)a.numbers)->skip;
+    Chunk chunk = ((const Chunk *)a.chunks)[blockIdx.x];
+    const Tensor &t = ((const Tensor *)a.tensors)[chunk.tensor];
+    u64 begin = (u64)chunk.index * CHUNK, end = min(begin + CHUNK, t.count);
+    u64 places = (u64)t.weight | (u64)t.gradient | (u64)t.first | (u64)t.second;
+    bool wide = places % 16 == 0 && (u64)t.copy % (4 * sizeof(T)) == 0;
+    u64 single = wide ? end - (end - begin) % 4 : begin;
+    for (u64 run = begin / 4 + threadIdx.x; run < single / 4; run += blockDim.x) {
+        Values<4> values = take<4>(t, run);
+#pragma unroll
+        for (int w = 0; w < 4; w++) step(t, values, w);
+        put<T, 4>(t, run, values, skip);
+    }
+    for (u64 i = single + threadIdx.x; i < end; i += blockDim.x) {
+        Values<1> values = take<1>(t, i);
+        step(t, values, 0);
+        put<T, 1>(t, i, values, skip);
+    }
+}
+
+// One element of a run. Functors, for NVRTC takes no lambda with a parameter of any type.
+struct Momentum {
+    const Optimizer &a;
+    const Numbers &n;
+    template <int W> __device__ void operator()(const Tensor &t, Values<W> &values, int w) const {
+        if (n.skip) return;
+        float local = t.local ? (float)*t.local : 1, decay = t.local && *t.local < 0 ? 0 : a.decay;
+        if (local < 0) local = 1;
+        float &weight = values.weight.at[w];
+        float d = local * (values.gradient.at[w] * n.scale + decay * weight);
+        if (t.first) {
+            float &v = values.first.at[w];
+            v = a.momentum * v + d;
+            d = a.nesterov ? d + a.momentum * v : v;
+        }
+        weight -= n.rate * d;
+    }
+};
+
+struct Adam {
+    const Optimizer &a;
+    const Numbers &n;
+    template <int W> __device__ void operator()(const Tensor &, Values<W> &values, int w) const {
+        if (n.skip) return;
+        float &weight = values.weight.at[w], &m = values.first.at[w], &s = values.second.at[w];
+        float kept = weight * n.keep, d = values.gradient.at[w] * n.scale + a.decay * kept;
+        m += (d - m) * a.new_mean;
+        s = s * a.beta2 + a.new_square * d * d;
+        float root = sqrtf(s) / n.root_correction + a.eps;
+        weight = kept - n.size * (m / root);
+    }
+};
 
 template <class T> DEVICE void momentum_step(const Optimizer &a) {
-    const Numbers &n = *(const Numbers *)a.numbers;
-    Chunk chunk = ((const Chunk *)a.chunks)[blockIdx.x];
-    const Tensor &t = ((const Tensor *)a.tensors)[chunk.tensor];
-    float local = t.local ? (float)*t.local : 1, decay = t.local && *t.local < 0 ? 0 : a.decay;
-    if (local < 0) local = 1;
-    u64 end = min((u64)(chunk.index + 1) * CHUNK, t.count);
-    for (u64 i = (u64)chunk.index * CHUNK + threadIdx.x; i < end; i += blockDim.x) {
-        float w = t.weight[i], d = local * (t.gradient[i] * n.scale + decay * w);
-        t.gradient[i] = 0;
-        if (!n.skip) {
-            if (t.first) {
-                float v = a.momentum * t.first[i] + d;
-                t.first[i] = v;
-                d = a.nesterov ? d + a.momentum * v : v;
-            }
-            w -= n.rate * d;
-            t.weight[i] = w;
-        }
-        write_copy<T>(t.copy, i, w);
-    }
+    over_chunk<T>(a, Momentum{a, *(const Numbers *)a.numbers});
 }
-
 template <class T> DEVICE void adam_step(const Optimizer &a) {
-    const Numbers &n = *(const Numbers *)a.numbers;
-    Chunk chunk = ((const Chunk *)a.chunks)[blockIdx.x];
-    const Tensor &t = ((const Tensor *)a.tensors)[chunk.tensor];
-    u64 end = min((u64)(chunk.index + 1) * CHUNK, t.count);
-    for (u64 i = (u64)chunk.index * CHUNK + threadIdx.x; i < end; i += blockDim.x) {
-        float w = t.weight[i], kept = w * n.keep, d = t.gradient[i] * n.scale + a.decay * kept;
-        t.gradient[i] = 0;
-        if (!n.skip) {
-            float m = t.first[i], s = t.second[i];
-            m += (d - m) * a.new_mean;
-            s = s * a.beta2 + a.new_square * d * d;
-            float root = sqrtf(s) / n.root_correction + a.eps;
-            w = kept - n.size * (m / root);
-            t.first[i] = m;
-            t.second[i] = s;
-            t.weight[i] = w;
-        }
-        write_copy<T>(t.copy, i, w);
-    }
+    over_chunk<T>(a, Adam{a, *(const Numbers *)a.numbers});
 }
 
 // The squares of a chunk's gradients, and of its weights where there are: scratch [chunk, 2], f64. The squares of

@@ -25,6 +25,8 @@ pub struct Buffers<'a> {
     pub deferred: &'a [DevicePtr],
     /// As many bytes as [`Plan::scratch`] says.
     pub scratch: DevicePtr,
+    /// Bytes of shared memory that a block of the device has at most.
+    pub most_shared: u32,
     /// The number of the training step, a u64: random numbers follow from it.
     pub step: DevicePtr,
 }
@@ -103,15 +105,24 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Bytes of scratch that they share.
     pub scratch: u64,
+    /// Bytes of it that convolutions by our own kernels need: of no use to a device that has its own.
+    pub unfolding: u64,
     storage: Storage,
     tf32: bool,
     base: DevicePtr,
+    most_shared: u32,
 }
 
 impl Plan {
-    /// No step so far; scratch is at `base`.
-    pub(super) fn new(storage: Storage, tf32: bool, base: DevicePtr) -> Self {
-        Self { steps: vec![], scratch: 0, storage, tf32, base }
+    /// No step so far; scratch is that of the buffers.
+    pub(super) fn new(storage: Storage, tf32: bool, buffers: &Buffers) -> Self {
+        let Buffers { scratch: base, most_shared, .. } = *buffers;
+        Self { steps: vec![], scratch: 0, unfolding: 0, storage, tf32, base, most_shared }
+    }
+
+    /// Bytes of shared memory that a block has at most.
+    pub(super) fn most_shared(&self) -> u32 {
+        self.most_shared
     }
 
     /// The storage type.
@@ -171,6 +182,13 @@ impl Plan {
         self.steps.push(Step::Product(ProductStep { args, to_f32, bias, tf32, fp8 }));
     }
 
+    /// Adds a convolution.
+    pub(super) fn convolution(&mut self, step: ConvolutionStep) {
+        self.unfolding = self.unfolding.max(step.scratch_bytes(self.storage));
+        let scratch = self.base;
+        self.steps.push(Step::Convolution(ConvolutionStep { scratch, ..step }));
+    }
+
     /// Scratch of so many bytes from the beginning on: valid until the next computation.
     pub(super) fn scratch(&mut self, bytes: u64) -> DevicePtr {
         self.scratch = self.scratch.max(bytes);
@@ -178,12 +196,13 @@ impl Plan {
     }
 }
 
-/// What no kernel computes of `call`, if there is something: the rest of [`steps`] holds for all
-/// others.
-pub fn missing(call: &Call) -> Option<String> {
-    let is_attention = matches!(call.op, Op::Attention { .. } | Op::ScaledDotProduct { .. });
-    (is_attention && attention::is_too_wide(call))
-        .then(|| format!("attention with heads wider than {}", attention::WIDEST))
+/// What no kernel computes of `call` on a device whose blocks have so many bytes of shared memory, if there
+/// is something: the rest of [`steps`] holds for all others.
+pub fn missing(call: &Call, most_shared: u32) -> Option<String> {
+    match call.op {
+        Op::Attention { .. } | Op::ScaledDotProduct { .. } => attention::missing(call, most_shared),
+        _ => None,
+    }
 }
 
 /// What `call` becomes. With addresses of nothing it still says how much scratch is needed.
@@ -192,7 +211,7 @@ pub fn missing(call: &Call) -> Option<String> {
 /// On a computation that autodiff never makes, as the processor's `launch`.
 pub fn steps(call: &Call, buffers: &Buffers, storage: Storage) -> Plan {
     let tf32 = call.precision == Precision::Tf32;
-    let mut plan = Plan::new(storage, tf32, buffers.scratch);
+    let mut plan = Plan::new(storage, tf32, buffers);
     match call.kind {
         ComputationKind::Forward => forward(call, buffers, &mut plan),
         ComputationKind::InputGradient => input_gradient(call, buffers, &mut plan),

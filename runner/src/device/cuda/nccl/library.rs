@@ -7,7 +7,7 @@ use super::wires::{Broken, Event, Id, Stream, Wires};
 use crate::device::cuda::driver::Marks;
 use crate::device::cuda::kernels::DevicePtr;
 use crate::transport::Collective;
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys as driver};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys as driver};
 use cudarc::nccl::sys::{
     ncclComm_t, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId,
 };
@@ -21,6 +21,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// those who compute.
 const EDGE_BLOCKS: c_int = 8;
 
+/// What a call says: a number, for a newer library may say more than the bindings have names for.
+type Said = c_uint;
+
+const SUCCESS: Said = ncclResult_t::ncclSuccess as Said;
+const IN_PROGRESS: Said = ncclResult_t::ncclInProgress as Said;
+const SYSTEM_ERROR: Said = ncclResult_t::ncclSystemError as Said;
+const REMOTE_ERROR: Said = ncclResult_t::ncclRemoteError as Said;
+
 type Peer = unsafe extern "C" fn(
     *mut c_void,
     usize,
@@ -28,25 +36,25 @@ type Peer = unsafe extern "C" fn(
     c_int,
     ncclComm_t,
     driver::CUstream,
-) -> ncclResult_t;
+) -> Said;
 
 /// The library's functions.
 pub struct Api {
     /// Such as 22403 for 2.24.3.
     pub version: u32,
-    unique_id: unsafe extern "C" fn(*mut ncclUniqueId) -> ncclResult_t,
+    unique_id: unsafe extern "C" fn(*mut ncclUniqueId) -> Said,
     init: unsafe extern "C" fn(
         *mut ncclComm_t,
         c_int,
         ncclUniqueId,
         c_int,
         *mut ncclConfig_t,
-    ) -> ncclResult_t,
-    state: unsafe extern "C" fn(ncclComm_t, *mut ncclResult_t) -> ncclResult_t,
-    finalize: unsafe extern "C" fn(ncclComm_t) -> ncclResult_t,
-    destroy: unsafe extern "C" fn(ncclComm_t) -> ncclResult_t,
-    abort: unsafe extern "C" fn(ncclComm_t) -> ncclResult_t,
-    error: unsafe extern "C" fn(ncclResult_t) -> *const c_char,
+    ) -> Said,
+    state: unsafe extern "C" fn(ncclComm_t, *mut Said) -> Said,
+    finalize: unsafe extern "C" fn(ncclComm_t) -> Said,
+    destroy: unsafe extern "C" fn(ncclComm_t) -> Said,
+    abort: unsafe extern "C" fn(ncclComm_t) -> Said,
+    error: unsafe extern "C" fn(Said) -> *const c_char,
     last_error: unsafe extern "C" fn(ncclComm_t) -> *const c_char,
     send: Peer,
     receive: Peer,
@@ -58,7 +66,7 @@ pub struct Api {
         ncclRedOp_t,
         ncclComm_t,
         driver::CUstream,
-    ) -> ncclResult_t,
+    ) -> Said,
     reduce: unsafe extern "C" fn(
         *const c_void,
         *mut c_void,
@@ -68,7 +76,7 @@ pub struct Api {
         c_int,
         ncclComm_t,
         driver::CUstream,
-    ) -> ncclResult_t,
+    ) -> Said,
     broadcast: unsafe extern "C" fn(
         *const c_void,
         *mut c_void,
@@ -77,9 +85,9 @@ pub struct Api {
         c_int,
         ncclComm_t,
         driver::CUstream,
-    ) -> ncclResult_t,
-    group_start: unsafe extern "C" fn() -> ncclResult_t,
-    group_end: unsafe extern "C" fn() -> ncclResult_t,
+    ) -> Said,
+    group_start: unsafe extern "C" fn() -> Said,
+    group_end: unsafe extern "C" fn() -> Said,
     // Its functions live as long as it is loaded.
     _library: Library,
 }
@@ -110,7 +118,7 @@ impl Api {
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }.map_err(told)?
             };
         }
-        let version: unsafe extern "C" fn(*mut c_int) -> ncclResult_t = function!("ncclGetVersion");
+        let version: unsafe extern "C" fn(*mut c_int) -> Said = function!("ncclGetVersion");
         let mut number = 0;
         // SAFETY: it writes one number.
         unsafe { version(&raw mut number) };
@@ -175,12 +183,12 @@ impl Api {
     /// # Errors
     /// When it is broken.
     pub fn is_ready(&self, Comm(comm): Comm) -> Result<bool, Broken> {
-        let mut state = ncclResult_t::ncclSuccess;
+        let mut state = SUCCESS;
         // SAFETY: it writes one number; the communicator is one that `begin` gave.
         let asked = unsafe { (self.state)(comm, &raw mut state) };
         self.told("ask for its state", comm, asked)?;
         self.told("communicate", comm, state)?;
-        Ok(state != ncclResult_t::ncclInProgress)
+        Ok(state != IN_PROGRESS)
     }
 
     /// Gives a communicator up.
@@ -189,8 +197,8 @@ impl Api {
         unsafe { (self.abort)(comm) };
     }
 
-    fn told(&self, what: &str, comm: ncclComm_t, result: ncclResult_t) -> Result<(), Broken> {
-        if matches!(result, ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress) {
+    fn told(&self, what: &str, comm: ncclComm_t, said: Said) -> Result<(), Broken> {
+        if matches!(said, SUCCESS | IN_PROGRESS) {
             return Ok(());
         }
         // SAFETY: texts of the library, which it keeps.
@@ -199,10 +207,10 @@ impl Api {
             false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
         };
         // SAFETY: as above; without a communicator it tells the last error of the process.
-        let (short, long) = unsafe { (text((self.error)(result)), text((self.last_error)(comm))) };
+        let (short, long) = unsafe { (text((self.error)(said)), text((self.last_error)(comm))) };
         let long =
             if long.trim().is_empty() { String::new() } else { format!(" ({})", long.trim()) };
-        let lost = matches!(result, ncclResult_t::ncclRemoteError | ncclResult_t::ncclSystemError);
+        let lost = matches!(said, REMOTE_ERROR | SYSTEM_ERROR);
         Err(Broken { why: format!("NCCL cannot {what}: {short}{long}"), lost })
     }
 }
@@ -346,7 +354,11 @@ impl Wires for Cuda {
     }
 
     fn stream(&mut self) -> Result<Stream, Broken> {
-        self.streams.push(self.context.new_stream().map_err(of_driver)?);
+        // Before computations: else a message's blocks wait for a wave of theirs, and its sender with them.
+        self.on(Stream::COMPUTES)?;
+        let (_, first) = result::stream::get_priority_range().map_err(of_driver)?;
+        let stream = self.context.new_stream_with_priority(first).map_err(of_driver)?;
+        self.streams.push(stream);
         Ok(Stream(self.streams.len() - 1))
     }
 

@@ -12,8 +12,8 @@
 use super::{Matrix, product};
 use crate::device::cuda::kernels::axes::Axes;
 use crate::device::cuda::kernels::{
-    Broadcast, Combine, Depthwise, DevicePtr, Launch, Plan, Product, Reduce, Source, Step, Storage,
-    Unfold, layout,
+    Broadcast, Buffers, Combine, Depthwise, DevicePtr, Launch, Plan, Product, Reduce, Source, Step,
+    Storage, Unfold, layout,
 };
 use pipewright_core::graph::Op;
 use pipewright_core::graph::autodiff::ComputationKind;
@@ -197,7 +197,8 @@ impl ConvolutionStep {
 
     /// The convolution by our own kernels and products.
     pub fn steps(&self, storage: Storage) -> Vec<Step> {
-        let mut plan = Plan::new(storage, self.tf32, self.scratch);
+        let of = Buffers { scratch: self.scratch, ..Buffers::default() };
+        let mut plan = Plan::new(storage, self.tf32, &of);
         match self.pass {
             _ if self.shape.is_depthwise() => self.depthwise(&mut plan),
             ConvolutionPass::Forward => self.forward(&mut plan),
