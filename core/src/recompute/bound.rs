@@ -6,7 +6,7 @@ mod joint;
 
 use super::state::Ticks;
 use super::{Problem, memory, without_recomputation};
-pub(super) use ellipsoid::{Slope, largest};
+pub(super) use ellipsoid::{Effort, Slope, largest};
 pub(super) use first::First;
 use first::{Priced, Sides};
 pub(super) use joint::Joint;
@@ -26,9 +26,8 @@ const TOGETHER: usize = 4;
 /// They lie further from each other than this part of the nodes.
 const APART: usize = 128;
 
-/// Cuts of moments together, at most, and the share of the bound that may be missing.
-const STEPS: u32 = 200;
-const CLOSE: f64 = 1e-4;
+/// For their best prices.
+const EFFORT: Effort = Effort { steps: 200, close: 1e-4 };
 
 /// A lower bound on the peak of every sequence: the largest computation, its value, inputs and
 /// scratch, and what every micro-batch in flight has to keep. O(nodes + edges).
@@ -87,7 +86,7 @@ pub fn least_time(problem: &Problem, limit: u64) -> Option<f64> {
     let mut best = 0.0f64;
     let mut looks: Vec<(Priced, u32)> = vec![];
     for node in promising(problem, &needed) {
-        if let Some(first) = First::new(problem, &ticks, &needed, (node, limit)) {
+        if let Some(first) = First::new(problem, &ticks, &needed, node, limit) {
             let found = first.best(&mut joint, guess, best * NEAR);
             if found.ticks > best {
                 (best, guess) = (found.ticks, found.price);
@@ -96,7 +95,7 @@ pub fn least_time(problem: &Problem, limit: u64) -> Option<f64> {
         }
     }
     let peaks = peaks(looks, problem.len());
-    let first = |node: u32| First::new(problem, &ticks, &needed, (node, limit));
+    let first = |node: u32| First::new(problem, &ticks, &needed, node, limit);
     let firsts: Vec<First> = peaks.iter().filter_map(|(_, node)| first(*node)).collect();
     let prices: Vec<f64> = peaks.iter().map(|(found, _)| found.price).collect();
     best = together(&mut joint, &firsts, &prices, best);
@@ -148,5 +147,5 @@ fn together(joint: &mut Joint, firsts: &[First], prices: &[f64], best: f64) -> f
         let rise = decision.excess.iter().zip(prices).map(|(e, p)| e * p).collect();
         Slope { value, rise }
     };
-    largest(firsts.len(), STEPS, (best, CLOSE), at)
+    largest(firsts.len(), EFFORT, best, at)
 }

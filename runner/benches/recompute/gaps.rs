@@ -1,4 +1,4 @@
-//! How far answers are from what is proven to be the least time.
+//! Gaps between the times of answers and what is proven to be the least.
 
 use super::{load, search};
 use pipewright_core::recompute::{Goal, cost, least_time, without_recomputation};

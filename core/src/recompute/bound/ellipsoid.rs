@@ -11,12 +11,21 @@ pub(in super::super) struct Slope {
     pub rise: Vec<f64>,
 }
 
-/// The best of up to `steps` values of a concave function of two or more numbers between 0 and 1; at
-/// least `best`. Stops where no more than a share `close` is missing.
+/// When to stop.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Effort {
+    /// Values, at most.
+    pub steps: u32,
+    /// The share of the largest value that may be missing.
+    pub close: f64,
+}
+
+/// The largest value of a concave function of two or more numbers between 0 and 1, or `best`, which is
+/// known already.
 pub(in super::super) fn largest(
     numbers: usize,
-    steps: u32,
-    (mut best, close): (f64, f64),
+    effort: Effort,
+    mut best: f64,
     mut function: impl FnMut(&[f64]) -> Slope,
 ) -> f64 {
     let n = numbers as f64;
@@ -24,7 +33,7 @@ pub(in super::super) fn largest(
     // The ball around the cube, as the square of an ellipsoid's axes.
     let mut axes: Vec<Vec<f64>> = vec![vec![0.0; numbers]; numbers];
     (0..numbers).for_each(|i| axes[i][i] = n / 4.0);
-    for _ in 0..steps {
+    for _ in 0..effort.steps {
         // Where to go, and how far at least.
         let outside = middle.iter().position(|x| !(0.0..=1.0).contains(x));
         let (rise, depth) = match outside {
@@ -38,7 +47,7 @@ pub(in super::super) fn largest(
         };
         let along: Vec<f64> = axes.iter().map(|row| dot(row, &rise)).collect();
         let reach = dot(&along, &rise).max(0.0).sqrt();
-        if reach <= depth || outside.is_none() && reach - depth <= close * best {
+        if reach <= depth || outside.is_none() && reach - depth <= effort.close * best {
             break;
         }
         let depth = depth / reach;

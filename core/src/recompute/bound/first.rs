@@ -76,8 +76,13 @@ impl First {
     ///
     /// What is neither before nor after the node is computed by then or later. It takes room in the
     /// one case and, as it is computed once in any case, no further time in the other.
-    pub fn new(problem: &Problem, ticks: &Ticks, needed: &[bool], at: (u32, u64)) -> Option<Self> {
-        let (node, limit) = at;
+    pub fn new(
+        problem: &Problem,
+        ticks: &Ticks,
+        needed: &[bool],
+        node: u32,
+        limit: u64,
+    ) -> Option<Self> {
         let n = problem.len();
         let sides = Sides::new(problem, node);
         let mut there = vec![false; n];

@@ -35,7 +35,8 @@ pub(in super::super) struct Decision {
 }
 
 impl Decision {
-    /// What it costs: for every prices no more than the time of any sequence, in ticks.
+    /// What it costs, in ticks. The least cost is a bound on the time of what is computed again, whatever
+    /// the prices are.
     pub fn at(&self, prices: &[f64]) -> f64 {
         let room: f64 = self.excess.iter().zip(prices).map(|(excess, price)| excess * price).sum();
         self.ticks + room

@@ -1,7 +1,7 @@
 //! Bounds beside optima, and least cuts of several moments beside all decisions.
 
 use super::{node, output, problem};
-use crate::recompute::bound::{First, Joint, Slope, largest};
+use crate::recompute::bound::{Effort, First, Joint, Slope, largest};
 use crate::recompute::state::Ticks;
 use crate::recompute::{Problem, cost, exact, least_time, without_recomputation};
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ proptest! {
         let needed = problem.needed();
         let all = (0..problem.len() as u32).filter(|v| needed[*v as usize]);
         let firsts: Vec<First> =
-            all.filter_map(|v| First::new(&problem, &ticks, &needed, (v, room))).collect();
+            all.filter_map(|v| First::new(&problem, &ticks, &needed, v, room)).collect();
         let prices: Vec<f64> =
             prices.iter().map(|p| f64::from(*p) * 0.02 * ticks.base as f64).collect();
         for a in &firsts {
@@ -136,7 +136,7 @@ proptest! {
             };
             planes.iter().map(plane).min_by(|a, b| a.value.total_cmp(&b.value)).unwrap()
         };
-        let found = largest(3, 1000, (f64::MIN, 1e-6), value);
+        let found = largest(3, Effort { steps: 1000, close: 1e-6 }, 0.0, value);
         let grid = (0..9 * 9 * 9).map(|i| [i % 9, i / 9 % 9, i / 81].map(|x| f64::from(x) / 8.0));
         let best = grid.map(|x| value(&x).value).fold(f64::MIN, f64::max);
         prop_assert!(found >= best - 1e-3, "{found} instead of {best}");
