@@ -6,7 +6,8 @@ Prints one line of JSON: the parameters, and the median, fastest and slowest ste
 A step is what a user's loop does: zero_grad, forward, loss, backward, SGD with momentum 0.9; data
 lies in memory (of the GPU). The convolutions run in channels_last as well, PyTorch's own advice, and
 the faster of the two layouts counts. f32 is single precision without tf32, tf32 with it in products
-and convolutions, bf16 is autocast: as users do it, weights stay in single precision.
+and convolutions, bf16 is autocast: as users do it, weights stay in single precision. SGD is what it is by
+default, without fused=True; cuda-compiled compiles the network, not the optimizer.
 """
 
 import json
