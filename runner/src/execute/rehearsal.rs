@@ -5,7 +5,7 @@
 //! have loaded their kernels, which may wait for all work of the device: also for a message, whose sender
 //! may wait for this rank.
 
-use super::compute::{Pass, kernels};
+use super::compute::Pass;
 use super::rank::{Batch, Rank};
 use crate::transport::Transport;
 use pipewright_core::plan::Instruction;
@@ -32,10 +32,12 @@ impl<T: Transport> Rank<'_, T> {
             let (batch, turn) = (Batch::Train(0), Turn { index: 0, count: 1 });
             let micro_batch = action.micro_batch;
             let pass = Pass { batch, micro_batch, turn, slot, outbox, version };
-            let range = kernels(stage, action.kind);
+            let range = stage.range(action.kind);
             let mut next = range.start;
             while next < range.end {
-                next += self.computation(stage, next, &pass);
+                // Devices are of no tensor group: nothing is sent.
+                let Ok(done) = self.computation(stage, next, &pass) else { break };
+                next += done;
             }
         }
         self.arena.end_batch();
