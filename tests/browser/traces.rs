@@ -46,7 +46,8 @@ fn the_example_run_is_one_click_away_and_fits_a_small_screen() -> Outcome<()> {
     browser.until("and unfolded", |b| Ok(lane(b)? == before))?;
     let wide = "return document.documentElement.scrollWidth <= innerWidth";
     assert_eq!(browser.js(wide)?, true);
-    Ok(assert_eq!(browser.console_errors()?, Vec::<String>::new()))
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
 }
 
 #[test]
@@ -72,5 +73,6 @@ fn traces_of_torch_profiler_open_and_foreign_ones_are_refused() -> Outcome<()> {
     browser.keys("#import-run", &ranks.join("\n"))?;
     browser.until("torch's is refused", |b| Ok(b.text("#note")?.contains("Nothing changed.")))?;
     assert_eq!(browser.count("#run-measured")?, 0);
-    Ok(assert_eq!(browser.console_errors()?, Vec::<String>::new()))
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
 }
