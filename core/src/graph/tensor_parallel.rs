@@ -242,7 +242,7 @@ impl Pairs {
             let Some(axis) = self.axes[at].filter(|_| self.divided[at]) else { continue };
             let (count, what) = match node.op {
                 Op::Attention { kv_heads, .. } => (kv_heads, "heads of keys and values"),
-                Op::ScaledDotProduct { .. } => (node.output.shape[axis], "heads"),
+                _ if axis + 1 < node.output.shape.len() => (node.output.shape[axis], "heads"),
                 _ => (node.output.shape[axis], "features"),
             };
             if count.is_multiple_of(u64::from(degree)) {
@@ -318,6 +318,9 @@ fn kept_apart(graph: &Graph, node: &Node, axes: &[usize]) -> Option<usize> {
         Op::Relu | Op::Activation { .. } | Op::Affine { .. } | Op::Clip { .. } => Some(axis),
         Op::Add | Op::Subtract | Op::Multiply | Op::Divide | Op::SwiGlu => {
             (same && node.inputs.iter().all(is_alike)).then_some(axis)
+        }
+        Op::Slice { axis: cut, .. } | Op::Concat { axis: cut } => {
+            (same && *cut != axis as u64).then_some(axis)
         }
         Op::Softmax => (axis + 1 < input.len()).then_some(axis),
         Op::Attention { .. } => (axis + 1 == input.len()).then_some(axis),
@@ -429,12 +432,21 @@ mod tests {
         let mut g = GraphBuilder::new("encoder");
         g.layer("all");
         let x = g.input(vec![5, 12]);
-        let heads = |g: &mut GraphBuilder, name: &str| {
-            let y = g.linear(name, x, 12);
-            let y = g.add(format!("{name}.split"), Op::Reshape { shape: vec![5, 4, 3] }, &[y]);
+        let heads = |g: &mut GraphBuilder, name: &str, count: u64| {
+            let y = g.linear(name, x, 3 * count);
+            let shape = vec![5, count, 3];
+            let y = g.add(format!("{name}.split"), Op::Reshape { shape }, &[y]);
             g.add(format!("{name}.heads"), Op::Permute { axes: vec![1, 0, 2] }, &[y])
         };
-        let [q, k, v] = ["q", "k", "v"].map(|name| heads(&mut g, name));
+        let q = heads(&mut g, "q", 4);
+        // As exporters write keys and values that several queries share.
+        let [k, v] = ["k", "v"].map(|name| {
+            let y = heads(&mut g, name, 2);
+            let shape = vec![2, 1, 5, 3];
+            let y = g.add(format!("{name}.apart"), Op::Reshape { shape }, &[y]);
+            let y = g.add(format!("{name}.twice"), Op::Concat { axis: 1 }, &[y, y]);
+            g.add(format!("{name}.shared"), Op::Reshape { shape: vec![4, 5, 3] }, &[y])
+        });
         let op = Op::ScaledDotProduct { scale: 0.5, causal: false };
         let y = g.add("attention", op, &[q, k, v]);
         let y = g.add("back", Op::Permute { axes: vec![1, 0, 2] }, &[y]);
@@ -445,7 +457,11 @@ mod tests {
         let y = g.activation("tanh", Function::Tanh, y);
         let y = g.linear("head", y, 3);
         g.loss(y, 3);
-        let shard = g.finish().unwrap().shard(2).unwrap();
+        let whole = g.finish().unwrap();
+        let refused = whole.shard(4).unwrap_err().to_string();
+        assert_eq!(refused, "node `k.split`: 2 heads do not divide among 4 tensor-parallel ranks");
+        let shard = whole.shard(2).unwrap();
+        assert_eq!(named(&shard, "k.twice").1.output.shape, [1, 2, 5, 3]);
         assert_eq!(named(&shard, "attention").1.output.shape, [2, 5, 3]);
         assert_eq!(named(&shard, "join").1.output.shape, [5, 6]);
         assert_eq!(shard.parallel_linear(named(&shard, "v").0), Some(ParallelLinear::Column));

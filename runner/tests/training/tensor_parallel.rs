@@ -204,13 +204,14 @@ fn an_exported_encoder_is_divided_by_its_heads() {
     std::fs::remove_dir_all(dir).ok();
 }
 
-/// BERT as PyTorch exports it, with its weights.
+/// BERT and LLaMA as PyTorch exports them, with their weights.
 #[test]
-fn an_onnx_bert_is_divided() {
-    let dir = scratch("tensor-bert");
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/transformers/bert-dynamo.onnx");
-    let losses = |tensor: &str, stages: &str| {
-        let name = format!("{tensor}-{stages}");
+fn exported_transformers_are_divided() {
+    let dir = scratch("tensor-exported");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/transformers");
+    let losses = |model: &str, tensor: &str, stages: &str| {
+        let file = &format!("{folder}/{model}-dynamo.onnx");
+        let name = format!("{model}-{tensor}-{stages}");
         let plan = format!("{name}.json");
         let args = ["plan", "--model", file, "--cluster", "laptop", "--tensor", tensor];
         let order = ["--stages", stages, "--schedule", "1f1b", "--micro-batches", "2"];
@@ -219,9 +220,11 @@ fn an_onnx_bert_is_divided() {
         runner_in(&dir, &[&plan, "--out", &name]).done();
         numbers(&dir.join(name))
     };
-    let lone = losses("1", "1");
-    close("t2", &losses("2", "1"), &lone);
-    close("t4p2", &losses("4", "2"), &lone);
+    for (model, most) in [("bert", "4"), ("llama", "2")] {
+        let lone = losses(model, "1", "1");
+        close(model, &losses(model, "2", "1"), &lone);
+        close(model, &losses(model, most, "2"), &lone);
+    }
     std::fs::remove_dir_all(dir).ok();
 }
 
