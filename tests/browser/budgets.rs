@@ -99,7 +99,7 @@ fn pictures_come_within_their_budgets() -> Outcome<()> {
     let page = browser.js("return location.origin + location.pathname")?;
     browser.open("about:blank")?;
     browser.open(&format!("{}{LARGE}", page.as_str().unwrap_or_default()))?;
-    browser.until("64 lanes", |b| Ok(b.count("[data-cut]")? == 63))?;
+    browser.until("64 lanes", |b| Ok(b.count(".blocks button")? == 4))?;
     let cost = numbers(browser.js(CHANGES)?)?;
     println!(
         "64 lanes x 512 micro-batches, change to picture: median {:.1} ms, p95 {:.1} ms (budget 16)",

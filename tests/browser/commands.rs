@@ -112,9 +112,9 @@ fn any_chart_is_saved() -> Outcome<()> {
         };
         browser.until("its charts", |b| Ok(count(b)? >= least))?;
         browser.click("#formats")?;
-        browser.until("the menu", |b| Ok(b.count("#format-8")? == 1))?;
+        browser.until("the menu", |b| Ok(b.count("#format-9")? == 1))?;
         let files = "return [...document.querySelectorAll('.menu small')].map((e) => e.textContent)
-            .slice(8)";
+            .slice(9)";
         let files: Vec<String> = serde_json::from_value(browser.js(files)?)?;
         let svgs: Vec<&String> = files.iter().filter(|name| name.ends_with(".svg")).collect();
         assert_eq!(svgs.len() as u64, count(&browser)?, "{screen}: {files:?}");
@@ -124,7 +124,7 @@ fn any_chart_is_saved() -> Outcome<()> {
                 continue;
             }
             browser.click("#formats")?;
-            let item = format!("#format-{}", at + 8);
+            let item = format!("#format-{}", at + 9);
             browser.until("the menu", |b| Ok(b.count(&item)? == 1))?;
             browser.click(&item)?;
             let path = browser.downloads.join(file);

@@ -4,7 +4,7 @@ use pipewright::browser::Browser;
 use pipewright::explorer::{dist, explorer};
 use pipewright::{Outcome, tools};
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// 64 lanes.
 const MANY: &str = "#v=1&model=gpt2-xl&cluster=dgx-a100&d=48&batch=96&mb=1";
@@ -29,7 +29,7 @@ fn lanes_grow_and_scroll() -> Outcome<()> {
     // A selected action scrolls into view, lane by lane.
     browser.press("/")?;
     browser.until("the search", |b| Ok(b.count(".find")? == 1))?;
-    browser.keys(".find", "40F3\u{E007}")?;
+    browser.keys(".find", "40F0\u{E007}")?;
     let scrolled = "return document.querySelector('main:not([hidden]) .reel').scrollTop";
     browser.until("lane 40 is seen", |b| Ok(b.js(scrolled)?.as_f64().unwrap_or(0.0) > 100.0))?;
     // The split editor shows 16 stages at a time; `[` goes to the last cut, in whichever block it is.
@@ -95,7 +95,7 @@ fn the_first_visit_has_three_steps_once() -> Outcome<()> {
 }
 
 /// A server of the page that can be stopped.
-fn server() -> Outcome<Option<(Child, String)>> {
+fn server() -> Outcome<Option<(Child, BufReader<ChildStdout>, String)>> {
     let Some(dist) = dist() else { return Ok(None) };
     // target/debug/deps/program-hash
     let program = std::env::current_exe()?.ancestors().nth(2).map(|dir| dir.join("pipewright-web"));
@@ -106,16 +106,18 @@ fn server() -> Outcome<Option<(Child, String)>> {
     let mut command = Command::new(program);
     let mut server =
         command.args(["serve", "--port", "0"]).arg(dist).stdout(Stdio::piped()).spawn()?;
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+    let (mut line, mut said) =
+        (String::new(), BufReader::new(server.stdout.take().ok_or("no output")?));
+    said.read_line(&mut line)?;
     let address = line.trim().strip_prefix("Serving on ").ok_or(line.clone())?.to_owned();
-    Ok(Some((server, address)))
+    // Closed, the next line would end it.
+    Ok(Some((server, said, address)))
 }
 
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn the_page_opens_without_its_server() -> Outcome<()> {
-    let Some((mut server, address)) = server()? else { return Ok(()) };
+    let Some((mut server, _said, address)) = server()? else { return Ok(()) };
     let Some(browser) = Browser::start("room-offline")? else { return Ok(server.kill()?) };
     browser.resize(1440, 900)?;
     browser.open(&format!("{address}#v=1&model=vgg16&d=4"))?;

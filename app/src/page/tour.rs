@@ -3,6 +3,7 @@
 use crate::base::later::{self, Missing};
 use crate::base::settings;
 use crate::base::texts::{n, t, tr};
+use crate::state::State;
 use crate::widgets::icons::{Icon, icon};
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
@@ -30,15 +31,18 @@ fn first_visit() -> bool {
 
 #[component]
 pub fn Tour() -> impl IntoView {
+    let story = expect_context::<State>().look.story;
     let step = RwSignal::new(first_visit().then_some(0));
+    // A story that is opened takes its place.
+    let shown = move || step.get().is_some() && story.with(String::is_empty);
     view! {
-        <Show when=move || step.get().is_some()>
+        <Show when=shown>
             <aside class="story" id="tour" aria-label=t("First visit")>{move || later::view(line(step))}</aside>
         </Show>
     }
 }
 
-#[wasm_split(menus, wasm_split_path = ::leptos::wasm_split, fallible)]
+#[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn line(step: RwSignal<Option<usize>>) -> Result<AnyView, Missing> {
     let end = move || {
         settings::keep(TOURED, Some("yes"));

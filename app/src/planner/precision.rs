@@ -1,4 +1,4 @@
-//! What choices of precision change on a device, and what not.
+//! Notes on choices of precision: what they do not change on a device.
 
 use crate::base::texts::n;
 use pipewright_core::cost::Device;

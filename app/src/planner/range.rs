@@ -2,20 +2,21 @@
 
 use pipewright_core::timeline::{Lane, Timeline};
 use pipewright_core::units::Nanos;
+use std::ops::Range;
 
 /// From one moment to another, and how long each lane works between.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct TimeRange {
     pub from: Nanos,
     pub to: Nanos,
     pub lanes: Vec<Nanos>,
 }
 
-impl Range {
+impl TimeRange {
     /// What is inside of the step of a stretch in nanoseconds.
-    pub fn new(timeline: &Timeline, (from, to): (f64, f64)) -> Self {
+    pub fn new(timeline: &Timeline, range: Range<f64>) -> Self {
         let inside = |moment: f64| Nanos((moment.max(0.0) as u64).min(timeline.step.0));
-        let (from, to) = (inside(from), inside(to));
+        let (from, to) = (inside(range.start), inside(range.end));
         let lanes = timeline.lanes.iter().map(|lane| busy(lane, from, to)).collect();
         Self { from, to, lanes }
     }
@@ -61,7 +62,7 @@ mod tests {
     fn the_whole_step_has_the_lanes_work_and_halves_add_up_to_it() {
         let inputs = first();
         let timeline = solve(&inputs, &Ground::of(&inputs)).unwrap().timeline;
-        let all = Range::new(&timeline, (-5.0, 1e18));
+        let all = TimeRange::new(&timeline, -5.0..1e18);
         assert_eq!((all.from, all.to), (Nanos::ZERO, timeline.step));
         for (lane, busy) in timeline.lanes.iter().zip(&all.lanes) {
             assert_eq!(lane.busy(), *busy);
@@ -69,8 +70,8 @@ mod tests {
         assert_eq!(all.busy().0 + all.idle().0, timeline.step.0 * timeline.lanes.len() as u64);
         assert!((all.mean() - (1.0 - timeline.bubble())).abs() < 1e-9);
         let middle = timeline.step.0 as f64 * 0.437;
-        let halves = [(0.0, middle), (middle, 1e18)].map(|half| Range::new(&timeline, half));
+        let halves = [0.0..middle, middle..1e18].map(|half| TimeRange::new(&timeline, half));
         assert_eq!(halves[0].busy().0 + halves[1].busy().0, all.busy().0);
-        assert_eq!(Range::new(&timeline, (middle, middle)).busy(), Nanos::ZERO);
+        assert_eq!(TimeRange::new(&timeline, middle..middle).busy(), Nanos::ZERO);
     }
 }

@@ -33,7 +33,7 @@ mod tests {
     fn tensor_groups_are_solved_as_they_are_planned() {
         for words in [
             "model=gpt2&cluster=dgx-a100&d=2&batch=32&mb=4&tensor=4",
-            "model=gpt2&cluster=dgx-a100&d=2&batch=64&mb=4&tensor=2&replicas=2&sched=zb-h1",
+            "model=gpt2&cluster=dgx-a100&d=2&batch=64&mb=4&tensor=2&replicas=2&s=zb-h1",
             "model=llama-7b&cluster=dgx-a100&d=4&batch=16&mb=8&tensor=8",
         ] {
             let inputs = read(words, None).inputs;

@@ -4,11 +4,12 @@ use crate::base::format::{self, Clock};
 use crate::base::texts::{t, tr};
 use crate::planner::details::{because, drift, holds, waited, way};
 use crate::planner::engine::Solved;
-use crate::planner::range::Range;
+use crate::planner::range::TimeRange;
 use crate::state::State;
 use leptos::prelude::*;
 use pipewright_core::schedule::Action;
 use pipewright_core::timeline::causes;
+use std::ops::Range;
 
 #[component]
 pub fn Selection() -> impl IntoView {
@@ -22,7 +23,8 @@ pub fn Selection() -> impl IntoView {
             {move || {
                 let solved = state.shown.get().solved;
                 if let Some(range) = state.look.range.get() {
-                    return stretch(&solved, range).into_any();
+                    let (a, b) = range;
+                    return stretch(&solved, a.min(b)..a.max(b)).into_any();
                 }
                 let found = state.look.selected.get().and_then(|action| {
                     causes::find(&solved.timeline, action).map(|place| (action, place))
@@ -40,9 +42,9 @@ pub fn Selection() -> impl IntoView {
 }
 
 /// What each lane does in a stretch of time that was dragged over.
-fn stretch(solved: &Solved, (a, b): (f64, f64)) -> impl IntoView {
+fn stretch(solved: &Solved, range: Range<f64>) -> impl IntoView {
     let clock = Clock::of(solved.timeline.step);
-    let range = Range::new(&solved.timeline, (a.min(b), a.max(b)));
+    let range = TimeRange::new(&solved.timeline, range);
     let rows = range.lanes.iter().enumerate().map(|(lane, busy)| {
         let idle = range.length().saturating_sub(*busy);
         view! {

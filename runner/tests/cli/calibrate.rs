@@ -57,10 +57,10 @@ fn fresh_traces_are_taken_with_and_without_all_reduce() {
         let args = ["calibrate", "run/trace.json", "--plan", "plan.json", "-o", "cluster.json"];
         let ended = runner_in(&dir, &args);
         ended.done();
-        // Two stages with F, B and update, on as many lanes as there are replicas, in six steps.
+        // Two stages with F, B and update, on as many lanes as there are replicas, in the four steps after the warm-up.
         let rows = ended.stdout.lines().filter(|line| line.contains(" ms")).count();
         assert_eq!(rows, 6, "{}", ended.stdout);
-        let updates = format!("{}", 6 * replicas);
+        let updates = format!("{}", 4 * replicas);
         let update = ended.stdout.lines().find(|line| line.contains("   U ")).unwrap();
         assert_eq!(update.split_whitespace().nth(2), Some(updates.as_str()), "{update}");
     }

@@ -1,4 +1,4 @@
-//! What `runner tune` tried: a row a run.
+//! Table of what `runner tune` tried: a row a run.
 
 use super::shown::Run;
 use crate::base::format::{self, Clock};
