@@ -34,9 +34,13 @@ pub fn Tour() -> impl IntoView {
     let story = expect_context::<State>().look.story;
     let step = RwSignal::new(first_visit().then_some(0));
     // A story that is opened takes its place.
-    let shown = move || step.get().is_some() && story.with(String::is_empty);
+    Effect::new(move |_| {
+        if story.with(|story| !story.is_empty()) {
+            step.set(None);
+        }
+    });
     view! {
-        <Show when=shown>
+        <Show when=move || step.get().is_some()>
             <aside class="story" id="tour" aria-label=t("First visit")>{move || later::view(line(step))}</aside>
         </Show>
     }
