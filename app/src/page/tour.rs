@@ -1,6 +1,7 @@
 //! The first visit: three sentences about what is seen, one after the other.
 
 use crate::base::later::{self, Missing};
+use crate::base::screen::Screen;
 use crate::base::settings;
 use crate::base::texts::{n, t, tr};
 use crate::state::State;
@@ -31,7 +32,8 @@ fn first_visit() -> bool {
 
 #[component]
 pub fn Tour() -> impl IntoView {
-    let story = expect_context::<State>().look.story;
+    let state = expect_context::<State>();
+    let story = state.look.story;
     let step = RwSignal::new(first_visit().then_some(0));
     // A story that is opened takes its place.
     Effect::new(move |_| {
@@ -40,7 +42,7 @@ pub fn Tour() -> impl IntoView {
         }
     });
     view! {
-        <Show when=move || step.get().is_some()>
+        <Show when=move || step.get().is_some() && state.screen.get() == Screen::Plan>
             <aside class="story" id="tour" aria-label=t("First visit")>{move || later::view(line(step))}</aside>
         </Show>
     }

@@ -42,7 +42,7 @@ impl ModelChoice {
     pub fn title(&self) -> String {
         match self {
             ModelChoice::Preset(p) => preset_title(*p),
-            ModelChoice::File(graph) => tr!("{name} (from plan)", name = graph.name()),
+            ModelChoice::File(graph) => tr!("{name} (from a file)", name = graph.name()),
         }
     }
 

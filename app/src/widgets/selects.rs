@@ -98,7 +98,7 @@ pub fn ClusterSelect(id: &'static str) -> impl IntoView {
     let own = move || {
         let cluster = state.inputs.with(|i| i.cluster.clone());
         matches!(cluster, ClusterChoice::File(_)).then(|| {
-            let title = tr!("{name} (from plan)", name = cluster.cluster().name);
+            let title = tr!("{name} (from a file)", name = cluster.cluster().name);
             view! { <option value="file" selected>{title}</option> }
         })
     };
