@@ -99,8 +99,9 @@ pub fn fetch_all(page: Page, files: Files) {
 
 /// Shows the run that is shipped with the page: its plan, trace and metrics.
 pub fn example(page: Page) {
-    let [plan, trace, metrics] =
-        ["plan", "trace", "metrics"].map(|part| place(&format!("pipewright-example-{part}")));
+    let part = |name: String| place(&format!("pipewright-example-{name}"));
+    let [plan, trace] = ["plan", "trace"].map(|name| part(name.into()));
+    let metrics = (0..).map_while(|rank| part(format!("rank-{rank}"))).collect();
     fetch_all(page, Files { plan, trace, metrics, ..Files::default() });
 }
 

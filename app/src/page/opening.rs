@@ -344,7 +344,8 @@ pub async fn fetch(page: Page, files: Files) {
             }
         }
     }
-    for path in [files.plan, files.trace, files.metrics].into_iter().flatten() {
+    let mut ranks = vec![];
+    for path in files.plan.into_iter().chain(files.trace).chain(files.metrics) {
         let place = path;
         let path = plain_name(&place);
         let refuse = |why: &str| tr!("{path} could not be fetched: {why}.", path, why);
@@ -356,9 +357,8 @@ pub async fn fetch(page: Page, files: Files) {
             }
         };
         match kind(&file).await {
-            kind @ (Kind::Trace | Kind::Metrics) => {
-                measure_all(page, vec![(path, kind, file)]).await;
-            }
+            Kind::Trace => measure_all(page, vec![(path, Kind::Trace, file)]).await,
+            Kind::Metrics => ranks.push((path, Kind::Metrics, file)),
             Kind::Onnx => network(page, &path, &file).await,
             Kind::Elastic => records(page, &path, &file).await,
             Kind::Tune => tuned(page, &path, &file).await,
@@ -370,6 +370,8 @@ pub async fn fetch(page: Page, files: Files) {
             },
         }
     }
+    // Ranks of one run come together.
+    measure_all(page, ranks).await;
 }
 
 async fn fetched(path: &str) -> Result<web_sys::Blob, String> {

@@ -183,6 +183,11 @@ pub fn title(inputs: &Inputs) -> String {
 
 /// `VGG16 · 224 px, 4 stages, m 8, 1F1B`
 pub fn describe(inputs: &Inputs) -> String {
+    format!("{}, {}", inputs.model.title(), in_short(inputs))
+}
+
+/// The same without the model.
+pub fn in_short(inputs: &Inputs) -> String {
     let stages = match inputs.stages() {
         1 => t("1 stage").to_owned(),
         n => tr!("{n} stages", n),
@@ -195,8 +200,8 @@ pub fn describe(inputs: &Inputs) -> String {
         1 => String::new(),
         t => format!(", t {t}"),
     };
-    let (model, m) = (inputs.model.title(), inputs.micro_batches);
-    format!("{model}, {stages}{copies}{tensor}, m {m}, {}", inputs.order_title())
+    let m = inputs.micro_batches;
+    format!("{stages}{copies}{tensor}, m {m}, {}", inputs.order_title())
 }
 
 /// What a step is made of: four terms that add up to it.

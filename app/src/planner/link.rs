@@ -59,7 +59,8 @@ pub struct Files {
     /// To be fetched.
     pub plan: Option<String>,
     pub trace: Option<String>,
-    pub metrics: Option<String>,
+    /// Of the ranks of a run.
+    pub metrics: Vec<String>,
     /// Plans that it holds, packed: what is shown, and what it is compared with.
     pub packed: Option<String>,
     pub packed_a: Option<String>,
@@ -206,7 +207,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
             // Scripts hold what would end a word: it is read word by word.
             "job" => keep(raw, &mut link.job),
             "trace" => local(&value).map(|path| link.files.trace = Some(path)),
-            "metrics" => local(&value).map(|path| link.files.metrics = Some(path)),
+            "metrics" => local(&value).map(|path| link.files.metrics.push(path)),
             _ => choose(&mut link.inputs, key, &value, current),
         };
         if let Err(why) = taken {

@@ -3,7 +3,7 @@
 use super::shown::Compare;
 use crate::base::format::{self, hero};
 use crate::base::texts::{t, tr};
-use crate::planner::compare::describe;
+use crate::planner::compare::{describe, in_short};
 use crate::planner::engine::Figures;
 use crate::planner::inputs::Inputs;
 use crate::widgets::icons::{Icon, icon};
@@ -38,14 +38,20 @@ pub fn Shelf() -> impl IntoView {
     };
     let rows =
         move || {
+            let model = state.page.inputs.with(|inputs| inputs.model.title());
+            // Of the same model what differs is said, where there is room for little.
+            let named = move |inputs: &Inputs| match inputs.model.title() == model {
+                true => in_short(inputs),
+                false => describe(inputs),
+            };
             let side = |index: usize| {
                 let solved = state.side(index)?.solved;
-                Some((["A", "B"][index].to_owned(), describe(&solved.inputs), solved.figures, None))
+                Some((["A", "B"][index].to_owned(), named(&solved.inputs), solved.figures, None))
             };
             let mut all: Vec<_> = [side(0), side(1)].into_iter().flatten().collect();
             let kept = kept.get().into_iter().enumerate();
             all.extend(kept.map(|(at, plan)| {
-                let what = describe(&plan.inputs);
+                let what = named(&plan.inputs);
                 ((at + 1).to_string(), what, plan.figures, Some((at, plan.inputs)))
             }));
             let best = all.iter().map(|(_, _, figures, _)| figures.step).min();
