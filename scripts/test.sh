@@ -23,6 +23,38 @@ step() {
   steps+=("$((SECONDS - begin))"$'\t'"$name")
 }
 
+# Starts a function whose steps run behind the next ones: programs of tests wait as much as they compute,
+# and the page's build uses one core for most of its time. What it says comes when it is waited for.
+behind() {
+  say "$1, behind the next steps"
+  behind_log=$target/test-behind.log
+  # A process group of its own, so that what it started goes when a step fails or somebody presses Ctrl-C.
+  set -m
+  (
+    set +m
+    steps=()
+    log=$behind_log
+    : >"$log"
+    "$2"
+    printf '%s\n' "${steps[@]}" >"$log.steps"
+  ) </dev/null >/dev/null 2>>"$behind_log" &
+  behind=$!
+  set +m
+  trap 'kill -TERM -- "-$behind" 2>/dev/null || true' EXIT
+}
+
+await() {
+  local code=0
+  wait "$behind" || code=$?
+  trap - EXIT
+  cat "$behind_log"
+  [ "$code" = 0 ] || {
+    printf '\nA step behind the others failed, see above.\n' >&2
+    exit "$code"
+  }
+  mapfile -t -O "${#steps[@]}" steps <"$behind_log.steps"
+}
+
 # Compiles own crates with clippy's driver, which is rustc with more lints: what is linted is what is
 # tested, and is compiled once. Without the MIR optimisations of rustc, which clippy wants to be off.
 linted() { RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS='-D__CLIPPY_HACKERY__warnings' "$@"; }
@@ -78,14 +110,19 @@ wasm_lints() {
   fi
 }
 
+explorer() {
+  step "Lints, wasm32" wasm_lints
+  step "Explorer for the browser" "$target/debug/pipewright-web" build
+}
+
 step "Format" cargo fmt --all --check
 step "Lints and native build" linted cargo build "${native[@]}" --all-targets
+behind "Lints for wasm32 and the explorer" explorer
 step "Unit, property, golden and MPI tests" timed "${native[@]}" --lib --bins --tests --
 step "Examples in documentation" linted cargo test "${native[@]}" --doc
 # Marked `ignore` for want of root or user namespaces; a kernel that refuses them is said and passes.
 step "Tests across hosts" timed "${native[@]}" --test 'hosts*' -- --ignored --nocapture
-step "Lints, wasm32" wasm_lints
-step "Explorer for the browser" "$target/debug/pipewright-web" build
+await
 step "What is measured in the browser" "$target/debug/pipewright-web" meter
 # The tests that need dist/ are marked `ignore`, so that plain `cargo test` works without it.
 step "Browser tests" timed "${native[@]}" --test browser -- --ignored

@@ -32,7 +32,7 @@ pub use names::parse;
 pub use onnx::{LossKind, OnnxArgs};
 pub use order::{Order, StageReplicas};
 pub use recompute::{Budget, RecomputeArgs};
-pub use scale::{Price, ScaleArgs, Sizes};
+pub use scale::ScaleArgs;
 pub use training::{Storage, TrainingArgs};
 pub use tune::TuneArgs;
 

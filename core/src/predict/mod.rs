@@ -22,6 +22,7 @@ mod calibrate;
 mod drift;
 mod explain;
 mod fit;
+mod scaling;
 pub mod search;
 mod split;
 mod stage;
@@ -39,6 +40,7 @@ pub use explain::{
 };
 
 pub use fit::{FitError, fit, fits};
+pub use scaling::{Price, Sizes, amount, samples_of};
 pub use split::{BestSplit, Borders, SplitError, USUAL, best_split, reordered};
 pub use stage::PlannedStage;
 pub use steady::{Steady, steady};

@@ -8,9 +8,9 @@ use super::plan::{Question, Ranked, find};
 use crate::args::{Order, Recompute, ScaleArgs};
 use crate::failure::{Code, Failure};
 use output::{Row, figures};
-use pipewright_core::cost::Cluster;
-use pipewright_core::graph::{Graph, InputSpec};
+use pipewright_core::graph::Graph;
 use pipewright_core::plan::{Communication, Draft};
+use pipewright_core::predict::samples_of;
 
 /// Least default of a mini-batch.
 const MINI_BATCH: u64 = 32;
@@ -39,14 +39,16 @@ pub fn scale(args: &ScaleArgs) -> Result<(), Failure> {
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
     let mut rows: Vec<Row> = vec![];
     for devices in args.devices.0.iter().copied() {
-        let grown = grown(&cluster, devices)?;
+        let of = |e| Failure::usage(format!("{}: {e}", cluster.name));
+        let grown = cluster.grown(devices).map_err(of)?;
         let found = best(args, &graph, &Draft { cluster: grown, ..draft.clone() }, devices);
         if let (Some(folder), Ok(best)) = (&args.output, &found) {
             let path = folder.join(format!("plan-{devices}.json"));
             super::write_text(&path, &best.plan.to_json())?;
         }
-        let base = rows.iter().find_map(Row::per_device);
-        rows.push(Row::new(devices, found.as_ref(), goal, base, args.price));
+        let base = rows.iter().find_map(Row::size);
+        let row = Row::new(devices, found.as_ref(), goal, base, args.price);
+        rows.push(row);
     }
     if let Some(path) = &args.svg {
         super::write_text(path, &output::picture(&args.model, &cluster, &rows))?;
@@ -69,21 +71,8 @@ fn goal(args: &ScaleArgs, graph: &Graph) -> Result<Option<f64>, Failure> {
         }
         return Ok(args.samples);
     };
-    match graph.sample().map(|sample| sample.input) {
-        Some(InputSpec::Tokens { length, .. }) => Ok(Some(tokens / length as f64)),
-        _ => Err(Failure::usage(format!(
-            "--tokens: {} does not take tokens; give --samples",
-            graph.name()
-        ))),
-    }
-}
-
-/// The cluster with as many hosts as so many devices need; one that is not full has fewer devices.
-fn grown(cluster: &Cluster, devices: u32) -> Result<Cluster, Failure> {
-    let mut grown = cluster.clone();
-    grown.nodes = devices.div_ceil(grown.devices_per_node.max(1));
-    grown.check().map_err(|e| Failure::usage(format!("{}: {e}", cluster.name)))?;
-    Ok(grown)
+    let why = || format!("--tokens: {} does not take tokens; give --samples", graph.name());
+    samples_of(graph, tokens).map(Some).ok_or_else(|| Failure::usage(why()))
 }
 
 /// The fastest plan for exactly so many ranks.

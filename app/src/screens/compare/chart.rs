@@ -2,3 +2,4 @@
 
 pub mod differences;
 pub mod pareto;
+pub mod sizes;

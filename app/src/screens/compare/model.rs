@@ -1,12 +1,16 @@
 //! Plans that a search found: what they are called, and what they make of the inputs.
 
 #[cfg(feature = "page")]
+pub mod scaling;
+#[cfg(feature = "page")]
 pub mod search;
+pub mod sizes;
 
 use crate::base::texts::n;
 use crate::planner::choices::{ClusterChoice, ModelChoice};
 use crate::planner::found::apply;
 use crate::planner::inputs::Inputs;
+use pipewright_core::cost::Cluster;
 use pipewright_core::plan::{Communication, Optimizer, Training};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_worker::protocol::FoundPlan;
@@ -36,6 +40,18 @@ impl Question {
             training: inputs.rest.training,
             devices,
         }
+    }
+}
+
+impl Question {
+    /// Whether both ask the same but for how many hosts the cluster has.
+    pub fn is_but_for_hosts(&self, other: &Self) -> bool {
+        let plain = |question: &Self| {
+            let cluster = (*question.cluster.cluster()).clone();
+            Cluster { nodes: 1, name: String::new(), ..cluster }
+        };
+        Self { cluster: other.cluster.clone(), ..self.clone() } == *other
+            && plain(self) == plain(other)
     }
 }
 

@@ -3,10 +3,12 @@
 mod shelf;
 mod shown;
 mod sides;
+mod sizes;
 mod table;
 mod timelines;
 mod trade_offs;
 
+use super::model::scaling::SizeSearch;
 use super::model::search::PlanSearch;
 use crate::base::later::{self, Missing};
 use crate::state::State;
@@ -29,5 +31,6 @@ fn regions() -> Result<AnyView, Missing> {
     let page = expect_context::<State>();
     provide_context(Compare::new(page));
     provide_context(PlanSearch::new(page));
+    provide_context(SizeSearch::new(page));
     Ok(view! { <Sides /> <Timelines /> <Differences /> <TradeOffs /> }.into_any())
 }

@@ -1,13 +1,13 @@
 //! Output of sizes: a table, JSON and a picture.
 
-use crate::args::{Price, ScaleArgs};
+use crate::args::ScaleArgs;
 use crate::commands::frame::Frame;
 use crate::commands::plan::Ranked;
 use crate::commands::words::column;
 use crate::failure::Failure;
 use pipewright_core::cost::Cluster;
 use pipewright_core::plan::Plan;
-use pipewright_core::predict::Throughput;
+use pipewright_core::predict::{Price, Throughput};
 use pipewright_core::units::Nanos;
 use serde::Serialize;
 
@@ -40,15 +40,13 @@ struct Best {
     words: String,
 }
 
-const SECONDS_A_DAY: f64 = 86_400.0;
-
 impl Row {
-    /// `goal` is in samples, `base` the samples per second and device of the smallest size that has a plan.
+    /// `goal` is in samples, `base` the smallest size that has a plan.
     pub fn new(
         devices: u32,
         found: Result<&Ranked, &Failure>,
         goal: Option<f64>,
-        base: Option<f64>,
+        base: Option<(u32, Throughput)>,
         price: Option<Price>,
     ) -> Self {
         let ranked = match found {
@@ -60,16 +58,15 @@ impl Row {
         };
         let plan: &Plan = &ranked.plan;
         let throughput = plan.throughput(&ranked.prediction.graph, ranked.step());
-        let per_device = throughput.samples_per_sec / f64::from(devices);
-        let days = goal.map(|samples| samples / throughput.samples_per_sec / SECONDS_A_DAY);
-        let a_day = price.map(|Price(price)| price * 24.0 * f64::from(devices));
+        let days = goal.map(|samples| throughput.days(samples));
+        let (size, base) = base.unwrap_or((devices, throughput));
         let found = Best {
             step_ns: ranked.step(),
             throughput,
-            efficiency: per_device / base.unwrap_or(per_device),
+            efficiency: throughput.efficiency(devices, (size, &base)),
             memory_bytes: ranked.peak().0,
             days,
-            cost: days.zip(a_day).map(|(days, a_day)| days * a_day),
+            cost: days.zip(price).map(|(days, price)| price.of(devices, days)),
             lanes: plan.lanes(),
             replicas: plan.data_parallel.replicas,
             micro_batches: plan.micro_batches,
@@ -83,9 +80,9 @@ impl Row {
         self.found.is_some()
     }
 
-    /// Samples per second and device.
-    pub fn per_device(&self) -> Option<f64> {
-        Some(self.found.as_ref()?.throughput.samples_per_sec / f64::from(self.devices))
+    /// How many devices get how much done.
+    pub fn size(&self) -> Option<(u32, Throughput)> {
+        Some((self.devices, self.found.as_ref()?.throughput))
     }
 }
 

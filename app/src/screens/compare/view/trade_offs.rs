@@ -1,6 +1,7 @@
 //! The tray: a search for plans, live, as a chart and as a list.
 
 use super::shown::Compare;
+use super::sizes::{SizesBody, SizesHead};
 use crate::base::focus::focus;
 use crate::base::format::{self, hero};
 use crate::base::texts::{t, tr};
@@ -30,10 +31,22 @@ pub fn TradeOffs() -> impl IntoView {
     let front = Memo::new(move |_| search.front());
     let (axis, near) = (RwSignal::new(Axis::Memory), RwSignal::new(None));
     provide_context(Shown { search, front, axis, near });
+    // Of this number of devices, or of several.
+    let several = RwSignal::new(false);
+    let kinds = [(false, t("Other plans")), (true, t("More devices"))].map(|(kind, name)| {
+        let on = move || (several.get() == kind).to_string();
+        view! { <button id=if kind { "more-devices" } else { "other-plans" } aria-pressed=on
+        on:click=move |_| several.set(kind)>{name}</button> }
+    });
     view! {
         <section class="tray" aria-label=t("Search for plans")>
-            <Head />
-            <div class="tbody"><Chart /><List /></div>
+            <div class="th cmp-th">
+                <h2 class="sr">{t("Search for plans")}</h2>
+                <div class="seg kinds" role="group" aria-label=t("What is searched for")>{kinds.collect_view()}</div>
+                <Show when=move || several.get() fallback=Head><SizesHead /></Show>
+            </div>
+            <Show when=move || several.get()
+                fallback=|| view! { <div class="tbody"><Chart /><List /></div> }><SizesBody /></Show>
         </section>
     }
 }
@@ -61,8 +74,6 @@ fn Head() -> impl IntoView {
         }
     };
     view! {
-        <div class="th cmp-th">
-            <h2>{t("Other plans")}</h2>
             <button class="btn acc" id="search" on:click=turn>
                 {move || if running() { t("Stop") } else { t("Search") }}
             </button>
@@ -72,7 +83,6 @@ fn Head() -> impl IntoView {
             <span class="dim small">{move || tr!("of {most} devices", most = there())}</span>
             <div class="seg" role="group" aria-label=t("Upwards")>{axes.collect_view()}</div>
             <p class="live" class:on=running id="search-said" role="status">{move || said(search)}</p>
-        </div>
     }
 }
 

@@ -1,0 +1,279 @@
+"""Bench of pipelines: predicted and measured steps, cut as planned and by layer count as torchtitan does.
+
+    OMP_NUM_THREADS=1 python python/benches/pipeline.py [gpt|gpt-vocabulary|vit|residual|vgg|narrowing ..]
+
+Two gloo ranks with a thread each, 1F1B, 8 micro-batches. Both divisions run in the same processes and take
+turns, so that other work on the machine meets both. Steps are medians of 15, from a barrier to the last rank's end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional
+
+import pipewright as pw
+from pipewright._runner import run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from networks import Block  # noqa: E402
+
+RANKS, MICRO_BATCHES, STEPS = 2, 8, 15
+
+
+class Layers(nn.Module):
+    """What comes in, layers of the same kind, and what comes out."""
+
+    def __init__(self, first: nn.Module, layers: list[nn.Module], last: nn.Module) -> None:
+        super().__init__()
+        self.first, self.layers, self.last = first, nn.ModuleList(layers), last
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x)
+        out: torch.Tensor = self.last(x)
+        return out
+
+
+class Tokens(nn.Module):
+    """An embedding with positions."""
+
+    def __init__(self, vocabulary: int, length: int, width: int) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Parameter(torch.zeros(length, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.tokens(x) + self.positions
+        return out
+
+
+class Patches(nn.Module):
+    """Patches of images in a row."""
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, size, size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.patches(x).flatten(2).transpose(1, 2)
+        return out
+
+
+class Residual(nn.Module):
+    """Two convolutions with batch norm beside a shortcut, which halves the image where the width grows."""
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__()
+        step = 1 if width == out else 2
+        self.conv1, self.norm1 = nn.Conv2d(width, out, 3, step, 1, bias=False), nn.BatchNorm2d(out)
+        self.conv2, self.norm2 = nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out)
+        self.shortcut = nn.Identity() if width == out else nn.Conv2d(width, out, 1, step, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = functional.relu(self.norm1(self.conv1(x)))
+        return functional.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+class Mean(nn.Module):
+    """The mean over places."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mean(1)
+
+
+@dataclass
+class Case:
+    """A network with one micro-batch."""
+
+    make: Callable[[], nn.Module]
+    samples: int
+    inputs: Callable[[int], torch.Tensor]
+    classes: int
+    length: int = 0
+    """Targets of a sample, 0 for one class."""
+
+    def target(self, samples: int) -> torch.Tensor:
+        """Classes to be learned."""
+        return torch.randint(0, self.classes, (samples, self.length) if self.length else (samples,))
+
+
+def gpt(vocabulary: int) -> Case:
+    """Six blocks; with a large vocabulary the head is as long as several of them."""
+    width, length = 256, 128
+    head = lambda: nn.Sequential(nn.LayerNorm(width), nn.Linear(width, vocabulary))
+    make = lambda: Layers(Tokens(vocabulary, length, width), [Block(width, causal=True) for _ in range(6)], head())
+    return Case(make, 4, lambda n: torch.randint(0, vocabulary, (n, length)), vocabulary, length)
+
+
+def vit() -> Case:
+    """Equal blocks."""
+    head = lambda: nn.Sequential(Mean(), nn.Linear(192, 10))
+    make = lambda: Layers(Patches(4, 192), [Block(192) for _ in range(6)], head())
+    return Case(make, 8, lambda n: torch.randn(n, 3, 32, 32), 10)
+
+
+def residual() -> Case:
+    """ResNet-18's blocks at a quarter of its width."""
+    widths = (32, 32, 32, 64, 64, 128, 128, 256, 256)
+    stem = lambda: nn.Sequential(nn.Conv2d(3, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU())
+    head = lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 10))
+    blocks = lambda: [Residual(a, b) for a, b in zip(widths, widths[1:], strict=False)]
+    return Case(lambda: Layers(stem(), blocks(), head()), 8, lambda n: torch.randn(n, 3, 32, 32), 10)
+
+
+def vgg() -> Case:
+    """VGG's convolutions at half of their width: long at the begin, short at the end."""
+    plan = ((3, 32, 1), (32, 32, 2), (32, 64, 1), (64, 64, 2), (64, 128, 1), (128, 128, 2), (128, 256, 1), (256, 256, 2))
+
+    def layer(width: int, out: int, pool: int) -> nn.Module:
+        parts = [nn.Conv2d(width, out, 3, padding=1), nn.ReLU()]
+        return nn.Sequential(*parts, nn.MaxPool2d(2)) if pool == 2 else nn.Sequential(*parts)
+
+    head = lambda: nn.Sequential(nn.Flatten(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 10))
+    make = lambda: Layers(nn.Identity(), [layer(*x) for x in plan], head())
+    return Case(make, 8, lambda n: torch.randn(n, 3, 32, 32), 10)
+
+
+def narrowing() -> Case:
+    """Linear layers that halve."""
+    widths = (1024, 1024, 1024, 512, 512, 256, 256, 256)
+    layers = lambda: [nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(widths, widths[1:], strict=False)]
+    make = lambda: Layers(nn.Linear(1024, 1024), layers(), nn.Linear(256, 10))
+    return Case(make, 64, lambda n: torch.randn(n, 1024), 10)
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "gpt": lambda: gpt(512),
+    "gpt-vocabulary": lambda: gpt(8192),
+    "vit": vit,
+    "residual": residual,
+    "vgg": vgg,
+    "narrowing": narrowing,
+}
+
+
+def loss_fn(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Mean cross entropy over samples, and positions where there are some."""
+    return functional.cross_entropy(output.flatten(0, -2), target.flatten())
+
+
+def by_layer_count(trace: pw.Trace, layers: int) -> str:
+    """The first node of the second stage, as torchtitan's `generate_llm_fqn_per_model_part` counts.
+
+    What comes in and what comes out count as a layer each, and the first stages take what is left over.
+    """
+    count = layers + 2
+    first = count // RANKS + (1 if count % RANKS else 0) - 1
+    inside = f"layers.{first}."
+    return next(x["name"] for x in trace.nodes if x["module"].startswith(inside) or x["module"] == inside[:-1])
+
+
+def link() -> dict[str, float]:
+    """Latency and bandwidth between the ranks, as halves of round trips."""
+    times = []
+    for size in (1, 1 << 20):
+        value = torch.zeros(size)
+        found = []
+        for _ in range(20):
+            dist.barrier()
+            begin = time.perf_counter()
+            for turn in range(2):
+                (dist.send if dist.get_rank() == turn else dist.recv)(value, 1 - dist.get_rank())
+            found.append((time.perf_counter() - begin) / 2)
+        times.append(statistics.median(found))
+    return {"latency_ns": round(times[0] * 1e9), "bytes_per_sec": 4 * (1 << 20) / max(times[1] - times[0], 1e-9)}
+
+
+def cluster() -> dict[str, Any]:
+    """Two ranks of this machine."""
+    found: dict[str, Any] = json.loads(run(["cluster", "laptop"]))
+    measured = [link()]
+    dist.broadcast_object_list(measured)
+    return found | {"local": measured[0]}
+
+
+def step_time(pipeline: Any, optimizer: torch.optim.Optimizer, data: Any) -> float:
+    """Seconds from a barrier until the last rank has updated its parameters."""
+    dist.barrier()
+    begin = time.perf_counter()
+    optimizer.zero_grad()
+    pipeline.step(data[0], target=data[1])
+    optimizer.step()
+    took = torch.tensor(time.perf_counter() - begin, dtype=torch.float64)
+    dist.all_reduce(took, dist.ReduceOp.MAX)
+    return took.item()
+
+
+def measured(name: str) -> None:
+    """One row of the table, by both ranks."""
+    case = CASES[name]()
+    torch.manual_seed(0)
+    module = case.make()
+    inputs, target = case.inputs(case.samples), case.target(case.samples)
+    here = cluster()
+    trace = pw.trace(module, (inputs,), loss=loss_fn, target=target)
+    options = {"ranks": RANKS, "stages": RANKS, "micro_batches": MICRO_BATCHES, "schedule": "1f1b", "cluster": here}
+    options["optimizer"] = "sgd"
+    plans = [trace.plan(**options), trace.plan(**options, cuts=[by_layer_count(trace, len(module.layers))])]
+    data = case.inputs(case.samples * MICRO_BATCHES), case.target(case.samples * MICRO_BATCHES)
+    ways = []
+    for plan in plans:
+        pipeline = plan.pipeline(loss_fn=loss_fn)
+        ways.append((pipeline, torch.optim.SGD(pipeline.parameters(), lr=1e-4), []))
+    for turn in range(STEPS + 2):
+        for pipeline, optimizer, times in ways if turn % 2 else reversed(ways):
+            took = step_time(pipeline, optimizer, data)
+            if turn >= 2:
+                times.append(took)
+    if dist.get_rank() == 0:
+        cuts = [plan.stages[1][0] for plan in plans]
+        predicted = [plan.figures["step_ns"] / 1e6 for plan in plans]
+        steps = [statistics.median(times) * 1e3 for *_, times in ways]
+        ratios = sorted(a / b for a, b in zip(ways[0][2], ways[1][2], strict=True))
+        cells = [
+            name,
+            cuts[0],
+            *(f"{x:.1f}" for x in (predicted[0], steps[0])),
+            f"{100 * (predicted[0] / steps[0] - 1):+.1f} %",
+            cuts[1],
+            *(f"{x:.1f}" for x in (predicted[1], steps[1])),
+            f"{100 * (predicted[1] / steps[1] - 1):+.1f} %",
+            f"{statistics.median(ratios):.3f}",
+        ]
+        print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def main() -> None:
+    """Starts the ranks, or is one of them."""
+    names = sys.argv[1:] or list(CASES)
+    if "RANK" not in os.environ:
+        print("| network | planned cut | predicted ms | measured ms | error | by layers | predicted ms | measured ms | error | planned / by layers |")
+        print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+        ranks = ["-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--log-level", "ERROR"]
+        sys.exit(subprocess.run([sys.executable, *ranks, __file__, *names], check=False).returncode)
+    torch.set_num_threads(1)
+    cores = sorted(os.sched_getaffinity(0))
+    # A core each, as the prediction has it.
+    os.sched_setaffinity(0, {cores[int(os.environ["RANK"]) % len(cores)]})
+    dist.init_process_group("gloo")
+    for name in names:
+        measured(name)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
