@@ -226,9 +226,9 @@ def measured(name: str) -> None:
     inputs, target = case.inputs(case.samples), case.target(case.samples)
     here = cluster()
     trace = pw.trace(module, (inputs,), loss=loss_fn, target=target)
-    options = {"ranks": RANKS, "stages": RANKS, "micro_batches": MICRO_BATCHES, "schedule": "1f1b", "cluster": here}
-    options["optimizer"] = "sgd"
-    plans = [trace.plan(**options), trace.plan(**options, cuts=[by_layer_count(trace, len(module.layers))])]
+    options = {"micro_batches": MICRO_BATCHES, "schedule": "1f1b", "cluster": here, "optimizer": "sgd"}
+    by_count = by_layer_count(trace, len(module.layers))
+    plans = [trace.plan(ranks=RANKS, stages=RANKS, **options), trace.plan(cuts=[by_count], **options)]
     data = case.inputs(case.samples * MICRO_BATCHES), case.target(case.samples * MICRO_BATCHES)
     ways = []
     for plan in plans:
@@ -263,7 +263,7 @@ def main() -> None:
     if "RANK" not in os.environ:
         print("| network | planned cut | predicted ms | measured ms | error | by layers | predicted ms | measured ms | error | planned / by layers |")
         print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
-        ranks = ["-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--log-level", "ERROR"]
+        ranks = ["-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port", "29511"]
         sys.exit(subprocess.run([sys.executable, *ranks, __file__, *names], check=False).returncode)
     torch.set_num_threads(1)
     cores = sorted(os.sched_getaffinity(0))

@@ -157,8 +157,6 @@ def trace(
             ) from error
     exported = export(module, given[0], given[1])
     here = _device(module, exported)
-    if dist.is_available() and dist.is_initialized() and dist.get_rank() != 0:
-        repeats = 0
     clock = Clock(here)
     folded, costs = measure(exported, clock, repeats)
     if not folded.computations:

@@ -157,3 +157,36 @@ fn everything_goes_by_keyboard() -> Outcome<()> {
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn more_devices_have_plans_of_their_own_and_one_is_taken() -> Outcome<()> {
+    let Some(browser) = view("compare-sizes")? else { return Ok(()) };
+    browser.click("#more-devices")?;
+    for (id, text) in [("sizes", "4,64"), ("work", "115.2e6"), ("price", "2.5")] {
+        browser.js(&format!(
+            "const box = document.querySelector('#{id}'); box.value = '{text}';
+             box.dispatchEvent(new Event('change', {{ bubbles: true }}));"
+        ))?;
+    }
+    browser.click("#search-sizes")?;
+    browser.until("both sizes are searched", |b| Ok(b.count("#by-size tbody .pick")? == 2))?;
+    browser.until("the search has rested", |b| Ok(b.text("#search-sizes")? == "Search"))?;
+    let cell = |row: u32, column: u32| {
+        browser.text(&format!("#by-size tbody tr:nth-child({row}) td:nth-child({column})"))
+    };
+    assert_eq!((cell(1, 1)?, cell(2, 1)?), ("4".into(), "64".into()));
+    assert_eq!(cell(1, 4)?, "100.0 %", "the smallest size is what others are compared with");
+    assert!(!cell(1, 6)?.contains('–') && !cell(2, 7)?.contains('–'), "days and cost");
+    assert_eq!(browser.count("#speed-by-size circle")?, 2);
+    // The cluster has four hosts of 8 devices; 64 come with four more, and the plan is what the row said.
+    let step = exact(&browser, "#by-size tbody tr:nth-child(2) .pick", "step")?;
+    browser.click("#by-size tbody tr:nth-child(2) .pick")?;
+    browser.click("#export")?;
+    let plan = Plan::from_json(&std::fs::read_to_string(browser.saved("plan.json")?)?)?;
+    assert_eq!((plan.ranks(), plan.cluster.nodes), (64, 8));
+    assert_eq!(predict(&plan)?.timeline.step.0, step);
+    assert_eq!(browser.count("#by-size tbody .pick")?, 2, "what was found stays");
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}

@@ -3,10 +3,11 @@
 //! `source` reads the repository's files and cuts Rust into tokens, `paths` resolves `use` lines,
 //! `checks` compares with the tables, `packed` reads parameters, `words` looks at type names and at
 //! the first words of modules, `exports` compares files with each other, `links` follows those of the
-//! documents. Tests feed each check a bad file in memory, so that a check that sees nothing cannot pass
+//! documents, `classes` are those of the page's style. Tests feed each check a bad file in memory, so that a check that sees nothing cannot pass
 //! for one that finds nothing.
 
 mod checks;
+mod classes;
 mod exceptions;
 mod exports;
 mod links;
@@ -219,4 +220,10 @@ fn links_lead_somewhere() {
 fn the_book_has_every_page() {
     let unlisted = links::unlisted(&source::repository());
     assert!(unlisted.is_empty(), "not in docs/SUMMARY.md: {unlisted:?}");
+}
+
+#[test]
+fn a_class_of_the_style_is_of_one_screen() {
+    let findings = classes::shared_classes(&source::repository());
+    assert!(findings.is_empty(), "\n\n{}\n", findings.join("\n"));
 }

@@ -15,6 +15,7 @@ pub mod meter;
 #[cfg(feature = "page")]
 pub mod panic;
 pub mod screen;
+mod sentences;
 #[cfg(feature = "page")]
 pub mod settings;
 pub mod shared;

@@ -5,9 +5,10 @@
 //! is chosen. [`t`] gives a text, [`tr!`] one with values in it, [`n`] marks one that a table holds
 //! and that is looked up where it is shown. A test finds all of them and compares them with the files.
 //!
-//! What core and the runner say (why a plan is refused, what is wrong with a file) stays in English
-//! on both, so that it can be searched for.
+//! What core says (why a plan is refused, what is wrong with a file) comes as the value `why`, and is
+//! translated as [`sentences`](super::sentences) has it.
 
+use super::sentences;
 use std::cell::RefCell;
 use std::fmt::{Display, Write as _};
 
@@ -33,6 +34,11 @@ pub fn t(english: &'static str) -> &'static str {
     })
 }
 
+/// A sentence of core's in the page's language, as far as its words are known.
+pub fn said(sentence: &str) -> String {
+    TRANSLATED.with_borrow(|pairs| sentences::translated(sentence, pairs))
+}
+
 /// Marks a text that [`t`] gets later, from a table.
 pub const fn n(english: &'static str) -> &'static str {
     english
@@ -46,10 +52,12 @@ pub fn fill(english: &'static str, values: &[(&str, &dyn Display)]) -> String {
     while let Some((before, after)) = rest.split_once('{') {
         out.push_str(before);
         let Some((name, after)) = after.split_once('}') else { break };
-        if let Some((_, value)) = values.iter().find(|(given, _)| *given == name) {
-            // Writing into a String cannot fail.
-            let _ = write!(out, "{value}");
-        }
+        // Writing into a String cannot fail.
+        let _ = match values.iter().find(|(given, _)| *given == name) {
+            Some(("why", value)) => write!(out, "{}", said(&value.to_string())),
+            Some((_, value)) => write!(out, "{value}"),
+            None => Ok(()),
+        };
         rest = after;
     }
     out.push_str(rest);

@@ -17,7 +17,7 @@ use wasm_bindgen::JsValue;
 pub fn Recent(page: Page) -> impl IntoView {
     let open = RwSignal::new(false);
     view! {
-        <div class="formats">
+        <div class="formats kept">
             <button class="ib" id="recent" title=t("Recent states, kept in this browser") aria-label=t("Recent states")
                 aria-expanded=move || open.get().to_string()
                 on:click=move |_| open.update(|o| *o = !*o)>{icon(Icon::Recent)}</button>

@@ -115,7 +115,9 @@ mod tests {
         let plan = inputs.plan().unwrap().0.to_json();
         session.receive(Request::Plans { plan, devices });
         session.receive(Request::Run { on: true });
-        (0..60).for_each(|_| drop(session.step(2000)));
+        for _ in 0..60 {
+            session.step(2000);
+        }
         session.report();
         match session.take() {
             Some(Reply::Plans(plans)) => plans.found,

@@ -1,15 +1,17 @@
 //! The tray's search over numbers of devices: speed, days and cost of the best plan on each.
 
-use crate::base::format::{self, hero};
-use crate::base::texts::{t, tr};
+use crate::base::format::{self, escape, hero};
+use crate::base::texts::{said as said_of, t, tr};
 use crate::screens::compare::chart::sizes::draw;
 use crate::screens::compare::model as plans;
 use crate::screens::compare::model::scaling::SizeSearch;
-use crate::screens::compare::model::sizes::{Best, Size, efficiency};
+use crate::screens::compare::model::sizes::{Best, Bill, Size, efficiency};
 use crate::widgets::size::watch;
 use leptos::prelude::*;
 use pipewright_core::predict::samples_of;
 use pipewright_core::units::{Bytes, Nanos};
+use std::fmt::Write;
+use wasm_bindgen::JsCast;
 
 #[component]
 pub fn SizesHead() -> impl IntoView {
@@ -24,13 +26,13 @@ pub fn SizesHead() -> impl IntoView {
         <button class="btn acc" id="search-sizes" on:click=turn>
             {move || if running() { t("Stop") } else { t("Search") }}
         </button>
-        <label class="on-devices" for="sizes">{t("on")}</label>
         {typed("sizes", search.sizes, t("Powers of two from one number to another, 8..64, or a list, 8,16,24"), "8..64")}
-        <label class="on-devices" for="work">{move || tr!("devices, for {what}", what = work())}</label>
+        <label class="on-devices" for="sizes">{t("devices")}</label>
         {typed("work", search.work, t("How much is trained, such as 300e9: days are of so much"), "300e9")}
-        <label class="on-devices" for="price">{t("at, a device and hour")}</label>
+        <label class="on-devices" for="work">{work}</label>
         {typed("price", search.price, t("What a device costs an hour, in any currency"), "2.5")}
-        <p class="live" class:on=running id="sizes-said" role="status">{move || said(search)}</p>
+        <label class="on-devices" for="price">{t("a device and hour")}</label>
+        <p class="live" class:on=running id="sizes-said" role="status" title=move || said(search)>{move || said(search)}</p>
     }
 }
 
@@ -51,10 +53,18 @@ fn has_tokens(search: SizeSearch) -> bool {
     search.page.graph.with(|graph| samples_of(graph, 1.0).is_some())
 }
 
+/// What speed is in.
+fn unit(search: SizeSearch) -> &'static str {
+    if has_tokens(search) { t("tokens/s") } else { t("samples/s") }
+}
+
 /// How far it is, or what is wrong.
 fn said(search: SizeSearch) -> String {
-    if let Some(why) = search.failed.get().or_else(|| search.bill().err()) {
+    if let Some(why) = search.failed.get() {
         return why;
+    }
+    if let Err(why) = search.bill() {
+        return tr!("Days and cost: {why}.", why);
     }
     match search.at.get() {
         Some(devices) => tr!("searching on {devices} devices", devices),
@@ -71,10 +81,9 @@ pub fn SizesBody() -> impl IntoView {
     let frame: NodeRef<leptos::html::Div> = NodeRef::new();
     let size = watch(frame, (520.0, 200.0));
     let picture = move || {
-        let unit = if has_tokens(search) { t("tokens/s") } else { t("samples/s") };
         let of = |row: &Size| Some((row.devices, row.best.as_ref().ok()?.rate()));
         let points: Vec<(u32, f64)> = search.rows.with(|rows| rows.iter().filter_map(of).collect());
-        draw(size.get(), &points, unit)
+        draw(size.get(), &points, unit(search))
     };
     view! {
         <div class="tbody by-size">
@@ -84,60 +93,74 @@ pub fn SizesBody() -> impl IntoView {
     }
 }
 
+/// The rows are markup, and one listener takes all presses: each has nine cells.
 #[component]
 fn Table() -> impl IntoView {
     let search = expect_context::<SizeSearch>();
-    let rows = move || {
+    let markup = move || {
         let bill = search.bill().unwrap_or_default();
-        let all = search.rows.get();
-        let line = |row: &Size| match &row.best {
-            Ok(best) => {
-                let share = efficiency((row.devices, best), &all);
-                line(search, row.devices, best.clone(), share, bill.of(row.devices, best))
-                    .into_any()
-            }
-            Err(why) => {
-                let why = why.clone();
-                view! { <tr><td class="num">{row.devices}</td><td colspan="8">{why}</td></tr> }
-                    .into_any()
-            }
-        };
-        all.iter().map(line).collect_view()
+        search.rows.with(|rows| table(rows, &bill, unit(search)))
     };
-    let rate = move || if has_tokens(search) { t("tokens/s") } else { t("samples/s") };
-    view! {
-        <table id="by-size">
-            <thead><tr>
-                <th class="num">{t("devices")}</th><th>{t("stages × replicas")}</th><th class="num">{t("step")}</th>
-                <th class="num">{rate}</th><th class="num" title=t("Model FLOP/s utilization: arithmetic of the network over the devices' peak")>"MFU"</th>
-                <th class="num" title=t("Speed of a device, as a share of the smallest size's")>{t("efficiency")}</th>
-                <th class="num">{t("memory")}</th><th class="num">{t("days")}</th><th class="num">{t("cost")}</th>
-            </tr></thead>
-            <tbody>{rows}</tbody>
-        </table>
-    }
+    let press = move |event: web_sys::MouseEvent| {
+        let pressed = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+        let pressed = pressed.and_then(|element| element.closest("button").ok().flatten());
+        let at = pressed.and_then(|button| button.get_attribute("data-at")?.parse::<usize>().ok());
+        let row = at.and_then(|at| search.rows.with_untracked(|rows| rows.get(at).cloned()));
+        if let Some(Size { devices, best: Ok(best) }) = row {
+            search.take(devices, &best.found);
+        }
+    };
+    view! { <table id="by-size" inner_html=markup on:click=press></table> }
 }
 
-fn line(
-    search: SizeSearch,
-    devices: u32,
-    best: Best,
-    share: f64,
-    (days, cost): (Option<f64>, Option<f64>),
-) -> impl IntoView {
+/// The table's head and rows.
+fn table(rows: &[Size], bill: &Bill, rate: &str) -> String {
+    let heads = [t("devices"), rate, t("MFU"), t("efficiency"), t("step"), t("days"), t("cost")];
+    let mut out = String::from("<thead><tr>");
+    for (at, head) in heads.into_iter().enumerate() {
+        let title = match at {
+            2 => t("Model FLOP/s utilization: arithmetic of the network over the devices' peak"),
+            3 => t("Speed of a device, as a share of the smallest size's"),
+            _ => "",
+        };
+        let _ = write!(out, "<th class='num' title='{}'>{}</th>", escape(title), escape(head));
+    }
+    let _ = write!(out, "<th>{}</th></tr></thead><tbody>", t("stages × replicas"));
+    for (at, row) in rows.iter().enumerate() {
+        let _ = write!(out, "<tr><td class='num'>{}</td>", row.devices);
+        match &row.best {
+            Ok(best) => cells(&mut out, at, best, rows, bill),
+            Err(why) => drop(write!(out, "<td colspan='7'>{}</td>", escape(&said_of(why)))),
+        }
+        out += "</tr>";
+    }
+    out + "</tbody>"
+}
+
+fn cells(out: &mut String, at: usize, best: &Best, rows: &[Size], bill: &Bill) {
+    let devices = rows[at].devices;
     let (time, unit) = hero(Nanos(best.found.step));
     let percent = |share: f64| format!("{} %", format::percent(share, 1));
-    let (rate, peak) = (format::scaled(best.rate()), format::bytes_text(Bytes(best.found.peak)));
-    let mfu = best.throughput.mfu.map_or_else(|| "–".into(), percent);
-    let or_dash = |number: Option<f64>| number.map_or_else(|| "–".into(), format::scaled);
-    let (name, step) = (plans::name(&best.found), best.found.step.to_string());
-    view! {
-        <tr data-devices=devices.to_string() data-step=step>
-            <td class="num">{devices}</td>
-            <td><button class="pick" title=t("Use it as B") on:click=move |_| search.take(devices, &best.found)>{name}</button></td>
-            <td class="num">{format!("{time} {unit}")}</td><td class="num">{rate}</td>
-            <td class="num">{mfu}</td><td class="num">{percent(share)}</td><td class="num">{peak}</td>
-            <td class="num">{or_dash(days)}</td><td class="num">{or_dash(cost)}</td>
-        </tr>
+    let (days, cost) = bill.of(devices, best);
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
+    let numbers = [
+        format::scaled(best.rate()),
+        or_dash(best.throughput.mfu.map(percent)),
+        percent(efficiency((devices, best), rows)),
+        format!("{time} {unit}"),
+        or_dash(days.map(format::scaled)),
+        or_dash(cost.map(format::scaled)),
+    ];
+    for number in numbers {
+        let _ = write!(out, "<td class='num'>{number}</td>");
     }
+    let name = escape(&plans::name(&best.found));
+    let title =
+        tr!("Use it as B; it takes {bytes}", bytes = format::bytes_text(Bytes(best.found.peak)));
+    let step = best.found.step;
+    let _ = write!(
+        out,
+        "<td><button class='pick' data-at='{at}' data-step='{step}' title='{}'>{name}</button></td>",
+        escape(&title)
+    );
 }

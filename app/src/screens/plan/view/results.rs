@@ -221,7 +221,7 @@ fn better_plans(own: PlanState) -> Result<AnyView, Missing> {
         let above = advised.as_ref().filter(|advised| advised.done).map(suggest::above);
         view! {
             <BetterRow row better=first fits />
-            <details class="more" class:none=more == 0>
+            <details class="others" class:none=more == 0>
                 <summary>{tr!("{more} more", more)}</summary>
                 {rest}
                 <p>{above}</p>

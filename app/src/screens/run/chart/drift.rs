@@ -166,7 +166,7 @@ pub fn strip(
     let right = width - RIGHT;
     let _ = write!(
         out,
-        "<path d='M{LEFT} {line}H{right}' class='pl'/><text x='{:.1}' y='{:.1}' class='lb2'>{}</text>",
+        "<path d='M{LEFT} {line}H{right}' class='as-planned'/><text x='{:.1}' y='{:.1}' class='lb2'>{}</text>",
         right + 6.0,
         (line + 4.0).clamp(11.0, (height - 3.0).max(11.0)),
         t("predicted")

@@ -110,7 +110,7 @@ pub fn draw(plot: &Plot, size: (f64, f64)) -> String {
         let (y, right) = (frame.py(predicted).round() + 0.5, width - RIGHT);
         let _ = write!(
             out,
-            "<path d='M{LEFT} {y}H{right}' class='pl'/><text x='{right}' y='{:.1}' text-anchor='end' class='lb2'>{}</text>",
+            "<path d='M{LEFT} {y}H{right}' class='as-planned'/><text x='{right}' y='{:.1}' text-anchor='end' class='lb2'>{}</text>",
             // On the side where the runs are not.
             if above(plot, predicted) || y < ABOVE + 12.0 { y + 12.0 } else { y - 4.0 },
             t("predicted")
@@ -364,7 +364,7 @@ mod tests {
             );
             assert!(loss.contains("&lt;a&gt;") && !loss.contains("<a>"));
             let time = of(Quantity::StepTime, Some(0.4));
-            assert!(time.contains("class='pl'") && time.contains("ms"), "{time}");
+            assert!(time.contains("class='as-planned'") && time.contains("ms"), "{time}");
             let accuracy = of(Quantity::Accuracy, None);
             assert_eq!(accuracy.matches("class='ml m").count(), 0, "none was recorded");
             assert_eq!(accuracy.matches("class='pt'").count(), 2);
