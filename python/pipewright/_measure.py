@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,6 +45,11 @@ class Clock:
         """Nanoseconds of the fastest of several runs, after one that does not count."""
         work()
         return min(self._once(work) for _ in range(repeats))
+
+    def typical(self, work: Callable[[], object], repeats: int) -> int:
+        """Nanoseconds of the median of several runs, after one that does not count."""
+        work()
+        return int(statistics.median(self._once(work) for _ in range(repeats)))
 
     def _once(self, work: Callable[[], object]) -> int:
         if not self._cuda:

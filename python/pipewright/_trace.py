@@ -141,7 +141,8 @@ def trace(
 
     The example is one micro-batch; its samples lie along the first axis. Where `loss` is given,
     `loss(output, target)` (without a target `loss(output)`) counts to the last node. Buffers, gradients and
-    random numbers are left as they were. Under torch.distributed only rank 0 measures: its plan is everyone's.
+    random numbers are left as they were. Under torch.distributed all ranks measure at the same time, as
+    they will compute; the plan is made of what rank 0 found.
 
     Raises:
         PipewrightError: where the module cannot be exported.
@@ -179,9 +180,13 @@ def _describe(device: torch.device) -> str:
 
 
 def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor] | None, target: Any) -> None:
-    """Measures loss and whole step; what nodes take alone, from warm caches, is scaled to what they take there."""
+    """Measures loss and whole step; what nodes take alone, from warm caches, is scaled to what they take there.
+
+    Micro-batches after the first add their gradients to those that are there, so the step does.
+    """
     graph = trace.folded.exported.graph
     wanted = [x for x in graph.parameters() if x.requires_grad]
+    sums: list[torch.Tensor] = []
     given = () if target is None else (target,)
 
     def forward() -> list[torch.Tensor]:
@@ -192,26 +197,48 @@ def _whole(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.T
     def step() -> None:
         outputs = forward()
         ones = [torch.ones_like(x) for x in outputs]
-        torch.autograd.grad(outputs, wanted, ones, allow_unused=True)
+        add(torch.autograd.grad(outputs, wanted, ones, allow_unused=True))
+
+    def add(gradients: Sequence[torch.Tensor | None]) -> None:
+        for old, new in zip(sums, gradients, strict=True):
+            if new is not None:
+                old.add_(new)
 
     try:
         with untouched(trace.module):
+            sums += [torch.zeros_like(x) for x in wanted]
+            others = [torch.zeros_like(x) for x in wanted]
             if loss is not None:
                 _loss(trace, clock, repeats, loss, given)
-            there = clock.least(forward, repeats)
-            whole, again = clock.least(step, repeats), clock.least(step, repeats)
+            # A pipeline's step has many of these, so its time follows from the usual one, not from the fastest.
+            there = clock.typical(forward, 2 * repeats)
+            whole, again = clock.typical(step, 2 * repeats), clock.typical(step, 2 * repeats)
+            adding = clock.typical(lambda: add(others), 2 * repeats)
     except torch.OutOfMemoryError:
         # That is what pipelines are for: nodes alone fit.
         return
-    trace.step, trace.spread = min(whole, again) / 1e9, abs(whole - again) / min(whole, again)
+    spread, whole = abs(whole - again), min(whole, again)
+    trace.step, trace.spread = whole / 1e9, spread / whole
+    # Parts are within the whole, however much else the machine did meanwhile.
+    there = min(there, whole - 2)
+    adding = min(adding, whole - there - 1)
     costs = trace.costs.values()
-    back = max(min(whole, again) - there, 1)
+    back = whole - there - adding
     forwards = there / max(sum(x.forward for x in costs), 1)
     backwards = back / max(sum(x.input_gradient + x.weight_gradient for x in costs), 1)
     for cost in costs:
         cost.forward = round(cost.forward * forwards)
         cost.input_gradient = round(cost.input_gradient * backwards)
         cost.weight_gradient = round(cost.weight_gradient * backwards)
+    _add(trace, adding)
+
+
+def _add(trace: Trace, adding: int) -> None:
+    """Gives the time of adding gradients to the nodes that have them, by their bytes."""
+    state = trace.folded.exported.graph.state_dict(keep_vars=True)
+    sizes = {x.node: sum(state[name].nbytes for name in x.parameters) for x in trace.folded.computations}
+    for node, bytes_ in sizes.items():
+        trace.costs[node].weight_gradient += round(adding * bytes_ / max(sum(sizes.values()), 1))
 
 
 def _loss(trace: Trace, clock: Clock, repeats: int, loss: Callable[..., torch.Tensor], given: tuple[Any, ...]) -> None:

@@ -80,6 +80,10 @@ def test_a_loss_counts_to_the_last_node() -> None:
     bare, trace = traced("gpt"), traced("gpt", loss=loss_fn, target=torch.zeros(4, 16, dtype=torch.long))
     assert trace.nodes[-1]["saved_bytes"] > bare.nodes[-1]["saved_bytes"]
     assert trace.step > 0 and trace.spread >= 0
+    # What nodes take is what the step takes: forward, backward, gradients added to those that are there.
+    times = ("forward_ns", "input_gradient_ns", "weight_gradient_ns")
+    nodes = sum(node[time] for node in trace.nodes for time in times)
+    assert abs(nodes - trace.step * 1e9) <= 3 * len(trace.nodes)
 
 
 def test_the_fixture_of_core_is_such_a_file() -> None:

@@ -40,7 +40,7 @@ pub use explain::{
 };
 
 pub use fit::{FitError, fit, fits};
-pub use scaling::{Price, Sizes, amount, samples_of};
+pub use scaling::{Price, Sizes, Speed, amount, samples_of};
 pub use split::{BestSplit, Borders, SplitError, USUAL, best_split, reordered};
 pub use stage::PlannedStage;
 pub use steady::{Steady, steady};

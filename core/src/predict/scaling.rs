@@ -71,13 +71,24 @@ pub fn amount(text: &str) -> Result<f64, String> {
 /// Hours of a day.
 const HOURS: f64 = 24.0;
 
-impl Throughput {
-    /// Samples per second and device of this size, as a share of another's.
-    pub fn efficiency(&self, devices: u32, base: (u32, &Throughput)) -> f64 {
-        let each = |samples: f64, devices: u32| samples / f64::from(devices.max(1));
-        each(self.samples_per_sec, devices) / each(base.1.samples_per_sec, base.0)
-    }
+/// What so many devices get done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// How many.
+    pub devices: u32,
+    /// All of them together.
+    pub throughput: Throughput,
+}
 
+impl Speed {
+    /// Samples per second and device, as a share of another size's.
+    pub fn efficiency(&self, base: &Speed) -> f64 {
+        let each = |size: &Speed| size.throughput.samples_per_sec / f64::from(size.devices.max(1));
+        each(self) / each(base)
+    }
+}
+
+impl Throughput {
     /// Days of training on so many samples.
     pub fn days(&self, samples: f64) -> f64 {
         samples / self.samples_per_sec / (HOURS * 3600.0)
@@ -149,9 +160,10 @@ mod tests {
             device_flops_per_sec: None,
             mfu: None,
         };
-        let (small, large) = (of(100.0), of(150.0));
-        assert_eq!(large.efficiency(16, (8, &small)), 0.75);
-        assert_eq!(small.days(8_640_000.0), 1.0);
+        let small = Speed { devices: 8, throughput: of(100.0) };
+        let large = Speed { devices: 16, throughput: of(150.0) };
+        assert_eq!(large.efficiency(&small), 0.75);
+        assert_eq!(small.throughput.days(8_640_000.0), 1.0);
         assert_eq!(Price(2.5).of(8, 1.0), 480.0);
         let cluster = Cluster::preset("dgx-a100").unwrap();
         let nodes = |devices| cluster.grown(devices).map(|grown| grown.nodes);

@@ -7,7 +7,7 @@ use crate::commands::words::column;
 use crate::failure::Failure;
 use pipewright_core::cost::Cluster;
 use pipewright_core::plan::Plan;
-use pipewright_core::predict::{Price, Throughput};
+use pipewright_core::predict::{Price, Speed, Throughput};
 use pipewright_core::units::Nanos;
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ impl Row {
         devices: u32,
         found: Result<&Ranked, &Failure>,
         goal: Option<f64>,
-        base: Option<(u32, Throughput)>,
+        base: Option<Speed>,
         price: Option<Price>,
     ) -> Self {
         let ranked = match found {
@@ -59,11 +59,11 @@ impl Row {
         let plan: &Plan = &ranked.plan;
         let throughput = plan.throughput(&ranked.prediction.graph, ranked.step());
         let days = goal.map(|samples| throughput.days(samples));
-        let (size, base) = base.unwrap_or((devices, throughput));
+        let size = Speed { devices, throughput };
         let found = Best {
             step_ns: ranked.step(),
             throughput,
-            efficiency: throughput.efficiency(devices, (size, &base)),
+            efficiency: size.efficiency(&base.unwrap_or(size)),
             memory_bytes: ranked.peak().0,
             days,
             cost: days.zip(price).map(|(days, price)| price.of(devices, days)),
@@ -81,8 +81,8 @@ impl Row {
     }
 
     /// How many devices get how much done.
-    pub fn size(&self) -> Option<(u32, Throughput)> {
-        Some((self.devices, self.found.as_ref()?.throughput))
+    pub fn size(&self) -> Option<Speed> {
+        Some(Speed { devices: self.devices, throughput: self.found.as_ref()?.throughput })
     }
 }
 

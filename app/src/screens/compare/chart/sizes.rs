@@ -13,7 +13,7 @@ const BELOW: f64 = 38.0;
 const LINES: f64 = 44.0;
 
 /// The picture as markup; `points` are devices and what they get done per second, ascending, and `unit` is what.
-pub fn draw((width, height): (f64, f64), points: &[(u32, f64)], unit: &str) -> String {
+pub fn draw(width: f64, height: f64, points: &[(u32, f64)], unit: &str) -> String {
     let mut out = format!(
         "<svg width='{width}' height='{height}' role='img' aria-label='{}'>",
         tr!("{unit} on {count} numbers of devices", unit, count = points.len())
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_scales_ideally_lies_on_the_line_and_the_rest_below() {
-        let svg = draw((600.0, 240.0), &[(8, 100.0), (16, 200.0), (32, 200.0)], "samples/s");
+        let svg = draw(600.0, 240.0, &[(8, 100.0), (16, 200.0), (32, 200.0)], "samples/s");
         let heights = heights(&svg);
         assert_eq!(heights.len(), 3);
         assert!(heights[0] > heights[1] && heights[1] == heights[2], "{heights:?}");
@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn one_size_and_none_are_drawn() {
-        assert_eq!(heights(&draw((300.0, 160.0), &[], "samples/s")).len(), 0);
-        let one = draw((300.0, 160.0), &[(8, 100.0)], "samples/s");
+        assert_eq!(heights(&draw(300.0, 160.0, &[], "samples/s")).len(), 0);
+        let one = draw(300.0, 160.0, &[(8, 100.0)], "samples/s");
         assert!(heights(&one).len() == 1 && !one.contains("NaN") && !one.contains("inf"), "{one}");
     }
 

@@ -7,7 +7,7 @@ use crate::planner::found::apply;
 use crate::planner::inputs::Inputs;
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::Graph;
-use pipewright_core::predict::{Price, Throughput, amount, samples_of};
+use pipewright_core::predict::{Price, Speed, Throughput, amount, samples_of};
 use pipewright_core::units::Nanos;
 use pipewright_worker::protocol::FoundPlan;
 
@@ -66,12 +66,16 @@ pub fn best(devices: u32, found: &[FoundPlan], inputs: &Inputs) -> Size {
     Size { devices, best }
 }
 
-/// Samples per second and device, as a share of those of the smallest size that has a plan.
-pub fn efficiency(size: (u32, &Best), all: &[Size]) -> f64 {
-    let base = all.iter().find_map(|other| Some((other.devices, other.best.as_ref().ok()?)));
-    base.map_or(1.0, |(devices, base)| {
-        size.1.throughput.efficiency(size.0, (devices, &base.throughput))
-    })
+impl Size {
+    fn speed(&self) -> Option<Speed> {
+        let throughput = self.best.as_ref().ok()?.throughput;
+        Some(Speed { devices: self.devices, throughput })
+    }
+
+    /// Samples per second and device, as a share of those of the smallest of `all` that has a plan.
+    pub fn efficiency(&self, all: &[Size]) -> Option<f64> {
+        Some(self.speed()?.efficiency(&all.iter().find_map(Size::speed)?))
+    }
 }
 
 /// What is trained, and what it costs, as typed: nothing where there is nothing to read.
@@ -143,9 +147,9 @@ mod tests {
             size
         });
         let [small, large] = all.each_ref().map(|size| size.best.as_ref().unwrap());
-        assert_eq!(efficiency((sizes[0], small), &all), 1.0);
+        assert_eq!(all[0].efficiency(&all), Some(1.0));
         let ratio = large.rate() / small.rate() / 4.0;
-        assert!((efficiency((sizes[1], large), &all) - ratio).abs() < 1e-9);
+        assert!((all[1].efficiency(&all).unwrap() - ratio).abs() < 1e-9);
         assert!(large.rate() > small.rate());
     }
 

@@ -5,7 +5,7 @@ use crate::base::texts::{said as said_of, t, tr};
 use crate::screens::compare::chart::sizes::draw;
 use crate::screens::compare::model as plans;
 use crate::screens::compare::model::scaling::SizeSearch;
-use crate::screens::compare::model::sizes::{Best, Bill, Size, efficiency};
+use crate::screens::compare::model::sizes::{Best, Bill, Size};
 use crate::widgets::size::watch;
 use leptos::prelude::*;
 use pipewright_core::predict::samples_of;
@@ -83,7 +83,8 @@ pub fn SizesBody() -> impl IntoView {
     let picture = move || {
         let of = |row: &Size| Some((row.devices, row.best.as_ref().ok()?.rate()));
         let points: Vec<(u32, f64)> = search.rows.with(|rows| rows.iter().filter_map(of).collect());
-        draw(size.get(), &points, unit(search))
+        let (width, height) = size.get();
+        draw(width, height, &points, unit(search))
     };
     view! {
         <div class="tbody by-size">
@@ -146,7 +147,7 @@ fn cells(out: &mut String, at: usize, best: &Best, rows: &[Size], bill: &Bill) {
     let numbers = [
         format::scaled(best.rate()),
         or_dash(best.throughput.mfu.map(percent)),
-        percent(efficiency((devices, best), rows)),
+        or_dash(rows[at].efficiency(rows).map(percent)),
         format!("{time} {unit}"),
         or_dash(days.map(format::scaled)),
         or_dash(cost.map(format::scaled)),
