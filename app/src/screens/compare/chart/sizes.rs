@@ -55,7 +55,7 @@ pub fn draw(width: f64, height: f64, points: &[(u32, f64)], unit: &str) -> Strin
         y(first.1),
         x(devices.1),
         y(ideal(devices.1)),
-        t("dashed: as fast as the smallest size allows"),
+        t("dashed: ideal"),
         height - 6.0,
         t("devices")
     );

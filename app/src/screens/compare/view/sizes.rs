@@ -1,5 +1,6 @@
 //! The tray's search over numbers of devices: speed, days and cost of the best plan on each.
 
+use crate::base::focus::focus;
 use crate::base::format::{self, escape, hero};
 use crate::base::texts::{said as said_of, t, tr};
 use crate::screens::compare::chart::sizes::draw;
@@ -13,40 +14,80 @@ use pipewright_core::units::{Bytes, Nanos};
 use std::fmt::Write;
 use wasm_bindgen::JsCast;
 
+/// The controls are markup, with one listener for what is typed and one for what is pressed.
 #[component]
 pub fn SizesHead() -> impl IntoView {
     let search = expect_context::<SizeSearch>();
-    let running = move || search.at.get().is_some();
-    let turn = move |_| match search.at.get_untracked() {
-        Some(_) => search.stop(),
-        None => search.start(),
+    let running = Memo::new(move |_| search.at.get().is_some());
+    let markup = move || controls(search, running.get());
+    let press = move |event: web_sys::MouseEvent| {
+        if pressed(&event).is_none() {
+            return;
+        }
+        match search.at.get_untracked() {
+            Some(_) => search.stop(),
+            None => search.start(),
+        }
+        // The button is written anew first.
+        request_animation_frame(|| focus("search-sizes"));
     };
-    let work = move || if has_tokens(search) { t("tokens") } else { t("samples") };
+    let typed = move |event: web_sys::Event| {
+        let input: web_sys::HtmlInputElement = event_target(&event);
+        let text = match input.id().as_str() {
+            "sizes" => search.sizes,
+            "work" => search.work,
+            _ => search.price,
+        };
+        text.set(input.value());
+    };
     view! {
-        <button class="btn acc" id="search-sizes" on:click=turn>
-            {move || if running() { t("Stop") } else { t("Search") }}
-        </button>
-        {typed("sizes", search.sizes, t("Powers of two from one number to another, 8..64, or a list, 8,16,24"), "8..64")}
-        <label class="on-devices" for="sizes">{t("devices")}</label>
-        {typed("work", search.work, t("How much is trained, such as 300e9: days are of so much"), "300e9")}
-        <label class="on-devices" for="work">{work}</label>
-        {typed("price", search.price, t("What a device costs an hour, in any currency"), "2.5")}
-        <label class="on-devices" for="price">{t("a device and hour")}</label>
-        <p class="live" class:on=running id="sizes-said" role="status" title=move || said(search)>{move || said(search)}</p>
+        <div class="by-size-h" inner_html=markup on:click=press on:change=typed></div>
+        <p class="live" class:on=move || running.get() id="sizes-said" role="status">{move || said(search)}</p>
     }
 }
 
-/// A box of a text.
-fn typed(
-    id: &'static str,
-    text: RwSignal<String>,
-    title: &'static str,
-    hint: &'static str,
-) -> impl IntoView {
-    view! {
-        <input id=id class="box" type="text" title=title placeholder=hint size="6" autocomplete="off"
-            prop:value=move || text.get() on:change=move |event| text.set(event_target_value(&event)) />
+/// The button that an event is of.
+fn pressed(event: &web_sys::MouseEvent) -> Option<web_sys::Element> {
+    event.target()?.dyn_into::<web_sys::Element>().ok()?.closest("button").ok()?
+}
+
+fn controls(search: SizeSearch, running: bool) -> String {
+    let turn = if running { t("Stop") } else { t("Search") };
+    let mut out = format!("<button class='btn acc' id='search-sizes'>{turn}</button>");
+    let work = if has_tokens(search) { t("tokens") } else { t("samples") };
+    let boxes = [
+        (
+            "sizes",
+            search.sizes,
+            t("devices"),
+            "8..64",
+            t("Powers of two from one number to another, 8..64, or a list, 8,16,24"),
+        ),
+        (
+            "work",
+            search.work,
+            work,
+            "300e9",
+            t("How much is trained, such as 300e9: days are of so much"),
+        ),
+        (
+            "price",
+            search.price,
+            t("per device-hour"),
+            "2.5",
+            t("What a device costs an hour, in any currency"),
+        ),
+    ];
+    for (id, text, label, hint, title) in boxes {
+        let value = text.with_untracked(|text| escape(text));
+        let _ = write!(
+            out,
+            "<input id='{id}' class='box' type='text' size='6' autocomplete='off' value='{value}' \
+             placeholder='{hint}' title='{}'><label class='on-devices' for='{id}'>{label}</label>",
+            escape(title)
+        );
     }
+    out
 }
 
 fn has_tokens(search: SizeSearch) -> bool {
@@ -71,7 +112,7 @@ fn said(search: SizeSearch) -> String {
         None if search.rows.with(Vec::is_empty) => {
             t("The best plan on each number of devices, with the same mini-batch").into()
         }
-        None => t("Each is the fastest plan found on exactly so many devices, simulated").into(),
+        None => String::new(),
     }
 }
 
@@ -103,8 +144,7 @@ fn Table() -> impl IntoView {
         search.rows.with(|rows| table(rows, &bill, unit(search)))
     };
     let press = move |event: web_sys::MouseEvent| {
-        let pressed = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
-        let pressed = pressed.and_then(|element| element.closest("button").ok().flatten());
+        let pressed = pressed(&event);
         let at = pressed.and_then(|button| button.get_attribute("data-at")?.parse::<usize>().ok());
         let row = at.and_then(|at| search.rows.with_untracked(|rows| rows.get(at).cloned()));
         if let Some(Size { devices, best: Ok(best) }) = row {

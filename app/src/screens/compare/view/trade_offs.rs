@@ -43,10 +43,13 @@ pub fn TradeOffs() -> impl IntoView {
             <div class="th cmp-th">
                 <h2 class="sr">{t("Search for plans")}</h2>
                 <div class="seg kinds" role="group" aria-label=t("What is searched for")>{kinds.collect_view()}</div>
-                <Show when=move || several.get() fallback=Head><SizesHead /></Show>
+                {move || if several.get() { view! { <SizesHead /> }.into_any() } else { view! { <Head /> }.into_any() }}
             </div>
-            <Show when=move || several.get()
-                fallback=|| view! { <div class="tbody"><Chart /><List /></div> }><SizesBody /></Show>
+            {move || if several.get() {
+                view! { <SizesBody /> }.into_any()
+            } else {
+                view! { <div class="tbody"><Chart /><List /></div> }.into_any()
+            }}
         </section>
     }
 }
