@@ -20,8 +20,16 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
 )
 
 LENGTH, VOCABULARY, HIDDEN = 6, 12, 8
@@ -45,12 +53,30 @@ def bert():
     return BertForSequenceClassification(BertConfig(**sizes, **more))
 
 
+# Of the two waves of a head of four elements one is long and one is between.
+LLAMA3 = dict(
+    rope_type="llama3",
+    rope_theta=10000.0,
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=8,
+)
+# The usual numbers of these tokens are beyond the vocabulary.
+TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+
+
 NETWORKS = {
     "gpt2": lambda: gpt2("gelu_new"),
     "gpt2-gelu": lambda: gpt2("gelu"),
     "llama": lambda: decoder(LlamaConfig, LlamaForCausalLM, head_dim=4, attention_bias=True),
     "mistral": lambda: decoder(MistralConfig, MistralForCausalLM, sliding_window=6),
     "qwen2": lambda: decoder(Qwen2Config, Qwen2ForCausalLM, tie_word_embeddings=True),
+    "qwen3": lambda: decoder(Qwen3Config, Qwen3ForCausalLM, head_dim=4),
+    "llama3": lambda: decoder(LlamaConfig, LlamaForCausalLM, head_dim=4, rope_parameters=LLAMA3),
+    "phi3": lambda: decoder(Phi3Config, Phi3ForCausalLM, head_dim=4, partial_rotary_factor=0.5, **TOKENS),
+    "olmo2": lambda: decoder(Olmo2Config, Olmo2ForCausalLM, **TOKENS),
+    "smollm3": lambda: decoder(SmolLM3Config, SmolLM3ForCausalLM, no_rope_layer_interval=2, **TOKENS),
     "bert": bert,
 }
 

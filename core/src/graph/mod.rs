@@ -30,7 +30,9 @@ mod tensor_parallel;
 pub use build::{Conv, GraphBuilder};
 pub use divide::{Crossing, Division, Section};
 pub(crate) use op::OPAQUE_FLOPS_MAX;
-pub use op::{Function, Init, Interpolation, Kept, Op, Pair, ParamSpec, Window};
+pub use op::{
+    Function, Init, Interpolation, Kept, Op, Pair, ParamSpec, RopeScaling, Window, rope_frequency,
+};
 pub use precision::Precision;
 pub use sample::{InputSpec, SampleSpec, TargetSpec};
 pub use tensor::{DType, TensorSpec};

@@ -6,8 +6,10 @@ mod infer;
 mod kinds;
 mod params;
 mod parts;
+mod rope;
 
 pub use parts::{Function, Init, Interpolation, Kept, ParamSpec, Window};
+pub use rope::{RopeScaling, rope_frequency};
 
 use crate::ids::ParamId;
 use defaults::{is_false, is_first, is_none, is_one, is_true, is_zero, lrn, one, yes};
@@ -310,10 +312,13 @@ pub enum Op {
         causal: bool,
     },
     /// Rotary position embedding of `[.., length, d]` (Su et al. 2021): element `i` of the first
-    /// half and its partner in the second half turn by `position · base^(-2i/d)`.
+    /// half and its partner in the second half turn by `position · base^(-2i/d)`, scaled where it says so.
     Rope {
         /// Base of the frequencies.
         base: f32,
+        /// What longer texts change about them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scaling: Option<RopeScaling>,
     },
     /// `silu(gate) · up` (Shazeer 2020); inputs: gate, up, of one shape.
     SwiGlu,

@@ -20,6 +20,22 @@ impl Fields {
         self.0.get(field).filter(|value| !value.is_null())
     }
 
+    /// Whether it says anything.
+    pub fn has(&self, field: &str) -> bool {
+        self.get(field).is_some()
+    }
+
+    /// The numbers of a list, each 0 or 1, as flags.
+    pub fn flags(&self, field: &str) -> Result<Option<Vec<bool>>, HfError> {
+        let Some(value) = self.get(field) else { return Ok(None) };
+        let flag = |value: &Value| match value {
+            Value::Bool(flag) => Some(*flag),
+            value => value.as_u64().filter(|number| *number < 2).map(|number| number == 1),
+        };
+        let flags = value.as_array().and_then(|list| list.iter().map(flag).collect());
+        flags.map(Some).ok_or_else(|| self.refused(field, "a list of 0 and 1 is expected"))
+    }
+
     /// The error of a field that says something that cannot be expressed.
     pub fn refused(&self, field: &str, why: &str) -> HfError {
         let value = self.get(field).map_or("missing".into(), Value::to_string);

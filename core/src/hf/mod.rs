@@ -12,6 +12,7 @@
 //! ```
 
 mod bert;
+mod block;
 mod decoder;
 mod fields;
 mod gpt2;
@@ -78,6 +79,7 @@ pub struct Imported {
 pub fn read(name: &str, text: &str, length: Option<u64>) -> Result<Imported, HfError> {
     let fields = Fields::parse(text)?;
     let kind = fields.text("model_type")?.ok_or_else(|| HfError::Missing("model_type".into()))?;
+    known(&kind, &fields)?;
     fields.must_be_absent("quantization_config", "quantized weights cannot be trained")?;
     let length_max = match kind.as_str() {
         "gpt2" => fields.number("n_positions")?,
@@ -89,14 +91,35 @@ pub fn read(name: &str, text: &str, length: Option<u64>) -> Result<Imported, HfE
     }
     let graph = match kind.as_str() {
         "gpt2" => gpt2::graph(name, &fields, length)?,
-        "llama" | "mistral" | "qwen2" => decoder::graph(name, &kind, &fields, length)?,
         "bert" => bert::graph(name, &fields, length)?,
-        _ => {
-            let why = "gpt2, llama, mistral, qwen2 and bert can be read";
-            return Err(fields.refused("model_type", why));
-        }
+        kind => decoder::graph(name, kind, &fields, length)?,
     };
     Ok(Imported { graph, length, length_max })
+}
+
+/// Kinds of networks that can be read.
+const KINDS: [&str; 9] =
+    ["gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "smollm3", "bert"];
+
+/// Refuses kinds that cannot be read, before fields that they do not have.
+fn known(kind: &str, fields: &Fields) -> Result<(), HfError> {
+    if KINDS.contains(&kind) {
+        return Ok(());
+    }
+    let experts = ["num_experts", "num_local_experts", "n_routed_experts"];
+    let kinds = KINDS.join(", ");
+    let why = match () {
+        () if experts.iter().any(|field| fields.has(field)) => {
+            format!("mixtures of experts cannot be read; {kinds} can")
+        }
+        () if fields.has("text_config") => {
+            format!(
+                "of networks for texts and images only their parts can be read: give the text_config; {kinds} can be read"
+            )
+        }
+        () => format!("{kinds} can be read; networks of other kinds come as ONNX files"),
+    };
+    Err(fields.refused("model_type", &why))
 }
 
 /// The activation function that a field names.

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Family {
     /// GPT-2.
     Gpt2,
-    /// LLaMA, Mistral, Qwen2.
+    /// LLaMA, Mistral, Qwen, Phi-3, OLMo 2, SmolLM3.
     Llama,
     /// BERT.
     Bert,
@@ -52,6 +52,7 @@ pub fn family_of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Family>
         match () {
             () if ends("attn.c_attn.weight") => Some(Family::Gpt2),
             () if ends("self_attn.q_proj.weight") => Some(Family::Llama),
+            () if ends("self_attn.qkv_proj.weight") => Some(Family::Llama),
             () if ends("attention.self.query.weight") => Some(Family::Bert),
             () => None,
         }

@@ -45,9 +45,27 @@ fn what_cannot_be_expressed_is_named() {
         assert!(error.starts_with(text), "{error}");
     };
     starts(r#", "hidden_act": "gelu""#, "`hidden_act` is \"gelu\": the gate is a SiLU");
-    starts(r#", "rope_scaling": {"rope_type": "llama3"}"#, "`rope_type` is \"llama3\": rotary");
+    starts(r#", "rope_scaling": {"rope_type": "llama3"}"#, "`factor` is missing");
+    starts(r#", "rope_scaling": {"type": "linear", "factor": 0}"#, "`factor` is 0: a positive");
+    starts(r#", "rope_scaling": {"rope_type": "longrope"}"#, "`rope_type` is \"longrope\": rotary");
+    starts(
+        r#", "model_type": "smollm3", "no_rope_layers": [1]"#,
+        "`no_rope_layers` is [1]: there are 2",
+    );
+    starts(
+        r#", "model_type": "smollm3", "no_rope_layers": [2]"#,
+        "`no_rope_layers` is [2]: a list",
+    );
+    starts(
+        r#", "model_type": "mixtral", "num_local_experts": 8"#,
+        "`model_type` is \"mixtral\": mixtures of experts cannot be read; gpt2, llama",
+    );
+    starts(
+        r#", "model_type": "gemma3", "text_config": {}"#,
+        "`model_type` is \"gemma3\": of networks for",
+    );
     starts(r#", "rope_parameters": {"rope_type": "yarn"}"#, "`rope_type` is \"yarn\"");
-    starts(r#", "partial_rotary_factor": 0.5"#, "`partial_rotary_factor` is 0.5");
+    starts(r#", "partial_rotary_factor": 0.3"#, "`partial_rotary_factor` is 0.3: an even number");
     starts(r#", "num_key_value_heads": 3"#, "`num_key_value_heads` is 3: it does not divide");
     starts(r#", "rms_norm_eps": "x""#, "`rms_norm_eps` is \"x\": a positive number");
     starts(r#", "quantization_config": {}"#, "`quantization_config` is {}");

@@ -149,8 +149,8 @@ fn spelt_out(g: &mut GraphBuilder, x: NodeId) -> NodeId {
         g.add(format!("{name}.permute"), Op::Permute { axes: vec![1, 0, 2] }, &[x])
     };
     let [q, k, v] = [("spelt.q", 0), ("spelt.k", 1), ("spelt.v", 2)].map(|(n, i)| head(g, n, i));
-    let q = g.add("spelt.q.rope", Op::Rope { base: 100.0 }, &[q]);
-    let k = g.add("spelt.k.rope", Op::Rope { base: 100.0 }, &[k]);
+    let q = g.add("spelt.q.rope", Op::Rope { base: 100.0, scaling: None }, &[q]);
+    let k = g.add("spelt.k.rope", Op::Rope { base: 100.0, scaling: None }, &[k]);
     let scale = (FEATURES as f32 / 2.0).sqrt().recip();
     let fused = Op::ScaledDotProduct { scale, causal: true };
     let fused = g.add("spelt.fused", fused, &[q, k, v]);

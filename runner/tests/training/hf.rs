@@ -7,7 +7,8 @@ use pipewright_runner::tensor_file::TensorFile;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-const NETWORKS: [&str; 5] = ["gpt2", "llama", "mistral", "qwen2", "bert"];
+const NETWORKS: [&str; 10] =
+    ["gpt2", "llama", "mistral", "qwen2", "bert", "qwen3", "llama3", "phi3", "olmo2", "smollm3"];
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/hf").join(name)

@@ -27,7 +27,11 @@ impl Emit<'_> {
             "Attention" => Err("only attention that is written out is known".into()),
             "Rope" => {
                 let x = self.input(value(0))?;
-                self.put(Op::Rope { base: node.attributes.float("base").unwrap_or(1e4) }, &[x], &[])
+                self.put(
+                    Op::Rope { base: node.attributes.float("base").unwrap_or(1e4), scaling: None },
+                    &[x],
+                    &[],
+                )
             }
             "TokenPosition" => {
                 let (x, tokens) = (self.input(value(0))?, self.input(value(1))?);

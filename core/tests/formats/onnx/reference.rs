@@ -104,7 +104,7 @@ fn evaluate(node: &Node, x: &[&Value], w: &[&[f64]], shape: &[usize]) -> Value {
         Op::Attention { heads, kv_heads, causal } if heads == kv_heads => {
             side_by_side(x[0], *heads as usize, *causal)
         }
-        Op::Rope { base } => rope(x[0], (*base).into()),
+        Op::Rope { base, scaling: None } => rope(x[0], (*base).into()),
         Op::Conv2d { .. } => conv(node, x[0], w, shape),
         Op::BatchNorm2d { eps, .. } => channels(x[0], |c, v| {
             (v - w[2][c]) / (w[3][c] + f64::from(*eps)).sqrt() * w[0][c] + w[1][c]

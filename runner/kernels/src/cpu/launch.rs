@@ -130,7 +130,7 @@ fn forward(call: &Call, operands: Operands) {
         Op::LogSoftmax => softmax::log_forward(call, operands),
         Op::Attention { .. } => attention::packed_forward(call, operands),
         Op::ScaledDotProduct { .. } => attention::separate_forward(call, operands),
-        Op::Rope { base } => rope::rotate(call, *base, 1.0, operands),
+        Op::Rope { base, scaling } => rope::rotate(call, *base, *scaling, 1.0, operands),
         Op::Embedding { .. } => embedding::forward(call, operands),
         Op::Parameter { .. } => broadcast::parameter_forward(call, operands),
         Op::Dropout { probability } => dropout::apply(call, *probability, operands),
@@ -186,7 +186,7 @@ fn input_gradient(call: &Call, operands: Operands) {
         Op::LogSoftmax => softmax::log_input_gradient(call, operands),
         Op::Attention { .. } => attention::packed_input_gradient(call, operands),
         Op::ScaledDotProduct { .. } => attention::separate_input_gradient(call, operands),
-        Op::Rope { base } => rope::rotate(call, *base, -1.0, operands),
+        Op::Rope { base, scaling } => rope::rotate(call, *base, *scaling, -1.0, operands),
         Op::Dropout { probability } => dropout::apply(call, *probability, operands),
         Op::SoftmaxCrossEntropy { label_smoothing } => {
             loss::softmax::input_gradient(call, *label_smoothing, operands);

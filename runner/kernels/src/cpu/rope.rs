@@ -1,9 +1,10 @@
 //! Rotary position embedding (Su et al. 2021) of `[.., length, d]`: elements `i` and `i + d / 2`
-//! of a vector at position `p` turn by the angle `p base^(-2i / d)`.
+//! of a vector at position `p` turn by the angle `p base^(-2i / d)`, or by a scaled one.
 
 use super::chunks;
 use super::vector::vectorised;
 use crate::{Call, Operands};
+use pipewright_core::graph::{RopeScaling, rope_frequency};
 
 vectorised! {
     /// Turns the pairs of one vector; `sign` -1 turns back.
@@ -20,7 +21,7 @@ vectorised! {
 }
 
 /// `sign` 1 forward; -1 for the gradient, a rotation's transpose being the rotation back.
-pub fn rotate(call: &Call, base: f32, sign: f32, operands: Operands) {
+pub fn rotate(call: &Call, base: f32, scaling: Option<RopeScaling>, sign: f32, operands: Operands) {
     let mut sizes = call.output.shape.iter().rev().map(|size| *size as usize);
     let (d, length) = (sizes.next().unwrap_or(1), sizes.next().unwrap_or(1));
     // Cosines and sines of all positions, in the workspace, for all samples and heads.
@@ -29,7 +30,7 @@ pub fn rotate(call: &Call, base: f32, sign: f32, operands: Operands) {
     for (position, row) in table.chunks_exact_mut(d).take(length).enumerate() {
         let (cos, sin) = row.split_at_mut(half);
         for (i, (cos, sin)) in cos.iter_mut().zip(sin).enumerate() {
-            let frequency = f64::from(base).powf(-2.0 * i as f64 / d as f64);
+            let frequency = rope_frequency(base, scaling, i as u64, d as u64);
             let (s, c) = (position as f64 * frequency).sin_cos();
             (*cos, *sin) = (c as f32, s as f32);
         }

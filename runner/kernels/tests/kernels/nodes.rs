@@ -1,7 +1,7 @@
 //! Nodes of every operation, small or large enough that work is split.
 
 use crate::case::Case;
-use pipewright_core::graph::{DType, Function, Interpolation, Op, TensorSpec, Window};
+use pipewright_core::graph::{DType, Function, Interpolation, Op, RopeScaling, TensorSpec, Window};
 use pipewright_core::ids::ParamId;
 
 /// How large the nodes are.
@@ -145,6 +145,10 @@ fn layouts(sizes: Sizes) -> Vec<Node> {
     nodes
 }
 
+/// Of the waves of a few positions some are long, some short, some between.
+const SCALED: RopeScaling =
+    RopeScaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_length: 20.0 };
+
 fn sequences(sizes: Sizes) -> Vec<Node> {
     let [n, d] = sizes.sequence;
     let sequence = || vec![spec(&[n, d])];
@@ -159,7 +163,8 @@ fn sequences(sizes: Sizes) -> Vec<Node> {
         (Op::RmsNorm { eps: 1e-3 }, sequence()),
         (Op::Softmax, sequence()),
         (Op::LogSoftmax, sequence()),
-        (Op::Rope { base: 100.0 }, vec![heads(n, d)]),
+        (Op::Rope { base: 100.0, scaling: None }, vec![heads(n, d)]),
+        (Op::Rope { base: 100.0, scaling: Some(SCALED) }, vec![heads(n, d)]),
         (Op::Parameter { shape: vec![n, d], trainable: true }, vec![]),
         (table(n + 1, 2), tokens.clone()),
         (table(0, 0), tokens.clone()),

@@ -203,7 +203,7 @@ impl<'a> Vector<'a> {
                 let d = *self.shape("in.q").last().expect("features") as f32;
                 Op::ScaledDotProduct { scale: 1.0 / d.sqrt(), causal: self.flag("causal") }
             }
-            "rope" => Op::Rope { base: self.float("base") },
+            "rope" => Op::Rope { base: self.float("base"), scaling: None },
             "swiglu" => Op::SwiGlu,
             "cross_entropy" => Op::SoftmaxCrossEntropy { label_smoothing: 0.0 },
             "mse_loss" => Op::MeanSquaredError,

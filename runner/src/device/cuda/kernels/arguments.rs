@@ -245,6 +245,7 @@ arguments! {
     Rope {
         x: DevicePtr, table: DevicePtr, out: DevicePtr,
         vectors: u64, length: u64, width: u64, base: f32, sign: f32,
+        factor: f32, low: f32, high: f32, original: f32,
     }
 
     /// One group of `samples` images, which begin `sample_stride` elements apart. In the unfolded form

@@ -188,12 +188,19 @@ template <class T> DEVICE void embedding_gradient(const Embedding &a) {
     }
 }
 
-// Cosines and sines of all positions: the first half of a row and the second.
+// Cosines and sines of all positions: the first half of a row and the second. Frequencies are scaled as core has it.
 KERNEL(rope_table, Rope) {
     u64 half = a.width / 2;
     FOR_EACH_ITEM(i, a.length * half) {
         u64 position = i / half, at = i % half;
         double frequency = pow((double)a.base, -2.0 * (double)at / (double)a.width);
+        double times = (double)a.original * frequency / 6.283185307179586476925286766559;
+        if (times < (double)a.low) {
+            frequency /= (double)a.factor;
+        } else if (times <= (double)a.high) {
+            double smooth = a.high > a.low ? (times - (double)a.low) / ((double)a.high - (double)a.low) : 0.0;
+            frequency = (1.0 - smooth) * frequency / (double)a.factor + smooth * frequency;
+        }
         double angle = (double)position * frequency;
         float *row = (float *)a.table + position * a.width;
         row[at] = (float)cos(angle);

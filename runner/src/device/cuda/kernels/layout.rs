@@ -6,7 +6,7 @@ use super::{
     Broadcast, Buffers, ColumnSums, Combine, DevicePtr, Embedding, Launch, Plan, Reduce, Rope,
     Source, Strided, TokenPosition, Transposed, rows,
 };
-use pipewright_core::graph::Op;
+use pipewright_core::graph::{Op, RopeScaling};
 use pipewright_kernels::Call;
 
 /// `out [whole] = a op b` for every sample.
@@ -359,13 +359,25 @@ pub fn parameter_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     reduce(call, plan, (Combine::Same, shape), NONE, buffers.reads[0], sum);
 }
 
-pub fn rope(call: &Call, base: f32, sign: f32, buffers: &Buffers, plan: &mut Plan) {
+pub fn rope(
+    call: &Call,
+    base: f32,
+    scaling: Option<RopeScaling>,
+    sign: f32,
+    buffers: &Buffers,
+    plan: &mut Plan,
+) {
     let mut sizes = call.output.shape.iter().rev().copied();
     let (width, length) = (sizes.next().unwrap_or(1), sizes.next().unwrap_or(1));
     let vectors = call.samples * call.output.elements() / width;
     let table = plan.scratch(4 * length * width);
     let (x, out) = (buffers.reads[0], buffers.writes[0]);
-    let args = Rope { x, table, out, vectors, length, width, base, sign };
+    // A factor of one changes nothing.
+    let RopeScaling { factor, low_freq_factor, high_freq_factor, original_length } =
+        scaling.unwrap_or(RopeScaling::linear(1.0));
+    let (low, high, original) = (low_freq_factor, high_freq_factor, original_length);
+    let args =
+        Rope { x, table, out, vectors, length, width, base, sign, factor, low, high, original };
     let items = length * width / 2;
     plan.plain(Launch::over(Source::Layout, "rope_table".into(), items, &args));
     plan.over(Source::Layout, "rope", vectors * width / 2, args);

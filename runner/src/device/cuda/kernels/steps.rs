@@ -260,7 +260,7 @@ fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Op::Attention { .. } | Op::ScaledDotProduct { .. } => {
             attention::forward(call, buffers, plan);
         }
-        Op::Rope { base } => layout::rope(call, *base, 1.0, buffers, plan),
+        Op::Rope { base, scaling } => layout::rope(call, *base, *scaling, 1.0, buffers, plan),
         Op::TokenPosition { token } => layout::token(call, *token, buffers, plan),
         Op::Embedding { .. } => layout::embedding(call, buffers, plan),
         Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy | Op::MeanSquaredError => {
@@ -317,7 +317,7 @@ fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Op::Attention { .. } | Op::ScaledDotProduct { .. } => {
             attention::input_gradient(call, buffers, plan);
         }
-        Op::Rope { base } => layout::rope(call, *base, -1.0, buffers, plan),
+        Op::Rope { base, scaling } => layout::rope(call, *base, *scaling, -1.0, buffers, plan),
         Op::TokenPosition { token } => layout::token_gradient(call, *token, buffers, plan),
         Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy | Op::MeanSquaredError => {
             rows::loss_gradient(call, buffers, plan);
