@@ -1,4 +1,4 @@
-//! Files of others: networks (ONNX, measured profiles), machines, orders of actions.
+//! Files of others: networks (ONNX, configurations of Hugging Face, measured profiles), machines, orders of actions.
 
 use super::choices::{ClusterChoice, ModelChoice};
 use super::engine;
@@ -8,6 +8,7 @@ use crate::base::shared::Shared;
 use crate::base::texts::tr;
 use pipewright_core::cost::{Cluster, Profile, import};
 use pipewright_core::graph::Graph;
+use pipewright_core::hf;
 use pipewright_core::onnx::{self, Options};
 use pipewright_core::schedule::Schedule;
 
@@ -90,6 +91,9 @@ pub fn of_text(name: &str, text: &str) -> Option<Result<Found, String>> {
     if has("\"devices_per_node\"") {
         return Some(machine(name, text));
     }
+    if has("\"model_type\"") {
+        return Some(config(name, text));
+    }
     let edges = has("\"edges\"") || has("\"pipewright-graph/");
     (has("\"nodes\"") && edges).then(|| profile(name, text))
 }
@@ -116,6 +120,23 @@ fn machine(name: &str, text: &str) -> Result<Found, String> {
     cluster.check().map_err(|why| refuse(&why))?;
     let said = tr!("{name}: {devices} devices.", name, devices = cluster.devices());
     Ok(Found { part: Part::Machine(Shared::new(cluster)), said })
+}
+
+/// A configuration of Hugging Face: each is called config.json, so the network is named by its kind.
+fn config(name: &str, text: &str) -> Result<Found, String> {
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    let kind = text.split("\"model_type\"").nth(1).and_then(|rest| rest.split('"').nth(1));
+    let called = kind.filter(|_| stem == "config").unwrap_or(stem);
+    let imported = hf::read(called, text, None).map_err(|why| {
+        tr!(
+            "{name} was read as a configuration of Hugging Face: {why}. Nothing changed.",
+            name,
+            why
+        )
+    })?;
+    let (layers, length) = (imported.graph.layers().len(), imported.length);
+    let said = tr!("{name}: {layers} layers, samples of {length} tokens.", name, layers, length);
+    Ok(Found { part: Part::Network(Shared::new(imported.graph), None), said })
 }
 
 fn profile(name: &str, text: &str) -> Result<Found, String> {

@@ -74,6 +74,30 @@ fn graphs_of_the_python_package_are_recognised() {
 }
 
 #[test]
+fn configurations_of_hugging_face_are_networks() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/hf");
+    let all = [
+        ("gpt2", "gpt2"),
+        ("llama3", "llama"),
+        ("qwen3", "qwen3"),
+        ("phi3", "phi3"),
+        ("olmo2", "olmo2"),
+        ("smollm3", "smollm3"),
+    ];
+    for (at, kind) in all {
+        let text = std::fs::read_to_string(folder.join(at).join("config.json")).unwrap();
+        let Some(Ok(found)) = of_text("config.json", &text) else { panic!("{kind}") };
+        assert!(found.said.ends_with(" tokens."), "{}", found.said);
+        let inputs = with(&first(), found.part);
+        assert_eq!(inputs.model.name(), kind);
+        solve(&inputs, &Ground::of(&inputs)).unwrap_or_else(|e| panic!("{kind}: {e}"));
+    }
+    let mixture = r#"{"model_type": "mixtral", "num_local_experts": 8}"#;
+    let Some(Err(why)) = of_text("config.json", mixture) else { panic!("a mixture of experts") };
+    assert!(why.contains("mixtures of experts cannot be read"), "{why}");
+}
+
+#[test]
 fn an_order_from_a_file_is_the_plan_s_and_goes_through_its_file() {
     let mut count = 0;
     // Beside the schedules stand a table of facts, and files that PyTorch itself wrote wrongly.
