@@ -40,7 +40,7 @@ pub use transformer::{MeasuredLayer, TensorRates, TransformerRates};
 pub use workload::{Edge, Item, Keeps, NetworkError, Rules, Shard, Sync, Workload};
 
 use crate::compress::Reduction;
-use crate::graph::autodiff::{Computation, ComputationKind};
+use crate::graph::autodiff::{Computation, ComputationKind, partial_loss};
 use crate::graph::{Graph, ParallelLinear, Precision};
 use crate::ids::{LaneId, NodeId};
 use crate::units::Nanos;
@@ -86,7 +86,7 @@ impl NodeCost {
     /// The time of one computation.
     pub fn of(&self, kind: ComputationKind) -> Nanos {
         match kind {
-            ComputationKind::Forward => self.forward,
+            ComputationKind::Forward | ComputationKind::PartialLoss => self.forward,
             ComputationKind::InputGradient => self.input_gradient,
             ComputationKind::WeightGradient => self.weight_gradient,
             ComputationKind::SumGradients => self.sum_gradients,
@@ -136,7 +136,10 @@ impl Costs {
                 Some(ParallelLinear::Column) => graph.node(node).inputs[0],
                 _ => node,
             };
-            let bytes = graph.node(summed).output.bytes() * self.samples;
+            // Each of its two computations takes half of what a loss takes.
+            let of_loss = partial_loss(graph, node);
+            cost.forward.0 /= 1 + u64::from(of_loss.is_some());
+            let bytes = of_loss.unwrap_or(graph.node(summed).output.bytes()) * self.samples;
             let plain = Reduction::default();
             let price = collective::price(cluster, &group, false, plain, bytes.0 as f64);
             cost.tensor_sum = Nanos::from_secs(price.seconds);

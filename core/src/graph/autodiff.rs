@@ -118,7 +118,14 @@ pub enum ComputationKind {
     WeightGradient,
     /// Sum of the contributions of the node's readers.
     SumGradients,
+    /// What of a loss follows from the logits that this rank of a tensor group has: a few numbers a position, at the
+    /// rank's place among those of all ranks. Their sum has all of them.
+    PartialLoss,
 }
+
+/// Numbers of a position that each rank gives of a loss: its largest logit, the sum of exponentials less that, the
+/// target's logit, where the largest stands, and the sum of logits less that.
+pub const PARTIAL_LOSS_WORDS: u64 = 5;
 
 /// One kernel call. What it reads and writes, by operation:
 ///
@@ -132,6 +139,7 @@ pub enum ComputationKind {
 /// | add | a, b -> y | none: both inputs share gy | |
 /// | add, subtract with broadcasting | a, b -> y | gy -> ga, gb: those that are no copy of gy | |
 /// | softmax_cross_entropy, sigmoid_cross_entropy | logits, target -> loss, probabilities | probabilities, target -> g | |
+/// | softmax_cross_entropy in a tensor group | partial loss: logits, target -> numbers; logits, target, numbers -> loss, probabilities | as above | |
 /// | mean_squared_error | prediction, target -> loss | prediction, target -> g | |
 /// | embedding | tokens -> y | none: tokens have no gradient | tokens, gy |
 /// | tied_linear | x -> y | gy -> gx | x, gy |
@@ -288,8 +296,9 @@ impl<'a> Context<'a> {
             self.activation[id.index()] = Some(self.input(node.inputs[0]));
             return;
         }
-        let reads: Vec<ValueId> = node.inputs.iter().map(|i| self.input(*i)).collect();
+        let mut reads: Vec<ValueId> = node.inputs.iter().map(|i| self.input(*i)).collect();
         if node.op.is_loss() {
+            reads.extend(self.partial_loss(id, &reads));
             let loss = self.value(id, Role::Loss, Extent::fixed(Bytes(8)));
             self.out.loss = Some(loss);
             self.activation[id.index()] = Some(loss);
@@ -313,11 +322,37 @@ impl<'a> Context<'a> {
         let kind = ComputationKind::Forward;
         let wanted = 0;
         let again = false;
-        let reduces = self.graph.parallel_linear(id) == Some(ParallelLinear::Row);
+        let of_group = self.graph.parallel_linear(id);
+        let reduces = matches!(of_group, Some(ParallelLinear::Row | ParallelLinear::Vocabulary));
         let forward =
             Computation { node: id, kind, reads, writes, wanted, workspace, reduces, again };
         self.out.computations.push(forward);
     }
+
+    /// The numbers that ranks tell each other of a loss over some logits each.
+    fn partial_loss(&mut self, id: NodeId, reads: &[ValueId]) -> Option<ValueId> {
+        let numbers =
+            self.value(id, Role::Saved, Extent::per_sample(partial_loss(self.graph, id)?));
+        self.out.computations.push(Computation {
+            node: id,
+            kind: ComputationKind::PartialLoss,
+            reads: reads.to_vec(),
+            writes: vec![numbers],
+            wanted: 0,
+            workspace: Extent::default(),
+            reduces: true,
+            again: false,
+        });
+        Some(numbers)
+    }
+}
+
+/// Bytes of what all ranks of a tensor group tell each other of a sample's loss; none where each has all logits.
+pub(crate) fn partial_loss(graph: &Graph, loss: NodeId) -> Option<Bytes> {
+    let node = graph.node(loss);
+    graph.vocabulary(loss).filter(|_| node.op.is_loss())?;
+    let words = PARTIAL_LOSS_WORDS * positions(&graph.node(node.inputs[0]).output);
+    Some(Bytes(4) * words * u64::from(graph.parts(loss)))
 }
 
 /// What the forward pass keeps besides activations.

@@ -168,6 +168,18 @@ impl Graph {
     /// # Errors
     /// The first thing that does not fit.
     pub fn new(parts: GraphParts) -> Result<Self, GraphError> {
+        Self::checked(parts, None)
+    }
+
+    /// What a rank of a tensor group computes: its loss may have a part of the logits.
+    fn of_shard(parts: GraphParts, of_group: TensorParallel) -> Result<Self, GraphError> {
+        Self::checked(parts, Some(Box::new(of_group)))
+    }
+
+    fn checked(
+        parts: GraphParts,
+        tensor_parallel: Option<Box<TensorParallel>>,
+    ) -> Result<Self, GraphError> {
         let GraphParts { name, nodes, params, layers } = parts;
         if nodes.is_empty() {
             return Err(GraphError::Empty);
@@ -175,6 +187,9 @@ impl Graph {
         let mut owned = 0;
         for (i, node) in nodes.iter().enumerate() {
             check_node(i, node, &nodes, &params, &mut owned)?;
+            if tensor_parallel.is_none() {
+                check_classes(node, &nodes)?;
+            }
         }
         if owned != params.len() {
             return Err(GraphError::Node {
@@ -186,7 +201,7 @@ impl Graph {
         unique(nodes.iter().map(|n| &n.name))?;
         unique(params.iter().map(|p| &p.name))?;
         check_layers(&layers, nodes.len() as u32)?;
-        Ok(Self { name, nodes, params, layers, tensor_parallel: None })
+        Ok(Self { name, nodes, params, layers, tensor_parallel })
     }
 
     /// Name of the model.
@@ -307,7 +322,6 @@ fn check_node(
     node.op.check_window().map_err(refuse)?;
     let output = node.op.infer(&inputs).map_err(refuse)?;
     check_size(&output.shape, MAX_ELEMENTS).map_err(refuse)?;
-    check_classes(node, nodes).map_err(refuse)?;
     if let Op::TiedLinear { weight, out_features } = node.op {
         let tied = params.get(weight.index()).filter(|_| weight.index() < *owned);
         if tied
@@ -339,7 +353,7 @@ fn check_node(
 }
 
 /// A loss tells as many classes apart as its targets have.
-fn check_classes(node: &Node, nodes: &[Node]) -> Result<(), String> {
+fn check_classes(node: &Node, nodes: &[Node]) -> Result<(), GraphError> {
     let [logits, target] = node.inputs[..] else { return Ok(()) };
     let (Op::Target { classes } | Op::Targets { classes, .. }) = nodes[target.index()].op else {
         return Ok(());
@@ -352,7 +366,11 @@ fn check_classes(node: &Node, nodes: &[Node]) -> Result<(), String> {
     };
     match told == Some(classes) {
         true => Ok(()),
-        false => Err(format!("{logits} cannot tell {classes} classes apart")),
+        false => Err(GraphError::Node {
+            node: node.name.clone(),
+            op: node.op.name(),
+            why: format!("{logits} cannot tell {classes} classes apart"),
+        }),
     }
 }
 

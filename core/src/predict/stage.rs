@@ -78,6 +78,7 @@ fn name(
         ComputationKind::InputGradient => ", input gradient",
         ComputationKind::WeightGradient => ", weight gradient",
         ComputationKind::SumGradients => ", sum of gradients",
+        ComputationKind::PartialLoss => ", own logits",
     };
     (format!("{}{part}", node.name), node.op.name())
 }

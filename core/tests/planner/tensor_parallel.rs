@@ -34,7 +34,8 @@ fn sums(prediction: &Prediction) -> [Vec<u64>; 2] {
     })
 }
 
-/// Two forwards and two backwards a block, as Megatron-LM has them: gate and product together, too.
+/// Two forwards and two backwards a block, as Megatron-LM has them: gate and product together, too. The looked-up
+/// tokens and the head's input gradient besides, and five numbers of each rank and position for the loss.
 #[test]
 fn a_block_sums_four_times() {
     for preset in [GPT, LLAMA] {
@@ -44,8 +45,13 @@ fn a_block_sums_four_times() {
             let samples = draft.mini_batch / u64::from(draft.micro_batches);
             let (_, prediction) = draft.plan().unwrap();
             let [forwards, backwards] = sums(&prediction);
-            assert_eq!(forwards, vec![4 * 16 * 64 * samples; 8], "{preset}");
-            assert_eq!(backwards, forwards, "{preset}");
+            let activations = vec![4 * 16 * 64 * samples; 9];
+            assert_eq!(backwards, activations, "{preset}");
+            assert_eq!(
+                forwards,
+                [activations, vec![4 * 5 * 2 * 16 * samples]].concat(),
+                "{preset}"
+            );
         }
     }
 }
@@ -121,8 +127,10 @@ fn passes_and_traffic_have_the_sums_in_them() {
         program.train.iter().filter(|i| matches!(i, Instruction::Run { .. })).count()
     };
     assert_eq!(runs(&prediction.programs[0]), 8, "passes are not divided");
-    // Four sums in each of four blocks, for four micro-batches, on both replicas' groups of four.
-    let within = 2.0 * 3.0 / 4.0 * bytes.0 as f64 * f64::from(4 * 4 * 4 * 2 * 4);
+    // Four sums in each of four blocks, of what the table gives and of the head's input, and the numbers of the
+    // loss; for four micro-batches, on both replicas' groups of four.
+    let all = 18 * bytes.0 + 4 * 5 * 4 * 16 * plan.samples();
+    let within = 2.0 * 3.0 / 4.0 * all as f64 * f64::from(4 * 2 * 4);
     let stages = prediction.programs.iter().flat_map(|program| &program.stages);
     // Each of the eight ranks of a lane sends its twin as many bytes as it has.
     let gradients = |bucket: &pipewright_core::plan::Bucket| 8.0 * bucket.region.bytes.0 as f64;

@@ -251,6 +251,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 first_sample: self.replica.first_sample(self.replica.index, pass.micro_batch),
             },
             turn: pass.turn,
+            shard: self.tensor.shard(kernel.node),
             precision: self.plan.training.precision.of(
                 kernel.node,
                 &node.op,

@@ -204,7 +204,7 @@ fn an_exported_encoder_is_divided_by_its_heads() {
     std::fs::remove_dir_all(dir).ok();
 }
 
-/// BERT and LLaMA as PyTorch exports them, with their weights.
+/// BERT, GPT-2 and LLaMA as PyTorch exports them, with their weights: a classifier, a tied head and one of its own.
 #[test]
 fn exported_transformers_are_divided() {
     let dir = scratch("tensor-exported");
@@ -220,11 +220,40 @@ fn exported_transformers_are_divided() {
         runner_in(&dir, &[&plan, "--out", &name]).done();
         numbers(&dir.join(name))
     };
-    for (model, most) in [("bert", "4"), ("llama", "2")] {
+    for (model, most) in [("bert", "4"), ("gpt2", "2"), ("llama", "2")] {
         let lone = losses(model, "1", "1");
         close(model, &losses(model, "2", "1"), &lone);
         close(model, &losses(model, most, "2"), &lone);
     }
+    std::fs::remove_dir_all(dir).ok();
+}
+
+/// With smoothed labels, and a vocabulary of which the last rank has nothing.
+#[test]
+fn losses_of_divided_logits_are_those_of_whole_ones() {
+    let dir = scratch("tensor-smoothed");
+    let smoothed = |tensor: u32| {
+        let mut g = GraphBuilder::new("smoothed");
+        g.layer("all");
+        let x = g.add("tokens", Op::Tokens { length: 6, vocabulary: 5 }, &[]);
+        let table = Op::Embedding { entries: 5, features: 16, positions: 6, kinds: 2 };
+        let x = g.add("table", table, &[x]);
+        let y = g.linear("up", x, 32);
+        let y = g.activation("gelu", Function::Gelu, y);
+        let y = g.linear("down", y, 16);
+        let x = g.add("add", Op::Add, &[x, y]);
+        let x = g.linear("head", x, 5);
+        let targets = g.add("targets", Op::Targets { count: 6, classes: 5 }, &[]);
+        g.add("loss", Op::SoftmaxCrossEntropy { label_smoothing: 0.1 }, &[x, targets]);
+        let mut draft = draft_of(g.finish().unwrap(), 1);
+        (draft.mini_batch, draft.micro_batches, draft.steps) = (16, 4, STEPS);
+        draft.tensor = tensor;
+        draft
+    };
+    let lone = alone(&dir, "lone", smoothed(1));
+    let (plan, prediction) = smoothed(4).plan().unwrap();
+    assert!(prediction.graph.vocabulary(prediction.graph.loss().unwrap()).is_some());
+    close("t4", &run(&dir, "t4", &plan), &lone);
     std::fs::remove_dir_all(dir).ok();
 }
 

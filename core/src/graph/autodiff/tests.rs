@@ -9,6 +9,7 @@ fn kinds(t: &TrainingGraph) -> String {
         ComputationKind::InputGradient => "I",
         ComputationKind::WeightGradient => "W",
         ComputationKind::SumGradients => "+",
+        ComputationKind::PartialLoss => "L",
     };
     let texts: Vec<String> =
         t.computations.iter().map(|c| format!("{}{}", letter(c.kind), c.node)).collect();

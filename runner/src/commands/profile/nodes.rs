@@ -171,7 +171,9 @@ fn times(
                 return;
             }
             let (node, index) = match what {
-                Measured::Kernel(node, ComputationKind::Forward) => (node, 0),
+                Measured::Kernel(node, ComputationKind::Forward | ComputationKind::PartialLoss) => {
+                    (node, 0)
+                }
                 Measured::Kernel(node, ComputationKind::InputGradient) => (node, 1),
                 Measured::Kernel(node, ComputationKind::WeightGradient) => (node, 2),
                 Measured::Kernel(node, ComputationKind::SumGradients) => (node, 3),
