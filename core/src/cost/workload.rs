@@ -171,9 +171,7 @@ impl Workload {
             match computation.kind {
                 ComputationKind::Forward | ComputationKind::PartialLoss => item.forward += time,
                 ComputationKind::WeightGradient => item.backward_weight += time,
-                ComputationKind::InputGradient | ComputationKind::SumGradients => {
-                    item.backward_input += time;
-                }
+                _ => item.backward_input += time,
             }
         }
         let mut edges = vec![];

@@ -186,7 +186,7 @@ impl Graph {
         }
         let mut owned = 0;
         for (i, node) in nodes.iter().enumerate() {
-            check_node(i, node, &nodes, &params, &mut owned)?;
+            check_node(i, node, (&nodes, &params, tensor_parallel.as_deref()), &mut owned)?;
             if tensor_parallel.is_none() {
                 check_classes(node, &nodes)?;
             }
@@ -309,8 +309,7 @@ impl From<Graph> for GraphParts {
 fn check_node(
     index: usize,
     node: &Node,
-    nodes: &[Node],
-    params: &[Param],
+    (nodes, params, tensor): (&[Node], &[Param], Option<&TensorParallel>),
     owned: &mut usize,
 ) -> Result<(), GraphError> {
     let refuse =
@@ -318,7 +317,11 @@ fn check_node(
     if let Some(&input) = node.inputs.iter().find(|id| id.index() >= index) {
         return Err(GraphError::Order { node: node.name.clone(), input });
     }
-    let inputs: Vec<&TensorSpec> = node.inputs.iter().map(|i| &nodes[i.index()].output).collect();
+    let operand = |input: &NodeId| {
+        let other = tensor.and_then(|tensor| tensor.operand(index, input.index()));
+        other.unwrap_or(&nodes[input.index()].output)
+    };
+    let inputs: Vec<&TensorSpec> = node.inputs.iter().map(operand).collect();
     node.op.check_window().map_err(refuse)?;
     let output = node.op.infer(&inputs).map_err(refuse)?;
     check_size(&output.shape, MAX_ELEMENTS).map_err(refuse)?;
@@ -330,7 +333,7 @@ fn check_node(
             return Err(refuse(format!("parameter {weight} is no table before it that fits")));
         }
     }
-    if output != node.output {
+    if &output != tensor.and_then(|tensor| tensor.result(index)).unwrap_or(&node.output) {
         return Err(refuse(format!("gives {output}, the file says {}", node.output)));
     }
     let specs = node.op.params(&inputs);

@@ -13,6 +13,7 @@
 //! and files name the same; only shapes differ.
 
 mod pairs;
+mod sequence;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
@@ -48,6 +49,8 @@ pub struct TensorParallel {
     vocabularies: BTreeMap<NodeId, u64>,
     /// By parameter; none: every rank has all of it.
     shards: Vec<Option<ParamShards>>,
+    /// With sequence parallelism: what ranks have slices of.
+    slices: Option<sequence::Slices>,
 }
 
 /// How a parameter is divided: each section of an axis in equal parts, of which a rank has one. Where a vocabulary
@@ -84,7 +87,7 @@ pub enum TensorParallelError {
         node: String,
         /// How many there are.
         count: u64,
-        /// Heads or features.
+        /// Heads, features or positions.
         what: &'static str,
         /// The degree.
         degree: u32,
@@ -149,7 +152,8 @@ impl Graph {
             parts.nodes[at].output = output;
         }
         let Pairs { linears, divided, .. } = pairs;
-        let of_group = TensorParallel { degree, linears, divided, vocabularies, shards };
+        let slices = None;
+        let of_group = TensorParallel { degree, linears, divided, vocabularies, shards, slices };
         Ok(Graph::of_shard(parts, of_group)?)
     }
 
@@ -174,6 +178,7 @@ impl Graph {
             tensor.divided[node.index()]
                 || tensor.linears[node.index()].is_some()
                 || tensor.vocabularies.contains_key(&node)
+                || self.computes_slice(node)
         });
         divided.map_or(1, |tensor| tensor.degree)
     }

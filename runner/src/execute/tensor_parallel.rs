@@ -20,7 +20,7 @@ pub(super) struct TensorRank {
     group: u32,
     /// Linear layers whose outputs are summed, without the bias that the first rank adds.
     unbiased: BTreeMap<NodeId, Op>,
-    /// Tables and losses of which it has some entries.
+    /// Tables and losses of which it has some entries, operations on slices of the sequence.
     shards: BTreeMap<NodeId, Shard>,
 }
 
@@ -37,8 +37,9 @@ impl TensorRank {
             }
         };
         let shard = |id: NodeId| {
-            let (vocabulary, degree) = (graph.vocabulary(id)?, graph.parts(id));
-            Some((id, Shard { tensor_rank: index, degree, vocabulary }))
+            let of_slice = graph.computes_slice(id).then_some(0);
+            let vocabulary = graph.vocabulary(id).or(of_slice)?;
+            Some((id, Shard { tensor_rank: index, degree: program.tensor.degree, vocabulary }))
         };
         let nodes = || (0..graph.nodes().len() as u32).map(NodeId);
         let group = program.tensor.group + replica.index;
@@ -46,7 +47,7 @@ impl TensorRank {
         Self { index, group, unbiased, shards: nodes().filter_map(shard).collect() }
     }
 
-    /// Which entries of the vocabulary a node has here.
+    /// Which entries of the vocabulary, or positions, a node has here.
     pub fn shard(&self, node: NodeId) -> Shard {
         self.shards.get(&node).copied().unwrap_or_default()
     }
@@ -163,5 +164,5 @@ impl<T: Transport> Rank<'_, T> {
     }
 }
 
-/// Tag of shards on their way: ranks of a tensor group have no other messages for each other.
-const SHARDS: u32 = 0;
+/// Tag of shards on their way, and of slices: ranks of a tensor group have no other messages for each other.
+pub(super) const SHARDS: u32 = 0;

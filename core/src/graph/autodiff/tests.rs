@@ -10,6 +10,9 @@ fn kinds(t: &TrainingGraph) -> String {
         ComputationKind::WeightGradient => "W",
         ComputationKind::SumGradients => "+",
         ComputationKind::PartialLoss => "L",
+        ComputationKind::AllGather => "G",
+        ComputationKind::ReduceScatter => "R",
+        ComputationKind::Scatter => "S",
     };
     let texts: Vec<String> =
         t.computations.iter().map(|c| format!("{}{}", letter(c.kind), c.node)).collect();

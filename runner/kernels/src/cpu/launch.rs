@@ -85,6 +85,9 @@ pub fn launch(call: &Call, operands: Operands) {
         ComputationKind::WeightGradient => weight_gradient(call, operands),
         ComputationKind::SumGradients => elementwise::sum(call, operands),
         ComputationKind::PartialLoss => loss::vocabulary::partial(call, operands),
+        ComputationKind::AllGather | ComputationKind::ReduceScatter | ComputationKind::Scatter => {
+            never(call)
+        }
     }
 }
 
@@ -215,7 +218,8 @@ fn weight_gradient(call: &Call, operands: Operands) {
 }
 
 /// Sources are loaded, views cost nothing, the inputs of an addition of equal shapes share its
-/// gradient, what has no parameters has no weight gradient, and what has no kernel was refused.
+/// gradient, what has no parameters has no weight gradient, what ranks exchange is no work, and what has no kernel
+/// was refused.
 fn never(call: &Call) {
     unreachable!("no {:?} of {} in a training graph", call.kind, call.op.name())
 }
@@ -253,5 +257,6 @@ fn check_sizes(call: &Call, operands: &Operands) {
                 debug_assert_eq!(read.len(), operands.writes[0].len());
             }
         }
+        ComputationKind::AllGather | ComputationKind::ReduceScatter | ComputationKind::Scatter => {}
     }
 }

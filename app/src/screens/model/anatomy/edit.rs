@@ -242,7 +242,8 @@ fn field(sample: &mut Sample, kind: ComputationKind) -> &mut Nanos {
         ComputationKind::Forward | ComputationKind::PartialLoss => &mut sample.forward_ns,
         ComputationKind::InputGradient => &mut sample.input_gradient_ns,
         ComputationKind::WeightGradient => &mut sample.weight_gradient_ns,
-        ComputationKind::SumGradients => &mut sample.sum_gradients_ns,
+        // Nothing is gathered or scattered in a whole lane.
+        _ => &mut sample.sum_gradients_ns,
     }
 }
 
