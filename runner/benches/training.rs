@@ -8,7 +8,7 @@ use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec};
 use pipewright_core::plan::{Optimizer, Precision};
 use pipewright_kernels::cpu::{launch, packed, squares};
-use pipewright_kernels::{Call, Draw, Operands, Parameter, Phase, Rule, Turn, Update};
+use pipewright_kernels::{Call, Draw, Operands, Parameter, Phase, Rule, Shard, Turn, Update};
 use std::time::{Duration, Instant};
 
 /// Words of a tensor: larger than any cache.
@@ -97,6 +97,7 @@ fn compute<'t>(
         threads: 1,
         draw: Draw::default(),
         turn: Turn::default(),
+        shard: Shard::default(),
         precision: Precision::F32,
     };
     let operands = Operands {

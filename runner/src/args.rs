@@ -350,6 +350,10 @@ pub struct PlanArgs {
     /// tensor parallelism). They are neighbours, so on one host where that has room.
     #[arg(long, value_name = "DEGREE", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub tensor: u32,
+    /// Ranks of a tensor group take a slice of the sequence each where nothing else is divided: norms, dropout and
+    /// residuals (Megatron-LM's sequence parallelism).
+    #[arg(long)]
+    pub sequence_parallel: bool,
     /// Copies of each stage, which take its micro-batches in turn (PipeDream), in 1F1B: 2,1,1; or best: as
     /// many as make the slowest stage fastest on the --ranks.
     #[arg(long, value_name = "N,N,..|best", conflicts_with_all = ["schedule", "stages", "replicas"])]

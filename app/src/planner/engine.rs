@@ -1,6 +1,6 @@
 //! The page's only door to the planner: from the inputs to everything that is drawn.
 
-use super::inputs::Inputs;
+use super::inputs::{Inputs, Rest};
 use super::times::Times;
 use crate::base::shared::Shared;
 use pipewright_core::cost::{Cluster, Costs};
@@ -70,27 +70,29 @@ pub struct Network {
     /// The whole, where nothing is divided.
     pub shard: Shared<Graph>,
     tensor: u32,
+    sequence_parallel: bool,
     /// Why tensor groups cannot divide it.
     undivided: Option<String>,
 }
 
 impl Network {
     /// That of groups of `tensor` ranks.
-    pub fn new(whole: Shared<Graph>, tensor: u32) -> Self {
+    pub fn new(whole: Shared<Graph>, tensor: u32, sequence_parallel: bool) -> Self {
         let (shard, undivided) = match tensor {
             1 => (whole.clone(), None),
-            _ => match whole.shard(tensor) {
+            _ => match whole.divided(tensor, sequence_parallel) {
                 Ok(shard) => (Shared::new(shard), None),
                 Err(why) => (whole.clone(), Some(why.to_string())),
             },
         };
-        Self { whole, shard, tensor, undivided }
+        Self { whole, shard, tensor, sequence_parallel, undivided }
     }
 }
 
 impl Ground {
     pub fn of(inputs: &Inputs) -> Self {
-        let network = Network::new(inputs.model.graph(), inputs.rest.tensor);
+        let Rest { tensor, sequence_parallel, .. } = inputs.rest;
+        let network = Network::new(inputs.model.graph(), tensor, sequence_parallel);
         let (graph, cluster) = (network.shard.clone(), inputs.cluster());
         let precision = inputs.rest.training.precision;
         let costs = Shared::new(Costs::new(&graph, &cluster, samples(inputs), precision));
@@ -101,6 +103,7 @@ impl Ground {
     pub fn is_of(&self, inputs: &Inputs) -> bool {
         inputs.model.graph_is(&self.network.whole)
             && inputs.rest.tensor == self.network.tensor
+            && inputs.rest.sequence_parallel == self.network.sequence_parallel
             && inputs.cluster.cluster_is(&self.cluster)
             && inputs.rest.training.precision == self.precision
             && inputs.typed() == self.times.as_ref()

@@ -56,6 +56,8 @@ pub struct Rest {
     pub data_parallel: DataParallel,
     /// Ranks that divide the work of each lane.
     pub tensor: u32,
+    /// Whether they have slices of the sequence between what they divide.
+    pub sequence_parallel: bool,
     pub communication: Communication,
     pub optimizer: Optimizer,
     pub training: Training,
@@ -72,6 +74,7 @@ impl Default for Rest {
         Self {
             data_parallel,
             tensor: 1,
+            sequence_parallel: false,
             communication: Communication::default(),
             optimizer,
             training,
@@ -221,6 +224,7 @@ impl Inputs {
             micro_batches: self.micro_batches,
             data_parallel: self.rest.data_parallel,
             tensor: self.rest.tensor,
+            sequence_parallel: self.rest.sequence_parallel && self.rest.tensor > 1,
             communication: self.rest.communication.clone(),
             optimizer: self.rest.optimizer,
             training: self.rest.training,
@@ -270,6 +274,7 @@ impl Inputs {
             rest: Rest {
                 data_parallel: plan.data_parallel,
                 tensor: plan.tensor,
+                sequence_parallel: plan.sequence_parallel,
                 communication: plan.communication.clone(),
                 optimizer: plan.optimizer,
                 training: plan.training,

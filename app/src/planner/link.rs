@@ -130,6 +130,7 @@ pub fn write(inputs: &Inputs, near: Option<&Ground>, screen: Screen, asked: Aske
     put("precision", precision.into(), Precision::default().word().into());
     put("replicas", inputs.rest.data_parallel.replicas.to_string(), "1".into());
     put("tensor", inputs.rest.tensor.to_string(), "1".into());
+    put("sequence", u8::from(inputs.rest.sequence_parallel).to_string(), "0".into());
     let communication = &inputs.rest.communication;
     put("codec", communication.gradients.to_string(), "fp32".into());
     put("hosts", u8::from(communication.hierarchical).to_string(), "0".into());
@@ -176,7 +177,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     let rest = &mut link.inputs.rest;
     rest.training.precision = Precision::default();
     rest.data_parallel.replicas = 1;
-    rest.tensor = 1;
+    (rest.tensor, rest.sequence_parallel) = (1, false);
     rest.communication.gradients = Reduction::default();
     rest.communication.hierarchical = false;
     rest.communication.edges.across = CodecKind::Fp32;
@@ -287,6 +288,7 @@ fn choose(
             inputs.rest.data_parallel.replicas = number(value, 1, most)? as u32;
         }
         "tensor" => inputs.rest.tensor = number(value, 1, TENSOR_MAX.into())? as u32,
+        "sequence" => inputs.rest.sequence_parallel = number(value, 0, 1)? == 1,
         "precision" => {
             let known = Precision::of_word(value);
             inputs.rest.training.precision = known.ok_or_else(|| t("no such precision"))?;

@@ -40,10 +40,10 @@ pub use transformer::{MeasuredLayer, TensorRates, TransformerRates};
 pub use workload::{Edge, Item, Keeps, NetworkError, Rules, Shard, Sync, Workload};
 
 use crate::compress::Reduction;
-use crate::graph::autodiff::{Computation, ComputationKind};
+use crate::graph::autodiff::{Computation, ComputationKind, partial_loss};
 use crate::graph::{Graph, ParallelLinear, Precision};
 use crate::ids::{LaneId, NodeId};
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 use roofline::roofline;
 use transformer::{Priced, has_attention};
 
@@ -65,7 +65,10 @@ pub struct NodeCost {
     /// Gradient of the parameters in a split backward pass.
     pub split_weight_gradient: Nanos,
     /// Sum over the tensor group of the node's output, or for columns of the gradient of its input.
+    /// Of a norm on a slice of the sequence that of its parameters' gradients, once a step.
     pub tensor_sum: Nanos,
+    /// What ranks with a slice of the sequence each take to have all of the node's output, or to sum and scatter it.
+    pub tensor_gather: Nanos,
 }
 
 impl NodeCost {
@@ -86,10 +89,13 @@ impl NodeCost {
     /// The time of one computation.
     pub fn of(&self, kind: ComputationKind) -> Nanos {
         match kind {
-            ComputationKind::Forward => self.forward,
+            ComputationKind::Forward | ComputationKind::PartialLoss => self.forward,
             ComputationKind::InputGradient => self.input_gradient,
             ComputationKind::WeightGradient => self.weight_gradient,
             ComputationKind::SumGradients => self.sum_gradients,
+            ComputationKind::AllGather | ComputationKind::ReduceScatter => self.tensor_gather,
+            // A copy of a part.
+            ComputationKind::Scatter => Nanos::ZERO,
         }
     }
 }
@@ -123,7 +129,7 @@ impl Costs {
         costs
     }
 
-    /// Sums over tensor groups are of single precision, within a node where groups fill it; else as long as
+    /// Sums over tensor groups are, and what is gathered is, of single precision, within a node where groups fill it; else as long as
     /// that of the first group on two nodes, for which others wait.
     fn add_tensor_sums(&mut self, graph: &Graph, cluster: &Cluster, degree: u32) {
         let within = cluster.ranks_per_node / degree * degree;
@@ -136,10 +142,22 @@ impl Costs {
                 Some(ParallelLinear::Column) => graph.node(node).inputs[0],
                 _ => node,
             };
-            let bytes = graph.node(summed).output.bytes() * self.samples;
-            let plain = Reduction::default();
-            let price = collective::price(cluster, &group, false, plain, bytes.0 as f64);
-            cost.tensor_sum = Nanos::from_secs(price.seconds);
+            let of_params = graph.node(node).params.iter().map(|id| graph.param(*id).elements());
+            let of_params = graph.computes_slice(node).then(|| Bytes(4) * of_params.sum::<u64>());
+            // Each of its two computations takes half of what a loss takes.
+            let of_loss = partial_loss(graph, node);
+            cost.forward.0 /= 1 + u64::from(of_loss.is_some());
+            let activations = of_loss.unwrap_or(graph.whole(summed).bytes()) * self.samples;
+            let time = |bytes: Bytes| {
+                let plain = Reduction::default();
+                collective::price(cluster, &group, false, plain, bytes.0 as f64).seconds
+            };
+            cost.tensor_sum = Nanos::from_secs(time(of_params.unwrap_or(activations)));
+            // One of the two halves of a sum around a ring.
+            if graph.is_exchanged(node) {
+                let whole = graph.whole(node).bytes() * self.samples;
+                cost.tensor_gather = Nanos::from_secs(time(whole) / 2.0);
+            }
         }
     }
 
@@ -156,7 +174,9 @@ impl Costs {
     /// moments.
     pub fn time(&self, computation: &Computation) -> Nanos {
         let cost = self.node(computation.node);
-        let sum = if computation.reduces { cost.tensor_sum } else { Nanos::ZERO };
+        let is_once_a_step = computation.kind == ComputationKind::WeightGradient;
+        let sums = computation.reduces && !is_once_a_step;
+        let sum = if sums { cost.tensor_sum } else { Nanos::ZERO };
         cost.of(computation.kind) + sum
     }
 

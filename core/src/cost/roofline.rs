@@ -41,7 +41,7 @@ pub fn roofline(graph: &Graph, device: &Device, samples: u64, precision: Precisi
     let head = graph.head();
     let cost = |(id, node): (u32, &Node)| {
         let precision = precision.of(NodeId(id), &node.op, ComputationKind::Forward, head);
-        node_cost(graph, node, device, samples, Numbers::of(device, precision))
+        node_cost(graph, NodeId(id), device, samples, Numbers::of(device, precision))
     };
     let nodes = (0..).zip(graph.nodes()).map(cost).collect();
     Costs { samples, nodes }
@@ -70,20 +70,21 @@ impl Numbers {
 
 fn node_cost(
     graph: &Graph,
-    node: &Node,
+    id: NodeId,
     device: &Device,
     samples: u64,
     numbers: Numbers,
 ) -> NodeCost {
+    let node = graph.node(id);
     if node.op.is_source() || node.op.is_view() {
         return NodeCost::default();
     }
-    let inputs = graph.input_specs(node);
+    let (inputs, output) = (graph.operands(id), graph.result(id));
     let b = samples as f64;
-    let flops = node.op.forward_flops(&inputs, &node.output) as f64 * b;
+    let flops = node.op.forward_flops(&inputs, output) as f64 * b;
     let values = b * numbers.width;
     let input_bytes = inputs.iter().map(|i| i.bytes().0).sum::<u64>() as f64 * values;
-    let output_bytes = node.output.bytes().0 as f64 * values;
+    let output_bytes = output.bytes().0 as f64 * values;
     let trained = |id: &&crate::ids::ParamId| graph.param(**id).trainable;
     let param_bytes = 4.0
         * node.params.iter().filter(trained).map(|id| graph.param(*id).elements()).sum::<u64>()
@@ -115,6 +116,7 @@ fn node_cost(
         // Momentum SGD reads weight, gradient and momentum and writes all three.
         update: if param_bytes > 0.0 { time(0.0, 6.0 * param_bytes) } else { Nanos::ZERO },
         tensor_sum: Nanos::ZERO,
+        tensor_gather: Nanos::ZERO,
     }
 }
 

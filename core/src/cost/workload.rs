@@ -169,11 +169,9 @@ impl Workload {
             let time = costs.node(computation.node).of(computation.kind);
             let item = &mut items[computation.node.index()];
             match computation.kind {
-                ComputationKind::Forward => item.forward += time,
+                ComputationKind::Forward | ComputationKind::PartialLoss => item.forward += time,
                 ComputationKind::WeightGradient => item.backward_weight += time,
-                ComputationKind::InputGradient | ComputationKind::SumGradients => {
-                    item.backward_input += time;
-                }
+                _ => item.backward_input += time,
             }
         }
         let mut edges = vec![];

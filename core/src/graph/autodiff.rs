@@ -8,10 +8,13 @@
 mod backward;
 mod flow;
 mod sequence;
+mod tensor_group;
 #[cfg(test)]
 mod tests;
 
 pub use sequence::{Part, SequenceError};
+pub use tensor_group::PARTIAL_LOSS_WORDS;
+pub(crate) use tensor_group::partial_loss;
 
 use flow::Flow;
 
@@ -118,6 +121,15 @@ pub enum ComputationKind {
     WeightGradient,
     /// Sum of the contributions of the node's readers.
     SumGradients,
+    /// What of a loss follows from the logits that this rank of a tensor group has: a few numbers a position, at the
+    /// rank's place among those of all ranks. Their sum has all of them.
+    PartialLoss,
+    /// All of a value, of which each rank of a tensor group has a slice; of a gradient likewise.
+    AllGather,
+    /// The sum of what the ranks have of a value or a gradient, of which each gets its slice.
+    ReduceScatter,
+    /// The rank's slice of what all have.
+    Scatter,
 }
 
 /// One kernel call. What it reads and writes, by operation:
@@ -132,6 +144,7 @@ pub enum ComputationKind {
 /// | add | a, b -> y | none: both inputs share gy | |
 /// | add, subtract with broadcasting | a, b -> y | gy -> ga, gb: those that are no copy of gy | |
 /// | softmax_cross_entropy, sigmoid_cross_entropy | logits, target -> loss, probabilities | probabilities, target -> g | |
+/// | softmax_cross_entropy in a tensor group | partial loss: logits, target -> numbers; logits, target, numbers -> loss, probabilities | as above | |
 /// | mean_squared_error | prediction, target -> loss | prediction, target -> g | |
 /// | embedding | tokens -> y | none: tokens have no gradient | tokens, gy |
 /// | tied_linear | x -> y | gy -> gx | x, gy |
@@ -167,7 +180,8 @@ pub struct Computation {
     /// Scratch memory, free again when the computation ends.
     pub workspace: Extent,
     /// Whether the first value that it writes is a partial sum, which the tensor group adds up: see
-    /// [`crate::graph::ParallelLinear`].
+    /// [`crate::graph::ParallelLinear`]. A weight gradient writes none: the group adds its parameters' gradients
+    /// up, once a step, where ranks have slices of what it reads.
     pub reduces: bool,
     /// Whether it was done before and its result not kept, see [`TrainingGraph::in_sequence`]: it
     /// writes the same numbers again and leaves no other trace.
@@ -214,6 +228,10 @@ struct Context<'a> {
     /// The value that holds a node's output here, where there is one.
     activation: Vec<Option<ValueId>>,
     saved: Vec<Option<ValueId>>,
+    /// The node's output as readers of all of it, or of a slice, have it in the pass that is being built.
+    exchanged: Vec<Option<ValueId>>,
+    /// The same in the weight-gradient part, where that is a pass of its own.
+    exchanged_late: Vec<Option<ValueId>>,
     /// Contributions to a node's gradient known so far: (use index, value).
     contributions: Vec<Vec<(u32, ValueId)>>,
     out: TrainingGraph,
@@ -229,6 +247,8 @@ impl<'a> Context<'a> {
             stage: StageId(0),
             activation: vec![None; count],
             saved: vec![None; count],
+            exchanged: vec![None; count],
+            exchanged_late: vec![None; count],
             contributions: vec![vec![]; count],
             out: TrainingGraph::default(),
         }
@@ -238,7 +258,9 @@ impl<'a> Context<'a> {
     fn training_graph(&mut self, stage: StageId, style: BackwardStyle) -> TrainingGraph {
         self.stage = stage;
         self.forward();
+        self.forget_exchanged();
         self.backward(style);
+        self.forget_exchanged();
         let received = self.division.received_by(stage).map(|crossing| crossing.node.0);
         for node in self.division.stages[stage.index()].clone().chain(received) {
             let node = node as usize;
@@ -285,11 +307,12 @@ impl<'a> Context<'a> {
     fn forward_node(&mut self, id: NodeId) {
         let node = self.graph.node(id);
         if node.op.is_view() {
-            self.activation[id.index()] = Some(self.input(node.inputs[0]));
+            self.activation[id.index()] = Some(self.operand(id, node.inputs[0]));
             return;
         }
-        let reads: Vec<ValueId> = node.inputs.iter().map(|i| self.input(*i)).collect();
+        let mut reads: Vec<ValueId> = node.inputs.iter().map(|i| self.operand(id, *i)).collect();
         if node.op.is_loss() {
+            reads.extend(self.partial_loss(id, &reads));
             let loss = self.value(id, Role::Loss, Extent::fixed(Bytes(8)));
             self.out.loss = Some(loss);
             self.activation[id.index()] = Some(loss);
@@ -303,8 +326,10 @@ impl<'a> Context<'a> {
             self.out.loads.push(output);
             return;
         }
-        let mut writes = vec![output];
-        if let Some(extent) = saved_extent(self.graph, node) {
+        let scatters = self.graph.is_sliced(id) && !self.graph.computes_slice(id);
+        let result = if scatters { self.partial(id) } else { output };
+        let mut writes = vec![result];
+        if let Some(extent) = saved_extent(self.graph, id) {
             let value = self.value(id, Role::Saved, extent);
             self.saved[id.index()] = Some(value);
             writes.push(value);
@@ -313,22 +338,29 @@ impl<'a> Context<'a> {
         let kind = ComputationKind::Forward;
         let wanted = 0;
         let again = false;
-        let reduces = self.graph.parallel_linear(id) == Some(ParallelLinear::Row);
+        let of_group = self.graph.parallel_linear(id);
+        let reduces =
+            !scatters && matches!(of_group, Some(ParallelLinear::Row | ParallelLinear::Vocabulary));
         let forward =
             Computation { node: id, kind, reads, writes, wanted, workspace, reduces, again };
         self.out.computations.push(forward);
+        if scatters {
+            let sum = self.exchange(id, ComputationKind::ReduceScatter, [result, output]);
+            self.out.computations.push(sum);
+        }
     }
 }
 
 /// What the forward pass keeps besides activations.
-fn saved_extent(graph: &Graph, node: &Node) -> Option<Extent> {
+fn saved_extent(graph: &Graph, id: NodeId) -> Option<Extent> {
+    let node = graph.node(id);
     match node.op {
         Op::MaxPool2d { .. } => {
             Some(Extent::per_sample(DType::U32.bytes() * node.output.elements()))
         }
         Op::BatchNorm2d { .. } => Some(Extent::fixed(Bytes(8) * node.output.shape[0])),
         Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => {
-            Some(Extent::per_sample(graph.node(node.inputs[0]).output.bytes()))
+            Some(Extent::per_sample(graph.operand(id, node.inputs[0]).bytes()))
         }
         // Mean and 1/std, or 1/rms, of each position; of each channel.
         Op::LayerNorm { .. } => Some(Extent::per_sample(Bytes(8) * positions(&node.output))),

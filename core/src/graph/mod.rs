@@ -170,13 +170,28 @@ impl Graph {
     /// # Errors
     /// The first thing that does not fit.
     pub fn new(parts: GraphParts) -> Result<Self, GraphError> {
+        Self::checked(parts, None)
+    }
+
+    /// What a rank of a tensor group computes: its loss may have a part of the logits.
+    fn of_shard(parts: GraphParts, of_group: TensorParallel) -> Result<Self, GraphError> {
+        Self::checked(parts, Some(Box::new(of_group)))
+    }
+
+    fn checked(
+        parts: GraphParts,
+        tensor_parallel: Option<Box<TensorParallel>>,
+    ) -> Result<Self, GraphError> {
         let GraphParts { name, nodes, params, layers } = parts;
         if nodes.is_empty() {
             return Err(GraphError::Empty);
         }
         let mut owned = 0;
         for (i, node) in nodes.iter().enumerate() {
-            check_node(i, node, &nodes, &params, &mut owned)?;
+            check_node(i, node, (&nodes, &params, tensor_parallel.as_deref()), &mut owned)?;
+            if tensor_parallel.is_none() {
+                check_classes(node, &nodes)?;
+            }
         }
         if owned != params.len() {
             return Err(GraphError::Node {
@@ -188,7 +203,7 @@ impl Graph {
         unique(nodes.iter().map(|n| &n.name))?;
         unique(params.iter().map(|p| &p.name))?;
         check_layers(&layers, nodes.len() as u32)?;
-        Ok(Self { name, nodes, params, layers, tensor_parallel: None })
+        Ok(Self { name, nodes, params, layers, tensor_parallel })
     }
 
     /// Name of the model.
@@ -296,8 +311,7 @@ impl From<Graph> for GraphParts {
 fn check_node(
     index: usize,
     node: &Node,
-    nodes: &[Node],
-    params: &[Param],
+    (nodes, params, tensor): (&[Node], &[Param], Option<&TensorParallel>),
     owned: &mut usize,
 ) -> Result<(), GraphError> {
     let refuse =
@@ -305,11 +319,14 @@ fn check_node(
     if let Some(&input) = node.inputs.iter().find(|id| id.index() >= index) {
         return Err(GraphError::Order { node: node.name.clone(), input });
     }
-    let inputs: Vec<&TensorSpec> = node.inputs.iter().map(|i| &nodes[i.index()].output).collect();
+    let operand = |input: &NodeId| {
+        let other = tensor.and_then(|tensor| tensor.operand(index, input.index()));
+        other.unwrap_or(&nodes[input.index()].output)
+    };
+    let inputs: Vec<&TensorSpec> = node.inputs.iter().map(operand).collect();
     node.op.check_window().map_err(refuse)?;
     let output = node.op.infer(&inputs).map_err(refuse)?;
     check_size(&output.shape, MAX_ELEMENTS).map_err(refuse)?;
-    check_classes(node, nodes).map_err(refuse)?;
     if let Op::TiedLinear { weight, out_features } = node.op {
         let tied = params.get(weight.index()).filter(|_| weight.index() < *owned);
         if tied
@@ -318,7 +335,7 @@ fn check_node(
             return Err(refuse(format!("parameter {weight} is no table before it that fits")));
         }
     }
-    if output != node.output {
+    if &output != tensor.and_then(|tensor| tensor.result(index)).unwrap_or(&node.output) {
         return Err(refuse(format!("gives {output}, the file says {}", node.output)));
     }
     let specs = node.op.params(&inputs);
@@ -341,7 +358,7 @@ fn check_node(
 }
 
 /// A loss tells as many classes apart as its targets have.
-fn check_classes(node: &Node, nodes: &[Node]) -> Result<(), String> {
+fn check_classes(node: &Node, nodes: &[Node]) -> Result<(), GraphError> {
     let [logits, target] = node.inputs[..] else { return Ok(()) };
     let (Op::Target { classes } | Op::Targets { classes, .. }) = nodes[target.index()].op else {
         return Ok(());
@@ -354,7 +371,11 @@ fn check_classes(node: &Node, nodes: &[Node]) -> Result<(), String> {
     };
     match told == Some(classes) {
         true => Ok(()),
-        false => Err(format!("{logits} cannot tell {classes} classes apart")),
+        false => Err(GraphError::Node {
+            node: node.name.clone(),
+            op: node.op.name(),
+            why: format!("{logits} cannot tell {classes} classes apart"),
+        }),
     }
 }
 

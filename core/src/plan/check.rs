@@ -225,6 +225,10 @@ impl Plan {
     /// For a network that does not build, or cannot be divided.
     fn shard(&self) -> Result<Graph, PlanError> {
         let graph = self.model.graph()?;
+        if self.tensor == 1 && self.sequence_parallel {
+            let (field, must) = ("sequence_parallel", "false without tensor groups");
+            return Err(PlanError::Value { field, value: "true".into(), must });
+        }
         if self.tensor == 1 {
             return Ok(graph);
         }
@@ -234,7 +238,7 @@ impl Plan {
         ];
         match excluded.into_iter().find(|(asked, _)| *asked) {
             Some((_, what)) => Err(PlanError::WithTensor(what)),
-            None => Ok(graph.shard(self.tensor)?),
+            None => Ok(graph.divided(self.tensor, self.sequence_parallel)?),
         }
     }
 

@@ -97,6 +97,10 @@ pub struct Plan {
     /// Ranks that divide every lane's work: 1, or the degree of tensor parallelism (Shoeybi et al. 2019).
     #[serde(default = "undivided", skip_serializing_if = "is_undivided")]
     pub tensor: u32,
+    /// Whether ranks of a tensor group have slices of the sequence where nothing else is divided (Korthikanti et al.
+    /// 2022).
+    #[serde(default, skip_serializing_if = "training::is_default")]
+    pub sequence_parallel: bool,
     /// How what ranks send each other is encoded.
     #[serde(default, skip_serializing_if = "training::is_default")]
     pub communication: Communication,
@@ -230,6 +234,8 @@ pub struct Draft {
     pub data_parallel: DataParallel,
     /// Ranks that divide every lane's work.
     pub tensor: u32,
+    /// Whether they have slices of the sequence where nothing else is divided.
+    pub sequence_parallel: bool,
     /// How what ranks send each other is encoded.
     pub communication: Communication,
     /// How parameters change.
@@ -259,6 +265,7 @@ impl Draft {
             micro_batches: 4,
             data_parallel: DataParallel::default(),
             tensor: 1,
+            sequence_parallel: false,
             communication: Communication::default(),
             optimizer: Optimizer::default(),
             training: Training::default(),
@@ -295,6 +302,7 @@ impl Plan {
             micro_batches: self.micro_batches,
             data_parallel: self.data_parallel,
             tensor: self.tensor,
+            sequence_parallel: self.sequence_parallel,
             communication: self.communication.clone(),
             optimizer: self.optimizer,
             training: self.training,

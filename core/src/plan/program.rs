@@ -222,7 +222,8 @@ pub struct Kernel {
     pub pack: Vec<(Operand, Operand)>,
     /// Indexes of the node's parameters in [`StageProgram::params`]: a consecutive range.
     pub params: Range<u32>,
-    /// Whether the tensor group adds up the first value that it writes, in single precision, before it is packed.
+    /// Whether the tensor group adds up the first value that it writes, in single precision, before it is packed. Of a
+    /// weight gradient: its parameters' gradients, when they are complete.
     pub reduces: bool,
     /// Whether it ran before for this micro-batch and its result was not kept.
     pub again: bool,
@@ -377,6 +378,27 @@ impl StageProgram {
     /// The kernels of an action.
     pub fn pass(&self, kind: ActionKind) -> &[Kernel] {
         &self.kernels[self.range(kind)]
+    }
+
+    /// Bytes that a kernel has its tensor group exchange, in units of those that a rank sends of each gathered byte but
+    /// its own: twice those of a sum. `last`: it completes the gradients of a step.
+    pub fn exchanged(&self, kernel: &Kernel, last: bool) -> f64 {
+        let bytes = |operand: Option<&Operand>| operand.map_or(0.0, |o| o.bytes.0 as f64);
+        match kernel.kind {
+            ComputationKind::AllGather => bytes(kernel.writes.first()),
+            ComputationKind::ReduceScatter => bytes(kernel.reads.first()),
+            _ if !kernel.reduces => 0.0,
+            ComputationKind::WeightGradient if last => {
+                2.0 * self.gradients(kernel).map(|region| region.bytes.0 as f64).sum::<f64>()
+            }
+            _ => 2.0 * bytes(kernel.writes.first()),
+        }
+    }
+
+    /// The gradients of a kernel's parameters.
+    pub fn gradients(&self, kernel: &Kernel) -> impl Iterator<Item = Region> {
+        let range = kernel.params.start as usize..kernel.params.end as usize;
+        self.params[range].iter().filter_map(|place| place.gradient)
     }
 
     /// Where an operand lies, for a micro-batch in `slot` and an action with outbox entry

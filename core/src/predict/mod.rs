@@ -234,6 +234,7 @@ impl Draft {
             micro_batches: self.micro_batches,
             data_parallel: self.data_parallel,
             tensor: self.tensor,
+            sequence_parallel: self.sequence_parallel,
             communication: self.communication,
             optimizer: self.optimizer,
             training: self.training,

@@ -78,6 +78,10 @@ fn name(
         ComputationKind::InputGradient => ", input gradient",
         ComputationKind::WeightGradient => ", weight gradient",
         ComputationKind::SumGradients => ", sum of gradients",
+        ComputationKind::PartialLoss => ", own logits",
+        ComputationKind::AllGather => ", gathered",
+        ComputationKind::ReduceScatter => ", summed and scattered",
+        ComputationKind::Scatter => ", own slice",
     };
     (format!("{}{part}", node.name), node.op.name())
 }

@@ -95,7 +95,11 @@ impl StageCost {
             };
             *part += costs.time(computation);
             if computation.kind == ComputationKind::WeightGradient {
-                total.update += costs.node(computation.node).update;
+                let cost = costs.node(computation.node);
+                total.update += cost.update;
+                if computation.reduces {
+                    total.update += cost.tensor_sum;
+                }
             }
         }
         total

@@ -6,7 +6,7 @@ use crate::compress::Reduction;
 use crate::cost::Cluster;
 use crate::cost::collective::{self, Collective, Price, price, time};
 use crate::ids::{LaneId, StageId};
-use crate::plan::{Bucket, Instruction, Mesh, Program, StageProgram};
+use crate::plan::{Bucket, Instruction, Kernel, Mesh, Program, StageProgram};
 use crate::timeline::Message;
 use crate::units::{Bytes, Nanos};
 
@@ -237,16 +237,16 @@ impl<'a> Reductions<'a> {
     }
 }
 
-/// Bytes that a rank sends in a step while its tensor group sums within passes.
+/// Bytes that a rank sends in a step while its tensor group sums within passes, gathers slices and scatters sums.
 fn sent_within(program: &Program) -> f64 {
     let degree = f64::from(program.tensor.degree);
     let of_pass = |instruction: &Instruction| {
-        let Instruction::Run { action, .. } = instruction else { return 0.0 };
-        let kernels = program.stage(action.stage).map(|stage| stage.pass(action.kind));
-        let summed = kernels.into_iter().flatten().filter(|kernel| kernel.reduces);
-        summed.filter_map(|kernel| kernel.writes.first()).map(|write| write.bytes.0 as f64).sum()
+        let Instruction::Run { action, reduces, .. } = instruction else { return 0.0 };
+        let Some(stage) = program.stage(action.stage) else { return 0.0 };
+        let of_kernel = |kernel: &Kernel| stage.exchanged(kernel, *reduces);
+        stage.pass(action.kind).iter().map(of_kernel).sum()
     };
-    2.0 * (degree - 1.0) / degree * program.train.iter().map(of_pass).sum::<f64>()
+    (degree - 1.0) / degree * program.train.iter().map(of_pass).sum::<f64>()
 }
 
 /// The share of a stage's backward pass after which a bucket is complete.

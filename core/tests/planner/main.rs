@@ -1,6 +1,7 @@
 //! The planner: costs, partitions, schedules, simulations, whole plans and plans for elastic jobs,
 //! against exhaustive search, slow twins and what others published.
 
+mod activation_memory;
 mod advice;
 mod automatic;
 mod automatic_plans;
@@ -11,6 +12,7 @@ mod explain;
 mod forms;
 mod in_order;
 mod llm;
+mod megatron;
 mod partition;
 #[cfg(feature = "script")]
 mod policies;

@@ -1,8 +1,11 @@
 //! Tensor groups in plans: who sums what with whom, what it takes, and what is sent.
 
 use pipewright_core::cost::{Cluster, Costs};
+use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::presets::Preset;
-use pipewright_core::plan::{DataParallel, Draft, Instruction, Model, Plan, Program, groups};
+use pipewright_core::plan::{
+    DataParallel, Draft, Instruction, Kernel, Model, Plan, Program, groups,
+};
 use pipewright_core::predict::{Prediction, predict};
 use pipewright_core::schedule::{ScheduleKind, Updates};
 use pipewright_core::simulate::StageCost;
@@ -34,7 +37,8 @@ fn sums(prediction: &Prediction) -> [Vec<u64>; 2] {
     })
 }
 
-/// Two forwards and two backwards a block, as Megatron-LM has them: gate and product together, too.
+/// Two forwards and two backwards a block, as Megatron-LM has them: gate and product together, too. The looked-up
+/// tokens and the head's input gradient besides, and five numbers of each rank and position for the loss.
 #[test]
 fn a_block_sums_four_times() {
     for preset in [GPT, LLAMA] {
@@ -44,8 +48,13 @@ fn a_block_sums_four_times() {
             let samples = draft.mini_batch / u64::from(draft.micro_batches);
             let (_, prediction) = draft.plan().unwrap();
             let [forwards, backwards] = sums(&prediction);
-            assert_eq!(forwards, vec![4 * 16 * 64 * samples; 8], "{preset}");
-            assert_eq!(backwards, forwards, "{preset}");
+            let activations = vec![4 * 16 * 64 * samples; 9];
+            assert_eq!(backwards, activations, "{preset}");
+            assert_eq!(
+                forwards,
+                [activations, vec![4 * 5 * 2 * 16 * samples]].concat(),
+                "{preset}"
+            );
         }
     }
 }
@@ -121,8 +130,10 @@ fn passes_and_traffic_have_the_sums_in_them() {
         program.train.iter().filter(|i| matches!(i, Instruction::Run { .. })).count()
     };
     assert_eq!(runs(&prediction.programs[0]), 8, "passes are not divided");
-    // Four sums in each of four blocks, for four micro-batches, on both replicas' groups of four.
-    let within = 2.0 * 3.0 / 4.0 * bytes.0 as f64 * f64::from(4 * 4 * 4 * 2 * 4);
+    // Four sums in each of four blocks, of what the table gives and of the head's input, and the numbers of the
+    // loss; for four micro-batches, on both replicas' groups of four.
+    let all = 18 * bytes.0 + 4 * 5 * 4 * 16 * plan.samples();
+    let within = 2.0 * 3.0 / 4.0 * all as f64 * f64::from(4 * 2 * 4);
     let stages = prediction.programs.iter().flat_map(|program| &program.stages);
     // Each of the eight ranks of a lane sends its twin as many bytes as it has.
     let gradients = |bucket: &pipewright_core::plan::Bucket| 8.0 * bucket.region.bytes.0 as f64;
@@ -162,4 +173,64 @@ fn a_degree_of_one_is_in_no_file_and_others_are_checked() {
         "{}",
         with("16")
     );
+}
+
+/// Of each block's and the head's input all is gathered, twice, because the weight gradient gathers it again; what
+/// each block and the table give is scattered. The other way round for gradients. Norms sum their gradients.
+#[test]
+fn slices_are_gathered_before_pairs_and_scattered_behind_them() {
+    for (preset, norms) in [(GPT, 9), (LLAMA, 9)] {
+        for kind in [ScheduleKind::OneFOneB, ScheduleKind::ZbH1] {
+            let mut draft = draft(preset, 1, 2, 1);
+            (draft.schedule, draft.sequence_parallel) = (kind, true);
+            let (plan, prediction) = draft.plan().unwrap();
+            let stage = &prediction.programs[0].stages[0];
+            let (forward, backward) = stage.kernels.split_at(stage.forward_end as usize);
+            let count = |kernels: &[Kernel], kind| {
+                kernels.iter().filter(|kernel| kernel.kind == kind).count()
+            };
+            use ComputationKind::{AllGather, ReduceScatter};
+            assert_eq!([AllGather, ReduceScatter].map(|kind| count(forward, kind)), [9, 9]);
+            // Where weight gradients come later they gather the gradient again; the table's is gathered for it alone.
+            let again = if kind == ScheduleKind::ZbH1 { 8 } else { 0 };
+            assert_eq!(count(backward, AllGather), 9 + 9 + again, "{preset}, {kind}");
+            assert_eq!(count(backward, ReduceScatter), 9, "{preset}, {kind}");
+            let sums = |kernel: &&Kernel| kernel.reduces;
+            let kinds: Vec<_> =
+                stage.kernels.iter().filter(sums).map(|kernel| kernel.kind).collect();
+            assert_eq!(kinds[0], ComputationKind::PartialLoss);
+            assert_eq!(kinds[1..], vec![ComputationKind::WeightGradient; norms]);
+            let slice = Bytes(4 * 16 * 64 / 2 * plan.samples());
+            let gathered = forward.iter().filter(|kernel| kernel.kind == AllGather);
+            for kernel in gathered {
+                assert_eq!([kernel.reads[0].bytes, kernel.writes[0].bytes], [slice, slice * 2]);
+                let cost = prediction.costs.node(kernel.node);
+                assert!(
+                    cost.tensor_gather > Nanos::ZERO && cost.of(AllGather) == cost.tensor_gather
+                );
+            }
+        }
+    }
+}
+
+/// A gather and a scatter send what a sum sends, so without the second gathers there would be as much; less is kept.
+#[test]
+fn slices_send_a_little_more_and_keep_less() {
+    let with = |sequence_parallel: bool| {
+        let mut draft = draft(GPT, 2, 4, 1);
+        draft.sequence_parallel = sequence_parallel;
+        let (plan, prediction) = draft.plan().unwrap();
+        let kept: u64 = prediction.programs.iter().map(|p| p.stages[0].slots.bytes.0).sum();
+        (plan, prediction, kept)
+    };
+    let ((plan, whole, kept), (_, sliced, less)) = (with(false), with(true));
+    assert!(less < kept, "{less} and {kept}");
+    let bytes = (4 * 16 * 64 * plan.samples()) as f64;
+    // Nine gathers of each of four micro-batches on four ranks; nine norms of two parameters, once a step.
+    let again = 0.75 * 4.0 * (4.0 * 9.0 * bytes + 2.0 * 9.0 * (2.0 * 64.0 * 4.0));
+    // Messages between the two stages are slices: an activation and a gradient.
+    let messages = 2.0 * 4.0 * 4.0 * bytes * 0.75;
+    let expected = whole.timeline.traffic().0 as f64 + again - messages;
+    let found = sliced.timeline.traffic().0 as f64;
+    assert!((found / expected - 1.0).abs() < 1e-6, "{found} instead of {expected}");
 }

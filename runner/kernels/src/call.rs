@@ -44,6 +44,27 @@ pub struct Call<'a> {
     /// How results are stored: a sum of gradients rounds after every term, so that it does not
     /// matter which of them came from another device. In fp8 a linear layer multiplies rounded factors.
     pub precision: Precision,
+    /// Of a table or a loss: which entries of the vocabulary this rank has. Of dropout: which positions of a sample.
+    pub shard: Shard,
+}
+
+/// What a rank of a tensor group has: entries of a vocabulary or positions, all ranks equally many, but entries beyond
+/// the whole vocabulary are nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Place in the group.
+    pub tensor_rank: u32,
+    /// Ranks of the group; 1: nothing is divided.
+    pub degree: u32,
+    /// Entries of the whole vocabulary, where it is divided.
+    pub vocabulary: u64,
+}
+
+impl Default for Shard {
+    /// All of them.
+    fn default() -> Self {
+        Self { tensor_rank: 0, degree: 1, vocabulary: 0 }
+    }
 }
 
 /// What the random numbers of a call follow from: nothing that depends on the split, the number of

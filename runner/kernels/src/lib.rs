@@ -10,7 +10,7 @@ mod geometry;
 mod mask;
 mod update;
 
-pub use call::{Call, Draw, Operands, Phase, Turn};
+pub use call::{Call, Draw, Operands, Phase, Shard, Turn};
 pub use geometry::Geometry;
 pub use mask::Mask;
 pub use update::{Parameter, Rule, Update, decimal};

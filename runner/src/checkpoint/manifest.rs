@@ -21,7 +21,7 @@ pub const VERSION: u32 = 2;
 
 /// Fields of a plan that may change between a checkpoint and its continuation: where work happens
 /// and how long. All others decide what is computed.
-const FREE: [&str; 14] = [
+const FREE: [&str; 15] = [
     "version",
     "model",
     "cluster",
@@ -35,6 +35,7 @@ const FREE: [&str; 14] = [
     "weights",
     "data_parallel",
     "tensor",
+    "sequence_parallel",
     "communication",
 ];
 

@@ -96,7 +96,7 @@ pub(super) fn plan(args: &InferArgs, process: Option<Process>) -> Result<Plan, F
     let mut plan = super::read_plan(&args.plan)?;
     if plan.tensor > 1 {
         // Checkpoints are of whole parameters, so whole lanes take them; orders were for shards.
-        (plan.tensor, plan.recompute) = (1, vec![]);
+        (plan.tensor, plan.sequence_parallel, plan.recompute) = (1, false, vec![]);
     }
     if let Some(Process { ranks, .. }) = process.filter(|process| process.ranks != plan.ranks()) {
         let message = super::check::wrong_ranks(&plan, ranks, "mpirun");

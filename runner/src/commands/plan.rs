@@ -63,7 +63,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         },
         bucket: Bytes(args.bucket_mib << 20),
     };
-    draft.tensor = args.tensor;
+    (draft.tensor, draft.sequence_parallel) = (args.tensor, args.sequence_parallel);
     draft.communication = codec::asked(&args.communication)?;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();

@@ -3,6 +3,7 @@
 use super::arena::{Arena, Slices};
 use super::error::StepFault;
 use super::rank::{Batch, Rank, StepCounts};
+use super::sequence_parallel::is_exchange;
 use crate::device::{Accelerator, FusedOp, ParameterPlaces, Place, Places};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::graph::TensorSpec;
@@ -97,8 +98,12 @@ impl<'a, T: Transport> Rank<'a, T> {
             match &mut self.model {
                 Some(model) => {
                     let kernel = &stage.kernels[next];
-                    model.owe(kernel);
                     next += 1;
+                    if is_exchange(kernel) {
+                        self.exchange(stage, kernel, pass)?;
+                        continue;
+                    }
+                    model.owe(kernel);
                     if let Some(partial) = kernel.writes.first().filter(|_| kernel.reduces) {
                         self.sum_within(stage.region(partial, pass.slot, pass.outbox))?;
                     }
@@ -106,6 +111,9 @@ impl<'a, T: Transport> Rank<'a, T> {
                 None => next += self.computation(stage, next, pass)?,
             }
             let index = next - 1;
+            if reduces {
+                self.sum_slices(stage, &stage.kernels[index])?;
+            }
             self.keep_output(stage, &stage.kernels[index], pass);
             if let Some(model) = self.model.as_mut().filter(|_| reduces) {
                 model.catch_up(&self.transport);
@@ -219,7 +227,7 @@ impl<'a, T: Transport> Rank<'a, T> {
 
     fn inputs(&self, kernel: &Kernel) -> Slices<&'a TensorSpec> {
         let inputs = self.graph.node(kernel.node).inputs.iter();
-        inputs.map(|id| &self.graph.node(*id).output).collect()
+        inputs.map(|id| self.graph.operand(kernel.node, *id)).collect()
     }
 
     /// What a kernel does, with the specs of its node's inputs.
@@ -232,7 +240,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             op: &node.op,
             kind: kernel.kind,
             inputs,
-            output: &node.output,
+            output: self.graph.result(kernel.node),
             samples: self.plan.samples(),
             phase: match pass.batch {
                 Batch::Train(_) if kernel.again => Phase::Recompute,
@@ -251,6 +259,7 @@ impl<'a, T: Transport> Rank<'a, T> {
                 first_sample: self.replica.first_sample(self.replica.index, pass.micro_batch),
             },
             turn: pass.turn,
+            shard: self.tensor.shard(kernel.node),
             precision: self.plan.training.precision.of(
                 kernel.node,
                 &node.op,
@@ -282,7 +291,10 @@ impl<'a, T: Transport> Rank<'a, T> {
                 |from: &[f32], into: &mut [f32]| packed::unpack(precision, threads, from, into);
             self.arena.convert(region(lies), region(f32), work);
         }
-        places.launch_here(&call, &mut self.arena);
+        match is_exchange(kernel) {
+            true => self.exchange(stage, kernel, pass)?,
+            false => places.launch_here(&call, &mut self.arena),
+        }
         if let Some(partial) = kernel.writes.first().filter(|_| kernel.reduces) {
             self.sum_within(region(partial))?;
         }

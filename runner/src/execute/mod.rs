@@ -24,6 +24,7 @@ mod progress_hook;
 mod rank;
 mod rate;
 mod rehearsal;
+mod sequence_parallel;
 mod snapshot;
 mod tensor_parallel;
 mod trace_recorder;

@@ -9,6 +9,7 @@ use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, ParallelLinear, Param, ParamShards};
 use pipewright_core::ids::NodeId;
 use pipewright_core::plan::{Kernel, Program, Region};
+use pipewright_kernels::Shard;
 use std::collections::BTreeMap;
 
 /// What a rank computes otherwise than the first of its tensor group.
@@ -19,6 +20,8 @@ pub(super) struct TensorRank {
     group: u32,
     /// Linear layers whose outputs are summed, without the bias that the first rank adds.
     unbiased: BTreeMap<NodeId, Op>,
+    /// Tables and losses of which it has some entries, operations on slices of the sequence.
+    shards: BTreeMap<NodeId, Shard>,
 }
 
 impl TensorRank {
@@ -33,9 +36,20 @@ impl TensorRank {
                 _ => None,
             }
         };
-        let nodes = (0..graph.nodes().len() as u32).map(NodeId);
+        let shard = |id: NodeId| {
+            let of_slice = graph.computes_slice(id).then_some(0);
+            let vocabulary = graph.vocabulary(id).or(of_slice)?;
+            Some((id, Shard { tensor_rank: index, degree: program.tensor.degree, vocabulary }))
+        };
+        let nodes = || (0..graph.nodes().len() as u32).map(NodeId);
         let group = program.tensor.group + replica.index;
-        Self { index, group, unbiased: nodes.filter_map(unbiased).collect() }
+        let unbiased = nodes().filter_map(unbiased).collect();
+        Self { index, group, unbiased, shards: nodes().filter_map(shard).collect() }
+    }
+
+    /// Which entries of the vocabulary, or positions, a node has here.
+    pub fn shard(&self, node: NodeId) -> Shard {
+        self.shards.get(&node).copied().unwrap_or_default()
     }
 
     /// What a kernel computes here where that is not what its node does.
@@ -150,5 +164,5 @@ impl<T: Transport> Rank<'_, T> {
     }
 }
 
-/// Tag of shards on their way: ranks of a tensor group have no other messages for each other.
-const SHARDS: u32 = 0;
+/// Tag of shards on their way, and of slices: ranks of a tensor group have no other messages for each other.
+pub(super) const SHARDS: u32 = 0;

@@ -163,6 +163,10 @@ fn tensor_groups() {
             let draft = draft_of(graph.clone(), schedule.placement().stages(2));
             let mut draft = small(draft, schedule, 8);
             draft.tensor = 2;
+            if graph.divided(2, true).is_ok() {
+                let sliced = Draft { sequence_parallel: true, ..draft.clone() };
+                ranks_hold_what_is_predicted(&format!("{name}, slices"), sliced);
+            }
             if synchronous {
                 let name = format!("{name}, groups with features");
                 ranks_hold_what_is_predicted(&name, with_features(draft.clone()));
@@ -259,6 +263,10 @@ fn steps_of_tensor_groups_allocate_nothing() {
             draft.tensor = 2;
             let what = format!("{name}, groups");
             allocates_nothing(&format!("{what} with features"), with_features(draft.clone()));
+            if model.graph().unwrap().divided(2, true).is_ok() {
+                let sliced = Draft { sequence_parallel: true, ..draft.clone() };
+                allocates_nothing(&format!("{name}, slices"), sliced);
+            }
             allocates_nothing(&what, draft);
         }
     }

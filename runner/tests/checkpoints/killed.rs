@@ -1,7 +1,7 @@
 //! Runs that are killed: nothing can be said any more, and nothing may be lost but the steps since
 //! the last checkpoint.
 
-use crate::common::{RUNNER, losses, runner_in, scratch};
+use crate::common::{RUNNER, draft, losses, runner_in, scratch, write};
 use crate::run::{at, checkpoints, plan_file, saved, tensors, until};
 use pipewright_core::schedule::ScheduleKind;
 use std::path::Path;
@@ -80,30 +80,21 @@ fn rank_of(id: u32) -> Option<u32> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-#[test]
-fn a_rank_that_is_killed_takes_the_others_with_it() {
+/// Runs a plan of four ranks and kills one of them after a step, for each of `victims`, which are ranks and steps: all
+/// others end, and mpirun says who died. False where there is no mpirun.
+fn killed(dir: &Path, plan: &str, victims: [(u32, u64); 2]) -> bool {
     let Some(mpirun) = pipewright::tools::find("MPIRUN", &["mpirun"]) else {
-        return pipewright::tools::skip("mpirun");
+        pipewright::tools::skip("mpirun");
+        return false;
     };
-    let dir = scratch("killed-rank");
-    let plan = plan_file(&dir, 4, ScheduleKind::GPipe);
     let stderr = std::fs::File::create(dir.join("stderr")).unwrap();
-    for victim in [1, 0] {
+    for (victim, step) in victims {
         let mut program = Command::new(&mpirun);
         program.args(["-n", "4", RUNNER]).envs(pipewright::mpirun::environment());
-        program.args([
-            &plan,
-            "--out",
-            "out",
-            "--save-every",
-            "1",
-            "--resume",
-            "--steps",
-            "1000000",
-        ]);
-        program.current_dir(&dir).stdin(Stdio::null()).stdout(Stdio::null());
+        let endless = ["--save-every", "1", "--resume", "--steps", "1000000"];
+        program.args([plan, "--out", "out"]).args(endless);
+        program.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::null());
         let mut run = program.stderr(stderr.try_clone().unwrap()).spawn().unwrap();
-        let step = if victim == 1 { 2 } else { 6 };
         until("a checkpoint", || saved(&dir.join("out"), step));
         let ranks = children(run.id());
         assert_eq!(ranks.len(), 4, "{ranks:?}");
@@ -123,5 +114,49 @@ fn a_rank_that_is_killed_takes_the_others_with_it() {
         assert!(said.contains(&format!("process rank {victim} ")), "mpirun names it: {said}");
         assert!(!said.contains("panicked"), "{said}");
     }
-    goes_on(&dir, &plan);
+    true
+}
+
+#[test]
+fn a_rank_that_is_killed_takes_the_others_with_it() {
+    let dir = scratch("killed-rank");
+    let plan = plan_file(&dir, 4, ScheduleKind::GPipe);
+    if killed(&dir, &plan, [(1, 2), (0, 6)]) {
+        goes_on(&dir, &plan);
+    }
+}
+
+/// The first of the group gathers what is saved, the others are asked for theirs. What four ranks of a group saved
+/// goes on with one, on two stages.
+#[test]
+fn a_rank_of_a_tensor_group_that_is_killed_takes_the_others_with_it() {
+    let dir = scratch("killed-tensor-rank");
+    let file = |tensor: u32, stages: u32| {
+        let preset = "transformer:layers=2,hidden=32,heads=4,sequence=8,vocabulary=31,tied";
+        let mut draft = draft(preset.parse().unwrap(), stages);
+        (draft.mini_batch, draft.micro_batches) = (8, 2);
+        (draft.tensor, draft.sequence_parallel) = (tensor, tensor > 1);
+        let name = format!("t{tensor}.json");
+        write(&dir, &name, draft.plan().unwrap().0.to_json());
+        name
+    };
+    let (group, lone) = (file(4, 1), file(1, 2));
+    if !killed(&dir, &group, [(2, 2), (0, 6)]) {
+        return;
+    }
+    let out = dir.join("out");
+    let newest = std::fs::read_dir(out.join("checkpoints")).unwrap().filter_map(|entry| {
+        entry.unwrap().file_name().to_str()?.strip_prefix("step-")?.parse::<u64>().ok()
+    });
+    let steps = (newest.max().unwrap() + 3).to_string();
+    let save = ["--steps", &steps, "--save-every", "1", "--out"];
+    runner_in(&dir, &[&[lone.as_str()][..], &save, &["out", "--resume"]].concat()).done();
+    runner_in(&dir, &[&[lone.as_str()][..], &save, &["whole"]].concat()).done();
+    let [found, expected] = ["out", "whole"].map(|run| losses(&dir.join(run)));
+    assert_eq!(found.len(), expected.len());
+    for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let [found, expected] = [found, expected].map(|loss| loss.parse::<f64>().unwrap());
+        let off = (found / expected - 1.0).abs();
+        assert!(off < 1e-5, "step {step}: {found} instead of {expected}");
+    }
 }

@@ -20,6 +20,7 @@ mod recompute_training;
 mod replicas;
 mod replicated_features;
 mod reroute;
+mod sequence_parallel;
 mod skip_connections;
 mod skipped_steps;
 mod tensor_parallel;

@@ -17,21 +17,28 @@ use std::path::Path;
 const TOLERANCE: f64 = 1e-5;
 
 /// GPT-2's blocks with tied embeddings.
-const GPT: &str = "transformer:layers=4,hidden=64,heads=8,sequence=16,vocabulary=97,tied";
+pub(super) const GPT: &str =
+    "transformer:layers=4,hidden=64,heads=8,sequence=16,vocabulary=97,tied";
 
 /// LLaMA's, with heads of keys and values that two of queries share.
-const LLAMA: &str =
+pub(super) const LLAMA: &str =
     "transformer:layers=4,hidden=64,heads=8,kv=4,ffn=96,sequence=16,vocabulary=97,gated";
 
-const STEPS: u64 = 20;
+pub(super) const STEPS: u64 = 20;
 
-fn base(preset: &str, stages: u32) -> Draft {
+pub(super) fn base(preset: &str, stages: u32) -> Draft {
     let mut draft = draft(preset.parse().unwrap(), stages);
     (draft.mini_batch, draft.micro_batches, draft.steps) = (16, 4, STEPS);
     draft
 }
 
-fn with(preset: &str, stages: u32, tensor: u32, replicas: u32, schedule: ScheduleKind) -> Draft {
+pub(super) fn with(
+    preset: &str,
+    stages: u32,
+    tensor: u32,
+    replicas: u32,
+    schedule: ScheduleKind,
+) -> Draft {
     let mut draft = base(preset, stages);
     (draft.tensor, draft.schedule) = (tensor, schedule);
     draft.data_parallel = DataParallel::ddp(replicas);
@@ -39,12 +46,12 @@ fn with(preset: &str, stages: u32, tensor: u32, replicas: u32, schedule: Schedul
     draft
 }
 
-fn numbers(out: &Path) -> Vec<f64> {
+pub(super) fn numbers(out: &Path) -> Vec<f64> {
     losses(out).iter().map(|loss| loss.parse().unwrap()).collect()
 }
 
 /// Trains as threads and, where there is MPI, as processes, whose arenas are as planned.
-fn run(dir: &Path, name: &str, plan: &Plan) -> Vec<f64> {
+pub(super) fn run(dir: &Path, name: &str, plan: &Plan) -> Vec<f64> {
     let file = format!("{name}.json");
     write(dir, &file, plan.to_json());
     let arenas: Vec<u64> = (0..plan.ranks())
@@ -63,7 +70,7 @@ fn run(dir: &Path, name: &str, plan: &Plan) -> Vec<f64> {
     threads
 }
 
-fn close(what: &str, found: &[f64], expected: &[f64]) {
+pub(super) fn close(what: &str, found: &[f64], expected: &[f64]) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
         let off = (found / expected - 1.0).abs();
@@ -72,7 +79,7 @@ fn close(what: &str, found: &[f64], expected: &[f64]) {
 }
 
 /// The losses of one rank, which learns.
-fn alone(dir: &Path, name: &str, draft: Draft) -> Vec<f64> {
+pub(super) fn alone(dir: &Path, name: &str, draft: Draft) -> Vec<f64> {
     let losses = run(dir, name, &draft.plan().unwrap().0);
     let (first, last) = (losses[0], losses[losses.len() - 1]);
     assert!((first - last).abs() > 1e-3 * first, "{name} learns: {first} .. {last}");
@@ -152,7 +159,7 @@ fn columns_on_several_stages_sum_their_own() {
 }
 
 /// An encoder as exporters write it: heads are permuted out of separate products.
-fn encoder() -> Graph {
+pub(super) fn encoder() -> Graph {
     let mut g = GraphBuilder::new("encoder");
     g.layer("embedding");
     let x = g.add("tokens", Op::Tokens { length: 12, vocabulary: 31 }, &[]);
@@ -204,7 +211,7 @@ fn an_exported_encoder_is_divided_by_its_heads() {
     std::fs::remove_dir_all(dir).ok();
 }
 
-/// BERT and LLaMA as PyTorch exports them, with their weights.
+/// BERT, GPT-2 and LLaMA as PyTorch exports them, with their weights: a classifier, a tied head and one of its own.
 #[test]
 fn exported_transformers_are_divided() {
     let dir = scratch("tensor-exported");
@@ -220,11 +227,40 @@ fn exported_transformers_are_divided() {
         runner_in(&dir, &[&plan, "--out", &name]).done();
         numbers(&dir.join(name))
     };
-    for (model, most) in [("bert", "4"), ("llama", "2")] {
+    for (model, most) in [("bert", "4"), ("gpt2", "2"), ("llama", "2")] {
         let lone = losses(model, "1", "1");
         close(model, &losses(model, "2", "1"), &lone);
         close(model, &losses(model, most, "2"), &lone);
     }
+    std::fs::remove_dir_all(dir).ok();
+}
+
+/// With smoothed labels, and a vocabulary of which the last rank has nothing.
+#[test]
+fn losses_of_divided_logits_are_those_of_whole_ones() {
+    let dir = scratch("tensor-smoothed");
+    let smoothed = |tensor: u32| {
+        let mut g = GraphBuilder::new("smoothed");
+        g.layer("all");
+        let x = g.add("tokens", Op::Tokens { length: 6, vocabulary: 5 }, &[]);
+        let table = Op::Embedding { entries: 5, features: 16, positions: 6, kinds: 2 };
+        let x = g.add("table", table, &[x]);
+        let y = g.linear("up", x, 32);
+        let y = g.activation("gelu", Function::Gelu, y);
+        let y = g.linear("down", y, 16);
+        let x = g.add("add", Op::Add, &[x, y]);
+        let x = g.linear("head", x, 5);
+        let targets = g.add("targets", Op::Targets { count: 6, classes: 5 }, &[]);
+        g.add("loss", Op::SoftmaxCrossEntropy { label_smoothing: 0.1 }, &[x, targets]);
+        let mut draft = draft_of(g.finish().unwrap(), 1);
+        (draft.mini_batch, draft.micro_batches, draft.steps) = (16, 4, STEPS);
+        draft.tensor = tensor;
+        draft
+    };
+    let lone = alone(&dir, "lone", smoothed(1));
+    let (plan, prediction) = smoothed(4).plan().unwrap();
+    assert!(prediction.graph.vocabulary(prediction.graph.loss().unwrap()).is_some());
+    close("t4", &run(&dir, "t4", &plan), &lone);
     std::fs::remove_dir_all(dir).ok();
 }
 

@@ -201,14 +201,15 @@ impl Own {
         let samples = of.samples as f64;
         let degree = f64::from(of.degree());
         let share = |divides: bool| if divides { 1.0 / degree } else { 1.0 };
-        let specs = graph.input_specs(node);
+        let specs = graph.operands(id);
         let input = |(id, spec): (&NodeId, &&crate::graph::TensorSpec)| {
             spec.bytes().0 as f64 * share(divided[id.index()])
         };
         let inputs: f64 = node.inputs.iter().zip(&specs).map(input).sum();
         let result = divided[id.index()];
         let own = share(result || multiplies(&node.op));
-        let output = node.output.bytes().0 as f64;
+        let given = graph.result(id);
+        let output = given.bytes().0 as f64;
         let trained = node.params.iter().map(|id| graph.param(*id)).filter(|p| p.trainable);
         let heads = match node.op {
             Op::Attention { heads, .. } => heads as f64,
@@ -224,7 +225,7 @@ impl Own {
         Self {
             flops_per_sec,
             width,
-            flops: node.op.forward_flops(&specs, &node.output) as f64 * samples * own,
+            flops: node.op.forward_flops(&specs, given) as f64 * samples * own,
             inputs: inputs * samples * width,
             outputs: output * samples * width * share(result),
             parameters: 4.0 * trained.map(|p| p.elements()).sum::<u64>() as f64 * own,
@@ -290,6 +291,7 @@ fn cost(work: &NodeWork, forward: Work, backward: Work) -> NodeCost {
         split_input_gradient: input_gradient,
         split_weight_gradient: weight_gradient,
         tensor_sum: Nanos::ZERO,
+        tensor_gather: Nanos::ZERO,
     }
 }
 

@@ -17,7 +17,7 @@ impl Context<'_> {
         self.receive_gradients();
         let mut weights = vec![];
         for id in self.division.stages[self.stage.index()].clone().rev().map(NodeId) {
-            weights.extend(self.backward_node(id, style));
+            self.backward_node(id, style, &mut weights);
         }
         self.send_gradients();
         self.out.input_gradient_end = self.out.computations.len() as u32;
@@ -95,8 +95,8 @@ impl Context<'_> {
 
     /// The sum of contributions, in their order.
     fn sum(&mut self, node: NodeId, parts: Vec<(u32, ValueId)>) -> ValueId {
-        let extent = self.activation_extent(node);
-        let sum = self.value(node, Role::Gradient, extent);
+        let first = self.out.values[parts[0].1.index()];
+        let sum = self.value(node, first.role, first.extent);
         self.out.computations.push(Computation {
             node,
             kind: ComputationKind::SumGradients,
@@ -127,9 +127,18 @@ impl Context<'_> {
             let sum = self.sum(node, partial);
             partial = vec![(use_index, sum)];
         }
-        for (_, value) in &partial {
+        let scatters = self.graph.is_sliced(node);
+        for (_, value) in partial.iter_mut() {
+            if scatters {
+                let extent = self.activation_extent(node);
+                let slice = self.value(node, Role::Gradient, extent);
+                let sum = self.exchange(node, ComputationKind::ReduceScatter, [*value, slice]);
+                self.out.computations.push(sum);
+                *value = slice;
+                continue;
+            }
             let mut made = self.out.computations.iter_mut().rev();
-            if let Some(computation) = made.find(|c| c.writes.first() == Some(value)) {
+            if let Some(computation) = made.find(|c| c.writes.first() == Some(&*value)) {
                 computation.reduces = true;
             }
         }
@@ -137,20 +146,43 @@ impl Context<'_> {
         self.contributions[node.index()] = whole;
     }
 
-    /// Adds what one node does in the backward pass; returns the weight part when it comes later.
-    fn backward_node(&mut self, id: NodeId, style: BackwardStyle) -> Option<Computation> {
+    /// Adds what one node does in the backward pass; the weight part to `weights` where it comes later.
+    fn backward_node(&mut self, id: NodeId, style: BackwardStyle, weights: &mut Vec<Computation>) {
         if !self.flow.differentiable[id.index()] {
-            return None;
+            return;
         }
-        let node = self.graph.node(id);
-        let incoming = if node.op.is_loss() { None } else { Some(self.gradient(id)?) };
+        let graph = self.graph;
+        let node = graph.node(id);
+        let own = if node.op.is_loss() { None } else { self.gradient(id) };
+        if own.is_none() && !node.op.is_loss() {
+            return;
+        }
+        let late = style == BackwardStyle::Split;
+        let gathers = graph.is_sliced(id) && !graph.computes_slice(id);
+        let wanted = node.inputs.iter().any(|input| self.flow.differentiable[input.index()]);
+        let mut incoming = own;
+        if let Some(slice) = own.filter(|_| gathers && (wanted || !late)) {
+            let (whole, made) = self.whole_gradient(id, slice);
+            self.out.computations.push(made);
+            incoming = Some(whole);
+        }
         self.input_gradient(id, incoming);
-        let trained = node.params.iter().any(|p| self.graph.param(*p).trainable);
-        let incoming = incoming.filter(|_| trained)?;
+        let trained = node.params.iter().any(|p| graph.param(*p).trainable);
+        let (Some(mut incoming), Some(own)) = (incoming.filter(|_| trained), own) else { return };
+        let mut made = vec![];
+        if late && gathers {
+            let (whole, again) = self.whole_gradient(id, own);
+            made.push(again);
+            incoming = whole;
+        }
         let reads = match &node.op {
             Op::Opaque { kept: Some(kept), .. } => self.kept(id, kept, Some(incoming)),
             _ => {
-                let first = node.inputs.first().map(|x| self.input(*x));
+                let first = node.inputs.first().map(|x| self.operand_in(id, *x, late));
+                let first = first.map(|(value, gathered)| {
+                    made.extend(gathered);
+                    value
+                });
                 first.into_iter().chain([incoming]).chain(self.saved[id.index()]).collect()
             }
         };
@@ -160,17 +192,13 @@ impl Context<'_> {
             reads,
             writes: vec![],
             wanted: 0,
-            workspace: workspace(self.graph, node),
-            reduces: false,
+            workspace: workspace(graph, node),
+            reduces: graph.computes_slice(id),
             again: false,
         };
-        match style {
-            BackwardStyle::Split => Some(weight),
-            BackwardStyle::Fused => {
-                self.out.computations.push(weight);
-                None
-            }
-        }
+        let into = if late { weights } else { &mut self.out.computations };
+        into.extend(made);
+        into.push(weight);
     }
 
     fn input_gradient(&mut self, id: NodeId, incoming: Option<ValueId>) {
@@ -183,22 +211,21 @@ impl Context<'_> {
             return;
         }
         let mut mask = 0;
-        let mut written = vec![];
+        let (mut written, mut contributed) = (vec![], vec![]);
         for (slot, input) in wanted {
-            let extent = self.activation_extent(input);
+            let extent = Extent::per_sample(self.graph.operand(id, input).bytes());
             let same = extent == self.activation_extent(id);
             let value = match incoming.filter(|_| same && node.op.passes_gradient(slot)) {
                 Some(value) => value,
                 None => {
-                    let value = self.value(input, Role::Gradient, extent);
+                    let value = self.value(input, self.contribution(id, input), extent);
                     written.push(value);
                     mask |= 1 << slot;
                     value
                 }
             };
             let use_index = self.flow.uses(input).iter().position(|u| *u == (id, slot));
-            let use_index = use_index.expect("every input is a use") as u32;
-            self.contributions[input.index()].push((use_index, value));
+            contributed.push((input, use_index.expect("every input is a use") as u32, value));
         }
         if mask != 0 {
             let reads = self.input_gradient_reads(id, incoming);
@@ -213,6 +240,19 @@ impl Context<'_> {
                 again: false,
             });
         }
+        for (input, use_index, value) in contributed {
+            let value = self.returned(id, input, value);
+            self.contributions[input.index()].push((use_index, value));
+        }
+    }
+
+    /// What a reader's share of a gradient is: a partial sum that is scattered stays in single precision until then.
+    fn contribution(&self, reader: NodeId, input: NodeId) -> Role {
+        let is_partial = self.graph.parallel_linear(reader) == Some(ParallelLinear::Column);
+        match is_partial && self.graph.is_sliced(input) {
+            true => Role::Saved,
+            false => Role::Gradient,
+        }
     }
 
     /// What the gradients of an opaque node read.
@@ -225,10 +265,36 @@ impl Context<'_> {
     }
 
     /// What the table at [`Computation`] says.
-    fn input_gradient_reads(&self, id: NodeId, incoming: Option<ValueId>) -> Vec<ValueId> {
+    fn input_gradient_reads(&mut self, id: NodeId, incoming: Option<ValueId>) -> Vec<ValueId> {
         let node = self.graph.node(id);
         let (output, saved) = (self.activation[id.index()], self.saved[id.index()]);
-        let inputs = || node.inputs.iter().map(|x| self.input(*x));
+        let all = 0..node.inputs.len();
+        let slots = match &node.op {
+            Op::Activation { function } if function.gradient_from_output() => 0..0,
+            Op::Opaque { kept: Some(_), .. } => 0..0,
+            Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => 1..2,
+            Op::TokenPosition { .. } => 1..all.end,
+            Op::BatchNorm2d { .. }
+            | Op::LayerNorm { .. }
+            | Op::RmsNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::InstanceNorm2d { .. }
+            | Op::LocalResponseNorm { .. }
+            | Op::Attention { .. }
+            | Op::ScaledDotProduct { .. }
+            | Op::Activation { .. }
+            | Op::Clip { .. }
+            | Op::Multiply
+            | Op::Divide
+            | Op::MatMul { .. }
+            | Op::SwiGlu
+            | Op::MeanSquaredError
+            | Op::Opaque { .. } => all,
+            _ => 0..0,
+        };
+        let inputs: Vec<ValueId> =
+            node.inputs[slots].iter().map(|input| self.operand(id, *input)).collect();
+        let inputs = inputs.into_iter();
         match &node.op {
             Op::MaxPool2d { .. } => [saved, incoming].into_iter().flatten().collect(),
             Op::Opaque { kept: Some(kept), .. } => self.kept(id, kept, incoming),
@@ -237,27 +303,18 @@ impl Context<'_> {
             | Op::RmsNorm { .. }
             | Op::GroupNorm { .. }
             | Op::InstanceNorm2d { .. }
-            | Op::LocalResponseNorm { .. } => inputs().chain(incoming).chain(saved).collect(),
+            | Op::LocalResponseNorm { .. } => inputs.chain(incoming).chain(saved).collect(),
             Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => {
-                saved.into_iter().chain(inputs().nth(1)).collect()
+                saved.into_iter().chain(inputs).collect()
             }
             Op::Relu | Op::Softmax | Op::LogSoftmax => output.into_iter().chain(incoming).collect(),
             Op::Activation { function } if function.gradient_from_output() => {
                 output.into_iter().chain(incoming).collect()
             }
             Op::Attention { .. } | Op::ScaledDotProduct { .. } => {
-                inputs().chain(output).chain(incoming).chain(saved).collect()
+                inputs.chain(output).chain(incoming).chain(saved).collect()
             }
-            Op::Activation { .. }
-            | Op::Clip { .. }
-            | Op::Multiply
-            | Op::Divide
-            | Op::MatMul { .. }
-            | Op::SwiGlu
-            | Op::MeanSquaredError
-            | Op::Opaque { .. } => inputs().chain(incoming).collect(),
-            Op::TokenPosition { .. } => inputs().skip(1).chain(incoming).collect(),
-            _ => incoming.into_iter().collect(),
+            _ => inputs.chain(incoming).collect(),
         }
     }
 }

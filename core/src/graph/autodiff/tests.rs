@@ -9,6 +9,10 @@ fn kinds(t: &TrainingGraph) -> String {
         ComputationKind::InputGradient => "I",
         ComputationKind::WeightGradient => "W",
         ComputationKind::SumGradients => "+",
+        ComputationKind::PartialLoss => "L",
+        ComputationKind::AllGather => "G",
+        ComputationKind::ReduceScatter => "R",
+        ComputationKind::Scatter => "S",
     };
     let texts: Vec<String> =
         t.computations.iter().map(|c| format!("{}{}", letter(c.kind), c.node)).collect();

@@ -121,7 +121,10 @@ impl Places {
             // A sum of gradients belongs to the value's producer, which may stand on an earlier stage
             // and whose parameters it does not touch.
             let params = match c.kind {
-                ComputationKind::SumGradients => &[][..],
+                ComputationKind::SumGradients
+                | ComputationKind::AllGather
+                | ComputationKind::ReduceScatter
+                | ComputationKind::Scatter => &[][..],
                 _ => &inputs.graph.node(c.node).params,
             };
             let unpacked = &self.unpacked[i];

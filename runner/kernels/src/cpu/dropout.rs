@@ -26,14 +26,22 @@ pub fn apply(call: &Call, probability: f32, operands: Operands) {
     }
     let Mask { key, limit, scale } = Mask::new(&call.draw, probability);
     let elements = call.output.elements() as usize;
+    // A rank with a slice of the positions draws what the whole sample does.
+    let before = call.shard.tensor_rank as usize * elements;
     let threads = chunks::worth(call.threads, x.len());
     let samples = x.chunks_exact(elements).zip(y.chunks_exact_mut(elements));
     for (index, (x, y)) in (0..).zip(samples) {
         let sample = Sample::new(key, call.draw.step, call.draw.first_sample + index);
         chunks::for_each(threads, y, chunks::ELEMENTWISE, |chunk, y| {
             let start = chunk * chunks::ELEMENTWISE;
-            let groups = x[start..][..y.len()].chunks(GROUP).zip(y.chunks_mut(GROUP));
-            for (group, (x, y)) in (start / GROUP..).zip(groups) {
+            let x = &x[start..][..y.len()];
+            if !before.is_multiple_of(GROUP) {
+                let draw = Draw { limit, scale, first: before + start };
+                draw.one_by_one(&sample, x, y);
+                return;
+            }
+            let groups = x.chunks(GROUP).zip(y.chunks_mut(GROUP));
+            for (group, (x, y)) in ((before + start) / GROUP..).zip(groups) {
                 let words = sample.words(group);
                 let halves = x.chunks(WORDS).zip(y.chunks_mut(WORDS)).zip([0, 16]);
                 for ((x, y), shift) in halves {
@@ -43,6 +51,30 @@ pub fn apply(call: &Call, probability: f32, operands: Operands) {
                 }
             }
         });
+    }
+}
+
+/// Elements that begin within a group.
+struct Draw {
+    limit: u32,
+    scale: f32,
+    /// Place of the first in the sample.
+    first: usize,
+}
+
+impl Draw {
+    fn one_by_one(&self, sample: &Sample, x: &[f32], y: &mut [f32]) {
+        let mut done = 0;
+        while done < x.len() {
+            let (group, within) = ((self.first + done) / GROUP, (self.first + done) % GROUP);
+            let words = sample.words(group);
+            let end = (done + GROUP - within).min(x.len());
+            for (place, (x, y)) in (within..).zip(x[done..end].iter().zip(&mut y[done..end])) {
+                let word = words[place % WORDS] >> (16 * (place / WORDS));
+                *y = if word & 0xffff < self.limit { 0.0 } else { x * self.scale };
+            }
+            done = end;
+        }
     }
 }
 

@@ -84,6 +84,10 @@ pub fn launch(call: &Call, operands: Operands) {
         ComputationKind::InputGradient => input_gradient(call, operands),
         ComputationKind::WeightGradient => weight_gradient(call, operands),
         ComputationKind::SumGradients => elementwise::sum(call, operands),
+        ComputationKind::PartialLoss => loss::vocabulary::partial(call, operands),
+        ComputationKind::AllGather | ComputationKind::ReduceScatter | ComputationKind::Scatter => {
+            never(call)
+        }
     }
 }
 
@@ -134,9 +138,10 @@ fn forward(call: &Call, operands: Operands) {
         Op::Embedding { .. } => embedding::forward(call, operands),
         Op::Parameter { .. } => broadcast::parameter_forward(call, operands),
         Op::Dropout { probability } => dropout::apply(call, *probability, operands),
-        Op::SoftmaxCrossEntropy { label_smoothing } => {
-            loss::softmax::forward(call, *label_smoothing, operands);
-        }
+        Op::SoftmaxCrossEntropy { label_smoothing } => match call.shard.degree {
+            1 => loss::softmax::forward(call, *label_smoothing, operands),
+            _ => loss::vocabulary::forward(call, *label_smoothing, operands),
+        },
         Op::SigmoidCrossEntropy => loss::sigmoid::forward(call, operands),
         Op::MeanSquaredError => loss::squared::forward(call, operands),
         _ => never(call),
@@ -188,9 +193,10 @@ fn input_gradient(call: &Call, operands: Operands) {
         Op::ScaledDotProduct { .. } => attention::separate_input_gradient(call, operands),
         Op::Rope { base, scaling } => rope::rotate(call, *base, *scaling, -1.0, operands),
         Op::Dropout { probability } => dropout::apply(call, *probability, operands),
-        Op::SoftmaxCrossEntropy { label_smoothing } => {
-            loss::softmax::input_gradient(call, *label_smoothing, operands);
-        }
+        Op::SoftmaxCrossEntropy { label_smoothing } => match call.shard.degree {
+            1 => loss::softmax::input_gradient(call, *label_smoothing, operands),
+            _ => loss::vocabulary::input_gradient(call, *label_smoothing, operands),
+        },
         Op::SigmoidCrossEntropy => loss::sigmoid::input_gradient(call, operands),
         Op::MeanSquaredError => loss::squared::input_gradient(call, operands),
         _ => never(call),
@@ -212,7 +218,8 @@ fn weight_gradient(call: &Call, operands: Operands) {
 }
 
 /// Sources are loaded, views cost nothing, the inputs of an addition of equal shapes share its
-/// gradient, what has no parameters has no weight gradient, and what has no kernel was refused.
+/// gradient, what has no parameters has no weight gradient, what ranks exchange is no work, and what has no kernel
+/// was refused.
 fn never(call: &Call) {
     unreachable!("no {:?} of {} in a training graph", call.kind, call.op.name())
 }
@@ -223,8 +230,8 @@ fn check_sizes(call: &Call, operands: &Operands) {
     let samples = call.samples as usize;
     let words = |spec: &TensorSpec| spec.elements() as usize * samples;
     match call.kind {
-        ComputationKind::Forward => {
-            debug_assert_eq!(operands.reads.len(), call.inputs.len());
+        ComputationKind::Forward | ComputationKind::PartialLoss => {
+            debug_assert!(operands.reads.len() >= call.inputs.len());
             for (read, spec) in operands.reads.iter().zip(call.inputs) {
                 debug_assert_eq!(read.len(), words(spec), "input of {}", call.op.name());
             }
@@ -250,5 +257,6 @@ fn check_sizes(call: &Call, operands: &Operands) {
                 debug_assert_eq!(read.len(), operands.writes[0].len());
             }
         }
+        ComputationKind::AllGather | ComputationKind::ReduceScatter | ComputationKind::Scatter => {}
     }
 }

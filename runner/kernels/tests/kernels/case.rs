@@ -6,7 +6,7 @@ use pipewright_core::graph::autodiff::{
 use pipewright_core::graph::{DType, Function, GraphBuilder, Op, TensorSpec};
 use pipewright_core::ids::{NodeId, StageId, ValueId};
 use pipewright_core::plan::Precision;
-use pipewright_kernels::{Call, Draw, Operands, Phase, Turn};
+use pipewright_kernels::{Call, Draw, Operands, Phase, Shard, Turn};
 
 /// What a suite tests.
 pub type Launch<'a> = &'a mut dyn FnMut(&Call, Operands);
@@ -193,6 +193,7 @@ impl Case {
             threads: self.threads,
             draw: Draw::default(),
             turn: Turn::default(),
+            shard: Shard::default(),
             precision: Precision::F32,
         };
         let mut params: Vec<&mut [f32]> = self.params.iter_mut().map(|p| &mut p[..]).collect();

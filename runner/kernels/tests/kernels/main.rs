@@ -13,6 +13,7 @@ mod nodes;
 mod threads;
 mod training;
 mod vector;
+mod vocabulary;
 
 use pipewright_kernels::cpu;
 

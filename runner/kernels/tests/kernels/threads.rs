@@ -6,7 +6,7 @@ use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec};
 use pipewright_core::plan::Precision;
 use pipewright_kernels::cpu;
-use pipewright_kernels::{Call, Draw, Operands, Phase, Turn};
+use pipewright_kernels::{Call, Draw, Operands, Phase, Shard, Turn};
 
 /// Nodes large enough that work is split.
 fn large() -> Vec<Case> {
@@ -71,6 +71,7 @@ fn sums_are_folded_in_the_given_order() {
             threads,
             draw: Draw::default(),
             turn: Turn::default(),
+            shard: Shard::default(),
             precision: Precision::F32,
         };
         let writes: &mut [&mut [f32]] = &mut [&mut out];

@@ -5,10 +5,10 @@ use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Op, TensorSpec};
 use pipewright_core::plan::Precision;
 use pipewright_kernels::cpu::launch;
-use pipewright_kernels::{Call, Draw, Operands, Phase, Turn};
+use pipewright_kernels::{Call, Draw, Operands, Phase, Shard, Turn};
 
 /// Runs one computation on a single thread and on three; both must give the same bits.
-fn run(call: &Call, reads: &[&[f32]], sizes: &[usize]) -> Vec<Vec<f32>> {
+pub(super) fn run(call: &Call, reads: &[&[f32]], sizes: &[usize]) -> Vec<Vec<f32>> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("threads");
     let with = |threads| {
         let mut written: Vec<Vec<f32>> = sizes.iter().map(|size| vec![f32::NAN; *size]).collect();
@@ -30,7 +30,11 @@ fn run(call: &Call, reads: &[&[f32]], sizes: &[usize]) -> Vec<Vec<f32>> {
     alone
 }
 
-fn call<'a>(op: &'a Op, inputs: &'a [&'a TensorSpec], output: &'a TensorSpec) -> Call<'a> {
+pub(super) fn call<'a>(
+    op: &'a Op,
+    inputs: &'a [&'a TensorSpec],
+    output: &'a TensorSpec,
+) -> Call<'a> {
     Call {
         op,
         kind: ComputationKind::Forward,
@@ -43,12 +47,13 @@ fn call<'a>(op: &'a Op, inputs: &'a [&'a TensorSpec], output: &'a TensorSpec) ->
         threads: 1,
         draw: Draw::default(),
         turn: Turn::default(),
+        shard: Shard::default(),
         precision: Precision::F32,
     }
 }
 
 /// Numbers without a pattern, between -4 and 4.
-fn noise(seed: u32, count: usize) -> Vec<f32> {
+pub(super) fn noise(seed: u32, count: usize) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -57,11 +62,11 @@ fn noise(seed: u32, count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-fn close(got: f64, expected: f64, what: &str) {
+pub(super) fn close(got: f64, expected: f64, what: &str) {
     assert!((got - expected).abs() <= 2e-5 * expected.abs().max(1.0), "{what}: {got}, {expected}");
 }
 
-const PADDING: u32 = u32::MAX;
+pub(super) const PADDING: u32 = u32::MAX;
 
 /// `-Σ q log p` with `q = (1 - e) onehot + e / classes`, and its gradient, for one row.
 fn smoothed(logits: &[f32], target: usize, e: f64) -> (f64, Vec<f64>) {

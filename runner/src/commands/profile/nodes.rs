@@ -60,6 +60,19 @@ pub(super) fn measure<T: Transport>(
     Ok((transport.rank() == 0).then_some(profile))
 }
 
+/// Where the times of a computation stand; none for exchanges of tensor groups, of which a whole lane has none.
+fn column(kind: ComputationKind) -> Option<usize> {
+    match kind {
+        ComputationKind::Forward | ComputationKind::PartialLoss => Some(0),
+        ComputationKind::InputGradient => Some(1),
+        ComputationKind::WeightGradient => Some(2),
+        ComputationKind::SumGradients => Some(3),
+        ComputationKind::AllGather | ComputationKind::ReduceScatter | ComputationKind::Scatter => {
+            None
+        }
+    }
+}
+
 /// The whole model as one stage, one micro-batch of `samples` at a time; by node, on rank 0.
 fn measure_size<T: Transport>(
     transport: &mut T,
@@ -98,7 +111,7 @@ fn measure_size<T: Transport>(
     }
     let mut alone = plan.clone();
     (alone.mini_batch, alone.micro_batches) = (samples, 1);
-    (alone.data_parallel, alone.tensor) = (data_parallel, 1);
+    (alone.data_parallel, alone.tensor, alone.sequence_parallel) = (data_parallel, 1, false);
     let sample = graph.sample().expect("plans train on samples");
     let synthetic = pipewright_core::plan::Data::default();
     let data = crate::data::open(&synthetic, &sample, plan.seed)
@@ -171,10 +184,10 @@ fn times(
                 return;
             }
             let (node, index) = match what {
-                Measured::Kernel(node, ComputationKind::Forward) => (node, 0),
-                Measured::Kernel(node, ComputationKind::InputGradient) => (node, 1),
-                Measured::Kernel(node, ComputationKind::WeightGradient) => (node, 2),
-                Measured::Kernel(node, ComputationKind::SumGradients) => (node, 3),
+                Measured::Kernel(node, kind) => match column(kind) {
+                    Some(column) => (node, column),
+                    None => return,
+                },
                 Measured::Update(node) => (node, 4),
             };
             times[node.index()][index].push(ns);

@@ -1,7 +1,8 @@
 //! Tensor groups of a plan: what they divide, and what they sum within passes.
 
+use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::ids::ParamId;
-use pipewright_core::plan::Plan;
+use pipewright_core::plan::{Kernel, Plan};
 use pipewright_core::predict::Prediction;
 use pipewright_core::units::{Bytes, Nanos};
 
@@ -16,19 +17,34 @@ pub(super) fn tensor(plan: &Plan, prediction: &Prediction) -> Option<String> {
         }
     }
     let (mut sums, mut bytes, mut time) = (0, Bytes::ZERO, Nanos::ZERO);
+    let (mut slices, mut of_slices) = (0, Nanos::ZERO);
     // Where several lanes hold a stage, each micro-batch goes through one of them.
     let stages = prediction.programs.iter().flat_map(|program| &program.stages);
     let kernels = stages.filter(|stage| stage.first_copy).flat_map(|stage| &stage.kernels);
-    for kernel in kernels.filter(|kernel| kernel.reduces) {
+    for kernel in kernels.clone() {
+        if matches!(kernel.kind, ComputationKind::AllGather | ComputationKind::ReduceScatter) {
+            slices += 1;
+            of_slices += prediction.costs.node(kernel.node).tensor_gather;
+        }
+    }
+    let within =
+        |kernel: &&Kernel| kernel.reduces && kernel.kind != ComputationKind::WeightGradient;
+    for kernel in kernels.filter(within) {
         sums += 1;
         bytes += kernel.writes.first().map_or(Bytes::ZERO, |write| write.bytes);
         time += prediction.costs.node(kernel.node).tensor_sum;
     }
     let cluster = &plan.cluster;
     let all_within = cluster.nodes == 1 || cluster.ranks_per_node.is_multiple_of(tensor.degree);
+    let sliced = match plan.sequence_parallel {
+        true => {
+            format!("; slices of the sequence gathered or scattered {slices} times in {of_slices}")
+        }
+        false => String::new(),
+    };
     Some(format!(
         "tensor groups of {}: {:.1} % of {} parameters divided; {sums} sums within passes of a micro-batch, \
-         {bytes} in {time}{}",
+         {bytes} in {time}{sliced}{}",
         tensor.degree,
         100.0 * divided as f64 / (whole + divided).max(1) as f64,
         whole + divided,

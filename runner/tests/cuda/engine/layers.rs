@@ -10,7 +10,7 @@ use pipewright_core::graph::presets::Preset;
 use pipewright_core::graph::{Node, Op, TensorSpec};
 use pipewright_core::ids::StageId;
 use pipewright_core::plan::Precision;
-use pipewright_kernels::{Call, Draw, Phase, Turn};
+use pipewright_kernels::{Call, Draw, Phase, Shard, Turn};
 use pipewright_runner::device::cuda::kernels::{
     Buffers, ConvolutionPass, ConvolutionStep, DevicePtr, Product, ProductStep, Step, Storage,
     steps,
@@ -74,6 +74,7 @@ fn steps_of(
         threads: 1,
         draw: Draw::default(),
         turn: Turn::default(),
+        shard: Shard::default(),
         precision,
     };
     let somewhere = [DevicePtr(256); 8];

@@ -6,7 +6,7 @@ use pipewright_core::graph::autodiff::ComputationKind::{Forward, InputGradient};
 use pipewright_core::graph::{Graph, Op, TensorSpec};
 use pipewright_core::plan::{Kernel, Plan, Precision, StageProgram};
 use pipewright_core::predict::predict;
-use pipewright_kernels::{Call, Draw, Phase, Turn};
+use pipewright_kernels::{Call, Draw, Phase, Shard, Turn};
 use pipewright_runner::device::FusedKind;
 use pipewright_runner::device::cuda::kernels::{
     Buffers, Computed, DevicePtr, Storage, fused, steps,
@@ -57,6 +57,7 @@ impl<'a> Computation<'a> {
             threads: 1,
             draw: Draw::default(),
             turn: Turn::default(),
+            shard: Shard::default(),
             precision: plan.training.precision,
         }
     }

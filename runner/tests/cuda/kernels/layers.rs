@@ -12,7 +12,7 @@ use pipewright_core::graph::presets::Preset;
 use pipewright_core::graph::{Op, TensorSpec};
 use pipewright_core::ids::StageId;
 use pipewright_core::plan::Precision;
-use pipewright_kernels::{Call, Draw, Operands, Phase, Turn};
+use pipewright_kernels::{Call, Draw, Operands, Phase, Shard, Turn};
 use pipewright_runner::device::cuda::kernels::{
     Buffers, ConvolutionPass, ConvolutionStep, DevicePtr, Step, Storage, missing, steps,
 };
@@ -274,6 +274,7 @@ fn call<'a>(
         threads: 1,
         draw: Draw::default(),
         turn: Turn::default(),
+        shard: Shard::default(),
         precision: Precision::F32,
     }
 }

@@ -239,10 +239,11 @@ fn settle(
 
 fn field(sample: &mut Sample, kind: ComputationKind) -> &mut Nanos {
     match kind {
-        ComputationKind::Forward => &mut sample.forward_ns,
+        ComputationKind::Forward | ComputationKind::PartialLoss => &mut sample.forward_ns,
         ComputationKind::InputGradient => &mut sample.input_gradient_ns,
         ComputationKind::WeightGradient => &mut sample.weight_gradient_ns,
-        ComputationKind::SumGradients => &mut sample.sum_gradients_ns,
+        // Nothing is gathered or scattered in a whole lane.
+        _ => &mut sample.sum_gradients_ns,
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod sigmoid;
 pub mod softmax;
 pub mod squared;
+pub mod vocabulary;
 
 /// Target of a sample that only fills up a micro-batch: no loss, no prediction, no gradient. As a
 /// float it is one of the numbers that are none, and not the one that arithmetic gives.

@@ -102,7 +102,7 @@ mod tests {
     use pipewright_core::graph::autodiff::ComputationKind;
     use pipewright_core::graph::{Op, TensorSpec};
     use pipewright_core::plan::Precision;
-    use pipewright_kernels::{Call, Draw, Phase, Turn};
+    use pipewright_kernels::{Call, Draw, Phase, Shard, Turn};
 
     /// A pair of each kind is another number, so that none can stand for its neighbour.
     fn conv(groups: u64) -> Op {
@@ -144,6 +144,7 @@ mod tests {
             threads: 1,
             draw: Draw::default(),
             turn: Turn::default(),
+            shard: Shard::default(),
             precision: Precision::F32,
         };
         ConvolutionStep::new(&call, Storage::F32)

@@ -217,6 +217,10 @@ pub fn steps(call: &Call, buffers: &Buffers, storage: Storage) -> Plan {
         ComputationKind::InputGradient => input_gradient(call, buffers, &mut plan),
         ComputationKind::WeightGradient => weight_gradient(call, buffers, &mut plan),
         ComputationKind::SumGradients => elementwise::sum(call, buffers, &mut plan),
+        ComputationKind::PartialLoss
+        | ComputationKind::AllGather
+        | ComputationKind::ReduceScatter
+        | ComputationKind::Scatter => unreachable!("tensor groups are of processors"),
     }
     plan
 }

@@ -128,7 +128,7 @@ mod tests {
     use pipewright_core::graph::autodiff::ComputationKind;
     use pipewright_core::graph::{Op, TensorSpec};
     use pipewright_core::plan::Precision;
-    use pipewright_kernels::{Call, Draw, Phase, Turn};
+    use pipewright_kernels::{Call, Draw, Phase, Shard, Turn};
     use proptest::prelude::*;
 
     /// All three products of a linear layer, whatever its sizes: the library sums along both factors' rows.
@@ -177,6 +177,7 @@ mod tests {
             threads: 1,
             draw: Draw::default(),
             turn: Turn::default(),
+            shard: Shard::default(),
             precision: Precision::Fp8,
         };
         let [of_read, of_write] = [[DevicePtr(1 << 20); 2], [DevicePtr(2 << 20); 2]];

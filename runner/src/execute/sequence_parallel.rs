@@ -1,0 +1,155 @@
+//! Sequence parallelism: slices that this rank of a tensor group gives to the others, and has of them.
+
+use super::compute::Pass;
+use super::rank::Rank;
+use super::tensor_parallel::SHARDS;
+use crate::transport::{Transport, TransportError};
+use pipewright_core::graph::autodiff::ComputationKind;
+use pipewright_core::plan::{Kernel, Operand, Region, StageProgram};
+use pipewright_core::units::Bytes;
+
+/// Whether a computation only moves what ranks have.
+pub(super) fn is_exchange(kernel: &Kernel) -> bool {
+    use ComputationKind::{AllGather, ReduceScatter, Scatter};
+    matches!(kernel.kind, AllGather | ReduceScatter | Scatter)
+}
+
+/// Slices of a value: those of a rank are a part of each sample, and lie one behind the other.
+#[derive(Clone, Copy)]
+struct Slices {
+    /// Words of one sample's.
+    words: usize,
+    degree: usize,
+}
+
+impl Slices {
+    /// Copies a rank's slices out of all of the value.
+    fn take(self, whole: &[f32], tensor_rank: usize, into: &mut [f32]) {
+        let samples = whole.chunks_exact(self.words * self.degree);
+        for (sample, slice) in samples.zip(into.chunks_exact_mut(self.words)) {
+            slice.copy_from_slice(&sample[tensor_rank * self.words..][..self.words]);
+        }
+    }
+
+    /// Copies a rank's slices to their places.
+    fn put(self, slices: &[f32], tensor_rank: usize, whole: &mut [f32]) {
+        let samples = whole.chunks_exact_mut(self.words * self.degree);
+        for (sample, slice) in samples.zip(slices.chunks_exact(self.words)) {
+            sample[tensor_rank * self.words..][..self.words].copy_from_slice(slice);
+        }
+    }
+}
+
+impl<T: Transport> Rank<'_, T> {
+    /// Has the tensor group's ranks give each other slices of a value, or of a sum of theirs.
+    pub(super) fn exchange(
+        &mut self,
+        stage: &StageProgram,
+        kernel: &Kernel,
+        pass: &Pass,
+    ) -> Result<(), TransportError> {
+        let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
+        let (from, to) = (region(&kernel.reads[0]), region(&kernel.writes[0]));
+        let degree = self.program.tensor.degree as usize;
+        let slices = Slices {
+            words: (from.bytes.min(to.bytes).0 / 4 / self.plan.samples()) as usize,
+            degree,
+        };
+        if let Some(model) = &self.model {
+            model.catch_up(&self.transport);
+        }
+        let scratch = kernel.workspace.as_ref().map(region);
+        match (kernel.kind, scratch) {
+            (ComputationKind::AllGather, Some(staging)) => {
+                self.all_gather(slices, [from, to], staging)?;
+            }
+            (ComputationKind::ReduceScatter, Some(scratch)) => {
+                self.reduce_scatter(slices, [from, to], scratch)?;
+            }
+            _ => {
+                let own = self.tensor.index as usize;
+                self.arena.convert(from, to, |whole, into| slices.take(whole, own, into));
+            }
+        }
+        if let Some(model) = &mut self.model {
+            model.met(&self.transport);
+        }
+        Ok(())
+    }
+
+    /// The ranks of the group behind this one, and those before it: whom it sends to and hears from at a time.
+    fn pairs(&self) -> impl Iterator<Item = [u32; 2]> + use<T> {
+        let (own, degree) = (self.tensor.index, self.program.tensor.degree);
+        (1..degree).map(move |apart| [(own + apart) % degree, (own + degree - apart) % degree])
+    }
+
+    fn all_gather(
+        &mut self,
+        slices: Slices,
+        [own, whole]: [Region; 2],
+        staging: Region,
+    ) -> Result<(), TransportError> {
+        let index = self.tensor.index as usize;
+        self.arena.convert(own, whole, |own, whole| slices.put(own, index, whole));
+        for [to, from] in self.pairs() {
+            self.swap([to, from], own, staging)?;
+            let from = from as usize;
+            self.arena.convert(staging, whole, |slice, whole| slices.put(slice, from, whole));
+        }
+        Ok(())
+    }
+
+    /// Each slice is added up on its rank alone: its own part first, then the others' in one order.
+    fn reduce_scatter(
+        &mut self,
+        slices: Slices,
+        [partial, sum]: [Region; 2],
+        scratch: Region,
+    ) -> Result<(), TransportError> {
+        let half = Bytes(scratch.bytes.0 / 2);
+        let leaving = Region { offset: scratch.offset, bytes: half };
+        let arriving = Region { offset: scratch.offset + half, bytes: half };
+        let index = self.tensor.index as usize;
+        self.arena.convert(partial, sum, |partial, own| slices.take(partial, index, own));
+        for [to, from] in self.pairs() {
+            let to_index = to as usize;
+            self.arena.convert(partial, leaving, |partial, part| {
+                slices.take(partial, to_index, part);
+            });
+            self.swap([to, from], leaving, arriving)?;
+            self.arena.convert(arriving, sum, |part, sum| {
+                sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+            });
+        }
+        Ok(())
+    }
+
+    /// Sends a region to one rank of the group and fills another one with what a second sends.
+    fn swap(
+        &mut self,
+        [to, from]: [u32; 2],
+        leaving: Region,
+        arriving: Region,
+    ) -> Result<(), TransportError> {
+        let first = self.transport.rank() - self.tensor.index;
+        let slot = self.program.handles as usize - 1;
+        let bytes = self.arena.raw(leaving);
+        // SAFETY: nothing writes to the region before the send was waited for, and the transport is dropped
+        // before the arena.
+        unsafe { self.transport.start_send(first + to, SHARDS, bytes, slot)? };
+        self.transport.recv(first + from, SHARDS, self.arena.raw_mut(arriving))?;
+        self.transport.wait_send(slot)
+    }
+
+    /// Adds up the gradients of parameters of which each rank has those of its slices: they are complete.
+    pub(super) fn sum_slices(
+        &mut self,
+        stage: &StageProgram,
+        kernel: &Kernel,
+    ) -> Result<(), TransportError> {
+        if kernel.kind != ComputationKind::WeightGradient || !kernel.reduces {
+            return Ok(());
+        }
+        stage.gradients(kernel).try_for_each(|gradient| self.sum_within(gradient))
+    }
+}
