@@ -27,4 +27,5 @@ mod takisawa;
 mod tensor_parallel;
 mod torchgpipe;
 mod vtrain;
+mod zero;
 mod zero_bubble;

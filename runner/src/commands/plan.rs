@@ -62,6 +62,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
             Parallel::Dp => DataParallelMode::Dp,
         },
         bucket: Bytes(args.bucket_mib << 20),
+        zero: args.training.zero,
     };
     draft.tensor = args.tensor;
     draft.communication = codec::asked(&args.communication)?;
