@@ -26,7 +26,7 @@ impl Held {
         let bytes = |region: &Region| region.bytes;
         let weights: Bytes = params().map(|p| p.weight.bytes).sum();
         let gradients: Bytes = params().filter_map(|p| p.gradient.as_ref()).map(bytes).sum();
-        let optimizer: Bytes = params().flat_map(|p| p.state.iter().flatten()).map(bytes).sum();
+        let optimizer = program.optimizer_state();
         let others = program.persistent.saturating_sub(weights + gradients + optimizer);
         let pools = program.stages.iter().map(|s| s.slots.total() + s.outbox.total());
         let activations: Bytes = pools.sum();
@@ -55,7 +55,7 @@ mod tests {
             let mut inputs = first();
             split(&mut inputs, 2);
             reschedule(&mut inputs, kind);
-            inputs.rest.data_parallel.replicas = 2;
+            (inputs.rest.data_parallel.replicas, inputs.rest.data_parallel.zero) = (2, 1);
             inputs.rest.communication.gradients = "one-bit+feedback".parse().unwrap();
             let ground = Ground::of(&inputs);
             let solved = solve(&inputs, &ground).unwrap();

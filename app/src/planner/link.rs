@@ -11,6 +11,7 @@
 //! | `s` | schedule |
 //! | `precision` | number formats: f32, tf32, bf16, f16, fp8 |
 //! | `replicas` | copies of the pipeline |
+//! | `zero` | 1: replicas divide what the optimizer keeps |
 //! | `tensor` | ranks that divide each lane's work |
 //! | `codec`, `hosts`, `edges` | how gradients travel, 1: between hosts only; how values across nodes |
 //! | `view` | a screen; `recompute` with `stage` and `keep`, the percentage of memory to keep |
@@ -129,6 +130,7 @@ pub fn write(inputs: &Inputs, near: Option<&Ground>, screen: Screen, asked: Aske
     let precision = inputs.rest.training.precision.word();
     put("precision", precision.into(), Precision::default().word().into());
     put("replicas", inputs.rest.data_parallel.replicas.to_string(), "1".into());
+    put("zero", inputs.rest.data_parallel.zero.to_string(), "0".into());
     put("tensor", inputs.rest.tensor.to_string(), "1".into());
     put("sequence", u8::from(inputs.rest.sequence_parallel).to_string(), "0".into());
     let communication = &inputs.rest.communication;
@@ -176,7 +178,7 @@ pub fn read(fragment: &str, current: Option<&Inputs>) -> Link {
     // What links carry is as they say.
     let rest = &mut link.inputs.rest;
     rest.training.precision = Precision::default();
-    rest.data_parallel.replicas = 1;
+    (rest.data_parallel.replicas, rest.data_parallel.zero) = (1, 0);
     (rest.tensor, rest.sequence_parallel) = (1, false);
     rest.communication.gradients = Reduction::default();
     rest.communication.hierarchical = false;
@@ -287,6 +289,7 @@ fn choose(
             let most = REPLICAS_MAX.into();
             inputs.rest.data_parallel.replicas = number(value, 1, most)? as u32;
         }
+        "zero" => inputs.rest.data_parallel.zero = number(value, 0, 1)? as u8,
         "tensor" => inputs.rest.tensor = number(value, 1, TENSOR_MAX.into())? as u32,
         "sequence" => inputs.rest.sequence_parallel = number(value, 0, 1)? == 1,
         "precision" => {
@@ -429,7 +432,10 @@ mod tests {
         assert_eq!(inside.problems.len(), 1, "{:?}", inside.problems);
         // Back: what a link does not say is not so.
         assert_eq!(read("", Some(&encoded)).inputs, presets::first());
-        for bad in ["codec=fp7", "codec=bf16+operator", "edges=power-sgd:2", "replicas=0"] {
+        let divided = read("replicas=4&zero=1", None).inputs;
+        assert_eq!(plain(&divided), "v=1&replicas=4&zero=1");
+        for bad in ["codec=fp7", "codec=bf16+operator", "edges=power-sgd:2", "replicas=0", "zero=2"]
+        {
             assert_eq!(read(bad, None).problems.len(), 1, "{bad}");
         }
         assert_eq!(read("v=1&view=recompute&keep=200", None).problems.len(), 1);

@@ -225,7 +225,7 @@ fn space(
         devices: devices.max(1),
         memory: plan.cluster.device.memory,
         mini_batch: plan.mini_batch,
-        states: plan.optimizer.states(),
+        states: plan.data_parallel.states(plan.optimizer),
         parameter_bytes: 4,
         fixed: fixed.plain(),
         encodings: if plain { vec![] } else { vec![own] },

@@ -121,6 +121,11 @@ pub enum PlanError {
     /// Something that tensor groups do not do.
     #[error("tensor parallelism does not go together with {0}")]
     WithTensor(&'static str),
+    /// Something that replicas cannot do while they divide what the optimizer keeps.
+    #[error(
+        "replicas that divide the optimizer's state (zero 1) do not go together with {0}; use zero 0"
+    )]
+    WithZero(&'static str),
     /// Parameters through the first replica, of a pipeline.
     #[error(
         "data-parallel mode `dp` is for one lane, this plan has {lanes}; use `ddp`, or one stage"
@@ -250,11 +255,25 @@ impl Plan {
         if self.tensor == 1 { Ok(()) } else { Err(PlanError::WithTensor(what)) }
     }
 
+    /// Refuses replicas that divide the optimizer's state where `what` knows nothing of them.
+    ///
+    /// # Errors
+    /// [`PlanError::WithZero`].
+    pub fn check_whole(&self, what: &'static str) -> Result<(), PlanError> {
+        if self.data_parallel.divides_updates() { Err(PlanError::WithZero(what)) } else { Ok(()) }
+    }
+
     /// What is right by itself and does not go together.
     fn check_together(&self, graph: &Graph, schedule: &Schedule) -> Result<(), PlanError> {
         let lanes = self.lanes();
         if self.data_parallel.through_first() && lanes != 1 {
             return Err(PlanError::ThroughFirst { lanes });
+        }
+        if self.data_parallel.through_first() {
+            self.check_whole("data-parallel mode `dp`")?;
+        }
+        if let Optimizer::Lars { .. } = self.optimizer {
+            self.check_whole("`lars`, whose rates follow from whole parameters")?;
         }
         if self.data_parallel.through_first() && !self.communication.gradients.is_plain() {
             return Err(PlanError::Value {
@@ -316,7 +335,10 @@ impl Plan {
         if self.steps > STEPS_MAX {
             return refuse("steps", self.steps.to_string(), "at most 2^40");
         }
-        let DataParallel { replicas, bucket, .. } = self.data_parallel;
+        let DataParallel { replicas, bucket, zero, .. } = self.data_parallel;
+        if zero > 1 {
+            return refuse("data_parallel.zero", zero.to_string(), "0 or 1");
+        }
         if !(1..=1 << 20).contains(&replicas) {
             return refuse("data_parallel.replicas", replicas.to_string(), "between 1 and 2^20");
         }

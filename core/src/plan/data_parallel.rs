@@ -1,5 +1,7 @@
 //! Copies of the pipeline that share a mini-batch.
 
+use super::Optimizer;
+use crate::cost::memory::{Sharding, States};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,14 @@ pub struct DataParallel {
     /// Gradients travel together until they are so many bytes.
     #[serde(default = "bucket")]
     pub bucket: Bytes,
+    /// What they divide among themselves, as ZeRO counts it (Rajbhandari et al. 2020): 0 nothing, 1 what the
+    /// optimizer keeps and the work of updates.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub zero: u8,
+}
+
+fn is_zero(zero: &u8) -> bool {
+    *zero == 0
 }
 
 /// How replicas keep the same parameters.
@@ -42,7 +52,7 @@ fn bucket() -> Bytes {
 impl Default for DataParallel {
     /// One replica; buckets of 25 MiB, as PyTorch has them.
     fn default() -> Self {
-        Self { replicas: 1, mode: DataParallelMode::Ddp, bucket: Bytes(25 << 20) }
+        Self { replicas: 1, mode: DataParallelMode::Ddp, bucket: Bytes(25 << 20), zero: 0 }
     }
 }
 
@@ -50,6 +60,22 @@ impl DataParallel {
     /// So many replicas by all-reduce.
     pub fn ddp(replicas: u32) -> Self {
         Self { replicas, ..Self::default() }
+    }
+
+    /// So many that divide what the optimizer keeps.
+    pub fn zero1(replicas: u32) -> Self {
+        Self { zero: 1, ..Self::ddp(replicas) }
+    }
+
+    /// What parameters take in memory, for searches that do not lower a plan.
+    pub fn states(&self, optimizer: Optimizer) -> States {
+        let sharding = if self.divides_updates() { Sharding::Optimizer } else { Sharding::Whole };
+        States { sharding, ..optimizer.states() }
+    }
+
+    /// Whether each updates a part of the parameters.
+    pub fn divides_updates(&self) -> bool {
+        self.zero > 0
     }
 
     /// Whether the first replica does what the others leave to it.

@@ -10,6 +10,7 @@
 //!   next backward pass can run while the last gradient travels;
 //! - the *transient* area serves one action at a time, and all stages of the rank.
 
+use super::Divided;
 use crate::compress::{CodecKind, Reduction};
 use crate::graph::autodiff::ComputationKind;
 use crate::ids::{LaneId, MicroBatch, NodeId, ParamId, StageId};
@@ -81,6 +82,8 @@ pub struct Bucket {
     pub slot: u32,
     /// How they are summed.
     pub reduction: Reduction,
+    /// What the group divides, where each of its ranks updates a part. Then plain sums are reduce-scattered.
+    pub divided: Option<Divided>,
 }
 
 /// Copies of a stage's trained parameters, for schedules that update them while micro-batches are
@@ -174,8 +177,9 @@ pub struct ParamPlace {
     pub weight: Region,
     /// Its gradient, summed over the step; none for running statistics.
     pub gradient: Option<Region>,
-    /// What the optimizer keeps, in the order of [`Optimizer::state_names`](super::Optimizer). For
-    /// running statistics: those of the mini-batch so far, when they are deferred.
+    /// What the optimizer keeps, in the order of [`Optimizer::state_names`](super::Optimizer); nothing where the
+    /// bucket is [divided](Bucket::divided). For running statistics: those of the mini-batch so far, when they
+    /// are deferred.
     pub state: [Option<Region>; 2],
 }
 
@@ -341,7 +345,8 @@ pub enum Instruction {
         /// The handle of a message.
         handle: u32,
     },
-    /// Updates the parameters of a stage and clears their gradients.
+    /// Updates the parameters of a stage and clears their gradients. Where ranks divide them, each updates its part,
+    /// and they gather the others'.
     Optimizer {
         /// The stage.
         stage: StageId,

@@ -233,7 +233,8 @@ impl LaneSteps {
             );
         }
         for stage in &program.stages {
-            let (start, end) = (now, now + stages[stage.stage.index()].update);
+            let whole = stages[stage.stage.index()].update;
+            let (start, end) = (now, now + reductions.update(stage, whole));
             self.spans.push(Span { start, end, work: Work::Optimizer(stage.stage) });
             now = end;
         }

@@ -142,7 +142,11 @@ impl<'a> Machine<'a> {
         }
         let time = match work {
             Work::Run(action) => self.stages[action.stage.index()].of(action.kind),
-            Work::Optimizer(stage) => self.stages[stage.index()].update,
+            Work::Optimizer(stage) => {
+                let whole = self.stages[stage.index()].update;
+                let program = self.program(lane).stage(stage);
+                program.map_or(whole, |program| self.reductions.update(program, whole))
+            }
         };
         time + self.reductions.delay(lane, time, completes)
     }

@@ -2,9 +2,8 @@
 
 use super::Copies;
 use super::own_work::OwnWork;
-use crate::compress::Reduction;
 use crate::cost::Cluster;
-use crate::cost::collective::{self, Collective, Price, price, time};
+use crate::cost::collective::{self, Collective, Price, half, price, time};
 use crate::ids::{LaneId, StageId};
 use crate::plan::{Bucket, Instruction, Kernel, Mesh, Program, StageProgram};
 use crate::timeline::Message;
@@ -94,7 +93,8 @@ impl<'a> Reductions<'a> {
     pub fn elsewhere(&self, programs: &[Program], messages: &[Message]) -> Bytes {
         let sent = |bucket: &Bucket| match self.collective {
             Collective::AllReduce => {
-                self.price(bucket.group, bucket.reduction, bucket.region.bytes).sent
+                self.price(bucket.group, bucket).sent
+                    + self.gather(bucket).map_or(0.0, |gather| gather.sent)
             }
             // To the first rank, and parameters back from it.
             _ => {
@@ -117,17 +117,36 @@ impl<'a> Reductions<'a> {
     }
 
     /// What the sum of a bucket takes.
-    fn price(&self, group: u32, reduction: Reduction, bytes: Bytes) -> Price {
+    fn price(&self, group: u32, bucket: &Bucket) -> Price {
+        let bytes = bucket.region.bytes;
+        let place = &self.groups[group as usize].place;
         match self.collective {
+            Collective::AllReduce if bucket.divided.is_some() && bucket.reduction.is_plain() => {
+                half(self.cluster, place, Collective::ReduceScatter, bytes.0 as f64)
+            }
             Collective::AllReduce => {
-                let place = &self.groups[group as usize].place;
-                price(self.cluster, place, self.by_hosts, reduction, bytes.0 as f64)
+                price(self.cluster, place, self.by_hosts, bucket.reduction, bytes.0 as f64)
             }
             other => {
                 let seconds = self.time(other, group, bytes).secs();
                 Price { seconds, ..Price::default() }
             }
         }
+    }
+
+    /// What it takes to gather the parameters of a bucket, of which each rank has updated a part.
+    fn gather(&self, bucket: &Bucket) -> Option<Price> {
+        let divided = bucket.divided?;
+        let place = &self.groups[bucket.group as usize].place;
+        Some(half(self.cluster, place, Collective::AllGather, divided.weights.bytes.0 as f64))
+    }
+
+    /// Time of a stage's update that takes `whole` for all of its parameters: of a rank's share, and until it has the
+    /// others'. Ranks come to that at nearly the same moment.
+    pub fn update(&self, stage: &StageProgram, whole: Nanos) -> Nanos {
+        let gathers = stage.buckets.iter().filter_map(|bucket| self.gather(bucket));
+        let gathered: f64 = gathers.map(|price| price.seconds).sum();
+        stage.update_share(whole) + Nanos::from_secs(gathered)
     }
 
     /// Seconds of a call of `group` over `bytes`, over the slowest link among its ranks.
@@ -141,7 +160,7 @@ impl<'a> Reductions<'a> {
     /// `lane` has begun to hand in a bucket at `now`; now somebody may go on.
     fn begin(&mut self, lane: LaneId, stage: StageId, bucket: &Bucket, now: Nanos) {
         let group = self.group(lane, bucket);
-        let price = self.price(group, bucket.reduction, bucket.region.bytes);
+        let price = self.price(group, bucket);
         let takes = Nanos::from_secs(price.seconds);
         let state = &mut self.groups[group as usize];
         let number = state.begun[lane.index()];
@@ -190,7 +209,7 @@ impl<'a> Reductions<'a> {
             let moment = part(pass, complete(stage, bucket)).min(pass);
             delay += own.delay(moment.saturating_sub(at));
             at = at.max(moment);
-            let work = self.price(bucket.group, bucket.reduction, bucket.region.bytes).codec;
+            let work = self.price(bucket.group, bucket).codec;
             own.owe(Nanos::from_secs(work));
         }
         delay += own.delay(pass.saturating_sub(at));

@@ -29,4 +29,5 @@ mod takisawa;
 mod tensor_parallel;
 mod torchgpipe;
 mod vtrain;
+mod zero;
 mod zero_bubble;

@@ -66,14 +66,14 @@ fn inputs<'a>(
     schedule: &'a Schedule,
     cluster: &'a Cluster,
     communication: &'a Communication,
-    replicas: u32,
+    data_parallel: DataParallel,
 ) -> Inputs<'a> {
     Inputs {
         graph,
         cuts,
         schedule,
         samples: 2,
-        data_parallel: DataParallel::ddp(replicas),
+        data_parallel,
         communication,
         cluster,
         optimizer: Optimizer::default(),
@@ -103,6 +103,7 @@ proptest! {
         latency in 0u64..800,
         seconds_per_gb in 0u64..40_000,
         replicas in 1u32..4,
+        zero in 0u8..2,
     ) {
         let (graph, cuts) = chain(schedule.stages());
         let lanes = schedule.lanes.len() as u32;
@@ -113,7 +114,8 @@ proptest! {
         (cluster.ranks_per_node, cluster.devices_per_node) = (2, 2);
         cluster.nodes = (lanes * replicas).div_ceil(2);
         let communication = Communication::default();
-        let inputs = inputs((&graph, &cuts), &schedule, &cluster, &communication, replicas);
+        let copies = DataParallel { zero, ..DataParallel::ddp(replicas) };
+        let inputs = inputs((&graph, &cuts), &schedule, &cluster, &communication, copies);
         let stages = schedule.stages() as usize;
         let known = schedule.placement().is_some()
             && schedule.overlaps.iter().all(Vec::is_empty)
@@ -133,7 +135,8 @@ fn is_chain(preset: Preset, stages: u32) -> bool {
         plans.iter().all(|(kind, replicas)| {
             let schedule = kind.generate(stages, 12).unwrap();
             let parts = (&graph, cuts.as_slice());
-            same(&inputs(parts, &schedule, &cluster, &communication, *replicas), None)
+            let copies = DataParallel::ddp(*replicas);
+            same(&inputs(parts, &schedule, &cluster, &communication, copies), None)
         })
     })
 }
@@ -153,6 +156,7 @@ fn presets_are_chains_or_left_to_their_programs() {
     let schedule = ScheduleKind::OneFOneB.generate(4, 8).unwrap();
     let communication = Communication::default();
     for cluster in [shared, blocking] {
-        assert!(!same(&inputs((&graph, &cuts), &schedule, &cluster, &communication, 1), None));
+        let (parts, alone) = ((&graph, cuts.as_slice()), DataParallel::default());
+        assert!(!same(&inputs(parts, &schedule, &cluster, &communication, alone), None));
     }
 }

@@ -29,6 +29,10 @@ pub struct TrainingArgs {
     /// sgd:momentum=0.9,nesterov=true.
     #[arg(long, default_value_t = Optimizer::default())]
     pub optimizer: Optimizer,
+    /// What replicas divide among themselves (ZeRO): 0 nothing, 1 what the optimizer keeps, and the work of
+    /// updates.
+    #[arg(long, default_value_t = 0, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(..=1))]
+    pub zero: u8,
     /// Learning rate, in place of the optimizer's.
     #[arg(long)]
     pub learning_rate: Option<f32>,

@@ -14,6 +14,8 @@ pub(super) struct Figures<'a> {
     replicas: u32,
     #[serde(skip_serializing_if = "is_one")]
     tensor: u32,
+    #[serde(skip_serializing_if = "is_none")]
+    zero: u8,
     stages: u32,
     schedule: &'a str,
     mini_batch: u64,
@@ -28,6 +30,10 @@ pub(super) struct Figures<'a> {
 
 fn is_one(tensor: &u32) -> bool {
     *tensor == 1
+}
+
+fn is_none(zero: &u8) -> bool {
+    *zero == 0
 }
 
 /// What a step takes, and what gets done in it.
@@ -52,6 +58,7 @@ impl<'a> Figures<'a> {
             lanes: plan.lanes(),
             replicas: plan.data_parallel.replicas,
             tensor: plan.tensor,
+            zero: plan.data_parallel.zero,
             stages: plan.stages(),
             schedule: &plan.schedule.name,
             mini_batch: plan.mini_batch,

@@ -62,6 +62,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
             Parallel::Dp => DataParallelMode::Dp,
         },
         bucket: Bytes(args.bucket_mib << 20),
+        zero: args.training.zero,
     };
     (draft.tensor, draft.sequence_parallel) = (args.tensor, args.sequence_parallel);
     draft.communication = codec::asked(&args.communication)?;

@@ -34,6 +34,7 @@ pub fn scale(args: &ScaleArgs) -> Result<(), Failure> {
     let mut draft = Draft::new(model, cluster.clone(), vec![]);
     draft.mini_batch = args.mini_batch.unwrap_or(MINI_BATCH.max(u64::from(most)));
     draft.micro_batches = 1;
+    draft.data_parallel.zero = args.training.zero;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;

@@ -5,6 +5,7 @@ mod figures;
 mod layers;
 mod tensor;
 mod why;
+mod zero;
 
 use super::words::{self, column};
 use crate::args::ShowArgs;
@@ -50,6 +51,7 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
     stages(&plan, &prediction);
     recomputation(&prediction).iter().for_each(|line| say!("{line}"));
     tensor::tensor(&plan, &prediction).iter().for_each(|line| say!("{line}"));
+    zero::zero(&plan, &prediction).iter().for_each(|line| say!("{line}"));
     for line in communication(&plan, &prediction)? {
         say!("{line}");
     }

@@ -15,8 +15,7 @@
 
 use crate::transport::Transport;
 use pipewright_core::cost::Costs;
-use pipewright_core::ids::StageId;
-use pipewright_core::plan::Kernel;
+use pipewright_core::plan::{Kernel, StageProgram};
 use pipewright_core::simulate::StageCost;
 use std::time::Duration;
 
@@ -59,9 +58,9 @@ impl<'a> Model<'a> {
         self.free += self.costs.node(kernel.node).of(kernel.kind).0;
     }
 
-    /// The parameters of a stage are to be updated.
-    pub fn owe_update(&mut self, stage: StageId) {
-        self.free += self.stages[stage.index()].update.0;
+    /// The parameters of a stage are to be updated, or a rank's share of them.
+    pub fn owe_update(&mut self, stage: &StageProgram) {
+        self.free += stage.update_share(self.stages[stage.stage.index()].update).0;
     }
 
     /// Sleeps until what is owed is done, or nearly so.

@@ -1,6 +1,7 @@
 //! Computations of a rank: kernels of passes, updates of parameters.
 
 use super::arena::{Arena, Slices};
+use super::divided::{divides, is_divided, others};
 use super::error::StepFault;
 use super::rank::{Batch, Rank, StepCounts};
 use super::sequence_parallel::is_exchange;
@@ -348,12 +349,24 @@ impl<'a, T: Transport> Rank<'a, T> {
     }
 
     /// Update `index` of this step makes version `to` of the parameters from version `from`.
-    pub(super) fn update(&mut self, stage: StageId, from: u32, to: u32, index: u32) {
+    ///
+    /// # Errors
+    /// When ranks that divide it cannot talk.
+    pub(super) fn update(
+        &mut self,
+        stage: StageId,
+        from: u32,
+        to: u32,
+        index: u32,
+    ) -> Result<(), TransportError> {
         let program = self.program;
-        let stage = program.stage(stage).expect("lowering put the stage on this lane");
+        let at = program.stages.iter().position(|s| s.stage == stage);
+        let at = at.expect("lowering put the stage on this lane");
+        let stage = &program.stages[at];
         let step = self.step;
         if let Some(model) = &mut self.model {
-            return model.owe_update(stage.stage);
+            model.owe_update(stage);
+            return if divides(stage) { self.modelled_gather(stage, to) } else { Ok(()) };
         }
         // The first replica hands out its parameters before the next step.
         let updates = self.replica.updates && self.gradient_guard.bad().is_none();
@@ -367,10 +380,17 @@ impl<'a, T: Transport> Rank<'a, T> {
                 self.zero(gradient);
             }
         }
-        if updates {
-            let place = |p: &ParamPlace| stage.versions.place(p.weight, to, step);
-            self.update_all(stage.params.iter().map(|p| (p, place(p))), index);
+        if !updates {
+            return Ok(());
         }
+        let place = |p: &ParamPlace| stage.versions.place(p.weight, to, step);
+        let whole = stage.params.iter().filter(|p| !is_divided(stage, p));
+        self.update_all(whole.map(|p| (p, place(p))), index);
+        let pieces = std::mem::take(&mut self.pieces[at]);
+        self.update_all(pieces.iter().map(|p| (p, place(p))), index);
+        self.pieces[at] = pieces;
+        others(stage, self.replica.index).for_each(|region| self.zero(region));
+        self.gather_updates(stage, to)
     }
 
     /// Updates parameters whose values are at these places; a device takes all of them at once.

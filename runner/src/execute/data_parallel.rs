@@ -3,7 +3,7 @@
 use super::error::StepFault;
 use super::gradients::{IntraNode, Sum};
 use super::rank::{Batch, Rank};
-use crate::transport::{Collective, Transport, TransportError};
+use crate::transport::{Collective, PartCollective, Transport, TransportError};
 use pipewright_core::ids::{LaneId, MicroBatch, StageId};
 use pipewright_core::plan::{Bucket, DataParallel, Instruction, Mesh, Plan, Region};
 use pipewright_core::timeline::Wait;
@@ -86,6 +86,7 @@ impl<T: Transport> Rank<'_, T> {
             true => Collective::Reduce,
             false => Collective::AllReduce,
         };
+        let mut parts = bucket.divided.is_some();
         match self.gradients.sum(bucket.slot) {
             Sum::Device { mark, intra_node } => {
                 match intra_node {
@@ -104,13 +105,22 @@ impl<T: Transport> Rank<'_, T> {
                 self.arena.join(call, bucket.group, bucket.region, bucket.slot);
                 return Ok(());
             }
-            Sum::Plain | Sum::Host => {}
+            Sum::Plain => {}
+            // All ranks decode the whole sum.
+            Sum::Host => parts = false,
         }
         // Programs name the group of the first ranks of tensor groups.
         let bucket = &Bucket { group: bucket.group + self.tensor.index, ..*bucket };
         let values = self.arena.floats(bucket.region);
         // SAFETY: as in `Self::call`.
-        unsafe { self.gradients.start(&mut self.transport, call, bucket, values) }
+        unsafe {
+            if parts {
+                let (call, group) = (PartCollective::ReduceScatter, bucket.group as usize);
+                let slot = bucket.slot as usize;
+                return self.transport.start_part_collective(call, group, values, slot);
+            }
+            self.gradients.start(&mut self.transport, call, bucket, values)
+        }
     }
 
     /// Starts the exchange of a bucket that the device encodes. Where devices talk and it fails, they are

@@ -11,6 +11,7 @@
 //! they were before.
 
 use super::arena::Slices;
+use super::divided::is_divided;
 use super::loss_scale::LossScale;
 use super::rank::{Rank, tied_to};
 use crate::device::DeviceError;
@@ -163,14 +164,16 @@ impl<T: Transport> Rank<'_, T> {
     }
 
     /// Adds what this rank knows of the gradient. One rank speaks for a parameter, or a shard of one, that several
-    /// hold.
+    /// hold; of one that they divide each for its part.
     ///
     /// # Errors
     /// When the device has failed.
     pub(super) fn look_at_gradients(&mut self) -> Result<(), DeviceError> {
         let (program, graph, first) = (self.program, self.graph, self.replica.index == 0);
         let mine = program.stages.iter().filter(|stage| stage.first_copy && first);
-        let params = mine.flat_map(|stage| &stage.params);
+        let params = mine
+            .flat_map(|stage| stage.params.iter().filter(move |place| !is_divided(stage, place)));
+        let params = params.chain(self.pieces.iter().flatten());
         let is_first = self.tensor.index == 0;
         let own = params.filter(|place| {
             tied_to(graph, place.param).is_none()

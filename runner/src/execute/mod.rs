@@ -7,6 +7,7 @@ mod activation_compression;
 mod arena;
 mod compute;
 mod data_parallel;
+mod divided;
 mod error;
 mod error_feedback;
 mod fault_injection;

@@ -9,6 +9,7 @@ use super::rank::tied_to;
 use crate::device::DeviceError;
 use pipewright_core::ids::{ParamId, StageId};
 use pipewright_core::plan::{ParamPlace, Region, StageProgram};
+use std::ops::Range;
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +30,8 @@ pub struct PersistentTensor {
     /// The name of this rank's own value where ranks differ: for running statistics of all but the
     /// first rank that holds the stage, `bn1.running_mean@rank-3`.
     pub own_name: Option<String>,
+    /// Where ranks divide what the optimizer keeps: which values of the parameter, or of the shard, this rank has.
+    pub(super) part: Option<Range<usize>>,
     /// Whether its tensor group brings its shards together for the first rank, which saves them.
     pub(super) gathers: bool,
     /// Whether this rank saves it, under [`PersistentTensor::own_name`] where it has one.
@@ -36,13 +39,20 @@ pub struct PersistentTensor {
     pub(super) region: Region,
 }
 
+impl PersistentTensor {
+    /// What the optimizer's state of a parameter is called.
+    pub(super) fn state_name(param: &str, state: &str) -> String {
+        format!("{param}@{state}")
+    }
+}
+
 impl<T> Rank<'_, T> {
     /// Every tensor of this rank that outlives a step, stage by stage, in the graph's order, where
     /// it lies before the next step.
     pub fn persistent_state(&self) -> Vec<PersistentTensor> {
         let mut all = vec![];
-        for stage in &self.program.stages {
-            for place in &stage.params {
+        for stage in 0..self.program.stages.len() {
+            for place in &self.program.stages[stage].params {
                 self.persistent_of(stage, place, &mut all);
             }
         }
@@ -84,21 +94,20 @@ impl<T> Rank<'_, T> {
             Some(_) => format!("{}@tensor-{}", t.name, self.tensor.index),
             None => t.name.clone(),
         };
-        tensors.filter(|t| t.own_name.is_none()).map(|t| (name(&t), sum(&t))).collect()
+        tensors
+            .filter(|t| t.own_name.is_none() && t.part.is_none())
+            .map(|t| (name(&t), sum(&t)))
+            .collect()
     }
 
     /// What a parameter keeps.
-    fn persistent_of(
-        &self,
-        stage: &StageProgram,
-        place: &ParamPlace,
-        all: &mut Vec<PersistentTensor>,
-    ) {
+    fn persistent_of(&self, at: usize, place: &ParamPlace, all: &mut Vec<PersistentTensor>) {
+        let stage: &StageProgram = &self.program.stages[at];
         let param = self.graph.param(place.param);
         let gathers = stage.first_copy && self.replica.index == 0;
         let leads = self.tensor.index == 0;
         let origin = tied_to(self.graph, place.param).unwrap_or(place.param);
-        let mut add = |name: String, region: Region, is_state: bool| {
+        let mut add = |name: String, region: Region, is_state: bool, part: Option<Range<usize>>| {
             let own = !gathers && !param.trainable && self.replica.updates;
             // A tensor group has one and the same.
             let of = self.replica.rank - self.tensor.index;
@@ -113,6 +122,7 @@ impl<T> Rank<'_, T> {
                 param: place.param,
                 stage: stage.stage,
                 own_name,
+                part,
                 gathers,
                 saves,
                 region,
@@ -120,7 +130,7 @@ impl<T> Rank<'_, T> {
         };
         if !param.trainable {
             // What deferred statistics keep besides is zero between steps.
-            return add(param.name.clone(), place.weight, false);
+            return add(param.name.clone(), place.weight, false, None);
         }
         // With stashing every step begins and ends with version 0; the others serve within it.
         let needed = if stage.versions.rotate { stage.versions.count } else { 1 };
@@ -129,11 +139,18 @@ impl<T> Rank<'_, T> {
                 0 => param.name.clone(),
                 older => format!("{}@version-{older}", param.name),
             };
-            add(name, stage.versions.place(place.weight, version, self.step), false);
+            add(name, stage.versions.place(place.weight, version, self.step), false, None);
         }
         let states = self.plan.optimizer.state_names();
-        for (state, region) in states.iter().zip(place.state.into_iter().flatten()) {
-            add(format!("{}@{state}", param.name), region, true);
+        for (index, state) in states.iter().enumerate() {
+            let name = PersistentTensor::state_name(&param.name, state);
+            match place.state[index] {
+                Some(region) => add(name, region, true, None),
+                None => {
+                    let (region, part) = self.kept_part(at, place, index);
+                    add(name, region, true, Some(part));
+                }
+            }
         }
     }
 }

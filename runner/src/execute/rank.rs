@@ -3,6 +3,7 @@
 use super::activation_compression::{ActivationCompression, ActivationError};
 use super::arena::Arena;
 use super::data_parallel::Replica;
+use super::divided::pieces;
 use super::error::{RunError, StepFault};
 use super::fusion::Fusion;
 use super::gradient_guard::GradientGuard;
@@ -21,7 +22,9 @@ use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Graph, Op, Param};
 use pipewright_core::ids::{NodeId, ParamId};
-use pipewright_core::plan::{GradientReduction, Instruction, Plan, Program, StageProgram};
+use pipewright_core::plan::{
+    GradientReduction, Instruction, ParamPlace, Plan, Program, StageProgram,
+};
 use pipewright_core::schedule::ActionKind;
 use pipewright_core::timeline::{Wait, Work};
 use pipewright_kernels::Rule;
@@ -90,6 +93,8 @@ pub struct Rank<'a, T> {
     pub(super) turns: Vec<(u32, u32)>,
     pub(super) replica: Replica,
     pub(super) tensor: TensorRank,
+    /// What it updates of the parameters that ranks divide, by stage of its program.
+    pub(super) pieces: Vec<Vec<ParamPlace>>,
     pub(super) activation_compression: ActivationCompression,
     /// The step under way, or the next one.
     pub(super) step: u64,
@@ -186,6 +191,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         let gradient_guard = GradientGuard::new(&plan.training, graph, &program.stages);
         let replica = Replica::new(plan, transport.rank());
         let tensor = TensorRank::new(graph, program, &replica);
+        let pieces = pieces(program, replica.index);
         let recorder = TraceRecorder::new(program, loads(&replica, &program.train).len());
         let fusion = if arena.fuses() { Fusion::of(graph, program) } else { Fusion::default() };
         Self {
@@ -206,6 +212,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             turns,
             replica,
             tensor,
+            pieces,
             activation_compression: ActivationCompression::new(program),
             step: 0,
             kept: 0,
@@ -386,8 +393,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             }
             Instruction::Optimizer { stage, from, to, index } => {
                 self.working(Work::Optimizer(stage), counts, |rank, _| {
-                    rank.update(stage, from, to, index);
-                    Ok(())
+                    rank.update(stage, from, to, index)
                 })?;
             }
         }

@@ -85,7 +85,7 @@ fn take(shards: &ParamShards, tensor_rank: u32, whole: &[f32], into: &mut [f32])
 
 impl<T> Rank<'_, T> {
     /// Sets a tensor of [`Rank::persistent_state`] to what `read` writes, which is all of the parameter: here its
-    /// shard.
+    /// shard, and of that this rank's part.
     ///
     /// # Errors
     /// Those of `read`.
@@ -95,10 +95,18 @@ impl<T> Rank<'_, T> {
         read: impl FnOnce(&mut [f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         let (graph, index) = (self.graph, self.tensor.index);
-        let Some(shards) = graph.shards(tensor.param) else { return read(self.values_mut(tensor)) };
-        let mut whole = vec![0.0; shards.shape.iter().product::<u64>() as usize];
+        let (shards, part) = (graph.shards(tensor.param), tensor.part.clone());
+        if shards.is_none() && part.is_none() {
+            return read(self.values_mut(tensor));
+        }
+        let mut whole = vec![0.0; tensor.shape.iter().product::<u64>() as usize];
         read(&mut whole)?;
-        take(shards, index, &whole, self.values_mut(tensor));
+        if let Some(shards) = shards {
+            let mut shard = vec![0.0; graph.param(tensor.param).elements() as usize];
+            take(shards, index, &whole, &mut shard);
+            whole = shard;
+        }
+        self.values_mut(tensor).copy_from_slice(&whole[part.unwrap_or(0..whole.len())]);
         Ok(())
     }
 }
@@ -125,27 +133,31 @@ impl<T: Transport> Rank<'_, T> {
     }
 
     /// All of the divided tensors that the first rank of a tensor group saves, by name, on that rank; the others send
-    /// it theirs. All ranks call it.
+    /// it theirs, and those of other replicas their parts. All ranks call it.
     ///
     /// # Errors
     /// When a message fails.
     pub fn gather_shards(&mut self) -> Result<BTreeMap<String, Vec<f32>>, TransportError> {
         let (graph, index) = (self.graph, self.tensor.index);
-        let (mut all, slot) = (BTreeMap::new(), self.program.handles as usize - 1);
+        let (mut all, slot) = (self.gather_state()?, self.program.handles as usize - 1);
         let first = self.transport.rank() - index;
         for tensor in self.persistent_state() {
             let Some(shards) = graph.shards(tensor.param).filter(|_| tensor.gathers) else {
                 continue;
             };
+            let of_parts = all.remove(&tensor.name);
             if index > 0 {
-                let bytes = self.arena.raw(tensor.region);
+                let bytes = match &of_parts {
+                    Some(shard) => bytemuck::cast_slice(shard),
+                    None => self.arena.raw(tensor.region),
+                };
                 // SAFETY: the send is waited for before anything else happens to the tensor.
                 unsafe { self.transport.start_send(first, SHARDS, bytes, slot)? };
                 self.transport.wait_send(slot)?;
                 continue;
             }
             let mut whole = vec![0.0; shards.shape.iter().product::<u64>() as usize];
-            let mut shard = self.values(&tensor).to_vec();
+            let mut shard = of_parts.unwrap_or_else(|| self.values(&tensor).to_vec());
             for other in 0..self.program.tensor.degree {
                 if other > 0 {
                     let bytes = bytemuck::cast_slice_mut(&mut shard);

@@ -22,8 +22,8 @@ mod state;
 
 use super::clock::{host_name, monotonic_ns};
 use super::nonblocking::{CollectiveOp, Nonblocking, ProcessGroup};
-use super::{Collective, REDUCE_MAX, ReduceOp, Transport, TransportError};
-use group::Group;
+use super::{Collective, PartCollective, REDUCE_MAX, ReduceOp, Transport, TransportError};
+use group::{Group, GroupCall};
 use meeting::{Call, Meeting};
 use state::SharedState;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -162,6 +162,35 @@ impl LocalTransport {
         }
     }
 
+    /// Says where the values of a collective call lie.
+    ///
+    /// # Safety
+    /// As [`Transport::start_collective`].
+    unsafe fn post(
+        &mut self,
+        call: GroupCall,
+        group: usize,
+        values: &mut [f32],
+        slot: usize,
+    ) -> Result<(), TransportError> {
+        assert!(self.collectives[slot].is_none(), "slot {slot} is in use");
+        let mut state = self.shared.lock();
+        let possible = state.alive();
+        if possible.is_ok() {
+            // SAFETY: the caller keeps `values` untouched until wait_collective(slot), an error or
+            // drop. Each of these returns only when no rank's share of the call is in progress
+            // and none can begin any more.
+            let number = unsafe {
+                let (place, len) = (values.as_mut_ptr().cast(), values.len());
+                state.groups[group].post(call, self.rank, place, len)
+            };
+            self.collectives[slot] = Some((group, number));
+        }
+        drop(state);
+        self.shared.wake_all();
+        self.settle(possible)
+    }
+
     /// Waits for all, does this rank's share of the work, waits for the others' shares.
     fn try_wait_collective(&self, group: usize, call: u64) -> Result<(), TransportError> {
         let mut state = self.shared.lock();
@@ -298,9 +327,15 @@ impl Transport for LocalTransport {
 
     fn connect(&mut self, groups: &[Vec<u32>], slots: usize) -> Result<(), TransportError> {
         self.collectives.resize(slots, None);
-        let groups: Vec<Group> = groups.iter().map(|ranks| Group::new(ranks, slots)).collect();
-        // Every rank makes the same ones, and nobody uses them before all have.
-        self.shared.lock().groups = groups;
+        // What all but one rank have left keeps its place until that one has, while they go on to the next calls.
+        let room = |ranks: &Vec<u32>| Group::new(ranks, 2 * slots);
+        let mut groups: Vec<Group> = groups.iter().map(room).collect();
+        // Every rank makes the same ones, with room for the calls of whoever has most, and nobody uses
+        // them before all have.
+        let mut state = self.shared.lock();
+        groups.iter_mut().zip(&state.groups).for_each(|(group, known)| group.make_room(known));
+        state.groups = groups;
+        drop(state);
         self.barrier()
     }
 
@@ -311,22 +346,19 @@ impl Transport for LocalTransport {
         values: &mut [f32],
         slot: usize,
     ) -> Result<(), TransportError> {
-        assert!(self.collectives[slot].is_none(), "slot {slot} is in use");
-        let mut state = self.shared.lock();
-        let possible = state.alive();
-        if possible.is_ok() {
-            // SAFETY: the caller keeps `values` untouched until wait_collective(slot), an error or
-            // drop. Each of these returns only when no rank's share of the call is in progress
-            // and none can begin any more.
-            let number = unsafe {
-                let (place, len) = (values.as_mut_ptr().cast(), values.len());
-                state.groups[group].post(CollectiveOp::Float(call), self.rank, place, len)
-            };
-            self.collectives[slot] = Some((group, number));
-        }
-        drop(state);
-        self.shared.wake_all();
-        self.settle(possible)
+        // SAFETY: the caller's promise.
+        unsafe { self.post(GroupCall::All(CollectiveOp::Float(call)), group, values, slot) }
+    }
+
+    unsafe fn start_part_collective(
+        &mut self,
+        call: PartCollective,
+        group: usize,
+        values: &mut [f32],
+        slot: usize,
+    ) -> Result<(), TransportError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.post(GroupCall::Parts(call), group, values, slot) }
     }
 
     /// Threads do their shares of a collective call when they wait for it.

@@ -46,6 +46,16 @@ pub enum Collective {
     Reduce,
 }
 
+/// What a group of ranks does with values of which each rank has a [part](pipewright_core::plan::part): its place in
+/// the group says which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartCollective {
+    /// Every rank gets the sum of its part; what stands in the others' means nothing afterwards.
+    ReduceScatter,
+    /// Every rank gets every rank's part.
+    AllGather,
+}
+
 /// One rank's end of the connections to all ranks, itself included.
 ///
 /// # Errors
@@ -107,6 +117,19 @@ pub trait Transport {
     unsafe fn start_collective(
         &mut self,
         call: Collective,
+        group: usize,
+        values: &mut [f32],
+        slot: usize,
+    ) -> Result<(), TransportError>;
+
+    /// The same of a call on parts. Sums over threads are added in the order of the group, as those of
+    /// [`Collective::AllReduce`] are; over processes MPI chooses the order of each part's sum.
+    ///
+    /// # Safety
+    /// As [`Transport::start_collective`].
+    unsafe fn start_part_collective(
+        &mut self,
+        call: PartCollective,
         group: usize,
         values: &mut [f32],
         slot: usize,

@@ -14,7 +14,8 @@ mod ulfm;
 
 use super::clock::monotonic_ns;
 use super::{
-    Collective, Nonblocking, ProcessGroup, REDUCE_MAX, ReduceOp, Transport, TransportError,
+    Collective, Nonblocking, PartCollective, ProcessGroup, REDUCE_MAX, ReduceOp, Transport,
+    TransportError,
 };
 use comm::{Comm, InPlace};
 use nonblocking::MpiNonblocking;
@@ -76,7 +77,7 @@ pub struct MpiTransport {
     /// By group: its communicator, where this rank is in it.
     groups: Vec<Option<Comm>>,
     /// Collective calls under way, by slot.
-    collectives: Vec<Option<Request>>,
+    collectives: Vec<Vec<Request>>,
     in_place: InPlace,
     /// Room for the values of all ranks in `all_reduce`.
     reduce: Vec<f64>,
@@ -235,7 +236,9 @@ impl Transport for MpiTransport {
         };
         // In one order everywhere, so that ranks in several groups meet in the same one.
         let made = (0..).zip(groups).map(member).collect();
-        self.collectives.resize_with(slots, || None);
+        // A call on parts has a request for each.
+        let most = groups.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        self.collectives.resize_with(slots, || Vec::with_capacity(most));
         self.groups = self.settle(made)?;
         Ok(())
     }
@@ -247,13 +250,29 @@ impl Transport for MpiTransport {
         values: &mut [f32],
         slot: usize,
     ) -> Result<(), TransportError> {
-        assert!(self.collectives[slot].is_none(), "slot {slot} is in use");
+        assert!(self.collectives[slot].is_empty(), "slot {slot} is in use");
         let group = self.groups[group].as_ref().expect("a rank calls in its own groups");
         // SAFETY: the caller keeps `values` untouched until this slot is waited for, an error or
         // drop; after those this process only aborts.
         let result = unsafe { group.start_collective(call, values, self.in_place) };
-        self.collectives[slot] = Some(self.settle(result)?);
+        let request = self.settle(result)?;
+        self.collectives[slot].push(request);
         Ok(())
+    }
+
+    unsafe fn start_part_collective(
+        &mut self,
+        call: PartCollective,
+        group: usize,
+        values: &mut [f32],
+        slot: usize,
+    ) -> Result<(), TransportError> {
+        let requests = &mut self.collectives[slot];
+        assert!(requests.is_empty(), "slot {slot} is in use");
+        let group = self.groups[group].as_ref().expect("a rank calls in its own groups");
+        // SAFETY: as in `start_collective`.
+        let result = unsafe { group.start_parts(call, values, self.in_place, requests) };
+        self.settle(result)
     }
 
     fn progress(&mut self) -> Result<(), TransportError> {
@@ -262,7 +281,9 @@ impl Transport for MpiTransport {
     }
 
     fn wait_collective(&mut self, slot: usize) -> Result<(), TransportError> {
-        let result = self.collectives[slot].take().map_or(Ok(()), |mut request| request.wait());
+        let mut requests = self.collectives[slot].drain(..);
+        let result = requests.try_for_each(|mut request| request.wait());
+        drop(requests);
         self.settle(result)
     }
 
@@ -353,7 +374,7 @@ impl Transport for MpiTransport {
 impl Drop for MpiTransport {
     fn drop(&mut self) {
         let outstanding = self.slots.iter().any(|requests| !requests.is_empty())
-            || self.collectives.iter().any(Option::is_some)
+            || self.collectives.iter().any(|requests| !requests.is_empty())
             || self.failed.load(Ordering::Relaxed);
         match self.state {
             MpiState::Finished => {}

@@ -8,9 +8,12 @@ use crate::common::recompute::{at_random, just_in_time, recomputing};
 use crate::common::{draft, draft_of, networks};
 use pipewright_core::graph::presets::{PRESETS, Preset};
 use pipewright_core::graph::{Graph, Op};
-use pipewright_core::plan::{BatchNorm, DataParallel, Draft, Model, Plan, Precision, Program};
+use pipewright_core::plan::{
+    BatchNorm, DataParallel, Draft, Model, Plan, Precision, Program, StageProgram,
+};
 use pipewright_core::predict::{Prediction, predict};
 use pipewright_core::schedule::{ScheduleKind, Updates};
+use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
@@ -20,7 +23,11 @@ use std::collections::BTreeSet;
 /// What a rank may hold besides tensors: the record of its last 8 steps, 112 bytes an instruction
 /// and step, and some lists.
 fn overhead(program: &Program) -> u64 {
-    8 * 112 * program.train.len() as u64 + 4096
+    let divided = |stage: &StageProgram| stage.buckets.iter().any(|b| b.divided.is_some());
+    let stages = program.stages.iter().filter(|stage| divided(stage));
+    // A rank's pieces of parameters that are divided, in vectors that grow.
+    let pieces = stages.map(|stage| 2 * 112 * stage.params.len() as u64).sum::<u64>();
+    8 * 112 * program.train.len() as u64 + pieces + 4096
 }
 
 /// A draft of small mini-batches.
@@ -146,6 +153,30 @@ fn families_of_operations() {
     }
 }
 
+/// Replicas that divide what the optimizer keeps, under every schedule.
+#[test]
+fn divided_updates() {
+    for (name, model) in families() {
+        for schedule in ScheduleKind::ALL {
+            let graph = model.graph().unwrap();
+            let synchronous = schedule.updates() == Updates::Synchronous;
+            let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
+            if tied && !synchronous {
+                continue;
+            }
+            let draft = small(draft_of(graph, schedule.placement().stages(2)), schedule, 8);
+            ranks_hold_what_is_predicted(&format!("{name}, zero 1"), dividing(draft));
+        }
+    }
+}
+
+/// AdamW among two replicas that divide what it keeps, in buckets of few parameters.
+fn dividing(mut draft: Draft) -> Draft {
+    draft.optimizer = "adamw".parse().unwrap();
+    draft.data_parallel = DataParallel { bucket: Bytes(3000), ..DataParallel::zero1(2) };
+    draft
+}
+
 /// The ranks of tensor groups, under every schedule, with replicas and without.
 #[test]
 fn tensor_groups() {
@@ -250,6 +281,20 @@ fn steps_of_all_families_allocate_nothing() {
             let draft = small(draft_of(model.graph().unwrap(), stages), schedule, 8);
             allocates_nothing(&format!("{name} with features"), with_features(draft.clone()));
             allocates_nothing(&name, draft);
+        }
+    }
+}
+
+#[test]
+fn steps_of_divided_updates_allocate_nothing() {
+    for (name, model) in families() {
+        for (schedule, stages) in [(ScheduleKind::OneFOneB, 2), (ScheduleKind::ZbV, 4)] {
+            let draft = small(draft_of(model.graph().unwrap(), stages), schedule, 8);
+            let what = format!("{name}, zero 1");
+            let mut featured = dividing(draft.clone());
+            featured.training.clip_norm = Some(0.5);
+            allocates_nothing(&format!("{what}, clipped"), featured);
+            allocates_nothing(&what, dividing(draft));
         }
     }
 }

@@ -116,6 +116,22 @@ fn tensor_groups_take_what_is_simulated() {
     }
 }
 
+/// Replicas that divide updates gather the parameters behind them.
+#[test]
+fn divided_updates_take_what_is_simulated() {
+    let dir = scratch("device-model-zero");
+    let mut plan = plan(ScheduleKind::Interleaved { chunks: 2 }, 4, 2);
+    plan.data_parallel.zero = 1;
+    let plan = plan.draft().plan().unwrap().0;
+    write(&dir, "plan.json", plan.to_json());
+    let args = ["plan.json", "--device", "model", "--out"];
+    let ended = runner_in(&dir, &[&args[..], &["threads"]].concat());
+    check(&ended, &dir.join("threads"), &plan);
+    if let Some(ended) = mpirun_in(&dir, plan.ranks(), &[&args[..], &["mpi"]].concat()) {
+        check(&ended, &dir.join("mpi"), &plan);
+    }
+}
+
 #[test]
 fn networks_without_kernels_and_data_that_is_elsewhere_are_no_obstacle() {
     let dir = scratch("device-model-sizing");

@@ -3,6 +3,7 @@
 
 use crate::common::scratch;
 use crate::job::{Job, two_by_two, whole};
+use pipewright_core::plan::Plan;
 use pipewright_runner::elastic::journal::{Cause, Event};
 
 const STEPS: u64 = 20;
@@ -26,8 +27,13 @@ fn times(job: &Job) -> String {
 /// A job that is hit by `faults`, and ends as if nothing had been; its losses, in that order.
 #[track_caller]
 fn survives(place: &str, faults: &str, losses: &[String]) -> Vec<(u32, u64)> {
+    survives_in(&two_by_two(STEPS), place, faults, losses)
+}
+
+#[track_caller]
+fn survives_in(plan: &Plan, place: &str, faults: &str, losses: &[String]) -> Vec<(u32, u64)> {
     let dir = scratch(&format!("killed-{place}"));
-    crate::common::write(&dir, "plan.json", two_by_two(STEPS).to_json());
+    crate::common::write(&dir, "plan.json", plan.to_json());
     let mut job = Job::start(&dir, "out", &["--save-every", "5"], faults);
     job.ends(0);
     job.trained_like(losses);
@@ -60,6 +66,19 @@ fn every_rank_at_every_place_of_a_step() {
             assert!(*rank == expected && (*step == at || *step + 1 == at), "{place}: {lost:?}");
         }
         assert_eq!(lost.len(), 4, "{place}");
+    }
+}
+
+/// Of what the optimizer keeps each replica has a part, and every step's checkpoint all of them.
+#[test]
+fn every_rank_of_replicas_that_divide_updates() {
+    let dir = scratch("killed-zero");
+    let mut plan = two_by_two(STEPS);
+    (plan.data_parallel.zero, plan.optimizer) = (1, "adamw:lr=0.003".parse().unwrap());
+    let Some(losses) = whole(&dir, &plan) else { return };
+    for place in ["all-reduce", "checkpoint"] {
+        let lost = survives_in(&plan, place, &one_by_one(place), &losses);
+        assert_eq!(lost.len(), 4, "{place}: {lost:?}");
     }
 }
 

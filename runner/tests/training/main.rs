@@ -29,3 +29,4 @@ mod training_features;
 mod transport_local;
 mod two_copies;
 mod weights;
+mod zero;

@@ -18,11 +18,14 @@
 //! host sums in single precision, its `least` shards send `2 r n (m - 1)/m` together, and everybody gets
 //! the sums.
 
-use super::{Algorithm, Channel, Group, all_reduce, best_all_reduce, hierarchical, lg, others};
+use super::{
+    Algorithm, Channel, Collective, Group, all_reduce, best_all_reduce, hierarchical, lg, others,
+    time,
+};
 use crate::compress::division::CHUNK;
 use crate::compress::{self, Method, Reduction};
 use crate::cost::codec_speed::ratio;
-use crate::cost::{Cluster, CodecSpeed};
+use crate::cost::{Cluster, CodecSpeed, Link};
 
 /// What a sum takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,16 +77,33 @@ fn crowd(cluster: &Cluster, ranks: u32) -> f64 {
 fn plain(cluster: &Cluster, group: &Group, n: f64) -> Price {
     let p = group.ranks;
     let sent = 2.0 * n * others(p);
-    // Fitted to whole calls where it was measured: then additions, and what is shared, are in it.
-    let fitted = match group.nodes {
-        0 | 1 => Some(cluster.collectives.as_ref().unwrap_or(cluster.link_of(group.level))),
-        _ => cluster.network_collectives.as_ref(),
-    };
-    let seconds = match fitted {
+    let seconds = match fitted(cluster, group) {
         Some(link) => best_all_reduce(p, n, link).1,
         None => over_nodes(cluster, group, n),
     };
     Price { seconds, codec: 0.0, sent }
+}
+
+/// The link that was fitted to whole calls where it was measured: then additions, and what is shared, are in it.
+fn fitted<'a>(cluster: &'a Cluster, group: &Group) -> Option<&'a Link> {
+    match group.nodes {
+        0 | 1 => Some(cluster.collectives.as_ref().unwrap_or(cluster.link_of(group.level))),
+        _ => cluster.network_collectives.as_ref(),
+    }
+}
+
+/// Prices one half of a plain sum of `n` bytes, a reduce-scatter or an all-gather: both together send what a ring's
+/// all-reduce does. O(1); 0 for one rank.
+pub fn half(cluster: &Cluster, group: &Group, call: Collective, n: f64) -> Price {
+    let p = group.ranks;
+    if p <= 1 {
+        return Price::default();
+    }
+    let seconds = match fitted(cluster, group) {
+        Some(link) => time(call, p, n, link),
+        None => over_nodes(cluster, group, n) / 2.0,
+    };
+    Price { seconds, codec: 0.0, sent: n * others(p) }
 }
 
 /// Seconds of the best plain sum over several nodes.

@@ -106,6 +106,8 @@ impl Rerouted {
     pub fn of(plan: &Plan, prediction: &Prediction, lost: &[Place]) -> Result<Self, RerouteError> {
         let (_, base) = plan.check()?;
         plan.check_undivided("ranks that stand in for others")?;
+        // What the lost ranks kept is nowhere else.
+        plan.check_whole("ranks that stand in for others")?;
         if base.updates != Updates::Synchronous {
             return Err(RerouteError::Kind("parameters change while micro-batches are under way"));
         }

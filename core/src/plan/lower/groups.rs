@@ -64,6 +64,14 @@ impl Groups {
             .flat_map(move |lane| copies.clone().map(move |copy| mesh.rank(*lane, copy)))
     }
 
+    /// How many ranks a group has, and which of them is the first of `lane`'s.
+    pub fn members(&self, inputs: &Inputs, group: u32, lane: LaneId) -> (u32, u32) {
+        let mesh = inputs.mesh();
+        let lanes = &self.lanes[(group / mesh.tensor) as usize];
+        let before = lanes.iter().filter(|other| **other < lane).count() as u32;
+        (lanes.len() as u32 * mesh.replicas, before * mesh.replicas)
+    }
+
     /// The tensor groups of a lane.
     pub fn tensor(&self, inputs: &Inputs, lane: LaneId) -> TensorGroup {
         let mesh = inputs.mesh();

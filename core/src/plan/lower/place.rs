@@ -4,7 +4,7 @@
 //! stage a: trained weights, once a version | running statistics | gradients | optimizer state
 //! ```
 //! Gradients lie in the order in which the backward pass completes them, so that a bucket is one
-//! piece of memory.
+//! piece of memory; weights too, where ranks divide the buckets.
 
 use super::Inputs;
 use super::exchange::exchange_bytes;
@@ -15,7 +15,7 @@ use crate::graph::autodiff::ComputationKind;
 use crate::graph::{Node, Op};
 use crate::ids::{LaneId, ParamId};
 use crate::plan::layout::aligned;
-use crate::plan::{BatchNorm, Bucket, ParamPlace, Region, StageProgram};
+use crate::plan::{BatchNorm, Bucket, Divided, ParamPlace, Region, StageProgram};
 use crate::units::Bytes;
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ pub(super) fn place(
 ) -> Sizes {
     let mut arena = Arena::default();
     for stage in stages.iter_mut() {
-        place_parameters(inputs, groups, &mut stage.program, &mut arena);
+        place_parameters(inputs, groups, lane, &mut stage.program, &mut arena);
     }
     let mut received = Bytes::ZERO;
     for stage in stages.iter_mut() {
@@ -92,13 +92,22 @@ fn staging(inputs: &Inputs, stages: &[LaneStage]) -> Bytes {
 fn place_parameters(
     inputs: &Inputs,
     groups: &Groups,
+    lane: LaneId,
     program: &mut StageProgram,
     arena: &mut Arena,
 ) {
     let bytes = |param: ParamId| Bytes(4) * inputs.graph.param(param).elements();
-    let trained = |place: &&mut ParamPlace| inputs.graph.param(place.param).trainable;
+    let trained = |place: &ParamPlace| inputs.graph.param(place.param).trainable;
+    let order = gradient_order(inputs, groups, program);
+    let group = groups.of_stage(program.stage);
+    let divides = inputs.data_parallel.divides_updates() && group.is_some();
     let start = arena.end;
-    for place in program.params.iter_mut().filter(trained) {
+    let mut weights: Vec<usize> = order.iter().map(|gradient| gradient.index).collect();
+    if !divides {
+        weights.sort_unstable();
+    }
+    for index in weights {
+        let place = &mut program.params[index];
         place.weight = arena.take(bytes(place.param));
     }
     program.versions.stride = arena.end - start;
@@ -106,15 +115,37 @@ fn place_parameters(
     for place in program.params.iter_mut().filter(|place| !trained(place)) {
         place.weight = arena.take(bytes(place.param));
     }
-    place_gradients(inputs, groups, program, arena);
+    place_gradients(inputs, group, &order, program, arena);
     let deferred = deferred_statistics(inputs);
     for place in &mut program.params {
-        let kept = match inputs.graph.param(place.param).trainable {
+        let kept = match trained(place) {
+            true if divides && !groups.is_tied(place.param) => 0,
             true => inputs.optimizer.state_tensors(),
             false => usize::from(deferred.contains(&place.param)),
         };
         let state = place.state.iter_mut().take(kept);
         state.for_each(|state| *state = Some(arena.take(bytes(place.param))));
+    }
+    if let Some(group) = group.filter(|_| divides) {
+        let (ranks, first) = groups.members(inputs, group, lane);
+        let divided = Divided { ranks, first, weights: Region::default(), state: [None; 2] };
+        divide(inputs, divided, program, arena);
+    }
+}
+
+/// Divides the buckets as `like` says, each with its own places.
+fn divide(inputs: &Inputs, like: Divided, program: &mut StageProgram, arena: &mut Arena) {
+    for bucket in &mut program.buckets {
+        let begins = |place: &&ParamPlace| {
+            place.gradient.is_some_and(|gradient| gradient.offset == bucket.region.offset)
+        };
+        let Some(place) = program.params.iter().find(begins) else { continue };
+        let weights = Region { offset: place.weight.offset, ..bucket.region };
+        let mut divided = Divided { weights, ..like };
+        let part = divided.bytes();
+        let state = divided.state.iter_mut().take(inputs.optimizer.state_tensors());
+        state.for_each(|state| *state = Some(arena.take(part)));
+        bucket.divided = Some(divided);
     }
 }
 
@@ -128,15 +159,20 @@ fn deferred_statistics(inputs: &Inputs) -> BTreeSet<ParamId> {
     params.copied().filter(|id| !inputs.graph.param(*id).trainable).collect()
 }
 
+/// A gradient in the order of its stage.
+struct Gradient {
+    /// Whether a tie sums it.
+    tied: bool,
+    /// Which of the stage's parameters.
+    index: usize,
+    /// The kernel that completes it.
+    ready: u32,
+}
+
 /// Gradients in the order in which a backward pass without recomputation completes them, from the
 /// last node to the first; those of tied parameters apart, at the end. So a sum over ranks adds the
 /// same numbers in the same pieces in whatever sequence a stage computes.
-fn place_gradients(
-    inputs: &Inputs,
-    groups: &Groups,
-    program: &mut StageProgram,
-    arena: &mut Arena,
-) {
+fn gradient_order(inputs: &Inputs, groups: &Groups, program: &StageProgram) -> Vec<Gradient> {
     // The kernel that completes each gradient.
     let mut ready: Vec<Option<usize>> = vec![None; program.params.len()];
     for (at, kernel) in program.kernels.iter().enumerate() {
@@ -154,18 +190,30 @@ fn place_gradients(
         }
     }
     order.sort_unstable();
-    let group = groups.of_stage(program.stage);
+    let gradient = |[tied, _, index]: [u64; 3]| {
+        let index = index as usize;
+        Gradient { tied: tied > 0, index, ready: ready[index].unwrap_or(0) as u32 }
+    };
+    order.into_iter().map(gradient).collect()
+}
+
+fn place_gradients(
+    inputs: &Inputs,
+    group: Option<u32>,
+    order: &[Gradient],
+    program: &mut StageProgram,
+    arena: &mut Arena,
+) {
     let mut open: Option<Bucket> = None;
-    for [tied, _, index] in order {
-        let (tied, index) = (tied > 0, index as usize);
-        let ready = ready[index].unwrap_or(0) as u32;
+    for &Gradient { tied, index, ready } in order {
         let place = &mut program.params[index];
         let region = arena.take(Bytes(4) * inputs.graph.param(place.param).elements());
         place.gradient = Some(region);
         let Some(group) = group.filter(|_| !tied) else { continue };
         let at = program.buckets.len();
         let reduction = inputs.communication.bucket(program.stage, at);
-        let bucket = open.get_or_insert(Bucket { region, ready, group, slot: 0, reduction });
+        let bucket = Bucket { region, ready, group, slot: 0, reduction, divided: None };
+        let bucket = open.get_or_insert(bucket);
         bucket.region.bytes = arena.end - bucket.region.offset;
         bucket.ready = bucket.ready.max(ready);
         if bucket.region.bytes >= inputs.data_parallel.bucket {

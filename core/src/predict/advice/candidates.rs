@@ -168,7 +168,7 @@ fn searched(plan: &Plan, lanes: u32, ranks: u32) -> Vec<Plan> {
         devices: ranks,
         memory: cluster.device.memory,
         mini_batch: plan.mini_batch,
-        states: plan.optimizer.states(),
+        states: plan.data_parallel.states(plan.optimizer),
         parameter_bytes: 4,
         fixed: Fixed {
             lanes: Some(lanes),

@@ -8,7 +8,7 @@ use crate::cost::{Cluster, Workload};
 use crate::predict::search::Chain;
 use crate::schedule::Schedule;
 use crate::simulate::{Footprint, Hop, Sends, StageCost, estimate};
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 
 pub(super) struct Sketch<'a> {
     pub work: Workload,
@@ -17,8 +17,8 @@ pub(super) struct Sketch<'a> {
     cluster: &'a Cluster,
     /// Ranks of a lane's replicas stand side by side: the first rank of each lane.
     rank_of: Vec<crate::ids::LaneId>,
-    /// Optimizer state in copies of the parameters.
-    copies: u64,
+    /// Optimizer state in copies of the parameters, and among how many replicas they are divided.
+    copies: (u64, u64),
     /// Whether the step is that of a full pipeline.
     steady: bool,
     /// Whether devices are too small for some splits.
@@ -35,6 +35,8 @@ impl<'a> Sketch<'a> {
         let nodes: Vec<u32> = (0..work.items.len() as u32).collect();
         let chain = Chain::new(&work, &nodes, 1).expect("undivided items are what they are");
         let plan = &trials.plan;
+        let replicas = plan.data_parallel.replicas.max(1);
+        let divided = if plan.data_parallel.divides_updates() { replicas } else { 1 };
         let lanes = 0..trials.schedule.lanes.len() as u32;
         let rank = |lane| crate::ids::LaneId(plan.mesh().rank(crate::ids::LaneId(lane), 0));
         Self {
@@ -43,7 +45,7 @@ impl<'a> Sketch<'a> {
             schedule: &trials.schedule,
             cluster: &plan.cluster,
             rank_of: lanes.map(rank).collect(),
-            copies: plan.optimizer.state_tensors() as u64,
+            copies: (plan.optimizer.state_tensors() as u64, divided.into()),
             steady: trials.is_steady(),
             tight,
         }
@@ -66,7 +68,7 @@ impl<'a> Sketch<'a> {
             footprints.push(Footprint {
                 weights: sums.parameters,
                 gradients: sums.parameters,
-                optimizer: sums.parameters * self.copies,
+                optimizer: Bytes(sums.parameters.0 * self.copies.0 / self.copies.1),
                 stash: sums.stash,
                 ..Footprint::default()
             });

@@ -65,7 +65,9 @@ pub(super) fn search(
     draft: &Draft,
 ) -> Result<(Ranked, Searched), Failure> {
     let begin = Instant::now();
-    let Shortlist { mut ranked, estimated, skipped, predicted } = find(question, graph, draft)?;
+    let found = find(question, graph, draft);
+    let found = found.or_else(|failure| divided(question, graph, draft, failure))?;
+    let Shortlist { mut ranked, estimated, skipped, predicted } = found;
     let more = match skipped {
         0 => String::new(),
         more => format!("; {more} more were certain to be no better"),
@@ -98,6 +100,26 @@ pub(super) fn search(
     let best = ranked.swap_remove(written);
     codec::verdicts(&best.plan, &best.prediction)?;
     Ok((best, searched))
+}
+
+/// Where nothing fits: what does if replicas divide what the optimizer keeps, else why nothing fits.
+fn divided(
+    question: &Question,
+    graph: &Graph,
+    draft: &Draft,
+    failure: Failure,
+) -> Result<Shortlist, Failure> {
+    let mut divided = draft.clone();
+    divided.data_parallel.zero = 1;
+    let tried = failure.code != Code::Hardware || draft.data_parallel.divides_updates();
+    if tried || divided.check().is_err() {
+        return Err(failure);
+    }
+    let Ok(found) = find(question, graph, &divided) else { return Err(failure) };
+    note!(
+        "nothing fits where each replica keeps all of the optimizer's state: here they divide it, as with --zero 1"
+    );
+    Ok(found)
 }
 
 /// What was searched, for `--json`.
@@ -241,7 +263,7 @@ fn with_space<T>(
         devices: devices(question, cluster)?,
         memory: cluster.device.memory,
         mini_batch: draft.mini_batch,
-        states: draft.optimizer.states(),
+        states: draft.data_parallel.states(draft.optimizer),
         parameter_bytes: 4,
         fixed: fixed.plain(),
         encodings,

@@ -21,12 +21,15 @@ pub(super) fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
     )))
 }
 
-/// Refuses what ranks of a tensor group cannot do yet.
+/// Refuses what ranks of a tensor group, and replicas that divide the optimizer's state, cannot do yet.
 pub(super) fn divided(args: &RunArgs, plan: &Plan) -> Result<(), Failure> {
     let given = [
         ("--device cuda", args.device == DeviceKind::Cuda),
         ("an elastic job", args.session.is_some()),
     ];
+    if given[0].1 {
+        plan.check_whole("--device cuda").map_err(|e| Failure::usage(e.to_string()))?;
+    }
     let given = given.into_iter().find(|(_, given)| *given && plan.tensor > 1);
     let Some((what, _)) = given else { return Ok(()) };
     Err(Failure::usage(format!(

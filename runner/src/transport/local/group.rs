@@ -4,10 +4,13 @@
 //! on its share of the elements, for all members: shares are apart, so nobody waits for anybody
 //! until all are done. As in [`outbox`](super::outbox) everything but the work is under one lock.
 
-use crate::transport::{Collective, CollectiveOp};
+use crate::transport::{Collective, CollectiveOp, PartCollective};
 use pipewright_core::compress::e5m2_sum;
+use pipewright_core::plan::part;
 use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
 
 /// One thing for each member; few enough not to be allocated, since training calls in every step.
 type Each<T> = SmallVec<[T; 8]>;
@@ -37,9 +40,27 @@ struct Call {
     dead: bool,
 }
 
+/// What members call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum GroupCall {
+    /// On all values.
+    All(CollectiveOp),
+    /// On a part for each member, in single precision.
+    Parts(PartCollective),
+}
+
+impl fmt::Debug for GroupCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All(op) => op.fmt(f),
+            Self::Parts(call) => call.fmt(f),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Post {
-    op: CollectiveOp,
+    op: GroupCall,
     /// `len` elements of the type that `op` says.
     values: *mut u8,
     len: usize,
@@ -63,6 +84,11 @@ impl Group {
         Self { ranks: ranks.to_vec(), calls, first: 0, next: vec![0; ranks.len()] }
     }
 
+    /// Room for as many calls at a time as another group has it for.
+    pub(super) fn make_room(&mut self, other: &Self) {
+        self.calls.reserve(other.calls.capacity());
+    }
+
     fn member(&self, rank: u32) -> Option<usize> {
         self.ranks.iter().position(|other| *other == rank)
     }
@@ -83,7 +109,7 @@ impl Group {
     /// [`Group::being_computed`].
     pub(super) unsafe fn post(
         &mut self,
-        op: CollectiveOp,
+        op: GroupCall,
         rank: u32,
         values: *mut u8,
         len: usize,
@@ -192,7 +218,11 @@ impl Share {
     pub(super) fn compute(&self) {
         let float = |sum: &mut f32, value: &f32| *sum += value;
         let max = |most: &mut f32, value: &f32| *most = if value > most { *value } else { *most };
-        match self.posts[0].op {
+        let op = match self.posts[0].op {
+            GroupCall::All(op) => op,
+            GroupCall::Parts(call) => return self.parts(call),
+        };
+        match op {
             CollectiveOp::Float(Collective::AllReduce) => {
                 self.each(|root, values| join(root, values, float), true)
             }
@@ -210,19 +240,10 @@ impl Share {
     /// Joins all members' values into the first one's, in their order, and copies the result `back`.
     fn each<T: Copy>(&self, join: impl Fn(&mut [T], &[T]), back: bool) {
         let (members, len) = (self.posts.len(), self.posts[0].len);
-        let start = len * self.member / members;
-        let end = len * (self.member + 1) / members;
-        for start in (start..end).step_by(BLOCK) {
-            let len = BLOCK.min(end - start);
-            // SAFETY: every member posted `len` valid values of this type that it leaves alone until
-            // all shares are done or, after a failure, none is in progress; `Group::end` gets this
-            // share only when this function has returned. Shares do not overlap, members' values
-            // are apart, one slice of a member lives at a time, and the lock under which we got the
-            // addresses orders their writes before ours.
-            let part = |member: usize| unsafe {
-                let values = self.posts[member].values.cast::<T>();
-                std::slice::from_raw_parts_mut(values.add(start), len)
-            };
+        let own = len * self.member / members..len * (self.member + 1) / members;
+        for at in blocks(own) {
+            // SAFETY: shares do not overlap, and one slice of a member lives at a time.
+            let part = |member: usize| unsafe { self.slice::<T>(member, &at) };
             let root = part(0);
             (1..members).for_each(|member| join(root, part(member)));
             if back {
@@ -230,6 +251,51 @@ impl Share {
             }
         }
     }
+
+    /// This member's part: summed in the order of members, or handed to the others.
+    fn parts(&self, call: PartCollective) {
+        let (members, own) = (self.posts.len(), self.member);
+        for at in blocks(part(self.posts[0].len, members, own)) {
+            // SAFETY: parts do not overlap, and one slice of a member lives at a time.
+            let part = |member: usize| unsafe { self.slice::<f32>(member, &at) };
+            let root = part(if call == PartCollective::AllGather { own } else { 0 });
+            match call {
+                PartCollective::ReduceScatter => {
+                    let add = |sum: &mut f32, value: &f32| *sum += value;
+                    (1..members).for_each(|member| join(root, part(member), add));
+                    if own > 0 {
+                        part(own).copy_from_slice(root);
+                    }
+                }
+                PartCollective::AllGather => {
+                    let others = (0..members).filter(|member| *member != own);
+                    others.for_each(|member| part(member).copy_from_slice(root));
+                }
+            }
+        }
+    }
+
+    /// Some elements of a member.
+    ///
+    /// # Safety
+    /// They are of this type and of this share, and no other slice of them lives.
+    #[allow(clippy::mut_from_ref, reason = "elements are apart, as the caller promises")]
+    unsafe fn slice<T>(&self, member: usize, at: &Range<usize>) -> &mut [T] {
+        // SAFETY: every member posted so many valid values that it leaves alone until all shares
+        // are done or, after a failure, none is in progress; `Group::end` gets this share only when
+        // `compute` has returned. Members' values are apart, and the lock under which we got the
+        // addresses orders their writes before ours.
+        unsafe {
+            let values = self.posts[member].values.cast::<T>();
+            std::slice::from_raw_parts_mut(values.add(at.start), at.len())
+        }
+    }
+}
+
+/// Some elements, block by block.
+fn blocks(all: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = all.end;
+    all.step_by(BLOCK).map(move |start| start..end.min(start + BLOCK))
 }
 
 fn join<T>(root: &mut [T], values: &[T], one: impl Fn(&mut T, &T)) {

@@ -2,7 +2,7 @@
 //! [`Outbox`](super::outbox); collective calls are [`Group`]s whose shares are computed when somebody
 //! looks.
 
-use super::group::Group;
+use super::group::{Group, GroupCall};
 use super::outbox::Outbox;
 use super::state::SharedState;
 use super::{LocalTransport, Shared, Transport};
@@ -257,9 +257,10 @@ impl Nonblocking for LocalNonblocking {
         let group = self.process_groups[process_group].0;
         let mut state = self.shared.lock();
         state.alive()?;
+        let call = GroupCall::All(op);
         // SAFETY: the caller keeps the values until `test` has left the call, or this endpoint was
         // abandoned or dropped, which return only when no share is in progress.
-        let number = unsafe { state.group(self.hub, group).post(op, self.rank, values, len) };
+        let number = unsafe { state.group(self.hub, group).post(call, self.rank, values, len) };
         drop(state);
         Ok(self.keep(Pending::Call { group, number, share_done: false }))
     }

@@ -6,8 +6,9 @@
 
 use super::request::{Request, Wait};
 use super::ulfm::is_loss;
-use crate::transport::{Collective, TransportError};
+use crate::transport::{Collective, PartCollective, TransportError};
 use mpi::ffi;
+use pipewright_core::plan::part;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -205,32 +206,105 @@ impl Comm {
         values: &mut [f32],
         in_place: InPlace,
     ) -> Result<Request, TransportError> {
-        let count = c_int::try_from(values.len()).expect("buckets are far smaller than 2^31");
-        let data: *mut c_void = values.as_mut_ptr().cast();
-        let mine = in_place.0 as *const c_void;
-        // SAFETY: pointer and length are those of a slice that the caller keeps untouched;
-        // `in_place` is this library's MPI_IN_PLACE, allowed for the send buffer of these calls
-        // (of Ireduce only at the root); `request` is written by the call.
+        // SAFETY: the caller's.
         unsafe {
-            let (float, sum) = (ffi::RSMPI_FLOAT, ffi::RSMPI_SUM);
-            let mut request = ffi::RSMPI_REQUEST_NULL;
-            let (name, code) = match call {
-                Collective::AllReduce => (
-                    "MPI_Iallreduce",
-                    ffi::MPI_Iallreduce(mine, data, count, float, sum, self.raw, &mut request),
-                ),
-                Collective::Broadcast => {
-                    ("MPI_Ibcast", ffi::MPI_Ibcast(data, count, float, 0, self.raw, &mut request))
+            match call {
+                Collective::AllReduce => self.start_all_reduce(values, in_place),
+                Collective::Broadcast => self.start_broadcast(values, 0),
+                Collective::Reduce => self.start_reduce(values, 0, in_place),
+            }
+        }
+    }
+
+    /// Starts a call on parts: one of each part, with the rank that has it as root.
+    ///
+    /// # Safety
+    /// As for [`Comm::start_collective`], until all of `requests` are waited for.
+    pub(super) unsafe fn start_parts(
+        &self,
+        call: PartCollective,
+        values: &mut [f32],
+        in_place: InPlace,
+        requests: &mut Vec<Request>,
+    ) -> Result<(), TransportError> {
+        let ranks = self.place()?.1;
+        for root in 0..ranks {
+            let places = part(values.len(), ranks as usize, root as usize);
+            if places.is_empty() {
+                continue;
+            }
+            let part = &mut values[places];
+            // SAFETY: parts are apart, and the caller keeps all of them.
+            requests.push(unsafe {
+                match call {
+                    PartCollective::ReduceScatter => self.start_reduce(part, root, in_place)?,
+                    PartCollective::AllGather => self.start_broadcast(part, root)?,
                 }
-                Collective::Reduce => {
-                    let from = if self.place()?.0 == 0 { mine } else { data.cast_const() };
-                    let code =
-                        ffi::MPI_Ireduce(from, data, count, float, sum, 0, self.raw, &mut request);
-                    ("MPI_Ireduce", code)
-                }
-            };
-            check(name, code)?;
-            Ok(self.request(request))
+            });
+        }
+        Ok(())
+    }
+
+    /// Starts a sum that everybody gets.
+    ///
+    /// # Safety
+    /// As for [`Comm::start_collective`].
+    unsafe fn start_all_reduce(
+        &self,
+        values: &mut [f32],
+        in_place: InPlace,
+    ) -> Result<Request, TransportError> {
+        let (data, count) = buffer(values);
+        // SAFETY: pointer and length are those of a slice that the caller keeps untouched; `in_place` is
+        // this library's MPI_IN_PLACE, allowed for the send buffer; `raw` is written by the call.
+        unsafe {
+            let (mine, float, sum) = (in_place.address(), ffi::RSMPI_FLOAT, ffi::RSMPI_SUM);
+            let mut raw = ffi::RSMPI_REQUEST_NULL;
+            let code = ffi::MPI_Iallreduce(mine, data, count, float, sum, self.raw, &mut raw);
+            check("MPI_Iallreduce", code)?;
+            Ok(self.request(raw))
+        }
+    }
+
+    /// Starts a sum that `root` gets.
+    ///
+    /// # Safety
+    /// As for [`Comm::start_collective`].
+    unsafe fn start_reduce(
+        &self,
+        values: &mut [f32],
+        root: u32,
+        in_place: InPlace,
+    ) -> Result<Request, TransportError> {
+        let (data, count) = buffer(values);
+        let is_root = self.place()?.0 == root;
+        let from = if is_root { in_place.address() } else { data.cast_const() };
+        // SAFETY: as in `start_all_reduce`; MPI_IN_PLACE is allowed at the root.
+        unsafe {
+            let (float, sum, root) = (ffi::RSMPI_FLOAT, ffi::RSMPI_SUM, root as c_int);
+            let mut raw = ffi::RSMPI_REQUEST_NULL;
+            let code = ffi::MPI_Ireduce(from, data, count, float, sum, root, self.raw, &mut raw);
+            check("MPI_Ireduce", code)?;
+            Ok(self.request(raw))
+        }
+    }
+
+    /// Starts to hand `root`'s values to all.
+    ///
+    /// # Safety
+    /// As for [`Comm::start_collective`].
+    unsafe fn start_broadcast(
+        &self,
+        values: &mut [f32],
+        root: u32,
+    ) -> Result<Request, TransportError> {
+        let (data, count) = buffer(values);
+        // SAFETY: as in `start_all_reduce`.
+        unsafe {
+            let (float, mut raw) = (ffi::RSMPI_FLOAT, ffi::RSMPI_REQUEST_NULL);
+            let code = ffi::MPI_Ibcast(data, count, float, root as c_int, self.raw, &mut raw);
+            check("MPI_Ibcast", code)?;
+            Ok(self.request(raw))
         }
     }
 
@@ -247,7 +321,7 @@ impl Comm {
         operator: ffi::MPI_Op,
     ) -> Result<ffi::MPI_Request, TransportError> {
         let count = c_int::try_from(len).expect("chunks are far smaller than 2^31");
-        let (mine, values) = (in_place.0 as *const c_void, values.cast::<c_void>());
+        let (mine, values) = (in_place.address(), values.cast::<c_void>());
         // SAFETY: the caller's, and as in `start_collective`.
         unsafe {
             let mut raw = ffi::RSMPI_REQUEST_NULL;
@@ -309,6 +383,10 @@ impl Comm {
 pub(super) struct InPlace(isize);
 
 impl InPlace {
+    fn address(self) -> *const c_void {
+        self.0 as *const c_void
+    }
+
     /// Asks the library who it is: Open MPI has 1, MPICH and all that come from it have -1.
     pub(super) fn of_library() -> Result<Self, TransportError> {
         let mut buffer = vec![0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
@@ -318,6 +396,12 @@ impl InPlace {
         check("MPI_Get_library_version", code)?;
         Ok(Self(if text(&buffer, len).contains("Open MPI") { 1 } else { -1 }))
     }
+}
+
+/// Values as MPI takes them: where they lie, and how many.
+fn buffer(values: &mut [f32]) -> (*mut c_void, c_int) {
+    let count = c_int::try_from(values.len()).expect("buckets are far smaller than 2^31");
+    (values.as_mut_ptr().cast(), count)
 }
 
 pub(super) fn tag_of(tag: u32) -> c_int {

@@ -4,7 +4,7 @@
 pub mod endings;
 mod nonblocking;
 
-use pipewright_runner::transport::{Collective, REDUCE_MAX, ReduceOp, Transport};
+use pipewright_runner::transport::{Collective, PartCollective, REDUCE_MAX, ReduceOp, Transport};
 use std::time::Duration;
 
 /// A case: all ranks call it, and all return.
@@ -24,6 +24,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("all_reduce_joins", all_reduce_joins),
     ("all_reduce_has_equal_bits", all_reduce_has_equal_bits),
     ("collectives_in_groups", collectives_in_groups),
+    ("parts_in_groups", parts_in_groups),
     ("links_do_not_block", nonblocking::do_not_block),
     ("links_call_together", nonblocking::call_together),
     ("hosts_are_numbered", nonblocking::hosts_are_numbered),
@@ -103,6 +104,34 @@ fn collectives_in_groups(t: &mut dyn Transport) {
             if members[0] == t.rank() {
                 assert_eq!(values[2], sum, "reduced over {members:?}");
             }
+        }
+    }
+}
+
+/// Of each group's sums every rank has one part, then all have all.
+fn parts_in_groups(t: &mut dyn Transport) {
+    // Groups of another case may still be in use.
+    t.barrier().unwrap();
+    let ranks = t.ranks();
+    let groups = [(0..ranks).collect::<Vec<u32>>(), (0..ranks).rev().take(2).rev().collect()];
+    t.connect(&groups, 2).unwrap();
+    let value = |rank: u32, i: usize| (rank + 1) as f32 * (1 + i % 97) as f32;
+    for (at, group) in groups.iter().enumerate() {
+        let Some(own) = group.iter().position(|rank| *rank == t.rank()) else { continue };
+        // Parts that are nothing, and more than a cache block.
+        for len in [0, 1, 40, 5000] {
+            let mut values: Vec<f32> = (0..len).map(|i| value(t.rank(), i)).collect();
+            let sum = |i: usize| group.iter().map(|rank| value(*rank, i)).sum::<f32>();
+            let sums: Vec<f32> = (0..len).map(sum).collect();
+            let part = pipewright_core::plan::part(len, group.len(), own);
+            for call in [PartCollective::ReduceScatter, PartCollective::AllGather] {
+                // SAFETY: `values` stay until the slot was waited for.
+                unsafe { t.start_part_collective(call, at, &mut values, 1) }.unwrap();
+                t.progress().unwrap();
+                t.wait_collective(1).unwrap();
+                assert_eq!(values[part.clone()], sums[part.clone()], "{call:?} of {len}");
+            }
+            assert_eq!(values, sums, "{len} values of {group:?}");
         }
     }
 }

@@ -47,6 +47,7 @@ fn groups() -> Result<AnyView, Missing> {
     Ok(view! {
         <Group title=t("Copies and memory") hint="">
             <Replicas />
+            <Zero />
             <Tensor />
             <Gradients />
             <Recompute />
@@ -102,6 +103,20 @@ fn Replicas() -> impl IntoView {
                 prop:value=move || state.inputs.with(|i| i.rest.data_parallel.replicas.to_string()) on:change=typed />
             <p class="note" id="plan-replicas-note">{says}</p>
         </div>
+    }
+}
+
+/// Whether replicas divide what the optimizer keeps.
+#[component]
+fn Zero() -> impl IntoView {
+    let state = expect_context::<State>();
+    let ticked = move |event: web_sys::Event| {
+        state.edit(|i| i.rest.data_parallel.zero = event_target_checked(&event).into());
+    };
+    view! {
+        <p class="row tight"><label class="wide"><input id="plan-zero" type="checkbox"
+            prop:checked=move || state.inputs.with(|i| i.rest.data_parallel.divides_updates())
+            on:change=ticked />" "{t("Replicas divide the optimizer's state (ZeRO-1)")}</label></p>
     }
 }
 

@@ -1,0 +1,186 @@
+//! Division of updates among the ranks that sum gradients together (ZeRO-1): this rank's parts of parameters and of
+//! what the optimizer keeps, and how all ranks get the whole.
+
+use super::PersistentTensor;
+use super::rank::Rank;
+use crate::transport::{PartCollective, Transport, TransportError};
+use pipewright_core::ids::ParamId;
+use pipewright_core::plan::{Bucket, ParamPlace, Program, Region, StageProgram};
+use pipewright_core::units::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What the rank of a replica updates of the parameters that ranks divide, by stage of its program: each piece as if
+/// it were a parameter.
+pub(super) fn pieces(program: &Program, replica: u32) -> Vec<Vec<ParamPlace>> {
+    let of_bucket = |stage: &StageProgram, bucket: &Bucket| -> Vec<ParamPlace> {
+        let Some(divided) = bucket.divided else { return vec![] };
+        let own = bucket.own(replica);
+        let piece = |(place, all): (&ParamPlace, Range<u64>)| {
+            let (start, end) = (own.start.max(all.start), own.end.min(all.end));
+            let bytes = Bytes(end.checked_sub(start).filter(|bytes| *bytes > 0)?);
+            let within =
+                |region: Region, at: u64| Region { offset: region.offset + Bytes(at), bytes };
+            let at = start - all.start;
+            Some(ParamPlace {
+                param: place.param,
+                weight: within(place.weight, at),
+                gradient: place.gradient.map(|gradient| within(gradient, at)),
+                state: divided.state.map(|state| Some(within(state?, start - own.start))),
+            })
+        };
+        places(stage, bucket).filter_map(piece).collect()
+    };
+    let of_stage = |stage: &StageProgram| {
+        stage.buckets.iter().flat_map(|bucket| of_bucket(stage, bucket)).collect()
+    };
+    program.stages.iter().map(of_stage).collect()
+}
+
+/// The parameters of a bucket, and which of its bytes are theirs.
+fn places<'s>(
+    stage: &'s StageProgram,
+    bucket: &Bucket,
+) -> impl Iterator<Item = (&'s ParamPlace, Range<u64>)> {
+    let Region { offset, bytes } = bucket.region;
+    stage.params.iter().filter_map(move |place| {
+        let gradient = place.gradient?;
+        let start = gradient.offset.0.checked_sub(offset.0).filter(|start| *start < bytes.0)?;
+        Some((place, start..start + gradient.bytes.0))
+    })
+}
+
+/// The buckets of a stage that ranks divide.
+fn divided(stage: &StageProgram) -> impl Iterator<Item = &Bucket> {
+    stage.buckets.iter().filter(|bucket| bucket.divided.is_some())
+}
+
+/// Whether ranks divide a stage's update.
+pub(super) fn divides(stage: &StageProgram) -> bool {
+    divided(stage).next().is_some()
+}
+
+/// Whether ranks divide a parameter.
+pub(super) fn is_divided(stage: &StageProgram, place: &ParamPlace) -> bool {
+    let Some(gradient) = place.gradient else { return false };
+    let holds = |bucket: &Bucket| {
+        let Region { offset, bytes } = bucket.region;
+        offset <= gradient.offset && gradient.offset < offset + bytes
+    };
+    divided(stage).any(holds)
+}
+
+/// The gradients of a stage that other ranks have the sums of.
+pub(super) fn others(stage: &StageProgram, replica: u32) -> impl Iterator<Item = Region> {
+    divided(stage).flat_map(move |bucket| {
+        let (own, Region { offset, bytes }) = (bucket.own(replica), bucket.region);
+        let part =
+            |from: u64, to: u64| Region { offset: offset + Bytes(from), bytes: Bytes(to - from) };
+        [part(0, own.start), part(own.end, bytes.0)]
+    })
+}
+
+impl<T> Rank<'_, T> {
+    /// Where this rank has what the optimizer keeps of a parameter of which it keeps a part, and the part's places
+    /// in the parameter: nothing, for most ranks.
+    pub(super) fn kept_part(
+        &self,
+        stage: usize,
+        place: &ParamPlace,
+        state: usize,
+    ) -> (Region, Range<usize>) {
+        let piece = self.pieces[stage].iter().find(|piece| piece.param == place.param);
+        let kept = piece.and_then(|piece| {
+            let (state, from) = (piece.state[state]?, piece.weight.offset - place.weight.offset);
+            let from = from.0 as usize / 4;
+            Some((state, from..from + state.bytes.0 as usize / 4))
+        });
+        kept.unwrap_or_default()
+    }
+}
+
+impl<T: Transport> Rank<'_, T> {
+    /// Every rank gets what the others have updated of a stage's parameters, of one version.
+    pub(super) fn gather_updates(
+        &mut self,
+        stage: &StageProgram,
+        version: u32,
+    ) -> Result<(), TransportError> {
+        for bucket in divided(stage) {
+            let Some(divided) = bucket.divided else { continue };
+            let weights = stage.versions.place(divided.weights, version, self.step);
+            let values = self.arena.floats(weights);
+            let (group, slot) = (bucket.group + self.tensor.index, bucket.slot as usize);
+            // SAFETY: nothing touches the parameters before the wait below has returned, and the transport is
+            // dropped before the arena.
+            unsafe {
+                let call = PartCollective::AllGather;
+                self.transport.start_part_collective(call, group as usize, values, slot)?;
+            }
+        }
+        divided(stage).try_for_each(|bucket| self.transport.wait_collective(bucket.slot as usize))
+    }
+
+    /// The same behind an update that takes modelled time.
+    pub(super) fn modelled_gather(
+        &mut self,
+        stage: &StageProgram,
+        version: u32,
+    ) -> Result<(), TransportError> {
+        if let Some(model) = &self.model {
+            model.catch_up(&self.transport);
+        }
+        self.gather_updates(stage, version)?;
+        if let Some(model) = &mut self.model {
+            model.met(&self.transport);
+        }
+        Ok(())
+    }
+
+    /// All of what the optimizer keeps of the parameters that ranks divide, by name, on the rank that saves it for all;
+    /// of a tensor group's shards each rank's own. All ranks call it.
+    ///
+    /// # Errors
+    /// When a message fails.
+    pub(super) fn gather_state(&mut self) -> Result<BTreeMap<String, Vec<f32>>, TransportError> {
+        let mut whole: BTreeMap<(ParamId, usize), Vec<f32>> = BTreeMap::new();
+        let (program, replica) = (self.program, self.replica.index);
+        for stage in &program.stages {
+            let saves = stage.first_copy && replica == 0;
+            for bucket in divided(stage) {
+                let states = bucket.divided.into_iter().flat_map(|divided| divided.state);
+                for (at, state) in states.flatten().enumerate() {
+                    let values = self.gather_part(bucket, state)?;
+                    for (place, bytes) in places(stage, bucket).filter(|_| saves) {
+                        let places = bytes.start as usize / 4..bytes.end as usize / 4;
+                        whole.insert((place.param, at), values[places].to_vec());
+                    }
+                }
+            }
+        }
+        let names = self.plan.optimizer.state_names();
+        let graph = self.graph;
+        let named = |((param, at), values): ((ParamId, usize), Vec<f32>)| {
+            (PersistentTensor::state_name(&graph.param(param).name, names[at]), values)
+        };
+        Ok(whole.into_iter().map(named).collect())
+    }
+
+    /// The values of a bucket of which each rank keeps its part in `state`.
+    fn gather_part(&mut self, bucket: &Bucket, state: Region) -> Result<Vec<f32>, TransportError> {
+        let mut values = vec![0.0; bucket.region.bytes.0 as usize / 4];
+        let own = bucket.own(self.replica.index);
+        let kept = Region { bytes: Bytes(own.end - own.start), ..state };
+        let own = own.start as usize / 4..own.end as usize / 4;
+        values[own].copy_from_slice(self.arena.floats(kept));
+        let (group, slot) = (bucket.group + self.tensor.index, bucket.slot as usize);
+        // SAFETY: nothing touches the values before the wait has returned; after an error the transport touches
+        // them no more, or this process only ends.
+        unsafe {
+            let call = PartCollective::AllGather;
+            self.transport.start_part_collective(call, group as usize, &mut values, slot)?;
+        }
+        self.transport.wait_collective(slot)?;
+        Ok(values)
+    }
+}
