@@ -36,7 +36,7 @@ pub use cluster::{Cluster, ClusterError, Device, Efficiencies, Level, Link};
 pub use codec_speed::CodecSpeed;
 pub use presets::CLUSTERS;
 pub use profile::{MeasuredNode, Profile, ProfileError, Sample, SplitSample};
-pub use transformer::{MeasuredLayer, TensorRates, TransformerRates};
+pub use transformer::{MeasuredAttention, MeasuredLayer, TensorRates, TransformerRates};
 pub use workload::{Edge, Item, Keeps, NetworkError, Rules, Shard, Sync, Workload};
 
 use crate::compress::Reduction;

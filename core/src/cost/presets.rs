@@ -4,7 +4,8 @@ mod a100;
 mod machines;
 
 use super::{
-    Cluster, ClusterError, Device, Efficiencies, Link, MeasuredLayer, TensorRates, TransformerRates,
+    Cluster, ClusterError, Device, Efficiencies, Link, MeasuredAttention, MeasuredLayer,
+    TensorRates, TransformerRates,
 };
 use crate::units::{Bytes, Nanos};
 use machines::MACHINES;
@@ -54,7 +55,9 @@ struct Transformers {
     memory: f64,
     launch_ns: u64,
     logit_bytes: f64,
+    divided_logit_bytes: Option<f64>,
     unfused_ns: u64,
+    attention: &'static [MeasuredAttention],
     tensor: &'static [TensorGroup],
 }
 
@@ -168,7 +171,9 @@ impl Transformers {
             memory: self.memory,
             launch_ns: Nanos(self.launch_ns),
             logit_bytes: self.logit_bytes,
+            divided_logit_bytes: self.divided_logit_bytes,
             unfused_ns: Nanos(self.unfused_ns),
+            attention: self.attention.to_vec(),
             tensor: tensor.collect(),
         }
     }

@@ -5,6 +5,6 @@ mod nodes;
 mod rates;
 mod shards;
 
-pub use rates::{MeasuredLayer, TensorRates, TransformerRates};
+pub use rates::{MeasuredAttention, MeasuredLayer, TensorRates, TransformerRates};
 
 pub(super) use nodes::{Priced, has_attention};

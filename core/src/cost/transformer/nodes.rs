@@ -38,6 +38,13 @@ struct Work {
     host: f64,
 }
 
+impl Work {
+    fn sum(parts: impl Iterator<Item = Self>) -> Self {
+        let add = |a: Self, b: Self| Self { device: a.device + b.device, host: a.host + b.host };
+        parts.fold(Self::default(), add)
+    }
+}
+
 /// Work of a node's computations.
 #[derive(Clone, Copy, Default)]
 struct NodeWork {
@@ -70,17 +77,11 @@ impl Priced<'_> {
         for layer in 0..self.graph.layers().len() {
             let range = self.graph.layer_nodes(layer);
             let range = range.start as usize..range.end as usize;
-            let total = |parts: &dyn Fn(&NodeWork) -> Vec<Work>| {
-                let all = work[range.clone()].iter().flat_map(parts);
-                all.fold(Work::default(), |a, b| Work {
-                    device: a.device + b.device,
-                    host: a.host + b.host,
-                })
-            };
+            let own = &work[range.clone()];
             let factor = self.factor(range.clone(), &divided);
-            let forward = self.shares(total(&|node| vec![node.forward]), factor);
-            let backward = total(&|node| vec![node.input, node.weight, node.sum]);
-            let backward = self.shares(backward, factor);
+            let forward = self.shares(Work::sum(own.iter().map(|node| node.forward)), factor);
+            let backward = own.iter().flat_map(|node| [node.input, node.weight, node.sum]);
+            let backward = self.shares(Work::sum(backward), factor);
             for at in range {
                 nodes[at] = cost(&work[at], forward, backward);
             }
@@ -135,10 +136,12 @@ impl Priced<'_> {
             Op::Attention { .. } | Op::ScaledDotProduct { .. } | Op::MatMul { .. } => 2.0,
             _ => 1.0,
         };
-        let mut forward = Work { device: self.time(&own, own.flops, bytes + own.scores), host };
-        let mut input = Work { device: two * self.time(&own, own.flops, bytes + own.scores), host };
+        let device = self.time(&own, own.flops, bytes + own.scores);
+        let more = self.more(node);
+        let mut forward = Work { device: device + more, host };
+        let mut input = Work { device: two * device + more, host };
         if let Op::SoftmaxCrossEntropy { .. } = node.op {
-            let third = own.moved(self.rates.logit_bytes / 3.0);
+            let third = own.moved(self.logit_bytes() / 3.0);
             forward.device = self.time(&own, 0.0, third);
             input.device = self.time(&own, 0.0, 2.0 * third);
         }
@@ -167,8 +170,29 @@ impl Priced<'_> {
     }
 
     fn fuses(&self, node: &Node) -> bool {
-        let Op::Attention { heads, .. } = node.op else { return true };
-        (heads * self.samples / u64::from(self.degree())).is_multiple_of(4)
+        self.matrices(node).is_none_or(|matrices| matrices.is_multiple_of(4))
+    }
+
+    fn logit_bytes(&self) -> f64 {
+        let whole = self.rates.logit_bytes;
+        self.divided.map_or(whole, |_| self.rates.divided_logit_bytes.unwrap_or(whole))
+    }
+
+    /// What the device takes more for a pass of a divided attention of so many matrices.
+    fn more(&self, node: &Node) -> f64 {
+        if self.divided.is_none() {
+            return 0.0;
+        }
+        let matrices = self.matrices(node);
+        let mut measured = self.rates.attention.iter();
+        let same = measured.find(|attention| Some(attention.matrices) == matrices);
+        same.map_or(0.0, |attention| attention.more_ns.secs())
+    }
+
+    /// Matrices of an attention on one device: as many as it has heads times samples.
+    fn matrices(&self, node: &Node) -> Option<u64> {
+        let Op::Attention { heads, .. } = node.op else { return None };
+        Some(heads * self.samples / u64::from(self.degree()))
     }
 
     fn degree(&self) -> u32 {
@@ -297,7 +321,7 @@ fn cost(work: &NodeWork, forward: Work, backward: Work) -> NodeCost {
 mod tests {
     use super::*;
     use crate::cost::Cluster;
-    use crate::cost::transformer::MeasuredLayer;
+    use crate::cost::transformer::{MeasuredAttention, MeasuredLayer};
     use crate::graph::presets::Preset;
 
     fn priced(
@@ -363,6 +387,22 @@ mod tests {
         {
             assert!(!named(name), "{name}");
         }
+    }
+
+    #[test]
+    fn measured_attentions_take_longer_where_they_are_divided() {
+        let graph = Preset::Gpt2Medium.graph().unwrap();
+        // 16 heads and 4 samples: 32 matrices on each of two devices, 64 on one.
+        let with = |degree, matrices| {
+            let more_ns = Nanos::from_secs(1.0);
+            let change = move |rates: &mut TransformerRates| {
+                rates.tensor[0].layers.clear();
+                rates.attention = vec![MeasuredAttention { matrices, more_ns }];
+            };
+            block(&graph, &priced(&graph, &change, degree).0)
+        };
+        assert!((with(Some(2), 32) - with(Some(2), 8) - 1.0).abs() < 0.01);
+        assert_eq!(with(None, 64), with(None, 8));
     }
 
     #[test]

@@ -21,10 +21,16 @@ pub struct TransformerRates {
     pub launch_ns: Nanos,
     /// Bytes that loss and softmax move for each logit, forward and backward.
     pub logit_bytes: f64,
+    /// The same where devices have a part of the logits each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divided_logit_bytes: Option<f64>,
     /// More host time for each pass of an attention whose heads times samples on a device are no
     /// multiple of four: Megatron's fused softmax does not take those.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfused_ns: Nanos,
+    /// Divided attentions that take a device longer than their arithmetic and traffic say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attention: Vec<MeasuredAttention>,
     /// Tensor-parallel degrees that were measured, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tensor: Vec<TensorRates>,
@@ -44,6 +50,17 @@ pub struct TensorRates {
     /// Sizes at which layers were measured to take more or less than these rates say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<MeasuredLayer>,
+}
+
+/// More time of a divided attention by the number of its matrices: kernels of batched products are chosen by it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredAttention {
+    /// Heads times samples on a device.
+    pub matrices: u64,
+    /// More time of the device in each pass.
+    pub more_ns: Nanos,
 }
 
 /// TensorRates layers of one size, which rates alone do not meet: kernels are chosen by size.
@@ -81,9 +98,14 @@ impl TransformerRates {
                 return refuse(field, share.to_string(), "in (0, 1]");
             }
         }
-        if !(0.0..=1e6).contains(&self.logit_bytes) {
-            let field = "device.transformers.logit_bytes";
-            return refuse(field, self.logit_bytes.to_string(), "between 0 and a million");
+        let logits = [
+            ("device.transformers.logit_bytes", Some(self.logit_bytes)),
+            ("device.transformers.divided_logit_bytes", self.divided_logit_bytes),
+        ];
+        for (field, bytes) in logits {
+            if let Some(bytes) = bytes.filter(|bytes| !(0.0..=1e6).contains(bytes)) {
+                return refuse(field, bytes.to_string(), "between 0 and a million");
+            }
         }
         let degrees: Vec<u32> = self.tensor.iter().map(|divided| divided.degree).collect();
         if degrees.first().is_some_and(|first| *first < 2) || !degrees.is_sorted_by(|a, b| a < b) {
@@ -101,7 +123,10 @@ impl TransformerRates {
                 ("device.transformers.tensor.link.latency_ns", latency),
             ]
         });
-        for (field, time) in times.into_iter().chain(of_degrees) {
+        let of_attention = self.attention.iter();
+        let of_attention = of_attention
+            .map(|attention| ("device.transformers.attention.more_ns", attention.more_ns));
+        for (field, time) in times.into_iter().chain(of_attention).chain(of_degrees) {
             if time.0 > 60_000_000_000 {
                 return refuse(field, time.0.to_string(), "at most a minute");
             }
@@ -142,7 +167,9 @@ mod tests {
         named(&|rates| rates.products = 0.0, "products");
         named(&|rates| rates.memory = 1.5, "memory");
         named(&|rates| rates.logit_bytes = f64::NAN, "logit_bytes");
+        named(&|rates| rates.divided_logit_bytes = Some(-1.0), "divided_logit_bytes");
         named(&|rates| rates.launch_ns = Nanos(u64::MAX), "launch_ns");
+        named(&|rates| rates.attention[0].more_ns = Nanos(u64::MAX), "attention.more_ns");
         named(&|rates| rates.tensor.reverse(), "tensor");
         named(&|rates| rates.tensor[0].degree = 1, "tensor");
         named(&|rates| rates.tensor[1].launch_ns = Nanos(u64::MAX), "tensor.launch_ns");
