@@ -17,6 +17,7 @@ mod json_faults;
 mod locks;
 mod names;
 mod one_truth;
+mod optimizers;
 mod orders;
 mod outputs;
 mod plan_files;
