@@ -125,13 +125,14 @@ fn the_page_has_the_fields_that_there_are() {
         let fields = object["properties"].as_object().unwrap_or_else(|| panic!("no {name}")).keys();
         fields.map(|field| (field.clone(), required.contains(&field.as_str()))).collect()
     };
-    assert_eq!(tables.len(), 8, "{:?}", tables.keys());
+    assert_eq!(tables.len(), 9, "{:?}", tables.keys());
     for (title, name) in [
         ("The cluster", "Cluster"),
         ("`device`:", "Device"),
         ("`device.efficiencies`", "Efficiencies"),
         ("`device.transformers`", "TransformerRates"),
         ("An entry of `tensor`", "TensorRates"),
+        ("An entry of `attention`", "MeasuredAttention"),
         ("An entry of `layers`", "MeasuredLayer"),
         ("A link", "Link"),
         ("An entry of `codecs`", "CodecSpeed"),
