@@ -1,4 +1,4 @@
-//! What ranks of a tensor group tell each other between computations: slices of the sequence, parts of a loss.
+//! Exchanges of a tensor group between computations: slices of the sequence, parts of a loss.
 
 use super::{Computation, ComputationKind, Context, Extent, Role, positions};
 use crate::graph::{Graph, ParallelLinear};
