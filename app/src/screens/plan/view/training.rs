@@ -48,7 +48,7 @@ fn groups() -> Result<AnyView, Missing> {
         <Group title=t("Copies and memory") hint="">
             <Replicas />
             <Zero />
-            <Tensor />
+            <Tensor /><Sequence />
             <Gradients />
             <Recompute />
         </Group>
@@ -87,6 +87,9 @@ fn Replicas() -> impl IntoView {
     let says = move || {
         state.inputs.with(|i| match (i.rest.data_parallel.replicas, i.lanes()) {
             (1, _) => String::new(),
+            (replicas, lanes) if i.rest.tensor > 1 => {
+                tr!("{replicas} pipelines, {lanes} lanes each.", replicas, lanes)
+            }
             (replicas, 1) => tr!("Data parallel: {replicas} devices sum gradients.", replicas),
             (replicas, lanes) => tr!(
                 "{replicas} pipelines of {lanes} lanes: {ranks} devices.",
@@ -110,13 +113,41 @@ fn Replicas() -> impl IntoView {
 #[component]
 fn Zero() -> impl IntoView {
     let state = expect_context::<State>();
-    let ticked = move |event: web_sys::Event| {
-        state.edit(|i| i.rest.data_parallel.zero = event_target_checked(&event).into());
-    };
+    let is = Signal::derive(move || state.inputs.with(|i| i.rest.data_parallel.divides_updates()));
+    let set = move |on: bool| state.edit(|i| i.rest.data_parallel.zero = on.into());
+    tick("plan-zero", t("Replicas divide the optimizer's state (ZeRO-1)"), is, Callback::new(set))
+}
+
+/// Whether ranks of a tensor group have slices of the sequence where they divide nothing else.
+#[component]
+fn Sequence() -> impl IntoView {
+    let state = expect_context::<State>();
+    let is = Signal::derive(move || state.inputs.with(|i| i.rest.sequence_parallel));
+    let set = move |on: bool| state.edit(|i| i.rest.sequence_parallel = on);
+    let there =
+        Memo::new(move |_| state.inputs.with(|i| i.rest.tensor > 1 || i.rest.sequence_parallel));
+    move || {
+        there.get().then(|| {
+            tick(
+                "plan-sequence",
+                t("And the sequence (sequence parallelism)"),
+                is,
+                Callback::new(set),
+            )
+        })
+    }
+}
+
+/// A box to tick, in a line of its own.
+fn tick(
+    id: &'static str,
+    text: &'static str,
+    is: Signal<bool>,
+    set: Callback<bool>,
+) -> impl IntoView {
     view! {
-        <p class="row tight"><label class="wide"><input id="plan-zero" type="checkbox"
-            prop:checked=move || state.inputs.with(|i| i.rest.data_parallel.divides_updates())
-            on:change=ticked />" "{t("Replicas divide the optimizer's state (ZeRO-1)")}</label></p>
+        <p class="row tight"><label class="wide"><input id=id type="checkbox" prop:checked=move || is.get()
+            on:change=move |event| set.run(event_target_checked(&event)) />" "{text}</label></p>
     }
 }
 
