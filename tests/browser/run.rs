@@ -141,7 +141,7 @@ fn used(browser: &Browser, run: &Trained, before: f64) -> Outcome<()> {
 fn metrics(browser: &Browser) -> Outcome<()> {
     assert!(browser.text(".names")?.contains("Run 1: 24 steps, 4 ranks"));
     assert_eq!(browser.count(".four svg")?, 4);
-    assert_eq!(browser.count("[data-plot='Step time'] .pl")?, 1, "the predicted line");
+    assert_eq!(browser.count("[data-plot='Step time'] .as-planned")?, 1, "the predicted line");
     let last = browser.text("#metrics-said")?;
     assert!(last.contains("step 23: loss ") && last.contains("bubble"), "{last}");
     browser.js("const at = document.querySelector('#metrics-at'); at.value = 3;

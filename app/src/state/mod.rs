@@ -77,7 +77,12 @@ impl State {
             ground.with(|g| Shared::new(engine::layer_times(&g.graph, &g.costs)))
         });
         let shown = shown(inputs, ground);
-        let before = figures(move || history.with(|h| h.before().cloned()), ground);
+        // Of another model's step a change says nothing.
+        let edited = move || {
+            let last = history.with(|h| h.before().cloned());
+            last.filter(|last| inputs.with(|inputs| inputs.model == last.model))
+        };
+        let before = figures(edited, ground);
         let calm = when_calm(move || inputs.with(|i| graph.with(|g| engine::baseline(i, g))));
         let baseline = figures(move || calm.get(), ground);
         let arrivals = Memo::new(move |_| shown.with(|s| Shared::new(s.solved.arrivals())));
