@@ -132,41 +132,40 @@ fn small_networks() {
     }
 }
 
-/// Under every schedule that a plan can hold, whatever it keeps in flight.
-#[test]
-fn families_of_operations() {
+/// A plan of each family of operations under every schedule that it can have.
+fn every_plan() -> Vec<(String, ScheduleKind, Draft)> {
+    let mut all = vec![];
     for (name, model) in families() {
         for schedule in ScheduleKind::ALL {
             let graph = model.graph().unwrap();
-            let synchronous = schedule.updates() == Updates::Synchronous;
             let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
-            if tied && !synchronous {
+            if tied && schedule.updates() != Updates::Synchronous {
                 // No such plan exists.
                 continue;
             }
             let draft = small(draft_of(graph, schedule.placement().stages(2)), schedule, 8);
-            if synchronous {
-                ranks_hold_what_is_predicted(&name, with_features(draft.clone()));
-            }
-            ranks_hold_what_is_predicted(&name, draft);
+            all.push((name.clone(), schedule, draft));
         }
+    }
+    all
+}
+
+/// Whatever they keep in flight.
+#[test]
+fn families_of_operations() {
+    for (name, schedule, draft) in every_plan() {
+        if schedule.updates() == Updates::Synchronous {
+            ranks_hold_what_is_predicted(&name, with_features(draft.clone()));
+        }
+        ranks_hold_what_is_predicted(&name, draft);
     }
 }
 
-/// Replicas that divide what the optimizer keeps, under every schedule.
+/// Replicas that divide what the optimizer keeps.
 #[test]
 fn divided_updates() {
-    for (name, model) in families() {
-        for schedule in ScheduleKind::ALL {
-            let graph = model.graph().unwrap();
-            let synchronous = schedule.updates() == Updates::Synchronous;
-            let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
-            if tied && !synchronous {
-                continue;
-            }
-            let draft = small(draft_of(graph, schedule.placement().stages(2)), schedule, 8);
-            ranks_hold_what_is_predicted(&format!("{name}, zero 1"), dividing(draft));
-        }
+    for (name, _, draft) in every_plan() {
+        ranks_hold_what_is_predicted(&format!("{name}, zero 1"), dividing(draft));
     }
 }
 

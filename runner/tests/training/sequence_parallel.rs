@@ -1,10 +1,12 @@
 //! Tensor groups whose ranks have slices of the sequence between what they divide train what one rank trains.
 
-use super::tensor_parallel::{GPT, LLAMA, STEPS, alone, base, close, encoder, numbers, run, with};
+use super::tensor_parallel::{
+    GPT, LLAMA, STEPS, alone, base, close, encoder, in_half_precision, numbers, run, with,
+};
 use crate::common::recompute::{at_random, recomputing};
 use crate::common::{draft_of, losses, mpirun_in, runner_in, scratch, write};
 use pipewright_core::graph::{Function, Graph, GraphBuilder, Op};
-use pipewright_core::plan::{Draft, Plan, Precision};
+use pipewright_core::plan::{Draft, Plan};
 use pipewright_core::schedule::ScheduleKind;
 
 fn sliced(preset: &str, stages: u32, tensor: u32, replicas: u32, kind: ScheduleKind) -> Draft {
@@ -153,16 +155,7 @@ fn clipping_and_half_precision_go_with_slices() {
     let lone = alone(&dir, "lone", clipped(base(LLAMA, 1)));
     let (plan, _) = clipped(sliced(LLAMA, 2, 2, 2, ScheduleKind::ZbH1)).plan().unwrap();
     close("clipped", &run(&dir, "clipped", &plan), &lone);
-    let half = |tensor| {
-        let mut draft = with(LLAMA, 1, tensor, 1, ScheduleKind::OneFOneB);
-        draft.training.precision = Precision::Bf16;
-        draft.sequence_parallel = tensor > 1;
-        run(&dir, &format!("bf16-{tensor}"), &draft.plan().unwrap().0)
-    };
-    for (step, (found, expected)) in half(2).iter().zip(half(1)).enumerate() {
-        // Eight bits of a mantissa, rounded elsewhere.
-        assert!((found / expected - 1.0).abs() < 2e-3, "step {step}: {found} and {expected}");
-    }
+    in_half_precision(&dir, sliced(LLAMA, 1, 2, 1, ScheduleKind::OneFOneB));
     std::fs::remove_dir_all(dir).ok();
 }
 

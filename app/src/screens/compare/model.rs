@@ -157,7 +157,10 @@ mod tests {
     #[test]
     fn a_found_plan_is_compared_with_what_it_came_from() {
         let inputs = first();
-        let found = searched(&inputs).into_iter().find(|plan| !is(plan, &inputs)).unwrap();
+        let found = searched(&inputs, devices(&inputs))
+            .into_iter()
+            .find(|plan| !is(plan, &inputs))
+            .unwrap();
         let next = taken(&found, &inputs).unwrap();
         assert!(is(&found, &next));
         assert_eq!(next.a.as_deref(), Some(&inputs.alone()));
@@ -172,11 +175,10 @@ mod tests {
     use pipewright_worker::Session;
     use pipewright_worker::protocol::{Reply, Request};
 
-    /// What a search for `inputs` finds.
-    fn searched(inputs: &Inputs) -> Vec<FoundPlan> {
+    /// What a search for `inputs` on so many devices at most finds.
+    pub(super) fn searched(inputs: &Inputs, devices: u32) -> Vec<FoundPlan> {
         let (plan, _) = inputs.plan().unwrap();
         let mut session = Session::default();
-        let devices = devices(inputs);
         session.receive(Request::Plans { plan: plan.to_json(), devices });
         session.receive(Request::Run { on: true });
         for _ in 0..60 {
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn a_found_plan_that_is_taken_is_what_it_said() {
         let inputs = EXAMPLES[2].inputs();
-        let found = searched(&inputs);
+        let found = searched(&inputs, devices(&inputs));
         assert!(found.len() > 5 && found.iter().any(|f| !f.recompute.is_empty()));
         for plan in &found {
             let next = apply(plan, &inputs).unwrap();

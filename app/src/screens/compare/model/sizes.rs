@@ -108,26 +108,10 @@ impl Bill {
 #[cfg(test)]
 mod tests {
     use super::super::Question;
+    use super::super::tests::searched;
     use super::*;
     use crate::planner::engine::{Ground, solve};
     use crate::planner::presets::first;
-    use pipewright_worker::Session;
-    use pipewright_worker::protocol::{Reply, Request};
-
-    fn searched(inputs: &Inputs, devices: u32) -> Vec<FoundPlan> {
-        let mut session = Session::default();
-        let plan = inputs.plan().unwrap().0.to_json();
-        session.receive(Request::Plans { plan, devices });
-        session.receive(Request::Run { on: true });
-        for _ in 0..60 {
-            session.step(2000);
-        }
-        session.report();
-        match session.take() {
-            Some(Reply::Plans(plans)) => plans.found,
-            other => panic!("{other:?}"),
-        }
-    }
 
     #[test]
     fn sizes_have_plans_on_all_of_their_devices_and_hosts_as_needed() {
