@@ -42,7 +42,6 @@ pub fn SizesHead() -> impl IntoView {
     };
     view! {
         <div class="by-size-h" inner_html=markup on:click=press on:change=typed></div>
-        <p class="live" class:on=move || running.get() id="sizes-said" role="status">{move || said(search)}</p>
     }
 }
 
@@ -130,7 +129,10 @@ pub fn SizesBody() -> impl IntoView {
     view! {
         <div class="tbody by-size">
             <div class="speed" node_ref=frame><div class="plot" id="speed-by-size" inner_html=picture></div></div>
-            <div class="front" tabindex="-1"><Table /></div>
+            <div class="front" tabindex="-1">
+                <p class="live" class:on=move || search.at.get().is_some() id="sizes-said" role="status">{move || said(search)}</p>
+                <Table />
+            </div>
         </div>
     }
 }
