@@ -48,6 +48,13 @@ inline std::vector<uint64_t> slots[2];
 inline std::vector<float> shared; // dynamic shared memory
 inline const char *error = nullptr;
 
+// Copies beside a thread, by group: in every other block as late as they may be, when they are waited for.
+struct Copy {
+    void *to;
+    const void *from;
+};
+inline std::vector<std::vector<std::vector<Copy>>> groups; // by thread, the last one still open
+
 inline unsigned in_order(unsigned i) { return backwards ? threads - 1 - i : i; }
 
 inline void take_turn(unsigned thread) {
@@ -159,6 +166,7 @@ inline bool release_barrier() {
 
 inline void run_block() {
     states.assign(threads, State::Fresh);
+    groups.assign(threads, {{}});
     started = 0;
     memset(shared.data(), 0xff, shared.size() * sizeof(float));
     while (started < threads) begin_fiber();
@@ -197,6 +205,36 @@ template <class V> V exchange(uint32_t mask, V value, unsigned lane) {
     wait(State::AtWarp);
     memcpy(&value, &slots[turn][base + lane % WARP], sizeof(V));
     return value;
+}
+
+// What lanes of a warp show each other all at once: every lane's, by lane, until its next exchange.
+struct Fragment {
+    uint32_t words[8];
+};
+inline std::vector<Fragment> shown[2];
+
+inline const Fragment *meet(const Fragment &own) {
+    unsigned turn = turns[current]++ & 1, base = current / WARP * WARP;
+    shown[turn].resize(threads);
+    shown[turn][current] = own;
+    masks[current] = ~0u;
+    wait(State::AtWarp);
+    return &shown[turn][base];
+}
+
+inline void copy_beside(void *to, const void *from, bool copies) {
+    static const char zeros[16] = {};
+    groups[current].back().push_back({to, copies ? from : zeros});
+    bool late = (block_index.x + block_index.y + block_index.z) % 2;
+    if (!late) memcpy(to, copies ? from : zeros, 16);
+}
+inline void end_group() { groups[current].emplace_back(); }
+inline void wait_for_groups(size_t left) {
+    auto &own = groups[current];
+    while (own.size() - 1 > left) {
+        for (Copy copy : own.front()) memcpy(copy.to, copy.from, 16);
+        own.erase(own.begin());
+    }
 }
 
 template <class To, class From> To bits_of(From from) {

@@ -145,6 +145,11 @@ pub trait Backend: Send {
         96 << 10
     }
 
+    /// Whether it has matrix units that multiply halves, 16 x 16 by 16 x 8 at once.
+    fn matrix_units(&self) -> bool {
+        true
+    }
+
     /// Whether a convolution by our own kernels finds scratch in it: then nobody reserves any for the many
     /// that a library does.
     fn brings_scratch(&self) -> bool {

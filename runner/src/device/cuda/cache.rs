@@ -6,7 +6,7 @@
 
 use super::compile::{CompileError, compile, version};
 use super::gpu::Architecture;
-use super::kernels::{OPTIONS, Source};
+use super::kernels::Source;
 use crate::hash::fnv1a;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Cache {
     pub fn get(&self, source: Source, architecture: Architecture) -> Result<Vec<u8>, CompileError> {
         let version = version()?;
         let Some(folder) = &self.folder else { return compile(source, architecture) };
-        let path = folder.join(name(source.file(), &source.text(), (architecture, version)));
+        let path = folder.join(name(source, &source.text(), (architecture, version)));
         if let Some(code) = read(&path) {
             return Ok(code);
         }
@@ -57,14 +57,14 @@ impl Cache {
 
 /// Two hashes of 64 bits, of different beginnings.
 fn name(
-    file: &str,
+    source: Source,
     text: &str,
     (architecture, (major, minor)): (Architecture, (i32, i32)),
 ) -> String {
-    let key = format!("{architecture} {major}.{minor} {OPTIONS:?}\n{text}");
+    let key = format!("{architecture} {major}.{minor} {:?}\n{text}", source.options());
     let first = fnv1a(key.as_bytes());
     let second = fnv1a(format!("{first:016x}{key}").as_bytes());
-    let file = file.trim_end_matches(".cu");
+    let file = source.file().trim_end_matches(".cu");
     format!("{file}-{architecture}-{first:016x}{second:016x}.cubin")
 }
 

@@ -1,7 +1,7 @@
 //! CUDA C++ to machine code, by NVRTC. Needs no GPU.
 
 use super::gpu::Architecture;
-use super::kernels::{OPTIONS, Source};
+use super::kernels::Source;
 use super::library::{Library, nvrtc_version};
 use cudarc::nvrtc::{result, sys};
 use std::ffi::{CString, c_int};
@@ -84,7 +84,7 @@ pub fn compile(source: Source, architecture: Architecture) -> Result<Vec<u8>, Co
     }
     let program = Program::new(source)?;
     let target = format!("--gpu-architecture={architecture}");
-    let options: Vec<&str> = OPTIONS.into_iter().chain([target.as_str()]).collect();
+    let options: Vec<&str> = source.options().iter().copied().chain([target.as_str()]).collect();
     // SAFETY: the program is one that NVRTC made, and lives.
     if let Err(error) = unsafe { result::compile_program(program.handle, &options) } {
         return Err(match program.log() {

@@ -12,8 +12,9 @@ mod places;
 
 use super::backend::{Backend, perform};
 use super::cache::Cache;
+use super::compile::CompileError;
 use super::convolutions::Convolutions;
-use super::gpu::{EIGHT_BITS, Gpu};
+use super::gpu::{EIGHT_BITS, Gpu, MATRIX_UNITS};
 use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Source, Storage};
 use super::products::Products;
 use crate::data::SampleBuffer;
@@ -61,8 +62,8 @@ pub struct Driver {
 unsafe impl Send for Driver {}
 
 impl Driver {
-    /// Opens a GPU; takes some tenths of a second, and where kernels were not compiled before, half a
-    /// minute.
+    /// Opens a GPU; takes some tenths of a second, and where kernels were not compiled before, ten
+    /// seconds.
     ///
     /// # Errors
     /// When the driver refuses.
@@ -147,6 +148,14 @@ impl Driver {
             return Ok(*module);
         }
         let code = self.cache.get(source, self.gpu.architecture);
+        self.load(source, code)
+    }
+
+    fn load(
+        &mut self,
+        source: Source,
+        code: Result<Vec<u8>, CompileError>,
+    ) -> Result<sys::CUmodule, DeviceError> {
         let code = code.map_err(|error| DeviceError::Failed {
             device: self.name.clone(),
             what: format!("compile {}", source.file()),
@@ -175,9 +184,16 @@ impl Driver {
 
     /// Loads all kernels. CUDA loads them when they are first asked for, and may wait for the whole context
     /// then (programming guide, "Lazy Loading"): for a message under way, say, whose sender waits for this
-    /// rank.
+    /// rank. Those that were not compiled before are compiled now, all at a time.
     fn load_all(&mut self) -> Result<(), DeviceError> {
-        for source in Source::ALL {
+        let (cache, architecture) = (&self.cache, self.gpu.architecture);
+        let codes = std::thread::scope(|scope| {
+            Source::ALL
+                .map(|source| scope.spawn(move || cache.get(source, architecture)))
+                .map(|compiling| compiling.join().expect("a compiler that does not panic"))
+        });
+        for (source, code) in Source::ALL.into_iter().zip(codes) {
+            self.load(source, code)?;
             for kernel in source.kernels() {
                 self.function(source, &kernel)?;
             }
@@ -341,6 +357,10 @@ impl Backend for Driver {
 
     fn most_shared(&self) -> u32 {
         self.gpu.shared_bytes
+    }
+
+    fn matrix_units(&self) -> bool {
+        self.gpu.architecture >= MATRIX_UNITS
     }
 
     fn brings_scratch(&self) -> bool {

@@ -255,6 +255,7 @@ impl<B: Backend> Engine<B> {
             deferred: &deferred,
             scratch: room.take(0),
             most_shared: self.backend.most_shared(),
+            matrix_units: self.backend.matrix_units(),
             step: self.step.0,
         };
         let mut all = self.counted(steps(call, &buffers, storage));

@@ -26,6 +26,9 @@ pub const OLDEST: Architecture = Architecture { major: 7, minor: 0 };
 /// `cuEventElapsedTime_v2`. The bindings end the process where a driver lacks it.
 const OLDEST_DRIVER: i32 = 12_080;
 
+/// The oldest whose matrix units multiply halves as our kernels ask them to: Ampere.
+pub const MATRIX_UNITS: Architecture = Architecture { major: 8, minor: 0 };
+
 /// The oldest that multiplies numbers of eight bits: Ada.
 pub const EIGHT_BITS: Architecture = Architecture { major: 8, minor: 9 };
 

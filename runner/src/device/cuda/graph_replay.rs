@@ -406,6 +406,10 @@ impl<B: Capture> Backend for GraphReplay<B> {
         self.backend.most_shared()
     }
 
+    fn matrix_units(&self) -> bool {
+        self.backend.matrix_units()
+    }
+
     fn brings_scratch(&self) -> bool {
         self.backend.brings_scratch()
     }

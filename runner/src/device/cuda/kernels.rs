@@ -85,8 +85,10 @@ pub enum Source {
     Channels,
     /// Convolutions of each channel by itself.
     Depthwise,
-    /// Attention.
+    /// Attention on the plain cores.
     Attention,
+    /// Attention on the matrix units.
+    AttentionMatrix,
     /// Matrix products on the plain cores.
     Product,
     /// Updates of parameters.
@@ -101,13 +103,14 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
         Self::Channels,
         Self::Depthwise,
         Self::Attention,
+        Self::AttentionMatrix,
         Self::Product,
         Self::Optimizer,
         Self::Codecs,
@@ -124,6 +127,7 @@ impl Source {
             Self::Channels => "channels.cu",
             Self::Depthwise => "depthwise.cu",
             Self::Attention => "attention.cu",
+            Self::AttentionMatrix => "attention_matrix.cu",
             Self::Product => "product.cu",
             Self::Optimizer => "optimizer.cu",
             Self::Codecs => "codecs.cu",
@@ -151,7 +155,18 @@ impl Source {
                 include_str!("kernels/channels.cu")
             ),
             Self::Depthwise => include_str!("kernels/depthwise.cu"),
-            Self::Attention => include_str!("kernels/attention.cu"),
+            Self::Attention => concat!(
+                include_str!("kernels/attention.cuh"),
+                "#line 1 \"attention.cu\"\n",
+                include_str!("kernels/attention.cu")
+            ),
+            Self::AttentionMatrix => concat!(
+                include_str!("kernels/attention.cuh"),
+                "#line 1 \"matrix.cuh\"\n",
+                include_str!("kernels/matrix.cuh"),
+                "#line 1 \"attention_matrix.cu\"\n",
+                include_str!("kernels/attention_matrix.cu")
+            ),
             Self::Product => include_str!("kernels/product.cu"),
             Self::Optimizer => include_str!("kernels/optimizer.cu"),
             Self::Codecs => concat!(
@@ -183,16 +198,41 @@ impl Source {
         format!("#line 1 \"common.cuh\"\n{common}\n{declarations}\n#line 1 \"{file}\"\n{own}")
     }
 
+    /// What tensors its kernels are made for.
+    fn storages(self) -> &'static [Storage] {
+        match self {
+            Self::AttentionMatrix => &[Storage::Bf16, Storage::F16],
+            _ => &[Storage::F32, Storage::Bf16, Storage::F16],
+        }
+    }
+
+    /// Widths of heads that kernels with a width in their names are made for.
+    fn widths(self) -> &'static [&'static str] {
+        match self {
+            Self::AttentionMatrix => &["32", "64", "128", "256"],
+            _ => &["64", "128", "256"],
+        }
+    }
+
+    /// Options of NVRTC besides the architecture. Products and sums are not fused, so that a kernel gives the
+    /// bits that the same lines give on the processor; where matrix units multiply there are no such bits.
+    pub fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::AttentionMatrix => &["--std=c++17"],
+            _ => &["--std=c++17", "--fmad=false"],
+        }
+    }
+
     /// Names of its kernels.
     pub fn kernels(self) -> Vec<String> {
         let mut names = vec![];
         for line in self.own_text().lines() {
-            let Some((_, rest)) = line.split_once("KERNEL(") else { continue };
+            let limited = line.split_once("KERNEL_OF(128, ");
+            let Some((_, rest)) = limited.or_else(|| line.split_once("KERNEL(")) else { continue };
             let name = rest.split(',').next().unwrap_or(rest);
             if name.contains("##") {
-                let widths: &[&str] =
-                    if name.contains("WIDE") { &["64", "128", "256"] } else { &[""] };
-                for storage in [Storage::F32, Storage::Bf16, Storage::F16] {
+                let widths = if name.contains("WIDE") { self.widths() } else { &[""] };
+                for storage in self.storages() {
                     for width in widths {
                         let name = name.replace("##", "").replace("WIDE", width);
                         names.push(name.replace("suffix", storage.suffix()));
@@ -205,10 +245,6 @@ impl Source {
         names
     }
 }
-
-/// Options of NVRTC besides the architecture: products and sums are not fused, so that a kernel gives
-/// the bits that the same lines give on the processor.
-pub const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
 /// One launch of a kernel.
 #[derive(Clone, Debug, PartialEq)]

@@ -235,6 +235,7 @@ fn steps_of(call: &Call) -> Vec<Step> {
         deferred: &[],
         scratch: somewhere[0],
         most_shared: 96 << 10,
+        matrix_units: true,
         step: somewhere[0],
     };
     steps(call, &buffers, Storage::F32).steps

@@ -160,6 +160,7 @@ pub fn on_blocks_of(
             params: &params.places(),
             gradients: &gradients.places(),
             most_shared,
+            matrix_units: true,
             ..Buffers::default()
         },
         storage,
@@ -173,6 +174,7 @@ pub fn on_blocks_of(
         deferred: &deferred.places(),
         scratch: scratch.at(),
         most_shared,
+        matrix_units: true,
         step: step.at(),
     };
     for step in steps(call, &buffers, storage).steps {

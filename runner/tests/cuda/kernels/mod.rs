@@ -1,6 +1,7 @@
 //! Tests of the CUDA kernels without a GPU: they are compiled for the processor and run by an emulator
 //! of a grid of threads (`emulator.h`), and must do what the processor's kernels do.
 
+mod attention;
 mod codecs;
 mod fp8;
 mod layers;

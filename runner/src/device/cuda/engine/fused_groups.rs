@@ -56,6 +56,7 @@ impl<B: Backend> Engine<B> {
                     deferred,
                     scratch: self.scratch.0,
                     most_shared: self.backend.most_shared(),
+                    matrix_units: self.backend.matrix_units(),
                     step: self.step.0,
                 };
                 Computed { call: &ops[i].call, buffers, stored: ops[i].stored }

@@ -325,7 +325,7 @@ arguments! {
     /// Strides are those of samples, heads and positions; gradients lie as what they belong to.
     Attention {
         q: DevicePtr, k: DevicePtr, v: DevicePtr, y: DevicePtr, gy: DevicePtr, saved: DevicePtr,
-        gq: DevicePtr, gk: DevicePtr, gv: DevicePtr,
+        gq: DevicePtr, gk: DevicePtr, gv: DevicePtr, means: DevicePtr,
         q_strides: [u64; 3], k_strides: [u64; 3], v_strides: [u64; 3], y_strides: [u64; 3],
         n: u32, s: u32, d: u32, e: u32, heads: u32, heads_together: u32, causal: u32, scale: f32,
     }

@@ -10,17 +10,6 @@
 
 #define KEYS 32 // of a tile; of queries, in the backward pass for keys and values
 
-// Where one head's vectors are.
-template <class T> struct Vectors {
-    T *data;
-    u64 stride;
-};
-
-template <class T>
-DEVICE Vectors<T> vectors(const void *data, const u64 *strides, u32 sample, u32 head) {
-    return {(T *)data + sample * strides[0] + head * strides[1], strides[2]};
-}
-
 // Rows from `first` on, zeros past `end`: tile[row][column], rows of an odd number of words.
 template <class T>
 DEVICE void load_rows(float *tile, Vectors<T> from, u32 first, u32 rows, u32 end, u32 width) {

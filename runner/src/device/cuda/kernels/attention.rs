@@ -1,6 +1,9 @@
-//! Attention of separate tensors, and of queries, keys and values that lie side by side.
+//! Attention of separate tensors, and of queries, keys and values that lie side by side: on the matrix units
+//! where they take it, else on the plain cores.
 
-use super::{Attention, Buffers, DevicePtr, Plan, Source};
+mod matrix;
+
+use super::{Attention, Buffers, DevicePtr, Plan, Source, Storage};
 use pipewright_core::graph::Op;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_kernels::Call;
@@ -128,14 +131,24 @@ fn tiles(
         65..=128 => 128,
         _ => 256,
     };
-    // A grid has at most 65535 blocks along z: more items are several launches.
-    for first in (0..items).step_by(1 << 15) {
-        let count = (items - first).min(1 << 15) as u32;
-        let args = from_sample(args, first, plan.bytes());
+    each_sample(plan, (args, items), |plan, args, count| {
         plan.blocks(Source::Attention, &format!("{name}_{wide}"), 1, args);
         let launch = plan.last();
         launch.grid = [length.div_ceil(rows), heads, count];
         (launch.block, launch.shared) = (4 * rows, bytes(&args, rows));
+    });
+}
+
+/// Samples along z, of which a grid has at most 65535: more are several launches.
+fn each_sample(
+    plan: &mut Plan,
+    (args, items): (Attention, u64),
+    launch: impl Fn(&mut Plan, Attention, u32),
+) {
+    for first in (0..items).step_by(1 << 15) {
+        let count = (items - first).min(1 << 15) as u32;
+        let args = from_sample(args, first, plan.bytes());
+        launch(plan, args, count);
     }
 }
 
@@ -153,6 +166,7 @@ fn from_sample(args: Attention, sample: u64, bytes: u64) -> Attention {
         gk: to(args.gk, args.k_strides),
         gv: to(args.gv, args.v_strides),
         saved: args.saved.after(4 * sample * logarithms),
+        means: args.means.after(4 * sample * logarithms),
         ..args
     }
 }
@@ -161,6 +175,9 @@ pub fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (args, items) = shape(call);
     let [q, k, v] = parts(&args, buffers.reads, plan.bytes());
     let args = Attention { q, k, v, y: buffers.writes[0], saved: buffers.writes[1], ..args };
+    if matrix::takes(&args, plan) {
+        return matrix::forward(args, items, plan);
+    }
     tiles(plan, "attention", args.n, args.heads, items, forward_bytes, args);
 }
 
@@ -179,6 +196,9 @@ pub fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         })
     };
     let args = Attention { q, k, v, y, gy, saved, gq, gk, gv, ..args };
+    if matrix::takes(&args, plan) {
+        return matrix::gradients(args, items, plan);
+    }
     if call.wanted & 1 != 0 {
         tiles(plan, "attention_queries", args.n, args.heads, items, queries_bytes, args);
     }

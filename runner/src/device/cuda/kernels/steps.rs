@@ -27,6 +27,8 @@ pub struct Buffers<'a> {
     pub scratch: DevicePtr,
     /// Bytes of shared memory that a block of the device has at most.
     pub most_shared: u32,
+    /// Whether the device has matrix units for halves, as GPUs have from sm_80 on.
+    pub matrix_units: bool,
     /// The number of the training step, a u64: random numbers follow from it.
     pub step: DevicePtr,
 }
@@ -111,18 +113,25 @@ pub struct Plan {
     tf32: bool,
     base: DevicePtr,
     most_shared: u32,
+    matrix_units: bool,
 }
 
 impl Plan {
     /// No step so far; scratch is that of the buffers.
     pub(super) fn new(storage: Storage, tf32: bool, buffers: &Buffers) -> Self {
-        let Buffers { scratch: base, most_shared, .. } = *buffers;
-        Self { steps: vec![], scratch: 0, unfolding: 0, storage, tf32, base, most_shared }
+        let Buffers { scratch: base, most_shared, matrix_units, .. } = *buffers;
+        let (steps, scratch, unfolding) = (vec![], 0, 0);
+        Self { steps, scratch, unfolding, storage, tf32, base, most_shared, matrix_units }
     }
 
     /// Bytes of shared memory that a block has at most.
     pub(super) fn most_shared(&self) -> u32 {
         self.most_shared
+    }
+
+    /// Whether there are matrix units for halves.
+    pub(super) fn matrix_units(&self) -> bool {
+        self.matrix_units
     }
 
     /// The storage type.

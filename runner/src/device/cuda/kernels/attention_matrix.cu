@@ -1,0 +1,423 @@
+// Attention on the matrix units, in halves: tiles of scores stay in registers (Dao 2023, FlashAttention-2).
+//
+//   forward   S = scale q k^T    P = exp(S - max) / sum    y = P v    L = max + log sum
+//   backward  P = exp(S - L)     gv = P^T gy    D = sum gy y by rows
+//             gS = P (gy v^T - D)    gq = scale gS k    gk = scale gS^T q
+//
+// A warp has 16 or 32 rows: of queries, or in the second half of the backward pass of keys. What it
+// multiplies by comes through shared memory, the next tile while this one is at work. A result of the
+// matrix units is, rounded, the left factor of the next product, so nothing of it is exchanged. No
+// atomics: a block has all of what it writes, so the bits are always the same.
+//
+// Rows of tiles are WIDE + 8 elements apart, so that no two of eight neighbours are in one bank; columns
+// past a head's width are zero. Powers are of two: exp(x) = 2^(x log2 e).
+
+#define WARPS 4
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+
+// Rows of 16 that a warp has: more of them share what is loaded, as far as there are registers.
+DEVICE constexpr int strips(int wide) { return wide <= 64 ? 2 : 1; }
+
+// Rows of a tile that all go through. Two tiles of keys and values are under way.
+DEVICE constexpr int forward_tile(int wide) { return wide <= 128 ? 64 : 32; }
+DEVICE constexpr int backward_tile(int wide) { return wide <= 64 ? 64 : 32; }
+
+// Columns of the gradients of keys and values that a block has registers for.
+DEVICE constexpr int key_columns(int wide) { return wide <= 128 ? wide : 128; }
+
+// Asks for rows from `first` on, zeros past `end` and past the width.
+template <int WIDE, int ROWS, class T>
+DEVICE void fetch(T *tile, Vectors<const T> from, u32 first, u32 end, u32 width) {
+    constexpr u32 PIECES = WIDE / 8;
+#pragma unroll
+    for (u32 i = threadIdx.x; i < ROWS * PIECES; i += 32 * WARPS) {
+        u32 row = i / PIECES, column = i % PIECES * 8;
+        bool is_there = first + row < end && column < width;
+        const T *place = from.data + (is_there ? (first + row) * from.stride + column : 0);
+        copy_beside(tile + row * (WIDE + 8) + column, place, is_there);
+    }
+}
+
+// Where this lane's row of four tiles begins: of a left factor, or of a right one that is turned ...
+template <int WIDE, class T> DEVICE const T *left_at(const T *tile, u32 row, u32 column) {
+    u32 lane = threadIdx.x % 32;
+    return tile + (row + lane % 16) * (WIDE + 8) + column + lane / 16 * 8;
+}
+// ... and of a right factor whose rows are its columns.
+template <int WIDE, class T> DEVICE const T *right_at(const T *tile, u32 row, u32 column) {
+    u32 lane = threadIdx.x % 32;
+    return tile + (row + lane / 16 * 8 + lane % 8) * (WIDE + 8) + column + lane / 8 % 2 * 8;
+}
+
+// Left factors of a warp's strips, in registers where there is room for them, else where they lie.
+template <int WIDE, int STRIPS, bool KEPT, class T> struct Left {
+    u32 kept[KEPT ? STRIPS : 1][KEPT ? WIDE / 16 : 1][4];
+    const T *tile;
+
+    __device__ __forceinline__ void load(const T *rows) {
+        tile = rows;
+        if constexpr (KEPT) {
+#pragma unroll
+            for (int i = 0; i < STRIPS * WIDE / 16; i++) {
+                int strip = i / (WIDE / 16), k = i % (WIDE / 16);
+                load_fragments(kept[strip][k], left_at<WIDE>(rows, 16 * strip, 16 * k));
+            }
+        }
+    }
+
+    __device__ __forceinline__ void get(u32 (&fragment)[4], int strip, int k) const {
+        if constexpr (KEPT) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) fragment[i] = kept[strip][k][i];
+        } else {
+            load_fragments(fragment, left_at<WIDE>(tile, 16 * strip, 16 * k));
+        }
+    }
+};
+
+// products[strip][n] += left (rows from `first` on)^T, along WIDE; eight rows each n.
+template <int WIDE, int STRIPS, int COUNT, bool KEPT, class T>
+DEVICE void along_width(float (&products)[STRIPS][COUNT][4], const Left<WIDE, STRIPS, KEPT, T> &left,
+                        const T *rows, u32 first) {
+#pragma unroll
+    for (int k = 0; k < WIDE / 16; k++) {
+        u32 factor[STRIPS][4];
+#pragma unroll
+        for (int strip = 0; strip < STRIPS; strip++) left.get(factor[strip], strip, k);
+#pragma unroll
+        for (int n = 0; n < COUNT / 2; n++) {
+            u32 right[4];
+            load_fragments(right, right_at<WIDE>(rows, first + 16 * n, 16 * k));
+#pragma unroll
+            for (int strip = 0; strip < STRIPS; strip++) {
+                multiply<T>(products[strip][2 * n], factor[strip], right[0], right[1]);
+                multiply<T>(products[strip][2 * n + 1], factor[strip], right[2], right[3]);
+            }
+        }
+    }
+}
+
+// sums[strip][n] += left (16 rows from `first` on), columns from `column` on.
+template <int WIDE, int STRIPS, int COUNT, class T>
+DEVICE void along_rows(float (&sums)[STRIPS][COUNT][4], const u32 (&left)[STRIPS][4], const T *rows,
+                       u32 first, u32 column) {
+#pragma unroll
+    for (int n = 0; n < COUNT / 2; n++) {
+        u32 right[4];
+        load_turned(right, left_at<WIDE>(rows, first, column + 16 * n));
+#pragma unroll
+        for (int strip = 0; strip < STRIPS; strip++) {
+            multiply<T>(sums[strip][2 * n], left[strip], right[0], right[1]);
+            multiply<T>(sums[strip][2 * n + 1], left[strip], right[2], right[3]);
+        }
+    }
+}
+
+// A strip's sums to rows from `first` on, columns from `column` on; half 0 of `factors` is for rows of the
+// upper eight.
+template <int COUNT, class T>
+DEVICE void write_strip(Vectors<T> to, u32 first, u32 end, u32 column, u32 width,
+                        const float (&sums)[COUNT][4], const float (&factors)[2]) {
+    u32 lane = threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        u32 row = first + lane / 4 + 8 * half;
+#pragma unroll
+        for (int n = 0; n < COUNT; n++) {
+            u32 at = column + 8 * n + lane % 4 * 2;
+            if (row >= end || at >= width) continue;
+            float factor = factors[half];
+            u32 pair = packed<T>(sums[n][2 * half] * factor, sums[n][2 * half + 1] * factor);
+            *(u32 *)(to.data + row * to.stride + at) = pair;
+        }
+    }
+}
+
+// Of the four lanes that have one row.
+DEVICE float quad_sum(float value) {
+    value += __shfl_xor_sync(0xffffffff, value, 1);
+    return value + __shfl_xor_sync(0xffffffff, value, 2);
+}
+DEVICE float quad_most(float value) {
+    value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, 1));
+    return fmaxf(value, __shfl_xor_sync(0xffffffff, value, 2));
+}
+
+// Scores become weights: powers of two of their distance from a row's largest, which may have grown;
+// then what was summed before counts less.
+template <int TILES, int OUT>
+DEVICE void soften(float (&scores)[TILES][4], float (&sums)[OUT][4], float (&most)[2], float (&total)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float largest = most[half];
+#pragma unroll
+        for (int n = 0; n < TILES; n++) {
+            largest = fmaxf(largest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+        }
+        largest = quad_most(largest);
+        float keep = power_of_two(most[half] - largest), added = 0;
+        most[half] = largest;
+#pragma unroll
+        for (int n = 0; n < TILES; n++) {
+#pragma unroll
+            for (int i = 2 * half; i < 2 * half + 2; i++) {
+                scores[n][i] = power_of_two(scores[n][i] - largest);
+                added += scores[n][i];
+            }
+        }
+        total[half] = total[half] * keep + added;
+#pragma unroll
+        for (int n = 0; n < OUT; n++) {
+            sums[n][2 * half] *= keep;
+            sums[n][2 * half + 1] *= keep;
+        }
+    }
+}
+
+template <int WIDE, class T> DEVICE void forward(const Attention &a) {
+    constexpr int STRIPS = strips(WIDE), TILE = forward_tile(WIDE), ROWS = 16 * STRIPS * WARPS;
+    constexpr int TILES = TILE / 8, STAGE = 2 * TILE * (WIDE + 8);
+    SHARED(T, memory);
+    T *q = memory, *stages = q + ROWS * (WIDE + 8);
+    u32 lane = threadIdx.x % 32, head = blockIdx.y, sample = blockIdx.z;
+    // Blocks with the most to do begin first.
+    u32 first = (a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * ROWS;
+    u32 own = threadIdx.x / 32 * 16 * STRIPS, end = a.causal ? min(first + ROWS, a.s) : a.s;
+    Vectors<const T> keys = vectors<const T>(a.k, a.k_strides, sample, head / a.heads_together);
+    Vectors<const T> values = vectors<const T>(a.v, a.v_strides, sample, head / a.heads_together);
+    fetch<WIDE, ROWS>(q, vectors<const T>(a.q, a.q_strides, sample, head), first, a.n, a.d);
+    fetch<WIDE, TILE>(stages, keys, 0, a.s, a.d);
+    fetch<WIDE, TILE>(stages + STAGE / 2, values, 0, a.s, a.e);
+    end_group();
+    Left<WIDE, STRIPS, true, T> left;
+    float sums[STRIPS][WIDE / 8][4] = {}, most[STRIPS][2], total[STRIPS][2] = {};
+    for (int i = 0; i < 2 * STRIPS; i++) most[i / 2][i % 2] = from_bits(0xff800000);
+    float scale = a.scale * LOG2_E;
+    for (u32 tile = 0; tile < end; tile += TILE) {
+        T *k = stages + tile / TILE % 2 * STAGE, *v = k + STAGE / 2;
+        wait_for_groups<0>();
+        // Now this tile is here for all, and all are done with the one before.
+        __syncthreads();
+        if (tile + TILE < end) {
+            T *next = stages + (tile / TILE + 1) % 2 * STAGE;
+            fetch<WIDE, TILE>(next, keys, tile + TILE, a.s, a.d);
+            fetch<WIDE, TILE>(next + STAGE / 2, values, tile + TILE, a.s, a.e);
+            end_group();
+        }
+        if (tile == 0) left.load(q + own * (WIDE + 8));
+        // Nothing of it is for this warp's queries.
+        if (a.causal && tile > first + own + 16 * STRIPS - 1) continue;
+        float scores[STRIPS][TILES][4] = {};
+        along_width<WIDE>(scores, left, (const T *)k, 0);
+        bool is_edge = tile + TILE > a.s || (a.causal && tile + TILE - 1 > first + own);
+#pragma unroll
+        for (int strip = 0; strip < STRIPS; strip++) {
+#pragma unroll
+            for (int i = 0; i < 4 * TILES; i++) {
+                u32 query = first + own + 16 * strip + lane / 4 + i % 4 / 2 * 8;
+                u32 key = tile + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                bool is_seen = !is_edge || (key < a.s && (!a.causal || key <= query));
+                float &score = scores[strip][i / 4][i % 4];
+                score = is_seen ? score * scale : from_bits(0xff800000);
+            }
+            soften(scores[strip], sums[strip], most[strip], total[strip]);
+        }
+#pragma unroll
+        for (int k16 = 0; k16 < TILE / 16; k16++) {
+            u32 weights[STRIPS][4];
+#pragma unroll
+            for (int strip = 0; strip < STRIPS; strip++) {
+                as_left<T>(weights[strip], scores[strip][2 * k16], scores[strip][2 * k16 + 1]);
+            }
+            along_rows<WIDE>(sums, weights, (const T *)v, 16 * k16, 0);
+        }
+    }
+    Vectors<T> y = vectors<T>(a.y, a.y_strides, sample, head);
+    float *saved = (float *)a.saved + ((u64)sample * a.heads + head) * a.n;
+#pragma unroll
+    for (int strip = 0; strip < STRIPS; strip++) {
+        u32 row = first + own + 16 * strip;
+        float shares[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float all = quad_sum(total[strip][half]);
+            u32 query = row + lane / 4 + 8 * half;
+            shares[half] = 1 / all;
+            if (lane % 4 == 0 && query < a.n) saved[query] = most[strip][half] * LN_2 + logf(all);
+        }
+        write_strip(y, row, a.n, 0, a.e, sums[strip], shares);
+    }
+}
+
+// D of every query, eight lanes each.
+template <class T> DEVICE void means(const Attention &a) {
+    u32 query = blockIdx.x * (blockDim.x / 8) + threadIdx.x / 8, head = blockIdx.y, sample = blockIdx.z;
+    Vectors<const T> y = vectors<const T>(a.y, a.y_strides, sample, head);
+    Vectors<const T> gy = vectors<const T>(a.gy, a.y_strides, sample, head);
+    float mean = 0;
+    for (u32 column = threadIdx.x % 8 * 8; column < a.e && query < a.n; column += 64) {
+        u64 place = query * y.stride + column;
+        Pack<T> values = *(const Pack<T> *)(y.data + place), slopes = *(const Pack<T> *)(gy.data + place);
+#pragma unroll
+        for (int i = 0; i < 8; i++) mean += load(values.at[i]) * load(slopes.at[i]);
+    }
+    for (int lanes = 1; lanes < 8; lanes *= 2) mean += __shfl_xor_sync(0xffffffff, mean, lanes);
+    if (threadIdx.x % 8 == 0 && query < a.n) {
+        ((float *)a.means)[((u64)sample * a.heads + head) * a.n + query] = mean;
+    }
+}
+
+template <int WIDE, class T> DEVICE void queries(const Attention &a) {
+    constexpr int STRIPS = strips(WIDE), TILE = backward_tile(WIDE), ROWS = 16 * STRIPS * WARPS;
+    constexpr int STAGE = 2 * TILE * (WIDE + 8);
+    SHARED(T, memory);
+    T *q = memory, *gy = q + ROWS * (WIDE + 8), *stages = gy + ROWS * (WIDE + 8);
+    u32 lane = threadIdx.x % 32, head = blockIdx.y, sample = blockIdx.z;
+    u32 first = (a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * ROWS;
+    u32 own = threadIdx.x / 32 * 16 * STRIPS, end = a.causal ? min(first + ROWS, a.s) : a.s;
+    Vectors<const T> keys = vectors<const T>(a.k, a.k_strides, sample, head / a.heads_together);
+    Vectors<const T> values = vectors<const T>(a.v, a.v_strides, sample, head / a.heads_together);
+    fetch<WIDE, ROWS>(q, vectors<const T>(a.q, a.q_strides, sample, head), first, a.n, a.d);
+    fetch<WIDE, ROWS>(gy, vectors<const T>(a.gy, a.y_strides, sample, head), first, a.n, a.e);
+    fetch<WIDE, TILE>(stages, keys, 0, a.s, a.d);
+    fetch<WIDE, TILE>(stages + STAGE / 2, values, 0, a.s, a.e);
+    end_group();
+    constexpr bool KEPT = WIDE <= 128;
+    Left<WIDE, STRIPS, KEPT, T> left, upstream;
+    float sums[STRIPS][WIDE / 8][4] = {}, logarithms[STRIPS][2], mean[STRIPS][2];
+    u64 places = ((u64)sample * a.heads + head) * a.n;
+#pragma unroll
+    for (int i = 0; i < 2 * STRIPS; i++) {
+        u32 query = first + own + lane / 4 + 8 * i;
+        logarithms[i / 2][i % 2] = query < a.n ? ((const float *)a.saved)[places + query] * LOG2_E : 0;
+        mean[i / 2][i % 2] = query < a.n ? ((const float *)a.means)[places + query] : 0;
+    }
+    float scale = a.scale * LOG2_E;
+    for (u32 tile = 0; tile < end; tile += TILE) {
+        T *k = stages + tile / TILE % 2 * STAGE, *v = k + STAGE / 2;
+        wait_for_groups<0>();
+        __syncthreads();
+        if (tile + TILE < end) {
+            T *next = stages + (tile / TILE + 1) % 2 * STAGE;
+            fetch<WIDE, TILE>(next, keys, tile + TILE, a.s, a.d);
+            fetch<WIDE, TILE>(next + STAGE / 2, values, tile + TILE, a.s, a.e);
+            end_group();
+        }
+        if (tile == 0) {
+            left.load(q + own * (WIDE + 8));
+            upstream.load(gy + own * (WIDE + 8));
+        }
+#pragma unroll 1
+        for (u32 some = 0; some < TILE; some += 16) {
+            if (a.causal && tile + some > first + own + 16 * STRIPS - 1) break;
+            float scores[STRIPS][2][4] = {}, slopes[STRIPS][2][4] = {};
+            along_width<WIDE>(scores, left, (const T *)k, some);
+            along_width<WIDE>(slopes, upstream, (const T *)v, some);
+            u32 factors[STRIPS][4];
+#pragma unroll
+            for (int strip = 0; strip < STRIPS; strip++) {
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    u32 half = i % 4 / 2, query = first + own + 16 * strip + lane / 4 + 8 * half;
+                    u32 key = tile + some + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                    bool is_seen = key < a.s && (!a.causal || key <= query);
+                    float power = scores[strip][i / 4][i % 4] * scale - logarithms[strip][half];
+                    float weight = is_seen ? power_of_two(power) : 0;
+                    float &slope = slopes[strip][i / 4][i % 4];
+                    slope = weight * (slope - mean[strip][half]);
+                }
+                as_left<T>(factors[strip], slopes[strip][0], slopes[strip][1]);
+            }
+            along_rows<WIDE>(sums, factors, (const T *)k, some, 0);
+        }
+    }
+    Vectors<T> gq = vectors<T>(a.gq, a.q_strides, sample, head);
+    float factors[2] = {a.scale, a.scale};
+#pragma unroll
+    for (int strip = 0; strip < STRIPS; strip++) {
+        write_strip(gq, first + own + 16 * strip, a.n, 0, a.d, sums[strip], factors);
+    }
+}
+
+// Of one head of keys and values, all heads of queries that share it, one after another.
+template <int WIDE, class T> DEVICE void keys(const Attention &a) {
+    constexpr int TILE = backward_tile(WIDE), ROWS = 16 * WARPS, OUT = key_columns(WIDE);
+    // Queries, gradients of what they saw, and two numbers of each query.
+    constexpr int STAGE = 2 * TILE * (WIDE + 8) + 4 * TILE;
+    SHARED(T, memory);
+    T *k = memory, *v = k + ROWS * (WIDE + 8), *stages = v + ROWS * (WIDE + 8);
+    u32 lane = threadIdx.x % 32, head = blockIdx.y, sample = blockIdx.z;
+    u32 first = blockIdx.x / (WIDE / OUT) * ROWS, column = blockIdx.x % (WIDE / OUT) * OUT;
+    u32 own = threadIdx.x / 32 * 16, key = first + own + lane / 4;
+    u32 begin = a.causal ? first / TILE * TILE : 0, tiles = begin < a.n ? (a.n - begin + TILE - 1) / TILE : 0;
+    auto ask = [&](u32 number) {
+        u32 reader = head * a.heads_together + number / tiles, tile = begin + number % tiles * TILE;
+        T *stage = stages + number % 2 * STAGE;
+        float *numbers = (float *)(stage + 2 * TILE * (WIDE + 8));
+        fetch<WIDE, TILE>(stage, vectors<const T>(a.q, a.q_strides, sample, reader), tile, a.n, a.d);
+        Vectors<const T> upstream = vectors<const T>(a.gy, a.y_strides, sample, reader);
+        fetch<WIDE, TILE>(stage + TILE * (WIDE + 8), upstream, tile, a.n, a.e);
+        u64 places = ((u64)sample * a.heads + reader) * a.n;
+        for (u32 i = threadIdx.x; i < TILE; i += 32 * WARPS) {
+            bool is_there = tile + i < a.n;
+            numbers[i] = is_there ? ((const float *)a.saved)[places + tile + i] * LOG2_E : 0;
+            numbers[TILE + i] = is_there ? ((const float *)a.means)[places + tile + i] : 0;
+        }
+        end_group();
+    };
+    fetch<WIDE, ROWS>(k, vectors<const T>(a.k, a.k_strides, sample, head), first, a.s, a.d);
+    fetch<WIDE, ROWS>(v, vectors<const T>(a.v, a.v_strides, sample, head), first, a.s, a.e);
+    u32 count = tiles * a.heads_together;
+    if (count > 0) ask(0);
+    Left<WIDE, 1, WIDE <= 64, T> left, values;
+    float key_sums[1][OUT / 8][4] = {}, value_sums[1][OUT / 8][4] = {}, scale = a.scale * LOG2_E;
+    for (u32 number = 0; number < count; number++) {
+        u32 tile = begin + number % tiles * TILE;
+        const T *q = stages + number % 2 * STAGE, *gy = q + TILE * (WIDE + 8);
+        const float *logarithms = (const float *)(gy + TILE * (WIDE + 8)), *means = logarithms + TILE;
+        wait_for_groups<0>();
+        __syncthreads();
+        if (number + 1 < count) ask(number + 1);
+        if (number == 0) {
+            left.load(k + own * (WIDE + 8));
+            values.load(v + own * (WIDE + 8));
+        }
+#pragma unroll 1
+        for (u32 some = 0; some < TILE; some += 16) {
+            if (a.causal && tile + some + 15 < first + own) continue;
+            float scores[1][2][4] = {}, slopes[1][2][4] = {};
+            along_width<WIDE>(scores, left, q, some);
+            along_width<WIDE>(slopes, values, gy, some);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                u32 place = some + i / 4 * 8 + lane % 4 * 2 + i % 2, query = tile + place;
+                bool is_seen = query < a.n && (!a.causal || key + i % 4 / 2 * 8 <= query);
+                float &score = scores[0][i / 4][i % 4], &slope = slopes[0][i / 4][i % 4];
+                score = is_seen ? power_of_two(score * scale - logarithms[place]) : 0;
+                slope = score * (slope - means[place]);
+            }
+            u32 factors[1][4];
+            as_left<T>(factors[0], scores[0][0], scores[0][1]);
+            along_rows<WIDE>(value_sums, factors, gy, some, column);
+            as_left<T>(factors[0], slopes[0][0], slopes[0][1]);
+            along_rows<WIDE>(key_sums, factors, q, some, column);
+        }
+    }
+    wait_for_groups<0>();
+    float ones[2] = {1, 1}, scales[2] = {a.scale, a.scale};
+    u32 row = first + own;
+    if (a.gk) write_strip(vectors<T>(a.gk, a.k_strides, sample, head), row, a.s, column, a.d, key_sums[0], scales);
+    if (a.gv) write_strip(vectors<T>(a.gv, a.v_strides, sample, head), row, a.s, column, a.e, value_sums[0], ones);
+}
+
+#define OF_WIDTH(WIDE, suffix, T)                                                                  \
+    KERNEL_OF(128, attention_matrix_##WIDE##_##suffix, Attention) { forward<WIDE, T>(a); }         \
+    KERNEL_OF(128, attention_matrix_queries_##WIDE##_##suffix, Attention) { queries<WIDE, T>(a); } \
+    KERNEL_OF(128, attention_matrix_keys_##WIDE##_##suffix, Attention) { keys<WIDE, T>(a); }
+#define ENTRY(suffix, T)                                                                           \
+    OF_WIDTH(32, suffix, T) OF_WIDTH(64, suffix, T) OF_WIDTH(128, suffix, T)                       \
+    OF_WIDTH(256, suffix, T)                                                                       \
+    KERNEL(attention_means_##suffix, Attention) { means<T>(a); }
+ENTRY(bf16, Bf16)
+ENTRY(f16, F16)

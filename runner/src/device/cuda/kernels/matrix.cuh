@@ -1,0 +1,159 @@
+// Matrix units (mma.sync, sm_80 and later), loads of their fragments, and copies that run beside a block.
+//
+// Fragments of m16n8k16 by the PTX manual: lane l has rows l/4 and l/4 + 8 of a 16 x 8 result, columns
+// 2 (l % 4) and the next. A result is, rounded and packed, the left factor of the next product.
+
+#if !defined(EMULATOR) && __CUDA_ARCH__ < 800
+#define NO_MATRIX_UNITS
+#endif
+
+// What instructions of a type of halves are called.
+template <class T> struct Halves;
+#if defined(EMULATOR) || defined(NO_MATRIX_UNITS)
+#define HALVES(T, type)                                                                            \
+    template <> struct Halves<T> {                                                                 \
+        static __device__ u32 packed(float low, float high) {                                      \
+            return store<T>(low).bits | (u32)store<T>(high).bits << 16;                            \
+        }                                                                                          \
+        static __device__ void multiply(float (&)[4], const u32 (&)[4], u32, u32) {}               \
+    };
+#else
+#define HALVES(T, type)                                                                            \
+    template <> struct Halves<T> {                                                                 \
+        static __device__ __forceinline__ u32 packed(float low, float high) {                      \
+            u32 pair;                                                                              \
+            asm("cvt.rn." type "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));           \
+            return pair;                                                                           \
+        }                                                                                          \
+        static __device__ __forceinline__ void multiply(float (&c)[4], const u32 (&a)[4],          \
+                                                        u32 right, u32 below) {                    \
+            asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                     \
+                "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                  \
+                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                   \
+                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(right), "r"(below));             \
+        }                                                                                          \
+    };
+#endif
+HALVES(Bf16, "bf16")
+HALVES(F16, "f16")
+
+// Two neighbours in a register, the first one in the lower half.
+template <class T> DEVICE u32 packed(float low, float high) { return Halves<T>::packed(low, high); }
+
+// Rows from `first` of a result, as the left factor of a product along its columns.
+template <class T> DEVICE void as_left(u32 (&left)[4], const float (&a)[4], const float (&b)[4]) {
+    left[0] = packed<T>(a[0], a[1]);
+    left[1] = packed<T>(a[2], a[3]);
+    left[2] = packed<T>(b[0], b[1]);
+    left[3] = packed<T>(b[2], b[3]);
+}
+
+// Powers of two, of numbers up to 0 or little above.
+DEVICE float power_of_two(float x) {
+#ifdef EMULATOR
+    return exp2f(x);
+#else
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+#endif
+}
+
+#ifdef EMULATOR
+
+template <class T> DEVICE float half_of(u32 pair, u32 which) { return load(T{(u16)(pair >> 16 * which)}); }
+
+template <class T>
+DEVICE void multiply(float (&sums)[4], const u32 (&left)[4], u32 right, u32 right_below) {
+    emulator::Fragment own = {left[0], left[1], left[2], left[3], right, right_below};
+    const emulator::Fragment *all = emulator::meet(own);
+    u32 lane = threadIdx.x % 32;
+    for (u32 i = 0; i < 4; i++) {
+        u32 column = lane % 4 * 2 + i % 2;
+        float total = 0;
+        for (u32 k = 0; k < 16; k++) {
+            u32 a = all[lane / 4 * 4 + k % 8 / 2].words[i / 2 + k / 8 * 2];
+            u32 b = all[column * 4 + k % 8 / 2].words[4 + k / 8];
+            total += half_of<T>(a, k % 2) * half_of<T>(b, k % 2);
+        }
+        sums[i] += total;
+    }
+}
+
+DEVICE void load_tiles(u32 (&tiles)[4], const void *row, bool turned) {
+    u64 place = (u64)row;
+    const emulator::Fragment *all = emulator::meet({(u32)place, (u32)(place >> 32)});
+    u32 lane = threadIdx.x % 32;
+    for (u32 tile = 0; tile < 4; tile++) {
+        u16 halves[2];
+        for (u32 i = 0; i < 2; i++) {
+            u32 along = lane % 4 * 2 + i, across = lane / 4;
+            const u32 *words = all[tile * 8 + (turned ? along : across)].words;
+            halves[i] = ((const u16 *)(words[0] | (u64)words[1] << 32))[turned ? across : along];
+        }
+        tiles[tile] = halves[0] | (u32)halves[1] << 16;
+    }
+}
+DEVICE void load_fragments(u32 (&tiles)[4], const void *row) { load_tiles(tiles, row, false); }
+DEVICE void load_turned(u32 (&tiles)[4], const void *row) { load_tiles(tiles, row, true); }
+
+DEVICE void copy_beside(void *to, const void *from, bool copies) {
+    emulator::copy_beside(to, from, copies);
+}
+DEVICE void end_group() { emulator::end_group(); }
+template <int LEFT> DEVICE void wait_for_groups() { emulator::wait_for_groups(LEFT); }
+
+#else
+
+// sums += left right, of 16 x 16 and 16 x 8.
+template <class T>
+DEVICE void multiply(float (&sums)[4], const u32 (&left)[4], u32 right, u32 right_below) {
+    Halves<T>::multiply(sums, left, right, right_below);
+}
+
+#ifdef NO_MATRIX_UNITS
+DEVICE void load_fragments(u32 (&)[4], const void *) {}
+DEVICE void load_turned(u32 (&)[4], const void *) {}
+DEVICE void copy_beside(void *, const void *, bool) {}
+DEVICE void end_group() {}
+template <int LEFT> DEVICE void wait_for_groups() {}
+#else
+
+DEVICE u32 in_shared(const void *place) {
+    u64 address;
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(address) : "l"(place));
+    return (u32)address;
+}
+
+// Four tiles of 8 x 8 from shared memory: lane l names row l % 8 of tile l / 8, sixteen bytes each.
+DEVICE void load_fragments(u32 (&t)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(t[0]), "=r"(t[1]), "=r"(t[2]), "=r"(t[3])
+                 : "r"(in_shared(row))
+                 : "memory");
+}
+
+// The same, rows and columns of each exchanged.
+DEVICE void load_turned(u32 (&t)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(t[0]), "=r"(t[1]), "=r"(t[2]), "=r"(t[3])
+                 : "r"(in_shared(row))
+                 : "memory");
+}
+
+// Sixteen bytes to shared memory, or zeros; here after a wait for its group, and a barrier.
+DEVICE void copy_beside(void *to, const void *from, bool copies) {
+    u32 bytes = copies ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(in_shared(to)),
+                 "l"(__cvta_generic_to_global(from)), "r"(bytes)
+                 : "memory");
+}
+DEVICE void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Until at most so many of this thread's groups are under way.
+template <int LEFT> DEVICE void wait_for_groups() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+#endif
+#endif
