@@ -57,6 +57,7 @@ class Check:
         """A command to its end, with what it printed; code 124 where it had to be ended."""
         command = [str(part) for part in command]
         print("$", " ".join(command), flush=True)
+        begin = time.monotonic()
         try:
             done = subprocess.run(
                 command, env=self.environment, cwd=self.work, text=True, errors="replace",
@@ -65,7 +66,7 @@ class Check:
         except subprocess.TimeoutExpired as late:
             told = [(text or b"").decode(errors="replace") for text in (late.stdout, late.stderr)]
             done = subprocess.CompletedProcess(command, 124, *told)
-        print(done.stdout, done.stderr, flush=True)
+        print(done.stdout, done.stderr, f"({time.monotonic() - begin:.2f} s)", flush=True)
         return done
 
     def plan(self, model, batch, precision, *more, replicas=1):

@@ -186,7 +186,10 @@ impl Run {
             plan.data = Data::default();
         } else {
             super::runnable(&prediction.graph)?;
-            fits(&plan, &prediction, process.map(|(rank, ..)| rank), args.crews)?;
+            // A GPU says itself what it has no room for, before anything begins.
+            if args.device == DeviceKind::Cpu {
+                fits(&plan, &prediction, process.map(|(rank, ..)| rank), args.crews)?;
+            }
         }
         let evaluation = evaluation(&plan)?;
         let sample = prediction.graph.sample().expect("plans train on samples");

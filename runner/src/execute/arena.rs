@@ -3,38 +3,28 @@
 //! A device with memory of its own has a copy of it, laid out alike; see [`newest`] for who has what. All
 //! that the host does with tensors, messages, samples and checkpoints, stays as it is.
 
+mod host;
 mod messages;
 mod newest;
 
 use crate::data::{SampleBuffer, plain};
 use crate::device::{Accelerator, Coder, DeviceError, Graphs};
+use host::{LINE, Line, Lines};
 use messages::DeviceChannel;
 use newest::{Access, Newest, Side};
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
 use smallvec::SmallVec;
 
-/// A cache line of tensor elements; gives the arena its alignment.
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-struct Line([f32; 16]);
-
-const LINE: u64 = size_of::<Line>() as u64;
-
 /// Bytes of the host that a device takes without waiting for anything.
 const AT_ONCE: u64 = 64 << 10;
-
-// SAFETY: 16 floats, 64 bytes, no padding; any bits are floats.
-unsafe impl bytemuck::Zeroable for Line {}
-// SAFETY: as above.
-unsafe impl bytemuck::Pod for Line {}
 
 /// Slices of the arena; more than a kernel of today has, so that none of them allocates.
 pub type Slices<T> = SmallVec<[T; 16]>;
 
 /// All tensors of a rank.
 pub struct Arena {
-    lines: Vec<Line>,
+    lines: Lines,
     device: Option<Distant>,
 }
 
@@ -99,20 +89,24 @@ fn bytes_of(region: Region) -> std::ops::Range<u64> {
     region.offset.0..region.offset.0 + region.bytes.0
 }
 
+fn lines_of(bytes: Bytes) -> usize {
+    assert_eq!(bytes.0 % LINE, 0, "arenas are whole cache lines");
+    (bytes.0 / LINE) as usize
+}
+
 impl Arena {
     /// Zeroed memory of `bytes`, a multiple of 64.
     ///
     /// # Panics
     /// When it is no multiple: plans are laid out in such units.
     pub fn new(bytes: Bytes) -> Self {
-        assert_eq!(bytes.0 % LINE, 0, "arenas are whole cache lines");
-        Self { lines: bytemuck::zeroed_vec((bytes.0 / LINE) as usize), device: None }
+        Self { lines: Lines::own(lines_of(bytes)), device: None }
     }
 
     /// The same with a copy on a device, whose memory is as large and zeroed.
     pub fn with_copy(bytes: Bytes, accelerator: Box<dyn Accelerator>) -> Self {
         let device = Distant { channel: None, accelerator, newest: Newest::default(), fault: None };
-        Self { device: Some(device), ..Self::new(bytes) }
+        Self { lines: Lines::beside_a_device(lines_of(bytes)), device: Some(device) }
     }
 
     /// Whether a device computes.
@@ -301,7 +295,7 @@ impl Arena {
 
     /// What was allocated.
     pub fn bytes(&self) -> Bytes {
-        Bytes(size_of_val(self.lines.as_slice()) as u64)
+        Bytes(size_of_val(&*self.lines) as u64)
     }
 
     fn words(&mut self) -> &mut [f32] {

@@ -166,7 +166,7 @@ inline bool release_barrier() {
 
 inline void run_block() {
     states.assign(threads, State::Fresh);
-    groups.assign(threads, {{}});
+    groups.clear();
     started = 0;
     memset(shared.data(), 0xff, shared.size() * sizeof(float));
     while (started < threads) begin_fiber();
@@ -222,15 +222,19 @@ inline const Fragment *meet(const Fragment &own) {
     return &shown[turn][base];
 }
 
+inline std::vector<std::vector<Copy>> &own_groups() {
+    if (groups.empty()) groups.assign(threads, {{}});
+    return groups[current];
+}
 inline void copy_beside(void *to, const void *from, bool copies) {
     static const char zeros[16] = {};
-    groups[current].back().push_back({to, copies ? from : zeros});
+    own_groups().back().push_back({to, copies ? from : zeros});
     bool late = (block_index.x + block_index.y + block_index.z) % 2;
     if (!late) memcpy(to, copies ? from : zeros, 16);
 }
-inline void end_group() { groups[current].emplace_back(); }
+inline void end_group() { own_groups().emplace_back(); }
 inline void wait_for_groups(size_t left) {
-    auto &own = groups[current];
+    auto &own = own_groups();
     while (own.size() - 1 > left) {
         for (Copy copy : own.front()) memcpy(copy.to, copy.from, 16);
         own.erase(own.begin());

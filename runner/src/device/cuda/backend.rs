@@ -145,7 +145,7 @@ pub trait Backend: Send {
         96 << 10
     }
 
-    /// Whether it has matrix units that multiply halves, 16 x 16 by 16 x 8 at once.
+    /// Whether it has matrix units that multiply halves, 16 x 16 by 16 x 8 at once, and TF32.
     fn matrix_units(&self) -> bool {
         true
     }

@@ -101,6 +101,9 @@ pub enum Source {
     Eight,
 }
 
+/// Widths of heads that kernels with a width in their names are made for.
+const WIDTHS: [u32; 4] = [32, 64, 128, 256];
+
 impl Source {
     /// All of them.
     pub const ALL: [Self; 12] = [
@@ -198,19 +201,12 @@ impl Source {
         format!("#line 1 \"common.cuh\"\n{common}\n{declarations}\n#line 1 \"{file}\"\n{own}")
     }
 
-    /// What tensors its kernels are made for.
-    fn storages(self) -> &'static [Storage] {
+    /// Whether there are kernels for heads so wide in a type: on the matrix units there is no room for the
+    /// widest in single precision.
+    fn has_width(self, storage: Storage, width: u32) -> bool {
         match self {
-            Self::AttentionMatrix => &[Storage::Bf16, Storage::F16],
-            _ => &[Storage::F32, Storage::Bf16, Storage::F16],
-        }
-    }
-
-    /// Widths of heads that kernels with a width in their names are made for.
-    fn widths(self) -> &'static [&'static str] {
-        match self {
-            Self::AttentionMatrix => &["32", "64", "128", "256"],
-            _ => &["64", "128", "256"],
+            Self::AttentionMatrix => storage != Storage::F32 || width <= 128,
+            _ => width >= 64,
         }
     }
 
@@ -231,12 +227,14 @@ impl Source {
             let Some((_, rest)) = limited.or_else(|| line.split_once("KERNEL(")) else { continue };
             let name = rest.split(',').next().unwrap_or(rest);
             if name.contains("##") {
-                let widths = if name.contains("WIDE") { self.widths() } else { &[""] };
-                for storage in self.storages() {
-                    for width in widths {
-                        let name = name.replace("##", "").replace("WIDE", width);
-                        names.push(name.replace("suffix", storage.suffix()));
+                for storage in [Storage::F32, Storage::Bf16, Storage::F16] {
+                    let name = name.replace("##", "").replace("suffix", storage.suffix());
+                    if !name.contains("WIDE") {
+                        names.push(name);
+                        continue;
                     }
+                    let widths = WIDTHS.into_iter().filter(|width| self.has_width(storage, *width));
+                    names.extend(widths.map(|width| name.replace("WIDE", &width.to_string())));
                 }
             } else {
                 names.push(name.to_string());

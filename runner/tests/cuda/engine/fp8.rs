@@ -4,7 +4,7 @@ use super::{Emulated, Make, Trained, compute, emulated, emulator, first_gpu, tra
 use crate::common::{draft, draft_of};
 use crate::vectors;
 use pipewright_core::graph::{Graph, GraphBuilder, Op};
-use pipewright_core::plan::{Draft, Plan, Precision};
+use pipewright_core::plan::{Draft, Plan, Precision, Program};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_kernels::cpu;
 use pipewright_kernels::{Call, Operands};
@@ -84,13 +84,14 @@ fn on_processors() {
 }
 
 /// Losses beside the processor's. Factors are the same but for parameters and activations whose last bit in
-/// bf16 is another, which may make another code.
-fn like_the_processor(make: &Make) {
+/// bf16 is another, which may make another code. On matrix units weights of attention and their gradients are
+/// rounded before they are multiplied, which the processor's are not.
+fn like_the_processor(make: &Make, tolerance: f64) {
     for (one, three) in drafts(1).into_iter().zip(drafts(3)) {
         for draft in [one, three] {
             let plan = plan(draft, Precision::Fp8);
             let (here, there) = (losses(&train(&plan, None)), losses(&train(&plan, Some(make))));
-            assert!(off(&there, &here) < 5e-3, "{there:?} is not {here:?}");
+            assert!(off(&there, &here) < tolerance, "{there:?} is not {here:?}");
         }
     }
 }
@@ -98,14 +99,20 @@ fn like_the_processor(make: &Make) {
 #[test]
 fn on_the_emulator() {
     if emulator::is_there() {
-        like_the_processor(&emulated);
+        let plain = |program: &Program| {
+            let mut backend = Emulated::default();
+            backend.plain = true;
+            Box::new(Engine::new(backend, program.tensors(), "a rank").unwrap()) as _
+        };
+        like_the_processor(&plain, 5e-3);
+        like_the_processor(&emulated, 1e-2);
     }
 }
 
 #[test]
 fn on_a_gpu() {
     if let Some(gpu) = first_gpu() {
-        like_the_processor(&super::on_gpu(gpu));
+        like_the_processor(&super::on_gpu(gpu), 1e-2);
     }
 }
 
@@ -126,7 +133,7 @@ fn which_products() {
         for precision in [Precision::Fp8, Precision::Bf16] {
             let plan = plan(draft.clone(), precision);
             let eights = Arc::new(AtomicU64::new(0));
-            let make = |program: &pipewright_core::plan::Program| {
+            let make = |program: &Program| {
                 let mut backend = Emulated::default();
                 backend.eights = eights.clone();
                 Box::new(Engine::new(backend, program.tensors(), "a rank").unwrap()) as _

@@ -27,6 +27,8 @@ pub struct Emulated {
     pub rounded: Arc<AtomicU64>,
     /// Products of factors in eight bits.
     pub eights: Arc<AtomicU64>,
+    /// Whether it has no matrix units.
+    pub plain: bool,
 }
 
 impl Emulated {
@@ -101,6 +103,10 @@ impl Backend for Emulated {
         storage: Storage,
     ) -> Result<(), DeviceError> {
         convolution.steps(storage).iter().try_for_each(|step| perform(self, step, storage))
+    }
+
+    fn matrix_units(&self) -> bool {
+        !self.plain
     }
 
     fn moment(&mut self, number: usize) -> Result<(), DeviceError> {

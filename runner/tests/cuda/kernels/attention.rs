@@ -1,10 +1,11 @@
 //! Attention on the matrix units: on the emulator, which has some of its own, beside the processor.
 
-use super::like_the_processor::compare_by;
+use super::like_the_processor::compare_within;
 use super::memory::{on_blocks_of, run};
 use crate::case::Case;
 use crate::emulator;
 use pipewright_core::graph::{Op, TensorSpec};
+use pipewright_core::plan::Precision;
 use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::kernels::{Source, Step, Storage};
 use std::cell::RefCell;
@@ -26,8 +27,18 @@ fn separate([n, s, d, e]: [u64; 4], causal: bool) -> Case {
     Case::new(op, shapes.map(TensorSpec::f32).into(), 2)
 }
 
+/// How far numbers may be off, of a tensor's largest: TF32 has the bits of an IEEE half.
+fn tolerance(precision: Precision) -> f32 {
+    match precision {
+        Precision::F32 => 2e-5,
+        Precision::Bf16 | Precision::Fp8 => 2e-2,
+        Precision::F16 | Precision::Tf32 => 3e-3,
+    }
+}
+
 /// Names of the kernels that a case was computed by, which give the processor's numbers.
-fn kernels(storage: Storage, case: Case, seed: u64, most_shared: u32) -> Vec<String> {
+fn kernels(precision: Precision, case: Case, seed: u64, most_shared: u32) -> Vec<String> {
+    let storage = Storage::from(precision);
     let names = RefCell::new(vec![]);
     let see = |step: &Step| {
         if let Step::Kernel(launch) = step {
@@ -39,9 +50,9 @@ fn kernels(storage: Storage, case: Case, seed: u64, most_shared: u32) -> Vec<Str
         run(step, storage);
     };
     let run = &mut |call: &Call, operands: Operands| {
-        on_blocks_of(most_shared, storage, call, operands, &see);
+        on_blocks_of(most_shared, storage, &Call { precision, ..*call }, operands, &see);
     };
-    compare_by(storage, case, seed, run);
+    compare_within(tolerance(precision), storage, case, seed, run);
     names.into_inner()
 }
 
@@ -66,28 +77,35 @@ fn on_matrix_units() {
         (256, separate([33, 70, 256, 120], true)),
     ];
     for (seed, (wide, case)) in (1..).zip(cases) {
-        for storage in [Storage::Bf16, Storage::F16] {
-            let names = kernels(storage, case.clone(), seed, H100);
+        for precision in [Precision::Bf16, Precision::F16, Precision::Tf32] {
+            let names = kernels(precision, case.clone(), seed, H100);
+            if precision == Precision::Tf32 && wide == 256 {
+                assert_eq!(names, Vec::<String>::new());
+                continue;
+            }
             for kernel in ["", "queries_", "keys_"] {
-                let name = format!("attention_matrix_{kernel}{wide}_{}", storage.suffix());
+                let name = format!(
+                    "attention_matrix_{kernel}{wide}_{}",
+                    Storage::from(precision).suffix()
+                );
                 assert!(names.contains(&name), "{name} of {names:?}");
             }
         }
     }
 }
 
-/// What they do not take: single precision, widths of odd bytes, and tiles that a block has no room for.
+/// What they do not take: all bits of single precision, widths of odd bytes, and tiles that a block has no room for.
 #[test]
 fn elsewhere_on_plain_cores() {
     if !emulator::is_there() {
         return;
     }
-    for (storage, case, most_shared) in [
-        (Storage::F32, together(2, 2, 64, 40, true), H100),
-        (Storage::Bf16, together(2, 2, 20, 40, true), H100),
-        (Storage::F16, together(1, 1, 256, 40, true), 99 << 10),
+    for (precision, case, most_shared) in [
+        (Precision::F32, together(2, 2, 64, 40, true), H100),
+        (Precision::Bf16, together(2, 2, 20, 40, true), H100),
+        (Precision::F16, together(1, 1, 256, 40, true), 99 << 10),
     ] {
-        assert_eq!(kernels(storage, case, 3, most_shared), Vec::<String>::new());
+        assert_eq!(kernels(precision, case, 3, most_shared), Vec::<String>::new());
     }
 }
 

@@ -29,26 +29,25 @@ fn round(storage: Storage, values: &mut [f32]) {
     values.copy_from_slice(&rounded);
 }
 
-fn close(storage: Storage, what: &str, got: &[f32], expected: &[f32]) {
+fn close((storage, within): (Storage, f32), what: &str, got: &[f32], expected: &[f32]) {
     assert_eq!(got.len(), expected.len(), "{what}");
     let largest = expected.iter().fold(1e-3f32, |most, x| most.max(x.abs()));
     for (i, (a, b)) in got.iter().zip(expected).enumerate() {
         // A half has no such numbers.
         let beyond = storage == Storage::F16 && b.abs() > 65504.0 && a.is_infinite();
         // Gradients of targets are nobody's: as both began.
-        let same =
-            beyond || a.is_nan() && b.is_nan() || (a - b).abs() <= tolerance(storage) * largest;
+        let same = beyond || a.is_nan() && b.is_nan() || (a - b).abs() <= within * largest;
         assert!(same, "{what} [{i}] of {}: {a}, expected {b} (largest {largest})", got.len());
     }
 }
 
 /// Saved indexes are compared as they are; the others as numbers.
-fn close_saved(storage: Storage, what: &str, case: &Case, got: &[f32], expected: &[f32]) {
+fn close_saved(of: (Storage, f32), what: &str, case: &Case, got: &[f32], expected: &[f32]) {
     if matches!(case.op, Op::MaxPool2d { .. }) {
         let bits = |x: &[f32]| -> Vec<u32> { x.iter().map(|x| x.to_bits()).collect() };
         return assert_eq!(bits(got), bits(expected), "{what}");
     }
-    close(storage, what, got, expected);
+    close(of, what, got, expected);
 }
 
 pub fn compare(storage: Storage, case: Case, seed: u64) {
@@ -57,7 +56,13 @@ pub fn compare(storage: Storage, case: Case, seed: u64) {
 }
 
 /// As [`compare`], with what runs on the emulator.
-pub fn compare_by(storage: Storage, mut case: Case, seed: u64, run: Launch) {
+pub fn compare_by(storage: Storage, case: Case, seed: u64, run: Launch) {
+    compare_within(tolerance(storage), storage, case, seed, run);
+}
+
+/// As [`compare_by`], within a part of a tensor's largest number.
+pub fn compare_within(within: f32, storage: Storage, mut case: Case, seed: u64, run: Launch) {
+    let of = (storage, within);
     case.fill(seed);
     for (values, spec) in case.inputs.iter_mut().zip(&case.specs) {
         if spec.dtype == DType::F32 {
@@ -69,12 +74,12 @@ pub fn compare_by(storage: Storage, mut case: Case, seed: u64, run: Launch) {
     let mut own = case.clone();
     let expected = case.forward(&mut |call, operands| cpu::launch(call, operands));
     let got = own.forward(run);
-    close(storage, &what, &got.output, &expected.output);
+    close(of, &what, &got.output, &expected.output);
     for (own, expected) in own.params.iter().zip(&case.params) {
-        close(storage, &format!("{what} statistics"), own, expected);
+        close(of, &format!("{what} statistics"), own, expected);
     }
     if let (Some(got), Some(expected)) = (&got.saved, &expected.saved) {
-        close_saved(storage, &format!("{what} saved"), &case, got, expected);
+        close_saved(of, &format!("{what} saved"), &case, got, expected);
     }
     // The processor's results go on, as they are stored, so that errors do not add up.
     let mut forward = expected;
@@ -85,10 +90,10 @@ pub fn compare_by(storage: Storage, mut case: Case, seed: u64, run: Launch) {
         case.backward(&mut |call, operands| cpu::launch(call, operands), &forward, &gradient);
     let got = own.backward(run, &forward, &gradient);
     for (i, (got, expected)) in got.inputs.iter().zip(&expected.inputs).enumerate() {
-        close(storage, &format!("{what} gradient {i}"), got, expected);
+        close(of, &format!("{what} gradient {i}"), got, expected);
     }
     for (i, (got, expected)) in got.params.iter().zip(&expected.params).enumerate() {
-        close(storage, &format!("{what} parameter {i}"), got, expected);
+        close(of, &format!("{what} parameter {i}"), got, expected);
     }
     // A loss has a gradient of its prediction alone.
     let inputs = if case.op.is_loss() { 0 } else { case.specs.len() };

@@ -1,4 +1,4 @@
-// Attention on the matrix units, in halves: tiles of scores stay in registers (Dao 2023, FlashAttention-2).
+// Attention on the matrix units, in halves and in TF32: tiles of scores stay in registers (Dao 2023, FlashAttention-2).
 //
 //   forward   S = scale q k^T    P = exp(S - max) / sum    y = P v    L = max + log sum
 //   backward  P = exp(S - L)     gv = P^T gy    D = sum gy y by rows
@@ -9,59 +9,81 @@
 // matrix units is, rounded, the left factor of the next product, so nothing of it is exchanged. No
 // atomics: a block has all of what it writes, so the bits are always the same.
 //
-// Rows of tiles are WIDE + 8 elements apart, so that no two of eight neighbours are in one bank; columns
-// past a head's width are zero. Powers are of two: exp(x) = 2^(x log2 e).
+// Rows of tiles are sixteen bytes further apart than they are wide, so that no two of eight neighbours are in
+// one bank; columns past a head's width are zero. Powers are of two: exp(x) = 2^(x log2 e).
 
 #define WARPS 4
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
 
 // Rows of 16 that a warp has: more of them share what is loaded, as far as there are registers.
-DEVICE constexpr int strips(int wide) { return wide <= 64 ? 2 : 1; }
+template <class T> DEVICE constexpr int strips(int wide) { return sizeof(T) == 2 && wide <= 64 ? 2 : 1; }
 
 // Rows of a tile that all go through. Two tiles of keys and values are under way.
-DEVICE constexpr int forward_tile(int wide) { return wide <= 128 ? 64 : 32; }
-DEVICE constexpr int backward_tile(int wide) { return wide <= 64 ? 64 : 32; }
+template <class T> DEVICE constexpr int forward_tile(int wide) {
+    return sizeof(T) == 2 && wide <= 128 ? 64 : 32;
+}
+template <class T> DEVICE constexpr int backward_tile(int wide) {
+    return sizeof(T) == 2 && wide <= 64 ? 64 : 32;
+}
+
+// Widths of which left factors stay in registers, of queries and of keys.
+template <class T> DEVICE constexpr bool keeps_queries(int wide) { return wide * sizeof(T) <= 256; }
+DEVICE constexpr bool keeps_keys(int wide) { return wide <= 64; }
 
 // Columns of the gradients of keys and values that a block has registers for.
 DEVICE constexpr int key_columns(int wide) { return wide <= 128 ? wide : 128; }
 
+// Elements from a row of a tile to the next.
+template <class T> DEVICE constexpr int stride(int wide) { return wide + Matrix<T>::PIECE; }
+
 // Asks for rows from `first` on, zeros past `end` and past the width.
 template <int WIDE, int ROWS, class T>
 DEVICE void fetch(T *tile, Vectors<const T> from, u32 first, u32 end, u32 width) {
-    constexpr u32 PIECES = WIDE / 8;
+    constexpr u32 PIECE = Matrix<T>::PIECE, PIECES = WIDE / PIECE;
 #pragma unroll
     for (u32 i = threadIdx.x; i < ROWS * PIECES; i += 32 * WARPS) {
-        u32 row = i / PIECES, column = i % PIECES * 8;
+        u32 row = i / PIECES, column = i % PIECES * PIECE;
         bool is_there = first + row < end && column < width;
         const T *place = from.data + (is_there ? (first + row) * from.stride + column : 0);
-        copy_beside(tile + row * (WIDE + 8) + column, place, is_there);
+        copy_beside(tile + row * stride<T>(WIDE) + column, place, is_there);
     }
 }
 
 // Where this lane's row of four tiles begins: of a left factor, or of a right one that is turned ...
 template <int WIDE, class T> DEVICE const T *left_at(const T *tile, u32 row, u32 column) {
     u32 lane = threadIdx.x % 32;
-    return tile + (row + lane % 16) * (WIDE + 8) + column + lane / 16 * 8;
+    return tile + (row + lane % 16) * stride<T>(WIDE) + column + lane / 16 * Matrix<T>::PIECE;
 }
 // ... and of a right factor whose rows are its columns.
 template <int WIDE, class T> DEVICE const T *right_at(const T *tile, u32 row, u32 column) {
     u32 lane = threadIdx.x % 32;
-    return tile + (row + lane / 16 * 8 + lane % 8) * (WIDE + 8) + column + lane / 8 % 2 * 8;
+    u32 place = (row + lane / 16 * 8 + lane % 8) * stride<T>(WIDE) + column;
+    return tile + place + lane / 8 % 2 * Matrix<T>::PIECE;
+}
+
+// Four tiles as factors.
+template <class T> DEVICE void load_factor(u32 (&factor)[4], const T *row) {
+    load_fragments(factor, row);
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) factor[i] = tf32(factor[i]);
+    }
 }
 
 // Left factors of a warp's strips, in registers where there is room for them, else where they lie.
 template <int WIDE, int STRIPS, bool KEPT, class T> struct Left {
-    u32 kept[KEPT ? STRIPS : 1][KEPT ? WIDE / 16 : 1][4];
+    static constexpr int DEPTH = Matrix<T>::DEPTH, STEPS = WIDE / DEPTH;
+    u32 kept[KEPT ? STRIPS : 1][KEPT ? STEPS : 1][4];
     const T *tile;
 
     __device__ __forceinline__ void load(const T *rows) {
         tile = rows;
         if constexpr (KEPT) {
 #pragma unroll
-            for (int i = 0; i < STRIPS * WIDE / 16; i++) {
-                int strip = i / (WIDE / 16), k = i % (WIDE / 16);
-                load_fragments(kept[strip][k], left_at<WIDE>(rows, 16 * strip, 16 * k));
+            for (int i = 0; i < STRIPS * STEPS; i++) {
+                int strip = i / STEPS, k = i % STEPS;
+                load_factor(kept[strip][k], left_at<WIDE>(rows, 16 * strip, DEPTH * k));
             }
         }
     }
@@ -71,7 +93,7 @@ template <int WIDE, int STRIPS, bool KEPT, class T> struct Left {
 #pragma unroll
             for (int i = 0; i < 4; i++) fragment[i] = kept[strip][k][i];
         } else {
-            load_fragments(fragment, left_at<WIDE>(tile, 16 * strip, 16 * k));
+            load_factor(fragment, left_at<WIDE>(tile, 16 * strip, DEPTH * k));
         }
     }
 };
@@ -80,15 +102,16 @@ template <int WIDE, int STRIPS, bool KEPT, class T> struct Left {
 template <int WIDE, int STRIPS, int COUNT, bool KEPT, class T>
 DEVICE void along_width(float (&products)[STRIPS][COUNT][4], const Left<WIDE, STRIPS, KEPT, T> &left,
                         const T *rows, u32 first) {
+    constexpr int DEPTH = Matrix<T>::DEPTH;
 #pragma unroll
-    for (int k = 0; k < WIDE / 16; k++) {
+    for (int k = 0; k < WIDE / DEPTH; k++) {
         u32 factor[STRIPS][4];
 #pragma unroll
         for (int strip = 0; strip < STRIPS; strip++) left.get(factor[strip], strip, k);
 #pragma unroll
         for (int n = 0; n < COUNT / 2; n++) {
             u32 right[4];
-            load_fragments(right, right_at<WIDE>(rows, first + 16 * n, 16 * k));
+            load_factor(right, right_at<WIDE>(rows, first + 16 * n, DEPTH * k));
 #pragma unroll
             for (int strip = 0; strip < STRIPS; strip++) {
                 multiply<T>(products[strip][2 * n], factor[strip], right[0], right[1]);
@@ -98,18 +121,41 @@ DEVICE void along_width(float (&products)[STRIPS][COUNT][4], const Left<WIDE, ST
     }
 }
 
-// sums[strip][n] += left (16 rows from `first` on), columns from `column` on.
-template <int WIDE, int STRIPS, int COUNT, class T>
-DEVICE void along_rows(float (&sums)[STRIPS][COUNT][4], const u32 (&left)[STRIPS][4], const T *rows,
-                       u32 first, u32 column) {
+// Right factors of two times eight columns, of rows from `first` on.
+template <int WIDE, class T>
+DEVICE void load_below(u32 (&right)[4], const T *rows, u32 first, u32 column) {
+    if constexpr (sizeof(T) == 2) {
+        load_turned(right, left_at<WIDE>(rows, first, column));
+    } else {
+        // Of a left factor that was a result the columns are these.
+        u32 lane = threadIdx.x % 32;
+        const T *at = rows + (first + lane % 4 * 2) * stride<T>(WIDE) + column + lane / 4;
 #pragma unroll
-    for (int n = 0; n < COUNT / 2; n++) {
-        u32 right[4];
-        load_turned(right, left_at<WIDE>(rows, first, column + 16 * n));
+        for (int i = 0; i < 4; i++) right[i] = tf32(bits(at[i % 2 * stride<T>(WIDE) + i / 2 * 8]));
+    }
+}
+
+// sums[strip][n] += weights (16 rows from `first` on), columns from `column` on.
+template <int WIDE, int STRIPS, int COUNT, int TILES, class T>
+DEVICE void along_rows(float (&sums)[STRIPS][COUNT][4], const float (&weights)[STRIPS][TILES][4], int tile,
+                       const T *rows, u32 first, u32 column) {
+    constexpr int DEPTH = Matrix<T>::DEPTH;
+#pragma unroll
+    for (int step = 0; step < 16 / DEPTH; step++) {
+        u32 left[STRIPS][4];
 #pragma unroll
         for (int strip = 0; strip < STRIPS; strip++) {
-            multiply<T>(sums[strip][2 * n], left[strip], right[0], right[1]);
-            multiply<T>(sums[strip][2 * n + 1], left[strip], right[2], right[3]);
+            as_left<T>(left[strip], &weights[strip][tile + step * DEPTH / 8]);
+        }
+#pragma unroll
+        for (int n = 0; n < COUNT / 2; n++) {
+            u32 right[4];
+            load_below<WIDE>(right, rows, first + step * DEPTH, column + 16 * n);
+#pragma unroll
+            for (int strip = 0; strip < STRIPS; strip++) {
+                multiply<T>(sums[strip][2 * n], left[strip], right[0], right[1]);
+                multiply<T>(sums[strip][2 * n + 1], left[strip], right[2], right[3]);
+            }
         }
     }
 }
@@ -128,8 +174,8 @@ DEVICE void write_strip(Vectors<T> to, u32 first, u32 end, u32 column, u32 width
             u32 at = column + 8 * n + lane % 4 * 2;
             if (row >= end || at >= width) continue;
             float factor = factors[half];
-            u32 pair = packed<T>(sums[n][2 * half] * factor, sums[n][2 * half + 1] * factor);
-            *(u32 *)(to.data + row * to.stride + at) = pair;
+            T *place = to.data + row * to.stride + at;
+            store_pair(place, sums[n][2 * half] * factor, sums[n][2 * half + 1] * factor);
         }
     }
 }
@@ -176,10 +222,10 @@ DEVICE void soften(float (&scores)[TILES][4], float (&sums)[OUT][4], float (&mos
 }
 
 template <int WIDE, class T> DEVICE void forward(const Attention &a) {
-    constexpr int STRIPS = strips(WIDE), TILE = forward_tile(WIDE), ROWS = 16 * STRIPS * WARPS;
-    constexpr int TILES = TILE / 8, STAGE = 2 * TILE * (WIDE + 8);
+    constexpr int STRIPS = strips<T>(WIDE), TILE = forward_tile<T>(WIDE), ROWS = 16 * STRIPS * WARPS;
+    constexpr int TILES = TILE / 8, STAGE = 2 * TILE * stride<T>(WIDE);
     SHARED(T, memory);
-    T *q = memory, *stages = q + ROWS * (WIDE + 8);
+    T *q = memory, *stages = q + ROWS * stride<T>(WIDE);
     u32 lane = threadIdx.x % 32, head = blockIdx.y, sample = blockIdx.z;
     // Blocks with the most to do begin first.
     u32 first = (a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * ROWS;
@@ -205,7 +251,7 @@ template <int WIDE, class T> DEVICE void forward(const Attention &a) {
             fetch<WIDE, TILE>(next + STAGE / 2, values, tile + TILE, a.s, a.e);
             end_group();
         }
-        if (tile == 0) left.load(q + own * (WIDE + 8));
+        if (tile == 0) left.load(q + own * stride<T>(WIDE));
         // Nothing of it is for this warp's queries.
         if (a.causal && tile > first + own + 16 * STRIPS - 1) continue;
         float scores[STRIPS][TILES][4] = {};
@@ -224,13 +270,8 @@ template <int WIDE, class T> DEVICE void forward(const Attention &a) {
             soften(scores[strip], sums[strip], most[strip], total[strip]);
         }
 #pragma unroll
-        for (int k16 = 0; k16 < TILE / 16; k16++) {
-            u32 weights[STRIPS][4];
-#pragma unroll
-            for (int strip = 0; strip < STRIPS; strip++) {
-                as_left<T>(weights[strip], scores[strip][2 * k16], scores[strip][2 * k16 + 1]);
-            }
-            along_rows<WIDE>(sums, weights, (const T *)v, 16 * k16, 0);
+        for (int some = 0; some < TILE; some += 16) {
+            along_rows<WIDE>(sums, scores, some / 8, (const T *)v, some, 0);
         }
     }
     Vectors<T> y = vectors<T>(a.y, a.y_strides, sample, head);
@@ -256,11 +297,12 @@ template <class T> DEVICE void means(const Attention &a) {
     Vectors<const T> y = vectors<const T>(a.y, a.y_strides, sample, head);
     Vectors<const T> gy = vectors<const T>(a.gy, a.y_strides, sample, head);
     float mean = 0;
-    for (u32 column = threadIdx.x % 8 * 8; column < a.e && query < a.n; column += 64) {
+    constexpr int PIECE = Matrix<T>::PIECE;
+    for (u32 column = threadIdx.x % 8 * PIECE; column < a.e && query < a.n; column += 8 * PIECE) {
         u64 place = query * y.stride + column;
         Pack<T> values = *(const Pack<T> *)(y.data + place), slopes = *(const Pack<T> *)(gy.data + place);
 #pragma unroll
-        for (int i = 0; i < 8; i++) mean += load(values.at[i]) * load(slopes.at[i]);
+        for (int i = 0; i < PIECE; i++) mean += load(values.at[i]) * load(slopes.at[i]);
     }
     for (int lanes = 1; lanes < 8; lanes *= 2) mean += __shfl_xor_sync(0xffffffff, mean, lanes);
     if (threadIdx.x % 8 == 0 && query < a.n) {
@@ -269,10 +311,10 @@ template <class T> DEVICE void means(const Attention &a) {
 }
 
 template <int WIDE, class T> DEVICE void queries(const Attention &a) {
-    constexpr int STRIPS = strips(WIDE), TILE = backward_tile(WIDE), ROWS = 16 * STRIPS * WARPS;
-    constexpr int STAGE = 2 * TILE * (WIDE + 8);
+    constexpr int STRIPS = strips<T>(WIDE), TILE = backward_tile<T>(WIDE), ROWS = 16 * STRIPS * WARPS;
+    constexpr int STAGE = 2 * TILE * stride<T>(WIDE);
     SHARED(T, memory);
-    T *q = memory, *gy = q + ROWS * (WIDE + 8), *stages = gy + ROWS * (WIDE + 8);
+    T *q = memory, *gy = q + ROWS * stride<T>(WIDE), *stages = gy + ROWS * stride<T>(WIDE);
     u32 lane = threadIdx.x % 32, head = blockIdx.y, sample = blockIdx.z;
     u32 first = (a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * ROWS;
     u32 own = threadIdx.x / 32 * 16 * STRIPS, end = a.causal ? min(first + ROWS, a.s) : a.s;
@@ -283,8 +325,7 @@ template <int WIDE, class T> DEVICE void queries(const Attention &a) {
     fetch<WIDE, TILE>(stages, keys, 0, a.s, a.d);
     fetch<WIDE, TILE>(stages + STAGE / 2, values, 0, a.s, a.e);
     end_group();
-    constexpr bool KEPT = WIDE <= 128;
-    Left<WIDE, STRIPS, KEPT, T> left, upstream;
+    Left<WIDE, STRIPS, keeps_queries<T>(WIDE), T> left, upstream;
     float sums[STRIPS][WIDE / 8][4] = {}, logarithms[STRIPS][2], mean[STRIPS][2];
     u64 places = ((u64)sample * a.heads + head) * a.n;
 #pragma unroll
@@ -305,8 +346,8 @@ template <int WIDE, class T> DEVICE void queries(const Attention &a) {
             end_group();
         }
         if (tile == 0) {
-            left.load(q + own * (WIDE + 8));
-            upstream.load(gy + own * (WIDE + 8));
+            left.load(q + own * stride<T>(WIDE));
+            upstream.load(gy + own * stride<T>(WIDE));
         }
 #pragma unroll 1
         for (u32 some = 0; some < TILE; some += 16) {
@@ -314,7 +355,6 @@ template <int WIDE, class T> DEVICE void queries(const Attention &a) {
             float scores[STRIPS][2][4] = {}, slopes[STRIPS][2][4] = {};
             along_width<WIDE>(scores, left, (const T *)k, some);
             along_width<WIDE>(slopes, upstream, (const T *)v, some);
-            u32 factors[STRIPS][4];
 #pragma unroll
             for (int strip = 0; strip < STRIPS; strip++) {
 #pragma unroll
@@ -327,9 +367,8 @@ template <int WIDE, class T> DEVICE void queries(const Attention &a) {
                     float &slope = slopes[strip][i / 4][i % 4];
                     slope = weight * (slope - mean[strip][half]);
                 }
-                as_left<T>(factors[strip], slopes[strip][0], slopes[strip][1]);
             }
-            along_rows<WIDE>(sums, factors, (const T *)k, some, 0);
+            along_rows<WIDE>(sums, slopes, 0, (const T *)k, some, 0);
         }
     }
     Vectors<T> gq = vectors<T>(a.gq, a.q_strides, sample, head);
@@ -342,11 +381,11 @@ template <int WIDE, class T> DEVICE void queries(const Attention &a) {
 
 // Of one head of keys and values, all heads of queries that share it, one after another.
 template <int WIDE, class T> DEVICE void keys(const Attention &a) {
-    constexpr int TILE = backward_tile(WIDE), ROWS = 16 * WARPS, OUT = key_columns(WIDE);
+    constexpr int TILE = backward_tile<T>(WIDE), ROWS = 16 * WARPS, OUT = key_columns(WIDE);
     // Queries, gradients of what they saw, and two numbers of each query.
-    constexpr int STAGE = 2 * TILE * (WIDE + 8) + 4 * TILE;
+    constexpr int STAGE = 2 * TILE * stride<T>(WIDE) + 8 * TILE / sizeof(T);
     SHARED(T, memory);
-    T *k = memory, *v = k + ROWS * (WIDE + 8), *stages = v + ROWS * (WIDE + 8);
+    T *k = memory, *v = k + ROWS * stride<T>(WIDE), *stages = v + ROWS * stride<T>(WIDE);
     u32 lane = threadIdx.x % 32, head = blockIdx.y, sample = blockIdx.z;
     u32 first = blockIdx.x / (WIDE / OUT) * ROWS, column = blockIdx.x % (WIDE / OUT) * OUT;
     u32 own = threadIdx.x / 32 * 16, key = first + own + lane / 4;
@@ -354,10 +393,10 @@ template <int WIDE, class T> DEVICE void keys(const Attention &a) {
     auto ask = [&](u32 number) {
         u32 reader = head * a.heads_together + number / tiles, tile = begin + number % tiles * TILE;
         T *stage = stages + number % 2 * STAGE;
-        float *numbers = (float *)(stage + 2 * TILE * (WIDE + 8));
+        float *numbers = (float *)(stage + 2 * TILE * stride<T>(WIDE));
         fetch<WIDE, TILE>(stage, vectors<const T>(a.q, a.q_strides, sample, reader), tile, a.n, a.d);
         Vectors<const T> upstream = vectors<const T>(a.gy, a.y_strides, sample, reader);
-        fetch<WIDE, TILE>(stage + TILE * (WIDE + 8), upstream, tile, a.n, a.e);
+        fetch<WIDE, TILE>(stage + TILE * stride<T>(WIDE), upstream, tile, a.n, a.e);
         u64 places = ((u64)sample * a.heads + reader) * a.n;
         for (u32 i = threadIdx.x; i < TILE; i += 32 * WARPS) {
             bool is_there = tile + i < a.n;
@@ -370,18 +409,18 @@ template <int WIDE, class T> DEVICE void keys(const Attention &a) {
     fetch<WIDE, ROWS>(v, vectors<const T>(a.v, a.v_strides, sample, head), first, a.s, a.e);
     u32 count = tiles * a.heads_together;
     if (count > 0) ask(0);
-    Left<WIDE, 1, WIDE <= 64, T> left, values;
+    Left<WIDE, 1, keeps_keys(WIDE), T> left, values;
     float key_sums[1][OUT / 8][4] = {}, value_sums[1][OUT / 8][4] = {}, scale = a.scale * LOG2_E;
     for (u32 number = 0; number < count; number++) {
         u32 tile = begin + number % tiles * TILE;
-        const T *q = stages + number % 2 * STAGE, *gy = q + TILE * (WIDE + 8);
-        const float *logarithms = (const float *)(gy + TILE * (WIDE + 8)), *means = logarithms + TILE;
+        const T *q = stages + number % 2 * STAGE, *gy = q + TILE * stride<T>(WIDE);
+        const float *logarithms = (const float *)(gy + TILE * stride<T>(WIDE)), *means = logarithms + TILE;
         wait_for_groups<0>();
         __syncthreads();
         if (number + 1 < count) ask(number + 1);
         if (number == 0) {
-            left.load(k + own * (WIDE + 8));
-            values.load(v + own * (WIDE + 8));
+            left.load(k + own * stride<T>(WIDE));
+            values.load(v + own * stride<T>(WIDE));
         }
 #pragma unroll 1
         for (u32 some = 0; some < TILE; some += 16) {
@@ -397,11 +436,8 @@ template <int WIDE, class T> DEVICE void keys(const Attention &a) {
                 score = is_seen ? power_of_two(score * scale - logarithms[place]) : 0;
                 slope = score * (slope - means[place]);
             }
-            u32 factors[1][4];
-            as_left<T>(factors[0], scores[0][0], scores[0][1]);
-            along_rows<WIDE>(value_sums, factors, gy, some, column);
-            as_left<T>(factors[0], slopes[0][0], slopes[0][1]);
-            along_rows<WIDE>(key_sums, factors, q, some, column);
+            along_rows<WIDE>(value_sums, scores, 0, gy, some, column);
+            along_rows<WIDE>(key_sums, slopes, 0, q, some, column);
         }
     }
     wait_for_groups<0>();
@@ -417,7 +453,9 @@ template <int WIDE, class T> DEVICE void keys(const Attention &a) {
     KERNEL_OF(128, attention_matrix_keys_##WIDE##_##suffix, Attention) { keys<WIDE, T>(a); }
 #define ENTRY(suffix, T)                                                                           \
     OF_WIDTH(32, suffix, T) OF_WIDTH(64, suffix, T) OF_WIDTH(128, suffix, T)                       \
-    OF_WIDTH(256, suffix, T)                                                                       \
     KERNEL(attention_means_##suffix, Attention) { means<T>(a); }
-ENTRY(bf16, Bf16)
-ENTRY(f16, F16)
+FOR_EACH_TYPE(ENTRY)
+
+// In halves alone there is room for them.
+OF_WIDTH(256, bf16, Bf16)
+OF_WIDTH(256, f16, F16)

@@ -1,51 +1,89 @@
 // Matrix units (mma.sync, sm_80 and later), loads of their fragments, and copies that run beside a block.
 //
-// Fragments of m16n8k16 by the PTX manual: lane l has rows l/4 and l/4 + 8 of a 16 x 8 result, columns
-// 2 (l % 4) and the next. A result is, rounded and packed, the left factor of the next product.
+// Fragments of m16n8k16 of halves, and of m16n8k8 of single precision rounded to TF32, by the PTX manual: lane
+// l has rows l/4 and l/4 + 8 of a 16 x 8 result, columns 2 (l % 4) and the next. A result is, rounded, the left
+// factor of the next product: of halves two results side by side, packed; of TF32 one, whose columns are taken
+// in another order, as rows of the right factor are then.
 
 #if !defined(EMULATOR) && __CUDA_ARCH__ < 800
 #define NO_MATRIX_UNITS
 #endif
 
-// What instructions of a type of halves are called.
-template <class T> struct Halves;
+// What a type of tensors is to the matrix units: the depth of a product, and elements of sixteen bytes.
+template <class T> struct Matrix;
+
 #if defined(EMULATOR) || defined(NO_MATRIX_UNITS)
-#define HALVES(T, type)                                                                            \
-    template <> struct Halves<T> {                                                                 \
-        static __device__ u32 packed(float low, float high) {                                      \
-            return store<T>(low).bits | (u32)store<T>(high).bits << 16;                            \
-        }                                                                                          \
-        static __device__ void multiply(float (&)[4], const u32 (&)[4], u32, u32) {}               \
-    };
+#define MULTIPLY(instruction)                                                                      \
+    static __device__ void multiply(float (&)[4], const u32 (&)[4], u32, u32) {}
+#define PACK(T, type)                                                                              \
+    static __device__ u32 packed(float low, float high) {                                          \
+        return store<T>(low).bits | (u32)store<T>(high).bits << 16;                                \
+    }
 #else
-#define HALVES(T, type)                                                                            \
-    template <> struct Halves<T> {                                                                 \
-        static __device__ __forceinline__ u32 packed(float low, float high) {                      \
-            u32 pair;                                                                              \
-            asm("cvt.rn." type "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));           \
-            return pair;                                                                           \
-        }                                                                                          \
-        static __device__ __forceinline__ void multiply(float (&c)[4], const u32 (&a)[4],          \
-                                                        u32 right, u32 below) {                    \
-            asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                     \
-                "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                  \
-                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                   \
-                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(right), "r"(below));             \
-        }                                                                                          \
-    };
+#define MULTIPLY(instruction)                                                                      \
+    static __device__ __forceinline__ void multiply(float (&c)[4], const u32 (&a)[4], u32 right,   \
+                                                    u32 below) {                                   \
+        asm("mma.sync.aligned." instruction " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "      \
+            "{%0, %1, %2, %3};"                                                                    \
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                       \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(right), "r"(below));                 \
+    }
+#define PACK(T, type)                                                                              \
+    static __device__ __forceinline__ u32 packed(float low, float high) {                          \
+        u32 pair;                                                                                  \
+        asm("cvt.rn." type "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));               \
+        return pair;                                                                               \
+    }
 #endif
-HALVES(Bf16, "bf16")
-HALVES(F16, "f16")
 
-// Two neighbours in a register, the first one in the lower half.
-template <class T> DEVICE u32 packed(float low, float high) { return Halves<T>::packed(low, high); }
+template <> struct Matrix<Bf16> {
+    static constexpr int DEPTH = 16, PIECE = 8;
+    MULTIPLY("m16n8k16.row.col.f32.bf16.bf16.f32")
+    PACK(Bf16, "bf16")
+};
+template <> struct Matrix<F16> {
+    static constexpr int DEPTH = 16, PIECE = 8;
+    MULTIPLY("m16n8k16.row.col.f32.f16.f16.f32")
+    PACK(F16, "f16")
+};
+template <> struct Matrix<float> {
+    static constexpr int DEPTH = 8, PIECE = 4;
+    MULTIPLY("m16n8k8.row.col.f32.tf32.tf32.f32")
+};
 
-// Rows from `first` of a result, as the left factor of a product along its columns.
-template <class T> DEVICE void as_left(u32 (&left)[4], const float (&a)[4], const float (&b)[4]) {
-    left[0] = packed<T>(a[0], a[1]);
-    left[1] = packed<T>(a[2], a[3]);
-    left[2] = packed<T>(b[0], b[1]);
-    left[3] = packed<T>(b[2], b[3]);
+// The TF32 number nearest to one of single precision, ties away from zero.
+DEVICE u32 tf32(u32 number) {
+#if defined(EMULATOR) || defined(NO_MATRIX_UNITS)
+    return (number & 0x7f800000) == 0x7f800000 ? number : number + 0x1000 & 0xffffe000;
+#else
+    u32 rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(from_bits(number)));
+    return rounded;
+#endif
+}
+
+// Results side by side, of as many columns as a product is deep, as its left factor.
+template <class T> DEVICE void as_left(u32 (&left)[4], const float (*results)[4]) {
+    if constexpr (sizeof(T) == 2) {
+        left[0] = Matrix<T>::packed(results[0][0], results[0][1]);
+        left[1] = Matrix<T>::packed(results[0][2], results[0][3]);
+        left[2] = Matrix<T>::packed(results[1][0], results[1][1]);
+        left[3] = Matrix<T>::packed(results[1][2], results[1][3]);
+    } else {
+        left[0] = tf32(bits(results[0][0]));
+        left[1] = tf32(bits(results[0][2]));
+        left[2] = tf32(bits(results[0][1]));
+        left[3] = tf32(bits(results[0][3]));
+    }
+}
+
+// Two neighbours where they belong.
+template <class T> DEVICE void store_pair(T *at, float low, float high) {
+    if constexpr (sizeof(T) == 2) {
+        *(u32 *)at = Matrix<T>::packed(low, high);
+    } else {
+        at[0] = low, at[1] = high;
+    }
 }
 
 // Powers of two, of numbers up to 0 or little above.
@@ -61,20 +99,26 @@ DEVICE float power_of_two(float x) {
 
 #ifdef EMULATOR
 
-template <class T> DEVICE float half_of(u32 pair, u32 which) { return load(T{(u16)(pair >> 16 * which)}); }
+// Element `which` of a register.
+template <class T> DEVICE float element(u32 word, u32 which) {
+    if constexpr (sizeof(T) == 4) return from_bits(word);
+    else return load(T{(u16)(word >> 16 * which)});
+}
 
 template <class T>
 DEVICE void multiply(float (&sums)[4], const u32 (&left)[4], u32 right, u32 right_below) {
+    constexpr u32 DEPTH = Matrix<T>::DEPTH, EACH = DEPTH / 8;
     emulator::Fragment own = {left[0], left[1], left[2], left[3], right, right_below};
     const emulator::Fragment *all = emulator::meet(own);
     u32 lane = threadIdx.x % 32;
     for (u32 i = 0; i < 4; i++) {
         u32 column = lane % 4 * 2 + i % 2;
         float total = 0;
-        for (u32 k = 0; k < 16; k++) {
-            u32 a = all[lane / 4 * 4 + k % 8 / 2].words[i / 2 + k / 8 * 2];
-            u32 b = all[column * 4 + k % 8 / 2].words[4 + k / 8];
-            total += half_of<T>(a, k % 2) * half_of<T>(b, k % 2);
+        for (u32 k = 0; k < DEPTH; k++) {
+            u32 far = k / (DEPTH / 2), at = k % (DEPTH / 2) / EACH;
+            u32 a = all[lane / 4 * 4 + at].words[i / 2 + far * 2];
+            u32 b = all[column * 4 + at].words[4 + far];
+            total += element<T>(a, k % EACH) * element<T>(b, k % EACH);
         }
         sums[i] += total;
     }
@@ -105,10 +149,10 @@ template <int LEFT> DEVICE void wait_for_groups() { emulator::wait_for_groups(LE
 
 #else
 
-// sums += left right, of 16 x 16 and 16 x 8.
+// sums += left right.
 template <class T>
 DEVICE void multiply(float (&sums)[4], const u32 (&left)[4], u32 right, u32 right_below) {
-    Halves<T>::multiply(sums, left, right, right_below);
+    Matrix<T>::multiply(sums, left, right, right_below);
 }
 
 #ifdef NO_MATRIX_UNITS

@@ -27,7 +27,7 @@ pub struct Buffers<'a> {
     pub scratch: DevicePtr,
     /// Bytes of shared memory that a block of the device has at most.
     pub most_shared: u32,
-    /// Whether the device has matrix units for halves, as GPUs have from sm_80 on.
+    /// Whether the device has matrix units for halves and TF32, as GPUs have from sm_80 on.
     pub matrix_units: bool,
     /// The number of the training step, a u64: random numbers follow from it.
     pub step: DevicePtr,
@@ -129,7 +129,12 @@ impl Plan {
         self.most_shared
     }
 
-    /// Whether there are matrix units for halves.
+    /// Whether f32 factors may be rounded to TF32.
+    pub(super) fn tf32(&self) -> bool {
+        self.tf32
+    }
+
+    /// Whether there are matrix units for halves and TF32.
     pub(super) fn matrix_units(&self) -> bool {
         self.matrix_units
     }
