@@ -87,8 +87,12 @@ pub enum Source {
     Depthwise,
     /// Attention on the plain cores.
     Attention,
-    /// Attention on the matrix units.
-    AttentionMatrix,
+    /// Attention on the matrix units, in bf16.
+    AttentionBf16,
+    /// The same in f16.
+    AttentionF16,
+    /// The same in single precision, rounded to TF32.
+    AttentionTf32,
     /// Matrix products on the plain cores.
     Product,
     /// Updates of parameters.
@@ -101,19 +105,36 @@ pub enum Source {
     Eight,
 }
 
+/// Attention on the matrix units for one type: each is compiled by itself, for it takes long.
+macro_rules! on_matrix_units {
+    ($entry:literal) => {
+        concat!(
+            include_str!("kernels/attention.cuh"),
+            "#line 1 \"matrix.cuh\"\n",
+            include_str!("kernels/matrix.cuh"),
+            "#line 1 \"attention_matrix.cu\"\n",
+            include_str!("kernels/attention_matrix.cu"),
+            $entry,
+            "\n"
+        )
+    };
+}
+
 /// Widths of heads that kernels with a width in their names are made for.
 const WIDTHS: [u32; 4] = [32, 64, 128, 256];
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
         Self::Channels,
         Self::Depthwise,
         Self::Attention,
-        Self::AttentionMatrix,
+        Self::AttentionBf16,
+        Self::AttentionF16,
+        Self::AttentionTf32,
         Self::Product,
         Self::Optimizer,
         Self::Codecs,
@@ -130,7 +151,9 @@ impl Source {
             Self::Channels => "channels.cu",
             Self::Depthwise => "depthwise.cu",
             Self::Attention => "attention.cu",
-            Self::AttentionMatrix => "attention_matrix.cu",
+            Self::AttentionBf16 => "attention_bf16.cu",
+            Self::AttentionF16 => "attention_f16.cu",
+            Self::AttentionTf32 => "attention_tf32.cu",
             Self::Product => "product.cu",
             Self::Optimizer => "optimizer.cu",
             Self::Codecs => "codecs.cu",
@@ -163,13 +186,9 @@ impl Source {
                 "#line 1 \"attention.cu\"\n",
                 include_str!("kernels/attention.cu")
             ),
-            Self::AttentionMatrix => concat!(
-                include_str!("kernels/attention.cuh"),
-                "#line 1 \"matrix.cuh\"\n",
-                include_str!("kernels/matrix.cuh"),
-                "#line 1 \"attention_matrix.cu\"\n",
-                include_str!("kernels/attention_matrix.cu")
-            ),
+            Self::AttentionBf16 => on_matrix_units!("ENTRY(bf16, Bf16)"),
+            Self::AttentionF16 => on_matrix_units!("ENTRY(f16, F16)"),
+            Self::AttentionTf32 => on_matrix_units!("ENTRY(f32, float)"),
             Self::Product => include_str!("kernels/product.cu"),
             Self::Optimizer => include_str!("kernels/optimizer.cu"),
             Self::Codecs => concat!(
@@ -201,11 +220,31 @@ impl Source {
         format!("#line 1 \"common.cuh\"\n{common}\n{declarations}\n#line 1 \"{file}\"\n{own}")
     }
 
-    /// Whether there are kernels for heads so wide in a type: on the matrix units there is no room for the
-    /// widest in single precision.
-    fn has_width(self, storage: Storage, width: u32) -> bool {
+    /// Attention on the matrix units, of tensors of a type.
+    pub(super) fn on_matrix_units(storage: Storage) -> Self {
+        match storage {
+            Storage::F32 => Self::AttentionTf32,
+            Storage::Bf16 => Self::AttentionBf16,
+            Storage::F16 => Self::AttentionF16,
+        }
+    }
+
+    /// The types that it has kernels for, where it has some for all widths.
+    fn storages(self) -> &'static [Storage] {
         match self {
-            Self::AttentionMatrix => storage != Storage::F32 || width <= 128,
+            Self::AttentionBf16 => &[Storage::Bf16],
+            Self::AttentionF16 => &[Storage::F16],
+            Self::AttentionTf32 => &[Storage::F32],
+            _ => &[Storage::F32, Storage::Bf16, Storage::F16],
+        }
+    }
+
+    /// Whether there are kernels for heads so wide: on the matrix units there is no room for the widest in
+    /// single precision.
+    fn has_width(self, width: u32) -> bool {
+        match self {
+            Self::AttentionBf16 | Self::AttentionF16 => true,
+            Self::AttentionTf32 => width <= 128,
             _ => width >= 64,
         }
     }
@@ -214,7 +253,7 @@ impl Source {
     /// bits that the same lines give on the processor; where matrix units multiply there are no such bits.
     pub fn options(self) -> &'static [&'static str] {
         match self {
-            Self::AttentionMatrix => &["--std=c++17"],
+            Self::AttentionBf16 | Self::AttentionF16 | Self::AttentionTf32 => &["--std=c++17"],
             _ => &["--std=c++17", "--fmad=false"],
         }
     }
@@ -227,13 +266,13 @@ impl Source {
             let Some((_, rest)) = limited.or_else(|| line.split_once("KERNEL(")) else { continue };
             let name = rest.split(',').next().unwrap_or(rest);
             if name.contains("##") {
-                for storage in [Storage::F32, Storage::Bf16, Storage::F16] {
+                for storage in self.storages() {
                     let name = name.replace("##", "").replace("suffix", storage.suffix());
                     if !name.contains("WIDE") {
                         names.push(name);
                         continue;
                     }
-                    let widths = WIDTHS.into_iter().filter(|width| self.has_width(storage, *width));
+                    let widths = WIDTHS.into_iter().filter(|width| self.has_width(*width));
                     names.extend(widths.map(|width| name.replace("WIDE", &width.to_string())));
                 }
             } else {

@@ -451,11 +451,13 @@ template <int WIDE, class T> DEVICE void keys(const Attention &a) {
     KERNEL_OF(128, attention_matrix_##WIDE##_##suffix, Attention) { forward<WIDE, T>(a); }         \
     KERNEL_OF(128, attention_matrix_queries_##WIDE##_##suffix, Attention) { queries<WIDE, T>(a); } \
     KERNEL_OF(128, attention_matrix_keys_##WIDE##_##suffix, Attention) { keys<WIDE, T>(a); }
+// In halves alone there is room for the widest.
 #define ENTRY(suffix, T)                                                                           \
     OF_WIDTH(32, suffix, T) OF_WIDTH(64, suffix, T) OF_WIDTH(128, suffix, T)                       \
-    KERNEL(attention_means_##suffix, Attention) { means<T>(a); }
-FOR_EACH_TYPE(ENTRY)
+    KERNEL(attention_means_##suffix, Attention) { means<T>(a); }                                   \
+    WIDEST_##suffix
+#define WIDEST_f32
+#define WIDEST_bf16 OF_WIDTH(256, bf16, Bf16)
+#define WIDEST_f16 OF_WIDTH(256, f16, F16)
 
-// In halves alone there is room for them.
-OF_WIDTH(256, bf16, Bf16)
-OF_WIDTH(256, f16, F16)
+// What follows is one entry.

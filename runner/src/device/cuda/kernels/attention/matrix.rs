@@ -90,7 +90,7 @@ pub fn takes(args: &Attention, plan: &Plan) -> bool {
 fn launch(plan: &mut Plan, name: &str, grid: [u32; 2], shared: u32, of: (Attention, u64)) {
     let [blocks, heads] = grid;
     each_sample(plan, of, |plan, args, count| {
-        plan.blocks(Source::AttentionMatrix, name, 1, args);
+        plan.blocks(Source::on_matrix_units(plan.storage()), name, 1, args);
         let launch = plan.last();
         launch.grid = [blocks, heads, count];
         (launch.block, launch.shared) = (32 * WARPS, shared);
@@ -110,7 +110,7 @@ pub fn gradients(args: Attention, items: u64, plan: &mut Plan) {
     let means = plan.scratch(4 * items * u64::from(args.heads) * u64::from(args.n));
     let args = Attention { means, ..args };
     each_sample(plan, (args, items), |plan, args, count| {
-        plan.blocks(Source::AttentionMatrix, "attention_means", 1, args);
+        plan.blocks(Source::on_matrix_units(plan.storage()), "attention_means", 1, args);
         let launch = plan.last();
         launch.grid = [args.n.div_ceil(launch.block / 8), args.heads, count];
     });
