@@ -14,7 +14,6 @@
 
 #define WARPS 4
 #define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
 
 // Rows of 16 that a warp has: more of them share what is loaded, as far as there are registers.
 template <class T> DEVICE constexpr int strips(int wide) { return sizeof(T) == 2 && wide <= 64 ? 2 : 1; }
@@ -27,6 +26,9 @@ template <class T> DEVICE constexpr int backward_tile(int wide) {
     return sizeof(T) == 2 && wide <= 64 ? 64 : 32;
 }
 
+// Rows of it that are at work at a time in the backward pass.
+template <class T> DEVICE constexpr int chunk(int wide) { return 16; }
+
 // Widths of which left factors stay in registers, of queries and of keys.
 template <class T> DEVICE constexpr bool keeps_queries(int wide) { return wide * sizeof(T) <= 256; }
 DEVICE constexpr bool keeps_keys(int wide) { return wide <= 64; }
@@ -37,16 +39,17 @@ DEVICE constexpr int key_columns(int wide) { return wide <= 128 ? wide : 128; }
 // Elements from a row of a tile to the next.
 template <class T> DEVICE constexpr int stride(int wide) { return wide + Matrix<T>::PIECE; }
 
-// Asks for rows from `first` on, zeros past `end` and past the width.
+// Asks for rows from `first` on, zeros past `end` and past the width; nobody reads where there is none.
 template <int WIDE, int ROWS, class T>
 DEVICE void fetch(T *tile, Vectors<const T> from, u32 first, u32 end, u32 width) {
-    constexpr u32 PIECE = Matrix<T>::PIECE, PIECES = WIDE / PIECE;
+    constexpr u32 PIECE = Matrix<T>::PIECE, PIECES = WIDE / PIECE, APART = 32 * WARPS / PIECES;
+    u32 row = threadIdx.x / PIECES, column = threadIdx.x % PIECES * PIECE;
+    const T *place = from.data + (first + row) * from.stride + column;
+    T *to = tile + row * stride<T>(WIDE) + column;
+    u32 rows = column < width && first + row < end ? end - first - row : 0;
 #pragma unroll
-    for (u32 i = threadIdx.x; i < ROWS * PIECES; i += 32 * WARPS) {
-        u32 row = i / PIECES, column = i % PIECES * PIECE;
-        bool is_there = first + row < end && column < width;
-        const T *place = from.data + (is_there ? (first + row) * from.stride + column : 0);
-        copy_beside(tile + row * stride<T>(WIDE) + column, place, is_there);
+    for (u32 i = 0; i < ROWS / APART; i++) {
+        copy_beside(to + i * APART * stride<T>(WIDE), place + i * APART * from.stride, i * APART < rows);
     }
 }
 
@@ -190,10 +193,11 @@ DEVICE float quad_most(float value) {
     return fmaxf(value, __shfl_xor_sync(0xffffffff, value, 2));
 }
 
-// Scores become weights: powers of two of their distance from a row's largest, which may have grown;
-// then what was summed before counts less.
+// Scores become weights: powers of two of their distance from a row's largest, times `scale`, which is above
+// zero. The largest may have grown; then what was summed before counts less.
 template <int TILES, int OUT>
-DEVICE void soften(float (&scores)[TILES][4], float (&sums)[OUT][4], float (&most)[2], float (&total)[2]) {
+DEVICE void soften(float (&scores)[TILES][4], float scale, float (&sums)[OUT][4], float (&most)[2],
+                   float (&total)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float largest = most[half];
@@ -202,13 +206,13 @@ DEVICE void soften(float (&scores)[TILES][4], float (&sums)[OUT][4], float (&mos
             largest = fmaxf(largest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
         }
         largest = quad_most(largest);
-        float keep = power_of_two(most[half] - largest), added = 0;
+        float keep = power_of_two((most[half] - largest) * scale), added = 0, from = largest * scale;
         most[half] = largest;
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
 #pragma unroll
             for (int i = 2 * half; i < 2 * half + 2; i++) {
-                scores[n][i] = power_of_two(scores[n][i] - largest);
+                scores[n][i] = power_of_two(scores[n][i] * scale - from);
                 added += scores[n][i];
             }
         }
@@ -218,6 +222,17 @@ DEVICE void soften(float (&scores)[TILES][4], float (&sums)[OUT][4], float (&mos
             sums[n][2 * half] *= keep;
             sums[n][2 * half + 1] *= keep;
         }
+    }
+}
+
+// What rows from `row` on, `lane / 4` of eight, do not see of columns from `column` on counts nothing.
+template <int TILES>
+DEVICE void hide(float (&scores)[TILES][4], u32 row, u32 column, u32 end, bool causal) {
+    u32 lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 4 * TILES; i++) {
+        u32 query = row + lane / 4 + i % 4 / 2 * 8, key = column + i / 4 * 8 + lane % 4 * 2 + i % 2;
+        if (key >= end || (causal && key > query)) scores[i / 4][i % 4] = from_bits(0xff800000);
     }
 }
 
@@ -259,15 +274,8 @@ template <int WIDE, class T> DEVICE void forward(const Attention &a) {
         bool is_edge = tile + TILE > a.s || (a.causal && tile + TILE - 1 > first + own);
 #pragma unroll
         for (int strip = 0; strip < STRIPS; strip++) {
-#pragma unroll
-            for (int i = 0; i < 4 * TILES; i++) {
-                u32 query = first + own + 16 * strip + lane / 4 + i % 4 / 2 * 8;
-                u32 key = tile + i / 4 * 8 + lane % 4 * 2 + i % 2;
-                bool is_seen = !is_edge || (key < a.s && (!a.causal || key <= query));
-                float &score = scores[strip][i / 4][i % 4];
-                score = is_seen ? score * scale : from_bits(0xff800000);
-            }
-            soften(scores[strip], sums[strip], most[strip], total[strip]);
+            if (is_edge) hide(scores[strip], first + own + 16 * strip, tile, a.s, a.causal);
+            soften(scores[strip], scale, sums[strip], most[strip], total[strip]);
         }
 #pragma unroll
         for (int some = 0; some < TILE; some += 16) {
@@ -285,7 +293,7 @@ template <int WIDE, class T> DEVICE void forward(const Attention &a) {
             float all = quad_sum(total[strip][half]);
             u32 query = row + lane / 4 + 8 * half;
             shares[half] = 1 / all;
-            if (lane % 4 == 0 && query < a.n) saved[query] = most[strip][half] * LN_2 + logf(all);
+            if (lane % 4 == 0 && query < a.n) saved[query] = most[strip][half] * a.scale + logf(all);
         }
         write_strip(y, row, a.n, 0, a.e, sums[strip], shares);
     }
@@ -312,7 +320,7 @@ template <class T> DEVICE void means(const Attention &a) {
 
 template <int WIDE, class T> DEVICE void queries(const Attention &a) {
     constexpr int STRIPS = strips<T>(WIDE), TILE = backward_tile<T>(WIDE), ROWS = 16 * STRIPS * WARPS;
-    constexpr int STAGE = 2 * TILE * stride<T>(WIDE);
+    constexpr int STAGE = 2 * TILE * stride<T>(WIDE), CHUNK = chunk<T>(WIDE);
     SHARED(T, memory);
     T *q = memory, *gy = q + ROWS * stride<T>(WIDE), *stages = gy + ROWS * stride<T>(WIDE);
     u32 lane = threadIdx.x % 32, head = blockIdx.y, sample = blockIdx.z;
@@ -350,25 +358,27 @@ template <int WIDE, class T> DEVICE void queries(const Attention &a) {
             upstream.load(gy + own * stride<T>(WIDE));
         }
 #pragma unroll 1
-        for (u32 some = 0; some < TILE; some += 16) {
+        for (u32 some = 0; some < TILE; some += CHUNK) {
             if (a.causal && tile + some > first + own + 16 * STRIPS - 1) break;
-            float scores[STRIPS][2][4] = {}, slopes[STRIPS][2][4] = {};
+            float scores[STRIPS][CHUNK / 8][4] = {}, slopes[STRIPS][CHUNK / 8][4] = {};
             along_width<WIDE>(scores, left, (const T *)k, some);
             along_width<WIDE>(slopes, upstream, (const T *)v, some);
+            bool is_edge = tile + some + CHUNK > a.s || (a.causal && tile + some + CHUNK - 1 > first + own);
 #pragma unroll
             for (int strip = 0; strip < STRIPS; strip++) {
+                if (is_edge) hide(scores[strip], first + own + 16 * strip, tile + some, a.s, a.causal);
 #pragma unroll
-                for (int i = 0; i < 8; i++) {
-                    u32 half = i % 4 / 2, query = first + own + 16 * strip + lane / 4 + 8 * half;
-                    u32 key = tile + some + i / 4 * 8 + lane % 4 * 2 + i % 2;
-                    bool is_seen = key < a.s && (!a.causal || key <= query);
-                    float power = scores[strip][i / 4][i % 4] * scale - logarithms[strip][half];
-                    float weight = is_seen ? power_of_two(power) : 0;
+                for (int i = 0; i < CHUNK / 2; i++) {
+                    int half = i % 4 / 2;
+                    float weight = power_of_two(scores[strip][i / 4][i % 4] * scale - logarithms[strip][half]);
                     float &slope = slopes[strip][i / 4][i % 4];
                     slope = weight * (slope - mean[strip][half]);
                 }
             }
-            along_rows<WIDE>(sums, slopes, 0, (const T *)k, some, 0);
+#pragma unroll
+            for (int part = 0; part < CHUNK; part += 16) {
+                along_rows<WIDE>(sums, slopes, part / 8, (const T *)k, some + part, 0);
+            }
         }
     }
     Vectors<T> gq = vectors<T>(a.gq, a.q_strides, sample, head);
@@ -382,6 +392,7 @@ template <int WIDE, class T> DEVICE void queries(const Attention &a) {
 // Of one head of keys and values, all heads of queries that share it, one after another.
 template <int WIDE, class T> DEVICE void keys(const Attention &a) {
     constexpr int TILE = backward_tile<T>(WIDE), ROWS = 16 * WARPS, OUT = key_columns(WIDE);
+    constexpr int CHUNK = chunk<T>(WIDE);
     // Queries, gradients of what they saw, and two numbers of each query.
     constexpr int STAGE = 2 * TILE * stride<T>(WIDE) + 8 * TILE / sizeof(T);
     SHARED(T, memory);
@@ -423,21 +434,25 @@ template <int WIDE, class T> DEVICE void keys(const Attention &a) {
             values.load(v + own * stride<T>(WIDE));
         }
 #pragma unroll 1
-        for (u32 some = 0; some < TILE; some += 16) {
-            if (a.causal && tile + some + 15 < first + own) continue;
-            float scores[1][2][4] = {}, slopes[1][2][4] = {};
+        for (u32 some = 0; some < TILE; some += CHUNK) {
+            if (a.causal && tile + some + CHUNK - 1 < first + own) continue;
+            float scores[1][CHUNK / 8][4] = {}, slopes[1][CHUNK / 8][4] = {};
             along_width<WIDE>(scores, left, q, some);
             along_width<WIDE>(slopes, values, gy, some);
+            bool is_edge = tile + some + CHUNK > a.n || (a.causal && tile + some < first + own + 15);
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
+            for (int i = 0; i < CHUNK / 2; i++) {
                 u32 place = some + i / 4 * 8 + lane % 4 * 2 + i % 2, query = tile + place;
-                bool is_seen = query < a.n && (!a.causal || key + i % 4 / 2 * 8 <= query);
+                bool is_seen = !is_edge || (query < a.n && (!a.causal || key + i % 4 / 2 * 8 <= query));
                 float &score = scores[0][i / 4][i % 4], &slope = slopes[0][i / 4][i % 4];
                 score = is_seen ? power_of_two(score * scale - logarithms[place]) : 0;
                 slope = score * (slope - means[place]);
             }
-            along_rows<WIDE>(value_sums, scores, 0, gy, some, column);
-            along_rows<WIDE>(key_sums, slopes, 0, q, some, column);
+#pragma unroll
+            for (int part = 0; part < CHUNK; part += 16) {
+                along_rows<WIDE>(value_sums, scores, part / 8, gy, some + part, column);
+                along_rows<WIDE>(key_sums, slopes, part / 8, q, some + part, column);
+            }
         }
     }
     wait_for_groups<0>();

@@ -80,6 +80,7 @@ pub fn takes(args: &Attention, plan: &Plan) -> bool {
         Storage::Bf16 | Storage::F16 => true,
     };
     plan.matrix_units()
+        && args.scale > 0.0
         && has_kernels
         && sizes.most_bytes() <= plan.most_shared()
         && [args.d, args.e].iter().all(|width| is_whole((*width).into()))
