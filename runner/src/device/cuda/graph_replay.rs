@@ -9,7 +9,9 @@
 //! ```
 //! A step of training asks for the same as the one before, but for the bytes that it uploads: the number
 //! of the step, which dropout reads, and the numbers of the optimizer. So a rank that waits for nobody has
-//! one graph a step, and one call in place of hundreds. Others have one between each two waits.
+//! two graphs a step, and two calls in place of hundreds: the first commands go ahead, for a device that the
+//! host has waited for has nothing to do while the others are collected. Others have as many between each two
+//! waits.
 //!
 //! Two sequences are the same when their commands are, one by one: sizes, addresses and all arguments of
 //! kernels. Nobody has to say what changes from step to step; what changes is not replayed.
@@ -21,8 +23,12 @@ use crate::device::{DeviceError, Graphs};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Most sequences that are remembered; those that were not used for longest go. A rank of a pipeline with
-/// m micro-batches has some 2 m a step.
-const SEEN_MAX: usize = 256;
+/// m micro-batches has some 4 m a step.
+const SEEN_MAX: usize = 512;
+
+/// Commands that a device without work begins with. It needs longer for them than the host does for all
+/// others, where tensors are of real sizes.
+const AHEAD: usize = 32;
 
 /// Larger uploads are handed over at once: they would be copied on the host once more, and travel long
 /// enough that a call of their own does not count.
@@ -151,6 +157,8 @@ pub struct GraphReplay<B: Capture> {
     /// What the device makes no graph of: handed over between two graphs.
     apart: Vec<Command>,
     counts: Graphs,
+    /// Whether the host has waited until all was done, and has handed over nothing since.
+    idle: bool,
     backend: B,
 }
 
@@ -158,7 +166,7 @@ impl<B: Capture> GraphReplay<B> {
     /// Over a backend that was asked for nothing so far.
     pub fn new(backend: B) -> Self {
         let (pending, counts) = (Pending::default(), Graphs::default());
-        Self { seen: vec![], pending, apart: vec![], counts, backend }
+        Self { seen: vec![], pending, apart: vec![], counts, idle: true, backend }
     }
 
     /// One that makes no graphs, for a reason that it tells: all is handed over at once.
@@ -182,7 +190,10 @@ impl<B: Capture> GraphReplay<B> {
         }
         command.stamp(&mut self.pending.hasher);
         self.pending.commands.push(command);
-        Ok(())
+        match self.idle && self.pending.commands.len() == AHEAD {
+            true => self.flush(),
+            false => Ok(()),
+        }
     }
 
     /// Hands over a sequence.
@@ -261,6 +272,7 @@ impl<B: Capture> GraphReplay<B> {
             self.backend.arrived(place)?;
         }
         if !commands.is_empty() {
+            self.idle = false;
             self.hand_over(commands, hash)?;
         }
         let mut taken = self.pending.taken.drain(..);
@@ -289,6 +301,7 @@ impl<B: Capture> Backend for GraphReplay<B> {
 
     fn download(&mut self, from: DevicePtr, bytes: &mut [u8]) -> Result<(), DeviceError> {
         self.flush()?;
+        self.idle = true;
         self.backend.download(from, bytes)
     }
 
@@ -340,6 +353,7 @@ impl<B: Capture> Backend for GraphReplay<B> {
 
     fn ages(&mut self, count: usize, ages: &mut Vec<u64>) -> Result<(), DeviceError> {
         self.flush()?;
+        self.idle = true;
         self.backend.ages(count, ages)
     }
 

@@ -20,6 +20,7 @@ mod elementwise;
 pub mod fp8;
 mod fused;
 mod layout;
+pub mod padding;
 mod rows;
 mod steps;
 
@@ -172,6 +173,8 @@ impl Source {
             Self::Layout => include_str!("kernels/layout.cu"),
             Self::Rows => concat!(
                 include_str!("kernels/tail.cuh"),
+                "#line 1 \"unaligned.cuh\"\n",
+                include_str!("kernels/unaligned.cuh"),
                 "#line 1 \"rows.cu\"\n",
                 include_str!("kernels/rows.cu")
             ),

@@ -89,6 +89,35 @@ fn sequences_that_change_each_time() {
     assert_eq!(counts(&recorder), (1, 999, 1002));
 }
 
+/// A device that the host has waited for begins before all is collected; one that has work does not.
+#[test]
+fn the_first_commands_go_ahead() {
+    let (mut recorder, [a, ..]) = recorder();
+    let many = recorder.allocate(8 * 100, "words").unwrap();
+    let handed_over = |recorder: &GraphReplay<Lazy>| {
+        let (_, replayed, one_by_one) = counts(recorder);
+        replayed + one_by_one
+    };
+    for _ in 0..4 {
+        let before = handed_over(&recorder);
+        for number in 0..100 {
+            recorder.zero(many.after(8 * number), 8).unwrap();
+            let ahead = u64::from(number >= 31);
+            assert_eq!(handed_over(&recorder), before + ahead, "command {number}");
+        }
+        recorder.flush().unwrap();
+        assert_eq!(handed_over(&recorder), before + 2);
+        for number in 0..100 {
+            recorder.zero(many.after(8 * number), 4).unwrap();
+            assert_eq!(handed_over(&recorder), before + 2, "command {number}");
+        }
+        // It waits.
+        word(&mut recorder, a);
+        assert_eq!(handed_over(&recorder), before + 3);
+    }
+    assert_eq!(counts(&recorder), (3, 9, 3));
+}
+
 /// What is large goes at once, behind what was asked for before.
 #[test]
 fn large_uploads() {

@@ -10,6 +10,8 @@ mod like_the_processor;
 mod memory;
 mod nvrtc;
 mod optimizer;
+mod padding;
+mod rows;
 
 use crate::{by_hand, emulator, vectors};
 use memory::on_the_emulator;

@@ -260,16 +260,20 @@ arguments! {
     /// Rows of `n` elements.
     Rows { x: DevicePtr, gy: DevicePtr, out: DevicePtr, rows: u64, n: u64, logarithm: u32, }
 
+    /// Rows of `bytes` bytes that begin `from` bytes apart, copied to where they begin `to` bytes apart.
+    PitchedRows { x: DevicePtr, out: DevicePtr, rows: u64, bytes: u64, from: u64, to: u64, }
+
     /// Rows that are normalised, each by itself. Where there are `terms`, `x` is first written as their sum.
     NormRows {
         x: DevicePtr, gy: DevicePtr, out: DevicePtr, weight: DevicePtr, bias: DevicePtr,
         saved: DevicePtr, terms: [DevicePtr; 2], tail: Tail, rows: u64, n: u64, eps: f32, centred: u32,
     }
 
-    /// Sums over rows, in `parts` that are added up afterwards.
+    /// Sums over rows, in `parts` that are added up afterwards; where there are `factors`, `apart` elements from
+    /// a row's to the next one's, of rows times their factors.
     ColumnSums {
         x: DevicePtr, gy: DevicePtr, saved: DevicePtr, plain: DevicePtr, along: DevicePtr,
-        scratch: DevicePtr, rows: u64, n: u64, parts: u64, centred: u32,
+        factors: DevicePtr, scratch: DevicePtr, rows: u64, n: u64, parts: u64, apart: u64, centred: u32,
     }
 
     /// Rows of `n` with their targets; `scratch` has what each row says until `tally` adds it up.

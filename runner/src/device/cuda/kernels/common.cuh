@@ -26,6 +26,7 @@
 #endif
 
 #define KERNEL(name, Args) KERNEL_OF(256, name, Args)
+#define LARGE_KERNEL(name, Args) KERNEL_OF(1024, name, Args)
 
 // An entry point for every type that tensors are stored as.
 #define FOR_EACH_TYPE(entry)                                                                       \

@@ -129,7 +129,18 @@ template <class T> DEVICE void sum_terms(const SumTerms &a) {
 }
 
 template <class From, class To> DEVICE void convert(const Elementwise &a) {
-    FOR_EACH_ITEM(i, a.count) { ((To *)a.out)[i] = store<To>(load(((const From *)a.x)[i])); }
+    const From *x = (const From *)a.x;
+    To *out = (To *)a.out;
+    // Four at once: of the two types one has sixteen bytes of them.
+    u64 fours = is_aligned(x) && is_aligned(out) ? a.count / 4 : 0;
+    FOR_EACH_ITEM(i, fours) {
+        Run<From, 4> run = ((const Run<From, 4> *)x)[i];
+        Run<To, 4> result;
+#pragma unroll
+        for (int w = 0; w < 4; w++) result.at[w] = store<To>(load(run.at[w]));
+        ((Run<To, 4> *)out)[i] = result;
+    }
+    for (u64 i = 4 * fours + first_item(); i < a.count; i += item_step()) out[i] = store<To>(load(x[i]));
 }
 
 template <class T> DEVICE void fill(const Elementwise &a) {

@@ -7,7 +7,7 @@
 //! Libraries multiply codes where both factors lie so, and only so; hence those that a product sums along
 //! their columns are turned on the way. Scales stay on the device.
 
-use super::{DevicePtr, Eight, Float8, Launch, Plan, Product, ProductStep, Source};
+use super::{DevicePtr, Eight, Float8, Launch, Plan, Product, ProductStep, Source, padding};
 use pipewright_core::plan::Precision;
 use pipewright_kernels::Call;
 
@@ -111,7 +111,7 @@ pub(super) fn multiply(
     formats: [Float8; 2],
 ) {
     if call.precision != Precision::Fp8 {
-        return plan.multiply(args, bias, to_f32, None);
+        return padding::multiply(plan, args, bias, to_f32);
     }
     let (m, n, k) = (args.m.into(), args.n.into(), args.k.into());
     let [of_a, of_b] = formats;

@@ -157,34 +157,35 @@ template <class T> DEVICE void token_position(const TokenPosition &a) {
 // A vector's gradient is the sum over the places where it was read, in their order: the block of a
 // token's first place adds all of them. No atomics, so the bits are always the same.
 template <class T> DEVICE void embedding_gradient(const Embedding &a) {
-    __shared__ u32 votes[8];
+    __shared__ u32 counts[8], found[256];
     const u32 *tokens = (const u32 *)a.tokens;
-    u32 rows = (u32)a.rows, warp = threadIdx.x / 32;
+    u32 rows = (u32)a.rows, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (u32 place = blockIdx.x; place < rows; place += gridDim.x) {
         u32 token = tokens[place];
-        bool begun = true;
+        float *gradient = (float *)a.out + (u64)token * a.features;
         for (u32 from = 0; from < rows; from += blockDim.x) {
-            u32 at = from + threadIdx.x;
-            u32 vote = __ballot_sync(0xffffffff, at < rows && tokens[at] == token);
-            __syncthreads();
-            if (threadIdx.x % 32 == 0) votes[warp] = vote;
+            u32 at = from + threadIdx.x, number = 0, before = 0;
+            bool is_there = at < rows && tokens[at] == token;
+            u32 vote = __ballot_sync(0xffffffff, is_there);
+            __syncthreads(); // whoever still reads what was found
+            if (lane == 0) counts[warp] = __popc(vote);
             __syncthreads();
             for (u32 w = 0; w < blockDim.x / 32; w++) {
-                for (u32 left = votes[w]; left != 0; left &= left - 1) {
-                    u32 row = from + w * 32 + __ffs(left) - 1;
-                    if (row < place) begun = false; // another block's
-                    if (!begun) break;
-                    float *gradient = (float *)a.out + (u64)token * a.features;
-                    const T *gy = (const T *)a.table + (u64)row * a.features;
-                    for (u32 f = threadIdx.x; f < a.features; f += blockDim.x) {
-                        gradient[f] += load(gy[f]);
-                    }
-                }
-                if (!begun) break;
+                if (w < warp) before += counts[w];
+                number += counts[w];
             }
-            if (!begun) break; // the same in all threads: they read the same votes
+            if (is_there) found[before + __popc(vote & ((1u << lane) - 1))] = at;
+            __syncthreads();
+            if (number == 0) continue;
+            if (found[0] < place) break; // another block's, in all threads
+            for (u32 f = threadIdx.x; f < a.features; f += blockDim.x) {
+                const T *gy = (const T *)a.table + f;
+                float total = gradient[f];
+#pragma unroll 4
+                for (u32 i = 0; i < number; i++) total += load(gy[found[i] * a.features]);
+                gradient[f] = total;
+            }
         }
-        __syncthreads();
     }
 }
 

@@ -1,154 +1,275 @@
 // Rows, one a block: softmax, layer and RMS norm, losses. And sums over rows, column by column.
+//
+// A thread takes sixteen bytes of a row at a time, counted from the row's first element and wherever that lies:
+// so a row's sums have the same bits whichever row of a batch it is.
 
 #define FOR_EACH_ROW(row, rows) for (u64 row = blockIdx.x; row < (rows); row += gridDim.x)
 #define FOR_EACH_COLUMN(i, n) for (u64 i = threadIdx.x; i < (n); i += blockDim.x)
 
-template <class T> DEVICE float row_max(const T *x, u64 n) {
-    float most = from_bits(0xff800000);
-    FOR_EACH_COLUMN(i, n) most = Largest::of(most, load(x[i]));
-    return block_max(most);
+// Elements of a thread's access.
+template <class T> constexpr int width = 16 / sizeof(T);
+
+// Runs f(values, i) for a row of n elements of each of N tensors, 0 where there is none; and `put` for what it
+// returns, sixteen bytes at a time or one by one.
+template <int N, class T, class F, class Put>
+DEVICE void map_row(const T *const (&from)[N], u64 n, F f, const Put &put) {
+    constexpr int W = width<T>;
+    for (u64 i = threadIdx.x; i < n / W; i += blockDim.x) {
+        Pack<T> runs[N], result;
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            if (from[k]) runs[k] = load_run(from[k] + i * W);
+        }
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            float values[N];
+#pragma unroll
+            for (int k = 0; k < N; k++) values[k] = from[k] ? load(runs[k].at[w]) : 0;
+            result.at[w] = store<T>(f(values, i * W + w));
+        }
+        put.run(i * W, result);
+    }
+    for (u64 i = n / W * W + threadIdx.x; i < n; i += blockDim.x) {
+        float values[N];
+#pragma unroll
+        for (int k = 0; k < N; k++) values[k] = from[k] ? load(from[k][i]) : 0;
+        put.one(i, store<T>(f(values, i)));
+    }
 }
 
-template <class T> DEVICE float row_exp_sum(const T *x, u64 n, float most) {
-    float total = 0;
-    FOR_EACH_COLUMN(i, n) total += expf(load(x[i]) - most);
-    return block_sum(total);
+// To a row, as it is.
+template <class T> struct ToRow {
+    T *out;
+    __device__ void run(u64 i, const Pack<T> &values) const { store_run(out + i, values); }
+    __device__ void one(u64 i, T value) const { out[i] = value; }
+};
+
+// To a row that is element `first` of a tensor, with its tail.
+template <class T> struct ToTail {
+    const Tail &tail;
+    T *out;
+    u64 first;
+    bool wide;
+    __device__ void run(u64 i, const Pack<T> &values) const {
+        constexpr int W = width<T>;
+        Run<T, W> run;
+#pragma unroll
+        for (int w = 0; w < W; w++) run.at[w] = values.at[w];
+        if (wide) {
+            *(Run<T, W> *)(out + first + i) = finish<T, W>(tail, (first + i) / W, run);
+        } else {
+#pragma unroll
+            for (int w = 0; w < W; w++) one(i + w, run.at[w]);
+        }
+    }
+    __device__ void one(u64 i, T value) const { out[first + i] = finish<T>(tail, first + i, value); }
+};
+
+// To nowhere: f has summed up.
+template <class T> struct ToNobody {
+    __device__ void run(u64, const Pack<T> &) const {}
+    __device__ void one(u64, T) const {}
+};
+
+template <int N, class T, class F> DEVICE void each_of_row(const T *const (&from)[N], u64 n, F f) {
+    map_row(from, n, [&](const float(&v)[N], u64 i) { f(v, i); return 0.0f; }, ToNobody<T>());
+}
+
+// The largest so far and the sum of exp(x - largest), in one pass (Milakov and Gimelshein 2018).
+struct Exponentials {
+    float most, total;
+};
+
+template <int W> DEVICE void add_exponentials(Exponentials &sum, const float (&x)[W]) {
+    float most = sum.most, more = 0;
+#pragma unroll
+    for (int w = 0; w < W; w++) most = Largest::of(most, x[w]);
+    // Nothing but -inf so far adds nothing; what is no number goes on as none.
+    if (most == from_bits(0xff800000)) return;
+#pragma unroll
+    for (int w = 0; w < W; w++) more += expf(x[w] - most);
+    sum.total = (sum.most == most ? sum.total : sum.total * expf(sum.most - most)) + more;
+    sum.most = most;
+}
+
+template <class T> DEVICE Exponentials row_exponentials(const T *x, u64 n) {
+    constexpr int W = width<T>;
+    Exponentials own = {from_bits(0xff800000), 0};
+    for (u64 i = threadIdx.x; i < n / W; i += blockDim.x) {
+        Pack<T> run = load_run(x + i * W);
+        float values[W];
+#pragma unroll
+        for (int w = 0; w < W; w++) values[w] = load(run.at[w]);
+        add_exponentials(own, values);
+    }
+    for (u64 i = n / W * W + threadIdx.x; i < n; i += blockDim.x) {
+        float value[1] = {load(x[i])};
+        add_exponentials(own, value);
+    }
+    float most = block_max(own.most);
+    float total = own.most == most ? own.total : own.total * expf(own.most - most);
+    return {most, block_sum(total)};
 }
 
 // y = exp(x - max) / sum, or x - max - log sum
 template <class T> DEVICE void softmax(const Rows &a) {
     FOR_EACH_ROW(row, a.rows) {
-        const T *x = (const T *)a.x + row * a.n;
-        T *y = (T *)a.out + row * a.n;
-        float most = row_max(x, a.n), total = row_exp_sum(x, a.n, most);
-        if (a.logarithm) {
-            float shift = most + logf(total);
-            FOR_EACH_COLUMN(i, a.n) y[i] = store<T>(load(x[i]) - shift);
-        } else {
-            float factor = 1 / total;
-            FOR_EACH_COLUMN(i, a.n) y[i] = store<T>(expf(load(x[i]) - most) * factor);
-        }
+        const T *x[1] = {(const T *)a.x + row * a.n};
+        ToRow<T> y = {(T *)a.out + row * a.n};
+        Exponentials sum = row_exponentials(x[0], a.n);
+        float most = sum.most, factor = 1 / sum.total, shift = most + logf(sum.total);
+        if (a.logarithm) map_row(x, a.n, [=](const float(&v)[1], u64) { return v[0] - shift; }, y);
+        else map_row(x, a.n, [=](const float(&v)[1], u64) { return expf(v[0] - most) * factor; }, y);
     }
 }
 
 // Of y and gy: gx = y (gy - sum y gy), or gy - exp(y) sum gy
 template <class T> DEVICE void softmax_gradient(const Rows &a) {
     FOR_EACH_ROW(row, a.rows) {
-        const T *y = (const T *)a.x + row * a.n, *gy = (const T *)a.gy + row * a.n;
-        T *gx = (T *)a.out + row * a.n;
+        const T *from[2] = {(const T *)a.x + row * a.n, (const T *)a.gy + row * a.n};
+        ToRow<T> gx = {(T *)a.out + row * a.n};
+        bool logarithm = a.logarithm;
         float total = 0;
-        FOR_EACH_COLUMN(i, a.n) total += a.logarithm ? load(gy[i]) : load(y[i]) * load(gy[i]);
+        each_of_row(from, a.n, [&](const float(&v)[2], u64) { total += logarithm ? v[1] : v[0] * v[1]; });
         total = block_sum(total);
-        FOR_EACH_COLUMN(i, a.n) {
-            float v = load(y[i]), g = load(gy[i]);
-            gx[i] = store<T>(a.logarithm ? g - expf(v) * total : v * (g - total));
-        }
+        map_row(from, a.n, [=](const float(&v)[2], u64) {
+            return logarithm ? v[1] - expf(v[0]) * total : v[0] * (v[1] - total);
+        }, gx);
     }
 }
 
 // Mean (0 if rows are not centred) and 1 / standard deviation of a row, from what was saved.
-DEVICE void row_statistics(const NormRows &a, u64 row, float &mean, float &scale) {
-    const float *saved = (const float *)a.saved + row * (a.centred ? 2 : 1);
-    mean = a.centred ? saved[0] : 0;
-    scale = saved[a.centred ? 1 : 0];
+DEVICE void row_statistics(const float *all, bool centred, u64 row, float &mean, float &scale) {
+    const float *saved = all + row * (centred ? 2 : 1);
+    mean = centred ? saved[0] : 0;
+    scale = saved[centred ? 1 : 0];
 }
 
 template <class T> DEVICE void norm_rows(const NormRows &a) {
     FOR_EACH_ROW(row, a.rows) {
         T *x = (T *)a.x + row * a.n;
-        T *y = (T *)a.out + row * a.n;
-        float total = 0, mean = 0;
+        float total = 0, squares = 0, mean = 0;
         // A thread comes back to the same columns.
         if (a.terms[0]) {
-            const T *first = (const T *)a.terms[0] + row * a.n, *second = (const T *)a.terms[1] + row * a.n;
-            FOR_EACH_COLUMN(i, a.n) x[i] = store<T>(load(first[i]) + load(second[i]));
+            const T *terms[2] = {(const T *)a.terms[0] + row * a.n, (const T *)a.terms[1] + row * a.n};
+            map_row(terms, a.n, [](const float(&v)[2], u64) { return v[0] + v[1]; }, ToRow<T>{x});
         }
+        const T *from[3] = {x, (const T *)a.weight, (const T *)a.bias}, *alone[1] = {x};
         if (a.centred) {
-            FOR_EACH_COLUMN(i, a.n) total += load(x[i]);
+            each_of_row(alone, a.n, [&](const float(&v)[1], u64) { total += v[0]; });
             mean = block_sum(total) / a.n;
         }
-        float squares = 0;
-        FOR_EACH_COLUMN(i, a.n) squares += (load(x[i]) - mean) * (load(x[i]) - mean);
+        each_of_row(alone, a.n, [&](const float(&v)[1], u64) { squares += (v[0] - mean) * (v[0] - mean); });
         float scale = 1 / sqrtf(block_sum(squares) / a.n + a.eps);
         if (threadIdx.x == 0) {
             float *saved = (float *)a.saved + row * (a.centred ? 2 : 1);
             saved[0] = mean;
             saved[a.centred ? 1 : 0] = scale;
         }
-        FOR_EACH_COLUMN(i, a.n) {
-            float value = (load(x[i]) - mean) * scale * load(((const T *)a.weight)[i]);
-            if (a.bias) value += load(((const T *)a.bias)[i]);
-            y[i] = store<T>(value);
-        }
+        map_row(from, a.n, [=](const float(&v)[3], u64) { return (v[0] - mean) * scale * v[1] + v[2]; },
+                ToRow<T>{(T *)a.out + row * a.n});
     }
 }
 
 template <class T> DEVICE void norm_rows_gradient(const NormRows &a) {
+    bool wide = a.n % width<T> == 0 && is_aligned(a.out) && is_aligned(a.tail.own) &&
+                is_aligned(a.tail.other) && is_aligned(a.tail.between);
     FOR_EACH_ROW(row, a.rows) {
-        const T *x = (const T *)a.x + row * a.n, *gy = (const T *)a.gy + row * a.n;
-        const T *weight = (const T *)a.weight;
-        T *gx = (T *)a.out + row * a.n;
+        const T *from[3] = {(const T *)a.x + row * a.n, (const T *)a.gy + row * a.n, (const T *)a.weight};
         float mean, scale, along = 0, plain = 0;
-        row_statistics(a, row, mean, scale);
-        FOR_EACH_COLUMN(i, a.n) {
-            float g = load(gy[i]) * load(weight[i]);
-            along += g * (load(x[i]) - mean);
+        row_statistics((const float *)a.saved, a.centred, row, mean, scale);
+        each_of_row(from, a.n, [&](const float(&v)[3], u64) {
+            float g = v[1] * v[2];
+            along += g * (v[0] - mean);
             plain += g;
-        }
+        });
         along = block_sum(along) * scale / a.n;
         plain = a.centred ? block_sum(plain) / a.n : 0;
-        FOR_EACH_COLUMN(i, a.n) {
-            float g = load(gy[i]) * load(weight[i]);
-            T value = store<T>(scale * (g - plain - (load(x[i]) - mean) * scale * along));
-            gx[i] = finish<T>(a.tail, row * a.n + i, value);
-        }
+        map_row(from, a.n, [=](const float(&v)[3], u64) {
+            return scale * (v[1] * v[2] - plain - (v[0] - mean) * scale * along);
+        }, ToTail<T>{a.tail, (T *)a.out, row * a.n, wide});
     }
 }
 
-// Sums over rows of gy and, with x, of gy x^: those of a part of the rows, for 32 columns a block.
+// As many of sixteen bytes' elements as there are, the others 0.
+template <class T> DEVICE Pack<T> load_some(const T *from, u64 count) {
+    if (count >= width<T>) return load_run(from);
+    Pack<T> run;
+#pragma unroll
+    for (int w = 0; w < width<T>; w++) run.at[w] = w < count ? from[w] : store<T>(0);
+    return run;
+}
+
+// Sums over rows of gy (times factors of rows) and, with x, of gy x^: those of a part of the rows, sixteen bytes of a row a thread.
 // A lone part is added to the gradients, several go to scratch: [part, which, column].
 template <class T> DEVICE void column_sums(const ColumnSums &a) {
-    __shared__ float sums[2][8][32];
+    constexpr u32 W = width<T>, ACROSS = 32 * W;
+    __shared__ float sums[8][ACROSS];
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    u64 column = (u64)blockIdx.x * 32 + lane;
+    u64 first = (u64)blockIdx.x * ACROSS, column = first + lane * W;
     u64 each = (a.rows + a.parts - 1) / a.parts, from = each * blockIdx.y;
-    u64 until = min(from + each, a.rows);
-    float along = 0, plain = 0;
-    for (u64 row = from + warp; row < until && column < a.n; row += 8) {
-        float g = load(((const T *)a.gy)[row * a.n + column]);
-        plain += g;
+    u64 until = column < a.n ? min(from + each, a.rows) : 0;
+    float own[2][W] = {};
+#pragma unroll 4
+    for (u64 row = from + warp; row < until; row += 8) {
+        u64 at = row * a.n + column;
+        Pack<T> g = load_some((const T *)a.gy + at, a.n - column), x = g;
+        float mean = 0, scale = 0, factor = a.factors ? load(((const T *)a.factors)[row * a.apart]) : 1;
         if (a.x) {
-            const float *saved = (const float *)a.saved + row * (a.centred ? 2 : 1);
-            float mean = a.centred ? saved[0] : 0, scale = saved[a.centred ? 1 : 0];
-            along += g * ((load(((const T *)a.x)[row * a.n + column]) - mean) * scale);
+            x = load_some((const T *)a.x + at, a.n - column);
+            row_statistics((const float *)a.saved, a.centred, row, mean, scale);
+        }
+#pragma unroll
+        for (u32 w = 0; w < W; w++) {
+            own[0][w] += load(g.at[w]) * factor;
+            if (a.x) own[1][w] += load(g.at[w]) * ((load(x.at[w]) - mean) * scale);
         }
     }
-    sums[0][warp][lane] = plain;
-    sums[1][warp][lane] = along;
-    __syncthreads();
-    if (warp < 2 && column < a.n) {
-        float total = 0;
-        for (u32 w = 0; w < 8; w++) total += sums[warp][w][lane];
-        float *gradient = (float *)(warp == 0 ? a.plain : a.along);
-        if (a.parts > 1) ((float *)a.scratch)[(blockIdx.y * 2 + warp) * a.n + column] = total;
-        else if (gradient) gradient[column] += total;
+#pragma unroll
+    for (u32 which = 0; which < 2; which++) {
+        float *gradient = (float *)(which == 0 ? a.plain : a.along);
+        if (!gradient) continue; // in all threads
+        __syncthreads();
+#pragma unroll
+        for (u32 w = 0; w < W; w++) sums[warp][lane * W + w] = own[which][w];
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < ACROSS && first + i < a.n; i += blockDim.x) {
+            float total = 0;
+            for (u32 w = 0; w < 8; w++) total += sums[w][i];
+            if (a.parts > 1) ((float *)a.scratch)[(blockIdx.y * 2 + which) * a.n + first + i] = total;
+            else gradient[first + i] += total;
+        }
     }
 }
 
+// Adds up the parts of 32 columns, a warp some of them.
 KERNEL(column_parts, ColumnSums) {
-    FOR_EACH_ITEM(i, 2 * a.n) {
-        u64 which = i / a.n, column = i % a.n;
-        float *gradient = (float *)(which == 0 ? a.plain : a.along);
-        if (!gradient) continue;
-        float total = 0;
-        for (u64 part = 0; part < a.parts; part++) {
-            total += ((const float *)a.scratch)[(part * 2 + which) * a.n + column];
-        }
-        gradient[column] += total;
+    __shared__ float sums[8][32];
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, which = blockIdx.y;
+    u64 column = (u64)blockIdx.x * 32 + lane;
+    float *gradient = (float *)(which == 0 ? a.plain : a.along), total = 0;
+    if (!gradient) return; // all threads
+#pragma unroll 4
+    for (u64 part = warp; part < a.parts && column < a.n; part += 8) {
+        total += ((const float *)a.scratch)[(part * 2 + which) * a.n + column];
     }
+    sums[warp][lane] = total;
+    __syncthreads();
+    if (warp > 0 || column >= a.n) return;
+    total = 0;
+    for (u32 w = 0; w < 8; w++) total += sums[w][lane];
+    gradient[column] += total;
 }
 
 #define PADDING 0xffffffffu
+
+// Four neighbours: sixteen bytes of f32, which begin where as many of the storage type begin at a multiple of
+// their size, for both tensors have rows of n. Where that is, counted from a row's first element; n if nowhere.
+template <class T> DEVICE u64 fours_begin(const T *x, const float *p, u64 n) {
+    u64 head = (16 - ((u64)p & 15)) % 16 / 4;
+    bool both = (((u64)p + 4 * head) & 15) == 0 && ((u64)(x + head) & (4 * sizeof(T) - 1)) == 0;
+    return both && head < n ? head : n;
+}
 
 // Softmax cross entropy: probabilities (f32), and each row's loss and whether its prediction was right.
 template <class T> DEVICE void cross_entropy(const Loss &a) {
@@ -156,26 +277,41 @@ template <class T> DEVICE void cross_entropy(const Loss &a) {
     FOR_EACH_ROW(row, a.rows) {
         const T *x = (const T *)a.x + row * a.n;
         float *p = (float *)a.out + row * a.n;
-        float most = row_max(x, a.n), total = row_exp_sum(x, a.n, most), factor = 1 / total;
+        Exponentials sum = row_exponentials(x, a.n);
+        float most = sum.most, total = sum.total, factor = 1 / total;
         // The first of the largest; 0 if there is none, as among what is not a number.
         u32 first = 0xffffffff;
+        auto probability = [&](float v, u64 i) {
+            if (v == most) first = min(first, (u32)i);
+            return expf(v - most) * factor;
+        };
+        u64 head = fours_begin(x, p, a.n), fours = (a.n - head) / 4;
+        FOR_EACH_COLUMN(i, fours) {
+            u64 at = head + 4 * i;
+            Run<T, 4> run = *(const Run<T, 4> *)(x + at);
+            Pack<float> result;
+#pragma unroll
+            for (int w = 0; w < 4; w++) result.at[w] = probability(load(run.at[w]), at + w);
+            store_for_later(p + at, result);
+        }
+        FOR_EACH_COLUMN(i, a.n - 4 * fours) {
+            u64 at = i < head ? i : i + 4 * fours;
+            p[at] = probability(load(x[at]), at);
+        }
         double all = 0;
-        FOR_EACH_COLUMN(i, a.n) {
-            float v = load(x[i]);
-            if (v == most && (u32)i < first) first = (u32)i;
-            if (a.smoothing > 0) all += v - most;
-            p[i] = expf(v - most) * factor;
+        if (a.smoothing > 0) {
+            const T *alone[1] = {x};
+            each_of_row(alone, a.n, [&](const float(&v)[1], u64) { all += v[0] - most; });
+            all = block_sum(all);
         }
         for (int lanes = 16; lanes > 0; lanes /= 2) {
             first = min(first, __shfl_xor_sync(0xffffffff, first, lanes));
         }
-        u32 before = first;
         // Warps one after another: blocks have few.
         for (u32 warp = 0; warp < blockDim.x / 32; warp++) {
             __syncthreads();
-            if (threadIdx.x == warp * 32) prediction = warp == 0 ? before : min(prediction, before);
+            if (threadIdx.x == warp * 32) prediction = warp == 0 ? first : min(prediction, first);
         }
-        if (a.smoothing > 0) all = block_sum(all);
         __syncthreads();
         if (threadIdx.x == 0) {
             u32 target = ((const u32 *)a.target)[row];
@@ -199,9 +335,22 @@ template <class T> DEVICE void cross_entropy_gradient(const Loss &a) {
         const float *p = (const float *)a.x + row * a.n;
         T *g = (T *)a.out + row * a.n;
         u32 target = ((const u32 *)a.target)[row];
-        FOR_EACH_COLUMN(i, a.n) {
-            float value = p[i] - (i == target ? on_target : 0) - spread;
-            g[i] = store<T>(target == PADDING ? 0 : value * a.scale);
+        auto gradient = [=](float p, u64 i) {
+            float value = p - (i == target ? on_target : 0) - spread;
+            return store<T>(target == PADDING ? 0 : value * a.scale);
+        };
+        u64 head = fours_begin(g, p, a.n), fours = (a.n - head) / 4;
+        FOR_EACH_COLUMN(i, fours) {
+            u64 at = head + 4 * i;
+            Pack<float> run = *(const Pack<float> *)(p + at);
+            Run<T, 4> result;
+#pragma unroll
+            for (int w = 0; w < 4; w++) result.at[w] = gradient(run.at[w], at + w);
+            *(Run<T, 4> *)(g + at) = result;
+        }
+        FOR_EACH_COLUMN(i, a.n - 4 * fours) {
+            u64 at = i < head ? i : i + 4 * fours;
+            g[at] = gradient(p[at], at);
         }
     }
 }
@@ -286,7 +435,7 @@ KERNEL(tally, Loss) {
     KERNEL(norm_rows_##suffix, NormRows) { norm_rows<T>(a); }                                      \
     KERNEL(norm_rows_gradient_##suffix, NormRows) { norm_rows_gradient<T>(a); }                    \
     KERNEL(column_sums_##suffix, ColumnSums) { column_sums<T>(a); }                                \
-    KERNEL(cross_entropy_##suffix, Loss) { cross_entropy<T>(a); }                                  \
+    LARGE_KERNEL(cross_entropy_##suffix, Loss) { cross_entropy<T>(a); }                            \
     KERNEL(cross_entropy_gradient_##suffix, Loss) { cross_entropy_gradient<T>(a); }                \
     KERNEL(sigmoid_entropy_##suffix, Loss) { sigmoid_entropy<T>(a); }                              \
     KERNEL(sigmoid_entropy_gradient_##suffix, Loss) { sigmoid_entropy_gradient<T>(a); }            \

@@ -10,11 +10,21 @@ fn shape(call: &Call) -> (u64, u64) {
     (call.samples * call.output.elements() / n, n)
 }
 
+/// Elements that a row's thread takes at once.
+fn at_once(plan: &Plan) -> u64 {
+    16 / plan.bytes()
+}
+
 /// A launch with a block a row, of as many threads as the row keeps busy.
 fn each_row(plan: &mut Plan, kernel: &str, rows: u64, n: u64, args: impl super::Arguments) {
+    let threads = n.div_ceil(at_once(plan)).next_multiple_of(32);
     plan.blocks(Source::Rows, kernel, rows, args);
-    plan.last().block = n.div_ceil(4).next_multiple_of(32).clamp(32, super::BLOCK.into()) as u32;
+    plan.last().block = threads.clamp(32, super::BLOCK.into()) as u32;
 }
+
+/// Elements of rows that a loss goes over by its largest blocks: rows of a vocabulary, few of which are under
+/// way at a time then, so that what is read again is still in the cache.
+const LARGE_ROW: u64 = 1 << 14;
 
 pub fn softmax(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (rows, n) = shape(call);
@@ -78,18 +88,20 @@ pub fn norm_weights(call: &Call, buffers: &Buffers, plan: &mut Plan) {
 const PART: u64 = 64;
 
 /// Blocks that keep a GPU busy.
-const ENOUGH: u64 = 512;
+const ENOUGH: u64 = 1024;
 
 /// Adds sums over rows to gradients. How many parts there are follows from the shape alone.
 pub fn column_sums(plan: &mut Plan, sums: ColumnSums) {
-    let blocks = sums.n.div_ceil(32);
+    let blocks = sums.n.div_ceil(32 * at_once(plan));
     let parts = (ENOUGH / blocks).clamp(1, (sums.rows / PART).max(1));
     let scratch = if parts > 1 { plan.scratch(8 * parts * sums.n) } else { DevicePtr::NULL };
     let sums = ColumnSums { parts, scratch, ..sums };
     plan.blocks(Source::Rows, "column_sums", blocks, sums);
     plan.last().grid[1] = parts as u32;
     if parts > 1 {
-        plan.plain(Launch::over(Source::Rows, "column_parts".into(), 2 * sums.n, &sums));
+        let blocks = sums.n.div_ceil(32);
+        plan.plain(Launch::blocks(Source::Rows, "column_parts".into(), blocks, &sums));
+        plan.last().grid[1] = 2;
     }
 }
 
@@ -129,6 +141,9 @@ pub fn loss(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         ..args
     };
     each_row(plan, kernel, args.rows, args.n, args);
+    if matches!(call.op, Op::SoftmaxCrossEntropy { .. }) && args.n >= LARGE_ROW {
+        plan.last().block = 1024;
+    }
     plan.plain(Launch::blocks(Source::Rows, "tally".into(), 1, &args));
 }
 

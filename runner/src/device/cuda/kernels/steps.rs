@@ -144,6 +144,11 @@ impl Plan {
         self.storage
     }
 
+    /// Whether f32 factors may be rounded to TF32.
+    pub(super) fn tf32(&self) -> bool {
+        self.tf32
+    }
+
     /// The storage type's bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.storage.bytes()
