@@ -51,8 +51,9 @@ impl Key {
     }
 }
 
-/// The largest workspace: quick algorithms for small windows may want it all.
-const MOST: u64 = 1 << 30;
+/// The largest workspace. On the tensor cores channels lie innermost, and the library turns images round in it
+/// where they do not: those of a large mini-batch take some gibibytes.
+const MOST: u64 = 4 << 30;
 
 impl Convolutions {
     /// For a device that is current and has so much memory; all calls go to `stream`. Where the library
