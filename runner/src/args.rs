@@ -157,6 +157,17 @@ pub enum DeviceKind {
     Model,
 }
 
+/// How images lie on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ImageOrder {
+    /// With channels innermost where cuDNN convolves on the tensor cores: any precision but f32.
+    Auto,
+    /// Samples, channels, rows, columns.
+    Nchw,
+    /// Channels innermost wherever there are kernels for it.
+    Nhwc,
+}
+
 /// Whether to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
@@ -231,6 +242,9 @@ pub struct RunArgs {
     /// has made, as a ReLU does; results have the same bits.
     #[arg(long, value_enum, default_value = "on")]
     pub cuda_fusion: Switch,
+    /// With --device cuda: how images lie in the device's memory.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub cuda_layout: ImageOrder,
     /// Threads that each rank computes with, at most four for each core; 0 shares the cores among the ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,

@@ -20,6 +20,7 @@ mod elementwise;
 pub mod fp8;
 mod fused;
 mod layout;
+mod relayout;
 mod rows;
 mod steps;
 
@@ -28,6 +29,7 @@ pub use arguments::*;
 pub use convolution::{ConvolutionPass, ConvolutionShape, ConvolutionStep};
 pub use elementwise::{narrow, widen};
 pub use fused::{Computed, fused};
+pub use relayout::{Images, Order, narrow_last, reorder};
 pub use steps::{Buffers, Operand, Plan, ProductStep, Step, is_stored, missing, steps};
 
 use pipewright_core::plan::Precision;
@@ -83,6 +85,8 @@ pub enum Source {
     Rows,
     /// Norms and pooling of images.
     Channels,
+    /// The same with channels innermost.
+    ChannelsLast,
     /// Convolutions of each channel by itself.
     Depthwise,
     /// Attention.
@@ -101,11 +105,12 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
         Self::Channels,
+        Self::ChannelsLast,
         Self::Depthwise,
         Self::Attention,
         Self::Product,
@@ -122,6 +127,7 @@ impl Source {
             Self::Layout => "layout.cu",
             Self::Rows => "rows.cu",
             Self::Channels => "channels.cu",
+            Self::ChannelsLast => "channels_last.cu",
             Self::Depthwise => "depthwise.cu",
             Self::Attention => "attention.cu",
             Self::Product => "product.cu",
@@ -147,8 +153,17 @@ impl Source {
             ),
             Self::Channels => concat!(
                 include_str!("kernels/tail.cuh"),
+                "#line 1 \"images.cuh\"\n",
+                include_str!("kernels/images.cuh"),
                 "#line 1 \"channels.cu\"\n",
                 include_str!("kernels/channels.cu")
+            ),
+            Self::ChannelsLast => concat!(
+                include_str!("kernels/tail.cuh"),
+                "#line 1 \"images.cuh\"\n",
+                include_str!("kernels/images.cuh"),
+                "#line 1 \"channels_last.cu\"\n",
+                include_str!("kernels/channels_last.cu")
             ),
             Self::Depthwise => include_str!("kernels/depthwise.cu"),
             Self::Attention => include_str!("kernels/attention.cu"),

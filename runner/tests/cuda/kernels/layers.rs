@@ -236,6 +236,7 @@ fn steps_of(call: &Call) -> Vec<Step> {
         scratch: somewhere[0],
         most_shared: 96 << 10,
         step: somewhere[0],
+        channels_last: false,
     };
     steps(call, &buffers, Storage::F32).steps
 }

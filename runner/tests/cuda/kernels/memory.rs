@@ -174,6 +174,7 @@ pub fn on_blocks_of(
         scratch: scratch.at(),
         most_shared,
         step: step.at(),
+        channels_last: false,
     };
     for step in steps(call, &buffers, storage).steps {
         perform(&step);

@@ -29,6 +29,9 @@ pub struct Buffers<'a> {
     pub most_shared: u32,
     /// The number of the training step, a u64: random numbers follow from it.
     pub step: DevicePtr,
+    /// Whether all images of those values lie with their channels innermost, and so does a convolution's weight
+    /// (its gradient does not).
+    pub channels_last: bool,
 }
 
 /// One thing to be launched after what is before it.
@@ -231,7 +234,7 @@ fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Op::Conv2d { .. } => convolution::forward(call, buffers, plan),
         Op::ConvTranspose2d { .. } => convolution::transposed_forward(call, buffers, plan),
         Op::MaxPool2d { .. } | Op::AvgPool2d { .. } => channels::pool(call, buffers, plan),
-        Op::GlobalAvgPool => layout::mean(call, &[1, 2], buffers, plan),
+        Op::GlobalAvgPool => layout::global_mean(call, buffers, plan),
         Op::Upsample { factor, mode: Interpolation::Nearest } => {
             layout::nearest(call, *factor, buffers, plan);
         }
@@ -286,7 +289,7 @@ fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Op::MaxPool2d { .. } | Op::AvgPool2d { .. } => {
             channels::pool_gradient(call, buffers, Tail::default(), plan);
         }
-        Op::GlobalAvgPool => layout::mean_gradient(call, &[1, 2], buffers, plan),
+        Op::GlobalAvgPool => layout::global_mean_gradient(call, buffers, plan),
         Op::Upsample { factor, mode: Interpolation::Nearest } => {
             layout::nearest_gradient(call, *factor, buffers, plan);
         }
