@@ -1,7 +1,7 @@
 //! Ranks on GPUs.
 
-use crate::args::{ImageOrder, Switch};
-use crate::device::cuda::kernels::Order;
+use crate::args::{LayoutKind, Switch};
+use crate::device::cuda::kernels::ImageOrder;
 use crate::device::cuda::{Driver, Engine, Gpu, GraphReplay, Marks};
 use crate::device::{DeviceError, DevicePtr};
 use cudarc::driver::CudaStream;
@@ -44,7 +44,7 @@ pub fn open(
     rank: u32,
     are_processes: bool,
     program: &Program,
-    (graphs, fusion, layout): (Switch, Switch, ImageOrder),
+    (graphs, fusion, layout): (Switch, Switch, LayoutKind),
 ) -> Result<Opened, DeviceError> {
     let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
     let what = format!("the tensors of rank {rank} (stage {})", stages.join(", "));
@@ -60,9 +60,9 @@ pub fn open(
         engine = engine.without_fusion();
     }
     engine = match layout {
-        ImageOrder::Auto => engine,
-        ImageOrder::Nchw => engine.with_images(Order::ChannelsFirst),
-        ImageOrder::Nhwc => engine.with_images(Order::ChannelsLast),
+        LayoutKind::Auto => engine,
+        LayoutKind::Nchw => engine.with_images(ImageOrder::ChannelsFirst),
+        LayoutKind::Nhwc => engine.with_images(ImageOrder::ChannelsLast),
     };
     Ok(Opened { arena: engine.arena(), engine, gpu, stream, marks })
 }

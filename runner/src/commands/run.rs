@@ -11,7 +11,7 @@ mod stop;
 mod survive;
 pub(super) mod trial;
 
-use crate::args::{DeviceKind, ImageOrder, RunArgs, Switch, TransportKind};
+use crate::args::{DeviceKind, LayoutKind, RunArgs, Switch, TransportKind};
 use crate::data::{self, DataSet};
 use crate::device::cuda::Gpu;
 use crate::device::model::Model;
@@ -56,7 +56,7 @@ struct Run {
     gpus: Vec<Gpu>,
     cuda_graphs: Switch,
     cuda_fusion: Switch,
-    cuda_layout: ImageOrder,
+    cuda_layout: LayoutKind,
     are_processes: bool,
     json: bool,
     /// Crews of threads.

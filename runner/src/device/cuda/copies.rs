@@ -5,7 +5,7 @@
 //! version of it) is told here, and the copy is made again before it is read.
 
 use super::backend::Backend;
-use super::kernels::{DevicePtr, Images, Order, Storage, narrow, reorder};
+use super::kernels::{DevicePtr, ImageOrder, Images, Storage, narrow, reorder};
 use crate::device::DeviceError;
 use pipewright_core::plan::Region;
 use std::collections::BTreeMap;
@@ -107,7 +107,7 @@ impl Copies {
         };
         let end = begin + parameter.bytes.0;
         self.turned.insert(begin, Copy { end, at, is_fresh: true });
-        backend.launch(&reorder(storage, images, Order::ChannelsLast, [from, at]))?;
+        backend.launch(&reorder(storage, images, ImageOrder::ChannelsLast, [from, at]))?;
         Ok(at)
     }
 }

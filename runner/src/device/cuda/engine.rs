@@ -11,8 +11,8 @@ use super::kernels::bulk::{
     Tables, Tensor, chunk_squares, chunks, local_rates, numbers, tensors, update as launch_update,
 };
 use super::kernels::{
-    Buffers, ConvolutionShape, DevicePtr, Images, Operand, Order, Plan, Step, Storage, is_stored,
-    missing, steps,
+    Buffers, ConvolutionShape, DevicePtr, ImageOrder, Images, Operand, Plan, Step, Storage,
+    is_stored, missing, steps,
 };
 use crate::data::SampleBuffer;
 use crate::device::{
@@ -49,7 +49,7 @@ pub struct Engine<B> {
     /// Whether chains of computations are done together.
     fuses: bool,
     /// The order of images where they have kernels for each; else the device's.
-    order: Option<Order>,
+    order: Option<ImageOrder>,
 }
 
 /// Parameters that are updated together, on the device.
@@ -102,7 +102,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// The same, with images in an order, whatever the device is quicker with.
-    pub fn with_images(self, order: Order) -> Self {
+    pub fn with_images(self, order: ImageOrder) -> Self {
         Self { order: Some(order), ..self }
     }
 
@@ -287,7 +287,7 @@ impl<B: Backend> Accelerator for Engine<B> {
 
     fn channels_last(&self, precision: Precision) -> bool {
         match self.order {
-            Some(order) => order == Order::ChannelsLast,
+            Some(order) => order == ImageOrder::ChannelsLast,
             None => self.backend.channels_last(precision),
         }
     }

@@ -29,7 +29,7 @@ pub use arguments::*;
 pub use convolution::{ConvolutionPass, ConvolutionShape, ConvolutionStep};
 pub use elementwise::{narrow, widen};
 pub use fused::{Computed, fused};
-pub use relayout::{Images, Order, narrow_last, reorder};
+pub use relayout::{ImageOrder, Images, narrow_last, reorder};
 pub use steps::{Buffers, Operand, Plan, ProductStep, Step, is_stored, missing, steps};
 
 use pipewright_core::plan::Precision;

@@ -12,13 +12,13 @@ use pipewright_core::graph::autodiff::ComputationKind::{Forward, WeightGradient}
 use pipewright_core::graph::{Op, TensorSpec, Window};
 use pipewright_core::plan::{Precision, Program};
 use pipewright_kernels::{Call, Operands};
-use pipewright_runner::device::cuda::Engine;
-use pipewright_runner::device::cuda::kernels::{Operand, Order, Storage};
+use pipewright_runner::device::cuda::kernels::{ImageOrder, Operand, Storage};
+use pipewright_runner::device::cuda::{Backend, Driver, Engine};
 use pipewright_runner::device::{Accelerator, Image};
 
 pub fn emulated_last(program: &Program) -> Box<dyn Accelerator> {
     let engine = Engine::new(Emulated::default(), program.tensors(), "a rank").unwrap();
-    Box::new(engine.with_images(Order::ChannelsLast))
+    Box::new(engine.with_images(ImageOrder::ChannelsLast))
 }
 
 /// Which of a computation's images have their channels innermost.
@@ -62,7 +62,12 @@ fn borrowed<'a>(list: &'a mut [&mut [f32]]) -> Vec<&'a mut [f32]> {
     list.iter_mut().map(|values| &mut **values).collect()
 }
 
-fn compute(lie: Lie, storage: Storage, call: &Call, operands: Operands) {
+fn compute<B: Backend>(
+    make: impl Fn() -> B,
+    (lie, storage): (Lie, Storage),
+    call: &Call,
+    operands: Operands,
+) {
     let precision = match storage {
         Storage::F32 => Precision::F32,
         Storage::Bf16 => Precision::Bf16,
@@ -103,7 +108,7 @@ fn compute(lie: Lie, storage: Storage, call: &Call, operands: Operands) {
         deferred: &mut borrowed(deferred),
         workspace,
     };
-    compute_images(Emulated::default, precision, call, own, &image);
+    compute_images(make, precision, call, own, &image);
     for (values, size) in written.iter_mut().zip(&writes) {
         if let Some(size) = size.filter(|_| is_last(Operand::Write(0))) {
             values.copy_from_slice(&turned(values, size, false));
@@ -173,10 +178,25 @@ fn operations_like_the_processor() {
             let lie = lies[(at + seed as usize) % 3];
             for lie in [Lie::All, lie] {
                 let run = &mut |call: &Call, operands: Operands| {
-                    compute(lie, storage, call, operands);
+                    compute(Emulated::default, (lie, storage), call, operands);
                 };
                 compare_by(storage, case.clone(), seed, run);
             }
+        }
+    }
+}
+
+/// With cuDNN, where it is there.
+#[test]
+fn operations_on_a_gpu() {
+    let Some(gpu) = super::first_gpu() else { return };
+    let make = || Driver::open(&gpu).unwrap();
+    for (seed, case) in (1..).zip(more()) {
+        for storage in [Storage::F32, Storage::Bf16] {
+            let run = &mut |call: &Call, operands: Operands| {
+                compute(make, (Lie::All, storage), call, operands);
+            };
+            compare_by(storage, case.clone(), seed, run);
         }
     }
 }
@@ -192,7 +212,7 @@ fn operations_have_the_same_bits() {
         for storage in [Storage::F32, Storage::Bf16] {
             let [expected, found] = [Lie::None, Lie::All].map(|lie| {
                 let run = &mut |call: &Call, operands: Operands| {
-                    compute(lie, storage, call, operands);
+                    compute(Emulated::default, (lie, storage), call, operands);
                 };
                 let mut case = case.clone();
                 case.fill(seed);

@@ -12,7 +12,7 @@ use pipewright_core::predict::evaluation;
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::DataSet;
 use pipewright_runner::device::Accelerator;
-use pipewright_runner::device::cuda::kernels::Order;
+use pipewright_runner::device::cuda::kernels::ImageOrder;
 use pipewright_runner::device::cuda::{Driver, Engine, GraphReplay, gpus};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
@@ -25,18 +25,18 @@ fn one_by_one(program: &Program) -> Box<dyn Accelerator> {
 
 fn last_one_by_one(program: &Program) -> Box<dyn Accelerator> {
     let engine = Engine::new(Emulated::default(), program.tensors(), "a rank").unwrap();
-    Box::new(engine.without_fusion().with_images(Order::ChannelsLast))
+    Box::new(engine.without_fusion().with_images(ImageOrder::ChannelsLast))
 }
 
 fn last_together(program: &Program) -> Box<dyn Accelerator> {
     let engine = Engine::new(Emulated::default(), program.tensors(), "a rank").unwrap();
-    Box::new(engine.with_images(Order::ChannelsLast))
+    Box::new(engine.with_images(ImageOrder::ChannelsLast))
 }
 
 fn last_in_graphs(program: &Program) -> Box<dyn Accelerator> {
     let recorder = GraphReplay::new(Lazy::default());
     let engine = Engine::new(recorder, program.tensors(), "a rank").unwrap();
-    Box::new(engine.with_images(Order::ChannelsLast))
+    Box::new(engine.with_images(ImageOrder::ChannelsLast))
 }
 
 fn together(program: &Program) -> Box<dyn Accelerator> {

@@ -12,7 +12,7 @@ use pipewright_core::units::Bytes;
 use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::Convolutions;
 use pipewright_runner::device::cuda::kernels::{
-    ConvolutionPass, ConvolutionStep, Images, Order, Step, Storage, reorder,
+    ConvolutionPass, ConvolutionStep, ImageOrder, Images, Step, Storage, reorder,
 };
 use std::cell::RefCell;
 use std::sync::OnceLock;
@@ -61,7 +61,7 @@ fn perform_last(library: &RefCell<Convolutions>, step: &Step, storage: Storage) 
     let [of_x, of_y] = shape.images();
     let copy = |images: Images, from| {
         let mut copy = Tensor::new((images.elements() * storage.bytes()) as usize);
-        emulator::run(&reorder(storage, images, Order::ChannelsLast, [from, copy.at()]));
+        emulator::run(&reorder(storage, images, ImageOrder::ChannelsLast, [from, copy.at()]));
         copy
     };
     let (mut last_x, mut last_y) = (copy(of_x, x), copy(of_y, y));
@@ -82,7 +82,7 @@ fn perform_last(library: &RefCell<Convolutions>, step: &Step, storage: Storage) 
     workspace.bytes();
     let back = |images, copy: &mut Tensor, to| {
         copy.bytes();
-        emulator::run(&reorder(storage, images, Order::ChannelsFirst, [copy.at(), to]));
+        emulator::run(&reorder(storage, images, ImageOrder::ChannelsFirst, [copy.at(), to]));
     };
     match pass {
         ConvolutionPass::Forward => back(of_y, &mut last_y, y),

@@ -3,7 +3,7 @@
 
 use super::Pointers;
 use crate::device::cuda::kernels::{
-    DevicePtr, Images, Launch, Operand, Order, Step, Storage, is_stored, narrow, narrow_last,
+    DevicePtr, ImageOrder, Images, Launch, Operand, Step, Storage, is_stored, narrow, narrow_last,
     reorder, widen,
 };
 use crate::device::{Image, Place};
@@ -39,7 +39,7 @@ struct Form {
     at: DevicePtr,
     /// Whether elements are of the storage type, rather than words of four bytes.
     is_stored: bool,
-    order: Order,
+    order: ImageOrder,
 }
 
 /// A value that lies otherwise than kernels take it, and scratch where it lies as they do.
@@ -74,7 +74,7 @@ impl Converted {
         if from.is_stored == to.is_stored {
             return SmallVec::from_iter([reorder(width, images, to.order, [from.at, to.at])]);
         }
-        if to.is_stored && to.order == Order::ChannelsLast {
+        if to.is_stored && to.order == ImageOrder::ChannelsLast {
             return SmallVec::from_iter([narrow_last(storage, images, [from.at, to.at])]);
         }
         SmallVec::from_iter([
@@ -122,7 +122,8 @@ impl Taken<'_> {
                 true => room.take(4 * elements),
                 false => DevicePtr::NULL,
             };
-            let order = |last| if last { Order::ChannelsLast } else { Order::ChannelsFirst };
+            let order =
+                |last| if last { ImageOrder::ChannelsLast } else { ImageOrder::ChannelsFirst };
             let images =
                 place.image.filter(|_| is_turned).map(|Image { channels, plane, .. }| Images {
                     samples: elements / (channels * plane),

@@ -39,7 +39,7 @@ impl Images {
 
 /// Which order images are copied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ImageOrder {
     /// As everywhere else.
     ChannelsFirst,
     /// Channels innermost.
@@ -47,12 +47,12 @@ pub enum Order {
 }
 
 /// Copies images of so wide elements from one order to the other.
-pub fn reorder(width: Storage, images: Images, to: Order, [x, out]: [DevicePtr; 2]) -> Launch {
+pub fn reorder(width: Storage, images: Images, to: ImageOrder, [x, out]: [DevicePtr; 2]) -> Launch {
     let axes = images.axes();
     let [first, last] = axes.strides;
     let (from, to) = match to {
-        Order::ChannelsLast => (first, last),
-        Order::ChannelsFirst => (last, first),
+        ImageOrder::ChannelsLast => (first, last),
+        ImageOrder::ChannelsFirst => (last, first),
     };
     let (count, rank) = (images.elements(), axes.rank as u32);
     let args = Strided { x, out, count, from, to, sizes: axes.sizes, rank, scale: 1.0 };

@@ -2,7 +2,7 @@
 //! and what comes out is copied back.
 
 use super::{ConvolutionPass, ConvolutionShape, ConvolutionStep};
-use crate::device::cuda::kernels::relayout::{Images, Order, reorder};
+use crate::device::cuda::kernels::relayout::{ImageOrder, Images, reorder};
 use crate::device::cuda::kernels::{DevicePtr, Launch, Storage};
 
 /// Places in scratch are multiples of so many bytes.
@@ -73,9 +73,9 @@ impl ConvolutionStep {
         for (place, ((lies, images), copy)) in pairs.enumerate() {
             if written == Some(place) {
                 let places = [copy, lies];
-                launches[1].push(reorder(storage, images, Order::ChannelsLast, places));
+                launches[1].push(reorder(storage, images, ImageOrder::ChannelsLast, places));
             } else if place != 1 || !gradient {
-                launches[0].push(reorder(storage, images, Order::ChannelsFirst, [lies, copy]));
+                launches[0].push(reorder(storage, images, ImageOrder::ChannelsFirst, [lies, copy]));
             }
         }
         launches
