@@ -9,6 +9,7 @@ mod explore;
 mod export;
 mod help;
 mod infer;
+mod layout;
 mod measure;
 mod names;
 mod onnx;
@@ -27,6 +28,7 @@ pub use explore::ExploreArgs;
 pub use export::{ExportArgs, ExportFormat};
 pub use help::{CompletionsArgs, ManArgs};
 pub use infer::{EvalArgs, InferArgs, NamedSplit, PredictArgs};
+pub use layout::LayoutKind;
 pub use measure::{CalibrateArgs, DevicesArgs, FormsArgs, ProfileArgs};
 pub use names::parse;
 pub use onnx::{LossKind, OnnxArgs};
@@ -231,6 +233,9 @@ pub struct RunArgs {
     /// has made, as a ReLU does; results have the same bits.
     #[arg(long, value_enum, default_value = "on")]
     pub cuda_fusion: Switch,
+    /// With --device cuda: how images lie there.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub cuda_layout: LayoutKind,
     /// Threads that each rank computes with, at most four for each core; 0 shares the cores among the ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,

@@ -376,6 +376,12 @@ def graphs(check):
     return switched(check, "graphs", "--cuda-graphs")
 
 
+def layout(check):
+    """Images with their channels innermost, and outermost."""
+    orders = [(network, order) for network in check.networks[:2] for order in ["auto", "nchw"]]
+    return all([measured(check, "layout", network, "bf16", "--cuda-layout", order, switch=order) for network, order in orders])
+
+
 def fp8(check):
     """GPT-2 with products of eight bits."""
     return all([measured(check, "fp8", network, "fp8") for network in check.networks[-1:]])
@@ -429,6 +435,7 @@ ALL = [
     Section("compiled", 360, False, False, compiled),
     Section("chains", 60, False, False, chains),
     Section("graphs", 60, False, False, graphs),
+    Section("layout", 40, False, False, layout),
     Section("fp8", 20, False, False, fp8),
     Section("codecs", 40, False, False, codecs),
     Section("overlap", 30, False, False, overlap),

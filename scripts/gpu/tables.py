@@ -45,9 +45,10 @@ def text(rows):
     for section, columns in [
         ("predicted", ["network", "predicted_ms", "step_ms", "off"]),
         ("ops", ["network", "node", "ms", "share"]),
-        ("layers", ["layer", "pass", "storage", "library_ms", "own_ms", "tflops", "off"]),
+        ("layers", ["layer", "pass", "storage", "order", "library_ms", "own_ms", "tflops", "off"]),
         ("chains", ["network", "switch", "step_ms"]),
         ("graphs", ["network", "switch", "step_ms"]),
+        ("layout", ["network", "switch", "step_ms"]),
     ]:
         found = [row for row in of(section) if columns[1] in row]
         if found:

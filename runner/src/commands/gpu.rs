@@ -1,6 +1,7 @@
 //! Ranks on GPUs.
 
-use crate::args::Switch;
+use crate::args::{LayoutKind, Switch};
+use crate::device::cuda::kernels::ImageOrder;
 use crate::device::cuda::{Driver, Engine, Gpu, GraphReplay, Marks};
 use crate::device::{DeviceError, DevicePtr};
 use cudarc::driver::CudaStream;
@@ -43,7 +44,7 @@ pub fn open(
     rank: u32,
     are_processes: bool,
     program: &Program,
-    (graphs, fusion): (Switch, Switch),
+    (graphs, fusion, layout): (Switch, Switch, LayoutKind),
 ) -> Result<Opened, DeviceError> {
     let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
     let what = format!("the tensors of rank {rank} (stage {})", stages.join(", "));
@@ -58,6 +59,11 @@ pub fn open(
     if fusion == Switch::Off {
         engine = engine.without_fusion();
     }
+    engine = match layout {
+        LayoutKind::Auto => engine,
+        LayoutKind::Nchw => engine.with_images(ImageOrder::ChannelsFirst),
+        LayoutKind::Nhwc => engine.with_images(ImageOrder::ChannelsLast),
+    };
     Ok(Opened { arena: engine.arena(), engine, gpu, stream, marks })
 }
 

@@ -11,7 +11,7 @@ mod stop;
 mod survive;
 pub(super) mod trial;
 
-use crate::args::{DeviceKind, RunArgs, Switch, TransportKind};
+use crate::args::{DeviceKind, LayoutKind, RunArgs, Switch, TransportKind};
 use crate::data::{self, DataSet};
 use crate::device::cuda::Gpu;
 use crate::device::model::Model;
@@ -56,6 +56,7 @@ struct Run {
     gpus: Vec<Gpu>,
     cuda_graphs: Switch,
     cuda_fusion: Switch,
+    cuda_layout: LayoutKind,
     are_processes: bool,
     json: bool,
     /// Crews of threads.
@@ -231,6 +232,7 @@ impl Run {
             gpus,
             cuda_graphs: args.cuda_graphs,
             cuda_fusion: args.cuda_fusion,
+            cuda_layout: args.cuda_layout,
             are_processes: process.is_some(),
             json: args.json,
             crews: args.crews,

@@ -19,6 +19,20 @@ pub struct Place {
     pub elements: u64,
     /// Whether an element takes two bytes, by the plan's precision; the others take four, f32 or u32.
     pub packed: bool,
+    /// How it lies, of an image for which there is more than one way; else, and where that is not said, samples
+    /// and then channels are outermost.
+    pub image: Option<Image>,
+}
+
+/// How an image lies: `[samples, channels, plane]`, or `[samples, plane, channels]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its channels.
+    pub channels: u64,
+    /// Positions of each.
+    pub plane: u64,
+    /// Whether they are innermost.
+    pub channels_last: bool,
 }
 
 /// A computation's tensors by their places in the arena; what they are says
@@ -137,6 +151,11 @@ pub trait Accelerator: Send {
     /// # Errors
     /// When the device has failed, or has no such kernel.
     fn launch(&mut self, call: &Call, places: &Places) -> Result<(), DeviceError>;
+
+    /// Whether images are to lie with their channels innermost where that can be, for computations of so many bits.
+    fn channels_last(&self, _precision: Precision) -> bool {
+        false
+    }
 
     /// Whether it does chains of computations together.
     fn fuses(&self) -> bool {

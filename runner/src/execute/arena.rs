@@ -12,7 +12,7 @@ use crate::device::{Accelerator, Coder, DeviceError, Graphs};
 use host::{LINE, Line, Lines};
 use messages::DeviceChannel;
 use newest::{Access, Newest, Side};
-use pipewright_core::plan::Region;
+use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
 use smallvec::SmallVec;
 
@@ -117,6 +117,11 @@ impl Arena {
     /// Whether a device computes that does chains of computations together.
     pub fn fuses(&self) -> bool {
         self.device.as_ref().is_some_and(|device| device.accelerator.fuses())
+    }
+
+    /// Whether a device computes that wants images with their channels innermost.
+    pub fn channels_last(&self, precision: Precision) -> bool {
+        self.device.as_ref().is_some_and(|device| device.accelerator.channels_last(precision))
     }
 
     /// The device's codecs, where a device computes and has some.

@@ -199,18 +199,19 @@ impl<'a, T: Transport> Rank<'a, T> {
         let stored: SmallVec<[bool; 4]> = self.fusion.at(stage.stage, first).into();
         let kernels = &stage.kernels[first..first + stored.len()];
         match kernels {
-            [kernel] => self.kernel(stage, kernel, pass)?,
-            _ => self.chain(stage, kernels, &stored, pass),
+            [_] => self.kernel(stage, first, pass)?,
+            _ => self.chain(stage, first, &stored, pass),
         }
         Ok(kernels.len())
     }
 
     /// Several computations on the device; of their values those are written that are to be stored.
-    fn chain(&mut self, stage: &StageProgram, kernels: &[Kernel], stored: &[bool], pass: &Pass) {
+    fn chain(&mut self, stage: &StageProgram, first: usize, stored: &[bool], pass: &Pass) {
+        let kernels = &stage.kernels[first..first + stored.len()];
         let inputs: SmallVec<[Slices<&TensorSpec>; 4]> =
             kernels.iter().map(|kernel| self.inputs(kernel)).collect();
         let places: SmallVec<[KernelPlaces; 4]> =
-            kernels.iter().map(|kernel| self.places(stage, kernel, pass)).collect();
+            (first..first + stored.len()).map(|at| self.places(stage, at, pass)).collect();
         let mut ops: SmallVec<[FusedOp; 4]> = SmallVec::new();
         let (mut reads, mut written): (Slices<Region>, Slices<Region>) = Default::default();
         for (at, own) in places.iter().enumerate() {
@@ -273,14 +274,15 @@ impl<'a, T: Transport> Rank<'a, T> {
     fn kernel(
         &mut self,
         stage: &StageProgram,
-        kernel: &Kernel,
+        at: usize,
         pass: &Pass,
     ) -> Result<(), TransportError> {
+        let kernel = &stage.kernels[at];
         let inputs = self.inputs(kernel);
         let unbiased = self.tensor.unbiased(kernel).cloned();
         let call = self.described(kernel, &inputs, pass);
         let call = Call { op: unbiased.as_ref().unwrap_or(call.op), ..call };
-        let places = self.places(stage, kernel, pass);
+        let places = self.places(stage, at, pass);
         if self.arena.is_distant() {
             places.launch_there(&call, &mut self.arena);
             return Ok(());
@@ -309,7 +311,8 @@ impl<'a, T: Transport> Rank<'a, T> {
 
     /// Where the tensors of a computation lie. A device takes packed values as they are; the kernels of this
     /// processor know f32 alone, and find them unpacked.
-    fn places(&self, stage: &StageProgram, kernel: &Kernel, pass: &Pass) -> KernelPlaces {
+    fn places(&self, stage: &StageProgram, at: usize, pass: &Pass) -> KernelPlaces {
+        let kernel = &stage.kernels[at];
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
         let params = &stage.params[kernel.params.start as usize..kernel.params.end as usize];
         let used = params.len() - usize::from(self.tensor.unbiased(kernel).is_some());
@@ -318,15 +321,16 @@ impl<'a, T: Transport> Rank<'a, T> {
             None => p.weight,
         });
         let takes_packed = self.arena.is_distant();
-        let value = |operand: &Operand| {
+        let value = |(place, operand): (usize, &Operand)| {
             let packed = kernel.packed(operand).filter(|_| takes_packed);
             let region = region(&packed.unwrap_or(*operand));
-            Place { region, elements: operand.bytes.0 / 4, packed: packed.is_some() }
+            let image = self.images.at(stage.stage, at, place);
+            Place { region, elements: operand.bytes.0 / 4, packed: packed.is_some(), image }
         };
         let untrained = params.iter().filter(|p| p.gradient.is_none());
         KernelPlaces {
-            reads: kernel.reads.iter().map(value).collect(),
-            writes: kernel.writes.iter().map(value).collect(),
+            reads: (0..).zip(&kernel.reads).map(value).collect(),
+            writes: (kernel.reads.len()..).zip(&kernel.writes).map(value).collect(),
             params: weights.collect(),
             gradients: params.iter().filter_map(|p| p.gradient).collect(),
             deferred: untrained.filter_map(|p| p.state[0]).collect(),

@@ -8,6 +8,7 @@ use super::error::{RunError, StepFault};
 use super::fusion::Fusion;
 use super::gradient_guard::GradientGuard;
 use super::gradients::Gradients;
+use super::image_layouts::ImageLayouts;
 use super::input::{Input, loads};
 use super::outputs::Output;
 use super::progress_hook::{ProgressHook, StepPhase};
@@ -86,6 +87,8 @@ pub struct Rank<'a, T> {
     pub(super) threads: usize,
     /// What its device does together.
     pub(super) fusion: Fusion,
+    /// How images lie there.
+    pub(super) images: ImageLayouts,
     pub(super) rule: Rule,
     pub(super) rates: Rates,
     pub(super) gradient_guard: GradientGuard,
@@ -194,6 +197,10 @@ impl<'a, T: Transport> Rank<'a, T> {
         let pieces = pieces(program, replica.index);
         let recorder = TraceRecorder::new(program, loads(&replica, &program.train).len());
         let fusion = if arena.fuses() { Fusion::of(graph, program) } else { Fusion::default() };
+        let images = match arena.channels_last(plan.training.precision) {
+            true => ImageLayouts::of(graph, program),
+            false => ImageLayouts::default(),
+        };
         Self {
             plan,
             graph,
@@ -206,6 +213,7 @@ impl<'a, T: Transport> Rank<'a, T> {
             recorder,
             threads,
             fusion,
+            images,
             rule,
             rates,
             gradient_guard,

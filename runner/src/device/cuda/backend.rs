@@ -3,6 +3,7 @@
 use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Step, Storage};
 use crate::data::{SampleBuffer, plain};
 use crate::device::{DeviceError, Graphs};
+use pipewright_core::plan::Precision;
 
 /// A device's memory, and a queue of work on it: what is asked for is done in order. The driver is one;
 /// tests have another that needs no GPU.
@@ -148,6 +149,12 @@ pub trait Backend: Send {
     /// Whether it has matrix units that multiply halves, 16 x 16 by 16 x 8 at once, and TF32.
     fn matrix_units(&self) -> bool {
         true
+    }
+
+    /// Whether images with their channels innermost are quicker, for computations of so many bits: where a
+    /// library convolves them on the tensor cores.
+    fn channels_last(&self, _precision: Precision) -> bool {
+        false
     }
 
     /// Whether a convolution by our own kernels finds scratch in it: then nobody reserves any for the many

@@ -42,17 +42,20 @@ struct Key {
     storage: Storage,
     tf32: bool,
     bias: bool,
+    channels_last: bool,
 }
 
 impl Key {
     fn of(step: &ConvolutionStep, storage: Storage) -> Self {
         let bias = step.bias != DevicePtr::NULL;
-        Self { pass: step.pass, shape: step.shape, storage, tf32: step.tf32, bias }
+        let ConvolutionStep { pass, shape, tf32, channels_last, .. } = *step;
+        Self { pass, shape, storage, tf32, bias, channels_last }
     }
 }
 
-/// The largest workspace: quick algorithms for small windows may want it all.
-const MOST: u64 = 1 << 30;
+/// The largest workspace. On the tensor cores channels lie innermost, and the library turns images round in it
+/// where they do not: those of a large mini-batch take some gibibytes.
+const MOST: u64 = 4 << 30;
 
 impl Convolutions {
     /// For a device that is current and has so much memory; all calls go to `stream`. Where the library
@@ -81,6 +84,11 @@ impl Convolutions {
         // A part of the device that does not depend on what is left of it: nor does the choice, then.
         let most = MOST.min(memory.0 / 16);
         Self { device: device.into(), handle, chosen: BTreeMap::new(), most }
+    }
+
+    /// Whether the library is used.
+    pub fn is_there(&self) -> bool {
+        !self.handle.is_null()
     }
 
     /// Bytes of workspace that the library needs for a convolution; `None` where it is not here or has

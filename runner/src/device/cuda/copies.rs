@@ -1,10 +1,11 @@
-//! Parameters in 16 bits, which kernels read: copies of the f32 ones in the arena.
+//! Copies of the f32 parameters in the arena: in 16 bits, which kernels read, and of convolutions' weights with
+//! their channels innermost, which cuDNN takes where those of images are.
 //!
-//! An update writes both. Whatever else writes to a parameter (a checkpoint, another replica, another
+//! An update writes parameters and their copies in 16 bits. Whatever else writes to a parameter (a checkpoint, another replica, another
 //! version of it) is told here, and the copy is made again before it is read.
 
 use super::backend::Backend;
-use super::kernels::{DevicePtr, Storage, narrow};
+use super::kernels::{DevicePtr, ImageOrder, Images, Storage, narrow, reorder};
 use crate::device::DeviceError;
 use pipewright_core::plan::Region;
 use std::collections::BTreeMap;
@@ -15,6 +16,16 @@ use std::ops::Range;
 pub struct Copies {
     /// By where the parameter begins in the arena. Parameters do not overlap.
     by_place: BTreeMap<u64, Copy>,
+    /// Those with channels innermost, of the type that kernels read.
+    turned: BTreeMap<u64, Copy>,
+}
+
+/// Copies of these bytes are not what they should be.
+fn stale(copies: &mut BTreeMap<u64, Copy>, bytes: &Range<u64>) {
+    let before_end = copies.range_mut(..bytes.end).rev();
+    for (_, copy) in before_end.take_while(|(_, copy)| copy.end > bytes.start) {
+        copy.is_fresh = false;
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +40,8 @@ struct Copy {
 impl Copies {
     /// Somebody writes to these bytes of the arena. O(log copies + copies touched).
     pub fn written(&mut self, bytes: Range<u64>) {
-        let before_end = self.by_place.range_mut(..bytes.end).rev();
-        for (_, copy) in before_end.take_while(|(_, copy)| copy.end > bytes.start) {
-            copy.is_fresh = false;
-        }
+        stale(&mut self.by_place, &bytes);
+        stale(&mut self.turned, &bytes);
     }
 
     /// Where the copy of a parameter is, for somebody who writes all of it.
@@ -46,6 +55,7 @@ impl Copies {
         storage: Storage,
     ) -> Result<DevicePtr, DeviceError> {
         let (begin, bytes) = (parameter.offset.0, parameter.bytes.0);
+        stale(&mut self.turned, &(begin..begin + bytes));
         if let Some(copy) = self.by_place.get_mut(&begin) {
             copy.is_fresh = true;
             return Ok(copy.at);
@@ -73,6 +83,33 @@ impl Copies {
         backend.launch(&narrow(storage, from, at, parameter.bytes.0 / 4))?;
         Ok(at)
     }
+
+    /// Where a weight lies with its channels innermost, of what kernels read of it at `from`: made again if need be.
+    ///
+    /// # Errors
+    /// When the device has no memory for it, or has failed.
+    pub fn turned(
+        &mut self,
+        backend: &mut impl Backend,
+        (parameter, from): (&Region, DevicePtr),
+        storage: Storage,
+        images: Images,
+    ) -> Result<DevicePtr, DeviceError> {
+        let begin = parameter.offset.0;
+        let known = self.turned.get(&begin).copied();
+        let at = match known {
+            Some(Copy { at, is_fresh: true, .. }) => return Ok(at),
+            Some(Copy { at, .. }) => at,
+            None => {
+                let what = "copies of weights with channels innermost";
+                backend.allocate(images.elements() * storage.bytes(), what)?
+            }
+        };
+        let end = begin + parameter.bytes.0;
+        self.turned.insert(begin, Copy { end, at, is_fresh: true });
+        backend.launch(&reorder(storage, images, ImageOrder::ChannelsLast, [from, at]))?;
+        Ok(at)
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +122,7 @@ mod tests {
         let copy = |begin, end| (begin, Copy { end, at, is_fresh: true });
         let all = BTreeMap::from([copy(0, 8), copy(64, 128), copy(128, 192), copy(256, 260)]);
         let stale = |bytes: Range<u64>| {
-            let mut copies = Copies { by_place: all.clone() };
+            let mut copies = Copies { by_place: all.clone(), turned: BTreeMap::new() };
             copies.written(bytes);
             let stale = copies.by_place.iter().filter(|(_, copy)| !copy.is_fresh);
             stale.map(|(begin, _)| *begin).collect::<Vec<u64>>()

@@ -22,6 +22,7 @@ use crate::device::DeviceError;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use graph::Uploads;
 pub use marks::Marks;
+use pipewright_core::plan::Precision;
 use pipewright_core::units::Bytes;
 use places::Place;
 use std::collections::BTreeMap;
@@ -51,6 +52,8 @@ pub struct Driver {
     functions: BTreeMap<(Source, String), sys::CUfunction>,
     /// Workspace of convolutions, the library's or ours, and its size.
     workspace: (DevicePtr, u64),
+    /// Images and weights in the usual order, for convolutions that the library knows in that alone, and its size.
+    reordered: (DevicePtr, u64),
     cache: Cache,
     /// Of moments that were noted, by their numbers.
     events: Vec<sys::CUevent>,
@@ -93,6 +96,7 @@ impl Driver {
             modules,
             functions,
             workspace: (DevicePtr::NULL, 0),
+            reordered: (DevicePtr::NULL, 0),
             cache: Cache::of_user(),
             events: vec![],
             marks: Marks::default(),
@@ -141,6 +145,24 @@ impl Driver {
         let workspace = self.grow_workspace(needed)?;
         let Some(convolutions) = &mut self.convolutions else { return Ok(None) };
         convolutions.convolve(step, storage, workspace)
+    }
+
+    /// A convolution of images with their channels innermost, by copies in the usual order.
+    fn convolve_reordered(
+        &mut self,
+        step: &ConvolutionStep,
+        storage: Storage,
+    ) -> Result<(), DeviceError> {
+        let needed = step.reordered_bytes(storage);
+        if needed > self.reordered.1 {
+            let bytes = needed.next_power_of_two();
+            self.reordered = (self.allocate(bytes, "images in another order")?, bytes);
+        }
+        let scratch = self.reordered.0;
+        let [before, after] = step.reorders(storage, scratch);
+        before.iter().try_for_each(|launch| self.launch(launch))?;
+        self.convolution(&step.reordered(storage, scratch), storage)?;
+        after.iter().try_for_each(|launch| self.launch(launch))
     }
 
     fn module(&mut self, source: Source) -> Result<sys::CUmodule, DeviceError> {
@@ -347,6 +369,8 @@ impl Backend for Driver {
         self.current()?;
         match self.convolve(convolution, storage)? {
             Some(rest) => rest.iter().try_for_each(|launch| self.launch(launch)),
+            // The library may know the usual order.
+            None if convolution.channels_last => self.convolve_reordered(convolution, storage),
             None => {
                 let scratch = self.grow_workspace(convolution.scratch_bytes(storage))?;
                 let own = ConvolutionStep { scratch, ..*convolution }.steps(storage);
@@ -361,6 +385,11 @@ impl Backend for Driver {
 
     fn matrix_units(&self) -> bool {
         self.gpu.architecture >= MATRIX_UNITS
+    }
+
+    fn channels_last(&self, precision: Precision) -> bool {
+        precision != Precision::F32
+            && self.convolutions.as_ref().is_some_and(Convolutions::is_there)
     }
 
     fn brings_scratch(&self) -> bool {
@@ -454,6 +483,7 @@ impl Backend for Driver {
             modules: BTreeMap::new(),
             functions: self.functions.clone(),
             workspace: (DevicePtr::NULL, 0),
+            reordered: (DevicePtr::NULL, 0),
             cache: Cache::of_user(),
             events: vec![],
             marks: self.marks.clone(),

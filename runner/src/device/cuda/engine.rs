@@ -1,5 +1,6 @@
 //! A rank's arena on a device: computations of the training graph become launches.
 
+mod conversions;
 mod fused_groups;
 mod gradients;
 
@@ -10,13 +11,17 @@ use super::kernels::bulk::{
     Tables, Tensor, chunk_squares, chunks, local_rates, numbers, tensors, update as launch_update,
 };
 use super::kernels::{
-    Buffers, DevicePtr, Operand, Plan, Step, Storage, is_stored, missing, narrow, steps, widen,
+    Buffers, ConvolutionShape, DevicePtr, ImageOrder, Images, Operand, Plan, Step, Storage,
+    is_stored, missing, steps,
 };
 use crate::data::SampleBuffer;
 use crate::device::{
     Accelerator, Coder, DeviceError, FusedOp, Graphs, ParameterPlaces, Place, Places,
 };
+use conversions::{Room, Taken, is_channels_last};
 use gradients::Gradients;
+use pipewright_core::graph::Op;
+use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::plan::{Optimizer, Precision, Region};
 use pipewright_core::units::Bytes;
 use pipewright_kernels::{Call, Rule, Update};
@@ -43,6 +48,8 @@ pub struct Engine<B> {
     gradients: Gradients,
     /// Whether chains of computations are done together.
     fuses: bool,
+    /// The order of images where they have kernels for each; else the device's.
+    order: Option<ImageOrder>,
 }
 
 /// Parameters that are updated together, on the device.
@@ -54,28 +61,11 @@ struct Table {
 
 type Pointers = SmallVec<[DevicePtr; 16]>;
 
-/// A value that lies otherwise than kernels take it, and scratch where it lies as they do.
-#[derive(Clone, Copy)]
-struct Restrided {
-    lies: DevicePtr,
-    taken: DevicePtr,
-    elements: u64,
-    /// Whether kernels take it in the storage type.
-    is_stored: bool,
-}
-
-/// Scratch that is divided from its beginning on, in pieces that any kernel may use.
-struct Room {
-    base: DevicePtr,
-    used: u64,
-}
-
-impl Room {
-    fn take(&mut self, bytes: u64) -> DevicePtr {
-        let at = self.base.after(self.used);
-        self.used = (self.used + bytes).next_multiple_of(256);
-        at
-    }
+/// The weight that a computation reads in another order where channels lie innermost.
+fn turned_weight(call: &Call) -> Option<Images> {
+    let reads = call.kind != ComputationKind::WeightGradient;
+    let is_turned = reads && matches!(call.op, Op::Conv2d { kernel, .. } if *kernel != [1, 1]);
+    is_turned.then(|| ConvolutionShape::new(call).windows())
 }
 
 impl<B: Backend> Engine<B> {
@@ -89,7 +79,7 @@ impl<B: Backend> Engine<B> {
         let none = (DevicePtr::NULL, 0);
         let (scratch, kept, staged, tables) = (none, none, vec![], BTreeMap::new());
         let (copies, moments, gradients) = (Copies::default(), 0, Gradients::default());
-        let fuses = true;
+        let (fuses, order) = (true, None);
         Ok(Self {
             backend,
             arena,
@@ -102,12 +92,18 @@ impl<B: Backend> Engine<B> {
             moments,
             gradients,
             fuses,
+            order,
         })
     }
 
     /// The same, where every computation is a launch of its own.
     pub fn without_fusion(self) -> Self {
         Self { fuses: false, ..self }
+    }
+
+    /// The same, with images in an order, whatever the device is quicker with.
+    pub fn with_images(self, order: ImageOrder) -> Self {
+        Self { order: Some(order), ..self }
     }
 
     /// Keeps up to `bytes` bytes; those that are kept already stay.
@@ -196,56 +192,32 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
-    /// Where kernels find values, and those of them that lie otherwise.
-    fn values(
-        &self,
-        (call, storage): (&Call, Storage),
-        values: &[Place],
-        operand: fn(usize) -> Operand,
-        room: &mut Room,
-    ) -> (Pointers, Vec<Restrided>) {
-        let mut odd = vec![];
-        let value = |(i, place): (usize, &Place)| {
-            let lies = self.place(&place.region);
-            let is_stored = storage != Storage::F32 && is_stored(call, operand(i));
-            if place.packed == is_stored {
-                return lies;
-            }
-            let elements = place.elements;
-            let taken = room.take(elements * if is_stored { storage.bytes() } else { 4 });
-            odd.push(Restrided { lies, taken, elements, is_stored });
-            taken
-        };
-        (values.iter().enumerate().map(value).collect(), odd)
-    }
-
     /// Where kernels find the parameters of a computation.
-    fn parameters(
-        &mut self,
-        (call, storage): (&Call, Storage),
-        params: &[Region],
-    ) -> Result<Pointers, DeviceError> {
+    fn parameters(&mut self, of: Taken, params: &[Region]) -> Result<Pointers, DeviceError> {
+        let Taken { call, storage, channels_last } = of;
+        let turned = channels_last.then(|| turned_weight(call)).flatten();
         let one = |(i, region): (usize, &Region)| {
-            let at = self.arena.after(region.offset.0);
-            match storage != Storage::F32 && is_stored(call, Operand::Param(i)) {
-                true => self.copies.read(&mut self.backend, (region, at), storage),
-                false => Ok(at),
+            let mut at = self.arena.after(region.offset.0);
+            if storage != Storage::F32 && is_stored(call, Operand::Param(i)) {
+                at = self.copies.read(&mut self.backend, (region, at), storage)?;
+            }
+            match turned.filter(|_| i == 0) {
+                Some(images) => {
+                    self.copies.turned(&mut self.backend, (region, at), storage, images)
+                }
+                None => Ok(at),
             }
         };
         params.iter().enumerate().map(one).collect()
     }
 
     /// What a computation becomes, with all of its scratch counted.
-    fn steps(
-        &self,
-        (call, storage): (&Call, Storage),
-        places: &Places,
-        params: &[DevicePtr],
-    ) -> Plan {
+    fn steps(&self, of: Taken, places: &Places, params: &[DevicePtr]) -> Plan {
+        let Taken { call, storage, channels_last } = of;
         let mut room = Room { base: self.scratch.0, used: 0 };
-        let of = (call, storage);
-        let (reads, odd_reads) = self.values(of, places.reads, Operand::Read, &mut room);
-        let (writes, odd_writes) = self.values(of, places.writes, Operand::Write, &mut room);
+        let lies = |place: &Place| self.place(&place.region);
+        let (reads, odd_reads) = of.values(places.reads, lies, Operand::Read, &mut room);
+        let (writes, odd_writes) = of.values(places.writes, lies, Operand::Write, &mut room);
         let (gradients, deferred) = (self.places(places.gradients), self.places(places.deferred));
         let buffers = Buffers {
             reads: &reads,
@@ -257,18 +229,12 @@ impl<B: Backend> Engine<B> {
             most_shared: self.backend.most_shared(),
             matrix_units: self.backend.matrix_units(),
             step: self.step.0,
+            channels_last,
         };
         let mut all = self.counted(steps(call, &buffers, storage));
         all.scratch += room.used;
-        let before = odd_reads.iter().map(|odd| {
-            let convert = if odd.is_stored { narrow } else { widen };
-            Step::Kernel(convert(storage, odd.lies, odd.taken, odd.elements))
-        });
-        all.steps.splice(..0, before);
-        all.steps.extend(odd_writes.iter().map(|odd| {
-            let convert = if odd.is_stored { widen } else { narrow };
-            Step::Kernel(convert(storage, odd.taken, odd.lies, odd.elements))
-        }));
+        all.steps.splice(..0, odd_reads.iter().flat_map(|odd| odd.before(storage)));
+        all.steps.extend(odd_writes.iter().flat_map(|odd| odd.after(storage)));
         all
     }
 
@@ -308,14 +274,23 @@ impl<B: Backend> Accelerator for Engine<B> {
             return Err(DeviceError::NoKernel { device: self.backend.name().into(), what });
         }
         let storage = Storage::from(call.precision);
-        let params = self.parameters((call, storage), places.params)?;
-        let mut all = self.steps((call, storage), places, &params);
+        let channels_last = is_channels_last(places.reads.iter().chain(places.writes));
+        let of = Taken { call, storage, channels_last };
+        let params = self.parameters(of, places.params)?;
+        let mut all = self.steps(of, places, &params);
         if all.scratch > self.scratch.1 {
             self.need(all.scratch)?;
-            all = self.steps((call, storage), places, &params);
+            all = self.steps(of, places, &params);
         }
         self.tell_step(call.draw.step)?;
         self.run(&all.steps, storage)
+    }
+
+    fn channels_last(&self, precision: Precision) -> bool {
+        match self.order {
+            Some(order) => order == ImageOrder::ChannelsLast,
+            None => self.backend.channels_last(precision),
+        }
     }
 
     fn fuses(&self) -> bool {
@@ -335,7 +310,10 @@ impl<B: Backend> Accelerator for Engine<B> {
     ) -> Result<(), DeviceError> {
         let (optimizer, storage) = (rule.optimizer(), Storage::from(precision));
         let copy = |p: &ParameterPlaces| match storage {
-            Storage::F32 => Ok(DevicePtr::NULL),
+            Storage::F32 => {
+                self.copies.written(p.weight.offset.0..p.weight.offset.0 + p.weight.bytes.0);
+                Ok(DevicePtr::NULL)
+            }
             _ => self.copies.overwritten(&mut self.backend, &p.weight, storage),
         };
         let copies: Pointers = parameters.iter().map(copy).collect::<Result<_, _>>()?;

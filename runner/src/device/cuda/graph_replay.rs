@@ -20,6 +20,7 @@ use super::backend::{Backend, Capture};
 use super::kernels::{ConvolutionStep, DevicePtr, Launch, ProductStep, Storage};
 use crate::data::SampleBuffer;
 use crate::device::{DeviceError, Graphs};
+use pipewright_core::plan::Precision;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Most sequences that are remembered; those that were not used for longest go. A rank of a pipeline with
@@ -422,6 +423,10 @@ impl<B: Capture> Backend for GraphReplay<B> {
 
     fn matrix_units(&self) -> bool {
         self.backend.matrix_units()
+    }
+
+    fn channels_last(&self, precision: Precision) -> bool {
+        self.backend.channels_last(precision)
     }
 
     fn brings_scratch(&self) -> bool {

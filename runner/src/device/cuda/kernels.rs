@@ -21,6 +21,7 @@ pub mod fp8;
 mod fused;
 mod layout;
 pub mod padding;
+mod relayout;
 mod rows;
 mod steps;
 
@@ -29,6 +30,7 @@ pub use arguments::*;
 pub use convolution::{ConvolutionPass, ConvolutionShape, ConvolutionStep};
 pub use elementwise::{narrow, widen};
 pub use fused::{Computed, fused};
+pub use relayout::{ImageOrder, Images, narrow_last, reorder};
 pub use steps::{Buffers, Operand, Plan, ProductStep, Step, is_stored, missing, steps};
 
 use pipewright_core::plan::Precision;
@@ -84,6 +86,8 @@ pub enum Source {
     Rows,
     /// Norms and pooling of images.
     Channels,
+    /// The same with channels innermost.
+    ChannelsLast,
     /// Convolutions of each channel by itself.
     Depthwise,
     /// Attention on the plain cores.
@@ -126,11 +130,12 @@ const WIDTHS: [u32; 4] = [32, 64, 128, 256];
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
         Self::Channels,
+        Self::ChannelsLast,
         Self::Depthwise,
         Self::Attention,
         Self::AttentionBf16,
@@ -150,6 +155,7 @@ impl Source {
             Self::Layout => "layout.cu",
             Self::Rows => "rows.cu",
             Self::Channels => "channels.cu",
+            Self::ChannelsLast => "channels_last.cu",
             Self::Depthwise => "depthwise.cu",
             Self::Attention => "attention.cu",
             Self::AttentionBf16 => "attention_bf16.cu",
@@ -180,8 +186,17 @@ impl Source {
             ),
             Self::Channels => concat!(
                 include_str!("kernels/tail.cuh"),
+                "#line 1 \"images.cuh\"\n",
+                include_str!("kernels/images.cuh"),
                 "#line 1 \"channels.cu\"\n",
                 include_str!("kernels/channels.cu")
+            ),
+            Self::ChannelsLast => concat!(
+                include_str!("kernels/tail.cuh"),
+                "#line 1 \"images.cuh\"\n",
+                include_str!("kernels/images.cuh"),
+                "#line 1 \"channels_last.cu\"\n",
+                include_str!("kernels/channels_last.cu")
             ),
             Self::Depthwise => include_str!("kernels/depthwise.cu"),
             Self::Attention => concat!(

@@ -3,6 +3,7 @@
 //! where they belong.
 
 mod found;
+mod image_layouts;
 pub mod processor;
 
 use crate::common::recompute::{at_random, just_in_time, recomputing};

@@ -8,8 +8,9 @@ use pipewright_core::plan::{Plan, Precision, Region};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use pipewright_kernels::{Call, Operands};
+use pipewright_runner::device::cuda::kernels::Operand;
 use pipewright_runner::device::cuda::{Backend, Driver, Engine};
-use pipewright_runner::device::{Accelerator, Place, Places};
+use pipewright_runner::device::{Accelerator, Image, Place, Places};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::local::LocalTransport;
 use pipewright_runner::weights;
@@ -40,15 +41,27 @@ pub fn compute<B: Backend>(
     call: &Call,
     operands: Operands,
 ) {
+    compute_images(make, precision, call, operands, &|_| None);
+}
+
+/// The same of images that lie as they are said to.
+pub fn compute_images<B: Backend>(
+    make: impl Fn() -> B,
+    precision: Precision,
+    call: &Call,
+    operands: Operands,
+    image: &dyn Fn(Operand) -> Option<Image>,
+) {
     let Operands { reads, writes, params, gradients, deferred, workspace } = operands;
     let mut layout = Layout::default();
-    let places = |regions: &[Region]| -> Vec<Place> {
-        let lies = |region: &Region| Place {
+    let places = |regions: &[Region], operand: fn(usize) -> Operand| -> Vec<Place> {
+        let lies = |(at, region): (usize, &Region)| Place {
             region: *region,
             elements: region.bytes.0 / 4,
             packed: false,
+            image: image(operand(at)),
         };
-        regions.iter().map(lies).collect()
+        regions.iter().enumerate().map(lies).collect()
     };
     let read = layout.all(reads.iter().copied());
     let written = layout.all(writes.iter().map(|values| &**values));
@@ -67,7 +80,7 @@ pub fn compute<B: Backend>(
     for (regions, list) in inputs {
         upload(regions, &list.iter().map(|values| &**values).collect::<Vec<_>>());
     }
-    let (reads, all_writes) = (places(&read), places(&written));
+    let (reads, all_writes) = (places(&read, Operand::Read), places(&written, Operand::Write));
     let places = Places {
         reads: &reads,
         writes: &all_writes,

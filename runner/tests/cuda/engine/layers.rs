@@ -12,8 +12,8 @@ use pipewright_core::ids::StageId;
 use pipewright_core::plan::Precision;
 use pipewright_kernels::{Call, Draw, Phase, Shard, Turn};
 use pipewright_runner::device::cuda::kernels::{
-    Buffers, ConvolutionPass, ConvolutionStep, DevicePtr, Product, ProductStep, Step, Storage,
-    steps,
+    Buffers, ConvolutionPass, ConvolutionStep, DevicePtr, ImageOrder, Product, ProductStep, Step,
+    Storage, steps,
 };
 use pipewright_runner::device::cuda::{Backend, Driver};
 use serde_json::json;
@@ -294,8 +294,13 @@ impl<B: Backend> Bench<B> {
             _ => "Product".into(),
         };
         let tflops = flops(&step) / library_ms.max(1e-6) / 1e9;
+        let order = match &step {
+            Step::Convolution(step) if step.channels_last => "nhwc",
+            Step::Convolution(_) => "nchw",
+            _ => "-",
+        };
         let line = json!({
-            "layer": layer.name, "pass": pass, "storage": self.storage.suffix(),
+            "layer": layer.name, "pass": pass, "storage": self.storage.suffix(), "order": order,
             "library_ms": library_ms, "own_ms": own_ms, "tflops": tflops, "off": off,
         });
         println!("{line}");
@@ -303,20 +308,26 @@ impl<B: Backend> Bench<B> {
     }
 }
 
-/// Every layer of some networks; those that are further off than `tolerance`, or no numbers.
+/// Every layer of some networks; those that are further off than `tolerance`, or no numbers. Images lie in an order,
+/// or as a run on the device has them.
 fn compare<B: Backend>(
     make: impl Fn() -> B,
     networks: &[(&str, u64)],
-    precision: Precision,
+    (precision, order): (Precision, Option<ImageOrder>),
     tolerance: f64,
 ) -> Vec<String> {
     let storage = Storage::from(precision);
     let mut bench = Bench::new(make(), storage);
+    let is_last = |order| order == ImageOrder::ChannelsLast;
+    let channels_last = order.map_or_else(|| bench.backend.channels_last(precision), is_last);
     let mut faults = vec![];
     for (network, samples) in networks {
         let all = layers(network, *samples, precision);
         assert!(all.len() > 3, "{network} has layers");
-        for layer in all {
+        for mut layer in all {
+            if let Step::Convolution(step) = &mut layer.step {
+                step.channels_last = channels_last && step.shape.groups == 1;
+            }
             let off = bench.measure(&layer);
             if off.is_nan() || off >= tolerance {
                 faults.push(format!(
@@ -337,8 +348,11 @@ fn layers_on_the_emulator() {
     let gpt = "transformer:layers=1,hidden=8,heads=2,sequence=6,vocabulary=11";
     for precision in [Precision::F32, Precision::Bf16] {
         let networks = [("digits-cnn", 2), (gpt, 2)];
-        let faults = compare(Emulated::default, &networks, precision, f64::MIN_POSITIVE);
-        assert!(faults.is_empty(), "the emulator has no library but our kernels: {faults:#?}");
+        for order in [None, Some(ImageOrder::ChannelsLast)] {
+            let how = (precision, order);
+            let faults = compare(Emulated::default, &networks, how, f64::MIN_POSITIVE);
+            assert!(faults.is_empty(), "the emulator has no library but our kernels: {faults:#?}");
+        }
     }
 }
 
@@ -350,7 +364,7 @@ fn layers_on_a_gpu() {
     let gpt = "transformer:layers=1,hidden=768,heads=12,sequence=1024,vocabulary=50257";
     let networks = [("resnet50", 32), ("vgg16", 16), (gpt, 4)];
     let make = || Driver::open(&gpu).unwrap();
-    let mut faults = compare(make, &networks, Precision::Bf16, 1e-2);
-    faults.extend(compare(make, &networks, Precision::F32, 1e-4));
+    let mut faults = compare(make, &networks, (Precision::Bf16, None), 1e-2);
+    faults.extend(compare(make, &networks, (Precision::F32, None), 1e-4));
     assert!(faults.is_empty(), "{faults:#?}");
 }

@@ -1,6 +1,7 @@
 //! Training on a GPU's kernels: ranks whose device is the emulator of kernels, or a GPU where there is
 //! one, train as those of the processor do, up to the order of sums.
 
+mod channels_last;
 mod fp8;
 mod golden;
 mod layers;

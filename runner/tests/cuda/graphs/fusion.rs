@@ -12,6 +12,7 @@ use pipewright_core::predict::evaluation;
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::DataSet;
 use pipewright_runner::device::Accelerator;
+use pipewright_runner::device::cuda::kernels::ImageOrder;
 use pipewright_runner::device::cuda::{Driver, Engine, GraphReplay, gpus};
 use pipewright_runner::execute::Rank;
 use pipewright_runner::transport::Transport;
@@ -20,6 +21,22 @@ use pipewright_runner::transport::local::{LocalTransport, local};
 fn one_by_one(program: &Program) -> Box<dyn Accelerator> {
     let engine = Engine::new(Emulated::default(), program.tensors(), "a rank").unwrap();
     Box::new(engine.without_fusion())
+}
+
+fn last_one_by_one(program: &Program) -> Box<dyn Accelerator> {
+    let engine = Engine::new(Emulated::default(), program.tensors(), "a rank").unwrap();
+    Box::new(engine.without_fusion().with_images(ImageOrder::ChannelsLast))
+}
+
+fn last_together(program: &Program) -> Box<dyn Accelerator> {
+    let engine = Engine::new(Emulated::default(), program.tensors(), "a rank").unwrap();
+    Box::new(engine.with_images(ImageOrder::ChannelsLast))
+}
+
+fn last_in_graphs(program: &Program) -> Box<dyn Accelerator> {
+    let recorder = GraphReplay::new(Lazy::default());
+    let engine = Engine::new(recorder, program.tensors(), "a rank").unwrap();
+    Box::new(engine.with_images(ImageOrder::ChannelsLast))
 }
 
 fn together(program: &Program) -> Box<dyn Accelerator> {
@@ -88,6 +105,7 @@ fn every_chain() {
             let what = format!("{}, {stages} stages, {precision:?}", graph.name());
             let plan = draft(graph.clone(), stages, precision).plan().unwrap().0;
             alike(&what, &plan, [&one_by_one, &together]);
+            alike(&format!("{what}, NHWC"), &plan, [&last_one_by_one, &last_together]);
         }
     }
 }
@@ -108,6 +126,8 @@ fn whatever_a_plan_asks_for() {
             ("at random", recomputing(&plan, at_random(3))),
         ] {
             alike(&format!("{name}, {how}"), &plan, [&one_by_one, &together]);
+            let what = format!("{name}, {how}, NHWC");
+            alike(&what, &plan, [&last_one_by_one, &last_together]);
         }
         (draft.schedule, draft.micro_batches) = (ScheduleKind::ZbH1, 4);
         alike(&format!("{name}, split"), &draft.plan().unwrap().0, [&one_by_one, &together]);
@@ -123,7 +143,9 @@ fn chains_in_graphs() {
     for graph in chains::all() {
         let mut draft = draft(graph.clone(), 1, Precision::F32);
         draft.steps = 6;
-        alike(graph.name(), &draft.plan().unwrap().0, [&one_by_one, &in_graphs]);
+        let plan = draft.plan().unwrap().0;
+        alike(graph.name(), &plan, [&one_by_one, &in_graphs]);
+        alike(&format!("{}, NHWC", graph.name()), &plan, [&last_one_by_one, &last_in_graphs]);
     }
 }
 

@@ -9,9 +9,16 @@
 enum { SUCCESS = 0, BAD_PARAM = 2000, NOT_SUPPORTED = 3000 };
 enum { FLOAT = 0, BFLOAT16 = 9 };
 
+enum { NCHW = 0, NHWC = 1 };
+
 struct Array { // a tensor or a filter
-    int kind, size[4];
+    int kind, size[4], format;
     int count() const { return size[0] * size[1] * size[2] * size[3]; }
+    // Where element i, counted with the last axis fastest, lies in memory.
+    int place(int i) const {
+        int plane = size[2] * size[3], channel = i / plane % size[1];
+        return format == NCHW ? i : (i / plane / size[1] * plane + i % plane) * size[1] + channel;
+    }
 };
 struct Convolution {
     int padding[2], stride[2], dilation[2], groups, math;
@@ -32,8 +39,8 @@ static std::vector<double> read(const Array &of, const void *data) {
     std::vector<double> values(of.count());
     for (int i = 0; i < of.count(); i++) {
         float value;
-        uint32_t bits = of.kind == BFLOAT16 ? uint32_t(((const uint16_t *)data)[i]) << 16 : 0;
-        memcpy(&value, of.kind == FLOAT ? (const void *)((const float *)data + i) : &bits, 4);
+        uint32_t bits = of.kind == BFLOAT16 ? uint32_t(((const uint16_t *)data)[of.place(i)]) << 16 : 0;
+        memcpy(&value, of.kind == FLOAT ? (const void *)((const float *)data + of.place(i)) : &bits, 4);
         values[i] = value;
     }
     return values;
@@ -50,8 +57,8 @@ static void write(const Array &of, void *data, const std::vector<double> &values
         if (shift) value += float((*shift)[i / plane % of.size[1]]);
         uint32_t bits;
         memcpy(&bits, &value, 4);
-        if (of.kind == FLOAT) ((float *)data)[i] = value;
-        else ((uint16_t *)data)[i] = uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        if (of.kind == FLOAT) ((float *)data)[of.place(i)] = value;
+        else ((uint16_t *)data)[of.place(i)] = uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
 }
 
@@ -63,6 +70,7 @@ static int math_of(int kind, int algorithm) { return kind == FLOAT ? 0 : algorit
 static bool fits(const Array *x, const Array *w, const Convolution *c, const Array *y, int algorithm = -1) {
     int math = x->kind == FLOAT ? 3 : algorithm < 0 ? 1 : math_of(x->kind, algorithm);
     bool fits = x->kind == w->kind && x->kind == y->kind && c->math == math;
+    fits &= x->format == w->format && x->format == y->format;
     fits &= x->size[0] == y->size[0] && w->size[0] == y->size[1] && w->size[1] * c->groups == x->size[1];
     for (int axis = 0; axis < 2; axis++) {
         int window = (w->size[2 + axis] - 1) * c->dilation[axis] + 1;
@@ -134,12 +142,12 @@ int cudnnCreateFilterDescriptor(Array **made) { return *made = new Array(), SUCC
 int cudnnCreateConvolutionDescriptor(Convolution **made) { return *made = new Convolution(), SUCCESS; }
 int cudnnCreateActivationDescriptor(Activation **made) { return *made = new Activation(), SUCCESS; }
 int cudnnSetTensor4dDescriptor(Array *of, int format, int kind, int n, int c, int h, int w) {
-    *of = {kind, {n, c, h, w}};
-    return format == 0 ? SUCCESS : BAD_PARAM;
+    *of = {kind, {n, c, h, w}, format};
+    return format == NCHW || format == NHWC ? SUCCESS : BAD_PARAM;
 }
 int cudnnSetFilter4dDescriptor(Array *of, int kind, int format, int k, int c, int h, int w) {
-    *of = {kind, {k, c, h, w}};
-    return format == 0 ? SUCCESS : BAD_PARAM;
+    *of = {kind, {k, c, h, w}, format};
+    return format == NCHW || format == NHWC ? SUCCESS : BAD_PARAM;
 }
 int cudnnSetConvolution2dDescriptor(Convolution *of, int pad_h, int pad_w, int u, int v, int dilation_h,
                                     int dilation_w, int mode, int compute) {
@@ -194,7 +202,7 @@ int cudnnConvolutionBiasActivationForward(void *, const float *alpha, Array *xd,
     std::vector<double> sums;
     // No activation: mode 5, by algorithm 1 alone, and CUDNN_NOT_PROPAGATE_NAN.
     bool is_sane = activation->mode == 5 && activation->numbers == 0 && algorithm == 1 && *beta == 0 && bd->kind == yd->kind;
-    is_sane &= bd->size[0] == 1 && bd->size[1] == yd->size[1] && bd->size[2] == 1 && bd->size[3] == 1;
+    is_sane &= bd->format == yd->format && bd->size[0] == 1 && bd->size[1] == yd->size[1] && bd->size[2] == 1 && bd->size[3] == 1;
     is_sane &= memcmp(zd, yd, sizeof(Array)) == 0 && use(algorithm, space, bytes);
     if (!is_sane || multiply(xd, x, wd, w, c, yd, algorithm, sums)) return BAD_PARAM;
     std::vector<double> shift = read(*bd, bias);

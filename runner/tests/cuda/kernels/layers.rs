@@ -237,6 +237,7 @@ fn steps_of(call: &Call) -> Vec<Step> {
         most_shared: 96 << 10,
         matrix_units: true,
         step: somewhere[0],
+        channels_last: false,
     };
     steps(call, &buffers, Storage::F32).steps
 }

@@ -11,7 +11,9 @@ use crate::emulator;
 use pipewright_core::units::Bytes;
 use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::Convolutions;
-use pipewright_runner::device::cuda::kernels::{Step, Storage};
+use pipewright_runner::device::cuda::kernels::{
+    ConvolutionPass, ConvolutionStep, ImageOrder, Images, Step, Storage, reorder,
+};
 use std::cell::RefCell;
 use std::sync::OnceLock;
 
@@ -26,6 +28,8 @@ fn load() {
         unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.expect("the library loads")
     });
 }
+
+type Perform = fn(&RefCell<Convolutions>, &Step, Storage);
 
 /// A step by the library, but for those that are left to our own kernels.
 fn perform(library: &RefCell<Convolutions>, step: &Step, storage: Storage) {
@@ -47,6 +51,46 @@ fn perform(library: &RefCell<Convolutions>, step: &Step, storage: Storage) {
     }
 }
 
+/// The same of images whose channels lie innermost: the step's tensors are copied so and back.
+fn perform_last(library: &RefCell<Convolutions>, step: &Step, storage: Storage) {
+    let step = match step {
+        Step::Convolution(step) if !step.shape.is_depthwise() || storage != Storage::F32 => step,
+        step => return run(step, storage),
+    };
+    let (ConvolutionStep { x, weight, y, pass, .. }, shape) = (*step, step.shape);
+    let [of_x, of_y] = shape.images();
+    let copy = |images: Images, from| {
+        let mut copy = Tensor::new((images.elements() * storage.bytes()) as usize);
+        emulator::run(&reorder(storage, images, ImageOrder::ChannelsLast, [from, copy.at()]));
+        copy
+    };
+    let (mut last_x, mut last_y) = (copy(of_x, x), copy(of_y, y));
+    let is_gradient = pass == ConvolutionPass::WeightGradient;
+    let mut last_weight = (!is_gradient).then(|| copy(shape.windows(), weight));
+    let last = ConvolutionStep {
+        x: last_x.at(),
+        weight: last_weight.as_mut().map_or(weight, Tensor::at),
+        y: last_y.at(),
+        channels_last: true,
+        ..*step
+    };
+    let mut library = library.borrow_mut();
+    let bytes = library.workspace(&last, storage).unwrap().expect("it has this one");
+    let mut workspace = Tensor::new(bytes as usize);
+    let rest = library.convolve(&last, storage, workspace.at()).unwrap();
+    rest.expect("it has this one").iter().for_each(emulator::run);
+    workspace.bytes();
+    let back = |images, copy: &mut Tensor, to| {
+        copy.bytes();
+        emulator::run(&reorder(storage, images, ImageOrder::ChannelsFirst, [copy.at(), to]));
+    };
+    match pass {
+        ConvolutionPass::Forward => back(of_y, &mut last_y, y),
+        ConvolutionPass::InputGradient => back(of_x, &mut last_x, x),
+        ConvolutionPass::WeightGradient => {}
+    }
+}
+
 fn library() -> RefCell<Convolutions> {
     load();
     RefCell::new(Convolutions::new("a test", Bytes(1 << 30), std::ptr::null_mut()))
@@ -57,11 +101,17 @@ fn every_pass_by_the_library() {
     if !emulator::is_there() || !own_process::is_own([]) {
         return;
     }
-    for storage in [Storage::F32, Storage::Bf16] {
+    let ways: [(Perform, Storage); 4] = [
+        (perform, Storage::F32),
+        (perform, Storage::Bf16),
+        (perform_last, Storage::F32),
+        (perform_last, Storage::Bf16),
+    ];
+    for (by, storage) in ways {
         let library = library();
         for (seed, case) in (1..).zip(convolutions()) {
             let run = &mut |call: &Call, operands: Operands| {
-                let perform = |step: &Step| perform(&library, step, storage);
+                let perform = |step: &Step| by(&library, step, storage);
                 on_the_emulator_by(storage, call, operands, &perform);
             };
             compare_by(storage, case, seed, run);
@@ -76,14 +126,19 @@ fn gradients_are_added_to() {
         return;
     }
     let library = library();
-    for (own, storage) in [(true, Storage::F32), (false, Storage::F32), (false, Storage::Bf16)] {
+    let own: Perform = |_, step, storage| run(step, storage);
+    let all: [(Perform, Storage); 5] = [
+        (own, Storage::F32),
+        (perform, Storage::F32),
+        (perform, Storage::Bf16),
+        (perform_last, Storage::F32),
+        (perform_last, Storage::Bf16),
+    ];
+    for (by, storage) in all {
         for (seed, mut case) in (1..).zip(convolutions()) {
             case.fill(seed);
             let run = &mut |call: &Call, operands: Operands| {
-                let perform = |step: &Step| match own {
-                    true => run(step, storage),
-                    false => perform(&library, step, storage),
-                };
+                let perform = |step: &Step| by(&library, step, storage);
                 on_the_emulator_by(storage, call, operands, &perform);
             };
             let forward = case.forward(run);

@@ -176,6 +176,7 @@ pub fn on_blocks_of(
         most_shared,
         matrix_units: true,
         step: step.at(),
+        channels_last: false,
     };
     for step in steps(call, &buffers, storage).steps {
         perform(&step);

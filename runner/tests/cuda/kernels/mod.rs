@@ -6,7 +6,7 @@ mod codecs;
 mod fp8;
 mod layers;
 mod library;
-mod like_the_processor;
+pub(crate) mod like_the_processor;
 mod memory;
 mod nvrtc;
 mod optimizer;

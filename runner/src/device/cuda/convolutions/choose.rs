@@ -24,7 +24,7 @@ pub struct Chosen {
     /// Workspace of the library.
     pub library_bytes: u64,
     /// What follows it: the weight's gradient in the storage type, to which the library cannot add in
-    /// single precision. None of single precision.
+    /// single precision, or not in the order of parameters.
     pub gradient_bytes: u64,
 }
 
@@ -69,12 +69,20 @@ pub struct Descriptors {
     pub convolution: sys::cudnnConvolutionDescriptor_t,
 }
 
+/// The order of axes in memory.
+fn format(of: &Description) -> sys::cudnnTensorFormat_t {
+    match of.channels_last {
+        true => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC,
+        false => sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
+    }
+}
+
 fn image(
     sizes: [i32; 4],
     kind: sys::cudnnDataType_t,
+    format: sys::cudnnTensorFormat_t,
 ) -> Result<sys::cudnnTensorDescriptor_t, CudnnError> {
     let image = result::create_tensor_descriptor()?;
-    let format = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW;
     // SAFETY: it was made above.
     unsafe { result::set_tensor4d_descriptor(image, format, kind, sizes) }?;
     Ok(image)
@@ -82,13 +90,12 @@ fn image(
 
 /// Tells the library of a convolution.
 pub fn describe(of: &Description, storage: Storage, tf32: bool) -> Result<Descriptors, CudnnError> {
-    let kind = kind(storage);
-    let (x, y) = (image(of.x, kind)?, image(of.y, kind)?);
+    let (kind, format) = (kind(storage), format(of));
+    let (x, y) = (image(of.x, kind, format)?, image(of.y, kind, format)?);
     let weight = result::create_filter_descriptor()?;
     let convolution = result::create_convolution_descriptor()?;
     // SAFETY: all were made above.
     unsafe {
-        let format = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW;
         result::set_filter4d_descriptor(weight, kind, format, of.weight)?;
         result::set_convolution2d_descriptor(
             convolution,
@@ -253,7 +260,7 @@ impl Algorithm {
 
 /// No activation, and a bias of so many outputs.
 fn identity(
-    outputs: i32,
+    of: &Description,
     storage: Storage,
 ) -> Result<(sys::cudnnActivationDescriptor_t, sys::cudnnTensorDescriptor_t), CudnnError> {
     let identity = result::create_activation_descriptor()?;
@@ -263,7 +270,7 @@ fn identity(
     let numbers = sys::cudnnNanPropagation_t::CUDNN_NOT_PROPAGATE_NAN;
     // SAFETY: it was made above.
     unsafe { result::set_activation_descriptor(identity, mode, numbers, 0.0) }?;
-    Ok((identity, image([1, outputs, 1, 1], kind(storage))?))
+    Ok((identity, image([1, of.y[1], 1, 1], kind(storage), format(of))?))
 }
 
 /// What the library would take for a shape; `None` where it has nothing with `most` bytes of workspace.
@@ -272,7 +279,7 @@ pub fn choose(
     key: &Key,
     most: u64,
 ) -> Result<Option<Chosen>, CudnnError> {
-    let Some(description) = Description::of(&key.shape) else { return Ok(None) };
+    let Some(description) = Description::of(&key.shape, key.channels_last) else { return Ok(None) };
     let of = describe(&description, key.storage, key.tf32)?;
     let answers = match answers(handle, key.pass, of) {
         Err(error) if super::is_unsupported(error) => return Ok(None),
@@ -291,10 +298,13 @@ pub fn choose(
     let Some((answer, bytes)) = pick(&answers, most, workspace) else { return Ok(None) };
     let Some(algorithm) = Algorithm::of(key.pass, answer.algorithm) else { return Ok(None) };
     let identity = match key.bias && algorithm.adds_biases() {
-        true => Some(identity(description.y[1], key.storage)?),
+        true => Some(identity(&description, key.storage)?),
         false => None,
     };
-    let is_apart = key.pass == ConvolutionPass::WeightGradient && key.storage != Storage::F32;
+    // Those with channels innermost are not in the order of parameters.
+    let is_turned = key.channels_last && key.shape.kernel != [1, 1];
+    let is_apart =
+        key.pass == ConvolutionPass::WeightGradient && (key.storage != Storage::F32 || is_turned);
     Ok(Some(Chosen {
         of,
         algorithm,

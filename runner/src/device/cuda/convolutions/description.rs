@@ -2,7 +2,8 @@
 
 use crate::device::cuda::kernels::{ConvolutionShape, ConvolutionStep, Storage};
 
-/// A convolution whose tensors lie row by row, one axis in the other: `NCHW`, weights `KCRS`.
+/// A convolution whose tensors lie row by row, one axis in the other: `NCHW`, weights `KCRS`, or with channels
+/// innermost `NHWC` and `KRSC`. Sizes are told in the first order whatever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Samples, channels, rows, columns of the image that windows slide over.
@@ -19,6 +20,8 @@ pub struct Description {
     pub stride: [i32; 2],
     /// From an element of a window to the next.
     pub dilation: [i32; 2],
+    /// Whether channels are innermost.
+    pub channels_last: bool,
 }
 
 /// Sizes as the library takes them; `None` where the tensor has 2^31 elements or more, which its
@@ -30,7 +33,7 @@ fn sizes(of: [u64; 4]) -> Option<[i32; 4]> {
 
 impl Description {
     /// That of a convolution; `None` where its tensors are too large for the library.
-    pub fn of(shape: &ConvolutionShape) -> Option<Self> {
+    pub fn of(shape: &ConvolutionShape, channels_last: bool) -> Option<Self> {
         let ConvolutionShape { samples, size, out_size, kernel, .. } = *shape;
         let [groups, channels, outputs] =
             [shape.groups, shape.channels, shape.outputs].map(u64::from);
@@ -47,6 +50,7 @@ impl Description {
             padding: pair(shape.padding),
             stride: pair(shape.stride),
             dilation: pair(shape.dilation),
+            channels_last,
         })
     }
 }
@@ -151,7 +155,8 @@ mod tests {
     }
 
     fn description(op: &Op, image: [u64; 3], samples: u64) -> Description {
-        Description::of(&step(op, image, samples, ComputationKind::Forward).shape).unwrap()
+        let shape = step(op, image, samples, ComputationKind::Forward).shape;
+        Description::of(&shape, false).unwrap()
     }
 
     #[test]
@@ -166,6 +171,7 @@ mod tests {
             padding: [1, 4],
             stride: [2, 1],
             dilation: [3, 2],
+            channels_last: false,
         };
         assert_eq!(found, expected);
     }
@@ -183,6 +189,7 @@ mod tests {
             padding: [1, 0],
             stride: [2, 4],
             dilation: [1, 1],
+            channels_last: false,
         };
         assert_eq!(found, expected);
     }
@@ -221,7 +228,7 @@ mod tests {
     #[test]
     fn what_the_library_does_not_count() {
         let shape = step(&conv(1), [8, 100, 100], 1, ComputationKind::Forward).shape;
-        let of = |samples| Description::of(&ConvolutionShape { samples, ..shape }).is_some();
+        let of = |samples| Description::of(&ConvolutionShape { samples, ..shape }, false).is_some();
         // y is the largest: 24 x 48 x 100 elements a sample.
         assert!(of((1 << 31) / (24 * 48 * 100)));
         assert!(!of((1 << 31) / (24 * 48 * 100) + 1));
@@ -262,8 +269,10 @@ mod tests {
         }
         let cases = [(conv(1), [8, 30, 20]), (conv(4), [8, 31, 19]), (transposed(2), [8, 10, 6])];
         for (op, image) in cases {
-            for storage in [Storage::F32, Storage::Bf16, Storage::F16] {
-                let expected = description(&op, image, 7);
+            let kinds = [Storage::F32, Storage::Bf16, Storage::F16];
+            for (storage, channels_last) in kinds.map(|kind| [(kind, false), (kind, true)]).concat()
+            {
+                let expected = Description { channels_last, ..description(&op, image, 7) };
                 let of = describe(&expected, storage, false).unwrap();
                 let [mut n, mut c, mut h, mut w] = [0; 4];
                 // SAFETY: descriptions live; it writes four numbers.

@@ -1,39 +1,43 @@
 //! Computations that are done together.
 
+use super::conversions::{Taken, is_channels_last};
 use super::{Engine, Pointers};
 use crate::device::cuda::backend::Backend;
-use crate::device::cuda::kernels::{Buffers, Computed, Operand, Plan, Storage, fused, is_stored};
-use crate::device::{Accelerator, DeviceError, FusedOp, Place};
+use crate::device::cuda::kernels::{Buffers, Computed, Operand, Plan, Storage, fused};
+use crate::device::{Accelerator, DeviceError, FusedOp, Place, Places};
 use smallvec::SmallVec;
 
 /// Whether kernels take all values of a link as they lie.
-fn is_even(op: &FusedOp, storage: Storage) -> bool {
-    let even = |place: &Place, operand: Operand| {
-        place.packed == (storage != Storage::F32 && is_stored(&op.call, operand))
-    };
-    let reads = op.places.reads.iter().zip((0..).map(Operand::Read));
-    let writes = op.places.writes.iter().zip((0..).map(Operand::Write));
-    reads.chain(writes).all(|(place, operand)| even(place, operand))
+fn is_even(of: Taken, places: &Places) -> bool {
+    let reads = places.reads.iter().zip((0..).map(Operand::Read));
+    let writes = places.writes.iter().zip((0..).map(Operand::Write));
+    reads.chain(writes).all(|(place, operand)| of.is_even(place, operand))
 }
 
 impl<B: Backend> Engine<B> {
     /// Together; one by one where a value lies otherwise than kernels take it, which ranks do not ask for.
     pub(super) fn chain(&mut self, ops: &[FusedOp]) -> Result<(), DeviceError> {
         let storage = Storage::from(ops[0].call.precision);
-        if !ops.iter().all(|op| is_even(op, storage)) {
+        let places = ops.iter().flat_map(|op| op.places.reads.iter().chain(op.places.writes));
+        let channels_last = is_channels_last(places);
+        let taken =
+            |op: &'_ FusedOp| is_even(Taken { call: &op.call, storage, channels_last }, &op.places);
+        if !ops.iter().all(taken) {
             return ops.iter().try_for_each(|op| self.launch(&op.call, &op.places));
         }
-        let params = ops.iter().map(|op| self.parameters((&op.call, storage), op.places.params));
+        let params = ops.iter().map(|op| {
+            self.parameters(Taken { call: &op.call, storage, channels_last }, op.places.params)
+        });
         let params: SmallVec<[Pointers; 4]> = params.collect::<Result<_, _>>()?;
-        let mut all = self.fused(ops, &params, storage);
+        let mut all = self.fused(ops, &params, channels_last);
         if all.scratch > self.scratch.1 {
             self.need(all.scratch)?;
-            all = self.fused(ops, &params, storage);
+            all = self.fused(ops, &params, channels_last);
         }
         self.run(&all.steps, storage)
     }
 
-    fn fused(&self, ops: &[FusedOp], params: &[Pointers], storage: Storage) -> Plan {
+    fn fused(&self, ops: &[FusedOp], params: &[Pointers], channels_last: bool) -> Plan {
         let at = |places: &[Place]| -> Pointers {
             places.iter().map(|place| self.place(&place.region)).collect()
         };
@@ -58,10 +62,11 @@ impl<B: Backend> Engine<B> {
                     most_shared: self.backend.most_shared(),
                     matrix_units: self.backend.matrix_units(),
                     step: self.step.0,
+                    channels_last,
                 };
                 Computed { call: &ops[i].call, buffers, stored: ops[i].stored }
             })
             .collect();
-        fused(&chain, storage)
+        fused(&chain, Storage::from(ops[0].call.precision))
     }
 }

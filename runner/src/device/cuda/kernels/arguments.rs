@@ -308,12 +308,15 @@ arguments! {
         count: u64, channels: u64, plane: u64, size: u32, share: f32, beta: f32, k: f32,
     }
 
-    /// `planes` images.
+    /// `planes` images. With channels innermost, `width` of the channels are taken at once.
     Pool {
         x: DevicePtr, out: DevicePtr, positions: DevicePtr, tail: Tail,
-        planes: u64, size: [u32; 2], out_size: [u32; 2], kernel: [u32; 2], stride: [u32; 2],
+        planes: u64, channels: u64, width: u64, size: [u32; 2], out_size: [u32; 2], kernel: [u32; 2], stride: [u32; 2],
         padding: [u32; 2], count_padding: u32,
     }
+
+    /// Images `[samples, channels, plane]`, or with channels innermost.
+    Relayout { x: DevicePtr, out: DevicePtr, samples: u64, channels: u64, plane: u64, }
 
     /// `size` is that of the smaller image.
     Bilinear { x: DevicePtr, out: DevicePtr, planes: u64, size: [u32; 2], factor: u32, }

@@ -26,34 +26,6 @@ template <int W, class F> DEVICE void over_part(const NormChannels &a, F visit) 
     }
 }
 
-DEVICE void blend(float *running, float value, float momentum) {
-    *running = (1 - momentum) * *running + momentum * value;
-}
-
-// Moves the running statistics: by those of the micro-batch, or once a step by those of all
-// micro-batches of the step, which are gathered by Chan's update.
-DEVICE void track(const NormChannels &a, u64 channel, float mean, float variance) {
-    float *running_mean = (float *)a.running_mean + channel;
-    float *running_variance = (float *)a.running_variance + channel;
-    double count = (double)(a.samples * a.plane);
-    if (!a.all_mean) {
-        blend(running_mean, mean, a.momentum);
-        blend(running_variance, (float)(count / max(count - 1, 1.0)) * variance, a.momentum);
-        return;
-    }
-    float *all_mean = (float *)a.all_mean + channel, *all_variance = (float *)a.all_variance + channel;
-    float before = (float)a.turn, after = before + 1, difference = mean - *all_mean;
-    *all_mean += difference / after;
-    *all_variance += (variance - *all_variance + difference * difference * before / after) / after;
-    if (a.turn + 1 == a.turns) {
-        count *= a.turns;
-        blend(running_mean, *all_mean, a.momentum);
-        blend(running_variance, (float)(count / max(count - 1, 1.0)) * *all_variance, a.momentum);
-        *all_mean = 0;
-        *all_variance = 0;
-    }
-}
-
 // What a part gives: two numbers, for `channel_norm` and its like to add up in the order of parts.
 DEVICE double *part_of(const NormChannels &a, u64 channel, u64 part) {
     return (double *)a.scratch + (channel * a.parts + part) * 2;
@@ -135,20 +107,6 @@ template <class T, int W> DEVICE void channel_norm(const NormChannels &a) {
         for (int w = 0; w < W; w++) run.at[w] = store<T>((load(run.at[w]) - mean) * scale + shift);
         ((Run<T, W> *)a.out)[i] = finish<T, W>(a.tail, i, run);
     });
-}
-
-// A run of gy: as it lies, or made of the terms and left there.
-template <class T, int W> DEVICE Run<T, W> incoming(const NormChannels &a, u64 i) {
-    if (a.number == 0) return ((const Run<T, W> *)a.gy)[i];
-    Run<T, W> gy = ((const Run<T, W> *)a.terms[0])[i];
-    for (u32 t = 1; t < a.number; t++) {
-        Run<T, W> term = ((const Run<T, W> *)a.terms[t])[i];
-#pragma unroll
-        for (int w = 0; w < W; w++) gy.at[w] = store<T>(load(gy.at[w]) + load(term.at[w]));
-    }
-    gy = finish<T, W>(a.tail, i, gy);
-    ((Run<T, W> *)a.gy)[i] = gy;
-    return gy;
 }
 
 // A part's sums of gy and, with x, of gy (x - mean) 1/std.
@@ -318,16 +276,6 @@ template <class T> DEVICE void local_response_gradient(const LocalResponse &a) {
     }
 }
 
-// The inputs from `first` to `until` along an axis that a window covers, and how many elements with
-// padding: a window of ceil mode ends with the padding.
-DEVICE u32 covered(const Pool &a, int axis, u32 window, u32 &first, u32 &until) {
-    u32 padding = a.padding[axis], size = a.size[axis], start = window * a.stride[axis];
-    u32 end = min(start + a.kernel[axis], size + 2 * padding);
-    first = min(start > padding ? start - padding : 0, size);
-    until = min(max(end > padding ? end - padding : 0, first), size);
-    return end - start;
-}
-
 template <class T> DEVICE void max_pool(const Pool &a) {
     u64 outputs = (u64)a.out_size[0] * a.out_size[1], pixels = (u64)a.size[0] * a.size[1];
     FOR_EACH_ITEM(i, a.planes * outputs) {
@@ -346,13 +294,6 @@ template <class T> DEVICE void max_pool(const Pool &a) {
         ((T *)a.out)[i] = store<T>(most);
         ((u32 *)a.positions)[i] = where;
     }
-}
-
-// The windows from `first` to `until` along an axis that may cover an input.
-DEVICE void reaching(const Pool &a, int axis, u32 at, u32 &first, u32 &until) {
-    u32 place = at + a.padding[axis], kernel = a.kernel[axis];
-    first = place < kernel ? 0 : (place - kernel) / a.stride[axis] + 1;
-    until = min(place / a.stride[axis] + 1, a.out_size[axis]);
 }
 
 // Each input gathers from the windows that cover it; windows come in their order.
@@ -441,13 +382,6 @@ template <class T> DEVICE void bilinear_gradient(const Bilinear &a) {
         ((T *)a.out)[i] = store<T>(total);
     }
 }
-
-// The host says of how many elements runs are: of sixteen bytes at most.
-#define BY_WIDTH(kernel, T)                                                                        \
-    if (a.width * sizeof(T) == 16) kernel<T, 16 / sizeof(T)>(a);                                   \
-    else if (a.width * sizeof(T) == 8) kernel<T, 8 / sizeof(T)>(a);                                \
-    else if (a.width == 2) kernel<T, 2>(a);                                                        \
-    else kernel<T, 1>(a)
 
 #define ENTRY(suffix, T)                                                                           \
     KERNEL(channel_statistics_##suffix, NormChannels) { BY_WIDTH(channel_statistics, T); }         \

@@ -1,8 +1,8 @@
 //! Norms of channels, pooling, bilinear images.
 
 use super::{
-    Bilinear, Buffers, DevicePtr, Launch, LocalResponse, MOST_TERMS, NormChannels, NormGroups,
-    Plan, Pool, Source, Tail,
+    BLOCK, Bilinear, Buffers, DevicePtr, Images, Launch, LocalResponse, MOST_TERMS, NormChannels,
+    NormGroups, Plan, Pool, Source, Storage, Tail,
 };
 use pipewright_core::graph::Op;
 use pipewright_kernels::{Call, Phase};
@@ -25,38 +25,91 @@ const ENOUGH: u64 = 1 << 10;
 /// Elements that a thread takes at once, at most 16 bytes: planes of 14 x 14 are multiples of four.
 const WIDTHS: [u64; 3] = [8, 4, 2];
 
+/// Channels innermost: most runs of a block's strip of channels; see `channels_last.cu`.
+const LANES: u64 = 32;
+
+/// Channels innermost: fewest lines of each thread of a block.
+const LINES: u64 = 8;
+
+/// The widest run of neighbours of which there are so many, in tensors that lie at multiples of it.
+/// (Tensors of an arena begin at multiples of 64 bytes.)
+fn width(neighbours: u64, bytes: u64, tensors: &[DevicePtr]) -> u64 {
+    let fits = |width: &u64| {
+        let run = width * bytes;
+        run <= 16
+            && neighbours.is_multiple_of(*width)
+            && tensors.iter().all(|tensor| tensor.0.is_multiple_of(run))
+    };
+    WIDTHS.into_iter().find(fits).unwrap_or(1)
+}
+
 /// Kernels of channels, each of them in parts: how many there are follows from the shape alone.
-/// (Tensors of an arena begin at multiples of 64 bytes, so `width` does too.)
 struct Channels<'a> {
     plan: &'a mut Plan,
     args: NormChannels,
+    /// Whether channels lie innermost.
+    last: bool,
 }
 
 impl<'a> Channels<'a> {
     /// Of tensors with these addresses.
-    fn new(call: &Call, plan: &'a mut Plan, args: NormChannels) -> Self {
+    fn new(call: &Call, plan: &'a mut Plan, args: NormChannels, last: bool) -> Self {
         let [channels, rows, columns] = call.output.shape[..] else {
             unreachable!("an image has three axes");
         };
-        let (samples, plane) = (call.samples, rows * columns);
-        let parts = (ENOUGH / channels).clamp(1, (samples * plane / PART).max(1));
+        let args = NormChannels { samples: call.samples, channels, plane: rows * columns, ..args };
+        Self::of(plan, args, last)
+    }
+
+    /// Of tensors and sizes.
+    fn of(plan: &'a mut Plan, args: NormChannels, last: bool) -> Self {
         let Tail { own, other, between, .. } = args.tail;
-        let tensors = [args.x, args.gy, args.out, own, other, between];
-        let lie = |width: &u64| {
-            let bytes = width * plan.bytes();
-            bytes <= 16
-                && plane.is_multiple_of(*width)
-                && tensors.iter().chain(&args.terms).all(|tensor| tensor.0.is_multiple_of(bytes))
+        let tensors = [args.x, args.gy, args.out, args.bias, own, other, between];
+        let tensors = [&tensors[..], &args.terms].concat();
+        let width = width(if last { args.channels } else { args.plane }, plan.bytes(), &tensors);
+        let mut channels = Self { plan, args: NormChannels { width, ..args }, last };
+        channels.divide(ENOUGH);
+        channels
+    }
+
+    /// Runs of a block's strip of channels, and strips.
+    fn strips(&self) -> [u64; 2] {
+        let runs = self.args.channels / self.args.width;
+        let lanes = runs.min(LANES);
+        [lanes, runs.div_ceil(lanes)]
+    }
+
+    /// In so many blocks, if each has enough to do.
+    fn divide(&mut self, blocks: u64) {
+        let NormChannels { samples, channels, plane, .. } = self.args;
+        self.args.parts = if self.last {
+            let [lanes, strips] = self.strips();
+            let least = LINES * (u64::from(BLOCK) / lanes);
+            let all = samples * plane;
+            all.div_ceil(all.div_ceil((blocks / strips).max(1)).max(least))
+        } else {
+            (blocks / channels).clamp(1, (samples * plane / PART).max(1))
         };
-        let width = WIDTHS.into_iter().find(lie).unwrap_or(1);
-        let args = NormChannels { samples, channels, plane, parts, width, ..args };
-        Self { plan, args }
     }
 
     /// A kernel with a block for each part.
     fn each_part(&mut self, kernel: &str) {
-        let blocks = self.args.channels * self.args.parts;
-        self.plan.blocks(Source::Channels, kernel, blocks, self.args);
+        let parts = self.args.parts;
+        if self.last {
+            let (kernel, blocks) = (format!("last_{kernel}"), parts * self.strips()[1]);
+            self.plan.blocks(Source::ChannelsLast, &kernel, blocks, self.args);
+        } else {
+            let blocks = self.args.channels * parts;
+            self.plan.blocks(Source::Channels, kernel, blocks, self.args);
+        }
+    }
+
+    /// A kernel that goes over elements with what is known of channels.
+    fn each_element(&mut self, kernel: &str) {
+        if self.last {
+            self.divide(8 * ENOUGH);
+        }
+        self.each_part(kernel);
     }
 
     /// A kernel with a thread for each channel.
@@ -65,10 +118,34 @@ impl<'a> Channels<'a> {
         self.plan.plain(Launch::over(Source::Channels, kernel, channels, &self.args));
     }
 
-    /// A kernel whose parts tell two numbers each.
-    fn tell(&mut self, kernel: &str) {
-        self.args.scratch = self.plan.scratch(16 * self.args.channels * self.args.parts);
+    /// A kernel whose parts tell two numbers each. Channels innermost, `joined` puts them together at once,
+    /// in the place of the blocks that use them: these have many channels.
+    fn tell(&mut self, kernel: &str, joined: &str) {
+        if self.last {
+            self.divide(2 * ENOUGH);
+        }
+        let NormChannels { channels, parts, .. } = self.args;
+        let of_parts = 16 * channels * parts;
+        self.args.scratch = self.plan.scratch(of_parts + if self.last { 16 * channels } else { 0 });
         self.each_part(kernel);
+        if self.last {
+            let threads = 32 * channels;
+            self.plan.plain(Launch::over(Source::ChannelsLast, joined.into(), threads, &self.args));
+            self.args.scratch = self.args.scratch.after(of_parts);
+        }
+    }
+
+    /// The sums over channels of the gradient that comes, and with `x`, and what follows from them alone: the
+    /// gradients of weights.
+    fn tell_sums(&mut self) {
+        self.tell("channel_gradient_sums", "last_sums");
+    }
+
+    /// Gradients of weights, from these sums. Channels innermost they are there already.
+    fn weights(&mut self) {
+        if !self.last {
+            self.each_channel("channel_weights");
+        }
     }
 }
 
@@ -95,12 +172,12 @@ pub fn batch_norm(call: &Call, buffers: &Buffers, tail: Tail, plan: &mut Plan) {
         turns: call.turn.count,
         ..NormChannels::default()
     };
-    let mut channels = Channels::new(call, plan, args);
+    let mut channels = Channels::new(call, plan, args, buffers.channels_last);
     match call.phase {
         Phase::Evaluate => channels.each_channel("running_statistics"),
-        _ => channels.tell("channel_statistics"),
+        _ => channels.tell("channel_statistics", "last_statistics"),
     }
-    channels.each_part("channel_norm");
+    channels.each_element("channel_norm");
 }
 
 /// What a batch normalisation's gradient is made of besides what it reads, where it is made on the way.
@@ -127,11 +204,11 @@ pub fn batch_norm_gradient(call: &Call, buffers: &Buffers, incoming: &Incoming, 
     let args =
         NormChannels { x, gy, saved, out, weight, terms, tail, number, ..Default::default() };
     let args = NormChannels { weight_gradient, bias_gradient, ..args };
-    let mut channels = Channels::new(call, plan, args);
-    channels.tell("channel_gradient_sums");
-    channels.each_part("channel_norm_gradient");
+    let mut channels = Channels::new(call, plan, args, buffers.channels_last);
+    channels.tell_sums();
+    channels.each_element("channel_norm_gradient");
     if !weights.is_empty() {
-        channels.each_channel("channel_weights");
+        channels.weights();
     }
 }
 
@@ -143,17 +220,28 @@ pub fn batch_norm_weights(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         unreachable!("a batch normalisation has two trainable parameters");
     };
     let args = NormChannels { weight_gradient, bias_gradient, ..NormChannels::default() };
-    let mut channels = Channels::new(call, plan, NormChannels { x, gy, saved, ..args });
-    channels.tell("channel_gradient_sums");
-    channels.each_channel("channel_weights");
+    let args = NormChannels { x, gy, saved, ..args };
+    let mut channels = Channels::new(call, plan, args, buffers.channels_last);
+    channels.tell_sums();
+    channels.weights();
 }
 
 /// Adds the sums of `gy` over each channel to the gradient of a convolution's bias.
-pub fn channel_sums(call: &Call, gy: DevicePtr, bias_gradient: DevicePtr, plan: &mut Plan) {
+pub fn channel_sums(call: &Call, buffers: &Buffers, gy: DevicePtr, plan: &mut Plan) {
+    let Some(bias_gradient) = buffers.gradients.get(1).copied() else { return };
     let args = NormChannels { gy, bias_gradient, ..NormChannels::default() };
-    let mut channels = Channels::new(call, plan, args);
-    channels.tell("channel_gradient_sums");
-    channels.each_channel("channel_weights");
+    let mut channels = Channels::new(call, plan, args, buffers.channels_last);
+    channels.tell_sums();
+    channels.weights();
+}
+
+/// Adds a bias to the channels of images that lie innermost.
+pub fn last_bias(storage: Storage, images: Images, [bias, out]: [DevicePtr; 2]) -> Launch {
+    let Images { samples, channels, plane } = images;
+    let args = NormChannels { out, bias, samples, channels, plane, ..NormChannels::default() };
+    let mut plan = Plan::new(storage, false, &Buffers::default());
+    Channels::of(&mut plan, args, true).each_element("bias");
+    plan.last().clone()
 }
 
 fn norm_groups(call: &Call) -> NormGroups {
@@ -245,6 +333,7 @@ fn window(call: &Call) -> (Pool, bool) {
     };
     let pool = Pool {
         planes: call.samples * call.output.shape[0],
+        channels: call.output.shape[0],
         size: pair(&call.inputs[0].shape[1..]),
         out_size: pair(&call.output.shape[1..]),
         kernel: pair(&window.kernel),
@@ -256,12 +345,24 @@ fn window(call: &Call) -> (Pool, bool) {
     (pool, max)
 }
 
+/// A pooling's launch: a thread an element, or with channels innermost a run of them.
+fn launch_pool(kernel: &str, pixels: u64, pool: Pool, (buffers, plan): (&Buffers, &mut Plan)) {
+    let items = pool.planes * pixels;
+    if !buffers.channels_last {
+        return plan.over(Source::Channels, kernel, items, pool);
+    }
+    let Tail { own, other, between, .. } = pool.tail;
+    let width = width(pool.channels, plan.bytes(), &[pool.x, pool.out, own, other, between]);
+    let (kernel, pool) = (format!("last_{kernel}"), Pool { width, ..pool });
+    plan.over(Source::ChannelsLast, &kernel, items / width, pool);
+}
+
 pub fn pool(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (pool, max) = window(call);
     let (x, out, positions) = (buffers.reads[0], buffers.writes[0], at(buffers.writes, 1));
     let kernel = if max { "max_pool" } else { "average_pool" };
-    let items = call.samples * call.output.elements();
-    plan.over(Source::Channels, kernel, items, Pool { x, out, positions, ..pool });
+    let pixels = call.output.elements() / pool.channels;
+    launch_pool(kernel, pixels, Pool { x, out, positions, ..pool }, (buffers, plan));
 }
 
 pub fn pool_gradient(call: &Call, buffers: &Buffers, tail: Tail, plan: &mut Plan) {
@@ -271,13 +372,9 @@ pub fn pool_gradient(call: &Call, buffers: &Buffers, tail: Tail, plan: &mut Plan
         [gy] => ("average_pool_gradient", DevicePtr::NULL, gy),
         _ => unreachable!("a pooling's gradient reads gy, of maxima their positions too"),
     };
-    let items = call.samples * call.inputs[0].elements();
-    plan.over(
-        Source::Channels,
-        kernel,
-        items,
-        Pool { x, out: buffers.writes[0], positions, tail, ..pool },
-    );
+    let pixels = call.inputs[0].elements() / pool.channels;
+    let pool = Pool { x, out: buffers.writes[0], positions, tail, ..pool };
+    launch_pool(kernel, pixels, pool, (buffers, plan));
 }
 
 fn images(call: &Call, buffers: &Buffers) -> Bilinear {

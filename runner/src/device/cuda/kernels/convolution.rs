@@ -1,5 +1,6 @@
 //! Computations by matrix product: linear layers, products, convolutions and transposed ones.
 
+mod reorder;
 mod step;
 
 use super::axes::elements;
@@ -138,9 +139,16 @@ pub fn matmul_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
 }
 
 /// Adds a convolution to a plan: its tensors, but for what [`ConvolutionStep::new`] knows.
-fn convolve(call: &Call, plan: &mut Plan, [x, weight, y, bias]: [DevicePtr; 4]) {
+fn convolve(call: &Call, buffers: &Buffers, plan: &mut Plan, [x, weight, y, bias]: [DevicePtr; 4]) {
     let step = ConvolutionStep::new(call, plan.storage());
-    plan.convolution(ConvolutionStep { x, weight, y, bias, ..step });
+    plan.convolution(ConvolutionStep {
+        x,
+        weight,
+        y,
+        bias,
+        channels_last: buffers.channels_last,
+        ..step
+    });
 }
 
 /// The bias, if there is one.
@@ -150,37 +158,33 @@ fn bias(buffers: &Buffers) -> DevicePtr {
 
 pub fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (x, y) = (buffers.reads[0], buffers.writes[0]);
-    convolve(call, plan, [x, buffers.params[0], y, bias(buffers)]);
+    convolve(call, buffers, plan, [x, buffers.params[0], y, bias(buffers)]);
 }
 
 pub fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (gy, gx) = (buffers.reads[0], buffers.writes[0]);
-    convolve(call, plan, [gx, buffers.params[0], gy, DevicePtr::NULL]);
+    convolve(call, buffers, plan, [gx, buffers.params[0], gy, DevicePtr::NULL]);
 }
 
 pub fn weight_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let [x, gy] = *buffers.reads else { unreachable!("a convolution's gradient reads x and gy") };
-    convolve(call, plan, [x, buffers.gradients[0], gy, DevicePtr::NULL]);
-    if let Some(bias) = buffers.gradients.get(1) {
-        channel_sums(call, gy, *bias, plan);
-    }
+    convolve(call, buffers, plan, [x, buffers.gradients[0], gy, DevicePtr::NULL]);
+    channel_sums(call, buffers, gy, plan);
 }
 
 /// A transposed convolution is the input gradient of another one.
 pub fn transposed_forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (x, y) = (buffers.reads[0], buffers.writes[0]);
-    convolve(call, plan, [y, buffers.params[0], x, bias(buffers)]);
+    convolve(call, buffers, plan, [y, buffers.params[0], x, bias(buffers)]);
 }
 
 pub fn transposed_input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (gy, gx) = (buffers.reads[0], buffers.writes[0]);
-    convolve(call, plan, [gy, buffers.params[0], gx, DevicePtr::NULL]);
+    convolve(call, buffers, plan, [gy, buffers.params[0], gx, DevicePtr::NULL]);
 }
 
 pub fn transposed_weight_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let [x, gy] = *buffers.reads else { unreachable!("a convolution's gradient reads x and gy") };
-    convolve(call, plan, [gy, buffers.gradients[0], x, DevicePtr::NULL]);
-    if let Some(bias) = buffers.gradients.get(1) {
-        channel_sums(call, gy, *bias, plan);
-    }
+    convolve(call, buffers, plan, [gy, buffers.gradients[0], x, DevicePtr::NULL]);
+    channel_sums(call, buffers, gy, plan);
 }

@@ -154,6 +154,40 @@ fn kept(shape: &[u64], axes: &[u64]) -> Vec<u64> {
 
 const NONE: [(DevicePtr, &[u64]); 2] = [(DevicePtr::NULL, &[]); 2];
 
+/// An image with channels innermost, and the same with each plane a single position.
+fn last_plane(call: &Call) -> [Vec<u64>; 2] {
+    let [channels, rows, columns] = call.inputs[0].shape[..] else {
+        unreachable!("an image has three axes");
+    };
+    [vec![rows * columns, channels], vec![1, channels]]
+}
+
+/// The mean of each channel's plane.
+pub fn global_mean(call: &Call, buffers: &Buffers, plan: &mut Plan) {
+    if !buffers.channels_last {
+        return mean(call, &[1, 2], buffers, plan);
+    }
+    let [whole, shape] = last_plane(call);
+    let sum = Sum {
+        out: buffers.writes[0],
+        shape: &shape,
+        together: false,
+        scale: 1.0 / whole[0] as f32,
+    };
+    reduce(call, plan, (Combine::Same, &whole), NONE, buffers.reads[0], sum);
+}
+
+/// Its gradient: to each position of a plane a share.
+pub fn global_mean_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
+    if !buffers.channels_last {
+        return mean_gradient(call, &[1, 2], buffers, plan);
+    }
+    let [whole, shape] = last_plane(call);
+    let (from, to) = (strides(&shape, 2), strides(&whole, 2));
+    let (x, out) = (buffers.reads[0], buffers.writes[0]);
+    copy(call.samples, plan, &whole, (x, &from), (out, &to), 1.0 / whole[0] as f32);
+}
+
 pub fn mean(call: &Call, axes: &[u64], buffers: &Buffers, plan: &mut Plan) {
     let whole = &call.inputs[0].shape;
     let shape = kept(whole, axes);
@@ -223,7 +257,7 @@ fn words(axes: &Axes<2>, args: &Strided, bytes: u64) -> Option<Strided> {
 const SIDE: u64 = 32;
 
 /// The same copy by tiles, where each tensor has its neighbours along an axis of its own.
-fn tiles(axes: &Axes<2>, args: &Strided) -> Option<Transposed> {
+pub(super) fn tiles(axes: &Axes<2>, args: &Strided) -> Option<Transposed> {
     let neighbours = |of: usize| (0..axes.rank).find(|axis| axes.strides[of][*axis] == 1);
     let (read, write) = (neighbours(0)?, neighbours(1)?);
     let [across, down] = [read, write].map(|axis| u64::from(axes.sizes[axis]));

@@ -31,6 +31,9 @@ pub struct Buffers<'a> {
     pub matrix_units: bool,
     /// The number of the training step, a u64: random numbers follow from it.
     pub step: DevicePtr,
+    /// Whether all images of those values lie with their channels innermost, and so does a convolution's weight
+    /// (its gradient does not).
+    pub channels_last: bool,
 }
 
 /// One thing to be launched after what is before it.
@@ -144,11 +147,6 @@ impl Plan {
         self.storage
     }
 
-    /// Whether f32 factors may be rounded to TF32.
-    pub(super) fn tf32(&self) -> bool {
-        self.tf32
-    }
-
     /// The storage type's bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.storage.bytes()
@@ -250,7 +248,7 @@ fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Op::Conv2d { .. } => convolution::forward(call, buffers, plan),
         Op::ConvTranspose2d { .. } => convolution::transposed_forward(call, buffers, plan),
         Op::MaxPool2d { .. } | Op::AvgPool2d { .. } => channels::pool(call, buffers, plan),
-        Op::GlobalAvgPool => layout::mean(call, &[1, 2], buffers, plan),
+        Op::GlobalAvgPool => layout::global_mean(call, buffers, plan),
         Op::Upsample { factor, mode: Interpolation::Nearest } => {
             layout::nearest(call, *factor, buffers, plan);
         }
@@ -305,7 +303,7 @@ fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Op::MaxPool2d { .. } | Op::AvgPool2d { .. } => {
             channels::pool_gradient(call, buffers, Tail::default(), plan);
         }
-        Op::GlobalAvgPool => layout::mean_gradient(call, &[1, 2], buffers, plan),
+        Op::GlobalAvgPool => layout::global_mean_gradient(call, buffers, plan),
         Op::Upsample { factor, mode: Interpolation::Nearest } => {
             layout::nearest_gradient(call, *factor, buffers, plan);
         }

@@ -11,9 +11,10 @@
 
 use super::{Matrix, product};
 use crate::device::cuda::kernels::axes::Axes;
+use crate::device::cuda::kernels::channels::last_bias;
 use crate::device::cuda::kernels::{
-    Broadcast, Buffers, Combine, Depthwise, DevicePtr, Launch, Plan, Product, Reduce, Source, Step,
-    Storage, Unfold, layout,
+    Broadcast, Buffers, Combine, Depthwise, DevicePtr, Images, Launch, Plan, Product, Reduce,
+    Source, Step, Storage, Unfold, layout,
 };
 use pipewright_core::graph::Op;
 use pipewright_core::graph::autodiff::ComputationKind;
@@ -148,6 +149,8 @@ pub struct ConvolutionStep {
     pub together: u64,
     /// Whether factors in single precision may be rounded to TF32.
     pub tf32: bool,
+    /// Whether channels lie innermost: in images, and in a weight's windows. Its gradient lies as everywhere.
+    pub channels_last: bool,
 }
 
 /// Bytes of unfolded images at a time.
@@ -179,11 +182,16 @@ impl ConvolutionStep {
             scratch: nowhere,
             together: (UNFOLDED / each.max(1)).clamp(1, shape.samples),
             tf32: call.precision == Precision::Tf32,
+            channels_last: false,
         }
     }
 
     /// Bytes of scratch that our own kernels need.
     pub fn scratch_bytes(&self, storage: Storage) -> u64 {
+        if self.channels_last {
+            let own = Self { channels_last: false, ..*self }.scratch_bytes(storage);
+            return self.reordered_bytes(storage) + own;
+        }
         let side_by_side = self.pass == ConvolutionPass::WeightGradient && self.together > 1;
         if self.shape.is_depthwise() || self.shape.is_pointwise() && !side_by_side {
             return 0;
@@ -197,6 +205,14 @@ impl ConvolutionStep {
 
     /// The convolution by our own kernels and products.
     pub fn steps(&self, storage: Storage) -> Vec<Step> {
+        if self.channels_last {
+            let [before, after] = self.reorders(storage, self.scratch);
+            let step = self.reordered(storage, self.scratch);
+            let scratch = self.scratch.after(self.reordered_bytes(storage));
+            let own = Self { scratch, ..step }.steps(storage);
+            let launches = |all: Vec<Launch>| all.into_iter().map(Step::Kernel);
+            return launches(before).chain(own).chain(launches(after)).collect();
+        }
         let of = Buffers { scratch: self.scratch, ..Buffers::default() };
         let mut plan = Plan::new(storage, self.tf32, &of);
         match self.pass {
@@ -212,12 +228,19 @@ impl ConvolutionStep {
 
     /// Adds the bias to each channel of the result; none where there is none.
     pub fn add_bias(&self, storage: Storage) -> Option<Launch> {
+        if self.bias == DevicePtr::NULL {
+            return None;
+        }
         let shape = &self.shape;
         let (out, channels, plane) = match self.pass {
             ConvolutionPass::Forward => (self.y, shape.outputs, shape.positions()),
             _ => (self.x, shape.channels, shape.pixels()),
         };
         let channels = u64::from(shape.groups) * u64::from(channels);
+        if self.channels_last {
+            let images = Images { samples: shape.samples, channels, plane };
+            return Some(last_bias(storage, images, [self.bias, out]));
+        }
         let mut along = Axes::<2>::new();
         along.push(0, shape.samples, [channels * plane, 0]);
         along.push(0, channels, [plane, 1]);
@@ -234,15 +257,26 @@ impl ConvolutionStep {
             op: Combine::Sum as u32,
         };
         let kernel = format!("broadcast_{}", storage.suffix());
-        (self.bias != DevicePtr::NULL)
-            .then(|| Launch::over(Source::Layout, kernel, args.count, &args))
+        Some(Launch::over(Source::Layout, kernel, args.count, &args))
     }
 
-    /// Adds a weight gradient of the storage type to the one in single precision.
+    /// Whether a weight has another order where channels lie innermost.
+    pub fn reorders_weight(&self) -> bool {
+        self.channels_last && self.shape.kernel != [1, 1]
+    }
+
+    /// Adds a weight gradient of the storage type, in the order of images, to the one in single precision.
     pub fn add_gradient(&self, gradient: DevicePtr, storage: Storage) -> Launch {
         let outputs = self.shape.weights();
         let mut along = Axes::<1>::new();
-        along.push(0, outputs, [1]);
+        if self.reorders_weight() {
+            let axes = self.shape.windows().axes();
+            for axis in 0..axes.rank {
+                along.push(0, axes.sizes[axis].into(), [axes.strides[1][axis]]);
+            }
+        } else {
+            along.push(0, outputs, [1]);
+        }
         let args = Reduce {
             g: gradient,
             out: self.weight,
