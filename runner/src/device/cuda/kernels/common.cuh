@@ -16,6 +16,7 @@
         return emulator::run(grid, block, shared, [=] { name##_body(*(const Args *)args); });      \
     }                                                                                              \
     static void name##_body(const Args &a)
+#define LARGE_KERNEL(name, Args) KERNEL_OF(1024, name, Args)
 #else
 #define DEVICE static __device__ __forceinline__
 #define SHARED(T, name)                                                                            \
@@ -23,10 +24,12 @@
     T *name = (T *)dynamic_shared
 #define KERNEL_OF(THREADS, name, Args)                                                             \
     extern "C" __global__ void __launch_bounds__(THREADS) name(const __grid_constant__ Args a)
+// Two of its blocks fill a multiprocessor.
+#define LARGE_KERNEL(name, Args)                                                                   \
+    extern "C" __global__ void __launch_bounds__(1024, 2) name(const __grid_constant__ Args a)
 #endif
 
 #define KERNEL(name, Args) KERNEL_OF(256, name, Args)
-#define LARGE_KERNEL(name, Args) KERNEL_OF(1024, name, Args)
 
 // An entry point for every type that tensors are stored as.
 #define FOR_EACH_TYPE(entry)                                                                       \

@@ -9,16 +9,19 @@
 // Elements of a thread's access.
 template <class T> constexpr int width = 16 / sizeof(T);
 
-// Runs f(values, i) for a row of n elements of each of N tensors, 0 where there is none; and `put` for what it
-// returns, sixteen bytes at a time or one by one.
-template <int N, class T, class F, class Put>
-DEVICE void map_row(const T *const (&from)[N], u64 n, F f, const Put &put) {
+// Sixteen bytes of a row, of which is known whether it begins at such an access.
+template <bool ALIGNED, class T> DEVICE Pack<T> load_by(const T *from) {
+    return ALIGNED ? *(const Pack<T> *)from : load_run(from);
+}
+
+template <bool ALIGNED, int N, class T, class F, class Put>
+DEVICE void map_row_by(const T *const (&from)[N], u64 n, F f, const Put &put) {
     constexpr int W = width<T>;
     for (u64 i = threadIdx.x; i < n / W; i += blockDim.x) {
         Pack<T> runs[N], result;
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            if (from[k]) runs[k] = load_run(from[k] + i * W);
+            if (from[k]) runs[k] = load_by<ALIGNED>(from[k] + i * W);
         }
 #pragma unroll
         for (int w = 0; w < W; w++) {
@@ -35,6 +38,17 @@ DEVICE void map_row(const T *const (&from)[N], u64 n, F f, const Put &put) {
         for (int k = 0; k < N; k++) values[k] = from[k] ? load(from[k][i]) : 0;
         put.one(i, store<T>(f(values, i)));
     }
+}
+
+// Runs f(values, i) for a row of n elements of each of N tensors, 0 where there is none; and `put` for what it
+// returns, sixteen bytes at a time or one by one.
+template <int N, class T, class F, class Put>
+DEVICE void map_row(const T *const (&from)[N], u64 n, F f, const Put &put) {
+    bool aligned = true;
+#pragma unroll
+    for (int k = 0; k < N; k++) aligned = aligned && is_aligned(from[k]);
+    if (aligned) map_row_by<true>(from, n, f, put);
+    else map_row_by<false>(from, n, f, put);
 }
 
 // To a row, as it is.
@@ -85,23 +99,28 @@ template <int W> DEVICE void add_exponentials(Exponentials &sum, const float (&x
 #pragma unroll
     for (int w = 0; w < W; w++) most = Largest::of(most, x[w]);
     // Nothing but -inf so far adds nothing; what is no number goes on as none.
-    if (most == from_bits(0xff800000)) return;
+    float from = most == from_bits(0xff800000) ? 0 : most;
 #pragma unroll
-    for (int w = 0; w < W; w++) more += expf(x[w] - most);
-    sum.total = (sum.most == most ? sum.total : sum.total * expf(sum.most - most)) + more;
-    sum.most = most;
+    for (int w = 0; w < W; w++) more += expf(x[w] - from);
+    sum = {most, sum.total * expf(sum.most - from) + more};
+}
+
+template <bool ALIGNED, class T> DEVICE void add_runs(Exponentials &sum, const T *x, u64 runs) {
+    constexpr int W = width<T>;
+    for (u64 i = threadIdx.x; i < runs; i += blockDim.x) {
+        Pack<T> run = load_by<ALIGNED>(x + i * W);
+        float values[W];
+#pragma unroll
+        for (int w = 0; w < W; w++) values[w] = load(run.at[w]);
+        add_exponentials(sum, values);
+    }
 }
 
 template <class T> DEVICE Exponentials row_exponentials(const T *x, u64 n) {
     constexpr int W = width<T>;
     Exponentials own = {from_bits(0xff800000), 0};
-    for (u64 i = threadIdx.x; i < n / W; i += blockDim.x) {
-        Pack<T> run = load_run(x + i * W);
-        float values[W];
-#pragma unroll
-        for (int w = 0; w < W; w++) values[w] = load(run.at[w]);
-        add_exponentials(own, values);
-    }
+    if (is_aligned(x)) add_runs<true>(own, x, n / W);
+    else add_runs<false>(own, x, n / W);
     for (u64 i = n / W * W + threadIdx.x; i < n; i += blockDim.x) {
         float value[1] = {load(x[i])};
         add_exponentials(own, value);
@@ -193,37 +212,58 @@ template <class T> DEVICE void norm_rows_gradient(const NormRows &a) {
 
 // As many of sixteen bytes' elements as there are, the others 0.
 template <class T> DEVICE Pack<T> load_some(const T *from, u64 count) {
-    if (count >= width<T>) return load_run(from);
     Pack<T> run;
 #pragma unroll
     for (int w = 0; w < width<T>; w++) run.at[w] = w < count ? from[w] : store<T>(0);
     return run;
 }
 
-// Sums over rows of gy (times factors of rows) and, with x, of gy x^: those of a part of the rows, sixteen bytes of a row a thread.
-// A lone part is added to the gradients, several go to scratch: [part, which, column].
+// A thread's columns of each eighth row of a part; `columns` loads them. Nothing branches within, so that several
+// rows are under way at a time.
+template <bool WITH_X, bool WITH_FACTORS, class T, class F>
+DEVICE void sum_rows_of(const ColumnSums &a, u64 column, u64 from, u64 until, float (&own)[2][width<T>], F columns) {
+    // Counted, or every row would ask whether it is the last.
+    u32 count = from < until ? (u32)((until - from + 7) / 8) : 0;
+#pragma unroll 4
+    for (u32 i = 0; i < count; i++) {
+        u64 row = from + 8 * i, at = row * a.n + column;
+        Pack<T> g = columns((const T *)a.gy + at), x = g;
+        float mean = 0, scale = 0, factor = WITH_FACTORS ? load(((const T *)a.factors)[row * a.apart]) : 1;
+        if (WITH_X) {
+            x = columns((const T *)a.x + at);
+            row_statistics((const float *)a.saved, a.centred, row, mean, scale);
+        }
+#pragma unroll
+        for (int w = 0; w < width<T>; w++) {
+            own[0][w] += load(g.at[w]) * factor;
+            if (WITH_X) own[1][w] += load(g.at[w]) * ((load(x.at[w]) - mean) * scale);
+        }
+    }
+}
+
+template <class T, class F>
+DEVICE void sum_rows(const ColumnSums &a, u64 column, u64 from, u64 until, float (&own)[2][width<T>], F columns) {
+    if (a.x) sum_rows_of<true, false, T>(a, column, from, until, own, columns);
+    else if (a.factors) sum_rows_of<false, true, T>(a, column, from, until, own, columns);
+    else sum_rows_of<false, false, T>(a, column, from, until, own, columns);
+}
+
+// Sums over rows of gy (times factors of rows) and, with x, of gy x^: those of a part of the rows, sixteen
+// bytes of a row a thread. A lone part is added to the gradients, several go to scratch: [part, which, column].
 template <class T> DEVICE void column_sums(const ColumnSums &a) {
     constexpr u32 W = width<T>, ACROSS = 32 * W;
     __shared__ float sums[8][ACROSS];
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    u64 first = (u64)blockIdx.x * ACROSS, column = first + lane * W;
-    u64 each = (a.rows + a.parts - 1) / a.parts, from = each * blockIdx.y;
-    u64 until = column < a.n ? min(from + each, a.rows) : 0;
+    u64 first = (u64)blockIdx.x * ACROSS, column = first + lane * W, left = a.n - column;
+    u64 each = (a.rows + a.parts - 1) / a.parts, from = each * blockIdx.y, until = min(from + each, a.rows);
     float own[2][W] = {};
-#pragma unroll 4
-    for (u64 row = from + warp; row < until; row += 8) {
-        u64 at = row * a.n + column;
-        Pack<T> g = load_some((const T *)a.gy + at, a.n - column), x = g;
-        float mean = 0, scale = 0, factor = a.factors ? load(((const T *)a.factors)[row * a.apart]) : 1;
-        if (a.x) {
-            x = load_some((const T *)a.x + at, a.n - column);
-            row_statistics((const float *)a.saved, a.centred, row, mean, scale);
-        }
-#pragma unroll
-        for (u32 w = 0; w < W; w++) {
-            own[0][w] += load(g.at[w]) * factor;
-            if (a.x) own[1][w] += load(g.at[w]) * ((load(x.at[w]) - mean) * scale);
-        }
+    bool aligned = a.n % W == 0 && is_aligned(a.gy) && is_aligned(a.x);
+    from += warp;
+    if (column + W <= a.n) {
+        if (aligned) sum_rows<T>(a, column, from, until, own, [](const T *x) { return load_by<true>(x); });
+        else sum_rows<T>(a, column, from, until, own, [](const T *x) { return load_by<false>(x); });
+    } else if (column < a.n) {
+        sum_rows<T>(a, column, from, until, own, [=](const T *x) { return load_some(x, left); });
     }
 #pragma unroll
     for (u32 which = 0; which < 2; which++) {
@@ -249,8 +289,10 @@ KERNEL(column_parts, ColumnSums) {
     u64 column = (u64)blockIdx.x * 32 + lane;
     float *gradient = (float *)(which == 0 ? a.plain : a.along), total = 0;
     if (!gradient) return; // all threads
+    u32 count = warp < a.parts && column < a.n ? (u32)((a.parts - warp + 7) / 8) : 0;
 #pragma unroll 4
-    for (u64 part = warp; part < a.parts && column < a.n; part += 8) {
+    for (u32 i = 0; i < count; i++) {
+        u64 part = warp + 8 * i;
         total += ((const float *)a.scratch)[(part * 2 + which) * a.n + column];
     }
     sums[warp][lane] = total;
@@ -346,7 +388,7 @@ template <class T> DEVICE void cross_entropy_gradient(const Loss &a) {
             Run<T, 4> result;
 #pragma unroll
             for (int w = 0; w < 4; w++) result.at[w] = gradient(run.at[w], at + w);
-            *(Run<T, 4> *)(g + at) = result;
+            store_four(g + at, result);
         }
         FOR_EACH_COLUMN(i, a.n - 4 * fours) {
             u64 at = i < head ? i : i + 4 * fours;

@@ -20,12 +20,12 @@ DEVICE Pack<u32> shifted(const Pack<u32> &low, const Pack<u32> &high, u32 bytes)
     return {{w[0], w[1], w[2], w[3]}};
 }
 
-// Sixteen bytes from an even address on.
+// Sixteen bytes from an even address on, without a branch, so that several loads are under way at a time.
 DEVICE Pack<u32> load_words(const void *from) {
     u32 beyond = (u32)((u64)from & 15);
-    const Pack<u32> *whole = (const Pack<u32> *)((u64)from - beyond);
-    Pack<u32> low = whole[0];
-    return beyond == 0 ? low : shifted(low, whole[1], beyond);
+    const Pack<u32> *whole = (const Pack<u32> *)((const u8 *)from - beyond);
+    // Where nothing is beyond, what comes next may be in no allocation.
+    return shifted(whole[0], whole[beyond != 0], beyond);
 }
 
 template <class T> DEVICE Pack<T> load_run(const T *from) {
@@ -44,6 +44,17 @@ template <class T> DEVICE void store_run(T *to, const Pack<T> &run) {
 #pragma unroll
         for (int w = 0; w < 16 / (int)sizeof(T); w++) to[w] = run.at[w];
     }
+}
+
+// Four neighbours that begin at a multiple of their size: one access where they have two bytes each.
+template <class T> DEVICE void store_four(T *to, const Run<T, 4> &run) {
+    union {
+        Run<T, 4> values;
+        u64 word;
+    } both;
+    both.values = run;
+    if (sizeof(T) == 2) *(u64 *)to = both.word;
+    else *(Run<T, 4> *)to = run;
 }
 
 // Sixteen bytes that nobody reads soon: they leave the cache first.
