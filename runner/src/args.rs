@@ -3,13 +3,13 @@
 mod bench;
 mod cluster;
 mod communication;
+mod cuda;
 mod curves;
 mod elastic;
 mod explore;
 mod export;
 mod help;
 mod infer;
-mod layout;
 mod measure;
 mod names;
 mod onnx;
@@ -22,13 +22,13 @@ mod tune;
 pub use bench::{AllreduceArgs, Bench, BenchArgs, CodecsArgs, SumAlgorithm};
 pub use cluster::{ClusterArgs, ClusterChanges};
 pub use communication::{Codec, CommunicationArgs};
+pub use cuda::{CudaArgs, LayoutKind};
 pub use curves::{CurvesArgs, Measure};
 pub use elastic::{ElasticArgs, JoinArgs, LeaveArgs, MeetingArgs, OnLossKind};
 pub use explore::ExploreArgs;
 pub use export::{ExportArgs, ExportFormat};
 pub use help::{CompletionsArgs, ManArgs};
 pub use infer::{EvalArgs, InferArgs, NamedSplit, PredictArgs};
-pub use layout::LayoutKind;
 pub use measure::{CalibrateArgs, DevicesArgs, FormsArgs, ProfileArgs};
 pub use names::parse;
 pub use onnx::{LossKind, OnnxArgs};
@@ -225,17 +225,8 @@ pub struct RunArgs {
     /// What computes.
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: DeviceKind,
-    /// With --device cuda: replay what a step asks of the GPU as one CUDA graph, where it is the same as
-    /// in the step before.
-    #[arg(long, value_enum, default_value = "on")]
-    pub cuda_graphs: Switch,
-    /// With --device cuda: do neighbouring operations in one kernel where one only changes what the other
-    /// has made, as a ReLU does; results have the same bits.
-    #[arg(long, value_enum, default_value = "on")]
-    pub cuda_fusion: Switch,
-    /// With --device cuda: how images lie there.
-    #[arg(long, value_enum, default_value = "auto")]
-    pub cuda_layout: LayoutKind,
+    #[command(flatten)]
+    pub cuda: CudaArgs,
     /// Threads that each rank computes with, at most four for each core; 0 shares the cores among the ranks.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,

@@ -1,6 +1,6 @@
 //! Ranks on GPUs.
 
-use crate::args::{LayoutKind, Switch};
+use crate::args::{CudaArgs, LayoutKind, Switch};
 use crate::device::cuda::kernels::ImageOrder;
 use crate::device::cuda::{Driver, Engine, Gpu, GraphReplay, Marks};
 use crate::device::{DeviceError, DevicePtr};
@@ -44,22 +44,22 @@ pub fn open(
     rank: u32,
     are_processes: bool,
     program: &Program,
-    (graphs, fusion, layout): (Switch, Switch, LayoutKind),
+    asked: CudaArgs,
 ) -> Result<Opened, DeviceError> {
     let stages: Vec<String> = program.stages.iter().map(|s| s.stage.0.to_string()).collect();
     let what = format!("the tensors of rank {rank} (stage {})", stages.join(", "));
     let gpu = gpu_of(gpus, rank, are_processes).clone();
     let driver = Driver::open(&gpu)?;
     let (stream, marks) = (driver.stream(), driver.marks());
-    let recorder = match graphs {
+    let recorder = match asked.cuda_graphs {
         Switch::On => GraphReplay::new(driver),
         Switch::Off => GraphReplay::without_graphs(driver, "--cuda-graphs off"),
     };
     let mut engine = Engine::new(recorder, program.tensors(), &what)?;
-    if fusion == Switch::Off {
+    if asked.cuda_fusion == Switch::Off {
         engine = engine.without_fusion();
     }
-    engine = match layout {
+    engine = match asked.cuda_layout {
         LayoutKind::Auto => engine,
         LayoutKind::Nchw => engine.with_images(ImageOrder::ChannelsFirst),
         LayoutKind::Nhwc => engine.with_images(ImageOrder::ChannelsLast),

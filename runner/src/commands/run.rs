@@ -11,7 +11,7 @@ mod stop;
 mod survive;
 pub(super) mod trial;
 
-use crate::args::{DeviceKind, LayoutKind, RunArgs, Switch, TransportKind};
+use crate::args::{CudaArgs, DeviceKind, RunArgs, TransportKind};
 use crate::data::{self, DataSet};
 use crate::device::cuda::Gpu;
 use crate::device::model::Model;
@@ -54,9 +54,7 @@ struct Run {
     failed: Arc<OnceLock<(u32, String)>>,
     /// For device `cuda`: one at least.
     gpus: Vec<Gpu>,
-    cuda_graphs: Switch,
-    cuda_fusion: Switch,
-    cuda_layout: LayoutKind,
+    cuda: CudaArgs,
     are_processes: bool,
     json: bool,
     /// Crews of threads.
@@ -230,9 +228,7 @@ impl Run {
             transport: args.transport,
             failed: Arc::default(),
             gpus,
-            cuda_graphs: args.cuda_graphs,
-            cuda_fusion: args.cuda_fusion,
-            cuda_layout: args.cuda_layout,
+            cuda: args.cuda,
             are_processes: process.is_some(),
             json: args.json,
             crews: args.crews,

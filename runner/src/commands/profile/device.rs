@@ -2,7 +2,7 @@
 
 use super::super::devices::usable_gpus;
 use super::super::gpu::{gpu_of, open};
-use crate::args::{DeviceKind, LayoutKind, Switch};
+use crate::args::{CudaArgs, DeviceKind};
 use crate::device::cuda::{Driver, Engine, Gpu};
 use crate::device::{Accelerator, DeviceError};
 use crate::failure::{Code, Failure};
@@ -57,8 +57,7 @@ impl Device {
             return Ok(None);
         }
         // With graphs and chains, as runs are.
-        let switches = (Switch::On, Switch::On, LayoutKind::Auto);
-        let opened = open(&self.gpus, rank, self.are_processes, program, switches);
+        let opened = open(&self.gpus, rank, self.are_processes, program, CudaArgs::default());
         let opened = opened.map_err(failure)?;
         Ok(Some(Box::new(opened.engine)))
     }

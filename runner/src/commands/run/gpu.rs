@@ -23,8 +23,7 @@ pub(super) fn rank<'a, T: Transport>(
     mut transport: T,
     progress: &Progress,
 ) -> Result<Rank<'a, T>, (RunError, T)> {
-    let switches = (run.cuda_graphs, run.cuda_fusion, run.cuda_layout);
-    let opened = match open(&run.gpus, transport.rank(), run.are_processes, parts.2, switches) {
+    let opened = match open(&run.gpus, transport.rank(), run.are_processes, parts.2, run.cuda) {
         Ok(opened) => opened,
         Err(source) => {
             return Err((RunError::Device { step: 0, instruction: 0, source }, transport));

@@ -106,8 +106,11 @@ impl Convolutions {
         }
         let key = Key::of(step, storage);
         if !self.chosen.contains_key(&key) {
-            let chosen = choose::choose(self.handle, &key, self.most);
-            let chosen = chosen.map_err(|e| failed(&self.device, "choose how to convolve", e))?;
+            let chosen = match choose::choose(self.handle, &key, self.most) {
+                // There is another way to ask.
+                Err(_) if step.channels_last => None,
+                chosen => chosen.map_err(|e| failed(&self.device, "choose how to convolve", e))?,
+            };
             self.chosen.insert(key, chosen);
         }
         let chosen = self.chosen.get(&key).and_then(Option::as_ref);
@@ -130,7 +133,7 @@ impl Convolutions {
         if chosen.identity.is_some() {
             match with_bias(self.handle, chosen, step, workspace) {
                 Ok(()) => return Ok(Some(vec![])),
-                Err(error) if is_unsupported(error) => chosen.identity = None,
+                Err(error) if is_refused(error, step) => chosen.identity = None,
                 Err(error) => return Err(failed(&self.device, "convolve", error)),
             }
         }
@@ -138,7 +141,7 @@ impl Convolutions {
         let apart = (chosen.gradient_bytes > 0).then(|| workspace.after(chosen.library_bytes));
         match plain(self.handle, chosen, step, workspace, apart) {
             Ok(()) => {}
-            Err(error) if is_unsupported(error) => {
+            Err(error) if is_refused(error, step) => {
                 *entry = None;
                 return Ok(None);
             }
@@ -166,6 +169,12 @@ fn failed(device: &str, what: &str, error: CudnnError) -> DeviceError {
 /// Whether an error says that there is nothing for a shape, rather than that something is wrong.
 fn is_unsupported(error: CudnnError) -> bool {
     (3000..4000).contains(&(error.0 as u32))
+}
+
+/// Whether a step is to be done in another way. Where images can be turned round for the library, whatever it
+/// says: what is wrong with the device shows then as well.
+fn is_refused(error: CudnnError, step: &ConvolutionStep) -> bool {
+    is_unsupported(error) || step.channels_last
 }
 
 fn address(at: DevicePtr) -> *mut c_void {

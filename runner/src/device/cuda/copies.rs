@@ -1,8 +1,8 @@
 //! Copies of the f32 parameters in the arena: in 16 bits, which kernels read, and of convolutions' weights with
 //! their channels innermost, which cuDNN takes where those of images are.
 //!
-//! An update writes parameters and their copies in 16 bits. Whatever else writes to a parameter (a checkpoint, another replica, another
-//! version of it) is told here, and the copy is made again before it is read.
+//! An update writes parameters and their copies in 16 bits. Whatever else writes to a parameter (a checkpoint,
+//! another replica, another version of it) is told here, and the copy is made again before it is read.
 
 use super::backend::Backend;
 use super::kernels::{DevicePtr, ImageOrder, Images, Storage, narrow, reorder};

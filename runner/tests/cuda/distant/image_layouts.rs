@@ -1,4 +1,4 @@
-//! Which values lie with their channels innermost: what follows from a program.
+//! Layouts of images that follow from a program: which of them lie with their channels innermost.
 
 use crate::common::{chains, draft_of};
 use pipewright_core::graph::autodiff::ComputationKind::{Forward, InputGradient, SumGradients};

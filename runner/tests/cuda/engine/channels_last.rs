@@ -2,7 +2,7 @@
 //! otherwise, and networks train as they do otherwise.
 
 use super::golden::compute_images;
-use super::{Emulated, Make, emulated, train, trains_like_the_processor};
+use super::{Emulated, Make, emulated, train, train_and, trains_like_the_processor};
 use crate::case::{Case, Noise};
 use crate::common::{chains, draft_of};
 use crate::emulator;
@@ -15,6 +15,9 @@ use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::kernels::{ImageOrder, Operand, Storage};
 use pipewright_runner::device::cuda::{Backend, Driver, Engine};
 use pipewright_runner::device::{Accelerator, Image};
+use pipewright_runner::execute::Rank;
+use pipewright_runner::transport::local::LocalTransport;
+use std::sync::Mutex;
 
 pub fn emulated_last(program: &Program) -> Box<dyn Accelerator> {
     let engine = Engine::new(Emulated::default(), program.tensors(), "a rank").unwrap();
@@ -266,6 +269,48 @@ fn networks_of_images_train_alike() {
                     assert!(f64::from(far) <= 10.0 * most, "{what}: `{name}` is {far} off");
                 }
             }
+        }
+    }
+}
+
+/// A run goes on where one with the other order was, as from a checkpoint: by what the host reads and writes.
+#[test]
+fn going_on_in_the_other_order() {
+    if !emulator::is_there() {
+        return;
+    }
+    let makes: [&Make; 2] = [&emulated, &emulated_last];
+    for precision in [Precision::F32, Precision::Bf16] {
+        let mut draft = draft_of(chains::residual(), 1);
+        (draft.mini_batch, draft.micro_batches, draft.steps) = (8, 2, 4);
+        draft.optimizer = "sgd:lr=0.01,momentum=0.9".parse().unwrap();
+        draft.training.precision = precision;
+        let plan = draft.plan().unwrap().0;
+        for (before, after) in [(0, 1), (1, 0)] {
+            let saved = Mutex::new(vec![]);
+            let save = |rank: &mut Rank<LocalTransport>, step: u64| {
+                if step == 2 {
+                    rank.fetch_persistent_state();
+                    let all = rank.persistent_state();
+                    *saved.lock().unwrap() = all.iter().map(|t| rank.values(t).to_vec()).collect();
+                }
+            };
+            let expected = train_and(&plan, Some(makes[before]), &save).remove(0).0;
+            // Those of its own two steps are not these.
+            let load = |rank: &mut Rank<LocalTransport>, step: u64| {
+                let all = rank.persistent_state().into_iter().filter(|_| step == 2);
+                for (tensor, values) in all.zip(saved.lock().unwrap().iter()) {
+                    rank.values_mut(&tensor).copy_from_slice(values);
+                }
+                if step == 0 {
+                    let first = &rank.persistent_state()[0];
+                    rank.values_mut(first).iter_mut().for_each(|value| *value *= -2.0);
+                }
+            };
+            let found = train_and(&plan, Some(makes[after]), &load).remove(0).0;
+            let off = |step: usize| (found[step] / expected[step] - 1.0).abs();
+            let most = if precision == Precision::F32 { 1e-4 } else { 1e-2 };
+            assert!(off(0) > most && off(2) < most && off(3) < most, "{expected:?} {found:?}");
         }
     }
 }

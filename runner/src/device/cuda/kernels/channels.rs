@@ -107,7 +107,7 @@ impl<'a> Channels<'a> {
     /// A kernel that goes over elements with what is known of channels.
     fn each_element(&mut self, kernel: &str) {
         if self.last {
-            self.divide(8 * ENOUGH);
+            self.divide(4 * ENOUGH);
         }
         self.each_part(kernel);
     }
@@ -121,9 +121,6 @@ impl<'a> Channels<'a> {
     /// A kernel whose parts tell two numbers each. Channels innermost, `joined` puts them together at once,
     /// in the place of the blocks that use them: these have many channels.
     fn tell(&mut self, kernel: &str, joined: &str) {
-        if self.last {
-            self.divide(2 * ENOUGH);
-        }
         let NormChannels { channels, parts, .. } = self.args;
         let of_parts = 16 * channels * parts;
         self.args.scratch = self.plan.scratch(of_parts + if self.last { 16 * channels } else { 0 });

@@ -130,10 +130,12 @@ KERNEL(last_statistics, NormChannels) {
     each_channel(a, [&](u64 channel) {
         u32 lane = threadIdx.x % 32;
         double count = (double)(a.samples * a.plane), total = 0, squares = 0;
+#pragma unroll 4
         for (u64 part = lane; part < a.parts; part += 32) {
             total += numbers_of(a, part, channel)[0] * (double)lines_of(a, part);
         }
         total = over_warp<Sum<double>>(total) / count;
+#pragma unroll 4
         for (u64 part = lane; part < a.parts; part += 32) {
             const double *own = numbers_of(a, part, channel);
             double distance = own[0] - total;
@@ -153,6 +155,7 @@ KERNEL(last_sums, NormChannels) {
     each_channel(a, [&](u64 channel) {
         u32 lane = threadIdx.x % 32;
         double plain = 0, along = 0;
+#pragma unroll 4
         for (u64 part = lane; part < a.parts; part += 32) {
             const double *own = numbers_of(a, part, channel);
             plain += own[0], along += own[1];
