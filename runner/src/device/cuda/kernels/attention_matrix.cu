@@ -27,7 +27,7 @@ template <class T> DEVICE constexpr int backward_tile(int wide) {
 }
 
 // Rows of it that are at work at a time in the backward pass.
-template <class T> DEVICE constexpr int chunk(int wide) { return 16; }
+template <class T> DEVICE constexpr int chunk(int wide) { return sizeof(T) == 2 && wide <= 64 ? 32 : 16; }
 
 // Widths of which left factors stay in registers, of queries and of keys.
 template <class T> DEVICE constexpr bool keeps_queries(int wide) { return wide * sizeof(T) <= 256; }
