@@ -30,9 +30,9 @@ fn kinds() -> Vec<CodecKind> {
 const SIZES: [usize; 6] = [1, 31, 1000, 4099, 17, 20_000];
 
 /// Gradients of many sizes, with zeros; those of `broken` pieces have numbers that are none.
-fn values(seed: u64, broken: bool) -> Vec<f32> {
+fn values(seed: u64, sizes: &[usize], broken: bool) -> Vec<f32> {
     let mut noise = Noise(seed);
-    let mut values: Vec<f32> = noise.vec(SIZES.iter().sum());
+    let mut values: Vec<f32> = noise.vec(sizes.iter().sum());
     for (i, value) in values.iter_mut().enumerate() {
         *value *= [1e-5, 1.0, 3e-39, 0.0, 300.0, -1e-3, 7e4][i % 7];
     }
@@ -47,19 +47,19 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(one).collect()
 }
 
-fn check(kind: CodecKind, with_feedback: bool, broken: bool) {
+fn check(kind: CodecKind, sizes: &[usize], with_feedback: bool, broken: bool) {
     let what = format!("{kind:?}, feedback {with_feedback}, broken {broken}");
     let mut table = vec![];
     let (mut at, mut wire_at) = (0, 0);
-    for size in SIZES {
-        table.push(Piece { values: at, count: size as u64, residual: at, wire: wire_at });
-        at += size as u64;
+    for size in sizes.iter().map(|size| *size as u64) {
+        table.push(Piece { values: at, count: size, residual: at, wire: wire_at });
+        at += size;
         wire_at += kind
-            .wire_bytes(size as u64)
+            .wire_bytes(size)
             .next_multiple_of(1 + 3 * u64::from(matches!(kind, CodecKind::OneBit { .. })));
     }
-    let inputs = values(3, broken);
-    let before: Vec<f32> = values(4, false).iter().map(|v| v * 0.01).collect();
+    let inputs = values(3, sizes, broken);
+    let before: Vec<f32> = values(4, sizes, false).iter().map(|v| v * 0.01).collect();
     let cast = |x: &[f32]| -> Tensor { Tensor::from(bytemuck::cast_slice(x)) };
     let (mut on_device, mut residual) = (cast(&inputs), cast(&before));
     let mut wire = Tensor::from(&vec![0; wire_at as usize]);
@@ -113,15 +113,24 @@ fn messages_to_the_bit() {
     }
     for kind in kinds() {
         for (with_feedback, broken) in [(false, false), (true, false), (true, true)] {
-            check(kind, with_feedback, broken);
+            check(kind, &SIZES, with_feedback, broken);
         }
+    }
+}
+
+/// More sums of a piece than a block fetches at a time.
+#[test]
+fn one_bit_of_a_large_piece() {
+    if emulator::is_there() {
+        let one_bit = CodecKind::OneBit { threshold: Default::default() };
+        check(one_bit, &[3, 700 * 1024 + 7], true, true);
     }
 }
 
 /// The operator's codes: values are added to what was lost, measured, and encoded with the scales that
 /// ranks agree on.
 fn check_scaled(rounding: Rounding, broken: bool) {
-    let (inputs, before) = (values(5, broken), values(6, false));
+    let (inputs, before) = (values(5, &SIZES, broken), values(6, &SIZES, false));
     let (mut table, mut at) = (vec![], 0);
     // Residuals and codes lie in another order than values.
     let all = inputs.len() as u64;

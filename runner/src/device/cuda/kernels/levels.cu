@@ -17,9 +17,13 @@ DEVICE Range side_means(const double *totals, u64 count) {
     return {from_bits(0x7fc00000), from_bits(0x7fc00000)};
 }
 
-// The processor's sums: whole units in f64 one after another, and what is left in f32 one after another.
+// Units whose sums a block fetches at a time.
+#define STAGED 512
+
+// The processor's sums: whole units in f64 one after another, and what is left in f32 one after another. All
+// threads fetch, so that those which add wait for shared memory alone.
 KERNEL(one_bit_piece, Codec) {
-    __shared__ double totals[3];
+    __shared__ double totals[3], staged[STAGED][3];
     Joined j = join(a);
     ChunkStats *stats = j.chunks;
     u64 units = j.piece.count / UNIT, each = CHUNK / UNIT;
@@ -30,10 +34,22 @@ KERNEL(one_bit_piece, Codec) {
             __syncthreads();
         }
     }
+    double total = 0;
+    for (u64 first = 0; first < units; first += STAGED) {
+        u32 some = (u32)min((u64)STAGED, units - first);
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < 3 * some; i += blockDim.x) {
+            u64 unit = first + i / 3;
+            staged[i / 3][i % 3] = stats[unit / each].sums[unit % each][i % 3];
+        }
+        __syncthreads();
+        if (threadIdx.x < 3) {
+#pragma unroll 8
+            for (u32 unit = 0; unit < some; unit++) total += staged[unit][threadIdx.x];
+        }
+    }
     if (threadIdx.x < 3) {
         u32 n = threadIdx.x;
-        double total = 0;
-        for (u64 unit = 0; unit < units; unit++) total += stats[unit / each].sums[unit % each][n];
         float tail = 0, term[3];
         for (u64 i = units * UNIT; i < j.piece.count; i++) {
             Sides()(j.x[i], term);
