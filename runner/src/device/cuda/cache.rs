@@ -98,17 +98,20 @@ mod tests {
     #[test]
     fn whatever_the_code_follows_from_changes_its_name() {
         let sm_80 = Architecture { major: 8, minor: 0 };
+        let (rows, attention) = (Source::Rows, Source::AttentionBf16);
+        assert_ne!(rows.options(), attention.options());
         let names = [
-            name("a.cu", "x", (SM_90, (12, 9))),
-            name("a.cu", "x", (SM_90, (13, 0))),
-            name("a.cu", "x", (sm_80, (12, 9))),
-            name("a.cu", "y", (SM_90, (12, 9))),
+            name(rows, "x", (SM_90, (12, 9))),
+            name(rows, "x", (SM_90, (13, 0))),
+            name(rows, "x", (sm_80, (12, 9))),
+            name(rows, "y", (SM_90, (12, 9))),
+            name(attention, "x", (SM_90, (12, 9))),
         ];
         let mut different = names.to_vec();
         different.sort();
         different.dedup();
         assert_eq!(different.len(), names.len());
-        assert!(names[0].starts_with("a-sm_90-") && names[0].ends_with(".cubin"));
+        assert!(names[0].starts_with("rows-sm_90-") && names[0].ends_with(".cubin"));
     }
 
     #[test]
