@@ -135,6 +135,20 @@ pub(super) fn fits(
     ))
 }
 
+/// Refuses a plan that this machine has no room for. A GPU says itself what it has none for, before anything
+/// begins.
+fn has_room(
+    args: &RunArgs,
+    plan: &Plan,
+    prediction: &Prediction,
+    rank: Option<u32>,
+) -> Result<(), Failure> {
+    match args.device {
+        DeviceKind::Cpu | DeviceKind::Model => fits(plan, prediction, rank, args.crews),
+        DeviceKind::Cuda => Ok(()),
+    }
+}
+
 /// Says what is odd about the data; an elastic job has said it when it began.
 fn remark(plan: &Plan, data: &DataSet, session: Option<&RankSession>) {
     if session.is_none_or(|session| session.fence.generation() == 1) {
@@ -185,10 +199,7 @@ impl Run {
             plan.data = Data::default();
         } else {
             super::runnable(&prediction.graph)?;
-            // A GPU says itself what it has no room for, before anything begins.
-            if args.device == DeviceKind::Cpu {
-                fits(&plan, &prediction, process.map(|(rank, ..)| rank), args.crews)?;
-            }
+            has_room(args, &plan, &prediction, process.map(|(rank, ..)| rank))?;
         }
         let evaluation = evaluation(&plan)?;
         let sample = prediction.graph.sample().expect("plans train on samples");

@@ -131,7 +131,7 @@ fn tiles(
         65..=128 => 128,
         _ => 256,
     };
-    each_sample(plan, (args, items), |plan, args, count| {
+    each_sample(plan, args, items, |plan, args, count| {
         plan.blocks(Source::Attention, &format!("{name}_{wide}"), 1, args);
         let launch = plan.last();
         launch.grid = [length.div_ceil(rows), heads, count];
@@ -142,7 +142,8 @@ fn tiles(
 /// Samples along z, of which a grid has at most 65535: more are several launches.
 fn each_sample(
     plan: &mut Plan,
-    (args, items): (Attention, u64),
+    args: Attention,
+    items: u64,
     launch: impl Fn(&mut Plan, Attention, u32),
 ) {
     for first in (0..items).step_by(1 << 15) {

@@ -88,9 +88,9 @@ pub fn takes(args: &Attention, plan: &Plan) -> bool {
         && places.iter().all(|place| place.0.is_multiple_of(PIECE.into()))
 }
 
-fn launch(plan: &mut Plan, name: &str, grid: [u32; 2], shared: u32, of: (Attention, u64)) {
+fn launch(plan: &mut Plan, name: &str, grid: [u32; 2], shared: u32, args: Attention, items: u64) {
     let [blocks, heads] = grid;
-    each_sample(plan, of, |plan, args, count| {
+    each_sample(plan, args, items, |plan, args, count| {
         plan.blocks(Source::on_matrix_units(plan.storage()), name, 1, args);
         let launch = plan.last();
         launch.grid = [blocks, heads, count];
@@ -102,7 +102,7 @@ pub fn forward(args: Attention, items: u64, plan: &mut Plan) {
     let sizes = Sizes::of(&args, plan);
     let name = format!("attention_matrix_{}", sizes.wide);
     let grid = [args.n.div_ceil(sizes.queries), args.heads];
-    launch(plan, &name, grid, sizes.forward_bytes(), (args, items));
+    launch(plan, &name, grid, sizes.forward_bytes(), args, items);
 }
 
 /// The gradients that have a place; scratch has a number for each query.
@@ -110,7 +110,7 @@ pub fn gradients(args: Attention, items: u64, plan: &mut Plan) {
     let sizes = Sizes::of(&args, plan);
     let means = plan.scratch(4 * items * u64::from(args.heads) * u64::from(args.n));
     let args = Attention { means, ..args };
-    each_sample(plan, (args, items), |plan, args, count| {
+    each_sample(plan, args, items, |plan, args, count| {
         plan.blocks(Source::on_matrix_units(plan.storage()), "attention_means", 1, args);
         let launch = plan.last();
         launch.grid = [args.n.div_ceil(launch.block / 8), args.heads, count];
@@ -118,12 +118,12 @@ pub fn gradients(args: Attention, items: u64, plan: &mut Plan) {
     if args.gq != DevicePtr::NULL {
         let name = format!("attention_matrix_queries_{}", sizes.wide);
         let grid = [args.n.div_ceil(sizes.queries), args.heads];
-        launch(plan, &name, grid, sizes.queries_bytes(), (args, items));
+        launch(plan, &name, grid, sizes.queries_bytes(), args, items);
     }
     if args.gk != DevicePtr::NULL || args.gv != DevicePtr::NULL {
         let name = format!("attention_matrix_keys_{}", sizes.wide);
         let blocks = args.s.div_ceil(16 * WARPS) * sizes.shares;
         let grid = [blocks, args.heads / args.heads_together];
-        launch(plan, &name, grid, sizes.keys_bytes(), (args, items));
+        launch(plan, &name, grid, sizes.keys_bytes(), args, items);
     }
 }
