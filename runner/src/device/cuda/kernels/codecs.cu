@@ -26,15 +26,17 @@ DEVICE void fp8_encode_range(const Codec &a, const Piece &piece, Source x, u64 f
     float back = 1 / scale;
     bool whole_words = ((u64)(wire + first) & 3) == 0;
     for (u64 i = first + 4 * at; i < end; i += 4 * step) {
-        u32 codes = 0;
-        for (u64 slot = 0; slot < 4 && i + slot < end; slot++) {
-            float whole = x[i + slot];
-            u32 code = short_code(a.format, whole * scale) & 0xff;
+        u32 codes = 0, count = (u32)min(end - i, (u64)4);
+        Pack<float> whole = x.run(i, count), seen;
+#pragma unroll
+        for (u32 slot = 0; slot < 4; slot++) {
+            u32 code = short_code(a.format, whole.at[slot] * scale) & 0xff;
             codes |= code << (8 * slot);
-            keep_lost(a, piece, x, i + slot, whole, short_value(a.format, code) * back);
+            seen.at[slot] = short_value(a.format, code) * back;
         }
-        if (whole_words && i + 4 <= end) *(u32 *)(wire + i) = codes;
-        else for (u64 slot = 0; slot < 4 && i + slot < end; slot++) wire[i + slot] = (u8)(codes >> (8 * slot));
+        keep_lost_run(a, piece, x, i, count, whole, seen);
+        if (whole_words && count == 4) *(u32 *)(wire + i) = codes;
+        else for (u32 slot = 0; slot < count; slot++) wire[i + slot] = (u8)(codes >> (8 * slot));
     }
 }
 
@@ -75,12 +77,15 @@ DEVICE void fp8_decode_range(const Codec &a, const Piece &piece, u64 first, u64 
                              const u8 *codes, u32 at, u32 step) {
     bool whole_words = ((u64)(codes + first) & 3) == 0;
     for (u64 i = first + 4 * at; i < end; i += 4 * step) {
-        u32 word = 0;
-        if (whole_words && i + 4 <= end) word = *(const u32 *)(codes + i);
-        else for (u64 slot = 0; slot < 4 && i + slot < end; slot++) word |= (u32)codes[i + slot] << (8 * slot);
-        for (u64 slot = 0; slot < 4 && i + slot < end; slot++) {
-            decoded(a, piece, i + slot, short_value(a.format, word >> (8 * slot) & 0xff) * back);
+        u32 word = 0, count = (u32)min(end - i, (u64)4);
+        if (whole_words && count == 4) word = *(const u32 *)(codes + i);
+        else for (u32 slot = 0; slot < count; slot++) word |= (u32)codes[i + slot] << (8 * slot);
+        Pack<float> values;
+#pragma unroll
+        for (u32 slot = 0; slot < 4; slot++) {
+            values.at[slot] = short_value(a.format, word >> (8 * slot) & 0xff) * back;
         }
+        decoded_run(a, piece, i, count, values);
     }
 }
 

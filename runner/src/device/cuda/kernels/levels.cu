@@ -135,6 +135,17 @@ KERNEL(table_piece, Codec) {
     stats->others = j.all.carried_others;
 }
 
+// How many of `levels` - 1 borders are below a magnitude.
+DEVICE u32 borders_below(const float *borders, u32 levels, float magnitude) {
+    u32 low = 0, high = levels - 1;
+    while (low < high) {
+        u32 middle = (low + high) / 2;
+        if (magnitude > borders[middle]) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 KERNEL(table_encode, Codec) {
     __shared__ float magnitudes[128], borders[128];
     Place at = place_of(a);
@@ -151,22 +162,25 @@ KERNEL(table_encode, Codec) {
     if (at.first == 0 && threadIdx.x < levels) {
         put_word(head + 4 * threadIdx.x, bits(magnitudes[threadIdx.x]));
     }
-    u32 each = 8 / width;
-    for (u64 first = at.first + threadIdx.x * each; first < at.end; first += blockDim.x * each) {
-        u32 code = 0;
-        for (u64 slot = 0; slot < each && first + slot < at.end; slot++) {
-            float whole = x[first + slot];
-            u32 low = 0, high = levels - 1; // borders that are below
-            while (low < high) {
-                u32 middle = (low + high) / 2;
-                if (fabsf(whole) > borders[middle]) low = middle + 1;
-                else high = middle;
+    // Whole bytes, of four values at least.
+    u32 each = 8 / width, runs = max(each / 4, 1u);
+    for (u64 first = at.first + threadIdx.x * 4 * runs; first < at.end; first += blockDim.x * 4 * runs) {
+        u32 word = 0;
+        for (u32 run = 0; run < runs && first + 4 * run < at.end; run++) {
+            u64 i = first + 4 * run;
+            u32 count = (u32)min(at.end - i, (u64)4);
+            Pack<float> whole = x.run(i, count), seen;
+#pragma unroll
+            for (u32 slot = 0; slot < 4; slot++) {
+                u32 low = borders_below(borders, levels, fabsf(whole.at[slot]));
+                u32 negative = bits(whole.at[slot]) >> 31, code = negative << (width - 1) | low;
+                if (slot < count) word |= code << ((4 * run + slot) * width);
+                seen.at[slot] = negative ? -magnitudes[low] : magnitudes[low];
             }
-            u32 negative = bits(whole) >> 31;
-            code |= (negative << (width - 1) | low) << (slot * width);
-            keep_lost(a, at.piece, x, first + slot, whole, negative ? -magnitudes[low] : magnitudes[low]);
+            keep_lost_run(a, at.piece, x, i, count, whole, seen);
         }
-        codes[first / each] = (u8)code;
+        u64 last = (min(first + 4 * runs, at.end) - first + each - 1) / each;
+        for (u64 byte = 0; byte < last; byte++) codes[first / each + byte] = (u8)(word >> (8 * byte));
     }
 }
 
@@ -177,11 +191,16 @@ KERNEL(table_decode, Codec) {
     const u8 *head = (const u8 *)a.wire + at.piece.wire, *codes = head + 4 * levels;
     if (threadIdx.x < levels) magnitudes[threadIdx.x] = from_bits(get_word(head + 4 * threadIdx.x));
     __syncthreads();
-    for (u64 first = at.first + threadIdx.x * each; first < at.end; first += blockDim.x * each) {
-        u32 byte = codes[first / each];
-        for (u64 slot = 0; slot < each && first + slot < at.end; slot++, byte >>= width) {
-            float value = magnitudes[byte & (levels - 1)];
-            decoded(a, at.piece, first + slot, byte >> (width - 1) & 1 ? -value : value);
+    for (u64 i = at.first + threadIdx.x * 4; i < at.end; i += blockDim.x * 4) {
+        u32 word = 0, count = (u32)min(at.end - i, (u64)4), bytes = (i % each + count + each - 1) / each;
+        for (u32 byte = 0; byte < bytes; byte++) word |= (u32)codes[i / each + byte] << (8 * byte);
+        word >>= i % each * width;
+        Pack<float> values;
+#pragma unroll
+        for (u32 slot = 0; slot < 4; slot++, word >>= width) {
+            float value = magnitudes[word & (levels - 1)];
+            values.at[slot] = word >> (width - 1) & 1 ? -value : value;
         }
+        decoded_run(a, at.piece, i, count, values);
     }
 }

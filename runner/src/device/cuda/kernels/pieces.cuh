@@ -64,12 +64,41 @@ DEVICE PieceStats *piece_stats_of(const Codec &a) { return (PieceStats *)a.scrat
 // Those of the first piece begin here.
 DEVICE ChunkStats *chunk_stats_of(const Codec &a) { return (ChunkStats *)(piece_stats_of(a) + a.count); }
 
+// Four neighbours, or fewer at an end: all are asked for before one is used, at once where they lie so.
+DEVICE Pack<float> four(const float *from, u32 count) {
+    if (count == 4 && is_aligned(from)) return *(const Pack<float> *)from;
+    Pack<float> run = {};
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        if (i < count) run.at[i] = from[i];
+    }
+    return run;
+}
+DEVICE void put_four(float *to, const Pack<float> &run, u32 count) {
+    if (count == 4 && is_aligned(to)) {
+        *(Pack<float> *)to = run;
+        return;
+    }
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        if (i < count) to[i] = run.at[i];
+    }
+}
+
 // What is encoded: values, with what was lost before.
 struct Source {
     const float *values;
     float *residual;
     __device__ float operator[](u64 i) const {
         return residual ? values[i] + residual[i] : values[i];
+    }
+    __device__ Pack<float> run(u64 i, u32 count) const {
+        Pack<float> whole = four(values + i, count);
+        if (!residual) return whole;
+        Pack<float> before = four(residual + i, count);
+#pragma unroll
+        for (u32 k = 0; k < 4; k++) whole.at[k] = whole.at[k] + before.at[k];
+        return whole;
     }
 };
 
@@ -86,10 +115,33 @@ DEVICE void keep_lost(const Codec &a, const Piece &piece, Source x, u64 i, float
     x.residual[i] = is_finite(lost) ? lost : is_finite(whole) ? whole : 0;
 }
 
+// The same of a run.
+DEVICE void keep_lost_run(const Codec &a, const Piece &piece, Source x, u64 i, u32 count, const Pack<float> &whole,
+                          const Pack<float> &decoded) {
+    if (a.decoded) put_four((float *)a.decoded + piece.values + i, decoded, count);
+    if (!x.residual) return;
+    Pack<float> lost;
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+        float left = whole.at[k] - decoded.at[k];
+        lost.at[k] = is_finite(left) ? left : is_finite(whole.at[k]) ? whole.at[k] : 0;
+    }
+    put_four(x.residual + i, lost, count);
+}
+
 // Decoded values are written, or added to what is there.
 DEVICE void decoded(const Codec &a, const Piece &piece, u64 i, float value) {
     float *out = (float *)a.decoded + piece.values + i;
     *out = a.add ? *out + value : value;
+}
+DEVICE void decoded_run(const Codec &a, const Piece &piece, u64 i, u32 count, Pack<float> values) {
+    float *out = (float *)a.decoded + piece.values + i;
+    if (a.add) {
+        Pack<float> there = four(out, count);
+#pragma unroll
+        for (u32 k = 0; k < 4; k++) values.at[k] = there.at[k] + values.at[k];
+    }
+    put_four(out, values, count);
 }
 
 // The sorted magnitudes of a sample, in shared memory; what is not finite lies behind.
