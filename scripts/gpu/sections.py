@@ -282,7 +282,7 @@ def theirs(check, section, where, precisions):
 
 
 def eager(check):
-    """PyTorch's eager mode: the layout that is quicker, SGD and autocast as they are by default."""
+    """PyTorch's eager mode: images in channels_last, SGD and autocast as they are by default."""
     return theirs(check, "eager", "cuda", ["bf16", "tf32"])
 
 
