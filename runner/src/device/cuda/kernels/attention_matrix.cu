@@ -53,6 +53,15 @@ DEVICE void fetch(T *tile, Vectors<const T> from, u32 first, u32 end, u32 width)
     }
 }
 
+// Asks for a tile of two matrices, one behind the other, as a group of copies.
+template <int WIDE, int ROWS, class T>
+DEVICE void fetch_pair(T *stage, Vectors<const T> one, Vectors<const T> other, u32 first, u32 end, u32 one_width,
+                       u32 other_width) {
+    fetch<WIDE, ROWS>(stage, one, first, end, one_width);
+    fetch<WIDE, ROWS>(stage + ROWS * stride<T>(WIDE), other, first, end, other_width);
+    end_group();
+}
+
 // Where this lane's row of four tiles begins: of a left factor, or of a right one that is turned ...
 template <int WIDE, class T> DEVICE const T *left_at(const T *tile, u32 row, u32 column) {
     u32 lane = threadIdx.x % 32;
@@ -248,9 +257,7 @@ template <int WIDE, class T> DEVICE void forward(const Attention &a) {
     Vectors<const T> keys = vectors<const T>(a.k, a.k_strides, sample, head / a.heads_together);
     Vectors<const T> values = vectors<const T>(a.v, a.v_strides, sample, head / a.heads_together);
     fetch<WIDE, ROWS>(q, vectors<const T>(a.q, a.q_strides, sample, head), first, a.n, a.d);
-    fetch<WIDE, TILE>(stages, keys, 0, a.s, a.d);
-    fetch<WIDE, TILE>(stages + STAGE / 2, values, 0, a.s, a.e);
-    end_group();
+    fetch_pair<WIDE, TILE>(stages, keys, values, 0, a.s, a.d, a.e);
     Left<WIDE, STRIPS, true, T> left;
     float sums[STRIPS][WIDE / 8][4] = {}, most[STRIPS][2], total[STRIPS][2] = {};
     for (int i = 0; i < 2 * STRIPS; i++) most[i / 2][i % 2] = from_bits(0xff800000);
@@ -262,9 +269,7 @@ template <int WIDE, class T> DEVICE void forward(const Attention &a) {
         __syncthreads();
         if (tile + TILE < end) {
             T *next = stages + (tile / TILE + 1) % 2 * STAGE;
-            fetch<WIDE, TILE>(next, keys, tile + TILE, a.s, a.d);
-            fetch<WIDE, TILE>(next + STAGE / 2, values, tile + TILE, a.s, a.e);
-            end_group();
+            fetch_pair<WIDE, TILE>(next, keys, values, tile + TILE, a.s, a.d, a.e);
         }
         if (tile == 0) left.load(q + own * stride<T>(WIDE));
         // Nothing of it is for this warp's queries.
@@ -330,9 +335,7 @@ template <int WIDE, class T> DEVICE void queries(const Attention &a) {
     Vectors<const T> values = vectors<const T>(a.v, a.v_strides, sample, head / a.heads_together);
     fetch<WIDE, ROWS>(q, vectors<const T>(a.q, a.q_strides, sample, head), first, a.n, a.d);
     fetch<WIDE, ROWS>(gy, vectors<const T>(a.gy, a.y_strides, sample, head), first, a.n, a.e);
-    fetch<WIDE, TILE>(stages, keys, 0, a.s, a.d);
-    fetch<WIDE, TILE>(stages + STAGE / 2, values, 0, a.s, a.e);
-    end_group();
+    fetch_pair<WIDE, TILE>(stages, keys, values, 0, a.s, a.d, a.e);
     Left<WIDE, STRIPS, keeps_queries<T>(WIDE), T> left, upstream;
     float sums[STRIPS][WIDE / 8][4] = {}, logarithms[STRIPS][2], mean[STRIPS][2];
     u64 places = ((u64)sample * a.heads + head) * a.n;
@@ -349,9 +352,7 @@ template <int WIDE, class T> DEVICE void queries(const Attention &a) {
         __syncthreads();
         if (tile + TILE < end) {
             T *next = stages + (tile / TILE + 1) % 2 * STAGE;
-            fetch<WIDE, TILE>(next, keys, tile + TILE, a.s, a.d);
-            fetch<WIDE, TILE>(next + STAGE / 2, values, tile + TILE, a.s, a.e);
-            end_group();
+            fetch_pair<WIDE, TILE>(next, keys, values, tile + TILE, a.s, a.d, a.e);
         }
         if (tile == 0) {
             left.load(q + own * stride<T>(WIDE));
@@ -405,16 +406,15 @@ template <int WIDE, class T> DEVICE void keys(const Attention &a) {
         u32 reader = head * a.heads_together + number / tiles, tile = begin + number % tiles * TILE;
         T *stage = stages + number % 2 * STAGE;
         float *numbers = (float *)(stage + 2 * TILE * stride<T>(WIDE));
-        fetch<WIDE, TILE>(stage, vectors<const T>(a.q, a.q_strides, sample, reader), tile, a.n, a.d);
+        Vectors<const T> queries = vectors<const T>(a.q, a.q_strides, sample, reader);
         Vectors<const T> upstream = vectors<const T>(a.gy, a.y_strides, sample, reader);
-        fetch<WIDE, TILE>(stage + TILE * stride<T>(WIDE), upstream, tile, a.n, a.e);
+        fetch_pair<WIDE, TILE>(stage, queries, upstream, tile, a.n, a.d, a.e);
         u64 places = ((u64)sample * a.heads + reader) * a.n;
         for (u32 i = threadIdx.x; i < TILE; i += 32 * WARPS) {
             bool is_there = tile + i < a.n;
             numbers[i] = is_there ? ((const float *)a.saved)[places + tile + i] * LOG2_E : 0;
             numbers[TILE + i] = is_there ? ((const float *)a.means)[places + tile + i] : 0;
         }
-        end_group();
     };
     fetch<WIDE, ROWS>(k, vectors<const T>(a.k, a.k_strides, sample, head), first, a.s, a.d);
     fetch<WIDE, ROWS>(v, vectors<const T>(a.v, a.v_strides, sample, head), first, a.s, a.e);
