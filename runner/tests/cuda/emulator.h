@@ -45,7 +45,9 @@ inline unsigned current = 0, started = 0, threads = 0;
 inline bool backwards = false;
 inline std::vector<uint32_t> masks, turns;
 inline std::vector<uint64_t> slots[2];
-inline std::vector<float> shared; // dynamic shared memory
+inline std::vector<float> shared; // dynamic shared memory, and behind it what nobody may write
+inline size_t shared_words = 0;
+constexpr size_t GUARD_WORDS = 4096;
 inline const char *error = nullptr;
 
 // Copies beside a thread, by group: in every other block as late as they may be, when they are waited for.
@@ -174,6 +176,11 @@ inline void run_block() {
         do release_warps();
         while (run_ready());
     } while (release_barrier());
+    for (size_t i = shared_words; i < shared.size() && !error; i++) {
+        uint32_t word;
+        memcpy(&word, &shared[i], sizeof(word));
+        if (word != ~0u) error = "a block wrote behind the shared memory that it asked for";
+    }
 }
 
 // Why it went wrong, or null.
@@ -184,7 +191,8 @@ inline const char *run(uint3 grid, uint3 block, unsigned bytes, std::function<vo
     fibers.assign(threads, nullptr);
     masks.assign(threads, 0), turns.assign(threads, 0);
     slots[0].assign(threads + WARP, ~0ull), slots[1] = slots[0];
-    shared.assign(bytes / sizeof(float) + 1, 0);
+    shared_words = (bytes + sizeof(float) - 1) / sizeof(float);
+    shared.assign(shared_words + GUARD_WORDS, 0);
     for (uint64_t at = 0, all = uint64_t(grid.x) * grid.y * grid.z; at < all && !error; at++) {
         block_index = {unsigned(at % grid.x), unsigned(at / grid.x % grid.y),
                        unsigned(at / grid.x / grid.y)};

@@ -2,16 +2,17 @@
 //! otherwise, and networks train as they do otherwise.
 
 use super::golden::compute_images;
-use super::{Emulated, Make, emulated, train, train_and, trains_like_the_processor};
+use super::{Emulated, Make, emulated, first_gpu, train, train_and, trains_like_the_processor};
 use crate::case::{Case, Noise};
 use crate::common::{chains, draft_of};
 use crate::emulator;
 use crate::kernels::like_the_processor::compare_by;
 use crate::nodes::{self, SMALL, Sizes};
+use crate::vectors;
 use pipewright_core::graph::autodiff::ComputationKind::{Forward, WeightGradient};
 use pipewright_core::graph::{Op, TensorSpec, Window};
 use pipewright_core::plan::{Precision, Program};
-use pipewright_kernels::{Call, Operands};
+use pipewright_kernels::{Call, Operands, cpu};
 use pipewright_runner::device::cuda::kernels::{ImageOrder, Operand, Storage};
 use pipewright_runner::device::cuda::{Backend, Driver, Engine};
 use pipewright_runner::device::{Accelerator, Image};
@@ -138,6 +139,43 @@ fn has_kernels(case: &Case) -> bool {
         }
 }
 
+/// PyTorch's golden vectors of images, which it computes in the other order.
+fn golden<B: Backend>(make: impl Fn() -> B, storage: Storage, tolerance: f32) {
+    let mut images = 0;
+    vectors::within(tolerance, &mut |call, operands| {
+        let has_kernels = matches!(
+            call.op,
+            Op::Conv2d { groups: 1, .. }
+                | Op::BatchNorm2d { .. }
+                | Op::MaxPool2d { .. }
+                | Op::AvgPool2d { .. }
+                | Op::GlobalAvgPool
+                | Op::Relu
+        );
+        if !has_kernels || call.inputs[0].shape.len() != 3 {
+            return cpu::launch(call, operands);
+        }
+        images += 1;
+        compute(&make, (Lie::All, storage), call, operands);
+    });
+    assert!(images > 20, "vectors are of images, of {images} computations");
+}
+
+#[test]
+fn golden_on_the_emulator() {
+    if emulator::is_there() {
+        golden(Emulated::default, Storage::F32, 1e-4);
+        golden(Emulated::default, Storage::Bf16, 1e-2);
+    }
+}
+
+#[test]
+fn golden_on_a_gpu() {
+    let Some(gpu) = first_gpu() else { return };
+    golden(|| Driver::open(&gpu).unwrap(), Storage::F32, 1e-4);
+    golden(|| Driver::open(&gpu).unwrap(), Storage::Bf16, 1e-2);
+}
+
 /// Channels of one run and of many, strips that are not whole, planes of several blocks.
 fn more() -> Vec<Case> {
     let image = |channels, rows, columns| vec![TensorSpec::f32(vec![channels, rows, columns])];
@@ -192,7 +230,7 @@ fn operations_like_the_processor() {
 /// With cuDNN, where it is there.
 #[test]
 fn operations_on_a_gpu() {
-    let Some(gpu) = super::first_gpu() else { return };
+    let Some(gpu) = first_gpu() else { return };
     let make = || Driver::open(&gpu).unwrap();
     for (seed, case) in (1..).zip(more()) {
         for storage in [Storage::F32, Storage::Bf16] {

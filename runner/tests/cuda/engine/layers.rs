@@ -4,13 +4,14 @@
 
 use crate::emulator;
 use crate::graphs::emulated::Emulated;
+use crate::kernels::layers::call;
 use half::bf16;
 use pipewright_core::graph::autodiff::{BackwardStyle, ComputationKind, training_graph};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::graph::{Node, Op, TensorSpec};
 use pipewright_core::ids::StageId;
 use pipewright_core::plan::Precision;
-use pipewright_kernels::{Call, Draw, Phase, Shard, Turn};
+use pipewright_kernels::Call;
 use pipewright_runner::device::cuda::kernels::{
     Buffers, ConvolutionPass, ConvolutionStep, DevicePtr, ImageOrder, Product, ProductStep, Step,
     Storage, steps,
@@ -62,21 +63,7 @@ fn steps_of(
     samples: u64,
     precision: Precision,
 ) -> Vec<Step> {
-    let call = Call {
-        op: &node.op,
-        kind,
-        inputs,
-        output: &node.output,
-        samples,
-        phase: Phase::Train,
-        loss_scale: 1.0,
-        wanted: 1,
-        threads: 1,
-        draw: Draw::default(),
-        turn: Turn::default(),
-        shard: Shard::default(),
-        precision,
-    };
+    let call = Call { samples, precision, ..call(&node.op, kind, inputs, &node.output) };
     let somewhere = [DevicePtr(256); 8];
     let params = node.op.params(inputs).len();
     let buffers = Buffers {

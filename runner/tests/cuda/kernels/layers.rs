@@ -258,7 +258,8 @@ fn moves_that_are_taken() {
     assert_eq!(kernel([0, 2, 1], [12, 100, 3]), "strided_f32", "too narrow for tiles");
 }
 
-fn call<'a>(
+/// A computation of training, of four samples in single precision.
+pub fn call<'a>(
     op: &'a Op,
     kind: ComputationKind,
     inputs: &'a [&'a TensorSpec],

@@ -4,7 +4,7 @@
 mod attention;
 mod codecs;
 mod fp8;
-mod layers;
+pub mod layers;
 mod library;
 pub(crate) mod like_the_processor;
 mod memory;

@@ -1,5 +1,6 @@
 //! Linear layers whose outputs are no whole accesses of 16 bytes, whose rows go through scratch.
 
+use super::layers::call;
 use super::like_the_processor::compare_by;
 use super::memory::{Tensor, on_the_emulator_by, run};
 use crate::case::{Case, Noise};
@@ -7,7 +8,7 @@ use crate::emulator;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Op, TensorSpec};
 use pipewright_core::plan::Precision;
-use pipewright_kernels::{Call, Draw, Operands, Phase, Shard, Turn};
+use pipewright_kernels::{Call, Operands};
 use pipewright_runner::device::cuda::kernels::padding::{PaddingLimits, padded};
 use pipewright_runner::device::cuda::kernels::{
     Buffers, DevicePtr, ProductStep, Step, Storage, steps,
@@ -112,21 +113,7 @@ fn plan_of(kind: ComputationKind, sizes: [u64; 3], precision: Precision) -> (Vec
     let op = Op::Linear { out_features: outputs, bias: false };
     let (x, y) = (TensorSpec::f32(vec![inputs]), TensorSpec::f32(vec![outputs]));
     let inputs = [&x];
-    let call = Call {
-        op: &op,
-        kind,
-        inputs: &inputs,
-        output: &y,
-        samples: rows,
-        phase: Phase::Train,
-        loss_scale: 1.0,
-        wanted: 1,
-        threads: 1,
-        draw: Draw::default(),
-        turn: Turn::default(),
-        shard: Shard::default(),
-        precision,
-    };
+    let call = Call { samples: rows, precision, ..call(&op, kind, &inputs, &y) };
     let somewhere = [DevicePtr(1 << 30); 2];
     let buffers = Buffers {
         reads: &somewhere,
