@@ -49,8 +49,13 @@ def unpacked(archive, work):
         return Path(__file__).resolve().parents[2]
     if archive.is_dir():
         return archive.resolve()
-    with tarfile.open(archive) as files:
-        files.extractall(work, filter="data")
+    try:
+        with tarfile.open(archive) as files:
+            files.extractall(work, filter="data")
+    except OSError as error:
+        sys.exit(f"check.py: {archive}: {error.strerror}; `make gpu-check` makes the archive")
+    except tarfile.TarError:
+        sys.exit(f"check.py: {archive} is no archive; `make gpu-check` makes it")
     return work / "gpu-check"
 
 
@@ -137,6 +142,7 @@ def main():
         check = sections.Check(folder, out.resolve(), work, options)
         section = next(section for section in sections.ALL if section.name == options.section)
         return 0 if section.function(check) else 1
+    chosen(options.only)
     work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
     try:
         check = sections.Check(unpacked(options.archive, work), out.resolve(), work, options)
