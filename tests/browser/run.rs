@@ -225,6 +225,8 @@ fn hostile_files_are_a_sentence_and_change_nothing() -> Outcome<()> {
         let file = run.dir.join(name);
         std::fs::write(&file, text)?;
         browser.keys("#import", &path(&file)?)?;
+        // Files chosen right after each other are not taken together.
+        assert_eq!(browser.js("return document.querySelector('#import').files.length")?, 0);
         browser.until(&format!("{name} is refused"), |b| {
             let note = b.text("#note")?;
             Ok(note.contains(name) && note.contains(says))

@@ -22,4 +22,6 @@ pub mod shared;
 pub mod stops;
 pub mod terms;
 pub mod texts;
+#[cfg(feature = "page")]
+pub mod upload;
 pub mod words;

@@ -15,6 +15,7 @@ use crate::base::keys::{self, Command, Scope};
 use crate::base::language;
 use crate::base::screen::Screen;
 use crate::base::texts::{t, tr};
+use crate::base::upload;
 use crate::planner::presets;
 use crate::screens::communication::view::CommunicationView;
 use crate::screens::compare::view::CompareView;
@@ -141,9 +142,7 @@ fn listen(page: Page) {
     let over = window_event_listener(ev::dragover, |event| event.prevent_default());
     let dropped = window_event_listener(ev::drop, move |event| {
         event.prevent_default();
-        if let Some(files) = event.data_transfer().and_then(|d| d.files()) {
-            files::read_all(page, files, Side::B);
-        }
+        files::read_all(page, upload::dropped(&event), Side::B);
     });
     let back = window_event_listener(ev::popstate, move |_| {
         here::wire::begin_again(page);

@@ -49,9 +49,7 @@ fn fetching(page: Page, files: Files) -> Result<Reading, Missing> {
 }
 
 /// Reads the files of an input or a drop, one after the other: a plan before its trace.
-pub fn read_all(page: Page, files: web_sys::FileList, side: Side) {
-    // The list is live: what it holds now is what was meant.
-    let files: Vec<web_sys::File> = (0..files.length()).filter_map(|i| files.get(i)).collect();
+pub fn read_all(page: Page, files: Vec<web_sys::File>, side: Side) {
     let Some(name) = files.first().map(web_sys::File::name) else { return };
     spawn_local(async move { open(page, name, files, side).await });
 }

@@ -9,7 +9,7 @@ use super::theme;
 use crate::base::focus::focus;
 use crate::base::screen::Screen;
 use crate::base::texts::{t, tr};
-use crate::base::{format, language};
+use crate::base::{format, language, upload};
 use crate::planner::compare;
 use crate::screens::recompute::state::Source;
 use crate::state::State;
@@ -117,15 +117,7 @@ fn Language() -> impl IntoView {
 /// The file input, drawn as a button; the input itself keeps focus and keys.
 #[component]
 fn Open(page: Page) -> impl IntoView {
-    let chosen = move |event: web_sys::Event| {
-        let input: web_sys::HtmlInputElement = event_target(&event);
-        if let Some(files) = input.files() {
-            files::read_all(page, files, Side::B);
-        }
-        // The same file may be chosen again after it changed. Cleared later: the list is live.
-        let clear = move || input.set_value("");
-        set_timeout(clear, std::time::Duration::from_secs(1));
-    };
+    let chosen = move |event| files::read_all(page, upload::chosen(&event), Side::B);
     view! {
         <label class="btn open" title=t("Open a plan.json, a trace.json or a graph.json; or drop one anywhere")>
             {icon(Icon::Open)} <span>{t("Open")}</span>

@@ -24,7 +24,7 @@ pub fn answer(request: Request) {
     match request {
         Request::Remember => address::push(page),
         Request::Follow => address::replace_soon(page),
-        Request::Open(list, side) => files::read_all(page, list, side),
+        Request::Open(chosen, side) => files::read_all(page, chosen, side),
         Request::Example => files::example(page),
         Request::Export => files::export(page.state),
         Request::Help => page.help.set(true),

@@ -18,7 +18,7 @@ pub enum Request {
     /// The address follows a little later, in place of what it was.
     Follow,
     /// Files are read, one after the other.
-    Open(web_sys::FileList, Side),
+    Open(Vec<web_sys::File>, Side),
     /// The run that is shipped with the page is shown.
     Example,
     /// The plan is saved.

@@ -3,6 +3,7 @@
 use super::shown::Compare;
 use crate::base::stops::divisors;
 use crate::base::texts::{t, tr};
+use crate::base::upload;
 use crate::planner::link::{MICRO_BATCHES_MAX, STAGES_MAX};
 use crate::planner::{compare, engine};
 use crate::state::request::{Request, Side};
@@ -41,14 +42,7 @@ fn Fixed() -> impl IntoView {
         Some(a) => a,
         None => t("A mirrors B with layers split evenly. Pin B to keep it as A.").into(),
     };
-    let chosen = move |event: web_sys::Event| {
-        let input: web_sys::HtmlInputElement = event_target(&event);
-        if let Some(files) = input.files() {
-            page.request(Request::Open(files, Side::A));
-        }
-        // The same file may be chosen again after it changed. Cleared later: the list is live.
-        set_timeout(move || input.set_value(""), std::time::Duration::from_secs(1));
-    };
+    let chosen = move |event| page.request(Request::Open(upload::chosen(&event), Side::A));
     view! {
         <p class="what" id="what-a">{what}</p>
         <div class="two">

@@ -3,6 +3,7 @@
 use super::shown::Compare;
 use crate::base::format;
 use crate::base::texts::{t, tr};
+use crate::base::upload;
 use crate::planner::compare;
 use crate::planner::details::one_line;
 use crate::state::request::{Request, Side};
@@ -40,9 +41,7 @@ pub fn Timelines() -> impl IntoView {
         event.prevent_default();
         // The page would take it for B.
         event.stop_propagation();
-        if let Some(files) = event.data_transfer().and_then(|d| d.files()) {
-            state.page.request(Request::Open(files, Side::A));
-        }
+        state.page.request(Request::Open(upload::dropped(&event), Side::A));
     };
     view! {
         <section class="time" aria-label=t("Timelines of A and B")>

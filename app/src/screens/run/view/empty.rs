@@ -1,6 +1,7 @@
 //! Without a trace: how one gets one, in three steps.
 
 use crate::base::texts::t;
+use crate::base::upload;
 use crate::planner::command::measuring;
 use crate::planner::inputs::Inputs;
 use crate::state::State;
@@ -52,14 +53,7 @@ pub fn Empty() -> impl IntoView {
 #[component]
 fn OpenFiles() -> impl IntoView {
     let page = expect_context::<State>();
-    let chosen = move |event: web_sys::Event| {
-        let input: web_sys::HtmlInputElement = event_target(&event);
-        if let Some(files) = input.files() {
-            page.request(Request::Open(files, Side::B));
-        }
-        // The same file may be chosen again after it changed.
-        input.set_value("");
-    };
+    let chosen = move |event| page.request(Request::Open(upload::chosen(&event), Side::B));
     view! {
         <label class="btn open">
             {icon(Icon::Open)} <span>{t("Open files of a run")}</span>
