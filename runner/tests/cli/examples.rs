@@ -10,6 +10,8 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The repository.
@@ -260,7 +262,21 @@ fn every_command_that_is_printed_runs() {
     let unused: Vec<&str> =
         MARKED.iter().map(|(line, _)| *line).filter(|line| !used(line)).collect();
     assert!(unused.is_empty(), "no example begins with {unused:?} any more");
-    let wrong: Vec<String> = all.iter().filter_map(|example| tried(example).err()).collect();
+    // Two at a time: most wait for processes that start and end.
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(vec![]));
+    let work = || {
+        while let Some(example) = all.get(next.fetch_add(1, Relaxed)) {
+            if let Err(why) = tried(example) {
+                wrong.lock().unwrap().push(why);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(work);
+        work();
+        other.join().unwrap();
+    });
+    let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
 }
 

@@ -161,7 +161,7 @@ fn mlp4() {
             preset: Preset::Mlp4,
             mini_batch: 8,
             // 28 million parameters: most of the time goes into updating them.
-            steps: 10,
+            steps: 5,
             // Ten times as fast, at some step a rectifier's input rounds to the other side of zero,
             // and the losses differ by 1e-5 from there on, later by more; they never do before.
             learning_rate: 0.000_02,

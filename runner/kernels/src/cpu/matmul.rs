@@ -4,9 +4,12 @@
 //! meets after every block of a sum, and packs factors on one of them.
 
 use super::thread_pool::both;
+use super::transpose::transpose;
 use gemm_common::Parallelism;
 use gemm_f32::gemm::f32::get_gemm_fn;
+use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Tiles of `gemm`: parts that are multiples of them leave no thin edges between.
 pub const COLUMN_TILE: usize = 64;
@@ -17,6 +20,17 @@ const SMALL: usize = 64;
 
 /// Multiplications below which one thread is as fast: some 5 microseconds.
 const WORTH_SPLITTING: usize = 1 << 18;
+
+/// Rows of a right-hand factor that are transposed at a time.
+const PANEL_DEPTH: usize = 512;
+
+/// A panel of so many rows and a tile of columns, or of fewer rows and more tiles: 128 KiB, which stay in the
+/// second cache.
+const PANEL: usize = PANEL_DEPTH * COLUMN_TILE;
+
+thread_local! {
+    static SCRATCH: RefCell<[f32; PANEL]> = const { RefCell::new([0.0; PANEL]) };
+}
 
 /// A matrix in a slice: element `(r, c)` is at `r * row_stride + c * column_stride`.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +62,17 @@ impl<'a> Matrix<'a> {
     fn cut_columns(self, column: usize) -> (Self, Self) {
         let (left, right) = self.transposed().cut_rows(column);
         (left.transposed(), right.transposed())
+    }
+
+    /// Some rows, none behind the last.
+    fn rows(self, range: Range<usize>) -> Self {
+        let data = &self.data[range.start * self.row_stride..];
+        Self { data, rows: range.len(), ..self }
+    }
+
+    /// Some columns, none behind the last.
+    fn columns(self, range: Range<usize>) -> Self {
+        self.transposed().rows(range).transposed()
     }
 
     /// Rows become columns.
@@ -95,6 +120,14 @@ impl<'a> MatrixMut<'a> {
         // SAFETY: the first element of a row that the matrix has.
         let below = unsafe { self.data.add(row * self.row_stride) };
         (Self { rows: row, ..self }, Self { data: below, rows: self.rows - row, ..self })
+    }
+
+    /// Some columns.
+    fn columns(&mut self, range: Range<usize>) -> MatrixMut<'_> {
+        assert!(range.start < range.end && range.end <= self.columns, "no columns");
+        // SAFETY: an element of the first row.
+        let data = unsafe { self.data.add(range.start) };
+        MatrixMut { data, columns: range.len(), ..*self }
     }
 
     /// Columns before `column`, and from it on, both with some.
@@ -154,9 +187,32 @@ fn shared(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product, threads: u
             || shared(top, of_top, rhs, product, threads / 2),
             || shared(bottom, of_bottom, rhs, product, threads - threads / 2),
         );
+    } else if rhs.row_stride == 1 && rhs.rows >= COLUMN_TILE && rows > 1 {
+        by_panels(out, lhs, rhs, product);
     } else {
         multiply(out, lhs, rhs, product);
     }
+}
+
+/// A product with a factor whose columns are contiguous, as weights of linear layers are. It is transposed panel by
+/// panel: `gemm` would pick its elements one by one, each from another cache line.
+fn by_panels(mut out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product) {
+    let (depth, columns) = (rhs.rows, rhs.columns);
+    let stride = PANEL / depth.min(PANEL_DEPTH) / COLUMN_TILE * COLUMN_TILE;
+    SCRATCH.with_borrow_mut(|panel| {
+        for column in (0..columns).step_by(stride) {
+            let range = column..columns.min(column + stride);
+            for row in (0..depth).step_by(PANEL_DEPTH) {
+                let rows = row..depth.min(row + PANEL_DEPTH);
+                let part = rhs.columns(range.clone()).rows(rows.clone());
+                let shape = (part.rows, part.columns);
+                transpose(part.data, part.column_stride, part.columns, part.rows, panel, stride);
+                let part = Matrix::new(&*panel, shape, stride);
+                let product = if row == 0 { product } else { Product::Add };
+                multiply(out.columns(range.clone()), lhs.columns(rows), part, product);
+            }
+        }
+    });
 }
 
 fn multiply(out: MatrixMut, lhs: Matrix, rhs: Matrix, product: Product) {

@@ -34,6 +34,7 @@ mod softmax;
 mod strides;
 mod sums;
 pub mod thread_pool;
+mod transpose;
 mod upsample;
 mod vector;
 

@@ -80,14 +80,21 @@ pub const LEN: usize = 290_010;
 
 /// Values of a rank in a step, of very different sizes in different tensors; about normal.
 pub fn gradient(rank: u32, step: u32, len: usize) -> Vec<f32> {
-    let mut state = u64::from(rank + 1) << 32 | u64::from(step + 1);
-    let mut uniform = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1 << 24) as f32 - 0.5
+    let seed = u64::from(rank + 1) << 32 | u64::from(step + 1);
+    // SplitMix64: no number waits for the one before it.
+    let bits = |at: usize| {
+        let x = seed
+            .wrapping_mul(len as u64)
+            .wrapping_add(at as u64)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
     };
+    let uniform = |bits: u64| (bits & 0xffff) as f32 / (1 << 16) as f32 - 0.5;
     let size = |at: usize| if at < 150_050 { 1e-3 } else { 10.0 };
-    (0..len).map(|at| size(at) * (0..4).map(|_| uniform()).sum::<f32>()).collect()
+    let sum = |bits: u64| (0..4).map(|i| uniform(bits >> (16 * i))).sum::<f32>();
+    (0..len).map(|at| size(at) * sum(bits(at))).collect()
 }
 
 /// A bucket of all ranks.
