@@ -126,6 +126,8 @@ pub fn preset_title(preset: Preset) -> String {
         Preset::Llama7b => "LLaMA 7B · 2048 tokens",
         Preset::Llama13b => "LLaMA 13B · 2048 tokens",
         Preset::Llama70b => "LLaMA-2 70B · 4096 tokens",
+        Preset::Mixtral8x7b => "Mixtral 8x7B · 4096 tokens",
+        Preset::MixtralMini => "Mixtral mini · 128 tokens",
         Preset::Transformer(t) => {
             return format!("Transformer {} × {} · {} tokens", t.layers, t.hidden, t.sequence);
         }

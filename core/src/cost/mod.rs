@@ -41,7 +41,7 @@ pub use workload::{Edge, Item, Keeps, NetworkError, Rules, Shard, Sync, Workload
 
 use crate::compress::Reduction;
 use crate::graph::autodiff::{Computation, ComputationKind, partial_loss};
-use crate::graph::{Graph, ParallelLinear, Precision};
+use crate::graph::{Graph, Op, ParallelLinear, Precision};
 use crate::ids::{LaneId, NodeId};
 use crate::units::{Bytes, Nanos};
 use roofline::roofline;
@@ -67,6 +67,9 @@ pub struct NodeCost {
     /// Sum over the tensor group of the node's output, or for columns of the gradient of its input.
     /// Of a norm on a slice of the sequence that of its parameters' gradients, once a step.
     pub tensor_sum: Nanos,
+    /// Sum over the tensor group in the pass of input gradients: as that, but of a sum over experts that of the gradient
+    /// of their shares.
+    pub tensor_gradient_sum: Nanos,
     /// What ranks with a slice of the sequence each take to have all of the node's output, or to sum and scatter it.
     pub tensor_gather: Nanos,
 }
@@ -84,6 +87,15 @@ impl NodeCost {
             &mut self.split_weight_gradient,
         ];
         times.into_iter().for_each(|time| time.0 /= u64::from(parts));
+    }
+
+    /// The time of the tensor group's sum behind a computation that has one; of a weight gradient it is once a step.
+    pub fn sum_of(&self, kind: ComputationKind) -> Nanos {
+        match kind {
+            ComputationKind::WeightGradient => Nanos::ZERO,
+            ComputationKind::InputGradient => self.tensor_gradient_sum,
+            _ => self.tensor_sum,
+        }
     }
 
     /// The time of one computation.
@@ -153,6 +165,12 @@ impl Costs {
                 collective::price(cluster, &group, false, plain, bytes.0 as f64).seconds
             };
             cost.tensor_sum = Nanos::from_secs(time(of_params.unwrap_or(activations)));
+            cost.tensor_gradient_sum = cost.tensor_sum;
+            if let (Op::Combine, [shares, _]) = (&graph.node(node).op, &graph.node(node).inputs[..])
+            {
+                let shares = graph.whole(*shares).bytes() * self.samples;
+                cost.tensor_gradient_sum = Nanos::from_secs(time(shares));
+            }
             // One of the two halves of a sum around a ring.
             if graph.is_exchanged(node) {
                 let whole = graph.whole(node).bytes() * self.samples;
@@ -174,9 +192,7 @@ impl Costs {
     /// moments.
     pub fn time(&self, computation: &Computation) -> Nanos {
         let cost = self.node(computation.node);
-        let is_once_a_step = computation.kind == ComputationKind::WeightGradient;
-        let sums = computation.reduces && !is_once_a_step;
-        let sum = if sums { cost.tensor_sum } else { Nanos::ZERO };
+        let sum = if computation.reduces { cost.sum_of(computation.kind) } else { Nanos::ZERO };
         cost.of(computation.kind) + sum
     }
 

@@ -20,7 +20,7 @@ impl Device {
         let by_kind = self.efficiencies.unwrap_or_default();
         let own = match op {
             Op::Conv2d { .. } => by_kind.convolution,
-            Op::Linear { .. } => by_kind.linear,
+            Op::Linear { .. } | Op::GroupedLinear { .. } => by_kind.linear,
             _ => None,
         };
         own.unwrap_or(self.efficiency)
@@ -116,6 +116,7 @@ fn node_cost(
         // Momentum SGD reads weight, gradient and momentum and writes all three.
         update: if param_bytes > 0.0 { time(0.0, 6.0 * param_bytes) } else { Nanos::ZERO },
         tensor_sum: Nanos::ZERO,
+        tensor_gradient_sum: Nanos::ZERO,
         tensor_gather: Nanos::ZERO,
     }
 }

@@ -11,14 +11,17 @@ mod sequence;
 mod tensor_group;
 #[cfg(test)]
 mod tests;
+mod workspace;
 
 pub use sequence::{Part, SequenceError};
 pub use tensor_group::PARTIAL_LOSS_WORDS;
 pub(crate) use tensor_group::partial_loss;
+pub use workspace::{attention_rows, samples_together};
 
 use flow::Flow;
+use workspace::workspace;
 
-use super::{Crossing, DType, Division, Graph, Node, Op, Pair, ParallelLinear, TensorSpec};
+use super::{Crossing, DType, Division, Graph, Op, ParallelLinear, TensorSpec};
 use crate::ids::{NodeId, StageId, ValueId};
 use crate::units::Bytes;
 
@@ -159,6 +162,10 @@ pub enum ComputationKind {
 /// | concat, slice, permute, reduce_mean, upsample, first_position, rope | x.. -> y | gy -> gx.. | |
 /// | token_position | x, tokens -> y | tokens, gy -> gx | |
 /// | affine, dropout | x -> y | gy -> gx | |
+/// | top_k_softmax | x -> y | x, y, gy -> gx | |
+/// | dispatch | x, shares -> y | shares, gy -> gx | |
+/// | grouped_linear | x -> y | gy -> gx | x, gy |
+/// | combine | shares, rows -> y | shares, rows, gy -> gshares, grows | |
 /// | conv_transpose2d | x -> y | gy -> gx | x, gy |
 /// | parameter | -> y | | gy |
 /// | opaque | x.. -> y, what it keeps | what it keeps (else x..), gy -> gx.. | likewise |
@@ -413,72 +420,15 @@ fn saved_extent(graph: &Graph, id: NodeId) -> Option<Extent> {
         | Op::ReduceMean { .. }
         | Op::Rope { .. }
         | Op::SwiGlu
-        | Op::Dropout { .. } => None,
+        | Op::Dropout { .. }
+        | Op::TopKSoftmax { .. }
+        | Op::Dispatch { .. }
+        | Op::GroupedLinear { .. }
+        | Op::Combine => None,
     }
 }
 
 /// Vectors along the last axis of a tensor of one sample.
 fn positions(spec: &TensorSpec) -> u64 {
     spec.elements() / spec.shape.last().copied().unwrap_or(1).max(1)
-}
-
-/// Lanes of threads that an attention has scratch for.
-const ATTENTION_LANES: u64 = 8;
-
-/// Queries whose scores an attention over `keys` keys makes at a time: as many as stay in the
-/// second-level cache.
-pub fn attention_rows(keys: u64) -> u64 {
-    ((1 << 16) / keys.max(1)).clamp(16, 64)
-}
-
-/// Samples that one product of a convolution takes together, where the small image is of
-/// `positions`: enough of them that reading the weights pays.
-pub fn samples_together(positions: u64) -> u64 {
-    const ENOUGH: u64 = 256;
-    match positions.max(1) {
-        few if few <= ENOUGH / 2 => ENOUGH / few,
-        _ => 1,
-    }
-}
-
-/// Scratch of every computation of a node. A convolution unfolds one group at a time (im2col):
-/// `channels / groups x kernel` rows by one column an output position, of one sample or of several
-/// with small images, whose outputs are then gathered too; a 1 x 1 convolution of one sample
-/// without stride or padding is a matrix product as it stands. A transposed one unfolds its
-/// output's gradient in the same way. An attention holds the scores of a block of queries and
-/// their gradients, a rotary embedding the cosines and sines of all positions.
-fn workspace(graph: &Graph, node: &Node) -> Extent {
-    let input = |slot: usize| &graph.node(node.inputs[slot]).output;
-    let attention = |keys: u64| {
-        let scores = attention_rows(keys).saturating_mul(keys);
-        Extent::fixed(Bytes(4) * (2 * ATTENTION_LANES).saturating_mul(scores))
-    };
-    // `large` is the image that is unfolded, `small` the one with a position a window.
-    let unfolded = |large: &TensorSpec, small: &TensorSpec, kernel: &Pair, groups: u64, plain| {
-        let positions = small.shape[1] * small.shape[2];
-        let rows = large.shape[0] / groups * kernel[0] * kernel[1];
-        let words = match samples_together(positions) {
-            1 if plain => 0,
-            1 => rows * positions,
-            samples => (rows + small.shape[0] / groups) * positions * samples,
-        };
-        Extent::fixed(Bytes(4) * words)
-    };
-    match &node.op {
-        Op::Conv2d { kernel, stride, padding, groups, .. } => {
-            let plain = *kernel == [1, 1] && *stride == [1, 1] && *padding == [0, 0];
-            unfolded(input(0), &node.output, kernel, *groups, plain)
-        }
-        Op::ConvTranspose2d { kernel, groups, .. } => {
-            unfolded(&node.output, input(0), kernel, *groups, false)
-        }
-        Op::Attention { .. } => attention(positions(input(0))),
-        Op::ScaledDotProduct { .. } => {
-            attention(input(1).shape.iter().rev().nth(1).copied().unwrap_or(1))
-        }
-        Op::Rope { .. } => {
-            Extent::fixed(Bytes(4) * node.output.shape.iter().rev().take(2).product())
-        }
-        _ => Extent::default(),
-    }
 }

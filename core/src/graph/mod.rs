@@ -191,6 +191,7 @@ impl Graph {
             check_node(i, node, (&nodes, &params, tensor_parallel.as_deref()), &mut owned)?;
             if tensor_parallel.is_none() {
                 check_classes(node, &nodes)?;
+                check_experts(node, &nodes)?;
             }
         }
         if owned != params.len() {
@@ -375,6 +376,25 @@ fn check_classes(node: &Node, nodes: &[Node]) -> Result<(), GraphError> {
             node: node.name.clone(),
             op: node.op.name(),
             why: format!("{logits} cannot tell {classes} classes apart"),
+        }),
+    }
+}
+
+/// Whoever has rows of experts has those of all.
+fn check_experts(node: &Node, nodes: &[Node]) -> Result<(), GraphError> {
+    let [x, y] = node.inputs[..] else { return Ok(()) };
+    let [x, y] = [x, y].map(|input| &nodes[input.index()].output);
+    let (some, shares) = match node.op {
+        Op::Dispatch { experts, .. } => (Some(experts), y),
+        Op::Combine => (y.shape.first().copied(), x),
+        _ => return Ok(()),
+    };
+    match shares.shape.last().copied() == some {
+        true => Ok(()),
+        false => Err(GraphError::Node {
+            node: node.name.clone(),
+            op: node.op.name(),
+            why: format!("{} experts of shares {shares}", some.unwrap_or(0)),
         }),
     }
 }

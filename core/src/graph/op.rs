@@ -328,6 +328,34 @@ pub enum Op {
         /// Share of elements that become zero, below 1.
         probability: f32,
     },
+    /// Shares of the `k` largest logits of a token, by the softmax over all of them, and zero for the others; of equal
+    /// logits the first are taken. What a mixture of experts asks with whom a token goes (Shazeer et al. 2017).
+    TopKSoftmax {
+        /// How many are taken.
+        k: u64,
+        /// Whether the shares of those that are taken sum up to 1 (Mixtral), or are as they were (Switch).
+        #[serde(default, skip_serializing_if = "is_false")]
+        normalize: bool,
+    },
+    /// Tokens to their experts: `x [tokens, features]` and shares `[tokens, experts]` to `[experts, capacity, features]`.
+    /// Each expert has a row for every token that has a share of it, in the order of tokens; tokens beyond its
+    /// capacity are left out, rows without a token are zero (GShard, Lepikhin et al. 2020; its group is the sample).
+    /// Shares have no gradient by it.
+    Dispatch {
+        /// Experts; on a rank of a tensor group its part of them.
+        experts: u64,
+        /// Rows of an expert.
+        capacity: u64,
+    },
+    /// `y = x Wᵀ` over the last axis, with a weight for each index of the first axis: `[experts, rows, in_features]` to
+    /// `[experts, rows, out_features]`; the weight is `[experts, out_features, in_features]`.
+    GroupedLinear {
+        /// Size of the last axis of the output.
+        out_features: u64,
+    },
+    /// What experts gave, back to tokens: shares `[tokens, experts]` and rows `[experts, capacity, features]`, as
+    /// [`Op::Dispatch`] placed them, to `[tokens, features]`: the sum of a token's rows times its shares.
+    Combine,
     /// Something measured elsewhere, or without a kernel here: sizes only. Planned, simulated, never
     /// executed.
     Opaque {

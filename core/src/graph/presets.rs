@@ -99,6 +99,10 @@ pub enum Preset {
     Llama13b,
     /// LLaMA-2 70B, 4,096 tokens.
     Llama70b,
+    /// Mixtral 8x7B (Jiang et al. 2024), 4,096 tokens, whose experts have a capacity.
+    Mixtral8x7b,
+    /// Mixtral's blocks with little in them: 128 tokens, 256 different ones.
+    MixtralMini,
     /// A decoder by numbers.
     Transformer(Transformer),
     /// One of the networks above for square images of another size, or for other classes:
@@ -114,7 +118,7 @@ pub enum Preset {
 }
 
 /// Presets with their usual sizes, in the order in which they are offered.
-pub const PRESETS: [Preset; 26] = [
+pub const PRESETS: [Preset; 28] = [
     Preset::Vgg16,
     Preset::Resnet50,
     Preset::Gpt2,
@@ -136,6 +140,8 @@ pub const PRESETS: [Preset; 26] = [
     Preset::Gpt2Xl,
     Preset::Llama13b,
     Preset::Llama70b,
+    Preset::Mixtral8x7b,
+    Preset::MixtralMini,
     Preset::Fc32 { width: 5000 },
     Preset::Mlp4,
     Preset::DigitsCnn,
@@ -144,7 +150,7 @@ pub const PRESETS: [Preset; 26] = [
 ];
 
 /// Presets that are a name and nothing else.
-const NAMED: [(&str, Preset); 23] = [
+const NAMED: [(&str, Preset); 25] = [
     ("mlp4", Preset::Mlp4),
     ("digits-cnn", Preset::DigitsCnn),
     ("caffenet-mini", Preset::CaffenetMini),
@@ -168,6 +174,8 @@ const NAMED: [(&str, Preset); 23] = [
     ("llama-7b", Preset::Llama7b),
     ("llama-13b", Preset::Llama13b),
     ("llama-70b", Preset::Llama70b),
+    ("mixtral-8x7b", Preset::Mixtral8x7b),
+    ("mixtral-mini", Preset::MixtralMini),
 ];
 
 /// Why a text is no preset.
@@ -176,8 +184,8 @@ const NAMED: [(&str, Preset); 23] = [
     "no model is called `{given}`; known: mlp4, fc32:WIDTH, vgg16, resnet50, digits-cnn, caffenet-mini, googlenet-mini, alexnet, \
      caffenet, googlenet, vgg19, resnet18, resnet101, resnet152, unet:BLOCKS,CHANNELS, \
      amoebanet-d:LAYERS,FILTERS, bert-base, bert-large, gpt2, gpt2-medium, gpt2-large, gpt2-xl, \
-     gpt3-175b, llama-7b, llama-13b, llama-70b, transformer:layers=24,hidden=1024,heads=16,\
-     sequence=1024,vocabulary=50257 (also kv=, ffn=, tied, gated); vgg and resnet \
+     gpt3-175b, llama-7b, llama-13b, llama-70b, mixtral-8x7b, mixtral-mini, transformer:layers=24,hidden=1024,heads=16,\
+     sequence=1024,vocabulary=50257 (also kv=, ffn=, tied, gated, experts=, top_k=, capacity=); vgg and resnet \
      take a size of images, a multiple of 32, as in vgg16:32, and like alexnet, caffenet and googlenet \
      a number of classes, as in resnet18:32,classes=10"
 )]
@@ -233,6 +241,10 @@ impl Preset {
             Preset::Llama7b => Transformer::llama(32, 4096, [32, 32], 11_008).graph(name),
             Preset::Llama13b => Transformer::llama(40, 5120, [40, 40], 13_824).graph(name),
             Preset::Llama70b => Transformer::llama(80, 8192, [64, 8], 28_672).graph(name),
+            Preset::Mixtral8x7b => {
+                Transformer::llama(32, 4096, [32, 8], 14_336).mixture().graph(name)
+            }
+            Preset::MixtralMini => Transformer::mixtral_mini().graph(name),
             Preset::Transformer(numbers) => numbers.graph(name),
         }
     }

@@ -9,6 +9,9 @@
 //! head gives each rank the logits of its entries, of which the loss needs a few numbers from the others. All
 //! else is on every rank.
 //!
+//! Experts are divided as a pair is: tokens are everywhere, so each rank has the rows of its experts, multiplies by
+//! their weights, and what it gives back to tokens is a part of the sum. Expert parallelism without sending tokens.
+//!
 //! A shard has the nodes and parameters of the network with the same numbers and names, so that cuts, orders
 //! and files name the same; only shapes differ.
 
@@ -18,20 +21,23 @@ mod sequence;
 mod tests;
 mod vocabulary;
 
-use super::{Graph, GraphError, GraphParts};
+use super::{Graph, GraphError, GraphParts, Op};
 use crate::ids::{NodeId, ParamId};
 use pairs::Pairs;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use thiserror::Error;
 
-/// How a linear layer is divided; names as in Megatron-LM.
+/// How a linear layer is divided; names as in Megatron-LM. Of a mixture of experts [`crate::graph::Op::Dispatch`] is its
+/// columns and [`crate::graph::Op::Combine`] its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParallelLinear {
     /// Each rank has some of the outputs; input gradients are summed.
     Column,
     /// Each rank has some of the inputs; outputs are summed, and the bias is added once.
     Row,
+    /// Each rank has the weights of some experts; nothing is summed.
+    Expert,
     /// Each rank has some entries of a table and looks those up; outputs are summed, and positions are added once.
     Vocabulary,
 }
@@ -165,6 +171,16 @@ impl Graph {
     /// How a node's linear layer is divided.
     pub fn parallel_linear(&self, node: NodeId) -> Option<ParallelLinear> {
         self.tensor_parallel().and_then(|tensor| tensor.linears[node.index()])
+    }
+
+    /// Whether what a reader contributes to the gradient of its input `slot` is a part of a sum over the group.
+    pub(in crate::graph) fn is_partial(&self, reader: NodeId, slot: u32) -> bool {
+        match self.parallel_linear(reader) {
+            Some(ParallelLinear::Column) => true,
+            // Each rank has the gradients of its experts' shares.
+            Some(ParallelLinear::Row) => slot == 0 && self.node(reader).op == Op::Combine,
+            _ => false,
+        }
     }
 
     /// How a parameter is divided.

@@ -1,5 +1,6 @@
 //! Block of a decoder: attention with rotary positions and a gated feed-forward part, each beside a residual.
 
+use super::names::expert_range;
 use crate::graph::{GraphBuilder, Op, RopeScaling};
 use crate::ids::NodeId;
 
@@ -22,6 +23,22 @@ pub(super) struct Block {
     pub norms_after: bool,
     /// Whether queries, keys and values are one linear layer, and gate and the other input of its product.
     pub fused: bool,
+    /// What takes the place of the feed-forward part, if something does.
+    pub experts: Option<Experts>,
+}
+
+/// A mixture of experts.
+pub(super) struct Experts {
+    pub count: u64,
+    pub top_k: u64,
+    /// Whether the shares of those that a token takes sum up to 1.
+    pub normalize: bool,
+    /// Inner size of an expert.
+    pub inner: u64,
+    /// The module's name.
+    pub module: &'static str,
+    /// Names of an expert's linear layers: gate, the other input of its product, output.
+    pub layers: [&'static str; 3],
 }
 
 /// Rotary positions.
@@ -62,7 +79,10 @@ impl Block {
             true => x,
             false => making.norm("post_attention_layernorm", x),
         };
-        let y = making.feed_forward(y);
+        let y = match &self.experts {
+            Some(experts) => making.mixture(experts, y),
+            None => making.feed_forward(y),
+        };
         let y = if self.norms_after { making.norm("post_feedforward_layernorm", y) } else { y };
         making.put("add_2", Op::Add, &[x, y])
     }
@@ -120,6 +140,23 @@ impl Making<'_> {
         };
         let y = self.put("mlp.act", Op::SwiGlu, &[gate, up]);
         self.linear("mlp.down_proj", y, hidden, bias)
+    }
+
+    /// Experts as transformers computes them: nobody is left out.
+    fn mixture(&mut self, experts: &Experts, x: NodeId) -> NodeId {
+        let Experts { count, top_k: k, normalize, inner, module, layers } = *experts;
+        let of = |end: &str| format!("{module}.{end}");
+        let logits = self.linear(&of("gate"), x, count, false);
+        let shares = self.put(&of("shares"), Op::TopKSoftmax { k, normalize }, &[logits]);
+        let dispatch = Op::Dispatch { experts: count, capacity: self.block.length };
+        let rows = self.put(&of("dispatch"), dispatch, &[x, shares]);
+        let [gate, up, down] = layers.map(|layer| of(&format!("{}.{layer}", expert_range(count))));
+        let gate = self.put(&gate, Op::GroupedLinear { out_features: inner }, &[rows]);
+        let up = self.put(&up, Op::GroupedLinear { out_features: inner }, &[rows]);
+        let y = self.put(&of("act"), Op::SwiGlu, &[gate, up]);
+        let product = Op::GroupedLinear { out_features: self.block.hidden };
+        let y = self.put(&down, product, &[y]);
+        self.put(&of("combine"), Op::Combine, &[shares, y])
     }
 
     /// Norms and rotary positions of queries or keys, whose heads lie side by side in the last axis.

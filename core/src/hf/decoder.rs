@@ -1,7 +1,7 @@
 //! Decoders with LLaMA's blocks (Touvron et al. 2023) and what has become of them: LLaMA, Mistral, Qwen2 and 3, Phi-3,
 //! OLMo 2, SmolLM3.
 
-use super::block::{Block, Normed, Rope};
+use super::block::{Block, Experts, Normed, Rope};
 use super::fields::Fields;
 use super::{Head, HfError};
 use crate::graph::{Graph, GraphBuilder, Op, RopeScaling};
@@ -38,7 +38,7 @@ pub(super) fn graph(
 /// Refuses attention that does not see the whole sample.
 fn window(kind: &str, fields: &Fields, length: u64) -> Result<(), HfError> {
     // The others have a flag beside the number.
-    let usual = matches!(kind, "mistral" | "phi3");
+    let usual = matches!(kind, "mistral" | "mixtral" | "phi3");
     if !fields.flag("use_sliding_window", usual)? {
         return Ok(());
     }
@@ -85,7 +85,12 @@ fn rope(kind: &str, fields: &Fields, size: u64) -> Result<Rope, HfError> {
         let why = format!("an even number of a head's {size} elements turns");
         return Err(fields.refused("partial_rotary_factor", &why));
     }
-    let usual = f64::from(fields.float("rope_theta", if kind == "smollm3" { 2e6 } else { 1e4 })?);
+    let usual = match kind {
+        "smollm3" => 2e6,
+        "mixtral" => 1e6,
+        _ => 1e4,
+    };
+    let usual = f64::from(fields.float("rope_theta", usual)?);
     let base = inside.map_or(Ok(usual as f32), |inside| inside.float("rope_theta", usual))?;
     Ok(Rope { base, scaling, turning })
 }
@@ -122,7 +127,7 @@ fn read(kind: &str, fields: &Fields, length: u64) -> Result<Block, HfError> {
     let open = |field, open| Ok::<_, HfError>(fields.number_or(field, Some(open))?.unwrap_or(open));
     let size = open("head_dim", if kind == "qwen3" { 128 } else { hidden / heads })?;
     let usual = match kind {
-        "mistral" => 8,
+        "mistral" | "mixtral" => 8,
         "smollm3" => 4,
         _ => heads,
     };
@@ -135,7 +140,7 @@ fn read(kind: &str, fields: &Fields, length: u64) -> Result<Block, HfError> {
     }
     // Mistral and Phi-3 have none, Qwen2 has those of queries, keys and values.
     let biases = match kind {
-        "mistral" | "phi3" => [false; 3],
+        "mistral" | "mixtral" | "phi3" => [false; 3],
         "qwen2" => [true, false, false],
         kind => {
             let attention = fields.flag("attention_bias", false)?;
@@ -150,16 +155,55 @@ fn read(kind: &str, fields: &Fields, length: u64) -> Result<Block, HfError> {
         kv_heads,
         size,
         length,
-        eps: fields
-            .float("rms_norm_eps", if matches!(kind, "phi3" | "olmo2") { 1e-5 } else { 1e-6 })?,
+        eps: fields.float(
+            "rms_norm_eps",
+            if matches!(kind, "phi3" | "olmo2" | "mixtral") { 1e-5 } else { 1e-6 },
+        )?,
         rope: rope(kind, fields, size)?,
         biases,
         normed: match kind {
-            "qwen3" => Normed::EachHead,
+            "qwen3" | "qwen3_moe" => Normed::EachHead,
             "olmo2" => Normed::AllHeads,
             _ => Normed::Nothing,
         },
         norms_after: kind == "olmo2",
         fused: kind == "phi3",
+        experts: experts(kind, fields)?,
     })
+}
+
+/// The mixture of experts that each block has, if it has one.
+fn experts(kind: &str, fields: &Fields) -> Result<Option<Experts>, HfError> {
+    let mixture = match kind {
+        "mixtral" => Experts {
+            count: fields.number_or("num_local_experts", Some(8))?.unwrap_or(8),
+            top_k: fields.number_or("num_experts_per_tok", Some(2))?.unwrap_or(2),
+            normalize: true,
+            inner: fields.number("intermediate_size")?,
+            module: "block_sparse_moe",
+            layers: ["w1", "w3", "w2"],
+        },
+        "qwen3_moe" => Experts {
+            count: fields.number("num_experts")?,
+            top_k: fields.number("num_experts_per_tok")?,
+            normalize: fields.flag("norm_topk_prob", false)?,
+            inner: fields.number("moe_intermediate_size")?,
+            module: "mlp",
+            layers: ["gate_proj", "up_proj", "down_proj"],
+        },
+        _ => return Ok(None),
+    };
+    if mixture.top_k > mixture.count {
+        let why = format!("there are {} experts", mixture.count);
+        return Err(fields.refused("num_experts_per_tok", &why));
+    }
+    let every = "experts in some layers only cannot be read";
+    if fields.number_or("decoder_sparse_step", Some(1))? != Some(1) {
+        return Err(fields.refused("decoder_sparse_step", every));
+    }
+    if fields.has("mlp_only_layers") && !fields.is_empty_list("mlp_only_layers") {
+        return Err(fields.refused("mlp_only_layers", every));
+    }
+    fields.must_be("output_router_logits", false, "there is no loss that balances experts")?;
+    Ok(Some(mixture))
 }

@@ -25,6 +25,11 @@ impl Fields {
         self.get(field).is_some()
     }
 
+    /// Whether a field is a list of nothing.
+    pub fn is_empty_list(&self, field: &str) -> bool {
+        self.get(field).and_then(Value::as_array).is_some_and(Vec::is_empty)
+    }
+
     /// The numbers of a list, each 0 or 1, as flags.
     pub fn flags(&self, field: &str) -> Result<Option<Vec<bool>>, HfError> {
         let Some(value) = self.get(field) else { return Ok(None) };

@@ -98,8 +98,19 @@ pub fn read(name: &str, text: &str, length: Option<u64>) -> Result<Imported, HfE
 }
 
 /// Kinds of networks that can be read.
-const KINDS: [&str; 9] =
-    ["gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "smollm3", "bert"];
+const KINDS: [&str; 11] = [
+    "gpt2",
+    "llama",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "qwen3_moe",
+    "phi3",
+    "olmo2",
+    "smollm3",
+    "bert",
+];
 
 /// Refuses kinds that cannot be read, before fields that they do not have.
 fn known(kind: &str, fields: &Fields) -> Result<(), HfError> {
@@ -110,7 +121,7 @@ fn known(kind: &str, fields: &Fields) -> Result<(), HfError> {
     let kinds = KINDS.join(", ");
     let why = match () {
         () if experts.iter().any(|field| fields.has(field)) => {
-            format!("mixtures of experts cannot be read; {kinds} can")
+            format!("mixtures of experts of this kind cannot be read; {kinds} can")
         }
         () if fields.has("text_config") => {
             format!(

@@ -30,6 +30,8 @@ pub struct Counterpart {
     pub param: String,
     /// Their names, one after the other along the first axis.
     pub parts: Vec<String>,
+    /// Whether a part has an index of the first axis, and that axis not: experts.
+    pub stacked: bool,
     /// Whether rows here are columns there: GPT-2's linear layers are `Conv1D`.
     pub transposed: bool,
 }
@@ -69,6 +71,10 @@ pub fn counterparts(params: &[String]) -> Result<Option<Counterparts>, &'static 
         let all = params.iter().map(|param| of_one(param).unwrap_or_else(|| same(param))).collect();
         Ok(Some(Counterparts { family, all, is_preset: true }))
     };
+    // Presets of mixtures of experts are no network of transformers: they leave rotary positions out, too.
+    if has("h.0.moe.router.weight") {
+        return Ok(None);
+    }
     if has("h.0.mlp.gate.weight") {
         return Err("LLaMA's presets are for planning: they leave rotary positions out");
     }
@@ -82,7 +88,7 @@ pub fn counterparts(params: &[String]) -> Result<Option<Counterparts>, &'static 
     let lead = lead(params);
     let one = |param: &String| {
         let there = param.strip_prefix(lead).unwrap_or(param);
-        let found = if family == Family::Gpt2 { conv1d(there) } else { None };
+        let found = if family == Family::Gpt2 { conv1d(there) } else { experts(there) };
         Counterpart { param: param.clone(), ..found.unwrap_or_else(|| same(there)) }
     };
     Ok(Some(Counterparts { family, all: params.iter().map(one).collect(), is_preset: false }))
@@ -97,7 +103,22 @@ fn lead(params: &[String]) -> &str {
 
 /// The same name there.
 fn same(param: &str) -> Counterpart {
-    Counterpart { param: param.into(), parts: vec![param.into()], transposed: false }
+    let parts = vec![param.into()];
+    Counterpart { param: param.into(), parts, stacked: false, transposed: false }
+}
+
+/// What stands in the name of a parameter of all experts for their numbers.
+pub(super) fn expert_range(count: u64) -> String {
+    format!("experts.0-{}", count - 1)
+}
+
+/// A parameter of all experts, which each have a matrix there.
+fn experts(param: &str) -> Option<Counterpart> {
+    let (module, rest) = param.split_once(".experts.0-")?;
+    let (last, layer) = rest.split_once('.')?;
+    let last: u32 = last.parse().ok()?;
+    let parts = (0..=last).map(|expert| format!("{module}.experts.{expert}.{layer}")).collect();
+    Some(Counterpart { parts, stacked: true, ..same(param) })
 }
 
 /// GPT-2's linear layers in a network with transformers' names.
@@ -153,7 +174,7 @@ fn bert_preset(param: &str) -> Option<Counterpart> {
         "attn.qkv" => {
             let part = |of: &str| format!("{layer}.attention.self.{of}.{end}");
             let parts = ["query", "key", "value"].map(part).to_vec();
-            return Some(Counterpart { param: param.into(), parts, transposed: false });
+            return Some(Counterpart { parts, ..same(param) });
         }
         "attn.proj" => "attention.output.dense",
         "ln_1" => "attention.output.LayerNorm",
@@ -170,6 +191,9 @@ fn bert_preset(param: &str) -> Option<Counterpart> {
 pub fn modules(layer: &str, params: &[String]) -> Option<Vec<String>> {
     let has = |name: &str| params.iter().any(|param| param == name);
     let all = |names: &[&str]| Some(names.iter().map(|name| (*name).to_string()).collect());
+    if has("h.0.moe.router.weight") {
+        return None;
+    }
     let gated = has("h.0.mlp.gate.weight");
     if gated || has("h.0.attn.qkv.weight") {
         return match (layer.strip_prefix("h."), layer) {

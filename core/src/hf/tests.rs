@@ -57,8 +57,27 @@ fn what_cannot_be_expressed_is_named() {
         "`no_rope_layers` is [2]: a list",
     );
     starts(
-        r#", "model_type": "mixtral", "num_local_experts": 8"#,
-        "`model_type` is \"mixtral\": mixtures of experts cannot be read; gpt2, llama",
+        r#", "model_type": "deepseek_v3", "n_routed_experts": 8"#,
+        "`model_type` is \"deepseek_v3\": mixtures of experts of this kind cannot be read; gpt2, llama",
+    );
+    let qwen = r#", "model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 6"#;
+    llama(&format!(r#"{qwen}, "mlp_only_layers": [], "decoder_sparse_step": 1"#)).unwrap();
+    starts(
+        &format!(r#"{qwen}, "mlp_only_layers": [1]"#),
+        "`mlp_only_layers` is [1]: experts in some",
+    );
+    starts(
+        &format!(r#"{qwen}, "decoder_sparse_step": 2"#),
+        "`decoder_sparse_step` is 2: experts in",
+    );
+    starts(
+        r#", "model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 3"#,
+        "`num_experts_per_tok` is 3: there are 2 experts",
+    );
+    starts(
+        r#", "model_type": "mixtral", "output_router_logits": true"#,
+        "`output_router_logits` is true: there is no loss",
     );
     starts(
         r#", "model_type": "gemma3", "text_config": {}"#,
@@ -86,6 +105,24 @@ fn what_cannot_be_expressed_is_named() {
     for text in ["", "[]", "{", "3"] {
         assert!(matches!(read("net", text, None), Err(HfError::File(_))), "{text}");
     }
+}
+
+/// The file of the hub has three matrices an expert; here each kind is one parameter.
+#[test]
+fn experts_are_the_parts_of_a_parameter() {
+    let graph = llama(r#", "model_type": "mixtral", "num_local_experts": 3"#).unwrap().graph;
+    let names = params(&graph);
+    let found = counterparts(&names).unwrap().unwrap();
+    assert_eq!((found.family, found.is_preset), (Family::Llama, false));
+    let w2 = "model.layers.1.block_sparse_moe.experts.0-2.w2.weight";
+    let at = names.iter().position(|name| name == w2).unwrap();
+    assert_eq!(graph.params()[at].shape, [3, 12, 16]);
+    let part = |expert| format!("model.layers.1.block_sparse_moe.experts.{expert}.w2.weight");
+    assert_eq!(found.all[at].parts, [part(0), part(1), part(2)]);
+    assert!(found.all[at].stacked);
+    let router = found.all.iter().find(|one| one.param.ends_with("moe.gate.weight")).unwrap();
+    assert!(!router.stacked && router.parts.len() == 1);
+    assert_eq!(found.all.iter().map(|one| one.parts.len()).sum::<usize>(), 3 + 2 * (4 + 2 + 1 + 9));
 }
 
 #[test]

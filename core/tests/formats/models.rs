@@ -36,6 +36,7 @@ fn parameters_are_exactly_the_published_ones() {
         ("llama-7b", 6_738_415_616),
         ("llama-13b", 13_015_864_320),
         ("llama-70b", 68_976_648_192),
+        ("mixtral-8x7b", 46_702_792_704),
     ];
     for (name, expected) in published {
         assert_eq!(parameters(name), expected, "{name}");
@@ -126,6 +127,11 @@ fn a_transformer_by_numbers_is_the_named_one() {
         "transformer:layers=32,hidden=4096,heads=32,sequence=2048,vocabulary=32000,gated",
         "llama-7b",
     );
+    same(
+        "transformer:layers=32,hidden=4096,heads=32,kv=8,ffn=14336,sequence=4096,vocabulary=32000,gated,\
+         experts=8,top_k=2,capacity=1.25",
+        "mixtral-8x7b",
+    );
     let untied = parameters(&gpt2.replace(",tied", ""));
     assert_eq!(untied - parameters("gpt2"), 50_257 * 768, "the head's own table");
     let Ok(Preset::Transformer(Transformer { kv_heads, ffn, .. })) = gpt2.parse() else {
@@ -139,6 +145,37 @@ fn tied_tables_are_counted_once_but_held_where_they_are_used() {
     let graph = graph("gpt2");
     let held: u64 = graph.params().iter().map(|p| p.elements()).sum();
     assert_eq!(held - graph.trainable_elements(), 50_257 * 768);
+}
+
+/// Of Mixtral's 46.7 billion parameters a token takes 12.9 (Jiang et al. 2024), here a quarter more of its experts'.
+#[test]
+fn a_mixture_works_with_the_experts_that_tokens_take() {
+    let (mixture, dense) = (graph("mixtral-8x7b"), graph("llama-7b"));
+    let of = |graph: &Graph, name: &str| {
+        let node = graph.nodes().iter().find(|node| node.name == name).unwrap();
+        node.op.forward_flops(&graph.input_specs(node), &node.output) as f64
+    };
+    let rows = 8.0 * (2.0f64 * 4096.0 * 1.25 / 8.0).ceil();
+    assert_eq!(of(&mixture, "h.0.moe.experts.up"), 2.0 * rows * 4096.0 * 14_336.0);
+    assert_eq!(of(&dense, "h.0.mlp.up"), 2.0 * 2048.0 * 4096.0 * 11_008.0);
+    let expert = 3.0 * 4096.0 * 14_336.0;
+    let taken = 46_702_792_704.0 - 32.0 * 6.0 * expert;
+    assert!((taken - 12.9e9f64).abs() < 0.05e9, "{taken}");
+    // Products of what is taken and of the capacity's quarter; attention, softmax and the table are the rest.
+    let products = 2.0 * 4096.0 * (taken + 0.25 * 32.0 * 2.0 * expert);
+    let found = mixture.forward_flops() as f64;
+    assert!(found > products * 0.97 && found < 1.1 * products, "{}", found / products);
+    // Written back as it is read: of the numbers of experts only where there are some.
+    for text in [
+        "experts=4,top_k=1,capacity=0.75",
+        "experts=8,top_k=2,capacity=2",
+        "experts=2,top_k=2,capacity=1.05",
+    ] {
+        let text = format!(
+            "transformer:layers=2,hidden=8,heads=2,kv=2,ffn=32,sequence=4,vocabulary=9,{text},tied"
+        );
+        assert_eq!(text.parse::<Preset>().unwrap().to_string(), text);
+    }
 }
 
 #[test]

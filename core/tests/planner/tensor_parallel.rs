@@ -1,6 +1,7 @@
 //! Tensor groups in plans: who sums what with whom, what it takes, and what is sent.
 
 use pipewright_core::cost::{Cluster, Costs};
+use pipewright_core::graph::Op;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{
@@ -35,6 +36,27 @@ fn sums(prediction: &Prediction) -> [Vec<u64>; 2] {
         });
         kernels.filter(|kernel| kernel.reduces).map(|kernel| kernel.writes[0].bytes.0).collect()
     })
+}
+
+/// What experts give is summed as a row-parallel layer's output is; backward that of tokens, and the few numbers of shares.
+#[test]
+fn a_block_of_experts_sums_the_gradient_of_shares_too() {
+    let draft = draft(&format!("{LLAMA},experts=4,top_k=2"), 1, 2, 1);
+    let samples = draft.mini_batch / u64::from(draft.micro_batches);
+    let (plan, prediction) = draft.plan().unwrap();
+    let [forwards, mut backwards] = sums(&prediction);
+    let (activation, shares) = (4 * 16 * 64 * samples, 4 * 16 * 4 * samples);
+    assert_eq!(forwards, [vec![activation; 9], vec![4 * 5 * 2 * 16 * samples]].concat());
+    backwards.sort_unstable();
+    assert_eq!(backwards, [vec![shares; 4], vec![activation; 9]].concat());
+    let costs = plan.costs(&prediction.graph, plan.samples());
+    for (at, node) in prediction.graph.nodes().iter().enumerate() {
+        let cost = costs.nodes[at];
+        match node.op {
+            Op::Combine => assert!(cost.tensor_gradient_sum < cost.tensor_sum, "{}", node.name),
+            _ => assert_eq!(cost.tensor_gradient_sum, cost.tensor_sum, "{}", node.name),
+        }
+    }
 }
 
 /// Two forwards and two backwards a block, as Megatron-LM has them: gate and product together, too. The looked-up

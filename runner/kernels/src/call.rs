@@ -44,12 +44,13 @@ pub struct Call<'a> {
     /// How results are stored: a sum of gradients rounds after every term, so that it does not
     /// matter which of them came from another device. In fp8 a linear layer multiplies rounded factors.
     pub precision: Precision,
-    /// Of a table or a loss: which entries of the vocabulary this rank has. Of dropout: which positions of a sample.
+    /// Of a table or a loss: which entries of the vocabulary this rank has; of tokens' rows: which experts. Of dropout:
+    /// which positions of a sample.
     pub shard: Shard,
 }
 
-/// What a rank of a tensor group has: entries of a vocabulary or positions, all ranks equally many, but entries beyond
-/// the whole vocabulary are nothing.
+/// What a rank of a tensor group has: entries of a vocabulary, experts or positions, all ranks equally many, but entries
+/// beyond the whole vocabulary are nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Place in the group.

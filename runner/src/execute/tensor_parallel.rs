@@ -20,7 +20,7 @@ pub(super) struct TensorRank {
     group: u32,
     /// Linear layers whose outputs are summed, without the bias that the first rank adds.
     unbiased: BTreeMap<NodeId, Op>,
-    /// Tables and losses of which it has some entries, operations on slices of the sequence.
+    /// Tables and losses of which it has some entries, tokens of some experts, operations on slices of the sequence.
     shards: BTreeMap<NodeId, Shard>,
 }
 
@@ -37,8 +37,10 @@ impl TensorRank {
             }
         };
         let shard = |id: NodeId| {
-            let of_slice = graph.computes_slice(id).then_some(0);
-            let vocabulary = graph.vocabulary(id).or(of_slice)?;
+            let is_of_experts = matches!(graph.node(id).op, Op::Dispatch { .. } | Op::Combine)
+                && graph.parallel_linear(id).is_some();
+            let without = (graph.computes_slice(id) || is_of_experts).then_some(0);
+            let vocabulary = graph.vocabulary(id).or(without)?;
             Some((id, Shard { tensor_rank: index, degree: program.tensor.degree, vocabulary }))
         };
         let nodes = || (0..graph.nodes().len() as u32).map(NodeId);
@@ -47,7 +49,7 @@ impl TensorRank {
         Self { index, group, unbiased, shards: nodes().filter_map(shard).collect() }
     }
 
-    /// Which entries of the vocabulary, or positions, a node has here.
+    /// Which entries of the vocabulary, experts or positions a node has here.
     pub fn shard(&self, node: NodeId) -> Shard {
         self.shards.get(&node).copied().unwrap_or_default()
     }

@@ -12,6 +12,8 @@ use std::path::Path;
 struct ParamLocation {
     /// Tensors, one after the other along the first axis.
     parts: Vec<String>,
+    /// Whether each is without that axis.
+    stacked: bool,
     /// Whether they are turned.
     transposed: bool,
 }
@@ -66,12 +68,12 @@ pub(super) fn adapt(
     let transposes = there == Some(Family::Gpt2) && found.is_conv1d();
     let mut places = BTreeMap::new();
     let mut missing = vec![];
-    for Counterpart { param, parts, transposed } in &known.all {
-        let (param, transposed) = (param.clone(), *transposed);
+    for Counterpart { param, parts, stacked, transposed } in &known.all {
+        let (param, stacked, transposed) = (param.clone(), *stacked, *transposed && transposes);
         let parts: Option<Vec<String>> = parts.iter().map(|part| found.name(part)).collect();
         match parts {
             Some(parts) => {
-                places.insert(param, ParamLocation { parts, transposed: transposed && transposes });
+                places.insert(param, ParamLocation { parts, stacked, transposed });
             }
             None if tied.contains(&param.as_str()) => {}
             None => missing.push(param),
@@ -104,6 +106,7 @@ fn own_names(params: &[String]) -> Counterparts {
     let same = |param: &String| Counterpart {
         param: param.clone(),
         parts: vec![param.clone()],
+        stacked: false,
         transposed: false,
     };
     // Nobody asks for the family of what was not recognised.
@@ -221,8 +224,14 @@ impl WeightSource for Mapped {
     }
 
     fn shape(&self, name: &str) -> Option<Vec<u64>> {
-        let ParamLocation { parts, transposed } = self.places.get(name)?;
-        let mut shapes = parts.iter().map(|part| self.part(part, *transposed));
+        let ParamLocation { parts, stacked, transposed } = self.places.get(name)?;
+        let mut shapes = parts.iter().map(|part| {
+            let mut shape = self.part(part, *transposed)?;
+            if *stacked {
+                shape.insert(0, 1);
+            }
+            Some(shape)
+        });
         let mut whole = shapes.next()??;
         for shape in shapes {
             let shape = shape?;
@@ -236,7 +245,7 @@ impl WeightSource for Mapped {
     }
 
     fn read(&self, name: &str, into: &mut [f32]) -> Result<(), TensorFileError> {
-        let ParamLocation { parts, transposed } = &self.places[name];
+        let ParamLocation { parts, transposed, .. } = &self.places[name];
         let mut rest = into;
         for part in parts {
             let shape = self.inner.shape(part).expect("it was found");

@@ -6,7 +6,7 @@ use pipewright_core::ids::NodeId;
 
 /// All of them.
 pub fn all() -> Vec<Graph> {
-    vec![images(), sequence(), values(), pixels(), sentence()]
+    vec![images(), sequence(), values(), pixels(), sentence(), experts()]
 }
 
 fn conv(channels: u64, kernel: u64, groups: u64) -> Op {
@@ -184,6 +184,50 @@ pub fn sentence() -> Graph {
     let target = g.add("target", Op::Target { classes: 5 }, &[]);
     g.add("loss", Op::SoftmaxCrossEntropy { label_smoothing: 0.0 }, &[x, target]);
     g.finish().expect("a network")
+}
+
+/// A mixture of experts by two shares of each token and one by the largest, with too few rows for all; the next token.
+pub fn experts() -> Graph {
+    let mut g = GraphBuilder::new("experts");
+    g.layer("embedding");
+    let (length, vocabulary, features) = (LENGTH, 40, FEATURES);
+    let tokens = g.add("tokens", Op::Tokens { length, vocabulary }, &[]);
+    let table = Op::Embedding { entries: vocabulary, features, positions: length, kinds: 0 };
+    let mut x = g.add("embedding", table, &[tokens]);
+    for (name, k) in [("two", 2), ("one", 1)] {
+        g.layer(name);
+        x = block(&mut g, name, x, true);
+        g.layer(format!("{name}.moe"));
+        x = mixture(&mut g, &format!("{name}.moe"), x, k);
+    }
+    g.layer("head");
+    let x = g.add("head.norm", Op::RmsNorm { eps: 1e-5 }, &[x]);
+    let x = dense(&mut g, "head", x, vocabulary, false);
+    g.losses(x, length, vocabulary);
+    g.finish().expect("a network")
+}
+
+/// Four experts, of which a token takes `k`.
+fn mixture(g: &mut GraphBuilder, name: &str, x: NodeId, k: u64) -> NodeId {
+    let part = |end: &str| format!("{name}.{end}");
+    let y = g.add(part("norm"), Op::RmsNorm { eps: 1e-5 }, &[x]);
+    // What mostly decides is a table that stays as it is: rounding must not choose between experts that are alike.
+    let logits = dense(g, &part("router"), y, 4, false);
+    let logits = g.add(part("little"), Op::Affine { scale: 0.0625, shift: 0.0 }, &[logits]);
+    let table = Op::Parameter { shape: vec![LENGTH, 4], trainable: false };
+    let table = g.add(part("table"), table, &[]);
+    let table = g.add(part("much"), Op::Affine { scale: 4.0, shift: 0.0 }, &[table]);
+    let logits = g.add(part("logits"), Op::Add, &[logits, table]);
+    let shares = g.add(part("shares"), Op::TopKSoftmax { k, normalize: k > 1 }, &[logits]);
+    let dispatch = Op::Dispatch { experts: 4, capacity: LENGTH * k / 4 };
+    let rows = g.add(part("dispatch"), dispatch, &[y, shares]);
+    let up = g.add(part("up"), Op::GroupedLinear { out_features: 2 * FEATURES }, &[rows]);
+    let gate = g.add(part("gate"), Op::GroupedLinear { out_features: 2 * FEATURES }, &[rows]);
+    let gate = g.activation(&part("silu"), Function::Silu, gate);
+    let rows = g.add(part("multiply"), Op::Multiply, &[gate, up]);
+    let rows = g.add(part("down"), Op::GroupedLinear { out_features: FEATURES }, &[rows]);
+    let y = g.add(part("combine"), Op::Combine, &[shares, rows]);
+    g.add(part("add"), Op::Add, &[x, y])
 }
 
 /// Learnt tensors broadcast into element-wise operations; values.

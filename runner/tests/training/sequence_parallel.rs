@@ -9,7 +9,13 @@ use pipewright_core::graph::{Function, Graph, GraphBuilder, Op};
 use pipewright_core::plan::{Draft, Plan};
 use pipewright_core::schedule::ScheduleKind;
 
-fn sliced(preset: &str, stages: u32, tensor: u32, replicas: u32, kind: ScheduleKind) -> Draft {
+pub(super) fn sliced(
+    preset: &str,
+    stages: u32,
+    tensor: u32,
+    replicas: u32,
+    kind: ScheduleKind,
+) -> Draft {
     Draft { sequence_parallel: true, ..with(preset, stages, tensor, replicas, kind) }
 }
 

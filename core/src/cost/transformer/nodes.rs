@@ -315,6 +315,7 @@ fn cost(work: &NodeWork, forward: Work, backward: Work) -> NodeCost {
         split_input_gradient: input_gradient,
         split_weight_gradient: weight_gradient,
         tensor_sum: Nanos::ZERO,
+        tensor_gradient_sum: Nanos::ZERO,
         tensor_gather: Nanos::ZERO,
     }
 }

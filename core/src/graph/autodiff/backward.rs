@@ -1,7 +1,8 @@
 //! The backward half of a stage's training graph.
 
+use super::flow::inputs;
 use super::{BackwardStyle, Computation, ComputationKind, Context, Extent, Port, Role, workspace};
-use crate::graph::{Kept, Op, ParallelLinear};
+use crate::graph::{Kept, Op};
 use crate::ids::{NodeId, StageId, ValueId};
 
 /// Where the contributions of one stage to a gradient of another stage go.
@@ -110,13 +111,12 @@ impl Context<'_> {
         sum
     }
 
-    /// The contributions of this stage's readers that have some columns each are partial sums. One is added
+    /// The contributions of this stage's readers that have some columns, or experts, each are partial sums. One is added
     /// up where it was made; of several, where `together`, their sum. In place, or in place of the last one.
     fn reduce(&mut self, node: NodeId, together: bool) {
         let is_partial = |(use_index, _): &(u32, ValueId)| {
-            let (reader, _) = self.flow.uses(node)[*use_index as usize];
-            self.graph.parallel_linear(reader) == Some(ParallelLinear::Column)
-                && self.division.stage_of(reader) == self.stage
+            let (reader, slot) = self.flow.uses(node)[*use_index as usize];
+            self.graph.is_partial(reader, slot) && self.division.stage_of(reader) == self.stage
         };
         let parts = std::mem::take(&mut self.contributions[node.index()]);
         let (mut partial, mut whole): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_partial);
@@ -159,7 +159,7 @@ impl Context<'_> {
         }
         let late = style == BackwardStyle::Split;
         let gathers = graph.is_sliced(id) && !graph.computes_slice(id);
-        let wanted = node.inputs.iter().any(|input| self.flow.differentiable[input.index()]);
+        let wanted = inputs(node).any(|input| self.flow.differentiable[input.index()]);
         let mut incoming = own;
         if let Some(slice) = own.filter(|_| gathers && (wanted || !late)) {
             let (whole, made) = self.whole_gradient(id, slice);
@@ -205,6 +205,7 @@ impl Context<'_> {
         let node = self.graph.node(id);
         let wanted: Vec<(u32, NodeId)> = (0u32..)
             .zip(node.inputs.iter().copied())
+            .filter(|(slot, _)| node.op.differentiates(*slot))
             .filter(|(_, input)| self.flow.differentiable[input.index()])
             .collect();
         if wanted.is_empty() {
@@ -218,14 +219,15 @@ impl Context<'_> {
             let value = match incoming.filter(|_| same && node.op.passes_gradient(slot)) {
                 Some(value) => value,
                 None => {
-                    let value = self.value(input, self.contribution(id, input), extent);
+                    let value = self.value(input, self.contribution(id, slot, input), extent);
                     written.push(value);
                     mask |= 1 << slot;
                     value
                 }
             };
             let use_index = self.flow.uses(input).iter().position(|u| *u == (id, slot));
-            contributed.push((input, use_index.expect("every input is a use") as u32, value));
+            let use_index = use_index.expect("every input is a use") as u32;
+            contributed.push((input, (use_index, slot), value));
         }
         if mask != 0 {
             let reads = self.input_gradient_reads(id, incoming);
@@ -240,15 +242,15 @@ impl Context<'_> {
                 again: false,
             });
         }
-        for (input, use_index, value) in contributed {
-            let value = self.returned(id, input, value);
+        for (input, (use_index, slot), value) in contributed {
+            let value = self.returned([id, input], slot, value);
             self.contributions[input.index()].push((use_index, value));
         }
     }
 
     /// What a reader's share of a gradient is: a partial sum that is scattered stays in single precision until then.
-    fn contribution(&self, reader: NodeId, input: NodeId) -> Role {
-        let is_partial = self.graph.parallel_linear(reader) == Some(ParallelLinear::Column);
+    fn contribution(&self, reader: NodeId, slot: u32, input: NodeId) -> Role {
+        let is_partial = self.graph.is_partial(reader, slot);
         match is_partial && self.graph.is_sliced(input) {
             true => Role::Saved,
             false => Role::Gradient,
@@ -273,7 +275,7 @@ impl Context<'_> {
             Op::Activation { function } if function.gradient_from_output() => 0..0,
             Op::Opaque { kept: Some(_), .. } => 0..0,
             Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => 1..2,
-            Op::TokenPosition { .. } => 1..all.end,
+            Op::TokenPosition { .. } | Op::Dispatch { .. } => 1..all.end,
             Op::BatchNorm2d { .. }
             | Op::LayerNorm { .. }
             | Op::RmsNorm { .. }
@@ -288,6 +290,8 @@ impl Context<'_> {
             | Op::Divide
             | Op::MatMul { .. }
             | Op::SwiGlu
+            | Op::TopKSoftmax { .. }
+            | Op::Combine
             | Op::MeanSquaredError
             | Op::Opaque { .. } => all,
             _ => 0..0,
@@ -311,7 +315,7 @@ impl Context<'_> {
             Op::Activation { function } if function.gradient_from_output() => {
                 output.into_iter().chain(incoming).collect()
             }
-            Op::Attention { .. } | Op::ScaledDotProduct { .. } => {
+            Op::Attention { .. } | Op::ScaledDotProduct { .. } | Op::TopKSoftmax { .. } => {
                 inputs.chain(output).chain(incoming).chain(saved).collect()
             }
             _ => inputs.chain(incoming).collect(),

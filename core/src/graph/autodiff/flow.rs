@@ -18,8 +18,12 @@ impl Flow {
     pub fn new(graph: &Graph) -> Self {
         let nodes = graph.nodes();
         let mut first = vec![0u32; nodes.len() + 1];
-        for input in nodes.iter().flat_map(|node| &node.inputs) {
-            first[input.index() + 1] += 1;
+        // Inputs that no gradient flows to have no readers in that sense.
+        let read = |node: &Node, slot: u32| node.op.differentiates(slot);
+        for node in nodes {
+            for (slot, input) in (0..).zip(&node.inputs) {
+                first[input.index() + 1] += u32::from(read(node, slot));
+            }
         }
         for at in 0..nodes.len() {
             first[at + 1] += first[at];
@@ -27,7 +31,7 @@ impl Flow {
         let mut free = first.clone();
         let mut readers = vec![(NodeId(0), 0); first[nodes.len()] as usize];
         for (reader, node) in (0..).map(NodeId).zip(nodes) {
-            for (slot, input) in (0..).zip(&node.inputs) {
+            for (slot, input) in (0..).zip(&node.inputs).filter(|(slot, _)| read(node, *slot)) {
                 readers[free[input.index()] as usize] = (reader, slot);
                 free[input.index()] += 1;
             }
@@ -35,11 +39,17 @@ impl Flow {
         Self { differentiable: differentiable(graph), first, readers }
     }
 
-    /// Readers of a node, ascending.
+    /// Readers of a node that contribute to its gradient, ascending.
     pub fn uses(&self, node: NodeId) -> &[(NodeId, u32)] {
         let [from, to] = [node.index(), node.index() + 1].map(|at| self.first[at] as usize);
         &self.readers[from..to]
     }
+}
+
+/// Inputs that gradients flow to.
+pub(super) fn inputs(node: &Node) -> impl Iterator<Item = NodeId> {
+    let inputs = (0..).zip(&node.inputs).filter(|(slot, _)| node.op.differentiates(*slot));
+    inputs.map(|(_, input)| *input)
 }
 
 /// Whether gradients flow through each node: a trained parameter lies at or before it, and the
@@ -49,12 +59,12 @@ fn differentiable(graph: &Graph) -> Vec<bool> {
     let trained = |n: &Node| n.params.iter().any(|p| graph.param(*p).trainable);
     let mut behind = vec![false; nodes.len()];
     for (i, node) in nodes.iter().enumerate() {
-        behind[i] = trained(node) || node.inputs.iter().any(|input| behind[input.index()]);
+        behind[i] = trained(node) || inputs(node).any(|input| behind[input.index()]);
     }
     let mut ahead = vec![false; nodes.len()];
     for (i, node) in nodes.iter().enumerate().rev() {
         ahead[i] |= node.op.is_loss();
-        for input in &node.inputs {
+        for input in inputs(node) {
             ahead[input.index()] |= ahead[i];
         }
     }

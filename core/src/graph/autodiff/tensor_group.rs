@@ -1,7 +1,7 @@
 //! Exchanges of a tensor group between computations: slices of the sequence, parts of a loss.
 
 use super::{Computation, ComputationKind, Context, Extent, Role, positions};
-use crate::graph::{Graph, ParallelLinear};
+use crate::graph::Graph;
 use crate::ids::{NodeId, ValueId};
 use crate::units::Bytes;
 
@@ -111,12 +111,17 @@ impl Context<'_> {
         (whole, self.exchange(id, ComputationKind::AllGather, [slice, whole]))
     }
 
-    /// What a reader contributes to the gradient of `input`, as the input is: partial sums are left to
+    /// What a reader contributes to the gradient of `input`, its input `slot`, as the input is: partial sums are left to
     /// [`Self::reduce`].
-    pub(super) fn returned(&mut self, reader: NodeId, input: NodeId, value: ValueId) -> ValueId {
+    pub(super) fn returned(
+        &mut self,
+        [reader, input]: [NodeId; 2],
+        slot: u32,
+        value: ValueId,
+    ) -> ValueId {
         let (sliced, computes_slice) =
             (self.graph.is_sliced(input), self.graph.computes_slice(reader));
-        let is_partial = self.graph.parallel_linear(reader) == Some(ParallelLinear::Column);
+        let is_partial = self.graph.is_partial(reader, slot);
         if sliced == computes_slice || is_partial {
             return value;
         }

@@ -21,7 +21,8 @@ impl Op {
             | Op::Concat { .. }
             | Op::Upsample { mode: Interpolation::Nearest, .. }
             | Op::FirstPosition
-            | Op::TokenPosition { .. } => 0,
+            | Op::TokenPosition { .. }
+            | Op::Dispatch { .. } => 0,
             Op::Opaque { flops, .. } => *flops,
             Op::MatMul { .. } => {
                 let inner = inputs[0].shape.last().copied().unwrap_or(1);
@@ -32,7 +33,7 @@ impl Op {
                 (2 * inputs[0].elements()).saturating_mul(outputs)
             }
             Op::ScaledDotProduct { .. } => scaled_dot_product(inputs, output),
-            Op::Linear { .. } | Op::TiedLinear { .. } => {
+            Op::Linear { .. } | Op::TiedLinear { .. } | Op::GroupedLinear { .. } => {
                 let inputs = inputs[0].shape.last().copied().unwrap_or(1);
                 (2 * output.elements()).saturating_mul(inputs)
             }
@@ -55,6 +56,9 @@ impl Op {
             Op::Rope { .. } => 3 * output.elements(),
             Op::SwiGlu => 5 * output.elements(),
             Op::Softmax | Op::LogSoftmax => 5 * output.elements(),
+            Op::TopKSoftmax { k, .. } => (5 + k) * output.elements(),
+            // Every row is of one token at most.
+            Op::Combine => 2 * inputs[1].elements(),
             Op::Upsample { mode: Interpolation::Bilinear, .. } => 8 * output.elements(),
             Op::Embedding { positions, kinds, .. } => {
                 output.elements() * (u64::from(*positions > 0) + u64::from(*kinds > 0))
@@ -65,17 +69,19 @@ impl Op {
             | Op::InstanceNorm2d { .. } => 8 * output.elements(),
             Op::RmsNorm { .. } => 4 * output.elements(),
             Op::LocalResponseNorm { size, .. } => output.elements().saturating_mul(size + 3),
-            // Scores and weighted values are products of 2 d operations each; softmax takes 5.
-            Op::Attention { heads, .. } => {
-                let length = output.shape.first().copied().unwrap_or(1);
-                let scores = heads.saturating_mul(length).saturating_mul(length);
-                (4 * output.elements()).saturating_mul(length).saturating_add(5 * scores)
-            }
+            Op::Attention { heads, .. } => attention(*heads, output),
             Op::Activation { function } => output.elements() * function.flops(),
             Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => 5 * inputs[0].elements(),
             Op::MeanSquaredError => 3 * inputs[0].elements(),
         }
     }
+}
+
+/// Scores and weighted values are products of 2 d operations each; softmax takes 5.
+fn attention(heads: u64, output: &TensorSpec) -> u64 {
+    let length = output.shape.first().copied().unwrap_or(1);
+    let scores = heads.saturating_mul(length).saturating_mul(length);
+    (4 * output.elements()).saturating_mul(length).saturating_add(5 * scores)
 }
 
 /// Scores and weighted values of every query with every key.

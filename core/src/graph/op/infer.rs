@@ -1,5 +1,6 @@
 //! The shape that each operation gives.
 
+mod experts;
 mod layout;
 
 use super::{OPAQUE_FLOPS_MAX, Op, Window};
@@ -36,6 +37,8 @@ impl Op {
             | Op::SwiGlu
             | Op::MatMul { .. }
             | Op::TokenPosition { .. }
+            | Op::Dispatch { .. }
+            | Op::Combine
             | Op::SoftmaxCrossEntropy { .. }
             | Op::SigmoidCrossEntropy
             | Op::MeanSquaredError => 2,
@@ -88,6 +91,8 @@ impl Op {
                 _ => Err(format!("{input} has no channels that divide into {groups} groups")),
             },
             Op::Flatten => Ok(TensorSpec::f32(vec![input.elements()])),
+            Op::TopKSoftmax { k, .. } => experts::top_k(input, *k),
+            Op::GroupedLinear { out_features } => experts::grouped(input, *out_features),
             Op::Slice { .. } | Op::Permute { .. } | Op::Reshape { .. } | Op::ReduceMean { .. } => {
                 self.infer_layout(input)
             }
@@ -107,6 +112,8 @@ impl Op {
             Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy => self.infer_loss(a, b),
             Op::MeanSquaredError if a == b => floats(a).map(|_| TensorSpec::f32(vec![])),
             Op::MatMul { transpose_b } => matmul(a, b, *transpose_b),
+            Op::Dispatch { experts, capacity } => experts::dispatch(a, b, [*experts, *capacity]),
+            Op::Combine => experts::combine(a, b),
             Op::TokenPosition { .. } => match (&floats(a)?.shape[..], &b.shape[..], b.dtype) {
                 ([length, rest @ ..], [tokens], DType::U32)
                     if length == tokens && !rest.is_empty() =>

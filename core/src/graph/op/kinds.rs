@@ -38,6 +38,10 @@ impl Op {
             Op::Rope { .. } => "rope",
             Op::SwiGlu => "swiglu",
             Op::Dropout { .. } => "dropout",
+            Op::TopKSoftmax { .. } => "top_k_softmax",
+            Op::Dispatch { .. } => "dispatch",
+            Op::GroupedLinear { .. } => "grouped_linear",
+            Op::Combine => "combine",
             Op::Tokens { .. } => "tokens",
             Op::Targets { .. } => "targets",
             Op::Embedding { .. } => "embedding",
@@ -84,6 +88,11 @@ impl Op {
     /// Whether the output is the input's bytes under another shape: no work, no memory.
     pub fn is_view(&self) -> bool {
         matches!(self, Op::Flatten | Op::Reshape { .. })
+    }
+
+    /// Whether gradients flow to input `slot`, where something before it is trained.
+    pub(in crate::graph) fn differentiates(&self, slot: u32) -> bool {
+        !matches!((self, slot), (Op::Dispatch { .. }, 1))
     }
 
     /// Whether the gradient of input `slot` is the output's gradient as it stands, given that both

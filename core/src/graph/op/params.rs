@@ -57,6 +57,11 @@ impl Op {
                     param("bias", shape, Init::Zeros, true),
                 ]
             }
+            Op::GroupedLinear { out_features } => {
+                let fan_in = last(inputs);
+                let shape = vec![inputs[0].shape[0], *out_features, fan_in];
+                vec![param("weight", shape, Init::HeUniform { fan_in }, true)]
+            }
             Op::RmsNorm { .. } => vec![param("weight", vec![last(inputs)], Init::Ones, true)],
             Op::TiedLinear { out_features, .. } => {
                 let init = Init::HeUniform { fan_in: last(inputs) };

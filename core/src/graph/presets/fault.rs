@@ -1,7 +1,7 @@
 //! Reasons why the numbers behind a network's name make none. No part of parsing, so that a page that does
 //! not ask for them does not carry them.
 
-use super::transformer::KEYS;
+use super::transformer::{EXPERTS_MAX, KEYS, hundredths};
 use super::{NAMED, Preset, Resizable};
 
 impl Preset {
@@ -86,20 +86,31 @@ fn images(network: Resizable, numbers: &str) -> Option<String> {
 
 /// What is wrong with the numbers of a decoder.
 fn decoder(numbers: &str) -> Option<String> {
-    let mut found = [None; KEYS.len()];
+    let (mut found, mut capacity) = ([None; KEYS.len()], false);
     for part in numbers.split(',') {
         let (key, value) = match part.split_once('=') {
             Some((key, value)) => (key, value),
             None if part == "tied" || part == "gated" => continue,
             None => (part, ""),
         };
+        if key == "capacity" && !capacity {
+            if hundredths(value).is_none() {
+                return Some(format!("capacity is `{value}`, must be a number such as 1.25"));
+            }
+            capacity = true;
+            continue;
+        }
         let Some(at) = KEYS.iter().position(|known| *known == key) else {
             return Some(format!(
-                "`{part}` is none of {}=NUMBER, tied, gated",
+                "`{part}` is none of {}=NUMBER, capacity=NUMBER, tied, gated",
                 KEYS.join("=NUMBER, ")
             ));
         };
-        let most = if key == "layers" { 1024 } else { 1 << 20 };
+        let most = match key {
+            "layers" => 1024,
+            "experts" | "top_k" => EXPERTS_MAX,
+            _ => 1 << 20,
+        };
         if let Some(why) = within(key, value, most) {
             return Some(why);
         }
@@ -117,7 +128,16 @@ fn decoder(numbers: &str) -> Option<String> {
     if !hidden.is_multiple_of(heads) {
         return Some(format!("hidden={hidden} is no multiple of heads={heads}"));
     }
-    (!heads.is_multiple_of(kv)).then(|| format!("heads={heads} is no multiple of kv={kv}"))
+    if !heads.is_multiple_of(kv) {
+        return Some(format!("heads={heads} is no multiple of kv={kv}"));
+    }
+    match (of("experts"), of("top_k")) {
+        (None, top_k) if top_k.is_some() || capacity => Some("experts=NUMBER is missing".into()),
+        (Some(experts), Some(top_k)) if top_k > experts => {
+            Some(format!("top_k={top_k} of experts={experts}"))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -152,6 +172,18 @@ mod tests {
             (
                 "transformer:layers=2,hidden=8,heads=4,kv=3,sequence=4,vocabulary=8",
                 "heads=4 is no multiple of kv=3",
+            ),
+            (
+                "transformer:layers=2,hidden=8,heads=4,sequence=4,vocabulary=8,top_k=2",
+                "experts=NUMBER is missing",
+            ),
+            (
+                "transformer:layers=2,hidden=8,heads=4,sequence=4,vocabulary=8,experts=4,top_k=5",
+                "top_k=5 of experts=4",
+            ),
+            (
+                "transformer:layers=2,hidden=8,heads=4,sequence=4,vocabulary=8,experts=4,capacity=1.255",
+                "capacity is `1.255`, must be a number such as 1.25",
             ),
             (
                 "transformer:layers=2,hidden=8,heads=4,sequence=4,vocabulary=8,tied,tied",

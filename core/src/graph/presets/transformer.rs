@@ -30,35 +30,74 @@ pub struct Transformer {
     pub tied: bool,
     /// Whether the blocks are LLaMA's.
     pub gated: bool,
+    /// What takes the place of the feed-forward part, where it is not one for all tokens.
+    pub experts: Option<Experts>,
+}
+
+/// A mixture of experts (Shazeer et al. 2017): each token goes to some of several feed-forward parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Experts {
+    /// How many there are.
+    pub count: u64,
+    /// To how many of them a token goes. To one: by its share of all (Switch, Fedus et al. 2021); to several: by
+    /// shares that sum up to 1 (Mixtral, Jiang et al. 2024).
+    pub top_k: u64,
+    /// Hundredths of the rows that an expert has if all get equally many; tokens beyond are left out.
+    pub capacity: u64,
+}
+
+impl Experts {
+    /// Rows of an expert for a sample of so many tokens: no more than there are tokens, of which none comes twice.
+    fn rows(self, tokens: u64) -> u64 {
+        (self.top_k * tokens * self.capacity).div_ceil(100 * self.count).min(tokens)
+    }
 }
 
 /// Names of the numbers, in the order in which they are written.
-pub(super) const KEYS: [&str; 7] =
-    ["layers", "hidden", "heads", "kv", "ffn", "sequence", "vocabulary"];
+pub(super) const KEYS: [&str; 9] =
+    ["layers", "hidden", "heads", "kv", "ffn", "sequence", "vocabulary", "experts", "top_k"];
+
+/// Most experts that a block has, and most rows as a multiple of those that equal shares need.
+pub(super) const EXPERTS_MAX: u64 = 1024;
 
 impl Transformer {
     /// GPT-2's blocks with tied embeddings.
     pub(super) const fn gpt(layers: u32, hidden: u64, heads: u64, sequence: u64) -> Self {
         let (kv_heads, ffn, vocabulary) = (heads, 4 * hidden, 50_257);
-        let (tied, gated) = (true, false);
-        Self { layers, hidden, heads, kv_heads, ffn, sequence, vocabulary, tied, gated }
+        let (tied, gated, experts) = (true, false, None);
+        Self { layers, hidden, heads, kv_heads, ffn, sequence, vocabulary, tied, gated, experts }
     }
 
     /// LLaMA's blocks.
     pub(super) const fn llama(layers: u32, hidden: u64, heads: [u64; 2], ffn: u64) -> Self {
         let ([heads, kv_heads], vocabulary) = (heads, 32_000);
         let sequence = if kv_heads < heads { 4096 } else { 2048 };
-        let (tied, gated) = (false, true);
-        Self { layers, hidden, heads, kv_heads, ffn, sequence, vocabulary, tied, gated }
+        let (tied, gated, experts) = (false, true, None);
+        Self { layers, hidden, heads, kv_heads, ffn, sequence, vocabulary, tied, gated, experts }
+    }
+
+    /// The same with Mixtral's experts, with a quarter more rows than equal shares need.
+    pub(super) const fn mixture(self) -> Self {
+        let experts = Some(Experts { count: 8, top_k: 2, capacity: USUAL_CAPACITY });
+        Self { experts, ..self }
+    }
+
+    /// Mixtral's blocks, small enough to train anywhere.
+    pub(super) const fn mixtral_mini() -> Self {
+        let (sequence, vocabulary) = (128, 256);
+        Self { sequence, vocabulary, ..Self::llama(4, 128, [8, 4], 256).mixture() }
     }
 
     /// Reads `layers=24,hidden=1024,heads=16,sequence=1024,vocabulary=50257,tied`; `kv` and `ffn`
-    /// may be left out. `None` for anything that is no network.
+    /// may be left out, and with `experts=8` also `top_k` and `capacity`. `None` for anything that is no network.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let mut numbers = [0u64; 7];
-        let (mut tied, mut gated) = (false, false);
+        let mut numbers = [0u64; KEYS.len()];
+        let (mut tied, mut gated, mut capacity) = (false, false, None);
         for part in text.split(',') {
             match part.split_once('=') {
+                Some(("capacity", value)) if capacity.is_none() => {
+                    capacity = Some(hundredths(value)?);
+                }
                 Some((key, value)) => {
                     let slot = &mut numbers[KEYS.iter().position(|k| *k == key)?];
                     let value = value.parse().ok().filter(|n| (1..=1 << 20).contains(n))?;
@@ -71,7 +110,8 @@ impl Transformer {
                 None => return None,
             }
         }
-        let [layers, hidden, heads, kv, ffn, sequence, vocabulary] = numbers;
+        let [layers, hidden, heads, kv, ffn, sequence, vocabulary, count, top_k] = numbers;
+        let experts = experts([count, top_k], capacity)?;
         let kv_heads = if kv == 0 { heads } else { kv };
         // LLaMA keeps the work of its three products at that of two of four times the size.
         let usual = if gated { (8 * hidden / 3).next_multiple_of(256) } else { 4 * hidden };
@@ -81,8 +121,18 @@ impl Transformer {
             && hidden.is_multiple_of(heads)
             && heads.is_multiple_of(kv_heads);
         let layers = layers as u32;
-        let found =
-            Self { layers, hidden, heads, kv_heads, ffn, sequence, vocabulary, tied, gated };
+        let found = Self {
+            layers,
+            hidden,
+            heads,
+            kv_heads,
+            ffn,
+            sequence,
+            vocabulary,
+            tied,
+            gated,
+            experts,
+        };
         whole.then_some(found)
     }
 
@@ -128,6 +178,10 @@ impl Transformer {
         let y = linear(g, "attn.proj", y, self.hidden);
         let x = g.add(part("add_1"), Op::Add, &[x, y]);
         let y = self.norm(g, &part("ln_2"), x);
+        if let Some(experts) = self.experts {
+            let y = self.mixture_of(g, name, experts, y);
+            return g.add(part("add_2"), Op::Add, &[x, y]);
+        }
         let y = if self.gated {
             let gate = linear(g, "mlp.gate", y, self.ffn);
             let gate = g.activation(&part("mlp.silu"), Function::Silu, gate);
@@ -141,6 +195,32 @@ impl Transformer {
         g.add(part("add_2"), Op::Add, &[x, y])
     }
 
+    /// A router, its choice, the experts' products as one operation each, and their sum.
+    fn mixture_of(self, g: &mut GraphBuilder, name: &str, experts: Experts, x: NodeId) -> NodeId {
+        let part = |end: &str| format!("{name}.moe.{end}");
+        let Experts { count, top_k, .. } = experts;
+        let router = Op::Linear { out_features: count, bias: false };
+        let logits = g.add(part("router"), router, &[x]);
+        let top = Op::TopKSoftmax { k: top_k, normalize: top_k > 1 };
+        let shares = g.add(part("shares"), top, &[logits]);
+        let dispatch = Op::Dispatch { experts: count, capacity: experts.rows(self.sequence) };
+        let rows = g.add(part("dispatch"), dispatch, &[x, shares]);
+        let product = |g: &mut GraphBuilder, end: &str, x, out_features| {
+            g.add(part(end), Op::GroupedLinear { out_features }, &[x])
+        };
+        let y = if self.gated {
+            let gate = product(g, "experts.gate", rows, self.ffn);
+            let gate = g.activation(&part("experts.silu"), Function::Silu, gate);
+            let up = product(g, "experts.up", rows, self.ffn);
+            g.add(part("experts.multiply"), Op::Multiply, &[gate, up])
+        } else {
+            let y = product(g, "experts.fc", rows, self.ffn);
+            g.activation(&part("experts.gelu"), Function::Gelu, y)
+        };
+        let y = product(g, "experts.proj", y, self.hidden);
+        g.add(part("combine"), Op::Combine, &[shares, y])
+    }
+
     fn norm(self, g: &mut GraphBuilder, name: &str, x: NodeId) -> NodeId {
         match self.gated {
             true => g.add(name, Op::RmsNorm { eps: 1e-6 }, &[x]),
@@ -152,13 +232,45 @@ impl Transformer {
 impl fmt::Display for Transformer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { hidden, heads, kv_heads, ffn, sequence, vocabulary, .. } = *self;
-        let numbers = [u64::from(self.layers), hidden, heads, kv_heads, ffn, sequence, vocabulary];
-        let numbers: Vec<String> =
-            KEYS.iter().zip(numbers).map(|(key, n)| format!("{key}={n}")).collect();
+        let Experts { count, top_k, capacity } = self.experts.unwrap_or_default();
+        let layers = u64::from(self.layers);
+        let numbers = [layers, hidden, heads, kv_heads, ffn, sequence, vocabulary, count, top_k];
+        let named = KEYS.iter().zip(numbers).filter(|(_, n)| *n > 0);
+        let numbers: Vec<String> = named.map(|(key, n)| format!("{key}={n}")).collect();
         write!(f, "{}", numbers.join(","))?;
+        match (self.experts, capacity % 100) {
+            (None, _) => {}
+            (_, 0) => write!(f, ",capacity={}", capacity / 100)?,
+            (_, rest) => write!(f, ",capacity={}.{rest:02}", capacity / 100)?,
+        }
         let flags = [(self.tied, ",tied"), (self.gated, ",gated")];
         flags.into_iter().filter(|(on, _)| *on).try_for_each(|(_, text)| write!(f, "{text}"))
     }
+}
+
+/// Those of a decoder with so many, of which a token takes `top_k`; none where nothing speaks of experts.
+fn experts([count, top_k]: [u64; 2], capacity: Option<u64>) -> Option<Option<Experts>> {
+    if count == 0 {
+        return (top_k == 0 && capacity.is_none()).then_some(None);
+    }
+    let top_k = if top_k == 0 { count.min(2) } else { top_k };
+    let capacity = capacity.unwrap_or(USUAL_CAPACITY);
+    (count <= EXPERTS_MAX && top_k <= count).then_some(Some(Experts { count, top_k, capacity }))
+}
+
+/// A quarter more rows than equal shares need, as Switch has them.
+const USUAL_CAPACITY: u64 = 125;
+
+/// `1.25` in hundredths: a number above 0 with two digits behind the point at most.
+pub(super) fn hundredths(text: &str) -> Option<u64> {
+    let (whole, rest) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| {
+        let all = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        all.then(|| text.parse::<u64>().ok()).flatten()
+    };
+    let rest = digits(rest).filter(|_| rest.len() <= 2)? * if rest.len() == 1 { 10 } else { 1 };
+    let whole = digits(whole).filter(|whole| *whole <= EXPERTS_MAX)?;
+    Some(100 * whole + rest).filter(|capacity| *capacity > 0)
 }
 
 /// Devlin et al. 2019 (uncased, 512 positions) with its pooler and a classifier of two classes, as

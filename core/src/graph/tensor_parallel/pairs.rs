@@ -36,6 +36,8 @@ impl Pairs {
             }
             if is_linear(node) {
                 axis = node.output.shape.len().checked_sub(1);
+            } else if let Op::Dispatch { .. } = node.op {
+                axis = Some(0);
             } else if axis.is_some() {
                 for input in &node.inputs {
                     let [a, b] = [at, input.index()].map(|node| first(&together, node));
@@ -54,7 +56,7 @@ impl Pairs {
         found
     }
 
-    /// Divides nodes that belong together, where all that reads them is linear.
+    /// Divides nodes that belong together, where all that reads them is linear, or gives rows back to tokens.
     fn accept(&mut self, graph: &Graph, members: &[usize], readers: &[Vec<u32>]) {
         let mut rows = vec![];
         for &at in members {
@@ -69,6 +71,11 @@ impl Pairs {
                         return;
                     }
                     rows.push(reader);
+                } else if let Op::Combine = graph.nodes[reader].op {
+                    if axis != 0 || graph.nodes[reader].inputs[0].index() == at {
+                        return;
+                    }
+                    rows.push(reader);
                 } else if members.binary_search(&reader).is_err() {
                     return;
                 }
@@ -76,7 +83,11 @@ impl Pairs {
         }
         for &at in members {
             self.divided[at] = true;
-            self.linears[at] = is_linear(&graph.nodes[at]).then_some(ParallelLinear::Column);
+            self.linears[at] = match graph.nodes[at].op {
+                Op::Linear { .. } | Op::Dispatch { .. } => Some(ParallelLinear::Column),
+                Op::GroupedLinear { .. } => Some(ParallelLinear::Expert),
+                _ => None,
+            };
         }
         rows.into_iter().for_each(|row| self.linears[row] = Some(ParallelLinear::Row));
     }
@@ -88,6 +99,7 @@ impl Pairs {
             let Some(axis) = self.axes[at].filter(|_| self.divided[at]) else { continue };
             let (count, what) = match node.op {
                 Op::Attention { kv_heads, .. } => (kv_heads, "heads of keys and values"),
+                Op::Dispatch { experts, .. } => (experts, "experts"),
                 _ if axis + 1 < node.output.shape.len() => (node.output.shape[axis], "heads"),
                 _ => (node.output.shape[axis], "features"),
             };
@@ -120,6 +132,7 @@ impl Pairs {
                 *heads /= degree;
                 *kv_heads /= degree;
             }
+            Op::Dispatch { experts, .. } => *experts /= degree,
             Op::Reshape { shape } => shape[axis] /= degree,
             _ => {}
         }
@@ -128,7 +141,7 @@ impl Pairs {
     /// The axis of a layer's `index`-th parameter, of this shape, that is divided.
     pub fn axis_of(&self, at: usize, index: usize, shape: &[u64]) -> Option<usize> {
         match self.linears[at]? {
-            ParallelLinear::Column => Some(0),
+            ParallelLinear::Column | ParallelLinear::Expert => Some(0),
             ParallelLinear::Row => (shape.len() == 2).then_some(1),
             ParallelLinear::Vocabulary => (index == 0).then_some(0),
         }
@@ -181,6 +194,7 @@ fn kept_apart(graph: &Graph, node: &Node, axes: &[usize]) -> Option<usize> {
         Op::Rope { .. } | Op::MatMul { .. } | Op::ScaledDotProduct { .. } => {
             is_outer.then_some(axis)
         }
+        Op::GroupedLinear { .. } => (axis == 0).then_some(axis),
         Op::Permute { axes } => axes.iter().position(|from| *from == axis as u64),
         Op::Reshape { shape } => {
             let before: u64 = input[..axis].iter().product();

@@ -131,6 +131,39 @@ fn heads_that_are_permuted_out_of_their_features_are_divided() {
     assert_eq!(shard.parallel_linear(named(&shard, "head").0), None);
 }
 
+#[test]
+fn experts_are_divided_and_their_shares_are_not() {
+    let whole = preset(
+        "transformer:layers=1,hidden=32,heads=8,sequence=8,vocabulary=50,gated,experts=4,top_k=2,capacity=1",
+    );
+    let shard = whole.shard(2).unwrap();
+    let kind = |name: &str| shard.parallel_linear(named(&shard, &format!("h.0.moe.{name}")).0);
+    for name in ["router", "shares", "experts.silu"] {
+        assert_eq!(kind(name), None, "{name}");
+    }
+    for (names, expected) in [
+        (&["dispatch"][..], ParallelLinear::Column),
+        (&["experts.gate", "experts.up", "experts.proj"], ParallelLinear::Expert),
+        (&["combine"], ParallelLinear::Row),
+    ] {
+        names.iter().for_each(|name| assert_eq!(kind(name), Some(expected), "{name}"));
+    }
+    let shape = |graph: &Graph, name: &str| named(graph, name).1.output.shape.clone();
+    assert_eq!(shape(&whole, "h.0.moe.dispatch"), [4, 4, 32]);
+    assert_eq!(shape(&shard, "h.0.moe.dispatch"), [2, 4, 32]);
+    assert_eq!(shape(&shard, "h.0.moe.shares"), [8, 4]);
+    let up = named(&whole, "h.0.moe.experts.up").1.params[0];
+    let shards = shard.shards(up).unwrap();
+    let words = whole.param(up).elements() as usize;
+    let mut pieces = shards.pieces(1);
+    assert_eq!((pieces.next(), pieces.next()), (Some(words / 2..words), None));
+    // Slices of the sequence lie between, not among the experts.
+    let sliced = whole.divided(2, true).unwrap();
+    let is_sliced = |name: &str| sliced.is_sliced(named(&sliced, name).0);
+    assert!(is_sliced("h.0.ln_2") && is_sliced("h.0.moe.combine") && is_sliced("h.0.add_2"));
+    assert!(!is_sliced("h.0.moe.router") && !is_sliced("h.0.moe.experts.silu"));
+}
+
 /// The parts of a table that does not divide, by rank.
 fn parts_of(whole: &Graph, degree: u32, name: &str) -> Vec<u64> {
     let shard = whole.shard(degree).unwrap();

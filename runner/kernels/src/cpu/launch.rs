@@ -1,7 +1,8 @@
 //! Dispatch of computations to kernels.
 
 use super::{
-    activation, attention, broadcast, conv, dropout, elementwise, embedding, layout, linear,
+    activation, attention, broadcast, conv, dropout, elementwise, embedding, experts, grouped,
+    layout, linear,
 };
 use super::{
     batch_norm, group_norm, layer_norm, local_response, loss, pool, product, rope, softmax,
@@ -57,6 +58,10 @@ fn has_kernel(op: &Op) -> bool {
         | Op::MatMul { .. }
         | Op::Softmax
         | Op::LogSoftmax
+        | Op::TopKSoftmax { .. }
+        | Op::Dispatch { .. }
+        | Op::GroupedLinear { .. }
+        | Op::Combine
         | Op::Attention { .. }
         | Op::ScaledDotProduct { .. }
         | Op::Rope { .. }
@@ -132,6 +137,10 @@ fn forward(call: &Call, operands: Operands) {
         Op::MatMul { .. } => product::forward(call, operands),
         Op::Softmax => softmax::forward(call, operands),
         Op::LogSoftmax => softmax::log_forward(call, operands),
+        Op::TopKSoftmax { k, normalize } => softmax::top_k_forward(call, *k, *normalize, operands),
+        Op::Dispatch { .. } => experts::dispatch_forward(call, operands),
+        Op::GroupedLinear { .. } => grouped::forward(call, operands),
+        Op::Combine => experts::combine_forward(call, operands),
         Op::Attention { .. } => attention::packed_forward(call, operands),
         Op::ScaledDotProduct { .. } => attention::separate_forward(call, operands),
         Op::Rope { base, scaling } => rope::rotate(call, *base, *scaling, 1.0, operands),
@@ -189,6 +198,12 @@ fn input_gradient(call: &Call, operands: Operands) {
         Op::MatMul { .. } => product::input_gradient(call, operands),
         Op::Softmax => softmax::input_gradient(call, operands),
         Op::LogSoftmax => softmax::log_input_gradient(call, operands),
+        Op::TopKSoftmax { normalize, .. } => {
+            softmax::top_k_input_gradient(call, *normalize, operands);
+        }
+        Op::Dispatch { .. } => experts::dispatch_input_gradient(call, operands),
+        Op::GroupedLinear { .. } => grouped::input_gradient(call, operands),
+        Op::Combine => experts::combine_input_gradient(call, operands),
         Op::Attention { .. } => attention::packed_input_gradient(call, operands),
         Op::ScaledDotProduct { .. } => attention::separate_input_gradient(call, operands),
         Op::Rope { base, scaling } => rope::rotate(call, *base, *scaling, -1.0, operands),
@@ -206,6 +221,7 @@ fn input_gradient(call: &Call, operands: Operands) {
 fn weight_gradient(call: &Call, operands: Operands) {
     match call.op {
         Op::Linear { .. } | Op::TiedLinear { .. } => linear::weight_gradient(call, operands),
+        Op::GroupedLinear { .. } => grouped::weight_gradient(call, operands),
         Op::Conv2d { .. } => conv::weight_gradient(call, operands),
         Op::ConvTranspose2d { .. } => conv::transposed_weight_gradient(call, operands),
         Op::BatchNorm2d { .. } => batch_norm::weight_gradient(call, operands),

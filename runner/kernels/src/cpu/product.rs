@@ -43,7 +43,7 @@ impl ProductShape {
 
 /// Runs `work(index, product, threads in it)` for every product of `shape`; several products are
 /// shared out among threads, a lone one is cut by the product itself.
-fn each(
+pub(super) fn each(
     call: &Call,
     out: &mut [f32],
     shape: (usize, usize),

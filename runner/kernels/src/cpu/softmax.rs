@@ -1,4 +1,4 @@
-//! Softmax and its logarithm over the last axis, row by row.
+//! Softmax over the last axis, row by row; its logarithm, and its largest shares alone.
 
 use super::chunks;
 use super::math::exp;
@@ -96,6 +96,46 @@ pub fn log_input_gradient(call: &Call, operands: Operands) {
     each_row(call, operands.writes[0], |part, gx| {
         let (y, gy) = (&y[part.clone()], &gy[part]);
         log_gradient(gx, y, gy, row_sum(gy));
+    });
+}
+
+/// Whether an element is among the `k` largest of a row; of equal ones the first are.
+fn is_taken(x: &[f32], at: usize, k: usize) -> bool {
+    let before = |(other, value): (usize, &f32)| *value > x[at] || *value == x[at] && other < at;
+    x.iter().enumerate().filter(|element| before(*element)).count() < k
+}
+
+/// The shares of the `k` largest, of all or of those alone.
+pub fn top_k_forward(call: &Call, k: u64, normalize: bool, operands: Operands) {
+    let x = operands.reads[0];
+    each_row(call, operands.writes[0], |part, y| {
+        let x = &x[part];
+        let mut sum = row_exp(y, x, 1.0, row_max(x));
+        for (at, y) in y.iter_mut().enumerate() {
+            *y = if is_taken(x, at, k as usize) { *y } else { 0.0 };
+        }
+        if normalize {
+            sum = row_sum(y);
+        }
+        row_scale(y, 1.0 / sum);
+    });
+}
+
+/// `gx = p (gy - mean)`, where `gy` counts for those that are taken; `p` are the shares of all, or of those alone.
+pub fn top_k_input_gradient(call: &Call, normalize: bool, operands: Operands) {
+    let [x, y, gy] = *operands.reads else {
+        unreachable!("the gradient of shares reads x, y and gy");
+    };
+    each_row(call, operands.writes[0], |part, gx| {
+        let (x, y, gy) = (&x[part.clone()], &y[part.clone()], &gy[part]);
+        let mean = row_dot(y, gy);
+        if normalize {
+            return softmax_gradient(gx, y, gy, mean);
+        }
+        let scale = 1.0 / row_exp(gx, x, 1.0, row_max(x));
+        for ((gx, y), gy) in gx.iter_mut().zip(y).zip(gy) {
+            *gx *= scale * (if *y != 0.0 { *gy } else { 0.0 } - mean);
+        }
     });
 }
 

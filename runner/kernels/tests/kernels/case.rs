@@ -249,6 +249,11 @@ impl Case {
             self.launch(launch, (c.kind, c.wanted), &reads, writes, vec![]);
         }
         for (input, _) in backward.inputs.iter_mut().zip(&written).filter(|(_, w)| !**w) {
+            if matches!(self.op, Op::Dispatch { .. }) {
+                // Shares have no gradient by it.
+                input.fill(0.0);
+                continue;
+            }
             let shared = gradient.len().min(input.len());
             input.copy_from_slice(&gradient[..shared]);
         }

@@ -149,19 +149,23 @@ fn avoid_kinks(case: &mut Case, seed: u64) {
             case.inputs[0].iter_mut().for_each(|x| *x += 2.0);
         }
         Op::Divide => case.inputs[1].iter_mut().for_each(|x| *x += 2.5),
-        Op::MaxPool2d { .. } => {
-            // A shuffled staircase: any two values are at least four steps apart.
-            let input = &mut case.inputs[0];
-            let mut order: Vec<usize> = (0..input.len()).collect();
-            let mut noise = Noise(seed);
-            for i in (1..order.len()).rev() {
-                order.swap(i, (noise.bits() % (i as u64 + 1)) as usize);
-            }
-            for (x, rank) in input.iter_mut().zip(order) {
-                *x = 4.0 * STEP * rank as f32;
-            }
-        }
+        Op::MaxPool2d { .. } | Op::TopKSoftmax { .. } => staircase(&mut case.inputs[0], seed),
+        // Without a share there is no row.
+        Op::Dispatch { .. } => case.inputs[1].iter_mut().for_each(|x| away_from(x, 0.0)),
+        Op::Combine => case.inputs[0].iter_mut().for_each(|x| away_from(x, 0.0)),
         _ => {}
+    }
+}
+
+/// Any two values are at least four steps apart, in no order.
+fn staircase(input: &mut [f32], seed: u64) {
+    let mut order: Vec<usize> = (0..input.len()).collect();
+    let mut noise = Noise(seed);
+    for i in (1..order.len()).rev() {
+        order.swap(i, (noise.bits() % (i as u64 + 1)) as usize);
+    }
+    for (x, rank) in input.iter_mut().zip(order) {
+        *x = 4.0 * STEP * rank as f32;
     }
 }
 

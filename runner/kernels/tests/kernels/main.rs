@@ -7,6 +7,7 @@ mod blocks;
 mod by_hand;
 mod case;
 mod differences;
+mod experts;
 mod golden;
 mod no_alloc;
 mod nodes;

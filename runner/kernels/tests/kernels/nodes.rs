@@ -170,6 +170,11 @@ fn sequences(sizes: Sizes) -> Vec<Node> {
         (table(0, 0), tokens.clone()),
         (Op::TokenPosition { token: None }, [sequence(), tokens.clone()].concat()),
         (Op::TokenPosition { token: Some(3) }, [sequence(), tokens].concat()),
+        (Op::TopKSoftmax { k: 3, normalize: false }, sequence()),
+        (Op::TopKSoftmax { k: 3, normalize: true }, sequence()),
+        (Op::Dispatch { experts: 3, capacity: n - 1 }, vec![spec(&[n, d]), spec(&[n, 3])]),
+        (Op::GroupedLinear { out_features: d + 3 }, vec![heads(n, d)]),
+        (Op::Combine, vec![spec(&[n, 2]), heads(n - 1, d)]),
         (Op::MatMul { transpose_b: false }, vec![heads(n, d), heads(d, n + 2)]),
         (Op::MatMul { transpose_b: true }, vec![heads(n, d), heads(n + 2, d)]),
     ];

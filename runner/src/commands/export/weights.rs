@@ -67,7 +67,7 @@ pub(super) fn weights(checkpoint: &Path, file: &Path, format: ExportFormat) -> R
 /// The tensors of transformers that are parameters here.
 fn renamed(all: Vec<Owned>, counterparts: &[Counterpart]) -> Vec<Owned> {
     let mut made: Vec<Owned> = vec![];
-    for (Owned { shape, values, .. }, Counterpart { parts, transposed, .. }) in
+    for (Owned { shape, values, .. }, Counterpart { parts, stacked, transposed, .. }) in
         all.into_iter().zip(counterparts)
     {
         let count = parts.len();
@@ -75,6 +75,9 @@ fn renamed(all: Vec<Owned>, counterparts: &[Counterpart]) -> Vec<Owned> {
             let mut shape = shape.clone();
             if let Some(rows) = shape.first_mut() {
                 *rows /= count as u64;
+            }
+            if *stacked {
+                shape.remove(0);
             }
             let mut values = piece.to_vec();
             if let (true, &[rows, columns]) = (transposed, &shape[..]) {

@@ -32,7 +32,7 @@ pub(super) fn tensor(plan: &Plan, prediction: &Prediction) -> Option<String> {
     for kernel in kernels.filter(within) {
         sums += 1;
         bytes += kernel.writes.first().map_or(Bytes::ZERO, |write| write.bytes);
-        time += prediction.costs.node(kernel.node).tensor_sum;
+        time += prediction.costs.node(kernel.node).sum_of(kernel.kind);
     }
     let cluster = &plan.cluster;
     let all_within = cluster.nodes == 1 || cluster.ranks_per_node.is_multiple_of(tensor.degree);

@@ -17,6 +17,7 @@ pub mod bulk;
 mod channels;
 mod convolution;
 mod elementwise;
+mod experts;
 pub mod fp8;
 mod fused;
 mod layout;
@@ -108,6 +109,8 @@ pub enum Source {
     Levels,
     /// Factors of products in eight bits.
     Eight,
+    /// Tokens of mixtures of experts.
+    Experts,
 }
 
 /// Attention on the matrix units for one type: each is compiled by itself, for it takes long.
@@ -130,7 +133,7 @@ const WIDTHS: [u32; 4] = [32, 64, 128, 256];
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
@@ -146,6 +149,7 @@ impl Source {
         Self::Codecs,
         Self::Levels,
         Self::Eight,
+        Self::Experts,
     ];
 
     /// Its file.
@@ -166,6 +170,7 @@ impl Source {
             Self::Codecs => "codecs.cu",
             Self::Levels => "levels.cu",
             Self::Eight => "eight.cu",
+            Self::Experts => "experts.cu",
         }
     }
 
@@ -227,6 +232,7 @@ impl Source {
                 "#line 1 \"eight.cu\"\n",
                 include_str!("kernels/eight.cu")
             ),
+            Self::Experts => include_str!("kernels/experts.cu"),
         }
     }
 

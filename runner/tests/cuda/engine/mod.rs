@@ -87,7 +87,13 @@ fn trains_like_the_processor(make: &Make) {
         let (optimizer, limits) = (optimizers[(number + graph) % 3], precisions[number % 4]);
         let (precision, loss_at_most, value_at_most) = limits;
         let what = format!("network {graph}, {stages} stages, {optimizer}, {precision:?}");
-        let mut draft = draft_of(networks::all().swap_remove(graph), stages);
+        let network = networks::all().swap_remove(graph);
+        if precision.is_half() && network.name() == "experts" {
+            // A token may find two experts alike but for the rounding of sums in two bytes, and go to the other one.
+            // Their kernels are compared in these types one by one.
+            continue;
+        }
+        let mut draft = draft_of(network, stages);
         (draft.mini_batch, draft.micro_batches, draft.steps) = (8, 2, 3);
         draft.optimizer = optimizer.parse().unwrap();
         if precision.is_half() {

@@ -260,6 +260,19 @@ arguments! {
     /// Rows of `n` elements.
     Rows { x: DevicePtr, gy: DevicePtr, out: DevicePtr, rows: u64, n: u64, logarithm: u32, }
 
+    /// Rows of `n` logits, the shares of whose `k` largest are of all or, normalised, of those alone.
+    TopK {
+        x: DevicePtr, y: DevicePtr, gy: DevicePtr, out: DevicePtr,
+        rows: u64, n: u64, k: u32, normalize: u32,
+    }
+
+    /// Shares `[samples, tokens, experts]`, rows `[samples, experts, capacity, features]`; which row a token has is in
+    /// `places`, which token a row is of in `sources`. Where it is `weighted`, shares count.
+    Routing {
+        shares: DevicePtr, places: DevicePtr, sources: DevicePtr, x: DevicePtr, gy: DevicePtr, out: DevicePtr,
+        samples: u64, tokens: u64, features: u64, experts: u64, capacity: u64, weighted: u32,
+    }
+
     /// Rows of `bytes` bytes that begin `from` bytes apart, copied to where they begin `to` bytes apart.
     PitchedRows { x: DevicePtr, out: DevicePtr, rows: u64, bytes: u64, from: u64, to: u64, }
 

@@ -3,7 +3,7 @@
 use super::channels::Incoming;
 use super::{
     Arguments, Broadcast, Combine, ConvolutionStep, DevicePtr, Launch, Product, Source, Storage,
-    Tail, attention, axes, channels, convolution, elementwise, fp8, layout, rows,
+    Tail, attention, axes, channels, convolution, elementwise, experts, fp8, layout, rows,
 };
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Interpolation, Op};
@@ -278,6 +278,10 @@ fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Op::ReduceMean { axes, .. } => layout::mean(call, axes, buffers, plan),
         Op::MatMul { .. } => convolution::matmul(call, buffers, plan),
         Op::Softmax | Op::LogSoftmax => rows::softmax(call, buffers, plan),
+        Op::TopKSoftmax { .. } => experts::top_k(call, buffers, plan),
+        Op::Dispatch { .. } => experts::dispatch(call, buffers, plan),
+        Op::GroupedLinear { .. } => experts::grouped_linear(call, buffers, plan),
+        Op::Combine => experts::combine(call, buffers, plan),
         Op::Attention { .. } | Op::ScaledDotProduct { .. } => {
             attention::forward(call, buffers, plan);
         }
@@ -335,6 +339,10 @@ fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Op::ReduceMean { axes, .. } => layout::mean_gradient(call, axes, buffers, plan),
         Op::MatMul { .. } => convolution::matmul_gradient(call, buffers, plan),
         Op::Softmax | Op::LogSoftmax => rows::softmax_gradient(call, buffers, plan),
+        Op::TopKSoftmax { .. } => experts::top_k_gradient(call, buffers, plan),
+        Op::Dispatch { .. } => experts::dispatch_gradient(call, buffers, plan),
+        Op::GroupedLinear { .. } => experts::grouped_linear_gradient(call, buffers, plan),
+        Op::Combine => experts::combine_gradient(call, buffers, plan),
         Op::Attention { .. } | Op::ScaledDotProduct { .. } => {
             attention::input_gradient(call, buffers, plan);
         }
@@ -352,6 +360,7 @@ fn weight_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Op::Linear { .. } | Op::TiedLinear { .. } => {
             convolution::linear_weight_gradient(call, buffers, plan);
         }
+        Op::GroupedLinear { .. } => experts::grouped_linear_weights(call, buffers, plan),
         Op::Conv2d { .. } => convolution::weight_gradient(call, buffers, plan),
         Op::ConvTranspose2d { .. } => {
             convolution::transposed_weight_gradient(call, buffers, plan);
