@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# pytorch.sh [WORD]: step times of PyTorch's CPU build (eager) and of the runner side by side: the
-# same networks, mini-batches, optimizer and threads, one process each, in turns. With a word only
-# the networks that contain it. PyTorch is installed for this alone, into .cache/pytorch; PYTHON
-# names a Python that has it already. An otherwise idle machine is assumed.
+# pytorch.sh [WORD]: step times of PyTorch's CPU build and of the runner side by side: the same networks,
+# mini-batches, optimizer and threads, in turns; eager, compiled, and pipelines of two ranks with a thread each
+# beside torch.distributed.pipelining. With a word only the rows that contain it, as `fc32` or `ranks`. What the
+# runner takes is predicted from a profile of this machine. PyTorch is installed for this alone, into
+# .cache/pytorch; PYTHON names a Python that has it already. An otherwise idle machine is assumed.
 set -eu
 . "$(dirname "$0")/lib.sh"
 scripts/setup.sh demo
@@ -21,27 +22,54 @@ if [ -z "${PYTHON:-}" ]; then
 fi
 
 gpt=transformer:layers=6,hidden=256,heads=4,sequence=128,vocabulary=1024
-printf '%-12s %5s %7s %24s %24s %6s\n' network batch threads 'PyTorch ms (range)' 'Pipewright ms (range)' ratio
-while read -r name model batch steps; do
-  case $name in *"${1:-}"*) ;; *) continue ;; esac
-  "$runner" plan --model "$model" --stages 1 --schedule gpipe --mini-batch "$batch" \
-    --micro-batches 1 --learning-rate 1e-4 --steps "$steps" -o "$work/plan.json" 2>"$work/log" >&2
-  for threads in 1 2; do
-    : >"$work/torch"
-    : >"$work/ours"
-    for _ in $(seq "$rounds"); do
-      "$PYTHON" scripts/pytorch/step.py "$model" "$batch" "$threads" "$steps" >>"$work/torch"
-      "$runner" run "$work/plan.json" --threads "$threads" --out "$work/run" --overwrite --json \
-        >/dev/null 2>"$work/log"
-      cat "$work/run/result.json" >>"$work/ours"
-    done
-    "$PYTHON" scripts/pytorch/table.py "$name" "$batch" "$threads" "$work/torch" "$work/ours"
+printf '%-12s %5s %-20s %24s %24s %6s %9s\n' network batch run 'PyTorch ms (range)' 'Pipewright ms (range)' ratio predicted
+
+# A plan with times that were measured here, by as many ranks and threads as will run.
+plan() { # MODEL BATCH STEPS RANKS MICRO_BATCHES THREADS
+  local options=(--model "$1" --mini-batch "$2" --steps "$3" --ranks "$4" --stages "$4" --micro-batches "$5"
+    --schedule 1f1b --learning-rate 1e-4)
+  "$runner" plan "${options[@]}" -o "$work/plan.json" 2>"$work/log" >&2
+  local as=(taskset -c "0-$(($6 - 1))")
+  [ "$4" = 1 ] || as=(mpirun -n "$4")
+  "${as[@]}" "$runner" profile "$work/plan.json" -o "$work/cluster.json" 2>"$work/log" >&2
+  "$runner" plan "${options[@]}" --cluster "$work/cluster.json" -o "$work/plan.json" 2>"$work/log" >&2
+}
+
+row() { # NAME MODEL BATCH STEPS RANKS THREADS EAGER|COMPILED
+  local run="$6 threads" where=$6 micro_batches=1
+  [ "$7" = eager ] || { run="$run, compiled" where="$6-compiled"; }
+  [ "$5" = 1 ] || { run="$5 ranks, m = 8" micro_batches=8; }
+  case "$1 $run" in *"$word"*) ;; *) return 0 ;; esac
+  : >"$work/torch"
+  : >"$work/ours"
+  plan "$2" "$3" "$4" "$5" "$micro_batches" "$6"
+  for _ in $(seq "$rounds"); do
+    if [ "$5" = 1 ]; then
+      "$PYTHON" scripts/pytorch/step.py "$2" "$3" "$where" "$4" >>"$work/torch" 2>"$work/log"
+      "$runner" run "$work/plan.json" --threads "$6" --out "$work/run" --overwrite >"$work/log" 2>&1
+    else
+      OMP_NUM_THREADS=1 "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$5" \
+        scripts/pytorch/pipeline.py "$2" "$3" "$micro_batches" "$4" >>"$work/torch" 2>"$work/log"
+      mpirun -n "$5" "$runner" "$work/plan.json" --out "$work/run" --overwrite >"$work/log" 2>&1
+    fi
+    cat "$work/run/result.json" >>"$work/ours"
   done
+  "$PYTHON" scripts/pytorch/table.py "$1" "$3" "$run" "$work/torch" "$work/ours"
+}
+
+word=${1:-}
+while read -r name model batch steps more; do
+  for threads in 1 2; do
+    row "$name" "$model" "$batch" "$steps" 1 "$threads" eager
+    row "$name" "$model" "$batch" "$steps" 1 "$threads" compiled
+  done
+  # Images of 224 pixels would be one or two in a micro-batch.
+  [ "$more" = alone ] || row "$name" "$model" $((batch * more)) "$steps" 2 1 eager
 done <<EOF
-fc32:1024 fc32:1024 128 20
-gpt-6 $gpt 8 20
-vgg16:32 vgg16:32 32 12
-resnet18:32 resnet18:32 32 20
-vgg16 vgg16 4 3
-resnet18 resnet18 8 6
+fc32:1024 fc32:1024 128 20 1
+gpt-6 $gpt 8 20 2
+vgg16:32 vgg16:32 32 12 2
+resnet18:32 resnet18:32 32 20 4
+vgg16 vgg16 4 3 alone
+resnet18 resnet18 8 6 alone
 EOF

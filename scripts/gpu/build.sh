@@ -21,7 +21,7 @@ cargo test --locked --profile "$profile" -p pipewright-runner --no-default-featu
 strip -o "$folder/bin/runner" "$(sed -n 's/^runner //p' "$work/built")"
 strip -o "$folder/target/check/deps/test-cuda" "$(sed -n 's/^cuda //p' "$work/built")"
 cp scripts/gpu/*.py "$folder/scripts/gpu"
-cp scripts/pytorch/step.py "$folder/scripts/pytorch"
+cp scripts/pytorch/step.py scripts/pytorch/networks.py "$folder/scripts/pytorch"
 cp -r runner/kernels/tests/vectors "$folder/runner/kernels/tests"
 cp -r tests/data/golden/train "$folder/tests/data/golden"
 tar -C "$work" -czf "$archive" gpu-check

@@ -1,4 +1,4 @@
-"""One line of the table: table.py NAME BATCH THREADS TORCH OURS, of the files of step times."""
+"""One line of the table: table.py NAME BATCH RUN TORCH OURS, of the files of step times."""
 
 import json
 import statistics
@@ -15,15 +15,20 @@ def objects(path):
 
 
 def main():
-    name, batch, threads, torch, ours = sys.argv[1:]
+    name, batch, run, torch, ours = sys.argv[1:]
+    results = list(objects(ours))
     sides = [
         [line["median"] for line in objects(torch)],
-        [line["step_ns"] / 1e6 for line in objects(ours)],
+        [line["step_ns"] / 1e6 for line in results],
     ]
     middle = [statistics.median(side) for side in sides]
     ranges = [f"{m:.1f} ({min(side):.1f} to {max(side):.1f})" for m, side in zip(middle, sides)]
     ratio = middle[1] / middle[0]
-    print(f"{name:12} {batch:>5} {threads:>7} {ranges[0]:>24} {ranges[1]:>24} {ratio:6.2f}")
+    off = 100 * (results[0]["predicted_step_ns"] / 1e6 / middle[1] - 1)
+    print(
+        f"{name:12} {batch:>5} {run:20} {ranges[0]:>24} {ranges[1]:>24} {ratio:6.2f} {off:+7.1f} %",
+        flush=True,
+    )
 
 
 main()
