@@ -49,7 +49,7 @@ row() { # NAME MODEL BATCH STEPS RANKS THREADS EAGER|COMPILED
       "$runner" run "$work/plan.json" --threads "$6" --out "$work/run" --overwrite >"$work/log" 2>&1
     else
       OMP_NUM_THREADS=1 "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$5" \
-        scripts/pytorch/pipeline.py "$2" "$3" "$micro_batches" "$4" >>"$work/torch" 2>"$work/log"
+        scripts/pytorch/pipeline.py "$2" "$3" "$micro_batches" "$4" "$work/torch" >"$work/log" 2>&1
       mpirun -n "$5" "$runner" "$work/plan.json" --out "$work/run" --overwrite >"$work/log" 2>&1
     fi
     cat "$work/run/result.json" >>"$work/ours"
@@ -58,14 +58,14 @@ row() { # NAME MODEL BATCH STEPS RANKS THREADS EAGER|COMPILED
 }
 
 word=${1:-}
-while read -r name model batch steps more; do
+while read -r name model batch steps more <&3; do
   for threads in 1 2; do
     row "$name" "$model" "$batch" "$steps" 1 "$threads" eager
     row "$name" "$model" "$batch" "$steps" 1 "$threads" compiled
   done
   # Images of 224 pixels would be one or two in a micro-batch.
   [ "$more" = alone ] || row "$name" "$model" $((batch * more)) "$steps" 2 1 eager
-done <<EOF
+done 3<<EOF
 fc32:1024 fc32:1024 128 20 1
 gpt-6 $gpt 8 20 2
 vgg16:32 vgg16:32 32 12 2

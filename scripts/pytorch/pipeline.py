@@ -1,8 +1,8 @@
 """Step time of a pipeline by torch.distributed.pipelining, one thread a rank, gloo.
 
-Usage: python -m torch.distributed.run --nproc-per-node RANKS pipeline.py NETWORK MINI_BATCH MICRO_BATCHES STEPS
+Usage: python -m torch.distributed.run --nproc-per-node RANKS pipeline.py NETWORK MINI_BATCH MICRO_BATCHES STEPS OUT
 
-Prints one line of JSON as step.py does. Stages are runs of the network's modules, cut where the slowest stage
+Appends to OUT one line of JSON as step.py prints it; gloo prints its own words. Stages are runs of the network's modules, cut where the slowest stage
 is fastest by times that the first rank measured; under 1F1B; a step is a user's: zero_grad, the
 schedule's step, SGD with momentum 0.9.
 """
@@ -103,7 +103,8 @@ def main():
     if rank == 0:
         line = {"torch": torch.__version__, "parameters": parameters, "layout": "contiguous"}
         line |= {"median": statistics.median(times), "fastest": min(times), "slowest": max(times)}
-        print(json.dumps(line), flush=True)
+        with open(sys.argv[5], "a") as out:
+            print(json.dumps(line), file=out)
     dist.destroy_process_group()
 
 
