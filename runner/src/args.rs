@@ -32,7 +32,7 @@ pub use infer::{EvalArgs, InferArgs, NamedSplit, PredictArgs};
 pub use measure::{CalibrateArgs, DevicesArgs, FormsArgs, ProfileArgs};
 pub use names::parse;
 pub use onnx::{LossKind, OnnxArgs};
-pub use order::{Order, StageReplicas};
+pub use order::{Order, StageReplicas, TensorDegree};
 pub use recompute::{Budget, RecomputeArgs};
 pub use scale::ScaleArgs;
 pub use training::{Storage, TrainingArgs};
@@ -302,6 +302,8 @@ pub enum Recompute {
     None,
     /// As little as lets each lane fit the memory of its device; where all fit, nothing.
     Auto,
+    /// Attentions alone, what their products and softmax make of queries, keys and values: Megatron-LM's selective.
+    Selective,
     /// All activations of a stage but those that it receives and sends.
     Full,
 }
@@ -343,9 +345,10 @@ pub struct PlanArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
     /// Ranks that divide the work of every lane: attention by heads, feed-forward parts by features (Megatron-LM's
-    /// tensor parallelism). They are neighbours, so on one host where that has room.
-    #[arg(long, value_name = "DEGREE", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub tensor: u32,
+    /// tensor parallelism). They are neighbours, so on one host where that has room. auto: as many of a host's as are
+    /// fastest, with --sequence-parallel or without.
+    #[arg(long, value_name = "DEGREE|auto", default_value = "1")]
+    pub tensor: TensorDegree,
     /// Ranks of a tensor group take a slice of the sequence each where nothing else is divided: norms, dropout and
     /// residuals (Megatron-LM's sequence parallelism).
     #[arg(long)]

@@ -301,6 +301,24 @@ impl Cluster {
         u64::from(self.nodes) * u64::from(self.devices_per_node.min(self.ranks_per_node))
     }
 
+    /// The same machine with a tensor group of so many neighbours in the place of each device, for plans that speak of
+    /// groups. The ranks of a group share the adapters of their node.
+    pub fn of_groups(&self, degree: u32) -> Self {
+        let within = degree.min(self.ranks_per_node);
+        let across = degree.div_ceil(self.ranks_per_node);
+        let mut groups = Self {
+            devices_per_node: (self.devices_per_node / within).max(1),
+            ranks_per_node: self.ranks_per_node / within,
+            nodes: (self.nodes / across).max(1),
+            adapters: (self.adapters / within).max(1),
+            ..self.clone()
+        };
+        let share = f64::from(self.adapters) / f64::from(within);
+        let links = std::iter::once(&mut groups.network).chain(&mut groups.network_collectives);
+        links.for_each(|link| link.bytes_per_sec *= share.min(1.0));
+        groups
+    }
+
     /// Ranks that the cluster has room for; where they are more than [`Cluster::devices`], some share one.
     pub fn ranks(&self) -> u64 {
         u64::from(self.nodes) * u64::from(self.ranks_per_node)
@@ -324,6 +342,18 @@ mod tests {
         let cluster = Cluster::preset("reedbush-l").unwrap();
         assert_eq!(cluster.link(LaneId(0), LaneId(0)), &cluster.local);
         assert_eq!(cluster.link(LaneId(0), LaneId(4)), &cluster.network);
+    }
+
+    #[test]
+    fn a_tensor_group_stands_for_a_device() {
+        let cluster = Cluster::preset("dgx-a100").unwrap();
+        for (degree, groups) in [(1, 32), (2, 16), (4, 8), (8, 4), (16, 2)] {
+            assert_eq!(cluster.of_groups(degree).devices(), groups, "{degree}");
+        }
+        assert_eq!(cluster.of_groups(8).network, cluster.network, "an adapter for each rank");
+        let one_adapter = Cluster { adapters: 1, ..cluster };
+        let shared = one_adapter.of_groups(4).network.bytes_per_sec;
+        assert_eq!(shared, one_adapter.network.bytes_per_sec / 4.0);
     }
 
     #[test]

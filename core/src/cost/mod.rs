@@ -136,14 +136,21 @@ impl Costs {
             profile.apply(graph, &mut costs);
         }
         if let Some(tensor) = graph.tensor_parallel() {
-            costs.add_tensor_sums(graph, cluster, tensor.degree);
+            costs.add_tensor_sums(graph, cluster, tensor.degree, precision);
         }
         costs
     }
 
-    /// Sums over tensor groups are, and what is gathered is, of single precision, within a node where groups fill it; else as long as
-    /// that of the first group on two nodes, for which others wait.
-    fn add_tensor_sums(&mut self, graph: &Graph, cluster: &Cluster, degree: u32) {
+    /// Sums over tensor groups of what is stored in two bytes travel so, as what is gathered does. Within a node where groups
+    /// fill it; else as long as that of the first group on two nodes, for which others wait.
+    fn add_tensor_sums(
+        &mut self,
+        graph: &Graph,
+        cluster: &Cluster,
+        degree: u32,
+        precision: Precision,
+    ) {
+        let stored = |bytes: Bytes| Bytes(bytes.0 / if precision.is_half() { 2 } else { 1 });
         let within = cluster.ranks_per_node / degree * degree;
         let all_within = cluster.nodes == 1 || within == cluster.ranks_per_node;
         let first = if all_within { 0 } else { within };
@@ -159,7 +166,7 @@ impl Costs {
             // Each of its two computations takes half of what a loss takes.
             let of_loss = partial_loss(graph, node);
             cost.forward.0 /= 1 + u64::from(of_loss.is_some());
-            let activations = of_loss.unwrap_or(graph.whole(summed).bytes()) * self.samples;
+            let activations = of_loss.unwrap_or(stored(graph.whole(summed).bytes())) * self.samples;
             let time = |bytes: Bytes| {
                 let plain = Reduction::default();
                 collective::price(cluster, &group, false, plain, bytes.0 as f64).seconds
@@ -168,12 +175,12 @@ impl Costs {
             cost.tensor_gradient_sum = cost.tensor_sum;
             if let (Op::Combine, [shares, _]) = (&graph.node(node).op, &graph.node(node).inputs[..])
             {
-                let shares = graph.whole(*shares).bytes() * self.samples;
+                let shares = stored(graph.whole(*shares).bytes()) * self.samples;
                 cost.tensor_gradient_sum = Nanos::from_secs(time(shares));
             }
             // One of the two halves of a sum around a ring.
             if graph.is_exchanged(node) {
-                let whole = graph.whole(node).bytes() * self.samples;
+                let whole = stored(graph.whole(node).bytes()) * self.samples;
                 cost.tensor_gather = Nanos::from_secs(time(whole) / 2.0);
             }
         }

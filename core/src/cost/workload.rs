@@ -166,7 +166,7 @@ impl Workload {
         };
         let mut items: Vec<Item> = graph.nodes().iter().map(item).collect();
         for computation in &training.computations {
-            let time = costs.node(computation.node).of(computation.kind);
+            let time = costs.time(computation);
             let item = &mut items[computation.node.index()];
             match computation.kind {
                 ComputationKind::Forward | ComputationKind::PartialLoss => item.forward += time,

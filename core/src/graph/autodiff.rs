@@ -82,6 +82,8 @@ pub enum Role {
     Activation,
     /// Gradient of the loss in the node's output, or one reader's contribution to it.
     Gradient,
+    /// A partial sum of either, of which each rank of a tensor group gets a slice once it is added up.
+    Partial,
     /// What the forward pass keeps for the backward pass besides activations: positions of
     /// maxima, batch statistics, probabilities.
     Saved,
@@ -133,6 +135,13 @@ pub enum ComputationKind {
     ReduceScatter,
     /// The rank's slice of what all have.
     Scatter,
+}
+
+impl ComputationKind {
+    /// Whether ranks of a tensor group only give each other what they have.
+    pub fn is_exchange(self) -> bool {
+        matches!(self, Self::AllGather | Self::ReduceScatter | Self::Scatter)
+    }
 }
 
 /// One kernel call. What it reads and writes, by operation:

@@ -6,7 +6,8 @@ use crate::ids::NodeId;
 use serde::{Deserialize, Serialize};
 
 /// How activations, their gradients and messages are stored. Weights, gradients of weights and the
-/// optimizer's state are always f32, and sums are always made in f32 or better.
+/// optimizer's state are always f32, and sums are always made in f32 or better; what ranks of a tensor
+/// group add up travels as it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -226,8 +226,8 @@ pub struct Kernel {
     pub pack: Vec<(Operand, Operand)>,
     /// Indexes of the node's parameters in [`StageProgram::params`]: a consecutive range.
     pub params: Range<u32>,
-    /// Whether the tensor group adds up the first value that it writes, in single precision, before it is packed. Of a
-    /// weight gradient: its parameters' gradients, when they are complete.
+    /// Whether the tensor group adds up the first value that it writes, after it was packed. Of a weight gradient: its
+    /// parameters' gradients, when they are complete.
     pub reduces: bool,
     /// Whether it ran before for this micro-batch and its result was not kept.
     pub again: bool,
@@ -389,6 +389,7 @@ impl StageProgram {
     /// its own: twice those of a sum. `last`: it completes the gradients of a step.
     pub fn exchanged(&self, kernel: &Kernel, last: bool) -> f64 {
         let bytes = |operand: Option<&Operand>| operand.map_or(0.0, |o| o.bytes.0 as f64);
+        let partial = kernel.writes.first();
         match kernel.kind {
             ComputationKind::AllGather => bytes(kernel.writes.first()),
             ComputationKind::ReduceScatter => bytes(kernel.reads.first()),
@@ -396,7 +397,7 @@ impl StageProgram {
             ComputationKind::WeightGradient if last => {
                 2.0 * self.gradients(kernel).map(|region| region.bytes.0 as f64).sum::<f64>()
             }
-            _ => 2.0 * bytes(kernel.writes.first()),
+            _ => 2.0 * bytes(partial.map(|value| kernel.packed(value).unwrap_or(*value)).as_ref()),
         }
     }
 

@@ -5,8 +5,11 @@ mod problem;
 
 pub use problem::StageProblem;
 
-use crate::graph::autodiff::{SequenceError, TrainingGraph};
+use crate::graph::autodiff::{Computation, ComputationKind, SequenceError, TrainingGraph};
+use crate::graph::{Graph, Op};
+use crate::ids::ValueId;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -114,6 +117,38 @@ impl Sequence {
         let count = graph.computations.len() as u32;
         let forward = 0..graph.forward_end;
         Self(forward.chain(again.into_iter().rev()).chain(graph.forward_end..count).collect())
+    }
+}
+
+impl Sequence {
+    /// Computes attentions again, each just before the backward pass reads what they give, and keeps all else:
+    /// selective recomputation (Korthikanti et al. 2022), as Megatron-LM's `--recompute-modules core_attn`. Empty where a
+    /// stage has none. Linear in the computations.
+    pub fn selective(network: &Graph, graph: &TrainingGraph) -> Self {
+        let attends = |computation: &Computation| {
+            let op = &network.node(computation.node).op;
+            computation.kind == ComputationKind::Forward
+                && matches!(op, Op::Attention { .. } | Op::ScaledDotProduct { .. })
+        };
+        let forward = &graph.computations[..graph.forward_end as usize];
+        let mut gone: BTreeMap<ValueId, u32> = BTreeMap::new();
+        for (at, computation) in (0..).zip(forward).filter(|(_, computation)| attends(computation))
+        {
+            gone.extend(computation.writes.iter().map(|value| (*value, at)));
+        }
+        let mut sequence: Vec<u32> = (0..graph.forward_end).collect();
+        for (at, computation) in (0..).zip(&graph.computations).skip(forward.len()) {
+            while let Some(again) = computation.reads.iter().find_map(|value| gone.get(value)) {
+                let again = *again;
+                sequence.push(again);
+                gone.retain(|_, writer| *writer != again);
+            }
+            sequence.push(at);
+        }
+        match sequence.len() == graph.computations.len() {
+            true => Self::default(),
+            false => Self(sequence),
+        }
     }
 }
 

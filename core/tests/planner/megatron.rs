@@ -2,9 +2,8 @@
 //! `runner plan --tensor 8 -o` writes them. `cargo test -p pipewright-core --test planner megatron -- --nocapture`
 //! prints the table of docs/prediction.md.
 //!
-//! Plans are priced three times: by the preset `dgx-a100`, whose rates are Megatron-DeepSpeed's on other runs; with the two
-//! rates that `llm` fits to these eight runs; and with sums of two bytes a value besides, as Megatron makes them where the
-//! runner makes them in single precision.
+//! Plans are priced twice: by the preset `dgx-a100`, whose rates are Megatron-DeepSpeed's on other runs; and with two
+//! rates that are fitted to these eight runs, as those of `llm` are to its own formulas.
 
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::Graph;
@@ -12,10 +11,9 @@ use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::{Draft, Model, Precision, Sequence};
 use pipewright_core::predict::{Prediction, predict};
 use pipewright_core::schedule::ScheduleKind;
-use pipewright_yardsticks::transformer::Accelerator;
 
 /// Layers, hidden size, heads; batch, micro-batch, p, v; seconds with full recomputation, and with sequence
-/// parallelism and selective recomputation, which our attention does in its kernel.
+/// parallelism and selective recomputation.
 struct Run {
     name: &'static str,
     sizes: [u32; 3],
@@ -30,6 +28,10 @@ const RUNS: [Run; 4] = [
     Run { name: "1T", sizes: [128, 25600, 160], training: [512, 1, 64, 1], secs: [94.42, 71.49] },
 ];
 
+/// Shares of the peak and of the memory bandwidth with which the squares of the eight errors are least. Nothing overlaps
+/// in what is priced, so the first is high; without the runs of 22B or of 530B it would be above 1.
+const FITTED: (f64, f64) = (0.9694, 0.6310);
+
 /// As many blocks on every stage; tables with the first, the head with the last.
 fn cuts(graph: &Graph, blocks: u32, stages: u32) -> Vec<u32> {
     let each = blocks / stages;
@@ -41,7 +43,6 @@ fn cuts(graph: &Graph, blocks: u32, stages: u32) -> Vec<u32> {
 enum Priced {
     Preset,
     Fitted,
-    InTwoBytes,
 }
 
 fn cluster(run: &Run, priced: Priced) -> Cluster {
@@ -50,13 +51,8 @@ fn cluster(run: &Run, priced: Priced) -> Cluster {
     if let Priced::Preset = priced {
         return cluster;
     }
-    let fitted = Accelerator::preset("a100-megatron").unwrap();
     let rates = cluster.device.transformers.as_mut().unwrap();
-    (rates.products, rates.memory) = (fitted.product_efficiency, fitted.memory_efficiency);
-    if let Priced::InTwoBytes = priced {
-        // A group is a host: half of the bytes take the time of all on links of twice the bandwidth.
-        cluster.local.bytes_per_sec *= 2.0;
-    }
+    (rates.products, rates.memory) = FITTED;
     cluster
 }
 
@@ -77,27 +73,26 @@ fn predicted(run: &Run, full: bool, priced: Priced) -> Prediction {
         draft.schedule = ScheduleKind::Interleaved { chunks };
     }
     let (mut plan, prediction) = draft.plan().unwrap();
-    if !full {
-        return prediction;
-    }
     let schedule = plan.schedule.parse().unwrap();
     let graphs = plan.training_graphs(&plan.inputs(&prediction.graph, &schedule)).unwrap();
-    plan.recompute = graphs.iter().map(Sequence::full).collect();
+    let again = |stage| match full {
+        true => Sequence::full(stage),
+        false => Sequence::selective(&prediction.graph, stage),
+    };
+    plan.recompute = graphs.iter().map(again).collect();
     predict(&plan).unwrap()
 }
 
 #[test]
 fn eight_megatron_runs_as_plans() {
-    println!("| model | recompute | measured s | preset | fitted rates | and sums of two bytes |");
-    println!("|---|---|---|---|---|---|");
-    let mut errors = [[0.0; 8]; 3];
+    println!("| model | recompute | measured s | preset | fitted rates |");
+    println!("|---|---|---|---|---|");
+    let mut errors = [[0.0; 8]; 2];
     for (row, (run, full)) in RUNS.iter().flat_map(|run| [(run, true), (run, false)]).enumerate() {
         let measured = run.secs[usize::from(!full)];
         let how = if full { "full" } else { "selective, sequence" };
         let mut line = format!("| {} | {how} | {measured} |", run.name);
-        for (at, priced) in
-            [Priced::Preset, Priced::Fitted, Priced::InTwoBytes].into_iter().enumerate()
-        {
+        for (at, priced) in [Priced::Preset, Priced::Fitted].into_iter().enumerate() {
             let secs = predicted(run, full, priced).timeline.step.secs();
             errors[at][row] = secs / measured - 1.0;
             line += &format!(" {secs:.2} ({:+.1} %) |", 100.0 * errors[at][row]);
@@ -106,6 +101,6 @@ fn eight_megatron_runs_as_plans() {
     }
     let means = errors.map(|of| of.iter().map(|error: &f64| error.abs()).sum::<f64>() / 8.0);
     println!("mean errors {:?} %", means.map(|mean| (1000.0 * mean).round() / 10.0));
-    assert!(means[0] < 0.25 && means[1] < 0.10 && means[2] < 0.035, "{means:?}");
-    assert!(errors[2].iter().all(|error| error.abs() < 0.09), "{errors:?}");
+    assert!(means[0] < 0.16 && means[1] < 0.018, "{means:?}");
+    assert!(errors[1].iter().all(|error| error.abs() < 0.04), "{errors:?}");
 }

@@ -58,9 +58,48 @@ impl FromStr for StageReplicas {
     }
 }
 
+/// What `--tensor` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorDegree {
+    /// The fastest.
+    Auto,
+    /// So many ranks.
+    Given(u32),
+}
+
+impl TensorDegree {
+    /// Ranks of a group; one where they are searched.
+    pub fn given(self) -> u32 {
+        match self {
+            Self::Auto => 1,
+            Self::Given(degree) => degree,
+        }
+    }
+}
+
+impl FromStr for TensorDegree {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let degree = text.parse().ok().filter(|degree| (1..=1024).contains(degree));
+        degree.map(Self::Given).ok_or_else(|| "it is `auto` or a number in 1..=1024".into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn degrees_are_numbers_or_searched() {
+        let degree = |text: &str| text.parse::<TensorDegree>().ok();
+        assert_eq!(degree("auto"), Some(TensorDegree::Auto));
+        assert_eq!(degree("8"), Some(TensorDegree::Given(8)));
+        assert!(["0", "1025", "two", ""].map(degree).iter().all(Option::is_none));
+    }
 
     #[test]
     fn files_are_told_from_names() {

@@ -1,6 +1,6 @@
 //! `runner scale`.
 
-use super::{ClusterChanges, OnnxArgs, Order, Recompute, TrainingArgs};
+use super::{ClusterChanges, OnnxArgs, Order, Recompute, TensorDegree, TrainingArgs};
 use clap::Args;
 use pipewright_core::predict::{Price, Sizes, amount};
 use std::path::PathBuf;
@@ -38,6 +38,13 @@ pub struct ScaleArgs {
     /// The schedule by name, or automatic; default: the fastest by name.
     #[arg(long)]
     pub schedule: Option<Order>,
+    /// Ranks that divide the work of every lane (tensor parallelism); auto: as many of a host's as are fastest, with
+    /// --sequence-parallel or without.
+    #[arg(long, value_name = "DEGREE|auto", default_value = "1")]
+    pub tensor: TensorDegree,
+    /// Ranks of a tensor group take a slice of the sequence each where nothing else is divided.
+    #[arg(long)]
+    pub sequence_parallel: bool,
     /// What stages compute again; default: nothing, or, where that does not fit, as little as does.
     #[arg(long, value_enum)]
     pub recompute: Option<Recompute>,

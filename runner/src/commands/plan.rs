@@ -13,7 +13,7 @@ use super::cluster::read_cluster;
 use super::figures::{self, Figures};
 use super::model::{is_onnx, priced, read_model, without};
 use super::words::{copies, counted};
-use crate::args::{Order, Parallel, PlanArgs, Split};
+use crate::args::{Order, Parallel, PlanArgs, Split, TensorDegree};
 use crate::failure::Failure;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
@@ -26,7 +26,7 @@ use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::{Bytes, Nanos};
 pub(super) use question::Question;
 pub(super) use rank::Ranked;
-pub(super) use search::find;
+pub(super) use search::{degrees, find, find_among};
 use serde::Serialize;
 use std::path::Path;
 
@@ -64,12 +64,14 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         bucket: Bytes(args.bucket_mib << 20),
         zero: args.training.zero,
     };
-    (draft.tensor, draft.sequence_parallel) = (args.tensor, args.sequence_parallel);
+    draft.tensor = args.tensor.given();
+    draft.sequence_parallel = args.sequence_parallel && args.tensor != TensorDegree::Auto;
     draft.communication = codec::asked(&args.communication)?;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
     draft.check().map_err(|e| Failure::usage(e.to_string()))?;
+    recompute::can(args.recompute(), &graph)?;
     let question = Question::of(args, &draft.cluster);
     let given = given_best(args, &question, orders, &graph, &draft)?;
     let (mut plan, mut prediction, said, searched) = match given {
@@ -232,11 +234,15 @@ fn given(
     }
     let whole = args.stages.is_some() && args.schedule.is_some() && args.micro_batches.is_some();
     if !whole && own.is_none() && args.cuts.is_empty() && args.split.is_none() {
-        return match args.tensor {
-            1 => Ok(None),
-            _ => Err(Failure::usage(
-                "--tensor: nothing is searched with tensor groups; give --stages, --schedule and \
-                 --micro-batches too, or --cuts or --split",
+        return Ok(None);
+    }
+    if args.tensor == TensorDegree::Auto {
+        let fixes = own.is_some() || !args.cuts.is_empty() || args.split.is_some();
+        return match fixes {
+            false => Ok(None),
+            true => Err(Failure::usage(
+                "--tensor auto searches, and --cuts, --split, --stage-replicas and files of orders leave nothing to \
+                 search: give a number of ranks, or leave those out",
             )),
         };
     }
@@ -281,12 +287,13 @@ fn given(
 /// Replicas of a pipeline of so many lanes: as asked for, else as many as make the ranks, else one.
 fn replicas(args: &PlanArgs, lanes: u32) -> Result<u32, Failure> {
     let Some(ranks) = args.ranks else { return Ok(args.replicas.unwrap_or(1)) };
-    let each = lanes.saturating_mul(args.tensor);
+    let tensor = args.tensor.given();
+    let each = lanes.saturating_mul(tensor);
     let replicas = args.replicas.unwrap_or(ranks / each);
     if each.checked_mul(replicas) != Some(ranks) || replicas == 0 {
         let mut others = args.replicas.map_or(String::new(), |r| format!(" x {r} replicas"));
-        if args.tensor > 1 {
-            others += &format!(" x {} tensor-parallel", args.tensor);
+        if tensor > 1 {
+            others += &format!(" x {tensor} tensor-parallel");
         }
         return Err(Failure::usage(format!(
             "--ranks {ranks}: {lanes} lanes{others} do not make {ranks} ranks; leave one of them open"

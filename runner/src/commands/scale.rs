@@ -4,8 +4,8 @@ mod output;
 
 use super::cluster::read_cluster;
 use super::model::{priced, read_model};
-use super::plan::{Question, Ranked, find};
-use crate::args::{Order, Recompute, ScaleArgs};
+use super::plan::{Question, Ranked, degrees, find_among};
+use crate::args::{Order, Recompute, ScaleArgs, TensorDegree};
 use crate::failure::{Code, Failure};
 use output::{Row, figures};
 use pipewright_core::graph::Graph;
@@ -34,6 +34,8 @@ pub fn scale(args: &ScaleArgs) -> Result<(), Failure> {
     let mut draft = Draft::new(model, cluster.clone(), vec![]);
     draft.mini_batch = args.mini_batch.unwrap_or(MINI_BATCH.max(u64::from(most)));
     draft.micro_batches = 1;
+    draft.tensor = args.tensor.given();
+    draft.sequence_parallel = args.sequence_parallel && args.tensor != TensorDegree::Auto;
     draft.data_parallel.zero = args.training.zero;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();
@@ -85,11 +87,12 @@ fn best(args: &ScaleArgs, graph: &Graph, draft: &Draft, devices: u32) -> Result<
         holds_memory: true,
         ..Question::open(&Communication::default(), args.budget)
     };
+    let drafts = degrees(args.tensor, args.sequence_parallel, graph, draft);
     let found = match args.recompute {
-        Some(recompute) => find(&question(recompute), graph, draft),
-        None => match find(&question(Recompute::None), graph, draft) {
+        Some(recompute) => find_among(&question(recompute), graph, &drafts),
+        None => match find_among(&question(Recompute::None), graph, &drafts) {
             Err(failure) if failure.code == Code::Hardware => {
-                find(&question(Recompute::Auto), graph, draft)
+                find_among(&question(Recompute::Auto), graph, &drafts)
             }
             found => found,
         },

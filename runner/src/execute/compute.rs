@@ -4,7 +4,6 @@ use super::arena::{Arena, Slices};
 use super::divided::{divides, is_divided, others};
 use super::error::StepFault;
 use super::rank::{Batch, Rank, StepCounts};
-use super::sequence_parallel::is_exchange;
 use crate::device::{Accelerator, FusedOp, ParameterPlaces, Place, Places};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::graph::TensorSpec;
@@ -100,14 +99,12 @@ impl<'a, T: Transport> Rank<'a, T> {
                 Some(model) => {
                     let kernel = &stage.kernels[next];
                     next += 1;
-                    if is_exchange(kernel) {
+                    if kernel.kind.is_exchange() {
                         self.exchange(stage, kernel, pass)?;
                         continue;
                     }
                     model.owe(kernel);
-                    if let Some(partial) = kernel.writes.first().filter(|_| kernel.reduces) {
-                        self.sum_within(stage.region(partial, pass.slot, pass.outbox))?;
-                    }
+                    self.add_up(stage, kernel, pass)?;
                 }
                 None => next += self.computation(stage, next, pass)?,
             }
@@ -294,19 +291,16 @@ impl<'a, T: Transport> Rank<'a, T> {
                 |from: &[f32], into: &mut [f32]| packed::unpack(precision, threads, from, into);
             self.arena.convert(region(lies), region(f32), work);
         }
-        match is_exchange(kernel) {
+        match kernel.kind.is_exchange() {
             true => self.exchange(stage, kernel, pass)?,
             false => places.launch_here(&call, &mut self.arena),
-        }
-        if let Some(partial) = kernel.writes.first().filter(|_| kernel.reduces) {
-            self.sum_within(region(partial))?;
         }
         for (f32, lies) in &kernel.pack {
             let work =
                 |from: &[f32], into: &mut [f32]| packed::pack(precision, threads, from, into);
             self.arena.convert(region(f32), region(lies), work);
         }
-        Ok(())
+        self.add_up(stage, kernel, pass)
     }
 
     /// Where the tensors of a computation lie. A device takes packed values as they are; the kernels of this

@@ -21,6 +21,7 @@ mod measure;
 mod memory;
 mod messages;
 mod outputs;
+mod packed_sum;
 mod persistent_state;
 mod progress_hook;
 mod rank;

@@ -1,41 +1,42 @@
-//! Sequence parallelism: slices that this rank of a tensor group gives to the others, and has of them.
+//! Sequence parallelism: slices that this rank of a tensor group gives to the others, and has of them, as they are
+//! stored.
 
 use super::compute::Pass;
+use super::packed_sum::Scratch;
 use super::rank::Rank;
 use super::tensor_parallel::SHARDS;
 use crate::transport::{Transport, TransportError};
+use bytemuck::{cast_slice, cast_slice_mut};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::plan::{Kernel, Operand, Region, StageProgram};
 use pipewright_core::units::Bytes;
 
-/// Whether a computation only moves what ranks have.
-pub(super) fn is_exchange(kernel: &Kernel) -> bool {
-    use ComputationKind::{AllGather, ReduceScatter, Scatter};
-    matches!(kernel.kind, AllGather | ReduceScatter | Scatter)
-}
-
 /// Slices of a value: those of a rank are a part of each sample, and lie one behind the other.
 #[derive(Clone, Copy)]
 struct Slices {
-    /// Words of one sample's.
-    words: usize,
+    /// Bytes of one sample's.
+    bytes: usize,
     degree: usize,
+    /// Whether elements take two bytes.
+    packed: bool,
 }
 
 impl Slices {
     /// Copies a rank's slices out of all of the value.
     fn take(self, whole: &[f32], tensor_rank: usize, into: &mut [f32]) {
-        let samples = whole.chunks_exact(self.words * self.degree);
-        for (sample, slice) in samples.zip(into.chunks_exact_mut(self.words)) {
-            slice.copy_from_slice(&sample[tensor_rank * self.words..][..self.words]);
+        let (whole, into): (&[u8], &mut [u8]) = (cast_slice(whole), cast_slice_mut(into));
+        let samples = whole.chunks_exact(self.bytes * self.degree);
+        for (sample, slice) in samples.zip(into.chunks_exact_mut(self.bytes)) {
+            slice.copy_from_slice(&sample[tensor_rank * self.bytes..][..self.bytes]);
         }
     }
 
     /// Copies a rank's slices to their places.
     fn put(self, slices: &[f32], tensor_rank: usize, whole: &mut [f32]) {
-        let samples = whole.chunks_exact_mut(self.words * self.degree);
-        for (sample, slice) in samples.zip(slices.chunks_exact(self.words)) {
-            sample[tensor_rank * self.words..][..self.words].copy_from_slice(slice);
+        let (slices, whole): (&[u8], &mut [u8]) = (cast_slice(slices), cast_slice_mut(whole));
+        let samples = whole.chunks_exact_mut(self.bytes * self.degree);
+        for (sample, slice) in samples.zip(slices.chunks_exact(self.bytes)) {
+            sample[tensor_rank * self.bytes..][..self.bytes].copy_from_slice(slice);
         }
     }
 }
@@ -51,10 +52,10 @@ impl<T: Transport> Rank<'_, T> {
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
         let (from, to) = (region(&kernel.reads[0]), region(&kernel.writes[0]));
         let degree = self.program.tensor.degree as usize;
-        let slices = Slices {
-            words: (from.bytes.min(to.bytes).0 / 4 / self.plan.samples()) as usize,
-            degree,
-        };
+        let elements = self.graph.whole(kernel.node).elements() / degree as u64;
+        let packed = from.bytes.min(to.bytes) < Bytes(4) * elements * self.plan.samples();
+        let element = if packed { 2 } else { 4 };
+        let slices = Slices { bytes: elements as usize * element, degree, packed };
         if let Some(model) = &self.model {
             model.catch_up(&self.transport);
         }
@@ -78,7 +79,7 @@ impl<T: Transport> Rank<'_, T> {
     }
 
     /// The ranks of the group behind this one, and those before it: whom it sends to and hears from at a time.
-    fn pairs(&self) -> impl Iterator<Item = [u32; 2]> + use<T> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = [u32; 2]> + use<T> {
         let (own, degree) = (self.tensor.index, self.program.tensor.degree);
         (1..degree).map(move |apart| [(own + apart) % degree, (own + degree - apart) % degree])
     }
@@ -89,6 +90,7 @@ impl<T: Transport> Rank<'_, T> {
         [own, whole]: [Region; 2],
         staging: Region,
     ) -> Result<(), TransportError> {
+        let staging = Region { bytes: own.bytes, ..staging };
         let index = self.tensor.index as usize;
         self.arena.convert(own, whole, |own, whole| slices.put(own, index, whole));
         for [to, from] in self.pairs() {
@@ -106,26 +108,36 @@ impl<T: Transport> Rank<'_, T> {
         [partial, sum]: [Region; 2],
         scratch: Region,
     ) -> Result<(), TransportError> {
-        let half = Bytes(scratch.bytes.0 / 2);
-        let leaving = Region { offset: scratch.offset, bytes: half };
-        let arriving = Region { offset: scratch.offset + half, bytes: half };
+        let leaving = Region { bytes: sum.bytes, ..scratch };
+        let behind = Region { offset: scratch.offset + sum.bytes, ..scratch };
+        let in_f32 = Scratch::new(behind, sum.bytes);
         let index = self.tensor.index as usize;
         self.arena.convert(partial, sum, |partial, own| slices.take(partial, index, own));
+        if slices.packed {
+            self.begin_sum(sum, in_f32);
+        }
         for [to, from] in self.pairs() {
             let to_index = to as usize;
             self.arena.convert(partial, leaving, |partial, part| {
                 slices.take(partial, to_index, part);
             });
-            self.swap([to, from], leaving, arriving)?;
-            self.arena.convert(arriving, sum, |part, sum| {
+            self.swap([to, from], leaving, in_f32.arriving)?;
+            if slices.packed {
+                self.add_packed(in_f32);
+                continue;
+            }
+            self.arena.convert(in_f32.arriving, sum, |part, sum| {
                 sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
             });
+        }
+        if slices.packed {
+            self.end_sum(in_f32, sum);
         }
         Ok(())
     }
 
     /// Sends a region to one rank of the group and fills another one with what a second sends.
-    fn swap(
+    pub(super) fn swap(
         &mut self,
         [to, from]: [u32; 2],
         leaving: Region,

@@ -1,6 +1,7 @@
 //! Tensor parallelism: this rank's part of sums within passes, and of parameters.
 
 use super::PersistentTensor;
+use super::compute::Pass;
 use super::data_parallel::Replica;
 use super::rank::Rank;
 use crate::init::init_param;
@@ -8,7 +9,7 @@ use crate::transport::{Collective, Transport, TransportError};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, ParallelLinear, Param, ParamShards};
 use pipewright_core::ids::NodeId;
-use pipewright_core::plan::{Kernel, Program, Region};
+use pipewright_core::plan::{Kernel, Operand, Program, Region, StageProgram};
 use pipewright_kernels::Shard;
 use std::collections::BTreeMap;
 
@@ -114,7 +115,22 @@ impl<T> Rank<'_, T> {
 }
 
 impl<T: Transport> Rank<'_, T> {
-    /// Adds up a partial sum with the tensor group.
+    /// Has the tensor group add up what a kernel wrote, where that is a partial sum.
+    pub(super) fn add_up(
+        &mut self,
+        stage: &StageProgram,
+        kernel: &Kernel,
+        pass: &Pass,
+    ) -> Result<(), TransportError> {
+        let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
+        let Some(partial) = kernel.writes.first().filter(|_| kernel.reduces) else { return Ok(()) };
+        match kernel.packed(partial) {
+            Some(packed) => self.sum_packed_within(region(&packed), region(partial)),
+            None => self.sum_within(region(partial)),
+        }
+    }
+
+    /// Adds up numbers in single precision with the tensor group.
     pub(super) fn sum_within(&mut self, partial: Region) -> Result<(), TransportError> {
         if let Some(model) = &self.model {
             model.catch_up(&self.transport);

@@ -158,6 +158,41 @@ fn every_row_of_a_search_can_be_written_and_run() {
         .refused(2, "nothing is searched here");
 }
 
+/// Tensor groups are searched, too: of a degree that is given, or of all.
+#[test]
+fn tensor_groups_are_searched() {
+    let dir = scratch("rows-tensor");
+    let gpt = "transformer:layers=2,hidden=64,heads=4,sequence=16,vocabulary=64";
+    let plan = ["plan", "--model", gpt, "--mini-batch", "8", "--steps", "2", "--budget", "200"];
+    let with = |more: &[&str]| runner_in(&dir, &[&plan[..], more].concat());
+    let figures = |more: &[&str]| -> serde_json::Value {
+        let asked = [more, &["-o", "plan.json", "--json"]].concat();
+        serde_json::from_str(&with(&asked).done().stdout).unwrap()
+    };
+    let rows = |of: &serde_json::Value| of["search"]["plans"].as_array().unwrap().clone();
+    let given = rows(&figures(&["--tensor", "2", "--ranks", "4"]));
+    assert!(given.len() > 1 && given.iter().all(|row| row["tensor"] == 2), "{given:?}");
+    assert!(given[0]["words"].as_str().unwrap().contains("x 2 tensor-parallel"), "{given:?}");
+    runner_in(&dir, &["plan.json"]).done();
+    let searched = figures(&["--tensor", "auto"]);
+    let all = rows(&searched);
+    for (tensor, sequence) in [(1, false), (2, false), (2, true)] {
+        let has = |row: &serde_json::Value| {
+            row["tensor"] == tensor && row["sequence_parallel"] == sequence
+        };
+        assert!(all.iter().any(has), "{tensor} {sequence}: {all:?}");
+    }
+    // The written one is the first, with what the search says of it.
+    let shown = runner_in(&dir, &["show", "plan.json", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown.done().stdout).unwrap();
+    assert_eq!((&shown["step_ns"], &all[0]["step_ns"]), (&searched["step_ns"], &shown["step_ns"]));
+    with(&["--tensor", "auto", "--stages", "2", "--split", "uniform"])
+        .refused(2, "--tensor auto searches");
+    with(&["--tensor", "3"]).refused(2, "do not divide among 3");
+    with(&["--tensor", "some"]).refused(2, "it is `auto` or a number");
+    with(&["--tensor", "2", "--ranks", "3"]).refused(2, "groups of 2 tensor-parallel ranks");
+}
+
 /// Stages with replicas: planned, run, as good as without; what cannot be is said.
 #[test]
 fn stages_have_replicas_of_their_own() {

@@ -378,7 +378,6 @@ fn what_groups_cannot_do_is_refused() {
     let whole = ["--stages", "2", "--schedule", "1f1b", "--micro-batches", "2"];
     planned("8", LLAMA, &whole, "4 heads of keys and values do not divide among 8");
     planned("2", "resnet18:32", &whole, "tensor: `resnet18:32` has no two linear layers");
-    planned("2", LLAMA, &[], "nothing is searched with tensor groups");
     let encoded = [&whole[..], &["--codec", "int8", "--replicas", "2"]].concat();
     planned("2", LLAMA, &encoded, "does not go together with encoded gradients");
     let lone = ["--stages", "1", "--schedule", "1f1b", "--micro-batches", "2"];

@@ -248,11 +248,11 @@ impl Context<'_> {
         }
     }
 
-    /// What a reader's share of a gradient is: a partial sum that is scattered stays in single precision until then.
+    /// What a reader's share of a gradient is.
     fn contribution(&self, reader: NodeId, slot: u32, input: NodeId) -> Role {
         let is_partial = self.graph.is_partial(reader, slot);
         match is_partial && self.graph.is_sliced(input) {
-            true => Role::Saved,
+            true => Role::Partial,
             false => Role::Gradient,
         }
     }

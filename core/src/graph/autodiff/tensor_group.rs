@@ -29,10 +29,10 @@ impl Context<'_> {
         Some(numbers)
     }
 
-    /// A partial sum of what a node gives, in single precision.
+    /// A partial sum of what a node gives.
     pub(super) fn partial(&mut self, id: NodeId) -> ValueId {
         let extent = Extent::per_sample(self.graph.result(id).bytes());
-        self.value(id, Role::Saved, extent)
+        self.value(id, Role::Partial, extent)
     }
 
     /// A value becomes another one among the ranks; scratch is for slices on their way.

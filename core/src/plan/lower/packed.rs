@@ -1,14 +1,14 @@
 //! Values that are stored in half the bytes, and their sizes.
 
 use super::Inputs;
-use crate::graph::autodiff::{Role, TrainingGraph, Value};
+use crate::graph::autodiff::{Computation, Role, TrainingGraph, Value};
 use crate::graph::{DType, Graph};
 use crate::ids::{NodeId, ValueId};
 use crate::plan::Precision;
 use crate::units::Bytes;
 use std::collections::BTreeSet;
 
-/// Whether a value is stored in two bytes an element: activations and gradients are; samples, targets, statistics
+/// Whether a value is stored in two bytes an element: activations, gradients and partial sums of theirs are; samples, targets, statistics
 /// and losses are not.
 ///
 /// A stage's value must be stored alike at both ends of a message, so this asks the graph and not
@@ -18,7 +18,7 @@ pub(super) fn is_packed(precision: Precision, graph: &Graph, value: &Value) -> b
         return false;
     }
     match value.role {
-        Role::Gradient => true,
+        Role::Gradient | Role::Partial => true,
         Role::Activation => {
             let origin = graph.node(origin(graph, value.node));
             !origin.op.is_source() && origin.output.dtype == DType::F32
@@ -51,13 +51,14 @@ fn packed(bytes: Bytes) -> Bytes {
 }
 
 /// The packed values that each computation reads or writes: it finds them unpacked in memory of its
-/// own. Each once, by computation.
+/// own. Each once, by computation. What ranks exchange they take as it lies.
 pub(super) fn staged(
     graph: &TrainingGraph,
     is_packed: impl Fn(ValueId) -> bool,
 ) -> Vec<(usize, ValueId)> {
     let mut staged = vec![];
-    for (at, computation) in graph.computations.iter().enumerate() {
+    let computes = |(_, computation): &(usize, &Computation)| !computation.kind.is_exchange();
+    for (at, computation) in graph.computations.iter().enumerate().filter(computes) {
         let values = computation.reads.iter().chain(&computation.writes).copied();
         let values: BTreeSet<ValueId> = values.filter(|value| is_packed(*value)).collect();
         staged.extend(values.into_iter().map(|value| (at, value)));

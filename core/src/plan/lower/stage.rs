@@ -121,10 +121,8 @@ impl Places {
             // A sum of gradients belongs to the value's producer, which may stand on an earlier stage
             // and whose parameters it does not touch.
             let params = match c.kind {
-                ComputationKind::SumGradients
-                | ComputationKind::AllGather
-                | ComputationKind::ReduceScatter
-                | ComputationKind::Scatter => &[][..],
+                ComputationKind::SumGradients => &[][..],
+                kind if kind.is_exchange() => &[],
                 _ => &inputs.graph.node(c.node).params,
             };
             let unpacked = &self.unpacked[i];
@@ -158,7 +156,11 @@ impl Places {
 
 /// The scratch of each computation that needs some.
 fn scratch(graph: &TrainingGraph, samples: u64) -> Vec<(usize, Bytes)> {
-    let bytes = graph.computations.iter().map(|c| c.workspace.bytes(samples));
+    let bytes = graph.computations.iter().map(|c| match c.kind {
+        // Two packed slices fill whole words each.
+        ComputationKind::ReduceScatter => aligned(c.workspace.bytes(samples)),
+        _ => c.workspace.bytes(samples),
+    });
     bytes.enumerate().filter(|(_, bytes)| *bytes > Bytes::ZERO).collect()
 }
 

@@ -47,9 +47,19 @@ pub fn pack(precision: Precision, threads: usize, from: &[f32], into: &mut [f32]
 
 /// The numbers of words of two each, f16 or else bf16.
 pub fn unpack(precision: Precision, threads: usize, from: &[f32], into: &mut [f32]) {
+    let copy = |value: &mut f32, packed: f32| *value = packed;
     match precision {
-        Precision::F16 => unpack_by(of_f16, threads, from, into),
-        _ => unpack_by(of_bf16, threads, from, into),
+        Precision::F16 => each_of(of_f16, threads, from, into, copy),
+        _ => each_of(of_bf16, threads, from, into, copy),
+    }
+}
+
+/// Adds the numbers of words of two each, f16 or else bf16, to `into`.
+pub fn add(precision: Precision, threads: usize, from: &[f32], into: &mut [f32]) {
+    let sum = |value: &mut f32, added: f32| *value += added;
+    match precision {
+        Precision::F16 => each_of(of_f16, threads, from, into, sum),
+        _ => each_of(of_bf16, threads, from, into, sum),
     }
 }
 
@@ -63,13 +73,20 @@ fn pack_by(to_bits: impl Fn(f32) -> u16 + Sync, threads: usize, from: &[f32], in
     });
 }
 
-fn unpack_by(of_bits: impl Fn(u16) -> f32 + Sync, threads: usize, from: &[f32], into: &mut [f32]) {
+/// Hands each number on with the one that lies at its place of `into`.
+fn each_of(
+    of_bits: impl Fn(u16) -> f32 + Sync,
+    threads: usize,
+    from: &[f32],
+    into: &mut [f32],
+    work: impl Fn(&mut f32, f32) + Sync,
+) {
     let from: &[u16] = bytemuck::cast_slice(from);
     debug_assert!(from.len() == into.len().next_multiple_of(2));
     let threads = chunks::worth(threads, into.len());
     chunks::for_each(threads, into, chunks::ELEMENTWISE, |chunk, into| {
         let from = &from[chunk * chunks::ELEMENTWISE..][..into.len()];
-        into.iter_mut().zip(from).for_each(|(value, packed)| *value = of_bits(*packed));
+        into.iter_mut().zip(from).for_each(|(value, packed)| work(value, of_bits(*packed)));
     });
 }
 
@@ -154,6 +171,9 @@ mod tests {
                     unpack(precision, threads, &words, &mut back);
                 });
                 assert_eq!(back, rounded);
+                pool.install(|| add(precision, threads, &words, &mut back));
+                let doubled: Vec<f32> = rounded.iter().map(|x| x + x).collect();
+                assert_eq!(back, doubled);
             }
         }
     }

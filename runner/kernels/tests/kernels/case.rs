@@ -109,7 +109,7 @@ impl InGraph {
         match self.graph.values[value.index()].role {
             Role::Gradient => gradient,
             Role::Saved => forward.saved.as_deref().expect("something was saved"),
-            Role::Loss => unreachable!("nobody reads a loss"),
+            Role::Loss | Role::Partial => unreachable!("nobody reads a loss, or a part of a sum"),
             Role::Activation => self.input(value).map_or(&forward.output, |i| &inputs[i]),
         }
     }

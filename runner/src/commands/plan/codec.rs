@@ -191,6 +191,10 @@ fn report_buckets(chosen: &Communication) {
 
 /// Says of the usual codecs whether each would pay.
 pub(super) fn verdicts(plan: &Plan, prediction: &Prediction) -> Result<(), Failure> {
+    // Tensor groups do not encode.
+    if plan.tensor > 1 {
+        return Ok(());
+    }
     let usual = USUAL.map(|way| (way, false));
     let all = offers(plan, prediction, &usual).map_err(|e| Failure::usage(e.to_string()))?;
     all.iter().skip(1).for_each(|offer| note!("{}: {}", offer.way, offer.verdict));

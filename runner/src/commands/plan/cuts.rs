@@ -93,7 +93,7 @@ fn exact(question: &Question, draft: &Draft, chosen: &Chosen) -> Result<Made, Fa
     let recomputes = match question.recompute {
         Recompute::None => false,
         Recompute::Auto => !best.fits,
-        Recompute::Full => true,
+        Recompute::Selective | Recompute::Full => true,
     };
     if recomputes && (moved || best.cuts != chosen.cuts) {
         let even = finished(question, draft.clone(), order);

@@ -84,8 +84,8 @@ pub(super) fn rank(
         // Numbers that some schedule cannot have: another choice is as good.
         let Ok((plan, prediction)) = made else { continue };
         let (plan, prediction) = match question.recompute {
-            Recompute::Full => recompute::full(plan)?,
             Recompute::None | Recompute::Auto => (plan, prediction),
+            again => recompute::always(again, plan)?,
         };
         let steady = steady(&plan, &prediction)?;
         let mut words = chosen.words;
@@ -216,7 +216,7 @@ fn longer(question: &Question, best: &mut Ranked) {
 fn nothing_fits(question: &Question, draft: &Draft, least: Bytes) -> Failure {
     let memory = draft.cluster.device.memory;
     let again = match question.recompute {
-        Recompute::None => ", --recompute auto",
+        Recompute::None | Recompute::Selective => ", --recompute auto",
         Recompute::Auto | Recompute::Full => "",
     };
     let message = format!(

@@ -4,6 +4,7 @@ use super::Question;
 use crate::args::Recompute;
 use crate::commands::show;
 use crate::failure::{Code, Failure};
+use pipewright_core::graph::{Graph, Node, Op};
 use pipewright_core::plan::{Plan, PlanError, Sequence, training_graphs};
 use pipewright_core::predict::{FitError, PredictError, Prediction, fit, fits, predict};
 
@@ -13,6 +14,19 @@ pub(super) const EFFORT: u64 = 2_000;
 
 /// The same for finding out which of several plans is worth it.
 pub(super) const GLANCE: u64 = 100;
+
+/// Refuses to compute attentions again where there are none.
+pub(super) fn can(what: Recompute, graph: &Graph) -> Result<(), Failure> {
+    let attends =
+        |node: &Node| matches!(node.op, Op::Attention { .. } | Op::ScaledDotProduct { .. });
+    if what != Recompute::Selective || graph.nodes().iter().any(attends) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--recompute selective is for attention, and `{}` has none: give auto or full",
+        graph.name()
+    )))
+}
 
 /// The plan with the recomputation that was asked for, within the memory that was asked for; found
 /// by searches of `effort` moves for each node of a stage.
@@ -25,7 +39,7 @@ pub(super) fn recompute(
     let (plan, prediction) = match question.recompute {
         Recompute::None => (plan, prediction),
         Recompute::Auto => return fit(&plan, effort),
-        Recompute::Full => full(plan)?,
+        Recompute::Selective | Recompute::Full => always(question.recompute, plan)?,
     };
     // The cluster's own memory is said to be exceeded, not held: the runner may have another machine.
     if question.holds_memory {
@@ -34,11 +48,15 @@ pub(super) fn recompute(
     Ok((plan, prediction))
 }
 
-/// The plan with everything computed again that stages can.
-pub(super) fn full(mut plan: Plan) -> Result<(Plan, Prediction), PredictError> {
+/// The plan with everything computed again that stages can, or attentions alone.
+pub(super) fn always(what: Recompute, mut plan: Plan) -> Result<(Plan, Prediction), PredictError> {
     let (graph, schedule) = plan.check().map_err(PredictError::Plan)?;
     let graphs = training_graphs(&plan.inputs(&graph, &schedule));
-    plan.recompute = graphs.iter().map(Sequence::full).collect();
+    let again = |stage| match what {
+        Recompute::Selective => Sequence::selective(&graph, stage),
+        _ => Sequence::full(stage),
+    };
+    plan.recompute = graphs.iter().map(again).collect();
     let prediction = predict(&plan)?;
     plan.prediction = prediction.expectation();
     Ok((plan, prediction))

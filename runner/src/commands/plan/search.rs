@@ -2,7 +2,7 @@
 
 use super::rank::{Ranked, rank};
 use super::{Chosen, Question, codec};
-use crate::args::{Forms, Order, PlanArgs, Recompute};
+use crate::args::{Forms, Order, PlanArgs, Recompute, TensorDegree};
 use crate::commands::words::{column, counted};
 use crate::failure::{Code, Failure};
 use crate::notes;
@@ -25,6 +25,9 @@ const SHOWN: usize = 10;
 /// Choices that are predicted exactly: what the search estimates only says which.
 const PREDICTED: usize = 64;
 
+/// The same at least of each way to divide lanes, where several are searched.
+const PREDICTED_OF_EACH: usize = 16;
+
 /// Estimates between two looks at the clock.
 const AT_ONCE: u64 = 256;
 
@@ -45,16 +48,73 @@ pub(in crate::commands) fn find(
     graph: &Graph,
     draft: &Draft,
 ) -> Result<Shortlist, Failure> {
-    with_space(question, graph, draft, |space| {
-        let search = searched(space, question.budget)?;
-        let choices = search.shortlist(PREDICTED).into_iter();
-        let choices: Vec<Chosen> =
-            choices.map(|scored| chosen(&search, space, graph, scored)).collect();
-        let predicted = choices.len();
-        let ranked = rank(question, draft, choices)?;
-        let (estimated, skipped) = search.counts();
-        Ok(Shortlist { ranked, estimated, skipped, predicted })
-    })
+    find_among(question, graph, std::slice::from_ref(draft))
+}
+
+/// The same of several drafts, which share the budget: with some of them nothing may fit.
+pub(in crate::commands) fn find_among(
+    question: &Question,
+    graph: &Graph,
+    drafts: &[Draft],
+) -> Result<Shortlist, Failure> {
+    let budget = question.budget.div_ceil(drafts.len() as u64);
+    let most = (PREDICTED / drafts.len()).max(PREDICTED_OF_EACH);
+    let (mut all, mut refused) = (None::<Shortlist>, None);
+    for draft in drafts {
+        let found = with_space(question, graph, draft, |space| {
+            let search = searched(space, budget)?;
+            let choices = search.shortlist(most).into_iter();
+            let choices: Vec<Chosen> =
+                choices.map(|scored| chosen(&search, (space, draft), graph, scored)).collect();
+            let predicted = choices.len();
+            let ranked = rank(question, draft, choices)?;
+            let (estimated, skipped) = search.counts();
+            Ok(Shortlist { ranked, estimated, skipped, predicted })
+        });
+        match (found, &mut all) {
+            (Ok(found), Some(all)) => all.join(found),
+            (Ok(found), None) => all = Some(found),
+            (Err(failure), _) => refused = refused.or(Some(failure)),
+        }
+    }
+    all.ok_or_else(|| refused.expect("at least one draft is searched"))
+}
+
+impl Shortlist {
+    fn join(&mut self, other: Self) {
+        self.ranked.extend(other.ranked);
+        self.ranked.sort_by_key(Ranked::step);
+        self.estimated += other.estimated;
+        self.skipped += other.skipped;
+        self.predicted += other.predicted;
+    }
+}
+
+/// The draft, or with `--tensor auto` what it is with each degree that the network and the hosts allow; `sliced`: only
+/// with sequence parallelism where it is divided.
+pub(in crate::commands) fn degrees(
+    tensor: TensorDegree,
+    sliced: bool,
+    graph: &Graph,
+    draft: &Draft,
+) -> Vec<Draft> {
+    if tensor != TensorDegree::Auto {
+        return vec![draft.clone()];
+    }
+    let cluster = &draft.cluster;
+    let within = cluster.devices_per_node.min(cluster.ranks_per_node);
+    let mut drafts = vec![draft.clone()];
+    for tensor in (2..=within).filter(|degree| within.is_multiple_of(*degree)) {
+        for sequence_parallel in [false, true] {
+            let divided = Draft { tensor, sequence_parallel, ..draft.clone() };
+            let wanted = sequence_parallel || !sliced;
+            if wanted && graph.divided(tensor, sequence_parallel).is_ok() && divided.check().is_ok()
+            {
+                drafts.push(divided);
+            }
+        }
+    }
+    drafts
 }
 
 /// The fastest plan that fits of those that the runner executes, and what is said of the others.
@@ -65,8 +125,9 @@ pub(super) fn search(
     draft: &Draft,
 ) -> Result<(Ranked, Searched), Failure> {
     let begin = Instant::now();
-    let found = find(question, graph, draft);
-    let found = found.or_else(|failure| divided(question, graph, draft, failure))?;
+    let drafts = degrees(args.tensor, args.sequence_parallel, graph, draft);
+    let found = find_among(question, graph, &drafts);
+    let found = found.or_else(|failure| divided(question, graph, drafts, failure))?;
     let Shortlist { mut ranked, estimated, skipped, predicted } = found;
     let more = match skipped {
         0 => String::new(),
@@ -89,11 +150,11 @@ pub(super) fn search(
     more_lanes(&ranked);
     let best = ranked[0].step();
     let tensor = match args.forms {
-        Forms::All => {
+        Forms::All if args.tensor == TensorDegree::Given(1) => {
             let looked = (graph, draft, best);
             with_space(question, graph, draft, |space| tensor(question.budget, space, looked))?
         }
-        Forms::Runnable => None,
+        Forms::All | Forms::Runnable => None,
     };
     let plans = ranked.iter().map(Row::of).collect();
     let searched = Searched { estimated, skipped, predicted, plans, tensor };
@@ -106,16 +167,17 @@ pub(super) fn search(
 fn divided(
     question: &Question,
     graph: &Graph,
-    draft: &Draft,
+    mut drafts: Vec<Draft>,
     failure: Failure,
 ) -> Result<Shortlist, Failure> {
-    let mut divided = draft.clone();
-    divided.data_parallel.zero = 1;
-    let tried = failure.code != Code::Hardware || draft.data_parallel.divides_updates();
-    if tried || divided.check().is_err() {
+    let tried =
+        failure.code != Code::Hardware || drafts.iter().any(|d| d.data_parallel.divides_updates());
+    drafts.iter_mut().for_each(|draft| draft.data_parallel.zero = 1);
+    drafts.retain(|draft| draft.check().is_ok());
+    if tried || drafts.is_empty() {
         return Err(failure);
     }
-    let Ok(found) = find(question, graph, &divided) else { return Err(failure) };
+    let Ok(found) = find_among(question, graph, &drafts) else { return Err(failure) };
     note!(
         "nothing fits where each replica keeps all of the optimizer's state: here they divide it, as with --zero 1"
     );
@@ -145,6 +207,8 @@ struct Row {
     bubble: f64,
     lanes: u32,
     replicas: u32,
+    tensor: u32,
+    sequence_parallel: bool,
     micro_batches: u32,
     schedule: String,
     words: String,
@@ -160,6 +224,8 @@ impl Row {
             bubble: ranked.bubble(),
             lanes: plan.lanes(),
             replicas: plan.data_parallel.replicas,
+            tensor: plan.tensor,
+            sequence_parallel: plan.sequence_parallel,
             micro_batches: plan.micro_batches,
             schedule: plan.schedule.name.clone(),
             words: ranked.words.clone(),
@@ -198,11 +264,21 @@ fn searched<'a>(space: &'a Space<'a>, budget: u64) -> Result<Search<'a>, Failure
     Ok(search)
 }
 
-fn chosen(search: &Search<'_>, space: &Space<'_>, graph: &Graph, scored: Scored) -> Chosen {
+fn chosen(
+    search: &Search<'_>,
+    (space, draft): (&Space<'_>, &Draft),
+    graph: &Graph,
+    scored: Scored,
+) -> Chosen {
     let first_node = |block: &u32| graph.layers()[*block as usize].first_node.0;
     let cuts = scored.choice.starts.iter().map(first_node).collect();
     let on_front = search.front().entries().contains(&scored);
-    let words = scored.choice.describe(&space.encodings);
+    // Of a search among groups each stands for a device.
+    let tensor = scored.choice.tensor * draft.tensor;
+    let mut words = Choice { tensor, ..scored.choice.clone() }.describe(&space.encodings);
+    if draft.sequence_parallel {
+        words += ", sequence-parallel";
+    }
     let Choice { schedule, micro_batches, replicas, encoding, .. } = scored.choice;
     let encoding = encoding.map(|at| space.encodings[at]);
     let (order, split, automatic) = (None, None, None);
@@ -227,7 +303,13 @@ fn with_space<T>(
     draft: &Draft,
     with: impl FnOnce(&Space) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let (cluster, precision) = (&draft.cluster, draft.training.precision);
+    let (cluster, precision, tensor) = (&draft.cluster, draft.training.precision, draft.tensor);
+    let shard = match tensor {
+        1 => None,
+        _ => Some(graph.divided(tensor, draft.sequence_parallel)),
+    };
+    let shard = shard.transpose().map_err(|e| Failure::usage(e.to_string()))?;
+    let graph = shard.as_ref().unwrap_or(graph);
     let model = |samples| {
         let costs = Costs::new(graph, cluster, samples, precision);
         let work = Workload::of_training(graph, &costs, precision);
@@ -239,7 +321,7 @@ fn with_space<T>(
     let (encodings, encoding) = question.encodings.clone();
     let fixed = Fixed {
         encoding,
-        ranks: question.ranks,
+        ranks: question.ranks.map(|ranks| groups(ranks, tensor)).transpose()?,
         replicas: question.replicas,
         stages: question.stages,
         micro_batches: question.micro_batches,
@@ -250,7 +332,7 @@ fn with_space<T>(
             Some(Order::File(_) | Order::Automatic) | None => None,
         },
         recompute: match question.recompute {
-            Recompute::None => Some(false),
+            Recompute::None | Recompute::Selective => Some(false),
             Recompute::Auto => None,
             Recompute::Full => Some(true),
         },
@@ -259,8 +341,8 @@ fn with_space<T>(
     with(&Space {
         model: &model,
         blocks: graph.layers().iter().map(|layer| layer.first_node.0).collect(),
-        cluster: cluster.clone(),
-        devices: devices(question, cluster)?,
+        cluster: cluster.of_groups(tensor),
+        devices: devices(question, cluster)? / tensor,
         memory: cluster.device.memory,
         mini_batch: draft.mini_batch,
         states: draft.data_parallel.states(draft.optimizer),
@@ -269,6 +351,16 @@ fn with_space<T>(
         encodings,
         seed: draft.seed,
     })
+}
+
+/// Tensor groups of so many ranks.
+fn groups(ranks: u32, tensor: u32) -> Result<u32, Failure> {
+    match ranks.is_multiple_of(tensor) {
+        true => Ok(ranks / tensor),
+        false => Err(Failure::usage(format!(
+            "--ranks {ranks} do not make groups of {tensor} tensor-parallel ranks; give a multiple of {tensor}"
+        ))),
+    }
 }
 
 /// Ranks to use at most: as many as there are devices, unless more are asked for, which share them.
@@ -380,7 +472,7 @@ fn tensor(
     let Choice { tensor, replicas, micro_batches, schedule, .. } = fastest.choice;
     let stages = fastest.choice.stages();
     let runnable = {
-        let chosen = chosen(&search, &all, graph, fastest.clone());
+        let chosen = chosen(&search, (&all, draft), graph, fastest.clone());
         Draft { tensor, ..chosen.draft(draft) }.check().is_ok()
     };
     let by = match runnable {
