@@ -73,6 +73,21 @@ fn what_does_not_fit_is_made_to() {
     assert!(!advice.is_empty());
 }
 
+/// What is known at once comes first: all that can be computed again.
+#[test]
+fn the_first_word_on_what_does_not_fit_takes_no_search() {
+    let plan = plan(Preset::Gpt2Large, "dgx-1-p100", 4, (64, 8));
+    let mut advisor = Advisor::new(&plan).unwrap();
+    assert!(!advisor.now().fits);
+    while advisor.advice().is_empty() && advisor.advance() {}
+    let first = advisor.advice()[0].clone();
+    assert_eq!((advisor.tried(), &first.changes[..]), (1, &[Change::Recompute { stages: 4 }][..]));
+    while advisor.advance() {}
+    // Less than all is faster, and found later.
+    let best = advisor.advice().iter().map(|one| one.step).min();
+    assert!(best.is_some_and(|best| best < first.step), "{best:?} {}", first.step);
+}
+
 #[test]
 fn nothing_is_said_where_nothing_helps() {
     let plan = plan(Preset::Mlp4, "laptop", 1, (32, 1));

@@ -46,16 +46,16 @@ pub(super) enum Wave {
     },
     /// The best cuts for the best plan that was found.
     Refined,
-    /// The plan itself: with recomputation where it does not fit, else without.
+    /// The plan itself without its recomputation.
     Recompute,
     /// Half precision, and encoded gradients.
     Numerics,
 }
 
 /// The waves for a plan: what is cheap and changes least first.
-pub(super) fn waves(plan: &Plan, fits: bool) -> VecDeque<Wave> {
+pub(super) fn waves(plan: &Plan) -> VecDeque<Wave> {
     let mut waves = VecDeque::from([Wave::MicroBatches, Wave::Nearby, Wave::Schedules, Wave::Cuts]);
-    if !fits || !plan.recompute.is_empty() {
+    if !plan.recompute.is_empty() {
         waves.push_back(Wave::Recompute);
     }
     // A tensor group stands for one device.
@@ -154,7 +154,7 @@ fn schedules(plan: &Plan) -> Vec<Plan> {
 
 /// What a search finds best with so many lanes and everything else open.
 fn searched(plan: &Plan, lanes: u32, ranks: u32) -> Vec<Plan> {
-    let Ok(graph) = plan.model.graph() else { return vec![] };
+    let Ok((graph, _)) = plan.check() else { return vec![] };
     let (cluster, precision) = (&plan.cluster, plan.training.precision);
     let model = |samples| {
         let costs = Costs::new(&graph, cluster, samples, precision);
@@ -164,7 +164,7 @@ fn searched(plan: &Plan, lanes: u32, ranks: u32) -> Vec<Plan> {
     let space = Space {
         model: &model,
         blocks: blocks.clone(),
-        cluster: cluster.clone(),
+        cluster: cluster.of_groups(plan.tensor),
         devices: ranks,
         memory: cluster.device.memory,
         mini_batch: plan.mini_batch,

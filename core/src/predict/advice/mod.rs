@@ -2,7 +2,8 @@
 //!
 //! An [`Advisor`] tries changes of one choice (micro-batches, schedule, cuts, precision, codec), what a search
 //! over lanes, replicas, micro-batches and schedules finds together, and the best of these joined with each
-//! other; a plan that does not fit is tried with recomputation too. What it gives are plans, so whatever is said
+//! other; a plan that does not fit is tried with recomputation too: of all that can be computed again, which is known
+//! at once, and later of as little as a search finds. What it gives are plans, so whatever is said
 //! of them holds when they are taken. It goes on one simulation at a time, so it can be stopped between any two.
 //!
 //! [`Advisor::bound`] says how much there is to gain at all: no plan in this precision on as many devices can be
@@ -31,7 +32,7 @@ pub use change::Change;
 use change::changes;
 
 use super::{PredictError, Prediction, fit, predict, steady};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanError, Sequence, training_graphs};
 use crate::units::{Bytes, Nanos};
 use candidates::{Wave, bound};
 use change::within;
@@ -82,6 +83,10 @@ pub struct Advisor {
     bound: Nanos,
     /// Plans to price next.
     todo: VecDeque<Plan>,
+    /// Plans that do not fit as they are.
+    unfit: VecDeque<Plan>,
+    /// Whether one is known that fits with as much recomputation as it needs, or without.
+    fitted: bool,
     waves: VecDeque<Wave>,
     /// Of plans that were priced.
     seen: BTreeSet<String>,
@@ -108,48 +113,81 @@ impl Advisor {
         let bound = bound(plan)?;
         let mut seen = BTreeSet::new();
         seen.insert(key(plan));
-        Ok(Self {
+        let mut advisor = Self {
             plan: plan.clone(),
             now,
             drawn: prediction.timeline.step,
             bound,
             todo: VecDeque::new(),
-            waves: candidates::waves(plan, now.fits),
+            unfit: VecDeque::new(),
+            fitted: false,
+            waves: candidates::waves(plan),
             seen,
             found: vec![],
             tried: 0,
-        })
+        };
+        if !now.fits && plan.recompute.is_empty() {
+            advisor.recompute(plan.clone());
+        }
+        Ok(advisor)
     }
 
     /// Prices one more plan, or makes a list of the next ones; false when nothing is left to try.
     pub fn advance(&mut self) -> bool {
-        let Some(plan) = self.todo.pop_front() else {
-            let Some(wave) = self.waves.pop_front() else { return false };
+        if let Some(plan) = self.todo.pop_front() {
+            if self.seen.insert(key(&plan)) {
+                self.price(plan);
+            }
+        } else if let Some(plan) = self.unfit.pop_front() {
+            self.fit(&plan);
+        } else if let Some(wave) = self.waves.pop_front() {
             self.todo = wave.candidates(&self.plan, &self.found).into();
-            return true;
-        };
-        if self.seen.insert(key(&plan)) {
-            self.price(plan);
+        } else {
+            return false;
         }
         true
     }
 
-    /// Takes the plan if it is better, with recomputation where it does not fit and nothing else does.
+    /// Takes the plan if it is better. Where it does not fit, and nothing else does, it is tried with recomputation.
     fn price(&mut self, plan: Plan) {
         self.tried += 1;
         let Ok(prediction) = predict(&plan) else { return };
         let Ok(priced) = takes(&plan, &prediction) else { return };
-        let (mut plan, mut priced, mut expectation) = (plan, priced, prediction.expectation());
-        // Only what would be faster is worth a search for sequences.
+        // Only what would be faster is worth it.
         let hopeful = !self.now.fits || shorter(priced.step, self.now.step);
-        let nothing = !self.found.iter().any(|advice| advice.fits);
-        if !priced.fits && hopeful && nothing && plan.recompute.is_empty() {
-            let Ok((fitted, prediction)) = fit(&plan, EFFORT) else { return };
-            let Ok(again) = takes(&fitted, &prediction) else { return };
-            (plan, priced, expectation) = (fitted, again, prediction.expectation());
+        if !priced.fits && hopeful && !self.fitted && plan.recompute.is_empty() {
+            self.recompute(plan);
+            return;
         }
+        self.fitted |= priced.fits && plan.recompute.is_empty() && self.is_better(&priced);
+        self.take(plan, &prediction, priced);
+    }
+
+    /// Tries a plan that does not fit with recomputation: of everything next, if nothing is known that fits; of as little
+    /// as it needs when the others of its wave are priced.
+    fn recompute(&mut self, plan: Plan) {
+        if !self.found.iter().any(|advice| advice.fits)
+            && let Ok(again) = recomputed(&plan)
+        {
+            self.todo.push_front(again);
+        }
+        self.unfit.push_back(plan);
+    }
+
+    /// Takes the plan with as little recomputation as it needs, unless another one fits by now.
+    fn fit(&mut self, plan: &Plan) {
+        if self.fitted {
+            return;
+        }
+        let Ok((plan, prediction)) = fit(plan, EFFORT) else { return };
+        let Ok(priced) = takes(&plan, &prediction) else { return };
+        self.fitted |= self.is_better(&priced);
+        self.take(plan, &prediction, priced);
+    }
+
+    fn take(&mut self, mut plan: Plan, prediction: &Prediction, priced: Takes) {
         if self.is_better(&priced) {
-            plan.prediction = expectation;
+            plan.prediction = prediction.expectation();
             let changes = changes(&self.plan, &plan);
             let more_ranks = plan.ranks().saturating_sub(self.plan.ranks());
             self.found.push(Advice { changes, plan, takes: priced, more_ranks });
@@ -249,6 +287,13 @@ fn takes(plan: &Plan, prediction: &Prediction) -> Result<Takes, PredictError> {
     };
     let peak = prediction.programs.iter().map(|program| program.arena).max().unwrap_or_default();
     Ok(Takes { step, peak, fits: peak <= plan.cluster.device.memory })
+}
+
+/// The plan with everything computed again that stages can.
+fn recomputed(plan: &Plan) -> Result<Plan, PlanError> {
+    let (graph, schedule) = plan.check()?;
+    let graphs = training_graphs(&plan.inputs(&graph, &schedule));
+    Ok(Plan { recompute: graphs.iter().map(Sequence::full).collect(), ..plan.clone() })
 }
 
 /// What tells two plans of one question apart.
