@@ -312,6 +312,13 @@ impl Arena {
         self.touch(region, Access::Read);
     }
 
+    /// Nobody reads again what is in a region: before it is written to nothing is copied.
+    pub fn discard(&mut self, region: Region) {
+        if let Some(device) = &mut self.device {
+            device.newest.forget(&bytes_of(region));
+        }
+    }
+
     /// A region as bytes, to send.
     pub fn raw(&mut self, region: Region) -> &[u8] {
         self.fetch(region);

@@ -7,6 +7,7 @@ use super::rank::{Batch, Rank, StepCounts};
 use crate::device::{Accelerator, FusedOp, ParameterPlaces, Place, Places};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::graph::TensorSpec;
+use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::ids::{MicroBatch, StageId};
 use pipewright_core::plan::{Kernel, Operand, ParamPlace, Region, StageProgram};
 use pipewright_core::schedule::{Action, ActionKind};
@@ -95,22 +96,22 @@ impl<'a, T: Transport> Rank<'a, T> {
         let mut buckets = if reduces { &stage.buckets[..] } else { &[] };
         let mut next = range.start;
         while next < range.end {
-            match &mut self.model {
-                Some(model) => {
-                    let kernel = &stage.kernels[next];
-                    next += 1;
-                    if kernel.kind.is_exchange() {
-                        self.exchange(stage, kernel, pass)?;
-                        continue;
-                    }
-                    model.owe(kernel);
-                    self.add_up(stage, kernel, pass)?;
-                }
-                None => next += self.computation(stage, next, pass)?,
-            }
+            let kernel = &stage.kernels[next];
+            let done = if kernel.kind.is_exchange() {
+                self.exchange(stage, kernel, pass)?;
+                1
+            } else if let Some(model) = &mut self.model {
+                model.owe(kernel);
+                1
+            } else {
+                self.computation(stage, next, pass)
+            };
+            next += done;
             let index = next - 1;
+            self.add_up(stage, &stage.kernels[index], pass)?;
             if reduces {
-                self.sum_slices(stage, &stage.kernels[index])?;
+                let mut kernels = stage.kernels[next - done..next].iter();
+                kernels.try_for_each(|kernel| self.sum_slices(stage, kernel))?;
             }
             self.keep_output(stage, &stage.kernels[index], pass);
             if let Some(model) = self.model.as_mut().filter(|_| reduces) {
@@ -128,7 +129,9 @@ impl<'a, T: Transport> Rank<'a, T> {
             }
         }
         buckets.iter().try_for_each(|bucket| self.reduce(stage.stage, bucket))?;
-        if let (ActionKind::Forward, Some(loss), None) = (action.kind, &stage.loss, &self.model) {
+        // All ranks of a tensor group have it.
+        let tells = self.model.is_none() && self.tensor.index == 0;
+        if let (ActionKind::Forward, Some(loss), true) = (action.kind, &stage.loss, tells) {
             let region = stage.region(loss, pass.slot, pass.outbox);
             match self.arena.is_distant() {
                 // Nobody waits for it before the end of the mini-batch.
@@ -136,8 +139,6 @@ impl<'a, T: Transport> Rank<'a, T> {
                     self.arena.keep(region, KEPT * u64::from(self.kept));
                     self.kept += 1;
                 }
-                // All ranks of a tensor group have it.
-                false if self.tensor.index > 0 => {}
                 false => counts.add(bytemuck::cast_slice(self.arena.floats(region))),
             }
         }
@@ -183,23 +184,15 @@ impl<'a, T: Transport> Rank<'a, T> {
         Pass { batch, micro_batch: action.micro_batch, turn, slot, outbox, version }
     }
 
-    /// The computations from kernel `first` on that are done together; returns how many.
-    ///
-    /// # Errors
-    /// When the tensor group cannot talk.
-    pub(super) fn computation(
-        &mut self,
-        stage: &StageProgram,
-        first: usize,
-        pass: &Pass,
-    ) -> Result<usize, TransportError> {
+    /// The computations from kernel `first` on that are done together, without what the tensor group adds up behind
+    /// them; returns how many.
+    pub(super) fn computation(&mut self, stage: &StageProgram, first: usize, pass: &Pass) -> usize {
         let stored: SmallVec<[bool; 4]> = self.fusion.at(stage.stage, first).into();
-        let kernels = &stage.kernels[first..first + stored.len()];
-        match kernels {
-            [_] => self.kernel(stage, first, pass)?,
+        match stored.len() {
+            1 => self.kernel(stage, first, pass),
             _ => self.chain(stage, first, &stored, pass),
         }
-        Ok(kernels.len())
+        stored.len()
     }
 
     /// Several computations on the device; of their values those are written that are to be stored.
@@ -239,7 +232,10 @@ impl<'a, T: Transport> Rank<'a, T> {
             op: &node.op,
             kind: kernel.kind,
             inputs,
-            output: self.graph.result(kernel.node),
+            output: match kernel.kind {
+                ComputationKind::SumGradients => self.summed(kernel),
+                _ => self.graph.result(kernel.node),
+            },
             samples: self.plan.samples(),
             phase: match pass.batch {
                 Batch::Train(_) if kernel.again => Phase::Recompute,
@@ -268,12 +264,16 @@ impl<'a, T: Transport> Rank<'a, T> {
         }
     }
 
-    fn kernel(
-        &mut self,
-        stage: &StageProgram,
-        at: usize,
-        pass: &Pass,
-    ) -> Result<(), TransportError> {
+    /// What a sum of gradients gives: of a node of which the rank has a slice that, or all of a partial sum.
+    fn summed(&self, kernel: &Kernel) -> &'a TensorSpec {
+        let whole = self.graph.whole(kernel.node);
+        match kernel.writes[0].bytes == whole.bytes() * self.plan.samples() {
+            true => whole,
+            false => &self.graph.node(kernel.node).output,
+        }
+    }
+
+    fn kernel(&mut self, stage: &StageProgram, at: usize, pass: &Pass) {
         let kernel = &stage.kernels[at];
         let inputs = self.inputs(kernel);
         let unbiased = self.tensor.unbiased(kernel).cloned();
@@ -281,8 +281,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         let call = Call { op: unbiased.as_ref().unwrap_or(call.op), ..call };
         let places = self.places(stage, at, pass);
         if self.arena.is_distant() {
-            places.launch_there(&call, &mut self.arena);
-            return Ok(());
+            return places.launch_there(&call, &mut self.arena);
         }
         let region = |operand: &Operand| stage.region(operand, pass.slot, pass.outbox);
         let (threads, precision) = (self.threads, self.plan.training.precision);
@@ -291,16 +290,12 @@ impl<'a, T: Transport> Rank<'a, T> {
                 |from: &[f32], into: &mut [f32]| packed::unpack(precision, threads, from, into);
             self.arena.convert(region(lies), region(f32), work);
         }
-        match kernel.kind.is_exchange() {
-            true => self.exchange(stage, kernel, pass)?,
-            false => places.launch_here(&call, &mut self.arena),
-        }
+        places.launch_here(&call, &mut self.arena);
         for (f32, lies) in &kernel.pack {
             let work =
                 |from: &[f32], into: &mut [f32]| packed::pack(precision, threads, from, into);
             self.arena.convert(region(f32), region(lies), work);
         }
-        self.add_up(stage, kernel, pass)
     }
 
     /// Where the tensors of a computation lie. A device takes packed values as they are; the kernels of this

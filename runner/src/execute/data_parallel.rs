@@ -102,7 +102,8 @@ impl<T: Transport> Rank<'_, T> {
                 return self.start_there(bucket.slot);
             }
             Sum::Plain if self.arena.talks() => {
-                self.arena.join(call, bucket.group, bucket.region, bucket.slot);
+                let group = bucket.group + self.tensor.index;
+                self.arena.join(call, group, bucket.region, bucket.slot);
                 return Ok(());
             }
             Sum::Plain => {}

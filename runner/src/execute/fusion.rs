@@ -4,6 +4,8 @@
 //! transient memory is one action's, so its last reader is in the same action, and what lies there later
 //! ends its life. All other values are stored: they are sent, or somebody reads them in another action.
 //!
+//! What a tensor group adds up ends a chain: the sum is made where the value is stored.
+//!
 //! Memory is laid out for computations that come one after the other: a later one may write where an earlier
 //! one has read for the last time. Done together, that is right where both are at one place at a time.
 
@@ -67,8 +69,9 @@ impl<'a> Finder<'a> {
                 return None;
             }
             let inputs: SmallVec<[&TensorSpec; 8]> =
-                node.inputs.iter().map(|id| &graph.node(*id).output).collect();
-            FusedKind::of(&node.op, kernel.kind, (&inputs, &node.output), kernel.reads.len())
+                node.inputs.iter().map(|id| graph.operand(kernel.node, *id)).collect();
+            let shapes = (&inputs[..], graph.result(kernel.node));
+            FusedKind::of(&node.op, kernel.kind, shapes, kernel.reads.len())
         };
         Self { stage, parts: stage.kernels.iter().map(part).collect() }
     }
@@ -102,6 +105,7 @@ impl<'a> Finder<'a> {
         while until < kernels.end
             && let Some(next) = self.parts[until]
             && can_join(&chain, next)
+            && !self.is_added_up(until - 1)
             && self.hands_on(first..until)
             && self.may_overlap(first..until)
         {
@@ -109,6 +113,12 @@ impl<'a> Finder<'a> {
             until += 1;
         }
         worthwhile(&chain)
+    }
+
+    /// Whether the tensor group adds up what a link gives, before anybody reads it. Gradients of weights nobody reads.
+    fn is_added_up(&self, link: usize) -> bool {
+        let kernel = &self.stage.kernels[link];
+        kernel.reduces && !kernel.writes.is_empty()
     }
 
     /// The link before `until` that has a value.

@@ -34,6 +34,9 @@ impl<T: Transport> Rank<'_, T> {
         if let Some(model) = &self.model {
             model.catch_up(&self.transport);
         }
+        // Once, and not part by part.
+        self.arena.fetch(values);
+        self.arena.discard(unpacked);
         let own = self.part(values, self.tensor.index);
         let scratch = Scratch::new(unpacked, own.bytes);
         self.begin_sum(own, scratch);
@@ -45,6 +48,7 @@ impl<T: Transport> Rank<'_, T> {
         for [to, from] in self.pairs() {
             self.swap([to, from], own, self.part(values, from))?;
         }
+        self.arena.discard(unpacked);
         if let Some(model) = &mut self.model {
             model.met(&self.transport);
         }

@@ -68,10 +68,12 @@ impl<T: Transport> Rank<'_, T> {
                 self.reduce_scatter(slices, [from, to], scratch)?;
             }
             _ => {
+                self.arena.discard(to);
                 let own = self.tensor.index as usize;
                 self.arena.convert(from, to, |whole, into| slices.take(whole, own, into));
             }
         }
+        scratch.into_iter().for_each(|scratch| self.arena.discard(scratch));
         if let Some(model) = &mut self.model {
             model.met(&self.transport);
         }
@@ -92,6 +94,7 @@ impl<T: Transport> Rank<'_, T> {
     ) -> Result<(), TransportError> {
         let staging = Region { bytes: own.bytes, ..staging };
         let index = self.tensor.index as usize;
+        self.arena.discard(whole);
         self.arena.convert(own, whole, |own, whole| slices.put(own, index, whole));
         for [to, from] in self.pairs() {
             self.swap([to, from], own, staging)?;
@@ -112,6 +115,7 @@ impl<T: Transport> Rank<'_, T> {
         let behind = Region { offset: scratch.offset + sum.bytes, ..scratch };
         let in_f32 = Scratch::new(behind, sum.bytes);
         let index = self.tensor.index as usize;
+        [sum, scratch].into_iter().for_each(|region| self.arena.discard(region));
         self.arena.convert(partial, sum, |partial, own| slices.take(partial, index, own));
         if slices.packed {
             self.begin_sum(sum, in_f32);

@@ -175,7 +175,8 @@ impl<T: Transport> Rank<'_, T> {
                 continue;
             }
             let mut whole = vec![0.0; shards.shape.iter().product::<u64>() as usize];
-            let mut shard = of_parts.unwrap_or_else(|| self.values(&tensor).to_vec());
+            let own = || bytemuck::cast_slice(self.arena.raw(tensor.region)).to_vec();
+            let mut shard = of_parts.unwrap_or_else(own);
             for other in 0..self.program.tensor.degree {
                 if other > 0 {
                     let bytes = bytemuck::cast_slice_mut(&mut shard);

@@ -10,6 +10,7 @@ pub mod networks;
 pub mod own_process;
 pub mod ranks;
 pub mod recompute;
+pub mod tensor_groups;
 pub mod transport_suite;
 
 use pipewright_core::cost::Cluster;

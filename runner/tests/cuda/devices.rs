@@ -1,6 +1,6 @@
 //! Devices of a machine, and the messages where it has no GPU.
 
-use crate::common::{mpirun_in, runner_in, scratch, small_plan, write};
+use crate::common::{mpirun_in, runner_in, scratch, small_plan, tensor_groups, write};
 use pipewright_core::units::Bytes;
 use pipewright_runner::device::cuda::{Driver, Engine, gpus};
 use serde_json::Value;
@@ -30,6 +30,10 @@ fn without_a_gpu_a_sentence_and_code_4() {
     let dir = scratch("no-gpu");
     let plan = write(&dir, "plan.json", small_plan().to_json());
     runner_in(&dir, &[plan, "--device", "cuda"]).refused(4, "--device cuda: the driver");
+    let divided = tensor_groups::all(1).remove(0).1;
+    let divided = tensor_groups::divided(&divided, 2, true).plan().unwrap().0;
+    let divided = write(&dir, "divided.json", divided.to_json());
+    runner_in(&dir, &[divided, "--device", "cuda"]).refused(4, "--device cuda: the driver");
     runner_in(&dir, &["profile", plan, "--device", "cuda"]).refused(4, "--device cuda: the driver");
     runner_in(&dir, &["bench", "codecs", "--device", "cuda"]).refused(4, "--device cuda");
     runner_in(&dir, &["profile", plan, "--device", "model"]).refused(2, "nothing to measure");

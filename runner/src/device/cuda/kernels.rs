@@ -17,6 +17,7 @@ pub mod bulk;
 mod channels;
 mod convolution;
 mod elementwise;
+mod embedding;
 mod experts;
 pub mod fp8;
 mod fused;
@@ -25,6 +26,7 @@ pub mod padding;
 mod relayout;
 mod rows;
 mod steps;
+mod vocabulary;
 
 pub use crate::device::DevicePtr;
 pub use arguments::*;
@@ -111,6 +113,8 @@ pub enum Source {
     Eight,
     /// Tokens of mixtures of experts.
     Experts,
+    /// Losses of logits that a tensor group has divided.
+    Vocabulary,
 }
 
 /// Attention on the matrix units for one type: each is compiled by itself, for it takes long.
@@ -133,7 +137,7 @@ const WIDTHS: [u32; 4] = [32, 64, 128, 256];
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Elementwise,
         Self::Layout,
         Self::Rows,
@@ -150,6 +154,7 @@ impl Source {
         Self::Levels,
         Self::Eight,
         Self::Experts,
+        Self::Vocabulary,
     ];
 
     /// Its file.
@@ -171,6 +176,7 @@ impl Source {
             Self::Levels => "levels.cu",
             Self::Eight => "eight.cu",
             Self::Experts => "experts.cu",
+            Self::Vocabulary => "vocabulary.cu",
         }
     }
 
@@ -186,6 +192,8 @@ impl Source {
                 include_str!("kernels/tail.cuh"),
                 "#line 1 \"unaligned.cuh\"\n",
                 include_str!("kernels/unaligned.cuh"),
+                "#line 1 \"rows.cuh\"\n",
+                include_str!("kernels/rows.cuh"),
                 "#line 1 \"rows.cu\"\n",
                 include_str!("kernels/rows.cu")
             ),
@@ -233,6 +241,15 @@ impl Source {
                 include_str!("kernels/eight.cu")
             ),
             Self::Experts => include_str!("kernels/experts.cu"),
+            Self::Vocabulary => concat!(
+                include_str!("kernels/tail.cuh"),
+                "#line 1 \"unaligned.cuh\"\n",
+                include_str!("kernels/unaligned.cuh"),
+                "#line 1 \"rows.cuh\"\n",
+                include_str!("kernels/rows.cuh"),
+                "#line 1 \"vocabulary.cu\"\n",
+                include_str!("kernels/vocabulary.cu")
+            ),
         }
     }
 

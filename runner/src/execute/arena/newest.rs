@@ -74,6 +74,13 @@ impl Newest {
         Ok(())
     }
 
+    /// Nobody needs what is in `range`.
+    pub fn forget(&mut self, range: &Range<u64>) {
+        if !range.is_empty() {
+            self.clear(range);
+        }
+    }
+
     /// Parts of `range` that `holder` alone has.
     fn held(&self, range: &Range<u64>, holder: Holder) -> Vec<Range<u64>> {
         let before = self.alone.range(..=range.start).next_back();

@@ -5,6 +5,7 @@
 mod found;
 mod image_layouts;
 pub mod processor;
+mod tensor_groups;
 
 use crate::common::recompute::{at_random, just_in_time, recomputing};
 use crate::common::{chains, draft_of, networks};

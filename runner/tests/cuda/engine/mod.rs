@@ -6,6 +6,7 @@ mod fp8;
 mod golden;
 mod layers;
 mod precisions;
+mod tensor_groups;
 
 use crate::common::{draft, draft_of, networks};
 use crate::emulator;

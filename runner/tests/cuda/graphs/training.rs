@@ -2,7 +2,7 @@
 
 use super::emulated::Emulated;
 use super::lazy::{Lazy, Seen};
-use crate::common::{draft_of, networks};
+use crate::common::{draft_of, networks, tensor_groups};
 use crate::emulator;
 use pipewright_core::graph::{Graph, Op};
 use pipewright_core::plan::{DataParallel, DataParallelMode, Draft, Plan, Precision, Program};
@@ -159,6 +159,19 @@ fn replicas() {
         draft.mini_batch = 8;
         draft.data_parallel = data_parallel;
         alike(&format!("{data_parallel:?}"), &draft.plan().unwrap().0);
+    }
+}
+
+/// Hosts wait for their devices at every sum within a pass; between two of them there are graphs.
+#[test]
+fn tensor_groups() {
+    if !emulator::is_there() {
+        return;
+    }
+    let draft = tensor_groups::all(6).remove(0).1;
+    for slices in [false, true] {
+        let plan = tensor_groups::divided(&draft, 2, slices).plan().unwrap().0;
+        alike(&format!("slices {slices}"), &plan);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Layers of convolutional networks and of transformers in small, and what makes kernels take several
 //! parts, samples or tiles at a time.
 
-use super::like_the_processor::{compare, compare_by};
+use super::like_the_processor::{STORAGES, compare, compare_by};
 use super::memory::{
     Tensor, numbers, on_blocks_of, on_the_emulator, on_the_emulator_by, run, stored,
 };
@@ -17,8 +17,6 @@ use pipewright_runner::device::cuda::kernels::{
     Buffers, ConvolutionPass, ConvolutionStep, DevicePtr, Step, Storage, missing, steps,
 };
 use std::cell::RefCell;
-
-const STORAGES: [Storage; 3] = [Storage::F32, Storage::Bf16, Storage::F16];
 
 /// Outputs, kernel, stride, groups, bias; padding keeps the size but for the stride.
 fn conv(out_channels: u64, kernel: [u64; 2], stride: u64, groups: u64, bias: bool) -> Op {

@@ -6,7 +6,7 @@ use crate::emulator;
 use crate::nodes::{self, SMALL, Sizes};
 use pipewright_core::graph::{DType, Op, TensorSpec};
 use pipewright_kernels::cpu;
-use pipewright_kernels::{Call, Draw, Operands};
+use pipewright_kernels::{Call, Draw, Operands, Shard};
 use pipewright_runner::device::cuda::kernels::{Source, Storage};
 
 /// Larger than a block and no multiple of anything.
@@ -15,7 +15,9 @@ const ODD: Sizes = Sizes { samples: 3, image: [8, 13, 11], sequence: [67, 40] };
 /// One of everything.
 const ONE: Sizes = Sizes { samples: 1, image: [4, 5, 6], sequence: [5, 8] };
 
-fn tolerance(storage: Storage) -> f32 {
+pub(super) const STORAGES: [Storage; 3] = [Storage::F32, Storage::Bf16, Storage::F16];
+
+pub(super) fn tolerance(storage: Storage) -> f32 {
     match storage {
         Storage::F32 => 2e-5,
         Storage::Bf16 => 2e-2,
@@ -24,12 +26,12 @@ fn tolerance(storage: Storage) -> f32 {
 }
 
 /// As it is after being stored: both devices begin with the same numbers.
-fn round(storage: Storage, values: &mut [f32]) {
+pub(super) fn round(storage: Storage, values: &mut [f32]) {
     let rounded = numbers(storage, &stored(storage, values));
     values.copy_from_slice(&rounded);
 }
 
-fn close((storage, within): (Storage, f32), what: &str, got: &[f32], expected: &[f32]) {
+pub(super) fn close((storage, within): (Storage, f32), what: &str, got: &[f32], expected: &[f32]) {
     assert_eq!(got.len(), expected.len(), "{what}");
     let largest = expected.iter().fold(1e-3f32, |most, x| most.max(x.abs()));
     for (i, (a, b)) in got.iter().zip(expected).enumerate() {
@@ -167,15 +169,21 @@ fn dropout_to_the_bit() {
         return;
     }
     let draw = Draw { seed: 11, step: (3 << 32) + 5, node: 4, first_sample: 1000 };
-    for elements in [1, 255, 256, 1301] {
+    // Of whole samples, and of slices that begin anywhere.
+    let ranks = [(0, 1), (1, 2), (2, 4)];
+    for (elements, (tensor_rank, degree)) in
+        [1, 60, 255, 256, 1301].into_iter().flat_map(|elements| ranks.map(|rank| (elements, rank)))
+    {
+        let shard = Shard { tensor_rank, degree, vocabulary: 0 };
         let op = Op::Dropout { probability: 0.3 };
         let mut case = Case::new(op, vec![TensorSpec::f32(vec![elements])], 3);
         case.fill(elements);
-        let expected =
-            case.forward(&mut |call, operands| cpu::launch(&Call { draw, ..*call }, operands));
-        let got = case.forward(&mut |call, operands| {
-            on_the_emulator(Storage::F32, &Call { draw, ..*call }, operands);
+        let expected = case.forward(&mut |call, operands| {
+            cpu::launch(&Call { draw, shard, ..*call }, operands);
         });
-        assert_eq!(got, expected, "{elements} elements");
+        let got = case.forward(&mut |call, operands| {
+            on_the_emulator(Storage::F32, &Call { draw, shard, ..*call }, operands);
+        });
+        assert_eq!(got, expected, "{elements} elements, rank {tensor_rank} of {degree}");
     }
 }

@@ -12,6 +12,7 @@ mod nvrtc;
 mod optimizer;
 mod padding;
 mod rows;
+mod shards;
 
 use crate::{by_hand, emulator, vectors};
 use memory::on_the_emulator;

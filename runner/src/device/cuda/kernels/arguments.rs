@@ -192,10 +192,11 @@ arguments! {
     /// `number` tensors of `count` elements, added in order.
     SumTerms { terms: [DevicePtr; MOST_TERMS], out: DevicePtr, tail: Tail, count: u64, number: u32, }
 
-    /// `step` is the address of a u64, so that a recorded launch can be replayed in every step.
+    /// `step` is the address of a u64, so that a recorded launch can be replayed in every step. Of each sample `elements`
+    /// from `first` on are here.
     Dropout {
         x: DevicePtr, out: DevicePtr, step: DevicePtr,
-        elements: u64, samples: u64, key: [u32; 2], first_sample: u32, limit: u32, scale: f32,
+        first: u64, elements: u64, samples: u64, key: [u32; 2], first_sample: u32, limit: u32, scale: f32,
     }
 
     /// `out [sizes]` from two tensors with strides along these axes.
@@ -228,10 +229,11 @@ arguments! {
         sizes: [u32; MOST_AXES], kept: u32, rank: u32, op: u32, accumulate: u32, scale: f32,
     }
 
-    /// Backwards `table` is the gradient that came and `out` the table's.
+    /// Backwards `table` is the gradient that came and `out` the table's. The table has `entries` tokens, from `first`
+    /// on: others are nothing here.
     Embedding {
         tokens: DevicePtr, table: DevicePtr, positions: DevicePtr, kinds: DevicePtr, out: DevicePtr,
-        rows: u64, length: u64, features: u64,
+        rows: u64, length: u64, features: u64, first: u64, entries: u64,
     }
 
     /// Forwards `from` is `[samples, length, features]`; backwards `out` is, and zero. `largest` is for the
@@ -266,11 +268,11 @@ arguments! {
         rows: u64, n: u64, k: u32, normalize: u32,
     }
 
-    /// Shares `[samples, tokens, experts]`, rows `[samples, experts, capacity, features]`; which row a token has is in
+    /// Shares `[samples, tokens, all]`, rows `[samples, experts, capacity, features]`, of experts from `first` on; which row a token has is in
     /// `places`, which token a row is of in `sources`. Where it is `weighted`, shares count.
     Routing {
         shares: DevicePtr, places: DevicePtr, sources: DevicePtr, x: DevicePtr, gy: DevicePtr, out: DevicePtr,
-        samples: u64, tokens: u64, features: u64, experts: u64, capacity: u64, weighted: u32,
+        samples: u64, tokens: u64, features: u64, experts: u64, first: u64, all: u64, capacity: u64, weighted: u32,
     }
 
     /// Rows of `bytes` bytes that begin `from` bytes apart, copied to where they begin `to` bytes apart.
@@ -293,6 +295,14 @@ arguments! {
     Loss {
         x: DevicePtr, target: DevicePtr, out: DevicePtr, loss: DevicePtr, scratch: DevicePtr,
         rows: u64, n: u64, scale: f32, smoothing: f32, divisor: f32,
+    }
+
+    /// Rows of `n` logits, `own` of which are classes, from `first` on, of `all` of a tensor group; `numbers` has what its
+    /// ranks tell of each row, rank by rank. Backwards `x` are the probabilities.
+    VocabularyLoss {
+        x: DevicePtr, target: DevicePtr, numbers: DevicePtr, out: DevicePtr, scratch: DevicePtr,
+        rows: u64, n: u64, own: u64, first: u64, all: u64, ranks: u32, tensor_rank: u32,
+        scale: f32, smoothing: f32,
     }
 
     /// Images whose channels are normalised over samples and positions, each in `parts` whose sums are in

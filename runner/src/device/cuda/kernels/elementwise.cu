@@ -161,10 +161,11 @@ DEVICE void philox_round(u32 *counter, u32 k0, u32 k1) {
 // a group of 256 elements of a sample has 32 counters; word w of counter l decides on elements
 // 32 w + l (by its lower half) and 128 + 32 w + l (by its upper one). A thread takes a counter.
 template <class T> DEVICE void dropout(const Dropout &a) {
-    u64 groups = (a.elements + 255) / 256, step = *(const u64 *)a.step;
+    u64 first = a.first / 256, groups = (a.first + a.elements + 255) / 256 - first;
+    u64 step = *(const u64 *)a.step;
     FOR_EACH_ITEM(i, a.samples * groups * 32) {
         u32 lane = (u32)(i % 32);
-        u64 group = i / 32 % groups, sample = i / 32 / groups;
+        u64 group = first + i / 32 % groups, sample = i / 32 / groups;
         u32 words[4] = {(u32)group * 32 + lane, a.first_sample + (u32)sample, (u32)step,
                         (u32)(step >> 32)};
         u32 k0 = a.key[0], k1 = a.key[1];
@@ -175,8 +176,9 @@ template <class T> DEVICE void dropout(const Dropout &a) {
         }
 #pragma unroll
         for (int part = 0; part < 8; part++) {
-            u64 element = group * 256 + part * 32 + lane;
-            if (element >= a.elements) break;
+            // Before the first of a slice it wraps round, and is none of it either.
+            u64 element = group * 256 + part * 32 + lane - a.first;
+            if (element >= a.elements) continue;
             u32 chance = words[part % 4] >> (part / 4 * 16) & 0xffff;
             u64 at = sample * a.elements + element;
             float x = load(((const T *)a.x)[at]);

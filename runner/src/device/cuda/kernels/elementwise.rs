@@ -140,8 +140,11 @@ fn dropout(call: &Call, probability: f32, buffers: &Buffers, plan: &mut Plan) {
     // A mini-batch has at most 2^32 samples.
     let first_sample = call.draw.first_sample as u32;
     let step = buffers.step;
-    let args = Dropout { x, out, step, elements, samples, key, first_sample, limit, scale };
-    plan.over(Source::Elementwise, "dropout", samples * elements.div_ceil(256) * 32, args);
+    // A rank with a slice of the positions draws what the whole sample does.
+    let first = u64::from(call.shard.tensor_rank) * elements;
+    let args = Dropout { x, out, step, first, elements, samples, key, first_sample, limit, scale };
+    let groups = (first + elements).div_ceil(256) - first / 256;
+    plan.over(Source::Elementwise, "dropout", samples * groups * 32, args);
 }
 
 /// A sum of at most [`MOST_TERMS`] tensors, and what is done with it.

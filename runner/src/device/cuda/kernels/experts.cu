@@ -1,5 +1,6 @@
-// Mixtures of experts: shares of the largest logits, tokens to rows of their experts, and back. Which row a token has
-// is counted in the order of tokens, so no atomics are needed and the bits are always the same.
+// Mixtures of experts: shares of the largest logits, tokens to rows of their experts, and back. A rank of a tensor group
+// has some of the experts; tokens of the others are nothing here. Which row a token has is counted in the order of
+// tokens, so no atomics are needed and the bits are always the same.
 
 // Whether element `at` is among the k largest of a row; of equal ones the first are.
 template <class T> DEVICE bool is_taken(const T *x, u64 n, u64 at, u64 k) {
@@ -59,6 +60,11 @@ template <class T> DEVICE void top_k_gradient(const TopK &a) {
 
 constexpr u32 NOWHERE = 0xffffffff;
 
+// A token's share of an expert of this rank.
+template <class T> DEVICE float share_of(const Routing &a, u64 token, u64 expert) {
+    return load(((const T *)a.shares)[token * a.all + a.first + expert]);
+}
+
 // A block an expert of a sample: the row of each token, and the token of each row.
 template <class T> DEVICE void place_tokens(const Routing &a) {
     __shared__ u32 counts[8];
@@ -70,7 +76,7 @@ template <class T> DEVICE void place_tokens(const Routing &a) {
         for (u64 from = 0; from < a.tokens; from += blockDim.x) {
             u64 token = from + threadIdx.x;
             bool is_there = token < a.tokens;
-            if (is_there) is_there = load(((const T *)a.shares)[(first + token) * a.experts + expert]) != 0;
+            if (is_there) is_there = share_of<T>(a, first + token, expert) != 0;
             u32 vote = __ballot_sync(0xffffffff, is_there);
             __syncthreads(); // whoever still reads the last counts
             if (lane == 0) counts[warp] = __popc(vote);
@@ -100,7 +106,7 @@ template <class T> DEVICE void rows_of_tokens(const Routing &a) {
             continue;
         }
         const T *from = (const T *)a.x + token * a.features;
-        float share = load(((const T *)a.shares)[token * a.experts + block % a.experts]);
+        float share = share_of<T>(a, token, block % a.experts);
         for (u64 i = threadIdx.x; i < a.features; i += blockDim.x)
             out[i] = a.weighted ? store<T>(share * load(from[i])) : from[i];
     }
@@ -115,32 +121,32 @@ DEVICE u64 row_of(const Routing &a, u64 token, u64 expert, u32 place) {
 template <class T> DEVICE void tokens_of_rows(const Routing &a) {
     for (u64 token = blockIdx.x; token < a.samples * a.tokens; token += gridDim.x) {
         const u32 *places = (const u32 *)a.places + token * a.experts;
-        const T *shares = (const T *)a.shares + token * a.experts;
         for (u64 i = threadIdx.x; i < a.features; i += blockDim.x) {
             float total = 0;
             for (u64 expert = 0; expert < a.experts; expert++) {
                 if (places[expert] == NOWHERE) continue;
                 float value = load(((const T *)a.x)[row_of(a, token, expert, places[expert]) + i]);
-                total += a.weighted ? load(shares[expert]) * value : value;
+                total += a.weighted ? share_of<T>(a, token, expert) * value : value;
             }
             ((T *)a.out)[token * a.features + i] = store<T>(total);
         }
     }
 }
 
-// A block a token: what each of its rows and its gradient have in common.
+// A block a token: what each of its rows and its gradient have in common. 0 for experts of other ranks.
 template <class T> DEVICE void share_gradient(const Routing &a) {
     for (u64 token = blockIdx.x; token < a.samples * a.tokens; token += gridDim.x) {
         const u32 *places = (const u32 *)a.places + token * a.experts;
         const T *gy = (const T *)a.gy + token * a.features;
-        for (u64 expert = 0; expert < a.experts; expert++) {
+        for (u64 all = 0; all < a.all; all++) {
+            u64 expert = all - a.first;
             float total = 0;
-            if (places[expert] != NOWHERE) {
+            if (expert < a.experts && places[expert] != NOWHERE) {
                 const T *row = (const T *)a.x + row_of(a, token, expert, places[expert]);
                 for (u64 i = threadIdx.x; i < a.features; i += blockDim.x) total += load(row[i]) * load(gy[i]);
                 total = block_sum(total);
             }
-            if (threadIdx.x == 0) ((T *)a.out)[token * a.experts + expert] = store<T>(total);
+            if (threadIdx.x == 0) ((T *)a.out)[token * a.all + all] = store<T>(total);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Buffers, DevicePtr, Plan, Product, Routing, Source, TopK};
 use pipewright_core::graph::Op;
-use pipewright_kernels::Call;
+use pipewright_kernels::{Call, Shard};
 
 fn top(call: &Call) -> TopK {
     let Op::TopKSoftmax { k, normalize } = *call.op else {
@@ -37,14 +37,16 @@ fn routing(call: &Call, shares: DevicePtr, plan: &mut Plan) -> Routing {
         Op::Dispatch { .. } => (call.inputs[1], call.output),
         _ => (call.inputs[0], call.inputs[1]),
     };
-    let [tokens, experts] = [spec.shape[0], spec.shape[1]];
-    let [capacity, features] = [rows.shape[1], rows.shape[2]];
+    let [tokens, all] = [spec.shape[0], spec.shape[1]];
+    let [experts, capacity, features] = [rows.shape[0], rows.shape[1], rows.shape[2]];
+    let Shard { tensor_rank, degree, .. } = call.shard;
+    let first = if degree > 1 { u64::from(tensor_rank) * experts } else { 0 };
     let samples = call.samples;
     let words = [tokens, capacity].map(|count| 4 * samples * experts * count);
     let places = plan.scratch(words[0] + words[1]);
     let sources = places.after(words[0]);
-    let sizes = Routing { samples, tokens, features, experts, capacity, ..Routing::default() };
-    let args = Routing { shares, places, sources, ..sizes };
+    let sizes = Routing { samples, tokens, features, capacity, ..Routing::default() };
+    let args = Routing { shares, places, sources, experts, first, all, ..sizes };
     plan.blocks(Source::Experts, "place_tokens", samples * experts, args);
     args
 }

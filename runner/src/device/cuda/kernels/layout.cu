@@ -123,12 +123,13 @@ template <class T, bool BLOCK> DEVICE void reduce(const Reduce &a) {
     }
 }
 
-// A learnt vector per token, plus one per position and one of the kind of token.
+// A learnt vector per token, plus one per position and one of the kind of token. 0 for a token that another rank has.
 template <class T> DEVICE void embedding(const Embedding &a) {
     u64 n = a.features;
     FOR_EACH_ITEM(i, a.rows * n) {
         u64 row = i / n, at = i % n;
-        float y = load(((const T *)a.table)[((const u32 *)a.tokens)[row] * n + at]);
+        u64 entry = ((const u32 *)a.tokens)[row] - a.first;
+        float y = entry < a.entries ? load(((const T *)a.table)[entry * n + at]) : 0;
         if (a.positions) y += load(((const T *)a.positions)[row % a.length * n + at]);
         if (a.kinds) y += load(((const T *)a.kinds)[at]);
         ((T *)a.out)[i] = store<T>(y);
@@ -162,7 +163,9 @@ template <class T> DEVICE void embedding_gradient(const Embedding &a) {
     u32 rows = (u32)a.rows, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (u32 place = blockIdx.x; place < rows; place += gridDim.x) {
         u32 token = tokens[place];
-        float *gradient = (float *)a.out + (u64)token * a.features;
+        u64 entry = token - a.first;
+        if (entry >= a.entries) continue; // another rank's, in all threads
+        float *gradient = (float *)a.out + entry * a.features;
         for (u32 from = 0; from < rows; from += blockDim.x) {
             u32 at = from + threadIdx.x, number = 0, before = 0;
             bool is_there = at < rows && tokens[at] == token;

@@ -1,10 +1,10 @@
-//! Kernels along axes: broadcasts, moves, sums, and tables of vectors.
+//! Kernels along axes: broadcasts, moves and sums.
 
 use super::axes::{Axes, elements, strides};
 use super::elementwise::{Wanted, fill, sum_of};
 use super::{
-    Broadcast, Buffers, ColumnSums, Combine, DevicePtr, Embedding, Launch, Plan, Reduce, Rope,
-    Source, Strided, TokenPosition, Transposed, rows,
+    Broadcast, Buffers, Combine, DevicePtr, Launch, Plan, Reduce, Rope, Source, Strided,
+    TokenPosition, Transposed,
 };
 use pipewright_core::graph::{Op, RopeScaling};
 use pipewright_kernels::Call;
@@ -40,17 +40,17 @@ fn broadcast(
 }
 
 /// Where a sum goes.
-struct Sum<'a> {
-    out: DevicePtr,
+pub(super) struct Sum<'a> {
+    pub out: DevicePtr,
     /// Of one sample, or of all if `together`.
-    shape: &'a [u64],
+    pub shape: &'a [u64],
     /// Whether samples are summed too, and added to what is there, in f32.
-    together: bool,
-    scale: f32,
+    pub together: bool,
+    pub scale: f32,
 }
 
 /// Sums of `op(a, b, g)`, which has the shape `whole`, over the axes that `sum` lacks.
-fn reduce(
+pub(super) fn reduce(
     call: &Call,
     plan: &mut Plan,
     (op, whole): (Combine, &[u64]),
@@ -152,7 +152,7 @@ fn kept(shape: &[u64], axes: &[u64]) -> Vec<u64> {
     (0..).zip(shape).map(size).collect()
 }
 
-const NONE: [(DevicePtr, &[u64]); 2] = [(DevicePtr::NULL, &[]); 2];
+pub(super) const NONE: [(DevicePtr, &[u64]); 2] = [(DevicePtr::NULL, &[]); 2];
 
 /// An image with channels innermost, and the same with each plane a single position.
 fn last_plane(call: &Call) -> [Vec<u64>; 2] {
@@ -443,55 +443,5 @@ fn token_position(call: &Call, token: Option<u32>, out: DevicePtr) -> TokenPosit
         token: token.unwrap_or_default(),
         largest: u32::from(token.is_none()),
         ..TokenPosition::default()
-    }
-}
-
-/// The tables of positions and of kinds, where they are, among `from`.
-fn tables(call: &Call, from: &[DevicePtr]) -> [DevicePtr; 2] {
-    let Op::Embedding { positions, kinds, .. } = call.op else {
-        unreachable!("{} is no embedding", call.op.name());
-    };
-    let mut rest = from[1..].iter();
-    [*positions > 0, *kinds > 0].map(|exists| rest.next_if(exists).unwrap_or_default())
-}
-
-pub fn embedding(call: &Call, buffers: &Buffers, plan: &mut Plan) {
-    let [length, features] = [call.output.shape[0], call.output.shape[1]];
-    let [positions, kinds] = tables(call, buffers.params);
-    let args = Embedding {
-        tokens: buffers.reads[0],
-        table: buffers.params[0],
-        positions,
-        kinds,
-        out: buffers.writes[0],
-        rows: call.samples * length,
-        length,
-        features,
-    };
-    plan.over(Source::Layout, "embedding", args.rows * features, args);
-}
-
-pub fn embedding_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
-    let [length, features] = [call.output.shape[0], call.output.shape[1]];
-    let gy = buffers.reads[1];
-    let args = Embedding {
-        tokens: buffers.reads[0],
-        table: gy,
-        out: buffers.gradients[0],
-        rows: call.samples * length,
-        length,
-        features,
-        ..Embedding::default()
-    };
-    plan.blocks(Source::Layout, "embedding_gradient", args.rows, args);
-    let [positions, kinds] = tables(call, buffers.gradients);
-    if positions != DevicePtr::NULL {
-        let shape = &call.output.shape;
-        let sum = Sum { out: positions, shape, together: true, scale: 1.0 };
-        reduce(call, plan, (Combine::Same, shape), NONE, gy, sum);
-    }
-    if kinds != DevicePtr::NULL {
-        let (rows, n) = (args.rows, features);
-        rows::column_sums(plan, ColumnSums { gy, plain: kinds, rows, n, ..ColumnSums::default() });
     }
 }

@@ -15,11 +15,16 @@ fn at_once(plan: &Plan) -> u64 {
     16 / plan.bytes()
 }
 
-/// A launch with a block a row, of as many threads as the row keeps busy.
-fn each_row(plan: &mut Plan, kernel: &str, rows: u64, n: u64, args: impl super::Arguments) {
+/// As many threads of a block as a row of `n` elements keeps busy.
+pub fn threads(plan: &Plan, n: u64) -> u32 {
     let threads = n.div_ceil(at_once(plan)).next_multiple_of(32);
+    threads.clamp(32, super::BLOCK.into()) as u32
+}
+
+/// A launch with a block a row.
+fn each_row(plan: &mut Plan, kernel: &str, rows: u64, n: u64, args: impl super::Arguments) {
     plan.blocks(Source::Rows, kernel, rows, args);
-    plan.last().block = threads.clamp(32, super::BLOCK.into()) as u32;
+    plan.last().block = threads(plan, n);
 }
 
 /// Elements of rows that a loss goes over by its largest blocks: rows of a vocabulary, few of which are under
@@ -127,7 +132,7 @@ fn loss_shape(call: &Call) -> (&'static str, Loss) {
 }
 
 /// Bytes of what a row of a loss says.
-const TALLY: u64 = 16;
+pub const TALLY: u64 = 16;
 
 pub fn loss(call: &Call, buffers: &Buffers, plan: &mut Plan) {
     let (kernel, args) = loss_shape(call);

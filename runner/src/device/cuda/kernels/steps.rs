@@ -3,7 +3,8 @@
 use super::channels::Incoming;
 use super::{
     Arguments, Broadcast, Combine, ConvolutionStep, DevicePtr, Launch, Product, Source, Storage,
-    Tail, attention, axes, channels, convolution, elementwise, experts, fp8, layout, rows,
+    Tail, attention, axes, channels, convolution, elementwise, embedding, experts, fp8, layout,
+    rows, vocabulary,
 };
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{DType, Interpolation, Op};
@@ -234,10 +235,10 @@ pub fn steps(call: &Call, buffers: &Buffers, storage: Storage) -> Plan {
         ComputationKind::InputGradient => input_gradient(call, buffers, &mut plan),
         ComputationKind::WeightGradient => weight_gradient(call, buffers, &mut plan),
         ComputationKind::SumGradients => elementwise::sum(call, buffers, &mut plan),
-        ComputationKind::PartialLoss
-        | ComputationKind::AllGather
-        | ComputationKind::ReduceScatter
-        | ComputationKind::Scatter => unreachable!("tensor groups are of processors"),
+        ComputationKind::PartialLoss => vocabulary::partial(call, buffers, &mut plan),
+        ComputationKind::AllGather | ComputationKind::ReduceScatter | ComputationKind::Scatter => {
+            never(call)
+        }
     }
     plan
 }
@@ -287,7 +288,10 @@ fn forward(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         }
         Op::Rope { base, scaling } => layout::rope(call, *base, *scaling, 1.0, buffers, plan),
         Op::TokenPosition { token } => layout::token(call, *token, buffers, plan),
-        Op::Embedding { .. } => layout::embedding(call, buffers, plan),
+        Op::Embedding { .. } => embedding::embedding(call, buffers, plan),
+        Op::SoftmaxCrossEntropy { .. } if call.shard.degree > 1 => {
+            vocabulary::loss(call, buffers, plan);
+        }
         Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy | Op::MeanSquaredError => {
             rows::loss(call, buffers, plan);
         }
@@ -348,6 +352,9 @@ fn input_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         }
         Op::Rope { base, scaling } => layout::rope(call, *base, *scaling, -1.0, buffers, plan),
         Op::TokenPosition { token } => layout::token_gradient(call, *token, buffers, plan),
+        Op::SoftmaxCrossEntropy { .. } if call.shard.degree > 1 => {
+            vocabulary::loss_gradient(call, buffers, plan);
+        }
         Op::SoftmaxCrossEntropy { .. } | Op::SigmoidCrossEntropy | Op::MeanSquaredError => {
             rows::loss_gradient(call, buffers, plan);
         }
@@ -368,7 +375,7 @@ fn weight_gradient(call: &Call, buffers: &Buffers, plan: &mut Plan) {
         Op::BatchNorm2d { .. } => channels::batch_norm_weights(call, buffers, plan),
         Op::LayerNorm { .. } | Op::RmsNorm { .. } => rows::norm_weights(call, buffers, plan),
         Op::GroupNorm { .. } => channels::group_norm_weights(call, buffers, plan),
-        Op::Embedding { .. } => layout::embedding_gradient(call, buffers, plan),
+        Op::Embedding { .. } => embedding::embedding_gradient(call, buffers, plan),
         Op::Parameter { .. } => layout::parameter_gradient(call, buffers, plan),
         _ => never(call),
     }
@@ -391,7 +398,7 @@ pub enum Operand {
 
 /// Whether an operand is of the storage type; the others are words of 4 bytes, f32 or u32.
 pub fn is_stored(call: &Call, operand: Operand) -> bool {
-    use ComputationKind::{Forward, InputGradient, WeightGradient};
+    use ComputationKind::{Forward, InputGradient, PartialLoss, WeightGradient};
     let statistics = matches!(
         call.op,
         Op::BatchNorm2d { .. }
@@ -404,8 +411,8 @@ pub fn is_stored(call: &Call, operand: Operand) -> bool {
     let index = |i: usize| call.inputs.get(i).is_some_and(|spec| spec.dtype == DType::U32);
     match (operand, call.kind) {
         (Operand::Param(i), _) => i < 2 || !matches!(call.op, Op::BatchNorm2d { .. }),
-        // Predictions; targets are words, classes or numbers, and probabilities f32.
-        (Operand::Read(i), Forward) if call.op.is_loss() => i == 0,
+        // Predictions; targets are words, classes or numbers, and probabilities and what ranks tell f32.
+        (Operand::Read(i), Forward | PartialLoss) if call.op.is_loss() => i == 0,
         (Operand::Read(i), InputGradient) if call.op.is_loss() => {
             i == 0 && matches!(call.op, Op::MeanSquaredError)
         }
@@ -418,6 +425,7 @@ pub fn is_stored(call: &Call, operand: Operand) -> bool {
             Op::ScaledDotProduct { .. } => i != 5,
             _ => !(statistics && i == 2),
         },
+        (Operand::Write(_), PartialLoss) => false,
         (Operand::Write(i), Forward) => i == 0 && !call.op.is_loss(),
         _ => true,
     }

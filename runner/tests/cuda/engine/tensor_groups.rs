@@ -1,0 +1,45 @@
+//! Tensor groups on a GPU's kernels: they train what one rank trains.
+
+use super::{emulated, train};
+use crate::common::tensor_groups::{all, divided};
+use crate::emulator;
+use pipewright_core::plan::{Draft, Precision};
+
+/// Losses by step, of the only stage.
+fn losses(draft: Draft) -> Vec<f64> {
+    let trained = train(&draft.plan().unwrap().0, Some(&emulated));
+    let (losses, others) = trained.split_first().expect("a rank");
+    assert!(others.iter().all(|(losses, _)| losses.iter().all(|loss| *loss == 0.0)), "told once");
+    losses.0.clone()
+}
+
+#[track_caller]
+fn near(within: f64, what: &str, found: &[f64], expected: &[f64]) {
+    for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let off = (found / expected - 1.0).abs();
+        assert!(off < within, "{what}, step {step}: {found} instead of {expected}");
+    }
+}
+
+/// Sums are in another order, and of values in two bytes after they were rounded.
+#[test]
+fn groups_train_what_one_rank_trains() {
+    if !emulator::is_there() {
+        return;
+    }
+    for (precision, within) in [(Precision::F32, 1e-5), (Precision::Bf16, 2e-3)] {
+        for (name, mut draft) in all(5) {
+            if precision.is_half() && name.contains("experts") {
+                // Where logits tie in two bytes, a token may go to another expert.
+                continue;
+            }
+            draft.training.precision = precision;
+            let lone = losses(draft.clone());
+            for (tensor, slices) in [(2, false), (4, false), (2, true), (4, true)] {
+                let found = losses(divided(&draft, tensor, slices));
+                let what = format!("{name}, groups of {tensor}, slices {slices}, {precision:?}");
+                near(within, &what, &found, &lone);
+            }
+        }
+    }
+}
