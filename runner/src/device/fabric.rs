@@ -1,7 +1,16 @@
 //! Messages and sums between the memories of ranks' devices, without their hosts.
 
 use crate::transport::{Collective, TransportError};
-use pipewright_core::plan::Region;
+use pipewright_core::plan::{Precision, Region};
+
+/// A region of a collective call that has a root: the group's rank of that number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rooted {
+    /// The rank's place in the group.
+    pub root: u32,
+    /// The values.
+    pub region: Region,
+}
 
 /// A moment in a device's work: [`Fabric::mark`] counts them from 1, and all begins at 0.
 pub type Mark = u64;
@@ -44,21 +53,22 @@ pub trait Fabric: Send {
     /// The moment at which the device has done what it was asked for so far.
     fn mark(&mut self) -> Result<Mark, TransportError>;
 
-    /// Starts a collective call on single precision values as they are when the device has done what it was
-    /// asked for so far. All ranks of a group start the same calls in the same order. `slot` is in use
-    /// until [`Self::joined`].
+    /// Starts a collective call on values, in place, as they are when the device has done what it was asked for so
+    /// far; they lie as `precision` stores them. All ranks of a group start the same calls in the same order. `slot`
+    /// is in use until [`Self::joined`].
     fn join(
         &mut self,
         call: Collective,
         group: usize,
-        region: Region,
+        values: &[Rooted],
+        precision: Precision,
         slot: usize,
     ) -> Result<(), TransportError>;
 
     /// What the device is asked for from now on comes after the call of `slot`.
     fn joined(&mut self, slot: usize) -> Result<(), TransportError>;
 
-    /// Starts the part of a host in an encoded sum of a group, on values as for [`Self::join`]: each of
+    /// Starts the part of a host in an encoded sum of a group, on single precision values as for [`Self::join`]: each of
     /// `shards` is added up at its owner, the host's rank of that number in the group. When this rank has
     /// done its part, that is mark `mark` of the device, which [`Coder::reached`](super::Coder::reached)
     /// asks for. All ranks of the host start the same in the same order. `slot` is in use until

@@ -14,5 +14,5 @@ pub mod model;
 
 pub use accelerator::{Accelerator, DeviceError, Graphs, Image, ParameterPlaces, Place, Places};
 pub use coder::{Coded, Coder, DevicePtr, Piece};
-pub use fabric::{Fabric, Mark};
+pub use fabric::{Fabric, Mark, Rooted};
 pub use fused_group::{FusedKind, FusedOp, can_join, worthwhile};

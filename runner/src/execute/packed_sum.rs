@@ -1,7 +1,8 @@
 //! Sums over a tensor group of values in two bytes: what travels is what is stored, sums are made in single precision.
 
 use super::rank::Rank;
-use crate::transport::{Transport, TransportError};
+use crate::device::Rooted;
+use crate::transport::{Collective, Transport, TransportError};
 use pipewright_core::plan::Region;
 use pipewright_core::units::Bytes;
 use pipewright_kernels::cpu::packed;
@@ -25,7 +26,7 @@ impl Scratch {
 impl<T: Transport> Rank<'_, T> {
     /// Adds up packed values with the tensor group, in place: each rank a part of them, its own first and then the
     /// others' in one order, rounded once; then each gives its part to all. `unpacked` is the region in which the
-    /// values were computed, free now.
+    /// values were computed, free now. Devices that talk add them up as their library does, which may round between.
     pub(super) fn sum_packed_within(
         &mut self,
         values: Region,
@@ -33,6 +34,12 @@ impl<T: Transport> Rank<'_, T> {
     ) -> Result<(), TransportError> {
         if let Some(model) = &self.model {
             model.catch_up(&self.transport);
+        }
+        if self.arena.talks() {
+            let (values, precision) =
+                ((values, &[Rooted { root: 0, region: values }][..]), self.plan.training.precision);
+            self.join_within(Collective::AllReduce, values, precision);
+            return Ok(());
         }
         // Once, and not part by part.
         self.arena.fetch(values);

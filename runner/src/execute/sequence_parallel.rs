@@ -5,10 +5,11 @@ use super::compute::Pass;
 use super::packed_sum::Scratch;
 use super::rank::Rank;
 use super::tensor_parallel::SHARDS;
-use crate::transport::{Transport, TransportError};
+use crate::device::Rooted;
+use crate::transport::{Collective, Transport, TransportError};
 use bytemuck::{cast_slice, cast_slice_mut};
 use pipewright_core::graph::autodiff::ComputationKind;
-use pipewright_core::plan::{Kernel, Operand, Region, StageProgram};
+use pipewright_core::plan::{Kernel, Operand, Precision, Region, StageProgram};
 use pipewright_core::units::Bytes;
 
 /// Slices of a value: those of a rank are a part of each sample, and lie one behind the other.
@@ -39,6 +40,32 @@ impl Slices {
             sample[tensor_rank * self.bytes..][..self.bytes].copy_from_slice(slice);
         }
     }
+
+    /// Slice `at` of those that lie in a region.
+    fn slice(self, region: Region, at: usize) -> Region {
+        let bytes = Bytes(self.bytes as u64);
+        Region { offset: region.offset + bytes * at as u64, bytes }
+    }
+
+    /// Samples of a value.
+    fn samples(self, whole: Region) -> usize {
+        whole.bytes.0 as usize / (self.bytes * self.degree)
+    }
+
+    /// The slices of all ranks where they lie in a value.
+    fn all(self, whole: Region) -> Vec<Rooted> {
+        let slice =
+            |at: usize| Rooted { root: (at % self.degree) as u32, region: self.slice(whole, at) };
+        (0..self.samples(whole) * self.degree).map(slice).collect()
+    }
+
+    /// A rank's slices, where they lie in the whole and one behind the other.
+    fn own(self, whole: Region, own: Region, tensor_rank: usize) -> Vec<[Region; 2]> {
+        let slice = |sample: usize| {
+            [self.slice(whole, sample * self.degree + tensor_rank), self.slice(own, sample)]
+        };
+        (0..self.samples(whole)).map(slice).collect()
+    }
 }
 
 impl<T: Transport> Rank<'_, T> {
@@ -59,16 +86,18 @@ impl<T: Transport> Rank<'_, T> {
         if let Some(model) = &self.model {
             model.catch_up(&self.transport);
         }
-        let scratch = kernel.workspace.as_ref().map(region);
+        let scratch = kernel.workspace.as_ref().map(region).filter(|_| !self.arena.talks());
         match (kernel.kind, scratch) {
+            (ComputationKind::AllGather, None) => self.all_gather_there(slices, [from, to]),
+            (ComputationKind::ReduceScatter, None) => self.reduce_scatter_there(slices, [from, to]),
             (ComputationKind::AllGather, Some(staging)) => {
                 self.all_gather(slices, [from, to], staging)?;
             }
             (ComputationKind::ReduceScatter, Some(scratch)) => {
                 self.reduce_scatter(slices, [from, to], scratch)?;
             }
+            _ if self.arena.is_distant() => self.take_there(slices, [from, to]),
             _ => {
-                self.arena.discard(to);
                 let own = self.tensor.index as usize;
                 self.arena.convert(from, to, |whole, into| slices.take(whole, own, into));
             }
@@ -102,6 +131,38 @@ impl<T: Transport> Rank<'_, T> {
             self.arena.convert(staging, whole, |slice, whole| slices.put(slice, from, whole));
         }
         Ok(())
+    }
+
+    /// The same from device to device.
+    fn all_gather_there(&mut self, slices: Slices, [own, whole]: [Region; 2]) {
+        let places = slices.own(whole, own, self.tensor.index as usize);
+        self.arena.discard(whole);
+        self.arena.compute(&[own], &[whole], |device| {
+            places.iter().try_for_each(|[place, slice]| device.copy(*slice, *place))
+        });
+        let parts = slices.all(whole);
+        self.join_within(Collective::Broadcast, (whole, &parts), self.of_slices(slices));
+    }
+
+    /// Has the device copy this rank's slices out of all of a value.
+    fn take_there(&mut self, slices: Slices, [whole, own]: [Region; 2]) {
+        let places = slices.own(whole, own, self.tensor.index as usize);
+        self.arena.discard(own);
+        self.arena.compute(&[whole], &[own], |device| {
+            places.iter().try_for_each(|[place, slice]| device.copy(*place, *slice))
+        });
+    }
+
+    /// The sums of slices from device to device, in place of what is added up.
+    fn reduce_scatter_there(&mut self, slices: Slices, [partial, sum]: [Region; 2]) {
+        let parts = slices.all(partial);
+        self.join_within(Collective::Reduce, (partial, &parts), self.of_slices(slices));
+        self.take_there(slices, [partial, sum]);
+    }
+
+    /// How slices are stored.
+    fn of_slices(&self, slices: Slices) -> Precision {
+        if slices.packed { self.plan.training.precision } else { Precision::F32 }
     }
 
     /// Each slice is added up on its rank alone: its own part first, then the others' in one order.

@@ -4,12 +4,13 @@ use super::PersistentTensor;
 use super::compute::Pass;
 use super::data_parallel::Replica;
 use super::rank::Rank;
+use crate::device::Rooted;
 use crate::init::init_param;
 use crate::transport::{Collective, Transport, TransportError};
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::graph::{Graph, Op, ParallelLinear, Param, ParamShards};
 use pipewright_core::ids::NodeId;
-use pipewright_core::plan::{Kernel, Operand, Program, Region, StageProgram};
+use pipewright_core::plan::{Kernel, Operand, Precision, Program, Region, StageProgram};
 use pipewright_kernels::Shard;
 use std::collections::BTreeMap;
 
@@ -135,6 +136,11 @@ impl<T: Transport> Rank<'_, T> {
         if let Some(model) = &self.model {
             model.catch_up(&self.transport);
         }
+        if self.arena.talks() {
+            let values = [Rooted { root: 0, region: partial }];
+            self.join_within(Collective::AllReduce, (partial, &values), Precision::F32);
+            return Ok(());
+        }
         let slot = self.last_slot();
         let values = self.arena.floats(partial);
         // SAFETY: nothing touches the values before the wait returns, and the transport is dropped before the
@@ -148,6 +154,18 @@ impl<T: Transport> Rank<'_, T> {
             model.met(&self.transport);
         }
         Ok(())
+    }
+
+    /// Has the devices of the tensor group do a collective call on parts of a region, without their hosts.
+    pub(super) fn join_within(
+        &mut self,
+        call: Collective,
+        parts: (Region, &[Rooted]),
+        precision: Precision,
+    ) {
+        let (group, slot) = (self.tensor.group, self.last_slot());
+        self.arena.join_parts(call, group, parts, precision, slot);
+        self.arena.wait_join(slot);
     }
 
     /// All of the divided tensors that the first rank of a tensor group saves, by name, on that rank; the others send

@@ -3,8 +3,9 @@
 
 use crate::common::{runner_in, scratch, small_plan, write};
 use pipewright::tools;
-use pipewright_core::plan::Region;
+use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
+use pipewright_runner::device::Rooted;
 use pipewright_runner::device::cuda::nccl::{Api, Broken, Cuda, Stream, Wires};
 use pipewright_runner::device::cuda::{Backend, Driver, gpus};
 use pipewright_runner::transport::Collective;
@@ -103,8 +104,15 @@ fn a_rank_alone_on_a_gpu() {
     wires.wait(before, line).unwrap();
     let part = |at: u64| Region { offset: Bytes(at << 18), bytes: Bytes(1 << 18) };
     for call in [Collective::AllReduce, Collective::Reduce, Collective::Broadcast] {
-        wires.join(comm, call, part(0), line).unwrap();
-        ready(&mut wires, comm);
+        for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
+            let values = |parts: &[u64]| -> Vec<Rooted> {
+                parts.iter().map(|at| Rooted { root: 0, region: part(*at) }).collect()
+            };
+            wires.join(comm, call, &values(&[0]), precision, line).unwrap();
+            ready(&mut wires, comm);
+            wires.join(comm, call, &values(&[1, 2]), precision, line).unwrap();
+            ready(&mut wires, comm);
+        }
     }
     wires.join_shards(comm, Collective::Reduce, &[part(1)], line).unwrap();
     ready(&mut wires, comm);

@@ -132,6 +132,23 @@ macro_rules! on_matrix_units {
     };
 }
 
+/// A file whose blocks go over rows.
+macro_rules! over_rows {
+    ($file:literal) => {
+        concat!(
+            include_str!("kernels/tail.cuh"),
+            "#line 1 \"unaligned.cuh\"\n",
+            include_str!("kernels/unaligned.cuh"),
+            "#line 1 \"rows.cuh\"\n",
+            include_str!("kernels/rows.cuh"),
+            "#line 1 \"",
+            $file,
+            "\"\n",
+            include_str!(concat!("kernels/", $file))
+        )
+    };
+}
+
 /// Widths of heads that kernels with a width in their names are made for.
 const WIDTHS: [u32; 4] = [32, 64, 128, 256];
 
@@ -188,15 +205,7 @@ impl Source {
                 include_str!("kernels/elementwise.cu")
             ),
             Self::Layout => include_str!("kernels/layout.cu"),
-            Self::Rows => concat!(
-                include_str!("kernels/tail.cuh"),
-                "#line 1 \"unaligned.cuh\"\n",
-                include_str!("kernels/unaligned.cuh"),
-                "#line 1 \"rows.cuh\"\n",
-                include_str!("kernels/rows.cuh"),
-                "#line 1 \"rows.cu\"\n",
-                include_str!("kernels/rows.cu")
-            ),
+            Self::Rows => over_rows!("rows.cu"),
             Self::Channels => concat!(
                 include_str!("kernels/tail.cuh"),
                 "#line 1 \"images.cuh\"\n",
@@ -241,15 +250,7 @@ impl Source {
                 include_str!("kernels/eight.cu")
             ),
             Self::Experts => include_str!("kernels/experts.cu"),
-            Self::Vocabulary => concat!(
-                include_str!("kernels/tail.cuh"),
-                "#line 1 \"unaligned.cuh\"\n",
-                include_str!("kernels/unaligned.cuh"),
-                "#line 1 \"rows.cuh\"\n",
-                include_str!("kernels/rows.cuh"),
-                "#line 1 \"vocabulary.cu\"\n",
-                include_str!("kernels/vocabulary.cu")
-            ),
+            Self::Vocabulary => over_rows!("vocabulary.cu"),
         }
     }
 

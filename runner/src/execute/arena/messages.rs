@@ -5,9 +5,9 @@
 
 use super::newest::Access;
 use super::{Arena, Distant};
-use crate::device::{DeviceError, Fabric, Mark};
+use crate::device::{DeviceError, Fabric, Mark, Rooted};
 use crate::transport::{Collective, TransportError};
-use pipewright_core::plan::{Instruction, Program, Region};
+use pipewright_core::plan::{Instruction, Precision, Program, Region};
 
 /// A way between devices.
 pub(super) struct DeviceChannel {
@@ -169,14 +169,27 @@ impl Arena {
         device.accelerator.written(region);
     }
 
-    /// Starts a collective call on a region.
+    /// Starts a collective call on a region in single precision, of which the group's first rank is the root.
     pub fn join(&mut self, call: Collective, group: u32, region: Region, slot: u32) {
+        let values = [Rooted { root: 0, region }];
+        self.join_parts(call, group, (region, &values), Precision::F32, slot);
+    }
+
+    /// The same on parts of a region, of values as `precision` stores them.
+    pub fn join_parts(
+        &mut self,
+        call: Collective,
+        group: u32,
+        (whole, parts): (Region, &[Rooted]),
+        precision: Precision,
+        slot: u32,
+    ) {
         let Self { lines, device } = self;
         let device = device.as_mut().expect("who talks has a device");
-        device.hand_over(lines, region, Access::ReadWrite);
+        device.hand_over(lines, whole, Access::ReadWrite);
         device.talk(|channel| {
-            put(&mut channel.joined, slot, region);
-            channel.fabric.join(call, group as usize, region, slot as usize)
+            put(&mut channel.joined, slot, whole);
+            channel.fabric.join(call, group as usize, parts, precision, slot as usize)
         });
     }
 

@@ -3,10 +3,10 @@
 use super::device;
 use super::wires::Emulated;
 use super::world::World;
-use pipewright_core::plan::Region;
+use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
-use pipewright_runner::device::Fabric;
 use pipewright_runner::device::cuda::nccl::{Limits, Line, Nccl, Refusal, Routes, connect};
+use pipewright_runner::device::{Fabric, Rooted};
 use pipewright_runner::transport::local::{LocalTransport, local};
 use pipewright_runner::transport::{Collective, Transport, TransportError};
 use std::sync::Arc;
@@ -30,6 +30,12 @@ fn routes() -> Routes {
     let intra_node = |hands_out| Line::IntraNode { group: 0, ranks: vec![0, 1], hands_out };
     let lines = vec![edge(0, 1, 0), edge(1, 0, 1), group, intra_node(false), intra_node(true)];
     Routes { lines, micro_batches: 4 }
+}
+
+/// Starts a sum.
+fn sum(nccl: &mut Nccl<Emulated>, offset: u64, slot: usize) {
+    let values = [Rooted { root: 0, region: region(offset) }];
+    nccl.join(Collective::AllReduce, 0, &values, Precision::F32, slot).unwrap();
 }
 
 type Connected = Result<Nccl<Emulated>, (Refusal, Option<TransportError>)>;
@@ -88,10 +94,13 @@ fn what_waits_for_what() {
             nccl.sent(0).unwrap();
             expect(&["0 waits for 74"]);
         }
-        nccl.join(Collective::AllReduce, 0, region(256), 1).unwrap();
+        sum(&mut nccl, 256, 1);
         expect(&["record 68 on 0", "3 waits for 68", "join 256 on 3", "record 75 on 3"]);
         nccl.joined(1).unwrap();
         expect(&["0 waits for 75"]);
+        let slices = [(0, 256), (1, 320)].map(|(root, at)| Rooted { root, region: region(at) });
+        nccl.join(Collective::Broadcast, 0, &slices, Precision::Bf16, 1).unwrap();
+        expect(&["record 68 on 0", "3 waits for 68", "join 256 320 on 3", "record 75 on 3"]);
         // The mark is behind what is added up; what is handed out comes after it.
         let shards = [region(256), region(320)];
         nccl.reduce_intra_node(0, &shards, 2, 9).unwrap();
@@ -146,7 +155,7 @@ fn a_wait_that_fails() {
     let errors = both(&world, limits(), &Arc::default(), |rank, connected| {
         let mut nccl = connected.map_err(|e| e.0).unwrap();
         if rank == 1 {
-            nccl.join(Collective::AllReduce, 0, region(64), 0).unwrap();
+            sum(&mut nccl, 64, 0);
             nccl.joined(0).unwrap();
             return nccl.settle().unwrap_err();
         }
@@ -176,7 +185,7 @@ fn a_run_that_is_given_up() {
             world.until_aborted(0);
             return None;
         }
-        nccl.join(Collective::AllReduce, 0, region(64), 0).unwrap();
+        sum(&mut nccl, 64, 0);
         nccl.joined(0).unwrap();
         nccl.settle().err()
     });

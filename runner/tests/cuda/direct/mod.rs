@@ -3,6 +3,7 @@
 
 mod asked;
 mod endings;
+mod tensor_groups;
 pub mod wires;
 pub mod world;
 

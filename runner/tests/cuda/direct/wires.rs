@@ -1,7 +1,8 @@
 //! Communicators and streams between devices of tests, in place of NCCL and a driver.
 
 use super::world::{Memory, Need, Work, World};
-use pipewright_core::plan::Region;
+use pipewright_core::plan::{Precision, Region};
+use pipewright_runner::device::Rooted;
 use pipewright_runner::device::cuda::nccl::{Broken, Event, Id, Stream, Wires};
 use pipewright_runner::transport::Collective;
 use std::ops::Range;
@@ -190,12 +191,14 @@ impl Wires for Emulated {
         &mut self,
         comm: usize,
         call: Collective,
-        region: Region,
+        values: &[Rooted],
+        precision: Precision,
         on: Stream,
     ) -> Result<(), Broken> {
-        self.note(format!("join {} on {}", region.offset.0, on.0));
+        let places: Vec<String> = values.iter().map(|v| v.region.offset.0.to_string()).collect();
+        self.note(format!("join {} on {}", places.join(" "), on.0));
         let id = self.id_of(comm);
-        self.put(on, Work::Join(id, call, vec![(0, region)]))
+        self.put(on, Work::Join(id, call, values.to_vec(), precision))
     }
 
     fn join_shards(
@@ -208,7 +211,8 @@ impl Wires for Emulated {
         let places: Vec<u64> = shards.iter().map(|shard| shard.offset.0).collect();
         self.note(format!("{call:?} {places:?} on {}", on.0));
         let id = self.id_of(comm);
-        self.put(on, Work::Join(id, call, (0..).zip(shards.iter().copied()).collect()))
+        let shards = (0..).zip(shards).map(|(root, region)| Rooted { root, region: *region });
+        self.put(on, Work::Join(id, call, shards.collect(), Precision::F32))
     }
 
     fn mark(&mut self, number: usize, on: Stream) -> Result<(), Broken> {

@@ -4,7 +4,10 @@
 //! sent, received and summed lies in queues, and is done as late as possible: when somebody waits. So
 //! bytes that nobody waited for are wrong bytes.
 
-use pipewright_core::plan::Region;
+use crate::kernels::memory::{numbers, stored};
+use pipewright_core::plan::{Precision, Region};
+use pipewright_runner::device::Rooted;
+use pipewright_runner::device::cuda::kernels::Storage;
 use pipewright_runner::device::cuda::nccl::Id;
 use pipewright_runner::transport::Collective;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -64,8 +67,8 @@ pub(super) enum Work {
     Wait(Vec<Need>),
     Send(Id, u32, Region),
     Receive(Id, u32, Region),
-    /// Regions, and of each the number of the root.
-    Join(Id, Collective, Vec<(usize, Region)>),
+    /// Values as a precision stores them.
+    Join(Id, Collective, Vec<Rooted>, Precision),
 }
 
 impl World {
@@ -227,7 +230,7 @@ impl State {
                 self.devices[&at.0].write(into, &bytes);
                 [sender, at].into_iter().for_each(|(rank, stream)| self.pop(rank, stream));
             }
-            Work::Join(id, call, _) => {
+            Work::Join(id, call, ..) => {
                 let (id, call) = (*id, *call);
                 let members = self.members(&id).expect("it can");
                 self.join(call, &members);
@@ -238,28 +241,33 @@ impl State {
 
     fn join(&self, call: Collective, members: &[(u32, usize)]) {
         let all = members.iter().map(|at| match self.queues[at].front() {
-            Some(Work::Join(_, other, regions)) if *other == call => &regions[..],
+            Some(Work::Join(_, other, values, precision)) if *other == call => {
+                (&values[..], *precision)
+            }
             _ => panic!("ranks of a group call {call:?} and something else"),
         });
-        let all: Vec<&[(usize, Region)]> = all.collect();
-        for (at, (root, first)) in all[0].iter().enumerate() {
+        let all: Vec<(&[Rooted], Precision)> = all.collect();
+        for (at, first) in all[0].0.iter().enumerate() {
+            let (root, storage) = (first.root as usize, Storage::from(all[0].1));
             let region = |number: usize| {
-                let (root_there, region) = all[number][at];
-                assert_eq!((root_there, region.bytes), (*root, first.bytes), "{call:?} is another");
+                let Rooted { root, region } = all[number].0[at];
+                let same = (root, region.bytes) == (first.root, first.region.bytes);
+                assert!(same && all[number].1 == all[0].1, "{call:?} is another");
                 region
             };
             let read = |number: usize| self.devices[&members[number].0].read(region(number));
-            let mut sum: Vec<u8> = read(*root);
-            // As hosts do: the root, then all others.
-            let others = (0..all.len()).filter(|number| number != root);
-            for other in others.filter(|_| call != Collective::Broadcast) {
-                for (sum, value) in sum.chunks_exact_mut(4).zip(read(other).chunks_exact(4)) {
-                    let [a, b] = [&*sum, value].map(|v| f32::from_ne_bytes(v.try_into().unwrap()));
-                    sum.copy_from_slice(&(a + b).to_ne_bytes());
+            let mut result: Vec<u8> = read(root);
+            if call != Collective::Broadcast {
+                // As hosts do: the root, then all others; rounded once.
+                let mut sum = numbers(storage, &result);
+                for other in (0..all.len()).filter(|number| *number != root) {
+                    let values = numbers(storage, &read(other));
+                    sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
                 }
+                result = stored(storage, &sum);
             }
-            let who = if call == Collective::Reduce { *root..root + 1 } else { 0..all.len() };
-            who.for_each(|number| self.devices[&members[number].0].write(region(number), &sum));
+            let who = if call == Collective::Reduce { root..root + 1 } else { 0..all.len() };
+            who.for_each(|number| self.devices[&members[number].0].write(region(number), &result));
         }
     }
 }

@@ -7,7 +7,7 @@ mod fp8;
 pub mod layers;
 mod library;
 pub(crate) mod like_the_processor;
-mod memory;
+pub(crate) mod memory;
 mod nvrtc;
 mod optimizer;
 mod padding;

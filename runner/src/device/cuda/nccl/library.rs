@@ -4,15 +4,16 @@
 //! one without a number comes with headers only, and an older library may lack some.
 
 use super::wires::{Broken, Event, Id, Stream, Wires};
+use crate::device::Rooted;
 use crate::device::cuda::driver::Marks;
-use crate::device::cuda::kernels::DevicePtr;
+use crate::device::cuda::kernels::{DevicePtr, Storage};
 use crate::transport::Collective;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys as driver};
 use cudarc::nccl::sys::{
     ncclComm_t, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId,
 };
 use libloading::Library;
-use pipewright_core::plan::Region;
+use pipewright_core::plan::{Precision, Region};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -298,16 +299,23 @@ impl Cuda {
         self.api.told(what, comm, said)
     }
 
-    /// A collective call of single precision values.
+    /// A collective call.
     fn call(
         &self,
-        (Comm(comm), root): (Comm, c_int),
+        Comm(comm): Comm,
         call: Collective,
-        region: Region,
+        Rooted { root, region }: Rooted,
+        storage: Storage,
         on: Stream,
     ) -> Result<(), Broken> {
-        let (at, stream, float) = (self.at(region), self.on(on)?, ncclDataType_t::ncclFloat32);
-        let (count, sum) = (region.bytes.0 as usize / 4, ncclRedOp_t::ncclSum);
+        let (at, stream, root) = (self.at(region), self.on(on)?, root as c_int);
+        let float = match storage {
+            Storage::F32 => ncclDataType_t::ncclFloat32,
+            Storage::Bf16 => ncclDataType_t::ncclBfloat16,
+            Storage::F16 => ncclDataType_t::ncclFloat16,
+        };
+        let count = (region.bytes.0 / storage.bytes()) as usize;
+        let sum = ncclRedOp_t::ncclSum;
         // SAFETY: as for messages.
         let (what, said) = unsafe {
             match call {
@@ -323,6 +331,26 @@ impl Cuda {
             }
         };
         self.api.told(what, comm, said)
+    }
+
+    /// Several, as one call of NCCL's: all regions travel at the same time.
+    fn group(
+        &self,
+        comm: Comm,
+        call: Collective,
+        values: impl Iterator<Item = Rooted>,
+        storage: Storage,
+        on: Stream,
+    ) -> Result<(), Broken> {
+        // SAFETY: the group ends below, whatever is said in between.
+        let said = unsafe { (self.api.group_start)() };
+        self.api.told("begin a group", comm.0, said)?;
+        let some = values.filter(|value| value.region.bytes.0 > 0);
+        let mut each = some.map(|value| self.call(comm, call, value, storage, on));
+        let called = each.find(Result::is_err).unwrap_or(Ok(()));
+        // SAFETY: as above.
+        let said = unsafe { (self.api.group_end)() };
+        called.and_then(|()| self.api.told("sum", comm.0, said))
     }
 }
 
@@ -397,13 +425,16 @@ impl Wires for Cuda {
         &mut self,
         comm: Comm,
         call: Collective,
-        region: Region,
+        values: &[Rooted],
+        precision: Precision,
         on: Stream,
     ) -> Result<(), Broken> {
-        self.call((comm, 0), call, region, on)
+        match *values {
+            [one] => self.call(comm, call, one, precision.into(), on),
+            _ => self.group(comm, call, values.iter().copied(), precision.into(), on),
+        }
     }
 
-    /// As one call of NCCL's: all shards travel at the same time.
     fn join_shards(
         &mut self,
         comm: Comm,
@@ -411,15 +442,8 @@ impl Wires for Cuda {
         shards: &[Region],
         on: Stream,
     ) -> Result<(), Broken> {
-        // SAFETY: the group ends below, whatever is said in between.
-        let said = unsafe { (self.api.group_start)() };
-        self.api.told("begin a group", comm.0, said)?;
-        let some = (0..).zip(shards).filter(|(_, shard)| shard.bytes.0 > 0);
-        let mut each = some.map(|(root, shard)| self.call((comm, root), call, *shard, on));
-        let called = each.find(Result::is_err).unwrap_or(Ok(()));
-        // SAFETY: as above.
-        let said = unsafe { (self.api.group_end)() };
-        called.and_then(|()| self.api.told("sum", comm.0, said))
+        let values = (0..).zip(shards).map(|(root, region)| Rooted { root, region: *region });
+        self.group(comm, call, values, Storage::F32, on)
     }
 
     fn mark(&mut self, number: usize, on: Stream) -> Result<(), Broken> {

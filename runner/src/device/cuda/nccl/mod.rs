@@ -25,9 +25,9 @@ pub use meet::{Member, Refusal, connect, may};
 pub use routes::{Disorder, Line, Routes};
 pub use wires::{Broken, Event, Id, Stream, Wires};
 
-use crate::device::{Fabric, Mark};
+use crate::device::{Fabric, Mark, Rooted};
 use crate::transport::{Collective, TransportError};
-use pipewright_core::plan::Region;
+use pipewright_core::plan::{Precision, Region};
 use pipewright_core::units::Bytes;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -135,8 +135,11 @@ impl<W: Wires> Nccl<W> {
                     Line::Group { group, .. } => self.groups.insert(group, at),
                     Line::Edge { .. } => unreachable!("seen above"),
                 };
-                let call = Collective::AllReduce;
-                self.start(at, |wires, comm, stream| wires.join(comm, call, first, stream), limit)?;
+                let (call, values) = (Collective::AllReduce, [Rooted { root: 0, region: first }]);
+                let join = |wires: &mut W, comm, stream| {
+                    wires.join(comm, call, &values, Precision::F32, stream)
+                };
+                self.start(at, join, limit)?;
             }
         }
         let stream = self.lines[at].stream;
@@ -340,14 +343,16 @@ impl<W: Wires> Fabric for Nccl<W> {
         &mut self,
         call: Collective,
         group: usize,
-        region: Region,
+        values: &[Rooted],
+        precision: Precision,
         slot: usize,
     ) -> Result<(), TransportError> {
         self.is_well()?;
         // Who is alone in a group has its sum.
         let Some(at) = self.groups.get(&group).copied() else { return Ok(()) };
         self.after_computing(at)?;
-        self.start(at, |wires, comm, stream| wires.join(comm, call, region, stream), None)?;
+        let join = |wires: &mut W, comm, stream| wires.join(comm, call, values, precision, stream);
+        self.start(at, join, None)?;
         let (event, stream) = (self.event(at, slot, true)?, self.lines[at].stream);
         let recorded = self.wires.record(event, stream);
         self.told(at, recorded)

@@ -1,7 +1,8 @@
 //! Communicators, streams and events behind one trait: NCCL and the driver, or their stand-in in tests.
 
+use crate::device::Rooted;
 use crate::transport::Collective;
-use pipewright_core::plan::Region;
+use pipewright_core::plan::{Precision, Region};
 
 /// How the ranks of a communicator find each other: made by one of them, told to all.
 pub type Id = [u8; 128];
@@ -82,16 +83,17 @@ pub trait Wires: Send {
         stream: Stream,
     ) -> Result<(), Broken>;
 
-    /// A collective call in place on single precision values; number 0 is the root.
+    /// A collective call in place on values as `precision` stores them, on all regions at once.
     fn join(
         &mut self,
         comm: Self::Comm,
         call: Collective,
-        region: Region,
+        values: &[Rooted],
+        precision: Precision,
         stream: Stream,
     ) -> Result<(), Broken>;
 
-    /// A collective call on several regions at once; of each, the number with its place is the root.
+    /// The same on single precision values; of each region the number with its place is the root.
     fn join_shards(
         &mut self,
         comm: Self::Comm,
