@@ -75,6 +75,11 @@ impl TensorDegree {
             Self::Given(degree) => degree,
         }
     }
+
+    /// The same with slices of the sequence, if they are asked for and nothing is searched.
+    pub fn given_with(self, sliced: bool) -> (u32, bool) {
+        (self.given(), sliced && self != Self::Auto)
+    }
 }
 
 impl FromStr for TensorDegree {

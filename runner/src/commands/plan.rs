@@ -64,8 +64,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         bucket: Bytes(args.bucket_mib << 20),
         zero: args.training.zero,
     };
-    draft.tensor = args.tensor.given();
-    draft.sequence_parallel = args.sequence_parallel && args.tensor != TensorDegree::Auto;
+    (draft.tensor, draft.sequence_parallel) = args.tensor.given_with(args.sequence_parallel);
     draft.communication = codec::asked(&args.communication)?;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();

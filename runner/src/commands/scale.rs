@@ -5,7 +5,7 @@ mod output;
 use super::cluster::read_cluster;
 use super::model::{priced, read_model};
 use super::plan::{Question, Ranked, degrees, find_among};
-use crate::args::{Order, Recompute, ScaleArgs, TensorDegree};
+use crate::args::{Order, Recompute, ScaleArgs};
 use crate::failure::{Code, Failure};
 use output::{Row, figures};
 use pipewright_core::graph::Graph;
@@ -34,8 +34,7 @@ pub fn scale(args: &ScaleArgs) -> Result<(), Failure> {
     let mut draft = Draft::new(model, cluster.clone(), vec![]);
     draft.mini_batch = args.mini_batch.unwrap_or(MINI_BATCH.max(u64::from(most)));
     draft.micro_batches = 1;
-    draft.tensor = args.tensor.given();
-    draft.sequence_parallel = args.sequence_parallel && args.tensor != TensorDegree::Auto;
+    (draft.tensor, draft.sequence_parallel) = args.tensor.given_with(args.sequence_parallel);
     draft.data_parallel.zero = args.training.zero;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();

@@ -10,8 +10,8 @@ mod zero;
 use super::words::{self, column};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
-use pipewright_core::graph::{Division, Graph};
-use pipewright_core::ids::StageId;
+use pipewright_core::graph::{DType, Division, Graph};
+use pipewright_core::ids::{NodeId, StageId};
 use pipewright_core::plan::Plan;
 use pipewright_core::predict::{Prediction, offers, predict};
 use pipewright_core::simulate::StageCost;
@@ -102,9 +102,17 @@ fn parameters(graph: &Graph, range: &Range<u32>) -> u64 {
     nodes.iter().flat_map(|n| &n.params).map(|p| graph.param(*p).elements()).sum()
 }
 
-/// Bytes that a stage hands on for each micro-batch.
+/// Bytes that a stage hands on for each micro-batch, as they are stored; codecs are said elsewhere.
 fn sent(plan: &Plan, division: &Division, graph: &Graph, stage: StageId) -> u64 {
-    let bytes = |node| graph.node(node).output.bytes().0 * plan.samples();
+    let bytes = |node: NodeId| {
+        let (mut shown, output) = (node, &graph.node(node).output);
+        while graph.node(shown).op.is_view() {
+            shown = graph.node(shown).inputs[0];
+        }
+        let is_activation = output.dtype == DType::F32 && !graph.node(shown).op.is_source();
+        let packed = is_activation && plan.training.precision.is_half();
+        output.bytes().0 * plan.samples() / if packed { 2 } else { 1 }
+    };
     division.sent_by(stage).map(|crossing| bytes(crossing.node)).sum()
 }
 

@@ -228,3 +228,46 @@ fn the_split_is_the_best_unless_another_is_asked_for() {
     let told = words(runner_in(&dir, &cuts).done());
     assert!(!told.contains("split:"), "{told}");
 }
+
+/// Attention alone is computed again: as many losses, to the bit, in a longer step and no more memory.
+#[test]
+fn attention_alone_is_computed_again() {
+    let dir = scratch("selective");
+    let gpt = "transformer:layers=2,hidden=64,heads=4,sequence=32,vocabulary=64";
+    let given = ["plan", "--stages", "2", "--schedule", "1f1b", "--micro-batches", "2"];
+    let given = [&given[..], &["--mini-batch", "8", "--steps", "3", "-o", "plan.json"]].concat();
+    let made = |recompute: &str| {
+        let asked = [&given[..], &["--model", gpt, "--recompute", recompute]].concat();
+        runner_in(&dir, &asked).done();
+        runner_in(&dir, &["plan.json", "--out", recompute]).done();
+        let plan = Plan::from_json(&std::fs::read_to_string(dir.join("plan.json")).unwrap());
+        let text = std::fs::read_to_string(dir.join(recompute).join("result.json")).unwrap();
+        let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+        (plan.unwrap(), result["loss"].as_f64().unwrap())
+    };
+    let ((none, whole), (selective, again)) = (made("none"), made("selective"));
+    assert_eq!(again.to_bits(), whole.to_bits());
+    assert!(selective.recompute.iter().any(|sequence| !sequence.0.is_empty()));
+    assert!(selective.prediction.step_ns > none.prediction.step_ns);
+    let peak = |plan: &Plan| plan.prediction.arena.iter().max().copied();
+    assert!(peak(&selective) <= peak(&none));
+    let wrong = [&given[..], &["--model", "vgg16", "--recompute", "selective"]].concat();
+    runner_in(&dir, &wrong)
+        .refused(2, "--recompute selective is for attention, and `vgg16` has none");
+}
+
+/// What a stage sends in half precision takes half of the bytes.
+#[test]
+fn sent_bytes_are_those_that_are_stored() {
+    let dir = scratch("sent");
+    let sent = |precision: &str| {
+        let given = ["plan", "--model", "resnet18:32", "--mini-batch", "8", "--stages", "2"];
+        let how = ["--schedule", "1f1b", "--micro-batches", "2", "--split", "uniform"];
+        let asked = [&given[..], &how, &["--precision", precision, "-o", "plan.json"]].concat();
+        runner_in(&dir, &asked).done();
+        let shown = runner_in(&dir, &["show", "plan.json", "--json"]).done().stdout.clone();
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        shown["stage_list"][0]["sends_bytes"].as_u64().unwrap()
+    };
+    assert_eq!((sent("f32"), sent("bf16")), (2 * sent("f16"), sent("f16")));
+}
