@@ -190,6 +190,8 @@ fn tensor_groups_are_searched() {
         .refused(2, "--tensor auto searches");
     with(&["--tensor", "3"]).refused(2, "do not divide among 3");
     with(&["--tensor", "some"]).refused(2, "it is `auto` or a number");
+    with(&["--tensor", "4", "--cluster", "dgx-a100", "--nodes", "1", "--devices", "2"])
+        .refused(2, "--tensor 4: a group takes 4 devices, and 2 are there");
     with(&["--tensor", "2", "--ranks", "3"]).refused(2, "groups of 2 tensor-parallel ranks");
 }
 

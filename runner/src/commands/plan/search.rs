@@ -310,6 +310,13 @@ fn with_space<T>(
     };
     let shard = shard.transpose().map_err(|e| Failure::usage(e.to_string()))?;
     let graph = shard.as_ref().unwrap_or(graph);
+    let there = devices(question, cluster)?;
+    let devices = there / tensor;
+    if devices == 0 {
+        return Err(Failure::usage(format!(
+            "--tensor {tensor}: a group takes {tensor} devices, and {there} are there; give at most {there}, or more --nodes"
+        )));
+    }
     let model = |samples| {
         let costs = Costs::new(graph, cluster, samples, precision);
         let work = Workload::of_training(graph, &costs, precision);
@@ -342,7 +349,7 @@ fn with_space<T>(
         model: &model,
         blocks: graph.layers().iter().map(|layer| layer.first_node.0).collect(),
         cluster: cluster.of_groups(tensor),
-        devices: devices(question, cluster)? / tensor,
+        devices,
         memory: cluster.device.memory,
         mini_batch: draft.mini_batch,
         states: draft.data_parallel.states(draft.optimizer),
