@@ -3,7 +3,8 @@
 
 use super::{draft, draft_of};
 use pipewright_core::graph::{Function, Graph, GraphBuilder, Op};
-use pipewright_core::plan::Draft;
+use pipewright_core::plan::{DataParallel, Draft};
+use pipewright_core::schedule::ScheduleKind;
 
 /// GPT-2's blocks and LLaMA's, and one of each with experts.
 pub const PRESETS: [&str; 4] = [
@@ -52,4 +53,12 @@ pub fn all(steps: u64) -> Vec<(String, Draft)> {
 /// The same on groups of so many ranks, with slices of the sequence or without.
 pub fn divided(draft: &Draft, tensor: u32, sequence_parallel: bool) -> Draft {
     Draft { tensor, sequence_parallel, ..draft.clone() }
+}
+
+/// The same in two stages and two replicas.
+pub fn in_stages(draft: &Draft, schedule: ScheduleKind) -> Draft {
+    let nodes = draft.model.graph().unwrap().nodes().len() as u32;
+    let mut draft = Draft { cuts: vec![nodes / 2], schedule, ..draft.clone() };
+    (draft.mini_batch, draft.data_parallel) = (16, DataParallel::ddp(2));
+    draft
 }

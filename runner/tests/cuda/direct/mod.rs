@@ -15,7 +15,7 @@ use pipewright_core::plan::{
     BatchNorm, Communication, DataParallel, DataParallelMode, Draft, Edges, Instruction, Plan,
     Precision, Program, Region,
 };
-use pipewright_core::predict::{evaluation, predict};
+use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
@@ -61,6 +61,23 @@ fn device(world: &Arc<World>, rank: u32, bytes: Bytes) -> (Wired<Distant>, Emula
 }
 
 /// Trains on ranks that are threads with devices; these talk to each other where there is a world.
+/// A rank whose device talks to those of the others.
+fn connected<'a>(
+    (plan, prediction, program): (&'a Plan, &'a Prediction, &'a Program),
+    (world, routes): (&Arc<World>, &Routes),
+    data: &DataSet,
+    mut transport: LocalTransport,
+) -> Rank<'a, LocalTransport> {
+    let (device, wires) = device(world, transport.rank(), program.tensors());
+    let how = (Box::new(|| None) as Box<_>, limits());
+    let fabric = connect(wires, &mut transport, routes, how).unwrap();
+    let parts = (plan, &prediction.graph, program);
+    let mut rank = Rank::on(Box::new(device), parts, data, transport, 1);
+    rank.talk_by(Box::new(fabric.map_err(|e| e.0).unwrap()));
+    rank.connect(&prediction.groups).unwrap();
+    rank
+}
+
 fn train(plan: &Plan, world: Option<&Arc<World>>) -> Vec<Trained> {
     let prediction = predict(plan).unwrap();
     let hosts = vec![0; plan.ranks() as usize];
@@ -243,16 +260,10 @@ fn a_rank_that_dies() {
     let routes = Routes::new(&plan, &prediction, &evaluation(&plan).unwrap(), &[0; 3]).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let (world, begun, both) = (World::new(false), Barrier::new(3), Barrier::new(2));
-    let on_rank = |mut transport: LocalTransport| -> Option<RunError> {
+    let on_rank = |transport: LocalTransport| -> Option<RunError> {
         let number = transport.rank();
-        let program = &prediction.programs[number as usize];
-        let (device, wires) = device(&world, number, program.tensors());
-        let how = (Box::new(|| None) as Box<_>, limits());
-        let fabric = connect(wires, &mut transport, &routes, how).unwrap();
-        let parts = (&plan, &prediction.graph, program);
-        let mut rank = Rank::on(Box::new(device), parts, &data, transport, 1);
-        rank.talk_by(Box::new(fabric.map_err(|e| e.0).unwrap()));
-        rank.connect(&prediction.groups).unwrap();
+        let parts = (&plan, &prediction, &prediction.programs[number as usize]);
+        let mut rank = connected(parts, (&world, &routes), &data, transport);
         rank.step(0).unwrap();
         begun.wait();
         if number == 1 {

@@ -1,14 +1,14 @@
 //! Tensor groups whose devices add up and give each other slices from memory to memory.
 
 use super::world::World;
-use super::{Trained, alike, device, limits, train};
-use crate::common::tensor_groups::{all, divided};
-use pipewright_core::plan::{DataParallel, Plan, Precision};
+use super::{Trained, alike, connected, train};
+use crate::common::tensor_groups::{all, divided, in_stages};
+use pipewright_core::plan::{Plan, Precision};
 use pipewright_core::predict::{evaluation, predict};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::open;
-use pipewright_runner::device::cuda::nccl::{Routes, connect};
-use pipewright_runner::execute::{Rank, RunError};
+use pipewright_runner::device::cuda::nccl::Routes;
+use pipewright_runner::execute::RunError;
 use pipewright_runner::transport::Transport;
 use pipewright_runner::transport::local::{LocalTransport, local};
 use std::sync::Barrier;
@@ -86,11 +86,7 @@ fn groups_of_four() {
 fn groups_with_stages_and_replicas() {
     for (name, draft) in all(2) {
         for (slices, kind) in [(false, ScheduleKind::ZbH1), (true, ScheduleKind::OneFOneB)] {
-            let mut draft = divided(&draft, 2, slices);
-            let nodes = draft.model.graph().unwrap().nodes().len() as u32;
-            (draft.cuts, draft.schedule) = (vec![nodes / 2], kind);
-            (draft.mini_batch, draft.data_parallel) = (16, DataParallel::ddp(2));
-            let plan = draft.plan().unwrap().0;
+            let plan = in_stages(&divided(&draft, 2, slices), kind).plan().unwrap().0;
             let what = format!("{name}, {kind}, slices {slices}");
             untouched(&what, &plan, &alike(&what, &plan));
         }
@@ -105,16 +101,10 @@ fn a_rank_that_dies() {
     let routes = Routes::new(&plan, &prediction, &evaluation(&plan).unwrap(), &[0; 2]).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
     let (world, begun) = (World::new(false), Barrier::new(2));
-    let on_rank = |mut transport: LocalTransport| -> Option<RunError> {
+    let on_rank = |transport: LocalTransport| -> Option<RunError> {
         let number = transport.rank();
-        let program = &prediction.programs[0];
-        let (device, wires) = device(&world, number, program.tensors());
-        let how = (Box::new(|| None) as Box<_>, limits());
-        let fabric = connect(wires, &mut transport, &routes, how).unwrap();
-        let parts = (&plan, &prediction.graph, program);
-        let mut rank = Rank::on(Box::new(device), parts, &data, transport, 1);
-        rank.talk_by(Box::new(fabric.map_err(|e| e.0).unwrap()));
-        rank.connect(&prediction.groups).unwrap();
+        let parts = (&plan, &prediction, &prediction.programs[0]);
+        let mut rank = connected(parts, (&world, &routes), &data, transport);
         rank.step(0).unwrap();
         begun.wait();
         if number == 1 {

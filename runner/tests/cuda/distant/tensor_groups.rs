@@ -2,8 +2,8 @@
 
 use super::alike;
 use super::processor::Distant;
-use crate::common::tensor_groups::{all, divided};
-use pipewright_core::plan::{DataParallel, Plan, Precision};
+use crate::common::tensor_groups::{all, divided, in_stages};
+use pipewright_core::plan::{Plan, Precision};
 use pipewright_core::predict::{evaluation, predict};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::data::open;
@@ -32,10 +32,7 @@ fn sums_within_passes_and_slices() {
 fn groups_with_stages_and_replicas() {
     for (name, draft) in all(2) {
         for (slices, kind) in [(false, ScheduleKind::ZbH1), (true, ScheduleKind::OneFOneB)] {
-            let mut draft = divided(&draft, 2, slices);
-            let nodes = draft.model.graph().unwrap().nodes().len() as u32;
-            (draft.cuts, draft.schedule) = (vec![nodes / 2], kind);
-            (draft.mini_batch, draft.data_parallel) = (16, DataParallel::ddp(2));
+            let mut draft = in_stages(&divided(&draft, 2, slices), kind);
             draft.training.clip_norm = Some(0.1);
             draft.training.skip_nonfinite = Some(2);
             let plan = draft.plan().unwrap().0;
