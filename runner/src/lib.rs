@@ -4,6 +4,9 @@
 //! [`transport`], on a [`device`], with samples from [`data`]; [`train`] is the loop around it.
 //! [`commands`] is the command line. Modules stand on floors, which `tests/tidy` lists.
 
+// Several processes share a standard error: see `notes`.
+#![deny(clippy::print_stderr)]
+
 #[macro_use]
 pub mod notes;
 

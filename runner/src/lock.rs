@@ -100,10 +100,7 @@ impl Lock {
                     return Err(LockError::Held { folder: folder.into(), holder });
                 }
                 Err(TryLockError::Error(e)) => {
-                    eprintln!(
-                        "warning: {}: {e}; nothing keeps another run out of it",
-                        path.display()
-                    );
+                    warn!("{}: {e}; nothing keeps another run out of it", path.display());
                     return Ok(None);
                 }
             }

@@ -64,7 +64,7 @@ pub fn load<T: Transport>(
         match agree(&mut rank.transport, read.map(drop))? {
             Ok(()) => return Ok(Ok(begun)),
             Err(error) if !resume.falls_back => return Ok(Err(error)),
-            Err(error) if first => eprintln!("warning: {error}; trying the checkpoint before"),
+            Err(error) if first => warn!("{error}; trying the checkpoint before"),
             Err(_) => {}
         }
     }

@@ -101,7 +101,7 @@ pub fn save<T: Transport>(
         return Ok(Err(error));
     }
     if first && let Err(e) = prune(&saver.folder, step, saver.keep, steps.spare) {
-        eprintln!("warning: older checkpoints stay: {e}");
+        warn!("older checkpoints stay: {e}");
     }
     Ok(Ok(()))
 }

@@ -78,8 +78,8 @@ pub fn elastic(args: ElasticArgs) -> Result<(), Failure> {
     let ended = supervise(&job, meeting.membership());
     let alone = args.hosts.is_empty() && args.meeting.etcd.is_none();
     if ended.is_err() && alone && is_ahead(&own.session.state(), &job.out) {
-        eprintln!(
-            "warning: the last step is in memory alone, in {}; it stays there: make room on the disk and \
+        warn!(
+            "the last step is in memory alone, in {}; it stays there: make room on the disk and \
              start the job again, before this machine is restarted",
             own.session.folder().display()
         );

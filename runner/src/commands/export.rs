@@ -27,7 +27,7 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
     }
     let written = write(args)?;
     for warning in &written.warnings {
-        eprintln!("warning: {warning}");
+        warn!("{warning}");
     }
     if args.json {
         figures::print(&written);

@@ -170,7 +170,7 @@ impl Network {
             if self.process.is_some() {
                 // Nothing is said any more after the end of MPI.
                 let message = super::run::failure(rank.transport.rank(), error).message;
-                eprintln!("error: {message}");
+                error!("{message}");
             }
             rank.transport.abort(Code::Failed as i32, &error.to_string());
         }

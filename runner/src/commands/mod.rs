@@ -117,7 +117,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("error: {}", failure.message);
+                error!("{}", failure.message);
             }
             ExitCode::from(failure.code as u8)
         }

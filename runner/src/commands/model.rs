@@ -142,7 +142,7 @@ fn read_onnx(path: &Path, args: &OnnxArgs) -> Result<Graph, Failure> {
     let file = OnnxFile::open(path, &args.options()?).map_err(|e| Failure::usage(e.to_string()))?;
     let imported = file.imported();
     for warning in &imported.warnings {
-        eprintln!("warning: {}: {warning}", path.display());
+        warn!("{}: {warning}", path.display());
     }
     if !imported.unsupported.is_empty() {
         let count = match imported.unsupported.len() {
@@ -150,12 +150,11 @@ fn read_onnx(path: &Path, args: &OnnxArgs) -> Result<Graph, Failure> {
             count => format!("{count} operations are"),
         };
         let path = path.display();
-        eprintln!(
-            "warning: {path}: {count} not supported; the network can be planned, not trained:"
+        let lines = opaque::lines(&imported.unsupported, args.verbose);
+        warn!(
+            "{path}: {count} not supported; the network can be planned, not trained:\n  {}",
+            lines.join("\n  ")
         );
-        for line in opaque::lines(&imported.unsupported, args.verbose) {
-            eprintln!("  {line}");
-        }
     }
     Ok(imported.graph.clone())
 }

@@ -136,7 +136,7 @@ fn report(model: &str, plan: &Plan, prediction: &Prediction, full: Option<Steady
 fn absent(plan: &Plan) {
     for (flag, path) in [("--data", plan.data.path()), ("--weights", plan.weights.as_deref())] {
         if let Some(path) = path.filter(|path| !Path::new(path).exists()) {
-            eprintln!("warning: {flag}: {path} is not here; the plan runs where it is");
+            warn!("{flag}: {path} is not here; the plan runs where it is");
         }
     }
 }

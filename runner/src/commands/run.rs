@@ -153,7 +153,7 @@ fn has_room(
 fn remark(plan: &Plan, data: &DataSet, session: Option<&RankSession>) {
     if session.is_none_or(|session| session.fence.generation() == 1) {
         for remark in data::remarks(&plan.data, data, plan.mini_batch) {
-            eprintln!("warning: data {}: {remark}", plan.data);
+            warn!("data {}: {remark}", plan.data);
         }
     }
 }
@@ -333,7 +333,7 @@ impl Run {
             self.output.fail(&error);
             if self.are_processes {
                 // Nothing is said any more after the end of MPI.
-                eprintln!("error: {}", failure(rank, &error).message);
+                error!("{}", failure(rank, &error).message);
             }
         }
         if !all_know || transport.barrier().is_ok() {

@@ -130,7 +130,7 @@ fn report<R: ranks::Ranks>(args: &TuneArgs, mut tuner: Tuner<R>) -> Result<(), F
     };
     let Some(failure) = failure else { return tuner.finish(None) };
     if !failure.message.is_empty() {
-        eprintln!("error: {}", failure.message);
+        error!("{}", failure.message);
     }
     tuner.finish(Some(failure.code))?;
     Err(Failure::silent(failure.code))

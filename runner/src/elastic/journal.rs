@@ -46,7 +46,7 @@ impl Journal {
         let line = Line { event, at_ms, unix_ms: now.as_millis() as u64 };
         let text = serde_json::to_string(&line).expect("plain data") + "\n";
         if let Err(e) = self.file.write_all(text.as_bytes()) {
-            eprintln!("warning: {FILE}: {e}");
+            warn!("{FILE}: {e}");
         }
     }
 

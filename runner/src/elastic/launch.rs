@@ -168,7 +168,7 @@ impl Launched {
                 return;
             }
             if begin.elapsed() > BURIAL {
-                eprintln!("warning: processes {left:?} do not end");
+                warn!("processes {left:?} do not end");
                 return;
             }
             left.iter().for_each(|pid| signal(*pid, Signal::KILL));

@@ -82,7 +82,7 @@ impl Lookout {
             // A file that cannot be read just now says nothing.
             Err(fenced @ Fenced { now: Some(_), .. }) if !waits => {
                 if self.given_up + 1 == GIVEN_UP {
-                    eprintln!("error: [rank {}] {fenced}", self.rank);
+                    error!("[rank {}] {fenced}", self.rank);
                     let _ = kill_process(getpid(), Signal::KILL);
                 }
                 self.given_up + 1

@@ -56,7 +56,7 @@ impl Lines {
             Ok(()) => Ok(()),
             Err(source) if self.patient => {
                 if !self.warned {
-                    eprintln!("warning: {path}: {source}; training goes on, and metrics wait");
+                    warn!("{path}: {source}; training goes on, and metrics wait");
                     self.warned = true;
                 }
                 Ok(())
@@ -86,7 +86,7 @@ impl Drop for Lines {
         {
             let lines =
                 self.waiting.iter().filter(|byte| **byte == b'\n').count() as u64 + self.lost;
-            eprintln!("warning: {}: {e}; metrics of {lines} steps are lost", self.path.display());
+            warn!("{}: {e}; metrics of {lines} steps are lost", self.path.display());
         }
     }
 }

@@ -79,7 +79,7 @@ impl Progress {
                 let due = last.is_none_or(|at| at.elapsed() >= EVERY);
                 if due || step + 1 == self.steps {
                     *last = Some(Instant::now());
-                    eprintln!("step {}/{}  {}", step + 1, self.steps, facts());
+                    note!("step {}/{}  {}", step + 1, self.steps, facts());
                 }
             }
             Kind::Bar(bar) => {
@@ -94,7 +94,7 @@ impl Progress {
         let text = format!("messages between GPUs: {name}");
         match &self.kind {
             Kind::Silent | Kind::Quiet => {}
-            Kind::Plain { .. } => eprintln!("{text}"),
+            Kind::Plain { .. } => note!("{text}"),
             Kind::Bar(bar) => bar.println(text),
         }
     }
@@ -105,7 +105,7 @@ impl Progress {
         let text = format!("step {step}: gradients go by {way} (trials {})", Nanos(*spent_ns));
         match &self.kind {
             Kind::Silent | Kind::Quiet => {}
-            Kind::Plain { .. } => eprintln!("{text}"),
+            Kind::Plain { .. } => note!("{text}"),
             Kind::Bar(bar) => bar.println(text),
         }
     }
@@ -115,7 +115,7 @@ impl Progress {
         let text = format!("step {step} is skipped: the gradient of `{param}` is not finite");
         match &self.kind {
             Kind::Silent => {}
-            Kind::Quiet | Kind::Plain { .. } => eprintln!("warning: {text}"),
+            Kind::Quiet | Kind::Plain { .. } => warn!("{text}"),
             Kind::Bar(bar) => bar.println(text),
         }
     }

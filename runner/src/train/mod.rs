@@ -358,7 +358,7 @@ fn keep<T: Transport>(
             Err(source) if is_spare && !ends => {
                 if rank.transport.rank() == 0 {
                     let error = TrainError::Checkpoint { step, source };
-                    eprintln!("warning: {error}; the checkpoint before it stays");
+                    warn!("{error}; the checkpoint before it stays");
                 }
             }
             Err(source) => return Err(TrainError::Checkpoint { step, source }),

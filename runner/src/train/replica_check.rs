@@ -61,7 +61,7 @@ pub(super) fn verify<T: Transport>(
         && memory.hosts.as_ref().map_or(rank.transport.rank() == 0, |hosts| hosts.leads())
         && let Err(e) = forget_after(&memory.folder, alike)
     {
-        eprintln!("warning: states of ranks that differ stay: {e}");
+        warn!("states of ranks that differ stay: {e}");
     }
     // The next generation may begin when a rank has ended: nothing may be left by then.
     rank.transport.barrier().map_err(at)?;

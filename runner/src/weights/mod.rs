@@ -140,12 +140,12 @@ pub fn open_fitting(
     let source = open(path, graph).map_err(refused)?;
     let unused = check(source.as_ref(), graph).map_err(refused)?;
     if let (true, Some(note)) = (speaks, source.note()) {
-        eprintln!("warning: {}: {note}", path.display());
+        warn!("{}: {note}", path.display());
     }
     if let (true, Some(first)) = (speaks, unused.first()) {
         let (path, count) = (path.display(), unused.len());
         let (tensors, are) = if count == 1 { ("tensor", "is") } else { ("tensors", "are") };
-        eprintln!("warning: {path}: {count} {tensors} {are} not of the model, such as `{first}`");
+        warn!("{path}: {count} {tensors} {are} not of the model, such as `{first}`");
     }
     Ok(source)
 }

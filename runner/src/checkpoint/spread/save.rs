@@ -54,7 +54,7 @@ pub(in crate::checkpoint) fn save<T: Transport>(
         && hosts.leads()
         && let Err(e) = prune(&saver.folder, step, saver.keep, spare)
     {
-        eprintln!("warning: older states stay: {e}");
+        warn!("older states stay: {e}");
     }
     Ok(kept)
 }

@@ -110,7 +110,7 @@ fn rejoin(
     node: &Node,
     (signals, patience): (&Receiver<()>, Duration),
 ) -> Result<Option<Box<dyn Lease>>, Failure> {
-    eprintln!("warning: the lease was lost; joining again");
+    warn!("the lease was lost; joining again");
     let begin = Instant::now();
     loop {
         match membership.join(node) {

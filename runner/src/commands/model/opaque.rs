@@ -49,7 +49,7 @@ pub(in crate::commands) fn priced(
         listed(&kinds)
     );
     if args.allow_opaque {
-        eprintln!("warning: {name}: {what}: all figures are without them");
+        warn!("{name}: {what}: all figures are without them");
         return Ok(());
     }
     Err(Failure::usage(format!(

@@ -78,6 +78,6 @@ pub(super) fn report(plan: &Plan, prediction: &Prediction) {
     let memory = plan.cluster.device.memory;
     for program in prediction.programs.iter().filter(|program| program.arena > memory) {
         let (lane, takes) = (program.lane, program.arena);
-        eprintln!("warning: lane {lane} takes {takes}, more than the {memory} of a device");
+        warn!("lane {lane} takes {takes}, more than the {memory} of a device");
     }
 }

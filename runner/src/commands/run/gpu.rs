@@ -116,7 +116,7 @@ fn by_nccl<T: Transport>(
         Ok(nccl) => Ok(Ok(Box::new(nccl))),
         Err((refusal, mine)) => {
             if let Some(error) = mine {
-                eprintln!("warning: {error}");
+                warn!("{error}");
             }
             Ok(Err(refusal.to_string()))
         }

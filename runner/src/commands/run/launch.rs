@@ -134,7 +134,7 @@ pub(super) fn all_can<P>(
 #[cfg(feature = "mpi")]
 pub(super) fn say(message: &str) {
     if !message.is_empty() {
-        eprintln!("error: {message}");
+        error!("{message}");
     }
 }
 

@@ -89,10 +89,7 @@ impl Output {
         match self.record(Status::Running).write(folder) {
             // The supervisor knows that it runs. The state is in memory, and the disk may take more later.
             Err(e) if self.fence.is_some() => {
-                eprintln!(
-                    "warning: {}: {e}; training goes on",
-                    folder.join("result.json").display()
-                );
+                warn!("{}: {e}; training goes on", folder.join("result.json").display());
                 Ok(())
             }
             written => written.map_err(|e| Failure::file(folder, &e)),
@@ -112,7 +109,7 @@ impl Output {
             record.difference = Some(Difference::clone(difference));
         }
         if let Err(e) = record.write(folder) {
-            eprintln!("error: {}: {e}", folder.display());
+            error!("{}: {e}", folder.display());
         }
     }
 
@@ -136,7 +133,7 @@ impl Output {
             if let Some(trace) = &outcome.trace {
                 match self.trace(trace) {
                     // What the job has come to is worth more.
-                    Err(e) if self.fence.is_some() => eprintln!("warning: {e}"),
+                    Err(e) if self.fence.is_some() => warn!("{e}"),
                     written => written.map_err(|e| Failure::usage(e.to_string()))?,
                 }
             }

@@ -49,7 +49,7 @@ impl Cache {
         }
         let code = compile(source, architecture)?;
         if let Err(e) = write(&path, &code) {
-            eprintln!("warning: {}: {e}; kernels are compiled again next time", folder.display());
+            warn!("{}: {e}; kernels are compiled again next time", folder.display());
         }
         Ok(code)
     }

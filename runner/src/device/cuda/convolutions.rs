@@ -77,7 +77,7 @@ impl Convolutions {
             handle = begin().unwrap_or_else(|why| {
                 // Ranks of one process have the same reason.
                 static SAID: Once = Once::new();
-                SAID.call_once(|| eprintln!("warning: convolutions run without cuDNN: {why}"));
+                SAID.call_once(|| warn!("convolutions run without cuDNN: {why}"));
                 ptr::null_mut()
             });
         }

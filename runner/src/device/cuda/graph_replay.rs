@@ -244,12 +244,12 @@ impl<B: Capture> GraphReplay<B> {
         while let Some(error) = refused.take() {
             let library = rest.get(at).and_then(Command::of_library);
             let Some(what) = library.filter(|_| self.apart.len() < APART_MAX) else {
-                eprintln!("warning: no CUDA graphs, commands are handed over one by one: {error}");
+                warn!("no CUDA graphs, commands are handed over one by one: {error}");
                 self.counts.why_not = Some(error.to_string());
                 self.seen.clear();
                 break;
             };
-            eprintln!("warning: {what} is in no CUDA graph: {error}");
+            warn!("{what} is in no CUDA graph: {error}");
             self.counts.apart.push(what);
             self.apart.push(rest[at].clone());
             rest = &rest[at + 1..];

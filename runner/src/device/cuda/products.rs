@@ -90,7 +90,7 @@ impl Products {
                 self.no_eight.clone().or_else(|| no_library().filter(|_| self.handle.is_null()));
             let why =
                 why.unwrap_or(format!("cuBLASLt has none of {m} x {n} x {k} and perhaps others"));
-            eprintln!("warning: products of fp8 are made in bf16, of the same factors: {why}");
+            warn!("products of fp8 are made in bf16, of the same factors: {why}");
             self.refused = Some(why);
         }
         Ok(false)

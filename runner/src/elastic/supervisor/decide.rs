@@ -186,7 +186,7 @@ impl Supervisor<'_> {
     pub(super) fn say_goodbye(&mut self) {
         for node in self.nodes.iter().filter(|node| node.leaving) {
             if let Err(e) = self.membership.remove(&node.name) {
-                eprintln!("warning: node `{}` cannot be told to go: {e}", node.name);
+                warn!("node `{}` cannot be told to go: {e}", node.name);
             }
         }
     }

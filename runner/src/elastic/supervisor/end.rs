@@ -159,12 +159,12 @@ impl Supervisor<'_> {
         if beats.exists()
             && let Err(e) = std::fs::remove_dir_all(&beats)
         {
-            eprintln!("warning: {}: {e}", beats.display());
+            warn!("{}: {e}", beats.display());
         }
         let end = match (end, kept) {
             (Ok(()), Err(e)) => Err(Failure::new(Code::Failed, format!("no checkpoint: {e}"))),
             (Err(failure), Err(e)) => {
-                eprintln!("warning: no checkpoint of the last step: {e}");
+                warn!("no checkpoint of the last step: {e}");
                 Err(failure)
             }
             (end, Ok(_)) => end,

@@ -47,7 +47,7 @@ impl Supervisor<'_> {
             }
             HealthEvent::Silent { rank, time, dead: false } => {
                 let ms = time.as_millis() as u64;
-                eprintln!("warning: rank {rank} has said nothing for {ms} ms");
+                warn!("rank {rank} has said nothing for {ms} ms");
                 let generation = running.generation;
                 self.journal.write(journal::Event::Quiet { generation, rank, ms });
                 Ok(SupervisorState::Running(running))
@@ -109,8 +109,8 @@ impl Supervisor<'_> {
         let (trained, step) = (self.committed, begun.step);
         self.samples.know(begun);
         if step < trained {
-            eprintln!(
-                "warning: the state of step {trained} is lost with everybody who had it; going on \
+            warn!(
+                "the state of step {trained} is lost with everybody who had it; going on \
                  from step {step}, {} steps are trained again",
                 trained - step
             );
@@ -165,8 +165,8 @@ impl Supervisor<'_> {
                 0 => String::new(),
                 _ => format!("; {unsaid} such warnings more are in {}", journal::FILE),
             };
-            eprintln!(
-                "warning: rank {rank} (stage {}) computes {factor:.1} times as long as others would; \
+            warn!(
+                "rank {rank} (stage {}) computes {factor:.1} times as long as others would; \
                  all wait for it{more}",
                 stages.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
             );

@@ -22,7 +22,7 @@ impl Supervisor<'_> {
         }
         let again = self.short_of_memory.replace(running.ranks) == Some(running.ranks);
         let who = self.who(running);
-        eprintln!("warning: the kernel of this machine ended {who} for memory");
+        warn!("the kernel of this machine ended {who} for memory");
         again.then(|| {
             let message = format!(
                 "the kernel ended {who} for memory, for the second time with this plan. Use more \

@@ -299,7 +299,7 @@ impl Supervisor<'_> {
             }
             Notice::Disconnected(why) => {
                 self.disconnected = true;
-                eprintln!("warning: the coordinator is lost: {why}; what runs goes on");
+                warn!("the coordinator is lost: {why}; what runs goes on");
             }
         }
     }

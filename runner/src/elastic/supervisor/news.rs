@@ -71,7 +71,7 @@ impl Supervisor<'_> {
     /// A coordinator that cannot be reached is none of training's affair.
     fn publish(&self, news: &News) {
         if let Err(e) = self.membership.tell(news) {
-            eprintln!("warning: members cannot be told: {e}");
+            warn!("members cannot be told: {e}");
         }
     }
 }

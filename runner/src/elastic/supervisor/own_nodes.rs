@@ -24,7 +24,7 @@ impl Supervisor<'_> {
                 Ok(lease) => Some(lease),
                 // Of a supervisor that was killed a moment ago, perhaps.
                 Err(e @ MembershipError::Taken(_)) => {
-                    eprintln!("warning: {e}; trying again");
+                    warn!("{e}; trying again");
                     None
                 }
                 Err(e) => return Err(Failure::new(Code::Usage, e.to_string())),
@@ -56,7 +56,7 @@ impl Supervisor<'_> {
             match self.membership.join(&own.node) {
                 Ok(lease) => own.lease = Some(lease),
                 Err(MembershipError::Taken(_) | MembershipError::Unreachable { .. }) => {}
-                Err(e) => eprintln!("warning: {e}"),
+                Err(e) => warn!("{e}"),
             }
         }
     }

@@ -24,7 +24,7 @@ impl Default for Limits {
 }
 
 fn end_process(error: &TransportError) {
-    eprintln!("error: {error}; NCCL could not be stopped within 2 s, and this process ends");
+    error!("{error}; NCCL could not be stopped within 2 s, and this process ends");
     std::process::exit(i32::from(Code::Peers as u8));
 }
 
