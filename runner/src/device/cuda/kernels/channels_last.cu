@@ -262,19 +262,27 @@ template <int W> struct alignas(W < 4 ? 4 * W : 16) Positions {
 };
 
 // A run's place among the positions of its plane, and where its sample begins, in runs of another image of
-// `other` positions.
-template <int W, class Index> DEVICE u32 position_of(const Pool &a, Index i, u32 own, u32 other, u64 &sample) {
-    u32 runs = (u32)(a.channels / W);
-    Index line = i / runs;
-    sample = (u64)(line / own) * other * runs + (u32)(i % runs);
-    return (u32)(line % own);
+// `other` positions. Numbers below 2^32 are divided as such, which takes a fraction of the time; all threads of
+// a warp go one way but for once in 2^32 runs, and the kernels stand once.
+template <int W> DEVICE u32 position_of(const Pool &a, u64 i, u32 own, u32 other, u64 &sample) {
+    u32 runs = (u32)(a.channels / W), in_line, at;
+    u64 number; // the sample's
+    if (i >> 32 == 0) {
+        u32 line = (u32)i / runs;
+        in_line = (u32)i % runs, at = line % own, number = line / own;
+    } else {
+        u64 line = i / runs;
+        in_line = (u32)(i % runs), at = (u32)(line % own), number = line / own;
+    }
+    sample = number * other * runs + in_line;
+    return at;
 }
 
-template <class T, int W, class Index> DEVICE void last_max_pool(const Pool &a) {
+template <class T, int W> DEVICE void last_max_pool(const Pool &a) {
     u32 outputs = a.out_size[0] * a.out_size[1], pixels = a.size[0] * a.size[1], runs = (u32)(a.channels / W);
     FOR_EACH_ITEM(i, a.planes / W * outputs) {
         u64 sample;
-        u32 at = position_of<W, Index>(a, (Index)i, outputs, pixels, sample), r0, r1, c0, c1;
+        u32 at = position_of<W>(a, i, outputs, pixels, sample), r0, r1, c0, c1;
         covered(a, 0, at / a.out_size[1], r0, r1);
         covered(a, 1, at % a.out_size[1], c0, c1);
         const Run<T, W> *x = (const Run<T, W> *)a.x + sample;
@@ -301,11 +309,11 @@ template <class T, int W, class Index> DEVICE void last_max_pool(const Pool &a) 
     }
 }
 
-template <class T, int W, class Index> DEVICE void last_average_pool(const Pool &a) {
+template <class T, int W> DEVICE void last_average_pool(const Pool &a) {
     u32 outputs = a.out_size[0] * a.out_size[1], pixels = a.size[0] * a.size[1], runs = (u32)(a.channels / W);
     FOR_EACH_ITEM(i, a.planes / W * outputs) {
         u64 sample;
-        u32 at = position_of<W, Index>(a, (Index)i, outputs, pixels, sample), r0, r1, c0, c1;
+        u32 at = position_of<W>(a, i, outputs, pixels, sample), r0, r1, c0, c1;
         u32 height = covered(a, 0, at / a.out_size[1], r0, r1);
         u32 width = covered(a, 1, at % a.out_size[1], c0, c1);
         const Run<T, W> *x = (const Run<T, W> *)a.x + sample;
@@ -328,11 +336,11 @@ template <class T, int W, class Index> DEVICE void last_average_pool(const Pool 
 }
 
 // Each input gathers from the windows that cover it; windows come in their order.
-template <class T, int W, bool MAX, class Index> DEVICE void last_pool_gradient(const Pool &a) {
+template <class T, int W, bool MAX> DEVICE void last_pool_gradient(const Pool &a) {
     u32 outputs = a.out_size[0] * a.out_size[1], pixels = a.size[0] * a.size[1], runs = (u32)(a.channels / W);
     FOR_EACH_ITEM(i, a.planes / W * pixels) {
         u64 sample;
-        u32 at = position_of<W, Index>(a, (Index)i, pixels, outputs, sample), r0, r1, c0, c1;
+        u32 at = position_of<W>(a, i, pixels, outputs, sample), r0, r1, c0, c1;
         reaching(a, 0, at / a.size[1], r0, r1);
         reaching(a, 1, at % a.size[1], c0, c1);
         float total[W];
@@ -363,22 +371,11 @@ template <class T, int W, bool MAX, class Index> DEVICE void last_pool_gradient(
     }
 }
 
-// Sizes below 2^32 are divided as such.
-template <class T, int W> DEVICE void last_max_pool(const Pool &a) {
-    if (a.planes * a.out_size[0] * a.out_size[1] >> 32 == 0) last_max_pool<T, W, u32>(a);
-    else last_max_pool<T, W, u64>(a);
-}
-template <class T, int W> DEVICE void last_average_pool(const Pool &a) {
-    if (a.planes * a.out_size[0] * a.out_size[1] >> 32 == 0) last_average_pool<T, W, u32>(a);
-    else last_average_pool<T, W, u64>(a);
-}
 template <class T, int W> DEVICE void last_max_pool_gradient(const Pool &a) {
-    if (a.planes * a.size[0] * a.size[1] >> 32 == 0) last_pool_gradient<T, W, true, u32>(a);
-    else last_pool_gradient<T, W, true, u64>(a);
+    last_pool_gradient<T, W, true>(a);
 }
 template <class T, int W> DEVICE void last_average_pool_gradient(const Pool &a) {
-    if (a.planes * a.size[0] * a.size[1] >> 32 == 0) last_pool_gradient<T, W, false, u32>(a);
-    else last_pool_gradient<T, W, false, u64>(a);
+    last_pool_gradient<T, W, false>(a);
 }
 
 // Samples, f32 plane by plane, as images with channels innermost: a thread a position, for few channels.
