@@ -20,7 +20,7 @@ from ._cut import PREFIX, Cut, Piece, cut
 from ._export import export
 from ._fold import Folded
 from ._measure import Clock, measure
-from ._ranks import Ranks, stage_of
+from ._ranks import Ranks, stage_of, whole
 from ._runner import PipewrightError
 from ._split import Stage
 
@@ -46,6 +46,7 @@ class Pipeline:
         loss_fn: LossFunction,
         device: torch.device,
         scale: bool,
+        fsdp: bool,
     ) -> None:
         self.plan = plan
         self._module = module
@@ -66,8 +67,11 @@ class Pipeline:
         again = plan.recomputed
         self.stages = [self._stage(divided.piece(at), at, device, at in again) for at in here]
         self._scale = self._count if scale else 1
+        ranks.hold(plan.actions, divided.states(), dict(self.named_parameters()), average=not fsdp)
+        if fsdp:
+            for stage in self.stages:
+                ranks.shard(stage.submod)
         self.schedule = self._schedule(loss_fn)
-        ranks.hold(plan.actions, divided.states(), dict(self.named_parameters()))
 
     def _stage(self, piece: Piece, at: int, device: torch.device, again: bool) -> Stage:
         exported = self._cut.folded.exported
@@ -128,14 +132,15 @@ class Pipeline:
         """
         given = self._given(args, kwargs)
         losses: list[torch.Tensor] = []
-        before = self.ranks.set_aside()
+        own = dict(self.named_parameters())
+        before = self.ranks.set_aside(own)
         self.schedule.step(
             *(given.values() if self._has(0) else ()),
             target=target.to(self._device) if self._has(self._cut.stages - 1) else None,
             losses=losses,
             **{PREFIX + name: given[name] for name in self._cut.keywords},
         )
-        self.ranks.reduce(before)
+        self.ranks.reduce(own, before)
         return torch.stack([loss.detach() for loss in losses]).sum() if losses else None
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +196,7 @@ class Pipeline:
         own: dict[str, torch.Tensor] = {}
         for stage in self.stages:
             state = stage.submod.state_dict().items()
-            own |= {name.removeprefix("stage."): value.detach().cpu() for name, value in state}
+            own |= {name.removeprefix("stage."): whole(value.detach()).cpu() for name, value in state}
         found = self.ranks.gather(own)
         # A parameter of several names has one of them in the graph.
         names: dict[int, str] = {}
@@ -213,6 +218,7 @@ def build(
     loss_fn: LossFunction,
     device: str | torch.device | None,
     scale: bool,
+    fsdp: bool,
 ) -> Pipeline:
     """See `Plan.pipeline`."""
     if plan.trace is None:
@@ -228,11 +234,18 @@ def build(
         raise PipewrightError(
             f"the plan has tensor groups of {plan.tensor}, which stages of a module do not: plan with tensor=1"
         )
+    if fsdp and plan.replicas == 1:
+        raise PipewrightError("fsdp=True divides parameters among replicas, and the plan has one: plan with replicas=2")
+    if fsdp and any(action.rstrip("0123456789")[-1] in "IW" for row in plan.actions for action in row if action):
+        raise PipewrightError(
+            f"fsdp=True wants backward passes as a whole, and {plan.schedule} divides them: plan with schedule=1f1b, "
+            "gpipe or interleaved"
+        )
     ranks = Ranks(len(plan.actions), plan.replicas, rank)
     module = plan.trace.module if module is None else module
     where = torch.device(device) if device is not None else next(module.parameters()).device
     divided = cut(_folded(plan, module), plan.stages)
-    return Pipeline(plan, module, divided, ranks, loss_fn, where, scale)
+    return Pipeline(plan, module, divided, ranks, loss_fn, where, scale, fsdp)
 
 
 def _folded(plan: Plan, module: nn.Module) -> Folded:

@@ -178,18 +178,20 @@ class Plan:
         loss_fn: LossFunction,
         device: str | torch.device | None = None,
         scale_grads: bool = True,
+        fsdp: bool = False,
     ) -> Pipeline:
         """This rank's stages with their schedule; see `pipewright.Pipeline`.
 
         Every rank of the default process group calls it. `module` is the traced one or another with the
-        same forward pass; its parameters are those that are trained.
+        same forward pass; its parameters are those that are trained. With `fsdp` replicas divide the parameters
+        of their stages, gradients and what the optimizer keeps of them (FSDP2, `fully_shard`).
 
         Raises:
             PipewrightError: where module, ranks or schedule do not fit the plan.
         """
         from ._pipeline import build
 
-        return build(self, module, rank, loss_fn, device, scale_grads)
+        return build(self, module, rank, loss_fn, device, scale_grads, fsdp)
 
     def _repr_html_(self) -> str:
         return _timeline.svg(self.timeline, str(self))

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 from ._runner import PipewrightError
 
@@ -14,6 +17,16 @@ from ._runner import PipewrightError
 def stage_of(action: str) -> int:
     """1 of `1F0`."""
     return int(action.rstrip("0123456789")[:-1])
+
+
+def whole(value: torch.Tensor) -> torch.Tensor:
+    """A tensor that ranks may have divided, with the parts of all of them."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def _own(value: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a tensor that ranks may have divided."""
+    return value.to_local() if isinstance(value, DTensor) else value
 
 
 class Ranks:
@@ -37,17 +50,20 @@ class Ranks:
         self._rows = rows
         self.group = [dist.new_group(row) for row in rows][self.rank // lanes]
         self._replicas = [dist.new_group(column) for column in columns][self.lane] if replicas > 1 else None
-        self._sums: list[tuple[nn.Parameter, dist.ProcessGroup, int]] = []
+        # Names of parameters, whose gradients are summed by a group and divided by a number.
+        self._sums: list[tuple[str, dist.ProcessGroup, int]] = []
 
     def hold(
         self,
         actions: Sequence[Sequence[str]],
         stages: Mapping[str, set[int]],
         own: Mapping[str, nn.Parameter],
+        average: bool,
     ) -> None:
         """Gives parameters of several ranks the first one's values; from here on their gradients are summed.
 
-        `stages` are those that read a name, `own` this rank's parameters.
+        `stages` are those that read a name, `own` this rank's parameters. Gradients of replicas are averaged where
+        nothing else does so.
         """
         lane_of = {stage_of(action): lane for lane, row in enumerate(actions) for action in row if action}
         row = self._rows[self.rank // len(self._rows[0])]
@@ -59,27 +75,39 @@ class Ranks:
                 if name in own:
                     group = groups[self.rank // len(row)]
                     dist.broadcast(own[name].data, row[lanes[0]], group)
-                    self._sums.append((own[name], group, 1))
+                    self._sums.append((name, group, 1))
         if self._replicas is not None:
-            for parameter in own.values():
+            for name, parameter in own.items():
                 dist.broadcast(parameter.data, self.lane, self._replicas)
-                self._sums.append((parameter, self._replicas, self.replicas))
+                if average:
+                    self._sums.append((name, self._replicas, self.replicas))
 
-    def set_aside(self) -> dict[nn.Parameter, torch.Tensor]:
-        """Takes away gradients of earlier steps, so that only new ones are summed."""
+    def shard(self, module: nn.Module) -> None:
+        """Has the replicas divide a stage's parameters."""
+        assert self._replicas is not None
+        kind = next((parameter.device.type for parameter in module.parameters()), None)
+        if kind is not None:
+            sharded = fully_shard(module, mesh=DeviceMesh.from_group(self._replicas, kind))
+            # torch 2.8 asks for an average of what ranks have, and gloo, which has none, gives the sum.
+            sharded.set_force_sum_reduction_for_comms(dist.get_backend(self._replicas) == "gloo")
+
+    def set_aside(self, own: Mapping[str, nn.Parameter]) -> dict[nn.Parameter, torch.Tensor]:
+        """Takes away gradients of earlier steps, so that only new ones are summed; `own` are this rank's parameters."""
         before = {}
-        for parameter, _, _ in self._sums:
+        for parameter in (own[name] for name, _, _ in self._sums):
             if parameter.grad is not None:
                 before[parameter] = parameter.grad
                 parameter.grad = None
         return before
 
-    def reduce(self, before: Mapping[nn.Parameter, torch.Tensor]) -> None:
+    def reduce(self, own: Mapping[str, nn.Parameter], before: Mapping[nn.Parameter, torch.Tensor]) -> None:
         """Sums gradients over the ranks that hold a parameter, and averages those of replicas."""
-        for parameter, group, count in self._sums:
+        for name, group, count in self._sums:
+            parameter = own[name]
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad, group=group)
+            # Parts are divided alike on all lanes, for replicas divide them.
+            dist.all_reduce(_own(parameter.grad), group=group)
             parameter.grad /= count
         for parameter, old in before.items():
             assert parameter.grad is not None

@@ -33,6 +33,9 @@ def main() -> None:
     told(lambda: pipeline.step(*case.inputs(16), *case.inputs(16), target=case.target(16)))
     told(lambda: pipeline.step(torch.randn(16, 15), target=case.target(16)))
     told(lambda: plan.pipeline(rank=7, loss_fn=loss_fn))
+    told(lambda: plan.pipeline(loss_fn=loss_fn, fsdp=True))
+    divided = trace.plan(ranks=4, stages=2, micro_batches=4, replicas=2, schedule="zb-h1")
+    told(lambda: divided.pipeline(loss_fn=loss_fn, fsdp=True))
     dist.barrier()
     dist.destroy_process_group()
 

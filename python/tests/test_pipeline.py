@@ -64,6 +64,14 @@ def test_replicas_average_their_gradients() -> None:
     assert found and all(result["losses"] < 1e-6 and result["state"] < 1e-6 for _, _, result in found), found
 
 
+@pytest.mark.parametrize(("name", "schedule"), [("gpt", "1f1b"), ("gpt", "interleaved:2"), ("mlp", "gpipe")])
+def test_replicas_divide_their_parameters(name: str, schedule: str) -> None:
+    found = results(run_ranks(4, HERE / "replicas.py", name, schedule))
+    assert found and all(result["losses"] < 1e-6 and result["state"] < 1e-6 for _, _, result in found), found
+    # Rows are divided: of an odd number one replica has one more.
+    assert all(0.4 < result["held"] < 0.6 for _, _, result in found), found
+
+
 def test_replicas_of_one_stage_train_as_one() -> None:
     check(results(run_ranks(2, HERE / "train.py", json.dumps([["mlp", {"ranks": 2, "stages": 1, "replicas": 2}, 4]]))))
 
@@ -176,6 +184,8 @@ def test_ranks_are_told_what_does_not_fit(tmp_path: Path) -> None:
             "step got 2 inputs, SkipMlp was traced with 1",
             "step got torch.float32 [15] for a sample of `x`, the module was traced with torch.float32 [16]",
             "rank=7, but this process is rank",
+            "fsdp=True divides parameters among replicas, and the plan has one: plan with replicas=2",
+            "fsdp=True wants backward passes as a whole, and zb-h1 divides them: plan with schedule=1f1b",
         ]
         assert len(lines) == len(expected), text
         assert all(word in line for word, line in zip(expected, lines, strict=True)), text

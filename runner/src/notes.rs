@@ -1,4 +1,4 @@
-//! What is said on standard error: warnings, errors, and the notes that `--quiet` leaves out.
+//! Lines on standard error: warnings, errors, and the notes that `--quiet` leaves out.
 //!
 //! Ranks and the supervisor of a job share one standard error. Each line goes out in one write, so that theirs
 //! never mix: [`eprintln`] writes piece by piece.

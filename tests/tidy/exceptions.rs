@@ -19,7 +19,7 @@ pub const PACKED: &[(&str, usize)] = &[
     ("app/src/screens/recompute/chart/cells.rs", 1),
     ("app/src/screens/recompute/chart/memory.rs", 1),
     ("app/src/screens/recompute/chart/progress.rs", 1),
-    ("app/src/screens/recompute/chart/trade_offs.rs", 2),
+    ("app/src/screens/recompute/chart/trade_offs.rs", 1),
     ("app/src/screens/run/chart/drift.rs", 2),
     ("app/src/screens/run/chart/metrics.rs", 3),
     ("app/src/widgets/pair/painter.rs", 1),

@@ -1,4 +1,4 @@
-//! Geometry of the speed-up chart: m to the right, speed-up upwards.
+//! Geometry of charts, above all of the speed-up chart: m to the right, speed-up upwards.
 
 use super::ticks;
 
@@ -48,6 +48,27 @@ impl Chart {
         let step = ticks::step(self.top / (self.height / 38.0).max(2.0));
         ticks::multiples(0.0, self.top * 0.999, step).collect()
     }
+}
+
+/// A place in a chart's frame, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    pub x: f64,
+    pub y: f64,
+}
+
+impl Place {
+    /// To another one, in pixels.
+    pub fn distance(self, other: Self) -> f64 {
+        (self.x - other.x).hypot(self.y - other.y)
+    }
+}
+
+/// A mark of a chart: where it is, and what it says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    pub at: Place,
+    pub text: String,
 }
 
 /// Moves labels upwards, or below everything at the top, until none stands on an earlier one.

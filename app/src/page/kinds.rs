@@ -3,6 +3,7 @@
 use crate::planner::networks;
 use crate::screens::elastic::model as elastic;
 use crate::screens::run::model::{metrics, tune};
+use pipewright_core::timeline::chrome::is_nsight;
 
 /// What a file's first bytes say that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Kind {
             Kind::Elastic
         } else if networks::is_onnx(head) {
             Kind::Onnx
-        } else if head.windows(EVENTS.len()).any(|part| part == EVENTS) {
+        } else if is_nsight(head) || head.windows(EVENTS.len()).any(|part| part == EVENTS) {
             Kind::Trace
         } else {
             Kind::Other
@@ -86,6 +87,7 @@ mod tests {
             (b"{\"step\":0,\"loss\":2.0,\"step_ns\":5}\n", Kind::Metrics),
             (b"{\"event\":\"started\",\"at_ms\":0,\"unix_ms\":1}\n{\"ev", Kind::Elastic),
             (b"{\"trial\":1,\"run\":1,\"expected_step_ns\":3}\n", Kind::Tune),
+            (b"{\"data\":[\"[Unknown]\",\"cudaFree\"],\"files\":[]}\n{\"Type\":59", Kind::Trace),
             (b"{\"version\": 1}", Kind::Other),
             (&[8, 7, 0x12, 4], Kind::Onnx),
             (b"", Kind::Other),

@@ -227,8 +227,8 @@ async fn kind(file: &web_sys::Blob) -> Kind {
 /// What a run left behind.
 enum Left {
     Trace(Measured),
-    /// Of torch.profiler.
-    Rank(RankTrace),
+    /// Of torch.profiler or Nsight Systems.
+    Ranks(Vec<RankTrace>),
     Metrics(metrics::File),
 }
 
@@ -253,7 +253,7 @@ async fn measure(name: &str, kind: Kind, file: &web_sys::Blob) -> Result<Left, S
         (Some(wrong), _) => Err(wrong),
         (None, Err(why)) => return Err(why),
         (None, Ok(())) => match reader.finish_any() {
-            Ok(Opened::Rank(rank)) => return Ok(Left::Rank(rank)),
+            Ok(Opened::Ranks(ranks)) => return Ok(Left::Ranks(ranks)),
             Ok(Opened::Run(trace)) => Ok(trace),
             Err(why) => Err(why),
         },
@@ -282,7 +282,7 @@ async fn pieces(
 
 /// Shows traces and metrics; ranks of one run come together.
 async fn measure_all(page: Page, files: Vec<(String, Kind, web_sys::Blob)>) {
-    let (mut found, mut ranks) = (vec![], vec![]);
+    let (mut found, mut names, mut ranks) = (vec![], vec![], vec![]);
     for (name, kind, file) in files {
         match measure(&name, kind, &file).await {
             Ok(Left::Trace(measured)) => {
@@ -291,13 +291,16 @@ async fn measure_all(page: Page, files: Vec<(String, Kind, web_sys::Blob)>) {
                     page.trace.set_value(web_sys::File::new_with_blob_sequence(&parts, &name).ok());
                 }
             }
-            Ok(Left::Rank(rank)) => ranks.push((name, rank)),
+            Ok(Left::Ranks(of_file)) => {
+                names.push(name);
+                ranks.extend(of_file);
+            }
             Ok(Left::Metrics(file)) => found.push(file),
             Err(why) => page.state.complain(why),
         }
     }
     if !ranks.is_empty() {
-        profiled(page, ranks);
+        profiled(page, &names.join(", "), &ranks);
     }
     if !found.is_empty() {
         let joined = metrics::join(found);
@@ -306,27 +309,25 @@ async fn measure_all(page: Page, files: Vec<(String, Kind, web_sys::Blob)>) {
     }
 }
 
-/// Shows the traces that torch.profiler wrote of a plan's ranks, as one.
-fn profiled(page: Page, ranks: Vec<(String, RankTrace)>) {
+/// Shows what a profiler of PyTorch's trainings wrote of a plan's ranks, as one trace.
+fn profiled(page: Page, name: &str, ranks: &[RankTrace]) {
     let solved = page.state.shown.with_untracked(|s| s.solved.clone());
-    let (names, ranks): (Vec<String>, Vec<RankTrace>) = ranks.into_iter().unzip();
-    let name = names.join(", ");
     let lanes = &solved.timeline.lanes;
     let lane_of = |stage| {
         let runs = |span: &Span| matches!(span.work, Work::Run(action) if action.stage == stage);
         lanes.iter().position(|lane| lane.spans.iter().any(runs))
     };
     let model = solved.inputs.model.name();
-    match chrome::join(&ranks, &model, lanes.len(), lane_of) {
-        // A file of torch.profiler is not kept with the state: there are several.
-        Ok(trace) => match Measured::new(trace, &name) {
+    match chrome::join(ranks, &model, lanes.len(), lane_of) {
+        // A profiler's file is not kept with the state: there are several.
+        Ok(trace) => match Measured::new(trace, name) {
             Some(measured) => {
                 show(page, measured);
             }
             None => page.state.complain(tr!("{name} has no step.", name)),
         },
         Err(why) => page.state.complain(tr!(
-            "{name} was read as a trace of torch.profiler: {why}. Nothing changed.",
+            "{name} was read as a profiler's trace: {why}. Nothing changed.",
             name,
             why
         )),

@@ -135,6 +135,17 @@ pub fn way(t: &Timeline, action: Action, clock: &Clock) -> (String, String) {
     (svg, caption)
 }
 
+/// Tooltip of a plan's bar: [`one_line`], and what a forward pass keeps until when.
+pub fn tip(solved: &Solved, arrivals: &Arrivals, action: Action) -> Option<String> {
+    let mut line = one_line(&solved.timeline, arrivals, action)?;
+    if action.kind == ActionKind::Forward {
+        let (lane, _) = causes::find(&solved.timeline, action)?;
+        let kept = holds(solved, action, lane, &Clock::of(solved.timeline.step));
+        line.extend(kept.map(|kept| format!(" · {}", tr!("holds {kept}", kept))));
+    }
+    Some(line)
+}
+
 /// Tooltip and spoken line: `F 4 · stage 1 · lane 1 · 787.1 → 863.2 ms (76.1 ms) · waited ...`.
 pub fn one_line(t: &Timeline, arrivals: &Arrivals, action: Action) -> Option<String> {
     let (lane, index) = causes::find(t, action)?;
@@ -171,6 +182,15 @@ mod tests {
         assert!(line.starts_with("F 0 · stage 1 · lane 1 · "), "{line}");
         assert!(line.contains("waited") && line.ends_with("for F 0 of lane 0"), "{line}");
         assert_eq!(one_line(t, &Arrivals::new(t), Action::new(9, ActionKind::Forward, 0)), None);
+        let tip = |kind| tip(&solved, &Arrivals::new(t), Action::new(1, kind, 0)).unwrap();
+        let forward = tip(ActionKind::Forward);
+        let (_, kept) = forward.split_once(" · holds ").expect("what it keeps");
+        let (stash, end) = kept.split_once(" until ").unwrap();
+        assert_eq!(stash, format::bytes_text(solved.stash[1]));
+        // Until the backward pass of the same micro-batch has ended.
+        let (lane, at) = causes::find(t, Action::new(1, ActionKind::Backward, 0)).unwrap();
+        assert_eq!(end, Clock::of(t.step).text(t.lanes[lane].spans[at].end));
+        assert!(!tip(ActionKind::Backward).contains("holds"));
     }
 
     #[test]

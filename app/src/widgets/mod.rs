@@ -5,6 +5,7 @@ pub mod icons;
 pub mod moves;
 pub mod pair;
 pub mod precision;
+pub mod readout;
 pub mod reel;
 pub mod schedule;
 pub mod selection;

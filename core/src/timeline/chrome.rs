@@ -4,15 +4,17 @@
 //! input; messages are flows from send to receive; memory is a counter. All-reduces of several
 //! stages overlap: they are asynchronous events. Moments are microseconds with nanosecond digits, from the start of the run. A field
 //! `pipewright` beside the events holds what the format has no place for. Traces of `torch.profiler` are
-//! read as well, a file a rank.
+//! read as well, a file a rank, and reports of Nsight Systems.
 
 mod kineto;
+mod nsight;
 mod read;
 mod scan;
 mod steps;
 mod write;
 
 pub use kineto::{JoinError, RankTrace, join};
+pub use nsight::is_nsight;
 pub use read::{Opened, Reader, TraceError, read};
 pub use write::write;
 

@@ -22,6 +22,7 @@ warned() { # TIMES WHAT
 "$RUNNER" elastic plan.json --out out --job "$JOB" --settle 0.1 --save-every 10 --steps 1000000 \
   -- --threads 1 > log 2>&1 &
 job=$!
+trap 'kill -KILL $job 2> /dev/null' EXIT
 warned 2 'No space left on device'
 ls out/checkpoints > full
 mount -o remount,size=8m,ro out/checkpoints
@@ -45,6 +46,7 @@ said() { # WHAT
 "$RUNNER" elastic plan.json --out out --job "$JOB" --settle 0.1 --save-every 20 --steps 1000000 \
   -- --threads 1 > log 2>&1 &
 job=$!
+trap 'kill -KILL $job 2> /dev/null' EXIT
 until [ -s out/rank-000.jsonl ]; do sleep 0.05; done
 cat /dev/zero > out/rest 2> /dev/null
 said 'rank-000.jsonl: No space left on device.*training goes on, and metrics wait'

@@ -2,30 +2,65 @@
 
 use super::model::speedup::{Curves, Point};
 use crate::base::texts::{t, tr};
-use crate::draw::chart::{self, BELOW, Chart, LEFT, RIGHT};
+use crate::draw::chart::{self, BELOW, Chart, LEFT, Place, RIGHT, Reading};
 use pipewright_core::cost::takisawa::MeasuredSpeedup;
 use std::fmt::Write;
 
-/// The chart as markup: a few hundred marks that change together.
-pub fn draw(
+/// The plan that is shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OwnPoint {
+    pub d: u32,
+    pub m: f64,
+    pub speedup: f64,
+}
+
+/// Where everything stands, with room for the plan's own point.
+pub fn axes_of(
     curves: &Curves,
     points: &[MeasuredSpeedup],
-    (d, m, speedup): (u32, f64, f64),
+    OwnPoint { m, speedup, .. }: OwnPoint,
     (width, height): (f64, f64),
     log: bool,
-) -> String {
+) -> Chart {
     let seen = curves.curves.iter().flat_map(|c| &c.points);
     let m_max = seen.clone().map(|p| p.m).max().unwrap_or(16).max(8) as f64;
     let measured = points.iter().map(|p| p.speedup);
     let own = if speedup.is_finite() { speedup } else { 1.0 };
     let top = seen.map(|p| p.speedup).chain(measured).chain([own]).fold(1.2, f64::max) * 1.08;
-    let c = Chart { width, height, m_max: m_max.max(m), top, log };
+    Chart { width, height, m_max: m_max.max(m), top, log }
+}
+
+/// The point of a curve next to a place, with its figures.
+pub fn nearest(c: &Chart, curves: &Curves, place: Place) -> Option<Reading> {
+    let marks = curves.curves.iter().flat_map(|curve| curve.points.iter().map(|p| (curve.d, p)));
+    let (d, point, at) = marks
+        .map(|(d, p)| (d, p, Place { x: c.x(p.m as f64), y: c.y(p.speedup) }))
+        .min_by(|a, b| a.2.distance(place).total_cmp(&b.2.distance(place)))?;
+    let text = tr!(
+        "d = {d}, m = {m}: speed-up {speedup}, {share} % of d",
+        d,
+        m = point.m,
+        speedup = format_args!("{:.2}", point.speedup),
+        share = format_args!("{:.0}", point.speedup / f64::from(d) * 100.0)
+    );
+    Some(Reading { at, text })
+}
+
+/// The chart as markup: a few hundred marks that change together.
+pub fn draw(
+    c: &Chart,
+    curves: &Curves,
+    points: &[MeasuredSpeedup],
+    OwnPoint { d, m, speedup }: OwnPoint,
+) -> String {
+    let (width, height) = (c.width, c.height);
+    let own = if speedup.is_finite() { speedup } else { 1.0 };
     let mut out = format!(
         "<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}' role='img' aria-label='{}'>",
         t("Speed-up over the number of micro-batches, a curve for each number of lanes")
     );
-    axes(&c, &mut out);
-    lines(&c, curves, d, (c.x(m), c.y(own)), &mut out);
+    axes(c, &mut out);
+    lines(c, curves, d, (c.x(m), c.y(own)), &mut out);
     for p in points {
         let (x, y) = (c.x(p.m as f64), c.y(p.speedup));
         let _ = write!(
@@ -154,11 +189,23 @@ mod tests {
         };
         let curves = Curves { curves: vec![curve(2), curve(8)], ..Curves::default() };
         let points = pipewright_core::cost::takisawa::FIG7;
-        let svg = draw(&curves, &points, (8, 20.0, 2.5), (700.0, 190.0), true);
+        let own = OwnPoint { d: 8, m: 20.0, speedup: 2.5 };
+        let place = axes_of(&curves, &points, own, (700.0, 190.0), true);
+        let svg = draw(&place, &curves, &points, own);
+        let point = curves.curves[1].points[1];
+        let at = Place { x: place.x(point.m as f64), y: place.y(point.speedup) };
+        let said = nearest(&place, &curves, Place { x: at.x + 2.0, y: at.y - 1.0 }).unwrap();
+        assert_eq!(said.at, at);
+        let start =
+            format!("d = {}, m = {}: speed-up {:.2}, ", curves.curves[1].d, point.m, point.speedup);
+        assert!(said.text.starts_with(&start), "{}", said.text);
+        assert_eq!(nearest(&place, &Curves::default(), at), None);
         assert_eq!(svg.matches("class='cv").count(), 4, "two lines, two best points");
         assert_eq!(svg.matches("measured, d =").count(), 5);
         assert!(svg.contains("this plan") && !svg.contains("NaN"), "{svg}");
-        let empty = draw(&Curves::default(), &[], (1, 1.0, f64::NAN), (300.0, 150.0), false);
+        let none = (Curves::default(), OwnPoint { d: 1, m: 1.0, speedup: f64::NAN });
+        let place = axes_of(&none.0, &[], none.1, (300.0, 150.0), false);
+        let empty = draw(&place, &none.0, &[], none.1);
         assert!(!empty.contains("NaN") && !empty.contains("inf"), "{empty}");
     }
 }

@@ -29,6 +29,8 @@ const LANES_MAX: u32 = 64;
 /// A way to look for plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wave {
+    /// The most micro-batches, for a plan that does not fit: the more there are, the less each of them keeps.
+    Room,
     /// Other numbers of micro-batches.
     MicroBatches,
     /// Those beside the best that was found.
@@ -52,9 +54,12 @@ pub(super) enum Wave {
     Numerics,
 }
 
-/// The waves for a plan: what is cheap and changes least first.
-pub(super) fn waves(plan: &Plan) -> VecDeque<Wave> {
+/// The waves for a plan, which may not fit: what is cheap and changes least first.
+pub(super) fn waves(plan: &Plan, fits: bool) -> VecDeque<Wave> {
     let mut waves = VecDeque::from([Wave::MicroBatches, Wave::Nearby, Wave::Schedules, Wave::Cuts]);
+    if !fits {
+        waves.push_front(Wave::Room);
+    }
     if !plan.recompute.is_empty() {
         waves.push_back(Wave::Recompute);
     }
@@ -78,11 +83,12 @@ pub(super) fn waves(plan: &Plan) -> VecDeque<Wave> {
 }
 
 impl Wave {
-    /// Its candidates beside `plan`, given what was found so far.
-    pub(super) fn candidates(self, plan: &Plan, found: &[Advice]) -> Vec<Plan> {
+    /// Its candidates beside `plan`, which may not fit, given what was found so far.
+    pub(super) fn candidates(self, plan: &Plan, fits: bool, found: &[Advice]) -> Vec<Plan> {
         let best = || found.iter().filter(|advice| advice.fits).min_by_key(|advice| advice.step);
         match self {
-            Wave::MicroBatches => micro_batches(plan),
+            Wave::Room => micro_batches(plan, fits).into_iter().take(1).collect(),
+            Wave::MicroBatches => micro_batches(plan, fits),
             Wave::Nearby => best().map(|best| nearby(&best.plan)).unwrap_or_default(),
             Wave::Cuts => cut_anew(plan).into_iter().collect(),
             Wave::Schedules => schedules(plan),
@@ -108,14 +114,15 @@ fn divisors(plan: &Plan) -> Vec<u32> {
     (1..=most).filter(|m| share.is_multiple_of(u64::from(*m))).collect()
 }
 
-/// From the plan's own number outwards, not all of those that are close to each other.
-fn micro_batches(plan: &Plan) -> Vec<Plan> {
+/// From the plan's own number outwards, not all of those that are close to each other. Where the plan does not fit
+/// from the most downwards.
+fn micro_batches(plan: &Plan, fits: bool) -> Vec<Plan> {
     let octave = |m: u32| (f64::from(m).log2() * PER_OCTAVE).round() as i64;
     let own = octave(plan.micro_batches);
     let mut numbers = divisors(plan);
     numbers.dedup_by_key(|m| octave(*m));
     numbers.retain(|m| *m != plan.micro_batches);
-    numbers.sort_by_key(|m| (octave(*m) - own).abs());
+    numbers.sort_by_key(|m| if fits { (octave(*m) - own).abs() } else { -octave(*m) });
     numbers.into_iter().filter_map(|m| with_micro_batches(plan, m)).collect()
 }
 

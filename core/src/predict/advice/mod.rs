@@ -121,7 +121,7 @@ impl Advisor {
             todo: VecDeque::new(),
             unfit: VecDeque::new(),
             fitted: false,
-            waves: candidates::waves(plan),
+            waves: candidates::waves(plan, now.fits),
             seen,
             found: vec![],
             tried: 0,
@@ -138,14 +138,27 @@ impl Advisor {
             if self.seen.insert(key(&plan)) {
                 self.price(plan);
             }
-        } else if let Some(plan) = self.unfit.pop_front() {
+        } else if let Some(plan) = self.next_unfit() {
             self.fit(&plan);
         } else if let Some(wave) = self.waves.pop_front() {
-            self.todo = wave.candidates(&self.plan, &self.found).into();
+            self.todo = wave.candidates(&self.plan, self.now.fits, &self.found).into();
         } else {
             return false;
         }
         true
+    }
+
+    /// The plan that is given recomputation next: while nothing is known that fits the one with the most
+    /// micro-batches, which needs least, and none before it is there.
+    fn next_unfit(&mut self) -> Option<Plan> {
+        if self.found.iter().any(|advice| advice.fits) {
+            return self.unfit.pop_front();
+        }
+        if self.waves.front() == Some(&Wave::Room) {
+            return None;
+        }
+        let (at, _) = self.unfit.iter().enumerate().max_by_key(|(_, plan)| plan.micro_batches)?;
+        self.unfit.remove(at)
     }
 
     /// Takes the plan if it is better. Where it does not fit, and nothing else does, it is tried with recomputation.
@@ -176,7 +189,8 @@ impl Advisor {
 
     /// Takes the plan with as little recomputation as it needs, unless another one fits by now.
     fn fit(&mut self, plan: &Plan) {
-        if self.fitted {
+        // What changes least is of interest even then.
+        if self.fitted && *plan != self.plan {
             return;
         }
         let Ok((plan, prediction)) = fit(plan, EFFORT) else { return };

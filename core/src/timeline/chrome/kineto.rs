@@ -20,15 +20,17 @@ use thiserror::Error;
 pub struct RankTrace {
     /// Its rank; 0 where the file does not say.
     pub rank: u32,
-    base: u64,
+    pub(super) base: u64,
+    /// Whose clock it is, where ranks of other files have another one.
+    pub(super) session: Option<(u64, u64)>,
     /// `ProfilerStep#7`: number, begin and end.
-    steps: Vec<(u64, Nanos, Nanos)>,
-    host: Vec<Timed>,
-    device: Vec<Timed>,
+    pub(super) steps: Vec<(u64, Nanos, Nanos)>,
+    pub(super) host: Vec<Timed>,
+    pub(super) device: Vec<Timed>,
 }
 
 /// An action, or the optimizer's update.
-type Timed = (Option<Action>, Nanos, Nanos);
+pub(super) type Timed = (Option<Action>, Nanos, Nanos);
 
 /// Begin and end of each step, by number.
 type Extents = BTreeMap<u64, (Nanos, Nanos)>;
@@ -54,6 +56,11 @@ pub enum JoinError {
     /// A lane of the plan without a trace.
     #[error("there is no trace of lane {0}: drop the files of all ranks together")]
     Lane(usize),
+    /// Reports of Nsight Systems that were recorded apart.
+    #[error(
+        "its ranks have no clock in common: record all of them in one report (`nsys profile torchrun ..`)"
+    )]
+    Clock,
     /// Ranks that were recorded in different steps.
     #[error("the ranks have no step in common: record the same steps on all")]
     NoStep,
@@ -104,24 +111,34 @@ impl RankTrace {
         let refuse = |why| TraceError::Event { index: index as usize, why };
         let start = nanos(event.ts).map_err(refuse)?;
         let end = start + nanos(event.dur).map_err(refuse)?;
-        let onto = match &*event.cat {
-            "user_annotation" => &mut self.host,
-            "gpu_user_annotation" => &mut self.device,
-            _ => return Ok(()),
-        };
-        if let Some(number) = event.name.strip_prefix("ProfilerStep#") {
-            if let (Ok(number), "user_annotation") = (number.parse(), &*event.cat) {
+        match &*event.cat {
+            "user_annotation" => self.named(&event.name, (start, end), false),
+            "gpu_user_annotation" => self.named(&event.name, (start, end), true),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether something with this name is of interest.
+    pub(super) fn is_named(name: &str) -> bool {
+        ["PP:", "ProfilerStep#", "Optimizer.step#"].iter().any(|mark| name.starts_with(mark))
+    }
+
+    /// Something with a name, on the host or on the device.
+    pub(super) fn named(&mut self, name: &str, (start, end): (Nanos, Nanos), on_device: bool) {
+        let onto = if on_device { &mut self.device } else { &mut self.host };
+        if let Some(number) = name.strip_prefix("ProfilerStep#") {
+            if let (Ok(number), false) = (number.parse(), on_device) {
                 self.steps.push((number, start, end));
             }
-        } else if let Some(action) = event.name.strip_prefix("PP:") {
+        } else if let Some(action) = name.strip_prefix("PP:") {
             // Others are messages, waits and what is gathered.
             if let Ok(action) = action.parse() {
                 onto.push((Some(action), start, end));
             }
-        } else if event.name.starts_with("Optimizer.step#") {
+        } else if name.starts_with("Optimizer.step#") {
             onto.push((None, start, end));
         }
-        Ok(())
     }
 
     /// What it did, in the order of time, from the clock that all ranks share.
@@ -146,7 +163,13 @@ impl RankTrace {
         if steps.is_empty() {
             let mut times: BTreeMap<Action, u64> = BTreeMap::new();
             for (action, start, end) in work {
-                let Some(action) = action else { continue };
+                let Some(action) = action else {
+                    // The update belongs to the actions before it.
+                    if let Some(mut last) = steps.last_entry() {
+                        last.get_mut().1 = last.get().1.max(*end);
+                    }
+                    continue;
+                };
                 let number = times.entry(*action).or_default();
                 let step = steps.entry(*number).or_insert((*start, *end));
                 *step = (step.0.min(*start), step.1.max(*end));
@@ -168,6 +191,9 @@ pub fn join(
     lanes: usize,
     lane_of: impl Fn(StageId) -> Option<usize>,
 ) -> Result<Trace, JoinError> {
+    if ranks.iter().any(|rank| rank.session != ranks[0].session) {
+        return Err(JoinError::Clock);
+    }
     let mut found: Vec<Option<Clocked>> = (0..lanes).map(|_| None).collect();
     for rank in ranks {
         let work = rank.work();
@@ -230,7 +256,7 @@ mod tests {
             reader.push(piece)?;
         }
         match reader.finish_any()? {
-            Opened::Rank(rank) => Ok(rank),
+            Opened::Ranks(mut ranks) => Ok(ranks.remove(0)),
             Opened::Run(_) => panic!("taken for one of ours"),
         }
     }

@@ -1,6 +1,7 @@
 //! Reading, piece by piece.
 
 use super::kineto::RankTrace;
+use super::nsight::Nsight;
 use super::scan::{Piece, Scan, json};
 use super::steps::Steps;
 use super::{ALL_REDUCE, Header, INPUT, VERSION, WAIT};
@@ -29,8 +30,10 @@ pub enum TraceError {
     /// A trace of another program.
     #[error("not a trace of a run: not written by Pipewright (no field `pipewright`)")]
     Foreign,
-    /// One of `torch.profiler`, where a whole run is wanted.
-    #[error("a trace of one rank by torch.profiler; drop those of all ranks into the explorer")]
+    /// One of `torch.profiler` or of Nsight Systems, where a whole run is wanted.
+    #[error(
+        "a trace by torch.profiler or Nsight Systems; drop those of all ranks into the explorer"
+    )]
     Profiler,
     /// From a newer version.
     #[error("the trace has version {0}, this program reads up to {VERSION}; use a newer one")]
@@ -122,8 +125,8 @@ pub struct Reader {
 pub enum Opened {
     /// A run, whole.
     Run(Trace),
-    /// What one rank did, see [`super::join`].
-    Rank(RankTrace),
+    /// What ranks did, see [`super::join`]; a file of `torch.profiler` has one.
+    Ranks(Vec<RankTrace>),
 }
 
 #[derive(Default)]
@@ -132,6 +135,7 @@ struct TraceContents {
     /// What it is where it has no header.
     rank: RankTrace,
     rank_wrong: Option<TraceError>,
+    nsight: Nsight,
     has_events: bool,
     events: u32,
     entries: Vec<(Place, Entry)>,
@@ -168,24 +172,28 @@ impl Reader {
     pub fn finish(self) -> Result<Trace, TraceError> {
         match self.finish_any()? {
             Opened::Run(trace) => Ok(trace),
-            Opened::Rank(_) => Err(TraceError::Profiler),
+            Opened::Ranks(_) => Err(TraceError::Profiler),
         }
     }
 
-    /// All bytes have come; the file may be one of `torch.profiler`.
+    /// All bytes have come; the file may be one of `torch.profiler` or Nsight Systems.
     ///
     /// # Errors
     /// As [`Reader::finish`].
     pub fn finish_any(self) -> Result<Opened, TraceError> {
         self.scan.finish()?;
-        let TraceContents { header, rank, rank_wrong, has_events, entries, wrong, .. } = self.found;
+        let TraceContents { header, rank, rank_wrong, nsight, has_events, entries, wrong, .. } =
+            self.found;
+        if nsight.is_any() && !has_events {
+            return Ok(Opened::Ranks(nsight.ranks()));
+        }
         if !has_events {
             return Err(TraceError::NoEvents);
         }
         if header.is_none() && rank.is_any() {
             return match rank_wrong {
                 Some(wrong) => Err(wrong),
-                None => Ok(Opened::Rank(rank)),
+                None => Ok(Opened::Ranks(vec![rank])),
             };
         }
         let header = header.ok_or(TraceError::Foreign)?;
@@ -205,6 +213,10 @@ impl TraceContents {
     fn take(&mut self, piece: Piece) -> Result<(), TraceError> {
         match piece {
             Piece::Events => self.has_events = true,
+            Piece::Another if self.has_events || self.header.is_some() => {
+                return Err(json("`{` after its end"));
+            }
+            Piece::Another => {}
             Piece::Field("pipewright", text) => {
                 let header: Header = parse(text, |e| TraceError::Header(e.to_string()))?;
                 if header.version > VERSION {
@@ -212,6 +224,7 @@ impl TraceContents {
                 }
                 self.header = Some(header);
             }
+            Piece::Field(name, text) if self.nsight.field(name, text)? => {}
             Piece::Field(name, text) => {
                 self.rank.field(name, text);
                 parse::<IgnoredAny>(text, |e| json(e.to_string()))?;

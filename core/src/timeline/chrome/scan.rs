@@ -8,6 +8,8 @@ pub(super) enum Piece<'a> {
     Event(&'a [u8]),
     /// The list of events has begun.
     Events,
+    /// One more value after the end of the last, as reports of a value a line have it.
+    Another,
     /// Another field of the file.
     Field(&'a str, &'a [u8]),
 }
@@ -85,6 +87,11 @@ impl Scan {
         let rest = &text[blank..];
         let length = match (self.at, byte) {
             (At::Start, b'{') => {
+                self.at = At::Field { first: true };
+                Some(1)
+            }
+            (At::End, b'{') => {
+                each(Piece::Another)?;
                 self.at = At::Field { first: true };
                 Some(1)
             }

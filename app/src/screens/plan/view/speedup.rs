@@ -2,10 +2,11 @@
 
 use crate::base::texts::{t, tr};
 use crate::planner::engine;
-use crate::screens::plan::chart::draw;
+use crate::screens::plan::chart::{OwnPoint, axes_of, draw, nearest};
 use crate::screens::plan::model::speedup::published;
 use crate::screens::plan::state::PlanState;
 use crate::state::State;
+use crate::widgets::readout::Readout;
 use leptos::prelude::*;
 use pipewright_core::cost::takisawa::MeasuredSpeedup;
 
@@ -15,20 +16,30 @@ pub fn SpeedUp(own: PlanState) -> impl IntoView {
     let frame: NodeRef<leptos::html::Div> = NodeRef::new();
     let size = crate::widgets::size::watch(frame, (640.0, 190.0));
     let points = Memo::new(move |_| state.inputs.with(published).to_vec());
-    let picture = move || {
-        let (width, height) = size.get();
+    let readout = Readout::new();
+    let plan = Memo::new(move |_| {
         let now = state.shown.with(|s| {
             let i = &s.solved.inputs;
             (i.lanes(), f64::from(i.micro_batches), s.solved.figures.step)
         });
-        own.curves.with(|c| {
-            let plan = (now.0, now.1, c.alone.secs() / now.2.secs());
-            draw(c, &points.get(), plan, (width, height), own.log_axis.get())
-        })
+        OwnPoint { d: now.0, m: now.1, speedup: own.curves.with(|c| c.alone.secs()) / now.2.secs() }
+    });
+    let place = Memo::new(move |_| {
+        own.curves.with(|c| axes_of(c, &points.get(), plan.get(), size.get(), own.log_axis.get()))
+    });
+    let picture = move || {
+        readout.clear();
+        own.curves.with(|c| draw(&place.get(), c, &points.get(), plan.get()))
+    };
+    let over = move |event: leptos::ev::MouseEvent| {
+        let find = |at| own.curves.with_untracked(|c| nearest(&place.get_untracked(), c, at));
+        readout.moved(&event, find);
     };
     view! {
         <div class="speed" node_ref=frame>
-            <div class="plot" inner_html=picture></div>
+            // The same in words: the table beside it.
+            <div class="plot" inner_html=picture on:mousemove=over on:mouseleave=move |_| readout.clear()></div>
+            {readout.view()}
         </div>
         <Best own points />
     }

@@ -7,7 +7,7 @@ use crate::base::format;
 use crate::base::keys::{self, Command, Scope};
 use crate::base::texts::{t, tr};
 use crate::draw::palette::ColourBy;
-use crate::planner::details::one_line;
+use crate::planner::details::{one_line, tip};
 use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use crate::widgets::moves::{act, select};
@@ -278,8 +278,16 @@ fn Tip(own: PlanState) -> impl IntoView {
     let text = move || {
         let action = own.hovered.get()?;
         let solved = state.shown.get().solved;
-        one_line(&solved.timeline, &state.arrivals.get(), action)
+        tip(&solved, &state.arrivals.get(), action)
     };
+    // Another picture has other bars under the pointer.
+    Effect::new(move |before: Option<()>| {
+        state.look.view.track();
+        state.shown.track();
+        if before.is_some() {
+            own.hovered.set(None);
+        }
+    });
     // Under the pointer and, near the right edge, to its left; the text is at most 420 px wide.
     let place = move || {
         let (x, y) = own.hovered_at.get();

@@ -1,7 +1,10 @@
 //! Memory against time: every trade-off found, the one that is shown, and where none can be.
 
+use crate::base::format::bytes_text;
 use crate::base::texts::{t, tr};
+use crate::draw::chart::{Place, Reading};
 use crate::draw::ticks;
+use pipewright_core::units::Bytes;
 use pipewright_worker::protocol::{Opened, Point, Progress};
 use std::fmt::Write;
 
@@ -38,6 +41,11 @@ impl TradeOffAxes {
         )
     }
 
+    fn place(&self, point: Point) -> Place {
+        let (x, y) = self.at(point);
+        Place { x, y }
+    }
+
     fn x(&self, time: f64) -> f64 {
         LEFT + (time - 99.0) / (self.latest - 99.0) * (self.width - LEFT - RIGHT)
     }
@@ -47,12 +55,21 @@ impl TradeOffAxes {
     }
 
     /// The trade-off next to a place.
-    pub fn near(&self, front: &[Point], (x, y): (f64, f64)) -> Option<Point> {
-        let far = |point: &Point| {
-            let at = self.at(*point);
-            (at.0 - x).powi(2) + (at.1 - y).powi(2)
-        };
+    pub fn near(&self, front: &[Point], place: Place) -> Option<Point> {
+        let far = |point: &Point| self.place(*point).distance(place);
         front.iter().copied().min_by(|a, b| far(a).total_cmp(&far(b)))
+    }
+
+    /// The trade-off next to a place, in words.
+    pub fn reading(&self, front: &[Point], place: Place) -> Option<Reading> {
+        let point = self.near(front, place)?;
+        let text = tr!(
+            "{bytes}: {memory} % memory, {time} % time",
+            bytes = bytes_text(Bytes(point.peak)),
+            memory = tenths(percent(point.peak as f64, self.base.peak as f64)),
+            time = tenths(percent(point.time, self.base.time))
+        );
+        Some(Reading { at: self.place(point), text })
     }
 }
 
@@ -219,7 +236,7 @@ mod tests {
         let front = front.map(|(peak, time)| Point { peak, time });
         let opened = Opened { base, floor: 90, segments: vec![front[1]], ..Opened::default() };
         let frame = TradeOffAxes::new((600.0, 300.0), &opened, &front);
-        let near = frame.near(&front, frame.at(Point { peak: 480, time: 121.0 }));
+        let near = frame.near(&front, frame.place(Point { peak: 480, time: 121.0 }));
         assert_eq!(near, Some(front[2]));
         let best = front[2];
         let progress = Progress { front: front.to_vec(), best, ..Progress::default() };

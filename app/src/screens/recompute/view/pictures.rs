@@ -2,9 +2,11 @@
 
 use crate::base::format::{self, Clock};
 use crate::base::texts::{t, tr};
+use crate::draw::chart::Place;
 use crate::draw::unit::Unit;
 use crate::screens::recompute::chart::{cells, memory, trade_offs};
 use crate::screens::recompute::model::{Recompute, STEPS};
+use crate::widgets::readout::Readout;
 use crate::widgets::size::watch;
 use leptos::ev::{KeyboardEvent, MouseEvent, PointerEvent};
 use leptos::prelude::*;
@@ -115,8 +117,15 @@ pub fn TradeOffs() -> impl IntoView {
         let budget = state.budget.get();
         Some(state.progress.with(|p| trade_offs::draw(&place, &opened, p, budget)))
     };
+    let readout = Readout::new();
+    let over = move |event: MouseEvent| {
+        readout.moved(&event, |at| {
+            let place = place.get_untracked()?;
+            state.progress.with_untracked(|p| place.reading(&p.front, at))
+        });
+    };
     let click = move |event: MouseEvent| {
-        let at = (f64::from(event.offset_x()), f64::from(event.offset_y()));
+        let at = Place { x: event.offset_x().into(), y: event.offset_y().into() };
         let near = place
             .get_untracked()
             .and_then(|place| state.progress.with_untracked(|p| place.near(&p.front, at)));
@@ -132,8 +141,9 @@ pub fn TradeOffs() -> impl IntoView {
             </div>
         </div>
         // The same by keyboard: the list of solved budgets.
-        <div class="rpic" node_ref=frame on:click=click>
+        <div class="rpic" node_ref=frame on:click=click on:mousemove=over on:mouseleave=move |_| readout.clear()>
             <div class="plot" inner_html=move || picture().unwrap_or_default()></div>
+            {readout.view()}
         </div>
     }
 }

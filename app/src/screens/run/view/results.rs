@@ -72,7 +72,7 @@ fn doubt(state: Run) -> Option<String> {
         t.lanes.iter().map(|lane| lane.arena.0).collect()
     };
     let (ran, planned) = (lanes(&measured.timeline), lanes(&solved.timeline));
-    // Traces of torch.profiler say nothing of memory.
+    // Profilers' traces say nothing of memory.
     let other = ran.len() == planned.len() && ran != planned && ran.iter().any(|bytes| *bytes > 0);
     other.then(|| {
         t("The trace's lanes use different memory from the plan's: it was measured with another \
