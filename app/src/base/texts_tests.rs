@@ -249,3 +249,23 @@ fn the_finder_sees_what_rust_sees() {
     assert_eq!((names(&text), given(rest)), (["e"].into(), ["e"].into()));
     assert_eq!(literal("\"a \\\n   b\"").unwrap().0, "a b");
 }
+
+#[test]
+fn a_policys_verdict_is_said_in_japanese() {
+    let file = std::fs::read_to_string(Path::new(MANIFEST).join("texts/ja.json")).unwrap();
+    let table: BTreeMap<String, String> = serde_json::from_str(&file).unwrap();
+    let templates = table.keys().filter(|text| text.contains("{0}"));
+    let literals: Vec<String> = core_sources()
+        .iter()
+        .filter(|(path, _)| {
+            path.starts_with("elastic/built_in") || path.starts_with("elastic/policy")
+        })
+        .flat_map(|(_, code)| calls(code, "format!("))
+        .map(|(text, _)| numbered(&text))
+        .collect();
+    let known: Vec<&String> = templates.filter(|text| literals.contains(text)).collect();
+    assert_eq!(known.len(), 10, "{known:#?}");
+    let missing: Vec<&String> =
+        literals.iter().filter(|text| text.contains(' ') && !known.contains(text)).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}

@@ -1,7 +1,8 @@
 //! Puts what changes into the page, by the names of its places.
 
 use super::lab::{Inner, Lab, Told};
-use crate::base::texts::{t, tr};
+use crate::base::format::escape;
+use crate::base::texts::{said, t, tr};
 use crate::screens::elastic::chart::page;
 use crate::screens::elastic::chart::rates::rates;
 use crate::screens::elastic::chart::scale::{Rows, TOP};
@@ -268,7 +269,7 @@ fn figures(lab: &mut Inner) {
     let mut ends = String::new();
     for (totals, head) in lives.iter().zip(&heads) {
         if let Some(End::Failed(why)) = &totals.end {
-            let (head, why) = (crate::base::format::escape(head), crate::base::format::escape(why));
+            let (head, why) = (escape(head), escape(&said(why)));
             ends += &format!("<span class='bad'>{head}: {why}</span><br>")[..];
         }
     }
