@@ -138,3 +138,43 @@ fn the_page_opens_without_its_server() -> Outcome<()> {
     browser.click("#search")?;
     browser.until("plans are found", |b| Ok(b.count("#plans tbody tr")? > 0))
 }
+
+fn tip(browser: &Browser) -> Outcome<String> {
+    let script = "return document.querySelector('main:not([hidden]) .tip')?.textContent ?? ''";
+    Ok(browser.js(script)?.as_str().unwrap_or_default().to_owned())
+}
+
+/// What is under the pointer is said, and not of a picture that is no longer there.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn bars_and_curves_say_what_they_are() -> Outcome<()> {
+    let Some(browser) = explorer("room-tips", "#v=1&model=vgg16&d=4")? else { return Ok(()) };
+    browser.until("a prediction", |b| Ok(!b.text("#step-time")?.is_empty()))?;
+    // The first bar of the first lane: the forward pass of micro-batch 0.
+    let frame = "const box = document.querySelector('#timeline').getBoundingClientRect();";
+    let corner = |side: &str| -> Outcome<i64> {
+        let script = format!("{frame} return Math.round(-box.{side} / 2)");
+        Ok(browser.js(&script)?.as_i64().unwrap_or_default())
+    };
+    let (left, top) = (corner("width")?, corner("height")?);
+    browser.hover("#timeline", left + 132, top + 85)?;
+    browser.until("the bar's words", |b| Ok(tip(b)?.contains(" · holds ")))?;
+    let said = tip(&browser)?;
+    assert!(said.starts_with("F 0 · stage 0 · lane 0 · ") && said.contains(" until "), "{said}");
+    browser.js("document.querySelector('#timeline').focus()")?;
+    browser.press("w")?;
+    browser.until("zoomed, they are gone", |b| Ok(tip(b)?.is_empty()))?;
+    browser.click("#tab-speedup")?;
+    browser.until("the curves", |b| Ok(b.count(".speed circle.best")? > 0))?;
+    browser.hover(".speed circle.best", 3, 2)?;
+    browser.until("the point's figures", |b| Ok(tip(b)?.contains("speed-up")))?;
+    let title = "return document.querySelector('.speed circle.best title').textContent";
+    let (said, title) = (tip(&browser)?, browser.js(title)?);
+    let title = title.as_str().unwrap_or_default();
+    let (d, m) = (said.split(", ").next(), title.split("m = ").nth(1));
+    assert!(d.is_some_and(|d| title.starts_with(d)), "{said} {title}");
+    let m = m.and_then(|m| m.split(',').next()).unwrap_or_default();
+    assert!(said.contains(&format!("m = {m}:")), "{said} {title}");
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}

@@ -1,5 +1,5 @@
 //! Every screen at seven widths, in both themes and both languages: nothing is wider than its window or
-//! squeezed to a sliver, and in Japanese no sentence is left in English. With `PIPEWRIGHT_SCREENS=docs/screens` the
+//! squeezed to a sliver, tables stay in their columns and the current tab in sight, and in Japanese no sentence is left in English. With `PIPEWRIGHT_SCREENS=docs/screens` the
 //! pictures are kept.
 
 use pipewright::browser::Browser;
@@ -45,6 +45,14 @@ const SLIVERS: &str = "
         && e.scrollHeight > e.clientHeight + 20 && /auto|scroll/.test(getComputedStyle(e).overflowY))
         .map(e => e.className + ' ' + e.clientHeight + ' of ' + e.scrollHeight);";
 
+/// Tables that end beside what holds them, and the current tab where it cannot be seen.
+const ASTRAY: &str = "
+    const right = e => e.getBoundingClientRect().right, scrolls = e => /auto|scroll/.test(getComputedStyle(e).overflowX);
+    const tables = [...document.querySelectorAll('main:not([hidden]) table')].filter(e => e.clientWidth > 0
+        && !scrolls(e.parentElement) && right(e) > right(e.parentElement) + 8);
+    const tab = document.querySelector('.tabs [aria-current]'), box = tab.getBoundingClientRect();
+    return tables.map(e => e.id || e.className).concat(box.left < -1 || box.right > innerWidth + 1 ? ['tab'] : []);";
+
 /// Sentences without a Japanese letter. What core says of a plan stays in English, and so do names.
 const ENGLISH: &str = "
     const out = [];
@@ -68,6 +76,8 @@ fn look(browser: &Browser, place: &str, folder: Option<&PathBuf>) -> Outcome<()>
         assert!(wide <= Some(width.into()), "{place} is {wide:?} wide in a window of {width}");
         let slivers = browser.js(SLIVERS)?;
         assert_eq!(slivers, serde_json::json!([]), "{place} in a window of {width}");
+        let astray = browser.js(ASTRAY)?;
+        assert_eq!(astray, serde_json::json!([]), "{place} in a window of {width}");
         if let (Some(folder), Some(scale)) = (folder, scale) {
             let file = folder.join(format!("{place}-{width}.webp"));
             browser.small_picture(&file, (width, height), scale)?;

@@ -111,3 +111,40 @@ fn traces_of_torch_profiler_open_and_foreign_ones_are_refused() -> Outcome<()> {
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }
+
+/// The same run as a report of Nsight Systems would have it: its ranges, a process a rank, on one clock.
+fn report(files: &[String]) -> Outcome<String> {
+    let mut lines = vec!["{\"data\":[\"[Unknown]\"],\"files\":[]}".to_owned()];
+    for (rank, file) in files.iter().enumerate() {
+        let read: Value = serde_json::from_str(&std::fs::read_to_string(file)?)?;
+        for event in read["traceEvents"].as_array().ok_or("no events")? {
+            let nanos = |field: &str| (event[field].as_f64().unwrap_or_default() * 1000.0).round();
+            let (start, end) = (nanos("ts"), nanos("ts") + nanos("dur"));
+            if event["cat"] == "user_annotation" {
+                let range = serde_json::json!({
+                    "Type": 59, "Timestamp": start.to_string(), "EndTimestamp": end.to_string(), "Text": event["name"],
+                    "GlobalTid": ((7 + rank as u64) << 24).to_string(), "DomainId": "0", "NsTime": true,
+                });
+                lines.push(serde_json::json!({ "Type": 59, "NvtxEvent": range }).to_string());
+            }
+        }
+    }
+    let path = std::env::temp_dir().join(format!("pipewright-report-{}.json", std::process::id()));
+    std::fs::write(&path, lines.join("\n"))?;
+    Ok(path.display().to_string())
+}
+
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn reports_of_nsight_systems_open() -> Outcome<()> {
+    let Some(browser) = explorer("traces-nsight", INTERLEAVED)? else { return Ok(()) };
+    browser.until("the empty screen", |b| Ok(b.count("#run-example")? == 1))?;
+    let ranks = [0, 1].map(|rank| data(&format!("kineto/interleaved-rank{rank}.json")));
+    let whole = report(&ranks)?;
+    browser.keys("#import-run", &whole)?;
+    browser.until("the measured step", |b| Ok(measured(b)? > 0.0))?;
+    assert_eq!(measured(&browser)?, recorded(&ranks)?);
+    std::fs::remove_file(whole)?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}

@@ -203,6 +203,16 @@ impl Browser {
         self.post("/actions", json!({ "actions": [mouse] })).map(drop)
     }
 
+    /// Moves the mouse to (`dx`, `dy`) CSS pixels from the middle of the first match.
+    pub fn hover(&self, css: &str, dx: i64, dy: i64) -> Outcome<()> {
+        let element = json!({ ELEMENT: self.element(css)? });
+        let to = json!([
+            { "type": "pointerMove", "duration": 50, "origin": element, "x": dx, "y": dy },
+        ]);
+        let mouse = json!({ "type": "pointer", "id": "mouse", "actions": to });
+        self.post("/actions", json!({ "actions": [mouse] })).map(drop)
+    }
+
     /// Sets the size of the page's viewport, in CSS pixels; the window's is a little larger.
     pub fn resize(&self, width: u32, height: u32) -> Outcome<()> {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1,

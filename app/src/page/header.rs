@@ -15,8 +15,11 @@ use crate::screens::recompute::state::Source;
 use crate::state::State;
 use crate::state::request::Side;
 use crate::widgets::icons::{Icon, icon};
+use crate::widgets::size::observe;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
+use wasm_bindgen::JsCast;
+use web_sys::HtmlElement;
 
 #[component]
 pub fn Header(page: Page) -> impl IntoView {
@@ -87,7 +90,28 @@ fn Screens() -> impl IntoView {
             <button class="ib tab" aria-current=current on:click=move |_| state.go(screen)>{t(screen.title())}</button>
         }
     });
-    view! { <nav class="tabs" aria-label=t("Screens")>{tabs.collect_view()}</nav> }
+    // On phones the tabs are wider than the page: the current one is in sight.
+    let nav: NodeRef<leptos::html::Nav> = NodeRef::new();
+    let show = move || {
+        let now = state.screen.get_untracked();
+        let at = Screen::ALL.iter().position(|screen| *screen == now);
+        let Some((nav, at)) = nav.get_untracked().zip(at) else { return };
+        let tab = nav.children().item(at as u32).and_then(|tab| tab.dyn_into::<HtmlElement>().ok());
+        if let Some(tab) = tab {
+            let aside = (nav.client_width() - tab.offset_width()) / 2;
+            nav.set_scroll_left(tab.offset_left() - nav.offset_left() - aside);
+        }
+    };
+    Effect::new(move |_| {
+        if let Some(nav) = nav.get() {
+            observe(&nav, show);
+        }
+    });
+    Effect::new(move |_| {
+        state.screen.track();
+        show();
+    });
+    view! { <nav class="tabs" aria-label=t("Screens") node_ref=nav>{tabs.collect_view()}</nav> }
 }
 
 /// To the other language, whose name the button has.
