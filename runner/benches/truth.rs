@@ -5,7 +5,7 @@
 //! is the measured one. Predictions are made before the runs. Of several runs the median counts.
 //! Then the same of jobs that have lost a rank and go on re-routed.
 //!
-//! `cargo bench -p pipewright-runner --bench truth`, with words to choose cases: `-- gpt model`, `-- lost`,
+//! `cargo bench -p pipewright-runner --bench truth`, with words to choose cases: `-- gpt model`, `-- groups`, `-- lost`,
 //! `-- computed`. `BENCH_PREFIX="chrt --rr 10"` puts a command in front of every program: on a machine that
 //! others use, ranks with a real-time priority measure the runner and not the others. Linux still
 //! takes such ranks off their core for 50 ms of each second: steps are short, so that most have
@@ -39,6 +39,10 @@ const NETWORKS: [(&str, &str); 4] = [
 const MODELLED: [(&str, &str); 4] =
     [("gpipe", "16"), ("1f1b", "16"), ("zb-h1", "16"), ("interleaved:2", "32")];
 
+/// 16 ranks: tensor groups of 4, on two stages of two replicas.
+const GROUPED: &str = "--model transformer:layers=8,hidden=512,heads=8,sequence=128,vocabulary=2048 --split uniform \
+                       --mini-batch 32 --micro-batches 8 --stages 2 --replicas 2 --tensor 4";
+
 /// Stages, replicas and the rank that is lost.
 const LOST: [(&str, &str, u32); 5] =
     [("2", "2", 0), ("2", "2", 3), ("4", "2", 5), ("4", "4", 2), ("4", "4", 13)];
@@ -62,6 +66,9 @@ fn main() {
     if wanted("model") {
         modelled(&dir);
     }
+    if wanted("groups") {
+        grouped(&dir);
+    }
     if wanted("lost") {
         lost(&dir);
     }
@@ -80,6 +87,20 @@ fn modelled(dir: &Path) {
         for (schedule, stages) in MODELLED {
             let plan = plan(dir, &model(stages), "cluster.json", schedule);
             let name = format!("model, 16 {transport} {schedule}");
+            compare(dir, &name, &plan, 16, &["plan.json", "--device", "model"], mpirun);
+        }
+    }
+}
+
+/// Tensor groups, stages and replicas together on such devices, with slices of the sequence and without.
+fn grouped(dir: &Path) {
+    let model: Vec<&str> = GROUPED.split_whitespace().collect();
+    for mpirun in [false, true] {
+        plan(dir, &["--model", "fc32:1024", "--stages", "16"], "laptop", "gpipe");
+        let transport = modelled_cluster(dir, mpirun);
+        for slices in [&[][..], &["--sequence-parallel"]] {
+            let plan = plan(dir, &[&model[..], slices].concat(), "cluster.json", "1f1b");
+            let name = format!("groups, {transport} 4 x 2 x 2 {}", slices.join(" "));
             compare(dir, &name, &plan, 16, &["plan.json", "--device", "model"], mpirun);
         }
     }
