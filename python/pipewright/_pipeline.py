@@ -86,9 +86,7 @@ class Pipeline:
             output_args=Piece.meta(self._cut.outputs if is_last else piece.sends, gradient=not is_last),
             group=self.ranks.group,
         )
-        stage.in_parts = any(
-            action.rstrip("0123456789")[-1] in "IW" for row in self.plan.actions for action in row if action
-        )
+        stage.in_parts = _in_parts(self.plan)
         return stage
 
     def _schedule(self, loss_fn: LossFunction) -> Any:
@@ -207,6 +205,11 @@ class Pipeline:
         return {name: found[names[id(value)]] for name, value in wanted.items() if id(value) in names}
 
 
+def _in_parts(plan: Plan) -> bool:
+    """Whether backward passes come in two parts, I and W."""
+    return any(action.rstrip("0123456789")[-1] in "IW" for row in plan.actions for action in row if action)
+
+
 def _is_batched(value: Any, samples: int) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == samples
 
@@ -236,7 +239,7 @@ def build(
         )
     if fsdp and plan.replicas == 1:
         raise PipewrightError("fsdp=True divides parameters among replicas, and the plan has one: plan with replicas=2")
-    if fsdp and any(action.rstrip("0123456789")[-1] in "IW" for row in plan.actions for action in row if action):
+    if fsdp and _in_parts(plan):
         raise PipewrightError(
             f"fsdp=True wants backward passes as a whole, and {plan.schedule} divides them: plan with schedule=1f1b, "
             "gpipe or interleaved"

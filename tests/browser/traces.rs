@@ -16,6 +16,18 @@ fn data(name: &str) -> String {
     tools::root().join("tests/data").join(name).display().to_string()
 }
 
+/// The Run screen of the plan that torch's example ran, without a run.
+fn interleaved(name: &str) -> Outcome<Option<Browser>> {
+    let Some(browser) = explorer(name, INTERLEAVED)? else { return Ok(None) };
+    browser.until("the empty screen", |b| Ok(b.count("#run-example")? == 1))?;
+    Ok(Some(browser))
+}
+
+/// What its ranks' profilers wrote.
+fn ranks() -> [String; 2] {
+    [0, 1].map(|rank| data(&format!("kineto/interleaved-rank{rank}.json")))
+}
+
 fn measured(browser: &Browser) -> Outcome<f64> {
     let script = "return Number(document.querySelector('#run-measured')?.dataset.value ?? 0)";
     Ok(browser.js(script)?.as_f64().unwrap_or(0.0))
@@ -89,9 +101,8 @@ fn the_example_run_is_one_click_away_and_fits_a_small_screen() -> Outcome<()> {
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn traces_of_torch_profiler_open_and_foreign_ones_are_refused() -> Outcome<()> {
-    let Some(browser) = explorer("traces-torch", INTERLEAVED)? else { return Ok(()) };
-    browser.until("the empty screen", |b| Ok(b.count("#run-example")? == 1))?;
-    let ranks = [0, 1].map(|rank| data(&format!("kineto/interleaved-rank{rank}.json")));
+    let Some(browser) = interleaved("traces-torch")? else { return Ok(()) };
+    let ranks = ranks();
     browser.keys("#import-run", &ranks[0])?;
     browser.until("what is missing", |b| Ok(b.text("#note")?.contains("no trace of lane 1")))?;
     assert_eq!(measured(&browser)?, 0.0);
@@ -137,9 +148,8 @@ fn report(files: &[String]) -> Outcome<String> {
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn reports_of_nsight_systems_open() -> Outcome<()> {
-    let Some(browser) = explorer("traces-nsight", INTERLEAVED)? else { return Ok(()) };
-    browser.until("the empty screen", |b| Ok(b.count("#run-example")? == 1))?;
-    let ranks = [0, 1].map(|rank| data(&format!("kineto/interleaved-rank{rank}.json")));
+    let Some(browser) = interleaved("traces-nsight")? else { return Ok(()) };
+    let ranks = ranks();
     let whole = report(&ranks)?;
     browser.keys("#import-run", &whole)?;
     browser.until("the measured step", |b| Ok(measured(b)? > 0.0))?;

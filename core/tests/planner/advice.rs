@@ -89,6 +89,18 @@ fn the_first_word_on_what_does_not_fit_takes_no_search() {
 }
 
 #[test]
+fn what_needs_smaller_micro_batches_is_told_so_after_three_plans() {
+    let plan = plan(Preset::Gpt2Large, "dgx-1-p100", 4, (256, 1));
+    let mut advisor = Advisor::new(&plan).unwrap();
+    while advisor.advice().is_empty() && advisor.advance() {}
+    let first = advisor.advice()[0].clone();
+    assert!(!advisor.now().fits && first.fits);
+    // Recomputed as it is; with the most micro-batches; these recomputed.
+    assert!(advisor.tried() <= 3, "{}", advisor.tried());
+    assert_eq!(first.plan.micro_batches, 256);
+}
+
+#[test]
 fn nothing_is_said_where_nothing_helps() {
     let plan = plan(Preset::Mlp4, "laptop", 1, (32, 1));
     let (advisor, advice) = advised(&plan);

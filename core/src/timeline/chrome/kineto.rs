@@ -234,7 +234,7 @@ fn spans(work: &[Timed], (from, to): (Nanos, Nanos), start: Nanos) -> Vec<Span> 
     let mut spans: Vec<Span> = vec![];
     for &(action, begin, end) in inside {
         // Annotations may nest; a lane's processor does one thing at a time.
-        let begin = spans.last().map_or(begin, |last| last.end.max(begin + start) - start);
+        let begin = spans.last().map_or(begin, |last| begin.max(last.end + start));
         if end <= begin {
             continue;
         }
@@ -336,6 +336,19 @@ mod tests {
             [(0, 4000), (5000, 7000)]
         );
         assert_eq!((first.step, trace.steps[1].start), (Nanos(7000), Nanos(17_000)));
+    }
+
+    #[test]
+    fn a_lane_does_one_thing_at_a_time() {
+        let events = [
+            event("PP:0F0", "user_annotation", 10.0, 4.0),
+            event("PP:0B0", "user_annotation", 12.0, 5.0),
+            event("PP:0F1", "user_annotation", 13.0, 2.0),
+        ];
+        let trace = join(&[rank(&file(&events.join(","))).unwrap()], "x", 1, |_| Some(0)).unwrap();
+        let times = |s: &Span| (s.start.0, s.end.0);
+        let spans = &trace.steps[0].timeline.lanes[0].spans;
+        assert_eq!(spans.iter().map(times).collect::<Vec<_>>(), [(0, 4000), (4000, 7000)]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! from a thread of their own. Kernels of NCCL count for none.
 
 use super::kineto::{RankTrace, Timed};
-use super::read::TraceError;
+use super::read::{MOST, TraceError};
 use super::scan::json;
 use crate::units::Nanos;
 use serde::{Deserialize, Deserializer};
@@ -114,6 +114,14 @@ fn process_of(thread: Number) -> u64 {
     thread.0 >> 24
 }
 
+/// From when to when, where these are times of a run.
+fn extent(start: Number, end: Number) -> Result<(Nanos, Nanos), TraceError> {
+    match start.0 <= end.0 && end.0 <= MOST {
+        true => Ok((Nanos(start.0), Nanos(end.0))),
+        false => Err(json(format!("{} to {} ns are no times of a run", start.0, end.0))),
+    }
+}
+
 impl Nsight {
     /// Whether the file has shown itself to be of this kind.
     pub fn is_any(&self) -> bool {
@@ -128,15 +136,15 @@ impl Nsight {
         let refuse = |e: serde_json::Error| json(format!("{name}: {e}"));
         match name {
             "data" => return Ok(self.names(text).is_ok()),
-            "NvtxEvent" => self.range(serde_json::from_slice(text).map_err(refuse)?),
+            "NvtxEvent" => self.range(serde_json::from_slice(text).map_err(refuse)?)?,
             "TraceProcessEvent" => {
                 let launch: Launch = serde_json::from_slice(text).map_err(refuse)?;
                 let key = (process_of(launch.global_tid), launch.correlation_id.0);
                 if launch.correlation_id.0 > 0 {
-                    self.launches.insert(key, Nanos(launch.start_ns.0));
+                    self.launches.insert(key, extent(launch.start_ns, launch.start_ns)?.0);
                 }
             }
-            "CudaEvent" => self.on_device(&serde_json::from_slice(text).map_err(refuse)?),
+            "CudaEvent" => self.on_device(&serde_json::from_slice(text).map_err(refuse)?)?,
             _ => return Ok(false),
         }
         self.is_any = true;
@@ -157,16 +165,17 @@ impl Nsight {
         Ok(())
     }
 
-    fn range(&mut self, range: Range) {
+    fn range(&mut self, range: Range) -> Result<(), TraceError> {
         let named = |id: Number| self.texts.get(&id.0).map(|text| Cow::Borrowed(text.as_str()));
-        let Some(text) = range.text.or_else(|| range.text_id.and_then(named)) else { return };
+        let Some(text) = range.text.or_else(|| range.text_id.and_then(named)) else {
+            return Ok(());
+        };
         // What PyTorch knows besides stands behind: `PP:0F1, op_id = 12`.
         let name = text.split_once(", ").map_or(&*text, |(name, _)| name);
-        let Some(end) = range.end_timestamp else { return };
-        let extent = (Nanos(range.timestamp.0), Nanos(end.0));
-        if !RankTrace::is_named(name) {
-            return;
-        }
+        let Some(end) = range.end_timestamp.filter(|_| RankTrace::is_named(name)) else {
+            return Ok(());
+        };
+        let extent = extent(range.timestamp, end)?;
         let process = process_of(range.global_tid);
         let session = Some((process, extent.0.0));
         let rank = self
@@ -174,18 +183,20 @@ impl Nsight {
             .entry(process)
             .or_insert_with(|| RankTrace { session, ..RankTrace::default() });
         rank.named(name, extent, false);
+        Ok(())
     }
 
-    fn on_device(&mut self, event: &OnDevice) {
+    fn on_device(&mut self, event: &OnDevice) -> Result<(), TraceError> {
         if let Some(kernel) = &event.kernel
             && !self.nccl.contains(&kernel.short_name.0)
         {
             self.kernels.push(Kernel {
                 process: process_of(event.global_pid),
                 launch: event.correlation_id.0,
-                extent: (Nanos(event.start_ns.0), Nanos(event.end_ns.0)),
+                extent: extent(event.start_ns, event.end_ns)?,
             });
         }
+        Ok(())
     }
 
     /// The ranks of the machine, in the order of their processes; at least one. O(events x log events).

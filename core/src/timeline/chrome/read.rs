@@ -310,7 +310,7 @@ fn parse<'a, T: Deserialize<'a>>(
 }
 
 /// Thirty years: no run is longer, and sums of a few such times are still times.
-const MOST: u64 = 1_000_000_000_000_000_000;
+pub(super) const MOST: u64 = 1_000_000_000_000_000_000;
 
 pub(super) fn nanos(micros: f64) -> Result<Nanos, String> {
     let nanos = micros * 1000.0;

@@ -124,6 +124,11 @@ fn what_is_no_pipeline_or_no_report_says_so() {
     let bad = r#"{"Type":59,"NvtxEvent":{"Timestamp":"soon","Text":"PP:0F0"}}"#.to_string();
     let why = read(&[HEADER.into(), bad]).unwrap_err().to_string();
     assert!(why.contains("NvtxEvent: "), "{why}");
+    for (start, end) in [(20, 10), (5, u64::MAX)] {
+        let text = range(PROCESSES[0], "\"Text\":\"PP:0F0\"", start..end);
+        let why = read(&[HEADER.into(), text]).unwrap_err().to_string();
+        assert!(why.contains(&format!("{start} to {end} ns are no times of a run")), "{why}");
+    }
     assert!(matches!(read(&[HEADER.into()]), Err(TraceError::NoEvents)));
     let twice = ["{\"traceEvents\":[]}".to_string(), "{\"traceEvents\":[]}".to_string()];
     assert!(matches!(read(&twice), Err(TraceError::Json(_))));
