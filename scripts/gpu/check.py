@@ -36,6 +36,7 @@ def arguments():
     parser.add_argument("--budget", type=float, default=570, help="seconds for everything")
     parser.add_argument("--limit", type=float, default=600, help="seconds for any section, where its own limit is longer")
     parser.add_argument("--only", help="sections, with commas between them, in place of those of the first call")
+    parser.add_argument("--networks", help=f"of {', '.join(name for name, _, _ in sections.NETWORKS)}, those that are measured; default: all")
     parser.add_argument("--list", action="store_true", help="name all sections, their limits and what they find")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--step", type=Path, help="in place of scripts/pytorch/step.py")
@@ -75,6 +76,8 @@ def run_section(section, limit, options, check):
     """Has a process do a section, and ends it and all that it started when its time is over."""
     command = [sys.executable, str(Path(__file__).resolve()), "--section", section.name]
     command += ["--device", options.device, "--budget", str(limit), "--out", str(check.out)]
+    if options.networks:
+        command += ["--networks", options.networks]
     if options.step:
         command += ["--step", str(options.step.resolve())]
     environment = dict(os.environ, GPU_CHECK_FOLDER=str(check.folder), GPU_CHECK_WORK=str(check.work))
@@ -143,6 +146,7 @@ def main():
         section = next(section for section in sections.ALL if section.name == options.section)
         return 0 if section.function(check) else 1
     chosen(options.only)
+    sections.networks_of(options)
     work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
     try:
         check = sections.Check(unpacked(options.archive, work), out.resolve(), work, options)

@@ -38,7 +38,7 @@ class Check:
         self.runner = folder / "bin" / "runner"
         self.tests = folder / "target" / "check" / "deps" / "test-cuda"
         self.step = options.step or folder / "scripts" / "pytorch" / "step.py"
-        self.networks = SMALL if self.dry else NETWORKS
+        self.networks = networks_of(options)
         # Tests look for their data in the package that this names.
         self.environment = dict(os.environ, CARGO_MANIFEST_DIR=str(folder / "runner"))
         wheels = os.pathsep.join(str(lib) for lib in libraries())
@@ -95,6 +95,18 @@ class Check:
             return None, last(done)
         steps = [json.loads(line) for line in open(folder / "rank-000.jsonl")]
         return json.loads(done.stdout), steps
+
+
+def networks_of(options):
+    """The networks to measure."""
+    all_networks = SMALL if options.device == "cpu" else NETWORKS
+    if not options.networks:
+        return all_networks
+    wanted, known = options.networks.split(","), [name for name, _, _ in all_networks]
+    for name in wanted:
+        if name not in known:
+            sys.exit(f"check.py: no network is called {name}; there are {', '.join(known)}")
+    return [network for network in all_networks if network[0] in wanted]
 
 
 def libraries():
@@ -288,7 +300,7 @@ def eager(check):
 
 def compiled(check):
     """torch.compile of the same."""
-    return theirs(check, "compiled", "cuda-compiled", ["bf16"])
+    return theirs(check, "compiled", "cuda-compiled", ["bf16", "tf32"])
 
 
 def sanitize(check):

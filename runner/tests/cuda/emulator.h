@@ -270,6 +270,9 @@ inline void __syncthreads() { emulator::wait(emulator::State::AtBarrier); }
 template <class V> V __shfl_xor_sync(uint32_t mask, V value, int lanes) {
     return emulator::exchange(mask, value, emulator::current % emulator::WARP ^ lanes);
 }
+inline void __syncwarp(uint32_t mask = 0xffffffff) {
+    emulator::exchange(mask, uint64_t(0), emulator::current % emulator::WARP);
+}
 template <class V> V __shfl_sync(uint32_t mask, V value, int lane) {
     return emulator::exchange(mask, value, lane);
 }

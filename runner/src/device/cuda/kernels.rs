@@ -304,7 +304,7 @@ impl Source {
     pub fn kernels(self) -> Vec<String> {
         let mut names = vec![];
         for line in self.own_text().lines() {
-            let limited = line.split_once("KERNEL_OF(128, ");
+            let limited = line.split_once("KERNEL_OF(").and_then(|(_, rest)| rest.split_once(", "));
             let Some((_, rest)) = limited.or_else(|| line.split_once("KERNEL(")) else { continue };
             let name = rest.split(',').next().unwrap_or(rest);
             if name.contains("##") {

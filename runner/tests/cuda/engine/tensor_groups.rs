@@ -1,13 +1,13 @@
 //! Tensor groups on a GPU's kernels: they train what one rank trains.
 
-use super::{emulated, train};
+use super::{Make, emulated, first_gpu, on_gpu, train};
 use crate::common::tensor_groups::{all, divided};
 use crate::emulator;
 use pipewright_core::plan::{Draft, Precision};
 
 /// Losses by step, of the only stage.
-fn losses(draft: Draft) -> Vec<f64> {
-    let trained = train(&draft.plan().unwrap().0, Some(&emulated));
+fn losses(draft: Draft, make: &Make) -> Vec<f64> {
+    let trained = train(&draft.plan().unwrap().0, Some(make));
     let (losses, others) = trained.split_first().expect("a rank");
     assert!(others.iter().all(|(losses, _)| losses.iter().all(|loss| *loss == 0.0)), "told once");
     losses.0.clone()
@@ -22,11 +22,7 @@ fn near(within: f64, what: &str, found: &[f64], expected: &[f64]) {
 }
 
 /// Sums are in another order, and of values in two bytes after they were rounded.
-#[test]
-fn groups_train_what_one_rank_trains() {
-    if !emulator::is_there() {
-        return;
-    }
+fn groups_train_what_one_rank_trains(make: &Make) {
     for (precision, within) in [(Precision::F32, 1e-5), (Precision::Bf16, 2e-3)] {
         for (name, mut draft) in all(5) {
             if precision.is_half() && name.contains("experts") {
@@ -34,12 +30,26 @@ fn groups_train_what_one_rank_trains() {
                 continue;
             }
             draft.training.precision = precision;
-            let lone = losses(draft.clone());
+            let lone = losses(draft.clone(), make);
             for (tensor, slices) in [(2, false), (4, false), (2, true), (4, true)] {
-                let found = losses(divided(&draft, tensor, slices));
+                let found = losses(divided(&draft, tensor, slices), make);
                 let what = format!("{name}, groups of {tensor}, slices {slices}, {precision:?}");
                 near(within, &what, &found, &lone);
             }
         }
     }
+}
+
+#[test]
+fn groups_on_the_emulator() {
+    if emulator::is_there() {
+        groups_train_what_one_rank_trains(&emulated);
+    }
+}
+
+/// All ranks of a group on one.
+#[test]
+fn groups_on_a_gpu() {
+    let Some(gpu) = first_gpu() else { return };
+    groups_train_what_one_rank_trains(&on_gpu(gpu));
 }

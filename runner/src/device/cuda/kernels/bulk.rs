@@ -3,7 +3,7 @@
 //! The host writes the tables (tensors, chunks, pieces) to the device once, and the numbers of a step
 //! before each, so that launches can be recorded and replayed.
 
-use super::{Codec, DevicePtr, Float8, Launch, Optimizer, Source, Squares, Storage};
+use super::{BLOCK, Codec, DevicePtr, Float8, Launch, Optimizer, Source, Squares, Storage};
 use crate::device::Coded;
 use pipewright_core::compress::{CodecKind, Rounding, Scale};
 use pipewright_core::plan;
@@ -164,12 +164,12 @@ pub fn local_rates(tables: &Tables, scratch: DevicePtr, trust: f32, decay: f32) 
 pub fn scratch(coded: &Coded) -> u64 {
     // Sizes of PieceStats and ChunkStats in pieces.cuh.
     const OF_PIECE: u64 = 4 * (6 + 2 * 128);
-    const OF_CHUNK: u64 = 16 + 8 * 8 * 3;
+    const OF_CHUNK: u64 = 16 + 8 * (8 + 1) * 3;
     OF_PIECE * u64::from(coded.count) + OF_CHUNK * u64::from(coded.chunks)
 }
 
 /// Launches, one after the other.
-pub type Launches = SmallVec<[Launch; 3]>;
+pub type Launches = SmallVec<[Launch; 4]>;
 
 /// Encodes all pieces, with [`scratch`]; none for codecs that have no kernel.
 pub fn encode(kind: CodecKind, coded: &Coded, scratch: DevicePtr) -> Option<Launches> {
@@ -190,9 +190,13 @@ fn encoding(names: &Names, looks: bool, args: Codec, coded: &Coded) -> Launches 
     let mut all = Launches::new();
     if looks {
         all.push(launch("chunk_stats", coded.chunks));
+        if sums != 0 {
+            all.push(launch("one_bit_groups", coded.chunks / GROUP_CHUNKS + coded.count));
+        }
         let sorts = args.width != 0 || args.percentile != 0;
         let shared = if sorts { SAMPLE } else { 0 };
-        all.push(Launch { shared, ..launch(names.joins, coded.count) });
+        let block = if names.joins == "carry_piece" { BLOCK } else { LARGEST_BLOCK };
+        all.push(Launch { shared, block, ..launch(names.joins, coded.count) });
     }
     all.push(launch(&format!("{}_encode", names.name), coded.chunks));
     all
@@ -250,6 +254,10 @@ fn format(rounding: Rounding) -> Float8 {
         Rounding::Saturating => Float8::Saturating,
     }
 }
+
+/// Chunks whose sums make one, and threads of a block that has a whole piece: see pieces.cuh.
+const GROUP_CHUNKS: u32 = 64;
+const LARGEST_BLOCK: u32 = 1024;
 
 /// Bytes of a sample that is sorted.
 const SAMPLE: u32 = 4 * 4096;

@@ -116,7 +116,7 @@ template <class T, int W> DEVICE void channel_gradient_sums(const NormChannels &
     float scale = a.x ? ((const float *)a.saved)[a.channels + channel] : 0;
     double plain = 0, along = 0;
     over_part<W>(a, [&](u64 i) {
-        Run<T, W> gy = incoming<T, W>(a, i), x = gy;
+        Run<T, W> gy = incoming<T, W>(a, i, parts_of<T, W>(a, i)), x = gy;
         if (a.x) x = ((const Run<T, W> *)a.x)[i];
 #pragma unroll
         for (int w = 0; w < W; w++) {

@@ -5,6 +5,10 @@
 
 #define LANES 32u
 
+// Lines that a thread asks for before it uses one, where a line's run is a whole access: memory is far away, and
+// registers are what limits.
+template <class T, int W, int LINES> struct Ahead { static constexpr int OF = W * sizeof(T) == 16 ? LINES : 1; };
+
 // What a thread has of its block's part.
 template <int W> struct Strip {
     u32 lanes, lines, lane, line; // of the block, and the thread's
@@ -30,23 +34,32 @@ template <int W> DEVICE Strip<W> strip_of(const NormChannels &a) {
     return s;
 }
 
-DEVICE u64 lines_of(const NormChannels &a, u64 part) {
-    u64 all = a.samples * a.plane, each = (all + a.parts - 1) / a.parts;
-    return min((part + 1) * each, all) - min(part * each, all);
-}
-
-// Calls visit(the run's index in the tensor) for each line of a thread.
-template <int W, class F> DEVICE void over_lines(const Strip<W> &s, F visit) {
+// Calls use(index of a run, what `fetch` found of it) for each line of a thread. Several lines are asked for before
+// one is used: memory is far away.
+template <int AHEAD, int W, class Fetch, class Use>
+DEVICE void over_lines(const Strip<W> &s, Fetch fetch, Use use) {
     if (!s.busy) return;
-    for (u64 line = s.first + s.line; line < s.until; line += s.lines) visit(line * s.runs + s.run);
+    u64 line = s.first + s.line, step = s.lines;
+    for (; line + (AHEAD - 1) * step < s.until; line += AHEAD * step) {
+        decltype(fetch(line)) found[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) found[k] = fetch((line + k * step) * s.runs + s.run);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) use((line + k * step) * s.runs + s.run, found[k]);
+    }
+    for (; line < s.until; line += step) {
+        u64 i = line * s.runs + s.run;
+        use(i, fetch(i));
+    }
 }
 
 // Lines whose terms are added in single precision, before their sum is added in double.
 #define TOGETHER 4
 
-// A thread's sums over its lines of what visit(index, first, second) adds to two numbers of each channel.
-template <int W, class F>
-DEVICE void line_sums(const Strip<W> &s, double *first, double *second, F visit) {
+// A thread's sums over its lines of what use(index, what `fetch` found, first, second) adds to two numbers of each
+// channel. AHEAD lines are asked for before one is used.
+template <int AHEAD, int W, class Fetch, class Use>
+DEVICE void line_sums(const Strip<W> &s, double *first, double *second, Fetch fetch, Use use) {
 #pragma unroll
     for (int w = 0; w < W; w++) first[w] = second[w] = 0;
     if (!s.busy) return;
@@ -55,9 +68,18 @@ DEVICE void line_sums(const Strip<W> &s, double *first, double *second, F visit)
 #pragma unroll
         for (int w = 0; w < W; w++) one[w] = other[w] = 0;
 #pragma unroll
-        for (int t = 0; t < TOGETHER; t++) {
-            u64 at = line + (u64)t * s.lines;
-            if (at < s.until) visit(at * s.runs + s.run, one, other);
+        for (int t = 0; t < TOGETHER; t += AHEAD) {
+            decltype(fetch(line)) found[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                u64 at = line + (u64)(t + k) * s.lines;
+                if (at < s.until) found[k] = fetch(at * s.runs + s.run);
+            }
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                u64 at = line + (u64)(t + k) * s.lines;
+                if (at < s.until) use(at * s.runs + s.run, found[k], one, other);
+            }
         }
 #pragma unroll
         for (int w = 0; w < W; w++) first[w] += one[w], second[w] += other[w];
@@ -89,8 +111,11 @@ template <int W> DEVICE bool sums_of(const NormChannels &a, const Strip<W> &s, u
 }
 
 // Two numbers of each channel of each part, and behind them those of all parts.
-DEVICE double *numbers_of(const NormChannels &a, u64 part, u64 channel) {
-    return (double *)a.scratch + (part * a.channels + channel) * 2;
+struct alignas(16) Two {
+    double at[2];
+};
+DEVICE Two &numbers_of(const NormChannels &a, u64 part, u64 channel) {
+    return ((Two *)a.scratch)[part * a.channels + channel];
 }
 
 // A part's means and its sums of squared distances from them. Elements are taken as distances from the part's
@@ -101,22 +126,22 @@ template <class T, int W> DEVICE void last_channel_statistics(const NormChannels
     double first[W], second[W];
     Run<T, W> near;
     if (s.busy) near = x[s.first * s.runs + s.run];
-    line_sums<W>(s, first, second, [&](u64 i, float *total, float *squares) {
-        Run<T, W> run = x[i];
+    line_sums<Ahead<T, W, 4>::OF, W>(
+        s, first, second, [&](u64 i) { return x[i]; },
+        [&](u64, const Run<T, W> &run, float *total, float *squares) {
 #pragma unroll
-        for (int w = 0; w < W; w++) {
-            float distance = load(run.at[w]) - load(near.at[w]);
-            total[w] += distance;
-            squares[w] += distance * distance;
-        }
-    });
+            for (int w = 0; w < W; w++) {
+                float distance = load(run.at[w]) - load(near.at[w]);
+                total[w] += distance;
+                squares[w] += distance * distance;
+            }
+        });
     double total = over_block_lines<W>(s, first), squares = over_block_lines<W>(s, second);
     u64 channel;
     if (!sums_of<W>(a, s, channel)) return;
     double n = (double)(s.until - s.first);
-    double *own = numbers_of(a, s.part, channel);
-    own[0] = load(((const T *)a.x)[s.first * a.channels + channel]) + total / n;
-    own[1] = squares - total * total / n;
+    float near_by = load(((const T *)a.x)[s.first * a.channels + channel]);
+    numbers_of(a, s.part, channel) = {near_by + total / n, squares - total * total / n};
 }
 
 // A warp a channel: calls visit(channel) with all lanes.
@@ -125,22 +150,35 @@ template <class F> DEVICE void each_channel(const NormChannels &a, F visit) {
     for (u64 channel = first_item() / 32; channel < a.channels; channel += warps) visit(channel);
 }
 
+// Calls use(part, its numbers) for the parts of a lane: several are asked for before one is used.
+template <class F> DEVICE void each_part(const NormChannels &a, u64 channel, F use) {
+    constexpr u32 PARTS = 8;
+    for (u64 first = threadIdx.x % 32; first < a.parts; first += 32 * PARTS) {
+        Two found[PARTS];
+#pragma unroll
+        for (u32 k = 0; k < PARTS; k++) {
+            if (first + 32 * k < a.parts) found[k] = numbers_of(a, first + 32 * k, channel);
+        }
+#pragma unroll
+        for (u32 k = 0; k < PARTS; k++) {
+            if (first + 32 * k < a.parts) use(first + 32 * k, found[k]);
+        }
+    }
+}
+
 // Means and variances from those of parts (Chan, Golub and LeVeque).
 KERNEL(last_statistics, NormChannels) {
     each_channel(a, [&](u64 channel) {
         u32 lane = threadIdx.x % 32;
-        double count = (double)(a.samples * a.plane), total = 0, squares = 0;
-#pragma unroll 4
-        for (u64 part = lane; part < a.parts; part += 32) {
-            total += numbers_of(a, part, channel)[0] * (double)lines_of(a, part);
-        }
+        u64 all = a.samples * a.plane, each = (all + a.parts - 1) / a.parts;
+        double count = (double)all, total = 0, squares = 0;
+        auto lines = [&](u64 part) { return (double)(min((part + 1) * each, all) - min(part * each, all)); };
+        each_part(a, channel, [&](u64 part, const Two &own) { total += own.at[0] * lines(part); });
         total = over_warp<Sum<double>>(total) / count;
-#pragma unroll 4
-        for (u64 part = lane; part < a.parts; part += 32) {
-            const double *own = numbers_of(a, part, channel);
-            double distance = own[0] - total;
-            squares += own[1] + distance * distance * (double)lines_of(a, part);
-        }
+        each_part(a, channel, [&](u64 part, const Two &own) {
+            double distance = own.at[0] - total;
+            squares += own.at[1] + distance * distance * lines(part);
+        });
         squares = over_warp<Sum<double>>(squares);
         if (lane != 0) return;
         float mean = (float)total, variance = (float)(squares / count);
@@ -155,17 +193,11 @@ KERNEL(last_sums, NormChannels) {
     each_channel(a, [&](u64 channel) {
         u32 lane = threadIdx.x % 32;
         double plain = 0, along = 0;
-#pragma unroll 4
-        for (u64 part = lane; part < a.parts; part += 32) {
-            const double *own = numbers_of(a, part, channel);
-            plain += own[0], along += own[1];
-        }
+        each_part(a, channel, [&](u64, const Two &own) { plain += own.at[0], along += own.at[1]; });
         plain = over_warp<Sum<double>>(plain);
         along = over_warp<Sum<double>>(along);
         if (lane != 0) return;
-        double *all = numbers_of(a, a.parts, channel);
-        all[0] = plain;
-        all[1] = along;
+        numbers_of(a, a.parts, channel) = {plain, along};
         if (a.weight_gradient) ((float *)a.weight_gradient)[channel] += (float)along;
         if (a.bias_gradient) ((float *)a.bias_gradient)[channel] += (float)plain;
     });
@@ -183,12 +215,17 @@ template <class T, int W> DEVICE void last_channel_norm(const NormChannels &a) {
         scale[w] = ((const float *)a.saved)[a.channels + channel] * load(((const T *)a.weight)[channel]);
         shift[w] = load(((const T *)a.bias)[channel]);
     }
-    over_lines<W>(s, [&](u64 i) {
-        Run<T, W> run = ((const Run<T, W> *)a.x)[i];
+    struct Read {
+        Run<T, W> x, other;
+    };
+    over_lines<Ahead<T, W, 2>::OF, W>(
+        s, [&](u64 i) -> Read { return {((const Run<T, W> *)a.x)[i], other_of<T, W>(a.tail, i)}; },
+        [&](u64 i, Read read) {
+            Run<T, W> &run = read.x;
 #pragma unroll
-        for (int w = 0; w < W; w++) run.at[w] = store<T>((load(run.at[w]) - mean[w]) * scale[w] + shift[w]);
-        ((Run<T, W> *)a.out)[i] = finish<T, W>(a.tail, i, run);
-    });
+            for (int w = 0; w < W; w++) run.at[w] = store<T>((load(run.at[w]) - mean[w]) * scale[w] + shift[w]);
+            ((Run<T, W> *)a.out)[i] = finish<T, W>(a.tail, i, run, read.other);
+        });
 }
 
 // A part's sums of gy and, with x, of gy (x - mean) 1/std.
@@ -198,22 +235,32 @@ template <class T, int W> DEVICE void last_channel_gradient_sums(const NormChann
 #pragma unroll
     for (int w = 0; w < W; w++) mean[w] = a.x && s.busy ? ((const float *)a.saved)[(u64)s.run * W + w] : 0;
     double plain[W], along[W];
-    line_sums<W>(s, plain, along, [&](u64 i, float *of_plain, float *of_along) {
-        Run<T, W> gy = incoming<T, W>(a, i), x = gy;
-        if (a.x) x = ((const Run<T, W> *)a.x)[i];
+    struct Read {
+        Parts<T, W> parts;
+        Run<T, W> x;
+    };
+    line_sums<Ahead<T, W, 1>::OF, W>(
+        s, plain, along,
+        [&](u64 i) {
+            Read read;
+            read.parts = parts_of<T, W>(a, i);
+            read.x = a.x ? ((const Run<T, W> *)a.x)[i] : read.parts.first;
+            return read;
+        },
+        [&](u64 i, const Read &read, float *of_plain, float *of_along) {
+            Run<T, W> gy = incoming<T, W>(a, i, read.parts);
 #pragma unroll
-        for (int w = 0; w < W; w++) {
-            float g = load(gy.at[w]);
-            of_plain[w] += g;
-            of_along[w] += (load(x.at[w]) - mean[w]) * g;
-        }
-    });
+            for (int w = 0; w < W; w++) {
+                float g = load(gy.at[w]);
+                of_plain[w] += g;
+                of_along[w] += (load(read.x.at[w]) - mean[w]) * g;
+            }
+        });
     double total = over_block_lines<W>(s, plain), turned = over_block_lines<W>(s, along);
     u64 channel;
     if (!sums_of<W>(a, s, channel)) return;
-    double *own = numbers_of(a, s.part, channel);
-    own[0] = total;
-    own[1] = a.x ? turned * ((const float *)a.saved)[a.channels + channel] : 0;
+    double of_x = a.x ? turned * ((const float *)a.saved)[a.channels + channel] : 0;
+    numbers_of(a, s.part, channel) = {total, of_x};
 }
 
 // Scratch is where the sums of all parts are.
@@ -232,15 +279,20 @@ template <class T, int W> DEVICE void last_channel_norm_gradient(const NormChann
         slope[w] = (float)(sums[1] / count) * scale;
         factor[w] = load(((const T *)a.weight)[channel]) * scale;
     }
-    over_lines<W>(s, [&](u64 i) {
-        Run<T, W> gy = ((const Run<T, W> *)a.gy)[i], x = ((const Run<T, W> *)a.x)[i];
+    struct Read {
+        Run<T, W> gy, x;
+    };
+    over_lines<Ahead<T, W, 4>::OF, W>(
+        s, [&](u64 i) -> Read { return {((const Run<T, W> *)a.gy)[i], ((const Run<T, W> *)a.x)[i]}; },
+        [&](u64 i, Read read) {
+            Run<T, W> &x = read.x;
 #pragma unroll
-        for (int w = 0; w < W; w++) {
-            float g = load(gy.at[w]), distance = load(x.at[w]) - mean[w];
-            x.at[w] = store<T>(factor[w] * (g - offset[w] - distance * slope[w]));
-        }
-        ((Run<T, W> *)a.out)[i] = x;
-    });
+            for (int w = 0; w < W; w++) {
+                float g = load(read.gy.at[w]), distance = load(x.at[w]) - mean[w];
+                x.at[w] = store<T>(factor[w] * (g - offset[w] - distance * slope[w]));
+            }
+            ((Run<T, W> *)a.out)[i] = x;
+        });
 }
 
 // Adds a bias to each channel of an image.
@@ -248,12 +300,13 @@ template <class T, int W> DEVICE void last_bias(const NormChannels &a) {
     Strip<W> s = strip_of<W>(a);
     if (!s.busy) return;
     Run<T, W> bias = ((const Run<T, W> *)a.bias)[s.run];
-    over_lines<W>(s, [&](u64 i) {
-        Run<T, W> run = ((const Run<T, W> *)a.out)[i];
+    over_lines<Ahead<T, W, 2>::OF, W>(
+        s, [&](u64 i) { return ((const Run<T, W> *)a.out)[i]; },
+        [&](u64 i, Run<T, W> run) {
 #pragma unroll
-        for (int w = 0; w < W; w++) run.at[w] = store<T>(load(run.at[w]) + load(bias.at[w]));
-        ((Run<T, W> *)a.out)[i] = run;
-    });
+            for (int w = 0; w < W; w++) run.at[w] = store<T>(load(run.at[w]) + load(bias.at[w]));
+            ((Run<T, W> *)a.out)[i] = run;
+        });
 }
 
 // Places of maxima in their planes, sixteen bytes at a time.

@@ -9,7 +9,7 @@ DEVICE float by_percentile(u32 format, double size) {
 }
 
 // Eight-bit floats with one scale a piece.
-KERNEL(fp8_piece, Codec) {
+KERNEL_OF(1024, fp8_piece, Codec) {
     SHARED(u32, sorted);
     Joined j = join(a);
     double size = 0;
@@ -24,20 +24,27 @@ KERNEL(fp8_piece, Codec) {
 DEVICE void fp8_encode_range(const Codec &a, const Piece &piece, Source x, u64 first, u64 end, float scale,
                              u8 *wire, u32 at, u32 step) {
     float back = 1 / scale;
-    bool whole_words = ((u64)(wire + first) & 3) == 0;
-    for (u64 i = first + 4 * at; i < end; i += 4 * step) {
-        u32 codes = 0, count = (u32)min(end - i, (u64)4);
-        Pack<float> whole = x.run(i, count), seen;
+    ShortFloat format(a.format);
+    bool whole_words = ((u64)(wire + first) & 3) == 0, keeps = a.decoded || x.residual;
+    for_each_run<4>(
+        first, end, at, step, [&](u64 i, u32 count) { return x.run(i, count); },
+        [&](u64 i, u32 count, const Pack<float> &whole) {
+            u32 codes = 0;
 #pragma unroll
-        for (u32 slot = 0; slot < 4; slot++) {
-            u32 code = short_code(a.format, whole.at[slot] * scale) & 0xff;
-            codes |= code << (8 * slot);
-            seen.at[slot] = short_value(a.format, code) * back;
-        }
-        keep_lost_run(a, piece, x, i, count, whole, seen);
-        if (whole_words && count == 4) *(u32 *)(wire + i) = codes;
-        else for (u32 slot = 0; slot < count; slot++) wire[i + slot] = (u8)(codes >> (8 * slot));
-    }
+            for (u32 slot = 0; slot < 4; slot++) {
+                codes |= format.code(whole.at[slot] * scale) << (8 * slot);
+            }
+            if (keeps) {
+                Pack<float> seen;
+#pragma unroll
+                for (u32 slot = 0; slot < 4; slot++) {
+                    seen.at[slot] = format.value(codes >> (8 * slot) & 0xff) * back;
+                }
+                keep_lost_run(a, piece, x, i, count, whole, seen);
+            }
+            if (whole_words && count == 4) *(u32 *)(wire + i) = codes;
+            else for (u32 slot = 0; slot < count; slot++) wire[i + slot] = (u8)(codes >> (8 * slot));
+        });
 }
 
 // Bytes of scales before the codes: `block` values share one; 0 says that none is sent, all that there is
@@ -49,58 +56,65 @@ DEVICE u64 fp8_scales(const Codec &a, const Piece &piece) {
 }
 
 KERNEL(fp8_encode, Codec) {
-    Place at = place_of(a);
+    Place at = encoded_place(a);
     const PieceStats *stats = piece_stats_of(a) + at.number;
     Source x = source_of(a, at.piece, a.looks && stats->carries);
     u8 *wire = (u8 *)a.wire + at.piece.wire, *codes = wire + fp8_scales(a, at.piece);
-    if (a.block == 0 || a.block == ~0ull) {
-        float scale = a.block != 0 ? stats->scale : a.scales ? ((const float *)a.scales)[at.number] : 1;
-        if (a.block != 0 && at.first == 0 && threadIdx.x == 0) wire[0] = (u8)(bits(scale) >> 23);
-        return fp8_encode_range(a, at.piece, x, at.first, at.end, scale, codes, threadIdx.x, blockDim.x);
-    }
-    // A warp takes the values of a scale.
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (u64 first = at.first + warp * a.block; first < at.end; first += blockDim.x / 32 * a.block) {
-        u64 end = min(first + a.block, at.end);
-        float largest = 0;
-        for (u64 i = first + lane; i < end; i += 32) {
-            float magnitude = fabsf(x[i]);
-            largest = is_finite(magnitude) && magnitude > largest ? magnitude : largest;
+    // A scale's values are the block's, or a warp's.
+    bool together = a.block == 0 || a.block == ~0ull;
+    u32 threads = together ? blockDim.x : 32, own = threadIdx.x / threads, lane = threadIdx.x % threads;
+    u64 each = together ? CHUNK : a.block, step = blockDim.x / threads * each;
+    for (u64 first = at.first + own * each; first < at.end; first += step) {
+        u64 end = min(first + each, at.end);
+        float scale = a.scales && a.block == 0 ? ((const float *)a.scales)[at.number] : 1;
+        if (a.block == ~0ull) scale = stats->scale;
+        if (!together) {
+            float largest = 0;
+            for (u64 i = first + lane; i < end; i += 32) {
+                float magnitude = fabsf(x[i]);
+                largest = is_finite(magnitude) && magnitude > largest ? magnitude : largest;
+            }
+            scale = power_of_two(a.format, over_warp<Largest>(largest));
         }
-        float scale = power_of_two(a.format, over_warp<Largest>(largest));
-        if (lane == 0) wire[first / a.block] = (u8)(bits(scale) >> 23);
-        fp8_encode_range(a, at.piece, x, first, end, scale, codes, lane, 32);
+        if (lane == 0 && (!together || (a.block != 0 && first == 0))) {
+            wire[together ? 0 : first / a.block] = (u8)(bits(scale) >> 23);
+        }
+        fp8_encode_range(a, at.piece, x, first, end, scale, codes, lane, threads);
     }
 }
 
 DEVICE void fp8_decode_range(const Codec &a, const Piece &piece, u64 first, u64 end, float back,
                              const u8 *codes, u32 at, u32 step) {
+    ShortFloat format(a.format);
     bool whole_words = ((u64)(codes + first) & 3) == 0;
-    for (u64 i = first + 4 * at; i < end; i += 4 * step) {
-        u32 word = 0, count = (u32)min(end - i, (u64)4);
-        if (whole_words && count == 4) word = *(const u32 *)(codes + i);
-        else for (u32 slot = 0; slot < count; slot++) word |= (u32)codes[i + slot] << (8 * slot);
-        Pack<float> values;
+    for_each_run<4>(
+        first, end, at, step,
+        [&](u64 i, u32 count) -> u32 {
+            if (whole_words && count == 4) return *(const u32 *)(codes + i);
+            u32 word = 0;
+            for (u32 slot = 0; slot < count; slot++) word |= (u32)codes[i + slot] << (8 * slot);
+            return word;
+        },
+        [&](u64 i, u32 count, u32 word) {
+            Pack<float> values;
 #pragma unroll
-        for (u32 slot = 0; slot < 4; slot++) {
-            values.at[slot] = short_value(a.format, word >> (8 * slot) & 0xff) * back;
-        }
-        decoded_run(a, piece, i, count, values);
-    }
+            for (u32 slot = 0; slot < 4; slot++) {
+                values.at[slot] = format.value(word >> (8 * slot) & 0xff) * back;
+            }
+            decoded_run(a, piece, i, count, values);
+        });
 }
 
 KERNEL(fp8_decode, Codec) {
     Place at = place_of(a);
     const u8 *wire = (const u8 *)a.wire + at.piece.wire, *codes = wire + fp8_scales(a, at.piece);
-    if (a.block == 0 || a.block == ~0ull) {
-        float given = a.scales ? 1 / ((const float *)a.scales)[at.number] : 1;
-        float back = a.block == 0 ? given : 1 / from_bits((u32)wire[0] << 23);
-        return fp8_decode_range(a, at.piece, at.first, at.end, back, codes, threadIdx.x, blockDim.x);
-    }
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (u64 first = at.first + warp * a.block; first < at.end; first += blockDim.x / 32 * a.block) {
-        float back = 1 / from_bits((u32)wire[first / a.block] << 23);
-        fp8_decode_range(a, at.piece, first, min(first + a.block, at.end), back, codes, lane, 32);
+    bool together = a.block == 0 || a.block == ~0ull;
+    u32 threads = together ? blockDim.x : 32, own = threadIdx.x / threads, lane = threadIdx.x % threads;
+    u64 each = together ? CHUNK : a.block, step = blockDim.x / threads * each;
+    for (u64 first = at.first + own * each; first < at.end; first += step) {
+        float scale = a.scales && a.block == 0 ? ((const float *)a.scales)[at.number] : 1;
+        if (a.block != 0) scale = from_bits((u32)wire[together ? 0 : first / a.block] << 23);
+        fp8_decode_range(a, at.piece, first, min(first + each, at.end), 1 / scale, codes, lane, threads);
     }
 }
 
@@ -112,7 +126,7 @@ KERNEL(measure_piece, Codec) {
 
 // Sixteen bits a value.
 template <class T> DEVICE void encode_half(const Codec &a) {
-    Place at = place_of(a);
+    Place at = encoded_place(a);
     Source x = source_of(a, at.piece, a.looks && piece_stats_of(a)[at.number].carries);
     T *wire = (T *)((u8 *)a.wire + at.piece.wire);
     for (u64 i = at.first + threadIdx.x; i < at.end; i += blockDim.x) {

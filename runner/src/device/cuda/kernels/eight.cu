@@ -33,6 +33,7 @@ DEVICE float eight_scale(const Eight &a) {
 // Rows as they are: eight codes at a time, of values that stand in one row.
 KERNEL(eight_rows, Eight) {
     float scale = eight_scale(a);
+    ShortFloat format(a.format);
     const Bf16 *x = (const Bf16 *)a.x;
     u64 eights = a.pitch / 8;
     bool packed = is_aligned(x) && a.columns % 8 == 0;
@@ -41,10 +42,10 @@ KERNEL(eight_rows, Eight) {
         const Bf16 *from = x + row * a.columns + column;
         if (packed && column < a.columns) {
             Pack<Bf16> pack = *(const Pack<Bf16> *)from;
-            for (u32 j = 0; j < 8; j++) codes |= (u64)short_code(a.format, load(pack.at[j]) * scale) << (8 * j);
+            for (u32 j = 0; j < 8; j++) codes |= (u64)format.code(load(pack.at[j]) * scale) << (8 * j);
         } else {
             for (u32 j = 0; j < 8 && column + j < a.columns; j++) {
-                codes |= (u64)short_code(a.format, load(from[j]) * scale) << (8 * j);
+                codes |= (u64)format.code(load(from[j]) * scale) << (8 * j);
             }
         }
         ((u64 *)a.out)[i] = codes;
@@ -58,6 +59,7 @@ KERNEL(eight_columns, Eight) {
     // A tile's column, with room that spreads neighbouring columns over the banks.
     __shared__ u32 tile[SIDE][SIDE / 4 + 1];
     float scale = eight_scale(a);
+    ShortFloat format(a.format);
     const Bf16 *x = (const Bf16 *)a.x;
     bool packed = is_aligned(x) && a.columns % 8 == 0;
     u64 across = (a.columns + SIDE - 1) / SIDE, down = (a.pitch + SIDE - 1) / SIDE;
@@ -72,7 +74,7 @@ KERNEL(eight_columns, Eight) {
                 for (u32 j = 0; j < 8 && column + j < a.columns; j++) pack.at[j] = from[j];
             }
             for (u32 j = 0; j < 8; j++) {
-                ((u8 *)tile[i % 8 * 8 + j])[i / 8] = (u8)short_code(a.format, load(pack.at[j]) * scale);
+                ((u8 *)tile[i % 8 * 8 + j])[i / 8] = (u8)format.code(load(pack.at[j]) * scale);
             }
         }
         __syncthreads();
@@ -89,10 +91,11 @@ KERNEL(eight_columns, Eight) {
 // Numbers of codes, for products in bf16, which has all of them. `rows` rows of `pitch` codes.
 KERNEL(eight_widen, Eight) {
     float back = *(const float *)a.back;
+    ShortFloat format(a.format);
     FOR_EACH_ITEM(i, a.rows * a.pitch / 8) {
         u64 codes = ((const u64 *)a.x)[i];
         Pack<Bf16> pack;
-        for (u32 j = 0; j < 8; j++) pack.at[j] = store<Bf16>(short_value(a.format, codes >> (8 * j) & 0xff) * back);
+        for (u32 j = 0; j < 8; j++) pack.at[j] = store<Bf16>(format.value(codes >> (8 * j) & 0xff) * back);
         ((Pack<Bf16> *)a.out)[i] = pack;
     }
 }

@@ -28,16 +28,29 @@ DEVICE void track(const NormChannels &a, u64 channel, float mean, float variance
     }
 }
 
+// What a run of gy is made of, all of it asked for before any is used: gy as it lies, or the first terms of its
+// sum and what else the tail reads.
+template <class T, int W> struct Parts {
+    Run<T, W> first, second, other;
+};
+template <class T, int W> DEVICE Parts<T, W> parts_of(const NormChannels &a, u64 i) {
+    Parts<T, W> parts;
+    parts.first = ((const Run<T, W> *)(a.number == 0 ? a.gy : a.terms[0]))[i];
+    if (a.number > 1) parts.second = ((const Run<T, W> *)a.terms[1])[i];
+    parts.other = other_of<T, W>(a.tail, i);
+    return parts;
+}
+
 // A run of gy: as it lies, or made of the terms and left there.
-template <class T, int W> DEVICE Run<T, W> incoming(const NormChannels &a, u64 i) {
-    if (a.number == 0) return ((const Run<T, W> *)a.gy)[i];
-    Run<T, W> gy = ((const Run<T, W> *)a.terms[0])[i];
+template <class T, int W> DEVICE Run<T, W> incoming(const NormChannels &a, u64 i, const Parts<T, W> &parts) {
+    if (a.number == 0) return parts.first;
+    Run<T, W> gy = parts.first;
     for (u32 t = 1; t < a.number; t++) {
-        Run<T, W> term = ((const Run<T, W> *)a.terms[t])[i];
+        Run<T, W> term = t == 1 ? parts.second : ((const Run<T, W> *)a.terms[t])[i];
 #pragma unroll
         for (int w = 0; w < W; w++) gy.at[w] = store<T>(load(gy.at[w]) + load(term.at[w]));
     }
-    gy = finish<T, W>(a.tail, i, gy);
+    gy = finish<T, W>(a.tail, i, gy, parts.other);
     ((Run<T, W> *)a.gy)[i] = gy;
     return gy;
 }

@@ -17,37 +17,55 @@ DEVICE Range side_means(const double *totals, u64 count) {
     return {from_bits(0x7fc00000), from_bits(0x7fc00000)};
 }
 
-// Units whose sums a block fetches at a time.
-#define STAGED 512
+// One of each of the sums of `count` units or groups, in their order, by the first threads: `of(i)` has the three of
+// one. All threads fetch, so that those which add wait for shared memory alone.
+template <class Of> DEVICE double in_order(u64 count, Of of) {
+    __shared__ double staged[GROUP][3];
+    double total = 0;
+    for (u64 first = 0; first < count; first += GROUP) {
+        u32 some = (u32)min((u64)GROUP, count - first);
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < 3 * some; i += blockDim.x) staged[i / 3][i % 3] = of(first + i / 3)[i % 3];
+        __syncthreads();
+        if (threadIdx.x < 3) {
+#pragma unroll 8
+            for (u32 i = 0; i < some; i++) total += staged[i][threadIdx.x];
+        }
+    }
+    return total;
+}
 
-// The processor's sums: whole units in f64 one after another, and what is left in f32 one after another. All
-// threads fetch, so that those which add wait for shared memory alone.
-KERNEL(one_bit_piece, Codec) {
-    __shared__ double totals[3], staged[STAGED][3];
+// The sums of a group, where it begins. Those of a piece with what was lost before; `one_bit_piece` sums again where
+// that is not carried.
+DEVICE void group_sums(ChunkStats *chunks, u64 chunk, u64 units) {
+    u64 before = chunk * MOST_UNITS, count = min((u64)GROUP, units - before);
+    double total = in_order(count, [&](u64 unit) { return chunks[chunk + unit / MOST_UNITS].sums[unit % MOST_UNITS]; });
+    if (threadIdx.x < 3) chunks[chunk].group[threadIdx.x] = total;
+}
+
+KERNEL(one_bit_groups, Codec) {
+    u64 group, before = ((const Piece *)a.pieces)[0].chunk;
+    Piece piece = piece_of_group(a, group);
+    u64 chunk = group * GROUP_CHUNKS, units = piece.count / UNIT;
+    if (chunk * MOST_UNITS < units) group_sums(chunk_stats_of(a) + (piece.chunk - before), chunk, units);
+}
+
+// The processor's sums: groups of units in f64 one after another, and what is left in f32 one after another.
+KERNEL_OF(1024, one_bit_piece, Codec) {
+    __shared__ double totals[3];
     Joined j = join(a);
     ChunkStats *stats = j.chunks;
-    u64 units = j.piece.count / UNIT, each = CHUNK / UNIT;
+    u64 units = j.piece.count / UNIT;
     if (j.recount) {
         for (u64 first = 0; first < j.piece.count; first += CHUNK) {
             u64 end = min(first + CHUNK, j.piece.count);
             unit_sums<3>(j.x, first, end, Sides(), stats[first / CHUNK].sums);
             __syncthreads();
         }
-    }
-    double total = 0;
-    for (u64 first = 0; first < units; first += STAGED) {
-        u32 some = (u32)min((u64)STAGED, units - first);
+        for (u64 chunk = 0; chunk * MOST_UNITS < units; chunk += GROUP_CHUNKS) group_sums(stats, chunk, units);
         __syncthreads();
-        for (u32 i = threadIdx.x; i < 3 * some; i += blockDim.x) {
-            u64 unit = first + i / 3;
-            staged[i / 3][i % 3] = stats[unit / each].sums[unit % each][i % 3];
-        }
-        __syncthreads();
-        if (threadIdx.x < 3) {
-#pragma unroll 8
-            for (u32 unit = 0; unit < some; unit++) total += staged[unit][threadIdx.x];
-        }
     }
+    double total = in_order((units + GROUP - 1) / GROUP, [&](u64 group) { return stats[group * GROUP_CHUNKS].group; });
     if (threadIdx.x < 3) {
         u32 n = threadIdx.x;
         float tail = 0, term[3];
@@ -64,25 +82,45 @@ KERNEL(one_bit_piece, Codec) {
     found->range = side_means(totals, j.piece.count);
 }
 
+// Bits whose values a thread asks for at a time.
+#define BITS_TOGETHER 8
+
+// A word of the codes: its values are `words` apart, ALL of them there or not.
+template <bool ALL, class Use> DEVICE u32 one_bit_word(Source x, u64 count, u64 word, u64 words, Use use) {
+    u32 code = 0;
+    u64 i = word;
+    for (u32 first = 0; first < 32; first += BITS_TOGETHER, i += BITS_TOGETHER * words) {
+        float whole[BITS_TOGETHER];
+#pragma unroll
+        for (u32 k = 0; k < BITS_TOGETHER; k++) whole[k] = ALL || i + k * words < count ? x[i + k * words] : 0;
+#pragma unroll
+        for (u32 k = 0; k < BITS_TOGETHER; k++) {
+            if (!ALL && i + k * words >= count) break;
+            code |= (u32)(whole[k] >= 0) << (first + k);
+            use(i + k * words, whole[k]);
+        }
+    }
+    return code;
+}
+
 // A word holds the bits of values k, k + words, k + 2 words, ..; a chunk is as many words as have its
 // number of values.
 KERNEL(one_bit_encode, Codec) {
     Place at = place_of(a);
     const PieceStats *stats = piece_stats_of(a) + at.number;
     Source x = source_of(a, at.piece, stats->carries);
+    bool keeps = a.decoded || x.residual;
     u32 *wire = (u32 *)((u8 *)a.wire + at.piece.wire);
     Range range = stats->range;
-    u64 words = (at.piece.count + 31) / 32, last = min((at.first + CHUNK) / 32, words);
+    u64 count = at.piece.count, words = (count + 31) / 32, last = min((at.first + CHUNK) / 32, words);
     float low = level(range, 0), high = level(range, 1);
     if (at.first == 0 && threadIdx.x == 0) wire[0] = bits(range.lower), wire[1] = bits(range.upper);
+    auto use = [&](u64 i, float whole) {
+        if (keeps) keep_lost(a, at.piece, x, i, whole, whole >= 0 ? high : low);
+    };
     for (u64 word = at.first / 32 + threadIdx.x; word < last; word += blockDim.x) {
-        u32 code = 0;
-        for (u64 i = word, bit = 0; i < at.piece.count; i += words, bit++) {
-            float whole = x[i];
-            bool one = whole >= 0;
-            code |= (u32)one << bit;
-            keep_lost(a, at.piece, x, i, whole, one ? high : low);
-        }
+        bool all = word + 31 * words < count;
+        u32 code = all ? one_bit_word<true>(x, count, word, words, use) : one_bit_word<false>(x, count, word, words, use);
         wire[2 + word] = code;
     }
 }
@@ -117,7 +155,7 @@ DEVICE u32 get_word(const u8 *from) {
     return from[0] | from[1] << 8 | from[2] << 16 | (u32)from[3] << 24;
 }
 
-KERNEL(table_piece, Codec) {
+KERNEL_OF(1024, table_piece, Codec) {
     SHARED(u32, sorted);
     Joined j = join(a);
     u32 levels = 1u << (a.width - 1), count = sort_sample(j.x, j.piece.count, sorted);
@@ -135,72 +173,113 @@ KERNEL(table_piece, Codec) {
     stats->others = j.all.carried_others;
 }
 
-// How many of `levels` - 1 borders are below a magnitude.
-DEVICE u32 borders_below(const float *borders, u32 levels, float magnitude) {
-    u32 low = 0, high = levels - 1;
-    while (low < high) {
-        u32 middle = (low + high) / 2;
-        if (magnitude > borders[middle]) low = middle + 1;
-        else high = middle;
+// How many of 2^STEPS - 1 borders are below a magnitude.
+template <u32 STEPS> DEVICE u32 borders_below(const float *borders, float magnitude) {
+    u32 low = 0;
+#pragma unroll
+    for (u32 step = 1u << STEPS >> 1; step > 0; step /= 2) {
+        if (magnitude > borders[low + step - 1]) low += step;
     }
     return low;
 }
 
-KERNEL(table_encode, Codec) {
-    __shared__ float magnitudes[128], borders[128];
-    Place at = place_of(a);
+// Codes of eight values, of as many bytes as each has bits: at once where they lie at a multiple of that.
+DEVICE void put_codes(u8 *to, u64 word, u32 width, u32 count, bool whole_words) {
+    if (!whole_words || count != 8) {
+        for (u32 byte = 0; byte < (count * width + 7) / 8; byte++) to[byte] = (u8)(word >> (8 * byte));
+    } else if (width == 1) *to = (u8)word;
+    else if (width == 2) *(u16 *)to = (u16)word;
+    else if (width == 4) *(u32 *)to = (u32)word;
+    else *(u64 *)to = word;
+}
+DEVICE u64 get_codes(const u8 *from, u32 width, u32 count, bool whole_words) {
+    if (whole_words && count == 8) {
+        if (width == 1) return *from;
+        if (width == 2) return *(const u16 *)from;
+        return width == 4 ? *(const u32 *)from : *(const u64 *)from;
+    }
+    u64 word = 0;
+    for (u32 byte = 0; byte < (count * width + 7) / 8; byte++) word |= (u64)from[byte] << (8 * byte);
+    return word;
+}
+
+// Eight neighbours, or fewer at an end, by fours.
+struct EightValues {
+    Pack<float> of[2];
+};
+DEVICE u32 of_half(u32 count, u32 half) { return half == 0 ? min(count, 4u) : count - min(count, 4u); }
+
+// Codes of fewer than 2^STEPS levels; borders that a narrower table has not are above everything.
+template <u32 STEPS> DEVICE void table_encode_as(const Codec &a) {
+    constexpr u32 MOST = 1u << STEPS;
+    __shared__ float magnitudes[2 * MOST], borders[MOST];
+    Place at = encoded_place(a);
     const PieceStats *stats = piece_stats_of(a) + at.number;
     Source x = source_of(a, at.piece, stats->carries);
     u32 width = a.width, levels = 1u << (width - 1);
-    bool is_broken = stats->others != 0;
-    if (threadIdx.x < levels) {
-        magnitudes[threadIdx.x] = is_broken ? from_bits(0x7fc00000) : stats->magnitudes[threadIdx.x];
-        borders[threadIdx.x] = stats->borders[threadIdx.x];
+    bool is_broken = stats->others != 0, keeps = a.decoded || x.residual;
+    if (threadIdx.x < MOST) {
+        u32 i = threadIdx.x;
+        float magnitude = i >= levels || is_broken ? from_bits(0x7fc00000) : stats->magnitudes[i];
+        magnitudes[i] = magnitude, magnitudes[MOST + i] = -magnitude;
+        borders[i] = i + 1 < levels ? stats->borders[i] : from_bits(0x7f800000);
     }
     __syncthreads();
     u8 *head = (u8 *)a.wire + at.piece.wire, *codes = head + 4 * levels;
-    if (at.first == 0 && threadIdx.x < levels) {
-        put_word(head + 4 * threadIdx.x, bits(magnitudes[threadIdx.x]));
-    }
-    // Whole bytes, of four values at least.
-    u32 each = 8 / width, runs = max(each / 4, 1u);
-    for (u64 first = at.first + threadIdx.x * 4 * runs; first < at.end; first += blockDim.x * 4 * runs) {
-        u32 word = 0;
-        for (u32 run = 0; run < runs && first + 4 * run < at.end; run++) {
-            u64 i = first + 4 * run;
-            u32 count = (u32)min(at.end - i, (u64)4);
-            Pack<float> whole = x.run(i, count), seen;
+    if (at.first == 0 && threadIdx.x < levels) put_word(head + 4 * threadIdx.x, bits(magnitudes[threadIdx.x]));
+    bool whole_words = ((u64)codes & (width - 1)) == 0;
+    for_each_run<8>(
+        at.first, at.end, threadIdx.x, blockDim.x,
+        [&](u64 i, u32 count) -> EightValues {
+            return {{x.run(i, of_half(count, 0)), x.run(i + 4, of_half(count, 1))}};
+        },
+        [&](u64 i, u32 count, const EightValues &whole) {
+            u32 word[2] = {};
 #pragma unroll
-            for (u32 slot = 0; slot < 4; slot++) {
-                u32 low = borders_below(borders, levels, fabsf(whole.at[slot]));
-                u32 negative = bits(whole.at[slot]) >> 31, code = negative << (width - 1) | low;
-                if (slot < count) word |= code << ((4 * run + slot) * width);
-                seen.at[slot] = negative ? -magnitudes[low] : magnitudes[low];
+            for (u32 half = 0; half < 2; half++) {
+                Pack<float> seen;
+                u32 some = of_half(count, half);
+#pragma unroll
+                for (u32 slot = 0; slot < 4; slot++) {
+                    float value = whole.of[half].at[slot];
+                    u32 low = borders_below<STEPS>(borders, fabsf(value)), negative = bits(value) >> 31;
+                    u32 code = (negative << (width - 1) | low) << (slot * width);
+                    if (slot < some) word[half] |= code;
+                    if (keeps) seen.at[slot] = magnitudes[negative * MOST + low];
+                }
+                if (keeps) keep_lost_run(a, at.piece, x, i + 4 * half, some, whole.of[half], seen);
             }
-            keep_lost_run(a, at.piece, x, i, count, whole, seen);
-        }
-        u64 last = (min(first + 4 * runs, at.end) - first + each - 1) / each;
-        for (u64 byte = 0; byte < last; byte++) codes[first / each + byte] = (u8)(word >> (8 * byte));
-    }
+            put_codes(codes + i / 8 * width, (u64)word[1] << (4 * width) | word[0], width, count, whole_words);
+        });
+}
+
+KERNEL(table_encode, Codec) {
+    if (a.width <= 4) return table_encode_as<3>(a);
+    table_encode_as<7>(a);
 }
 
 KERNEL(table_decode, Codec) {
-    __shared__ float magnitudes[128];
+    __shared__ float values[256]; // of all codes
     Place at = place_of(a);
-    u32 width = a.width, levels = 1u << (width - 1), each = 8 / width;
+    u32 width = a.width, levels = 1u << (width - 1), last = 2 * levels - 1;
     const u8 *head = (const u8 *)a.wire + at.piece.wire, *codes = head + 4 * levels;
-    if (threadIdx.x < levels) magnitudes[threadIdx.x] = from_bits(get_word(head + 4 * threadIdx.x));
-    __syncthreads();
-    for (u64 i = at.first + threadIdx.x * 4; i < at.end; i += blockDim.x * 4) {
-        u32 word = 0, count = (u32)min(at.end - i, (u64)4), bytes = (i % each + count + each - 1) / each;
-        for (u32 byte = 0; byte < bytes; byte++) word |= (u32)codes[i / each + byte] << (8 * byte);
-        word >>= i % each * width;
-        Pack<float> values;
-#pragma unroll
-        for (u32 slot = 0; slot < 4; slot++, word >>= width) {
-            float value = magnitudes[word & (levels - 1)];
-            values.at[slot] = word >> (width - 1) & 1 ? -value : value;
-        }
-        decoded_run(a, at.piece, i, count, values);
+    if (threadIdx.x < levels) {
+        float magnitude = from_bits(get_word(head + 4 * threadIdx.x));
+        values[threadIdx.x] = magnitude, values[levels + threadIdx.x] = -magnitude;
     }
+    __syncthreads();
+    bool whole_words = ((u64)codes & (width - 1)) == 0;
+    for_each_run<8>(
+        at.first, at.end, threadIdx.x, blockDim.x,
+        [&](u64 i, u32 count) { return get_codes(codes + i / 8 * width, width, count, whole_words); },
+        [&](u64 i, u32 count, u64 word) {
+#pragma unroll
+            for (u32 half = 0; half < 2; half++) {
+                u32 four = (u32)(half == 0 ? word : word >> (4 * width));
+                Pack<float> run;
+#pragma unroll
+                for (u32 slot = 0; slot < 4; slot++) run.at[slot] = values[four >> (slot * width) & last];
+                decoded_run(a, at.piece, i + 4 * half, of_half(count, half), run);
+            }
+        });
 }

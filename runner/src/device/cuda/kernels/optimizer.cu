@@ -38,10 +38,10 @@ template <int W> DEVICE Values<W> take(const Tensor &t, u64 run) {
     Values<W> values = {run_of<W>(t.weight, run), run_of<W>(t.gradient, run), {}, {}};
     if (t.first) values.first = run_of<W>(t.first, run);
     if (t.second) values.second = run_of<W>(t.second, run);
-    run_of<W>(t.gradient, run) = {};
     return values;
 }
 template <class T, int W> DEVICE void put(const Tensor &t, u64 run, const Values<W> &values, bool skip) {
+    run_of<W>(t.gradient, run) = {};
     if (!skip) {
         run_of<W>(t.weight, run) = values.weight;
         if (t.first) run_of<W>(t.first, run) = values.first;
@@ -54,67 +54,86 @@ template <class T, int W> DEVICE void put(const Tensor &t, u64 run, const Values
     ((Neighbours<T, W> *)t.copy)[run] = copy;
 }
 
+template <int W, class Step> DEVICE void each(const Step &step, Values<W> &values, bool skip) {
+    if (skip) return;
+#pragma unroll
+    for (int w = 0; w < W; w++) step(values, w);
+}
+
 // Has every run of the block's chunk updated: four elements at once where all tensors lie at multiples of
 // theirs, and those that are left one by one. No element knows of another, so that changes no bit.
-template <class T, class Step> DEVICE void over_chunk(const Optimizer &a, Step step) {
-    bool skip = ((const Numbers *)a.numbers)->skip;
-    Chunk chunk = ((const Chunk *)a.chunks)[blockIdx.x];
-    const Tensor &t = ((const Tensor *)a.tensors)[chunk.tensor];
+//
+// What is read of the tables is kept in registers: tensors are written between, and might lie anywhere.
+template <class T, class Step> DEVICE void over_chunk(const Optimizer &a) {
+    const Numbers n = *(const Numbers *)a.numbers;
+    const Chunk chunk = ((const Chunk *)a.chunks)[blockIdx.x];
+    const Tensor t = ((const Tensor *)a.tensors)[chunk.tensor];
+    const Step step(a, n, t);
     u64 begin = (u64)chunk.index * CHUNK, end = min(begin + CHUNK, t.count);
     u64 places = (u64)t.weight | (u64)t.gradient | (u64)t.first | (u64)t.second;
     bool wide = places % 16 == 0 && (u64)t.copy % (4 * sizeof(T)) == 0;
     u64 single = wide ? end - (end - begin) % 4 : begin;
-    for (u64 run = begin / 4 + threadIdx.x; run < single / 4; run += blockDim.x) {
-        Values<4> values = take<4>(t, run);
-#pragma unroll
-        for (int w = 0; w < 4; w++) step(t, values, w);
-        put<T, 4>(t, run, values, skip);
+    for (u64 run = begin / 4 + threadIdx.x; run < single / 4; run += 2 * blockDim.x) {
+        // Two runs are asked for before one is used.
+        u64 next = run + blockDim.x;
+        bool both = next < single / 4;
+        Values<4> values = take<4>(t, run), others;
+        if (both) others = take<4>(t, next);
+        each<4>(step, values, n.skip);
+        put<T, 4>(t, run, values, n.skip);
+        if (!both) break;
+        each<4>(step, others, n.skip);
+        put<T, 4>(t, next, others, n.skip);
     }
     for (u64 i = single + threadIdx.x; i < end; i += blockDim.x) {
         Values<1> values = take<1>(t, i);
-        step(t, values, 0);
-        put<T, 1>(t, i, values, skip);
+        each<1>(step, values, n.skip);
+        put<T, 1>(t, i, values, n.skip);
     }
 }
 
-// One element of a run. Functors, for NVRTC takes no lambda with a parameter of any type.
+// One element of a run.
 struct Momentum {
-    const Optimizer &a;
-    const Numbers &n;
-    template <int W> __device__ void operator()(const Tensor &t, Values<W> &values, int w) const {
-        if (n.skip) return;
-        float local = t.local ? (float)*t.local : 1, decay = t.local && *t.local < 0 ? 0 : a.decay;
-        if (local < 0) local = 1;
+    float rate, scale, momentum, decay, local;
+    bool keeps, nesterov;
+    __device__ Momentum(const Optimizer &a, const Numbers &n, const Tensor &t)
+        : rate(n.rate), scale(n.scale), momentum(a.momentum), decay(a.decay), local(1), keeps(t.first), nesterov(a.nesterov) {
+        if (!t.local) return;
+        local = (float)*t.local;
+        if (*t.local < 0) local = 1, decay = 0;
+    }
+    template <int W> __device__ void operator()(Values<W> &values, int w) const {
         float &weight = values.weight.at[w];
-        float d = local * (values.gradient.at[w] * n.scale + decay * weight);
-        if (t.first) {
+        float d = local * (values.gradient.at[w] * scale + decay * weight);
+        if (keeps) {
             float &v = values.first.at[w];
-            v = a.momentum * v + d;
-            d = a.nesterov ? d + a.momentum * v : v;
+            v = momentum * v + d;
+            d = nesterov ? d + momentum * v : v;
         }
-        weight -= n.rate * d;
+        weight -= rate * d;
     }
 };
 
 struct Adam {
-    const Optimizer &a;
-    const Numbers &n;
-    template <int W> __device__ void operator()(const Tensor &, Values<W> &values, int w) const {
-        if (n.skip) return;
+    Numbers n;
+    float decay, new_mean, beta2, new_square, eps;
+    __device__ Adam(const Optimizer &a, const Numbers &numbers, const Tensor &)
+        : n(numbers), decay(a.decay), new_mean(a.new_mean), beta2(a.beta2), new_square(a.new_square), eps(a.eps) {}
+    template <int W> __device__ void operator()(Values<W> &values, int w) const {
         float &weight = values.weight.at[w], &m = values.first.at[w], &s = values.second.at[w];
-        float kept = weight * n.keep, d = values.gradient.at[w] * n.scale + a.decay * kept;
-        m += (d - m) * a.new_mean;
-        s = s * a.beta2 + a.new_square * d * d;
-        float root = sqrtf(s) / n.root_correction + a.eps;
+        float kept = weight * n.keep, d = values.gradient.at[w] * n.scale + decay * kept;
+        m += (d - m) * new_mean;
+        s = s * beta2 + new_square * d * d;
+        float root = sqrtf(s) / n.root_correction + eps;
         weight = kept - n.size * (m / root);
     }
 };
 
 template <class T> DEVICE void momentum_step(const Optimizer &a) {
-    over_chunk<T>(a, Momentum{a, *(const Numbers *)a.numbers});
+    over_chunk<T, Momentum>(a);
 }
 template <class T> DEVICE void adam_step(const Optimizer &a) {
-    over_chunk<T>(a, Adam{a, *(const Numbers *)a.numbers});
+    over_chunk<T, Adam>(a);
 }
 
 // The squares of a chunk's gradients, and of its weights where there are: scratch [chunk, 2], f64. The squares of

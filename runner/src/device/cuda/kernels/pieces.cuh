@@ -16,12 +16,16 @@ struct Piece {
 // The processor adds so many values at a time.
 #define UNIT 1024
 #define MOST_UNITS (CHUNK / UNIT)
+// So many of these sums make one, and those of groups the piece's.
+#define GROUP 512
+#define GROUP_CHUNKS (GROUP / MOST_UNITS)
 
 struct ChunkStats {
-    u32 others, carried_others; // values that are not finite, without and with what was lost before
+    u32 others, carried_others; // whether values are not finite, without and with what was lost before
     float largest;              // magnitude of those that are finite
     u32 unused;
     double sums[MOST_UNITS][3]; // of whole units
+    double group[3];            // of a group's units, where it begins here
 };
 struct Range {
     float lower, upper;
@@ -40,13 +44,13 @@ struct Place {
     u32 number;     // of the piece
 };
 
-DEVICE Place place_of(const Codec &a) {
+DEVICE Place place_of(const Codec &a, u32 block) {
     const Piece *pieces = (const Piece *)a.pieces;
     u64 before = pieces[0].chunk;
     u32 low = 0, high = (u32)a.count - 1; // the last piece that begins at this chunk or before
     while (low < high) {
         u32 middle = (low + high + 1) / 2;
-        if (pieces[middle].chunk - before <= blockIdx.x) low = middle;
+        if (pieces[middle].chunk - before <= block) low = middle;
         else high = middle - 1;
     }
     Piece piece = pieces[low];
@@ -56,8 +60,29 @@ DEVICE Place place_of(const Codec &a) {
         u64 scales = (piece.count + a.block - 1) / a.block, chunks = (piece.count + CHUNK - 1) / CHUNK;
         each = (scales + chunks - 1) / chunks * a.block;
     }
-    u64 first = (blockIdx.x - (piece.chunk - before)) * each;
+    u64 first = (block - (piece.chunk - before)) * each;
     return {piece, min(first, piece.count), min(first + each, piece.count), low};
+}
+
+DEVICE Place place_of(const Codec &a) { return place_of(a, blockIdx.x); }
+
+// Where a block encodes: what was looked at last is still near.
+DEVICE Place encoded_place(const Codec &a) {
+    return place_of(a, a.looks ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+}
+
+// The piece of a block that has a group of chunks, and the group: there are blocks for one more than each piece fills.
+DEVICE Piece piece_of_group(const Codec &a, u64 &group) {
+    const Piece *pieces = (const Piece *)a.pieces;
+    u64 before = pieces[0].chunk;
+    u32 low = 0, high = (u32)a.count - 1;
+    while (low < high) {
+        u32 middle = (low + high + 1) / 2;
+        if ((pieces[middle].chunk - before) / GROUP_CHUNKS + middle <= blockIdx.x) low = middle;
+        else high = middle - 1;
+    }
+    group = blockIdx.x - (pieces[low].chunk - before) / GROUP_CHUNKS - low;
+    return pieces[low];
 }
 
 DEVICE PieceStats *piece_stats_of(const Codec &a) { return (PieceStats *)a.scratch; }
@@ -82,6 +107,28 @@ DEVICE void put_four(float *to, const Pack<float> &run, u32 count) {
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
         if (i < count) to[i] = run.at[i];
+    }
+}
+
+// Values that a thread asks for before it uses one: memory is far away.
+#define TOGETHER 8
+
+// Runs of RUN neighbours from `first` to `end`, those of thread `at` of `step`: what `fetch` found of one is
+// given to `use`. The last may be shorter.
+template <u32 RUN, class Fetch, class Use>
+DEVICE void for_each_run(u64 first, u64 end, u32 at, u32 step, Fetch fetch, Use use) {
+    constexpr u32 RUNS = TOGETHER / RUN;
+    u64 i = first + RUN * at, stride = (u64)RUN * step;
+    for (; i + (RUNS - 1) * stride + RUN <= end; i += RUNS * stride) {
+        decltype(fetch(i, RUN)) found[RUNS];
+#pragma unroll
+        for (u32 k = 0; k < RUNS; k++) found[k] = fetch(i + k * stride, RUN);
+#pragma unroll
+        for (u32 k = 0; k < RUNS; k++) use(i + k * stride, RUN, found[k]);
+    }
+    for (; i < end; i += stride) {
+        u32 count = (u32)min(end - i, (u64)RUN);
+        use(i, count, fetch(i, count));
     }
 }
 
@@ -156,17 +203,19 @@ DEVICE u32 sort_sample(Source from, u64 count, u32 *sorted) {
         sorted[i] = magnitude;
     }
     finite = block_sum(finite);
+    // What is at most 32 apart is one warp's.
+    u32 before = SAMPLE;
     for (u32 size = 2; size <= SAMPLE; size *= 2) {
         for (u32 step = size / 2; step > 0; step /= 2) {
-            __syncthreads();
-            for (u32 i = threadIdx.x; i < SAMPLE; i += blockDim.x) {
-                u32 other = i ^ step;
+            if (max(step, before) > 32) __syncthreads();
+            else __syncwarp();
+            before = step;
+            for (u32 pair = threadIdx.x; pair < SAMPLE / 2; pair += blockDim.x) {
+                u32 i = 2 * pair - (pair & (step - 1)), other = i + step, held = sorted[i];
                 bool up = (i & size) == 0;
-                if (other > i && (sorted[i] > sorted[other]) == up) {
-                    u32 held = sorted[i];
-                    sorted[i] = sorted[other];
-                    sorted[other] = held;
-                }
+                if ((held > sorted[other]) != up) continue;
+                sorted[i] = sorted[other];
+                sorted[other] = held;
             }
         }
     }
@@ -182,15 +231,82 @@ DEVICE double percentile(const u32 *sorted, u32 count, double percent) {
     return low + (high - low) * (place - (double)below);
 }
 
-// Sums of whole units in the processor's order: 16 lanes of f32, added in f64 one after another.
-template <int N, class F> DEVICE void unit_sums(Source x, u64 first, u64 end, F terms, double (*sums)[3]) {
+// Negative values, the others, and how many are negative.
+struct Sides {
+    __device__ void operator()(float v, float *terms) const {
+        terms[0] = v < 0 ? v : 0;
+        terms[1] = v < 0 ? 0 : v;
+        terms[2] = v < 0 ? 1 : 0;
+    }
+};
+
+// What a thread has seen of values.
+struct Seen {
+    u32 others, carried;
+    float largest;
+    __device__ void look(float plain, float whole) {
+        float magnitude = fabsf(whole);
+        others |= !is_finite(plain);
+        carried |= !is_finite(whole);
+        largest = is_finite(magnitude) && magnitude > largest ? magnitude : largest;
+    }
+    // Of all threads. Magnitudes are in the order of their bits.
+    __device__ ChunkStats all() const {
+        u64 word = over_block<Either, u64>((u64)(others | carried << 1) << 32 | bits(largest), 0);
+        ChunkStats seen = {};
+        seen.others = word >> 32 & 1, seen.carried_others = word >> 33 & 1;
+        seen.largest = from_bits((u32)word);
+        return seen;
+    }
+    struct Either {
+        static __device__ u64 of(u64 a, u64 b) {
+            return (a | b) >> 32 << 32 | max((u32)a, (u32)b);
+        }
+    };
+};
+
+// What a range of values says, in thread 0.
+DEVICE ChunkStats look_at(Source x, u64 first, u64 end) {
+    struct Both {
+        Pack<float> plain, whole;
+    };
+    Seen seen = {};
+    for_each_run<4>(
+        first, end, threadIdx.x, blockDim.x,
+        [&](u64 i, u32 count) -> Both { return {four(x.values + i, count), x.run(i, count)}; },
+        [&](u64, u32 count, const Both &both) {
+#pragma unroll
+            for (u32 k = 0; k < 4; k++) {
+                if (k < count) seen.look(both.plain.at[k], both.whole.at[k]);
+            }
+        });
+    return seen.all();
+}
+
+// Sums of whole units in the processor's order, and what their values say: 16 lanes of f32 a unit, added in f64
+// one after another.
+template <int N, class F> DEVICE ChunkStats unit_sums(Source x, u64 first, u64 end, F terms, double (*sums)[3]) {
     __shared__ float lanes[MOST_UNITS][16][N];
     u32 own = threadIdx.x / 16, lane = threadIdx.x % 16, units = (u32)((end - first) / UNIT);
+    Seen seen = {};
     if (own < units) {
         float at[N] = {}, term[N];
-        for (u32 i = 0; i < UNIT / 16; i++) {
-            terms(x[first + own * UNIT + i * 16 + lane], term);
-            for (int n = 0; n < N; n++) at[n] += term[n];
+        for (u32 i = 0; i < UNIT; i += 16 * 16) {
+            u64 place = first + own * UNIT + i + lane;
+            float plain[16], before[16] = {};
+#pragma unroll
+            for (u32 k = 0; k < 16; k++) plain[k] = x.values[place + 16 * k];
+            if (x.residual) {
+#pragma unroll
+                for (u32 k = 0; k < 16; k++) before[k] = x.residual[place + 16 * k];
+            }
+#pragma unroll
+            for (u32 k = 0; k < 16; k++) {
+                float whole = x.residual ? plain[k] + before[k] : plain[k];
+                seen.look(plain[k], whole);
+                terms(whole, term);
+                for (int n = 0; n < N; n++) at[n] += term[n];
+            }
         }
         for (int n = 0; n < N; n++) lanes[own][lane][n] = at[n];
     }
@@ -201,32 +317,8 @@ template <int N, class F> DEVICE void unit_sums(Source x, u64 first, u64 end, F 
         for (u32 l = 0; l < 16; l++) total += (double)lanes[unit][l][n];
         sums[unit][n] = total;
     }
-}
-
-// Negative values, the others, and how many are negative.
-struct Sides {
-    __device__ void operator()(float v, float *terms) const {
-        terms[0] = v < 0 ? v : 0;
-        terms[1] = v < 0 ? 0 : v;
-        terms[2] = v < 0 ? 1 : 0;
-    }
-};
-
-// What a range of values says, in thread 0.
-DEVICE ChunkStats look_at(Source x, u64 first, u64 end) {
-    u32 others = 0, carried = 0;
-    float largest = 0;
-    for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
-        float whole = x[i], magnitude = fabsf(whole);
-        others += !is_finite(x.values[i]);
-        carried += !is_finite(whole);
-        largest = is_finite(magnitude) && magnitude > largest ? magnitude : largest;
-    }
-    ChunkStats seen = {};
-    seen.others = block_sum(others);
-    seen.carried_others = block_sum(carried);
-    seen.largest = block_max(largest);
-    return seen;
+    for (u64 i = first + units * UNIT + threadIdx.x; i < end; i += blockDim.x) seen.look(x.values[i], x[i]);
+    return seen.all();
 }
 
 KERNEL(chunk_stats, Codec) {
@@ -235,13 +327,13 @@ KERNEL(chunk_stats, Codec) {
     Place at = place_of(plain);
     ChunkStats *stats = chunk_stats_of(a) + blockIdx.x;
     Source x = source_of(a, at.piece, a.residual != 0);
-    ChunkStats seen = look_at(x, at.first, at.end);
+    ChunkStats seen =
+        a.sums ? unit_sums<3>(x, at.first, at.end, Sides(), stats->sums) : look_at(x, at.first, at.end);
     if (threadIdx.x == 0) {
         stats->others = seen.others;
         stats->carried_others = seen.carried_others;
         stats->largest = seen.largest;
     }
-    if (a.sums) unit_sums<3>(x, at.first, at.end, Sides(), stats->sums);
 }
 
 // The piece of a block with what its chunks said, for all threads. Where something is not finite nothing
@@ -256,17 +348,15 @@ struct Joined {
 DEVICE Joined join(const Codec &a) {
     Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
     u64 chunks = (piece.count + CHUNK - 1) / CHUNK;
-    ChunkStats *stats = chunk_stats_of(a) + (piece.chunk - ((const Piece *)a.pieces)[0].chunk), all = {};
-    u32 others = 0, carried = 0;
-    float largest = 0;
+    ChunkStats *stats = chunk_stats_of(a) + (piece.chunk - ((const Piece *)a.pieces)[0].chunk);
+    Seen seen = {};
+#pragma unroll 4
     for (u64 chunk = threadIdx.x; chunk < chunks; chunk += blockDim.x) {
-        others += stats[chunk].others;
-        carried += stats[chunk].carried_others;
-        largest = stats[chunk].largest > largest ? stats[chunk].largest : largest;
+        seen.others |= stats[chunk].others;
+        seen.carried |= stats[chunk].carried_others;
+        seen.largest = stats[chunk].largest > seen.largest ? stats[chunk].largest : seen.largest;
     }
-    all.others = block_sum(others);
-    all.carried_others = block_sum(carried);
-    all.largest = block_max(largest);
+    ChunkStats all = seen.all();
     bool carries = a.residual && all.others == 0, recount = a.residual && !carries;
     Source x = source_of(a, piece, carries);
     if (recount) all = look_at(x, 0, piece.count);

@@ -8,12 +8,17 @@ template <class T, int W> struct alignas(sizeof(T) * W) Run {
 
 DEVICE bool does(const Tail &tail, u32 what) { return tail.does >> what & 1; }
 
+// What else is read for run `i`: nothing that was set where nothing is.
+template <class T, int W> DEVICE Run<T, W> other_of(const Tail &tail, u64 i) {
+    Run<T, W> other;
+    if (tail.other) other = ((const Run<T, W> *)tail.other)[i];
+    return other;
+}
+
 // The value of run `i`, when everything is done with it.
-template <class T, int W> DEVICE Run<T, W> finish(const Tail &tail, u64 i, Run<T, W> value) {
+template <class T, int W> DEVICE Run<T, W> finish(const Tail &tail, u64 i, Run<T, W> value, const Run<T, W> &other) {
     if (tail.own) ((Run<T, W> *)tail.own)[i] = value;
     if (!tail.does) return value;
-    Run<T, W> other = value;
-    if (tail.other) other = ((const Run<T, W> *)tail.other)[i];
     if (does(tail, Then_Sum)) {
 #pragma unroll
         for (int w = 0; w < W; w++) value.at[w] = store<T>(load(value.at[w]) + load(other.at[w]));
@@ -33,6 +38,10 @@ template <class T, int W> DEVICE Run<T, W> finish(const Tail &tail, u64 i, Run<T
         }
     }
     return value;
+}
+
+template <class T, int W> DEVICE Run<T, W> finish(const Tail &tail, u64 i, Run<T, W> value) {
+    return finish<T, W>(tail, i, value, other_of<T, W>(tail, i));
 }
 
 // The same of one number.
