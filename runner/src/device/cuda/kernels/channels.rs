@@ -22,8 +22,8 @@ const PART: u64 = 1 << 11;
 /// Blocks that keep a GPU busy.
 const ENOUGH: u64 = 1 << 10;
 
-/// Elements that a thread takes at once, at most 16 bytes: planes of 14 x 14 are multiples of four.
-const WIDTHS: [u64; 3] = [8, 4, 2];
+/// Bytes that a thread takes at once: planes of 14 x 14 are multiples of eight in two bytes an element.
+const WIDTHS: [u64; 2] = [16, 8];
 
 /// Channels innermost: most runs of a block's strip of channels; see `channels_last.cu`.
 const LANES: u64 = 32;
@@ -31,16 +31,14 @@ const LANES: u64 = 32;
 /// Channels innermost: fewest lines of each thread of a block.
 const LINES: u64 = 8;
 
-/// The widest run of neighbours of which there are so many, in tensors that lie at multiples of it.
-/// (Tensors of an arena begin at multiples of 64 bytes.)
+/// Elements, of so many bytes each, of the widest run that divides neighbours and the places of tensors; one where
+/// none does. (Tensors of an arena begin at multiples of 64 bytes.)
 fn width(neighbours: u64, bytes: u64, tensors: &[DevicePtr]) -> u64 {
-    let fits = |width: &u64| {
-        let run = width * bytes;
-        run <= 16
-            && neighbours.is_multiple_of(*width)
-            && tensors.iter().all(|tensor| tensor.0.is_multiple_of(run))
+    let fits = |run: &u64| {
+        (neighbours * bytes).is_multiple_of(*run)
+            && tensors.iter().all(|tensor| tensor.0.is_multiple_of(*run))
     };
-    WIDTHS.into_iter().find(fits).unwrap_or(1)
+    WIDTHS.into_iter().find(fits).map_or(1, |run| run / bytes)
 }
 
 /// Kernels of channels, each of them in parts: how many there are follows from the shape alone.

@@ -72,9 +72,8 @@ DEVICE void reaching(const Pool &a, int axis, u32 at, u32 &first, u32 &until) {
     until = min(place / a.stride[axis] + 1, a.out_size[axis]);
 }
 
-// The host says of how many elements runs are: of sixteen bytes at most.
+// The host says of how many elements runs are: of sixteen bytes, of eight, or of one.
 #define BY_WIDTH(kernel, T)                                                                        \
     if (a.width * sizeof(T) == 16) kernel<T, 16 / sizeof(T)>(a);                                   \
     else if (a.width * sizeof(T) == 8) kernel<T, 8 / sizeof(T)>(a);                                \
-    else if (a.width == 2) kernel<T, 2>(a);                                                        \
     else kernel<T, 1>(a)
