@@ -1,9 +1,9 @@
 //! Nothing is lost: reloading keeps what a link does not carry, a link carries the whole plan, and the browser's
 //! states can be opened again and deleted.
 
-use pipewright::Outcome;
 use pipewright::browser::Browser;
 use pipewright::explorer::explorer;
+use pipewright::{Outcome, tools};
 
 /// What a plan says that the words of a link do not.
 fn shown(browser: &Browser) -> Outcome<String> {
@@ -75,6 +75,24 @@ fn reloading_and_links_lose_nothing() -> Outcome<()> {
     browser.until("the list", |b| Ok(b.count(".recent > .btn")? == 1))?;
     browser.click(".recent > .btn")?;
     browser.until("nothing is kept", |b| Ok(kept(b)? == 0))?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
+
+/// A link says what it has not: a graph of Recompute is a file.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn a_link_says_what_is_not_in_it() -> Outcome<()> {
+    let Some(browser) = explorer("keeping-graph", "#v=1&view=recompute&keep=45")? else {
+        return Ok(());
+    };
+    let graph = tools::root().join("tests/data/recompute/transformer3.json.gz");
+    browser.keys("#import", graph.to_str().unwrap_or_default())?;
+    browser.until("its facts", |b| Ok(!b.text("#graph-facts")?.is_empty()))?;
+    browser.js("navigator.clipboard.writeText = () => Promise.resolve()")?;
+    browser.click("#link")?;
+    let said = "Link copied. The graph of Recompute is not in it.";
+    browser.until("the link is copied", |b| Ok(b.text("#note")? == said))?;
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }

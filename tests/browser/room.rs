@@ -178,3 +178,24 @@ fn bars_and_curves_say_what_they_are() -> Outcome<()> {
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }
+
+/// Advice on the first screen is taken by its button, and one undo brings the plan back.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn advice_is_taken_with_its_button() -> Outcome<()> {
+    let Some(browser) = explorer("room-advice", "#v=1")? else { return Ok(()) };
+    let step = |browser: &Browser| -> Outcome<u64> {
+        let value =
+            browser.js("return Number(document.getElementById('step-time').dataset.value)")?;
+        Ok(value.as_f64().unwrap_or(0.0) as u64)
+    };
+    browser.until("advice", |b| Ok(b.count("#apply")? == 1))?;
+    let before = step(&browser)?;
+    assert!(before > 0);
+    browser.click("#apply")?;
+    browser.until("a shorter step", |b| Ok((1..before).contains(&step(b)?)))?;
+    browser.click("#undo")?;
+    browser.until("the plan is back", |b| Ok(step(b)? == before))?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}

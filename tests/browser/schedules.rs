@@ -56,3 +56,31 @@ fn each_schedule_is_simulated_shown_and_taken() -> Outcome<()> {
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }
+
+/// What a control cannot have is said, and the control shows what holds.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn refused_choices_do_not_stay_in_their_controls() -> Outcome<()> {
+    let link = "#v=1&model=gpt3-175b&cluster=dgx-h100&d=64&mb=64&batch=64";
+    let Some(browser) = explorer("refused", link)? else { return Ok(()) };
+    browser.until("a prediction", |b| Ok(!step(b)?.is_empty()))?;
+    let type_into = |css: &str, value: &str| {
+        browser.js(&format!(
+            "const control = document.querySelector('{css}'); control.value = '{value}';
+            control.dispatchEvent(new Event('change', {{ bubbles: true }}));"
+        ))
+    };
+    let value = |css: &str| {
+        let found = browser.js(&format!("return document.querySelector('{css}').value"))?;
+        Ok::<_, Box<dyn std::error::Error>>(found.as_str().unwrap_or_default().to_owned())
+    };
+    let before = step(&browser)?;
+    type_into("#schedule", "zb-v")?;
+    browser.until("it is refused", |b| Ok(b.text("#note")?.contains("at most")))?;
+    assert_eq!(value("#schedule")?, "1f1b");
+    type_into("#stages-n", "1000")?;
+    assert_eq!(value("#stages-n")?, "64");
+    assert_eq!(step(&browser)?, before);
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}

@@ -24,17 +24,19 @@ pub fn hit(t: &Timeline, layout: &Layout, scale: &Scale, (x, y): (f64, f64)) -> 
     }
 }
 
-/// The action that a lane waits for where it is idle: the next one.
+/// The action that a lane waits for where it is idle: the next one, or at the end the last one that it did.
 pub fn awaited(t: &Timeline, layout: &Layout, scale: &Scale, (x, y): (f64, f64)) -> Option<Action> {
     if x < layout.left - 2.0 || x > layout.right + 2.0 {
         return None;
     }
     let moment = scale.nanos(x);
     let spans = &t.lanes.get(layout.lane_at(y)?)?.spans;
-    match spans.iter().find(|span| span.start.0 as f64 > moment)?.work {
+    let run = |span: &Span| match span.work {
         Work::Run(action) => Some(action),
         Work::Optimizer(_) => None,
-    }
+    };
+    let next = spans.iter().filter(|span| span.start.0 as f64 > moment).find_map(run);
+    next.or_else(|| spans.iter().rev().find_map(run))
 }
 
 #[cfg(test)]
@@ -43,6 +45,7 @@ mod tests {
     use crate::draw::layout::Rows;
     use crate::planner::engine::{Ground, solve};
     use crate::planner::presets::first;
+    use pipewright_core::schedule::ActionKind;
 
     #[test]
     fn every_action_is_found_at_its_middle_and_none_beside_the_lanes() {
@@ -58,6 +61,14 @@ mod tests {
                 assert_eq!(hit(&t, &layout, &scale, (x, y)), Some(action));
             }
         }
+        let (last, y) = (t.lanes.len() - 1, |lane| layout.lane_y(lane) + 2.0);
+        let waits = |lane: usize, moment: u64| {
+            awaited(&t, &layout, &scale, (scale.x(moment as f64), y(lane)))
+        };
+        let forward = |action: Option<Action>| action.map(|a| (a.kind, a.micro_batch.0));
+        assert_eq!(forward(waits(last, 0)), Some((ActionKind::Forward, 0)));
+        // Nothing comes any more: what it did last.
+        assert_eq!(forward(waits(last, t.step.0)), Some((ActionKind::Backward, 7)));
         assert_eq!(hit(&t, &layout, &scale, (layout.left - 9.0, layout.lane_y(0) + 2.0)), None);
         assert_eq!(hit(&t, &layout, &scale, (500.0, layout.memory_top + 4.0)), None);
     }

@@ -29,10 +29,11 @@ pub fn Header(page: Page) -> impl IntoView {
         _ => None,
     };
     let title = move || file().unwrap_or_else(|| state.inputs.with(|i| i.model.title()));
-    let lanes = move || match (file(), state.inputs.with(|i| i.lanes())) {
+    let lanes = move || match (file(), state.inputs.with(|i| (i.lanes(), i.ranks() / i.lanes()))) {
         (Some(_), _) => String::new(),
-        (_, 1) => t("on 1 lane").to_owned(),
-        (_, n) => tr!("on {n} lanes", n),
+        (_, (1, 1)) => t("on 1 lane").to_owned(),
+        (_, (n, 1)) => tr!("on {n} lanes", n),
+        (_, (n, copies)) => tr!("on {n} × {copies} ranks", n, copies),
     };
     let against =
         move || state.inputs.with(|i| tr!("compared with A, {title}", title = compare::title(i)));

@@ -9,6 +9,7 @@ use crate::base::later::Missing;
 use crate::base::texts::{t, tr};
 use crate::planner::inputs::Inputs;
 use crate::planner::link;
+use crate::screens::recompute::state::Source;
 use idb::{Database, DatabaseEvent, Factory, KeyPath, ObjectStoreParams, TransactionMode};
 use js_sys::{Date, Object, Reflect};
 use leptos::prelude::*;
@@ -151,17 +152,22 @@ async fn copied(page: Page) {
     let state = page.state;
     let whole = state.inputs.with_untracked(link::carries);
     let long = if whole { None } else { long(page).await };
-    let mut said = match (whole, &long) {
-        (true, _) | (_, Some(_)) => t("Link copied: it shows exactly this state."),
-        _ => {
+    let mut missing = vec![];
+    if page.recompute.source.with_untracked(|s| matches!(s, Source::File(_))) {
+        missing.push(t("The graph of Recompute is not in it."));
+    }
+    if state.look.measured.with_untracked(|m| m.is_some()) {
+        missing.push(t("The trace is not in it."));
+    }
+    let said = match (whole, &long) {
+        (false, None) => {
             t("Link copied. It has your settings, not your files: the whole plan is too long for \
             a link. Export it to share it.")
         }
-    }
-    .to_owned();
-    if state.look.measured.with_untracked(|m| m.is_some()) {
-        said = format!("{said} {}", t("The trace is not in it."));
-    }
+        _ if missing.is_empty() => t("Link copied: it shows exactly this state."),
+        _ => t("Link copied."),
+    };
+    let said = [&[said][..], &missing].concat().join(" ");
     let address = long.unwrap_or_else(|| address::of(page));
     match JsFuture::from(window().navigator().clipboard().write_text(&address)).await {
         Ok(_) => state.say(said),

@@ -8,8 +8,8 @@ use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
 use crate::base::texts::t;
 use crate::planner::choices::ClusterChoice;
-use crate::planner::engine;
 use crate::planner::presets::EXAMPLES;
+use crate::planner::{engine, kept};
 use crate::widgets::selects::choose_model;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
@@ -128,6 +128,8 @@ fn act_on(page: Page, act: Act) {
                 page.state.edit(|inputs| inputs.cluster = cluster);
             }
         }
-        Act::Schedule(kind) => page.state.edit(|inputs| engine::reschedule(inputs, kind)),
+        Act::Schedule(kind) => {
+            page.state.edit(|inputs| kept::recut(inputs, |i| engine::reschedule(i, kind)))
+        }
     }
 }

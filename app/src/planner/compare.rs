@@ -147,10 +147,13 @@ fn choices(a: &Inputs, b: &Inputs) -> Vec<Row> {
     always.into_iter().chain(differing.into_iter().filter(|row| row.change.is_some())).collect()
 }
 
-/// First nodes of the stages, as many as can be read.
+/// Layers before the cuts, as the split editor counts them; as many as can be read.
 fn cuts(inputs: &Inputs) -> String {
     const SHOWN: usize = 7;
-    let mut text: Vec<String> = inputs.cuts.iter().take(SHOWN).map(u32::to_string).collect();
+    let graph = inputs.model.graph();
+    let before = |cut: &u32| graph.layers().iter().filter(|l| l.first_node.0 < *cut).count();
+    let shown = inputs.cuts.iter().take(SHOWN).map(before);
+    let mut text: Vec<String> = shown.map(|layers| layers.to_string()).collect();
     if inputs.cuts.len() > SHOWN {
         text.push("…".into());
     }

@@ -30,6 +30,7 @@ fn the_table_shows_all_figures_and_marks_what_was_chosen_otherwise() {
     let same = rows(&a, &a);
     assert_eq!(same.len(), 9);
     assert!(same.iter().all(|row| row.change.is_none() && row.a == row.b));
+    assert_eq!(row(&same, "cuts").a.text, "7 13 20", "layers, as the editor counts them");
     let mut other = first();
     other.micro_batches = 16;
     other.cuts[0] += 1;

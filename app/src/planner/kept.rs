@@ -29,6 +29,15 @@ pub fn keep(before: &Inputs, after: &Inputs) {
     }
 }
 
+/// The cuts that are kept of a model for so many stages.
+pub fn cuts(model: &ModelChoice, stages: u32) -> Option<Vec<u32>> {
+    KEPT.with_borrow(|kept| {
+        let mine =
+            |(of, cuts): &&(ModelChoice, Vec<u32>)| of == model && cuts.len() as u32 + 1 == stages;
+        kept.iter().find(mine).map(|(_, cuts)| cuts.clone())
+    })
+}
+
 /// Makes a change that cuts the model anew, and gives it the kept cuts where there are some for as many stages.
 pub fn recut(inputs: &mut Inputs, change: impl FnOnce(&mut Inputs)) {
     let before = (inputs.model.clone(), inputs.stages());
@@ -36,14 +45,9 @@ pub fn recut(inputs: &mut Inputs, change: impl FnOnce(&mut Inputs)) {
     if before == (inputs.model.clone(), inputs.stages()) || inputs.own.is_some() {
         return;
     }
-    KEPT.with_borrow(|kept| {
-        let mine = |(model, cuts): &&(ModelChoice, Vec<u32>)| {
-            *model == inputs.model && cuts.len() == inputs.cuts.len()
-        };
-        if let Some((_, cuts)) = kept.iter().find(mine) {
-            inputs.cuts.clone_from(cuts);
-        }
-    });
+    if let Some(cuts) = cuts(&inputs.model, inputs.stages()) {
+        inputs.cuts = cuts;
+    }
 }
 
 #[cfg(test)]

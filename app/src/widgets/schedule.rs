@@ -25,12 +25,14 @@ pub fn ScheduleSelect(id: &'static str) -> impl IntoView {
         let value = event_target_value(&event);
         if value == AUTOMATIC {
             state.request(Request::Make(Make::Order));
-            // The select shows what holds until the order has come.
-            return state.inputs.notify();
-        }
-        if let Ok(kind) = value.parse() {
+        } else if let Ok(kind) = value.parse() {
             choose(state, kind);
         }
+        // The select shows what holds: what was chosen may be refused, or an order still be made.
+        let named = || ScheduleKind::ALL.into_iter().find(|one| one.is_like(kind.get_untracked()));
+        let file = own.with_untracked(Option::is_some).then(|| "file".to_owned());
+        let holds = file.or_else(|| named().map(|one| one.to_string()));
+        event_target::<web_sys::HtmlSelectElement>(&event).set_value(&holds.unwrap_or_default());
     };
     view! {
         <div class="row">
@@ -77,14 +79,12 @@ fn choose(state: State, kind: ScheduleKind) {
     });
     if lanes > most {
         let title = kind.title();
-        state.complain(tr!(
+        return state.complain(tr!(
             "{title} on {lanes} lanes: this model has layers for at most {most}.",
             title,
             lanes,
             most
         ));
-        // The select shows what holds.
-        return state.inputs.notify();
     }
     state.edit(|inputs| kept::recut(inputs, |i| engine::reschedule(i, kind)));
 }

@@ -111,14 +111,17 @@ pub fn ClusterSelect(id: &'static str) -> impl IntoView {
     let precision = Memo::new(move |_| state.inputs.with(|i| i.rest.training.precision));
     let facts = move || {
         state.cluster.with(|c| {
-            let half = c.device.half_flops_per_sec.filter(|_| precision.get().is_half());
-            let flops = half.unwrap_or(c.device.flops_per_sec) / 1e12;
-            let flops = if flops < 1.0 {
-                format!("{:.0} GFLOP/s", flops * 1e3)
+            let memory = format::bytes_text(c.device.memory);
+            // Times that were measured follow from no rate.
+            if c.profile.is_some() {
+                return memory;
+            }
+            let flops = c.device.peak(precision.get()) / 1e12;
+            if flops < 1.0 {
+                format!("{:.0} GFLOP/s · {memory}", flops * 1e3)
             } else {
-                format!("{flops:.0} TFLOP/s")
-            };
-            format!("{flops} · {}", format::bytes_text(c.device.memory))
+                format!("{flops:.0} TFLOP/s · {memory}")
+            }
         })
     };
     view! {

@@ -47,12 +47,12 @@ pub fn Slider(
         let text = event_target_value(&event);
         match text.trim().parse::<u64>() {
             Ok(n) if (1..=most).contains(&n) => set.run((n, dragging)),
-            // Half-typed numbers wait; a finished one that is none goes back to what holds.
-            _ if dragging => {}
-            _ => {
-                let input: web_sys::HtmlInputElement = event_target(&event);
-                input.set_value(&value.get_untracked().to_string());
-            }
+            _ => {}
+        }
+        // Half-typed numbers wait; a finished one that is refused goes back to what holds.
+        if !dragging {
+            let input: web_sys::HtmlInputElement = event_target(&event);
+            input.set_value(&value.get_untracked().to_string());
         }
     };
     view! {
@@ -62,7 +62,7 @@ pub fn Slider(
                 <input id=id type="range" style=filled step="1"
                     min=move || least_at().to_string() max=move || most_at().to_string()
                     prop:value=move || { most_at(); at().to_string() }
-                    aria-valuetext=move || format!("{} {}", value.get(), unit.get())
+                    aria-valuetext=move || format!("{} {}", value.get(), unit.get()).trim_end().to_owned()
                     on:input=move |e| slide(e, true) on:change=move |e| slide(e, false)
                     on:keydown=key on:dblclick=move |_| set.run((usual, false)) />
                 <input id=format!("{id}-n") type="number" min="1" max=most.to_string() step="1"

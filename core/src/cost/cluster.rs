@@ -1,6 +1,7 @@
 //! Machines: what one device computes, what its links carry.
 
 use super::{CLUSTERS, CodecSpeed, Profile, TransformerRates};
+use crate::graph::Precision;
 use crate::ids::LaneId;
 use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,13 @@ pub struct Device {
 }
 
 impl Device {
+    /// Peak of products in a precision, floating-point operations a second.
+    pub fn peak(&self, precision: Precision) -> f64 {
+        let half = self.half_flops_per_sec.filter(|_| precision.is_half());
+        let eight = half.and(self.fp8_flops_per_sec).filter(|_| precision == Precision::Fp8);
+        eight.or(half).unwrap_or(self.flops_per_sec)
+    }
+
     /// Share of the memory bandwidth that operations reach.
     pub fn memory_efficiency(&self) -> f64 {
         self.efficiencies.and_then(|e| e.memory).unwrap_or(1.0)

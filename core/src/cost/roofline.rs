@@ -58,13 +58,8 @@ pub(super) struct Numbers {
 impl Numbers {
     /// A device that cannot multiply in two bytes unpacks what is stored so: no faster than in four.
     pub fn of(device: &Device, precision: Precision) -> Self {
-        match device.half_flops_per_sec.filter(|_| precision.is_half()) {
-            Some(half) => {
-                let eight = device.fp8_flops_per_sec.filter(|_| precision == Precision::Fp8);
-                Self { flops_per_sec: eight.unwrap_or(half), width: 0.5 }
-            }
-            None => Self { flops_per_sec: device.flops_per_sec, width: 1.0 },
-        }
+        let is_half = precision.is_half() && device.half_flops_per_sec.is_some();
+        Self { flops_per_sec: device.peak(precision), width: if is_half { 0.5 } else { 1.0 } }
     }
 }
 

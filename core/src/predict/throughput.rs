@@ -1,6 +1,6 @@
 //! Throughput: samples, tokens and arithmetic per second, the figures by which training steps are compared.
 
-use crate::graph::{Graph, InputSpec, Op, Precision};
+use crate::graph::{Graph, InputSpec, Op};
 use crate::plan::Plan;
 use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -42,22 +42,14 @@ impl Plan {
         let whole = self.model.graph().ok().filter(|_| graph.tensor_parallel().is_some());
         let flops = STEP_OVER_FORWARD * whole.as_ref().unwrap_or(graph).forward_flops() as f64;
         let device_flops_per_sec = is_known.then_some(flops * samples_per_sec / devices);
-        let peak = self.cluster.profile.is_none().then(|| self.peak());
+        let device = &self.cluster.device;
+        let peak = self.cluster.profile.is_none().then(|| device.peak(self.training.precision));
         Throughput {
             samples_per_sec,
             tokens_per_sec: length.map(|length| length * samples_per_sec),
             device_flops_per_sec,
             mfu: device_flops_per_sec.zip(peak).map(|(flops, peak)| flops / peak),
         }
-    }
-
-    /// Peak of products in the plan's precision.
-    fn peak(&self) -> f64 {
-        let device = &self.cluster.device;
-        let half = device.half_flops_per_sec.filter(|_| self.training.precision.is_half());
-        let eight = half.and(device.fp8_flops_per_sec);
-        let eight = eight.filter(|_| self.training.precision == Precision::Fp8);
-        eight.or(half).unwrap_or(device.flops_per_sec)
     }
 }
 
@@ -106,6 +98,7 @@ impl fmt::Display for Scaled {
 mod tests {
     use super::*;
     use crate::cost::Cluster;
+    use crate::graph::Precision;
     use crate::graph::presets::Preset;
     use crate::plan::{Draft, Model};
 

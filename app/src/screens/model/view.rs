@@ -126,8 +126,10 @@ fn edited(count: usize) -> String {
     let mut out =
         format!("<h2 class='gh'>{}</h2><p class='note wide'>{says}</p>", t("Typed times"));
     if count > 0 {
-        let (link, reset) =
-            (t("The link has your settings, not your times; save the plan."), t("Reset all times"));
+        let (link, reset) = (
+            t("The address has your settings, not your times; copied links have both."),
+            t("Reset all times"),
+        );
         out += &format!(
             "<p class='note wide'>{link}</p><button class='btn' id='reset-all'>{reset}</button>"
         );

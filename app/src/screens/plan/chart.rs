@@ -37,11 +37,11 @@ pub fn nearest(c: &Chart, curves: &Curves, place: Place) -> Option<Reading> {
         .map(|(d, p)| (d, p, Place { x: c.x(p.m as f64), y: c.y(p.speedup) }))
         .min_by(|a, b| a.2.distance(place).total_cmp(&b.2.distance(place)))?;
     let text = tr!(
-        "d = {d}, m = {m}: speed-up {speedup}, {share} % of d",
+        "d = {d}, m = {m}: speed-up {speedup}, {share} % of the devices",
         d,
         m = point.m,
         speedup = format_args!("{:.2}", point.speedup),
-        share = format_args!("{:.0}", point.speedup / f64::from(d) * 100.0)
+        share = format_args!("{:.0}", point.speedup / (f64::from(d) * curves.copies()) * 100.0)
     );
     Some(Reading { at, text })
 }

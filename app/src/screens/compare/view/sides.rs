@@ -5,7 +5,7 @@ use crate::base::stops::divisors;
 use crate::base::texts::{t, tr};
 use crate::base::upload;
 use crate::planner::link::{MICRO_BATCHES_MAX, STAGES_MAX};
-use crate::planner::{compare, engine};
+use crate::planner::{compare, engine, kept};
 use crate::state::request::{Request, Side};
 use crate::widgets::icons::{Icon, icon};
 use crate::widgets::schedule::ScheduleSelect;
@@ -84,7 +84,7 @@ fn Edited() -> impl IntoView {
         }
         page.drag(|i| {
             if u64::from(i.lanes()) != n {
-                engine::split(i, n as u32);
+                kept::recut(i, |i| engine::split(i, n as u32));
             }
         });
         done(dragging);

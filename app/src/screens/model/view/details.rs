@@ -88,7 +88,7 @@ fn boxes() -> String {
         row(t("Forward"), "forward"),
         row(t("Backward"), "backward"),
         t("Reset this layer"),
-        t("The link has your settings, not your times; save the plan.")
+        t("The address has your settings, not your times; copied links have both.")
     )
 }
 

@@ -7,7 +7,6 @@ use crate::planner::inputs::Inputs;
 use crate::screens::plan::state::PlanState;
 use crate::state::State;
 use leptos::prelude::*;
-use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Nanos;
 use std::cell::Cell;
 use std::time::Duration;
@@ -24,27 +23,26 @@ pub fn start(state: State, own: PlanState) {
         let key = key.get();
         let mine = NEWEST.get() + 1;
         NEWEST.set(mine);
-        let inputs = state.inputs.get_untracked();
         let begin = move || {
             if NEWEST.get() != mine {
                 return;
             }
-            let mut base = Inputs { micro_batches: 1, cuts: vec![], ..inputs };
-            base.schedule = ScheduleKind::GPipe;
-            let ground = Ground::of(&base);
-            let Ok(alone) = engine::solve(&base, &ground) else { return };
-            let most = engine::most_lanes(&ground.graph, key.schedule);
+            let alone = key.alone();
+            let ground = Ground::of(&alone);
+            let Ok(alone) = engine::solve(&alone, &ground) else { return };
+            // A shard's, where a tensor group divides the network.
+            let ground = key.divided(1).map_or(ground.clone(), |one| Ground::near(&one, &ground));
+            let most = engine::most_lanes(&ground.graph, key.schedule());
             let ds: Vec<u32> = STAGES.into_iter().filter(|d| *d <= most).collect();
             let curves = ds.iter().map(|d| Curve { d: *d, points: vec![] }).collect();
             let alone = alone.figures.step;
             own.curves.set(Curves { key: Some(key.clone()), alone, curves, done: false });
             // Few micro-batches first: these points are quick and show the shape.
-            let ms = divisors(key.mini_batch, MICRO_BATCHES_MAX);
+            let ms = divisors(key.mini_batch(), MICRO_BATCHES_MAX);
             let jobs = ms.iter().flat_map(|m| (0..ds.len()).map(|curve| (*m, curve)));
             let mut jobs: Vec<(u64, usize)> = jobs.collect();
             jobs.reverse();
-            base.schedule = key.schedule;
-            work(own, mine, base, ground, alone, jobs);
+            work((own, key), mine, ground, alone, jobs);
         };
         set_timeout(begin, Duration::from_millis(250));
     });
@@ -52,9 +50,8 @@ pub fn start(state: State, own: PlanState) {
 
 /// A few milliseconds of points, then the rest in later turns.
 fn work(
-    own: PlanState,
+    (own, key): (PlanState, Key),
     mine: u64,
-    base: Inputs,
     ground: Ground,
     alone: Nanos,
     mut jobs: Vec<(u64, usize)>,
@@ -66,9 +63,10 @@ fn work(
     let mut ready = vec![];
     while let Some((m, curve)) = jobs.pop() {
         let d = own.curves.with_untracked(|c| c.curves[curve].d);
-        let ground = ground.with_samples(base.mini_batch / m);
+        let Some(base) = key.divided(m) else { continue };
+        let ground = Ground::near(&base, &ground);
         let cuts = engine::lane_cuts(&ground, base.schedule, d);
-        let inputs = Inputs { micro_batches: m as u32, cuts, ..base.clone() };
+        let inputs = Inputs { cuts, ..base };
         if let Ok(solved) = engine::solve(&inputs, &ground) {
             let speedup = alone.secs() / solved.figures.step.secs();
             ready.push((curve, Point { m, speedup }));
@@ -85,6 +83,6 @@ fn work(
         c.done = done;
     });
     if !done {
-        set_timeout(move || work(own, mine, base, ground, alone, jobs), Duration::from_millis(4));
+        set_timeout(move || work((own, key), mine, ground, alone, jobs), Duration::from_millis(4));
     }
 }

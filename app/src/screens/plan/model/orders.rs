@@ -3,6 +3,7 @@
 use crate::base::texts::{n, t, tr};
 use crate::planner::engine::{self, Ground};
 use crate::planner::inputs::Inputs;
+use crate::planner::kept;
 use pipewright_core::predict::AUTOMATIC;
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_worker::protocol::{Drawn, Order};
@@ -103,7 +104,8 @@ pub fn tiles(inputs: &Inputs, ground: &Ground) -> Vec<Tile> {
         let same = kind.placement().lanes(inputs.stages()) == Some(lanes);
         let cuts = match same {
             true => inputs.cuts.clone(),
-            false => engine::lane_cuts(&ground, kind, lanes),
+            false => kept::cuts(&inputs.model, kind.placement().stages(lanes))
+                .unwrap_or_else(|| engine::lane_cuts(&ground, kind, lanes)),
         };
         let why = (!same && lanes > most)
             .then(|| tr!("This model has layers for at most {most} lanes.", most));
@@ -210,6 +212,20 @@ mod tests {
                 fastest = drawn.step;
             }
         }
+    }
+
+    #[test]
+    fn another_schedule_and_back_lose_no_cut() {
+        let mut inputs = first();
+        let before = inputs.clone();
+        inputs.cuts[0] += 1;
+        kept::keep(&before, &inputs);
+        let tuned = inputs.cuts.clone();
+        for kind in [ScheduleKind::ZbV, ScheduleKind::OneFOneB] {
+            let all = tiles(&inputs, &Ground::of(&inputs));
+            all.iter().find(|tile| tile.kind == Some(kind)).unwrap().apply(&mut inputs);
+        }
+        assert_eq!(inputs.cuts, tuned);
     }
 
     #[test]

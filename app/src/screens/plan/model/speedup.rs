@@ -5,9 +5,10 @@
 //! nothing here; anything else starts them anew (`curves`).
 
 use crate::planner::choices::{ClusterChoice, ModelChoice};
-use crate::planner::inputs::Inputs;
+use crate::planner::inputs::{Inputs, Rest};
 use pipewright_core::cost::takisawa::{FIG7, MeasuredSpeedup};
 use pipewright_core::graph::presets::Preset;
+use pipewright_core::plan::DataParallel;
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Nanos;
 
@@ -16,14 +17,9 @@ pub const STAGES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Beyond this the curves only fall, and a point takes longest.
 pub const MICRO_BATCHES_MAX: u64 = 600;
 
-/// What the curves depend on.
+/// What the curves depend on: everything but cuts, micro-batches, and what takes no time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Key {
-    model: ModelChoice,
-    cluster: ClusterChoice,
-    pub mini_batch: u64,
-    pub schedule: ScheduleKind,
-}
+pub struct Key(Inputs);
 
 /// A simulated plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,12 +47,41 @@ pub struct Curves {
 
 impl Key {
     pub fn of(inputs: &Inputs) -> Self {
-        Self {
-            model: inputs.model.clone(),
-            cluster: inputs.cluster.clone(),
-            mini_batch: inputs.mini_batch,
-            schedule: inputs.schedule,
-        }
+        let Rest { steps, seed, .. } = Rest::default();
+        let rest = Rest { steps, seed, ..inputs.rest.clone() };
+        let (cuts, recompute) = (vec![], None);
+        Self(Inputs { rest, cuts, recompute, micro_batches: 1, own: None, ..inputs.alone() })
+    }
+
+    /// One process with an undivided mini-batch.
+    pub fn alone(&self) -> Inputs {
+        let (data_parallel, tensor) = (DataParallel::default(), 1);
+        let rest = Rest { data_parallel, tensor, sequence_parallel: false, ..self.0.rest.clone() };
+        Inputs { rest, schedule: ScheduleKind::GPipe, ..self.0.clone() }
+    }
+
+    /// With so many micro-batches, on one lane; none where they do not divide the mini-batch.
+    pub fn divided(&self, m: u64) -> Option<Inputs> {
+        let inputs = Inputs { micro_batches: u32::try_from(m).ok()?, ..self.0.clone() };
+        inputs.samples().is_some().then_some(inputs)
+    }
+
+    /// Samples of a mini-batch.
+    pub fn mini_batch(&self) -> u64 {
+        self.0.mini_batch
+    }
+
+    /// Of the plan.
+    pub fn schedule(&self) -> ScheduleKind {
+        self.0.schedule
+    }
+}
+
+impl Curves {
+    /// Devices of each lane: a speed-up is a share of all of them.
+    pub fn copies(&self) -> f64 {
+        let of = |Key(i): &Key| f64::from(i.rest.data_parallel.replicas) * f64::from(i.rest.tensor);
+        self.key.as_ref().map_or(1.0, of)
     }
 }
 
@@ -79,6 +104,36 @@ pub fn published(inputs: &Inputs) -> &'static [MeasuredSpeedup] {
 mod tests {
     use super::*;
     use crate::planner::presets::EXAMPLES;
+
+    #[test]
+    fn whatever_takes_time_starts_the_curves_anew() {
+        let inputs = EXAMPLES[0].inputs();
+        let same = |change: &dyn Fn(&mut Inputs)| {
+            let mut other = inputs.clone();
+            change(&mut other);
+            Key::of(&inputs) == Key::of(&other)
+        };
+        assert!(same(&|i| i.cuts[0] += 1) && same(&|i| i.micro_batches *= 2));
+        assert!(same(&|i| i.rest.steps += 1) && same(&|i| i.rest.seed += 1));
+        assert!(!same(&|i| i.rest.training.precision = pipewright_core::plan::Precision::Bf16));
+        assert!(!same(&|i| i.rest.data_parallel = DataParallel::ddp(4)));
+        assert!(!same(&|i| i.rest.tensor = 2) && !same(&|i| i.mini_batch *= 2));
+    }
+
+    /// A point is of the plan with these replicas, beside one process that has none.
+    #[test]
+    fn points_have_the_replicas_of_the_plan() {
+        let mut inputs = EXAMPLES[0].inputs();
+        inputs.rest.data_parallel = DataParallel::ddp(4);
+        let key = Key::of(&inputs);
+        assert_eq!(key.alone().ranks(), 1);
+        let most = inputs.mini_batch / 4;
+        assert_eq!(key.divided(most).unwrap().samples(), Some(1));
+        assert_eq!(key.divided(2 * most), None);
+        assert_eq!(key.divided(1).unwrap().ranks(), 4);
+        let curves = Curves { key: Some(key), ..Curves::default() };
+        assert_eq!(curves.copies(), 4.0);
+    }
 
     #[test]
     fn published_points_belong_to_their_experiment_only() {

@@ -19,7 +19,7 @@ pub fn Lanes() -> impl IntoView {
             <div class="sec"><h2>{t("Lanes")}</h2></div>
             <table class="lanes">
                 <thead><tr>
-                    <th>{t("lane")}</th><th>{t("busy")}</th><th></th>
+                    <th>{t("lane")}</th><th colspan="2">{t("busy")}</th>
                     <th class="num">{t("idle")}</th><th class="num">{t("memory")}</th>
                 </tr></thead>
                 <tbody>

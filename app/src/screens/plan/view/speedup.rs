@@ -1,7 +1,7 @@
 //! Speed-up over m, a curve per d, with the published points where the plan is their experiment.
 
 use crate::base::texts::{t, tr};
-use crate::planner::engine;
+use crate::planner::{engine, kept};
 use crate::screens::plan::chart::{OwnPoint, axes_of, draw, nearest};
 use crate::screens::plan::model::speedup::published;
 use crate::screens::plan::state::PlanState;
@@ -52,6 +52,7 @@ fn Best(own: PlanState, points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
     let rows = move || {
         let curves = own.curves.get();
         let now = state.inputs.with(|i| i.lanes());
+        let copies = curves.copies();
         let row = move |curve: crate::screens::plan::model::speedup::Curve| {
             let best = curve.best()?;
             let d = curve.d;
@@ -67,13 +68,13 @@ fn Best(own: PlanState, points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
                         <button class="pick" title=t("Use this d and m") on:click=move |_| {
                             state.edit(|i| {
                                 i.micro_batches = best.m as u32;
-                                engine::split(i, d);
+                                kept::recut(i, |i| engine::split(i, d));
                             });
                         }>{if d == 1 { t("1 lane").to_owned() } else { tr!("{d} lanes", d) }}</button>
                     </td>
                     <td class="num">{best.m}</td>
                     <td class="num">{format!("{:.2} ×", best.speedup)}</td>
-                    <td class="num">{format!("{:.0} %", best.speedup / f64::from(d) * 100.0)}</td>
+                    <td class="num">{format!("{:.0} %", best.speedup / (f64::from(d) * copies) * 100.0)}</td>
                     <td class="num">{real}</td>
                 </tr>
             })
@@ -86,7 +87,7 @@ fn Best(own: PlanState, points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
             <table>
                 <thead><tr>
                     <th>{t("balanced")}</th><th class="num">{t("best m")}</th><th class="num">{t("speed-up")}</th>
-                    <th class="num">{t("of d")}</th><th class="num">{measured}</th>
+                    <th class="num">{t("of devices")}</th><th class="num">{measured}</th>
                 </tr></thead>
                 <tbody>{rows}</tbody>
             </table>

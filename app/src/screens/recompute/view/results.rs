@@ -148,7 +148,7 @@ fn Shares(
     };
     view! {
         <table class="shares">
-            <thead><tr><th>{head[0]}</th><th></th><th class="num">{head[1]}</th><th class="num">{head[2]}</th></tr></thead>
+            <thead><tr><th colspan="2">{head[0]}</th><th class="num">{head[1]}</th><th class="num">{head[2]}</th></tr></thead>
             <tbody>{rows}</tbody>
         </table>
     }

@@ -122,8 +122,7 @@ impl Table {
                 tr!("The step goes on after the last action: {time} of it.", time)
             }
             Cause::Between => tr!(
-                "Messages, sums and waiting account for {time} of the step; compute does not \
-                 explain it.",
+                "Messages, sums and waiting account for {time} of the step, more than any computation.",
                 time
             ),
         }

@@ -42,7 +42,7 @@ fn Headline() -> impl IntoView {
         <section class="sum">
             <table>
                 <caption class="sr">{t("The step, predicted and measured")}</caption>
-                <thead><tr><th></th><th class="num">{t("step")}</th><th></th><th class="num">{t("idle")}</th></tr></thead>
+                <thead><tr><td></td><th class="num" colspan="2">{t("step")}</th><th class="num">{t("idle")}</th></tr></thead>
                 <tbody inner_html=body></tbody>
             </table>
             <p class="against">
