@@ -192,14 +192,14 @@ DEVICE void put_codes(u8 *to, u64 word, u32 width, u32 count, bool whole_words) 
     else if (width == 4) *(u32 *)to = (u32)word;
     else *(u64 *)to = word;
 }
-DEVICE u64 get_codes(const u8 *from, u32 width, u32 count, bool whole_words) {
-    if (whole_words && count == 8) {
-        if (width == 1) return *from;
-        if (width == 2) return *(const u16 *)from;
-        return width == 4 ? *(const u32 *)from : *(const u64 *)from;
-    }
-    u64 word = 0;
-    for (u32 byte = 0; byte < (count * width + 7) / 8; byte++) word |= (u64)from[byte] << (8 * byte);
+// Those of four values, from the lowest bits on; value `i` is the first.
+DEVICE u32 get_codes(const u8 *codes, u64 i, u32 width, u32 count, bool whole_words) {
+    if (width == 1) return codes[i / 8] >> (i & 4);
+    if (width == 2) return codes[i / 4];
+    const u8 *from = codes + i / 4 * (width / 2);
+    if (whole_words && count == 4) return width == 4 ? *(const u16 *)from : *(const u32 *)from;
+    u32 word = 0;
+    for (u32 byte = 0; byte < (count * width + 7) / 8; byte++) word |= (u32)from[byte] << (8 * byte);
     return word;
 }
 
@@ -268,18 +268,14 @@ KERNEL(table_decode, Codec) {
         values[threadIdx.x] = magnitude, values[levels + threadIdx.x] = -magnitude;
     }
     __syncthreads();
-    bool whole_words = ((u64)codes & (width - 1)) == 0;
-    for_each_run<8>(
+    bool whole_words = ((u64)codes & 3) == 0;
+    for_each_run<4>(
         at.first, at.end, threadIdx.x, blockDim.x,
-        [&](u64 i, u32 count) { return get_codes(codes + i / 8 * width, width, count, whole_words); },
-        [&](u64 i, u32 count, u64 word) {
+        [&](u64 i, u32 count) { return get_codes(codes, i, width, count, whole_words); },
+        [&](u64 i, u32 count, u32 four) {
+            Pack<float> run;
 #pragma unroll
-            for (u32 half = 0; half < 2; half++) {
-                u32 four = (u32)(half == 0 ? word : word >> (4 * width));
-                Pack<float> run;
-#pragma unroll
-                for (u32 slot = 0; slot < 4; slot++) run.at[slot] = values[four >> (slot * width) & last];
-                decoded_run(a, at.piece, i + 4 * half, of_half(count, half), run);
-            }
+            for (u32 slot = 0; slot < 4; slot++) run.at[slot] = values[four >> (slot * width) & last];
+            decoded_run(a, at.piece, i, count, run);
         });
 }
