@@ -1,6 +1,7 @@
 //! DualPipe and Chimera hold two copies of every stage, each of which adds up the gradients of its
 //! own micro-batches before the two are added. So their weights are not those of one stage to the
-//! last bit: after ten steps no weight is further off than a millionth of its tensor's largest.
+//! last bit: after ten steps no weight is further off than two millionths of its tensor's largest. The
+//! furthest is a bias of a norm, 1.4 off where vectors of AVX2 add up, less than one on other processors.
 //!
 //! That depends on the training: where a gradient is nearly zero, or one step decides the next, any
 //! rounding grows. These are PyTorch's own networks, first weights, data and optimizers
@@ -17,7 +18,7 @@ const MICRO_BATCHES: u32 = 4;
 const STEPS: u64 = 10;
 
 /// Largest difference of a weight, as a share of its tensor's largest.
-const TOLERANCE: f64 = 1e-6;
+const TOLERANCE: f64 = 2e-6;
 
 fn trained(dir: &Path, mut plan: Plan) -> Trained {
     plan.steps = STEPS;
@@ -44,7 +45,7 @@ fn worst<'a>(golden: &'a Golden, found: &Trained, expected: &Trained) -> (f64, &
 }
 
 #[test]
-fn weights_are_a_millionth_apart() {
+fn weights_are_two_millionths_apart() {
     let dir = scratch("two-copies");
     let mut tried = 0;
     for name in NAMES {
