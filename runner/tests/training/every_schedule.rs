@@ -6,7 +6,7 @@
 //! - Looped BFS takes the backward passes of micro-batches in reverse. It has the bits of one
 //!   stage that takes them in reverse.
 //! - DualPipe and Chimera hold two copies of every stage, each of which adds up its own
-//!   micro-batches before the two are added. `two_copies.rs` says how close their weights are; here
+//!   micro-batches before the two are added. `two_copies.rs` holds their weights to two replicas'; here
 //!   their losses are held to those of one stage, and processes to the bits of threads.
 
 use crate::common::bits::{Trained, order_of_sums};
