@@ -69,6 +69,42 @@ fn the_palette_does_what_is_typed() -> Outcome<()> {
     Ok(())
 }
 
+/// Numbers, actions, the suggestion and the language are a few letters away, too.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn the_palette_sets_numbers_and_finds_actions() -> Outcome<()> {
+    let Some(browser) = explorer("palette-numbers", "")? else { return Ok(()) };
+    let value = |id: &str| browser.js(&format!("return document.getElementById('{id}').value"));
+    let enter = |query: &str| -> Outcome<()> {
+        palette(&browser, query)?;
+        browser.until("an entry", |b| Ok(b.count("#acts li")? >= 1))?;
+        browser.press(ENTER)
+    };
+    enter("lanes 6")?;
+    browser.until("six lanes", |_| Ok(value("stages-n")? == "6"))?;
+    enter("micro-b 16")?;
+    browser.until("more micro-batches", |_| Ok(value("micro-batches-n")? == "16"))?;
+    enter("lanes 400")?;
+    browser.until("too many", |b| {
+        Ok(b.text("#note")?.starts_with("Lanes: a whole number from 1 to "))
+    })?;
+    assert_eq!(value("stages-n")?, "6");
+    enter("2f5")?;
+    browser.until("the action is selected", |b| {
+        Ok(b.text(".selsec .card")?.contains("Forward of micro-batch 5"))
+    })?;
+    let step = "return document.getElementById('step-time').dataset.value";
+    browser.until("advice", |b| Ok(b.count("#apply")? == 1))?;
+    let before = browser.js(step)?;
+    enter("apply the sugg")?;
+    browser.until("the suggestion is applied", |b| Ok(b.js(step)? != before))?;
+    enter("switch lang")?;
+    let language = "return document.documentElement.lang";
+    browser.until("the other language", |b| Ok(b.js(language)? == "ja"))?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
+
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn formats_are_saved_by_keyboard() -> Outcome<()> {

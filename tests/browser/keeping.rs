@@ -96,3 +96,102 @@ fn a_link_says_what_is_not_in_it() -> Outcome<()> {
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }
+
+/// What a page shows of files: the network, whether a time is typed, the trace, runs, tried plans, the job, the graph.
+fn of_files(browser: &Browser) -> Outcome<String> {
+    let script = "const text = (css) => document.querySelector(css)?.textContent.trim() ?? '';
+        const model = document.getElementById('model');
+        return [model.selectedOptions[0].textContent, text('#step-time'), text('#run-remove'), text('#metrics-remove'),
+            text('#tuned-remove')].join(' | ')";
+    Ok(browser.js(script)?.as_str().unwrap_or_default().to_owned())
+}
+
+/// The names of the files that the browser keeps with the newest state.
+fn files(browser: &Browser) -> Outcome<String> {
+    let names = browser.js(
+        "return new Promise(async (done) => {
+            if (!(await indexedDB.databases()).some((one) => one.name === 'pipewright')) return done('');
+            const request = indexedDB.open('pipewright');
+            request.onerror = () => done('');
+            request.onsuccess = () => {
+                const base = request.result;
+                if (!base.objectStoreNames.contains('states')) { base.close(); return done(''); }
+                const all = base.transaction('states').objectStore('states').getAll();
+                all.onsuccess = () => {
+                    base.close();
+                    const newest = all.result.sort((a, b) => b.when - a.when)[0];
+                    done((newest?.files ?? []).map((file) => file.name).sort().join(' '));
+                };
+            };
+        });",
+    )?;
+    Ok(names.as_str().unwrap_or_default().to_owned())
+}
+
+/// A run with its trace and metrics, what a tuning tried, an elastic job and a graph are there again after the page was
+/// loaded again, on the screen that was seen.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn reloading_opens_the_files_of_runs_again() -> Outcome<()> {
+    let Some(browser) = explorer("keeping-runs", "#v=1&view=run")? else { return Ok(()) };
+    let scratch = tools::scratch("keeping-runs-files")?;
+    let tried = scratch.join("tune.jsonl");
+    std::fs::write(
+        &tried,
+        r#"{"trial":1,"run":1,"lanes":2,"replicas":1,"stages":2,"cuts":["relu2"],"micro_batches":4,"micro_batch_samples":16,"schedule":"gpipe","recomputing_stages":0,"predicted_step_ns":12,"expected_step_ns":13,"measured_step_ns":14,"steps":79,"memory_bytes":[1,2],"why":"the given plan","seconds":1.5}"#,
+    )?;
+    let data = tools::root().join("tests/data");
+    let open =
+        |path: std::path::PathBuf| browser.keys("#import", path.to_str().unwrap_or_default());
+    browser.until("the screen", |b| Ok(b.count("#run-example")? == 1))?;
+    browser.click("#run-example")?;
+    browser.until("trace and loss", |b| {
+        Ok(b.count("#run-remove")? == 1 && b.count("#metrics-remove")? == 1)
+    })?;
+    open(tried)?;
+    browser.until("what was tried", |b| Ok(b.count("#tuned-remove")? == 1))?;
+    open(data.join("elastic/run.jsonl"))?;
+    browser.until("the job", |b| Ok(b.text("#note")?.contains("an elastic job")))?;
+    open(data.join("recompute/transformer3.json.gz"))?;
+    browser.until("its facts", |b| Ok(!b.text("#graph-facts")?.is_empty()))?;
+    let (before, facts) = (of_files(&browser)?, browser.text("#graph-facts")?);
+    assert!(before.contains("Digits") && before.ends_with("| Remove"), "{before}");
+    browser.until("all files are kept", |b| Ok(files(b)?.split(' ').count() >= 5))?;
+    let kept = files(&browser)?;
+    for name in ["trace.json", "tune.jsonl", "run.jsonl", "transformer3.json.gz"] {
+        assert!(kept.contains(name), "{kept}");
+    }
+    browser.js("location.reload()")?;
+    browser
+        .until("the graph is back", |b| Ok(b.text("#graph-facts").unwrap_or_default() == facts))?;
+    browser.press("4")?;
+    browser.until("so is the run", |b| Ok(of_files(b)? == before))?;
+    browser.press("8")?;
+    browser.until("and the job", |b| Ok(b.count("#el-src:not([hidden])")? == 1))?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(std::fs::remove_dir_all(scratch)?)
+}
+
+/// A network of one's own with a time that was typed over.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn reloading_keeps_a_network_and_typed_times() -> Outcome<()> {
+    let Some(browser) = explorer("keeping-network", "#v=1&view=model")? else { return Ok(()) };
+    let onnx = tools::root().join("tests/data/onnx/resnet.onnx");
+    browser.keys("#import", onnx.to_str().unwrap_or_default())?;
+    browser.until("the network", |b| Ok(b.text("#note")?.starts_with("resnet.onnx: ")))?;
+    browser.press("2")?;
+    browser.until("its layers", |b| Ok(b.count(".ch-rows .ch-row")? > 1))?;
+    browser.click("[data-row='1']")?;
+    browser.keys("#time-forward", "\u{e009}a\u{e000}40\u{e007}")?;
+    browser.until("the time is typed", |b| Ok(b.count(".ch-row b[title='overridden']")? == 1))?;
+    let before = of_files(&browser)?;
+    assert!(before.contains("resnet (from a file)"), "{before}");
+    browser.until("it is kept", |b| Ok(kept(b)? == 1))?;
+    browser.js("location.reload()")?;
+    browser.until("all of it is back", |b| {
+        Ok(of_files(b)? == before && b.count(".ch-row b[title='overridden']")? == 1)
+    })?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}

@@ -27,3 +27,4 @@ mod screens;
 mod smoke;
 mod speed;
 mod traces;
+mod whole;

@@ -3,7 +3,6 @@
 use pipewright::Outcome;
 use pipewright::browser::Browser;
 use pipewright::explorer::explorer;
-use serde_json::Value;
 
 /// The exact step of the plan that is shown.
 fn step(browser: &Browser) -> Outcome<String> {
@@ -19,11 +18,12 @@ fn promised(browser: &Browser, schedule: &str) -> Outcome<String> {
     Ok(value.as_str().unwrap_or_default().to_owned())
 }
 
-fn point(browser: &Browser, schedule: &str, event: &str) -> Outcome<Value> {
-    browser.js(&format!(
-        "document.querySelector('#schedules [data-schedule=\"{schedule}\"]')
-            .dispatchEvent(new PointerEvent('{event}', {{ pointerType: 'mouse' }}));"
-    ))
+/// Moves the mouse onto a schedule's picture.
+fn point(browser: &Browser, schedule: &str) -> Outcome<()> {
+    let tile = format!("#schedules [data-schedule=\"{schedule}\"]");
+    browser
+        .js(&format!("document.querySelector('{tile}').scrollIntoView({{ block: 'nearest' }})"))?;
+    browser.hover(&tile, 0, 0)
 }
 
 #[test]
@@ -40,10 +40,10 @@ fn each_schedule_is_simulated_shown_and_taken() -> Outcome<()> {
     let none = "return document.getElementById('undo').disabled";
     for schedule in ["zb-v", "chimera", "pipedream"] {
         let expected = promised(&browser, schedule)?;
-        point(&browser, schedule, "pointerenter")?;
+        point(&browser, schedule)?;
         browser.until("the hovered schedule is shown", |b| Ok(step(b)? == expected))?;
         assert_eq!(promised(&browser, "1f1b")?, before, "the strip stays while one is hovered");
-        point(&browser, schedule, "pointerleave")?;
+        browser.hover("#step-time", 0, 0)?;
         browser.until("the plan is back", |b| Ok(step(b)? == before))?;
         assert_eq!(browser.js(none)?, true, "looking is no step of undo");
     }
@@ -81,6 +81,25 @@ fn refused_choices_do_not_stay_in_their_controls() -> Outcome<()> {
     type_into("#stages-n", "1000")?;
     assert_eq!(value("#stages-n")?, "64");
     assert_eq!(step(&browser)?, before);
+    // What is no number of lanes, or no place for a cut, is said as well.
+    for (css, wrong) in [("#stages-n", "0"), ("#micro-batches-n", "-3"), ("#cut-0", "99999")] {
+        let kept = value(css)?;
+        browser.click("[aria-label='Close the message']")?;
+        type_into(css, wrong)?;
+        browser.until("it is refused", |b| {
+            Ok(b.text("#note")?.contains(": a whole number from 1 to "))
+        })?;
+        assert_eq!(value(css)?, kept);
+    }
+    assert_eq!(step(&browser)?, before);
+    // A refused schedule comes with lanes that it can have.
+    type_into("#schedule", "zb-v")?;
+    browser.until("lanes are offered", |b| Ok(b.text("#instead")?.starts_with("Use ")))?;
+    browser.click("#instead")?;
+    browser.until("the schedule", |_| Ok(value("#schedule")? == "zb-v"))?;
+    let lanes: u32 = value("#stages-n")?.parse()?;
+    assert!((2..64).contains(&lanes), "{lanes}");
+    browser.until("it is shown", |b| Ok(step(b)? != before))?;
     assert_eq!(browser.console_errors()?, Vec::<String>::new());
     Ok(())
 }

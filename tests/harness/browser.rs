@@ -203,10 +203,12 @@ impl Browser {
         self.post("/actions", json!({ "actions": [mouse] })).map(drop)
     }
 
-    /// Moves the mouse to (`dx`, `dy`) CSS pixels from the middle of the first match.
+    /// Moves the mouse to (`dx`, `dy`) CSS pixels from the middle of the first match. In two moves, as a hand's
+    /// are many: the second one has a way.
     pub fn hover(&self, css: &str, dx: i64, dy: i64) -> Outcome<()> {
         let element = json!({ ELEMENT: self.element(css)? });
         let to = json!([
+            { "type": "pointerMove", "duration": 0, "origin": element, "x": dx - 1, "y": dy },
             { "type": "pointerMove", "duration": 50, "origin": element, "x": dx, "y": dy },
         ]);
         let mouse = json!({ "type": "pointer", "id": "mouse", "actions": to });

@@ -86,6 +86,17 @@ pub fn place(wanted: &[(f64, f64)], (width, height): (f64, f64), top: f64) -> Ve
     placed
 }
 
+/// A thin line from a curve to its label, where that stands more than its own height from where it would.
+pub fn leader(curve: Place, label: Place, height: f64) -> String {
+    match (label.y - curve.y).abs() > height {
+        true => format!(
+            "<path d='M{:.1} {:.1}L{:.1} {:.1}' class='ld'/>",
+            curve.x, curve.y, label.x, label.y
+        ),
+        false => String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

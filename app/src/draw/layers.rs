@@ -7,7 +7,7 @@ use crate::planner::engine::{LayerTime, Solved};
 use pipewright_core::timeline::Lane;
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// Stages that the bar shows at most; of more a block.
 pub const BLOCK: usize = 16;
@@ -56,12 +56,23 @@ impl Places {
         (0..self.shares.len()).min_by_key(distance).unwrap_or(0)
     }
 
+    /// Layers that can stand before cut `index`, between its neighbours; empty where there is no such cut.
+    pub fn room(&self, cuts: &[u32], index: usize) -> RangeInclusive<usize> {
+        let low = index.checked_sub(1).and_then(|i| cuts.get(i)).map_or(0, |cut| self.of(*cut) + 1);
+        let high = match cuts.get(index + 1) {
+            Some(cut) => self.of(*cut),
+            None => self.nodes.len(),
+        };
+        low + 1..=high
+    }
+
     /// Moves cut `index` to `place`, no further than its neighbours allow.
     pub fn moved(&self, cuts: &[u32], index: usize, place: usize) -> u32 {
-        let low = index.checked_sub(1).map_or(0, |i| self.of(cuts[i]) + 1);
-        let high =
-            cuts.get(index + 1).map_or(self.nodes.len() - 1, |c| self.of(*c).saturating_sub(1));
-        if low > high { cuts[index] } else { self.nodes[place.clamp(low, high)] }
+        let room = self.room(cuts, index);
+        match room.is_empty() {
+            true => cuts[index],
+            false => self.nodes[(place + 1).clamp(*room.start(), *room.end()) - 1],
+        }
     }
 }
 
@@ -201,8 +212,10 @@ pub fn stage_marks(
         .map(|share| block.y(share))
         .collect();
     let n = bounds.len() - 1;
-    // While the newest inputs do not fit together, the stages shown are older ones.
-    let times: Vec<Nanos> = solved.stages.iter().map(|s| s.forward + s.backward()).collect();
+    // While the newest inputs do not fit together, what was solved is older: other cuts have no times yet.
+    let known = solved.inputs.cuts == cuts;
+    let stages = solved.stages.iter().filter(|_| known);
+    let times: Vec<Nanos> = stages.map(|s| s.forward + s.backward()).collect();
     let clock = Clock::of(places.total);
     let slowest = (0..times.len()).max_by_key(|s| (times[*s], usize::MAX - s)).unwrap_or(0);
     let seen = bounds.windows(2).enumerate();
@@ -224,7 +237,7 @@ pub fn stage_marks(
         };
         let _ = write!(out, "<text x='{left}' y='{y:.1}'>{name}</text>");
         let _ = write!(out, "<text x='100%' y='{y:.1}' class='st'>{time}</text>");
-        if !two {
+        if !two || !known {
             continue;
         }
         let y = y + 15.0;
@@ -259,6 +272,8 @@ pub fn stage_marks(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::planner::engine::{self, Ground};
+    use crate::planner::presets::first;
 
     fn layers(times: &[u64]) -> Vec<LayerTime> {
         let layer = |(i, t): (usize, &u64)| LayerTime {
@@ -334,5 +349,23 @@ mod tests {
         let marks = layer_marks(&layers, &Block::new(&[], &Places::new(&layers), 0));
         assert!(marks.contains("&lt;l0&gt;") && !marks.contains("<l0>"));
         assert!(marks.contains('…'));
+    }
+
+    #[test]
+    fn cuts_that_are_not_solved_have_no_times() {
+        let inputs = first();
+        let ground = Ground::of(&inputs);
+        let solved = engine::solve(&inputs, &ground).unwrap();
+        let places = Places::new(&engine::layer_times(&ground.graph, &ground.costs));
+        let marks =
+            |cuts: &[u32]| stage_marks(cuts, &solved, &places, &Block::new(cuts, &places, 0), &[]);
+        let known = marks(&inputs.cuts);
+        assert_eq!(known.matches("class='st'></text>").count(), 0, "{known}");
+        assert!(known.contains("GiB") && known.contains("slowest"), "{known}");
+        let mut moved = inputs.cuts.clone();
+        moved[0] = places.nodes[places.of(moved[0]) - 1];
+        let marks = marks(&moved);
+        assert_eq!(marks.matches("class='st'></text>").count(), 4, "{marks}");
+        assert!(!marks.contains("GiB") && !marks.contains("slowest"), "{marks}");
     }
 }

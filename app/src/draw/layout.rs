@@ -43,8 +43,9 @@ pub const CAPTION: f64 = 30.0;
 const BOTTOM: f64 = 8.0;
 /// Where lanes begin, and what is scrolled ends.
 const TOP: f64 = MINIMAP + AXIS + 8.0;
-/// Greatest height of a lane that was made taller.
+/// Greatest height of a lane, and of its memory's row: two of each fill a picture.
 const TALLEST: f64 = 160.0;
+const MEMORY_TALLEST: f64 = 96.0;
 /// Between the two rows of a lane that shows two steps.
 const BETWEEN: f64 = 2.0;
 /// Least height of a memory row that is drawn as a curve.
@@ -73,7 +74,8 @@ impl Layout {
         let (left, margin) = if small { (46.0, 10.0) } else { (124.0, 16.0) };
         let n = lanes.max(1) as f64;
         let available = (height - TOP - CAPTION - BOTTOM).max(2.0 * n);
-        let memory_row = (available * 0.36 / n * rows.times).min(if small { 44.0 } else { 48.0 });
+        let memory_row =
+            (available * 0.36 / n * rows.times).min(if small { 44.0 } else { MEMORY_TALLEST });
         let (memory_pitch, memory_bar) = if memory_row >= CURVE_MIN + 4.0 {
             (memory_row, memory_row - (memory_row * 0.2).clamp(3.0, 10.0))
         } else {
@@ -81,7 +83,7 @@ impl Layout {
             let row = (available * 0.3 / n).min(8.0);
             (row, if row > 3.0 { row - 1.0 } else { row })
         };
-        let fit = ((available - memory_pitch.min(available * 0.36 / n) * n) / n).min(120.0);
+        let fit = ((available - memory_pitch.min(available * 0.36 / n) * n) / n).min(TALLEST);
         let taller = (fit * rows.times).min(TALLEST).max(fit);
         let pitch = taller.max(rows.least);
         let bar = pitch - (pitch * 0.18).clamp(if pitch > 3.0 { 0.75 } else { 0.0 }, 12.0);
@@ -257,6 +259,12 @@ mod tests {
             assert!(l.bar > 1.0 && l.bar <= l.pitch, "{lanes}: {l:?}");
             assert_eq!(l.lane_at(l.lane_y(lanes - 1) + 0.5), Some(lanes - 1));
             assert_eq!(l.lane_at(l.memory_top + 1.0), None);
+        }
+        // Few lanes leave nothing blank, nor do four on a large screen.
+        for (height, lanes) in [(560.0, 2), (560.0, 3), (1000.0, 4)] {
+            let l = Layout::new(822.0, height, lanes, Rows::default());
+            let end = l.memory_y(lanes - 1) + l.memory_bar;
+            assert!(end > 0.9 * height, "{lanes}: {end} of {height}");
         }
         assert!(Layout::new(822.0, 560.0, 4, Rows::default()).curves());
         assert!(!Layout::new(822.0, 560.0, 64, Rows::default()).curves());

@@ -17,6 +17,7 @@ use crate::base::screen::Screen;
 use crate::base::texts::{t, tr};
 use crate::base::upload;
 use crate::planner::presets;
+use crate::planner::repair::take_lanes;
 use crate::screens::communication::view::CommunicationView;
 use crate::screens::compare::view::CompareView;
 use crate::screens::elastic::view::ElasticView;
@@ -175,9 +176,18 @@ fn Note() -> impl IntoView {
         }
     });
     let empty = move || state.note.with(|n| n.text.is_empty());
+    let instead = move || state.note.with(|n| n.instead);
+    let take = move |_| {
+        if let Some((lanes, kind)) = untrack(instead) {
+            state.note.set(Default::default());
+            state.edit(|inputs| take_lanes(inputs, lanes, kind));
+        }
+    };
     view! {
         <div class="toast" class:bad=move || state.note.with(|n| n.bad) class:none=empty>
             <p id="note" role="status">{move || state.note.with(|n| n.text.clone())}</p>
+            <button class="fix" id="instead" hidden=move || instead().is_none() on:click=take>
+                {move || instead().map_or_else(String::new, |(lanes, _)| tr!("Use {lanes} lanes", lanes))}</button>
             <button class="ib" aria-label=t("Close the message") tabindex=move || if empty() { "-1" } else { "0" }
                 on:click=move |_| state.note.set(Default::default())>"×"</button>
         </div>

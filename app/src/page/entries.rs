@@ -2,12 +2,12 @@
 
 use super::exports::Format;
 use crate::base::keys::{Command, KEYS, Scope};
-use crate::base::texts::{t, tr};
+use crate::base::texts::{n, t, tr};
 use crate::planner::choices::{cluster_title, preset_title};
 use crate::planner::presets::EXAMPLES;
 use pipewright_core::cost::CLUSTERS;
 use pipewright_core::graph::presets::{PRESETS, Preset};
-use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::schedule::{Action, ScheduleKind};
 
 /// What an entry does.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +31,33 @@ pub enum Act {
     Model(Preset),
     Cluster(&'static str),
     Schedule(ScheduleKind),
+    /// The other language.
+    Language,
+    /// The best of the better plans that are known.
+    Better,
+    /// A number of the plan.
+    Set(Dial, u64),
+    /// An action of the timeline.
+    Select(Action),
+}
+
+/// Numbers of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dial {
+    Lanes,
+    MicroBatches,
+    MiniBatch,
+    Replicas,
+}
+
+impl Dial {
+    /// As the left column names them.
+    pub const ALL: [(Dial, &'static str); 4] = [
+        (Dial::Lanes, n("Lanes")),
+        (Dial::MicroBatches, n("Micro-batches")),
+        (Dial::MiniBatch, n("Mini-batch")),
+        (Dial::Replicas, n("Replicas")),
+    ];
 }
 
 /// A line of the palette.
@@ -73,6 +100,8 @@ pub fn entries(offered: bool) -> Vec<Entry> {
     found.push(Entry::new(t("swap A and B"), Act::Swap));
     found.push(Entry::new(t("open a plan, trace or graph"), Act::OpenFile));
     found.push(Entry::new(t("switch theme"), Act::Theme));
+    found.push(Entry::new(t("switch language"), Act::Language));
+    found.push(Entry::new(t("apply the suggestion"), Act::Better));
     if offered {
         found.push(Entry::new(t("run this plan on this machine"), Act::RunHere));
     }
@@ -99,8 +128,35 @@ pub fn entries(offered: bool) -> Vec<Entry> {
     found
 }
 
+/// Entries that what is typed makes: `lanes 6` sets a number, `2F5` is an action.
+fn typed(query: &str) -> Vec<Entry> {
+    if let Ok(action) = query.trim().to_ascii_uppercase().parse::<Action>() {
+        return vec![Entry::new(
+            tr!("select {action} on the timeline", action),
+            Act::Select(action),
+        )];
+    }
+    let (name, number) = query.trim().rsplit_once(' ').unwrap_or(("", query.trim()));
+    let Ok(number) = number.parse::<u64>() else { return vec![] };
+    let words: Vec<String> = name.split_whitespace().map(str::to_lowercase).collect();
+    let meant = |(_, name): &&(Dial, &'static str)| {
+        let name = [name.to_lowercase(), t(name).to_lowercase()];
+        words.iter().all(|word| name.iter().any(|name| name.contains(word)))
+    };
+    let entry = |(dial, name): &(Dial, &'static str)| {
+        Entry::new(tr!("{name}: {number}", name = t(name), number), Act::Set(*dial, number))
+    };
+    Dial::ALL.iter().filter(meant).map(entry).collect()
+}
+
+/// What a query finds: what it makes, then the entries that have its words.
+pub fn matching(entries: &[Entry], query: &str) -> Vec<Entry> {
+    let found = find(entries, query).into_iter().map(|at| entries[at].clone());
+    typed(query).into_iter().chain(found).collect()
+}
+
 /// Indices of the entries that have all words of `query` in them: those with a word's beginning first.
-pub fn find(entries: &[Entry], query: &str) -> Vec<usize> {
+fn find(entries: &[Entry], query: &str) -> Vec<usize> {
     let words: Vec<String> = query.split_whitespace().map(str::to_ascii_lowercase).collect();
     let rank = |entry: &Entry| {
         let title = entry.title.to_ascii_lowercase();
@@ -131,6 +187,21 @@ mod tests {
         assert_eq!(titles("lex"), ["model: AlexNet · 224 px"], "within a word");
         assert_eq!(titles("do"), ["undo", "redo"]);
         assert!(titles("no such thing").is_empty());
+    }
+
+    #[test]
+    fn numbers_and_actions_are_typed() {
+        let acts = |query: &str| -> Vec<Act> { typed(query).iter().map(|e| e.act).collect() };
+        assert_eq!(acts("lanes 6"), [Act::Set(Dial::Lanes, 6)]);
+        assert_eq!(acts(" Micro 32 "), [Act::Set(Dial::MicroBatches, 32)]);
+        assert_eq!(
+            acts("batch 64"),
+            [Act::Set(Dial::MicroBatches, 64), Act::Set(Dial::MiniBatch, 64)]
+        );
+        assert_eq!(acts("7").len(), 4, "any number");
+        assert_eq!(acts("2f5"), [Act::Select("2F5".parse().unwrap())]);
+        assert!(acts("vgg16").is_empty() && acts("").is_empty() && acts("lanes -3").is_empty());
+        assert_eq!(typed("lanes 6")[0].title, "Lanes: 6");
     }
 
     #[test]

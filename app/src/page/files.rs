@@ -51,7 +51,7 @@ fn fetching(page: Page, files: Files) -> Result<Reading, Missing> {
 /// Reads the files of an input or a drop, one after the other: a plan before its trace.
 pub fn read_all(page: Page, files: Vec<web_sys::File>, side: Side) {
     let Some(name) = files.first().map(web_sys::File::name) else { return };
-    spawn_local(async move { open(page, name, files, side).await });
+    spawn_local(open(page, name, files, side));
 }
 
 /// Shows a text as if a file of it had been dropped.
@@ -77,9 +77,10 @@ pub async fn open_as_a(page: Page, name: &str, text: &str) {
     }
 }
 
-/// Shows a file as if it had been dropped.
-pub async fn open_file(page: Page, file: web_sys::File) {
-    open(page, file.name(), vec![file], Side::B).await;
+/// Shows files as if they had been dropped.
+pub async fn open_all(page: Page, files: Vec<web_sys::File>) {
+    let Some(name) = files.first().map(web_sys::File::name) else { return };
+    open(page, name, files, Side::B).await;
 }
 
 /// Shows the files that the link names or holds.

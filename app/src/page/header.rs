@@ -120,23 +120,26 @@ fn Screens() -> impl IntoView {
 fn Language() -> impl IntoView {
     let state = expect_context::<State>();
     let (other, name) = language::spoken().unwrap_or_default().other();
-    let speak = move |_| {
-        spawn_local(async move {
-            if language::speak(other).await.is_err() {
-                state.complain(tr!("The texts in {name} could not be loaded; try again.", name));
-                return;
-            }
-            language::keep(other);
-            // The page is written anew, and with it what had the focus.
-            leptos::task::tick().await;
-            focus("language");
-            state.say(name);
-        });
-    };
     view! {
         <button class="ib lang" id="language" lang=other.tag() title=name
-            on:click=speak>{name}</button>
+            on:click=move |_| switch_language(state)>{name}</button>
     }
+}
+
+/// Writes the page in the other language.
+pub fn switch_language(state: State) {
+    let (other, name) = language::spoken().unwrap_or_default().other();
+    spawn_local(async move {
+        if language::speak(other).await.is_err() {
+            state.complain(tr!("The texts in {name} could not be loaded; try again.", name));
+            return;
+        }
+        language::keep(other);
+        // The page is written anew, and with it what had the focus.
+        leptos::task::tick().await;
+        focus("language");
+        state.say(name);
+    });
 }
 
 /// The file input, drawn as a button; the input itself keeps focus and keys.

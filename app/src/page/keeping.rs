@@ -1,17 +1,20 @@
-//! States that the browser keeps (IndexedDB): the newest of each visit, with the plan and the trace that a link
+//! States that the browser keeps (IndexedDB): the newest of each visit, with the plan and the files that a link
 //! does not carry. Without storage, as in some private windows, everything is as at the first visit.
 
+use super::kinds::Kind;
 use super::packing::pack;
 use super::state::Page;
 use super::{address, files};
 use crate::base::format;
 use crate::base::later::Missing;
+use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
 use crate::planner::inputs::Inputs;
 use crate::planner::link;
+use crate::planner::times::Times;
 use crate::screens::recompute::state::Source;
 use idb::{Database, DatabaseEvent, Factory, KeyPath, ObjectStoreParams, TransactionMode};
-use js_sys::{Date, Object, Reflect};
+use js_sys::{Array, Date, Object, Reflect};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
@@ -57,9 +60,7 @@ thread_local! {
 pub fn start(page: Page) {
     let state = page.state;
     // The first state is what the address says.
-    let changed = Memo::new(move |_| {
-        (state.inputs.get(), state.screen.get(), state.look.measured.with(|m| m.is_some()))
-    });
+    let changed = Memo::new(move |_| (state.inputs.get(), state.screen.get(), page.shown_files()));
     Effect::new(move |before: Option<()>| {
         // Reading it: a memo that is only tracked would never look at what it follows from.
         changed.with(|_| ());
@@ -78,14 +79,24 @@ pub fn start(page: Page) {
         }
         let later = move || {
             if NEWEST.get() == mine && !state.history.with_untracked(|h| h.dragging()) {
-                spawn_local(async move {
-                    if let Ok(keep) = keep(page).await {
-                        keep.await;
-                    }
-                });
+                keep_now(page);
             }
         };
         set_timeout(later, CALM);
+    });
+    // Who leaves the page before the state was left alone long enough loses nothing either.
+    window_event_listener_untyped("visibilitychange", move |_| {
+        if NEWEST.get() > 1 {
+            keep_now(page);
+        }
+    });
+}
+
+fn keep_now(page: Page) {
+    spawn_local(async move {
+        if let Ok(keep) = keep(page).await {
+            keep.await;
+        }
     });
 }
 
@@ -101,7 +112,10 @@ fn back(page: Page) -> Result<Doing<()>, Missing> {
         let Some(visit) = visit() else { return };
         let Ok(Some(found)) = get(&visit).await else { return };
         // Another address in the same tab asks for something else.
-        if text(&found, "link") == Some(page.link()) && has_more(&found) {
+        let same = text(&found, "link").is_some_and(|link| {
+            link::read(&link, None).inputs == page.state.inputs.get_untracked()
+        });
+        if same && has_more(&found) {
             show(page, &found, false).await;
         }
     }))
@@ -257,17 +271,41 @@ fn record(page: Page) -> Option<Object> {
         true => None,
         false => inputs.question().ok(),
     };
-    if let Some(plan) = text(&inputs.alone()) {
+    // Typed times are kept beside the plan: in it they would be measured ones.
+    if let Some(times) = inputs.typed() {
+        set("times", serde_json::to_string(&times.layers).ok()?.into())?;
+    }
+    if let Some(plan) = text(&Inputs { times: None, ..inputs.alone() }) {
         set("plan", plan.into())?;
     }
     if let Some(a) = inputs.a.as_deref().and_then(text) {
         set("a", a.into())?;
     }
-    let measured = state.look.measured.with_untracked(|m| m.is_some());
-    if let (true, Some(trace)) = (measured, page.trace.get_value()) {
-        set("trace", trace.into())?;
+    let files = untrack(|| files_of(page));
+    if !files.is_empty() {
+        set("files", files.into_iter().collect::<Array>().into())?;
     }
     Some(record)
+}
+
+/// The files that are still shown beside the plan.
+fn files_of(page: Page) -> Vec<web_sys::File> {
+    let [traces, runs, tunings, jobs, ..] = page.shown_files();
+    let shown = |kind: Kind| match kind {
+        Kind::Trace => traces,
+        Kind::Metrics => runs,
+        Kind::Tune => tunings,
+        Kind::Elastic => jobs,
+        _ => 0,
+    };
+    let mut files: Vec<web_sys::File> = page.beside.with_value(|beside| {
+        let shown = beside.iter().filter(|(kind, _)| shown(*kind) > 0);
+        shown.map(|(_, file)| file.clone()).collect()
+    });
+    if let Source::File(graph) = page.recompute.source.get_untracked() {
+        files.push(graph);
+    }
+    files
 }
 
 /// Shows what was kept: the link, and the files that it does not carry.
@@ -275,16 +313,28 @@ async fn show(page: Page, found: &Object, said: bool) {
     let state = page.state;
     if let Some(link) = text(found, "link").filter(|_| said) {
         state.look.measured.set(None);
+        page.run.runs.set(vec![]);
+        page.run.tuned.set(None);
+        page.elastic.record.set(None);
+        page.recompute.source.set(Source::Stage(0));
         address::go(page, &link);
     }
+    let screen = state.screen.get_untracked();
     if let Some(plan) = text(found, "plan") {
         files::open_text(page, "plan.json", &plan).await;
+    }
+    let times = text(found, "times").and_then(|text| serde_json::from_str(&text).ok());
+    if let Some(layers) = times {
+        state.edit(|i| i.times = Some(Shared::new(Times { model: i.model.clone(), layers })));
     }
     if let Some(a) = text(found, "a") {
         files::open_as_a(page, "plan.json", &a).await;
     }
-    if let Some(trace) = value(found, "trace") {
-        files::open_file(page, trace.unchecked_into()).await;
+    if let Some(kept) = value(found, "files") {
+        let kept: Array = kept.unchecked_into();
+        files::open_all(page, kept.iter().map(JsCast::unchecked_into).collect()).await;
+        // Files go to the screens that show them.
+        state.go(screen);
     }
     let title = text(found, "title").unwrap_or_default();
     state.say(tr!("Opened the last state: {title}.", title));
@@ -298,7 +348,7 @@ fn kept(found: &Object) -> Option<Kept> {
 
 /// Whether it has more than its link.
 fn has_more(found: &Object) -> bool {
-    ["plan", "a", "trace"].iter().any(|key| value(found, key).is_some())
+    ["plan", "times", "a", "files"].iter().any(|key| value(found, key).is_some())
 }
 
 fn value(found: &Object, key: &str) -> Option<JsValue> {

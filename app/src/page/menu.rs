@@ -75,7 +75,7 @@ fn menu(open: RwSignal<bool>) -> Result<AnyView, Missing> {
                     let chart = charts.with_value(|charts| charts[at].clone());
                     spawn_local(async move {
                         let (text, bad) = chart.save(ending).await;
-                        state.note.set(Note { text, bad });
+                        state.note.set(Note { text, bad, instead: None });
                     });
                 }
             }

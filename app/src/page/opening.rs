@@ -52,7 +52,9 @@ async fn take(page: Page, name: &str, text: String, side: Side) {
             page.state.say(tr!("Opened {name}: {lanes} lanes.", name, lanes));
         }
         Ok(Content::Trace(measured)) => {
-            show(page, measured);
+            let parts = js_sys::Array::of1(&JsValue::from_str(&text));
+            let file = web_sys::File::new_with_str_sequence(&parts, name);
+            show(page, measured, file.into_iter().collect());
         }
         Err(why) => page.state.complain(why),
     }
@@ -87,8 +89,8 @@ async fn replace(page: Page, found: Result<Found, String>) {
     }
 }
 
-/// Draws a trace over the prediction, unless it is one of another plan.
-fn show(page: Page, measured: Measured) -> bool {
+/// Draws a trace, which these files hold, over the prediction, unless it is one of another plan.
+fn show(page: Page, measured: Measured, files: Vec<web_sys::File>) {
     let solved = page.state.shown.with_untracked(|s| s.solved.clone());
     let measured = measured.with_updates_of(&solved.timeline);
     if let Some(why) = measured.foreign(&solved.inputs.model.name(), &solved.timeline) {
@@ -98,8 +100,9 @@ fn show(page: Page, measured: Measured) -> bool {
             name,
             why
         ));
-        return false;
+        return;
     }
+    page.shows(Kind::Trace, files);
     let name = measured.name.clone();
     let (lanes, steps) = (measured.timeline.lanes.len(), measured.trace.steps.len());
     page.state.look.measured.set(Some(measured));
@@ -110,7 +113,12 @@ fn show(page: Page, measured: Measured) -> bool {
         steps,
         lanes
     ));
-    true
+}
+
+/// What was read as a file of the browser's, which can be kept.
+fn named(name: &str, blob: &web_sys::Blob) -> Vec<web_sys::File> {
+    let parts = js_sys::Array::of1(blob);
+    web_sys::File::new_with_blob_sequence(&parts, name).into_iter().collect()
 }
 
 /// Opens files, one after the other: a plan before its trace.
@@ -180,6 +188,7 @@ async fn records(page: Page, name: &str, file: &web_sys::Blob) {
     match elastic::read(name, &text.as_string().unwrap_or_default()) {
         Ok(record) => {
             let count = record.life.generations.len();
+            page.shows(Kind::Elastic, named(name, file));
             page.elastic.record.set(Some(Shared::new(record)));
             page.state.go(Screen::Elastic);
             page.state.say(tr!(
@@ -205,6 +214,7 @@ async fn tuned(page: Page, name: &str, file: &web_sys::Blob) {
     };
     match TuneHistory::read(name, &text.as_string().unwrap_or_default()) {
         Ok(history) => {
+            page.shows(Kind::Tune, named(name, file));
             page.run.tuned.set(Some(history));
             page.state.go(Screen::Run);
         }
@@ -282,35 +292,36 @@ async fn pieces(
 
 /// Shows traces and metrics; ranks of one run come together.
 async fn measure_all(page: Page, files: Vec<(String, Kind, web_sys::Blob)>) {
-    let (mut found, mut names, mut ranks) = (vec![], vec![], vec![]);
+    let (mut found, mut of_found) = (vec![], vec![]);
+    let (mut ranks, mut of_ranks) = (vec![], vec![]);
     for (name, kind, file) in files {
         match measure(&name, kind, &file).await {
-            Ok(Left::Trace(measured)) => {
-                let parts = js_sys::Array::of1(&file);
-                if show(page, measured) {
-                    page.trace.set_value(web_sys::File::new_with_blob_sequence(&parts, &name).ok());
-                }
-            }
+            Ok(Left::Trace(measured)) => show(page, measured, named(&name, &file)),
             Ok(Left::Ranks(of_file)) => {
-                names.push(name);
+                of_ranks.extend(named(&name, &file));
                 ranks.extend(of_file);
             }
-            Ok(Left::Metrics(file)) => found.push(file),
+            Ok(Left::Metrics(of_file)) => {
+                of_found.extend(named(&name, &file));
+                found.push(of_file);
+            }
             Err(why) => page.state.complain(why),
         }
     }
     if !ranks.is_empty() {
-        profiled(page, &names.join(", "), &ranks);
+        profiled(page, of_ranks, &ranks);
     }
     if !found.is_empty() {
         let joined = metrics::join(found);
+        page.shows(Kind::Metrics, of_found);
         page.run.runs.update(|runs| runs.extend(joined));
         page.state.go(Screen::Run);
     }
 }
 
 /// Shows what a profiler of PyTorch's trainings wrote of a plan's ranks, as one trace.
-fn profiled(page: Page, name: &str, ranks: &[RankTrace]) {
+fn profiled(page: Page, files: Vec<web_sys::File>, ranks: &[RankTrace]) {
+    let name = &files.iter().map(web_sys::File::name).collect::<Vec<_>>().join(", ");
     let solved = page.state.shown.with_untracked(|s| s.solved.clone());
     let lanes = &solved.timeline.lanes;
     let lane_of = |stage| {
@@ -319,11 +330,8 @@ fn profiled(page: Page, name: &str, ranks: &[RankTrace]) {
     };
     let model = solved.inputs.model.name();
     match chrome::join(ranks, &model, lanes.len(), lane_of) {
-        // A profiler's file is not kept with the state: there are several.
         Ok(trace) => match Measured::new(trace, name) {
-            Some(measured) => {
-                show(page, measured);
-            }
+            Some(measured) => show(page, measured, files),
             None => page.state.complain(tr!("{name} has no step.", name)),
         },
         Err(why) => page.state.complain(tr!(

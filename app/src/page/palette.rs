@@ -1,16 +1,22 @@
 //! The command palette: Ctrl K, type, Enter.
 
 use super::commands::perform;
-use super::entries::{Act, entries, find};
+use super::entries::{Act, Dial, Entry, entries, matching};
+use super::header::switch_language;
 use super::state::Page;
 use super::{files, theme};
 use crate::base::focus::focus;
 use crate::base::later::{self, Missing};
-use crate::base::texts::t;
+use crate::base::screen::Screen;
+use crate::base::texts::{t, tr};
 use crate::planner::choices::ClusterChoice;
+use crate::planner::link::{MICRO_BATCHES_MAX, MINI_BATCH_MAX, REPLICAS_MAX, STAGES_MAX};
 use crate::planner::presets::EXAMPLES;
-use crate::planner::{engine, kept};
+use crate::planner::{engine, found, kept};
+use crate::state::State;
+use crate::widgets::moves;
 use crate::widgets::selects::choose_model;
+use crate::widgets::slider::no_number;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
@@ -37,9 +43,9 @@ fn dialog(page: Page) -> Result<AnyView, Missing> {
     let all = StoredValue::new(entries(page.here.offered.get_untracked()));
     let query = RwSignal::new(String::new());
     let chosen = RwSignal::new(0usize);
-    let found = Memo::new(move |_| query.with(|q| all.with_value(|all| find(all, q))));
+    let found = Memo::new(move |_| query.with(|query| all.with_value(|all| matching(all, query))));
     let take = move |at: usize| {
-        let act = all.with_value(|all| all.get(at).map(|entry| entry.act));
+        let act = found.with_untracked(|found| found.get(at).map(|entry| entry.act));
         close(page, &before.get_value());
         if let Some(act) = act {
             act_on(page, act);
@@ -51,11 +57,8 @@ fn dialog(page: Page) -> Result<AnyView, Missing> {
         match event.key().as_str() {
             "ArrowDown" if count > 0 => chosen.set((at + 1) % count),
             "ArrowUp" if count > 0 => chosen.set((at + count - 1) % count),
-            "Enter" => {
-                if let Some(entry) = found.with(|found| found.get(at).copied()) {
-                    take(entry);
-                }
-            }
+            "Enter" if at < count => take(at),
+            "Enter" => {}
             "Escape" | "Tab" => close(page, &before.get_value()),
             _ => return,
         }
@@ -75,12 +78,11 @@ fn dialog(page: Page) -> Result<AnyView, Missing> {
         }
     });
     let rows = move || {
-        let row = |(at, entry): (usize, usize)| {
-            let (title, keys) = all.with_value(|all| (all[entry].title.clone(), all[entry].keys));
+        let row = |(at, Entry { title, keys, .. }): (usize, Entry)| {
             let mine = move || (chosen.get() == at).to_string();
             view! {
                 <li role="option" id=format!("act-{at}") aria-selected=mine
-                    on:pointermove=move |_| chosen.set(at) on:click=move |_| take(entry)>
+                    on:pointermove=move |_| chosen.set(at) on:click=move |_| take(at)>
                     {title} <kbd>{keys}</kbd>
                 </li>
             }
@@ -123,6 +125,13 @@ fn act_on(page: Page, act: Act) {
         Act::Example(at) => page.state.load(EXAMPLES[at].inputs()),
         Act::Model(preset) => choose_model(page.state, preset),
         Act::Stories => page.state.look.gallery.set(true),
+        Act::Language => switch_language(page.state),
+        Act::Better => better(page),
+        Act::Set(dial, number) => set(page.state, dial, number),
+        Act::Select(action) => {
+            page.state.go(Screen::Plan);
+            moves::select(page.state, action);
+        }
         Act::Cluster(name) => {
             if let Some(cluster) = ClusterChoice::by_name(name) {
                 page.state.edit(|inputs| inputs.cluster = cluster);
@@ -132,4 +141,41 @@ fn act_on(page: Page, act: Act) {
             page.state.edit(|inputs| kept::recut(inputs, |i| engine::reschedule(i, kind)))
         }
     }
+}
+
+/// Takes the best of the better plans that are known.
+fn better(page: Page) {
+    let state = page.state;
+    let best =
+        page.plan.advice.with_untracked(|a| a.as_ref().and_then(|a| a.plans.first().cloned()));
+    match best.map(|best| state.inputs.with_untracked(|inputs| found::take(&best, inputs))) {
+        Some(Ok(next)) => state.replace(next),
+        Some(Err(why)) => state.complain(tr!("The plan cannot be used: {why}.", why)),
+        None => state.say(t("No better plan is known.")),
+    }
+}
+
+/// Sets a number of the plan, where there is such a one.
+fn set(state: State, dial: Dial, number: u64) {
+    let most = match dial {
+        Dial::Lanes => u64::from(state.inputs.with_untracked(|i| {
+            state
+                .graph
+                .with_untracked(|graph| engine::most_lanes(graph, i.schedule).min(STAGES_MAX))
+        })),
+        Dial::MicroBatches => MICRO_BATCHES_MAX.into(),
+        Dial::MiniBatch => MINI_BATCH_MAX,
+        Dial::Replicas => REPLICAS_MAX.into(),
+    };
+    if !(1..=most).contains(&number) {
+        let label =
+            Dial::ALL.into_iter().find(|(other, _)| *other == dial).map_or("", |(_, name)| t(name));
+        return state.complain(no_number(label, 1, most));
+    }
+    state.edit(|inputs| match dial {
+        Dial::Lanes => kept::recut(inputs, |i| engine::split(i, number as u32)),
+        Dial::MicroBatches => inputs.micro_batches = number as u32,
+        Dial::MiniBatch => inputs.mini_batch = number,
+        Dial::Replicas => inputs.rest.data_parallel.replicas = number as u32,
+    });
 }

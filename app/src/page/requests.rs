@@ -1,7 +1,7 @@
 //! Requests of screens to the page, carried out.
 
 use super::state::Page;
-use super::{address, files, making};
+use super::{address, files, here, making};
 use crate::base::screen::Screen;
 use crate::screens::recompute::state::Source;
 use crate::state::request::Request;
@@ -26,6 +26,7 @@ pub fn answer(request: Request) {
         Request::Follow => address::replace_soon(page),
         Request::Open(chosen, side) => files::read_all(page, chosen, side),
         Request::Example => files::example(page),
+        Request::RunHere => here::panel::open(page, true),
         Request::Export => files::export(page.state),
         Request::Help => page.help.set(true),
         Request::Make(what) => making::make(page.state, what),

@@ -1,6 +1,7 @@
 //! The state of the page: what all screens share, what each has, and what is around them.
 
 use super::here::seen::Seen;
+use super::kinds::Kind;
 use crate::base::screen::Screen;
 use crate::base::settings;
 use crate::planner::inputs::Inputs;
@@ -30,8 +31,10 @@ pub struct Page {
     pub palette: RwSignal<bool>,
     /// Whether keys without Ctrl act outside of a widget (WCAG 2.1.4).
     pub number_keys: RwSignal<bool>,
-    /// The file of the trace that is shown.
-    pub trace: StoredValue<Option<web_sys::File>, LocalStorage>,
+    /// Files that are shown beside the plan, which the browser keeps with it.
+    pub beside: StoredValue<Vec<(Kind, web_sys::File)>, LocalStorage>,
+    /// How often some were opened.
+    opened: RwSignal<usize>,
     /// What the machine offers that serves the page.
     pub here: Seen,
 }
@@ -39,19 +42,45 @@ pub struct Page {
 impl Page {
     /// The first choices; `requests` does what screens ask the page for.
     pub fn new(first: Inputs, requests: fn(Request)) -> Self {
+        let run = RunState::new();
         Self {
             state: State::new(first, requests),
             plan: PlanState::new(),
-            run: RunState::new(),
+            run,
             recompute: RecomputeState::new(Asked::default().keep),
             playground: PlaygroundState::new(),
             elastic: ElasticState::new(),
             help: RwSignal::new(false),
             palette: RwSignal::new(false),
             number_keys: RwSignal::new(settings::number_keys()),
-            trace: StoredValue::new_local(None),
-            here: Seen::new(),
+            beside: StoredValue::new_local(vec![]),
+            opened: RwSignal::new(0),
+            here: Seen::new(run.offered),
         }
+    }
+
+    /// Files of such a kind are going to be shown, instead of others of it; metrics of several runs are shown together.
+    pub fn shows(self, kind: Kind, files: Vec<web_sys::File>) {
+        let more = kind == Kind::Metrics && self.run.runs.with_untracked(|runs| !runs.is_empty());
+        self.beside.update_value(|beside| {
+            beside.retain(|(other, _)| *other != kind || more);
+            beside.extend(files.into_iter().map(|file| (kind, file)));
+        });
+        self.opened.update(|opened| *opened += 1);
+    }
+
+    /// How much of each kind of files is shown beside the plan: traces, metrics, tunings, jobs, graphs; last how often
+    /// some were opened.
+    pub fn shown_files(self) -> [usize; 6] {
+        let graph = self.recompute.source.with(|source| matches!(source, Source::File(_)));
+        [
+            self.state.look.measured.with(|m| m.is_some().into()),
+            self.run.runs.with(Vec::len),
+            self.run.tuned.with(|tuned| tuned.is_some().into()),
+            self.elastic.record.with(|record| record.is_some().into()),
+            graph.into(),
+            self.opened.get(),
+        ]
     }
 
     /// Whether [`Page::undo`] (0) or [`Page::redo`] (1) would change something.

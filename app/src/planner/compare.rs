@@ -5,6 +5,7 @@ use super::engine::{Figures, Solved};
 use super::inputs::Inputs;
 use crate::base::format::{self, Clock, Delta};
 use crate::base::texts::{n, t, tr};
+use pipewright_core::graph::Graph;
 use pipewright_core::timeline::causes::Arrivals;
 use pipewright_core::timeline::{Reason, Timeline, reason};
 use pipewright_core::units::{Bytes, Nanos};
@@ -147,14 +148,17 @@ fn choices(a: &Inputs, b: &Inputs) -> Vec<Row> {
     always.into_iter().chain(differing.into_iter().filter(|row| row.change.is_some())).collect()
 }
 
-/// Layers before the cuts, as the split editor counts them; as many as can be read.
 fn cuts(inputs: &Inputs) -> String {
+    layers_before(&inputs.cuts, &inputs.model.graph())
+}
+
+/// Layers before the cuts, as the split editor counts them; as many as can be read.
+pub fn layers_before(cuts: &[u32], graph: &Graph) -> String {
     const SHOWN: usize = 7;
-    let graph = inputs.model.graph();
     let before = |cut: &u32| graph.layers().iter().filter(|l| l.first_node.0 < *cut).count();
-    let shown = inputs.cuts.iter().take(SHOWN).map(before);
-    let mut text: Vec<String> = shown.map(|layers| layers.to_string()).collect();
-    if inputs.cuts.len() > SHOWN {
+    let mut text: Vec<String> =
+        cuts.iter().take(SHOWN).map(|cut| before(cut).to_string()).collect();
+    if cuts.len() > SHOWN {
         text.push("…".into());
     }
     if text.is_empty() { t("none").into() } else { text.join(" ") }
@@ -207,7 +211,7 @@ pub fn in_short(inputs: &Inputs) -> String {
     format!("{stages}{copies}{tensor}, m {m}, {}", inputs.order_title())
 }
 
-/// What a step is made of: four terms that add up to it.
+/// What a step is made of: five terms that add up to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     /// What the busiest lane works.
@@ -218,8 +222,10 @@ pub struct Terms {
     pub messages: Nanos,
     /// What it waits for sums of gradients.
     pub sums: Nanos,
-    /// The rest: it waits for the pipeline to fill and to drain.
-    pub idle: Nanos,
+    /// What it waits for the pipeline to fill and to drain.
+    pub ramps: Nanos,
+    /// The rest: it waits for other lanes in between.
+    pub stalls: Nanos,
 }
 
 impl Terms {
@@ -227,11 +233,11 @@ impl Terms {
     pub fn of(timeline: &Timeline, arrivals: &Arrivals) -> Self {
         let Some(Reason { most, busiest, idle, .. }) = reason(timeline, arrivals) else {
             let (pace, zero) = (timeline.step, Nanos::ZERO);
-            return Self { pace, lane: 0, messages: zero, sums: zero, idle: zero };
+            return Self { pace, lane: 0, messages: zero, sums: zero, ramps: zero, stalls: zero };
         };
-        let (messages, sums) = (idle.messages, idle.sums);
-        let rest = idle.total().saturating_sub(messages + sums);
-        Self { pace: most, lane: busiest.index(), messages, sums, idle: rest }
+        let (messages, sums, ramps) = (idle.messages, idle.sums, idle.ramps());
+        let stalls = idle.total().saturating_sub(messages + sums + ramps);
+        Self { pace: most, lane: busiest.index(), messages, sums, ramps, stalls }
     }
 }
 
@@ -265,7 +271,8 @@ fn because(a: &Terms, b: &Terms, down: bool, clock: &Clock) -> String {
     let change = |old: Nanos, new: Nanos| new.0 as i64 - old.0 as i64;
     let mut terms = [
         (change(a.pace, b.pace), Term::Pace),
-        (change(a.idle, b.idle), Term::Idle),
+        (change(a.ramps, b.ramps), Term::Ramps),
+        (change(a.stalls, b.stalls), Term::Stalls),
         (change(a.messages, b.messages), Term::Messages),
         (change(a.sums, b.sums), Term::Sums),
     ];
@@ -275,7 +282,7 @@ fn because(a: &Terms, b: &Terms, down: bool, clock: &Clock) -> String {
         let time = clock.short(Nanos(by.unsigned_abs()));
         term.words(*by < 0, &time, (a.lane, b.lane))
     };
-    let (most, against) = (&terms[0], &terms[3]);
+    let (most, against) = (&terms[0], &terms[terms.len() - 1]);
     // What takes back less than a fifth is not worth a second look.
     let notable = -along(against.0) * 5 > along(most.0);
     match notable {
@@ -288,7 +295,8 @@ fn because(a: &Terms, b: &Terms, down: bool, clock: &Clock) -> String {
 #[derive(Clone, Copy)]
 enum Term {
     Pace,
-    Idle,
+    Ramps,
+    Stalls,
     Messages,
     Sums,
 }
@@ -309,12 +317,14 @@ impl Term {
             (Term::Pace, false) => {
                 tr!("its busiest lane (now {new}, was {old}) computes {by} more", new, old, by)
             }
-            (Term::Idle, true) => tr!(
+            (Term::Stalls, true) => tr!("its busiest lane waits {by} less for other lanes", by),
+            (Term::Stalls, false) => tr!("its busiest lane waits {by} more for other lanes", by),
+            (Term::Ramps, true) => tr!(
                 "its busiest lane waits {by} less for warm-up and \
                                        cool-down",
                 by
             ),
-            (Term::Idle, false) => tr!(
+            (Term::Ramps, false) => tr!(
                 "its busiest lane waits {by} more for warm-up and \
                                         cool-down",
                 by

@@ -18,7 +18,7 @@ fn terms_add_up_to_the_step_of_every_example() {
     for example in &EXAMPLES {
         let solved = solved(&example.inputs());
         let terms = Terms::of(&solved.timeline, &solved.arrivals());
-        let sum = terms.pace + terms.messages + terms.sums + terms.idle;
+        let sum = terms.pace + terms.messages + terms.sums + terms.ramps + terms.stalls;
         assert_eq!(sum, solved.timeline.step, "{}", example.title);
         assert!(terms.pace > terms.messages, "{}: {terms:?}", example.title);
     }
@@ -91,6 +91,19 @@ fn the_sentence_names_what_changed_most() {
         because.starts_with(" its busiest lane waits") && because.contains("more for warm-up"),
         "{because}"
     );
+}
+
+#[test]
+fn waiting_for_other_lanes_is_no_warm_up() {
+    // A slow middle stage starves the lane after it between all passes.
+    let timeline = solved(&EXAMPLES[1].inputs()).timeline;
+    let terms = Terms::of(&timeline, &solved(&EXAMPLES[1].inputs()).arrivals());
+    let clock = Clock::of(timeline.step);
+    let longer = Terms { stalls: terms.stalls + Nanos(timeline.step.0 / 2), ..terms };
+    let said = because(&terms, &longer, false, &clock);
+    assert!(said.contains("more for other lanes") && !said.contains("warm-up"), "{said}");
+    let said = because(&longer, &terms, true, &clock);
+    assert!(said.contains("less for other lanes"), "{said}");
 }
 
 #[test]

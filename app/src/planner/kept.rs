@@ -1,15 +1,45 @@
-//! Cuts that a hand made: kept by model and stages, so that other lanes, another schedule or another model
-//! and back lose none.
+//! Choices of a hand, kept so that other lanes, another schedule or another model and back lose none of them: cuts
+//! by model and stages, lanes and batches over models that could not have them.
 
 use super::choices::ModelChoice;
 use super::inputs::Inputs;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Cuts that are kept at most; the oldest go first.
 const MOST: usize = 64;
 
 thread_local! {
     static KEPT: RefCell<Vec<(ModelChoice, Vec<u32>)>> = const { RefCell::new(vec![]) };
+    /// What the last model made of a size, and the size that was chosen.
+    static CHOSEN: Cell<Option<(Size, Size)>> = const { Cell::new(None) };
+}
+
+/// How large a plan is.
+#[derive(Clone, Copy, PartialEq)]
+struct Size {
+    lanes: u32,
+    micro_batches: u32,
+    mini_batch: u64,
+}
+
+impl Size {
+    fn of(inputs: &Inputs) -> Self {
+        let (lanes, micro_batches) = (inputs.lanes(), inputs.micro_batches);
+        Self { lanes, micro_batches, mini_batch: inputs.mini_batch }
+    }
+}
+
+/// Takes another model by `change`, which is given the lanes to cut it for. Where the model before had other
+/// lanes and batches than were chosen, as it has few layers or does not fit, this one starts from what was chosen.
+pub fn another_model(inputs: &mut Inputs, change: impl FnOnce(&mut Inputs, u32)) {
+    let now = Size::of(inputs);
+    let chosen = match CHOSEN.get() {
+        Some((made, chosen)) if made == now => chosen,
+        _ => now,
+    };
+    (inputs.micro_batches, inputs.mini_batch) = (chosen.micro_batches, chosen.mini_batch);
+    change(inputs, chosen.lanes);
+    CHOSEN.set(Some((Size::of(inputs), chosen)));
 }
 
 /// Keeps cuts where the change moved them and nothing else decides them.
@@ -40,9 +70,14 @@ pub fn cuts(model: &ModelChoice, stages: u32) -> Option<Vec<u32>> {
 
 /// Makes a change that cuts the model anew, and gives it the kept cuts where there are some for as many stages.
 pub fn recut(inputs: &mut Inputs, change: impl FnOnce(&mut Inputs)) {
-    let before = (inputs.model.clone(), inputs.stages());
+    let (model, stages) = (inputs.model.clone(), inputs.stages());
     change(inputs);
-    if before == (inputs.model.clone(), inputs.stages()) || inputs.own.is_some() {
+    keep_cuts(inputs, &model, stages);
+}
+
+/// Gives inputs that were of `model` and had `stages` their kept cuts, where that is no longer so.
+fn keep_cuts(inputs: &mut Inputs, model: &ModelChoice, stages: u32) {
+    if (model, stages) == (&inputs.model, inputs.stages()) || inputs.own.is_some() {
         return;
     }
     if let Some(cuts) = cuts(&inputs.model, inputs.stages()) {
@@ -55,6 +90,8 @@ mod tests {
     use super::*;
     use crate::planner::engine::{reschedule, split};
     use crate::planner::presets::first;
+    use crate::planner::sane;
+    use pipewright_core::graph::presets::Preset;
     use pipewright_core::schedule::ScheduleKind;
 
     #[test]
@@ -72,6 +109,33 @@ mod tests {
         assert_eq!(inputs.stages(), 8);
         recut(&mut inputs, |i| reschedule(i, ScheduleKind::OneFOneB));
         assert_eq!(inputs.cuts, tuned);
+    }
+
+    #[test]
+    fn a_model_of_few_layers_or_a_large_one_changes_no_choice() {
+        let take = |inputs: &mut Inputs, preset| {
+            another_model(inputs, |inputs, lanes| {
+                inputs.model = ModelChoice::Preset(preset);
+                split(inputs, lanes);
+                sane::settle(inputs);
+            });
+        };
+        let mut inputs = first();
+        // Half of it, so that six lanes fit as well.
+        inputs.mini_batch /= 2;
+        let chosen = Size::of(&inputs);
+        split(&mut inputs, 6);
+        take(&mut inputs, Preset::Mlp4);
+        assert_eq!(inputs.lanes(), 4, "it has four layers");
+        take(&mut inputs, Preset::Gpt3);
+        assert!(inputs.lanes() > 6 && inputs.micro_batches != chosen.micro_batches);
+        take(&mut inputs, Preset::Vgg16);
+        assert!(Size::of(&inputs) == Size { lanes: 6, ..chosen });
+        // What is chosen after all is a choice.
+        take(&mut inputs, Preset::Mlp4);
+        split(&mut inputs, 2);
+        take(&mut inputs, Preset::Vgg16);
+        assert_eq!(inputs.lanes(), 2);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::choices::{ClusterChoice, ModelChoice};
 use super::engine;
 use super::inputs::{Inputs, Own};
+use super::kept;
 use super::sane;
 use crate::base::shared::Shared;
 use crate::base::texts::tr;
@@ -62,6 +63,10 @@ pub async fn of_onnx(name: &str, bytes: Vec<u8>, rest: impl AsyncFn()) -> Result
             op = first.op,
             node = first.node
         ),
+    };
+    let said = match imported.warnings.first() {
+        Some(warning) => tr!("{said} {warning}.", said, warning),
+        None => said,
     };
     Ok(Found { part: Part::Network(Shared::new(imported.graph), None), said })
 }
@@ -155,9 +160,8 @@ fn profile(name: &str, text: &str) -> Result<Found, String> {
 /// The inputs with this part in place of their own; lanes stay as far as they can.
 pub fn with(inputs: &Inputs, part: Part) -> Inputs {
     let mut next = inputs.clone();
-    let lanes = inputs.lanes();
     match part {
-        Part::Network(graph, profile) => {
+        Part::Network(graph, profile) => kept::another_model(&mut next, |next, lanes| {
             next.model = ModelChoice::File(graph);
             let measured = profile.is_some();
             if let Some(profile) = profile {
@@ -165,13 +169,13 @@ pub fn with(inputs: &Inputs, part: Part) -> Inputs {
                 cluster.profile = Some(*profile);
                 next.cluster = ClusterChoice::File(Shared::new(cluster));
             }
-            engine::split(&mut next, lanes);
+            engine::split(next, lanes);
             // Times of a profile are those of the mini-batch that was measured.
             if measured {
-                sane::resize(&mut next, 1);
+                sane::resize(next, 1);
             }
-            sane::settle(&mut next);
-        }
+            sane::settle(next);
+        }),
         Part::Machine(cluster) => next.cluster = ClusterChoice::File(cluster),
         Part::Order(own) => {
             let (stages, lanes) = (own.schedule.stages(), own.schedule.lanes.len() as u32);

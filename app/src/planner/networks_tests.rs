@@ -51,6 +51,35 @@ fn networks_of_other_tools_are_recognised_and_planned() {
 }
 
 #[test]
+fn networks_of_one_module_and_of_both_exporters_can_be_cut_finely() {
+    // Of two or three blocks each.
+    let files = ["densenet", "densenet-dynamo", "vit", "vit-dynamo", "hf_llama", "hf_llama-dynamo"];
+    for file in files {
+        let bytes = std::fs::read(data(&format!("onnx/{file}.onnx"))).unwrap();
+        let found = at_once(of_onnx(file, bytes, async || ())).unwrap();
+        let Part::Network(graph, _) = found.part else { panic!("{file}") };
+        assert!(graph.layers().len() >= 5, "{file}: {} layers", graph.layers().len());
+    }
+}
+
+#[test]
+fn newer_operator_sets_are_tried_and_older_ones_refused() {
+    let mut bytes = std::fs::read(data("onnx/resnet.onnx")).unwrap();
+    // The file ends with its version.
+    assert_eq!(bytes.last(), Some(&17));
+    *bytes.last_mut().unwrap() = 28;
+    let found = at_once(of_onnx("new.onnx", bytes.clone(), async || ())).unwrap();
+    assert!(
+        found.said.ends_with(" operator set 28: 13 to 21 are those that imports are tested with."),
+        "{}",
+        found.said
+    );
+    *bytes.last_mut().unwrap() = 6;
+    let why = at_once(of_onnx("old.onnx", bytes, async || ())).err().unwrap();
+    assert!(why.contains("operator set 6 is before 7"), "{why}");
+}
+
+#[test]
 fn profiles_bring_their_times() {
     let mut count = 0;
     for path in files("profiles") {

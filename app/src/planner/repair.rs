@@ -2,6 +2,8 @@
 
 use super::engine;
 use super::inputs::Inputs;
+use super::kept;
+use pipewright_core::schedule::ScheduleKind;
 
 /// A change after which the schedule is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,17 @@ impl Repair {
             Repair::MicroBatches(m) => inputs.micro_batches = m,
             Repair::Lanes(lanes) => engine::split(inputs, lanes),
         }
+    }
+}
+
+/// Takes lanes and a schedule, with cuts that were kept for them and micro-batches that the schedule can have.
+pub fn take_lanes(inputs: &mut Inputs, lanes: u32, kind: ScheduleKind) {
+    kept::recut(inputs, |inputs| {
+        engine::split(inputs, lanes);
+        engine::reschedule(inputs, kind);
+    });
+    if let Some(found) = repair(inputs) {
+        found.apply(inputs);
     }
 }
 
@@ -54,7 +67,17 @@ mod tests {
     use super::*;
     use crate::planner::engine::{Ground, reschedule, solve, split};
     use crate::planner::presets::{EXAMPLES, first};
-    use pipewright_core::schedule::ScheduleKind;
+
+    #[test]
+    fn lanes_that_are_offered_can_be_had() {
+        let mut inputs = first();
+        let most = engine::most_lanes(&inputs.model.graph(), ScheduleKind::ZbV);
+        for kind in [ScheduleKind::ZbV, ScheduleKind::Interleaved { chunks: 2 }] {
+            take_lanes(&mut inputs, most, kind);
+            assert_eq!((inputs.lanes(), inputs.schedule), (most, kind));
+            solve(&inputs, &Ground::of(&inputs)).unwrap();
+        }
+    }
 
     #[test]
     fn every_schedule_can_be_shown_after_one_repair_at_most() {

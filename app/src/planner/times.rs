@@ -5,6 +5,7 @@
 use super::choices::ModelChoice;
 use pipewright_core::cost::{Cluster, MeasuredNode, Profile};
 use pipewright_core::units::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// All that was typed over.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +17,7 @@ pub struct Times {
 }
 
 /// A layer with a typed time.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TypedLayer {
     /// Its index.
     pub layer: u32,
@@ -27,7 +28,7 @@ pub struct TypedLayer {
 }
 
 /// What was typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Typed {
     pub time: Nanos,
     /// Samples of a micro-batch at that moment; other sizes follow in proportion.

@@ -22,6 +22,7 @@ use leptos::prelude::*;
 use look::Look;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
+use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::timeline::Timeline;
 use pipewright_core::timeline::causes::{self, Arrivals};
 use request::Request;
@@ -34,6 +35,8 @@ use std::time::Duration;
 pub struct Note {
     pub text: String,
     pub bad: bool,
+    /// Lanes that a button offers instead of those that were refused, and with which schedule.
+    pub instead: Option<(u32, ScheduleKind)>,
 }
 
 /// What can change for several screens. Copied into every view.
@@ -82,9 +85,9 @@ impl State {
             let last = history.with(|h| h.before().cloned());
             last.filter(|last| inputs.with(|inputs| inputs.model == last.model))
         };
-        let before = figures(edited, ground);
+        let before = figures(Box::new(edited), ground);
         let calm = when_calm(move || inputs.with(|i| graph.with(|g| engine::baseline(i, g))));
-        let baseline = figures(move || calm.get(), ground);
+        let baseline = figures(Box::new(move || calm.get()), ground);
         let arrivals = Memo::new(move |_| shown.with(|s| Shared::new(s.solved.arrivals())));
         let path = Memo::new(move |_| {
             let found =
@@ -114,9 +117,14 @@ impl State {
 
     /// A position of a drag: shown at once, a step of undo only when released.
     pub fn drag(self, change: impl FnOnce(&mut Inputs)) {
-        let now = self.inputs.get_untracked();
-        let mut next = now.clone();
+        let mut next = self.inputs.get_untracked();
         change(&mut next);
+        self.drag_to(next);
+    }
+
+    /// The same for all kinds of changes: as many copies of it would be a part of the page that is felt.
+    fn drag_to(self, next: Inputs) {
+        let now = self.inputs.get_untracked();
         if next == now {
             return;
         }
@@ -195,11 +203,16 @@ impl State {
     }
 
     pub fn say(self, text: impl Into<String>) {
-        self.note.set(Note { text: text.into(), bad: false });
+        self.note.set(Note { text: text.into(), ..Note::default() });
     }
 
     pub fn complain(self, text: impl Into<String>) {
-        self.note.set(Note { text: text.into(), bad: true });
+        self.note.set(Note { text: text.into(), bad: true, instead: None });
+    }
+
+    /// Refuses a number of lanes with this schedule, and offers the most that the model has layers for.
+    pub fn offer(self, text: String, most: u32, kind: ScheduleKind) {
+        self.note.set(Note { text, bad: true, instead: Some((most, kind)) });
     }
 
     /// The measured step, when it is to be shown and has the plan's lanes.
@@ -296,7 +309,7 @@ fn remember(inputs: &Inputs, figures: Figures) {
 
 /// The figures of other inputs than those shown; computed again only when these change.
 fn figures(
-    other: impl Fn() -> Option<Inputs> + Send + Sync + 'static,
+    other: Box<dyn Fn() -> Option<Inputs> + Send + Sync>,
     ground: Memo<Ground>,
 ) -> Memo<Option<Figures>> {
     let inputs = Memo::new(move |_| other().map(|inputs| inputs.alone()));

@@ -21,6 +21,8 @@ pub enum Request {
     Open(Vec<web_sys::File>, Side),
     /// The run that is shipped with the page is shown.
     Example,
+    /// The panel of runs on the machine that serves the page opens.
+    RunHere,
     /// The plan is saved.
     Export,
     /// The list of keys is shown.

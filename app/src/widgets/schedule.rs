@@ -78,13 +78,13 @@ fn choose(state: State, kind: ScheduleKind) {
         (i.lanes(), state.graph.with_untracked(|g| engine::most_lanes(g, kind)))
     });
     if lanes > most {
-        let title = kind.title();
-        return state.complain(tr!(
+        let said = tr!(
             "{title} on {lanes} lanes: this model has layers for at most {most}.",
-            title,
+            title = kind.title(),
             lanes,
             most
-        ));
+        );
+        return state.offer(said, most, kind);
     }
     state.edit(|inputs| kept::recut(inputs, |i| engine::reschedule(i, kind)));
 }

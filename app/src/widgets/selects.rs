@@ -84,10 +84,11 @@ pub fn choose_model(state: State, preset: Preset) {
 fn with_model(inputs: Inputs, preset: Preset) -> Result<Inputs, Missing> {
     let mut next = inputs;
     kept::recut(&mut next, |inputs| {
-        let lanes = inputs.lanes();
-        inputs.model = ModelChoice::Preset(preset);
-        engine::split(inputs, lanes);
-        sane::settle(inputs);
+        kept::another_model(inputs, |inputs, lanes| {
+            inputs.model = ModelChoice::Preset(preset);
+            engine::split(inputs, lanes);
+            sane::settle(inputs);
+        });
     });
     Ok(next)
 }

@@ -2,6 +2,8 @@
 //! box takes any number, and what does not fit is said at the control, not corrected.
 
 use crate::base::stops::{contiguous, jump, position, value_at};
+use crate::base::texts::tr;
+use crate::state::State;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 
@@ -21,6 +23,7 @@ pub fn Slider(
     most: u64,
     set: Set,
 ) -> impl IntoView {
+    let state = expect_context::<State>();
     let at = move || values.with(|v| position(v, value.get()));
     let least_at = move || values.with(|v| if contiguous(v) { v[0] } else { 0 });
     let most_at =
@@ -44,10 +47,10 @@ pub fn Slider(
         }
     };
     let typed = move |event: web_sys::Event, dragging: bool| {
-        let text = event_target_value(&event);
-        match text.trim().parse::<u64>() {
+        match event_target_value(&event).trim().parse::<u64>() {
             Ok(n) if (1..=most).contains(&n) => set.run((n, dragging)),
-            _ => {}
+            _ if dragging => {}
+            _ => state.complain(no_number(label, 1, most)),
         }
         // Half-typed numbers wait; a finished one that is refused goes back to what holds.
         if !dragging {
@@ -73,4 +76,9 @@ pub fn Slider(
             </div>
         </div>
     }
+}
+
+/// What is said of a text that is no number that a control takes.
+pub fn no_number(label: &str, least: u64, most: u64) -> String {
+    tr!("{label}: a whole number from {least} to {most}.", label, least, most)
 }

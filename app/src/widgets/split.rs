@@ -1,6 +1,7 @@
 //! The split editor: a bar of layers, each as high as its time, with cuts to drag. The same cuts
 //! move by keys and by number boxes. The chain of layers has the same cuts on its rows.
 
+use super::slider::no_number;
 use super::stands::{Shown, Stand, Stands};
 use crate::base::keys::{self, Command, Scope};
 use crate::base::shared::Shared;
@@ -260,23 +261,25 @@ fn key(state: State, places: Memo<Shared<Places>>, index: usize, at: usize, even
 #[component]
 fn Number(index: usize, places: Memo<Shared<Places>>, stand: RwSignal<Stand>) -> impl IntoView {
     let state = expect_context::<State>();
+    let named = move || tr!("Layers before cut {number}", number = index + 1);
     let typed = move |event: web_sys::Event| {
         let number = event_target_value(&event).trim().parse::<usize>().unwrap_or(0);
-        if number > 0 {
-            state.edit(|i| {
-                if index < i.cuts.len() {
-                    i.cuts[index] = places.with_untracked(|p| p.moved(&i.cuts, index, number - 1));
-                }
-            });
+        let room =
+            places.with_untracked(|p| state.inputs.with_untracked(|i| p.room(&i.cuts, index)));
+        if room.contains(&number) {
+            move_to(state, places, index, number - 1);
+            state.release();
+        } else {
+            // What was typed may be no number, or more than the neighbours allow.
+            state.complain(no_number(&named(), *room.start() as u64, *room.end() as u64));
         }
-        // What was typed may have been more than the neighbours allow.
         let input: web_sys::HtmlInputElement = event_target(&event);
         input.set_value(&stand.with_untracked(|s| s.place + 1).to_string());
     };
     view! {
         <input type="number" id=format!("cut-{index}") min="1" inputmode="numeric"
             max=move || stand.with(|s| s.places.to_string())
-            aria-label=tr!("Layers before cut {number}", number = index + 1)
+            aria-label=named()
             prop:value=move || stand.with(|s| (s.place + 1).to_string()) on:change=typed />
     }
 }

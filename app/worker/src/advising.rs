@@ -54,6 +54,8 @@ fn better(advice: &Advice) -> Better {
             schedule: plan.schedule.name.clone(),
             micro_batches: plan.micro_batches,
             replicas: plan.data_parallel.replicas,
+            tensor: plan.tensor,
+            sequence_parallel: plan.sequence_parallel,
             recompute: plan.recompute.iter().map(Sequence::to_string).collect(),
             step: advice.step.0,
             peak: advice.peak.0,

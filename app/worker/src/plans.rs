@@ -26,8 +26,10 @@ const EFFORT: u64 = 20;
 /// Plans that are predicted of each part's, at most: the fastest.
 const LOOKED_AT: usize = 48;
 
-/// The search of one schedule, or of all.
+/// The search of one schedule, or of all, with one degree of tensor groups.
 struct Part {
+    /// Which of the plans it varies.
+    of: usize,
     search: Search<'static>,
     tried: u64,
     until: u64,
@@ -37,8 +39,9 @@ struct Part {
 
 /// A question for plans and what was found so far.
 pub struct Planning {
-    /// What is asked about; plans that are found differ from it in what was left open.
-    plan: Plan,
+    /// What is asked about, then the same with other tensor groups; plans that are found differ from these in what
+    /// was left open.
+    plans: Vec<Plan>,
     /// First nodes of the blocks that are not cut.
     blocks: Vec<u32>,
     parts: Vec<Part>,
@@ -60,28 +63,28 @@ impl Planning {
     pub fn new(plan: &str, devices: u32) -> Result<Self, String> {
         let plan = Plan::from_json(plan).map_err(|e| e.to_string())?;
         let (graph, _) = plan.check().map_err(|e| e.to_string())?;
-        // The graph is what a rank of a tensor group computes; the search places groups.
-        let devices = (devices / plan.tensor).max(1);
         let blocks: Vec<u32> = graph.layers().iter().map(|layer| layer.first_node.0).collect();
-        // A worker asks one question and ends with it, so what searches borrow is never given back.
-        let graph: &'static Graph = Box::leak(Box::new(graph));
-        let cluster = Box::leak(Box::new(plan.cluster.clone()));
-        let precision = plan.training.precision;
-        let model =
-            move |samples| Workload::of(graph, &Costs::new(graph, cluster, samples, precision));
-        let model: &'static (dyn Fn(u64) -> Workload + Sync) = Box::leak(Box::new(model));
+        let plans: Vec<Plan> =
+            std::iter::once(plan.clone()).chain(with_groups(&plan, devices)).collect();
         let mut parts = vec![];
-        // Those with one stage a lane are soon through and lead the way; then all that keep a stage on one
-        // lane and train the same.
-        let straight = ScheduleKind::STRAIGHT.map(Some);
-        for schedule in straight.into_iter().chain([None]) {
-            let space = space(&plan, blocks.clone(), model, schedule, devices);
-            let space: &'static Space = Box::leak(Box::new(space));
-            let search = Search::new(space).map_err(|e| e.to_string())?;
-            parts.push(Part { search, tried: 0, until: BUDGET, over: None });
+        for (of, plan) in plans.iter().enumerate() {
+            // Those with one stage a lane are soon through and lead the way; then all that keep a stage on one
+            // lane and train the same.
+            let straight =
+                ScheduleKind::STRAIGHT.iter().filter(|_| of == 0).map(|kind| Some(*kind));
+            let schedules: Vec<Option<ScheduleKind>> = straight.chain([None]).collect();
+            parts.extend(
+                searches(plan, &blocks, &schedules, devices)?.into_iter().map(|search| Part {
+                    of,
+                    search,
+                    tried: 0,
+                    until: BUDGET,
+                    over: None,
+                }),
+            );
         }
         let (known, found) = (BTreeSet::new(), vec![]);
-        Ok(Self { plan, blocks, parts, known, found, said: 0, on: false, turn: 0 })
+        Ok(Self { plans, blocks, parts, known, found, said: 0, on: false, turn: 0 })
     }
 
     /// Searches on, or rests.
@@ -112,20 +115,20 @@ impl Planning {
     fn look(&mut self) -> bool {
         let worth = |part: &Part| {
             let entries = part.search.front().entries().iter().take(LOOKED_AT);
-            entries.cloned().collect::<Vec<Scored>>()
+            entries.map(|scored| (part.of, scored.clone())).collect::<Vec<(usize, Scored)>>()
         };
-        let mut all: Vec<Scored> = self.parts.iter().flat_map(worth).collect();
-        all.sort_by_key(|scored| scored.step);
-        let next = all.into_iter().find(|scored| self.known.insert(key(&scored.choice)));
-        let Some(next) = next else { return false };
-        if let Some(found) = self.predicted(&next) {
+        let mut all: Vec<(usize, Scored)> = self.parts.iter().flat_map(worth).collect();
+        all.sort_by_key(|(_, scored)| scored.step);
+        let next = all.into_iter().find(|(of, scored)| self.known.insert(key(*of, &scored.choice)));
+        let Some((of, next)) = next else { return false };
+        if let Some(found) = self.predicted(of, &next) {
             self.found.push(found);
         }
         true
     }
 
     /// The plan of a choice, with sequences where it recomputes or does not fit.
-    fn predicted(&self, scored: &Scored) -> Option<FoundPlan> {
+    fn predicted(&self, of: usize, scored: &Scored) -> Option<FoundPlan> {
         let choice = &scored.choice;
         let cuts: Vec<u32> =
             choice.starts.iter().map(|block| self.blocks[*block as usize]).collect();
@@ -135,7 +138,7 @@ impl Planning {
             schedule: schedule.ok()?,
             recompute: vec![],
             micro_batches: choice.micro_batches,
-            ..self.plan.clone()
+            ..self.plans[of].clone()
         };
         plan.data_parallel.replicas = choice.replicas;
         let whole = plan.cluster.device.memory;
@@ -151,6 +154,8 @@ impl Planning {
             schedule: choice.schedule.to_string(),
             micro_batches: choice.micro_batches,
             replicas: choice.replicas,
+            tensor: plan.tensor,
+            sequence_parallel: plan.sequence_parallel,
             recompute: plan.recompute.iter().map(Sequence::to_string).collect(),
             step: prediction.timeline.step.0,
             peak: peak(&prediction).0,
@@ -175,7 +180,7 @@ impl Planning {
         let (tried, skipped) = counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         let found = self.found[self.said..].to_vec();
         self.said = self.found.len();
-        let front = front(&self.found, self.plan.cluster.device.memory.0);
+        let front = front(&self.found, self.plans[0].cluster.device.memory.0);
         Reply::Plans(Plans { tried, skipped, found, front, done: !self.on })
     }
 }
@@ -200,7 +205,64 @@ impl Part {
     }
 }
 
-/// What is left open: lanes, replicas, micro-batches, cuts, recomputation.
+/// The plan with the other degrees of tensor groups that its network and its hosts allow, with slices of the sequence
+/// where these can be had: they take less memory and send as much.
+fn with_groups(plan: &Plan, devices: u32) -> Vec<Plan> {
+    let within = plan.cluster.devices_per_node.min(plan.cluster.ranks_per_node).min(devices);
+    let with = |tensor: u32, sequence_parallel: bool| {
+        // As small as a plan can be: the search chooses the rest.
+        let schedule = ScheduleText::of(ScheduleKind::GPipe, 1, 1).ok()?;
+        let (cuts, recompute, micro_batches) = (vec![], vec![], 1);
+        let mut small = Plan {
+            tensor,
+            sequence_parallel,
+            cuts,
+            recompute,
+            micro_batches,
+            schedule,
+            ..plan.clone()
+        };
+        small.data_parallel.replicas = 1;
+        small.check().is_ok().then_some(small)
+    };
+    let degrees =
+        (1..=within).filter(|degree| within.is_multiple_of(*degree) && *degree != plan.tensor);
+    degrees
+        .filter_map(|degree| match degree {
+            1 => with(1, false),
+            degree => with(degree, true).or_else(|| with(degree, false)),
+        })
+        .collect()
+}
+
+/// A search for each of the schedules, or for all of them.
+///
+/// # Errors
+/// A sentence for the person.
+fn searches(
+    plan: &Plan,
+    blocks: &[u32],
+    schedules: &[Option<ScheduleKind>],
+    devices: u32,
+) -> Result<Vec<Search<'static>>, String> {
+    // The graph is what a rank of a tensor group computes; the search places groups.
+    let (graph, _) = plan.check().map_err(|e| e.to_string())?;
+    // A worker asks one question and ends with it, so what searches borrow is never given back.
+    let graph: &'static Graph = Box::leak(Box::new(graph));
+    let cluster = Box::leak(Box::new(plan.cluster.clone()));
+    let precision = plan.training.precision;
+    let model = move |samples| Workload::of(graph, &Costs::new(graph, cluster, samples, precision));
+    let model: &'static (dyn Fn(u64) -> Workload + Sync) = Box::leak(Box::new(model));
+    let groups = devices / plan.tensor;
+    let search = |schedule: &Option<ScheduleKind>| {
+        let space = space(plan, blocks.to_vec(), model, *schedule, groups);
+        let space: &'static Space = Box::leak(Box::new(space));
+        Search::new(space).map_err(|e| e.to_string())
+    };
+    schedules.iter().map(search).collect()
+}
+
+/// What is left open: lanes, replicas, micro-batches, cuts, recomputation. Of tensor groups each counts as a device.
 fn space(
     plan: &Plan,
     blocks: Vec<u32>,
@@ -221,7 +283,7 @@ fn space(
     Space {
         model,
         blocks,
-        cluster: plan.cluster.clone(),
+        cluster: plan.cluster.of_groups(plan.tensor),
         devices: devices.max(1),
         memory: plan.cluster.device.memory,
         mini_batch: plan.mini_batch,
@@ -246,8 +308,8 @@ fn within(plan: &Plan, limit: Bytes) -> Option<(Vec<Sequence>, Prediction)> {
     Some((fitted.recompute, prediction))
 }
 
-fn key(choice: &Choice) -> String {
-    format!("{choice:?}")
+fn key(of: usize, choice: &Choice) -> String {
+    format!("{of} {choice:?}")
 }
 
 /// Numbers of the plans within `memory` that no other is better than, the fastest first.

@@ -257,6 +257,10 @@ pub struct FoundPlan {
     pub micro_batches: u32,
     /// Copies of the pipeline.
     pub replicas: u32,
+    /// Ranks of each tensor group; 0 or 1 for none.
+    pub tensor: u32,
+    /// Whether they have slices of the sequence.
+    pub sequence_parallel: bool,
     /// Sequences of the stages, as plans write them; empty where none recomputes.
     pub recompute: Vec<String>,
     /// Nanoseconds of a step.

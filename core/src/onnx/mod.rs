@@ -111,8 +111,8 @@ pub enum OnnxError {
     /// Without a graph, or a graph without nodes.
     #[error("the ONNX file has no graph with nodes")]
     Empty,
-    /// A version that nobody knows.
-    #[error("operator set {version} is not between 7 and 25; export with opset_version=17")]
+    /// A version before all that can be read; newer ones than are known are tried, with a warning.
+    #[error("operator set {version} is before 7; export with opset_version=17")]
     Version {
         /// Of the standard operators.
         version: i64,
@@ -256,7 +256,7 @@ pub async fn read_in_pieces(
     model.graph.as_ref().filter(|g| !g.node.is_empty()).ok_or(OnnxError::Empty)?;
     let standard = |o: &&proto::OperatorSet| matches!(o.domain.as_str(), "" | "ai.onnx");
     let version = model.opset_import.iter().find(standard).map_or(0, |o| o.version);
-    if !(7..=25).contains(&version) {
+    if version < 7 {
         return Err(OnnxError::Version { version });
     }
     let mut nodes = flat::nodes(&model, &build::known(&model))?;

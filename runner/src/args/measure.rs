@@ -70,6 +70,9 @@ pub struct ProfileArgs {
     /// What computes: cpu or cuda.
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: DeviceKind,
+    /// Threads that each rank computes with, as of a run; 0 shares the cores among the plan's ranks.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
 }
 
 /// `runner devices`.

@@ -1,9 +1,10 @@
 //! `runner profile`: measures a plan's operations and the links between ranks on this machine.
 //!
 //! Under mpirun the processes measure, so that links are those of a run under mpirun; alone, as
-//! many threads as the machine has cores and the plan has ranks. All of them measure operations at
-//! the same time, because in a run all ranks compute at the same time and share memory bandwidth
-//! and caches. Links are measured when nobody computes.
+//! many threads as the machine has cores and the plan has ranks. Each computes with as many threads as
+//! a rank of a run has. All of them measure operations at the same time, because in a run all ranks
+//! compute at the same time and share memory bandwidth and caches. Links are measured when nobody
+//! computes.
 //!
 //! On GPUs operations are timed by the device's events. Messages go through the host, so that links
 //! are the hosts' with the copies from and to the devices.
@@ -40,8 +41,7 @@ pub fn profile(args: &ProfileArgs) -> Result<(), Failure> {
 /// Ranks as threads of this process.
 fn threads(args: &ProfileArgs) -> Result<(), Failure> {
     let plan = super::read_plan(&args.plan)?;
-    let cluster =
-        with_threads(&plan, args.device, Times { repeats: args.repeats, sizes: Sizes::Near })?;
+    let cluster = with_threads(&plan, args.device, Times::of(args, &plan)?)?;
     write(args, &plan, &cluster)
 }
 
@@ -49,7 +49,7 @@ fn threads(args: &ProfileArgs) -> Result<(), Failure> {
 pub(super) fn with_threads(
     plan: &Plan,
     device: DeviceKind,
-    Times { repeats, sizes }: Times,
+    times: Times,
 ) -> Result<Cluster, Failure> {
     let device = Device::new(device, false)?;
     let copies = device.count().min(plan.ranks());
@@ -58,7 +58,7 @@ pub(super) fn with_threads(
     let parts: Vec<Result<Option<Cluster>, Failure>> = std::thread::scope(|scope| {
         let start = |mut transport| {
             let device = &device;
-            let effort = Effort { copies, repeats, sizes };
+            let effort = Effort { copies, times };
             scope.spawn(move || part(&mut transport, (plan, device), effort))
         };
         let threads: Vec<_> = transports.into_iter().map(start).collect();
@@ -77,9 +77,9 @@ pub(super) fn with_processes(
     transport: &mut impl Transport,
     plan: &Plan,
     device: DeviceKind,
-    Times { repeats, sizes }: Times,
+    times: Times,
 ) -> Result<Option<Cluster>, Failure> {
-    let effort = Effort { copies: transport.ranks(), repeats, sizes };
+    let effort = Effort { copies: transport.ranks(), times };
     part(transport, (plan, &Device::new(device, true)?), effort)
 }
 
@@ -90,10 +90,12 @@ fn processes(args: &ProfileArgs) -> Result<(), Failure> {
     let mpi = |e: TransportError| Failure::new(Code::Failed, format!("MPI: {e}"));
     let transport =
         MpiTransport::start(Settings { threads: true, ..Settings::new(1) }).map_err(mpi)?;
-    let begun =
-        super::read_plan(&args.plan).and_then(|plan| Ok((plan, Device::new(args.device, true)?)));
-    let (mut transport, (plan, device)) = super::run::together(transport, begun)?;
-    let effort = Effort { copies: transport.ranks(), repeats: args.repeats, sizes: Sizes::Near };
+    let begun = super::read_plan(&args.plan).and_then(|plan| {
+        let times = Times::of(args, &plan)?;
+        Ok((plan, Device::new(args.device, true)?, times))
+    });
+    let (mut transport, (plan, device, times)) = super::run::together(transport, begun)?;
+    let effort = Effort { copies: transport.ranks(), times };
     let measured = part(&mut transport, (&plan, &device), effort);
     let written = measured.and_then(|cluster| match cluster {
         Some(cluster) => write(args, &plan, &cluster),
@@ -119,6 +121,15 @@ const VALUES: [u64; 2] = [1 << 20, 64 << 20];
 pub(super) struct Times {
     pub repeats: u32,
     pub sizes: Sizes,
+    /// Threads that each rank computes with.
+    pub threads: usize,
+}
+
+impl Times {
+    fn of(args: &ProfileArgs, plan: &Plan) -> Result<Self, Failure> {
+        let threads = super::run::threads(args.threads, plan.ranks())?;
+        Ok(Self { repeats: args.repeats, sizes: Sizes::Near, threads })
+    }
 }
 
 /// How much is measured.
@@ -126,9 +137,7 @@ pub(super) struct Times {
 struct Effort {
     /// Ranks that compute, the first ones.
     copies: u32,
-    /// How often, after the first time.
-    repeats: u32,
-    sizes: Sizes,
+    times: Times,
 }
 
 /// Sizes of micro-batches that operations are measured with.
@@ -152,6 +161,10 @@ fn part<T: Transport>(
     let bytes = bytes.clamp(VALUES[0], VALUES[1]) as usize;
     let failed = |e: TransportError| Failure::new(Code::Failed, e.to_string());
     let mut cluster = machines(transport, plan, bytes).map_err(failed)?;
+    // A device is as many cores as a rank has threads.
+    let (threads, cores) = (effort.times.threads as u32, cluster.devices_per_node);
+    cluster.device.name = format!("{threads} of {cores} cores");
+    cluster.devices_per_node = (cores / threads).max(1);
     cluster.codec_exposure = exposure::measure(transport, &cluster, bytes).map_err(failed)?;
     device.describe(transport.rank(), &mut cluster)?;
     let bar = match transport.rank() {
@@ -168,7 +181,7 @@ fn bar_style() -> ProgressStyle {
     style.expect("a template that is tested")
 }
 
-/// Everything but operations, and what follows from the rest; on the first rank.
+/// Everything but operations, and what follows from the rest; on the first rank. A device is a core.
 fn machines<T: Transport>(
     transport: &mut T,
     plan: &Plan,
@@ -188,7 +201,6 @@ fn machines<T: Transport>(
     let memory = available_memory().unwrap_or(cluster.device.memory);
     let on_all_hosts = neighbours.far.is_some();
     cluster.name = if on_all_hosts { "these machines".into() } else { "this machine".into() };
-    cluster.device.name = format!("1 of {} cores", cores);
     cluster.device.memory =
         Bytes(memory.0 / u64::from(if on_all_hosts { here } else { plan.ranks() }));
     cluster.devices_per_node = cores;

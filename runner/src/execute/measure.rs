@@ -4,12 +4,14 @@
 //! operands are in the caches, or not, as they are in training. A kernel in a loop of its own
 //! would find everything there.
 
+use super::compute::Pass;
 use super::error::RunError;
 use super::rank::{Batch, Rank};
 use crate::transport::Transport;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::ids::{NodeId, StageId};
-use pipewright_core::plan::Instruction;
+use pipewright_core::plan::{Instruction, StageProgram};
+use pipewright_kernels::cpu::thread_pool;
 use std::ops::Range;
 
 /// What [`Rank::measure_step`] times.
@@ -48,21 +50,14 @@ impl<T: Transport> Rank<'_, T> {
                 Instruction::Run { action, slot, outbox, version, .. } => {
                     let stage = program.stage(action.stage).expect("its lane");
                     let pass = self.pass(action, slot, outbox, version, batch);
-                    let Range { start: mut next, end } = stage.range(action.kind);
-                    while next < end {
-                        self.moment(&mut moments);
-                        let done = self.computation(stage, next, &pass);
-                        self.moment(&mut moments);
-                        // Of those that a device does together the first takes all the time.
-                        for (at, kernel) in stage.kernels[next..][..done].iter().enumerate() {
-                            measured.push((Measured::Kernel(kernel.node, kernel.kind), at == 0));
-                        }
-                        next += done;
-                    }
+                    let kernels = stage.range(action.kind);
+                    thread_pool::awake(self.threads, || {
+                        self.measure_pass((stage, kernels), &pass, (&mut measured, &mut moments));
+                    });
                 }
-                Instruction::Optimizer { stage, .. } => {
+                Instruction::Optimizer { stage, .. } => thread_pool::awake(self.threads, || {
                     self.measure_update(stage, (&mut measured, &mut moments));
-                }
+                }),
                 // A lone rank has nobody to talk to.
                 _ => {}
             }
@@ -87,6 +82,25 @@ impl<T: Transport> Rank<'_, T> {
         match self.arena.is_distant() {
             true => self.arena.moment(),
             false => moments.push(self.transport.now_ns()),
+        }
+    }
+
+    fn measure_pass(
+        &mut self,
+        (stage, kernels): (&StageProgram, Range<usize>),
+        pass: &Pass,
+        (measured, moments): (&mut Vec<(Measured, bool)>, &mut Vec<u64>),
+    ) {
+        let Range { start: mut next, end } = kernels;
+        while next < end {
+            self.moment(moments);
+            let done = self.computation(stage, next, pass);
+            self.moment(moments);
+            // Of those that a device does together the first takes all the time.
+            for (at, kernel) in stage.kernels[next..][..done].iter().enumerate() {
+                measured.push((Measured::Kernel(kernel.node, kernel.kind), at == 0));
+            }
+            next += done;
         }
     }
 

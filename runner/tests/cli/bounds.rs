@@ -18,7 +18,7 @@ const fn row(args: &'static [&'static str], code: i32, says: &'static str) -> Ro
 const PLAN: [&str; 5] = ["plan", "--model", "mlp4", "--ranks", "1"];
 
 /// As the trial of the command line had them: these hung, took all memory or panicked.
-const REFUSED: [Row; 30] = [
+const REFUSED: [Row; 31] = [
     row(&["run", "plan.json", "--steps", "10000000000000"], 2, "--steps"),
     row(&["run", "plan.json", "--steps", "18446744073709551616"], 2, "--steps"),
     row(&["elastic", "plan.json", "--out", "e", "--steps", "10000000000000"], 2, "--steps"),
@@ -28,6 +28,7 @@ const REFUSED: [Row; 30] = [
     row(&["check", "long.json"], 3, "steps is 1099511627777, must be at most 2^40"),
     row(&["check", "no-memory.json"], 3, "device.memory is 0, must be at least 1 byte"),
     row(&["profile", "plan.json", "--repeats", "0"], 2, "--repeats"),
+    row(&["profile", "plan.json", "--threads", "9999"], 2, "--threads 9999"),
     row(&["forms", "--model", "vgg16", "--devices", "0"], 2, "--devices"),
     row(&["forms", "--model", "vgg16", "--replicas", "0"], 2, "--replicas"),
     row(&["forms", "--model", "vgg16", "--mini-batch", "0"], 2, "--mini-batch"),

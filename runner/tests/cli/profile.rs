@@ -27,6 +27,30 @@ fn check(dir: &Path, ended: &Ended) {
     runner_in(dir, &[&["plan"], &args[..], &["-o", "planned.json"]].concat()).done();
 }
 
+/// A device is what a rank of a run computes with: its share of the cores.
+#[test]
+fn ranks_are_measured_with_as_many_threads_as_they_run_with() {
+    let dir = scratch("profile-threads");
+    let mut draft = draft(Preset::DigitsCnn, 1);
+    (draft.mini_batch, draft.micro_batches) = (32, 4);
+    write(&dir, "plan.json", draft.plan().unwrap().0.to_json());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let measured = |more: &[&str]| -> Cluster {
+        let args =
+            [&["profile", "plan.json", "-o", "cluster.json", "--repeats", "1"], more].concat();
+        runner_in(&dir, &args).done();
+        serde_json::from_str(&std::fs::read_to_string(dir.join("cluster.json")).unwrap()).unwrap()
+    };
+    let all = measured(&[]);
+    assert_eq!(all.device.name, format!("{cores} of {cores} cores"));
+    assert_eq!(all.devices_per_node, 1);
+    let one = measured(&["--threads", "1"]);
+    assert_eq!(
+        (one.device.name.as_str(), one.devices_per_node),
+        (&*format!("1 of {cores} cores"), cores)
+    );
+}
+
 #[test]
 fn threads_and_processes_measure_what_a_plan_needs() {
     let dir = scratch("profile");

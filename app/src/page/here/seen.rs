@@ -15,11 +15,7 @@ pub struct Seen {
 
 impl Seen {
     /// Nothing, as on other servers.
-    pub fn new() -> Self {
-        Self {
-            offered: RwSignal::new(false),
-            open: RwSignal::new(false),
-            progress: RwSignal::new(String::new()),
-        }
+    pub fn new(offered: RwSignal<bool>) -> Self {
+        Self { offered, open: RwSignal::new(false), progress: RwSignal::new(String::new()) }
     }
 }

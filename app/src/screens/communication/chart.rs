@@ -5,7 +5,7 @@ pub mod forms;
 use super::model::{Curve, SPAN};
 use crate::base::format;
 use crate::base::texts::{t, tr};
-use crate::draw::chart::place;
+use crate::draw::chart::{Place, leader, place};
 use pipewright_core::compress::Reduction;
 use pipewright_core::units::Nanos;
 use std::fmt::Write;
@@ -122,13 +122,47 @@ fn lines(frame: &CurveAxes, curves: &[Curve], own: Reduction, out: &mut String) 
             );
         }
     }
-    let first = |curve: &Curve| curve.points.first().map_or(frame.least, |point| point.1);
+    names(frame, &alike(frame, curves), own, out);
+}
+
+/// Curves that are drawn over each other, together.
+fn alike<'a>(frame: &CurveAxes, curves: &'a [Curve]) -> Vec<Vec<&'a Curve>> {
+    let same = |a: &Curve, b: &Curve| {
+        a.points.len() == b.points.len()
+            && a.points
+                .iter()
+                .zip(&b.points)
+                .all(|(a, b)| (frame.y(a.1) - frame.y(b.1)).abs() < 1.0)
+    };
+    let mut groups: Vec<Vec<&Curve>> = vec![];
+    for curve in curves {
+        match groups.iter_mut().find(|group| same(group[0], curve)) {
+            Some(group) => group.push(curve),
+            None => groups.push(vec![curve]),
+        }
+    }
+    groups
+}
+
+/// One name for all curves that are drawn over each other.
+fn names(frame: &CurveAxes, groups: &[Vec<&Curve>], own: Reduction, out: &mut String) {
+    let first = |curve: &Curve| frame.y(curve.points.first().map_or(frame.least, |point| point.1));
     let wanted: Vec<(f64, f64)> =
-        curves.iter().map(|curve| (LEFT + 6.0, frame.y(first(curve)) - 4.0)).collect();
+        groups.iter().map(|group| (LEFT + 18.0, first(group[0]) - 4.0)).collect();
     let placed = place(&wanted, (120.0, 12.0), ABOVE);
-    for (curve, (x, y)) in curves.iter().zip(placed) {
-        let class = if strong(curve) { "dl own" } else { "dl" };
-        let _ = write!(out, "<text x='{x:.1}' y='{y:.1}' class='{class}'>{}</text>", curve.way);
+    for (group, (x, y)) in groups.iter().zip(placed) {
+        let own = group.iter().any(|curve| curve.way == own || curve.way.is_plain());
+        let class = if own { "dl own" } else { "dl" };
+        let (way, more) = (group[0].way, group.len() - 1);
+        let name = match more {
+            0 => way.to_string(),
+            1 => tr!("{way} and {other}: no difference", way, other = group[1].way),
+            _ => tr!("{way} and {more} codecs: no difference", way, more),
+        };
+        let [curve, label] =
+            [Place { x: LEFT, y: first(group[0]) }, Place { x: x - 3.0, y: y - 4.0 }];
+        out.push_str(&leader(curve, label, 12.0));
+        let _ = write!(out, "<text x='{x:.1}' y='{y:.1}' class='{class}'>{name}</text>");
     }
 }
 
@@ -164,6 +198,20 @@ mod tests {
             "lines, bandwidth, axes: {svg}"
         );
         assert!(svg.contains("bf16 pays off below 10 GB/s") && !svg.contains("NaN"), "{svg}");
+        // Curves that lie over each other have one name, and say that they do.
+        let same: Vec<Curve> =
+            ["fp32", "bf16", "int8"].iter().map(|way| curve(way, 1.0, None)).collect();
+        let svg = draw(&same, 1e9, Reduction::default(), (700.0, 300.0));
+        assert!(svg.contains(">fp32 and 2 codecs: no difference</text>"), "{svg}");
+        assert!(!svg.contains(">bf16</text>") && !svg.contains("class='ld'"), "{svg}");
+        // Names that had to move are joined to their curves.
+        let near: Vec<Curve> = ["fp32", "bf16", "int8"]
+            .iter()
+            .zip([1.0, 1.05, 1.1])
+            .map(|(way, by)| curve(way, by, None))
+            .collect();
+        let svg = draw(&near, 1e9, Reduction::default(), (700.0, 300.0));
+        assert!(svg.contains("class='ld'"), "{svg}");
         let empty = draw(&[], 1e9, Reduction::default(), (300.0, 150.0));
         assert!(!empty.contains("NaN") && !empty.contains("inf"), "{empty}");
     }

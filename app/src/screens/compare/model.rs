@@ -6,11 +6,13 @@ pub mod scaling;
 pub mod search;
 pub mod sizes;
 
-use crate::base::texts::n;
+use crate::base::texts::{n, tr};
 use crate::planner::choices::{ClusterChoice, ModelChoice};
+use crate::planner::compare::layers_before;
 use crate::planner::found::apply;
 use crate::planner::inputs::Inputs;
 use pipewright_core::cost::Cluster;
+use pipewright_core::graph::Graph;
 use pipewright_core::plan::{Communication, Optimizer, Training};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_worker::protocol::FoundPlan;
@@ -66,18 +68,31 @@ pub fn is(found: &FoundPlan, inputs: &Inputs) -> bool {
     found.cuts == inputs.cuts
         && found.micro_batches == inputs.micro_batches
         && found.replicas == inputs.rest.data_parallel.replicas
+        && (found.tensor.max(1), found.sequence_parallel)
+            == (inputs.rest.tensor, inputs.rest.sequence_parallel)
         && found.schedule == inputs.schedule.to_string()
         && found.recompute == again
 }
 
-/// `4 stages × 2, m 64, 1F1B, R 3`
+/// `4 × 2, t 4, m 64, 1F1B, R 3`
 pub fn name(found: &FoundPlan) -> String {
     let stages = found.cuts.len() + 1;
     let copies = if found.replicas > 1 { format!(" × {}", found.replicas) } else { String::new() };
     let kind = found.schedule.parse::<ScheduleKind>().map_or("", ScheduleKind::title);
     let again = found.recompute.iter().filter(|text| !text.is_empty()).count();
     let again = if again > 0 { format!(", R {again}") } else { String::new() };
-    format!("{stages}{copies}, m {}, {kind}{again}", found.micro_batches)
+    let groups = if found.tensor > 1 { format!(", t {}", found.tensor) } else { String::new() };
+    format!("{stages}{copies}{groups}, m {}, {kind}{again}", found.micro_batches)
+}
+
+/// Its name in a front: with the cuts, in layers before them, where another plan of the front has the same name.
+pub fn name_in(found: &FoundPlan, front: &[(u32, FoundPlan)], graph: &Graph) -> String {
+    let mine = name(found);
+    let other = |plan: &FoundPlan| plan.cuts != found.cuts && name(plan) == mine;
+    match front.iter().any(|(_, plan)| other(plan)) {
+        true => tr!("{mine}, cuts {cuts}", mine, cuts = layers_before(&found.cuts, graph)),
+        false => mine,
+    }
 }
 
 /// The inputs with a found plan in place of theirs. Where A only mirrors them it becomes what they were, so that
@@ -152,6 +167,29 @@ mod tests {
         let even = thinned((0..).zip([plan(1, 9, 5), plan(2, 7, 5), plan(3, 5, 5)]).collect());
         let names: Vec<_> = even.iter().map(|(_, plan)| best_in(plan, &even)).collect();
         assert_eq!(names, [Some("fastest"), None, Some("least memory")]);
+    }
+
+    #[test]
+    fn equal_names_are_told_apart_by_their_cuts() {
+        let inputs = first();
+        let graph = inputs.model.graph();
+        let mut moved = inputs.cuts.clone();
+        moved[0] = graph.layers()[6].first_node.0;
+        let plan = |cuts: &[u32], micro_batches| FoundPlan {
+            cuts: cuts.to_vec(),
+            micro_batches,
+            replicas: 1,
+            schedule: "1f1b".into(),
+            ..FoundPlan::default()
+        };
+        let front: Vec<(u32, FoundPlan)> =
+            (0..).zip([plan(&inputs.cuts, 8), plan(&moved, 8), plan(&moved, 16)]).collect();
+        let names: Vec<String> =
+            front.iter().map(|(_, plan)| name_in(plan, &front, &graph)).collect();
+        assert_eq!(
+            names,
+            ["4, m 8, 1F1B, cuts 7 13 20", "4, m 8, 1F1B, cuts 6 13 20", "4, m 16, 1F1B"]
+        );
     }
 
     #[test]

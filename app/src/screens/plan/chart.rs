@@ -166,6 +166,7 @@ fn lines(c: &Chart, curves: &Curves, own: u32, plan: (f64, f64), out: &mut Strin
         }
         let strong = if d == own { " own" } else { "" };
         let anchor = if x < LEFT + 20.0 { "start" } else { "middle" };
+        out.push_str(&chart::leader(Place { x, y: c.y(best.speedup) }, Place { x, y }, 26.0));
         let _ = write!(
             out,
             "<text x='{x:.1}' y='{y:.1}' text-anchor='{anchor}' class='dl{strong}'>d = {d}</text>"

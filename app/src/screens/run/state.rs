@@ -11,11 +11,17 @@ pub struct RunState {
     pub runs: RwSignal<Vec<Run>>,
     /// What `runner tune` tried.
     pub tuned: RwSignal<Option<TuneHistory>>,
+    /// Whether the machine that serves the page offers runs.
+    pub offered: RwSignal<bool>,
 }
 
 impl RunState {
     /// Before a file was opened.
     pub fn new() -> Self {
-        Self { runs: RwSignal::new(vec![]), tuned: RwSignal::new(None) }
+        Self {
+            runs: RwSignal::new(vec![]),
+            tuned: RwSignal::new(None),
+            offered: RwSignal::new(false),
+        }
     }
 }

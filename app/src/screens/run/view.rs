@@ -45,7 +45,7 @@ fn regions(own: RunState) -> Result<AnyView, Missing> {
         <div class="runs" class:bare=move || !trace.get() class:folded=move || trace.get() && state.folded.get()>
             {move || match trace.get() {
                 true => view! { <Timelines /> <Results /> }.into_any(),
-                false => view! { <Empty /> }.into_any(),
+                false => view! { <Empty offered=own.offered /> }.into_any(),
             }}
             <Show when=move || { parts() > 0 }>
                 <section class="tray" aria-label=move || crate::base::texts::t("Drift and metrics")>

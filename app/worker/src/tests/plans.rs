@@ -3,10 +3,13 @@
 use super::{plan, replies};
 use crate::Session;
 use crate::protocol::{FoundPlan, Plans, Reply, Request};
-use pipewright_core::plan::{Plan, ScheduleText};
+use pipewright_core::cost::Cluster;
+use pipewright_core::graph::presets::Preset;
+use pipewright_core::plan::{Draft, Model, Plan, ScheduleText};
 use pipewright_core::predict::predict;
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
+use std::collections::BTreeSet;
 
 /// Everything that a search says until it rests.
 fn search(session: &mut Session, asked: &Plan, devices: u32) -> Vec<Plans> {
@@ -32,6 +35,8 @@ fn taken(asked: &Plan, found: &FoundPlan) -> Plan {
         schedule: ScheduleText::of(kind, stages, found.micro_batches).unwrap(),
         recompute: found.recompute.iter().map(|text| text.parse().unwrap()).collect(),
         micro_batches: found.micro_batches,
+        tensor: found.tensor,
+        sequence_parallel: found.sequence_parallel,
         ..asked.clone()
     };
     plan.data_parallel.replicas = found.replicas;
@@ -62,6 +67,35 @@ fn what_is_found_is_better_and_exactly_what_it_says() {
         assert_eq!(exact.traffic().0, point.traffic);
         assert!(peak <= asked.cluster.device.memory);
     }
+}
+
+#[test]
+fn tensor_groups_are_among_the_answers_and_what_they_say() {
+    let cluster = Cluster::preset("dgx-a100").unwrap();
+    let draft = Draft::new(Model::Preset(Preset::Gpt2), cluster, vec![]);
+    let asked = draft.plan().unwrap().0;
+    let said = search(&mut Session::default(), &asked, 8);
+    let last = said.last().unwrap();
+    let found: Vec<&FoundPlan> = said.iter().flat_map(|plans| &plans.found).collect();
+    let groups: BTreeSet<u32> = found.iter().map(|plan| plan.tensor).collect();
+    assert_eq!(
+        groups.into_iter().collect::<Vec<_>>(),
+        [1, 2, 4],
+        "heads divide among 2 and 4 of 12"
+    );
+    for number in &last.front {
+        let point = found[*number as usize];
+        let plan = taken(&asked, point);
+        assert!(plan.ranks() <= 8, "{point:?}");
+        let exact = predict(&plan).unwrap().timeline;
+        assert_eq!(
+            (exact.step.0, exact.peak().unwrap().1.0),
+            (point.step, point.peak),
+            "{point:?}"
+        );
+    }
+    let best = last.front.iter().any(|n| found[*n as usize].tensor > 1);
+    assert!(best, "none of them is best in anything");
 }
 
 #[test]

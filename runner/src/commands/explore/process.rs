@@ -3,7 +3,7 @@
 use super::jobs::{Asked, Begun, Device};
 use crate::transport::crowded;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, geteuid, kill_process, kill_process_group, waitid,
 };
 use serde::Serialize;
 use std::fs::File;
@@ -27,7 +27,22 @@ impl How {
     pub fn here() -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path).any(|dir| dir.join("mpirun").is_file());
-        if cfg!(feature = "mpi") && found { How::Mpirun } else { How::Threads }
+        if !cfg!(feature = "mpi") || !found {
+            return How::Threads;
+        }
+        let version = || {
+            let asked = Command::new("mpirun").arg("--version").stdin(Stdio::null()).output();
+            asked.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default()
+        };
+        let is_set = |name: &str| std::env::var_os(name).is_some();
+        if geteuid().is_root() && refuses_root(is_set, &version()) {
+            note!(
+                "mpirun starts nothing as root: ranks run as threads. As another user, or with \
+                 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, they are processes."
+            );
+            return How::Threads;
+        }
+        How::Mpirun
     }
 
     /// For people.
@@ -37,6 +52,13 @@ impl How {
             How::Threads => "threads of one process",
         }
     }
+}
+
+/// Whether an mpirun of this version refuses to run as root: Open MPI's does, unless it is told twice.
+fn refuses_root(is_set: impl Fn(&str) -> bool, version: &str) -> bool {
+    let told = |by: &str| is_set(by) && is_set(&format!("{by}_CONFIRM"));
+    let is_open_mpi = ["Open MPI", "OpenRTE", "PRRTE"].iter().any(|name| version.contains(name));
+    is_open_mpi && !told("OMPI_ALLOW_RUN_AS_ROOT") && !told("PRTE_ALLOW_RUN_AS_ROOT")
 }
 
 /// How much there is to run.
@@ -172,5 +194,15 @@ mod tests {
         assert_eq!([between(5, 100), between(20, 100), between(0, 1)], [Some(1), Some(2), Some(1)]);
         assert_eq!(between(1005, 8192), Some(101));
         assert_eq!(between(1005, 8193), None);
+    }
+
+    #[test]
+    fn open_mpi_has_to_be_told_twice_that_root_may_start_it() {
+        let told = |names: &'static [&'static str]| move |name: &str| names.contains(&name);
+        let twice = told(&["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]);
+        assert!(refuses_root(told(&[]), "mpirun (Open MPI) 4.1.4"));
+        assert!(refuses_root(told(&["OMPI_ALLOW_RUN_AS_ROOT"]), "mpirun (Open MPI) 5.0.3"));
+        assert!(!refuses_root(twice, "mpirun (Open MPI) 4.1.4"));
+        assert!(!refuses_root(told(&[]), "HYDRA build details:"), "MPICH does not ask");
     }
 }

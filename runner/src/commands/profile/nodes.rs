@@ -2,7 +2,7 @@
 //! sizes, and the update of its parameters.
 
 use super::device::Device;
-use super::{Effort, Sizes};
+use super::{Effort, Sizes, Times};
 use crate::data::DataSet;
 use crate::device::Accelerator;
 use crate::execute::{Measured, Rank, available_memory};
@@ -34,12 +34,12 @@ pub(super) fn measure<T: Transport>(
     super::super::runnable(&graph)?;
     let own = plan.samples();
     let mut sizes = vec![(own / 4).max(1), own];
-    if effort.sizes == Sizes::Wide {
+    if effort.times.sizes == Sizes::Wide {
         sizes.extend([1, (4 * own).min(plan.mini_batch)]);
         sizes.sort_unstable();
     }
     sizes.dedup();
-    bar.set_length(sizes.len() as u64 * 2 * u64::from(effort.repeats + 1));
+    bar.set_length(sizes.len() as u64 * 2 * u64::from(effort.times.repeats + 1));
     let mut profile = Profile { model: graph.name().into(), nodes: vec![] };
     for node in graph.nodes() {
         profile.nodes.push(MeasuredNode { node: node.name.clone(), samples: vec![] });
@@ -120,7 +120,7 @@ fn measure_size<T: Transport>(
     let mine = match transport.rank() < effort.copies {
         true => {
             let open = |program: &Program| device.open(transport.rank(), program);
-            both_times((&alone, graph), &programs, (&data, &open), effort.repeats, bar)?
+            both_times((&alone, graph), &programs, (&data, &open), effort.times, bar)?
         }
         false => vec![NodeTimes::default(); graph.nodes().len()],
     };
@@ -153,11 +153,11 @@ fn both_times(
     (plan, graph): (&Plan, &Graph),
     [whole, split]: &[Program; 2],
     data: (&DataSet, &Open),
-    repeats: u32,
+    asked: Times,
     bar: &ProgressBar,
 ) -> Result<Vec<NodeTimes>, Failure> {
-    let mut all = times((plan, graph, whole), data, repeats, bar)?;
-    let split = times((plan, graph, split), data, repeats, bar)?;
+    let mut all = times((plan, graph, whole), data, asked, bar)?;
+    let split = times((plan, graph, split), data, asked, bar)?;
     for (all, mut split) in all.iter_mut().zip(split) {
         (all[5], all[6]) = (std::mem::take(&mut split[1]), std::mem::take(&mut split[2]));
     }
@@ -168,13 +168,13 @@ fn both_times(
 fn times(
     parts: (&Plan, &Graph, &Program),
     (data, open): (&DataSet, &Open),
-    repeats: u32,
+    Times { repeats, threads, .. }: Times,
     bar: &ProgressBar,
 ) -> Result<Vec<NodeTimes>, Failure> {
     let transport = local(1, parts.2.handles as usize).remove(0);
     let mut rank = match open(parts.2)? {
-        None => Rank::new(parts, data, transport, 1),
-        Some(accelerator) => Rank::on(accelerator, parts, data, transport, 1),
+        None => Rank::new(parts, data, transport, threads),
+        Some(accelerator) => Rank::on(accelerator, parts, data, transport, threads),
     };
     let mut times = vec![NodeTimes::default(); parts.1.nodes().len()];
     // The first pass faults pages in and fills caches.

@@ -2,7 +2,7 @@
 
 use crate::args::TuneArgs;
 use crate::commands::profile::{self, Sizes, Times};
-use crate::commands::run::trial;
+use crate::commands::run::{self, trial};
 use crate::failure::{Code, Failure};
 use crate::report::Outcome;
 use crate::train::StopFlag;
@@ -25,8 +25,9 @@ pub(super) trait Ranks {
 }
 
 /// Plans with other micro-batches are to come.
-fn times(args: &TuneArgs) -> Times {
-    Times { repeats: args.repeats, sizes: Sizes::Wide }
+fn times(args: &TuneArgs, plan: &Plan) -> Result<Times, Failure> {
+    let threads = run::threads(args.threads, plan.ranks())?;
+    Ok(Times { repeats: args.repeats, sizes: Sizes::Wide, threads })
 }
 
 /// Threads of this process.
@@ -37,7 +38,7 @@ pub(super) struct Threads<'a> {
 
 impl Ranks for Threads<'_> {
     fn profile(&mut self, plan: &Plan) -> Result<Cluster, Failure> {
-        profile::with_threads(plan, self.args.device, times(self.args))
+        profile::with_threads(plan, self.args.device, times(self.args, plan)?)
     }
 
     fn run(&mut self, plan: &Plan) -> Result<Trial, Failure> {
@@ -125,8 +126,9 @@ mod processes {
 
         fn measure(&mut self, plan: &Plan) -> Result<Result<Option<Cluster>, Failure>, Failure> {
             let transport = self.transport.as_mut().ok_or_else(apart)?;
-            let (device, times) = (self.args.device, super::times(self.args));
-            let measured = profile::with_processes(transport, plan, device, times);
+            let measured = super::times(self.args, plan).and_then(|times| {
+                profile::with_processes(transport, plan, self.args.device, times)
+            });
             trial::agreed(transport, measured).map_err(mpi)
         }
 

@@ -223,7 +223,11 @@ fn Line(number: u32, plan: FoundPlan) -> impl IntoView {
     let bytes = |n| format::bytes_text(Bytes(n));
     let exact = [plan.step, plan.peak, plan.traffic].map(|n| n.to_string());
     let [step, peak, traffic] = exact;
-    let own = plan.clone();
+    let (own, named) = (plan.clone(), plan.clone());
+    let named = move || {
+        let graph = search.page.graph.get();
+        shown.front.with(|front| plans::name_in(&named, front, &graph))
+    };
     let best = move || shown.front.with(|front| plans::best_in(&own, front)).map(t);
     view! {
         <tr class:me=move || mine.get() class:near=move || shown.near.get() == Some(number)
@@ -232,7 +236,7 @@ fn Line(number: u32, plan: FoundPlan) -> impl IntoView {
             <td><button class="pick" title=t("Use it as B") on:click={
                 let plan = plan.clone();
                 move |_| search.take(&plan)
-            }>{plans::name(&plan)}</button> <small class="best">{best}</small></td>
+            }>{named}</button> <small class="best">{best}</small></td>
             <td class="num">{format!("{time} {unit}")}</td>
             <td class="num">{bytes(plan.peak)}</td><td class="num">{bytes(plan.traffic)}</td>
         </tr>

@@ -118,7 +118,7 @@ fn row(chain: &Chain, index: usize, look: &Look, longest: Nanos, clock: &Clock, 
     }
     let (top, bottom) = chain.span(index);
     let (name, count) = look.name(row);
-    let (name, time) = (escape(name), look.time(row));
+    let (shown, name, time) = (ends(name), escape(name), look.time(row));
     let selected = look.selected == Some(index);
     let fold = match row.kind {
         Kind::Layer => "",
@@ -148,7 +148,7 @@ fn row(chain: &Chain, index: usize, look: &Look, longest: Nanos, clock: &Clock, 
     let ops = look.ops(row);
     let _ = write!(
         out,
-        "<span role='gridcell' class='ch-n' title='{name}'>{name}{count}</span><span role='gridcell' class='ch-o' title='{ops}'>{ops}</span>"
+        "<span role='gridcell' class='ch-n' title='{name}'>{shown}{count}</span><span role='gridcell' class='ch-o' title='{ops}'>{ops}</span>"
     );
     bar(row, time, longest, clock, out);
     let mark = match look.is_typed(row) {
@@ -165,6 +165,19 @@ fn row(chain: &Chain, index: usize, look: &Look, longest: Nanos, clock: &Clock, 
         time.both().0,
         clock.number(time.both()),
     );
+}
+
+/// Letters of a long name that are always shown: its end says which layer it is.
+const END: usize = 14;
+
+/// A name of which the beginning is cut where there is no room, as its end tells it from the others.
+fn ends(name: &str) -> String {
+    let from = name.char_indices().rev().nth(END - 1).map_or(0, |(at, _)| at);
+    let (begin, end) = name.split_at(from);
+    match begin.chars().count() < END / 2 {
+        true => escape(name),
+        false => format!("<i>{}</i><b>{}</b>", escape(begin), escape(end)),
+    }
 }
 
 /// Forward and backward time as lengths; a header's are those of the rows below it.
@@ -306,6 +319,21 @@ mod tests {
         assert_eq!(markup.matches("data-stage").count(), 8);
         assert_eq!(markup.matches("ch-st slow").count(), 1);
         assert!(markup.contains("<i>stage </i>0") && markup.contains("GiB"), "{markup}");
+    }
+
+    #[test]
+    fn long_names_keep_their_ends() {
+        assert_eq!(ends("layer3.4.conv2"), "layer3.4.conv2");
+        assert_eq!(
+            ends("bert.encoder.layer.11.attention.output<x>"),
+            "<i>bert.encoder.layer.11.atten</i><b>tion.output&lt;x&gt;</b>"
+        );
+        assert_eq!(ends(""), "");
+        assert_eq!(
+            ends("レイヤー".repeat(9).as_str()).matches("<b>").count(),
+            1,
+            "letters, not bytes"
+        );
     }
 
     #[test]

@@ -68,8 +68,8 @@ fn Pipeline() -> impl IntoView {
     let set_stages = Callback::new(move |(n, dragging): (u64, bool)| {
         let most = room.get_untracked().min(u64::from(STAGES_MAX));
         if n > most {
-            state.complain(tr!("{n} lanes: this model has layers for at most {most}.", n, most));
-            return;
+            let said = tr!("{n} lanes: this model has layers for at most {most}.", n, most);
+            return state.offer(said, most as u32, schedule.get_untracked());
         }
         change(dragging, &|i| {
             if u64::from(i.lanes()) != n {

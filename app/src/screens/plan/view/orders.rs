@@ -57,7 +57,9 @@ fn OrderTile(
     let possible = tile.with_value(|tile| tile.kind.is_some() && tile.refusal().is_none());
     let show = move |event: PointerEvent| {
         let untouched = before.with_value(Option::is_none) && !mine.get_untracked();
-        if possible && untouched && event.pointer_type() == "mouse" {
+        // Where something above it went away the tile came to the pointer, and nobody asked for it.
+        let moved = (event.movement_x(), event.movement_y()) != (0, 0);
+        if possible && untouched && moved && event.pointer_type() == "mouse" {
             before.set_value(Some(state.inputs.get_untracked()));
             state.drag(|inputs| tile.with_value(|tile| tile.apply(inputs)));
         }
@@ -84,7 +86,7 @@ fn OrderTile(
     view! {
         <li>
             <button class:unfit=unfit aria-pressed=move || mine.get().to_string() data-schedule=name data-step=exact
-                title=t(trades(kind)) on:pointerenter=show on:pointerleave=back on:click=take>
+                title=t(trades(kind)) on:pointermove=show on:pointerleave=back on:click=take>
                 <span class="thumb" inner_html=drawn.as_ref().map(|drawn| picture(drawn, end))></span>
                 <b translate="no">{title}</b>
                 {figures(drawn.as_ref(), step)}

@@ -158,9 +158,35 @@ fn MeasuredLine() -> impl IntoView {
                             state.look.show_measured.set(false);
                         }>"×"</button>
                 </p>
+                {later::view(foreign(state))}
             }
         })}
     }
+}
+
+/// That the plan has become another one since the trace was opened; what compares them came with the trace.
+#[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
+fn foreign(state: State) -> Result<AnyView, Missing> {
+    // What decides which actions there are: cuts, which a hand drags, do not.
+    let order = Memo::new(move |_| {
+        state
+            .inputs
+            .with(|i| (i.model.clone(), i.lanes(), i.micro_batches, i.schedule, i.own.clone()))
+    });
+    let why = Memo::new(move |_| {
+        order.with(|_| ());
+        let measured = state.look.measured.get()?;
+        state
+            .shown
+            .with_untracked(|s| measured.foreign(&s.solved.inputs.model.name(), &s.solved.timeline))
+    });
+    let said = move || {
+        let why = why.get()?;
+        Some(
+            view! { <p class="note bad" id="foreign">{tr!("The trace is of another plan: it {why}.", why)}</p> },
+        )
+    };
+    Ok(said.into_any())
 }
 
 #[component]

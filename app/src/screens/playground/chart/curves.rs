@@ -2,7 +2,7 @@
 
 use crate::base::format;
 use crate::base::texts::{n, t};
-use crate::draw::chart::place;
+use crate::draw::chart::{Place, leader, place};
 use crate::draw::ticks;
 use crate::screens::playground::model::race::Moment;
 use pipewright_core::units::Bytes;
@@ -210,11 +210,12 @@ pub fn draw(lines: &[Line], across: Across, up: Up, size: (f64, f64)) -> String 
     let wanted: Vec<(f64, f64)> =
         ends.iter().map(|(_, x, y)| (x.min(width - RIGHT) - 7.0, y + 16.0)).collect();
     let placed = place(&wanted, (width, 14.0), ABOVE + 8.0);
-    for ((at, ..), (x, y)) in ends.iter().zip(placed) {
+    for ((at, end, high), (x, y)) in ends.iter().zip(placed) {
         let y = y.min(height - BELOW - 4.0);
         let name = format::escape(&lines[*at].name);
         // At the beginning there is no room to the left.
         let (x, anchor) = if x < LEFT + 160.0 { (x + 14.0, "start") } else { (x, "end") };
+        out.push_str(&leader(Place { x: *end, y: *high }, Place { x: x + 3.0, y: y - 4.0 }, 20.0));
         let _ = write!(
             out,
             "<text x='{x:.1}' y='{y:.1}' class='pn' text-anchor='{anchor}'>{name}</text>"
@@ -292,6 +293,18 @@ mod tests {
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
             }
         }
+    }
+
+    #[test]
+    fn names_that_had_to_move_are_joined_to_their_ends() {
+        let points = curve();
+        let drawn = |names: &[&str]| {
+            let lines: Vec<Line> =
+                names.iter().map(|name| Line { name: (*name).into(), points: &points }).collect();
+            draw(&lines, Across::Steps, Up::Loss, (600.0, 300.0))
+        };
+        assert!(!drawn(&["fp32"]).contains("class='ld'"));
+        assert!(drawn(&["fp32", "bf16", "int8", "one-bit"]).contains("class='ld'"));
     }
 
     #[test]

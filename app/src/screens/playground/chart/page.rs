@@ -178,6 +178,9 @@ pub fn facts(race: &Race) -> String {
     let bubble = format::percent(pipeline.bubble(), 0);
     match pipeline.lanes.len() {
         1 => t("one lane, never idle").to_owned(),
+        lanes if !pipeline.flushes() => {
+            tr!("{lanes} lanes, {bubble} % idle once they are full", lanes, bubble)
+        }
         lanes => tr!("{lanes} lanes, {bubble} % idle", lanes, bubble),
     }
 }
@@ -258,6 +261,7 @@ mod tests {
         let mut race = Race::new(&choice).ok().unwrap();
         (0..3).for_each(|_| race.advance());
         assert!(bits(&race).contains("up to 3 updates late") && why(&race).contains("stashed"));
+        assert_eq!(facts(&race), "4 lanes, 0 % idle once they are full");
         assert!(look(&choice).starts_with("Your own"));
     }
 

@@ -1,7 +1,7 @@
 //! A schedule as the order in which one step is executed: what the schedule's own generator gives, in
 //! the simulator's times.
 
-use pipewright_core::schedule::{Action, GenerateError, Schedule, ScheduleKind, check};
+use pipewright_core::schedule::{Action, GenerateError, Schedule, ScheduleKind, Updates, check};
 use pipewright_core::simulate::{Footprint, Sends, StageCost, lanes_over_time};
 use pipewright_core::timeline::{Lane, Work};
 use pipewright_core::units::Nanos;
@@ -80,11 +80,19 @@ impl Pipeline {
         self.schedule.routes.len()
     }
 
-    /// The stages' widths in time, and the share of it that lanes are idle.
+    /// The share of a step in which lanes are idle; of the time between steps where nothing is flushed, so that
+    /// only lanes wait that compute less than the busiest.
     pub fn bubble(&self) -> f64 {
         let end = self.lanes.iter().filter_map(|l| l.spans.last()).map(|s| s.end.0).max();
-        let busy: u64 = self.lanes.iter().map(|lane| lane.busy().0).sum();
-        1.0 - busy as f64 / (end.unwrap_or(1).max(1) * self.lanes.len() as u64) as f64
+        let busy = || self.lanes.iter().map(|lane| lane.busy().0);
+        let whole = if self.flushes() { end } else { busy().max() };
+        1.0 - busy().sum::<u64>() as f64
+            / (whole.unwrap_or(1).max(1) * self.lanes.len() as u64) as f64
+    }
+
+    /// Whether the pipeline is empty between steps.
+    pub fn flushes(&self) -> bool {
+        self.schedule.updates == Updates::Synchronous
     }
 }
 

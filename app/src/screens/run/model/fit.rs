@@ -24,7 +24,30 @@ pub struct Fitted {
     pub link: Option<Link>,
 }
 
+/// Whether the times of a trace are worth using.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The plan has them already.
+    Used,
+    /// The plan without them is as near to the measured step.
+    Worse,
+    /// They bring the plan nearer.
+    Better,
+}
+
 impl Fitted {
+    /// What the times would do to a plan that predicts this step, of which that was measured.
+    pub fn verdict(&self, predicted: Nanos, measured: Nanos) -> Verdict {
+        let off = |step: Nanos| step.0.abs_diff(measured.0);
+        if self.step.0.abs_diff(predicted.0) * 1000 < predicted.0 {
+            Verdict::Used
+        } else if off(self.step) >= off(predicted) {
+            Verdict::Worse
+        } else {
+            Verdict::Better
+        }
+    }
+
     /// Fits the costs of a plan to a trace, as `runner calibrate` does.
     ///
     /// # Errors
@@ -97,6 +120,10 @@ mod tests {
             let ready = Ready::new(&inputs).unwrap();
             let before = ready.prediction.timeline.step;
             let fitted = Fitted::new(&inputs, &ready, &trace(truth)).unwrap();
+            assert_eq!(fitted.verdict(before, step), Verdict::Better, "{}", example.title);
+            assert_eq!(fitted.verdict(fitted.step, step), Verdict::Used);
+            // A plan that hits the measured step needs no other times.
+            assert_eq!(fitted.verdict(before, before), Verdict::Worse, "{}", example.title);
             let off = |predicted: Nanos| (predicted.secs() / step.secs() - 1.0).abs();
             assert!(off(before) > 0.1 && off(fitted.step) < 0.02, "{}", example.title);
             let (plan, _) = fitted.inputs.plan().unwrap();

@@ -11,7 +11,10 @@ use crate::widgets::icons::{Icon, icon};
 use leptos::prelude::*;
 
 #[component]
-pub fn Empty() -> impl IntoView {
+pub fn Empty(
+    /// Whether the machine that serves the page offers runs.
+    offered: RwSignal<bool>,
+) -> impl IntoView {
     let page = expect_context::<State>();
     let command = move || {
         let ranks = page.inputs.with(Inputs::ranks);
@@ -44,6 +47,12 @@ pub fn Empty() -> impl IntoView {
                 <button class="btn acc" id="run-example" on:click=move |_| page.request(Request::Example)>{t("See an example run")}</button>
                 " " <span class="dim">{t("Digits CNN on 4 MPI ranks: plan, trace and loss as the runner wrote them.")}</span>
             </p>
+            <Show when=move || offered.get()>
+                <p>
+                    <button class="btn acc" id="run-start" on:click=move |_| page.request(Request::RunHere)>{t("Run here")}</button>
+                    " " <span class="dim">{t("Trains this plan on the machine that serves this page, and shows it step by step.")}</span>
+                </p>
+            </Show>
             <p class="dim">{t("Files are read in this page; nothing is uploaded.")}</p>
         </section>
     }

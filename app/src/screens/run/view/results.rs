@@ -4,7 +4,7 @@ use super::shown::Run;
 use crate::base::format;
 use crate::base::texts::{t, tr};
 use crate::screens::run::chart::drift::headline;
-use crate::screens::run::model::fit::Fitted;
+use crate::screens::run::model::fit::{Fitted, Verdict};
 use crate::widgets::selection::Selection;
 use leptos::prelude::*;
 use pipewright_core::units::Nanos;
@@ -103,18 +103,17 @@ fn UseTimes() -> impl IntoView {
                     let predicted = page.shown.with(|s| s.solved.timeline.step);
                     let (value, unit) = format::hero(fitted.step);
                     let left = format::signed_percent(measured.secs(), fitted.step.secs());
-                    let same = fitted.step.0.abs_diff(predicted.0) * 1000 < predicted.0;
-                    let worse = !same && fitted.step.0.abs_diff(measured.0) >= predicted.0.abs_diff(measured.0);
-                    let title = match (same, worse) {
-                        (true, _) => t("The plan uses the measured times."),
-                        (_, true) => t("Measured times would not help: the plan is nearer to this step already."),
-                        _ => t("Re-plan with measured times"),
+                    let verdict = fitted.verdict(predicted, measured);
+                    let title = match verdict {
+                        Verdict::Used => t("The plan uses the measured times."),
+                        Verdict::Worse => t("Measured times would not help: the plan is nearer to this step already."),
+                        Verdict::Better => t("Re-plan with measured times"),
                     };
                     view! {
                         <p>{title}</p>
                         <p id="run-preview" data-value=fitted.step.0.to_string()>
                             {tr!("predicts {time}; remaining drift {left}", time = format!("{value} {unit}"), left)}</p>
-                        <button class="btn acc" id="use-times" prop:disabled=same || worse
+                        <button class="btn acc" id="use-times" prop:disabled=verdict != Verdict::Better
                             on:click=move |_| take(&fitted)>{t("Use these times")}</button>
                     }.into_any()
                 }
