@@ -59,7 +59,7 @@ const ENGLISH: &str = "
     const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walk.nextNode()) {
         const node = walk.currentNode, around = node.parentElement;
-        if (around.closest('option, code, kbd, script, style, noscript, [hidden], [translate=no], td.say, .nm, .h1')) continue;
+        if (around.closest('option, code, kbd, script, style, noscript, [hidden], [translate=no], .nm, .h1')) continue;
         if (/[a-z]{2,} [a-z]{2,} [a-z]{2,}/i.test(node.data) && !/[\\u3040-\\u30ff\\u4e00-\\u9fff]/.test(node.data))
             out.push(node.data);
     }

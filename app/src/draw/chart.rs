@@ -71,10 +71,26 @@ pub struct Reading {
     pub text: String,
 }
 
-/// Moves labels upwards, or below everything at the top, until none stands on an earlier one.
-pub fn place(wanted: &[(f64, f64)], (width, height): (f64, f64), top: f64) -> Vec<(f64, f64)> {
-    let mut placed: Vec<(f64, f64)> = vec![];
-    for &(x, wish) in wanted {
+/// Moves labels upwards, or below everything at the top, until none stands on another or on what is `fixed`. The
+/// lowest goes first, so that names stand in the order of what they name; of marks at the same place the last is
+/// lowest.
+pub fn place(
+    wanted: &[(f64, f64)],
+    fixed: &[(f64, f64)],
+    (width, height): (f64, f64),
+    top: f64,
+) -> Vec<(f64, f64)> {
+    let mut left: Vec<usize> = (0..wanted.len()).collect();
+    let mut placed = fixed.to_vec();
+    let mut found = vec![(0.0, 0.0); wanted.len()];
+    // They are few, and a sort would be a part of every chunk that draws.
+    let lowest = |left: &[usize]| {
+        let low = |a: &usize, b: &usize| wanted[left[*a]].1.total_cmp(&wanted[left[*b]].1);
+        (0..left.len()).max_by(low)
+    };
+    while let Some(at) = lowest(&left) {
+        let at = left.remove(at);
+        let (x, wish) = wanted[at];
         let clash = |y: f64, placed: &[(f64, f64)]| {
             placed.iter().any(|(a, b)| (a - x).abs() < width && (b - y).abs() < height)
         };
@@ -82,8 +98,9 @@ pub fn place(wanted: &[(f64, f64)], (width, height): (f64, f64), top: f64) -> Ve
         let upwards = steps(-1.0).find(|y| *y >= top && !clash(*y, &placed));
         let y = upwards.or_else(|| steps(1.0).find(|y| !clash(*y, &placed))).unwrap_or(wish);
         placed.push((x, y));
+        found[at] = (x, y);
     }
-    placed
+    found
 }
 
 /// A thin line from a curve to its label, where that stands more than its own height from where it would.
@@ -116,9 +133,12 @@ mod tests {
     #[test]
     fn labels_do_not_stand_on_each_other() {
         let wanted = [(10.0, 50.0), (20.0, 52.0), (200.0, 50.0), (15.0, 12.0), (15.0, 12.0)];
-        let placed = place(&wanted, (40.0, 12.0), 10.0);
-        assert_eq!(placed[0], (10.0, 50.0));
+        let placed = place(&wanted, &[], (40.0, 12.0), 10.0);
+        assert_eq!(placed[1], (20.0, 52.0), "the lower one stays");
+        assert!(placed[0].1 <= 40.0, "the higher one goes up: {placed:?}");
         assert_eq!(placed[2], (200.0, 50.0));
+        let beside = place(&wanted[2..3], &[(190.0, 55.0)], (40.0, 12.0), 10.0);
+        assert!(beside[0].1 <= 43.0, "{beside:?}");
         for (i, a) in placed.iter().enumerate() {
             for b in &placed[..i] {
                 let apart = (a.0 - b.0).abs() >= 40.0 || (a.1 - b.1).abs() >= 12.0;

@@ -52,7 +52,7 @@ pub fn names(f: &Frame, timeline: &Timeline) {
     let Layout { lanes, pitch, bar, small, .. } = *f.layout;
     f.canvas.ctx.set_text_baseline("alphabetic");
     let two_lines = bar >= 30.0 && !small;
-    let (seen, every) = (f.layout.seen(), f.layout.label_every(pitch, 15.0));
+    let (seen, every) = (f.layout.seen(), f.layout.label_every(pitch, 14.0));
     for lane in (0..lanes).step_by(every).filter(|lane| seen.contains(lane)) {
         let middle = f.layout.lane_y(lane) + bar / 2.0;
         f.canvas.fill(&f.palette.text);

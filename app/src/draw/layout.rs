@@ -73,9 +73,14 @@ impl Layout {
         let small = width < 480.0;
         let (left, margin) = if small { (46.0, 10.0) } else { (124.0, 16.0) };
         let n = lanes.max(1) as f64;
+        // One lane alone may be twice as tall.
+        let few = 1.0 + 1.0 / n;
         let available = (height - TOP - CAPTION - BOTTOM).max(2.0 * n);
-        let memory_row =
-            (available * 0.36 / n * rows.times).min(if small { 44.0 } else { MEMORY_TALLEST });
+        let memory_row = (available * 0.36 / n * rows.times).min(if small {
+            44.0
+        } else {
+            MEMORY_TALLEST * few
+        });
         let (memory_pitch, memory_bar) = if memory_row >= CURVE_MIN + 4.0 {
             (memory_row, memory_row - (memory_row * 0.2).clamp(3.0, 10.0))
         } else {
@@ -83,7 +88,7 @@ impl Layout {
             let row = (available * 0.3 / n).min(8.0);
             (row, if row > 3.0 { row - 1.0 } else { row })
         };
-        let fit = ((available - memory_pitch.min(available * 0.36 / n) * n) / n).min(TALLEST);
+        let fit = ((available - memory_pitch.min(available * 0.36 / n) * n) / n).min(TALLEST * few);
         let taller = (fit * rows.times).min(TALLEST).max(fit);
         let pitch = taller.max(rows.least);
         let bar = pitch - (pitch * 0.18).clamp(if pitch > 3.0 { 0.75 } else { 0.0 }, 12.0);
@@ -261,7 +266,7 @@ mod tests {
             assert_eq!(l.lane_at(l.memory_top + 1.0), None);
         }
         // Few lanes leave nothing blank, nor do four on a large screen.
-        for (height, lanes) in [(560.0, 2), (560.0, 3), (1000.0, 4)] {
+        for (height, lanes) in [(560.0, 1), (560.0, 2), (560.0, 3), (1000.0, 4)] {
             let l = Layout::new(822.0, height, lanes, Rows::default());
             let end = l.memory_y(lanes - 1) + l.memory_bar;
             assert!(end > 0.9 * height, "{lanes}: {end} of {height}");

@@ -138,7 +138,7 @@ fn act_on(page: Page, act: Act) {
             }
         }
         Act::Schedule(kind) => {
-            page.state.edit(|inputs| kept::recut(inputs, |i| engine::reschedule(i, kind)))
+            page.state.edit(|inputs| kept::recut(inputs, &|i| engine::reschedule(i, kind)))
         }
     }
 }
@@ -173,7 +173,7 @@ fn set(state: State, dial: Dial, number: u64) {
         return state.complain(no_number(label, 1, most));
     }
     state.edit(|inputs| match dial {
-        Dial::Lanes => kept::recut(inputs, |i| engine::split(i, number as u32)),
+        Dial::Lanes => kept::recut(inputs, &|i| engine::split(i, number as u32)),
         Dial::MicroBatches => inputs.micro_batches = number as u32,
         Dial::MiniBatch => inputs.mini_batch = number,
         Dial::Replicas => inputs.rest.data_parallel.replicas = number as u32,

@@ -69,15 +69,10 @@ pub fn cuts(model: &ModelChoice, stages: u32) -> Option<Vec<u32>> {
 }
 
 /// Makes a change that cuts the model anew, and gives it the kept cuts where there are some for as many stages.
-pub fn recut(inputs: &mut Inputs, change: impl FnOnce(&mut Inputs)) {
-    let (model, stages) = (inputs.model.clone(), inputs.stages());
+pub fn recut(inputs: &mut Inputs, change: &dyn Fn(&mut Inputs)) {
+    let before = (inputs.model.clone(), inputs.stages());
     change(inputs);
-    keep_cuts(inputs, &model, stages);
-}
-
-/// Gives inputs that were of `model` and had `stages` their kept cuts, where that is no longer so.
-fn keep_cuts(inputs: &mut Inputs, model: &ModelChoice, stages: u32) {
-    if (model, stages) == (&inputs.model, inputs.stages()) || inputs.own.is_some() {
+    if before == (inputs.model.clone(), inputs.stages()) || inputs.own.is_some() {
         return;
     }
     if let Some(cuts) = cuts(&inputs.model, inputs.stages()) {
@@ -101,13 +96,13 @@ mod tests {
         inputs.cuts[0] += 1;
         keep(&before, &inputs);
         let tuned = inputs.cuts.clone();
-        recut(&mut inputs, |i| split(i, 5));
+        recut(&mut inputs, &|i| split(i, 5));
         assert_eq!(inputs.stages(), 5);
-        recut(&mut inputs, |i| split(i, 4));
+        recut(&mut inputs, &|i| split(i, 4));
         assert_eq!(inputs.cuts, tuned);
-        recut(&mut inputs, |i| reschedule(i, ScheduleKind::ZbV));
+        recut(&mut inputs, &|i| reschedule(i, ScheduleKind::ZbV));
         assert_eq!(inputs.stages(), 8);
-        recut(&mut inputs, |i| reschedule(i, ScheduleKind::OneFOneB));
+        recut(&mut inputs, &|i| reschedule(i, ScheduleKind::OneFOneB));
         assert_eq!(inputs.cuts, tuned);
     }
 
@@ -142,8 +137,8 @@ mod tests {
     fn what_was_balanced_stays_balanced() {
         let mut inputs = first();
         let cuts = inputs.cuts.clone();
-        recut(&mut inputs, |i| split(i, 3));
-        recut(&mut inputs, |i| split(i, 4));
+        recut(&mut inputs, &|i| split(i, 3));
+        recut(&mut inputs, &|i| split(i, 4));
         assert_eq!(inputs.cuts, cuts);
     }
 }

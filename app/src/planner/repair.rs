@@ -26,7 +26,7 @@ impl Repair {
 
 /// Takes lanes and a schedule, with cuts that were kept for them and micro-batches that the schedule can have.
 pub fn take_lanes(inputs: &mut Inputs, lanes: u32, kind: ScheduleKind) {
-    kept::recut(inputs, |inputs| {
+    kept::recut(inputs, &|inputs| {
         engine::split(inputs, lanes);
         engine::reschedule(inputs, kind);
     });

@@ -86,7 +86,7 @@ fn choose(state: State, kind: ScheduleKind) {
         );
         return state.offer(said, most, kind);
     }
-    state.edit(|inputs| kept::recut(inputs, |i| engine::reschedule(i, kind)));
+    state.edit(|inputs| kept::recut(inputs, &|i| engine::reschedule(i, kind)));
 }
 
 /// Stages a lane, or waves.

@@ -83,7 +83,7 @@ pub fn choose_model(state: State, preset: Preset) {
 #[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn with_model(inputs: Inputs, preset: Preset) -> Result<Inputs, Missing> {
     let mut next = inputs;
-    kept::recut(&mut next, |inputs| {
+    kept::recut(&mut next, &|inputs| {
         kept::another_model(inputs, |inputs, lanes| {
             inputs.model = ModelChoice::Preset(preset);
             engine::split(inputs, lanes);

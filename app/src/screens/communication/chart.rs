@@ -149,15 +149,16 @@ fn names(frame: &CurveAxes, groups: &[Vec<&Curve>], own: Reduction, out: &mut St
     let first = |curve: &Curve| frame.y(curve.points.first().map_or(frame.least, |point| point.1));
     let wanted: Vec<(f64, f64)> =
         groups.iter().map(|group| (LEFT + 18.0, first(group[0]) - 4.0)).collect();
-    let placed = place(&wanted, (120.0, 12.0), ABOVE);
+    let placed = place(&wanted, &[], (120.0, 12.0), ABOVE);
     for (group, (x, y)) in groups.iter().zip(placed) {
         let own = group.iter().any(|curve| curve.way == own || curve.way.is_plain());
         let class = if own { "dl own" } else { "dl" };
-        let (way, more) = (group[0].way, group.len() - 1);
-        let name = match more {
-            0 => way.to_string(),
-            1 => tr!("{way} and {other}: no difference", way, other = group[1].way),
-            _ => tr!("{way} and {more} codecs: no difference", way, more),
+        let ways: Vec<String> = group.iter().map(|curve| curve.way.to_string()).collect();
+        let name = match &ways[..] {
+            [way, _, _, more @ ..] if !more.is_empty() => {
+                tr!("{way} and {more} more, no difference", way, more = ways.len() - 1)
+            }
+            few => few.join(", "),
         };
         let [curve, label] =
             [Place { x: LEFT, y: first(group[0]) }, Place { x: x - 3.0, y: y - 4.0 }];
@@ -202,8 +203,11 @@ mod tests {
         let same: Vec<Curve> =
             ["fp32", "bf16", "int8"].iter().map(|way| curve(way, 1.0, None)).collect();
         let svg = draw(&same, 1e9, Reduction::default(), (700.0, 300.0));
-        assert!(svg.contains(">fp32 and 2 codecs: no difference</text>"), "{svg}");
-        assert!(!svg.contains(">bf16</text>") && !svg.contains("class='ld'"), "{svg}");
+        assert!(svg.contains(">fp32, bf16, int8</text>") && !svg.contains("class='ld'"), "{svg}");
+        let ways = ["fp32", "bf16", "int8", "table:1"];
+        let same: Vec<Curve> = ways.iter().map(|way| curve(way, 1.0, None)).collect();
+        let svg = draw(&same, 1e9, Reduction::default(), (700.0, 300.0));
+        assert!(svg.contains(">fp32 and 3 more, no difference</text>"), "{svg}");
         // Names that had to move are joined to their curves.
         let near: Vec<Curve> = ["fp32", "bf16", "int8"]
             .iter()

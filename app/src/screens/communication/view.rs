@@ -7,7 +7,7 @@ use super::model::{Asked, Base, Curve, SPAN, errors, taken};
 use crate::base::format;
 use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
-use crate::base::texts::t;
+use crate::base::texts::{said, t};
 use crate::state::State;
 use crate::widgets::icons::{Icon, icon};
 use crate::widgets::size::watch;
@@ -277,7 +277,7 @@ fn row(state: Comparison, offer: Offer, error: f64, own: (Reduction, bool)) -> i
             <td><button class="pick" title=t("Use it in the plan") on:click=take>{way.to_string()}</button></td>
             <td class="num">{format::bytes_text(sent)}</td>
             <td class="num">{time(exchange)}</td><td class="num">{time(step)}</td>
-            <td class="num">{format!("{error:.3}")}</td><td class=class>{verdict}</td>
+            <td class="num">{format!("{error:.3}")}</td><td class=class>{said(&verdict)}</td>
         </tr>
     }
 }

@@ -142,14 +142,14 @@ fn lines(c: &Chart, curves: &Curves, own: u32, plan: (f64, f64), out: &mut Strin
             let _ = write!(out, "<path d='M{}' class='{}'/>", path.join("L"), class(curve.d));
         }
     }
-    // Names over all lines; the largest d is highest and gets its place first.
+    // Names over all lines.
     let named: Vec<(u32, Point)> =
         curves.curves.iter().rev().filter_map(|k| Some((k.d, k.best()?))).collect();
-    // The plan's own mark stands first: no name covers it.
-    let mut wanted = vec![plan];
-    wanted.extend(named.iter().map(|(_, p)| (c.x(p.m as f64), c.y(p.speedup) - 8.0)));
-    let placed = chart::place(&wanted, (42.0, 14.0), 10.0);
-    for ((d, best), (x, y)) in named.into_iter().zip(placed.into_iter().skip(1)) {
+    let wanted: Vec<(f64, f64)> =
+        named.iter().map(|(_, p)| (c.x(p.m as f64), c.y(p.speedup) - 8.0)).collect();
+    // No name covers the plan's own mark.
+    let placed = chart::place(&wanted, &[plan], (42.0, 14.0), 10.0);
+    for ((d, best), (x, y)) in named.into_iter().zip(placed) {
         let strong = class(d);
         if d > 1 {
             let _ = write!(

@@ -84,7 +84,7 @@ fn Edited() -> impl IntoView {
         }
         page.drag(|i| {
             if u64::from(i.lanes()) != n {
-                kept::recut(i, |i| engine::split(i, n as u32));
+                kept::recut(i, &|i| engine::split(i, n as u32));
             }
         });
         done(dragging);

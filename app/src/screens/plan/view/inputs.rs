@@ -73,7 +73,7 @@ fn Pipeline() -> impl IntoView {
         }
         change(dragging, &|i| {
             if u64::from(i.lanes()) != n {
-                kept::recut(i, |i| engine::split(i, n as u32));
+                kept::recut(i, &|i| engine::split(i, n as u32));
             }
         });
     });

@@ -68,7 +68,7 @@ fn Best(own: PlanState, points: Memo<Vec<MeasuredSpeedup>>) -> impl IntoView {
                         <button class="pick" title=t("Use this d and m") on:click=move |_| {
                             state.edit(|i| {
                                 i.micro_batches = best.m as u32;
-                                kept::recut(i, |i| engine::split(i, d));
+                                kept::recut(i, &|i| engine::split(i, d));
                             });
                         }>{if d == 1 { t("1 lane").to_owned() } else { tr!("{d} lanes", d) }}</button>
                     </td>

@@ -209,7 +209,7 @@ pub fn draw(lines: &[Line], across: Across, up: Up, size: (f64, f64)) -> String 
     }
     let wanted: Vec<(f64, f64)> =
         ends.iter().map(|(_, x, y)| (x.min(width - RIGHT) - 7.0, y + 16.0)).collect();
-    let placed = place(&wanted, (width, 14.0), ABOVE + 8.0);
+    let placed = place(&wanted, &[], (width, 14.0), ABOVE + 8.0);
     for ((at, end, high), (x, y)) in ends.iter().zip(placed) {
         let y = y.min(height - BELOW - 4.0);
         let name = format::escape(&lines[*at].name);
