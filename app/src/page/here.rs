@@ -10,6 +10,7 @@ pub mod seen;
 #[cfg(feature = "page")]
 pub mod wire;
 
+use crate::base::format::signed_percent;
 use crate::base::texts::{t, tr};
 use pipewright_core::units::Nanos;
 use serde_json::Value;
@@ -236,10 +237,10 @@ impl Run {
         times.get(times.len() / 2).copied().map(Nanos)
     }
 
-    /// `+12.3 %`: that time against the predicted one.
+    /// `+12 %`: that time against the predicted one.
     pub fn drift(&self) -> Option<String> {
         let time = self.time().filter(|_| self.predicted.0 > 0)?;
-        Some(format!("{:+.1} %", 100.0 * (time.0 as f64 / self.predicted.0 as f64 - 1.0)))
+        Some(signed_percent(time.secs(), self.predicted.secs()))
     }
 
     /// Share of the steps that were made.
@@ -332,7 +333,7 @@ mod tests {
         assert_eq!(here.progress(), "12/20");
         let run = here.run.clone().unwrap();
         assert_eq!(run.time(), Some(Nanos(8_000_000)), "the median of the last nine");
-        assert_eq!(run.drift().unwrap(), "+300.0 %");
+        assert_eq!(run.drift().unwrap(), "+300 %");
         assert_eq!((run.loss, run.share(), run.how), (Some(0.5), 0.6, How::Mpirun));
         let end = r#"{"event":"end","status":"done","why":null,"said":["done: 20"]}"#;
         let heard = here.hear(&lines(&[r#"{"event":"trace"}"#, end]));

@@ -52,6 +52,7 @@ pub async fn of_onnx(name: &str, bytes: Vec<u8>, rest: impl AsyncFn()) -> Result
         .map_err(|why| tr!("{name} was read as ONNX: {why}. Nothing changed.", name, why))?;
     let (layers, nodes) = (imported.graph.layers().len(), imported.graph.nodes().len());
     let said = match imported.unsupported.first() {
+        None if layers == 1 => tr!("{name}: 1 layer, {nodes} operations.", name, nodes),
         None => tr!("{name}: {layers} layers, {nodes} operations.", name, layers, nodes),
         Some(first) => tr!(
             "{name}: {layers} layers, {nodes} operations; {count} are not supported, such as {op} \

@@ -53,7 +53,7 @@ pub fn how(offer: &Offer, ranks: u32) -> String {
         }
         How::Threads => {
             tr!(
-                "{ranks} ranks as threads, since mpirun was not found; files go to {folder}.",
+                "{ranks} ranks as threads: mpirun is not there, or starts nothing as root. Files go to {folder}.",
                 ranks,
                 folder
             )
@@ -141,7 +141,7 @@ mod tests {
         let offer = |how| Offer { session: "x".into(), how, folder: "runs".into() };
         let how = |kind| how(&offer(kind), 4);
         assert_eq!(how(How::Mpirun), "4 ranks as processes of mpirun; files go to runs.");
-        assert!(how(How::Threads).contains("since mpirun was not found"));
+        assert!(how(How::Threads).contains("ranks as threads: mpirun is not there"));
     }
 
     #[test]
