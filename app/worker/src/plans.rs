@@ -208,7 +208,8 @@ impl Part {
 /// The plan with the other degrees of tensor groups that its network and its hosts allow, with slices of the sequence
 /// where these can be had: they take less memory and send as much.
 fn with_groups(plan: &Plan, devices: u32) -> Vec<Plan> {
-    let within = plan.cluster.devices_per_node.min(plan.cluster.ranks_per_node).min(devices);
+    // What divides a node, so that no group is on two.
+    let within = plan.cluster.devices_per_node.min(plan.cluster.ranks_per_node);
     let with = |tensor: u32, sequence_parallel: bool| {
         // As small as a plan can be: the search chooses the rest.
         let schedule = ScheduleText::of(ScheduleKind::GPipe, 1, 1).ok()?;
@@ -225,8 +226,8 @@ fn with_groups(plan: &Plan, devices: u32) -> Vec<Plan> {
         small.data_parallel.replicas = 1;
         small.check().is_ok().then_some(small)
     };
-    let degrees =
-        (1..=within).filter(|degree| within.is_multiple_of(*degree) && *degree != plan.tensor);
+    let degrees = (1..=within.min(devices))
+        .filter(|degree| within.is_multiple_of(*degree) && *degree != plan.tensor);
     degrees
         .filter_map(|degree| match degree {
             1 => with(1, false),

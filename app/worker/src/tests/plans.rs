@@ -74,7 +74,8 @@ fn tensor_groups_are_among_the_answers_and_what_they_say() {
     let cluster = Cluster::preset("dgx-a100").unwrap();
     let draft = Draft::new(Model::Preset(Preset::Gpt2), cluster, vec![]);
     let asked = draft.plan().unwrap().0;
-    let said = search(&mut Session::default(), &asked, 8);
+    // Of eight devices a node six are asked for: groups of three would be on two nodes.
+    let said = search(&mut Session::default(), &asked, 6);
     let last = said.last().unwrap();
     let found: Vec<&FoundPlan> = said.iter().flat_map(|plans| &plans.found).collect();
     let groups: BTreeSet<u32> = found.iter().map(|plan| plan.tensor).collect();
@@ -86,7 +87,7 @@ fn tensor_groups_are_among_the_answers_and_what_they_say() {
     for number in &last.front {
         let point = found[*number as usize];
         let plan = taken(&asked, point);
-        assert!(plan.ranks() <= 8, "{point:?}");
+        assert!(plan.ranks() <= 6, "{point:?}");
         let exact = predict(&plan).unwrap().timeline;
         assert_eq!(
             (exact.step.0, exact.peak().unwrap().1.0),
