@@ -18,6 +18,9 @@ mkdir -p "$folder/bin" "$folder/target/check/deps" "$folder/scripts/gpu" "$folde
 cargo test --locked --profile "$profile" -p pipewright-runner --no-default-features --no-run \
   --test cuda --message-format=json-render-diagnostics |
   sed -n 's/.*"name":"\(cuda\|runner\)".*"executable":"\([^"]*\)".*/\1 \2/p' >"$work/built"
+# `make test` compiles kernels for each architecture by one version of NVRTC; here by both, where they are.
+tests=$(realpath "$(sed -n 's/^cuda //p' "$work/built")")
+(cd runner && "$tests" other_architectures --ignored)
 strip -o "$folder/bin/runner" "$(sed -n 's/^runner //p' "$work/built")"
 strip -o "$folder/target/check/deps/test-cuda" "$(sed -n 's/^cuda //p' "$work/built")"
 cp scripts/gpu/*.py "$folder/scripts/gpu"

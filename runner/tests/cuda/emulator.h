@@ -6,14 +6,16 @@
 // block. Shared memory begins as NaN. Waiting for what never comes is an error and no hang.
 #pragma once
 #include <cmath>
-#include <csetjmp>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <mutex>
-#include <ucontext.h>
 #include <vector>
+#if !defined(__x86_64__)
+#include <csetjmp>
+#include <ucontext.h>
+#endif
 
 struct uint3 {
     unsigned x, y, z;
@@ -26,16 +28,25 @@ constexpr unsigned WARP = 32;
 
 enum class State : uint8_t { Fresh, Ready, AtBarrier, AtWarp, Done };
 
-struct Fiber {
-    jmp_buf place; // where it waits, once it has begun
+// What a thread has that waits, or the scheduler.
+#if defined(__x86_64__)
+using Place = void *; // the stack, with the registers that calls keep on it
+#else
+struct Place {
+    jmp_buf at;
     ucontext_t beginning;
     bool begun = false;
+};
+#endif
+
+struct Fiber {
+    Place place{}; // where it waits
     std::vector<char> stack;
 };
 
 inline std::mutex lock; // shared memory is static: one grid at a time
 inline uint3 grid_size, block_size, block_index, thread_index;
-inline jmp_buf scheduler;
+inline Place scheduler;
 inline std::vector<State> states;
 inline std::vector<Fiber *> fibers; // by thread
 inline std::vector<Fiber *> idle;
@@ -65,18 +76,43 @@ inline void take_turn(unsigned thread) {
                     thread / block_size.x / block_size.y};
 }
 
-// Contexts only begin fibers: swapcontext asks the kernel for the signal mask at every turn, which is
-// most of the time of a kernel with barriers.
+#if defined(__x86_64__)
+// Goes on at `to`, whose place is `from` from then on. A turn is a handful of instructions: kernels with barriers
+// take little but turns, and swapcontext asks the kernel for the signal mask at each.
+extern "C" void emulator_go(Place *from, Place to);
+asm(".text\n.weak emulator_go\n.hidden emulator_go\n.type emulator_go, @function\nemulator_go:\n"
+    "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+    "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n");
+inline void resume(Fiber *fiber) { emulator_go(&scheduler, fiber->place); }
+inline void pause(Fiber *fiber) { emulator_go(&fiber->place, scheduler); }
+// Six registers, where it begins, and where it would return to, which keeps calls aligned.
+inline void prepare(Fiber *fiber, void (*main)()) {
+    uintptr_t top = uintptr_t(fiber->stack.data() + STACK) & ~uintptr_t(15);
+    uintptr_t *stack = reinterpret_cast<uintptr_t *>(top) - 8;
+    for (int i = 0; i < 8; i++) stack[i] = 0;
+    stack[6] = uintptr_t(main);
+    fiber->place = stack;
+}
+#else
+// Contexts only begin fibers: swapcontext asks the kernel for the signal mask at every turn.
 inline void resume(Fiber *fiber) {
-    if (_setjmp(scheduler) != 0) return;
-    if (fiber->begun) _longjmp(fiber->place, 1);
-    fiber->begun = true;
-    setcontext(&fiber->beginning);
+    if (_setjmp(scheduler.at) != 0) return;
+    if (fiber->place.begun) _longjmp(fiber->place.at, 1);
+    fiber->place.begun = true;
+    setcontext(&fiber->place.beginning);
 }
-
 inline void pause(Fiber *fiber) {
-    if (_setjmp(fiber->place) == 0) _longjmp(scheduler, 1);
+    if (_setjmp(fiber->place.at) == 0) _longjmp(scheduler.at, 1);
 }
+inline void prepare(Fiber *fiber, void (*main)()) {
+    getcontext(&fiber->place.beginning);
+    fiber->place.beginning.uc_stack.ss_sp = fiber->stack.data();
+    fiber->place.beginning.uc_stack.ss_size = STACK;
+    fiber->place.beginning.uc_link = nullptr;
+    makecontext(&fiber->place.beginning, main, 0);
+}
+#endif
 
 // Runs threads that have not begun, until one of them waits.
 inline void fiber_main() {
@@ -103,11 +139,7 @@ inline void begin_fiber() {
     if (idle.empty()) {
         Fiber *fiber = new Fiber;
         fiber->stack.resize(STACK);
-        getcontext(&fiber->beginning);
-        fiber->beginning.uc_stack.ss_sp = fiber->stack.data();
-        fiber->beginning.uc_stack.ss_size = STACK;
-        fiber->beginning.uc_link = nullptr;
-        makecontext(&fiber->beginning, fiber_main, 0);
+        prepare(fiber, fiber_main);
         idle.push_back(fiber);
     }
     starting = idle.back();
@@ -170,12 +202,15 @@ inline void run_block() {
     states.assign(threads, State::Fresh);
     groups.clear();
     started = 0;
-    memset(shared.data(), 0xff, shared.size() * sizeof(float));
+    memset(shared.data(), 0xff, shared_words * sizeof(float));
     while (started < threads) begin_fiber();
     do {
         do release_warps();
         while (run_ready());
     } while (release_barrier());
+}
+
+inline void check_guard() {
     for (size_t i = shared_words; i < shared.size() && !error; i++) {
         uint32_t word;
         memcpy(&word, &shared[i], sizeof(word));
@@ -192,13 +227,15 @@ inline const char *run(uint3 grid, uint3 block, unsigned bytes, std::function<vo
     masks.assign(threads, 0), turns.assign(threads, 0);
     slots[0].assign(threads + WARP, ~0ull), slots[1] = slots[0];
     shared_words = (bytes + sizeof(float) - 1) / sizeof(float);
-    shared.assign(shared_words + GUARD_WORDS, 0);
+    shared.resize(shared_words + GUARD_WORDS);
+    memset(shared.data(), 0xff, shared.size() * sizeof(float));
     for (uint64_t at = 0, all = uint64_t(grid.x) * grid.y * grid.z; at < all && !error; at++) {
         block_index = {unsigned(at % grid.x), unsigned(at / grid.x % grid.y),
                        unsigned(at / grid.x / grid.y)};
         backwards = at % 2 == 1;
         run_block();
     }
+    check_guard();
     return error;
 }
 

@@ -1,5 +1,6 @@
 //! NVRTC compiles every source for every architecture that is promised, with no GPU at hand. Its library stays
-//! loaded, so that these tests have a process of their own.
+//! loaded, so that these tests have a process of their own. A pair of version and architecture takes a minute or
+//! two of processor time: `make test` compiles each architecture by one version, `make gpu-check` all pairs.
 
 use crate::common::own_process;
 use pipewright::tools;
@@ -17,21 +18,25 @@ struct Nvrtc {
     /// What looks for the other, which is looked for by its name alone.
     files: [&'static str; 2],
     architectures: &'static [(u32, u32)],
+    /// Those that the other version is tried with each time.
+    others: &'static [(u32, u32)],
 }
 
-/// The last that knows V100; A100, H100 and H200, B200.
+/// The last that knows V100. A100 is 8.0, H100 and H200 9.0, B200 10.0.
 const TWELVE: Nvrtc = Nvrtc {
     cache: "nvrtc",
     package: "cuda_nvrtc",
     files: ["libnvrtc.so.12", "libnvrtc-builtins.so.12.9"],
-    architectures: &[(7, 0), (8, 0), (9, 0), (10, 0)],
+    architectures: &[(7, 0), (9, 0)],
+    others: &[(8, 0), (10, 0)],
 };
 
 const THIRTEEN: Nvrtc = Nvrtc {
     cache: "nvrtc13",
     package: "cu13",
     files: ["libnvrtc.so.13", "libnvrtc-builtins.so.13.0"],
-    architectures: &[(7, 5), (8, 0), (9, 0), (10, 0)],
+    architectures: &[(8, 0), (10, 0)],
+    others: &[(7, 5), (9, 0)],
 };
 
 /// Where setup.sh put the libraries.
@@ -69,13 +74,13 @@ fn is_there(nvrtc: &Nvrtc) -> bool {
 }
 
 /// What was compiled before is found again: a minute is saved.
-fn compile_all(nvrtc: &Nvrtc) {
+fn compile_all(nvrtc: &Nvrtc, architectures: &[(u32, u32)]) {
     if !own_process::is_own([]) || !is_there(nvrtc) {
         return;
     }
     let cache = Cache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_cubins"));
     std::thread::scope(|scope| {
-        for (major, minor) in nvrtc.architectures.iter().copied() {
+        for (major, minor) in architectures.iter().copied() {
             let cache = &cache;
             scope.spawn(move || {
                 for source in Source::ALL {
@@ -95,12 +100,24 @@ fn compile_all(nvrtc: &Nvrtc) {
 
 #[test]
 fn every_source_by_version_12() {
-    compile_all(&TWELVE);
+    compile_all(&TWELVE, TWELVE.architectures);
 }
 
 #[test]
 fn every_source_by_version_13() {
-    compile_all(&THIRTEEN);
+    compile_all(&THIRTEEN, THIRTEEN.architectures);
+}
+
+#[test]
+#[ignore = "takes minutes; make gpu-check"]
+fn other_architectures_by_version_12() {
+    compile_all(&TWELVE, TWELVE.others);
+}
+
+#[test]
+#[ignore = "takes minutes; make gpu-check"]
+fn other_architectures_by_version_13() {
+    compile_all(&THIRTEEN, THIRTEEN.others);
 }
 
 /// Volta needs CUDA 12: version 13 says so.

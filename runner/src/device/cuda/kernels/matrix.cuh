@@ -111,15 +111,17 @@ DEVICE void multiply(float (&sums)[4], const u32 (&left)[4], u32 right, u32 righ
     emulator::Fragment own = {left[0], left[1], left[2], left[3], right, right_below};
     const emulator::Fragment *all = emulator::meet(own);
     u32 lane = threadIdx.x % 32;
-    for (u32 i = 0; i < 4; i++) {
-        u32 column = lane % 4 * 2 + i % 2;
-        float total = 0;
+    float rows[2][DEPTH], columns[2][DEPTH];
+    for (u32 i = 0; i < 2; i++) {
         for (u32 k = 0; k < DEPTH; k++) {
             u32 far = k / (DEPTH / 2), at = k % (DEPTH / 2) / EACH;
-            u32 a = all[lane / 4 * 4 + at].words[i / 2 + far * 2];
-            u32 b = all[column * 4 + at].words[4 + far];
-            total += element<T>(a, k % EACH) * element<T>(b, k % EACH);
+            rows[i][k] = element<T>(all[lane / 4 * 4 + at].words[i + far * 2], k % EACH);
+            columns[i][k] = element<T>(all[(lane % 4 * 2 + i) * 4 + at].words[4 + far], k % EACH);
         }
+    }
+    for (u32 i = 0; i < 4; i++) {
+        float total = 0;
+        for (u32 k = 0; k < DEPTH; k++) total += rows[i / 2][k] * columns[i % 2][k];
         sums[i] += total;
     }
 }
