@@ -42,7 +42,7 @@ const STRAIGHT: [(&str, [Option<f64>; 4]); 7] = [
     ("vgg16", [Some(370.93), Some(216.45), Some(159.53), Some(159.53)]),
     ("resnet18", [Some(130.20), Some(69.52), Some(35.21), Some(32.33)]),
     ("squeezenet1_0", [Some(144.14), Some(72.95), Some(51.09), Some(51.09)]),
-    // On 16 machines its answer is 29.64 and ours 35.37: open.
+    // On 16 machines its answer is 29.64, in another order of the layers: see below.
     ("resnet50", [Some(221.93), Some(111.50), Some(56.68), None]),
     ("gnmt", [Some(45.94), Some(25.87), Some(19.03), None]),
     ("densenet121", [Some(163.09), Some(81.98), Some(41.62), None]),
@@ -65,6 +65,19 @@ fn straight_pipelines_are_cut_as_well_as_by_pipedream() {
         }
     }
     assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Layers keep their order where another one gains less than 0.5 %: PipeDream's 29.64 ms are in another one.
+#[test]
+fn for_little_layers_keep_their_order() {
+    let dir = scratch("kept-order");
+    machine(&dir, 1e15, [16, 1], 1e15);
+    let asked = ["--stages", "16", "--schedule", "pipedream"];
+    let made = planned(&dir, "pipedream/resnet50.graph.txt", 16, &asked);
+    let ours = made["steady_ns"].as_f64().unwrap() / 16.0 / 1e6;
+    println!("resnet50 on 16 machines: PipeDream 29.64 ms, ours {ours:.2}");
+    assert_eq!(made["split_reorders"], false);
+    assert!(ours < 29.64 * 1.005, "{ours}");
 }
 
 /// PipeDream with replicas at 1 GB/s: milliseconds a mini-batch on 2, 4 and 8 machines. Its answers for gnmt have
