@@ -81,6 +81,14 @@ fn a_plan_is_run_from_the_page() -> Outcome<()> {
     browser.until("the plan is shown", |b| Ok(b.text("#note")?.contains("Opened plan.json")))?;
     assert_eq!(browser.js("return location.href.includes('here=')")?, false, "the token is gone");
 
+    // The Run screen has no run yet: it offers one here.
+    browser.press("4")?;
+    browser.until("the offer", |b| Ok(b.count("#run-start")? == 1))?;
+    browser.click("#run-start")?;
+    browser.until("the panel", |b| Ok(b.count("#here-start")? == 1))?;
+    browser.press(ESCAPE)?;
+    browser.until("it is closed", |b| Ok(b.count("#here-start")? == 0))?;
+
     // By keyboard: the palette opens the panel, Enter starts.
     browser.press(&format!("{CTRL}k"))?;
     browser.until("the palette", |b| Ok(b.count("#palette:focus")? == 1))?;

@@ -79,6 +79,30 @@ fn reloading_and_links_lose_nothing() -> Outcome<()> {
     Ok(())
 }
 
+/// Who hides the page, on a phone by leaving it, has the state kept at once.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn hiding_the_page_keeps_what_was_just_changed() -> Outcome<()> {
+    let Some(browser) =
+        explorer("keeping-hidden", "#v=1&model=digits-cnn&cluster=laptop&d=2&batch=64")?
+    else {
+        return Ok(());
+    };
+    browser.until("the rest of the plan", |b| Ok(b.count("#plan-rate")? == 1))?;
+    // From here on no time passes for the page: what waits until the hand rests never comes.
+    browser.js("window.setTimeout = () => 0;
+        const rate = document.getElementById('plan-rate');
+        rate.value = '0.125'; rate.dispatchEvent(new Event('change', { bubbles: true }));")?;
+    browser.until("it is chosen", |b| Ok(shown(b)?.starts_with("0.125")))?;
+    assert_eq!(kept(&browser)?, 0);
+    browser.js("document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))")?;
+    browser.until("it is kept", |b| Ok(kept(b)? == 1))?;
+    browser.js("location.reload()")?;
+    browser.until("what was chosen is back", |b| Ok(shown(b)?.starts_with("0.125")))?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
+
 /// A link says what it has not: a graph of Recompute is a file.
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]

@@ -98,6 +98,34 @@ fn the_example_run_is_one_click_away_and_fits_a_small_screen() -> Outcome<()> {
     Ok(())
 }
 
+/// A plan that has become another one than the run was of says so on Plan, until it is that plan again.
+#[test]
+#[ignore = "needs dist/ and a browser: make test"]
+fn a_plan_that_is_no_longer_the_run_s_says_so() -> Outcome<()> {
+    let Some(browser) = explorer("traces-another", "#view=run")? else { return Ok(()) };
+    browser.until("the empty screen", |b| Ok(b.count("#run-example")? == 1))?;
+    browser.click("#run-example")?;
+    browser.until("the measured step", |b| Ok(measured(b)? > 0.0))?;
+    browser.press("1")?;
+    browser.until("what was measured", |b| Ok(b.count("#measured-step")? == 1))?;
+    assert_eq!(browser.count("#foreign")?, 0);
+    let schedule = |name: &str| {
+        browser.js(&format!(
+            "const list = document.getElementById('schedule'); list.value = '{name}';
+             list.dispatchEvent(new Event('change', {{ bubbles: true }}));"
+        ))
+    };
+    let before = browser.js("return document.getElementById('schedule').value")?;
+    schedule("zb-h1")?;
+    browser.until("the sentence", |b| Ok(b.count("#foreign")? == 1))?;
+    let said = browser.text("#foreign")?;
+    assert!(said.starts_with("The trace is of another plan: it "), "{said}");
+    schedule(before.as_str().unwrap_or_default())?;
+    browser.until("it is gone", |b| Ok(b.count("#foreign")? == 0))?;
+    assert_eq!(browser.console_errors()?, Vec::<String>::new());
+    Ok(())
+}
+
 #[test]
 #[ignore = "needs dist/ and a browser: make test"]
 fn traces_of_torch_profiler_open_and_foreign_ones_are_refused() -> Outcome<()> {

@@ -175,7 +175,7 @@ pub fn Export(id: &'static str) -> impl IntoView {
             }
             // Writing a long schedule as text only to count its letters would be felt.
             if inputs.stages() * inputs.micro_batches > LONG {
-                return set_size.set(String::new());
+                return set_size.set("–".into());
             }
             spawn_local(async move {
                 let size = files::size(inputs).await;
