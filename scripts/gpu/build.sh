@@ -2,7 +2,7 @@
 # build.sh [PROFILE]: target/gpu-check.tar.gz, all that a machine with a GPU needs to check Pipewright: the
 # program and the tests of GPUs, without MPI and without symbols, their data, check.py. CUDA's libraries are
 # loaded there when they are asked for. PROFILE is release, or dev for a quick look at the archive.
-set -eu
+set -eu -o pipefail
 . "$(dirname "$0")/../lib.sh"
 
 profile=${1:-release}
@@ -18,11 +18,12 @@ mkdir -p "$folder/bin" "$folder/target/check/deps" "$folder/scripts/gpu" "$folde
 cargo test --locked --profile "$profile" -p pipewright-runner --no-default-features --no-run \
   --test cuda --message-format=json-render-diagnostics |
   sed -n 's/.*"name":"\(cuda\|runner\)".*"executable":"\([^"]*\)".*/\1 \2/p' >"$work/built"
-# `make test` compiles kernels for each architecture by one version of NVRTC; here by both, where they are.
+# `make test` compiles kernels for each architecture by one version of NVRTC; the other pairs are here, where
+# NVRTC is.
 tests=$(realpath "$(sed -n 's/^cuda //p' "$work/built")")
 (cd runner && "$tests" other_architectures --ignored)
 strip -o "$folder/bin/runner" "$(sed -n 's/^runner //p' "$work/built")"
-strip -o "$folder/target/check/deps/test-cuda" "$(sed -n 's/^cuda //p' "$work/built")"
+strip -o "$folder/target/check/deps/test-cuda" "$tests"
 cp scripts/gpu/*.py "$folder/scripts/gpu"
 cp scripts/pytorch/step.py scripts/pytorch/networks.py "$folder/scripts/pytorch"
 cp -r runner/kernels/tests/vectors "$folder/runner/kernels/tests"

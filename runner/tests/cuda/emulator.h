@@ -77,8 +77,8 @@ inline void take_turn(unsigned thread) {
 }
 
 #if defined(__x86_64__)
-// Goes on at `to`, whose place is `from` from then on. A turn is a handful of instructions: kernels with barriers
-// take little but turns, and swapcontext asks the kernel for the signal mask at each.
+// Goes on at `to`, and keeps in `from` where this went. Without what swapcontext asks the kernel for at every turn,
+// the signal mask, and without setjmp's mangled pointers.
 extern "C" void emulator_go(Place *from, Place to);
 asm(".text\n.weak emulator_go\n.hidden emulator_go\n.type emulator_go, @function\nemulator_go:\n"
     "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"

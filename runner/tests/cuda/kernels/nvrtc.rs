@@ -1,6 +1,7 @@
 //! NVRTC compiles every source for every architecture that is promised, with no GPU at hand. Its library stays
 //! loaded, so that these tests have a process of their own. A pair of version and architecture takes a minute or
-//! two of processor time: `make test` compiles each architecture by one version, `make gpu-check` all pairs.
+//! two of processor time: `make test` compiles for V100, A100, H100 and B200 by one version each, `make gpu-check`
+//! all pairs and for sm_75.
 
 use crate::common::own_process;
 use pipewright::tools;
@@ -18,7 +19,7 @@ struct Nvrtc {
     /// What looks for the other, which is looked for by its name alone.
     files: [&'static str; 2],
     architectures: &'static [(u32, u32)],
-    /// Those that the other version is tried with each time.
+    /// The rest of what it is promised for, which takes `make gpu-check`.
     others: &'static [(u32, u32)],
 }
 
