@@ -14,7 +14,7 @@ use crate::planner::link;
 use crate::planner::times::Times;
 use crate::screens::recompute::state::Source;
 use idb::{Database, DatabaseEvent, Factory, KeyPath, ObjectStoreParams, TransactionMode};
-use js_sys::{Array, Date, Object, Reflect};
+use js_sys::{Array, Date, JSON, Object, Reflect};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::wasm_split;
@@ -23,6 +23,7 @@ use std::pin::Pin;
 use std::time::Duration;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
+use web_sys::Storage;
 
 const NAME: &str = "pipewright";
 const STATES: &str = "states";
@@ -39,6 +40,9 @@ const CALM: Duration = Duration::from_millis(1500);
 /// The setting of the tab that says which visit it is.
 const VISIT: &str = "pipewright-visit";
 
+/// The setting of the tab that holds the state it was left with: a database may come too late then.
+const LEFT: &str = "pipewright-left";
+
 /// What is done with states, once its code is there.
 type Doing<T> = Pin<Box<dyn Future<Output = T>>>;
 
@@ -54,6 +58,9 @@ pub struct Kept {
 
 thread_local! {
     static NEWEST: Cell<u64> = const { Cell::new(0) };
+
+    /// The connection, as long as it holds.
+    static OPEN: Cell<Option<&'static Database>> = const { Cell::new(None) };
 }
 
 /// Shows what this tab had before it was loaded again, then keeps each state that is left alone.
@@ -64,8 +71,7 @@ pub fn start(page: Page) {
     Effect::new(move |before: Option<()>| {
         // Reading it: a memo that is only tracked would never look at what it follows from.
         changed.with(|_| ());
-        let mine = NEWEST.get() + 1;
-        NEWEST.set(mine);
+        NEWEST.set(NEWEST.get() + 1);
         if before.is_none() {
             if !was_here() {
                 return;
@@ -77,40 +83,51 @@ pub fn start(page: Page) {
             });
             return;
         }
-        let later = move || {
-            if NEWEST.get() == mine && !state.history.with_untracked(|h| h.dragging()) {
-                keep_now(page);
-            }
-        };
-        set_timeout(later, CALM);
+        keep(page, false);
     });
     // Who leaves the page before the state was left alone long enough loses nothing either.
     window_event_listener_untyped("visibilitychange", move |_| {
         if NEWEST.get() > 1 {
-            keep_now(page);
+            keep(page, true);
         }
     });
 }
 
-fn keep_now(page: Page) {
+/// Keeps the state, `now` or when it was left alone.
+fn keep(page: Page, now: bool) {
     spawn_local(async move {
-        if let Ok(keep) = keep(page).await {
+        if let Ok(keep) = keeping(page, now).await {
             keep.await;
         }
     });
 }
 
 #[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn keep(page: Page) -> Result<Doing<()>, Missing> {
+fn keeping(page: Page, now: bool) -> Result<Doing<()>, Missing> {
     // A browser that keeps nothing is no reason for a complaint at every edit.
-    Ok(Box::pin(async move { drop(put(page).await) }))
+    Ok(Box::pin(async move {
+        if now {
+            leave(page);
+            return drop(put(page).await);
+        }
+        let mine = NEWEST.get();
+        let later = move || {
+            if NEWEST.get() == mine && !page.state.history.with_untracked(|h| h.dragging()) {
+                spawn_local(async move { drop(put(page).await) });
+            }
+        };
+        set_timeout(later, CALM);
+        // Who leaves before that gives no time to connect.
+        drop(database().await);
+    }))
 }
 
 #[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn back(page: Page) -> Result<Doing<()>, Missing> {
     Ok(Box::pin(async move {
         let Some(visit) = visit() else { return };
-        let Ok(Some(found)) = get(&visit).await else { return };
+        let kept = get(&visit).await.ok().flatten();
+        let Some(found) = newer(left(), kept) else { return };
         // Another address in the same tab asks for something else.
         let same = text(&found, "link").is_some_and(|link| {
             link::read(&link, None).inputs == page.state.inputs.get_untracked()
@@ -202,7 +219,10 @@ async fn long(page: Page) -> Option<String> {
     (long.len() <= LINK_MAX).then_some(long)
 }
 
-async fn database() -> Result<Database, idb::Error> {
+async fn database() -> Result<&'static Database, idb::Error> {
+    if let Some(open) = OPEN.get() {
+        return Ok(open);
+    }
     let mut request = Factory::new()?.open(NAME, Some(1))?;
     request.on_upgrade_needed(|event| {
         let mut params = ObjectStoreParams::new();
@@ -212,7 +232,11 @@ async fn database() -> Result<Database, idb::Error> {
             let _ = database.create_object_store(STATES, params);
         }
     });
-    request.await
+    let mut database = request.await?;
+    database.on_close(|_| OPEN.set(None));
+    let database = Box::leak(Box::new(database));
+    OPEN.set(Some(database));
+    Ok(database)
 }
 
 async fn get(visit: &str) -> Result<Option<Object>, idb::Error> {
@@ -240,12 +264,41 @@ async fn delete(visit: &str) -> Result<(), idb::Error> {
 async fn put(page: Page) -> Result<(), idb::Error> {
     let Some(record) = record(page) else { return Ok(()) };
     let transaction = database().await?.transaction(&[STATES], TransactionMode::ReadWrite)?;
-    transaction.object_store(STATES)?.put(&record, None)?.await?;
+    // Committed before it is waited for: a page that is left comes no further.
+    drop(transaction.object_store(STATES)?.put(&record, None)?);
     transaction.commit()?.await?;
     for old in all().await?.iter().skip(MOST).filter_map(|old| text(old, "visit")) {
         delete(&old).await?;
     }
     Ok(())
+}
+
+/// Writes what a tab is left with where it is at once: all but the files.
+fn leave(page: Page) {
+    let text = record(page).and_then(|record| JSON::stringify(&record).ok()?.as_string());
+    if let (Some(text), Some(session)) = (text, session()) {
+        // Too large for it: what was kept last comes back.
+        let _ = session.set_item(LEFT, &text);
+    }
+}
+
+fn left() -> Option<Object> {
+    let text = session()?.get_item(LEFT).ok()??;
+    JSON::parse(&text).ok().map(JsCast::unchecked_into)
+}
+
+/// The newer of both, with the files of what was kept where there were some.
+fn newer(left: Option<Object>, kept: Option<Object>) -> Option<Object> {
+    let when = |one: &Option<Object>| one.as_ref().map_or(0.0, |one| number(one, "when"));
+    if when(&left) <= when(&kept) {
+        return kept;
+    }
+    let left = left?;
+    if value(&left, "files").is_some() {
+        let files = kept.and_then(|kept| value(&kept, "files")).unwrap_or_default();
+        Reflect::set(&left, &"files".into(), &files).ok()?;
+    }
+    Some(left)
 }
 
 fn record(page: Page) -> Option<Object> {
@@ -363,15 +416,18 @@ fn number(found: &Object, key: &str) -> f64 {
     value(found, key).and_then(|value| value.as_f64()).unwrap_or(0.0)
 }
 
+fn session() -> Option<Storage> {
+    window().session_storage().ok().flatten()
+}
+
 /// Whether this tab had the page before.
 fn was_here() -> bool {
-    let storage = window().session_storage().ok().flatten();
-    storage.and_then(|s| s.get_item(VISIT).ok().flatten()).is_some()
+    session().and_then(|s| s.get_item(VISIT).ok().flatten()).is_some()
 }
 
 /// Which visit this is: the tab remembers it when it is loaded again.
 fn visit() -> Option<String> {
-    let storage = window().session_storage().ok().flatten()?;
+    let storage = session()?;
     if let Ok(Some(known)) = storage.get_item(VISIT) {
         return Some(known);
     }
