@@ -161,6 +161,8 @@ pub fn open(page: Page, visit: String) -> Result<Doing<()>, Missing> {
 #[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
 pub fn forget(visit: Option<String>) -> Result<Doing<()>, Missing> {
     Ok(Box::pin(async move {
+        // What waits to be kept was there before.
+        NEWEST.set(NEWEST.get() + 1);
         let found = match visit {
             Some(visit) => vec![visit],
             None => {
