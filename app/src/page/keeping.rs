@@ -46,6 +46,17 @@ const LEFT: &str = "pipewright-left";
 /// What is done with states, once its code is there.
 type Doing<T> = Pin<Box<dyn Future<Output = T>>>;
 
+/// What is done with the state of this tab.
+#[derive(Clone, Copy)]
+enum What {
+    /// What was shown before is shown again.
+    Back,
+    /// It is kept when it was left alone.
+    Calm,
+    /// It is kept.
+    Now,
+}
+
 /// A state of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
@@ -73,69 +84,65 @@ pub fn start(page: Page) {
         changed.with(|_| ());
         NEWEST.set(NEWEST.get() + 1);
         if before.is_none() {
-            if !was_here() {
-                return;
+            if was_here() {
+                keep(page, What::Back);
             }
-            spawn_local(async move {
-                if let Ok(back) = back(page).await {
-                    back.await;
-                }
-            });
             return;
         }
-        keep(page, false);
+        keep(page, What::Calm);
     });
     // Who leaves the page before the state was left alone long enough loses nothing either.
     window_event_listener_untyped("visibilitychange", move |_| {
         if NEWEST.get() > 1 {
-            keep(page, true);
+            keep(page, What::Now);
         }
     });
 }
 
-/// Keeps the state, `now` or when it was left alone.
-fn keep(page: Page, now: bool) {
+fn keep(page: Page, what: What) {
     spawn_local(async move {
-        if let Ok(keep) = keeping(page, now).await {
+        if let Ok(keep) = keeping(page, what).await {
             keep.await;
         }
     });
 }
 
 #[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn keeping(page: Page, now: bool) -> Result<Doing<()>, Missing> {
+fn keeping(page: Page, what: What) -> Result<Doing<()>, Missing> {
     // A browser that keeps nothing is no reason for a complaint at every edit.
-    Ok(Box::pin(async move {
-        if now {
-            leave(page);
-            return drop(put(page).await);
-        }
-        let mine = NEWEST.get();
-        let later = move || {
-            if NEWEST.get() == mine && !page.state.history.with_untracked(|h| h.dragging()) {
-                spawn_local(async move { drop(put(page).await) });
-            }
-        };
-        set_timeout(later, CALM);
-        // Who leaves before that gives no time to connect.
-        drop(database().await);
-    }))
+    Ok(match what {
+        What::Now => Box::pin(async move { drop(leave(page).await) }),
+        What::Calm => Box::pin(calm(page)),
+        What::Back => Box::pin(back(page)),
+    })
 }
 
-#[wasm_split(keeping, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn back(page: Page) -> Result<Doing<()>, Missing> {
-    Ok(Box::pin(async move {
-        let Some(visit) = visit() else { return };
-        let kept = get(&visit).await.ok().flatten();
-        let Some(found) = newer(left(), kept) else { return };
-        // Another address in the same tab asks for something else.
-        let same = text(&found, "link").is_some_and(|link| {
-            link::read(&link, None).inputs == page.state.inputs.get_untracked()
-        });
-        if same && has_more(&found) {
-            show(page, &found, false).await;
+async fn calm(page: Page) {
+    let mine = NEWEST.get();
+    let later = move || {
+        if NEWEST.get() == mine && !page.state.history.with_untracked(|h| h.dragging()) {
+            spawn_local(async move {
+                if let Some(record) = record(page) {
+                    let _ = put(&record).await;
+                }
+            });
         }
-    }))
+    };
+    set_timeout(later, CALM);
+    // Who leaves before that gives no time to connect.
+    let _ = database().await;
+}
+
+async fn back(page: Page) {
+    let Some(visit) = visit() else { return };
+    let kept = get(&visit).await.ok().flatten();
+    let Some(found) = newer(left(), kept) else { return };
+    // Another address in the same tab asks for something else.
+    let same = text(&found, "link")
+        .is_some_and(|link| link::read(&link, None).inputs == page.state.inputs.get_untracked());
+    if same && has_more(&found) {
+        show(page, &found, false).await;
+    }
 }
 
 /// The kept states, the newest first.
@@ -262,12 +269,11 @@ async fn delete(visit: &str) -> Result<(), idb::Error> {
     Ok(())
 }
 
-/// Keeps what is shown as the newest of this visit.
-async fn put(page: Page) -> Result<(), idb::Error> {
-    let Some(record) = record(page) else { return Ok(()) };
+/// Keeps a record as the newest of this visit.
+async fn put(record: &Object) -> Result<(), idb::Error> {
     let transaction = database().await?.transaction(&[STATES], TransactionMode::ReadWrite)?;
     // Committed before it is waited for: a page that is left comes no further.
-    drop(transaction.object_store(STATES)?.put(&record, None)?);
+    drop(transaction.object_store(STATES)?.put(record, None)?);
     transaction.commit()?.await?;
     for old in all().await?.iter().skip(MOST).filter_map(|old| text(old, "visit")) {
         delete(&old).await?;
@@ -275,13 +281,15 @@ async fn put(page: Page) -> Result<(), idb::Error> {
     Ok(())
 }
 
-/// Writes what a tab is left with where it is at once: all but the files.
-fn leave(page: Page) {
-    let text = record(page).and_then(|record| JSON::stringify(&record).ok()?.as_string());
+/// Keeps what is shown, first where it is at once: all but the files.
+async fn leave(page: Page) -> Result<(), idb::Error> {
+    let Some(record) = record(page) else { return Ok(()) };
+    let text = JSON::stringify(&record).ok().and_then(|text| text.as_string());
     if let (Some(text), Some(session)) = (text, session()) {
         // Too large for it: what was kept last comes back.
         let _ = session.set_item(LEFT, &text);
     }
+    put(&record).await
 }
 
 fn left() -> Option<Object> {
