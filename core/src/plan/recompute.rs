@@ -11,6 +11,7 @@ use crate::ids::ValueId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -102,21 +103,23 @@ pub fn in_sequences(
 
 impl Sequence {
     /// Keeps what a stage of `graph` loads, receives and sends, and computes all else again at once
-    /// when its backward pass begins: what GPipe does.
+    /// when its backward pass begins: what GPipe does. Linear in the computations.
     pub fn full(graph: &TrainingGraph) -> Self {
-        let (forward, all) = graph.computations.split_at(graph.forward_end as usize);
-        let mut needed = vec![false; graph.values.len()];
-        all.iter().flat_map(|c| &c.reads).for_each(|value| needed[value.index()] = true);
-        let mut again = vec![];
-        for (at, computation) in (0..graph.forward_end).zip(forward).rev() {
-            if computation.writes.iter().any(|value| needed[value.index()]) {
-                computation.reads.iter().for_each(|value| needed[value.index()] = true);
-                again.push(at);
-            }
-        }
         let count = graph.computations.len() as u32;
-        let forward = 0..graph.forward_end;
-        Self(forward.chain(again.into_iter().rev()).chain(graph.forward_end..count).collect())
+        let (forward, backward) = (0..graph.forward_end, graph.forward_end..count);
+        let again = again(graph, forward.clone(), backward.clone());
+        Self(forward.chain(again).chain(backward).collect())
+    }
+
+    /// As [`Self::full`], and where the backward pass is split once more when weight gradients begin, input gradients
+    /// included: nothing but what a stage loads, receives and sends lives between its parts. Linear in the computations.
+    pub fn full_in_each_part(graph: &TrainingGraph) -> Self {
+        let count = graph.computations.len() as u32;
+        let (first, second) = (graph.forward_end, graph.input_gradient_end);
+        let of_inputs = again(graph, 0..first, first..second);
+        let of_weights = again(graph, 0..second, second..count);
+        let both = (0..first).chain(of_inputs).chain(first..second);
+        Self(both.chain(of_weights).chain(second..count).collect())
     }
 }
 
@@ -150,6 +153,25 @@ impl Sequence {
             false => Self(sequence),
         }
     }
+}
+
+/// Those of the computations `of` whose results `readers` need, or what computes these again, in their order.
+fn again(graph: &TrainingGraph, of: Range<u32>, readers: Range<u32>) -> Vec<u32> {
+    let all = &graph.computations;
+    let mut needed = vec![false; graph.values.len()];
+    let read = readers.flat_map(|at| &all[at as usize].reads);
+    read.for_each(|value| needed[value.index()] = true);
+    let mut again = vec![];
+    for at in of.rev() {
+        let Computation { reads, writes, kind, .. } = &all[at as usize];
+        let once = *kind == ComputationKind::WeightGradient;
+        if !once && writes.iter().any(|value| needed[value.index()]) {
+            reads.iter().for_each(|value| needed[value.index()] = true);
+            again.push(at);
+        }
+    }
+    again.reverse();
+    again
 }
 
 impl FromStr for Sequence {

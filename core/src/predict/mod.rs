@@ -57,7 +57,7 @@ use crate::plan::{
 };
 use crate::simulate::{Copies, StageCost, Stuck, simulate};
 use crate::timeline::Timeline;
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 use thiserror::Error;
 
 /// Why nothing follows from a plan.
@@ -96,19 +96,44 @@ pub struct Prediction {
 /// # Errors
 /// The first thing about the plan that does not fit.
 pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
+    Ok(lowered(plan)?.simulated(plan)?)
+}
+
+/// A plan's programs, before they are simulated.
+struct Lowered {
+    graph: Graph,
+    costs: Costs,
+    graphs: Vec<TrainingGraph>,
+    programs: Vec<Program>,
+    groups: Vec<Vec<LaneId>>,
+}
+
+/// Checks and lowers a plan.
+fn lowered(plan: &Plan) -> Result<Lowered, PlanError> {
     let (graph, schedule) = plan.check()?;
     let samples = plan.samples();
     let costs = plan.costs(&graph, samples);
     let costs = costs.with_backward(schedule.splits_backward());
     let inputs = plan.inputs(&graph, &schedule);
-    let graphs = plan.training_graphs(&inputs).map_err(PlanError::from)?;
+    let graphs = plan.training_graphs(&inputs)?;
     let programs = lower(&inputs, &graphs);
-    let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
     let groups = groups(&inputs);
-    let computations = graphs.iter().map(|g| computations(g, &costs)).collect();
-    let copies = plan.copies(&groups);
-    let timeline = simulate(&programs, &stages, &plan.cluster, copies)?;
-    Ok(Prediction { graph, costs, stages, computations, programs, groups, timeline })
+    Ok(Lowered { graph, costs, graphs, programs, groups })
+}
+
+impl Lowered {
+    fn simulated(self, plan: &Plan) -> Result<Prediction, Stuck> {
+        let Self { graph, costs, graphs, programs, groups } = self;
+        let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
+        let computations = graphs.iter().map(|g| computations(g, &costs)).collect();
+        let timeline = simulate(&programs, &stages, &plan.cluster, plan.copies(&groups))?;
+        Ok(Prediction { graph, costs, stages, computations, programs, groups, timeline })
+    }
+}
+
+/// The most that one of these devices reserves.
+fn peak(programs: &[Program]) -> Bytes {
+    programs.iter().map(|program| program.arena).max().unwrap_or_default()
 }
 
 impl Plan {

@@ -259,6 +259,9 @@ impl<'a> Reductions<'a> {
 /// Bytes that a rank sends in a step while its tensor group sums within passes, gathers slices and scatters sums.
 fn sent_within(program: &Program) -> f64 {
     let degree = f64::from(program.tensor.degree);
+    if program.tensor.degree == 1 {
+        return 0.0;
+    }
     let of_pass = |instruction: &Instruction| {
         let Instruction::Run { action, reduces, .. } = instruction else { return 0.0 };
         let Some(stage) = program.stage(action.stage) else { return 0.0 };

@@ -3,7 +3,7 @@
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::partition::balanced;
-use pipewright_core::plan::{Draft, Model, Plan};
+use pipewright_core::plan::{Draft, Model, Plan, ScheduleText};
 use pipewright_core::predict::{Advice, Advisor, Change, predict, steady};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::Bytes;
@@ -84,6 +84,21 @@ fn the_first_word_on_what_does_not_fit_takes_no_search() {
     assert_eq!((advisor.tried(), &first.changes[..]), (1, &[Change::Recompute { stages: 4 }][..]));
     while advisor.advance() {}
     // Less than all is faster, and found later.
+    let best = advisor.advice().iter().map(|one| one.step).min();
+    assert!(best.is_some_and(|best| best < first.step), "{best:?} {}", first.step);
+}
+
+/// Nor where the backward pass is split: in its second part all is computed again once more.
+#[test]
+fn the_first_word_on_a_split_backward_pass_takes_no_search() {
+    let mut plan = plan(Preset::Gpt2Large, "dgx-1-p100", 4, (64, 8));
+    plan.schedule = ScheduleText::of(ScheduleKind::ZbH1, 4, 8).unwrap();
+    let mut advisor = Advisor::new(&plan).unwrap();
+    assert!(!advisor.now().fits);
+    while advisor.advice().is_empty() && advisor.advance() {}
+    let first = advisor.advice()[0].clone();
+    assert_eq!((advisor.tried(), &first.changes[..]), (1, &[Change::Recompute { stages: 4 }][..]));
+    while advisor.advance() {}
     let best = advisor.advice().iter().map(|one| one.step).min();
     assert!(best.is_some_and(|best| best < first.step), "{best:?} {}", first.step);
 }

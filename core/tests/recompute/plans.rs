@@ -1,7 +1,7 @@
 //! Plans that recompute: what a stage's problem says of it, plans made to fit, plans refused.
 
 use pipewright_core::cost::Cluster;
-use pipewright_core::graph::autodiff::SequenceError;
+use pipewright_core::graph::autodiff::{SequenceError, TrainingGraph};
 use pipewright_core::graph::presets::Preset;
 use pipewright_core::ids::StageId;
 use pipewright_core::partition;
@@ -227,6 +227,33 @@ fn full_recomputation_keeps_what_stages_exchange() {
         let slot = &after.programs[stage].stages[0].slots;
         let full = &before.programs[stage].stages[0].slots;
         assert!(slot.bytes.0 * 3 < full.bytes.0, "stage {stage}: {} of {}", slot.bytes, full.bytes);
+    }
+}
+
+/// With a split backward pass all that lies between its parts is what is exchanged, too, if the second part computes again.
+#[test]
+fn recomputation_in_each_part_keeps_what_stages_exchange() {
+    let mut plan = plan("resnet18:64", 4, ScheduleKind::ZbH1, 8);
+    let before = predict(&plan).unwrap();
+    let (graph, schedule) = plan.check().unwrap();
+    let graphs = training_graphs(&plan.inputs(&graph, &schedule));
+    let mut with = |way: fn(&TrainingGraph) -> Sequence| {
+        plan.recompute = graphs.iter().map(way).collect();
+        predict(&plan).unwrap()
+    };
+    let (once, each) = (with(Sequence::full), with(Sequence::full_in_each_part));
+    for (stage, now) in each.stages.iter().enumerate() {
+        let then = &before.stages[stage];
+        assert_eq!(then.forward, now.forward, "stage {stage}");
+        assert!(now.backward_weight <= then.forward + then.backward(), "stage {stage}");
+        let of = |prediction: &Prediction| prediction.programs[stage].stages[0].slots.bytes.0;
+        assert!(of(&each) * 3 < of(&before) && of(&each) < of(&once), "stage {stage}");
+    }
+    // One part, one repetition.
+    let fused = self::plan("mlp4", 2, ScheduleKind::OneFOneB, 4);
+    let (graph, schedule) = fused.check().unwrap();
+    for stage in training_graphs(&fused.inputs(&graph, &schedule)) {
+        assert_eq!(Sequence::full(&stage), Sequence::full_in_each_part(&stage));
     }
 }
 

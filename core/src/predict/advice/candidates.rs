@@ -87,8 +87,8 @@ impl Wave {
     pub(super) fn candidates(self, plan: &Plan, fits: bool, found: &[Advice]) -> Vec<Plan> {
         let best = || found.iter().filter(|advice| advice.fits).min_by_key(|advice| advice.step);
         match self {
-            Wave::Room => micro_batches(plan, fits).into_iter().take(1).collect(),
-            Wave::MicroBatches => micro_batches(plan, fits),
+            Wave::Room => micro_batches(plan, fits).take(1).collect(),
+            Wave::MicroBatches => micro_batches(plan, fits).collect(),
             Wave::Nearby => best().map(|best| nearby(&best.plan)).unwrap_or_default(),
             Wave::Cuts => cut_anew(plan).into_iter().collect(),
             Wave::Schedules => schedules(plan),
@@ -116,14 +116,14 @@ fn divisors(plan: &Plan) -> Vec<u32> {
 
 /// From the plan's own number outwards, not all of those that are close to each other. Where the plan does not fit
 /// from the most downwards.
-fn micro_batches(plan: &Plan, fits: bool) -> Vec<Plan> {
+fn micro_batches(plan: &Plan, fits: bool) -> impl Iterator<Item = Plan> {
     let octave = |m: u32| (f64::from(m).log2() * PER_OCTAVE).round() as i64;
     let own = octave(plan.micro_batches);
     let mut numbers = divisors(plan);
     numbers.dedup_by_key(|m| octave(*m));
     numbers.retain(|m| *m != plan.micro_batches);
     numbers.sort_by_key(|m| if fits { (octave(*m) - own).abs() } else { -octave(*m) });
-    numbers.into_iter().filter_map(|m| with_micro_batches(plan, m)).collect()
+    numbers.into_iter().filter_map(|m| with_micro_batches(plan, m))
 }
 
 /// The next numbers of micro-batches on both sides.

@@ -31,8 +31,8 @@ mod change;
 pub use change::Change;
 use change::changes;
 
-use super::{PredictError, Prediction, fit, predict, steady};
-use crate::plan::{Plan, PlanError, Sequence, training_graphs};
+use super::{Lowered, PredictError, Prediction, fit, lowered, peak, steady};
+use crate::plan::{Plan, Sequence};
 use crate::units::{Bytes, Nanos};
 use candidates::{Wave, bound};
 use change::within;
@@ -108,7 +108,9 @@ impl Advisor {
     /// # Errors
     /// What does not fit together about the plan.
     pub fn new(plan: &Plan) -> Result<Self, PredictError> {
-        let prediction = predict(plan)?;
+        let lowered = lowered(plan)?;
+        let again = recomputed(&lowered);
+        let prediction = lowered.simulated(plan)?;
         let now = takes(plan, &prediction)?;
         let bound = bound(plan)?;
         let mut seen = BTreeSet::new();
@@ -127,7 +129,7 @@ impl Advisor {
             tried: 0,
         };
         if !now.fits && plan.recompute.is_empty() {
-            advisor.recompute(plan.clone());
+            advisor.recompute(plan.clone(), again);
         }
         Ok(advisor)
     }
@@ -164,25 +166,33 @@ impl Advisor {
     /// Takes the plan if it is better. Where it does not fit, and nothing else does, it is tried with recomputation.
     fn price(&mut self, plan: Plan) {
         self.tried += 1;
-        let Ok(prediction) = predict(&plan) else { return };
-        let Ok(priced) = takes(&plan, &prediction) else { return };
-        // Only what would be faster is worth it.
-        let hopeful = !self.now.fits || shorter(priced.step, self.now.step);
-        if !priced.fits && hopeful && !self.fitted && plan.recompute.is_empty() {
-            self.recompute(plan);
+        let Ok(lowered) = lowered(&plan) else { return };
+        let fits = peak(&lowered.programs) <= plan.cluster.device.memory;
+        if !fits && (self.fitted || !plan.recompute.is_empty()) {
             return;
         }
-        self.fitted |= priced.fits && plan.recompute.is_empty() && self.is_better(&priced);
+        let again = recomputed(&lowered);
+        // Nothing has to be faster than what does not fit.
+        if !fits && !self.now.fits {
+            return self.recompute(plan, again);
+        }
+        let Ok(prediction) = lowered.simulated(&plan) else { return };
+        let Ok(priced) = takes(&plan, &prediction) else { return };
+        if !fits {
+            if shorter(priced.step, self.now.step) {
+                self.recompute(plan, again);
+            }
+            return;
+        }
+        self.fitted |= plan.recompute.is_empty() && self.is_better(&priced);
         self.take(plan, &prediction, priced);
     }
 
-    /// Tries a plan that does not fit with recomputation: of everything next, if nothing is known that fits; of as little
-    /// as it needs when the others of its wave are priced.
-    fn recompute(&mut self, plan: Plan) {
-        if !self.found.iter().any(|advice| advice.fits)
-            && let Ok(again) = recomputed(&plan)
-        {
-            self.todo.push_front(again);
+    /// Tries a plan that does not fit with recomputation: with all that is computed `again` next, if nothing is known that
+    /// fits; of as little as it needs when the others of its wave are priced.
+    fn recompute(&mut self, plan: Plan, again: Vec<Sequence>) {
+        if !self.found.iter().any(|advice| advice.fits) {
+            self.todo.push_front(Plan { recompute: again, ..plan.clone() });
         }
         self.unfit.push_back(plan);
     }
@@ -299,15 +309,13 @@ fn takes(plan: &Plan, prediction: &Prediction) -> Result<Takes, PredictError> {
         Some(steady) => steady.step,
         None => prediction.timeline.step,
     };
-    let peak = prediction.programs.iter().map(|program| program.arena).max().unwrap_or_default();
+    let peak = peak(&prediction.programs);
     Ok(Takes { step, peak, fits: peak <= plan.cluster.device.memory })
 }
 
-/// The plan with everything computed again that stages can.
-fn recomputed(plan: &Plan) -> Result<Plan, PlanError> {
-    let (graph, schedule) = plan.check()?;
-    let graphs = training_graphs(&plan.inputs(&graph, &schedule));
-    Ok(Plan { recompute: graphs.iter().map(Sequence::full).collect(), ..plan.clone() })
+/// Everything computed again that stages can, in each part of the backward pass: that fits if anything does.
+fn recomputed(lowered: &Lowered) -> Vec<Sequence> {
+    lowered.graphs.iter().map(Sequence::full_in_each_part).collect()
 }
 
 /// What tells two plans of one question apart.
