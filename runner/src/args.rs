@@ -95,7 +95,7 @@ pub enum Command {
     Predict(PredictArgs),
     /// Compare runs by what they learned in their time: runner curves fp32 fp8 -o curves.svg
     Curves(CurvesArgs),
-    /// Compare DataParallel, DDP, ZeRO-1, pipeline and hybrid: runner forms --model vgg16 --devices 8
+    /// Compare DataParallel, DDP, ZeRO-1, tensor parallel, pipeline and hybrid: runner forms --model vgg16 --devices 8
     Forms(FormsArgs),
     /// The best plan for each number of devices, its speed and cost: runner scale --model gpt2 --devices 8,16
     Scale(ScaleArgs),

@@ -7,14 +7,16 @@
 //! | `DataParallel` | scatter of samples, broadcast of weights, gather of outputs, reduce of gradients |
 //! | `DistributedDataParallel` | all-reduces of gradient buckets beside the backward pass |
 //! | ZeRO-1 | reduce-scatters of the buckets, all-gather of the weights |
+//! | tensor parallel | sums of activations and of their gradients, within each layer |
 //! | model parallel | values and gradients across the cuts, one device at work at a time |
 //! | pipeline | the same per micro-batch (GPipe order) |
 //! | hybrid | replicas of a pipeline, all-reduce of each stage's gradients |
 //!
 //! PyTorch's documentation of `nn.DataParallel`, Li et al. 2020 (DDP, VLDB 13), Rajbhandari et
-//! al. 2020, Huang et al. 2019. Known limits: a part of the mini-batch takes its share of the whole
+//! al. 2020, Shoeybi et al. 2019, Huang et al. 2019. Known limits: a part of the mini-batch takes its share of the whole
 //! one's time; `DataParallel`'s interpreter lock costs nothing; gradients become ready by item.
 
+mod divided;
 mod replicated;
 mod staged;
 
@@ -23,6 +25,7 @@ pub use replicated::{bucket_ends, buckets};
 use super::collective::{Channel, Collective, hierarchical, time};
 use super::memory::{Sharding, States};
 use super::{Cluster, Workload};
+use crate::graph::{Graph, Precision, TensorParallelError};
 use crate::ids::LaneId;
 use crate::units::{Bytes, Nanos};
 use thiserror::Error;
@@ -38,6 +41,8 @@ pub enum Form {
     DistributedDataParallel,
     /// The same with the optimizer state divided.
     Zero1,
+    /// Every layer divided, sums within.
+    TensorParallel,
     /// Layers divided, no micro-batches.
     ModelParallel,
     /// Layers divided, micro-batches.
@@ -51,6 +56,8 @@ pub enum Form {
 pub struct Case<'a> {
     /// The network; its samples are the mini-batch.
     pub work: &'a Workload,
+    /// The layers of which `work` was made, and the precision that they train in: what dividing them takes.
+    pub layers: Option<(&'a Graph, Precision)>,
     /// The machine.
     pub cluster: &'a Cluster,
     /// Devices to use.
@@ -109,7 +116,7 @@ pub struct FormCost {
 }
 
 /// Why a form does not apply.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum FormError {
     /// No devices or no micro-batches.
     #[error("{0} is 0, must be at least 1")]
@@ -127,6 +134,12 @@ pub enum FormError {
         /// What it takes.
         must: &'static str,
     },
+    /// A network of times and bytes, as of a profile.
+    #[error("times of layers do not say how to divide them: give the network itself")]
+    NoLayers,
+    /// Layers that cannot be divided.
+    #[error(transparent)]
+    Undivided(#[from] TensorParallelError),
 }
 
 /// Times and bytes of one form.
@@ -140,6 +153,7 @@ pub fn cost(form: Form, case: &Case) -> Result<FormCost, FormError> {
         Form::DataParallel => replicated::data_parallel(case),
         Form::DistributedDataParallel => replicated::distributed(case, Sharding::Whole),
         Form::Zero1 => replicated::distributed(case, Sharding::Optimizer),
+        Form::TensorParallel => divided::tensor_parallel(case)?,
         Form::ModelParallel => staged::pipeline(form, case, 1),
         Form::Pipeline | Form::Hybrid => staged::pipeline(form, case, case.micro_batches),
     })

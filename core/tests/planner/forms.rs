@@ -4,7 +4,11 @@ use pipewright_core::cost::forms::{
     Case, Doing, Form, FormCost, FormError, bucket_ends, buckets, cost,
 };
 use pipewright_core::cost::memory::{Sharding, States};
-use pipewright_core::cost::{Cluster, Edge, Item, Workload};
+use pipewright_core::cost::{Cluster, Costs, Edge, Item, Workload};
+use pipewright_core::graph::Precision;
+use pipewright_core::graph::presets::Preset;
+use pipewright_core::plan::{Draft, Model};
+use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::units::{Bytes, Nanos};
 use proptest::prelude::*;
 
@@ -39,7 +43,9 @@ fn machine() -> Cluster {
 fn row(form: Form, work: &Workload, devices: u32, cuts: &[u32], m: u32) -> FormCost {
     let cluster = machine();
     let states = States::MOMENTUM;
-    cost(form, &Case { work, cluster: &cluster, devices, cuts, micro_batches: m, states }).unwrap()
+    let layers = None;
+    let case = Case { work, layers, cluster: &cluster, devices, cuts, micro_batches: m, states };
+    cost(form, &case).unwrap()
 }
 
 fn small() -> Workload {
@@ -242,6 +248,7 @@ fn memory_is_what_the_states_say() {
     let cluster = machine();
     let case = Case {
         work: &work,
+        layers: None,
         cluster: &cluster,
         devices: 4,
         cuts: &[],
@@ -259,12 +266,50 @@ fn memory_is_what_the_states_say() {
     assert_eq!(half.peak.0, 16 * (work.parameters().0 / 2) + stash, "2 bytes a weight");
 }
 
+/// The plan of one lane whose tensor group is all devices: its sums, its traffic, its passes.
+#[test]
+fn tensor_parallel_is_the_plan_of_one_group() {
+    let cluster = machine();
+    for (preset, devices) in [(Preset::Gpt2, 4), (Preset::Llama7b, 8), (Preset::Vgg16, 2)] {
+        let mut draft = Draft::new(Model::Preset(preset), cluster.clone(), vec![]);
+        (draft.mini_batch, draft.micro_batches, draft.tensor) = (8, 1, devices);
+        draft.schedule = ScheduleKind::GPipe;
+        let (_, plan) = draft.plan().unwrap();
+        let graph = preset.graph().unwrap();
+        let costs = Costs::new(&graph, &cluster, 8, Precision::F32);
+        let work = Workload::of(&graph, &costs);
+        let case = Case {
+            work: &work,
+            layers: Some((&graph, Precision::F32)),
+            cluster: &cluster,
+            devices,
+            cuts: &[],
+            micro_batches: 1,
+            states: States::MOMENTUM,
+        };
+        let form = cost(Form::TensorParallel, &case).unwrap();
+        assert_eq!(form.traffic, plan.timeline.traffic(), "{preset}");
+        let of = |doing| form.parts.iter().filter(move |p| (p.device, p.doing) == (0, doing));
+        let time = |doing| of(doing).map(|p| p.end.0 - p.start.0).sum::<u64>();
+        let passes: u64 =
+            [Doing::Forward, Doing::Backward, Doing::Communication].map(time).iter().sum();
+        let stage = &plan.stages[0];
+        assert_eq!(passes, (stage.forward + stage.backward()).0, "{preset}");
+        let kernels = plan.programs[0].stages.iter().flat_map(|stage| &stage.kernels);
+        assert_eq!(form.communications, kernels.filter(|kernel| kernel.reduces).count() as u64);
+        assert!(form.peak < cost(Form::Alone, &case).unwrap().peak);
+        let profile = cost(Form::TensorParallel, &Case { layers: None, ..case });
+        assert_eq!(profile, Err(FormError::NoLayers));
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let work = small();
     let cluster = machine();
     let case = Case {
         work: &work,
+        layers: None,
         cluster: &cluster,
         devices: 3,
         cuts: &[1, 2],

@@ -30,6 +30,7 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
         let cuts = balanced(&graph, &costs, stages.max(1)).map_err(|e| usage(e.to_string()))?;
         let case = Case {
             work: &work,
+            layers: Some((&graph, Precision::F32)),
             cluster: &cluster,
             devices: if alone { 1 } else { devices },
             cuts: if alone { &[] } else { &cuts },
@@ -89,11 +90,12 @@ fn object(args: &FormsArgs, cluster: &Cluster, rows: &[(Form, Result<FormCost, S
     })
 }
 
-const FORMS: [Form; 7] = [
+const FORMS: [Form; 8] = [
     Form::Alone,
     Form::DataParallel,
     Form::DistributedDataParallel,
     Form::Zero1,
+    Form::TensorParallel,
     Form::ModelParallel,
     Form::Pipeline,
     Form::Hybrid,
@@ -105,6 +107,7 @@ fn title(form: Form) -> &'static str {
         Form::DataParallel => "DataParallel",
         Form::DistributedDataParallel => "DistributedDataParallel",
         Form::Zero1 => "ZeRO-1",
+        Form::TensorParallel => "tensor parallel",
         Form::ModelParallel => "model parallel",
         Form::Pipeline => "pipeline",
         Form::Hybrid => "pipeline x data",

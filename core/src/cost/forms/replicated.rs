@@ -44,20 +44,24 @@ impl Totals {
 }
 
 /// Appends pieces one after the other.
-struct Line {
+pub(super) struct Line {
     device: u32,
-    now: Nanos,
-    parts: Vec<Part>,
+    pub now: Nanos,
+    pub parts: Vec<Part>,
 }
 
 impl Line {
-    fn new(device: u32) -> Self {
+    pub fn new(device: u32) -> Self {
         Self { device, now: Nanos::ZERO, parts: vec![] }
     }
 
-    fn then(&mut self, doing: Doing, time: Nanos) {
+    /// What is done without a pause is one piece.
+    pub fn then(&mut self, doing: Doing, time: Nanos) {
         let end = self.now + time;
-        self.parts.push(Part { device: self.device, doing, start: self.now, end });
+        match self.parts.last_mut() {
+            Some(last) if last.doing == doing && doing != Doing::Communication => last.end = end,
+            _ => self.parts.push(Part { device: self.device, doing, start: self.now, end }),
+        }
         self.now = end;
     }
 }

@@ -25,10 +25,11 @@ pub struct Row {
 }
 
 /// In the order in which they are shown.
-const FORMS: [Form; 6] = [
+const FORMS: [Form; 7] = [
     Form::DataParallel,
     Form::DistributedDataParallel,
     Form::Zero1,
+    Form::TensorParallel,
     Form::ModelParallel,
     Form::Pipeline,
     Form::Hybrid,
@@ -52,6 +53,10 @@ pub fn title(form: Form) -> (&'static str, &'static str) {
             n("the same with the optimizer's state sharded: gradients are reduce-scattered, \
                weights all-gathered"),
         ),
+        Form::TensorParallel => (
+            n("Tensor parallel"),
+            n("every layer is divided; activations and their gradients are summed within it"),
+        ),
         Form::ModelParallel => {
             (n("Model parallel"), n("layers are divided, and one device works at a time"))
         }
@@ -67,14 +72,16 @@ pub fn title(form: Form) -> (&'static str, &'static str) {
 /// All forms of these inputs on so many devices, each priced for one mini-batch or with the reason why it
 /// does not apply, a sentence without its full stop.
 pub fn rows(inputs: &Inputs, ground: &Ground, devices: u32) -> Vec<Row> {
-    let costs = Costs::new(&ground.graph, &ground.cluster, inputs.mini_batch, ground.precision);
-    let work = Workload::of(&ground.graph, &costs);
+    let graph = &*ground.network.whole;
+    let costs = Costs::new(graph, &ground.cluster, inputs.mini_batch, ground.precision);
+    let work = Workload::of(graph, &costs);
     let row = |form: Form| {
         let stages = if form == Form::Hybrid { devices / 2 } else { devices };
-        let cuts = balanced(&ground.graph, &costs, stages.max(1)).map_err(|e| e.to_string());
+        let cuts = balanced(graph, &costs, stages.max(1)).map_err(|e| e.to_string());
         let cost = cuts.and_then(|cuts| {
             let case = Case {
                 work: &work,
+                layers: Some((graph, ground.precision)),
                 cluster: &ground.cluster,
                 devices,
                 cuts: &cuts,
@@ -92,6 +99,7 @@ pub fn rows(inputs: &Inputs, ground: &Ground, devices: u32) -> Vec<Row> {
 fn as_plan(inputs: &Inputs, ground: &Ground, form: Form, devices: u32) -> Option<Figures> {
     let (stages, replicas) = match form {
         Form::DistributedDataParallel => (1, devices),
+        Form::TensorParallel => (1, 1),
         Form::Pipeline => (devices, 1),
         Form::Hybrid if devices.is_multiple_of(2) => (devices / 2, 2),
         _ => return None,
@@ -102,6 +110,7 @@ fn as_plan(inputs: &Inputs, ground: &Ground, form: Form, devices: u32) -> Option
         engine::split(&mut next, stages);
     }
     next.rest.data_parallel.replicas = replicas;
+    next.rest.tensor = if form == Form::TensorParallel { devices } else { 1 };
     let ground = Ground::near(&next, ground);
     let solved = engine::solve(&next, &ground).ok()?;
     Some(solved.figures)
@@ -128,7 +137,7 @@ pub fn travel(cost: &FormCost, at: Nanos) -> Travel {
     match cost.form {
         Form::Alone => Travel::default(),
         Form::DataParallel => through_the_first(cost, at),
-        Form::DistributedDataParallel | Form::Zero1 => around(cost, at),
+        Form::DistributedDataParallel | Form::Zero1 | Form::TensorParallel => around(cost, at),
         Form::ModelParallel | Form::Pipeline | Form::Hybrid => across(cost, at),
     }
 }
@@ -158,6 +167,7 @@ fn around(cost: &FormCost, at: Nanos) -> Travel {
     let Some(part) = part else { return Travel::default() };
     let updated = cost.parts.iter().any(|p| p.doing == Doing::Update && p.end <= part.start);
     let name = match (cost.form, updated) {
+        (Form::TensorParallel, _) => n("all-reduce activations"),
         (Form::Zero1, true) => n("all-gather weights"),
         (Form::Zero1, false) => n("reduce-scatter gradients"),
         _ => n("all-reduce gradients"),
@@ -274,7 +284,9 @@ mod tests {
                     match row.cost {
                         Ok(cost) => assert!(cost.step > Nanos::ZERO && !moments(&cost).is_empty()),
                         Err(why) => assert!(
-                            devices == 3 || why.contains("stages need as many layers"),
+                            devices == 3
+                                || why.contains("stages need as many layers")
+                                || why.contains("tensor parallelism divides"),
                             "{why}"
                         ),
                     }
@@ -316,11 +328,17 @@ mod tests {
         let pairs = |cost: &FormCost| -> Vec<(u32, u32)> {
             moments(cost).into_iter().flat_map(|at| travel(cost, at).pairs).collect()
         };
-        assert!(pairs(&costs[4]).iter().all(|(a, b)| a.abs_diff(*b) == 1));
-        assert!(pairs(&costs[4]).contains(&(0, 1)) && pairs(&costs[4]).contains(&(3, 2)));
-        assert!(pairs(&costs[5]).contains(&(0, 2)), "twins sum their gradients");
+        assert!(pairs(&costs[5]).iter().all(|(a, b)| a.abs_diff(*b) == 1));
+        assert!(pairs(&costs[5]).contains(&(0, 1)) && pairs(&costs[5]).contains(&(3, 2)));
+        assert!(pairs(&costs[6]).contains(&(0, 2)), "twins sum their gradients");
         let ring = pairs(&costs[1]);
         assert!(ring.contains(&(3, 0)) && !ring.contains(&(0, 3)), "a ring has a direction");
+        let names = |cost: &FormCost| -> Vec<&str> {
+            let all = moments(cost).into_iter().map(|at| travel(cost, at).name);
+            all.filter(|name| !name.is_empty()).collect()
+        };
+        assert!(names(&costs[3]).iter().all(|name| *name == "all-reduce activations"));
+        assert_eq!(names(&costs[3]).len() as u64, costs[3].communications);
     }
 
     #[test]
