@@ -187,7 +187,6 @@ impl Run {
     ) -> Result<Self, Failure> {
         let threads = threads(args.threads, plan.ranks())?;
         let prediction = predict(&plan)?;
-        asked::divided(args, &plan)?;
         let modelled = args.device == DeviceKind::Model;
         let gpus = match args.device {
             DeviceKind::Cuda => super::devices::usable_gpus()?,

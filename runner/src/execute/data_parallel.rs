@@ -101,6 +101,10 @@ impl<T: Transport> Rank<'_, T> {
                 self.arena.check()?;
                 return self.start_there(bucket.slot);
             }
+            Sum::Plain if self.arena.talks() && parts => {
+                self.join_divided(Collective::Reduce, bucket, bucket.region);
+                return Ok(());
+            }
             Sum::Plain if self.arena.talks() => {
                 let group = bucket.group + self.tensor.index;
                 self.arena.join(call, group, bucket.region, bucket.slot);

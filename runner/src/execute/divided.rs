@@ -2,10 +2,12 @@
 //! what the optimizer keeps, and how all ranks get the whole.
 
 use super::PersistentTensor;
+use super::arena::Slices;
 use super::rank::Rank;
-use crate::transport::{PartCollective, Transport, TransportError};
+use crate::device::Rooted;
+use crate::transport::{Collective, PartCollective, Transport, TransportError};
 use pipewright_core::ids::ParamId;
-use pipewright_core::plan::{Bucket, ParamPlace, Program, Region, StageProgram};
+use pipewright_core::plan::{Bucket, ParamPlace, Precision, Program, Region, StageProgram, part};
 use pipewright_core::units::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -106,9 +108,14 @@ impl<T: Transport> Rank<'_, T> {
         stage: &StageProgram,
         version: u32,
     ) -> Result<(), TransportError> {
+        let talks = self.arena.talks();
         for bucket in divided(stage) {
             let Some(divided) = bucket.divided else { continue };
             let weights = stage.versions.place(divided.weights, version, self.step);
+            if talks {
+                self.join_divided(Collective::Broadcast, bucket, weights);
+                continue;
+            }
             let values = self.arena.floats(weights);
             let (group, slot) = (bucket.group + self.tensor.index, bucket.slot as usize);
             // SAFETY: nothing touches the parameters before the wait below has returned, and the transport is
@@ -118,7 +125,27 @@ impl<T: Transport> Rank<'_, T> {
                 self.transport.start_part_collective(call, group as usize, values, slot)?;
             }
         }
+        if talks {
+            divided(stage).for_each(|bucket| self.arena.wait_join(bucket.slot));
+            return Ok(self.arena.check()?);
+        }
         divided(stage).try_for_each(|bucket| self.transport.wait_collective(bucket.slot as usize))
+    }
+
+    /// Has devices start a call on what lies as a bucket does, of which each rank has its part: the sums of gradients
+    /// end where they are used, and parameters begin there.
+    pub(super) fn join_divided(&mut self, call: Collective, bucket: &Bucket, whole: Region) {
+        let Some(divided) = bucket.divided else { return };
+        let values = whole.bytes.0 as usize / 4;
+        let rooted = |root: u32| {
+            let places = part(values, divided.ranks as usize, root as usize);
+            let offset = whole.offset + Bytes(4 * places.start as u64);
+            Rooted { root, region: Region { offset, bytes: Bytes(4 * places.len() as u64) } }
+        };
+        let parts: Slices<Rooted> = (0..divided.ranks).map(rooted).collect();
+        let held = parts.iter().take_while(|part| part.region.bytes > Bytes::ZERO).count();
+        let group = bucket.group + self.tensor.index;
+        self.arena.join_parts(call, group, (whole, &parts[..held]), Precision::F32, bucket.slot);
     }
 
     /// The same behind an update that takes modelled time.

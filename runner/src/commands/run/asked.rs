@@ -21,19 +21,6 @@ pub(super) fn nothing_is_trained(args: &RunArgs) -> Result<(), Failure> {
     )))
 }
 
-/// Refuses what ranks of a tensor group, and replicas that divide the optimizer's state, cannot do yet.
-pub(super) fn divided(args: &RunArgs, plan: &Plan) -> Result<(), Failure> {
-    if args.device == DeviceKind::Cuda {
-        plan.check_whole("--device cuda").map_err(|e| Failure::usage(e.to_string()))?;
-    }
-    if args.session.is_none() || plan.tensor == 1 {
-        return Ok(());
-    }
-    Err(Failure::usage(
-        "the plan has tensor groups, which an elastic job does not know: make one with --tensor 1",
-    ))
-}
-
 /// Threads that a rank may have for each core of the machine.
 const THREADS_A_CORE: usize = 4;
 

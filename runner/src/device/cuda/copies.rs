@@ -44,7 +44,8 @@ impl Copies {
         stale(&mut self.turned, &bytes);
     }
 
-    /// Where the copy of a parameter is, for somebody who writes all of it.
+    /// Where the copy of a parameter is, for somebody who writes all of it; none of a part of a parameter, whose
+    /// copy is made again.
     ///
     /// # Errors
     /// When the device has no memory for it.
@@ -56,9 +57,12 @@ impl Copies {
     ) -> Result<DevicePtr, DeviceError> {
         let (begin, bytes) = (parameter.offset.0, parameter.bytes.0);
         stale(&mut self.turned, &(begin..begin + bytes));
-        if let Some(copy) = self.by_place.get_mut(&begin) {
-            copy.is_fresh = true;
-            return Ok(copy.at);
+        if let Some((first, copy)) = self.by_place.range_mut(..begin + bytes).next_back()
+            && copy.end > begin
+        {
+            let is_whole = (*first, copy.end) == (begin, begin + bytes);
+            copy.is_fresh = is_whole;
+            return Ok(if is_whole { copy.at } else { DevicePtr::NULL });
         }
         let what = "copies of parameters in 16 bits";
         let at = backend.allocate(bytes / 4 * storage.bytes(), what)?;

@@ -10,7 +10,7 @@ use crate::emulator;
 use pipewright_core::compress::Reduction;
 use pipewright_core::elastic::Origin;
 use pipewright_core::graph::{Conv, Graph, GraphBuilder, Op};
-use pipewright_core::plan::{Communication, DataParallel, Plan, Program};
+use pipewright_core::plan::{Communication, DataParallel, Plan, Precision, Program};
 use pipewright_core::predict::{Prediction, evaluation, predict};
 use pipewright_core::units::Bytes;
 use pipewright_runner::data::{DataSet, open};
@@ -360,6 +360,44 @@ fn going_on_from_a_checkpoint() {
         let last = |run: Run| Run { steps: run.steps.into_iter().skip(2).collect(), ..run };
         let whole: Vec<Run> = whole.into_iter().map(last).collect();
         same(&format!("{gradients}, gone on"), &whole, &rest);
+    }
+}
+
+/// Losses, norms and parameters are those of replicas that keep everything: sums and parameters by way of the hosts,
+/// encoded on the device, and from device to device.
+#[test]
+fn divided_updates() {
+    if !emulator::is_there() {
+        return;
+    }
+    let cases = [
+        (1, 2, "fp32", Precision::F32),
+        (2, 2, "fp32", Precision::Bf16),
+        (1, 3, "fp32", Precision::Bf16),
+        (1, 2, "fp8-e5m2+feedback", Precision::F32),
+    ];
+    for (stages, replicas, gradients, precision) in cases {
+        let mut plan = plan(stages, DataParallel::ddp(replicas), gradients.parse().unwrap());
+        plan.mini_batch = 4 * u64::from(replicas);
+        plan.optimizer = "adamw:lr=0.003".parse().unwrap();
+        plan.training.precision = precision;
+        let mut zero = plan.clone();
+        zero.data_parallel.zero = 1;
+        let graph = predict(&plan).unwrap().graph;
+        let is_parameter = |name: &str| graph.params().iter().any(|param| param.name == name);
+        let parameters = |mut runs: Vec<Run>| {
+            for step in runs.iter_mut().flat_map(|run| &mut run.steps) {
+                step.state.retain(|name, _| is_parameter(name));
+                assert!(!step.state.is_empty());
+            }
+            runs
+        };
+        let whole = parameters(train(&plan, &On::Device, true));
+        for on in [On::Device, On::Talking { eager: true }, On::Talking { eager: false }] {
+            let talks = matches!(on, On::Talking { .. });
+            let what = format!("{gradients}, {stages} x {replicas}, {precision:?}, talks {talks}");
+            same(&what, &whole, &parameters(train(&zero, &on, true)));
+        }
     }
 }
 
