@@ -18,7 +18,7 @@ mkdir -p "$folder/bin" "$folder/target/check/deps" "$folder/scripts/gpu" "$folde
 cargo test --locked --profile "$profile" -p pipewright-runner --no-default-features --no-run \
   --test cuda --message-format=json-render-diagnostics |
   sed -n 's/.*"name":"\(cuda\|runner\)".*"executable":"\([^"]*\)".*/\1 \2/p' >"$work/built"
-# `make test` compiles kernels for each architecture by one version of NVRTC; the other pairs are here, where
+# `make test` compiles kernels for the oldest and the newest architecture; the other pairs are here, where
 # NVRTC is.
 tests=$(realpath "$(sed -n 's/^cuda //p' "$work/built")")
 (cd runner && "$tests" other_architectures --ignored)

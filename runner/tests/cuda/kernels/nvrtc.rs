@@ -1,7 +1,7 @@
 //! NVRTC compiles every source for every architecture that is promised, with no GPU at hand. Its library stays
 //! loaded, so that these tests have a process of their own. A pair of version and architecture takes a minute or
-//! two of processor time: `make test` compiles for V100, A100, H100 and B200 by one version each, `make gpu-check`
-//! all pairs and for sm_75.
+//! two of processor time: `make test` compiles by both versions, for the oldest architecture and for the newest, which
+//! have every branch of the sources between them; `make gpu-check` all pairs.
 
 use crate::common::own_process;
 use pipewright::tools;
@@ -28,16 +28,16 @@ const TWELVE: Nvrtc = Nvrtc {
     cache: "nvrtc",
     package: "cuda_nvrtc",
     files: ["libnvrtc.so.12", "libnvrtc-builtins.so.12.9"],
-    architectures: &[(7, 0), (9, 0)],
-    others: &[(8, 0), (10, 0)],
+    architectures: &[(7, 0)],
+    others: &[(8, 0), (9, 0), (10, 0)],
 };
 
 const THIRTEEN: Nvrtc = Nvrtc {
     cache: "nvrtc13",
     package: "cu13",
     files: ["libnvrtc.so.13", "libnvrtc-builtins.so.13.0"],
-    architectures: &[(8, 0), (10, 0)],
-    others: &[(7, 5), (9, 0)],
+    architectures: &[(10, 0)],
+    others: &[(7, 5), (8, 0), (9, 0)],
 };
 
 /// Where setup.sh put the libraries.
@@ -119,6 +119,20 @@ fn other_architectures_by_version_12() {
 #[ignore = "takes minutes; make gpu-check"]
 fn other_architectures_by_version_13() {
     compile_all(&THIRTEEN, THIRTEEN.others);
+}
+
+/// What the sources tell apart is older than A100 or not, so that two architectures have every branch.
+#[test]
+fn sources_tell_two_kinds_of_architecture_apart() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/device/cuda/kernels");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let sources =
+        files.filter(|file| file.extension().is_some_and(|end| end == "cu" || end == "cuh"));
+    let texts: Vec<String> = sources.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let conditions =
+        texts.iter().flat_map(|text| text.lines().filter(|l| l.contains("__CUDA_ARCH__")));
+    let conditions: Vec<&str> = conditions.collect();
+    assert_eq!(conditions, ["#if !defined(EMULATOR) && __CUDA_ARCH__ < 800"]);
 }
 
 /// Volta needs CUDA 12: version 13 says so.
