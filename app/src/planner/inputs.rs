@@ -107,8 +107,12 @@ impl Inputs {
 
     /// Ranks that execute the plan.
     pub fn ranks(&self) -> u32 {
-        let copies = self.rest.data_parallel.replicas.saturating_mul(self.rest.tensor);
-        self.lanes().saturating_mul(copies)
+        self.ranks_of_replica().saturating_mul(self.rest.data_parallel.replicas)
+    }
+
+    /// Ranks of one copy of the pipeline.
+    pub fn ranks_of_replica(&self) -> u32 {
+        self.lanes().saturating_mul(self.rest.tensor)
     }
 
     /// Samples of a micro-batch, when the mini-batch divides evenly.

@@ -3,7 +3,8 @@
 //! Stages stay where they are as long as one replica of them fits: only the number of replicas
 //! changes, so ranks keep their weights. With fewer ranks than stages the network is cut anew into
 //! fewer of them, balanced; of all numbers of stages those that promise the shortest step by
-//! `(m + p - 1) · slowest stage` are predicted, and the best that fits the memory is taken.
+//! `(m + p - 1) · slowest stage` are predicted, and the best that fits the memory is taken. Tensor groups are
+//! left whole: a group stands for a rank, and ranks that make none have no work.
 //!
 //! Always starts from the plan of the whole job, never from a plan that was made here: so the size
 //! that was lost comes back with the very same plan, and all sizes are functions of one plan.
@@ -105,6 +106,14 @@ pub enum ReplanError {
     /// Nobody is there.
     #[error("no plan for no rank")]
     NoRank,
+    /// Fewer than a group.
+    #[error("a tensor group of {tensor} ranks is left whole, and {ranks} of them are there")]
+    Group {
+        /// Ranks that are there.
+        ranks: u32,
+        /// Ranks of a group.
+        tensor: u32,
+    },
     /// The plan to begin with.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -139,7 +148,10 @@ pub fn replan(plan: &Plan, ranks: u32, rule: BatchRule) -> Result<Replanned, Rep
         return Err(ReplanError::NoRank);
     }
     let (graph, schedule) = plan.check()?;
-    plan.check_undivided("jobs that change their size")?;
+    let groups = ranks / plan.tensor;
+    if groups == 0 {
+        return Err(ReplanError::Group { ranks, tensor: plan.tensor });
+    }
     if ranks < plan.ranks() && schedule.updates == Updates::Stashed {
         let own = (plan.lanes(), plan.data_parallel.replicas, Obstacle::Stashed);
         return Err(ReplanError::Nothing { ranks, tried: vec![own] });
@@ -148,7 +160,7 @@ pub fn replan(plan: &Plan, ranks: u32, rule: BatchRule) -> Result<Replanned, Rep
     let mut tried = vec![];
     let most = match schedule.updates {
         Updates::Stashed => plan.data_parallel.replicas,
-        Updates::Synchronous | Updates::DoubleBuffered => ranks / plan.lanes().max(1),
+        Updates::Synchronous | Updates::DoubleBuffered => groups / plan.lanes().max(1),
     };
     for replicas in (1..=most).rev() {
         match job.with_replicas(replicas) {
@@ -156,7 +168,7 @@ pub fn replan(plan: &Plan, ranks: u32, rule: BatchRule) -> Result<Replanned, Rep
             Err(why) => tried.push((plan.lanes(), replicas, why)),
         }
     }
-    let plan = job.with_fewer_lanes(ranks, &mut tried);
+    let plan = job.with_fewer_lanes(groups, &mut tried);
     let nothing = || ReplanError::Nothing { ranks, tried };
     plan.map(|plan| Replanned { plan, kept_stages: false }).ok_or_else(nothing)
 }
@@ -167,17 +179,16 @@ pub fn replan(plan: &Plan, ranks: u32, rule: BatchRule) -> Result<Replanned, Rep
 /// When `plan` itself does not fit together.
 pub fn sizes(plan: &Plan, ranks: u32, rule: BatchRule) -> Result<Vec<Size>, PlanError> {
     let (graph, schedule) = plan.check()?;
-    plan.check_undivided("jobs that change their size")?;
     if schedule.updates == Updates::Stashed {
         let own = Replanned { plan: plan.clone(), kept_stages: true }.size();
         return Ok([own].into_iter().filter(|size| size.ranks <= ranks).collect());
     }
     let job = Job { plan, graph, rule };
-    let lanes = plan.lanes().max(1);
-    let below = ranks.min(lanes - 1);
+    let (lanes, groups) = (plan.lanes().max(1), ranks / plan.tensor);
+    let below = groups.min(lanes - 1);
     let first = if lanes <= LANES_MOST { 1 } else { below.max(1) };
-    let fewer = (first..=below).filter_map(|ranks| job.with_fewer_lanes(ranks, &mut vec![]));
-    let kept = (1..=ranks / lanes).filter_map(|replicas| job.with_replicas(replicas).ok());
+    let fewer = (first..=below).filter_map(|groups| job.with_fewer_lanes(groups, &mut vec![]));
+    let kept = (1..=groups / lanes).filter_map(|replicas| job.with_replicas(replicas).ok());
     let size = |plan: Plan| Replanned { plan, kept_stages: true }.size();
     let mut sizes: Vec<Size> = fewer.chain(kept).map(size).collect();
     sizes.sort_by_key(|size| size.ranks);
@@ -257,9 +268,9 @@ impl Job<'_> {
         }
     }
 
-    /// Fewer lanes than the plan has, on at most `ranks` ranks.
-    fn with_fewer_lanes(&self, ranks: u32, tried: &mut Vec<(u32, u32, Obstacle)>) -> Option<Plan> {
-        let candidates = self.candidates(ranks, tried);
+    /// Fewer lanes than the plan has, on at most `groups` tensor groups.
+    fn with_fewer_lanes(&self, groups: u32, tried: &mut Vec<(u32, u32, Obstacle)>) -> Option<Plan> {
+        let candidates = self.candidates(groups, tried);
         let mut best: Option<Plan> = None;
         let mut fitting = 0;
         for candidate in &candidates {
@@ -286,14 +297,14 @@ impl Job<'_> {
     }
 
     /// Those with a schedule, the fastest by the formula first.
-    fn candidates(&self, ranks: u32, tried: &mut Vec<(u32, u32, Obstacle)>) -> Vec<Candidate> {
+    fn candidates(&self, groups: u32, tried: &mut Vec<(u32, u32, Obstacle)>) -> Vec<Candidate> {
         let mut times: BTreeMap<u64, Vec<Nanos>> = BTreeMap::new();
         let mut found = vec![];
-        let most = ranks.min(self.plan.lanes().saturating_sub(1));
+        let most = groups.min(self.plan.lanes().saturating_sub(1));
         let kind = self.kind().unwrap_or(ScheduleKind::OneFOneB);
         for lanes in 1..=most {
             let stages = kind.placement().stages(lanes);
-            let division = (1..=ranks / lanes).rev().find_map(|replicas| {
+            let division = (1..=groups / lanes).rev().find_map(|replicas| {
                 let batches = Batch::of(self.plan).resized(replicas, self.rule).ok()?;
                 batches.into_iter().find(|b| kind.generate(stages, b.micro_batches).is_ok())
             });

@@ -58,6 +58,29 @@ fn too_few_ranks_for_the_stages_cut_the_network_anew() {
 }
 
 #[test]
+fn tensor_groups_are_left_whole() {
+    let mut draft = draft(2, 2, 96, 4);
+    draft.tensor = 2;
+    let plan = draft.plan().unwrap().0;
+    assert_eq!(plan.ranks(), 8);
+    for (ranks, (lanes, replicas)) in
+        [(8, (2, 2)), (7, (2, 1)), (4, (2, 1)), (3, (1, 1)), (2, (1, 1)), (13, (2, 3))]
+    {
+        let found = keep(&plan, ranks).plan;
+        assert_eq!((found.lanes(), found.data_parallel.replicas), (lanes, replicas), "{ranks}");
+        assert_eq!((found.tensor, found.mini_batch), (2, 96));
+        assert_eq!(predict(&found).unwrap().expectation(), found.prediction);
+    }
+    assert_eq!(
+        replan(&plan, 1, BatchRule::Keep).unwrap_err().to_string(),
+        "a tensor group of 2 ranks is left whole, and 1 of them are there"
+    );
+    let all = sizes(&plan, 13, BatchRule::Keep).unwrap();
+    let ranks: Vec<u32> = all.iter().map(|size| size.ranks).collect();
+    assert_eq!(ranks, [2, 4, 8, 12]);
+}
+
+#[test]
 fn stages_that_do_not_fit_alone_are_not_put_together() {
     let mut plan = plan();
     let whole = keep(&plan, 1).plan.prediction.arena[0];

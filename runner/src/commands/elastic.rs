@@ -22,7 +22,6 @@ use std::path::Path;
 pub fn elastic(args: ElasticArgs) -> Result<(), Failure> {
     let mut plan = super::read_plan(&args.plan)?;
     plan.steps = args.steps.unwrap_or(plan.steps);
-    plan.check_undivided("elastic jobs").map_err(|e| Failure::usage(e.to_string()))?;
     let epoch = check(&plan)?;
     let policy = policy(&args.policy)?;
     let on_loss = on_loss(args.on_loss)?;

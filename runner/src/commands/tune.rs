@@ -84,8 +84,6 @@ fn prepare(args: &TuneArgs) -> Result<Plan, Failure> {
             "--device model spends predicted times: nothing would be measured; use cpu or cuda";
         return Err(Failure::usage(why));
     }
-    let known = plan.check_undivided("tuning").and_then(|()| plan.check_whole("tuning"));
-    known.map_err(|e| Failure::usage(e.to_string()))?;
     if plan.communication.choose.is_some() || !plan.communication.buckets.is_empty() {
         return Err(Failure::usage(format!(
             "{name}: how its gradients are encoded depends on its stages, which tuning changes; make the \

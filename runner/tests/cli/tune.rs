@@ -4,7 +4,7 @@ use crate::common::{
     Ended, RUNNER, digits, draft, mpirun_in, runner_in, scratch, small_plan, write,
 };
 use pipewright_core::graph::presets::Preset;
-use pipewright_core::plan::{Choose, Plan};
+use pipewright_core::plan::{Choose, DataParallel, Plan};
 use pipewright_core::schedule::ScheduleKind;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,6 +110,27 @@ fn threads_are_tuned() {
         object.as_object().unwrap().keys().chain(object["runs"][0].as_object().unwrap().keys())
     {
         assert!(text.contains(&format!("`{key}`")), "docs/json.md lacks `{key}`");
+    }
+}
+
+/// Plans of the same degree, with the optimizer's state divided as it was.
+#[test]
+fn groups_and_divided_updates_are_tuned() {
+    let dir = scratch("tune-groups");
+    let preset = "transformer:layers=4,hidden=32,heads=4,sequence=8,vocabulary=53";
+    let mut draft = draft(preset.parse().unwrap(), 2);
+    (draft.tensor, draft.mini_batch, draft.micro_batches) = (2, 16, 2);
+    let groups = draft.clone();
+    (draft.tensor, draft.data_parallel) = (1, DataParallel { zero: 1, ..DataParallel::ddp(2) });
+    for (name, draft, ranks) in [("groups", groups, 4), ("zero", draft, 4)] {
+        let plan = draft.plan().unwrap().0;
+        write(&dir, "plan.json", plan.to_json());
+        let args = ["tune", "plan.json", "-o", "tuned.json", "--trials", "3", "--steps", "3"];
+        runner_in(&dir, &args).done();
+        let tuned = read(&dir.join("tuned.json"));
+        assert_eq!((tuned.tensor, tuned.ranks()), (plan.tensor, ranks), "{name}");
+        assert_eq!(tuned.data_parallel.zero, plan.data_parallel.zero, "{name}");
+        assert!(tuned.measured.unwrap().plans >= 1, "{name}");
     }
 }
 

@@ -32,6 +32,15 @@ pub fn two_by_two(steps: u64) -> Plan {
     draft.plan().unwrap().0
 }
 
+/// Two replicas of a transformer, each divided by a tensor group of two.
+pub fn groups(steps: u64) -> Plan {
+    let preset = "transformer:layers=2,hidden=32,heads=4,sequence=8,vocabulary=53";
+    let mut draft = draft(preset.parse().unwrap(), 1);
+    (draft.tensor, draft.data_parallel, draft.steps) = (2, DataParallel::ddp(2), steps);
+    (draft.mini_batch, draft.micro_batches) = (16, 2);
+    draft.plan().unwrap().0
+}
+
 /// Whether there is an mpirun; says so where not.
 pub fn mpi() -> bool {
     let found = pipewright::tools::find("MPIRUN", &["mpirun"]).is_some();

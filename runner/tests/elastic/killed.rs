@@ -1,8 +1,8 @@
 //! Ranks that are killed, at every place, each of them: at most the step under way is lost, and the
 //! losses are those of a run without faults, to the bit.
 
-use crate::common::scratch;
-use crate::job::{Job, two_by_two, whole};
+use crate::common::{losses as job_losses, scratch, write};
+use crate::job::{Job, groups, two_by_two, whole};
 use pipewright_core::plan::Plan;
 use pipewright_runner::elastic::journal::{Cause, Event};
 
@@ -80,6 +80,38 @@ fn every_rank_of_replicas_that_divide_updates() {
         let lost = survives_in(&plan, place, &one_by_one(place), &losses);
         assert_eq!(lost.len(), 4, "{place}: {lost:?}");
     }
+}
+
+/// Parts of the same parameters lie on the ranks of a group, and checkpoints have them whole.
+#[test]
+fn every_rank_of_tensor_groups() {
+    let dir = scratch("killed-tensor");
+    let plan = groups(STEPS);
+    let Some(losses) = whole(&dir, &plan) else { return };
+    for place in ["forward", "all-reduce", "checkpoint"] {
+        let lost = survives_in(&plan, place, &one_by_one(place), &losses);
+        assert_eq!(lost.len(), 4, "{place}: {lost:?}");
+    }
+    // The last of three slots has no group: one replica trains what two would.
+    write(&dir, "plan.json", plan.to_json());
+    let mut job =
+        Job::start(&dir, "three", &["--slots", "3", "--check-replicas", "3"], "1:forward:6");
+    job.ends(0);
+    let ranks = job.journal().into_iter().filter_map(|line| match line.event {
+        Event::Generation { ranks, replicas, .. } => Some((ranks, replicas)),
+        _ => None,
+    });
+    assert_eq!(ranks.collect::<Vec<_>>(), [(2, 1); 2], "{}", job.log());
+    let trained: Vec<f64> = job_losses(&job.out).iter().map(|loss| loss.parse().unwrap()).collect();
+    for (ours, whole) in trained.iter().zip(&losses) {
+        let whole: f64 = whole.parse().unwrap();
+        assert!((ours - whole).abs() < 1e-5 * whole, "{ours} beside {whole}");
+    }
+    assert_eq!(trained.len(), losses.len());
+    // None of one slot.
+    let mut alone = Job::start(&dir, "one", &["--slots", "1"], "");
+    alone.ends(3);
+    assert!(alone.log().contains("a tensor group of 2 ranks is left whole"), "{}", alone.log());
 }
 
 #[test]

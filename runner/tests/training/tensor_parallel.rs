@@ -368,8 +368,6 @@ fn what_groups_cannot_do_is_refused() {
     let refused = |args: &[&str], words: &str| {
         runner_in(&dir, args).refused(2, words);
     };
-    refused(&["elastic", "plan.json", "--out", "job"], "does not go together with elastic jobs");
-    refused(&["tune", "plan.json", "-o", "tuned.json"], "does not go together with tuning");
     let planned = |tensor: &str, model: &str, rest: &[&str], words: &str| {
         let args = ["plan", "--model", model, "--cluster", "laptop", "--tensor", tensor];
         let more = ["--mini-batch", "16", "--data", "synthetic", "-o", "other.json"];

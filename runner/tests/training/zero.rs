@@ -307,14 +307,6 @@ fn a_plan_that_divides_is_made_by_the_command_line_and_refuses_what_it_cannot_do
     let refused = |args: &[&str], words: &str| {
         runner_in(&dir, args).refused(2, words);
     };
-    refused(
-        &["tune", "plan.json", "-o", "tuned.json"],
-        "do not go together with tuning; use zero 0",
-    );
-    refused(
-        &["plan.json", "--device", "cuda"],
-        "do not go together with --device cuda; use zero 0",
-    );
     let planned = |optimizer: &str, rest: &[&str], words: &str| {
         let more = ["--zero", "1", "--optimizer", optimizer, "-o", "other.json", "--replicas", "2"];
         let shape = ["--stages", "1", "--schedule", "1f1b", "--micro-batches", "2"];

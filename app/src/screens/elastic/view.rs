@@ -27,7 +27,7 @@ pub fn ElasticView(own: ElasticState) -> impl IntoView {
 #[wasm_split(elastic, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn regions(own: ElasticState) -> Result<AnyView, Missing> {
     let lab = Lab::new(expect_context::<State>(), own);
-    let replica = lab.page.inputs.with_untracked(|inputs| inputs.lanes());
+    let replica = lab.page.inputs.with_untracked(|inputs| inputs.ranks_of_replica());
     let markup = format!(
         "<aside class='inp' id='el-inputs' aria-label='{}'>{}</aside>\
          <section class='ework' aria-label='{}'>{}</section>\

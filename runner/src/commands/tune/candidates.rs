@@ -36,15 +36,7 @@ pub(super) fn is_asynchronous(plan: &Plan) -> Option<ScheduleKind> {
 
 /// The choices of a plan, on `cluster`.
 fn draft(plan: &Plan, cluster: &Cluster) -> Draft {
-    let mut draft = Draft::new(plan.model.clone(), cluster.clone(), plan.cuts.clone());
-    draft.recompute.clone_from(&plan.recompute);
-    (draft.mini_batch, draft.micro_batches) = (plan.mini_batch, plan.micro_batches);
-    draft.data_parallel = plan.data_parallel;
-    draft.communication = plan.communication.clone();
-    (draft.optimizer, draft.training) = (plan.optimizer, plan.training);
-    draft.data = plan.data.clone();
-    (draft.shuffle, draft.seed, draft.steps) = (plan.shuffle, plan.seed, plan.steps);
-    draft
+    Draft { cluster: cluster.clone(), recompute: plan.recompute.clone(), ..plan.draft() }
 }
 
 /// What a search of everything but ranks and mini-batch finds for plans that train as `first` does, the
@@ -77,7 +69,8 @@ pub(super) fn searched(
 }
 
 /// `best` with one cut moved to the next border of layers on either side.
-pub(super) fn neighbours(best: &Plan, graph: &Graph, cluster: &Cluster) -> Vec<Candidate> {
+pub(super) fn neighbours(best: &Plan, cluster: &Cluster) -> Vec<Candidate> {
+    let Ok((graph, _)) = best.check() else { return vec![] };
     if !best.recompute.is_empty() || is_asynchronous(best).is_some() {
         return vec![];
     }

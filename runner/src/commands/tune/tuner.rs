@@ -224,7 +224,7 @@ impl<'a, R: Ranks> Tuner<'a, R> {
                 vec![]
             }
         };
-        found.extend(neighbours(&self.tried[best].plan, &self.graph, &self.cluster));
+        found.extend(neighbours(&self.tried[best].plan, &self.cluster));
         let mut new: Vec<Candidate> = vec![];
         for candidate in found {
             let known = self.tried.iter().map(|tried| &tried.plan);
@@ -348,5 +348,5 @@ impl<'a, R: Ranks> Tuner<'a, R> {
 /// What a step of a plan is predicted to take; of a full pipeline where there is no flush.
 fn step(plan: &Plan) -> Result<Nanos, Failure> {
     let prediction = predict(plan)?;
-    Ok(steady(plan, &prediction)?.map_or(prediction.timeline.step, |steady| steady.step))
+    Ok(steady(plan, &prediction.timeline)?.map_or(prediction.timeline.step, |steady| steady.step))
 }

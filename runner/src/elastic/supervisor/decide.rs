@@ -47,7 +47,9 @@ impl Supervisor<'_> {
         let (plan, rule) = (&self.job.plan, self.job.mini_batch);
         let most = match rule {
             // Replicas have a sample each at least.
-            BatchRule::Keep => u64::from(plan.lanes()).saturating_mul(plan.mini_batch),
+            BatchRule::Keep => {
+                u64::from(plan.lanes() * plan.tensor).saturating_mul(plan.mini_batch)
+            }
             BatchRule::Scale(_) => SLOTS_MAX,
         };
         let slots = slots.min(most.min(SLOTS_MAX) as u32);

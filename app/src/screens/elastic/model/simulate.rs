@@ -16,12 +16,18 @@ pub const PATIENCE_MS: f64 = 1000.0;
 
 /// Numbers of ranks whose plans are worth predicting, where at most `slots` are offered.
 pub fn wanted(plan: &Plan, slots: u32) -> Vec<u32> {
-    let lanes = plan.lanes().max(1);
-    let below = slots.min(lanes - 1);
+    let (lanes, groups) = (plan.lanes().max(1), slots / plan.tensor);
+    let below = groups.min(lanes - 1);
     let few = lanes.saturating_mul(plan.micro_batches) <= ACTIONS_MOST;
     let fewer = 1..=if few { below } else { 0 };
-    let replicas = (slots / lanes).min(REPLICAS_MOST);
-    fewer.chain((1..=replicas).map(|replicas| replicas * lanes)).collect()
+    let replicas = (groups / lanes).min(REPLICAS_MOST);
+    let wanted = fewer.chain((1..=replicas).map(|replicas| replicas * lanes));
+    wanted.map(|groups| groups * plan.tensor).collect()
+}
+
+/// Ranks of a replica.
+pub fn replica(plan: &Plan) -> u32 {
+    plan.lanes().max(1) * plan.tensor
 }
 
 /// Adds the size of at most so many ranks, unless there is none or it is known.
@@ -95,8 +101,11 @@ pub mod tests {
 
     /// The first plan's sizes for a scenario.
     pub fn ground(scenario: &Scenario) -> (Plan, Job, u32) {
-        let plan = crate::planner::presets::first().plan().unwrap().0;
-        let replica = plan.lanes();
+        of(crate::planner::presets::first().plan().unwrap().0, scenario)
+    }
+
+    fn of(plan: Plan, scenario: &Scenario) -> (Plan, Job, u32) {
+        let replica = replica(&plan);
         let mut sizes = vec![];
         for ranks in wanted(&plan, scenario.most_slots(replica)) {
             predict(&plan, ranks, scenario, &mut sizes);
@@ -123,6 +132,19 @@ pub mod tests {
         let expected = pipewright_core::elastic::sizes(&plan, slots, scenario.rule).unwrap();
         assert_eq!(job.sizes, expected);
         assert!(job.sizes.iter().any(|size| size.ranks == plan.ranks()) && job.samples_epoch > 0);
+    }
+
+    #[test]
+    fn tensor_groups_are_offered_whole() {
+        let mut inputs = crate::planner::presets::first();
+        inputs.rest.tensor = 2;
+        let scenario = Scenario::default();
+        let (plan, job, replica) = of(inputs.plan().unwrap().0, &scenario);
+        assert_eq!((plan.tensor, replica), (2, inputs.ranks_of_replica()));
+        let slots = scenario.most_slots(replica);
+        let expected = pipewright_core::elastic::sizes(&plan, slots, scenario.rule).unwrap();
+        assert_eq!(job.sizes, expected);
+        assert!(job.sizes.iter().all(|size| size.ranks.is_multiple_of(2)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::screens::elastic::chart::lanes;
 use crate::screens::elastic::chart::scale::Scale;
 use crate::screens::elastic::model::moments::{self, Moment};
 use crate::screens::elastic::model::scenario::{Chosen, Scenario};
-use crate::screens::elastic::model::simulate::{self, predict, wanted};
+use crate::screens::elastic::model::simulate::{self, predict, replica, wanted};
 use crate::screens::elastic::state::ElasticState;
 use crate::state::State;
 use leptos::prelude::*;
@@ -90,7 +90,7 @@ impl Inner {
 
     /// Ranks of one pipeline of the plan.
     pub fn replica(&self) -> u32 {
-        self.ground.as_ref().map_or(1, |ground| ground.plan.lanes().max(1))
+        self.ground.as_ref().map_or(1, |ground| replica(&ground.plan))
     }
 
     /// Lanes of the picture.
@@ -245,7 +245,7 @@ impl Lab {
             lab.busy.clear();
             let Some(ground) = &lab.ground else { return };
             let job = simulate::job(&scenario, &ground.plan, &ground.sizes);
-            let replica = ground.plan.lanes().max(1);
+            let replica = replica(&ground.plan);
             for at in 0..2 {
                 lab.lives[at] = match &lab.policies[at] {
                     Some((_, Ok(policy))) => {
@@ -285,7 +285,7 @@ impl Lab {
     /// afterwards.
     async fn find_sizes(self, turn: u64, scenario: &Scenario) -> bool {
         let inputs = self.page.inputs.get_untracked().alone();
-        let slots = scenario.most_slots(inputs.lanes());
+        let slots = scenario.most_slots(inputs.ranks_of_replica());
         let known = |ground: &Ground| {
             ground.inputs == inputs && ground.rule == scenario.rule && ground.slots >= slots
         };
