@@ -5,7 +5,9 @@
 # table(1) without feedback, each bucket the fastest way (adaptive), and chosen while training among
 # all of these (spec). OUT/NET-RANKS/ gets plans and runs, OUT/NET-RANKS.txt the table of
 # `runner curves` and OUT/NET-RANKS.svg its picture. RUNNER names the program, RATE the course of the
-# learning rate (constant).
+# learning rate (constant), RUNS the ways (all five), TEST the images to test on (1024), every so many steps
+# (EVAL_EVERY, 20). SEEDS "1 2 3" has each network trained by several seeds, in OUT/NET-RANKS-SEED, and prints
+# what is left of single precision's accuracy and time over all of them (codec_seeds.py).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -24,9 +26,11 @@ on_hosts() { # MBIT RANKS ARGS..
     --host "host1:$each,host2:$each,host3:$each,host4:$each" -n "$ranks" "$runner" "$@"
 }
 
-train() { # NET RANKS MBIT STEPS
-  local net=$1 ranks=$2 mbit=$3 steps=$4 hosts='' name
-  local dir=$out/$1-$2
+runs=${RUNS:-fp32 fp8 table1 adaptive spec}
+
+train() { # NET RANKS MBIT STEPS [SEED]
+  local net=$1 ranks=$2 mbit=$3 steps=$4 seed=${5:-} hosts='' name
+  local dir=$out/$1-$2${5:+-$5}
   [ "$ranks" -le 4 ] || hosts=--hierarchical
   mkdir -p "$dir"
   plan() { # NAME ARGS..
@@ -35,7 +39,8 @@ train() { # NET RANKS MBIT STEPS
     "$runner" plan --model "$net" --stages 1 --schedule gpipe --micro-batches 1 \
       --replicas "$ranks" --mini-batch 64 --data shapes --steps "$steps" --bucket-mib 1 \
       --learning-rate 0.003 --momentum 0.9 --weight-decay 0.0005 --warmup 40 \
-      --rate "${RATE:-constant}" "$@" -o "$dir/$name.json"
+      --rate "${RATE:-constant}" ${seed:+--seed "$seed"} "$@" -o "$dir/$name.json"
+    sed -i 's/"test": 1024/"test": '"${TEST:-1024}/" "$dir/$name.json"
   }
   plan fp32
   on_hosts "$mbit" "$ranks" profile "$dir/fp32.json" -o "$dir/cluster.json"
@@ -46,14 +51,17 @@ train() { # NET RANKS MBIT STEPS
   plan adaptive "$@" --codec adaptive --codecs fp32,fp8-e5m2,table:1 $hosts
   plan spec "$@" --codec adaptive --codecs fp32,fp8-e5m2,table:1 $hosts \
     --choose fp32,fp8-e5m2,table:1 --choose-every 100 --choose-trial 5
-  for name in fp32 fp8 table1 adaptive spec; do
+  for name in $runs; do
     on_hosts "$mbit" "$ranks" "$dir/$name.json" --out "$dir/$name" --overwrite \
-      --threads 1 --eval-every 20
+      --threads 1 --eval-every "${EVAL_EVERY:-20}"
   done
-  "$runner" curves "$dir"/{fp32,fp8,table1,adaptive,spec} -o "$dir.svg" | tee "$dir.txt"
+  (cd "$dir" && "$runner" curves $runs -o "$dir.svg") | tee "$dir.txt"
 }
 
 while [ $# -ge 4 ]; do
-  train "$1" "$2" "$3" "$4"
+  for seed in ${SEEDS:-""}; do
+    train "$1" "$2" "$3" "$4" "$seed"
+  done
+  [ -z "${SEEDS:-}" ] || python3 scripts/codec_seeds.py "$out/$1-$2"-*.txt
   shift 4
 done
