@@ -6,8 +6,10 @@ use super::layout::{self, Layout, Scale};
 use super::palette::{ColourBy, Palette};
 use super::raster::{self, Image};
 use crate::base::format::Clock;
+use pipewright_core::simulate::StageCost;
 use pipewright_core::timeline::causes::Arrivals;
 use pipewright_core::timeline::{Lane, Span, Timeline, What, Work};
+use pipewright_core::units::Nanos;
 
 /// What the lanes' part of the picture is drawn from.
 pub struct Scene<'a> {
@@ -218,6 +220,25 @@ fn sums(scene: &Scene) {
         for aside in content.asides.iter().filter(|a| matches!(a.what, What::AllReduce(_))) {
             let x = scene.scale.x(aside.start.0 as f64);
             scene.canvas.rect(x, y, (scene.scale.x(aside.end.0 as f64) - x).max(1.5), 2.0);
+        }
+    }
+}
+
+/// A line at the foot of actions, as long as what tensor groups exchange within them.
+pub fn exchanged(scene: &Scene, exchanged: &[StageCost]) {
+    let Layout { bar, .. } = *scene.layout;
+    if exchanged.is_empty() || bar < 10.0 || scene.thin() {
+        return;
+    }
+    scene.canvas.fill(&scene.palette.ink);
+    for (lane, content) in scene.lanes() {
+        let y = scene.layout.lane_y(lane) + bar - 3.0;
+        for span in scene.seen(&content.spans) {
+            let Work::Run(action) = span.work else { continue };
+            let (x, width) = scene.extent(span);
+            let of = exchanged.get(action.stage.index()).map_or(Nanos::ZERO, |c| c.of(action.kind));
+            let share = of.secs() / (span.end - span.start).secs().max(1e-12);
+            scene.canvas.rect(x, y, width * share.min(1.0), 2.0);
         }
     }
 }

@@ -138,6 +138,10 @@ pub fn way(t: &Timeline, action: Action, clock: &Clock) -> (String, String) {
 /// Tooltip of a plan's bar: [`one_line`], and what a forward pass keeps until when.
 pub fn tip(solved: &Solved, arrivals: &Arrivals, action: Action) -> Option<String> {
     let mut line = one_line(&solved.timeline, arrivals, action)?;
+    if let Some(exchanged) = solved.exchanged.get(action.stage.index()) {
+        let time = Clock::of(solved.timeline.step).short(exchanged.of(action.kind));
+        line += &format!(" · {}", tr!("{time} of it in the tensor group's sums", time));
+    }
     if action.kind == ActionKind::Forward {
         let (lane, _) = causes::find(&solved.timeline, action)?;
         let kept = holds(solved, action, lane, &Clock::of(solved.timeline.step));
@@ -191,6 +195,17 @@ mod tests {
         let (lane, at) = causes::find(t, Action::new(1, ActionKind::Backward, 0)).unwrap();
         assert_eq!(end, Clock::of(t.step).text(t.lanes[lane].spans[at].end));
         assert!(!tip(ActionKind::Backward).contains("holds"));
+    }
+
+    #[test]
+    fn a_tip_says_what_tensor_groups_exchange() {
+        let mut inputs = first();
+        inputs.rest.tensor = 2;
+        let solved = solve(&inputs, &Ground::of(&inputs)).unwrap();
+        let action = Action::new(inputs.stages() - 1, ActionKind::Forward, 0);
+        let tip = tip(&solved, &Arrivals::new(&solved.timeline), action).unwrap();
+        let time = Clock::of(solved.timeline.step).short(solved.exchanged.last().unwrap().forward);
+        assert!(tip.contains(&format!(" · {time} of it in the tensor group's sums")), "{tip}");
     }
 
     #[test]

@@ -4,14 +4,13 @@ use super::inputs::{Inputs, Rest};
 use super::times::Times;
 use crate::base::shared::Shared;
 use pipewright_core::cost::{Cluster, Costs};
-use pipewright_core::graph::autodiff::TrainingGraph;
 use pipewright_core::graph::{Graph, Layer, Precision};
 use pipewright_core::ids::StageId;
 use pipewright_core::partition::{self, balanced, uniform};
 use pipewright_core::plan::{self, PlanError, Program, Sequence};
-use pipewright_core::predict::Steady;
+use pipewright_core::predict::{Outline, Steady};
 use pipewright_core::schedule::{Schedule, ScheduleKind, Updates};
-use pipewright_core::simulate::{Copies, StageCost, simulate, simulate_chain};
+use pipewright_core::simulate::StageCost;
 use pipewright_core::timeline::causes::Arrivals;
 use pipewright_core::timeline::{Lane, Timeline};
 use pipewright_core::units::{Bytes, Nanos};
@@ -23,6 +22,8 @@ pub struct Solved {
     pub schedule: Schedule,
     pub timeline: Timeline,
     pub stages: Vec<StageCost>,
+    /// What of them tensor groups exchange within passes; empty where there are no groups.
+    pub exchanged: Vec<StageCost>,
     /// The lane of each stage; of those that run on several, the first micro-batch's.
     pub lane_of: Vec<usize>,
     /// What each stage keeps of one micro-batch between its passes.
@@ -131,8 +132,8 @@ pub fn samples(inputs: &Inputs) -> u64 {
     (inputs.mini_batch / parts.max(1)).max(1)
 }
 
-/// Generates, lays out and simulates: the arrows of [`pipewright_core::predict`] without the plan
-/// file's text, which is written on export only.
+/// Generates, lays out and simulates: the arrows of [`pipewright_core::predict::outline`] from what the page
+/// keeps between two movements of a slider, without the plan file's text.
 ///
 /// # Errors
 /// The choices that contradict each other.
@@ -146,19 +147,18 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let lowering = lowering(inputs, ground, &schedule);
     let graphs = plan::training_graphs(&lowering);
     let graphs = plan::in_sequences(graphs, &inputs.sequences()).map_err(|e| e.to_string())?;
-    let programs = plan::lay_out(&lowering, &graphs);
-    let costs = (*ground.costs).clone().with_backward(schedule.splits_backward());
-    let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
-    let groups = plan::groups(&lowering);
-    let copies = Copies {
-        data_parallel: lowering.data_parallel,
-        groups: &groups,
-        by_hosts: lowering.communication.hierarchical,
+    let outline = |lowering: &plan::Inputs| {
+        Outline::new(lowering, &graphs, &ground.costs).map_err(|e| e.to_string())
     };
-    let pass = Pass { lowering: &lowering, graphs: &graphs, stages: &stages, copies };
-    let timeline = pass.timeline(&programs)?;
+    let Outline { stages, exchanged, programs, timeline } = outline(&lowering)?;
+    // The step of more micro-batches of the same size.
+    let longer = |micro_batches: u32| {
+        let schedule = inputs.schedule.generate(inputs.stages(), micro_batches);
+        let schedule = &schedule.map_err(|e| e.to_string())?;
+        Ok::<_, String>(outline(&plan::Inputs { schedule, ..lowering })?.timeline.step)
+    };
     let steady = match inputs.own.is_none() && schedule.updates != Updates::Synchronous {
-        true => Some(Steady::of(&schedule, &timeline, |m| pass.longer(inputs, m))?),
+        true => Some(Steady::of(&schedule, &timeline, longer)?),
         false => None,
     };
     let figures = figures(&timeline, inputs.mini_batch, steady);
@@ -174,6 +174,7 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         schedule,
         timeline,
         stages,
+        exchanged,
         lane_of,
         stash,
         persistent,
@@ -207,36 +208,6 @@ fn lowering<'a>(
         cluster: &ground.cluster,
         optimizer: inputs.rest.optimizer,
         training: inputs.rest.training,
-    }
-}
-
-/// What a simulation needs.
-struct Pass<'a> {
-    lowering: &'a plan::Inputs<'a>,
-    graphs: &'a [TrainingGraph],
-    stages: &'a [StageCost],
-    copies: Copies<'a>,
-}
-
-impl Pass<'_> {
-    /// Most plans are chains: a quarter of the work, so that a picture comes within a frame.
-    fn timeline(&self, programs: &[Program]) -> Result<Timeline, String> {
-        let Self { lowering, graphs, stages, copies } = *self;
-        if let Some(timeline) = simulate_chain(lowering, graphs, programs, stages, copies) {
-            return Ok(timeline);
-        }
-        let programs = plan::lower(lowering, graphs);
-        simulate(&programs, stages, lowering.cluster, copies).map_err(|e| e.to_string())
-    }
-
-    /// The step of more micro-batches of the same size.
-    fn longer(&self, inputs: &Inputs, micro_batches: u32) -> Result<Nanos, String> {
-        let schedule = inputs.schedule.generate(inputs.stages(), micro_batches);
-        let schedule = schedule.map_err(|e| e.to_string())?;
-        let lowering = plan::Inputs { schedule: &schedule, ..*self.lowering };
-        let programs = plan::lay_out(&lowering, self.graphs);
-        let longer = Pass { lowering: &lowering, ..*self };
-        Ok(longer.timeline(&programs)?.step)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::protocol::{Drawn, Order, Orders, Reply, THUMBNAIL};
 use pipewright_core::plan::{Plan, ScheduleText, Sequence};
-use pipewright_core::predict::{AUTOMATIC, Prediction, automatic_plan, predict, steady};
+use pipewright_core::predict::{AUTOMATIC, automatic_plan, outline, steady};
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_core::timeline::{Timeline, Work};
 use pipewright_core::units::Nanos;
@@ -49,27 +49,26 @@ impl Ordering {
     }
 
     fn draw(&self, order: Order) -> Result<Drawn, String> {
-        let (plan, prediction) = match order.schedule.as_str() {
+        let (plan, timeline) = match order.schedule.as_str() {
             AUTOMATIC => self.automatic()?,
             _ => self.named(&order)?,
         };
-        let timeline = &prediction.timeline;
-        let steady = steady(&plan, &prediction).map_err(|e| e.to_string())?;
+        let steady = steady(&plan, &timeline).map_err(|e| e.to_string())?;
         let step = steady.map_or(timeline.step, |steady| steady.step);
         let peak = timeline.peak().map_or(0, |(_, peak)| peak.0);
         Ok(Drawn {
             schedule: order.schedule,
             step: step.0,
             length: timeline.step.0,
-            bubble: bubble(timeline, step),
+            bubble: bubble(&timeline, step),
             peak,
             fits: peak <= plan.cluster.device.memory.0,
-            rows: rows(timeline),
+            rows: rows(&timeline),
             why: None,
         })
     }
 
-    fn named(&self, order: &Order) -> Result<(Plan, Prediction), String> {
+    fn named(&self, order: &Order) -> Result<(Plan, Timeline), String> {
         let kind: ScheduleKind = order.schedule.parse().map_err(|e| format!("{e}"))?;
         let stages = order.cuts.len() as u32 + 1;
         let schedule = ScheduleText::of(kind, stages, self.plan.micro_batches);
@@ -81,18 +80,18 @@ impl Ordering {
             recompute: recompute.map_err(|e| format!("{e}"))?,
             ..self.plan.clone()
         };
-        let prediction = predict(&plan).map_err(|e| e.to_string())?;
-        Ok((plan, prediction))
+        let timeline = outline(&plan).map_err(|e| e.to_string())?.timeline;
+        Ok((plan, timeline))
     }
 
-    fn automatic(&self) -> Result<(Plan, Prediction), String> {
+    fn automatic(&self) -> Result<(Plan, Timeline), String> {
         let actions = u64::from(self.plan.stages()) * u64::from(self.plan.micro_batches);
         if actions > AUTOMATIC_MOST {
             return Err(String::new());
         }
         let draft = self.plan.draft();
         let found = automatic_plan(&draft, self.plan.lanes()).map_err(|e| e.to_string())?;
-        Ok((found.plan, found.prediction))
+        Ok((found.plan, found.prediction.timeline))
     }
 }
 

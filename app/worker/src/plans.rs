@@ -6,8 +6,9 @@ use pipewright_core::cost::{Costs, Workload};
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::{Plan, ScheduleText, Sequence};
 use pipewright_core::predict::search::{Choice, Encoding, Fixed, Scored, Search, Space};
-use pipewright_core::predict::{FitError, Prediction, fit, predict};
+use pipewright_core::predict::{FitError, fit, outline};
 use pipewright_core::schedule::ScheduleKind;
+use pipewright_core::timeline::Timeline;
 use pipewright_core::units::Bytes;
 use std::collections::BTreeSet;
 
@@ -142,12 +143,12 @@ impl Planning {
         };
         plan.data_parallel.replicas = choice.replicas;
         let whole = plan.cluster.device.memory;
-        let mut prediction = predict(&plan).ok()?;
-        let peak = |p: &Prediction| p.timeline.peak().map_or(Bytes::ZERO, |(_, bytes)| bytes);
+        let mut timeline = outline(&plan).ok()?.timeline;
+        let peak = |t: &Timeline| t.peak().map_or(Bytes::ZERO, |(_, bytes)| bytes);
         let again = choice.recompute.contains(&true);
         let limit = if again { scored.peak.min(whole) } else { whole };
-        if peak(&prediction) > limit {
-            (plan.recompute, prediction) = within(&plan, limit)?;
+        if peak(&timeline) > limit {
+            (plan.recompute, timeline) = within(&plan, limit)?;
         }
         Some(FoundPlan {
             cuts: plan.cuts,
@@ -157,9 +158,9 @@ impl Planning {
             tensor: plan.tensor,
             sequence_parallel: plan.sequence_parallel,
             recompute: plan.recompute.iter().map(Sequence::to_string).collect(),
-            step: prediction.timeline.step.0,
-            peak: peak(&prediction).0,
-            traffic: prediction.timeline.traffic().0,
+            step: timeline.step.0,
+            peak: peak(&timeline).0,
+            traffic: timeline.traffic().0,
         })
     }
 
@@ -297,7 +298,7 @@ fn space(
 }
 
 /// Sequences with which no lane takes more than `limit`, or as little more as can be.
-fn within(plan: &Plan, limit: Bytes) -> Option<(Vec<Sequence>, Prediction)> {
+fn within(plan: &Plan, limit: Bytes) -> Option<(Vec<Sequence>, Timeline)> {
     let mut small = plan.clone();
     small.cluster.device.memory = limit;
     let mut fitted = fit(&small, EFFORT);
@@ -306,7 +307,7 @@ fn within(plan: &Plan, limit: Bytes) -> Option<(Vec<Sequence>, Prediction)> {
         fitted = fit(&small, EFFORT);
     }
     let (fitted, prediction) = fitted.ok()?;
-    Some((fitted.recompute, prediction))
+    Some((fitted.recompute, prediction.timeline))
 }
 
 fn key(of: usize, choice: &Choice) -> String {

@@ -195,6 +195,14 @@ impl Costs {
         self
     }
 
+    /// The same without what tensor groups exchange.
+    pub fn without_exchange(mut self) -> Self {
+        for node in &mut self.nodes {
+            [node.tensor_sum, node.tensor_gradient_sum, node.tensor_gather] = [Nanos::ZERO; 3];
+        }
+        self
+    }
+
     /// The time of one computation, and of the tensor group's sum behind it: its ranks do the same at the same
     /// moments.
     pub fn time(&self, computation: &Computation) -> Nanos {

@@ -5,7 +5,7 @@
 //! the step is the largest of them; what a change is worth is never read off a term but simulated. Timelines
 //! that a runner measured are explained by the same terms.
 
-use super::{PredictError, Prediction, predict};
+use super::{PredictError, Prediction, outline};
 use crate::cost::Cluster;
 use crate::graph::Graph;
 use crate::ids::{LaneId, StageId};
@@ -176,7 +176,7 @@ pub fn best_micro_batches(plan: &Plan) -> Result<Option<BestMicroBatches>, Predi
             && let Ok(schedule) = ScheduleText::of(kind, plan.stages(), m)
         {
             let other = Plan { schedule, micro_batches: m, ..plan.clone() };
-            tried.push((m, predict(&other)?.timeline.step));
+            tried.push((m, outline(&other)?.timeline.step));
         }
     }
     let Some(at) = (0..tried.len()).min_by_key(|i| tried[*i].1) else { return Ok(None) };
@@ -221,7 +221,7 @@ pub fn best_move(plan: &Plan, prediction: &Prediction) -> Result<Option<Move>, P
         let node = graph.layers()[layer].first_node.0;
         let mut moved = plan.clone();
         moved.cuts[cut] = node;
-        let step = predict(&moved)?.timeline.step;
+        let step = outline(&moved)?.timeline.step;
         // Under 0.1 % a suggestion is noise.
         if step.0 * 1000 < now.0 * 999 && best.as_ref().is_none_or(|b| step < b.step) {
             best = Some(Move { cut, node, after: graph.layers()[layer - 1].name.clone(), step });

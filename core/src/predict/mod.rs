@@ -22,6 +22,7 @@ mod calibrate;
 mod drift;
 mod explain;
 mod fit;
+mod outline;
 mod scaling;
 pub mod search;
 mod split;
@@ -40,6 +41,7 @@ pub use explain::{
 };
 
 pub use fit::{FitError, fit, fits};
+pub use outline::{Outline, outline};
 pub use scaling::{Price, Sizes, Speed, amount, samples_of};
 pub use split::{BestSplit, Borders, SplitError, USUAL, best_split, reordered};
 pub use stage::PlannedStage;
@@ -57,7 +59,7 @@ use crate::plan::{
 };
 use crate::simulate::{Copies, StageCost, Stuck, simulate};
 use crate::timeline::Timeline;
-use crate::units::{Bytes, Nanos};
+use crate::units::Nanos;
 use thiserror::Error;
 
 /// Why nothing follows from a plan.
@@ -96,44 +98,17 @@ pub struct Prediction {
 /// # Errors
 /// The first thing about the plan that does not fit.
 pub fn predict(plan: &Plan) -> Result<Prediction, PredictError> {
-    Ok(lowered(plan)?.simulated(plan)?)
-}
-
-/// A plan's programs, before they are simulated.
-struct Lowered {
-    graph: Graph,
-    costs: Costs,
-    graphs: Vec<TrainingGraph>,
-    programs: Vec<Program>,
-    groups: Vec<Vec<LaneId>>,
-}
-
-/// Checks and lowers a plan.
-fn lowered(plan: &Plan) -> Result<Lowered, PlanError> {
     let (graph, schedule) = plan.check()?;
-    let samples = plan.samples();
-    let costs = plan.costs(&graph, samples);
+    let costs = plan.costs(&graph, plan.samples());
     let costs = costs.with_backward(schedule.splits_backward());
     let inputs = plan.inputs(&graph, &schedule);
-    let graphs = plan.training_graphs(&inputs)?;
+    let graphs = plan.training_graphs(&inputs).map_err(PlanError::from)?;
     let programs = lower(&inputs, &graphs);
     let groups = groups(&inputs);
-    Ok(Lowered { graph, costs, graphs, programs, groups })
-}
-
-impl Lowered {
-    fn simulated(self, plan: &Plan) -> Result<Prediction, Stuck> {
-        let Self { graph, costs, graphs, programs, groups } = self;
-        let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
-        let computations = graphs.iter().map(|g| computations(g, &costs)).collect();
-        let timeline = simulate(&programs, &stages, &plan.cluster, plan.copies(&groups))?;
-        Ok(Prediction { graph, costs, stages, computations, programs, groups, timeline })
-    }
-}
-
-/// The most that one of these devices reserves.
-fn peak(programs: &[Program]) -> Bytes {
-    programs.iter().map(|program| program.arena).max().unwrap_or_default()
+    let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, &costs)).collect();
+    let computations = graphs.iter().map(|g| computations(g, &costs)).collect();
+    let timeline = simulate(&programs, &stages, &plan.cluster, plan.copies(&groups))?;
+    Ok(Prediction { graph, costs, stages, computations, programs, groups, timeline })
 }
 
 impl Plan {
@@ -205,11 +180,7 @@ impl Prediction {
 
     /// What goes into the plan file.
     pub fn expectation(&self) -> Expectation {
-        Expectation {
-            step_ns: self.timeline.step,
-            bubble: self.timeline.bubble(),
-            arena: self.programs.iter().map(|p| p.arena).collect(),
-        }
+        outline::expectation(&self.timeline, &self.programs)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Steps of schedules without a flush: what one takes when the pipeline never runs empty, and how old the
 //! weights are that its gradients were computed with.
 
-use super::{PredictError, Prediction, predict};
+use super::{PredictError, outline};
 use crate::ids::LaneId;
 use crate::plan::{Plan, ScheduleText};
 use crate::schedule::{Schedule, ScheduleKind, Updates};
@@ -18,13 +18,13 @@ pub struct Steady {
     pub staleness: u32,
 }
 
-/// What `plan`, of which `prediction` is the window that a run flushes after, takes in the steady state; none
+/// What `plan`, of which `window` is the timeline that a run flushes after, takes in the steady state; none
 /// with synchronous updates and for an order without a name. One more simulation, two where a mini-batch does
 /// not fill the pipeline.
 ///
 /// # Errors
-/// As [`predict`].
-pub fn steady(plan: &Plan, prediction: &Prediction) -> Result<Option<Steady>, PredictError> {
+/// As [`outline`].
+pub fn steady(plan: &Plan, window: &Timeline) -> Result<Option<Steady>, PredictError> {
     let Ok(kind) = plan.schedule.name.parse::<ScheduleKind>() else { return Ok(None) };
     if kind.updates() == Updates::Synchronous {
         return Ok(None);
@@ -34,12 +34,12 @@ pub fn steady(plan: &Plan, prediction: &Prediction) -> Result<Option<Steady>, Pr
         let schedule = ScheduleText::of(kind, plan.stages(), micro_batches)
             .map_err(|error| PredictError::Plan(error.into()))?;
         let mini_batch = u64::from(windows) * plan.mini_batch;
-        let longer = predict(&Plan { schedule, micro_batches, mini_batch, ..plan.clone() })?;
+        let longer = outline(&Plan { schedule, micro_batches, mini_batch, ..plan.clone() })?;
         Ok::<_, PredictError>(longer.timeline.step)
     };
     let order = kind.generate(plan.stages(), plan.micro_batches);
     let order = order.map_err(|error| PredictError::Plan(error.into()))?;
-    Steady::of(&order, &prediction.timeline, of).map(Some)
+    Steady::of(&order, window, of).map(Some)
 }
 
 impl Steady {

@@ -105,6 +105,16 @@ impl StageCost {
         total
     }
 
+    /// What is left without other costs of the same stage.
+    pub fn without(&self, other: &Self) -> Self {
+        Self {
+            forward: self.forward.saturating_sub(other.forward),
+            backward_input: self.backward_input.saturating_sub(other.backward_input),
+            backward_weight: self.backward_weight.saturating_sub(other.backward_weight),
+            update: self.update.saturating_sub(other.update),
+        }
+    }
+
     /// The whole backward pass.
     pub fn backward(&self) -> Nanos {
         self.backward_input + self.backward_weight

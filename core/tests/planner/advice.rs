@@ -29,7 +29,7 @@ fn holds(plan: &Plan) -> Vec<Advice> {
     let (advisor, advice) = advised(plan);
     for one in &advice {
         let prediction = predict(&one.plan).unwrap();
-        let step = steady(&one.plan, &prediction).unwrap();
+        let step = steady(&one.plan, &prediction.timeline).unwrap();
         assert_eq!(step.map_or(prediction.timeline.step, |s| s.step), one.step);
         let peak = prediction.programs.iter().map(|p| p.arena).max().unwrap();
         assert_eq!((peak, peak <= plan.cluster.device.memory), (one.peak, one.fits));

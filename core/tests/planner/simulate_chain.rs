@@ -5,9 +5,10 @@ use pipewright_core::graph::presets::Preset;
 use pipewright_core::graph::{Graph, GraphBuilder};
 use pipewright_core::partition::uniform;
 use pipewright_core::plan::{
-    Communication, DataParallel, Inputs, Optimizer, Training, groups, lay_out, lower,
-    training_graphs,
+    Communication, DataParallel, Draft, Inputs, Model, Optimizer, Plan, Sequence, Training, groups,
+    lay_out, lower, training_graphs,
 };
+use pipewright_core::predict::{outline, predict};
 use pipewright_core::schedule::{Schedule, ScheduleKind};
 use pipewright_core::simulate::{Copies, StageCost, simulate, simulate_chain};
 use pipewright_core::units::Nanos;
@@ -158,5 +159,43 @@ fn presets_are_chains_or_left_to_their_programs() {
     for cluster in [shared, blocking] {
         let (parts, alone) = ((&graph, cuts.as_slice()), DataParallel::default());
         assert!(!same(&inputs(parts, &schedule, &cluster, &communication, alone), None));
+    }
+}
+
+/// Chains, networks with skip connections, tensor groups, recomputation, orders that split and that stash.
+#[test]
+fn outlines_say_what_predictions_say() {
+    let plan = |preset: Preset, kind, change: fn(&mut Plan)| {
+        let cluster = Cluster::preset("dgx-a100").unwrap();
+        let cuts = uniform(&preset.graph().unwrap(), 4).unwrap();
+        let draft = Draft::new(Model::Preset(preset), cluster, cuts);
+        let (mut plan, _) = Draft { schedule: kind, ..draft }.plan().unwrap();
+        change(&mut plan);
+        plan
+    };
+    let again = |plan: &mut Plan| {
+        let (graph, schedule) = plan.check().unwrap();
+        let graphs = training_graphs(&plan.inputs(&graph, &schedule));
+        plan.recompute = graphs.iter().map(Sequence::full_in_each_part).collect();
+    };
+    let as_it_is = |_: &mut Plan| {};
+    let unet = Preset::Unet { blocks: 6, channels: 72 };
+    for plan in [
+        plan(Preset::Vgg16, ScheduleKind::OneFOneB, as_it_is),
+        plan(Preset::Vgg16, ScheduleKind::ZbH1, again),
+        plan(unet, ScheduleKind::GPipe, as_it_is),
+        plan(unet, ScheduleKind::PipeDream, as_it_is),
+        plan(Preset::Llama7b, ScheduleKind::OneFOneB, |plan| plan.tensor = 2),
+    ] {
+        let (outline, truth) = (outline(&plan).unwrap(), predict(&plan).unwrap());
+        assert_eq!(outline.timeline, truth.timeline);
+        assert_eq!(outline.stages, truth.stages);
+        assert_eq!(outline.expectation(), truth.expectation());
+        assert_eq!(outline.exchanged.is_empty(), plan.tensor == 1);
+        let is_part = |(part, whole): (&StageCost, &StageCost)| {
+            Nanos::ZERO < part.forward && part.forward < whole.forward
+        };
+        assert!(outline.exchanged.iter().zip(&outline.stages).all(is_part));
+        assert_eq!(Some(outline.peak()), truth.timeline.peak().map(|(_, bytes)| bytes));
     }
 }

@@ -28,7 +28,7 @@ fn best(draft: &Draft, kind: ScheduleKind, stages: u32) -> BestSplit {
 fn step(draft: &Draft, kind: ScheduleKind, cuts: &[u32]) -> Nanos {
     let draft = Draft { cuts: cuts.to_vec(), schedule: kind, ..draft.clone() };
     let (plan, prediction) = draft.plan().unwrap();
-    let full = steady(&plan, &prediction).unwrap();
+    let full = steady(&plan, &prediction.timeline).unwrap();
     full.map_or(prediction.timeline.step, |full| full.step)
 }
 

@@ -85,7 +85,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--row {}: {why}", args.row)));
     }
     // A codec that is chosen later makes another step.
-    let full = steady(&plan, &prediction)?;
+    let full = steady(&plan, &prediction.timeline)?;
     let step = full.map_or(prediction.timeline.step, |full| full.step);
     codec::choose(&args.communication, &mut plan, &mut prediction)?;
     plan.weights = match args.weights.as_deref() {

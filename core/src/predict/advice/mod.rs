@@ -31,8 +31,10 @@ mod change;
 pub use change::Change;
 use change::changes;
 
-use super::{Lowered, PredictError, Prediction, fit, lowered, peak, steady};
+use super::outline::LaidOut;
+use super::{PredictError, fit, steady};
 use crate::plan::{Plan, Sequence};
+use crate::timeline::Timeline;
 use crate::units::{Bytes, Nanos};
 use candidates::{Wave, bound};
 use change::within;
@@ -108,17 +110,17 @@ impl Advisor {
     /// # Errors
     /// What does not fit together about the plan.
     pub fn new(plan: &Plan) -> Result<Self, PredictError> {
-        let lowered = lowered(plan)?;
-        let again = recomputed(&lowered);
-        let prediction = lowered.simulated(plan)?;
-        let now = takes(plan, &prediction)?;
+        let laid_out = LaidOut::new(plan)?;
+        let again = recomputed(&laid_out);
+        let outline = laid_out.outline(plan)?;
+        let now = takes(plan, &outline.timeline)?;
         let bound = bound(plan)?;
         let mut seen = BTreeSet::new();
         seen.insert(key(plan));
         let mut advisor = Self {
             plan: plan.clone(),
             now,
-            drawn: prediction.timeline.step,
+            drawn: outline.timeline.step,
             bound,
             todo: VecDeque::new(),
             unfit: VecDeque::new(),
@@ -164,20 +166,20 @@ impl Advisor {
     }
 
     /// Takes the plan if it is better. Where it does not fit, and nothing else does, it is tried with recomputation.
-    fn price(&mut self, plan: Plan) {
+    fn price(&mut self, mut plan: Plan) {
         self.tried += 1;
-        let Ok(lowered) = lowered(&plan) else { return };
-        let fits = peak(&lowered.programs) <= plan.cluster.device.memory;
+        let Ok(laid_out) = LaidOut::new(&plan) else { return };
+        let fits = laid_out.peak() <= plan.cluster.device.memory;
         if !fits && (self.fitted || !plan.recompute.is_empty()) {
             return;
         }
-        let again = recomputed(&lowered);
+        let again = recomputed(&laid_out);
         // Nothing has to be faster than what does not fit.
         if !fits && !self.now.fits {
             return self.recompute(plan, again);
         }
-        let Ok(prediction) = lowered.simulated(&plan) else { return };
-        let Ok(priced) = takes(&plan, &prediction) else { return };
+        let Ok(outline) = laid_out.outline(&plan) else { return };
+        let Ok(priced) = takes(&plan, &outline.timeline) else { return };
         if !fits {
             if shorter(priced.step, self.now.step) {
                 self.recompute(plan, again);
@@ -185,7 +187,8 @@ impl Advisor {
             return;
         }
         self.fitted |= plan.recompute.is_empty() && self.is_better(&priced);
-        self.take(plan, &prediction, priced);
+        plan.prediction = outline.expectation();
+        self.take(plan, priced);
     }
 
     /// Tries a plan that does not fit with recomputation: with all that is computed `again` next, if nothing is known that
@@ -204,14 +207,14 @@ impl Advisor {
             return;
         }
         let Ok((plan, prediction)) = fit(plan, EFFORT) else { return };
-        let Ok(priced) = takes(&plan, &prediction) else { return };
+        let Ok(priced) = takes(&plan, &prediction.timeline) else { return };
         self.fitted |= self.is_better(&priced);
-        self.take(plan, &prediction, priced);
+        self.take(plan, priced);
     }
 
-    fn take(&mut self, mut plan: Plan, prediction: &Prediction, priced: Takes) {
+    /// Takes a plan that knows its prediction, if it is better.
+    fn take(&mut self, plan: Plan, priced: Takes) {
         if self.is_better(&priced) {
-            plan.prediction = prediction.expectation();
             let changes = changes(&self.plan, &plan);
             let more_ranks = plan.ranks().saturating_sub(self.plan.ranks());
             self.found.push(Advice { changes, plan, takes: priced, more_ranks });
@@ -304,18 +307,15 @@ fn shorter(step: Nanos, than: Nanos) -> bool {
     step.0 + than.0 / WORTH < than.0
 }
 
-fn takes(plan: &Plan, prediction: &Prediction) -> Result<Takes, PredictError> {
-    let step = match steady(plan, prediction)? {
-        Some(steady) => steady.step,
-        None => prediction.timeline.step,
-    };
-    let peak = peak(&prediction.programs);
+fn takes(plan: &Plan, timeline: &Timeline) -> Result<Takes, PredictError> {
+    let step = steady(plan, timeline)?.map_or(timeline.step, |steady| steady.step);
+    let peak = timeline.peak().map_or(Bytes::ZERO, |(_, bytes)| bytes);
     Ok(Takes { step, peak, fits: peak <= plan.cluster.device.memory })
 }
 
 /// Everything computed again that stages can, in each part of the backward pass: that fits if anything does.
-fn recomputed(lowered: &Lowered) -> Vec<Sequence> {
-    lowered.graphs.iter().map(Sequence::full_in_each_part).collect()
+fn recomputed(laid_out: &LaidOut) -> Vec<Sequence> {
+    laid_out.graphs.iter().map(Sequence::full_in_each_part).collect()
 }
 
 /// What tells two plans of one question apart.

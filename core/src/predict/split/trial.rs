@@ -4,14 +4,10 @@
 use super::SplitError;
 use crate::cost::Costs;
 use crate::graph::Graph;
-use crate::plan::{
-    Draft, Inputs, Plan, Program, ScheduleText, groups, lay_out, lower, training_graphs,
-};
-use crate::predict::PredictError;
+use crate::plan::{Draft, Inputs, Plan, ScheduleText, training_graphs};
 use crate::predict::steady::{busiest, filling};
+use crate::predict::{Outline, PredictError};
 use crate::schedule::{Schedule, ScheduleKind, Updates};
-use crate::simulate::{StageCost, simulate, simulate_chain};
-use crate::timeline::Timeline;
 use crate::units::{Bytes, Nanos};
 
 /// What does not depend on the cuts.
@@ -69,41 +65,27 @@ impl Trials {
 
     /// Simulates a split of ascending cuts inside of the graph.
     pub fn run(&self, cuts: &[u32]) -> Result<Trial, PredictError> {
-        let (timeline, programs) = self.window(cuts, &self.schedule)?;
+        let outline = self.window(cuts, &self.schedule)?;
         let step = match &self.full {
             Some(Full { before, after }) => {
                 let before = match before {
-                    Some(before) => self.window(cuts, before)?.0.step,
-                    None => timeline.step,
+                    Some(before) => self.window(cuts, before)?.timeline.step,
+                    None => outline.timeline.step,
                 };
-                let after = self.window(cuts, after)?.0.step;
-                after.saturating_sub(before).max(busiest(&timeline))
+                let after = self.window(cuts, after)?.timeline.step;
+                after.saturating_sub(before).max(busiest(&outline.timeline))
             }
-            None => timeline.step,
+            None => outline.timeline.step,
         };
         let memory = self.plan.cluster.device.memory;
-        let peak = programs.iter().map(|program| program.arena).max().unwrap_or_default();
+        let peak = outline.peak();
         Ok(Trial { step, peak, fits: peak <= memory })
     }
 
-    /// One window of `schedule`, and what lies where.
-    fn window(
-        &self,
-        cuts: &[u32],
-        schedule: &Schedule,
-    ) -> Result<(Timeline, Vec<Program>), PredictError> {
+    /// One window of `schedule`.
+    fn window(&self, cuts: &[u32], schedule: &Schedule) -> Result<Outline, PredictError> {
         let inputs = Inputs { cuts, ..self.plan.inputs(&self.graph, schedule) };
-        let graphs = training_graphs(&inputs);
-        let programs = lay_out(&inputs, &graphs);
-        let stages: Vec<StageCost> =
-            graphs.iter().map(|g| StageCost::new(g, &self.costs)).collect();
-        let groups = groups(&inputs);
-        let copies = self.plan.copies(&groups);
-        let timeline = match simulate_chain(&inputs, &graphs, &programs, &stages, copies) {
-            Some(timeline) => timeline,
-            None => simulate(&lower(&inputs, &graphs), &stages, &self.plan.cluster, copies)?,
-        };
-        Ok((timeline, programs))
+        Ok(Outline::new(&inputs, &training_graphs(&inputs), &self.costs)?)
     }
 
     /// What a search makes less: the step, or where memory counts the bytes that are too many.

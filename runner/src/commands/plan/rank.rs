@@ -45,7 +45,7 @@ impl Ranked {
 
     /// Takes another plan in place of its own if that fits and is faster.
     fn better(&mut self, plan: Plan, prediction: Prediction) -> Result<bool, Failure> {
-        let steady = steady(&plan, &prediction)?;
+        let steady = steady(&plan, &prediction.timeline)?;
         let other = Self { words: self.words.clone(), plan, prediction, steady, ..*self };
         let better = other.fits() && other.step() < self.step();
         if better {
@@ -87,7 +87,7 @@ pub(super) fn rank(
             Recompute::None | Recompute::Auto => (plan, prediction),
             again => recompute::always(again, plan)?,
         };
-        let steady = steady(&plan, &prediction)?;
+        let steady = steady(&plan, &prediction.timeline)?;
         let mut words = chosen.words;
         words += &steady.map_or_else(String::new, staleness);
         all.push(Ranked { words, on_front: chosen.on_front, plan, prediction, steady });

@@ -132,7 +132,7 @@ mod tests {
         inputs.schedule = ScheduleKind::PipeDream;
         let solved = solve(&inputs, &Ground::of(&inputs)).unwrap();
         let (plan, prediction) = inputs.plan().unwrap();
-        let steady = pipewright_core::predict::steady(&plan, &prediction).unwrap();
+        let steady = pipewright_core::predict::steady(&plan, &prediction.timeline).unwrap();
         assert_eq!(solved.steady, steady);
         assert!(solved.figures.step < solved.timeline.step && solved.figures.bubble < 0.2);
         let said = reason(&solved, &solved.arrivals()).steady.unwrap();

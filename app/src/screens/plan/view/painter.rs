@@ -171,6 +171,7 @@ impl Painter {
             &scene,
             if whole { Raster::Drawn(minimap) } else { Raster::Empty(pixels, image) },
         );
+        bars::exchanged(&scene, &shown.solved.exchanged);
         if let Some(measured) = state.overlay() {
             bars::measured(&scene, &measured);
         }
