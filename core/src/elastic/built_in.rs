@@ -68,7 +68,10 @@ fn largest(facts: &Facts, least: u32, most: u32) -> Verdict {
             let (slots, ranks) = (facts.slots(), size.ranks);
             Verdict::wait(format!("{slots} slots are enough for {ranks} ranks, not for {least}"))
         }
-        None => Verdict::wait(format!("{} slots are not enough for {least} ranks", facts.slots())),
+        None => {
+            let least = if facts.sizes.is_empty() { least.max(facts.limits.least) } else { least };
+            Verdict::wait(format!("{} slots are not enough for {least} ranks", facts.slots()))
+        }
     }
 }
 

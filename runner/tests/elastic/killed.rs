@@ -3,6 +3,7 @@
 
 use crate::common::{losses as job_losses, scratch, write};
 use crate::job::{Job, groups, two_by_two, whole};
+use pipewright_core::elastic::Verdict;
 use pipewright_core::plan::Plan;
 use pipewright_runner::elastic::journal::{Cause, Event};
 
@@ -110,8 +111,13 @@ fn every_rank_of_tensor_groups() {
     assert_eq!(trained.len(), losses.len());
     // None of one slot.
     let mut alone = Job::start(&dir, "one", &["--slots", "1"], "");
-    alone.ends(3);
-    assert!(alone.log().contains("a tensor group of 2 ranks is left whole"), "{}", alone.log());
+    let why = alone.until("wait", |event| match event {
+        Event::Verdict { verdict: Verdict::Wait { why }, .. } => Some(why.clone()),
+        _ => None,
+    });
+    assert_eq!(why, "1 slots are not enough for 2 ranks");
+    alone.signal("-TERM");
+    alone.wait();
 }
 
 #[test]

@@ -80,6 +80,7 @@ impl Supervisor<'_> {
         let members = members(&self.present());
         let slots = members.iter().fold(0, |sum: u32, member| sum.saturating_add(member.slots));
         let sizes = self.sizes(slots);
+        let least = if slots < plan.tensor { plan.tensor } else { plan.ranks() };
         let nanos = |time: std::time::Duration| Nanos(time.as_nanos() as u64);
         Facts {
             occasion,
@@ -88,7 +89,7 @@ impl Supervisor<'_> {
             running: journal::members(&self.running.0),
             running_ranks: self.running.1,
             limits: Limits {
-                least: sizes.first().map_or(plan.ranks(), |size| size.ranks),
+                least: sizes.first().map_or(least, |size| size.ranks),
                 most: sizes.last().map_or(plan.ranks(), |size| size.ranks),
                 asked: plan.ranks(),
             },

@@ -92,6 +92,11 @@ impl<A: Accelerator> Accelerator for Wired<A> {
         self.ready().mark(number)
     }
 
+    /// Known at once: what reads the region next waits.
+    fn written(&mut self, region: Region) {
+        self.device().written(region);
+    }
+
     fn coder(&mut self) -> Result<Option<Box<dyn Coder>>, DeviceError> {
         self.ready().coder()
     }

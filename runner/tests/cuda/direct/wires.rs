@@ -46,6 +46,11 @@ impl<A> Wired<A> {
         self.device.lock().unwrap()
     }
 
+    /// The device, whatever it waits for.
+    pub(super) fn device(&self) -> MutexGuard<'_, A> {
+        self.device.lock().unwrap()
+    }
+
     pub(super) fn copies(&self, offset: u64, bytes: usize) {
         self.copies.lock().unwrap().push(offset..offset + bytes as u64);
     }
