@@ -138,14 +138,20 @@ pub fn way(t: &Timeline, action: Action, clock: &Clock) -> (String, String) {
 /// Tooltip of a plan's bar: [`one_line`], and what a forward pass keeps until when.
 pub fn tip(solved: &Solved, arrivals: &Arrivals, action: Action) -> Option<String> {
     let mut line = one_line(&solved.timeline, arrivals, action)?;
+    let clock = Clock::of(solved.timeline.step);
+    let mut more = |text: String| {
+        line += " · ";
+        line += &text;
+    };
     if let Some(exchanged) = solved.exchanged.get(action.stage.index()) {
-        let time = Clock::of(solved.timeline.step).short(exchanged.of(action.kind));
-        line += &format!(" · {}", tr!("{time} of it in the tensor group's sums", time));
+        let time = clock.short(exchanged.of(action.kind));
+        more(tr!("{time} of it in the tensor group's sums", time));
     }
     if action.kind == ActionKind::Forward {
         let (lane, _) = causes::find(&solved.timeline, action)?;
-        let kept = holds(solved, action, lane, &Clock::of(solved.timeline.step));
-        line.extend(kept.map(|kept| format!(" · {}", tr!("holds {kept}", kept))));
+        if let Some(kept) = holds(solved, action, lane, &clock) {
+            more(tr!("holds {kept}", kept));
+        }
     }
     Some(line)
 }

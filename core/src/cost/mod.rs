@@ -195,20 +195,20 @@ impl Costs {
         self
     }
 
-    /// The same without what tensor groups exchange.
-    pub fn without_exchange(mut self) -> Self {
-        for node in &mut self.nodes {
-            [node.tensor_sum, node.tensor_gradient_sum, node.tensor_gather] = [Nanos::ZERO; 3];
-        }
-        self
-    }
-
     /// The time of one computation, and of the tensor group's sum behind it: its ranks do the same at the same
     /// moments.
     pub fn time(&self, computation: &Computation) -> Nanos {
         let cost = self.node(computation.node);
         let sum = if computation.reduces { cost.sum_of(computation.kind) } else { Nanos::ZERO };
         cost.of(computation.kind) + sum
+    }
+
+    /// What of it the tensor group exchanges.
+    pub fn exchange(&self, computation: &Computation) -> Nanos {
+        match computation.kind {
+            ComputationKind::AllGather | ComputationKind::ReduceScatter => self.time(computation),
+            kind => self.time(computation).saturating_sub(self.node(computation.node).of(kind)),
+        }
     }
 
     /// One node's.

@@ -48,11 +48,7 @@ impl Outline {
         let stages: Vec<StageCost> = graphs.iter().map(|g| StageCost::new(g, costs)).collect();
         let exchanged = match inputs.graph.tensor_parallel() {
             None => vec![],
-            Some(_) => {
-                let costs = costs.clone().without_exchange();
-                let alone = graphs.iter().map(|graph| StageCost::new(graph, &costs));
-                stages.iter().zip(alone).map(|(all, alone)| all.without(&alone)).collect()
-            }
+            Some(_) => graphs.iter().map(|graph| StageCost::exchanged(graph, costs)).collect(),
         };
         let groups = groups(inputs);
         let copies = Copies {

@@ -62,7 +62,7 @@ pub use footprint::Footprint;
 pub use machine::{Stuck, Waiting};
 
 use crate::cost::{Cluster, Costs};
-use crate::graph::autodiff::{ComputationKind, Part, TrainingGraph};
+use crate::graph::autodiff::{Computation, ComputationKind, Part, TrainingGraph};
 use crate::ids::LaneId;
 use crate::plan::{DataParallel, Mesh, Program};
 use crate::schedule::ActionKind;
@@ -86,6 +86,19 @@ pub struct StageCost {
 impl StageCost {
     /// Sums the costs of a stage's computations, repetitions included, by the pass that they run in.
     pub fn new(graph: &TrainingGraph, costs: &Costs) -> Self {
+        Self::of_each(graph, costs, Costs::time)
+    }
+
+    /// What of its passes the tensor group exchanges.
+    pub fn exchanged(graph: &TrainingGraph, costs: &Costs) -> Self {
+        Self { update: Nanos::ZERO, ..Self::of_each(graph, costs, Costs::exchange) }
+    }
+
+    fn of_each(
+        graph: &TrainingGraph,
+        costs: &Costs,
+        time: fn(&Costs, &Computation) -> Nanos,
+    ) -> Self {
         let mut total = Self::default();
         for (at, computation) in (0..).zip(&graph.computations) {
             let part = match graph.part(at) {
@@ -93,7 +106,7 @@ impl StageCost {
                 Part::InputGradient => &mut total.backward_input,
                 Part::WeightGradient => &mut total.backward_weight,
             };
-            *part += costs.time(computation);
+            *part += time(costs, computation);
             if computation.kind == ComputationKind::WeightGradient {
                 let cost = costs.node(computation.node);
                 total.update += cost.update;
@@ -103,16 +116,6 @@ impl StageCost {
             }
         }
         total
-    }
-
-    /// What is left without other costs of the same stage.
-    pub fn without(&self, other: &Self) -> Self {
-        Self {
-            forward: self.forward.saturating_sub(other.forward),
-            backward_input: self.backward_input.saturating_sub(other.backward_input),
-            backward_weight: self.backward_weight.saturating_sub(other.backward_weight),
-            update: self.update.saturating_sub(other.update),
-        }
     }
 
     /// The whole backward pass.

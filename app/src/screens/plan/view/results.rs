@@ -139,34 +139,39 @@ fn Change(better: Wanted, change: Signal<Delta>) -> impl IntoView {
 #[component]
 fn MeasuredLine() -> impl IntoView {
     let state = expect_context::<State>();
-    view! {
-        {move || state.look.measured.get().map(|m| {
-            let (value, unit) = format::hero(m.timeline.step);
-            let predicted = state.shown.with(|s| s.solved.timeline.step.secs());
-            let change = format::signed_percent(m.timeline.step.secs(), predicted);
-            let steps = tr!("step {number} of {name}", number = m.number(), name = m.name);
-            view! {
-                <p class="measured" title=steps>
-                    <span>{t("Measured")}" "</span>
-                    <b id="measured-step" data-value=m.timeline.step.0.to_string()>{format!("{value} {unit}")}</b>
-                    <span>{tr!("{change} of the prediction", change)}</span>
-                    <button class="ib why-run" title=t("See why on the Run screen")
-                        on:click=move |_| state.go(Screen::Run)>{t("Why?")}</button>
-                    <button class="ib" aria-label=t("Remove the trace") title=t("Remove the trace")
-                        on:click=move |_| {
-                            state.look.measured.set(None);
-                            state.look.show_measured.set(false);
-                        }>"×"</button>
-                </p>
-                {later::view(foreign(state))}
-            }
-        })}
-    }
+    let is_there = Memo::new(move |_| state.look.measured.with(Option::is_some));
+    move || is_there.get().then(|| later::view(measured_line(state)))
 }
 
-/// That the plan has become another one since the trace was opened; what compares them came with the trace.
+/// The line; what makes it came with the trace.
 #[wasm_split(files, wasm_split_path = ::leptos::wasm_split, fallible)]
-fn foreign(state: State) -> Result<AnyView, Missing> {
+fn measured_line(state: State) -> Result<AnyView, Missing> {
+    let line = move || {
+        let m = state.look.measured.get()?;
+        let (value, unit) = format::hero(m.timeline.step);
+        let predicted = state.shown.with(|s| s.solved.timeline.step.secs());
+        let change = format::signed_percent(m.timeline.step.secs(), predicted);
+        let steps = tr!("step {number} of {name}", number = m.number(), name = m.name);
+        Some(view! {
+            <p class="measured" title=steps>
+                <span>{t("Measured")}" "</span>
+                <b id="measured-step" data-value=m.timeline.step.0.to_string()>{format!("{value} {unit}")}</b>
+                <span>{tr!("{change} of the prediction", change)}</span>
+                <button class="ib why-run" title=t("See why on the Run screen")
+                    on:click=move |_| state.go(Screen::Run)>{t("Why?")}</button>
+                <button class="ib" aria-label=t("Remove the trace") title=t("Remove the trace")
+                    on:click=move |_| {
+                        state.look.measured.set(None);
+                        state.look.show_measured.set(false);
+                    }>"×"</button>
+            </p>
+        })
+    };
+    Ok(view! { {line} {foreign(state)} }.into_any())
+}
+
+/// That the plan has become another one since the trace was opened.
+fn foreign(state: State) -> impl IntoView {
     // What decides which actions there are: cuts, which a hand drags, do not.
     let order = Memo::new(move |_| {
         state
@@ -180,13 +185,12 @@ fn foreign(state: State) -> Result<AnyView, Missing> {
             .shown
             .with_untracked(|s| measured.foreign(&s.solved.inputs.model.name(), &s.solved.timeline))
     });
-    let said = move || {
+    move || {
         let why = why.get()?;
         Some(
             view! { <p class="note bad" id="foreign">{tr!("The trace is of another plan: it {why}.", why)}</p> },
         )
-    };
-    Ok(said.into_any())
+    }
 }
 
 #[component]
@@ -212,21 +216,8 @@ fn Why() -> impl IntoView {
 /// Better plans, the best one open.
 #[component]
 pub fn Suggestion(own: PlanState) -> impl IntoView {
-    let state = expect_context::<State>();
-    // The lane that is fullest, where it has more than fits.
-    let full = Memo::new(move |_| {
-        state.shown.with(|s| {
-            let figures = s.solved.figures;
-            (figures.peak > s.solved.capacity).then_some(figures.worst)
-        })
-    });
     view! {
-        <section class="card sug" aria-label=t("Suggestion")>
-            {later::view(better_plans(own))}
-            {move || full.get().map(|lane| view! {
-                <button class="btn acc also" id="recompute-lane" on:click=move |_| state.request(Request::Recompute(lane))>{tr!("Or recompute activations on lane {lane}", lane)}</button>
-            })}
-        </section>
+        <section class="card sug" aria-label=t("Suggestion")>{later::view(better_plans(own))}</section>
     }
 }
 
@@ -255,7 +246,23 @@ fn better_plans(own: PlanState) -> Result<AnyView, Missing> {
         }
         .into_any()
     };
-    Ok(view! { <div class="list">{list}</div> }.into_any())
+    Ok(view! { <div class="list">{list}</div> {full_lane()} }.into_any())
+}
+
+/// The way out of memory that is too small, for the lane that is fullest.
+fn full_lane() -> impl IntoView {
+    let state = expect_context::<State>();
+    let full = Memo::new(move |_| {
+        state.shown.with(|s| {
+            let figures = s.solved.figures;
+            (figures.peak > s.solved.capacity).then_some(figures.worst)
+        })
+    });
+    move || {
+        full.get().map(|lane| view! {
+        <button class="btn acc also" id="recompute-lane" on:click=move |_| state.request(Request::Recompute(lane))>{tr!("Or recompute activations on lane {lane}", lane)}</button>
+    })
+    }
 }
 
 /// A better plan: what it changes, what that is worth, and the way to take it.
