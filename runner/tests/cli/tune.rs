@@ -126,7 +126,9 @@ fn groups_and_divided_updates_are_tuned() {
         let plan = draft.plan().unwrap().0;
         write(&dir, "plan.json", plan.to_json());
         let args = ["tune", "plan.json", "-o", "tuned.json", "--trials", "3", "--steps", "3"];
-        runner_in(&dir, &args).done();
+        let ended = runner_in(&dir, &args);
+        let says = ended.done().stdout.contains(" x 2 tensor-parallel, ");
+        assert_eq!(says, plan.tensor == 2, "{ended:?}");
         let tuned = read(&dir.join("tuned.json"));
         assert_eq!((tuned.tensor, tuned.ranks()), (plan.tensor, ranks), "{name}");
         assert_eq!(tuned.data_parallel.zero, plan.data_parallel.zero, "{name}");

@@ -42,6 +42,9 @@ pub(super) struct Record {
 pub(super) struct Choices {
     lanes: u32,
     replicas: u32,
+    /// Ranks of a tensor group, where there are groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tensor: Option<u32>,
     stages: u32,
     /// First layers, or nodes, of the stages after the first.
     cuts: Vec<String>,
@@ -62,6 +65,7 @@ impl Choices {
         Self {
             lanes: plan.lanes(),
             replicas: plan.data_parallel.replicas,
+            tensor: Some(plan.tensor).filter(|tensor| *tensor > 1),
             stages: plan.stages(),
             cuts: plan.cuts.iter().map(name).collect(),
             micro_batches: plan.micro_batches,
@@ -76,11 +80,12 @@ impl Choices {
         let lanes = counted(self.lanes, "lane");
         let replicas = counted(self.replicas, "replica");
         let micro_batches = counted(self.micro_batches, "micro-batch");
+        let tensor = self.tensor.map_or(String::new(), |t| format!(" x {t} tensor-parallel"));
         let cuts = match self.cuts.is_empty() {
             true => String::new(),
             false => format!(", cut at {}", self.cuts.join(", ")),
         };
-        format!("{lanes} x {replicas}, {micro_batches}, {}{cuts}", self.schedule)
+        format!("{lanes} x {replicas}{tensor}, {micro_batches}, {}{cuts}", self.schedule)
     }
 }
 
