@@ -210,7 +210,9 @@ mod tests {
         let solved = solve(&inputs, &Ground::of(&inputs)).unwrap();
         let action = Action::new(inputs.stages() - 1, ActionKind::Forward, 0);
         let tip = tip(&solved, &Arrivals::new(&solved.timeline), action).unwrap();
-        let time = Clock::of(solved.timeline.step).short(solved.exchanged.last().unwrap().forward);
+        let exchanged = solved.exchanged.last().unwrap().forward;
+        assert!(exchanged > Nanos::ZERO);
+        let time = Clock::of(solved.timeline.step).short(exchanged);
         assert!(tip.contains(&format!(" · {time} of it in the tensor group's sums")), "{tip}");
     }
 
