@@ -8,11 +8,11 @@
 # learning rate (constant), RUNS the ways (all five), TEST the images to test on (1024), every so many steps
 # (EVAL_EVERY, 20). SEEDS "1 2 3" has each network trained by several seeds, in OUT/NET-RANKS-SEED, and prints
 # what is left of single precision's accuracy and time over all of them (codec_seeds.py).
-set -eu
+set -eu -o pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 . scripts/env.sh
-runner=${RUNNER:-$root/target/debug/runner}
+runner=$(realpath "${RUNNER:-target/debug/runner}")
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 [ $# -gt 0 ] || set -- caffenet-mini 4 250 600 googlenet-mini 4 50 400 \
