@@ -5,7 +5,7 @@
 //! is the measured one. Predictions are made before the runs. Of several runs the median counts.
 //! Then the same of jobs that have lost a rank and go on re-routed.
 //!
-//! `cargo bench -p pipewright-runner --bench truth`, with words to choose cases: `-- gpt model`, `-- groups`, `-- lost`,
+//! `cargo bench -p pipewright-runner --bench truth`, with words to choose cases: `-- gpt model`, `-- groups`, `-- slow`, `-- lost`,
 //! `-- computed`. `BENCH_PREFIX="chrt --rr 10"` puts a command in front of every program: on a machine that
 //! others use, ranks with a real-time priority measure the runner and not the others. Linux still
 //! takes such ranks off their core for 50 ms of each second: steps are short, so that most have
@@ -67,7 +67,10 @@ fn main() {
         modelled(&dir);
     }
     if wanted("groups") {
-        grouped(&dir);
+        grouped(&dir, 1e11, 10);
+    }
+    if wanted("slow groups") {
+        grouped(&dir, 1e11 / 16.0, 2);
     }
     if wanted("lost") {
         lost(&dir);
@@ -92,15 +95,23 @@ fn modelled(dir: &Path) {
     }
 }
 
-/// Tensor groups, stages and replicas together on such devices, with slices of the sequence and without.
-fn grouped(dir: &Path) {
+/// Tensor groups, stages and replicas together on such devices, with slices of the sequence and without. What 16
+/// ranks add up and copy takes the time of this machine's cores: the slower the device, the less that is of a step.
+fn grouped(dir: &Path, flops_per_sec: f64, steps: u32) {
     let model: Vec<&str> = GROUPED.split_whitespace().collect();
     for mpirun in [false, true] {
         plan(dir, &["--model", "fc32:1024", "--stages", "16"], "laptop", "gpipe");
         let transport = modelled_cluster(dir, mpirun);
+        let mut cluster = read(&dir.join("cluster.json"));
+        cluster["device"]["flops_per_sec"] = json!(flops_per_sec);
+        cluster["device"]["memory_bytes_per_sec"] = json!(flops_per_sec / 10.0);
+        write(&dir.join("cluster.json"), &cluster);
         for slices in [&[][..], &["--sequence-parallel"]] {
-            let plan = plan(dir, &[&model[..], slices].concat(), "cluster.json", "1f1b");
-            let name = format!("groups, {transport} 4 x 2 x 2 {}", slices.join(" "));
+            let mut plan = plan(dir, &[&model[..], slices].concat(), "cluster.json", "1f1b");
+            plan["steps"] = json!(steps);
+            write(&dir.join("plan.json"), &plan);
+            let speed = 0.8 * flops_per_sec / 1e9;
+            let name = format!("{speed} GFLOP/s, {transport} 4 x 2 x 2 {}", slices.join(" "));
             compare(dir, &name, &plan, 16, &["plan.json", "--device", "model"], mpirun);
         }
     }

@@ -19,9 +19,9 @@ use pipewright_core::plan::{Kernel, StageProgram};
 use pipewright_core::simulate::StageCost;
 use std::time::Duration;
 
-/// The end of each sleep is spent awake: timers are late by about this much. Sixteen ranks that
-/// each spin so long per action of some milliseconds take a few per cent of a core.
-const AWAKE_NS: u64 = 80_000;
+/// The end of each sleep is spent awake: threads wake late by about this much. Ranks of tensor groups sleep
+/// for every sum, and what 16 of them spend awake they take from each other's cores.
+const AWAKE_NS: u64 = 20_000;
 
 /// Sleeps shorter than this are put off to the next kernel.
 const WORTH_A_SLEEP_NS: u64 = 200_000;

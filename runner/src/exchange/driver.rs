@@ -6,9 +6,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Looks before the first sleep of a waiting engine, and that sleep, to which the system adds some 50
-/// microseconds; the next ones are longer up to eight times as long. Also where ranks have cores to
-/// themselves: those compute meanwhile.
+/// Looks before the first sleep of a waiting engine, and that sleep; the next ones are longer up to eight
+/// times as long. Also where ranks have cores to themselves: those compute meanwhile.
 const LOOKS: u32 = 4;
 const SLEEP: Duration = Duration::from_micros(20);
 

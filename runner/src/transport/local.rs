@@ -20,7 +20,7 @@ mod nonblocking;
 mod outbox;
 mod state;
 
-use super::clock::{host_name, monotonic_ns};
+use super::clock::{host_name, monotonic_ns, wake_in_time};
 use super::nonblocking::{CollectiveOp, Nonblocking, ProcessGroup};
 use super::{Collective, PartCollective, REDUCE_MAX, ReduceOp, Transport, TransportError};
 use group::{Group, GroupCall};
@@ -85,6 +85,7 @@ pub fn local_crews(ranks: u32, crews: u32, slots: usize) -> Vec<LocalTransport> 
 /// When there are no ranks.
 pub fn local_on_hosts(hosts: &[u32], slots: usize) -> Vec<LocalTransport> {
     assert!(!hosts.is_empty(), "a run needs ranks");
+    wake_in_time();
     let ranks = hosts.len() as u32;
     let state = Mutex::new(SharedState::new(ranks, slots));
     let wake = (0..ranks).map(|_| Condvar::new()).collect();

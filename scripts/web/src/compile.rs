@@ -4,10 +4,6 @@ use crate::Failure;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The profile of everything in the browser. Page and worker share it, and with it the folder and the
-/// dependencies that both have.
-const PROFILE: &str = "web";
-
 /// Packages that the worker has at another level than the page: what it spends its time in. It
 /// searches for as long as one lets it, and is fetched when the first search starts. Not at the highest level:
 /// searches would be a quarter faster, and the worker a tenth over its budget.
@@ -58,32 +54,43 @@ pub const WORKER: Target = Target {
 pub const METER: Target =
     Target { package: "pipewright-meter", file: "pipewright_meter.wasm", feature: None, ..WORKER };
 
-/// How much care the last step takes; dependencies are the same.
+/// How much care is taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Care {
     /// The page that is published: all crates are optimised as one, on one core, and what comes out
     /// once more by wasm-opt.
     Published,
-    /// A page for looking at: crates are optimised in parts, on all cores, there is no wasm-opt, and the
-    /// worker is made for size, as the page is: its searches are slower.
+    /// A page for looking at, soon: each crate is optimised a little and by itself, and there is no wasm-opt.
     Quick,
+}
+
+impl Care {
+    /// The profile of everything in the browser. Page and worker share it, and with it the folder and the
+    /// dependencies that both have.
+    fn profile(self) -> &'static str {
+        match self {
+            Self::Published => "web",
+            Self::Quick => "look",
+        }
+    }
 }
 
 /// Compiles `target` and returns the path of its wasm.
 pub fn compile(root: &Path, target: &Target, care: Care) -> Result<PathBuf, Failure> {
     let Target { package, file, feature, fast, splits, .. } = target;
     let cargo = std::env::var("PIPEWRIGHT_WEB_CARGO").unwrap_or_else(|_| "cargo".into());
+    let profile = care.profile();
     let mut command = Command::new(cargo);
     command
         .current_dir(root)
-        .args(["rustc", "--locked", "-p", package, "--profile", PROFILE])
+        .args(["rustc", "--locked", "-p", package, "--profile", profile])
         .args(["--target", "wasm32-unknown-unknown", "--message-format=json-render-diagnostics"])
         .stderr(Stdio::inherit());
     if let Some(feature) = feature {
         command.args(["--features", feature]);
     }
     for name in FAST.into_iter().filter(|_| *fast && care == Care::Published) {
-        command.arg("--config").arg(format!("profile.{PROFILE}.package.{name}.opt-level=\"s\""));
+        command.arg("--config").arg(format!("profile.{profile}.package.{name}.opt-level=\"s\""));
     }
     // Said here and not in the manifest: a library for Rust as well is not optimised together with its
     // dependencies, so it needs others than the page, and its file is that of the page's own copy.
@@ -93,9 +100,6 @@ pub fn compile(root: &Path, target: &Target, care: Care) -> Result<PathBuf, Fail
     if *splits {
         // Splitting moves functions and data to other places: it needs to know who refers to them.
         command.arg("-Clink-arg=--emit-relocs");
-    }
-    if care == Care::Quick {
-        command.args(["-Clto=thin", "-Ccodegen-units=16"]);
     }
     let output = command.output()?;
     if !output.status.success() {

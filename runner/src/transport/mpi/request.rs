@@ -17,7 +17,7 @@ pub(super) enum Wait {
     Asleep,
 }
 
-/// Looks before the first sleep, and the sleep, to which the system adds some 50 microseconds.
+/// Looks before the first sleep, and that sleep; after as many sleeps each is twice as long, up to four times.
 const LOOKS: u32 = 20;
 const SLEEP: Duration = Duration::from_micros(20);
 
@@ -73,8 +73,8 @@ impl Request {
                 (false, code) if code == ffi::MPI_SUCCESS as c_int => {}
                 (_, code) => return code,
             }
-            if look > LOOKS {
-                std::thread::sleep(SLEEP);
+            if let Some(doubled) = (look / LOOKS).checked_sub(1) {
+                std::thread::sleep(SLEEP * (1 << doubled.min(2)));
             }
         }
         unreachable!("looks are not counted that far")

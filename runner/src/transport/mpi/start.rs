@@ -6,7 +6,7 @@ use super::request::Wait;
 use super::survive::Survivors;
 use crate::hash::fnv1a;
 use crate::transport::TransportError;
-use crate::transport::clock::{clock_domain, monotonic_ns};
+use crate::transport::clock::{clock_domain, monotonic_ns, wake_in_time};
 use crate::transport::launch::{launched_by_mpi, ranks_on_this_host};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, thread};
@@ -40,6 +40,7 @@ pub struct ClockOffset {
 pub(super) fn start(settings: Settings) -> Result<Started, TransportError> {
     static STARTED: AtomicBool = AtomicBool::new(false);
     assert!(!STARTED.swap(true, Ordering::Relaxed), "MPI starts once per process");
+    wake_in_time();
     let wait = wait();
     sums();
     messages();
