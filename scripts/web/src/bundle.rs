@@ -39,7 +39,7 @@ struct Sources {
 pub fn build(root: &Path, care: Care) -> Result<(), Failure> {
     if care == Care::Quick {
         println!(
-            "A quick page: link-time optimisation by parts, no wasm-opt; `make web` publishes"
+            "A quick page: crates are optimised a little, each by itself; `make web` publishes"
         );
     }
     let sources = Sources::read(root, care)?;

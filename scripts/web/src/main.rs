@@ -25,8 +25,8 @@ usage: pipewright-web build [--quick]
        pipewright-web meter
        pipewright-web serve [--port PORT] [--fragment TEXT] [DIR]
 
-build   compiles the explorer for wasm32 and writes dist/; --quick: link-time optimisation by parts
-        and no wasm-opt, so the page comes sooner and is larger
+build   compiles the explorer for wasm32 and writes dist/; --quick: optimised a little, so the page
+        comes sooner and is larger
 embed   puts the page of dist/ into a program that reads it from its own file: the runner
 meter   builds what tests measure in a browser, tests/meter, and says where
 serve   serves DIR (default dist/) on 127.0.0.1; without --port, the first free port from 8080 on;
