@@ -330,6 +330,9 @@ inline unsigned long long __double_as_longlong(double x) {
 }
 inline int __ffs(uint32_t x) { return __builtin_ffs(int(x)); }
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t shift) {
+    return uint32_t(((uint64_t(high) << 32 | low) << (shift & 31)) >> 32);
+}
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 template <class A> A min(A a, A b) { return b < a ? b : a; }

@@ -156,7 +156,7 @@ fn heads_that_are_too_wide() {
 }
 
 /// The GPU, or nothing, which is said.
-fn first_gpu() -> Option<Gpu> {
+pub(crate) fn first_gpu() -> Option<Gpu> {
     let found = gpus().ok().and_then(|all| all.into_iter().next());
     if found.is_none() {
         pipewright::tools::refused("this machine has no GPU");

@@ -1,15 +1,52 @@
-//! Codecs on the emulator: the processor's messages, values and residuals, to the bit.
+//! Codecs on the emulator and on a GPU: the processor's messages, values and residuals, to the bit.
 
 use super::memory::Tensor;
 use crate::case::Noise;
 use crate::emulator;
+use crate::engine::first_gpu;
 use pipewright_core::compress::narrow::E5m2;
 use pipewright_core::compress::scale::{largest_magnitude, power_of_two};
 use pipewright_core::compress::{CodecKind, Float8, Fp8, Rounding, Scale, feedback};
 use pipewright_runner::device::cuda::kernels::bulk::{
     decode, decode_scaled, encode, encode_scaled, measure, scratch,
 };
+use pipewright_runner::device::cuda::kernels::{DevicePtr, Launch};
+use pipewright_runner::device::cuda::{Backend, Driver};
 use pipewright_runner::device::{Coded, Piece};
+
+/// Where kernels run: the emulator, whose memory is a tensor's own, or a GPU.
+#[derive(Default)]
+struct Machine(Option<Driver>);
+
+impl Machine {
+    fn put(&mut self, tensor: &mut Tensor) -> DevicePtr {
+        let Some(driver) = &mut self.0 else { return tensor.at() };
+        let bytes = tensor.bytes();
+        let at = driver.allocate(bytes.len().max(1) as u64, "a tensor").expect("there is room");
+        driver.upload(at, bytes).expect("it is written");
+        at
+    }
+
+    fn run(&mut self, launch: &Launch) {
+        match &mut self.0 {
+            None => emulator::run(launch),
+            Some(driver) => driver.launch(launch).expect("it is launched"),
+        }
+    }
+
+    /// What a tensor holds now, which was put there.
+    fn bytes(&mut self, tensor: &Tensor, at: DevicePtr) -> Vec<u8> {
+        let mut bytes = tensor.bytes().to_vec();
+        if let Some(driver) = &mut self.0 {
+            driver.download(at, &mut bytes).expect("it is read");
+        }
+        bytes
+    }
+
+    fn floats(&mut self, tensor: &Tensor, at: DevicePtr) -> Vec<f32> {
+        bytemuck::pod_collect_to_vec(&self.bytes(tensor, at))
+    }
+}
 
 const ROUNDINGS: [Rounding; 3] = [Rounding::Truncate, Rounding::NearestEven, Rounding::Saturating];
 
@@ -47,8 +84,18 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(one).collect()
 }
 
-fn check(kind: CodecKind, sizes: &[usize], with_feedback: bool, broken: bool) {
-    let what = format!("{kind:?}, feedback {with_feedback}, broken {broken}");
+/// What is asked of an encoder besides the message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wants {
+    Message,
+    /// What others will see, too.
+    Values,
+    /// And what is lost.
+    Residual,
+}
+
+fn check(machine: &mut Machine, kind: CodecKind, sizes: &[usize], wants: Wants, broken: bool) {
+    let what = format!("{kind:?}, {wants:?}, broken {broken}");
     let mut table = vec![];
     let (mut at, mut wire_at) = (0, 0);
     for size in sizes.iter().map(|size| *size as u64) {
@@ -65,24 +112,31 @@ fn check(kind: CodecKind, sizes: &[usize], with_feedback: bool, broken: bool) {
     let mut wire = Tensor::from(&vec![0; wire_at as usize]);
     let (mut seen, mut decoded) = (cast(&inputs), cast(&inputs));
     let mut list = Tensor::from(&Piece::table(&table));
+    let [wire_at, seen_at, decoded_at, residual_at] =
+        [&mut wire, &mut seen, &mut decoded, &mut residual].map(|tensor| machine.put(tensor));
     let mut bucket = Coded {
-        pieces: list.at(),
+        pieces: machine.put(&mut list),
         count: table.len() as u32,
         chunks: Piece::chunks(&table),
-        values: on_device.at(),
-        wire: wire.at(),
-        decoded: seen.at(),
+        values: machine.put(&mut on_device),
+        wire: wire_at,
         ..Coded::default()
     };
-    if with_feedback {
-        bucket.residual = residual.at();
+    if wants != Wants::Message {
+        bucket.decoded = seen_at;
+    }
+    if wants == Wants::Residual {
+        bucket.residual = residual_at;
     }
     let mut room = Tensor::from(&vec![0xff; scratch(&bucket) as usize]);
-    let encoding = encode(kind, &bucket, room.at()).expect("it has kernels");
-    encoding.iter().for_each(emulator::run);
-    bucket.decoded = decoded.at();
-    emulator::run(&decode(kind, &bucket, true).expect("it has a kernel"));
-    let floats = |tensor: &Tensor| -> Vec<f32> { bytemuck::pod_collect_to_vec(tensor.bytes()) };
+    let encoding = encode(kind, &bucket, machine.put(&mut room)).expect("it has kernels");
+    encoding.iter().for_each(|launch| machine.run(launch));
+    bucket.decoded = decoded_at;
+    machine.run(&decode(kind, &bucket, true).expect("it has a kernel"));
+    let wire = machine.bytes(&wire, wire_at);
+    let [seen, decoded, residual] =
+        [(&seen, seen_at), (&decoded, decoded_at), (&residual, residual_at)]
+            .map(|(tensor, at)| machine.floats(tensor, at));
     for piece in table {
         let place = piece.values as usize..(piece.values + piece.count) as usize;
         let own = &inputs[place.clone()];
@@ -90,30 +144,60 @@ fn check(kind: CodecKind, sizes: &[usize], with_feedback: bool, broken: bool) {
         let mut message = vec![0; kind.wire_bytes(piece.count) as usize];
         let mut received = vec![0.0; own.len()];
         let mut left = before[place.clone()].to_vec();
-        if with_feedback {
+        if wants == Wants::Residual {
             feedback::encode(&mut *codec, own, &mut left, &mut message, &mut received)
         } else {
             codec.encode(own, &mut message)
         }
         .expect("it is encoded");
         codec.decode(&message, &mut received).expect("it is decoded");
-        let got = &wire.bytes()[piece.wire as usize..][..message.len()];
-        assert_eq!(got, message, "{what}: {piece:?}");
-        assert_eq!(bits(&floats(&seen)[place.clone()]), bits(&received), "{what}: {piece:?}");
+        let got = &wire[piece.wire as usize..][..message.len()];
+        assert!(got == message, "{what}: {piece:?}: another message");
+        if wants != Wants::Message {
+            assert_eq!(bits(&seen[place.clone()]), bits(&received), "{what}: {piece:?}");
+        }
         let sum: Vec<f32> = own.iter().zip(&received).map(|(a, b)| a + b).collect();
-        assert_eq!(bits(&floats(&decoded)[place.clone()]), bits(&sum), "{what}: {piece:?}");
-        assert_eq!(bits(&floats(&residual)[place]), bits(&left), "{what}: {piece:?}");
+        assert_eq!(bits(&decoded[place.clone()]), bits(&sum), "{what}: {piece:?}");
+        assert_eq!(bits(&residual[place]), bits(&left), "{what}: {piece:?}");
+    }
+}
+
+/// Pieces whose whole chunks begin where 16 bytes do, and one whose do not.
+const LARGE: [usize; 3] = [8192 + 64, 3 * 8192 + 1, 2 * 8192];
+
+fn suite(machine: &mut impl FnMut() -> Machine) {
+    let wanted = [
+        (Wants::Message, false),
+        (Wants::Message, true),
+        (Wants::Values, false),
+        (Wants::Residual, false),
+        (Wants::Residual, true),
+    ];
+    for kind in kinds() {
+        let mut machine = machine();
+        for (wants, broken) in wanted {
+            check(&mut machine, kind, &SIZES, wants, broken);
+        }
+        check(&mut machine, kind, &LARGE, Wants::Message, false);
+        check(&mut machine, kind, &LARGE, Wants::Message, true);
     }
 }
 
 #[test]
 fn messages_to_the_bit() {
-    if !emulator::is_there() {
-        return;
+    if emulator::is_there() {
+        suite(&mut Machine::default);
     }
-    for kind in kinds() {
-        for (with_feedback, broken) in [(false, false), (true, false), (true, true)] {
-            check(kind, &SIZES, with_feedback, broken);
+}
+
+#[test]
+fn messages_to_the_bit_on_a_gpu() {
+    if let Some(gpu) = first_gpu() {
+        let mut machine = || Machine(Some(Driver::open(&gpu).unwrap()));
+        suite(&mut machine);
+        let one_bit = CodecKind::OneBit { threshold: Default::default() };
+        for size in [(1 << 22) + 7, 1 << 22] {
+            check(&mut machine(), one_bit, &[size], Wants::Message, false);
         }
     }
 }
@@ -123,7 +207,9 @@ fn messages_to_the_bit() {
 fn one_bit_of_a_large_piece() {
     if emulator::is_there() {
         let one_bit = CodecKind::OneBit { threshold: Default::default() };
-        check(one_bit, &[3, 700 * 1024 + 7], true, true);
+        let sizes = [3, 700 * 1024 + 7];
+        check(&mut Machine::default(), one_bit, &sizes, Wants::Residual, true);
+        check(&mut Machine::default(), one_bit, &[1 << 18], Wants::Message, false);
     }
 }
 

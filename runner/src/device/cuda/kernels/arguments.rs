@@ -382,14 +382,14 @@ arguments! {
         totals: DevicePtr, number: u64, trust: f32, decay: f32,
     }
 
-    /// `count` pieces of a bucket. Values that share a scale are `block`: of eight-bit floats, 0 for no
+    /// `count` pieces of a bucket, of so many `chunks`. Values that share a scale are `block`: of eight-bit floats, 0 for no
     /// scale that is sent, all ones for one a piece. Encoding looks before, then `scratch` has what was
-    /// seen, with sums or without.
+    /// seen, with sums or without, and percentiles of so many `samples`.
     Codec {
         pieces: DevicePtr, scratch: DevicePtr,
         values: DevicePtr, residual: DevicePtr, wire: DevicePtr, decoded: DevicePtr,
         scales: DevicePtr, count: u64, block: u64, format: u32, percentile: u32, width: u32,
-        add: u32, looks: u32, sums: u32,
+        add: u32, looks: u32, sums: u32, samples: u32, chunks: u32,
     }
 
     /// A matrix of bf16, rows one behind the other, that becomes codes of eight bits, the rows of which are

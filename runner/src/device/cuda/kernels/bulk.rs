@@ -162,9 +162,9 @@ pub fn local_rates(tables: &Tables, scratch: DevicePtr, trust: f32, decay: f32) 
 
 /// Bytes of scratch that encoding takes: what is seen of pieces and of chunks.
 pub fn scratch(coded: &Coded) -> u64 {
-    // Sizes of PieceStats and ChunkStats in pieces.cuh.
-    const OF_PIECE: u64 = 4 * (6 + 2 * 128);
-    const OF_CHUNK: u64 = 16 + 8 * (8 + 1) * 3;
+    // Sizes of PieceStats, and of Seen and ChunkSums, in pieces.cuh.
+    const OF_PIECE: u64 = 4 * (6 + 2 + 2 * 128);
+    const OF_CHUNK: u64 = 8 + 8 * (8 + 1) * 3;
     OF_PIECE * u64::from(coded.count) + OF_CHUNK * u64::from(coded.chunks)
 }
 
@@ -183,18 +183,21 @@ pub fn encode(kind: CodecKind, coded: &Coded, scratch: DevicePtr) -> Option<Laun
 
 fn encoding(names: &Names, looks: bool, args: Codec, coded: &Coded) -> Launches {
     let sums = u32::from(names.name == "one_bit");
-    let args = Codec { looks: looks.into(), sums, ..args };
+    let sorts = looks && (args.width != 0 || args.percentile != 0);
+    let samples = if sorts { coded.count } else { 0 };
+    let shared = if sorts { SAMPLE } else { 0 };
+    let args = Codec { looks: looks.into(), sums, samples, ..args };
     let launch = |kernel: &str, blocks: u32| {
         Launch::blocks(names.source, kernel.into(), blocks.into(), &args)
     };
     let mut all = Launches::new();
     if looks {
-        all.push(launch("chunk_stats", coded.chunks));
+        // Half of a larger block would have no unit to add up.
+        let block = if sums != 0 { BLOCK / 2 } else { BLOCK };
+        all.push(Launch { shared, block, ..launch("chunk_stats", samples + coded.chunks) });
         if sums != 0 {
             all.push(launch("one_bit_groups", coded.chunks / GROUP_CHUNKS + coded.count));
         }
-        let sorts = args.width != 0 || args.percentile != 0;
-        let shared = if sorts { SAMPLE } else { 0 };
         let block = if names.joins == "carry_piece" { BLOCK } else { LARGEST_BLOCK };
         all.push(Launch { shared, block, ..launch(names.joins, coded.count) });
     }
@@ -243,6 +246,7 @@ fn places(coded: &Coded) -> Codec {
         decoded: coded.decoded,
         scales: coded.scales,
         count: coded.count.into(),
+        chunks: coded.chunks,
         ..Codec::default()
     }
 }

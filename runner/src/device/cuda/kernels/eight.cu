@@ -30,6 +30,19 @@ DEVICE float eight_scale(const Eight &a) {
     return scale;
 }
 
+// Codes of eight neighbours, the first in the lowest byte.
+DEVICE u64 eight_codes(const ShortFloat &format, const Pack<Bf16> &pack, float scale) {
+    u64 codes = 0;
+#pragma unroll
+    for (u32 half = 0; half < 2; half++) {
+        Pack<float> four;
+#pragma unroll
+        for (u32 j = 0; j < 4; j++) four.at[j] = load(pack.at[4 * half + j]);
+        codes |= (u64)format.codes(four, scale) << (32 * half);
+    }
+    return codes;
+}
+
 // Rows as they are: eight codes at a time, of values that stand in one row.
 KERNEL(eight_rows, Eight) {
     float scale = eight_scale(a);
@@ -41,8 +54,7 @@ KERNEL(eight_rows, Eight) {
         u64 row = i / eights, column = i % eights * 8, codes = 0;
         const Bf16 *from = x + row * a.columns + column;
         if (packed && column < a.columns) {
-            Pack<Bf16> pack = *(const Pack<Bf16> *)from;
-            for (u32 j = 0; j < 8; j++) codes |= (u64)format.code(load(pack.at[j]) * scale) << (8 * j);
+            codes = eight_codes(format, *(const Pack<Bf16> *)from, scale);
         } else {
             for (u32 j = 0; j < 8 && column + j < a.columns; j++) {
                 codes |= (u64)format.code(load(from[j]) * scale) << (8 * j);
@@ -73,9 +85,8 @@ KERNEL(eight_columns, Eight) {
             else if (row < a.rows) {
                 for (u32 j = 0; j < 8 && column + j < a.columns; j++) pack.at[j] = from[j];
             }
-            for (u32 j = 0; j < 8; j++) {
-                ((u8 *)tile[i % 8 * 8 + j])[i / 8] = (u8)format.code(load(pack.at[j]) * scale);
-            }
+            u64 codes = eight_codes(format, pack, scale);
+            for (u32 j = 0; j < 8; j++) ((u8 *)tile[i % 8 * 8 + j])[i / 8] = (u8)(codes >> (8 * j));
         }
         __syncthreads();
         for (u32 i = threadIdx.x; i < SIDE * SIDE / 8; i += blockDim.x) {

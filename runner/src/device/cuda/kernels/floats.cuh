@@ -1,5 +1,5 @@
-// Floats of eight bits, bit for bit those of the processor, in plain integers: no instruction that only newer
-// GPUs have.
+// Floats of eight bits, bit for bit those of the processor: in plain integers, and four at a time by the
+// instruction that does it from sm_89 on, where none is so large that it would round otherwise.
 
 // A short float: sign, exponent, mantissa; see core::compress::narrow. Formats are told apart by numbers that all
 // threads share, so that the code stands once.
@@ -9,9 +9,11 @@ struct ShortFloat {
     u32 limit;            // what is larger is rounded like it
     u32 infinity, nan;    // codes
     u32 largest, bias;    // the last code of a number; what brings an exponent to a float's
-    bool truncates;       // the upper half of a half
+    float most;           // the largest number
+    bool truncates, four; // the upper half of a half; four bits of exponent
     __device__ explicit ShortFloat(u32 format) {
-        bool four = format == Float8_E4m3;
+        four = format == Float8_E4m3;
+        most = four ? 448.0f : 57344.0f;
         shift = four ? 20 : 21;
         smallest = (four ? 121u : 113u) << 23;
         limit = four ? 0x43e00000 : format == Float8_Saturating ? 0x47600000 : 0x47800000;
@@ -28,6 +30,47 @@ struct ShortFloat {
         return code | bits(value) >> 31 << 7;
     }
     __device__ u32 code(float value) const { return truncates ? half_bits(value) >> 8 & 0xff : rounded(value); }
+    // Of runs of four values, each times a scale, the first in the lowest byte.
+    template <u32 RUNS> __device__ void codes(const Pack<float> (&runs)[RUNS], float scale, u32 (&words)[RUNS]) const {
+        Pack<float> scaled[RUNS];
+        bool within = !truncates;
+#pragma unroll
+        for (u32 i = 0; i < 4 * RUNS; i++) {
+            float value = runs[i / 4].at[i % 4] * scale;
+            scaled[i / 4].at[i % 4] = value;
+            within &= fabsf(value) <= most;
+        }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+        if (within) {
+#pragma unroll
+            for (u32 k = 0; k < RUNS; k++) {
+                const float *x = scaled[k].at;
+                words[k] = pair(x[0], x[1]) | (u32)pair(x[2], x[3]) << 16;
+            }
+            return;
+        }
+#endif
+#pragma unroll
+        for (u32 k = 0; k < RUNS; k++) {
+            words[k] = 0;
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) words[k] |= code(scaled[k].at[i]) << (8 * i);
+        }
+    }
+    __device__ u32 codes(const Pack<float> &run, float scale) const {
+        Pack<float> runs[1] = {run};
+        u32 words[1];
+        codes(runs, scale, words);
+        return words[0];
+    }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    __device__ u32 pair(float low, float high) const {
+        u16 codes;
+        if (four) asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(high), "f"(low));
+        else asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(high), "f"(low));
+        return codes;
+    }
+#endif
     __device__ float value(u32 code) const {
         u32 magnitude = code & 0x7f, shifted = magnitude << shift;
         u32 number = shifted + bias;

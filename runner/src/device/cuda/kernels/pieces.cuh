@@ -1,10 +1,11 @@
 // What codecs of gradients share.
 //
 // A table on the device says where the pieces of a bucket are, each with scales of its own. A block takes a
-// chunk of a piece. Encoding takes up to three launches: a block looks at each chunk (`chunk_stats`), a
-// block joins what was seen of a piece (`.._piece`), a block encodes each chunk. With a residual, what was
-// lost before is added first, and what is lost now is kept (error feedback), unless some value of the
-// piece is not finite. Sums are added in the processor's order.
+// chunk of a piece. Encoding takes up to three launches: a block looks at each chunk (`chunk_stats`), and
+// where percentiles are asked for one sorts a sample of each piece beside them, a block joins what was seen
+// of a piece (`.._piece`), a block encodes each chunk. With a residual, what was lost before is added first,
+// and what is lost now is kept (error feedback), unless some value of the piece is not finite. Sums are
+// added in the processor's order.
 
 #define CHUNK 8192
 
@@ -20,10 +21,20 @@ struct Piece {
 #define GROUP 512
 #define GROUP_CHUNKS (GROUP / MOST_UNITS)
 
-struct ChunkStats {
-    u32 others, carried_others; // whether values are not finite, without and with what was lost before
-    float largest;              // magnitude of those that are finite
-    u32 unused;
+// What is seen of a chunk or a piece, in one word: whether values are not finite, without and with what was lost
+// before, and the largest magnitude of those that are finite.
+struct Seen {
+    u64 word;
+    static __device__ Seen of(bool others, bool carried, float largest) {
+        return {(u64)(others | carried << 1) << 32 | bits(largest)};
+    }
+    __device__ bool others() const { return word >> 32 & 1; }
+    __device__ bool carried_others() const { return word >> 33 & 1; }
+    __device__ float largest() const { return from_bits((u32)word); }
+    // Of two.
+    static __device__ u64 of(u64 a, u64 b) { return (a | b) >> 32 << 32 | max((u32)a, (u32)b); }
+};
+struct ChunkSums {
     double sums[MOST_UNITS][3]; // of whole units
     double group[3];            // of a group's units, where it begins here
 };
@@ -34,6 +45,7 @@ struct PieceStats {
     u32 carries, others, unused;
     float scale;
     Range range;
+    double size; // the 99th percentile of magnitudes
     float magnitudes[128], borders[128];
 };
 
@@ -87,7 +99,8 @@ DEVICE Piece piece_of_group(const Codec &a, u64 &group) {
 
 DEVICE PieceStats *piece_stats_of(const Codec &a) { return (PieceStats *)a.scratch; }
 // Those of the first piece begin here.
-DEVICE ChunkStats *chunk_stats_of(const Codec &a) { return (ChunkStats *)(piece_stats_of(a) + a.count); }
+DEVICE Seen *seen_of(const Codec &a) { return (Seen *)(piece_stats_of(a) + a.count); }
+DEVICE ChunkSums *chunk_sums_of(const Codec &a) { return (ChunkSums *)(seen_of(a) + a.chunks); }
 
 // Four neighbours, or fewer at an end: all are asked for before one is used, at once where they lie so.
 DEVICE Pack<float> four(const float *from, u32 count) {
@@ -110,8 +123,9 @@ DEVICE void put_four(float *to, const Pack<float> &run, u32 count) {
     }
 }
 
-// Values that a thread asks for before it uses one: memory is far away.
+// Values that a thread asks for before it uses one: memory is far away. Of whole chunks more.
 #define TOGETHER 8
+#define TOGETHER_OF_CHUNK 16
 
 // Runs of RUN neighbours from `first` to `end`, those of thread `at` of `step`: what `fetch` found of one is
 // given to `use`. The last may be shorter.
@@ -129,6 +143,22 @@ DEVICE void for_each_run(u64 first, u64 end, u32 at, u32 step, Fetch fetch, Use 
     for (; i < end; i += stride) {
         u32 count = (u32)min(end - i, (u64)RUN);
         use(i, count, fetch(i, count));
+    }
+}
+
+// The same of a chunk by CHUNK_THREADS, none shorter, from 0 on: where runs lie is known but for where the first does.
+#define CHUNK_THREADS 256
+
+template <u32 RUN, class Fetch, class Use> DEVICE void for_whole_chunk(Fetch fetch, Use use) {
+    constexpr u32 RUNS = TOGETHER_OF_CHUNK / RUN, STEP = RUN * CHUNK_THREADS;
+    u32 first = RUN * threadIdx.x;
+#pragma unroll
+    for (u32 turn = 0; turn < CHUNK; turn += RUNS * STEP) {
+        decltype(fetch(first)) found[RUNS];
+#pragma unroll
+        for (u32 k = 0; k < RUNS; k++) found[k] = fetch(first + turn + k * STEP);
+#pragma unroll
+        for (u32 k = 0; k < RUNS; k++) use(first + turn + k * STEP, found[k]);
     }
 }
 
@@ -153,6 +183,13 @@ DEVICE Source source_of(const Codec &a, const Piece &piece, bool carries) {
     float *residual = carries ? (float *)a.residual + piece.residual : nullptr;
     return {(const float *)a.values + piece.values, residual};
 }
+
+// Whether a range is a chunk that can be gone over by `for_whole_chunk`, with nothing lost before to add.
+DEVICE bool is_whole(Source x, u64 first, u64 end) {
+    return !x.residual && is_aligned(x.values + first) && end - first == CHUNK && blockDim.x == CHUNK_THREADS;
+}
+// The same where nothing is kept of what is encoded.
+DEVICE bool is_whole(const Codec &a, const Place &at, Source x) { return !a.decoded && is_whole(x, at.first, at.end); }
 
 // What receivers will see of value i, and what of it is lost.
 DEVICE void keep_lost(const Codec &a, const Piece &piece, Source x, u64 i, float whole, float decoded) {
@@ -191,33 +228,73 @@ DEVICE void decoded_run(const Codec &a, const Piece &piece, u64 i, u32 count, Pa
     put_four(out, values, count);
 }
 
-// The sorted magnitudes of a sample, in shared memory; what is not finite lies behind.
+// A sample of magnitudes, sorted by the first SORTERS threads of a block, OWN neighbours each: those steps
+// that stay within a thread or a warp are done in registers. What is not finite lies behind.
 #define SAMPLE 4096
+#define SORTERS 256
+#define OWN (SAMPLE / SORTERS)
+#define ABOVE_ALL 0xffffffff
 
+// In shared memory neighbours of a thread are a warp's accesses apart.
+DEVICE u32 sorted_place(u32 i) { return i % OWN * SORTERS + i / OWN; }
+
+// Neighbours in a thread that are STEP apart, the first of them in place `first`.
+template <u32 STEP> DEVICE void sort_own(u32 (&own)[OWN], u32 first, u32 size) {
+#pragma unroll
+    for (u32 i = 0; i < OWN; i++) {
+        if (i & STEP) continue;
+        u32 low = min(own[i], own[i + STEP]), high = max(own[i], own[i + STEP]);
+        bool up = ((first + i) & size) == 0;
+        own[i] = up ? low : high, own[i + STEP] = up ? high : low;
+    }
+}
+
+// Those of threads that are `apart` from each other: `other(i)` has the other's.
+template <class Other> DEVICE void sort_apart(u32 (&own)[OWN], u32 apart, u32 size, Other other) {
+    bool up = (OWN * threadIdx.x & size) == 0, keeps_low = up == ((threadIdx.x & apart) == 0);
+#pragma unroll
+    for (u32 i = 0; i < OWN; i++) {
+        u32 theirs = other(i);
+        own[i] = keeps_low ? min(own[i], theirs) : max(own[i], theirs);
+    }
+}
+
+// How many are finite; all threads of the block take part.
 DEVICE u32 sort_sample(Source from, u64 count, u32 *sorted) {
-    u32 taken = (u32)min(count, (u64)SAMPLE), finite = 0;
-    for (u32 i = threadIdx.x; i < SAMPLE; i += blockDim.x) {
-        u32 magnitude = i < taken ? bits(from[i * count / taken]) & 0x7fffffff : 0xffffffff;
-        if (magnitude >= 0x7f800000) magnitude = 0xffffffff;
+    u32 taken = (u32)min(count, (u64)SAMPLE), finite = 0, own[OWN], first = OWN * threadIdx.x;
+    bool sorts = threadIdx.x < SORTERS;
+#pragma unroll
+    for (u32 k = 0; k < OWN; k++) {
+        u32 i = k * SORTERS + threadIdx.x;
+        u64 place = count < SAMPLE ? i : i * count / SAMPLE;
+        own[k] = sorts && i < taken ? bits(from[place]) & 0x7fffffff : ABOVE_ALL;
+        if (own[k] >= 0x7f800000) own[k] = ABOVE_ALL;
         else finite++;
-        sorted[i] = magnitude;
     }
     finite = block_sum(finite);
-    // What is at most 32 apart is one warp's.
-    u32 before = SAMPLE;
     for (u32 size = 2; size <= SAMPLE; size *= 2) {
-        for (u32 step = size / 2; step > 0; step /= 2) {
-            if (max(step, before) > 32) __syncthreads();
-            else __syncwarp();
-            before = step;
-            for (u32 pair = threadIdx.x; pair < SAMPLE / 2; pair += blockDim.x) {
-                u32 i = 2 * pair - (pair & (step - 1)), other = i + step, held = sorted[i];
-                bool up = (i & size) == 0;
-                if ((held > sorted[other]) != up) continue;
-                sorted[i] = sorted[other];
-                sorted[other] = held;
+        for (u32 apart = size / 2 / OWN; apart >= 32; apart /= 2) {
+            __syncthreads(); // whoever still reads
+#pragma unroll
+            for (u32 k = 0; k < OWN; k++) {
+                if (sorts) sorted[k * SORTERS + threadIdx.x] = own[k];
             }
+            __syncthreads();
+            if (sorts) sort_apart(own, apart, size, [&](u32 i) { return sorted[i * SORTERS + (threadIdx.x ^ apart)]; });
         }
+        if (!sorts) continue;
+        for (u32 apart = min(size / 2 / OWN, 16u); apart > 0; apart /= 2) {
+            sort_apart(own, apart, size, [&](u32 i) { return __shfl_xor_sync(0xffffffff, own[i], apart); });
+        }
+        if (size > 8) sort_own<8>(own, first, size);
+        if (size > 4) sort_own<4>(own, first, size);
+        if (size > 2) sort_own<2>(own, first, size);
+        sort_own<1>(own, first, size);
+    }
+    __syncthreads();
+#pragma unroll
+    for (u32 k = 0; k < OWN; k++) {
+        if (sorts) sorted[k * SORTERS + threadIdx.x] = own[k];
     }
     __syncthreads();
     return finite;
@@ -227,8 +304,20 @@ DEVICE double percentile(const u32 *sorted, u32 count, double percent) {
     if (count == 0) return 0;
     double place = (double)(count - 1) * percent / 100.0;
     u32 below = min((u32)place, count - 1), above = min(below + 1, count - 1);
-    double low = (double)from_bits(sorted[below]), high = (double)from_bits(sorted[above]);
+    double low = (double)from_bits(sorted[sorted_place(below)]), high = (double)from_bits(sorted[sorted_place(above)]);
     return low + (high - low) * (place - (double)below);
+}
+
+// Percentiles of a piece's magnitudes: those of a table's levels, or the 99th.
+DEVICE void find_percentiles(const Codec &a, Source x, u64 count, PieceStats *stats) {
+    SHARED(u32, sorted);
+    u32 finite = sort_sample(x, count, sorted), levels = a.width == 0 ? 1 : 1u << (a.width - 1);
+    for (u32 i = threadIdx.x; i < levels; i += blockDim.x) {
+        double size = percentile(sorted, finite, 99.0 * (i + 1) / levels);
+        stats->magnitudes[i] = (float)size;
+        if (i + 1 == levels) stats->size = size;
+    }
+    __syncthreads();
 }
 
 // Negative values, the others, and how many are negative.
@@ -240,100 +329,120 @@ struct Sides {
     }
 };
 
-// What a thread has seen of values.
-struct Seen {
-    u32 others, carried;
-    float largest;
-    __device__ void look(float plain, float whole) {
-        float magnitude = fabsf(whole);
-        others |= !is_finite(plain);
-        carried |= !is_finite(whole);
-        largest = is_finite(magnitude) && magnitude > largest ? magnitude : largest;
+// The largest magnitudes that a thread has seen, in the order of their bits, without what was lost before and with it.
+struct Largests {
+    u32 plain, whole;
+    __device__ void look(float of_plain, float of_whole) {
+        plain = max(plain, bits(of_plain) & 0x7fffffff), whole = max(whole, bits(of_whole) & 0x7fffffff);
     }
-    // Of all threads. Magnitudes are in the order of their bits.
-    __device__ ChunkStats all() const {
-        u64 word = over_block<Either, u64>((u64)(others | carried << 1) << 32 | bits(largest), 0);
-        ChunkStats seen = {};
-        seen.others = word >> 32 & 1, seen.carried_others = word >> 33 & 1;
-        seen.largest = from_bits((u32)word);
-        return seen;
+    static __device__ u64 of(u64 a, u64 b) {
+        return (u64)max((u32)(a >> 32), (u32)(b >> 32)) << 32 | max((u32)a, (u32)b);
     }
-    struct Either {
-        static __device__ u64 of(u64 a, u64 b) {
-            return (a | b) >> 32 << 32 | max((u32)a, (u32)b);
-        }
-    };
 };
 
-// What a range of values says, in thread 0.
-DEVICE ChunkStats look_at(Source x, u64 first, u64 end) {
+// The largest magnitude of those that are finite, where some are not.
+DEVICE float largest_finite(Source x, u64 first, u64 end) {
+    float largest = 0;
+    for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
+        float magnitude = fabsf(x[i]);
+        largest = is_finite(magnitude) && magnitude > largest ? magnitude : largest;
+    }
+    return over_block<Largest>(largest, 0.0f);
+}
+
+// What all threads have seen of a range.
+DEVICE Seen seen_by_all(Largests own, Source x, u64 first, u64 end) {
+    u64 all = over_block<Largests, u64>((u64)own.plain << 32 | own.whole, 0);
+    float largest = from_bits((u32)all);
+    bool carried = !is_finite(largest);
+    return Seen::of((u32)(all >> 32) >= 0x7f800000, carried, carried ? largest_finite(x, first, end) : largest);
+}
+
+// What a range of values says.
+DEVICE Seen look_at(Source x, u64 first, u64 end) {
     struct Both {
         Pack<float> plain, whole;
     };
-    Seen seen = {};
+    Largests own = {};
+    if (is_whole(x, first, end)) {
+        for_whole_chunk<4>(
+            [&](u32 i) { return *(const Pack<float> *)(x.values + first + i); },
+            [&](u32, const Pack<float> &run) {
+                for (float value : run.at) own.look(value, value);
+            });
+        return seen_by_all(own, x, first, end);
+    }
     for_each_run<4>(
         first, end, threadIdx.x, blockDim.x,
         [&](u64 i, u32 count) -> Both { return {four(x.values + i, count), x.run(i, count)}; },
-        [&](u64, u32 count, const Both &both) {
+        [&](u64, u32, const Both &both) {
 #pragma unroll
-            for (u32 k = 0; k < 4; k++) {
-                if (k < count) seen.look(both.plain.at[k], both.whole.at[k]);
-            }
+            for (u32 k = 0; k < 4; k++) own.look(both.plain.at[k], both.whole.at[k]);
         });
-    return seen.all();
+    return seen_by_all(own, x, first, end);
 }
 
 // Sums of whole units in the processor's order, and what their values say: 16 lanes of f32 a unit, added in f64
-// one after another.
-template <int N, class F> DEVICE ChunkStats unit_sums(Source x, u64 first, u64 end, F terms, double (*sums)[3]) {
-    __shared__ float lanes[MOST_UNITS][16][N];
-    u32 own = threadIdx.x / 16, lane = threadIdx.x % 16, units = (u32)((end - first) / UNIT);
-    Seen seen = {};
-    if (own < units) {
-        float at[N] = {}, term[N];
+// one after another. Negative values, the others, and how many are negative.
+template <bool CARRIES> DEVICE Seen unit_sums_of(Source x, u64 first, u64 end, double (*sums)[3]) {
+    __shared__ float lanes[MOST_UNITS][16][3];
+    u32 units = (u32)((end - first) / UNIT), lane = threadIdx.x % 16;
+    Largests seen = {};
+    for (u32 unit = threadIdx.x / 16; unit < units; unit += blockDim.x / 16) {
+        float below = 0, others = 0;
+        u32 negatives = 0;
         for (u32 i = 0; i < UNIT; i += 16 * 16) {
-            u64 place = first + own * UNIT + i + lane;
-            float plain[16], before[16] = {};
+            u64 place = first + unit * UNIT + i + lane;
+            float plain[16], before[16];
 #pragma unroll
             for (u32 k = 0; k < 16; k++) plain[k] = x.values[place + 16 * k];
-            if (x.residual) {
 #pragma unroll
-                for (u32 k = 0; k < 16; k++) before[k] = x.residual[place + 16 * k];
-            }
+            for (u32 k = 0; k < 16; k++) before[k] = CARRIES ? x.residual[place + 16 * k] : 0;
 #pragma unroll
             for (u32 k = 0; k < 16; k++) {
-                float whole = x.residual ? plain[k] + before[k] : plain[k];
+                float whole = CARRIES ? plain[k] + before[k] : plain[k];
                 seen.look(plain[k], whole);
-                terms(whole, term);
-                for (int n = 0; n < N; n++) at[n] += term[n];
+                below += whole < 0 ? whole : 0;
+                others += whole < 0 ? 0 : whole;
+                negatives += whole < 0;
             }
         }
-        for (int n = 0; n < N; n++) lanes[own][lane][n] = at[n];
+        lanes[unit][lane][0] = below, lanes[unit][lane][1] = others, lanes[unit][lane][2] = (float)negatives;
     }
     __syncthreads();
-    if (threadIdx.x < units * N) {
-        u32 unit = threadIdx.x / N, n = threadIdx.x % N;
+    for (u32 i = threadIdx.x; i < units * 3; i += blockDim.x) {
+        u32 unit = i / 3, n = i % 3;
         double total = 0;
         for (u32 l = 0; l < 16; l++) total += (double)lanes[unit][l][n];
         sums[unit][n] = total;
     }
     for (u64 i = first + units * UNIT + threadIdx.x; i < end; i += blockDim.x) seen.look(x.values[i], x[i]);
-    return seen.all();
+    return seen_by_all(seen, x, first, end);
+}
+DEVICE Seen unit_sums(Source x, u64 first, u64 end, double (*sums)[3]) {
+    return x.residual ? unit_sums_of<true>(x, first, end, sums) : unit_sums_of<false>(x, first, end, sums);
+}
+
+// The chunk that a block looks at. Bits lie apart: those that are encoded first, the last of each run, are looked at
+// last, and still near.
+DEVICE u32 looked_at(const Codec &a, u32 block) {
+    if (!a.sums || a.count != 1 || a.chunks % 32 != 0) return block;
+    return block % 32 * (a.chunks / 32) + block / 32;
 }
 
 KERNEL(chunk_stats, Codec) {
     Codec plain = a;
     plain.block = 0;
-    Place at = place_of(plain);
-    ChunkStats *stats = chunk_stats_of(a) + blockIdx.x;
-    Source x = source_of(a, at.piece, a.residual != 0);
-    ChunkStats seen =
-        a.sums ? unit_sums<3>(x, at.first, at.end, Sides(), stats->sums) : look_at(x, at.first, at.end);
-    if (threadIdx.x == 0) {
-        stats->others = seen.others;
-        stats->carried_others = seen.carried_others;
-        stats->largest = seen.largest;
+    if (blockIdx.x < a.samples) {
+        Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
+        Source x = source_of(a, piece, a.residual != 0);
+        return find_percentiles(a, x, piece.count, piece_stats_of(a) + blockIdx.x);
     }
+    u32 chunk = looked_at(a, blockIdx.x - a.samples);
+    Place at = place_of(plain, chunk);
+    Source x = source_of(a, at.piece, a.residual != 0);
+    Seen seen = a.sums ? unit_sums(x, at.first, at.end, chunk_sums_of(a)[chunk].sums) : look_at(x, at.first, at.end);
+    if (threadIdx.x == 0) seen_of(a)[chunk] = seen;
 }
 
 // The piece of a block with what its chunks said, for all threads. Where something is not finite nothing
@@ -341,26 +450,24 @@ KERNEL(chunk_stats, Codec) {
 struct Joined {
     Piece piece;
     Source x;
-    ChunkStats *chunks, all;
+    ChunkSums *sums; // of its chunks
+    Seen all;
     bool recount; // the chunks' sums are of other values
 };
 
 DEVICE Joined join(const Codec &a) {
     Piece piece = ((const Piece *)a.pieces)[blockIdx.x];
     u64 chunks = (piece.count + CHUNK - 1) / CHUNK;
-    ChunkStats *stats = chunk_stats_of(a) + (piece.chunk - ((const Piece *)a.pieces)[0].chunk);
-    Seen seen = {};
-#pragma unroll 4
-    for (u64 chunk = threadIdx.x; chunk < chunks; chunk += blockDim.x) {
-        seen.others |= stats[chunk].others;
-        seen.carried |= stats[chunk].carried_others;
-        seen.largest = stats[chunk].largest > seen.largest ? stats[chunk].largest : seen.largest;
-    }
-    ChunkStats all = seen.all();
-    bool carries = a.residual && all.others == 0, recount = a.residual && !carries;
+    u64 before = piece.chunk - ((const Piece *)a.pieces)[0].chunk;
+    const Seen *seen = seen_of(a) + before;
+    u64 word = 0;
+#pragma unroll 8
+    for (u64 chunk = threadIdx.x; chunk < chunks; chunk += blockDim.x) word = Seen::of(word, seen[chunk].word);
+    Seen all = {over_block<Seen, u64>(word, 0)};
+    bool carries = a.residual && !all.others(), recount = a.residual && !carries;
     Source x = source_of(a, piece, carries);
     if (recount) all = look_at(x, 0, piece.count);
-    return {piece, x, stats, all, recount};
+    return {piece, x, chunk_sums_of(a) + before, all, recount};
 }
 
 // Whether what was lost before is carried, for codecs that need no more.
