@@ -6,7 +6,7 @@
 //! Then the same of jobs that have lost a rank and go on re-routed.
 //!
 //! `cargo bench -p pipewright-runner --bench truth`, with words to choose cases: `-- gpt model`, `-- groups`, `-- slow`, `-- lost`,
-//! `-- computed`. `BENCH_PREFIX="chrt --rr 10"` puts a command in front of every program: on a machine that
+//! `-- computed`, `-- automatic`. `BENCH_PREFIX="chrt --rr 10"` puts a command in front of every program: on a machine that
 //! others use, ranks with a real-time priority measure the runner and not the others. Linux still
 //! takes such ranks off their core for 50 ms of each second: steps are short, so that most have
 //! none of that.
@@ -43,6 +43,18 @@ const MODELLED: [(&str, &str); 4] =
 const GROUPED: &str = "--model transformer:layers=8,hidden=512,heads=8,sequence=128,vocabulary=2048 --split uniform \
                        --mini-batch 32 --micro-batches 8 --stages 2 --replicas 2 --tensor 4";
 
+/// Orders made for stages that are uneven: networks and their stages, on modelled devices.
+const AUTOMATIC: [(&str, &str); 4] = [
+    ("vgg16:32 4", "--model vgg16:32 --mini-batch 32 --micro-batches 8 --stages 4"),
+    ("resnet18:32 4", "--model resnet18:32 --mini-batch 64 --micro-batches 8 --stages 4"),
+    ("resnet50:32 8", "--model resnet50:32 --mini-batch 64 --micro-batches 16 --stages 8"),
+    (
+        "gpt 8",
+        "--model transformer:layers=6,hidden=256,heads=4,sequence=128,vocabulary=8192 --mini-batch 64 \
+         --micro-batches 16 --stages 8",
+    ),
+];
+
 /// Stages, replicas and the rank that is lost.
 const LOST: [(&str, &str, u32); 5] =
     [("2", "2", 0), ("2", "2", 3), ("4", "2", 5), ("4", "4", 2), ("4", "4", 13)];
@@ -71,6 +83,9 @@ fn main() {
     }
     if wanted("slow groups") {
         grouped(&dir, 1e11 / 16.0, 2);
+    }
+    if wanted("automatic") {
+        automatic(&dir);
     }
     if wanted("lost") {
         lost(&dir);
@@ -113,6 +128,22 @@ fn grouped(dir: &Path, flops_per_sec: f64, steps: u32) {
             let speed = 0.8 * flops_per_sec / 1e9;
             let name = format!("{speed} GFLOP/s, {transport} 4 x 2 x 2 {}", slices.join(" "));
             compare(dir, &name, &plan, 16, &["plan.json", "--device", "model"], mpirun);
+        }
+    }
+}
+
+/// Orders that the planner makes, beside ZB-H1 with the same cuts, on such devices under mpirun.
+fn automatic(dir: &Path) {
+    plan(dir, &["--model", "fc32:1024", "--stages", "16"], "laptop", "gpipe");
+    modelled_cluster(dir, true);
+    for (name, model) in AUTOMATIC {
+        let model: Vec<&str> = model.split_whitespace().collect();
+        for schedule in ["zb-h1", "automatic"] {
+            let plan = plan(dir, &model, "cluster.json", schedule);
+            let ranks = plan["schedule"]["lanes"].as_array().expect("lanes").len() as u32;
+            let made = plan["schedule"]["name"].as_str().expect("a name");
+            let name = format!("{name}, {made}");
+            compare(dir, &name, &plan, ranks, &["plan.json", "--device", "model"], true);
         }
     }
 }

@@ -40,7 +40,7 @@ const COMMON: f64 = 4.0;
 const UNKNOWN: f64 = 0.03;
 
 /// Doubts beyond it would have everything tried.
-const MOST: f64 = 0.1;
+pub(super) const MOST: f64 = 0.1;
 
 /// Ratios of measured to predicted steps.
 #[derive(Debug, Default)]

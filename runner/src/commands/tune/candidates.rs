@@ -1,5 +1,5 @@
 //! Plans that may be tried next: those that a search finds on the calibrated cluster, and the best one with
-//! a cut moved by a layer.
+//! a cut moved by a layer, or with half or twice its micro-batches.
 
 use crate::args::{Order, Recompute};
 use crate::commands::plan::{Question, Ranked, find};
@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::{Draft, Plan};
+use pipewright_core::predict::Prediction;
 use pipewright_core::schedule::{ScheduleKind, Updates};
 use pipewright_core::units::Nanos;
 
@@ -92,12 +93,36 @@ pub(super) fn neighbours(best: &Plan, cluster: &Cluster) -> Vec<Candidate> {
     let make = |cuts: Vec<u32>| {
         let draft = Draft { cuts, ..draft(best, cluster) };
         let (plan, prediction) = draft.plan_in(best.schedule.clone()).ok()?;
-        let fits = prediction.programs.iter().all(|program| program.arena <= cluster.device.memory);
         let predicted = prediction.timeline.step;
         let plan = as_first(best, plan);
-        fits.then_some(Candidate { plan, predicted, why: "a cut moved" })
+        fits(&prediction, cluster).then_some(Candidate { plan, predicted, why: "a cut moved" })
     };
     moved.into_iter().filter_map(make).collect()
+}
+
+/// `best` with half and with twice its micro-batches, in the same order by name.
+pub(super) fn other_micro_batches(best: &Plan, cluster: &Cluster) -> Vec<Candidate> {
+    let Ok(schedule) = best.schedule.name.parse::<ScheduleKind>() else { return vec![] };
+    if !best.recompute.is_empty() || is_asynchronous(best).is_some() {
+        return vec![];
+    }
+    let make = |micro_batches: u32| {
+        let draft = Draft { schedule, micro_batches, ..draft(best, cluster) };
+        let (plan, prediction) = draft.plan().ok()?;
+        let predicted = prediction.timeline.step;
+        let plan = as_first(best, plan);
+        fits(&prediction, cluster).then_some(Candidate {
+            plan,
+            predicted,
+            why: "other micro-batches",
+        })
+    };
+    let half = (best.micro_batches > 1).then_some(best.micro_batches / 2);
+    half.into_iter().chain(best.micro_batches.checked_mul(2)).filter_map(make).collect()
+}
+
+fn fits(prediction: &Prediction, cluster: &Cluster) -> bool {
+    prediction.programs.iter().all(|program| program.arena <= cluster.device.memory)
 }
 
 /// What a draft says nothing of.

@@ -182,6 +182,28 @@ fn the_best_plan_of_an_unknown_machine_is_found() {
     assert_eq!((written.steps, written.seed), (first.steps, first.seed));
 }
 
+/// Small micro-batches may be slower or faster than anybody predicts: the best plan's neighbours are measured.
+#[test]
+fn other_micro_batches_are_measured_before_the_end() {
+    let (_, _, found) = tuned("beside", &["--trials", "40"], &|_| Ok(1.0));
+    let (truth, found) = (truth(), found.unwrap());
+    let least = on(&truth, &found).timeline.step.secs();
+    let is_beside = |plan: &Plan| {
+        let alike = (&plan.cuts, &plan.schedule.name) == (&found.cuts, &found.schedule.name);
+        alike
+            && plan.data_parallel == found.data_parallel
+            && plan.micro_batches == 2 * found.micro_batches
+    };
+    let surprising = |plan: &Plan| match is_beside(plan) {
+        true => Ok(0.9 * least / on(&truth, plan).timeline.step.secs()),
+        false => Ok(1.0),
+    };
+    let (ended, _, written) = tuned("besides", &["--trials", "40"], &surprising);
+    assert_eq!(ended.unwrap(), End::NothingPromises);
+    let measured = written.unwrap().measured.unwrap().step_ns.secs();
+    assert!(measured < 0.901 * least, "{measured} of {least}");
+}
+
 #[test]
 fn plans_that_do_not_run_are_passed_over() {
     let failing = |plan: &Plan| match plan.micro_batches {

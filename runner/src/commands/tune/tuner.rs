@@ -1,7 +1,7 @@
 //! The loop: measure, calibrate, search, until no plan promises more.
 
-use super::beliefs::{Beliefs, Traits};
-use super::candidates::{Candidate, is_same, neighbours, searched};
+use super::beliefs::{Beliefs, MOST, Traits};
+use super::candidates::{Candidate, is_same, neighbours, other_micro_batches, searched};
 use super::history::{Choices, History, Record};
 use super::ranks::Ranks;
 use super::summary::{Summary, Tried};
@@ -98,12 +98,18 @@ impl<'a, R: Ranks> Tuner<'a, R> {
             }
             let best = self.best().unwrap_or(0);
             self.calibrate(best);
-            let mut round = self.promising(best)?;
+            let mut round = self.promising(best);
             if round.is_empty() {
-                break End::NothingPromises;
+                // How long a micro-batch is below one that was measured, predictions know least.
+                round = self.beside(best);
+                if round.is_empty() {
+                    break End::NothingPromises;
+                }
+                self.round(round, |_, _, _| true)?;
+                continue;
             }
             round.truncate(ROUND);
-            self.round(round)?;
+            self.round(round, Self::promises)?;
         };
         if self.tried.is_empty() {
             return Ok(end);
@@ -137,14 +143,18 @@ impl<'a, R: Ranks> Tuner<'a, R> {
         }
     }
 
-    /// Tries plans, the most promising first, as long as they promise something.
-    fn round(&mut self, mut round: Vec<Candidate>) -> Result<(), Failure> {
+    /// Tries plans, the most promising first, that are `worth` it beside the best so far.
+    fn round(
+        &mut self,
+        mut round: Vec<Candidate>,
+        worth: impl Fn(&Self, &Candidate, usize) -> bool,
+    ) -> Result<(), Failure> {
         while !round.is_empty() && self.over().is_none() {
             // What was measured meanwhile changes what the others promise.
             round.sort_by_key(|candidate| self.expected(candidate));
             let next = round.remove(0);
             let best = self.best().unwrap_or(0);
-            if self.promises(&next, best) {
+            if worth(self, &next, best) {
                 let tried = self.attempt(next)?;
                 self.compare(best, tried)?;
                 self.write()?;
@@ -216,7 +226,7 @@ impl<'a, R: Ranks> Tuner<'a, R> {
     }
 
     /// Plans that were not tried and promise something, the most promising first.
-    fn promising(&self, best: usize) -> Result<Vec<Candidate>, Failure> {
+    fn promising(&self, best: usize) -> Vec<Candidate> {
         let mut found = match searched(&self.first, &self.graph, &self.cluster) {
             Ok(found) => found,
             Err(why) => {
@@ -225,6 +235,23 @@ impl<'a, R: Ranks> Tuner<'a, R> {
             }
         };
         found.extend(neighbours(&self.tried[best].plan, &self.cluster));
+        let mut new = self.untried(found);
+        new.retain(|candidate| self.promises(candidate, best));
+        new.sort_by_key(|candidate| self.expected(candidate));
+        new
+    }
+
+    /// The best plan with other micro-batches, where that was not tried and is expected to take at most a tenth more:
+    /// predictions of plans err by so much.
+    fn beside(&self, best: usize) -> Vec<Candidate> {
+        let Some(least) = self.tried[best].step() else { return vec![] };
+        let mut new = self.untried(other_micro_batches(&self.tried[best].plan, &self.cluster));
+        new.retain(|candidate| self.expected(candidate).secs() <= (1.0 + MOST) * least.secs());
+        new
+    }
+
+    /// Those of `found` that were not tried, each once.
+    fn untried(&self, found: Vec<Candidate>) -> Vec<Candidate> {
         let mut new: Vec<Candidate> = vec![];
         for candidate in found {
             let known = self.tried.iter().map(|tried| &tried.plan);
@@ -233,9 +260,7 @@ impl<'a, R: Ranks> Tuner<'a, R> {
                 new.push(candidate);
             }
         }
-        new.retain(|candidate| self.promises(candidate, best));
-        new.sort_by_key(|candidate| self.expected(candidate));
-        Ok(new)
+        new
     }
 
     /// Runs a plan for the first time; its place.
