@@ -121,18 +121,20 @@ fn other_architectures_by_version_13() {
     compile_all(&THIRTEEN, THIRTEEN.others);
 }
 
-/// What the sources tell apart is older than A100 or not, so that two architectures have every branch.
+/// No source has more than one border between architectures, so that the oldest and the newest have every branch.
 #[test]
 fn sources_tell_two_kinds_of_architecture_apart() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/device/cuda/kernels");
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    let sources =
-        files.filter(|file| file.extension().is_some_and(|end| end == "cu" || end == "cuh"));
-    let texts: Vec<String> = sources.map(|file| std::fs::read_to_string(file).unwrap()).collect();
-    let conditions =
-        texts.iter().flat_map(|text| text.lines().filter(|l| l.contains("__CUDA_ARCH__")));
-    let conditions: Vec<&str> = conditions.collect();
-    assert_eq!(conditions, ["#if !defined(EMULATOR) && __CUDA_ARCH__ < 800"]);
+    let known = ["__CUDA_ARCH__ < 800", "__CUDA_ARCH__ >= 890"];
+    let mut found = vec![];
+    for source in Source::ALL {
+        let text = source.text();
+        let conditions: Vec<&str> = text.lines().filter(|l| l.contains("__CUDA_ARCH__")).collect();
+        assert!(conditions.len() <= 1, "{source:?}: {conditions:?}");
+        found.extend(conditions.iter().map(|line| line.replace("#if !defined(EMULATOR) && ", "")));
+    }
+    found.sort();
+    found.dedup();
+    assert_eq!(found, known);
 }
 
 /// Volta needs CUDA 12: version 13 says so.

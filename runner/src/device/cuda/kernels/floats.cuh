@@ -1,5 +1,10 @@
-// Floats of eight bits, bit for bit those of the processor: in plain integers, and four at a time by the
-// instruction that does it from sm_89 on, where none is so large that it would round otherwise.
+// Floats of eight bits, bit for bit those of the processor: in plain integers, and from sm_89 on by the
+// instruction for two, where none is so large that it would round otherwise.
+
+// Ada, Hopper and later.
+#if !defined(EMULATOR) && __CUDA_ARCH__ >= 890
+#define TWO_AT_ONCE
+#endif
 
 // A short float: sign, exponent, mantissa; see core::compress::narrow. Formats are told apart by numbers that all
 // threads share, so that the code stands once.
@@ -40,7 +45,7 @@ struct ShortFloat {
             scaled[i / 4].at[i % 4] = value;
             within &= fabsf(value) <= most;
         }
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#ifdef TWO_AT_ONCE
         if (within) {
 #pragma unroll
             for (u32 k = 0; k < RUNS; k++) {
@@ -63,7 +68,7 @@ struct ShortFloat {
         codes(runs, scale, words);
         return words[0];
     }
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#ifdef TWO_AT_ONCE
     __device__ u32 pair(float low, float high) const {
         u16 codes;
         if (four) asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(high), "f"(low));
