@@ -45,14 +45,10 @@ const GROUPED: &str = "--model transformer:layers=8,hidden=512,heads=8,sequence=
 
 /// Orders made for stages that are uneven: networks and their stages, on modelled devices.
 const AUTOMATIC: [(&str, &str); 4] = [
-    ("vgg16:32 4", "--model vgg16:32 --mini-batch 32 --micro-batches 8 --stages 4"),
-    ("resnet18:32 4", "--model resnet18:32 --mini-batch 64 --micro-batches 8 --stages 4"),
-    ("resnet50:32 8", "--model resnet50:32 --mini-batch 64 --micro-batches 16 --stages 8"),
-    (
-        "gpt 8",
-        "--model transformer:layers=6,hidden=256,heads=4,sequence=128,vocabulary=8192 --mini-batch 64 \
-         --micro-batches 16 --stages 8",
-    ),
+    ("vgg16:32, 4", "--model vgg16:32 --mini-batch 64 --micro-batches 8 --stages 4"),
+    ("vgg16:32, 8", "--model vgg16:32 --mini-batch 128 --micro-batches 16 --stages 8"),
+    ("resnet50:32, 4", "--model resnet50:32 --mini-batch 64 --micro-batches 8 --stages 4"),
+    ("resnet50:32, 8", "--model resnet50:32 --mini-batch 64 --micro-batches 8 --stages 8"),
 ];
 
 /// Stages, replicas and the rank that is lost.

@@ -182,9 +182,9 @@ fn the_best_plan_of_an_unknown_machine_is_found() {
     assert_eq!((written.steps, written.seed), (first.steps, first.seed));
 }
 
-/// Small micro-batches may be slower or faster than anybody predicts: the best plan's neighbours are measured.
+/// Small micro-batches may be slower or faster than anybody predicts: what is divided otherwise is measured, too.
 #[test]
-fn other_micro_batches_are_measured_before_the_end() {
+fn other_divisions_are_measured_before_the_end() {
     let (_, _, found) = tuned("beside", &["--trials", "40"], &|_| Ok(1.0));
     let (truth, found) = (truth(), found.unwrap());
     let least = on(&truth, &found).timeline.step.secs();

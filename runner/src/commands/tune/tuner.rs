@@ -31,6 +31,9 @@ const FASTER_RUNS: usize = 2;
 /// Plans that are tried before the machine is calibrated and searched again.
 const ROUND: usize = 4;
 
+/// Plans that promise nothing and are tried all the same, for each that is the best.
+const AROUND: usize = 3;
+
 /// What a run is to take, and its steps within.
 const RUN_SECONDS: f64 = 1.0;
 const RUN_STEPS: [u64; 2] = [5, 200];
@@ -92,6 +95,7 @@ impl<'a, R: Ranks> Tuner<'a, R> {
     /// When the given plan does not run, ranks cannot go on together, or a file cannot be written.
     pub fn tune(&mut self) -> Result<End, Failure> {
         self.begin()?;
+        let mut looked_around = None;
         let end = loop {
             if let Some(end) = self.over() {
                 break end;
@@ -100,8 +104,13 @@ impl<'a, R: Ranks> Tuner<'a, R> {
             self.calibrate(best);
             let mut round = self.promising(best);
             if round.is_empty() {
-                // How long a micro-batch is below one that was measured, predictions know least.
-                round = self.beside(best);
+                // Predictions may be wrong of what is unlike all that was measured: once for each best plan others are
+                // measured that promise nothing.
+                round = match looked_around == Some(best) {
+                    true => vec![],
+                    false => self.around(best),
+                };
+                looked_around = Some(best);
                 if round.is_empty() {
                     break End::NothingPromises;
                 }
@@ -227,13 +236,7 @@ impl<'a, R: Ranks> Tuner<'a, R> {
 
     /// Plans that were not tried and promise something, the most promising first.
     fn promising(&self, best: usize) -> Vec<Candidate> {
-        let mut found = match searched(&self.first, &self.graph, &self.cluster) {
-            Ok(found) => found,
-            Err(why) => {
-                note!("nothing else is searched: {}", why.message);
-                vec![]
-            }
-        };
+        let mut found = self.searched();
         found.extend(neighbours(&self.tried[best].plan, &self.cluster));
         let mut new = self.untried(found);
         new.retain(|candidate| self.promises(candidate, best));
@@ -241,13 +244,33 @@ impl<'a, R: Ranks> Tuner<'a, R> {
         new
     }
 
-    /// The best plan with other micro-batches, where that was not tried and is expected to take at most a tenth more:
-    /// predictions of plans err by so much.
-    fn beside(&self, best: usize) -> Vec<Candidate> {
+    fn searched(&self) -> Vec<Candidate> {
+        searched(&self.first, &self.graph, &self.cluster).unwrap_or_else(|why| {
+            note!("nothing else is searched: {}", why.message);
+            vec![]
+        })
+    }
+
+    /// Plans that are divided otherwise than any that was tried, into lanes, replicas and micro-batches, the most
+    /// promising of each division first, and are expected to take at most a tenth more than the best.
+    fn around(&self, best: usize) -> Vec<Candidate> {
         let Some(least) = self.tried[best].step() else { return vec![] };
-        let mut new = self.untried(other_micro_batches(&self.tried[best].plan, &self.cluster));
-        new.retain(|candidate| self.expected(candidate).secs() <= (1.0 + MOST) * least.secs());
-        new
+        let mut found = self.searched();
+        found.extend(other_micro_batches(&self.tried[best].plan, &self.cluster));
+        let mut found = self.untried(found);
+        found.retain(|candidate| self.expected(candidate).secs() <= (1.0 + MOST) * least.secs());
+        found.sort_by_key(|candidate| self.expected(candidate));
+        let division =
+            |plan: &Plan| (plan.lanes(), plan.data_parallel.replicas, plan.micro_batches);
+        let mut known: Vec<_> = self.tried.iter().map(|tried| division(&tried.plan)).collect();
+        found.retain(|candidate| {
+            let own = division(&candidate.plan);
+            let is_new = !known.contains(&own);
+            known.push(own);
+            is_new
+        });
+        found.truncate(AROUND);
+        found
     }
 
     /// Those of `found` that were not tried, each once.
