@@ -1,6 +1,7 @@
-//! The fastest choices of each shape: tensor-parallel degree, lanes and replicas.
+//! The fastest choices of each shape: tensor-parallel degree, lanes, replicas, and whether stages run both ways.
 
 use super::{Choice, Scored};
+use crate::schedule::Placement;
 use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +14,8 @@ const ROOM: u64 = 2;
 /// Of a shortlist, one in so many may not fit by its estimate.
 const DOUBTFUL: usize = 3;
 
-/// Tensor-parallel degree, lanes, replicas.
-type Shape = [u32; 3];
+/// Tensor-parallel degree, lanes, replicas, routes through the lanes.
+type Shape = [u32; 4];
 
 /// The fastest of each shape, as estimated.
 #[derive(Default)]
@@ -26,7 +27,10 @@ pub(super) struct Shapes {
 }
 
 fn shape(choice: &Choice) -> Shape {
-    [choice.tensor, choice.lanes, choice.replicas]
+    // Two routes that share lanes idle less than any estimate of one way tells, and what is cut for one way is cut
+    // badly for them: a bound from such cuts must not hide them.
+    let routes = if choice.schedule.placement() == Placement::TwoWay { 2 } else { 1 };
+    [choice.tensor, choice.lanes, choice.replicas, routes]
 }
 
 impl Shapes {

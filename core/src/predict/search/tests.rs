@@ -5,7 +5,7 @@ use crate::cost::Costs;
 use crate::graph::presets::Preset;
 use crate::graph::{Graph, Precision};
 use crate::plan::{Draft, Model};
-use crate::schedule::ScheduleKind;
+use crate::schedule::{Placement, ScheduleKind};
 
 struct Case {
     preset: Preset,
@@ -197,6 +197,22 @@ fn ranks_are_lanes_times_replicas() {
     assert!(candidates.iter().all(|c| c.choice.lanes * c.choice.replicas == 8));
     let four_by_two = |c: &Candidate| (c.choice.lanes, c.choice.replicas) == (4, 2);
     assert!(candidates.iter().any(four_by_two));
+}
+
+/// Where sums are quick, two replicas are as fast as stages that run both ways on cuts that were made for one: these are
+/// predicted all the same, for with cuts of their own they may be the fastest.
+#[test]
+fn replicas_do_not_hide_pipelines_that_run_both_ways() {
+    let mut case = Case::new("resnet18:32".parse().unwrap(), "laptop");
+    case.cluster.local.bytes_per_sec *= 10.0;
+    let model = |samples| case.work(samples);
+    let mut space = case.space(&model, 2);
+    let fixed = Fixed { ranks: Some(2), encoding: Some(None), ..Fixed::default() };
+    (space.fixed, space.memory) = (fixed.plain(), Bytes(1 << 60));
+    let mut search = Search::new(&space).unwrap();
+    search.advance(1200).unwrap();
+    let both_ways = |scored: &Scored| scored.choice.schedule.placement() == Placement::TwoWay;
+    assert!(search.shortlist(48).iter().any(both_ways));
 }
 
 /// Estimates only say which choices are predicted: how far they are off for those that are, and that
