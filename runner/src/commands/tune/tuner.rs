@@ -251,24 +251,26 @@ impl<'a, R: Ranks> Tuner<'a, R> {
         })
     }
 
-    /// Plans that are divided otherwise than any that was tried, into lanes, replicas and micro-batches, the most
-    /// promising of each division first, and are expected to take at most a tenth more than the best.
+    /// The best plan with other micro-batches, and plans that are divided otherwise than any that was tried, into lanes,
+    /// replicas and micro-batches, the most promising of each division first; those that are expected to take at most a
+    /// tenth more than the best.
     fn around(&self, best: usize) -> Vec<Candidate> {
         let Some(least) = self.tried[best].step() else { return vec![] };
-        let mut found = self.searched();
-        found.extend(other_micro_batches(&self.tried[best].plan, &self.cluster));
-        let mut found = self.untried(found);
-        found.retain(|candidate| self.expected(candidate).secs() <= (1.0 + MOST) * least.secs());
-        found.sort_by_key(|candidate| self.expected(candidate));
+        let mut found = self.untried(other_micro_batches(&self.tried[best].plan, &self.cluster));
+        let mut others = self.untried(self.searched());
+        others.sort_by_key(|candidate| self.expected(candidate));
         let division =
             |plan: &Plan| (plan.lanes(), plan.data_parallel.replicas, plan.micro_batches);
-        let mut known: Vec<_> = self.tried.iter().map(|tried| division(&tried.plan)).collect();
-        found.retain(|candidate| {
+        let tried = self.tried.iter().map(|tried| &tried.plan);
+        let mut known: Vec<_> = tried.chain(found.iter().map(|c| &c.plan)).map(division).collect();
+        for candidate in others {
             let own = division(&candidate.plan);
-            let is_new = !known.contains(&own);
-            known.push(own);
-            is_new
-        });
+            if !known.contains(&own) {
+                known.push(own);
+                found.push(candidate);
+            }
+        }
+        found.retain(|candidate| self.expected(candidate).secs() <= (1.0 + MOST) * least.secs());
         found.truncate(AROUND);
         found
     }
