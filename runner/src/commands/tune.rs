@@ -1,4 +1,5 @@
-//! `runner tune`: measures plans, calibrates by what it measured, plans again, until nothing promises more.
+//! `runner tune`: measures plans, calibrates by what it measured, plans again, until nothing promises more
+//! and what is divided otherwise than all that was measured has been tried.
 //!
 //! ```text
 //!  plan --> profile --> run --> calibrate --> search --> run the most promising --+--> best, measured

@@ -27,8 +27,8 @@ pub(super) struct Shapes {
 }
 
 fn shape(choice: &Choice) -> Shape {
-    // Two routes that share lanes idle less than any estimate of one way tells, and what is cut for one way is cut
-    // badly for them: a bound from such cuts must not hide them.
+    // Cuts that are even for one way are not the best for two routes that share lanes: a bound from them must not hide
+    // what has better ones.
     let routes = if choice.schedule.placement() == Placement::TwoWay { 2 } else { 1 };
     [choice.tensor, choice.lanes, choice.replicas, routes]
 }
