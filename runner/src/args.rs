@@ -323,7 +323,7 @@ pub struct PlanArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
     /// Stages; as many as lanes, or a multiple of them where a schedule has several stages a lane.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, alias = "pp", value_parser = clap::value_parser!(u32).range(1..))]
     pub stages: Option<u32>,
     /// How to choose the cuts; default: exact.
     #[arg(long, value_enum, requires = "stages")]
@@ -342,12 +342,12 @@ pub struct PlanArgs {
     pub micro_batches: Option<u32>,
     /// Copies of the pipeline that share each mini-batch; default: as many as are fastest. With --cuts,
     /// --split, or all of stages, schedule and micro-batches: as many as make the --ranks, or 1.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, alias = "dp", value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
     /// Ranks that divide the work of every lane: attention by heads, feed-forward parts by features (Megatron-LM's
     /// tensor parallelism). They are neighbours, so on one host where that has room. auto: as many of a host's as are
     /// fastest, with --sequence-parallel or without.
-    #[arg(long, value_name = "DEGREE|auto", default_value = "1")]
+    #[arg(long, alias = "tp", value_name = "DEGREE|auto", default_value = "1")]
     pub tensor: TensorDegree,
     /// Ranks of a tensor group take a slice of the sequence each where nothing else is divided: norms, dropout and
     /// residuals (Megatron-LM's sequence parallelism).
@@ -377,7 +377,7 @@ pub struct PlanArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub row: u32,
     /// Samples of an optimizer step.
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, alias = "global-batch-size", default_value_t = 32)]
     pub mini_batch: u64,
     /// The machine: a preset, all of which `runner cluster` lists, or a file, such as `runner profile`
     /// writes.

@@ -219,7 +219,7 @@ fn hostile_files_are_a_sentence_and_change_nothing() -> Outcome<()> {
         ("no-lanes.json", &no_lanes, "no lanes"),
         ("negative.json", &negative, "is no time of a run"),
         ("nan.json", &text.replacen("\"dur\":", "\"dur\":NaN,\"x\":", 1), "not JSON"),
-        ("other.json", "{\"traceEvents\":[]}", "not written by Pipewright"),
+        ("other.json", "{\"traceEvents\":[]}", "neither a field `pipewright`"),
         ("bad.jsonl", "{\"step\":0,\"step_ns\":1}\nnonsense\n", "line 2"),
     ] {
         let file = run.dir.join(name);

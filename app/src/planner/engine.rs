@@ -7,7 +7,7 @@ use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::{Graph, Layer, Precision};
 use pipewright_core::ids::StageId;
 use pipewright_core::partition::{self, balanced, uniform};
-use pipewright_core::plan::{self, PlanError, Program, Sequence};
+use pipewright_core::plan::{self, Communication, DataParallel, PlanError, Program, Sequence};
 use pipewright_core::predict::{Outline, Steady};
 use pipewright_core::schedule::{Schedule, ScheduleKind, Updates};
 use pipewright_core::simulate::StageCost;
@@ -33,6 +33,8 @@ pub struct Solved {
     pub capacity: Bytes,
     /// Whether receivers take messages when they come for them.
     pub receivers_copy: bool,
+    /// Devices of the cluster.
+    pub devices: u64,
     /// Of a schedule that does not flush, what its figures are of; the timeline is one flushed mini-batch.
     pub steady: Option<Steady>,
     pub figures: Figures,
@@ -169,6 +171,7 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let persistent = programs.iter().map(|p| p.persistent).collect();
     let inputs = inputs.clone();
     let receivers_copy = ground.cluster.receivers_copy;
+    let devices = ground.cluster.devices();
     Ok(Solved {
         inputs,
         schedule,
@@ -180,9 +183,30 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         persistent,
         capacity,
         receivers_copy,
+        devices,
         steady,
         figures,
     })
+}
+
+/// A plan of the same model that is possible where these inputs contradict each other: without what excludes other
+/// choices, one after the other.
+pub fn possible(inputs: &Inputs) -> Solved {
+    let mut next = inputs.alone();
+    let without: [fn(&mut Inputs); 4] = [
+        |i| i.rest.communication = Communication::default(),
+        |i| (i.own, i.schedule) = (None, ScheduleKind::OneFOneB),
+        |i| (i.rest.tensor, i.rest.sequence_parallel, i.recompute) = (1, false, None),
+        |i| (i.rest.data_parallel, i.micro_batches) = (DataParallel::default(), 1),
+    ];
+    for without in without {
+        without(&mut next);
+        if let Ok(solved) = solve(&next, &Ground::of(&next)) {
+            return solved;
+        }
+    }
+    let first = super::presets::first();
+    solve(&first, &Ground::of(&first)).expect("tested")
 }
 
 /// The programs of plans that were solved; none where the choices contradict each other.
@@ -236,6 +260,11 @@ fn check(inputs: &Inputs, graph: &Graph) -> Result<(), PlanError> {
     }
     if inputs.rest.tensor > 1 && inputs.rest.communication.encodes() {
         return Err(PlanError::WithTensor("encoded gradients"));
+    }
+    let schedule = inputs.schedule;
+    let what = plan::excluded(graph, schedule.updates(), &inputs.rest.training);
+    if let Some(what) = what.filter(|_| inputs.own.is_none()) {
+        return Err(PlanError::Asynchronous { name: schedule.to_string(), what });
     }
     let last = graph.nodes().len() - 1;
     for (index, &cut) in inputs.cuts.iter().enumerate() {
@@ -378,4 +407,6 @@ pub fn layer_times(graph: &Graph, costs: &Costs) -> Vec<LayerTime> {
 pub struct Shown {
     pub solved: Shared<Solved>,
     pub problem: Option<String>,
+    /// Whether what is shown is no earlier state but [`possible`]'s.
+    pub stands_in: bool,
 }

@@ -258,9 +258,10 @@ impl Cluster {
         self.check_codecs()
     }
 
-    /// The machine's node that a lane's rank runs on: ranks fill a node before the next.
+    /// The machine's node that a lane's rank runs on: ranks fill a node before the next, and those beyond the
+    /// last one begin at the first again.
     pub fn node_of(&self, lane: LaneId) -> u32 {
-        lane.0 / self.ranks_per_node
+        lane.0 / self.ranks_per_node % self.nodes
     }
 
     /// The device of its node that a lane's rank runs on: neighbours share where ranks are more

@@ -13,8 +13,8 @@
 //! | hybrid | replicas of a pipeline, all-reduce of each stage's gradients |
 //!
 //! PyTorch's documentation of `nn.DataParallel`, Li et al. 2020 (DDP, VLDB 13), Rajbhandari et
-//! al. 2020, Shoeybi et al. 2019, Huang et al. 2019. Known limits: a part of the mini-batch takes its share of the whole
-//! one's time; `DataParallel`'s interpreter lock costs nothing; gradients become ready by item.
+//! al. 2020, Shoeybi et al. 2019, Huang et al. 2019. Known limits: `DataParallel`'s interpreter lock costs nothing; gradients
+//! become ready by item; memory is an estimate that knows nothing of what operations keep or reuse.
 
 mod divided;
 mod replicated;
@@ -51,10 +51,23 @@ pub enum Form {
     Hybrid,
 }
 
+impl Form {
+    /// Parts of a mini-batch that are passes of their own, side by side or one after the other.
+    pub fn parts(self, devices: u32, replicas: u32, micro_batches: u32) -> u64 {
+        let (replicas, micro_batches) = (u64::from(replicas), u64::from(micro_batches));
+        match self {
+            Form::Alone | Form::TensorParallel | Form::ModelParallel => 1,
+            Form::DataParallel | Form::DistributedDataParallel | Form::Zero1 => u64::from(devices),
+            Form::Pipeline => micro_batches,
+            Form::Hybrid => replicas * micro_batches,
+        }
+    }
+}
+
 /// What a form is applied to.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
-    /// The network; its samples are the mini-batch.
+    /// The network; its samples are the mini-batch. Of the form's [`parts`](Form::parts): [`Workload::in_parts`].
     pub work: &'a Workload,
     /// The layers of which `work` was made, and the precision that they train in: what dividing them takes.
     pub layers: Option<(&'a Graph, Precision)>,
@@ -137,6 +150,14 @@ pub enum FormError {
     /// A network of times and bytes, as of a profile.
     #[error("times of layers do not say how to divide them: give the network itself")]
     NoLayers,
+    /// A mini-batch that does not divide.
+    #[error("{samples} samples of a mini-batch do not divide into {parts} parts")]
+    Parts {
+        /// Samples.
+        samples: u64,
+        /// Parts.
+        parts: u64,
+    },
     /// Layers that cannot be divided.
     #[error(transparent)]
     Undivided(#[from] TensorParallelError),

@@ -7,7 +7,8 @@ mod network;
 
 pub use network::NetworkError;
 
-use super::{Costs, Link};
+use super::forms::FormError;
+use super::{Cluster, Costs, Link};
 use crate::graph::autodiff::{BackwardStyle, ComputationKind, training_graph};
 use crate::graph::{DType, Graph, Node, Precision};
 use crate::ids::StageId;
@@ -149,6 +150,33 @@ impl Item {
 }
 
 impl Workload {
+    /// The nodes of `graph` for a mini-batch whose passes are of `parts` equal parts each: times are those of all
+    /// parts one after the other.
+    ///
+    /// # Errors
+    /// [`FormError::Parts`] where they are not equal.
+    pub fn in_parts(
+        graph: &Graph,
+        cluster: &Cluster,
+        precision: Precision,
+        samples: u64,
+        parts: u64,
+    ) -> Result<Self, FormError> {
+        if parts == 0 || !samples.is_multiple_of(parts) {
+            return Err(FormError::Parts { samples, parts });
+        }
+        let of = |samples| Self::of(graph, &Costs::new(graph, cluster, samples, precision));
+        let mut whole = of(samples);
+        if parts > 1 {
+            for (item, part) in whole.items.iter_mut().zip(of(samples / parts).items) {
+                item.forward = part.forward * parts;
+                item.backward_input = part.backward_input * parts;
+                item.backward_weight = part.backward_weight * parts;
+            }
+        }
+        Ok(whole)
+    }
+
     /// The nodes of `graph` as items, with `costs`. Sources and views are items without work.
     pub fn of(graph: &Graph, costs: &Costs) -> Self {
         let training =

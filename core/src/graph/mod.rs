@@ -20,6 +20,7 @@
 pub mod autodiff;
 mod build;
 mod divide;
+mod elements;
 mod op;
 mod precision;
 pub mod presets;
@@ -241,13 +242,6 @@ impl Graph {
     pub fn layer_nodes(&self, index: usize) -> Range<u32> {
         let end = self.layers.get(index + 1).map_or(self.nodes.len() as u32, |l| l.first_node.0);
         self.layers[index].first_node.0..end
-    }
-
-    /// Number of trained values, as papers count parameters: a tied parameter once.
-    pub fn trainable_elements(&self) -> u64 {
-        let own = self.nodes.iter().filter(|n| !matches!(n.op, Op::TiedLinear { .. }));
-        let params = own.flat_map(|n| &n.params).map(|id| self.param(*id));
-        params.filter(|p| p.trainable).map(Param::elements).sum()
     }
 
     /// Specs of a node's inputs.

@@ -266,6 +266,9 @@ pub async fn read_in_pieces(
     rest().await;
     let graph = model.graph.as_ref().ok_or(OnnxError::Empty)?;
     let mut ir = build::build(&model, &nodes, &origins, options, beside)?;
+    if version < 13 {
+        flat_softmax(&mut ir);
+    }
     if !(13..=21).contains(&version) {
         let tested = "13 to 21 are those that imports are tested with";
         ir.warnings.push(format!("operator set {version}: {tested}"));
@@ -278,4 +281,15 @@ pub async fn read_in_pieces(
         false => options.name.clone(),
     };
     emit::emit(ir, name, options.loss, rest).await
+}
+
+/// Attribute of a softmax over all axes from its own on.
+const FLAT: &str = "flat";
+
+/// Before operator set 13 a softmax is over all axes from its own on, which is axis 1 unless it says another.
+fn flat_softmax(ir: &mut ir::Ir<'_>) {
+    for node in ir.nodes.iter_mut().filter(|n| matches!(n.op.as_str(), "Softmax" | "LogSoftmax")) {
+        node.attributes.set_int("axis", node.attributes.int("axis").unwrap_or(1));
+        node.attributes.set_int(FLAT, 1);
+    }
 }

@@ -50,6 +50,26 @@ impl Frame {
         Ok(frame)
     }
 
+    /// That of a transposed convolution: with `SAME` its output is as large as its input, times the steps.
+    pub fn transposed(
+        a: &Attributes,
+        kernel: Option<[i64; 2]>,
+        size: [i64; 2],
+        extra: Pair,
+    ) -> Result<Self, String> {
+        let mut frame = Self::read(a, kernel, size)?;
+        let same = a.text("auto_pad").filter(|same| same.starts_with("SAME"));
+        for i in (0..2).filter(|_| same.is_some()) {
+            let span = frame.dilation[i] * (frame.kernel[i] - 1) + 1;
+            let whole = (span + extra[i]).checked_sub(frame.stride[i]);
+            let whole = whole.ok_or("auto_pad SAME of strides that are longer than the kernel")?;
+            let (less, more) = (whole / 2, whole.div_ceil(2));
+            let upper = same == Some("SAME_UPPER");
+            (frame.begin[i], frame.end[i]) = if upper { (less, more) } else { (more, less) };
+        }
+        Ok(frame)
+    }
+
     /// As many windows as steps fit the image; what is odd goes to the end, or to the beginning.
     fn same(&mut self, size: [i64; 2], upper: bool) {
         for i in 0..2 {

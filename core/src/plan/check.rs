@@ -1,6 +1,8 @@
 //! Reading a plan and saying in one sentence why it cannot run.
 
-use super::{BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, STEPS_MAX, VERSION};
+use super::{
+    BatchNorm, DataParallel, Optimizer, Plan, RecomputeError, STEPS_MAX, Training, VERSION,
+};
 use crate::cost::{ClusterError, ProfileError};
 use crate::graph::{Graph, GraphError, Op, TensorParallelError};
 use crate::schedule::{self, CheckError, GenerateError, ParseError, Schedule, Updates};
@@ -159,6 +161,22 @@ pub enum PlanError {
     },
 }
 
+/// What cannot be done while micro-batches of several updates are under way, where that is asked for.
+pub fn excluded(graph: &Graph, updates: Updates, training: &Training) -> Option<&'static str> {
+    if updates != Updates::Stashed {
+        return None;
+    }
+    let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
+    let excluded = [
+        (training.clip_norm.is_some(), "clipping the gradient of all stages together"),
+        (training.skip_nonfinite.is_some(), "skipping a step on all stages together"),
+        (training.precision.scales_loss(), "scaling the loss, as f16 needs it"),
+        (tied, "parameters that several stages share"),
+        (training.batch_norm != BatchNorm::PerMicroBatch, "deferred batch norm"),
+    ];
+    excluded.into_iter().find(|(asked, _)| *asked).map(|(_, what)| what)
+}
+
 impl Plan {
     /// Reads and checks a plan file.
     ///
@@ -273,7 +291,9 @@ impl Plan {
             self.check_whole("data-parallel mode `dp`")?;
         }
         if let Optimizer::Lars { .. } = self.optimizer {
-            self.check_whole("`lars`, whose rates follow from whole parameters")?;
+            let lars = "`lars`, whose rates follow from whole parameters";
+            self.check_whole(lars)?;
+            self.check_undivided(lars)?;
         }
         if self.data_parallel.through_first() && !self.communication.gradients.is_plain() {
             return Err(PlanError::Value {
@@ -303,21 +323,10 @@ impl Plan {
             let (name, what) = (self.schedule.name.clone(), "data-parallel mode `dp`");
             return Err(PlanError::Asynchronous { name, what });
         }
-        if schedule.updates == Updates::Stashed {
-            let tied = graph.nodes().iter().any(|n| matches!(n.op, Op::TiedLinear { .. }));
-            let excluded = [
-                (self.training.clip_norm.is_some(), "clipping the gradient of all stages together"),
-                (self.training.skip_nonfinite.is_some(), "skipping a step on all stages together"),
-                (self.training.precision.scales_loss(), "scaling the loss, as f16 needs it"),
-                (tied, "parameters that several stages share"),
-                (self.training.batch_norm != BatchNorm::PerMicroBatch, "deferred batch norm"),
-            ];
-            if let Some((_, what)) = excluded.into_iter().find(|(asked, _)| *asked) {
-                let name = self.schedule.name.clone();
-                return Err(PlanError::Asynchronous { name, what });
-            }
+        match excluded(graph, schedule.updates, &self.training) {
+            Some(what) => Err(PlanError::Asynchronous { name: self.schedule.name.clone(), what }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn check_numbers(&self) -> Result<(), PlanError> {

@@ -143,7 +143,7 @@ mod tests {
         for (text, says) in [
             ("", "not JSON"),
             ("{}", "no `traceEvents`"),
-            ("{\"traceEvents\": []}", "not written by Pipewright"),
+            ("{\"traceEvents\": []}", "neither a field `pipewright`"),
         ] {
             let message = read(text).unwrap_err().to_string();
             assert!(message.contains(says), "{text}: {message}");

@@ -77,7 +77,10 @@ pub enum CheckpointError {
         advice: &'static str,
     },
     /// No checkpoint where one was named.
-    #[error("{}: no checkpoint: it holds neither {} nor folders step-N", path.display(), super::MANIFEST)]
+    #[error(
+        "{}: no checkpoint: it holds neither {} nor folders step-N; `runner run --save-every 0` saves \
+         one at the end", path.display(), super::MANIFEST
+    )]
     Nowhere {
         /// The folder.
         path: PathBuf,

@@ -24,6 +24,8 @@ pub struct Candidate {
     pub folder: PathBuf,
     /// Steps that were trained.
     pub step: u64,
+    /// Whether it is in a job's memory and not on the disk.
+    pub in_memory: bool,
 }
 
 impl Resume {
@@ -40,7 +42,7 @@ impl Resume {
         let named = Path::new(name);
         if named.join(MANIFEST).exists() {
             let step = Manifest::read(named)?.step;
-            let candidates = vec![Candidate { folder: named.into(), step }];
+            let candidates = vec![Candidate { folder: named.into(), step, in_memory: false }];
             return Ok(Self { candidates, folder: named.into(), falls_back: false });
         }
         let inner = named.join(FOLDER);
@@ -52,15 +54,15 @@ impl Resume {
         Ok(Self { candidates, folder, falls_back: true })
     }
 
-    /// Goes on from what a job's memory holds as well, which is newer unless it was lost.
+    /// Goes on from what a job's memory holds as well, which is newer unless it was lost. Of the same step
+    /// memory comes first, and the disk where that is damaged.
     ///
     /// # Errors
     /// When the folder cannot be read.
     pub fn with_memory(mut self, folder: &Path) -> Result<Self, CheckpointError> {
-        let in_memory = list(folder)?;
-        self.candidates.retain(|disk| in_memory.iter().all(|memory| memory.step != disk.step));
-        self.candidates.extend(in_memory);
-        self.candidates.sort_by_key(|candidate| Reverse(candidate.step));
+        let kept = list(folder)?.into_iter();
+        self.candidates.extend(kept.map(|kept| Candidate { in_memory: true, ..kept }));
+        self.candidates.sort_by_key(|candidate| Reverse((candidate.step, candidate.in_memory)));
         Ok(self)
     }
 
@@ -94,7 +96,7 @@ impl Resume {
 pub(super) fn list(folder: &Path) -> Result<Vec<Candidate>, CheckpointError> {
     let mut steps = steps(folder)?;
     steps.sort_unstable_by_key(|step| Reverse(*step));
-    let candidate = |step| Candidate { folder: folder.join(name(step)), step };
+    let candidate = |step| Candidate { folder: folder.join(name(step)), step, in_memory: false };
     Ok(steps.into_iter().map(candidate).collect())
 }
 

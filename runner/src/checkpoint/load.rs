@@ -47,18 +47,20 @@ pub fn load<T: Transport>(
     for index in 0.. {
         // Ranks have listed the folder by themselves; rank 0's list counts.
         let mine = resume.candidates.get(index).filter(|_| first);
-        let mut step = [mine.map_or(-1.0, |candidate| candidate.step as f64)];
-        rank.transport.all_reduce(&mut step, ReduceOp::Max)?;
-        if step[0] < 0.0 && index == 0 {
+        let which = |c: &Candidate| [c.step as f64, f64::from(u8::from(c.in_memory))];
+        let mut chosen = mine.map_or([-1.0; 2], which);
+        rank.transport.all_reduce(&mut chosen, ReduceOp::Max)?;
+        let none_left = chosen[0] < 0.0;
+        if none_left && index == 0 {
             let seen = resume.candidates.first().map(|c| c.folder.clone());
             let none = seen.map_or(Ok(()), |path| Err(CheckpointError::Unseen { path }));
             let none = agree(&mut rank.transport, none)?;
             return Ok(none.map(|()| None));
         }
-        if step[0] < 0.0 {
+        if none_left {
             break;
         }
-        let candidate = resume.candidates.iter().find(|c| c.step as f64 == step[0]);
+        let candidate = resume.candidates.iter().find(|c| which(c) == chosen);
         let read = read(rank, candidate, &resume.folder, (identity, split));
         let begun = read.as_ref().ok().cloned();
         match agree(&mut rank.transport, read.map(drop))? {
@@ -92,6 +94,7 @@ fn read<T: Transport>(
     let same = manifest.split == *split;
     read_tensors(rank, folder, &manifest, same)?;
     read_residuals(rank, folder, &manifest, same)?;
+    rank.set_skipped(manifest.skipped.total);
     if let Some(scale) = manifest.loss_scale {
         rank.set_loss_scale(scale);
     }

@@ -87,6 +87,10 @@ fn write(args: &ExportArgs) -> Result<Written, Failure> {
 
 /// A plan in the format of another runtime.
 fn plan(source: &Path, format: ExportFormat, output: &Path) -> Result<Written, Failure> {
+    if format.is_of_weights() {
+        let how = "that is a format of weights: runner export RUN --format FORMAT --weights FILE";
+        return Err(Failure::usage(how));
+    }
     let plan = super::read_plan(source)?;
     // Reading checked all of it; what is refused below is the combination of plan and format.
     let (graph, schedule) = plan.check().map_err(refused)?;
@@ -111,9 +115,7 @@ fn plan(source: &Path, format: ExportFormat, output: &Path) -> Result<Written, F
                 .to_string()
         }
         ExportFormat::Hf | ExportFormat::Torch | ExportFormat::Pipewright => {
-            return Err(Failure::usage(
-                "that is a format of weights: runner export RUN --weights FILE",
-            ));
+            unreachable!("formats of weights are refused above")
         }
     };
     let end = if text.ends_with('\n') { "" } else { "\n" };

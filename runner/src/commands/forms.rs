@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use pipewright_core::cost::forms::{Case, Form, FormCost, cost};
 use pipewright_core::cost::memory::States;
 use pipewright_core::cost::{Cluster, Costs, Workload};
-use pipewright_core::graph::Precision;
+use pipewright_core::graph::{Graph, Precision};
 use pipewright_core::partition::balanced;
 use pipewright_core::units::Nanos;
 use serde_json::{Value, json};
@@ -19,26 +19,12 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
     let usage = |e: String| Failure::usage(e);
     let graph = model.graph().map_err(|e| usage(e.to_string()))?;
     super::model::priced(&args.model, &graph, &args.onnx)?;
-    let costs = Costs::new(&graph, &cluster, args.mini_batch, Precision::F32);
-    let work = Workload::of(&graph, &costs);
     let devices = args.devices;
-    let stages = [(Form::Pipeline, devices), (Form::Hybrid, devices / args.replicas)];
-    let mut rows = vec![];
-    for form in FORMS {
-        let stages = stages.iter().find(|(f, _)| *f == form).map_or(devices, |(_, stages)| *stages);
-        let alone = form == Form::Alone;
-        let cuts = balanced(&graph, &costs, stages.max(1)).map_err(|e| usage(e.to_string()))?;
-        let case = Case {
-            work: &work,
-            layers: Some((&graph, Precision::F32)),
-            cluster: &cluster,
-            devices: if alone { 1 } else { devices },
-            cuts: if alone { &[] } else { &cuts },
-            micro_batches: args.micro_batches,
-            states: States::MOMENTUM,
-        };
-        rows.push((form, cost(form, &case).map_err(|why| why.to_string())));
-    }
+    let row = |form| {
+        let found = row(form, args, &graph, &cluster);
+        (form, found)
+    };
+    let rows: Vec<(Form, Result<FormCost, String>)> = FORMS.into_iter().map(row).collect();
     if args.json {
         figures::print(&object(args, &cluster, &rows));
         return Ok(());
@@ -66,6 +52,35 @@ pub fn forms(args: &FormsArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What a form takes, or why it does not apply.
+fn row(form: Form, args: &FormsArgs, graph: &Graph, cluster: &Cluster) -> Result<FormCost, String> {
+    let (devices, replicas) = (args.devices, args.replicas);
+    let stages = match form {
+        Form::ModelParallel | Form::Pipeline => devices,
+        Form::Hybrid if devices == replicas || !devices.is_multiple_of(replicas) => {
+            return Err(format!(
+                "{replicas} pipelines of several devices are not {devices} devices"
+            ));
+        }
+        Form::Hybrid => devices / replicas,
+        _ => 1,
+    };
+    let parts = form.parts(devices, replicas, args.micro_batches);
+    let work = Workload::in_parts(graph, cluster, Precision::F32, args.mini_batch, parts);
+    let work = work.map_err(|why| why.to_string())?;
+    let costs = Costs::new(graph, cluster, args.mini_batch, Precision::F32);
+    let case = Case {
+        work: &work,
+        layers: Some((graph, Precision::F32)),
+        cluster,
+        devices: if form == Form::Alone { 1 } else { devices },
+        cuts: &balanced(graph, &costs, stages).map_err(|why| why.to_string())?,
+        micro_batches: args.micro_batches,
+        states: States::MOMENTUM,
+    };
+    cost(form, &case).map_err(|why| why.to_string())
 }
 
 fn object(args: &FormsArgs, cluster: &Cluster, rows: &[(Form, Result<FormCost, String>)]) -> Value {

@@ -94,12 +94,21 @@ pub(super) fn samples(args: &InferArgs, plan: &Plan, open: Open) -> Result<Sampl
 /// and what would round activations on their way.
 pub(super) fn plan(args: &InferArgs, process: Option<Process>) -> Result<Plan, Failure> {
     let mut plan = super::read_plan(&args.plan)?;
-    if plan.tensor > 1 {
+    let divided = plan.tensor > 1;
+    if divided {
         // Checkpoints are of whole parameters, so whole lanes take them; orders were for shards.
         (plan.tensor, plan.sequence_parallel, plan.recompute) = (1, false, vec![]);
     }
     if let Some(Process { ranks, .. }) = process.filter(|process| process.ranks != plan.ranks()) {
-        let message = super::check::wrong_ranks(&plan, ranks, "mpirun");
+        let message = match divided {
+            true => format!(
+                "each rank of {} takes whole layers here, without tensor groups; mpirun gave {ranks}. \
+                 Use -n {}",
+                super::words::processes(&plan),
+                plan.ranks()
+            ),
+            false => super::check::wrong_ranks(&plan, ranks, "mpirun"),
+        };
         return Err(Failure::new(Code::Hardware, message));
     }
     plan.communication = Communication::default();

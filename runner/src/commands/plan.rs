@@ -65,7 +65,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         zero: args.training.zero,
     };
     (draft.tensor, draft.sequence_parallel) = args.tensor.given_with(args.sequence_parallel);
-    draft.communication = codec::asked(&args.communication)?;
+    draft.communication = codec::asked(&args.communication, draft.tensor)?;
     draft.optimizer = args.training.optimizer()?;
     draft.training = args.training.training();
     // Numbers that no plan has are refused before anything is searched.
@@ -80,9 +80,8 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
             (best.plan, best.prediction, cuts::Said::default(), Some(searched))
         }
     };
-    if searched.is_none() && args.row != 1 {
-        let why = "nothing is searched here; leave schedule or micro-batches open, or --row out";
-        return Err(Failure::usage(format!("--row {}: {why}", args.row)));
+    if searched.is_none() {
+        without_search(args, &plan)?;
     }
     // A codec that is chosen later makes another step.
     let full = steady(&plan, &prediction.timeline)?;
@@ -127,9 +126,25 @@ fn report(model: &str, plan: &Plan, prediction: &Prediction, full: Option<Steady
     note!("{}", plan.throughput(&prediction.graph, timeline.step));
     if let Some(Steady { step, staleness }) = full {
         let updates = counted(staleness, "update");
-        note!("no flush: {step} per step once the pipeline is full; weights up to {updates} old");
+        note!(
+            "{step} per step of a pipeline that is never flushed, weights up to {updates} old; \
+             `runner run` flushes after each mini-batch"
+        );
     }
     recompute::report(plan, prediction);
+}
+
+/// Refuses what is asked of a search where there is none.
+fn without_search(args: &PlanArgs, plan: &Plan) -> Result<(), Failure> {
+    if let Some(devices) = args.devices.filter(|most| plan.ranks() > *most) {
+        let ranks = counted(plan.ranks(), "rank");
+        return Err(Failure::usage(format!("--devices {devices}: what is given makes {ranks}")));
+    }
+    if args.row != 1 {
+        let why = "nothing is searched here; leave schedule or micro-batches open, or --row out";
+        return Err(Failure::usage(format!("--row {}: {why}", args.row)));
+    }
+    Ok(())
 }
 
 /// Warns of what a run needs and is not here: it may be where the plan runs.

@@ -96,10 +96,9 @@ fn stages(plan: &Plan, prediction: &Prediction) {
     }
 }
 
-/// Numbers that a stage learns.
+/// Numbers that a stage learns; of a tensor group those of all its ranks.
 fn parameters(graph: &Graph, range: &Range<u32>) -> u64 {
-    let nodes = &graph.nodes()[range.start as usize..range.end as usize];
-    nodes.iter().flat_map(|n| &n.params).map(|p| graph.param(*p).elements()).sum()
+    graph.elements_of(range.start as usize..range.end as usize)
 }
 
 /// Bytes that a stage hands on for each micro-batch, as they are stored; codecs are said elsewhere.

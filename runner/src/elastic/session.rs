@@ -4,7 +4,7 @@
 //! /dev/shm/pipewright-NAME/lock        held by the supervisor while it lives
 //!                          socket      the embedded coordinator
 //!                          beats/      a file a rank: see `beat`
-//!                          state/      a checkpoint of the last step, see `checkpoint`
+//!                          state/HOST  a checkpoint of the last step, see `checkpoint`
 //!                          mpi/        what MPI wants to put somewhere
 //!                          plan.json   the plan of the generation
 //!                          out         whose state this is: the run's folder
@@ -14,6 +14,8 @@
 //! same job takes it over, with the state in it if that is of the same run.
 
 use rustix::process::geteuid;
+use rustix::system::uname;
+use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -88,8 +90,8 @@ impl Session {
         let out = std::path::absolute(out)?;
         let whose = self.folder.join("out");
         let same = std::fs::read(&whose).is_ok_and(|bytes| bytes == out.as_os_str().as_bytes());
-        if !(same && state_wanted) && self.state().exists() {
-            std::fs::remove_dir_all(self.state())?;
+        if !(same && state_wanted) && self.states().exists() {
+            std::fs::remove_dir_all(self.states())?;
         }
         std::fs::write(&whose, out.as_os_str().as_bytes())?;
         Ok(Some(Owned { session: self, _lock: lock, stays: false }))
@@ -128,9 +130,13 @@ impl Session {
         self.folder.join("beats")
     }
 
-    /// The state of the last step.
-    pub fn state(&self) -> PathBuf {
+    fn states(&self) -> PathBuf {
         self.folder.join("state")
+    }
+
+    /// The state of the last step, as far as it is on this host: hosts that share the folder have one each.
+    pub fn state(&self) -> PathBuf {
+        self.states().join(OsStr::from_bytes(uname().nodename().to_bytes()))
     }
 
     /// MPI's own files.

@@ -414,7 +414,7 @@ impl<'a, T: Transport> Rank<'a, T> {
         let updates = u64::from(self.program.updates);
         Update {
             rate: self.rates.at(self.step),
-            number: self.step * updates + u64::from(index) + 1,
+            number: self.gradient_guard.applied(self.step) * updates + u64::from(index) + 1,
             scale: self.gradient_guard.scale(),
             threads: self.threads,
         }

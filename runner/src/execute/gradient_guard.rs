@@ -35,6 +35,8 @@ pub struct GradientGuard {
     norm: f64,
     /// The parameter that makes this step one to skip.
     bad: Option<ParamId>,
+    /// Steps that were skipped so far: the optimizer has not seen them.
+    skipped: u64,
     /// The factor of the loss, where it has one: the next step's, from the end of a step on.
     loss_scale: Option<LossScale>,
     /// Running statistics before the step: some values a channel. A device keeps its own.
@@ -52,6 +54,7 @@ impl GradientGuard {
             squares: vec![0.0; count],
             norm: 0.0,
             bad: None,
+            skipped: 0,
             loss_scale: training.precision.scales_loss().then(LossScale::default),
             statistics: Vec::with_capacity(if training.skips().is_some() { values } else { 0 }),
         }
@@ -90,6 +93,11 @@ impl GradientGuard {
     /// Factor of the loss.
     pub fn factor(&self) -> f32 {
         self.loss_scale.map_or(1.0, |scale| scale.factor)
+    }
+
+    /// Steps of training so far that updated parameters, of `step` steps.
+    pub fn applied(&self, step: u64) -> u64 {
+        step.saturating_sub(self.skipped)
     }
 
     /// The parameter whose gradient is not finite, where the step under way is skipped for it.
@@ -148,9 +156,15 @@ impl<T: Transport> Rank<'_, T> {
     /// A step of training is over: the next one's factor of the loss follows.
     pub(super) fn rescale(&mut self) {
         let skipped = self.gradient_guard.bad.is_some();
+        self.gradient_guard.skipped += u64::from(skipped);
         if let Some(scale) = &mut self.gradient_guard.loss_scale {
             scale.count(skipped);
         }
+    }
+
+    /// Steps that were skipped before this run began.
+    pub fn set_skipped(&mut self, steps: u64) {
+        self.gradient_guard.skipped = steps;
     }
 
     /// The factor of the next step's loss, where it has one: all that a checkpoint keeps of it.

@@ -59,7 +59,7 @@ pub fn history(folder: &Path) -> Result<Vec<HistoryStep>, HistoryError> {
     for rank in (0..).take_while(|rank| file(*rank).exists()) {
         for record in records(&file(rank))? {
             if let Ok(at) = first.binary_search_by_key(&record.step, |r| r.step) {
-                let share = 1.0 - record.busy_ns as f64 / first[at].step_ns.max(1) as f64;
+                let share = 1.0 - record.busy_ns as f64 / record.step_ns.max(1) as f64;
                 idle[at] = (idle[at].0 + share, idle[at].1 + 1);
             }
         }

@@ -112,7 +112,7 @@ impl ResultRecord {
         self.status = if outcome.interrupted { Status::Interrupted } else { Status::Done };
         self.steps = outcome.steps;
         self.skipped = outcome.skipped;
-        self.loss = outcome.trained.then_some(outcome.loss);
+        self.loss = (outcome.trained && outcome.steps > 0).then_some(outcome.loss);
         self.test_loss = outcome.test.map(|test| test.loss);
         self.test_samples = outcome.test.map_or(0, |test| test.samples);
         self.test_accuracy = outcome.test.and_then(|test| test.accuracy());

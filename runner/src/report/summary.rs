@@ -23,6 +23,7 @@ pub fn summary(
         if outcome.steps == 1 { "" } else { "s" }
     );
     let _ = match outcome.trained {
+        true if outcome.steps == 0 => Ok(()),
         true => write!(out, ", loss {}", loss_text(outcome.loss)),
         false => write!(out, ", device model: nothing was trained"),
     };

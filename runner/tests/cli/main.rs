@@ -28,5 +28,6 @@ mod recompute;
 mod run_endings;
 mod scale;
 mod shells;
+mod told;
 mod transformers;
 mod tune;

@@ -5,7 +5,7 @@ use crate::common::{losses as job_losses, scratch, write};
 use crate::job::{Job, groups, two_by_two, whole};
 use pipewright_core::elastic::Verdict;
 use pipewright_core::plan::Plan;
-use pipewright_runner::elastic::journal::{Cause, Event};
+use pipewright_runner::elastic::journal::{Cause, Event, Line};
 
 const STEPS: u64 = 20;
 
@@ -195,6 +195,24 @@ fn memory_that_is_lost() {
     assert!(job.log().contains("the state of step 12 is lost with everybody"), "{}", job.log());
     job.trained_like(&losses);
     assert_eq!(job.causes(), [Cause::RankSilent, Cause::Done]);
+}
+
+#[test]
+fn memory_that_is_damaged_where_the_disk_has_the_same_step() {
+    let dir = scratch("killed-damaged");
+    let Some(losses) = whole(&dir, &two_by_two(STEPS)) else { return };
+    let mut job = Job::start(&dir, "out", &["--save-every", "5"], "1:forward:10:stop");
+    job.until("silence", |event| matches!(event, Event::Quiet { .. }).then_some(()));
+    let state = pipewright_runner::elastic::Session::of(&job.name).state();
+    let file = state.join("step-10/stage-000.safetensors");
+    let mut bytes = std::fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    job.ends(0);
+    assert!(job.log().contains("step-10/stage-000.safetensors: damaged"), "{}", job.log());
+    let lost = |line: &Line| matches!(line.event, Event::StateLost { .. });
+    assert!(!job.journal().iter().any(lost), "{:#?}", job.journal());
+    job.trained_like(&losses);
 }
 
 impl Job {

@@ -5,7 +5,7 @@ use pipewright_core::graph::presets::Preset;
 use pipewright_core::plan::DataParallel;
 use pipewright_core::schedule::ScheduleKind;
 use pipewright_runner::elastic::journal::{Cause, Event, Line};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const SECONDS_MAX: &str = "240";
@@ -20,11 +20,15 @@ fn plan(dir: &Path) -> &'static str {
 /// Runs a job on the hosts with `faults`, beside what `meanwhile` does, a script; its journal. `None`
 /// where there can be no hosts, which has been said.
 fn on_hosts(dir: &Path, faults: &str, meanwhile: &str) -> Option<Vec<Line>> {
-    let Some(mpirun) = pipewright::tools::find("MPIRUN", &["mpirun"]) else {
+    on_hosts_with(&mpirun()?, "relaunch", dir, faults, meanwhile)
+}
+
+fn mpirun() -> Option<PathBuf> {
+    let found = pipewright::tools::find("MPIRUN", &["mpirun"]);
+    found.or_else(|| {
         pipewright::tools::skip("mpirun");
-        return None;
-    };
-    on_hosts_with(&mpirun, "relaunch", dir, faults, meanwhile)
+        None
+    })
 }
 
 /// The same with that mpirun and way to go on after a loss.
@@ -40,9 +44,14 @@ fn on_hosts_with(
          --on-loss {on_loss} --settle 0.1 --silent-after 3 --save-every 1000 -- --threads 1 &\n\
          {meanwhile}\nwait $!"
     );
+    in_hosts(mpirun, dir, faults, &script)
+}
+
+/// Runs a script on two hosts, in which `$1` is the runner; the journal of its job.
+fn in_hosts(mpirun: &Path, dir: &Path, faults: &str, script: &str) -> Option<Vec<Line>> {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", SECONDS_MAX]).arg(pipewright::hosts::script());
-    command.args(["2", "1000", "bash", "-c", &script, "bash", RUNNER]).current_dir(dir);
+    command.args(["2", "1000", "bash", "-c", script, "bash", RUNNER]).current_dir(dir);
     command.env("MPIRUN", mpirun).env("PIPEWRIGHT_FAIL", faults).stdin(Stdio::null());
     let ended = command.output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
@@ -97,6 +106,69 @@ fn ranks_and_memory_of_a_host_are_lost() {
         let journal = on_hosts(&dir, "2:forward:8:stop", &meanwhile).unwrap();
         unharmed(&dir, &journal, &[Cause::RankSilent, Cause::Done]);
     }
+}
+
+/// What ranks divide among themselves is kept whole: parts of moments, and of layers.
+#[test]
+#[ignore = "builds hosts: needs root or user namespaces"]
+fn ranks_that_keep_parts_are_lost() {
+    let _machine = crate::shared();
+    let dir = scratch("hosts-parts");
+    let mut replicas = draft(Preset::DigitsCnn, 2);
+    (replicas.data, replicas.steps, replicas.mini_batch) = (digits(), 20, 32);
+    replicas.optimizer = "adamw:lr=0.003".parse().unwrap();
+    // Sums of two have the same bits in every order.
+    replicas.data_parallel = DataParallel::zero1(2);
+    let preset = "transformer:layers=2,hidden=32,heads=4,sequence=8,vocabulary=53";
+    let mut groups = draft(preset.parse().unwrap(), 1);
+    (groups.steps, groups.mini_batch) = (20, 8);
+    (groups.tensor, groups.data_parallel) = (2, DataParallel::ddp(2));
+    for draft in [replicas, groups] {
+        let plan = write(&dir, "plan.json", draft.plan().unwrap().0.to_json());
+        if let Some(run) = mpirun_in(&dir, 4, &[plan, "--out", "whole", "--threads", "1"]) {
+            run.done();
+        }
+        let Some(journal) = on_hosts(&dir, "2:forward:6", "") else { return };
+        unharmed(&dir, &journal, &[Cause::RankLost, Cause::Done]);
+        for run in ["whole", "out"] {
+            std::fs::remove_dir_all(dir.join(run)).unwrap();
+        }
+    }
+}
+
+/// A job that goes on on one host has what was kept on two.
+#[test]
+#[ignore = "builds hosts: needs root or user namespaces"]
+fn two_hosts_become_one_and_two_again() {
+    let _machine = crate::shared();
+    let dir = scratch("hosts-one");
+    let plan = plan(&dir);
+    if let Some(run) = mpirun_in(&dir, 4, &[plan, "--out", "whole", "--threads", "1"]) {
+        run.done();
+    }
+    let Some(mpirun) = mpirun() else { return };
+    // A rank stands still, and the supervisor is killed, with all that it has started.
+    let script = "job() {\n\
+          PIPEWRIGHT_FAIL=$2 \"$runner\" elastic plan.json --hosts $1 --out out --job job \
+            --on-loss relaunch --settle 0.1 --silent-after 600 --save-every 1000 -- --threads 1 &\n\
+        }\n\
+        killed_at() {\n\
+          for step in \"$@\"; do\n\
+            until test -d /dev/shm/pipewright-job/state/$step; do sleep 0.05; done\n\
+          done\n\
+          kill -KILL $!; wait $!\n\
+        }\n\
+        runner=$1\n\
+        job host1:2,host2:2 2:forward:8:stop; killed_at host1/step-8 host2/step-8\n\
+        job host1:4 2:forward:16:stop; killed_at host1/step-16\n\
+        job host1:2,host2:2; wait $!";
+    let Some(journal) = in_hosts(&mpirun, &dir, "", script) else { return };
+    let begun = journal.iter().filter_map(|line| match line.event {
+        Event::Training { step, .. } => Some(step),
+        _ => None,
+    });
+    assert_eq!(begun.collect::<Vec<_>>(), [0, 8, 16], "{journal:#?}");
+    assert_eq!(losses(&dir.join("out")), losses(&dir.join("whole")));
 }
 
 #[test]

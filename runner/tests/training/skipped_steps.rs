@@ -17,12 +17,12 @@ use pipewright_runner::transport::local::{LocalTransport, local};
 /// The step that is not finite, on one rank before its gradients are summed.
 const BAD: u64 = 2;
 
-/// A value of the rank's gradient is not a number.
-struct Bad;
+/// A value of the rank's gradient is not a number in that step.
+struct Bad(u64);
 
 impl ProgressHook for Bad {
     fn at(&self, place: StepPhase, step: u64) -> Option<InjectedFault> {
-        (place == StepPhase::Forward && step == BAD).then_some(InjectedFault::NotFinite)
+        (place == StepPhase::Forward && step == self.0).then_some(InjectedFault::NotFinite)
     }
 }
 
@@ -52,18 +52,19 @@ fn state(rank: &mut Rank<LocalTransport>) -> State {
     all
 }
 
-/// Trains four steps on ranks that are threads, the last of them with a gradient that is not finite; a
+/// Trains four steps on ranks that are threads, the last of them with a gradient that is not finite in one; a
 /// rank's states after each step, and the name of the parameter for which it was skipped.
-fn train(plan: &Plan) -> Vec<Vec<(State, Option<String>)>> {
+fn train(plan: &Plan, bad: u64) -> Vec<Vec<(State, Option<String>)>> {
     let prediction = predict(plan).unwrap();
     let data = open(&plan.data, &prediction.graph.sample().unwrap(), plan.seed).unwrap();
+    let bad = Bad(bad);
     let on_rank = |transport: LocalTransport, data: &DataSet| {
         let index = transport.rank();
         let program = &prediction.programs[plan.mesh().place(index).0.index()];
         let mut rank = Rank::new((plan, &prediction.graph, program), data, transport, 1);
         rank.connect(&prediction.groups).unwrap();
         assert!(rank.arena_bytes() <= program.arena.0, "memory is planned");
-        rank.progress_hook = (index == plan.ranks() - 1).then_some(&Bad);
+        rank.progress_hook = (index == plan.ranks() - 1).then_some(&bad);
         let step = |step| {
             let skipped = rank.step(step).unwrap().skipped;
             let name = skipped.map(|param| prediction.graph.param(param).name.clone());
@@ -80,7 +81,7 @@ fn train(plan: &Plan) -> Vec<Vec<(State, Option<String>)>> {
 
 #[track_caller]
 fn skips(what: &str, plan: &Plan) {
-    let ranks = train(plan);
+    let ranks = train(plan, BAD);
     let named = ranks[0][BAD as usize].1.clone();
     assert!(named.is_some(), "{what}: the step is skipped");
     for (rank, steps) in ranks.iter().enumerate() {
@@ -124,6 +125,23 @@ fn every_schedule_skips() {
         }
     }
     assert!(tried >= 4, "{tried}");
+}
+
+/// The optimizer has not seen a step that was skipped, so the first update is Adam's first: as long as the rate, where
+/// a later one of such gradients would be shorter.
+#[test]
+fn a_skipped_step_is_none_of_the_optimizers() {
+    let mut plan = plan(ScheduleKind::OneFOneB, Reduction::default(), Some(3));
+    plan.optimizer = "adam:lr=0.001".parse().unwrap();
+    for steps in train(&plan, 0) {
+        let (before, after) = (&steps[0].0, &steps[1].0);
+        let weights = |(name, _): &&(String, Vec<u32>)| name.ends_with(".weight");
+        let changes = before.iter().zip(after).filter(|(before, _)| weights(before));
+        let changes = changes.flat_map(|((_, before), (_, after))| before.iter().zip(after));
+        let by = changes.map(|(a, b)| (f32::from_bits(*a) - f32::from_bits(*b)).abs());
+        let largest = by.fold(0.0, f32::max);
+        assert!((largest - 1e-3).abs() < 2e-6, "{largest}");
+    }
 }
 
 /// Looking at gradients changes nothing of what is trained.

@@ -152,7 +152,7 @@ impl Emit<'_> {
         self.put(Op::Clip { min: 0.0, max: 1.0 }, &[x], &[])
     }
 
-    /// Over the last axis; another one is brought there and back.
+    /// Over the last axis; another one is brought there and back. In old files over all axes from the node's on.
     fn softmax(&mut self, node: &Node) -> Result<NodeId, Why> {
         let value = node.inputs.first().copied().flatten().ok_or("an input is left out")?;
         let rank = self.ir.shape(value).ok_or("its shape is not known")?.len();
@@ -164,6 +164,16 @@ impl Emit<'_> {
         let last = self.shape_of(x).len() as u64 - 1;
         if at == last {
             return self.put(op, &[x], &[]);
+        }
+        if node.attributes.int(crate::onnx::FLAT).is_some() {
+            let whole = self.shape_of(x);
+            let (before, over) = whole.split_at(at as usize);
+            let over = over.iter().try_fold(1, |n: u64, axis| n.checked_mul(*axis));
+            let mut shape = before.to_vec();
+            shape.push(over.ok_or("it is too large")?);
+            let flat = self.put(Op::Reshape { shape }, &[x], &[])?;
+            let done = self.put(op, &[flat], &[])?;
+            return self.put(Op::Reshape { shape: whole }, &[done], &[]);
         }
         let mut axes: Vec<u64> = (0..=last).collect();
         axes.swap(at as usize, last as usize);

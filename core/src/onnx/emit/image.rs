@@ -99,7 +99,9 @@ impl Emit<'_> {
 
     fn conv_transpose(&mut self, node: &Node, x: ValueId) -> Result<NodeId, Why> {
         let (weight, bias, kernel) = self.kernel(node)?;
-        let frame = Frame::read(&node.attributes, Some(kernel), self.size(x)?)?;
+        let extra = node.attributes.ints("output_padding").unwrap_or(&[0, 0]);
+        let extra = pair("output_padding", extra)?;
+        let frame = Frame::transposed(&node.attributes, Some(kernel), self.size(x)?, extra)?;
         if frame.dilation != [1, 1] || node.attributes.ints("output_shape").is_some() {
             return Err("with dilation or output_shape".into());
         }
@@ -110,10 +112,7 @@ impl Emit<'_> {
             kernel: frame.kernel,
             stride: frame.stride,
             padding: frame.padding()?,
-            output_padding: pair(
-                "output_padding",
-                node.attributes.ints("output_padding").unwrap_or(&[0, 0]),
-            )?,
+            output_padding: extra,
             groups,
             bias: bias.is_some(),
         };

@@ -42,7 +42,8 @@ impl Emit<'_> {
         self.add(name, Op::MeanSquaredError, &[prediction, target], &[])
     }
 
-    /// Logits `[classes]`, `[positions, classes]` or, of an image, `[classes, rows, columns]`.
+    /// Logits `[classes]`, `[positions, classes]` or, of an image, `[classes, rows, columns]`. Of files without a
+    /// loss, so classes are last where positions are one axis, as of transformers.
     fn cross_entropy(&mut self, logits: NodeId) -> Result<NodeId, Why> {
         let mut logits = logits;
         if let [classes, h, w] = self.shape_of(logits)[..] {
@@ -72,8 +73,28 @@ impl Emit<'_> {
         if node.op != "SoftmaxCrossEntropyLoss" {
             return Err("of something else than a log softmax".into());
         }
-        let scores = node.inputs.first().copied().flatten();
-        let logits = self.input(scores)?;
+        let scores = node.inputs.first().copied().flatten().ok_or("an input is left out")?;
+        let rank = self.ir.shape(scores).ok_or("its shape is not known")?.len();
+        // Classes are axis 1. Of two axes that is the last one, whatever the first is joined of.
+        let classes = self.axis(scores, 1)?;
+        let mut logits = self.input(Some(scores))?;
+        let mut shape = self.shape_of(logits);
+        let count = shape.get(classes as usize).copied().ok_or("it has no classes")?;
+        let ignored =
+            node.attributes.int("ignore_index").and_then(|index| u64::try_from(index).ok());
+        if let Some(ignored) = ignored.filter(|index| *index < count) {
+            return Err(format!("with samples of class {ignored} left out"));
+        }
+        if rank > 2 {
+            let mut axes: Vec<u64> =
+                (0..shape.len() as u64).filter(|axis| *axis != classes).collect();
+            axes.push(classes);
+            logits = self.put(Op::Permute { axes }, &[logits], &[])?;
+            shape.remove(classes as usize);
+            let positions = shape.iter().try_fold(1, |n: u64, axis| n.checked_mul(*axis));
+            let shape = vec![positions.ok_or("it is too large")?, count];
+            logits = self.put(Op::Reshape { shape }, &[logits], &[])?;
+        }
         self.cross_entropy(logits)
     }
 }

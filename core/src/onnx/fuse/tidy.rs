@@ -92,16 +92,20 @@ pub(super) fn pad(ir: &Ir<'_>, i: usize) -> Option<Fused> {
     let [0, 0, top, left, 0, 0, bottom, right] = call.ints(1, "pads")?[..] else { return None };
     let zeros = pad.attributes.text("mode").is_none_or(|mode| mode == "constant")
         && pad.inputs.get(2).copied().flatten().is_none_or(|v| ir.scalar(v) == Some(0.0))
+        && pad.attributes.float("value").is_none_or(|value| value == 0.0)
         && pad.inputs.len() <= 3;
     if !zeros || !matches!(node.attributes.text("auto_pad"), None | Some("NOTSET" | "VALID")) {
         return None;
     }
-    let own = node.attributes.ints("pads").unwrap_or(&[0; 4]);
+    // `VALID` is no padding of its own, whatever `pads` says.
+    let valid = node.attributes.text("auto_pad") == Some("VALID");
+    let own = node.attributes.ints("pads").filter(|_| !valid).unwrap_or(&[0; 4]);
     let sums = own.iter().zip([top, left, bottom, right]).map(|(a, b)| a.checked_add(b));
     let mut inputs: Vec<ValueId> = node.inputs.iter().copied().collect::<Option<_>>()?;
     *inputs.first_mut()? = pad.input(0)?;
     let mut attributes = node.attributes.clone();
     attributes.set_ints("pads", sums.collect::<Option<_>>()?);
+    attributes.remove("auto_pad");
     Some(Fused { op: "Conv", inputs, attributes })
 }
 
@@ -113,6 +117,13 @@ pub(super) fn cross_entropy(ir: &Ir<'_>, i: usize) -> Option<Fused> {
     else {
         return None;
     };
+    let softmax = ir.made_by(*scores, "LogSoftmax")?;
+    let rank = ir.shape(*scores)?.len();
+    let axis = super::super::node::axis(softmax.attributes.int("axis").unwrap_or(-1), rank)?;
+    // Both are over the classes, which are axis 1.
+    if axis != 1 || rank > 2 && softmax.attributes.int(super::super::FLAT).is_some() {
+        return None;
+    }
     let logits = ir.under(*scores, "LogSoftmax")?;
     let (inputs, attributes) = (vec![logits, *labels], node.attributes.clone());
     Some(Fused { op: "SoftmaxCrossEntropyLoss", inputs, attributes })

@@ -66,7 +66,7 @@ pub(super) fn candidates(space: &Space<'_>) -> Result<(Chains, Vec<Candidate>), 
 }
 
 /// Tensor-parallel degree, lanes and replicas: for each of the first two as many replicas as there
-/// are devices for.
+/// are devices for, and fewer, which have less to tell each other.
 fn meshes(space: &Space<'_>) -> Vec<(u32, u32, u32)> {
     let work = (space.model)(1);
     let mut degrees: Vec<u32> =
@@ -88,19 +88,26 @@ fn meshes(space: &Space<'_>) -> Vec<(u32, u32, u32)> {
             let parts = u64::from(space.fixed.micro_batches.unwrap_or(1).max(1));
             let divides = |r: &u32| space.mini_batch.is_multiple_of(u64::from(*r) * parts);
             let replicas = match whole(space, tensor * lanes) {
-                Replicas::Open => (1..=room).rev().find(divides),
-                Replicas::Fixed(count) => Some(count).filter(|r| *r <= room && divides(r)),
-                Replicas::None => None,
+                Replicas::Open => halving(room, divides),
+                Replicas::Fixed(count) if count <= room && divides(&count) => vec![count],
+                Replicas::Fixed(_) | Replicas::None => vec![],
             };
-            found.extend(replicas.map(|replicas| (tensor, lanes, replicas)));
+            found.extend(replicas.into_iter().map(|replicas| (tensor, lanes, replicas)));
         }
     }
     found
 }
 
+/// The largest number up to `most` that will do, then each time the largest of at most half of it: so that for
+/// every size of a host one is near.
+fn halving(most: u32, will_do: impl Fn(&u32) -> bool) -> Vec<u32> {
+    let below = |most: u32| (1..=most).rev().find(|count| will_do(count));
+    std::iter::successors(below(most), |count| below(count / 2)).collect()
+}
+
 /// Replicas of a pipeline.
 pub(super) enum Replicas {
-    /// As many as there are devices for.
+    /// As many as are fastest.
     Open,
     Fixed(u32),
     /// What is fixed leaves none.

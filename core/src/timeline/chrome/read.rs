@@ -28,7 +28,10 @@ pub enum TraceError {
     #[error("not a trace: no `traceEvents`")]
     NoEvents,
     /// A trace of another program.
-    #[error("not a trace of a run: not written by Pipewright (no field `pipewright`)")]
+    #[error(
+        "not a trace of a run: it has neither a field `pipewright`, which the runner writes, nor actions of a \
+         pipeline (`PP:0F1`), which torch.profiler records"
+    )]
     Foreign,
     /// One of `torch.profiler` or of Nsight Systems, where a whole run is wanted.
     #[error(

@@ -118,6 +118,8 @@ impl Scan {
                 },
                 None => None,
             },
+            // The other format of Chrome, which has no place for a header.
+            (At::Start, b'[') => return Err(TraceError::NoEvents),
             (At::Start | At::End, byte) => {
                 let what = char::from(byte).escape_default();
                 let place = if self.at == At::End { "after its end" } else { "at its beginning" };

@@ -1,5 +1,6 @@
 //! ONNX files of both of PyTorch's exporters: what they import as, against PyTorch's own numbers.
 
+mod attributes;
 mod broken;
 mod built;
 mod families;

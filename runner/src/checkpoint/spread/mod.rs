@@ -30,21 +30,21 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// The hosts of all ranks; `None` where there is only one. Collective. `handle` is free for
-    /// [`Transport::start_send`].
+    /// The hosts of all ranks. Collective. `handle` is free for [`Transport::start_send`].
     ///
     /// # Errors
     /// When the transport fails.
-    pub fn find<T: Transport>(
-        transport: &mut T,
-        handle: usize,
-    ) -> Result<Option<Self>, TransportError> {
+    pub fn find<T: Transport>(transport: &mut T, handle: usize) -> Result<Self, TransportError> {
         let hosts = transport.hosts()?;
         let first = |host: &u32| hosts.iter().position(|other| other == host);
         let leader: Vec<u32> =
             hosts.iter().map(|host| first(host).expect("it is there") as u32).collect();
-        let several = leader.iter().any(|leader| *leader != 0);
-        Ok(several.then(|| Self { rank: transport.rank(), leader, handle }))
+        Ok(Self { rank: transport.rank(), leader, handle })
+    }
+
+    /// Whether there is more than one.
+    pub fn are_several(&self) -> bool {
+        self.leader.iter().any(|leader| *leader != 0)
     }
 
     #[cfg(test)]

@@ -10,7 +10,6 @@ use crate::execute::{Rank, StepPhase};
 use crate::transport::mail::{from_first, recv, send};
 use crate::transport::{Transport, TransportError};
 use pipewright_core::elastic::Origin;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// As [`crate::checkpoint::save`], each file on its host and the next.
@@ -26,7 +25,8 @@ pub(in crate::checkpoint) fn save<T: Transport>(
     if let Err(error) = agree(&mut rank.transport, made)? {
         return Ok(Err(error));
     }
-    let written = write_stages(rank, &begun, &BTreeMap::new());
+    let whole = rank.gather_shards()?;
+    let written = write_stages(rank, &begun, &whole);
     let mine = written.as_ref().map_or(&[][..], |files| files);
     let copied = copy(&mut rank.transport, hosts, &begun, mine)?;
     let report = written.and_then(|files| copied.map(|()| files)).map_err(|e| e.to_string());

@@ -12,11 +12,15 @@ use pipewright_core::predict::{Offer, Prediction, adaptive, offers, predict};
 const NOTE: f64 = 1.05;
 
 /// What the command line fixes before anything is searched.
-pub(super) fn asked(args: &CommunicationArgs) -> Result<Communication, Failure> {
+pub(super) fn asked(args: &CommunicationArgs, tensor: u32) -> Result<Communication, Failure> {
     for way in args.codecs.iter().map(|way| args.with_feedback(*way)) {
         if let Some(what) = way.fault() {
             return Err(Failure::usage(format!("--codecs: `{way}` is not possible: {what}")));
         }
+    }
+    if tensor > 1 && matches!(args.codec, Some(Codec::Auto | Codec::Adaptive)) {
+        let why = "ranks of tensor groups send gradients as they are; leave --codec out";
+        return Err(Failure::usage(format!("--codec with --tensor {tensor}: {why}")));
     }
     Ok(fixed(args))
 }

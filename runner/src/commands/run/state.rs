@@ -24,7 +24,7 @@ pub(super) struct RunState {
     weights: Option<Box<dyn WeightSource>>,
     /// When and where to save.
     pub saver: Option<Saver>,
-    /// Where the state of each step is kept, in an elastic job on one host.
+    /// Where the state of each step is kept, in an elastic job.
     memory: Option<Saver>,
     /// A handle for sends that no program uses.
     handle: usize,
@@ -89,17 +89,17 @@ impl RunState {
         self.resume.as_ref().zip(args.out.as_ref()).is_some_and(|(resume, out)| resume.is_of(out))
     }
 
-    /// Where the state of each step is kept, in an elastic job. Collective: on several hosts each has
-    /// a folder of its own, and first of all whatever is left on any of them.
+    /// Where the state of each step is kept, in an elastic job. Collective: each host has a folder of its
+    /// own, and first of all whatever is left on any of them, of however many hosts it was.
     pub fn memory<T: Transport>(&self, rank: &mut Rank<T>) -> Result<Option<Saver>, TrainError> {
         let Some(memory) = &self.memory else { return Ok(None) };
         let lost = |source| RunError::Agreement { step: 0, source };
         let hosts = Hosts::find(&mut rank.transport, self.handle).map_err(lost)?;
-        let Some(hosts) = hosts else { return Ok(Some(memory.clone())) };
-        let folder = memory.folder.join(rank.transport.host());
-        let together = bring_together(&mut rank.transport, &hosts, &folder).map_err(lost)?;
+        let together = bring_together(&mut rank.transport, &hosts, &memory.folder).map_err(lost)?;
         together.map_err(TrainError::Resume)?;
-        Ok(Some(Saver { folder, hosts: Some(hosts), keep: 2, ..memory.clone() }))
+        let several = hosts.are_several();
+        let keep = if several { 2 } else { memory.keep };
+        Ok(Some(Saver { hosts: several.then_some(hosts), keep, ..memory.clone() }))
     }
 
     /// Gives a rank the tensors that it begins with. Collective.

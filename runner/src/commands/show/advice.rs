@@ -38,8 +38,11 @@ pub(super) fn say(plan: &Plan, advisor: &Advisor) {
 
 /// How much there is to gain at all.
 fn bound(plan: &Plan, advisor: &Advisor, now: Takes) {
-    let fastest =
-        advisor.advice().iter().filter(|one| one.more_ranks == 0).map(|one| one.step).min();
+    // The bound is of these devices in this precision.
+    let alike = |one: &Advice| {
+        one.more_ranks == 0 && !one.changes.iter().any(|change| change.alters_training())
+    };
+    let fastest = advisor.advice().iter().filter(|one| alike(one)).map(|one| one.step).min();
     let best = fastest.unwrap_or(now.step).min(now.step);
     let bound = advisor.bound();
     let over = 100.0 * (best.secs() / bound.secs().max(1e-12) - 1.0);

@@ -1,5 +1,6 @@
 //! Tensor groups of a plan: what they divide, and what they sum within passes.
 
+use pipewright_core::graph::Op;
 use pipewright_core::graph::autodiff::ComputationKind;
 use pipewright_core::ids::ParamId;
 use pipewright_core::plan::{Kernel, Plan};
@@ -10,7 +11,9 @@ use pipewright_core::units::{Bytes, Nanos};
 pub(super) fn tensor(plan: &Plan, prediction: &Prediction) -> Option<String> {
     let (graph, tensor) = (&prediction.graph, prediction.graph.tensor_parallel()?);
     let (mut whole, mut divided) = (0, 0);
-    for id in (0..graph.params().len() as u32).map(ParamId) {
+    let copies = graph.nodes().iter().filter(|node| matches!(node.op, Op::TiedLinear { .. }));
+    let copies: Vec<ParamId> = copies.filter_map(|node| node.params.first().copied()).collect();
+    for id in (0..graph.params().len() as u32).map(ParamId).filter(|id| !copies.contains(id)) {
         match graph.shards(id) {
             Some(shards) => divided += shards.shape.iter().product::<u64>(),
             None => whole += graph.param(id).elements(),

@@ -17,7 +17,7 @@ const ESTIMATES: u64 = 4_000;
 /// A plan that may be tried.
 pub(super) struct Candidate {
     pub plan: Plan,
-    /// What a step is predicted to take; of a full pipeline where there is no flush.
+    /// What a step is predicted to take.
     pub predicted: Nanos,
     pub why: &'static str,
 }
@@ -62,7 +62,7 @@ pub(super) fn searched(
     };
     let draft = Draft { recompute: vec![], ..draft(first, cluster) };
     let candidate = |ranked: Ranked| {
-        let predicted = ranked.step();
+        let predicted = ranked.prediction.timeline.step;
         let plan = as_first(first, ranked.plan);
         Candidate { plan, predicted, why: "searched" }
     };

@@ -12,7 +12,7 @@ use crate::train::StopFlag;
 use pipewright_core::cost::Cluster;
 use pipewright_core::graph::Graph;
 use pipewright_core::plan::{Measured, Plan};
-use pipewright_core::predict::{TraceFit, predict, steady};
+use pipewright_core::predict::{TraceFit, predict};
 use pipewright_core::units::Nanos;
 use serde::Serialize;
 use std::sync::atomic::Ordering;
@@ -395,8 +395,7 @@ impl<'a, R: Ranks> Tuner<'a, R> {
     }
 }
 
-/// What a step of a plan is predicted to take; of a full pipeline where there is no flush.
+/// What a step of a plan is predicted to take, as it is measured.
 fn step(plan: &Plan) -> Result<Nanos, Failure> {
-    let prediction = predict(plan)?;
-    Ok(steady(plan, &prediction.timeline)?.map_or(prediction.timeline.step, |steady| steady.step))
+    Ok(predict(plan)?.timeline.step)
 }

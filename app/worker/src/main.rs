@@ -1,0 +1,5 @@
+//! The worker's program: what `worker.js` calls.
+
+mod door;
+
+fn main() {}

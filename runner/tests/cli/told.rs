@@ -1,0 +1,127 @@
+//! Figures and sentences that agree with each other, and choices that exclude each other.
+
+use crate::common::{Ended, runner_in, scratch};
+use serde_json::Value;
+use std::path::Path;
+
+fn run(dir: &Path, line: &str) -> Ended {
+    runner_in(dir, &line.split_whitespace().collect::<Vec<_>>())
+}
+
+fn object(dir: &Path, line: &str) -> Value {
+    let ended = run(dir, line);
+    serde_json::from_str(&ended.done().stdout).unwrap_or_else(|e| panic!("{e}: {ended:#?}"))
+}
+
+const SMALL: &str = "plan --model transformer:layers=1,hidden=32,heads=4,sequence=16,vocabulary=64 \
+    --stages 1 --schedule 1f1b --micro-batches 2 --mini-batch 12 --steps 4 -o p.json";
+
+#[test]
+fn a_model_has_as_many_parameters_whoever_counts_them() {
+    let dir = scratch("told-parameters");
+    let gpt = "plan --model gpt2 --cluster dgx-a100 --schedule 1f1b --micro-batches 4 -o p.json";
+    for more in ["--stages 1", "--stages 1 --tensor 2"] {
+        run(&dir, &format!("{gpt} {more}")).done();
+        let checked = object(&dir, "check p.json --json");
+        assert_eq!(checked["parameters"], 124_439_808, "{more}");
+        let shown = run(&dir, "show p.json").done().stdout.clone();
+        assert!(shown.contains(" 124439808 "), "{more}: {shown}");
+    }
+    // The table is on the first stage and the last, and counted on both.
+    run(&dir, &format!("{gpt} --stages 2 --tensor 2")).done();
+    assert_eq!(object(&dir, "check p.json --json")["parameters"], 124_439_808);
+    let shown = run(&dir, "show p.json").done().stdout.clone();
+    assert!(shown.contains("of 124439808 parameters"), "{shown}");
+}
+
+#[test]
+fn what_needs_whole_parameters_or_gradients_does_not_go_with_tensor_groups() {
+    let dir = scratch("told-tensor");
+    let lars = run(&dir, &format!("{SMALL} --tensor 2 --optimizer lars:lr=1"));
+    assert_ne!(lars.code, Some(0));
+    assert!(lars.stderr.contains("`lars`, whose rates follow from whole parameters"), "{lars:#?}");
+    for codec in ["auto", "adaptive"] {
+        let ended = run(&dir, &format!("{SMALL} --tensor 2 --replicas 2 --codec {codec}"));
+        ended.refused(2, "ranks of tensor groups send gradients as they are");
+        assert!(!ended.stderr.contains("pays"), "{ended:#?}");
+    }
+    run(&dir, &format!("{SMALL} --tensor 2 --replicas 2")).done();
+    run(&dir, "p.json --out run --save-every 0").done();
+    let eval = run(&dir, "eval p.json --weights run --threads 4");
+    if eval.code != Some(0) {
+        assert!(eval.stderr.contains("takes whole layers here"), "{eval:#?}");
+        assert!(!eval.stderr.contains("plan again"), "{eval:#?}");
+    }
+}
+
+#[test]
+fn devices_are_not_more_than_allowed() {
+    let dir = scratch("told-devices");
+    let given = "plan --model digits-cnn --stages 2 --schedule 1f1b --micro-batches 4 -o p.json";
+    run(&dir, &format!("{given} --devices 1"))
+        .refused(2, "--devices 1: what is given makes 2 ranks");
+    run(&dir, &format!("{given} --devices 2")).done();
+}
+
+#[test]
+fn the_words_of_megatrons_users_are_known() {
+    let dir = scratch("told-words");
+    let plan = "plan --model gpt2 --cluster dgx-a100 --schedule 1f1b --micro-batches 2 -o p.json";
+    run(&dir, &format!("{plan} --pp 2 --tp 2 --dp 2 --global-batch-size 16")).done();
+    let shown = object(&dir, "check p.json --json");
+    assert_eq!((&shown["ranks"], &shown["mini_batch"]), (&8.into(), &16.into()), "{shown}");
+}
+
+#[test]
+fn a_bound_is_of_plans_that_train_alike() {
+    let dir = scratch("told-bound");
+    let plan = "plan --model vgg16 --cluster dgx-1-p100 --mini-batch 32 --stages 1 --schedule 1f1b \
+        --micro-batches 1 -o p.json";
+    run(&dir, plan).done();
+    let shown = run(&dir, "show p.json --advice").done().stdout.clone();
+    let bound = shown.lines().find(|line| line.starts_with("bound: ")).unwrap();
+    assert!(!bound.contains("-"), "{bound}");
+}
+
+#[test]
+fn no_step_has_no_loss() {
+    let dir = scratch("told-none");
+    run(&dir, SMALL).done();
+    let ended = object(&dir, "p.json --steps 0 --json --no-eval");
+    assert_eq!(ended["loss"], Value::Null, "{ended}");
+    let told = run(&dir, "p.json --steps 0 --no-eval");
+    assert!(!told.done().stderr.contains("loss 0.0000"), "{told:#?}");
+    assert!(!told.stdout.contains("loss 0.0000"), "{told:#?}");
+}
+
+/// The comparison of forms prices a form as a plan of it is priced, up to what a plan knows of operations.
+#[test]
+fn forms_take_what_plans_of_them_take() {
+    let dir = scratch("told-forms");
+    for model in ["digits-cnn", "resnet50"] {
+        let forms = object(&dir, &format!("forms --model {model} --devices 4 --json"));
+        let form = |name: &str| {
+            let rows = forms["forms"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["form"] == name).unwrap();
+            row["step_ns"].as_f64().unwrap_or_else(|| panic!("{row}"))
+        };
+        let plan = |more: &str| {
+            let plan = "plan --cluster dgx-a100 --micro-batches 1 --schedule 1f1b -o p.json --json";
+            let made = object(&dir, &format!("{plan} --model {model} {more}"));
+            made["step_ns"].as_f64().unwrap()
+        };
+        let near = |form: f64, plan: f64| (form / plan - 1.0).abs() < 0.25;
+        let (ddp, alone) = (form("DistributedDataParallel"), form("one device"));
+        let as_plans = (plan("--stages 1 --replicas 4"), plan("--stages 1"));
+        assert!(near(ddp, as_plans.0), "{model}: {ddp} {as_plans:?}");
+        assert!(near(alone, as_plans.1), "{model}: {alone} {as_plans:?}");
+    }
+    let one = run(&dir, "forms --model gpt2 --devices 8 --mini-batch 1");
+    let told = &one.done().stdout;
+    assert!(told.contains("1 samples of a mini-batch do not divide into 8 parts"), "{told}");
+    let three = run(&dir, "forms --model mlp4 --devices 8 --replicas 3");
+    assert!(three.done().stdout.contains("3 pipelines of several devices are not 8"), "{three:#?}");
+    // Forms that need no stages have rows where stages are too many.
+    let deep = run(&dir, "forms --model mlp4 --devices 8").done().stdout.clone();
+    assert!(deep.contains("stages need as many layers") || deep.contains("at most 4"), "{deep}");
+}

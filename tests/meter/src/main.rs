@@ -1,0 +1,5 @@
+//! The measures as a program of the browser's.
+
+use pipewright_meter as _;
+
+fn main() {}
