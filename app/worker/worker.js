@@ -1,6 +1,6 @@
 // The worker's event loop: requests go in, the session works slice by slice, replies go out.
 // In dist/ it lies beside the glue that wasm-bindgen wrote.
-import init, { Door } from "./pipewright-worker.js";
+import init, { Door } from "./pipewright_worker.js";
 
 // Milliseconds of a slice: a request waits for one at most.
 const SLICE = 12;

@@ -15,8 +15,10 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from . import _split
-from ._export import where
+from ._again import CHANGING
+from ._change import state_of
 from ._fold import Folded, Kind
+from ._node import where
 from ._place import place
 from ._runner import PipewrightError
 
@@ -166,18 +168,21 @@ class _Piece:
         self.cut, self.stage, self.folded = cut, stage, cut.folded
         self.graph = fx.Graph()
         self.copies: dict[fx.Node, fx.Node] = {}
-        # What depends on a received value.
+        # What depends on a received value, and what depends on a parameter, which may be frozen now.
         self.follows = set(cut.receives[stage])
+        self.learns: set[fx.Node] = set()
+        self.parameters = self.folded.parameters
+        self.changing = self.folded.changing()
 
     def build(self) -> Piece:
         receives, sends = self.cut.receives[self.stage], self.cut.sends(self.stage)
         self._arguments(receives)
-        for node in self.folded.kinds:
-            if self.cut.placed.get(node) == self.stage and self.folded.kinds[node] is not Kind.OUTPUT:
-                self._copy(node)
         last = self.stage == self.cut.stages - 1
         outputs = self.cut.outputs if last else sends
-        results = [self.graph.call_function(sent, (self._copy(node),)) for node in outputs]
+        # All in the module's order: a buffer that changes is read before and after.
+        for node in self._needed(outputs):
+            self._copy(node)
+        results = [self.graph.call_function(sent, (self.copies[node],)) for node in outputs]
         is_apart = [node not in self.follows for node in outputs]
         unread = tuple(self.copies[node] for node in self._without_gradient(receives, outputs))
         if unread:
@@ -185,12 +190,26 @@ class _Piece:
             results[at] = self.graph.call_function(anchored, (results[at], *unread))
         for at, value in enumerate(results):
             if is_apart[at]:
-                results[at] = self.graph.call_function(_split.apart, (value,))
+                results[at] = self.graph.call_function(_split.end if last else _split.apart, (value,))
         single = last and self.folded.exported.is_single
         self.graph.output(results[0] if single else tuple(results))
         root = self.folded.exported.graph
         module = fx.GraphModule(root, self.graph, f"{self.folded.exported.name}Stage{self.stage}")
+        own = {str(x.target) for x in self.copies if x.op == "get_attr"}
+        module.meta[CHANGING] = sorted(own & self.changing.keys())
         return Piece(module, receives, sends)
+
+    def _needed(self, outputs: list[fx.Node]) -> list[fx.Node]:
+        """The stage's own nodes, and what is computed again for them."""
+        own = [node for node in self.folded.kinds if self.cut.placed.get(node) == self.stage]
+        stack = [node for node in own if self.folded.kinds[node] is not Kind.OUTPUT] + outputs
+        found: set[fx.Node] = set()
+        while stack:
+            node = stack.pop()
+            if node not in found and node not in self.copies:
+                found.add(node)
+                stack.extend(node.all_input_nodes)
+        return [node for node in self.folded.kinds if node in found]
 
     def _arguments(self, receives: list[fx.Node]) -> None:
         inputs = self.folded.exported.tensors
@@ -203,16 +222,19 @@ class _Piece:
         for node in receives:
             self.copies[node] = self.graph.call_function(received, (self.copies[node],))
 
-    def _copy(self, node: fx.Node) -> fx.Node:
-        if node in self.copies:
-            return self.copies[node]
+    def _copy(self, node: fx.Node) -> None:
         inputs = node.all_input_nodes
-        copies = {read: self._copy(read) for read in inputs}
+        copies = {read: self.copies[read] for read in inputs}
+        if self._keeps(node):
+            for read in inputs:
+                if state_of(read) in self.changing:
+                    copies[read] = self.graph.call_function(torch.clone, (copies[read],))
+        if any(x in self.learns for x in inputs) or (node.op == "get_attr" and node.target in self.parameters):
+            self.learns.add(node)
         origins: list[fx.Node] = []
         if any(read in self.follows for read in inputs):
             self.follows.add(node)
-            if self.folded.has_gradient[node]:
-                origins = [x for x in inputs if x not in self.follows and self.folded.has_gradient[x]]
+            origins = [x for x in inputs if x not in self.follows and x in self.learns]
         given = [copies[x] for x in origins]
         leaves = [self.graph.call_function(_split.leaf, (x,)) for x in given]
         copies |= dict(zip(origins, leaves, strict=True))
@@ -220,7 +242,11 @@ class _Piece:
         if origins:
             copy = self.graph.call_function(_split.watched, (copy, leaves, given))
         self.copies[node] = copy
-        return copy
+
+    def _keeps(self, node: fx.Node) -> bool:
+        """Whether the backward pass reads what a node reads: until then other micro-batches change buffers."""
+        is_trained = self.folded.kinds[node] is Kind.COMPUTATION and self.folded.has_gradient[node]
+        return is_trained and not self.folded.updated(node)
 
     def _without_gradient(self, receives: list[fx.Node], results: list[fx.Node]) -> list[fx.Node]:
         """Received values of which no result depends with a gradient."""

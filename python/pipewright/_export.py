@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,15 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
+from ._change import without_change
+from ._inline import inline
+from ._node import attribute, where
 from ._runner import PipewrightError
+
+__all__ = ["Exported", "export", "reason", "where"]
 
 
 @dataclass(repr=False)
@@ -64,12 +69,14 @@ def export(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | N
     _plain_outputs(name, program)
     graph = program.module()
     assert isinstance(graph, fx.GraphModule)
+    _no_data(name, graph)
+    inline(name, graph)
     for node in list(graph.graph.nodes):
         # Checks of the input's shape, in newer versions of torch.
         if node.op == "call_module" and not node.users:
             graph.graph.erase_node(node)
         elif node.op == "call_function":
-            _without_change(name, graph.graph, node)
+            without_change(name, graph, node)
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
     values = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
     spec = program.call_spec.out_spec
@@ -94,69 +101,12 @@ def _plain_outputs(name: str, program: torch.export.ExportedProgram) -> None:
         )
 
 
-def module_path(node: fx.Node) -> tuple[str, str]:
-    """The innermost module that a node belongs to, as its dotted path and its class."""
-    stack = node.meta.get("nn_module_stack")
-    if not stack:
-        return "", ""
-    path, kind = list(stack.values())[-1]
-    # A module that is called twice has `@1` behind its name the second time.
-    return path.split("@")[0], str(kind)
-
-
-def where(name: str, node: fx.Node) -> str:
-    """A node in a message."""
-    path, _ = module_path(node)
-    return f"{name}.{path}" if path else name
-
-
-def changes(node: fx.Node) -> list[fx.Node]:
-    """The arguments that an operation changes in place."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.is_mutable:
-        return []
-    named = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | node.kwargs
-    written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    return [x for x in (named.get(name) for name in written) if isinstance(x, fx.Node)]
-
-
-def changed_state(node: fx.Node) -> str | None:
-    """The buffer that an operation changes in place, also by way of a view or of another change."""
-    while (changed := changes(node)) or node.op != "get_attr":
-        before = changed[0] if changed else _base(node)
-        if before is node:
-            return None
-        node = before
-    return str(node.target)
-
-
-def _without_change(name: str, graph: fx.Graph, node: fx.Node) -> None:
-    """Puts `relu` in place of `relu_`: later readers of the old value read the new one."""
-    changed = changes(node)
-    if not changed or changed_state(node) is not None:
-        return
-    target: Any = node.target
-    packet = str(target._schema.name).split("::")[-1]
-    plain = getattr(torch.ops.aten, packet.removesuffix("_"), None) if packet.endswith("_") else None
-    overload = getattr(plain, target._overloadname, None)
-    value = changed[0]
-    order = {n: i for i, n in enumerate(graph.nodes)}
-    base = _base(value)
-    seen_elsewhere = base is not value and any(order[user] > order[node] for user in base.users)
-    if len(changed) > 1 or overload is None or seen_elsewhere:
-        raise PipewrightError(
-            f"{where(name, node)}: `{packet}` changes a value in place that is read in another way too; "
-            "write it without the change (y = f(x) for f_(x))"
-        )
-    node.target = overload
-    for user in [user for user in value.users if order[user] > order[node]]:
-        user.replace_input_with(value, node)
-
-
-def _base(node: fx.Node) -> fx.Node:
-    """What a view shows."""
-    while node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
-        if node.target is not operator.getitem and not getattr(node.target, "is_view", False):
-            break
-        node = node.args[0]
-    return node
+def _no_data(name: str, graph: fx.GraphModule) -> None:
+    """What torch.export makes of `x.data` is a constant, without the example's values."""
+    for node in graph.graph.nodes:
+        if node.op == "get_attr" and isinstance(attribute(graph, node), FakeTensor):
+            user = next(iter(node.users), node)
+            raise PipewrightError(
+                f"{where(name, user)}: `{user.name}` reads or changes the `data` of a tensor, which torch.export loses; "
+                "write x.detach() for x.data"
+            )

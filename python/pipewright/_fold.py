@@ -15,7 +15,11 @@ import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
-from ._export import Exported, changes, module_path
+from ._change import changed_states, changes, state_of
+from ._export import Exported
+from ._inline import changed_arguments
+from ._node import module_path, where
+from ._runner import PipewrightError
 
 
 class Kind(Enum):
@@ -93,6 +97,29 @@ class Folded:
             return self.of.get(node.all_input_nodes[0])
         return None
 
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Parameters by all of their names."""
+        return dict(self.exported.graph.named_parameters(remove_duplicate=False))
+
+    def changing(self) -> dict[str, fx.Node]:
+        """Buffers that the forward pass changes, with the last node that does so."""
+        found: dict[str, fx.Node] = {}
+        for node, kind in self.kinds.items():
+            if kind is Kind.CHANGE:
+                found |= dict.fromkeys(changed_states(node), node)
+            elif kind is Kind.COMPUTATION:
+                found |= dict.fromkeys(self.updated(node), node)
+        return found
+
+    def updated(self, computation: fx.Node) -> set[str]:
+        """Buffers that a computation changes, of which its schema does not say so."""
+        op, known = str(computation.target), self.parameters
+        if "batch_norm" in op or "instance_norm" in op:
+            return {name for name in self.states(computation) if name not in known}
+        changed = changed_arguments(self.exported.graph, computation)
+        return {name for name in map(state_of, changed) if name is not None}
+
     def states(self, node: fx.Node) -> Iterator[str]:
         """Names of parameters and buffers that a node reads, through views and free nodes."""
         stack, seen = list(node.all_input_nodes), set()
@@ -159,6 +186,11 @@ class Folder:
         floating = any(x.is_floating_point() for x in tensors)
         if gradient or (floating and needs_parameter):
             return Kind.COMPUTATION
+        if changed_arguments(self.exported.graph, node):
+            raise PipewrightError(
+                f"{where(self.exported.name, node)}: a buffer is changed in a region that computes nothing trained "
+                "(torch.autocast); change it outside of the region"
+            )
         return Kind.FREE
 
     def finish(self) -> Folded:
@@ -167,7 +199,7 @@ class Folder:
         names = _names(nodes)
         of = {node: Computation(names[node], node, module_path(node)[0]) for node in nodes}
         folded = Folded(self.exported, self.kinds, list(of.values()), of, self.has_gradient)
-        known = dict(self.exported.graph.named_parameters(remove_duplicate=False))
+        known = folded.parameters
         for computation in folded.computations:
             read = (folded.owner(x) for x in folded.carriers(computation.node))
             computation.inputs = list(dict.fromkeys(x for x in read if x is not None))

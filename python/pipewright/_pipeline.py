@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import schedules
-from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
+from torch.distributed.pipelining.microbatch import TensorChunkSpec, _CustomReducer, _Replicate
 from torch.utils import _pytree as pytree
 
 from ._again import Again
@@ -27,7 +27,7 @@ from ._split import Stage
 if TYPE_CHECKING:
     from ._plan import Plan
 
-LossFunction: TypeAlias = Callable[[Any, torch.Tensor], torch.Tensor]
+LossFunction: TypeAlias = Callable[[Any, Any], torch.Tensor]
 
 
 class Pipeline:
@@ -58,6 +58,7 @@ class Pipeline:
         self._samples = exported.samples
         pairs = zip(exported.inputs, exported.values, strict=True)
         self._arguments = {node.name: value for node, value in pairs}
+        self._targets: list[Any] = []
         self._batched = {
             name: _is_batched(value, self._samples)
             for name, value in self._arguments.items()
@@ -95,7 +96,8 @@ class Pipeline:
         scale = self._scale
 
         def loss(output: Any, target: torch.Tensor) -> torch.Tensor:
-            return loss_fn(output, target) / scale
+            # `step` gives places of micro-batches in place of targets: torch divides tensors only.
+            return loss_fn(output, self._targets[int(target)] if self._targets else target) / scale
 
         runtime = getattr(schedules, "_PipelineScheduleRuntime", None)
         if runtime is None:
@@ -110,6 +112,7 @@ class Pipeline:
             loss_fn=loss,
             args_chunk_spec=tuple(spec.values()) if self._has(0) else None,
             kwargs_chunk_spec={PREFIX + name: spec[name] for name in self._cut.keywords},
+            output_merge_spec=self._merged(),
             scale_grads=False,
         )
         with tempfile.TemporaryDirectory() as folder:
@@ -122,45 +125,72 @@ class Pipeline:
     def _has(self, stage: int) -> bool:
         return any(own.stage_index == stage for own in self.stages)
 
-    def step(self, *args: Any, target: torch.Tensor, **kwargs: Any) -> torch.Tensor | None:
+    def _merged(self) -> Any:
+        """How outputs of micro-batches become one: along the first axis, and scalars stacked."""
+        stacked = _CustomReducer(None, lambda old, new: torch.cat([*([] if old is None else [old]), new[None]]))
+        merged = tuple(TensorChunkSpec(0) if x.meta["val"].dim() else stacked for x in self._cut.outputs)
+        return merged[0] if self._cut.folded.exported.is_single else merged
+
+    def step(self, *args: Any, target: Any, **kwargs: Any) -> torch.Tensor | None:
         """Forward and backward pass of a mini-batch of this replica, which every rank gives whole.
 
-        Gradients are added to `grad` of the parameters, averaged over micro-batches and replicas. Returns the
-        mean loss on the rank that has the last stage, else None.
+        Arguments are matched by name with the traced ones. The target is a tensor with a row a sample, or tuples
+        and dictionaries of such, as the loss takes them. Gradients are added to `grad` of the parameters, averaged
+        over micro-batches and replicas. Returns the mean loss on the rank that has the last stage, else None.
         """
         given = self._given(args, kwargs)
+        targets = self._divided(target)
         losses: list[torch.Tensor] = []
         own = dict(self.named_parameters())
         before = self.ranks.set_aside(own)
-        self.schedule.step(
-            *(given.values() if self._has(0) else ()),
-            target=target.to(self._device) if self._has(self._cut.stages - 1) else None,
-            losses=losses,
-            **{PREFIX + name: given[name] for name in self._cut.keywords},
-        )
+        self._targets = targets if self._has(self._cut.stages - 1) else []
+        try:
+            self.schedule.step(
+                *(given.values() if self._has(0) else ()),
+                target=torch.arange(self._count, device="cpu") if self._targets else None,
+                losses=losses,
+                **{PREFIX + name: given[name] for name in self._cut.keywords},
+            )
+        finally:
+            self._targets = []
         self.ranks.reduce(own, before)
         return torch.stack([loss.detach() for loss in losses]).sum() if losses else None
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        leaves = pytree.tree_leaves((args, kwargs))
+    def _divided(self, target: Any) -> list[Any]:
+        """The targets of each micro-batch."""
+        leaves, form = pytree.tree_flatten(target)
         want = self._samples * self._count
-        if len(leaves) != len(self._arguments):
-            raise PipewrightError(
-                f"step got {len(leaves)} inputs, {self._cut.folded.exported.name} was traced with "
-                f"{len(self._arguments)}; give the same ones"
-            )
+        for leaf in leaves or [None]:
+            if not isinstance(leaf, torch.Tensor) or leaf.shape[:1] != (want,):
+                got = f"{list(leaf.shape)}" if isinstance(leaf, torch.Tensor) else f"{leaf!r:.80}"
+                raise PipewrightError(
+                    f"step got the target {got}, the plan has {want} samples: give a tensor with {want} rows, or a "
+                    "tuple or dictionary of such"
+                )
+        # A rank without the last stage only checks.
+        here = leaves if self._has(self._cut.stages - 1) else []
+        parts = zip(*(leaf.to(self._device).tensor_split(self._count) for leaf in here), strict=True)
+        return [pytree.tree_unflatten(part, form) for part in parts]
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        assert self.plan.trace is not None
+        want = self._samples * self._count
+        leaves = self.plan.trace.matched(args, kwargs)
         given = {}
         for (name, example), value in zip(self._arguments.items(), leaves, strict=True):
             if not isinstance(example, torch.Tensor):
-                if value != example:
+                if isinstance(value, torch.Tensor) or value != example:
                     raise PipewrightError(
-                        f"step got {name}={value!r}, which is {example!r} in the trace and part of the graph; trace again"
+                        f"step got {name}={value!r:.80}, which is {example!r} in the trace and part of the graph; "
+                        "trace again"
                     )
                 continue
-            if self._batched[name] and len(value) != want:
+            if not isinstance(value, torch.Tensor):
+                raise PipewrightError(f"step got {name}={value!r:.80}, which is a tensor in the trace; give a tensor")
+            if self._batched[name] and value.shape[:1] != (want,):
                 raise PipewrightError(
-                    f"step got {len(value)} samples of `{name}`, the plan has {want}: {self._count} micro-batches "
-                    f"of {self._samples}"
+                    f"step got {len(value) if value.dim() else 'no'} samples of `{name}`, the plan has {want}: "
+                    f"{self._count} micro-batches of {self._samples}"
                 )
             skipped = 1 if self._batched[name] else 0
             form, traced = (f"{x.dtype} {list(x.shape[skipped:])}" for x in (value, example))
@@ -176,33 +206,31 @@ class Pipeline:
         """This rank's parameters by their names in the module, each once."""
         seen: set[int] = set()
         for stage in self.stages:
-            for name, parameter in stage.submod.named_parameters():
+            for name, parameter in _own(stage.submod).named_parameters():
                 if id(parameter) not in seen:
                     seen.add(id(parameter))
-                    yield name.removeprefix("stage."), parameter
+                    yield name, parameter
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """This rank's parameters, for its optimizer; an empty one where stages have none, as optimizers want some."""
         own = [parameter for _, parameter in self.named_parameters()]
         return iter(own or [nn.Parameter(torch.empty(0, device=self._device))])
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
+    def state_dict(self) -> dict[str, Any]:
         """Parameters and buffers of all stages, on every rank, by the module's own names.
 
         All ranks call it.
         """
         own: dict[str, torch.Tensor] = {}
         for stage in self.stages:
-            state = stage.submod.state_dict().items()
-            own |= {name.removeprefix("stage."): whole(value.detach()).cpu() for name, value in state}
-        found = self.ranks.gather(own)
-        # A parameter of several names has one of them in the graph.
-        names: dict[int, str] = {}
-        wanted = self._module.state_dict(keep_vars=True)
-        for name, value in wanted.items():
-            if name in found:
-                names.setdefault(id(value), name)
-        return {name: found[names[id(value)]] for name, value in wanted.items() if id(value) in names}
+            state = _own(stage.submod).state_dict().items()
+            own |= {name: whole(value.detach()).cpu() for name, value in state}
+        return self.ranks.gather(own, self._module)
+
+
+def _own(stage: nn.Module) -> nn.Module:
+    """A stage with the names of the module."""
+    return stage.stage if isinstance(stage, Again) else stage
 
 
 def _in_parts(plan: Plan) -> bool:

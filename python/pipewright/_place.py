@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from ._export import changed_state, where
+from ._change import changed_states
 from ._fold import Folded, Kind
+from ._node import regions, where
 from ._runner import PipewrightError
 
 
@@ -26,54 +27,63 @@ def place(folded: Folded, stages: list[list[str]]) -> dict[fx.Node, int]:
         )
     placed = {x.node: number[x.name] for x in folded.computations}
     placed[folded.exported.graph.graph.output_node()] = len(stages) - 1
-    readers: dict[str, set[int]] = {}
-    for node, stage in placed.items():
-        for name in folded.states(node):
-            readers.setdefault(name, set()).add(stage)
-    changing = _place_changes(folded, placed, readers, len(stages))
-    _check_buffers(folded, placed, readers, changing)
+    _place_changes(folded, placed, len(stages))
+    _check_buffers(folded, placed)
     _check_random(folded, placed)
     return placed
 
 
-def _place_changes(
-    folded: Folded, placed: dict[fx.Node, int], readers: dict[str, set[int]], count: int
-) -> dict[str, fx.Node]:
-    """Puts all changes of a buffer where it is read, or what it is changed by is computed, else to the next node."""
-    groups: dict[str, list[fx.Node]] = {}
-    following: dict[str, int] = {}
+def _place_changes(folded: Folded, placed: dict[fx.Node, int], count: int) -> None:
+    """Puts all changes of a buffer where it is read, or what it is changed by is computed, else to the next node.
+
+    Buffers that are changed by one another have one place.
+    """
+    readers = _readers(folded, placed)
+    following: dict[fx.Node, int] = {}
     after = count - 1
     for node, kind in reversed(folded.kinds.items()):
         if kind is Kind.COMPUTATION:
             after = placed[node]
         elif kind is Kind.CHANGE:
-            state = changed_state(node)
-            assert state is not None, "other changes were taken out"
-            groups.setdefault(state, []).append(node)
-            following[state] = after
-    for state, nodes in groups.items():
-        found = set(readers.get(state, ()))
+            following[node] = after
+    for states, nodes in _groups(folded):
+        found = {stage for state in states for stage in readers.get(state, ())}
         for node in nodes:
             owners = (folded.owner(x) for x in folded.carriers(node))
             found.update(placed[x.node] for x in owners if x is not None)
-        stage = max(found, default=following[state])
-        placed.update(dict.fromkeys(nodes, stage))
-        readers.setdefault(state, set()).add(stage)
-    return {state: nodes[-1] for state, nodes in groups.items()}
+        placed.update(dict.fromkeys(nodes, max(found, default=following[nodes[0]])))
 
 
-def _check_buffers(
-    folded: Folded, placed: dict[fx.Node, int], readers: dict[str, set[int]], changing: dict[str, fx.Node]
-) -> None:
+def _groups(folded: Folded) -> list[tuple[set[str], list[fx.Node]]]:
+    """Buffers that changes connect, with the changes in their order."""
+    changing = folded.changing()
+    groups: list[tuple[set[str], list[fx.Node]]] = []
+    for node, kind in folded.kinds.items():
+        if kind is not Kind.CHANGE:
+            continue
+        states = {*changed_states(node), *(x for x in folded.states(node) if x in changing)}
+        nodes = [node]
+        for group in [group for group in groups if group[0] & states]:
+            groups.remove(group)
+            states, nodes = states | group[0], group[1] + nodes
+        groups.append((states, nodes))
+    order = {node: at for at, node in enumerate(folded.kinds)}
+    return [(states, sorted(nodes, key=order.__getitem__)) for states, nodes in groups]
+
+
+def _readers(folded: Folded, placed: dict[fx.Node, int]) -> dict[str, set[int]]:
+    """The stages that read a parameter or a buffer."""
+    readers: dict[str, set[int]] = {}
+    for node, stage in placed.items():
+        for name in folded.states(node):
+            readers.setdefault(name, set()).add(stage)
+    return readers
+
+
+def _check_buffers(folded: Folded, placed: dict[fx.Node, int]) -> None:
     """A buffer that changes is one stage's: another one would have its own."""
-    parameters = dict(folded.exported.graph.named_parameters(remove_duplicate=False))
-    for computation in folded.computations:
-        # Its schema does not say that it updates running statistics.
-        if "batch_norm" in computation.op or "instance_norm" in computation.op:
-            for name in folded.states(computation.node):
-                if name not in parameters:
-                    changing.setdefault(name, computation.node)
-    for name, node in changing.items():
+    readers = _readers(folded, placed)
+    for name, node in folded.changing().items():
         if len(readers.get(name, ())) > 1:
             raise PipewrightError(
                 f"{where(folded.exported.name, node)}: the buffer `{name}` changes and is read on stages "
@@ -95,8 +105,17 @@ def _check_random(folded: Folded, placed: dict[fx.Node, int]) -> None:
     for node, stages in read.items():
         # A dropout of probability 0 is a view.
         is_free = folded.kinds[node] is Kind.FREE
-        if len(stages) > 1 and is_free and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        drawing = _drawing(folded.exported.graph, node) if len(stages) > 1 and is_free else None
+        if drawing is not None:
             raise PipewrightError(
-                f"{where(folded.exported.name, node)}: random numbers of `{node.name}` are read on stages "
+                f"{where(folded.exported.name, node)}: random numbers of `{drawing.name}` are read on stages "
                 f"{sorted(stages)}, where they would differ; make them an argument of the module"
             )
+
+
+def _drawing(root: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+    """What draws random numbers: a node, or one in a region that it runs."""
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        return node
+    inner = (_drawing(region, x) for region in regions(root, node) for x in region.graph.nodes)
+    return next((x for x in inner if x is not None), None)

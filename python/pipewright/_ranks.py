@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -22,6 +24,11 @@ def stage_of(action: str) -> int:
 def whole(value: torch.Tensor) -> torch.Tensor:
     """A tensor that ranks may have divided, with the parts of all of them."""
     return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def _saved(value: Any) -> Any:
+    """A value of a state as it is saved."""
+    return value.detach().cpu() if isinstance(value, torch.Tensor) else value
 
 
 def _own(value: torch.Tensor) -> torch.Tensor:
@@ -101,20 +108,35 @@ class Ranks:
         return before
 
     def reduce(self, own: Mapping[str, nn.Parameter], before: Mapping[nn.Parameter, torch.Tensor]) -> None:
-        """Sums gradients over the ranks that hold a parameter, and averages those of replicas."""
-        for name, group, count in self._sums:
-            parameter = own[name]
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            # Parts are divided alike on all lanes, for replicas divide them.
-            dist.all_reduce(_own(parameter.grad), group=group)
-            parameter.grad /= count
-        for parameter, old in before.items():
-            assert parameter.grad is not None
-            parameter.grad += old
+        """Sums gradients over the ranks that hold a parameter, and averages those of replicas.
 
-    def gather(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The values of all lanes."""
+        What has a gradient on none of them gets none: optimizers would take zeros for one and decay it.
+        """
+        for group, sums in groupby(self._sums, lambda x: x[1]):
+            held = [(own[name], count) for name, _, count in sums]
+            some = [x.grad is not None for x, _ in held]
+            found = torch.tensor(some, dtype=torch.int32, device=held[0][0].device)
+            dist.all_reduce(found, dist.ReduceOp.MAX, group)
+            for (parameter, count), is_found in zip(held, found.tolist(), strict=True):
+                if not is_found:
+                    continue
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                # Parts are divided alike on all lanes, for replicas divide them.
+                dist.all_reduce(_own(parameter.grad), group=group)
+                parameter.grad /= count
+        for parameter, old in before.items():
+            parameter.grad = old if parameter.grad is None else parameter.grad.add_(old)
+
+    def gather(self, own: dict[str, torch.Tensor], module: nn.Module) -> dict[str, Any]:
+        """The state of a module: what lanes have of it, and its own values where the graph reads none."""
         found: list[dict[str, torch.Tensor]] = [{} for _ in self._rows[0]]
         dist.all_gather_object(found, own, group=self.group)
-        return {name: value for part in found for name, value in part.items()}
+        read = {name: value for part in found for name, value in part.items()}
+        wanted = module.state_dict(keep_vars=True)
+        # A parameter of several names has one of them in the graph.
+        names: dict[int, str] = {}
+        for name, value in wanted.items():
+            if name in read:
+                names.setdefault(id(value), name)
+        return {x: read[names[id(value)]] if id(value) in names else _saved(value) for x, value in wanted.items()}

@@ -39,6 +39,8 @@ class Tape:
 
     operations: list[Operation] = field(default_factory=list)
     apart: list[int] = field(default_factory=list)
+    ends: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    """Of the last stage: such outputs, each as a leaf that the loss reads, and as it came."""
     _rest: list[tuple[Any, torch.Tensor]] = field(default_factory=list)
 
     def inputs(self, outputs: Any, gradients: Any, received: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -46,13 +48,21 @@ class Tape:
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         gradients = tuple(map(torch.ones_like, outputs)) if gradients is None else tuple(gradients)
         wanted = [x for x in received if x.requires_grad]
-        found = torch.autograd.grad(outputs, wanted, gradients, retain_graph=True)
-        self._rest = [(outputs[at], gradients[at]) for at in self.apart if at < len(outputs)]
+        ends = [x for x, _ in self.ends]
+        ways = [at for at, value in enumerate(outputs) if _is_trained(value)]
+        given, starts = [gradients[at] for at in ways], [outputs[at] for at in ways]
+        # A loss need not read all outputs, and what is frozen by now reads nothing.
+        found: Sequence[torch.Tensor | None] = [None] * len(wanted + ends)
+        if ways and found:
+            found = torch.autograd.grad(starts, wanted + ends, given, retain_graph=True, allow_unused=True)
+        self._rest = [(outputs[at], gradients[at]) for at in self.apart if at in ways]
+        pairs = zip(self.ends, found[len(wanted) :], strict=True)
+        self._rest += [(origin, gradient) for (_, origin), gradient in pairs if gradient is not None]
         # Losses and messages stay until the step ends; what W needs is here.
         for at, value in enumerate(outputs):
             if at not in self.apart and isinstance(value, torch.Tensor) and not value._is_view():
                 value.detach_()
-        return found
+        return filled(found[: len(wanted)], wanted)
 
     def weights(self) -> None:
         """W: adds to the gradients of parameters."""
@@ -60,7 +70,7 @@ class Tape:
         found = [g for _, g in self._rest]
         for one in self.operations:
             known = [(edge, g) for edge, g in zip(one.results, one.gradients, strict=True) if g is not None]
-            if not known:
+            if not known or not one.leaves:
                 continue
             edges, given = zip(*known, strict=True)
             grads = torch.autograd.grad(edges, one.leaves, given, allow_unused=True)
@@ -68,17 +78,27 @@ class Tape:
                 if grad is not None:
                     origins.append(origin)
                     found.append(grad)
-        self.operations, self._rest = [], []
+        self.operations, self.ends, self._rest = [], [], []
         if origins:
             torch.autograd.backward(origins, found)
+
+
+def _is_trained(value: Any) -> bool:
+    return not isinstance(value, torch.Tensor) or value.requires_grad
+
+
+def filled(gradients: Sequence[torch.Tensor | None], received: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Gradients to send: zeros of what does not reach the loss, as the sender waits for one."""
+    pairs = zip(gradients, received, strict=True)
+    return tuple(torch.zeros_like(x) if gradient is None else gradient for gradient, x in pairs)
 
 
 _tape: Tape | None = None
 
 
 def leaf(origin: torch.Tensor) -> torch.Tensor:
-    """A leaf in place of a parameter."""
-    return origin if _tape is None else origin.detach().requires_grad_()
+    """A leaf in place of a parameter that is trained."""
+    return origin.detach().requires_grad_() if _tape is not None and origin.requires_grad else origin
 
 
 def watched(result: Any, leaves: Sequence[torch.Tensor], origins: Sequence[torch.Tensor]) -> Any:
@@ -90,7 +110,8 @@ def watched(result: Any, leaves: Sequence[torch.Tensor], origins: Sequence[torch
         for at, tensor in enumerate(tensors):
             tensor.register_hook(lambda gradient, at=at: gradients.__setitem__(at, gradient))
         edges = [get_gradient_edge(x) for x in tensors]
-        _tape.operations.append(Operation(edges, gradients, list(leaves), list(origins)))
+        pairs = [(x, origin) for x, origin in zip(leaves, origins, strict=True) if x is not origin]
+        _tape.operations.append(Operation(edges, gradients, [x for x, _ in pairs], [x for _, x in pairs]))
     return result
 
 
@@ -150,8 +171,13 @@ class Stage(PipelineStage):
             if self.is_last and isinstance(bwd_kwargs["stage_output"], tuple):
                 # I has the loss in a tuple, B has it bare.
                 bwd_kwargs = bwd_kwargs | {"stage_output": bwd_kwargs["stage_output"][0]}
-        found: tuple[Any, Any] = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
-        return found
+        found, groups = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
+        if not self.is_first and found:
+            received = bwd_kwargs["input_values"]
+            at = [i for i, x in enumerate(received) if isinstance(x, torch.Tensor) and x.requires_grad]
+            whole = dict(zip(at, filled([found[i] for i in at], [received[i] for i in at]), strict=True))
+            found = tuple(whole.get(i, gradient) for i, gradient in enumerate(found))
+        return found, groups
 
 
 APART = "_pipewright_apart"
@@ -161,3 +187,11 @@ def apart(value: torch.Tensor) -> torch.Tensor:
     """Marks an output that depends on no received value."""
     setattr(value, APART, True)
     return value
+
+
+def end(value: torch.Tensor) -> torch.Tensor:
+    """The same of the last stage, whose loss may read other outputs too."""
+    result = leaf(value)
+    if _tape is not None and result is not value:
+        _tape.ends.append((result, value))
+    return result

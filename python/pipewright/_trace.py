@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import tempfile
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
@@ -62,6 +62,30 @@ class Trace:
     def samples(self) -> int:
         """Samples of the micro-batch."""
         return self.folded.exported.samples
+
+    def matched(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """Leaves of arguments in the order of the traced ones; they are matched by name, as Python does.
+
+        Raises:
+            PipewrightError: where they are not the traced ones.
+        """
+        nodes = self.folded.exported.inputs
+        form = pytree.tree_structure((self.args, self.kwargs))
+        signature = inspect.signature(self.module.forward)
+        traced = _by_name(signature, *pytree.tree_unflatten(nodes, form))
+        try:
+            given = _by_name(signature, args, kwargs)
+            other = sorted(traced.keys() ^ given)
+            why = ", ".join(f"`{x}` is {'missing' if x in traced else 'none of them'}" for x in other)
+        except TypeError as error:
+            given, why = {}, str(error)
+        if why:
+            raise PipewrightError(
+                f"step got {len(pytree.tree_leaves((args, kwargs)))} inputs, {self.name} was traced with {len(nodes)}: "
+                f"{why}; give the same ones"
+            )
+        names = {node: name for name, node in traced.items()}
+        return [given[names[node]] for node in nodes]
 
     @property
     def nodes(self) -> list[dict[str, Any]]:
@@ -118,6 +142,13 @@ class Trace:
             return make(str(file), self, options)
 
 
+def _by_name(signature: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The leaves of a call's arguments: `x`, and `x[0]` where it is a tuple."""
+    arguments = signature.bind(*args, **kwargs).arguments
+    leaves = {name: pytree.tree_leaves_with_path(value) for name, value in arguments.items()}
+    return {name + pytree.keystr(path): leaf for name, found in leaves.items() for path, leaf in found}
+
+
 def _parameter(name: str, value: torch.Tensor) -> dict[str, Any]:
     return {
         "name": name,
@@ -129,7 +160,7 @@ def _parameter(name: str, value: torch.Tensor) -> dict[str, Any]:
 
 def trace(
     module: nn.Module,
-    args: Sequence[Any],
+    args: Sequence[Any] | torch.Tensor,
     kwargs: Mapping[str, Any] | None = None,
     *,
     loss: Callable[..., torch.Tensor] | None = None,
@@ -147,7 +178,8 @@ def trace(
     Raises:
         PipewrightError: where the module cannot be exported.
     """
-    given: tuple[tuple[Any, ...], dict[str, Any], Any] = (tuple(args), dict(kwargs or {}), target)
+    args = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    given: tuple[tuple[Any, ...], dict[str, Any], Any] = (args, dict(kwargs or {}), target)
     if device is not None:
         try:
             module = module.to(device)

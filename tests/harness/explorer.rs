@@ -26,7 +26,7 @@ pub fn explorer(name: &str, fragment: &str) -> Outcome<Option<Browser>> {
 }
 
 /// Where `pipewright-web meter` writes, below cargo's target folder.
-const METER: &str = "wasm32-unknown-unknown/web/pipewright-meter.bindgen";
+const METER: &str = "wasm32-unknown-unknown/web/pipewright_meter.bindgen";
 
 /// The functions of the crate in `tests/meter`, in a browser.
 pub struct Meter(Browser);
@@ -50,7 +50,7 @@ impl Meter {
     /// What JavaScript returns that may call the functions as `meter`'s, and `performance`.
     pub fn js(&self, body: &str) -> Outcome<Value> {
         self.0.js(&format!(
-            "const glue = new URL('pipewright-meter.js', location);
+            "const glue = new URL('pipewright_meter.js', location);
              return import(glue).then(async (meter) => {{ await meter.default(); {body} }});"
         ))
     }

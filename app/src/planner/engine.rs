@@ -189,24 +189,16 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     })
 }
 
-/// A plan of the same model that is possible where these inputs contradict each other: without what excludes other
-/// choices, one after the other.
+/// A plan of the same model that is possible where these inputs contradict each other: without all that excludes
+/// other choices.
 pub fn possible(inputs: &Inputs) -> Solved {
     let mut next = inputs.alone();
-    let without: [fn(&mut Inputs); 4] = [
-        |i| i.rest.communication = Communication::default(),
-        |i| (i.own, i.schedule) = (None, ScheduleKind::OneFOneB),
-        |i| (i.rest.tensor, i.rest.sequence_parallel, i.recompute) = (1, false, None),
-        |i| (i.rest.data_parallel, i.micro_batches) = (DataParallel::default(), 1),
-    ];
-    for without in without {
-        without(&mut next);
-        if let Ok(solved) = solve(&next, &Ground::of(&next)) {
-            return solved;
-        }
-    }
-    let first = super::presets::first();
-    solve(&first, &Ground::of(&first)).expect("tested")
+    next.rest.communication = Communication::default();
+    next.rest.data_parallel = DataParallel::default();
+    (next.rest.tensor, next.rest.sequence_parallel, next.recompute) = (1, false, None);
+    (next.own, next.schedule, next.micro_batches) = (None, ScheduleKind::OneFOneB, 1);
+    let solved = |inputs: &Inputs| solve(inputs, &Ground::of(inputs));
+    solved(&next).unwrap_or_else(|_| solved(&super::presets::first()).expect("tested"))
 }
 
 /// The programs of plans that were solved; none where the choices contradict each other.

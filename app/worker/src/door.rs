@@ -1,7 +1,7 @@
 //! The session as `worker.js` sees it.
 
-use pipewright_worker::Session;
-use pipewright_worker::protocol::Reply;
+use crate::Session;
+use crate::protocol::Reply;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// What the worker is doing. `worker.js` calls its methods, one at a time.

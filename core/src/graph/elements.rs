@@ -1,8 +1,7 @@
 //! Numbers of trained values.
 
-use super::{Graph, Node, Op};
+use super::{Graph, Op};
 use crate::ids::ParamId;
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 impl Graph {
@@ -14,14 +13,20 @@ impl Graph {
     /// Trained values that some nodes have together: tables that several of them share once, and where a
     /// tensor group divides them whole.
     pub fn elements_of(&self, nodes: Range<usize>) -> u64 {
-        let original = |node: &Node, id: ParamId| match node.op {
-            Op::TiedLinear { weight, .. } if node.params.first() == Some(&id) => weight,
-            _ => id,
-        };
-        let used = self.nodes[nodes].iter();
-        let used = used.flat_map(|n| n.params.iter().map(move |id| original(n, *id)));
-        let used: BTreeSet<ParamId> = used.filter(|id| self.param(*id).trainable).collect();
-        used.iter().map(|id| self.whole_elements(*id)).sum()
+        let mut counted = vec![false; self.params.len()];
+        let mut elements = 0;
+        for node in &self.nodes[nodes] {
+            for id in &node.params {
+                let id = match node.op {
+                    Op::TiedLinear { weight, .. } if node.params[0] == *id => weight,
+                    _ => *id,
+                };
+                if self.param(id).trainable && !std::mem::replace(&mut counted[id.index()], true) {
+                    elements += self.whole_elements(id);
+                }
+            }
+        }
+        elements
     }
 
     fn whole_elements(&self, id: ParamId) -> u64 {

@@ -288,8 +288,10 @@ const FLAT: &str = "flat";
 
 /// Before operator set 13 a softmax is over all axes from its own on, which is axis 1 unless it says another.
 fn flat_softmax(ir: &mut ir::Ir<'_>) {
-    for node in ir.nodes.iter_mut().filter(|n| matches!(n.op.as_str(), "Softmax" | "LogSoftmax")) {
-        node.attributes.set_int("axis", node.attributes.int("axis").unwrap_or(1));
-        node.attributes.set_int(FLAT, 1);
+    for node in &mut ir.nodes {
+        if node.op.ends_with("Softmax") {
+            node.attributes.set_int("axis", node.attributes.int("axis").unwrap_or(1));
+            node.attributes.set_int(FLAT, 1);
+        }
     }
 }

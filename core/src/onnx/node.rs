@@ -51,10 +51,6 @@ impl Attributes {
         self.0.insert(name.into(), attribute);
     }
 
-    pub fn remove(&mut self, name: &str) {
-        self.0.remove(name);
-    }
-
     pub fn set_ints(&mut self, name: &str, values: Vec<i64>) {
         let attribute = proto::Attribute { name: name.into(), ints: values, ..Default::default() };
         self.0.insert(name.into(), attribute);

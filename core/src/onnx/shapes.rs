@@ -116,17 +116,16 @@ impl Call<'_> {
             return None;
         }
         let kernel = weight.and_then(|w| w.get(2..)).and_then(|k| <[i64; 2]>::try_from(k).ok());
-        let frame = || Frame::read(self.attributes, kernel, [h, w]).ok();
+        let frame = |extra| Frame::read(self.attributes, kernel, [h, w], extra).ok();
         let (channels, [h, w]) = match (self.op, weight) {
-            ("Conv", Some(weight)) => (weight[0], frame()?.output([h, w])?),
+            ("Conv", Some(weight)) => (weight[0], frame(None)?.output([h, w])?),
             ("ConvTranspose", Some(weight)) => {
                 let extra = self.attributes.ints("output_padding").unwrap_or(&[0, 0]);
                 let extra = super::window::pair("output_padding", extra).ok()?;
                 let groups = self.attributes.int("group").unwrap_or(1);
-                let frame = Frame::transposed(self.attributes, kernel, [h, w], extra).ok()?;
-                (weight[1].checked_mul(groups)?, frame.enlarged([h, w], extra)?)
+                (weight[1].checked_mul(groups)?, frame(Some(extra))?.enlarged([h, w], extra)?)
             }
-            _ => (c, frame()?.output([h, w])?),
+            _ => (c, frame(None)?.output([h, w])?),
         };
         Some(vec![n, channels, h, w])
     }

@@ -20,8 +20,14 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// From a node's attributes, over an image of `size` rows and columns.
-    pub fn read(a: &Attributes, kernel: Option<[i64; 2]>, size: [i64; 2]) -> Result<Self, String> {
+    /// From a node's attributes, over an image of `size` rows and columns; of a transposed convolution with so many
+    /// rows and columns added to its output.
+    pub fn read(
+        a: &Attributes,
+        kernel: Option<[i64; 2]>,
+        size: [i64; 2],
+        transposed: Option<Pair>,
+    ) -> Result<Self, String> {
         let kernel = match a.ints("kernel_shape") {
             Some(given) => pair("kernel_shape", given)?,
             None => pair("kernel", &kernel.ok_or("has no kernel_shape")?)?,
@@ -44,38 +50,24 @@ impl Frame {
                 }
             }
             "VALID" => {}
-            same @ ("SAME_UPPER" | "SAME_LOWER") => frame.same(size, same == "SAME_UPPER"),
+            same @ ("SAME_UPPER" | "SAME_LOWER") => {
+                frame.same(size, same == "SAME_UPPER", transposed)
+            }
             other => return Err(format!("auto_pad `{other}`")),
         }
         Ok(frame)
     }
 
-    /// That of a transposed convolution: with `SAME` its output is as large as its input, times the steps.
-    pub fn transposed(
-        a: &Attributes,
-        kernel: Option<[i64; 2]>,
-        size: [i64; 2],
-        extra: Pair,
-    ) -> Result<Self, String> {
-        let mut frame = Self::read(a, kernel, size)?;
-        let same = a.text("auto_pad").filter(|same| same.starts_with("SAME"));
-        for i in (0..2).filter(|_| same.is_some()) {
-            let span = frame.dilation[i] * (frame.kernel[i] - 1) + 1;
-            let whole = (span + extra[i]).checked_sub(frame.stride[i]);
-            let whole = whole.ok_or("auto_pad SAME of strides that are longer than the kernel")?;
-            let (less, more) = (whole / 2, whole.div_ceil(2));
-            let upper = same == Some("SAME_UPPER");
-            (frame.begin[i], frame.end[i]) = if upper { (less, more) } else { (more, less) };
-        }
-        Ok(frame)
-    }
-
-    /// As many windows as steps fit the image; what is odd goes to the end, or to the beginning.
-    fn same(&mut self, size: [i64; 2], upper: bool) {
+    /// As many windows as steps fit the image; what is odd goes to the end, or to the beginning. Of a transposed
+    /// convolution, with so many rows and columns added: as many pixels as the image has, times the steps.
+    fn same(&mut self, size: [i64; 2], upper: bool, transposed: Option<Pair>) {
         for i in 0..2 {
             let (size, stride) = (size[i].unsigned_abs(), self.stride[i]);
             let span = self.dilation[i] * (self.kernel[i] - 1) + 1;
-            let whole = ((size.div_ceil(stride).max(1) - 1) * stride + span).saturating_sub(size);
+            let whole = match transposed {
+                Some(extra) => (span + extra[i]).saturating_sub(stride),
+                None => ((size.div_ceil(stride).max(1) - 1) * stride + span).saturating_sub(size),
+            };
             let (less, more) = (whole / 2, whole.div_ceil(2));
             (self.begin[i], self.end[i]) = if upper { (less, more) } else { (more, less) };
         }

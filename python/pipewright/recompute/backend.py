@@ -11,11 +11,13 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config
 
 from .boxed import boxed
+from .dropout import as_eager
 from .emit import emit
 from .joint import read_joint
 from .kernels import assemble
 from .planner import Planner
 from .report import Report
+from .unused import dropping, reached, watch
 
 Compiled = Callable[..., Any]
 Gate = Callable[[Report | None], None]
@@ -41,11 +43,15 @@ class Backend:
     def __call__(self, graph: fx.GraphModule, inputs: list[torch.Tensor]) -> Compiled:
         user_outputs = len(graph.graph.output_node().args[0])  # type: ignore[arg-type]
         planned: list[Report] = []
+        backwards: list[tuple[list[frozenset[int]], int]] = []
+        # The operations, whatever their shapes are.
+        kind = " ".join(str(node.target) for node in graph.graph.nodes if node.op.startswith("call"))
 
         def partition(
             joint: fx.GraphModule, joint_inputs: object, *, num_fwd_outputs: int, **_: object
         ) -> tuple[fx.GraphModule, fx.GraphModule]:
             assemble(joint)
+            as_eager(joint)
             # Newer versions of torch give more keywords; none changes what is asked for.
             read = read_joint(
                 joint,
@@ -53,16 +59,20 @@ class Backend:
                 forward_outputs=num_fwd_outputs,
                 user_outputs=user_outputs,
             )
-            run, report = self.planner.plan(read)
+            run, report = self.planner.plan(read, kind)
             planned.append(report)
+            backwards.append((reached(read), len(read.tangents)))
             return emit(read, run)
 
         def forward(graph: fx.GraphModule, inputs: object) -> Compiled:
             return self._gated(boxed(graph), planned[-1] if planned else None)
 
+        def backward(graph: fx.GraphModule, inputs: object) -> Compiled:
+            return dropping(boxed(graph), *backwards[-1])
+
         compiler = aot_autograd(
             fw_compiler=forward,
-            bw_compiler=_backward,
+            bw_compiler=backward,
             inference_compiler=forward,
             partition_fn=partition,
             decompositions={},
@@ -71,7 +81,7 @@ class Backend:
         with config.patch(donated_buffer=False):
             compiled: Compiled = compiler(graph, inputs)
         self.reports += planned
-        return compiled
+        return lambda *args: watch(compiled(*args))
 
     def _gated(self, run: Compiled, report: Report | None) -> Compiled:
         gate = self.gate
@@ -84,7 +94,3 @@ class Backend:
 
         gated._boxed_call = True  # type: ignore[attr-defined]
         return gated
-
-
-def _backward(graph: fx.GraphModule, inputs: object) -> Compiled:
-    return boxed(graph)

@@ -55,8 +55,9 @@ class Recompute(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the module."""
-        # DDP around this module would have dynamo divide the step where its buckets end.
-        with refused(), config.patch(optimize_ddp=False):
+        # DDP around this module would have dynamo divide the step where its buckets end. Hooks that come to
+        # submodules after the plan are part of the step too.
+        with refused(self._step), config.patch(optimize_ddp=False, skip_nnmodule_hook_guards=False):
             return self._step(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Report:

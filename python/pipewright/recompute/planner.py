@@ -59,11 +59,15 @@ class Planner:
         self.effort = effort
         self.costs = Costs(estimate=times == "estimated")
         self.name = name
+        # The most bytes that a share was, by what is computed: another shape, whose share cannot be met, may have them.
+        self._allowed: dict[str, int] = {}
 
-    def plan(self, joint: Joint) -> tuple[Sequence, Report]:
-        """The sequence to run, and its report."""
+    def plan(self, joint: Joint, kind: str = "") -> tuple[Sequence, Report]:
+        """The sequence to run, and its report; `kind` is the same for other shapes of one computation."""
         budget = self.goal if isinstance(self.goal, Budget) else self.goal.budget(joint)
-        plan = find(joint, budget, self.effort, self.name)
+        plan = find(joint, budget, self.effort, self.name, self._allowed.get(kind, 0))
+        if budget.share is not None:
+            self._allowed[kind] = max(plan.budget, self._allowed.get(kind, 0))
         return plan.run, report_of(plan, resident_bytes(joint))
 
 

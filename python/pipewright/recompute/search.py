@@ -54,14 +54,23 @@ def resident_bytes(joint: Joint) -> int:
     return sum(int(v.untyped_storage().nbytes()) for v in storages.values())
 
 
-def find(joint: Joint, budget: Budget, effort: Effort, model: str) -> Plan:
-    """The fastest sequence found whose predicted peak is within the budget.
+def find(joint: Joint, budget: Budget, effort: Effort, model: str, allowed: int = 0) -> Plan:
+    """The fastest sequence found whose predicted peak is within the budget, or else within `allowed` bytes.
 
     Raises PipewrightError where none was found, with the least memory there can be.
     """
-    order = plain(joint)
-    without, least = predict(joint, order), largest_step(joint)
+    without = predict(joint, plain(joint))
     limit = budget.bytes(without.peak)
+    try:
+        return _within(joint, limit, without, effort, model)
+    except PipewrightError:
+        if allowed <= limit:
+            raise
+    return _within(joint, allowed, without, effort, model)
+
+
+def _within(joint: Joint, limit: int, without: Prediction, effort: Effort, model: str) -> Plan:
+    order, least = plain(joint), largest_step(joint)
     if without.peak <= limit:
         return Plan(order, without, without, limit, least)
     if limit < least:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo import exc
+from torch._dynamo import config, exc, utils
 
 from .._runner import PipewrightError
 
@@ -43,8 +43,8 @@ def stopping() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def refused() -> Iterator[None]:
-    """Says in one sentence why a module was not traced or planned."""
+def refused(step: Callable[..., Any]) -> Iterator[None]:
+    """Says in one sentence why a module was not traced or planned; `step` is its compiled call."""
     try:
         yield
     except exc.BackendCompilerFailed as error:
@@ -53,14 +53,30 @@ def refused() -> Iterator[None]:
             raise inner from None
         raise PipewrightError(f"the step's gradients cannot be traced as one graph: {_first(inner)}; {_HOW}") from error
     except exc.FailOnRecompileLimitHit as error:
-        raise PipewrightError(
-            "the arguments had more sets of shapes than there may be plans; "
-            "pad batches to fewer shapes or raise torch._dynamo.config.recompile_limit"
-        ) from error
+        raise PipewrightError(_too_many(step)) from error
     except exc.TorchRuntimeError as error:
         raise PipewrightError(f"the module fails with these arguments: {_first(error, after='got ')}") from error
     except exc.TorchDynamoException as error:
+        if "backwards hooks" in str(error):
+            raise PipewrightError(
+                "a submodule has a backward hook, which cannot be part of the step's graph; "
+                "remove it, or use hooks of parameters"
+            ) from error
         raise PipewrightError(f"the module cannot be traced as one graph: {_first(error)}; {_HOW}") from error
+
+
+def _too_many(step: Callable[..., Any]) -> str:
+    """Why there are more plans than there may be: what newly came differs in a shape from most, or in a value."""
+    code = getattr(getattr(step, "_torchdynamo_orig_callable", None), "__code__", None)
+    told = getattr(utils, "guard_failures", {}).get(code, [])[-config.recompile_limit :]
+    values = [x.partition(": ")[2].partition("  ")[0] for x in told if ": tensor '" not in x]
+    limit = "raise torch._dynamo.config.recompile_limit"
+    if 2 * len(values) <= len(told):
+        return f"the arguments had more sets of shapes than there may be plans; pad batches to fewer shapes or {limit}"
+    return (
+        f"`{values[0].partition(' == ')[0]}` had more values than there may be plans, and each value has its own; "
+        f"make it a tensor, leave it as it is, or {limit}"
+    )
 
 
 def _first(error: BaseException, after: str = "") -> str:

@@ -48,7 +48,7 @@ class _Curve(Planner):
 
     found: Pareto | None = None
 
-    def plan(self, joint: Joint) -> tuple[Sequence, Report]:
+    def plan(self, joint: Joint, kind: str = "") -> tuple[Sequence, Report]:
         """The plain sequence."""
         predictions, without, svg = front(joint, self.effort, self.name)
         points: list[Point] = []

@@ -16,10 +16,12 @@ const FAST: [&str; 6] = [
     "rand_chacha",
 ];
 
-/// What is compiled: a package's program, and the wasm file that comes out.
+/// What is compiled: a package, and the wasm file that comes out.
 pub struct Target {
     pub package: &'static str,
-    pub program: &'static str,
+    pub file: &'static str,
+    /// The package's feature that is off in native builds.
+    pub feature: Option<&'static str>,
     /// Whether [`FAST`] is compiled for speed instead of size.
     pub fast: bool,
     /// How wasm-opt goes on where the profile ends.
@@ -31,16 +33,18 @@ pub struct Target {
 /// The page's application.
 pub const APP: Target = Target {
     package: "pipewright-app",
-    program: "app",
+    file: "app.wasm",
+    feature: Some("page"),
     fast: false,
     optimise: "-Oz",
     splits: true,
 };
 
-/// The page's worker.
+/// The page's worker: a library, so its file's name has no hyphen.
 pub const WORKER: Target = Target {
     package: "pipewright-worker",
-    program: "pipewright-worker",
+    file: "pipewright_worker.wasm",
+    feature: Some("worker"),
     fast: true,
     optimise: "-O3",
     splits: false,
@@ -48,11 +52,7 @@ pub const WORKER: Target = Target {
 
 /// Measures for tests, compiled as the worker is.
 pub const METER: Target =
-    Target { package: "pipewright-meter", program: "pipewright-meter", ..WORKER };
-
-/// The packages' features that are off in native builds.
-const FEATURES: [(&str, &str); 2] =
-    [("pipewright-app", "pipewright-app/page"), ("pipewright-worker", "pipewright-worker/worker")];
+    Target { package: "pipewright-meter", file: "pipewright_meter.wasm", feature: None, ..WORKER };
 
 /// How much care is taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,45 +77,40 @@ impl Care {
 
 /// Compiles `target` and returns the path of its wasm.
 pub fn compile(root: &Path, target: &Target, care: Care) -> Result<PathBuf, Failure> {
-    let Target { package, program, fast, splits, .. } = target;
+    let Target { package, file, feature, fast, splits, .. } = target;
     let cargo = std::env::var("PIPEWRIGHT_WEB_CARGO").unwrap_or_else(|_| "cargo".into());
     let profile = care.profile();
     let mut command = Command::new(cargo);
     command
         .current_dir(root)
-        // Only this one gives arguments to the last crate alone.
-        .args([if *splits { "rustc" } else { "build" }, "--locked", "--profile", profile])
+        .args(["rustc", "--locked", "-p", package, "--profile", profile])
         .args(["--target", "wasm32-unknown-unknown", "--message-format=json-render-diagnostics"])
         .stderr(Stdio::inherit());
-    // The application is chosen beside what is not it: so its dependencies have the same features in all
-    // programs, and those that all have are compiled once.
-    let chosen = if *splits { vec![*package] } else { vec![APP.package, *package] };
-    for package in &chosen {
-        command.args(["-p", package]);
-    }
-    let features = FEATURES.into_iter().filter(|(package, _)| chosen.contains(package));
-    for (_, feature) in features {
+    if let Some(feature) = feature {
         command.args(["--features", feature]);
     }
     for name in FAST.into_iter().filter(|_| *fast && care == Care::Published) {
         command.arg("--config").arg(format!("profile.{profile}.package.{name}.opt-level=\"s\""));
     }
-    command.args(["--bin", program]);
+    // Said here and not in the manifest: a library for Rust as well is not optimised together with its
+    // dependencies, so it needs others than the page, and its file is that of the page's own copy.
+    command.args(if *splits { ["--bin", "app"] } else { ["--crate-type", "cdylib"] });
+    // From here on arguments are for the last crate alone: no dependency is compiled again for them.
+    command.arg("--");
     if *splits {
         // Splitting moves functions and data to other places: it needs to know who refers to them.
-        command.args(["--", "-Clink-arg=--emit-relocs"]);
+        command.arg("-Clink-arg=--emit-relocs");
     }
     let output = command.output()?;
     if !output.status.success() {
         return Err(format!("{package} does not compile").into());
     }
     // Ask cargo where the file is: the target folder may be configured anywhere.
-    let file = format!("{program}.wasm");
     for line in String::from_utf8(output.stdout)?.lines() {
         let message: serde_json::Value = serde_json::from_str(line)?;
         let files = message["filenames"].as_array().into_iter().flatten();
         let mut paths = files.filter_map(|f| f.as_str()).map(Path::new);
-        if let Some(path) = paths.find(|path| path.ends_with(&file)) {
+        if let Some(path) = paths.find(|path| path.ends_with(file)) {
             return Ok(path.to_path_buf());
         }
     }

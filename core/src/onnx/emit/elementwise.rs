@@ -167,10 +167,8 @@ impl Emit<'_> {
         }
         if node.attributes.int(crate::onnx::FLAT).is_some() {
             let whole = self.shape_of(x);
-            let (before, over) = whole.split_at(at as usize);
-            let over = over.iter().try_fold(1, |n: u64, axis| n.checked_mul(*axis));
-            let mut shape = before.to_vec();
-            shape.push(over.ok_or("it is too large")?);
+            let mut shape = whole[..at as usize].to_vec();
+            shape.push(whole[at as usize..].iter().product());
             let flat = self.put(Op::Reshape { shape }, &[x], &[])?;
             let done = self.put(op, &[flat], &[])?;
             return self.put(Op::Reshape { shape: whole }, &[done], &[]);

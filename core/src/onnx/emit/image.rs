@@ -54,7 +54,7 @@ impl Emit<'_> {
 
     fn conv(&mut self, node: &Node, x: ValueId) -> Result<NodeId, Why> {
         let (weight, bias, kernel) = self.kernel(node)?;
-        let frame = Frame::read(&node.attributes, Some(kernel), self.size(x)?)?;
+        let frame = Frame::read(&node.attributes, Some(kernel), self.size(x)?, None)?;
         let shape = self.ir.shape(weight).ok_or("its shape is not known")?;
         let op = Op::Conv2d {
             out_channels: shape[0].unsigned_abs(),
@@ -101,7 +101,7 @@ impl Emit<'_> {
         let (weight, bias, kernel) = self.kernel(node)?;
         let extra = node.attributes.ints("output_padding").unwrap_or(&[0, 0]);
         let extra = pair("output_padding", extra)?;
-        let frame = Frame::transposed(&node.attributes, Some(kernel), self.size(x)?, extra)?;
+        let frame = Frame::read(&node.attributes, Some(kernel), self.size(x)?, Some(extra))?;
         if frame.dilation != [1, 1] || node.attributes.ints("output_shape").is_some() {
             return Err("with dilation or output_shape".into());
         }
@@ -123,7 +123,7 @@ impl Emit<'_> {
     }
 
     fn pool(&mut self, node: &Node, x: ValueId) -> Result<NodeId, Why> {
-        let frame = Frame::read(&node.attributes, None, self.size(x)?)?;
+        let frame = Frame::read(&node.attributes, None, self.size(x)?, None)?;
         if frame.dilation != [1, 1] {
             return Err("with dilation".into());
         }

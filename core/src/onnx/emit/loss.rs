@@ -46,9 +46,8 @@ impl Emit<'_> {
     /// loss, so classes are last where positions are one axis, as of transformers.
     fn cross_entropy(&mut self, logits: NodeId) -> Result<NodeId, Why> {
         let mut logits = logits;
-        if let [classes, h, w] = self.shape_of(logits)[..] {
-            logits = self.put(Op::Permute { axes: vec![1, 2, 0] }, &[logits], &[])?;
-            logits = self.put(Op::Reshape { shape: vec![h * w, classes] }, &[logits], &[])?;
+        if self.shape_of(logits).len() == 3 {
+            logits = self.classes_last(logits, 0)?;
         }
         let op = match self.shape_of(logits)[..] {
             [classes] => Op::Target { classes },
@@ -62,6 +61,18 @@ impl Emit<'_> {
         let name = self.unique("loss");
         let op = Op::SoftmaxCrossEntropy { label_smoothing: 0.0 };
         self.add(name, op, &[logits, target], &[])
+    }
+
+    /// Logits `[positions, classes]` of those whose axis `classes` has the classes.
+    fn classes_last(&mut self, logits: NodeId, classes: u64) -> Result<NodeId, Why> {
+        let shape = self.shape_of(logits);
+        let count = shape[classes as usize];
+        let mut axes: Vec<u64> = (0..shape.len() as u64).collect();
+        axes.remove(classes as usize);
+        axes.push(classes);
+        let last = self.put(Op::Permute { axes }, &[logits], &[])?;
+        let positions = shape.iter().product::<u64>() / count.max(1);
+        self.put(Op::Reshape { shape: vec![positions, count] }, &[last], &[])
     }
 
     /// A loss that the file has itself.
@@ -78,22 +89,13 @@ impl Emit<'_> {
         // Classes are axis 1. Of two axes that is the last one, whatever the first is joined of.
         let classes = self.axis(scores, 1)?;
         let mut logits = self.input(Some(scores))?;
-        let mut shape = self.shape_of(logits);
-        let count = shape.get(classes as usize).copied().ok_or("it has no classes")?;
-        let ignored =
-            node.attributes.int("ignore_index").and_then(|index| u64::try_from(index).ok());
-        if let Some(ignored) = ignored.filter(|index| *index < count) {
-            return Err(format!("with samples of class {ignored} left out"));
+        let count = self.shape_of(logits)[classes as usize];
+        let ignored = node.attributes.int("ignore_index").unwrap_or(-1);
+        if (0..count as i64).contains(&ignored) {
+            return Err("with samples of a class left out".into());
         }
         if rank > 2 {
-            let mut axes: Vec<u64> =
-                (0..shape.len() as u64).filter(|axis| *axis != classes).collect();
-            axes.push(classes);
-            logits = self.put(Op::Permute { axes }, &[logits], &[])?;
-            shape.remove(classes as usize);
-            let positions = shape.iter().try_fold(1, |n: u64, axis| n.checked_mul(*axis));
-            let shape = vec![positions.ok_or("it is too large")?, count];
-            logits = self.put(Op::Reshape { shape }, &[logits], &[])?;
+            logits = self.classes_last(logits, classes)?;
         }
         self.cross_entropy(logits)
     }

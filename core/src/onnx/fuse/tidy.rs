@@ -94,7 +94,7 @@ pub(super) fn pad(ir: &Ir<'_>, i: usize) -> Option<Fused> {
         && pad.inputs.get(2).copied().flatten().is_none_or(|v| ir.scalar(v) == Some(0.0))
         && pad.attributes.float("value").is_none_or(|value| value == 0.0)
         && pad.inputs.len() <= 3;
-    if !zeros || !matches!(node.attributes.text("auto_pad"), None | Some("NOTSET" | "VALID")) {
+    if !zeros || !matches!(node.attributes.text("auto_pad"), None | Some("" | "NOTSET" | "VALID")) {
         return None;
     }
     // `VALID` is no padding of its own, whatever `pads` says.
@@ -105,7 +105,8 @@ pub(super) fn pad(ir: &Ir<'_>, i: usize) -> Option<Fused> {
     *inputs.first_mut()? = pad.input(0)?;
     let mut attributes = node.attributes.clone();
     attributes.set_ints("pads", sums.collect::<Option<_>>()?);
-    attributes.remove("auto_pad");
+    // An empty text is as good as none.
+    attributes.set_int("auto_pad", 0);
     Some(Fused { op: "Conv", inputs, attributes })
 }
 
@@ -118,10 +119,9 @@ pub(super) fn cross_entropy(ir: &Ir<'_>, i: usize) -> Option<Fused> {
         return None;
     };
     let softmax = ir.made_by(*scores, "LogSoftmax")?;
-    let rank = ir.shape(*scores)?.len();
-    let axis = super::super::node::axis(softmax.attributes.int("axis").unwrap_or(-1), rank)?;
+    let rank = ir.shape(*scores)?.len() as i64;
     // Both are over the classes, which are axis 1.
-    if axis != 1 || rank > 2 && softmax.attributes.int(super::super::FLAT).is_some() {
+    if ![1, 1 - rank].contains(&softmax.attributes.int("axis").unwrap_or(-1)) {
         return None;
     }
     let logits = ir.under(*scores, "LogSoftmax")?;

@@ -1,5 +1,0 @@
-//! The worker's program: what `worker.js` calls.
-
-mod door;
-
-fn main() {}
