@@ -107,15 +107,12 @@ fn show(page: Page, measured: Measured, files: Vec<web_sys::File>) {
     let (lanes, steps) = (measured.timeline.lanes.len(), measured.trace.steps.len());
     page.state.look.measured.set(Some(measured));
     page.state.look.show_measured.set(true);
-    page.state.say(match steps {
-        1 => tr!("{name}: 1 step on {lanes} lanes, drawn over the prediction.", name, lanes),
-        _ => tr!(
-            "{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.",
-            name,
-            steps,
-            lanes
-        ),
-    });
+    page.state.say(tr!(
+        "{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.",
+        name,
+        steps,
+        lanes
+    ));
 }
 
 /// What was read as a file of the browser's, which can be kept.

@@ -152,7 +152,7 @@ impl Emit<'_> {
         self.put(Op::Clip { min: 0.0, max: 1.0 }, &[x], &[])
     }
 
-    /// Over the last axis; another one is brought there and back. In old files over all axes from the node's on.
+    /// Over the last axis; another one is brought there and back.
     fn softmax(&mut self, node: &Node) -> Result<NodeId, Why> {
         let value = node.inputs.first().copied().flatten().ok_or("an input is left out")?;
         let rank = self.ir.shape(value).ok_or("its shape is not known")?.len();
@@ -165,13 +165,10 @@ impl Emit<'_> {
         if at == last {
             return self.put(op, &[x], &[]);
         }
-        if node.attributes.int(crate::onnx::FLAT).is_some() {
-            let whole = self.shape_of(x);
-            let mut shape = whole[..at as usize].to_vec();
-            shape.push(whole[at as usize..].iter().product());
-            let flat = self.put(Op::Reshape { shape }, &[x], &[])?;
-            let done = self.put(op, &[flat], &[])?;
-            return self.put(Op::Reshape { shape: whole }, &[done], &[]);
+        let behind = &self.shape_of(x)[at as usize + 1..];
+        if node.attributes.int(crate::onnx::FLAT).is_some() && behind.iter().any(|axis| *axis != 1)
+        {
+            return Err("over several axes, as before operator set 13".into());
         }
         let mut axes: Vec<u64> = (0..=last).collect();
         axes.swap(at as usize, last as usize);
