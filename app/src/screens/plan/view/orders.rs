@@ -1,7 +1,7 @@
 //! A strip of all schedules: each as a small picture of this plan. Hovering shows one, a click takes it.
 
 use crate::base::format::{self, Delta};
-use crate::base::texts::{said, t, tr};
+use crate::base::texts::{t, tr};
 use crate::planner::inputs::Inputs;
 use crate::screens::plan::model::orders::{Tile, picture, trades};
 use crate::screens::plan::state::PlanState;
@@ -100,7 +100,7 @@ fn OrderTile(
 fn figures(drawn: Option<&Drawn>, now: Memo<Nanos>) -> AnyView {
     let Some(drawn) = drawn else { return view! { <i>{t("simulating")}</i> }.into_any() };
     if let Some(why) = &drawn.why {
-        let text = if why.is_empty() { t("click to make it").to_owned() } else { said(why) };
+        let text = if why.is_empty() { t("click to make it").to_owned() } else { why.clone() };
         return view! { <i>{text}</i> }.into_any();
     }
     let step = Nanos(drawn.step);

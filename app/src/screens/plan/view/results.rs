@@ -231,18 +231,13 @@ pub fn Suggestion(own: PlanState) -> impl IntoView {
 /// The list; fetched with the tray, as advice comes after the first picture.
 #[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn better_plans(own: PlanState) -> Result<AnyView, Missing> {
-    let state = expect_context::<State>();
-    let impossible = Memo::new(move |_| state.shown.with(|s| s.problem.is_some()));
     let list = move || {
         let advised = own.advice.get();
         let plans = advised.as_ref().map(|advised| advised.plans.clone()).unwrap_or_default();
         let fits = advised.as_ref().is_none_or(|advised| advised.fits);
         let mut rows = plans.into_iter().enumerate();
         let Some((row, first)) = rows.next() else {
-            let (title, text) = match impossible.get() {
-                true => (t("No suggestions until the plan is possible").into(), String::new()),
-                false => suggest::none(advised.as_ref()),
-            };
+            let (title, text) = suggest::none(advised.as_ref());
             return view! { <p>{title}</p><p>{text}</p> }.into_any();
         };
         let more = rows.len();
