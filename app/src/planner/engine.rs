@@ -7,7 +7,7 @@ use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::{Graph, Layer, Precision};
 use pipewright_core::ids::StageId;
 use pipewright_core::partition::{self, balanced, uniform};
-use pipewright_core::plan::{self, Communication, DataParallel, PlanError, Program, Sequence};
+use pipewright_core::plan::{self, PlanError, Program, Sequence};
 use pipewright_core::predict::{Outline, Steady};
 use pipewright_core::schedule::{Schedule, ScheduleKind, Updates};
 use pipewright_core::simulate::StageCost;
@@ -33,8 +33,6 @@ pub struct Solved {
     pub capacity: Bytes,
     /// Whether receivers take messages when they come for them.
     pub receivers_copy: bool,
-    /// Devices of the cluster.
-    pub devices: u64,
     /// Of a schedule that does not flush, what its figures are of; the timeline is one flushed mini-batch.
     pub steady: Option<Steady>,
     pub figures: Figures,
@@ -171,7 +169,6 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let persistent = programs.iter().map(|p| p.persistent).collect();
     let inputs = inputs.clone();
     let receivers_copy = ground.cluster.receivers_copy;
-    let devices = ground.cluster.devices();
     Ok(Solved {
         inputs,
         schedule,
@@ -183,22 +180,9 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         persistent,
         capacity,
         receivers_copy,
-        devices,
         steady,
         figures,
     })
-}
-
-/// A plan of the same model that is possible where these inputs contradict each other: without all that excludes
-/// other choices.
-pub fn possible(inputs: &Inputs) -> Solved {
-    let mut next = inputs.alone();
-    next.rest.communication = Communication::default();
-    next.rest.data_parallel = DataParallel::default();
-    (next.rest.tensor, next.rest.sequence_parallel, next.recompute) = (1, false, None);
-    (next.own, next.schedule, next.micro_batches) = (None, ScheduleKind::OneFOneB, 1);
-    let solved = |inputs: &Inputs| solve(inputs, &Ground::of(inputs));
-    solved(&next).unwrap_or_else(|_| solved(&super::presets::first()).expect("tested"))
 }
 
 /// The programs of plans that were solved; none where the choices contradict each other.
@@ -252,11 +236,6 @@ fn check(inputs: &Inputs, graph: &Graph) -> Result<(), PlanError> {
     }
     if inputs.rest.tensor > 1 && inputs.rest.communication.encodes() {
         return Err(PlanError::WithTensor("encoded gradients"));
-    }
-    let schedule = inputs.schedule;
-    let what = plan::excluded(graph, schedule.updates(), &inputs.rest.training);
-    if let Some(what) = what.filter(|_| inputs.own.is_none()) {
-        return Err(PlanError::Asynchronous { name: schedule.to_string(), what });
     }
     let last = graph.nodes().len() - 1;
     for (index, &cut) in inputs.cuts.iter().enumerate() {
@@ -399,6 +378,4 @@ pub fn layer_times(graph: &Graph, costs: &Costs) -> Vec<LayerTime> {
 pub struct Shown {
     pub solved: Shared<Solved>,
     pub problem: Option<String>,
-    /// Whether what is shown is no earlier state but [`possible`]'s.
-    pub stands_in: bool,
 }

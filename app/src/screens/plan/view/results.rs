@@ -202,21 +202,14 @@ fn Why() -> impl IntoView {
                 let shown = state.shown.get();
                 let reason = reason(&shown.solved, &state.arrivals.get());
                 view! {
-                    {shown.problem.map(|why| view! { <b class="bad">{problem(&why, shown.stands_in)}</b> })}
+                    {shown.problem.map(|why| view! { <b class="bad">{tr!("Showing the previous \
+                        result: {why}. ", why)}</b> })}
                     {reason.steady}
                     {reason.bad.map(|bad| view! { <b class="bad">{bad}</b> })}
                     <b>{reason.finding}</b> {reason.because}
                 }
             }}
         </p>
-    }
-}
-
-/// Why the newest plan has no figures, and what is shown in its place.
-fn problem(why: &str, stands_in: bool) -> String {
-    match stands_in {
-        true => tr!("Showing a plan that is possible: {why}. ", why),
-        false => tr!("Showing the previous result: {why}. ", why),
     }
 }
 

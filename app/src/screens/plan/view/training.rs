@@ -85,15 +85,7 @@ fn Replicas() -> impl IntoView {
         }
     };
     let says = move || {
-        let devices = state.shown.with(|s| s.solved.devices);
         state.inputs.with(|i| match (i.rest.data_parallel.replicas, i.lanes()) {
-            _ if u64::from(i.ranks()) > devices => {
-                tr!(
-                    "{ranks} ranks share the cluster's devices: {devices}.",
-                    ranks = i.ranks(),
-                    devices
-                )
-            }
             (1, _) => String::new(),
             (replicas, lanes) if i.rest.tensor > 1 => {
                 tr!("{replicas} pipelines, {lanes} lanes each.", replicas, lanes)
