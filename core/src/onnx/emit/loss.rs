@@ -42,12 +42,12 @@ impl Emit<'_> {
         self.add(name, Op::MeanSquaredError, &[prediction, target], &[])
     }
 
-    /// Logits `[classes]`, `[positions, classes]` or, of an image, `[classes, rows, columns]`. Of files without a
-    /// loss, so classes are last where positions are one axis, as of transformers.
+    /// Logits `[classes]`, `[positions, classes]` or, of an image, `[classes, rows, columns]`.
     fn cross_entropy(&mut self, logits: NodeId) -> Result<NodeId, Why> {
         let mut logits = logits;
-        if self.shape_of(logits).len() == 3 {
-            logits = self.classes_last(logits, 0)?;
+        if let [classes, h, w] = self.shape_of(logits)[..] {
+            logits = self.put(Op::Permute { axes: vec![1, 2, 0] }, &[logits], &[])?;
+            logits = self.put(Op::Reshape { shape: vec![h * w, classes] }, &[logits], &[])?;
         }
         let op = match self.shape_of(logits)[..] {
             [classes] => Op::Target { classes },
@@ -63,18 +63,6 @@ impl Emit<'_> {
         self.add(name, op, &[logits, target], &[])
     }
 
-    /// Logits `[positions, classes]` of those whose axis `classes` has the classes.
-    fn classes_last(&mut self, logits: NodeId, classes: u64) -> Result<NodeId, Why> {
-        let shape = self.shape_of(logits);
-        let count = shape[classes as usize];
-        let mut axes: Vec<u64> = (0..shape.len() as u64).collect();
-        axes.remove(classes as usize);
-        axes.push(classes);
-        let last = self.put(Op::Permute { axes }, &[logits], &[])?;
-        let positions = shape.iter().product::<u64>() / count.max(1);
-        self.put(Op::Reshape { shape: vec![positions, count] }, &[last], &[])
-    }
-
     /// A loss that the file has itself.
     pub(super) fn own_loss(&mut self, node: &Node) -> Result<NodeId, Why> {
         let mean = node.attributes.text("reduction").unwrap_or("mean") == "mean";
@@ -84,19 +72,14 @@ impl Emit<'_> {
         if node.op != "SoftmaxCrossEntropyLoss" {
             return Err("of something else than a log softmax".into());
         }
-        let scores = node.inputs.first().copied().flatten().ok_or("an input is left out")?;
-        let rank = self.ir.shape(scores).ok_or("its shape is not known")?.len();
-        // Classes are axis 1. Of two axes that is the last one, whatever the first is joined of.
-        let classes = self.axis(scores, 1)?;
-        let mut logits = self.input(Some(scores))?;
-        let count = self.shape_of(logits)[classes as usize];
+        let scores = node.inputs.first().copied().flatten();
         let ignored = node.attributes.int("ignore_index").unwrap_or(-1);
-        if (0..count as i64).contains(&ignored) {
-            return Err("with samples of a class left out".into());
+        // Classes are axis 1, and all of them count.
+        match scores.and_then(|scores| self.ir.shape(scores)) {
+            Some([_, classes] | [_, classes, _, _]) if !(0..*classes).contains(&ignored) => {}
+            _ => return Err("with a class left out, or axes of neither rows nor images".into()),
         }
-        if rank > 2 {
-            logits = self.classes_last(logits, classes)?;
-        }
+        let logits = self.input(scores)?;
         self.cross_entropy(logits)
     }
 }

@@ -101,33 +101,49 @@ fn a_transposed_convolution_that_keeps_the_size_gives_input_times_stride() {
     assert_eq!(shapes(&graph)[1], ("conv_transpose2d", vec![1, 12, 12]));
 }
 
-/// `SoftmaxCrossEntropyLoss` of scores `[n, C, L]`, labels `[n, L]`.
-fn loss(attributes: &[Attribute]) -> Model {
+/// `SoftmaxCrossEntropyLoss` of scores `[n, axes..]`.
+fn loss(axes: &[i64], attributes: &[Attribute]) -> Model {
     let nodes = vec![
         node("Relu", &["x"], "scores"),
         with(node("SoftmaxCrossEntropyLoss", &["scores", "labels"], "y"), attributes.to_vec()),
     ];
-    let mut model = model(nodes, vec![]);
-    model.graph.as_mut().unwrap().input = vec![
-        value("x", data_type::FLOAT, &[None, Some(5), Some(3)]),
-        value("labels", data_type::INT64, &[None, Some(3)]),
-    ];
+    let mut model = on_image(axes, nodes, vec![]);
+    let sizes: Vec<Option<i64>> =
+        std::iter::once(None).chain(axes[1..].iter().copied().map(Some)).collect();
+    model.graph.as_mut().unwrap().input.push(value("labels", data_type::INT64, &sizes));
     model
 }
 
 #[test]
-fn classes_of_the_files_own_loss_are_axis_1() {
-    let graph = graph(&loss(&[]));
-    let targets = graph.nodes().iter().map(|node| &node.op);
-    let targets: Vec<&Op> = targets.filter(|op| matches!(op, Op::Targets { .. })).collect();
-    assert_eq!(targets, [&Op::Targets { count: 3, classes: 5 }]);
-    assert!(shapes(&graph).contains(&("permute", vec![3, 5])), "{:?}", shapes(&graph));
+fn classes_of_the_files_own_loss_are_axis_1_and_all_of_them_count() {
+    let targets = |axes: &[i64], attributes: &[Attribute]| {
+        let imported = import(&loss(axes, attributes)).unwrap();
+        match imported.unsupported.first() {
+            Some(unsupported) => Err(unsupported.op.clone()),
+            None => Ok(imported.graph.nodes().iter().any(|node| {
+                matches!(node.op, Op::Target { classes: 5 } | Op::Targets { classes: 5, .. })
+            })),
+        }
+    };
+    let ignore = |class| vec![number("ignore_index", class)];
+    for axes in [&[5][..], &[5, 2, 3]] {
+        assert_eq!(targets(axes, &[]), Ok(true), "{axes:?}");
+        assert_eq!(targets(axes, &ignore(-100)), Ok(true), "{axes:?}");
+        assert!(targets(axes, &ignore(2)).is_err(), "{axes:?}");
+    }
+    // As a sample they would be positions of so many classes.
+    assert!(targets(&[5, 3], &[]).is_err());
 }
 
 #[test]
-fn a_class_that_the_loss_leaves_out_is_not_counted_silently() {
-    assert!(import(&loss(&[number("ignore_index", -100)])).unwrap().unsupported.is_empty());
-    let unsupported = import(&loss(&[number("ignore_index", 2)])).unwrap().unsupported;
-    assert_eq!(unsupported[0].op, "SoftmaxCrossEntropyLoss");
-    assert_eq!(unsupported[0].why, "with samples of a class left out");
+fn scores_without_classes_are_no_panic() {
+    let nodes = vec![
+        with(node("ReduceMean", &["x"], "s"), vec![ints("axes", &[1]), number("keepdims", 0)]),
+        node("SoftmaxCrossEntropyLoss", &["s", "labels"], "y"),
+    ];
+    let mut model = model(nodes, vec![]);
+    let labels = value("labels", data_type::INT64, &[None]);
+    model.graph.as_mut().unwrap().input.push(labels);
+    let told = import(&model).map(|imported| imported.unsupported);
+    assert!(told.is_err() || !told.unwrap().is_empty());
 }

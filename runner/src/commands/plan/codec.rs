@@ -101,7 +101,7 @@ pub(super) fn choose(
 ) -> Result<(), Failure> {
     match args.codec {
         // Tensor groups do not encode.
-        None if plan.tensor > 1 => Ok(()),
+        _ if plan.tensor > 1 => Ok(()),
         None => note(plan, prediction),
         Some(Codec::One(_) | Codec::Search) => Ok(()),
         Some(Codec::Auto) => {
