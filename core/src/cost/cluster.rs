@@ -368,12 +368,13 @@ mod tests {
     #[test]
     fn ranks_that_share_a_device_have_their_own_link() {
         let mut cluster = Cluster::preset("laptop").unwrap();
-        (cluster.devices_per_node, cluster.ranks_per_node) = (2, 6);
+        (cluster.nodes, cluster.devices_per_node, cluster.ranks_per_node) = (2, 2, 6);
         let devices: Vec<u32> = (0..6).map(|lane| cluster.device_of(LaneId(lane))).collect();
         assert_eq!(devices, [0, 0, 0, 1, 1, 1]);
         assert_eq!(cluster.level(LaneId(0), LaneId(2)), Level::Device);
         assert_eq!(cluster.level(LaneId(2), LaneId(3)), Level::Node);
         assert_eq!(cluster.level(LaneId(5), LaneId(6)), Level::Network);
+        assert_eq!(cluster.level(LaneId(0), LaneId(12)), Level::Device, "beyond the last node");
         assert_eq!(cluster.link(LaneId(0), LaneId(2)), &cluster.local, "none given");
         let memory = Link { latency_ns: Nanos(100), bytes_per_sec: 20e9 };
         cluster.device_link = Some(memory);

@@ -208,7 +208,7 @@ mod tests {
                 "not in order",
             ),
             (with("", "{}"), "the trace's field `pipewright`"),
-            (with(&event("0", "1", "3"), "null").replace("pipewright", "other"), "not written by"),
+            (with(&event("0", "1", "3"), "null").replace("pipewright", "other"), "neither a field"),
             (with(",", ONE), "commas"),
             (with(&format!("{0}{0}", event("0", "1", run)), ONE), "commas"),
         ] {

@@ -39,7 +39,11 @@ pub(super) fn candidates(space: &Space<'_>) -> Result<(Chains, Vec<Candidate>), 
                 let starts = cuts.entry((samples, tensor, stages)).or_insert_with(|| {
                     split(&chain.times(), stages as usize).into_iter().map(|s| s as u32).collect()
                 });
-                let copies = replicas * schedule.placement().routes(lanes).len() as u32;
+                let routes = schedule.placement().routes(lanes).len() as u32;
+                if !micro_batches.is_multiple_of(routes) {
+                    continue;
+                }
+                let copies = replicas * routes;
                 for (recompute, encoding) in extras(space, copies) {
                     let choice = Choice {
                         tensor,
