@@ -285,6 +285,9 @@ pub enum Parallel {
     Dp,
 }
 
+/// Plans that `runner plan` tries at most, if nothing else is said.
+pub const BUDGET: u64 = 20_000;
+
 /// What `runner plan` searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Forms {
@@ -371,7 +374,7 @@ pub struct PlanArgs {
     #[arg(long, value_enum, default_value = "runnable")]
     pub forms: Forms,
     /// Plans to try at most. The result depends on it and on the seed, not on the machine's pace.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = BUDGET, value_parser = clap::value_parser!(u64).range(1..))]
     pub budget: u64,
     /// Which row of the table of a search to write; 1 is the fastest.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]

@@ -11,6 +11,15 @@ pub fn focus(id: &str) {
     }
 }
 
+/// Gives the focus to the box with that id, its text selected, so that typing replaces it.
+pub fn rewrite(id: &str) {
+    focus(id);
+    let found = document().get_element_by_id(id);
+    if let Some(input) = found.and_then(|e| e.dyn_into::<web_sys::HtmlInputElement>().ok()) {
+        input.select();
+    }
+}
+
 /// Whether the focus is where typed letters belong to the control.
 pub fn typing() -> bool {
     let Some(element) = document().active_element() else { return false };

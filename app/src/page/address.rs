@@ -103,9 +103,19 @@ pub fn take(page: Page) -> link::Files {
     if let Some(root) = document().document_element() {
         let _ = root.toggle_attribute_with_force("data-embed", link.embed);
     }
-    if !link.problems.is_empty() {
-        let list = link.problems.join("; ");
-        state.complain(tr!("Not everything in the link could be used: {list}.", list));
-    }
+    complain(page, &link.problems);
     link.files
+}
+
+fn complain(page: Page, problems: &[String]) {
+    if !problems.is_empty() {
+        let list = problems.join("; ");
+        page.state.complain(tr!("Not everything in the link could be used: {list}.", list));
+    }
+}
+
+/// Says again what of the first address could not be used: its language was not known before.
+pub fn retell(page: Page, fragment: &str) {
+    let problems = link::read(fragment, None).problems;
+    complain(page, &problems);
 }

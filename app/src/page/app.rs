@@ -40,6 +40,7 @@ pub fn App() -> impl IntoView {
     answer_for(page);
     theme::start(state);
     here::wire::begin(page);
+    let asked = window().location().hash().unwrap_or_default();
     open(page);
     listen(page);
     // What was found stays when one looks at the plan again.
@@ -52,7 +53,10 @@ pub fn App() -> impl IntoView {
         document().set_title(&tr!("{name} on {lanes} lanes - Pipewright", name, lanes));
     });
     // Another language writes the page anew; the state stays.
-    leptos::task::spawn_local(language::start());
+    leptos::task::spawn_local(async move {
+        language::start().await;
+        address::retell(page, &asked);
+    });
     move || language::spoken().map(|_| body(page, visited))
 }
 

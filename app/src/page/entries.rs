@@ -48,15 +48,19 @@ pub enum Dial {
     MicroBatches,
     MiniBatch,
     Replicas,
+    Tensor,
+    Steps,
 }
 
 impl Dial {
     /// As the left column names them.
-    pub const ALL: [(Dial, &'static str); 4] = [
+    pub const ALL: [(Dial, &'static str); 6] = [
         (Dial::Lanes, n("Lanes")),
         (Dial::MicroBatches, n("Micro-batches")),
         (Dial::MiniBatch, n("Mini-batch")),
         (Dial::Replicas, n("Replicas")),
+        (Dial::Tensor, n("Tensor group")),
+        (Dial::Steps, n("Steps")),
     ];
 }
 
@@ -193,12 +197,13 @@ mod tests {
     fn numbers_and_actions_are_typed() {
         let acts = |query: &str| -> Vec<Act> { typed(query).iter().map(|e| e.act).collect() };
         assert_eq!(acts("lanes 6"), [Act::Set(Dial::Lanes, 6)]);
+        assert_eq!(acts("tensor 2"), [Act::Set(Dial::Tensor, 2)]);
         assert_eq!(acts(" Micro 32 "), [Act::Set(Dial::MicroBatches, 32)]);
         assert_eq!(
             acts("batch 64"),
             [Act::Set(Dial::MicroBatches, 64), Act::Set(Dial::MiniBatch, 64)]
         );
-        assert_eq!(acts("7").len(), 4, "any number");
+        assert_eq!(acts("7").len(), Dial::ALL.len(), "any number");
         assert_eq!(acts("2f5"), [Act::Select("2F5".parse().unwrap())]);
         assert!(acts("vgg16").is_empty() && acts("").is_empty() && acts("lanes -3").is_empty());
         assert_eq!(typed("lanes 6")[0].title, "Lanes: 6");

@@ -108,10 +108,10 @@ fn show(page: Page, measured: Measured, files: Vec<web_sys::File>) {
     page.state.look.measured.set(Some(measured));
     page.state.look.show_measured.set(true);
     page.state.say(tr!(
-        "{name}: {steps} steps on {lanes} lanes; the median step is drawn over the prediction.",
+        "{name}: {lanes} lanes; the median step of {steps} is drawn over the prediction.",
         name,
-        steps,
-        lanes
+        lanes,
+        steps
     ));
 }
 

@@ -10,7 +10,9 @@ use crate::base::later::{self, Missing};
 use crate::base::screen::Screen;
 use crate::base::texts::{t, tr};
 use crate::planner::choices::ClusterChoice;
-use crate::planner::link::{MICRO_BATCHES_MAX, MINI_BATCH_MAX, REPLICAS_MAX, STAGES_MAX};
+use crate::planner::link::{
+    MICRO_BATCHES_MAX, MINI_BATCH_MAX, REPLICAS_MAX, STAGES_MAX, TENSOR_MAX,
+};
 use crate::planner::presets::EXAMPLES;
 use crate::planner::{engine, found, kept};
 use crate::state::State;
@@ -20,6 +22,7 @@ use crate::widgets::slider::no_number;
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
+use pipewright_core::plan::STEPS_MAX;
 use wasm_bindgen::JsCast;
 
 #[component]
@@ -166,6 +169,8 @@ fn set(state: State, dial: Dial, number: u64) {
         Dial::MicroBatches => MICRO_BATCHES_MAX.into(),
         Dial::MiniBatch => MINI_BATCH_MAX,
         Dial::Replicas => REPLICAS_MAX.into(),
+        Dial::Tensor => TENSOR_MAX.into(),
+        Dial::Steps => STEPS_MAX,
     };
     if !(1..=most).contains(&number) {
         let label =
@@ -177,5 +182,7 @@ fn set(state: State, dial: Dial, number: u64) {
         Dial::MicroBatches => inputs.micro_batches = number as u32,
         Dial::MiniBatch => inputs.mini_batch = number,
         Dial::Replicas => inputs.rest.data_parallel.replicas = number as u32,
+        Dial::Tensor => inputs.rest.tensor = number as u32,
+        Dial::Steps => inputs.rest.steps = number,
     });
 }

@@ -16,8 +16,15 @@ use wasm_bindgen::JsValue;
 #[component]
 pub fn Recent(page: Page) -> impl IntoView {
     let open = RwSignal::new(false);
+    let key = move |event: KeyboardEvent| {
+        if open.get_untracked() && event.key() == "Escape" {
+            event.stop_propagation();
+            open.set(false);
+            focus("recent");
+        }
+    };
     view! {
-        <div class="formats kept">
+        <div class="formats kept" on:keydown=key>
             <button class="ib" id="recent" title=t("Recent states, kept in this browser") aria-label=t("Recent states")
                 aria-expanded=move || open.get().to_string()
                 on:click=move |_| open.update(|o| *o = !*o)>{icon(Icon::Recent)}</button>
@@ -40,12 +47,6 @@ fn menu(page: Page, open: RwSignal<bool>) -> Result<AnyView, Missing> {
     let shut = move || {
         open.set(false);
         focus("recent");
-    };
-    let key = move |event: KeyboardEvent| {
-        if event.key() == "Escape" {
-            event.stop_propagation();
-            shut();
-        }
     };
     let forget = move |visit: Option<String>| {
         spawn_local(async move {
@@ -76,7 +77,7 @@ fn menu(page: Page, open: RwSignal<bool>) -> Result<AnyView, Missing> {
         }
     };
     Ok(view! {
-        <div class="menu recent" role="dialog" aria-label=t("Recent states") on:keydown=key>
+        <div class="menu recent" role="dialog" aria-label=t("Recent states")>
             <p class="note wide">{t("Kept in this browser only: the newest state of each visit, with its files.")}</p>
             {move || states.get().unwrap_or_default().into_iter().map(row).collect_view()}
             <Show when=none><p>{t("None yet: change something, and it is kept.")}</p></Show>

@@ -15,7 +15,7 @@ const TOURED: &str = "pipewright-toured";
 /// What is seen, what can be changed, what comes of it; for [`t`].
 const STEPS: [&str; 3] = [
     n("This is one training step, a row per device: blue computes forward, orange backward, \
-       hatched is waiting. Click a bar or a gap and the right column says what it waits for."),
+       hatched is waiting. Click a bar or a gap to read what it waits for."),
     n(
         "Change anything on the left, or drag a cut between stages: time and memory follow at once. \
        The schedules below are all simulated for this plan; click one to take it.",

@@ -33,6 +33,8 @@ pub struct Solved {
     pub capacity: Bytes,
     /// Whether receivers take messages when they come for them.
     pub receivers_copy: bool,
+    /// Devices of the cluster.
+    pub devices: u64,
     /// Of a schedule that does not flush, what its figures are of; the timeline is one flushed mini-batch.
     pub steady: Option<Steady>,
     pub figures: Figures,
@@ -169,6 +171,7 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
     let persistent = programs.iter().map(|p| p.persistent).collect();
     let inputs = inputs.clone();
     let receivers_copy = ground.cluster.receivers_copy;
+    let devices = ground.cluster.devices();
     Ok(Solved {
         inputs,
         schedule,
@@ -180,8 +183,21 @@ pub fn solve(inputs: &Inputs, ground: &Ground) -> Result<Solved, String> {
         persistent,
         capacity,
         receivers_copy,
+        devices,
         steady,
         figures,
+    })
+}
+
+/// A plan of the same model that is possible where these inputs contradict each other: what excludes other choices is
+/// left out.
+pub fn possible(inputs: &Inputs) -> Solved {
+    let mut plain = inputs.alone();
+    (plain.own, plain.recompute, plain.schedule) = (None, None, ScheduleKind::OneFOneB);
+    (plain.rest, plain.micro_batches) = (super::presets::first().rest, 1);
+    solve(&plain, &Ground::of(&plain)).unwrap_or_else(|_| {
+        let first = super::presets::first();
+        solve(&first, &Ground::of(&first)).expect("tested")
     })
 }
 
@@ -236,6 +252,11 @@ fn check(inputs: &Inputs, graph: &Graph) -> Result<(), PlanError> {
     }
     if inputs.rest.tensor > 1 && inputs.rest.communication.encodes() {
         return Err(PlanError::WithTensor("encoded gradients"));
+    }
+    let schedule = inputs.schedule;
+    let what = plan::excluded(graph, schedule.updates(), &inputs.rest.training);
+    if let Some(what) = what.filter(|_| inputs.own.is_none()) {
+        return Err(PlanError::Asynchronous { name: schedule.to_string(), what });
     }
     let last = graph.nodes().len() - 1;
     for (index, &cut) in inputs.cuts.iter().enumerate() {
@@ -378,4 +399,6 @@ pub fn layer_times(graph: &Graph, costs: &Costs) -> Vec<LayerTime> {
 pub struct Shown {
     pub solved: Shared<Solved>,
     pub problem: Option<String>,
+    /// Whether what is shown is no earlier state but [`possible`]'s.
+    pub stands_in: bool,
 }

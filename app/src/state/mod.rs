@@ -279,15 +279,13 @@ fn shown(inputs: RwSignal<Inputs>, ground: Memo<Ground>) -> Memo<Shown> {
         match (solved, old) {
             (Ok(solved), _) => {
                 remember(&solved.inputs, solved.figures);
-                Shown { solved: Shared::new(solved), problem: None }
+                Shown { solved: Shared::new(solved), problem: None, stands_in: false }
             }
-            (Err(why), Some(old)) => Shown { solved: old.solved.clone(), problem: Some(why) },
-            // Only a first state that does not fit together gets here; links are repaired
-            // as far as they can be, so this is a mini-batch that does not divide.
+            (Err(why), Some(old)) => Shown { problem: Some(why), ..old.clone() },
+            // A first state that does not fit together: links are repaired as far as they can be.
             (Err(why), None) => {
-                let first = crate::planner::presets::first();
-                let solved = engine::solve(&first, &Ground::of(&first)).expect("tested");
-                Shown { solved: Shared::new(solved), problem: Some(why) }
+                let solved = Shared::new(inputs.with(engine::possible));
+                Shown { solved, problem: Some(why), stands_in: true }
             }
         }
     })

@@ -162,7 +162,7 @@ pub enum PlanError {
 }
 
 /// What cannot be done while micro-batches of several updates are under way, where that is asked for.
-fn excluded(graph: &Graph, updates: Updates, training: &Training) -> Option<&'static str> {
+pub fn excluded(graph: &Graph, updates: Updates, training: &Training) -> Option<&'static str> {
     if updates != Updates::Stashed {
         return None;
     }

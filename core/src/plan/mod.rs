@@ -35,7 +35,7 @@ mod resized;
 mod training;
 
 pub use crate::graph::Precision;
-pub use check::PlanError;
+pub use check::{PlanError, excluded};
 pub use communication::{Choose, Communication, Edges, GradientReduction};
 pub use data::Data;
 pub use data_parallel::{DataParallel, DataParallelMode};

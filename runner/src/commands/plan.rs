@@ -13,7 +13,7 @@ use super::cluster::read_cluster;
 use super::figures::{self, Figures};
 use super::model::{is_onnx, priced, read_model, without};
 use super::words::{copies, counted};
-use crate::args::{Order, Parallel, PlanArgs, Split, TensorDegree};
+use crate::args::{BUDGET, Forms, Order, Parallel, PlanArgs, Split, TensorDegree};
 use crate::failure::Failure;
 use pipewright_core::cost::{Cluster, Costs};
 use pipewright_core::graph::Graph;
@@ -87,6 +87,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let full = steady(&plan, &prediction.timeline)?;
     let step = full.map_or(prediction.timeline.step, |full| full.step);
     codec::choose(&args.communication, &mut plan, &mut prediction)?;
+    codec::in_vain(&args.communication, &prediction);
     plan.weights = match args.weights.as_deref() {
         Some(SEED) => None,
         // An ONNX file brings its weights.
@@ -143,6 +144,13 @@ fn without_search(args: &PlanArgs, plan: &Plan) -> Result<(), Failure> {
     if args.row != 1 {
         let why = "nothing is searched here; leave schedule or micro-batches open, or --row out";
         return Err(Failure::usage(format!("--row {}: {why}", args.row)));
+    }
+    for (flag, given) in
+        [("--budget", args.budget != BUDGET), ("--forms", args.forms == Forms::All)]
+    {
+        if given {
+            warn!("{flag}: nothing is left open here, so nothing is searched");
+        }
     }
     Ok(())
 }

@@ -64,6 +64,25 @@ fn devices_are_not_more_than_allowed() {
 }
 
 #[test]
+fn what_has_no_effect_is_said() {
+    let dir = scratch("told-in-vain");
+    let given = "plan --model digits-cnn --stages 2 --schedule 1f1b --micro-batches 4 -o p.json";
+    for (more, flag) in [
+        ("--codec fp8-e4m3", "--codec: no gradients are summed"),
+        ("--choose fp32,bf16", "--choose: no gradients are summed"),
+        ("--budget 5", "--budget: nothing is left open"),
+        ("--forms all", "--forms: nothing is left open"),
+    ] {
+        let told = run(&dir, &format!("{given} {more}")).done().stderr.clone();
+        assert!(told.contains(flag), "{more}: {told}");
+        let told = run(&dir, &format!("{given} --replicas 2")).done().stderr.clone();
+        assert!(!told.contains(": no gradients") && !told.contains("nothing is left"), "{told}");
+    }
+    let summed = format!("{given} --replicas 2 --codec fp8-e4m3");
+    assert!(!run(&dir, &summed).done().stderr.contains("nothing to encode"));
+}
+
+#[test]
 fn the_words_of_megatrons_users_are_known() {
     let dir = scratch("told-words");
     let plan = "plan --model gpt2 --cluster dgx-a100 --schedule 1f1b --micro-batches 2 -o p.json";

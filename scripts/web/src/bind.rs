@@ -18,6 +18,7 @@ use crate::Failure;
 use crate::compile::Target;
 use crate::optimise::{Optimiser, without_custom_sections};
 use crate::pack::pack;
+use crate::unused::without_unused;
 use std::fs;
 use std::path::{Path, PathBuf};
 use wasm_bindgen_cli_support::Bindgen;
@@ -57,7 +58,7 @@ pub fn bind(
 
 /// Writes the chunks into `folder` and the rest of `wasm` beside it; returns the path of that.
 fn split(wasm: &Path, stem: &str, folder: &Path) -> Result<PathBuf, Failure> {
-    let bytes = fs::read(wasm)?;
+    let bytes = without_unused(&fs::read(wasm)?)?;
     let main = wasm.with_extension("main.wasm");
     let glue = format!("./{stem}.js");
     let mut options = Options::new(&bytes);

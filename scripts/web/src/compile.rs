@@ -75,6 +75,19 @@ impl Care {
     }
 }
 
+/// Flags by which panics name a dependency's file without this machine's folders: the page has the same bytes wherever
+/// it is built, and fewer.
+fn unrooted() -> Vec<String> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let sources = home.and_then(|home| std::fs::read_dir(home.join("registry/src")).ok());
+    let folders = sources.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let flag = |folder: PathBuf| format!("--remap-path-prefix={}/=", folder.display());
+    let mut flags: Vec<String> = folders.map(flag).collect();
+    flags.sort();
+    flags
+}
+
 /// Compiles `target` and returns the path of its wasm.
 pub fn compile(root: &Path, target: &Target, care: Care) -> Result<PathBuf, Failure> {
     let Target { package, file, feature, fast, splits, .. } = target;
@@ -92,6 +105,9 @@ pub fn compile(root: &Path, target: &Target, care: Care) -> Result<PathBuf, Fail
     for name in FAST.into_iter().filter(|_| *fast && care == Care::Published) {
         command.arg("--config").arg(format!("profile.{profile}.package.{name}.opt-level=\"s\""));
     }
+    command
+        .arg("--config")
+        .arg(format!("target.wasm32-unknown-unknown.rustflags={:?}", unrooted()));
     // Said here and not in the manifest: a library for Rust as well is not optimised together with its
     // dependencies, so it needs others than the page, and its file is that of the page's own copy.
     command.args(if *splits { ["--bin", "app"] } else { ["--crate-type", "cdylib"] });

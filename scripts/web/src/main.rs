@@ -9,7 +9,9 @@ mod compile;
 mod optimise;
 mod pack;
 mod page;
+mod sections;
 mod sizes;
+mod unused;
 
 use compile::Care;
 use pipewright_serve::Server;

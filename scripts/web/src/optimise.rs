@@ -1,6 +1,7 @@
 //! Optimisation of a finished wasm: wasm-opt where there is one, and dropping what only tools read.
 
 use crate::Failure;
+use crate::sections::{put, sections};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -56,25 +57,12 @@ fn find_on_path(name: &str) -> Option<PathBuf> {
 
 /// The module without names, producers and the like: browsers ignore them, visitors download them.
 pub fn without_custom_sections(wasm: &[u8]) -> Result<Vec<u8>, Failure> {
-    let (header, mut rest) = wasm.split_at_checked(8).ok_or("a wasm file without header")?;
+    let (header, found) = sections(wasm)?;
     let mut out = header.to_vec();
-    while let Some(&id) = rest.first() {
-        // A section is its number, its length in LEB128, its content.
-        let (mut length, mut at) = (0_usize, 1);
-        loop {
-            let byte = *rest.get(at).filter(|_| at < 6).ok_or("a section without length")?;
-            length |= usize::from(byte & 0x7f) << (7 * (at - 1));
-            at += 1;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        let section = rest.split_at_checked(at + length).ok_or("a section that is cut off")?;
-        if id != 0 {
-            out.extend(section.0);
-        }
-        rest = section.1;
-    }
+    found
+        .into_iter()
+        .filter(|(id, _)| *id != 0)
+        .for_each(|(id, content)| put(&mut out, id, content));
     Ok(out)
 }
 

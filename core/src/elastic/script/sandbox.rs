@@ -5,7 +5,7 @@ use rhai::packages::{
     ArithmeticPackage, BasicArrayPackage, BasicIteratorPackage, BasicMapPackage,
     BasicStringPackage, LogicPackage, MoreStringPackage, Package,
 };
-use rhai::{Engine, EvalAltResult, OptimizationLevel, Position};
+use rhai::{Engine, EvalAltResult, Position};
 
 /// Steps of the interpreter; some milliseconds.
 const OPERATIONS: u64 = 50_000;
@@ -40,8 +40,6 @@ pub(super) fn engine() -> Engine {
     }
     engine.disable_symbol("eval");
     engine.disable_symbol("**");
-    // The facts of compiling must not become part of the program.
-    engine.set_optimization_level(OptimizationLevel::None);
     engine.set_strict_variables(true);
     engine.set_fail_on_invalid_map_property(true);
     engine.set_max_operations(OPERATIONS);

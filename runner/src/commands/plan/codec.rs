@@ -124,6 +124,22 @@ pub(super) fn choose(
     }
 }
 
+/// Warns of ways to sum gradients that are in the plan, where nobody sums any.
+pub(super) fn in_vain(args: &CommunicationArgs, prediction: &Prediction) {
+    let summed = prediction.programs.iter().flat_map(|lane| &lane.stages);
+    if summed.into_iter().any(|stage| !stage.buckets.is_empty()) {
+        return;
+    }
+    let encodes = matches!(args.codec, Some(Codec::One(way)) if !way.is_plain());
+    for (flag, given) in [("--codec", encodes), ("--choose", !args.choose.is_empty())] {
+        if given {
+            warn!("{flag}: {NOTHING_SUMMED}");
+        }
+    }
+}
+
+const NOTHING_SUMMED: &str = "no gradients are summed, so there is nothing to encode";
+
 fn adopt(
     plan: &mut Plan,
     prediction: &mut Prediction,
@@ -159,7 +175,7 @@ fn offers_of(
 
 fn table(plan: &Plan, offers: &[Offer]) {
     if offers.is_empty() {
-        note!("codecs: no gradients are summed, so there is nothing to encode");
+        note!("codecs: {NOTHING_SUMMED}");
         return;
     }
     note!("{:<28} {:>11} {:>12} {:>12} {:>7}", "gradients", "sent", "sums", "step", "error");
@@ -187,7 +203,7 @@ fn report_buckets(chosen: &Communication) {
     }
     let words: Vec<String> = counts.iter().map(|(way, n)| format!("{n} by {way}")).collect();
     if words.is_empty() {
-        note!("codecs: no gradients are summed, so there is nothing to encode");
+        note!("codecs: {NOTHING_SUMMED}");
     } else {
         note!("buckets of gradients: {}", words.join(", "));
     }

@@ -74,18 +74,22 @@ pub fn title(form: Form) -> (&'static str, &'static str) {
 pub fn rows(inputs: &Inputs, ground: &Ground, devices: u32) -> Vec<Row> {
     let graph = &*ground.network.whole;
     let costs = Costs::new(graph, &ground.cluster, inputs.mini_batch, ground.precision);
-    let work = Workload::of(graph, &costs);
+    let micro_batches = inputs.micro_batches.min(64);
     let row = |form: Form| {
         let stages = if form == Form::Hybrid { devices / 2 } else { devices };
         let cuts = balanced(graph, &costs, stages.max(1)).map_err(|e| e.to_string());
+        let parts = form.parts(devices, 2, micro_batches);
         let cost = cuts.and_then(|cuts| {
+            let (cluster, precision) = (&ground.cluster, ground.precision);
+            let work = Workload::in_parts(graph, cluster, precision, inputs.mini_batch, parts);
+            let work = work.map_err(|e| e.to_string())?;
             let case = Case {
                 work: &work,
                 layers: Some((graph, ground.precision)),
                 cluster: &ground.cluster,
                 devices,
                 cuts: &cuts,
-                micro_batches: inputs.micro_batches.min(64),
+                micro_batches,
                 states: States::MOMENTUM,
             };
             cost(form, &case).map_err(|why| why.to_string())

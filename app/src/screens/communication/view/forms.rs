@@ -229,7 +229,10 @@ fn Card(at: usize) -> impl IntoView {
                 <b class="num" data-form-step=cost.step.0.to_string()>{step}" "{unit}</b>
                 <span class:bad=over title=title>{sign}{tr!("memory {bytes}", bytes = format::bytes_text(cost.peak))}</span>
                 <span>{tr!("sent {bytes}", bytes = format::bytes_text(cost.traffic))}</span>
-                <span>{tr!("{count} communications", count = cost.communications)}</span>
+                <span>{match cost.communications {
+                    1 => t("1 communication").to_owned(),
+                    count => tr!("{count} communications", count),
+                }}</span>
             })
         })
     };

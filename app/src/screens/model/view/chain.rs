@@ -1,7 +1,7 @@
 //! The chain: a scrolling tree of rows of which only those in sight exist, with stages, arcs and cuts.
 
 use super::look::Looked;
-use crate::base::focus::focus;
+use crate::base::focus::{focus, rewrite};
 use crate::base::format::{self, Clock};
 use crate::base::keys::{self, Command, Scope};
 use crate::base::texts::{t, tr};
@@ -221,7 +221,7 @@ fn key(looked: Looked, event: &KeyboardEvent) {
         Some(Command::Enter) => {
             looked.pick(row);
             if !toggle(looked, row) {
-                focus("time-forward");
+                rewrite("time-forward");
             }
         }
         Some(Command::Find) => focus("find-layer"),

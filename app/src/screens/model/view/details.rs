@@ -2,7 +2,7 @@
 
 use super::look::Looked;
 use super::target::id_of;
-use crate::base::focus::focus;
+use crate::base::focus::{focus, rewrite};
 use crate::base::shared::Shared;
 use crate::base::texts::{t, tr};
 use crate::screens::model::anatomy::Passes;
@@ -51,7 +51,7 @@ pub fn Details() -> impl IntoView {
     let click = move |event: MouseEvent| {
         if id_of(&event) == "reset-layer" {
             page.edit(|i| edit::reset(i, layer()));
-            focus("time-forward");
+            rewrite("time-forward");
         }
     };
     view! {

@@ -1,7 +1,7 @@
 //! A strip of all schedules: each as a small picture of this plan. Hovering shows one, a click takes it.
 
 use crate::base::format::{self, Delta};
-use crate::base::texts::{t, tr};
+use crate::base::texts::{said, t, tr};
 use crate::planner::inputs::Inputs;
 use crate::screens::plan::model::orders::{Tile, picture, trades};
 use crate::screens::plan::state::PlanState;
@@ -39,9 +39,18 @@ pub fn Orders(own: PlanState) -> impl IntoView {
             <For each=move || {
                 let end = end.get().unwrap_or(1.0) * AXIS;
                 own.orders.get().into_iter().map(move |tile| (end, tile)).collect::<Vec<_>>()
-            } key=|shown| format!("{shown:?}") children=move |(end, tile)| view! { <OrderTile tile before end step /> } />
+            } key=|(end, tile)| key(*end, tile) children=move |(end, tile)| view! { <OrderTile tile before end step /> } />
         </ul>
     }
+}
+
+/// The same where the tile looks the same.
+fn key(end: f64, tile: &Tile) -> String {
+    let order = serde_json::to_string(&tile.order).unwrap_or_default();
+    let Some(drawn) = &tile.drawn else { return order };
+    let Drawn { step, length, peak, fits, rows, why, .. } = drawn;
+    let (rows, why) = (rows.concat(), why.as_deref().unwrap_or_default());
+    format!("{order}{end} {step} {length} {peak} {fits}{rows}{why}")
 }
 
 #[component]
@@ -100,7 +109,7 @@ fn OrderTile(
 fn figures(drawn: Option<&Drawn>, now: Memo<Nanos>) -> AnyView {
     let Some(drawn) = drawn else { return view! { <i>{t("simulating")}</i> }.into_any() };
     if let Some(why) = &drawn.why {
-        let text = if why.is_empty() { t("click to make it").to_owned() } else { why.clone() };
+        let text = if why.is_empty() { t("click to make it").to_owned() } else { said(why) };
         return view! { <i>{text}</i> }.into_any();
     }
     let step = Nanos(drawn.step);

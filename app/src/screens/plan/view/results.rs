@@ -202,14 +202,21 @@ fn Why() -> impl IntoView {
                 let shown = state.shown.get();
                 let reason = reason(&shown.solved, &state.arrivals.get());
                 view! {
-                    {shown.problem.map(|why| view! { <b class="bad">{tr!("Showing the previous \
-                        result: {why}. ", why)}</b> })}
+                    {shown.problem.map(|why| view! { <b class="bad">{problem(&why, shown.stands_in)}</b> })}
                     {reason.steady}
                     {reason.bad.map(|bad| view! { <b class="bad">{bad}</b> })}
                     <b>{reason.finding}</b> {reason.because}
                 }
             }}
         </p>
+    }
+}
+
+/// Why the newest plan has no figures, and what is shown in its place.
+fn problem(why: &str, stands_in: bool) -> String {
+    match stands_in {
+        true => tr!("Showing a plan that is possible: {why}. ", why),
+        false => tr!("Showing the previous result: {why}. ", why),
     }
 }
 
@@ -224,13 +231,18 @@ pub fn Suggestion(own: PlanState) -> impl IntoView {
 /// The list; fetched with the tray, as advice comes after the first picture.
 #[wasm_split(tray, wasm_split_path = ::leptos::wasm_split, fallible)]
 fn better_plans(own: PlanState) -> Result<AnyView, Missing> {
+    let state = expect_context::<State>();
+    let impossible = Memo::new(move |_| state.shown.with(|s| s.problem.is_some()));
     let list = move || {
         let advised = own.advice.get();
         let plans = advised.as_ref().map(|advised| advised.plans.clone()).unwrap_or_default();
         let fits = advised.as_ref().is_none_or(|advised| advised.fits);
         let mut rows = plans.into_iter().enumerate();
         let Some((row, first)) = rows.next() else {
-            let (title, text) = suggest::none(advised.as_ref());
+            let (title, text) = match impossible.get() {
+                true => (t("No suggestions until the plan is possible").into(), String::new()),
+                false => suggest::none(advised.as_ref()),
+            };
             return view! { <p>{title}</p><p>{text}</p> }.into_any();
         };
         let more = rows.len();

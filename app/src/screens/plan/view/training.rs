@@ -8,10 +8,11 @@ use crate::planner::link::{REPLICAS_MAX, TENSOR_MAX};
 use crate::state::State;
 use crate::state::request::Request;
 use crate::widgets::selects::Group;
+use crate::widgets::slider::no_number;
 use leptos::prelude::*;
 use leptos::wasm_split::wasm_split;
 use pipewright_core::compress::Reduction;
-use pipewright_core::plan::{Data, Optimizer};
+use pipewright_core::plan::{Data, Optimizer, STEPS_MAX};
 
 /// How gradients travel, as most would choose it; the Communication screen has all of them.
 const WAYS: [&str; 5] = ["fp32", "bf16", "fp8-e4m3", "table-mean:2+feedback", "one-bit+feedback"];
@@ -32,9 +33,6 @@ const KINDS: [(&str, &str, &str); 10] = [
     ("npy", ":data", n("NumPy arrays")),
     ("safetensors", ":data.safetensors", "safetensors"),
 ];
-
-/// Steps of a run at most.
-const STEPS_MAX: u64 = 1_000_000_000;
 
 /// Groups below the pipeline's; fetched with the tray, after the first picture.
 #[component]
@@ -61,16 +59,24 @@ fn groups() -> Result<AnyView, Missing> {
     .into_any())
 }
 
-/// A box for a number that is taken where it is one, and put back where not.
-fn take<T: std::str::FromStr + ToString>(
+/// Puts back what a box had before something was typed that cannot be.
+fn put_back(event: &web_sys::Event, now: String) {
+    let input: web_sys::HtmlInputElement = event_target(event);
+    input.set_value(&now);
+}
+
+/// The number from 1 to `most` that was typed; where it is none, that is said and the box has the one of `now` again.
+fn whole(
+    state: State,
     event: &web_sys::Event,
-    now: impl Fn() -> T,
-    fits: impl Fn(&T) -> bool,
-) -> Option<T> {
-    let typed = event_target_value(event).trim().parse::<T>().ok().filter(fits);
+    label: &'static str,
+    now: u64,
+    most: u64,
+) -> Option<u64> {
+    let typed = event_target_value(event).trim().parse().ok().filter(|n| (1..=most).contains(n));
     if typed.is_none() {
-        let input: web_sys::HtmlInputElement = event_target(event);
-        input.set_value(&now().to_string());
+        put_back(event, now.to_string());
+        state.complain(no_number(t(label), 1, most));
     }
     typed
 }
@@ -78,14 +84,21 @@ fn take<T: std::str::FromStr + ToString>(
 #[component]
 fn Replicas() -> impl IntoView {
     let state = expect_context::<State>();
-    let now = move || state.inputs.with_untracked(|i| i.rest.data_parallel.replicas);
     let typed = move |event: web_sys::Event| {
-        if let Some(n) = take(&event, now, |n| (1..=REPLICAS_MAX).contains(n)) {
-            state.edit(|i| i.rest.data_parallel.replicas = n);
+        let now = state.inputs.with_untracked(|i| i.rest.data_parallel.replicas);
+        let most = REPLICAS_MAX.into();
+        if let Some(n) = whole(state, &event, n("Replicas"), now.into(), most) {
+            state.edit(|i| i.rest.data_parallel.replicas = n as u32);
         }
     };
+    let devices = Memo::new(move |_| state.shown.with(|s| s.solved.devices));
     let says = move || {
         state.inputs.with(|i| match (i.rest.data_parallel.replicas, i.lanes()) {
+            _ if u64::from(i.ranks()) > devices.get() => tr!(
+                "{ranks} ranks share the cluster's devices: {devices}.",
+                ranks = i.ranks(),
+                devices = devices.get()
+            ),
             (1, _) => String::new(),
             (replicas, lanes) if i.rest.tensor > 1 => {
                 tr!("{replicas} pipelines, {lanes} lanes each.", replicas, lanes)
@@ -155,10 +168,11 @@ fn tick(
 #[component]
 fn Tensor() -> impl IntoView {
     let state = expect_context::<State>();
-    let now = move || state.inputs.with_untracked(|i| i.rest.tensor);
     let typed = move |event: web_sys::Event| {
-        if let Some(n) = take(&event, now, |n| (1..=TENSOR_MAX).contains(n)) {
-            state.edit(|i| i.rest.tensor = n);
+        let now = state.inputs.with_untracked(|i| i.rest.tensor);
+        let most = TENSOR_MAX.into();
+        if let Some(n) = whole(state, &event, n("Tensor group"), now.into(), most) {
+            state.edit(|i| i.rest.tensor = n as u32);
         }
     };
     let says = move || {
@@ -256,12 +270,15 @@ fn OptimizerRows() -> impl IntoView {
         }
     };
     let typed = move |event: web_sys::Event| {
-        let rate = move || now.get_untracked().learning_rate();
-        if let Some(rate) = take(&event, rate, |rate| rate.is_finite() && *rate > 0.0) {
-            state.edit(|i| {
+        match event_target_value(&event).trim().parse::<f32>() {
+            Ok(rate) if rate.is_finite() && rate > 0.0 => state.edit(|i| {
                 // Every optimizer has a learning rate.
                 let _ = i.rest.optimizer.replace("learning_rate", rate);
-            });
+            }),
+            _ => {
+                put_back(&event, now.get_untracked().learning_rate().to_string());
+                state.complain(t("Learning rate: a number above 0."));
+            }
         }
     };
     view! {
@@ -323,9 +340,9 @@ fn DataRows() -> impl IntoView {
 #[component]
 fn Steps() -> impl IntoView {
     let state = expect_context::<State>();
-    let now = move || state.inputs.with_untracked(|i| i.rest.steps);
     let typed = move |event: web_sys::Event| {
-        if let Some(steps) = take(&event, now, |n| (1..=STEPS_MAX).contains(n)) {
+        let now = state.inputs.with_untracked(|i| i.rest.steps);
+        if let Some(steps) = whole(state, &event, n("Steps"), now, STEPS_MAX) {
             state.edit(|i| i.rest.steps = steps);
         }
     };
